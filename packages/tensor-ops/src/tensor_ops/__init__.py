@@ -1,0 +1,69 @@
+"""Small tensor operations of LLM inference, on the fastest backend that is there.
+
+>>> import numpy as np
+>>> import tensor_ops
+>>> tensor_ops.silu(np.zeros(3, dtype=np.float32))
+array([0., 0., 0.], dtype=float32)
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from tensor_ops import state as _state
+from tensor_ops.command_name import is_own_command as _is_own_command
+from tensor_ops.errors import (
+    BackendError,
+    BackendFallbackWarning,
+    BackendUnavailableError,
+    ConfigError,
+    TensorOpsError,
+)
+from tensor_ops.explanation import Explanation, explain
+from tensor_ops.ops import OPS as _OPS
+from tensor_ops.registry import (
+    get_available_backends,
+    get_backend,
+    get_backend_info,
+    get_default_backend,
+    is_backend_available,
+    list_backends,
+    list_ops,
+    reload_config,
+    set_default_backend,
+    use_backend,
+)
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "BackendError",
+    "BackendFallbackWarning",
+    "BackendUnavailableError",
+    "ConfigError",
+    "Explanation",
+    "TensorOpsError",
+    "explain",
+    "get_available_backends",
+    "get_backend",
+    "get_backend_info",
+    "get_default_backend",
+    "is_backend_available",
+    "list_backends",
+    "list_ops",
+    "reload_config",
+    "set_default_backend",
+    "use_backend",
+]
+
+for _name in _OPS:
+    globals()[_name] = _OPS[_name].public
+    __all__ += [_name]  # noqa: PLE0604
+
+if TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any: ...
+
+
+# A forced backend that is missing, or a bad configuration, ends the import here. The package's
+# own command goes on: it is what shows and mends the configuration.
+if not _is_own_command():
+    _state.enforce()

@@ -1,0 +1,132 @@
+"""Error bounds, and the measuring of results against a reference in higher precision."""
+
+import math
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import ml_dtypes
+import numpy as np
+
+__all__ = ["Bound", "Measured", "elementwise", "measure", "rowwise"]
+
+
+@dataclass(frozen=True)
+class Bound:
+    """How far a result may be from the reference rounded to its dtype.
+
+    Attributes
+    ----------
+    limit : float
+        In `unit`.
+    unit : {"ulp", "element", "row"}
+        Units in the last place of each reference element, relative to the element, or relative
+        to the largest magnitude in the element's row.
+    grows : bool
+        Whether the limit is multiplied by max(1, sqrt(n) / 32) for rows of length n.
+
+    Notes
+    -----
+    Below the smallest normal number of the dtype, where relative precision ends, an error of
+    that number is always allowed.
+    """
+
+    limit: float
+    unit: Literal["ulp", "element", "row"] = "ulp"
+    grows: bool = False
+
+    def at(self, n: int) -> float:
+        """Return the limit for rows of length n."""
+        return self.limit * max(1.0, math.sqrt(n) / 32) if self.grows else self.limit
+
+    def __str__(self) -> str:
+        unit = {"ulp": "ULP", "element": "relative", "row": "of the row's largest"}[self.unit]
+        return f"{self.limit:g}{' * max(1, sqrt(n)/32)' if self.grows else ''} {unit}"
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The largest error of a result, in its bound's unit, and what was allowed."""
+
+    error: float
+    limit: float
+    problem: str | None = None
+
+    @property
+    def within(self) -> bool:
+        return self.problem is None and self.error <= self.limit
+
+
+def elementwise(float32: float = 4, half: float = 1, float64: float = 8) -> dict[str, Bound]:
+    """Return bounds in ULP for an elementwise op."""
+    return {
+        "float32": Bound(float32),
+        "float16": Bound(half),
+        "bfloat16": Bound(half),
+        "float64": Bound(float64),
+    }
+
+
+def rowwise(unit: Literal["element", "row"] = "element") -> dict[str, Bound]:
+    """Return bounds for an op that sums over rows."""
+    return {
+        "float32": Bound(1e-6, unit, grows=True),
+        "float16": Bound(2),
+        "bfloat16": Bound(2),
+        "float64": Bound(2e-15, unit, grows=True),
+    }
+
+
+def measure(result: Any, reference: Any, bound: Bound) -> Measured:
+    """Compare a result with a reference of the same shape and more precision.
+
+    Shape and dtype come first, then the places of NaN and Inf, then the error.
+
+    Parameters
+    ----------
+    result : numpy.ndarray
+        What a backend returned.
+    reference : numpy.ndarray
+        The same op in float64 or longer.
+    bound : Bound
+
+    Returns
+    -------
+    Measured
+    """
+    if result.shape != reference.shape:
+        return _broken(bound, f"has shape {result.shape}, expected {reference.shape}")
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        rounded = reference.astype(result.dtype).astype(reference.dtype)
+        wide = result.astype(reference.dtype)
+    for what, same in (
+        ("NaN", np.isnan(wide) == np.isnan(rounded)),
+        ("infinity", np.where(np.isinf(wide) | np.isinf(rounded), wide == rounded, True)),
+    ):
+        if not same.all() and not (what == "infinity" and np.isnan(wide[~same]).all()):
+            place = tuple(int(axis[0]) for axis in np.nonzero(~same))
+            return _broken(
+                bound, f"differs in {what} at {place}: got {wide[place]}, expected {rounded[place]}"
+            )
+    finite = np.isfinite(rounded)
+    if not finite.any():
+        return Measured(0.0, bound.at(_row_length(result)))
+    info: Any = ml_dtypes.finfo(result.dtype)  # type: ignore[no-untyped-call]
+    magnitude = np.where(finite, np.abs(rounded), 0)
+    error = np.where(finite, np.abs(wide - np.where(finite, rounded, 0)), 0)
+    if bound.unit == "row" and result.ndim:
+        magnitude = np.broadcast_to(magnitude.max(axis=-1, keepdims=True), magnitude.shape)
+    smallest = float(info.smallest_normal)
+    scale = np.maximum(magnitude, smallest)
+    if bound.unit == "ulp":
+        scale = np.exp2(np.floor(np.log2(scale))) * float(info.eps)
+    limit = bound.at(_row_length(result))
+    relative = np.where(error <= smallest, np.minimum(error / scale, limit), error / scale)
+    return Measured(float(relative.max()), limit)
+
+
+def _broken(bound: Bound, problem: str) -> Measured:
+    return Measured(math.inf, bound.limit, problem)
+
+
+def _row_length(result: Any) -> int:
+    return int(result.shape[-1]) if result.ndim else 1

@@ -1,0 +1,292 @@
+"""The kinds of argument an op can take, and their checks.
+
+An op's signature names its kinds as annotations (``x: Rows``, ``eps: NonNegative``); the
+checks here are those of the NumPy backend. Native backends check in their own code, with the
+same exception types.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, get_args, get_origin
+
+import ml_dtypes
+import numpy as np
+
+__all__ = [
+    "DTYPES",
+    "Array",
+    "Elements",
+    "Finite",
+    "HalfRows",
+    "Kind",
+    "NonNegative",
+    "OptionalRowVector",
+    "Outputs",
+    "RowVector",
+    "Rows",
+    "check_ndarray",
+    "check_outputs",
+    "check_values",
+    "dtype_name",
+    "kind_of",
+]
+
+Array = Any
+
+DTYPES = {
+    name: np.dtype(dtype)
+    for name, dtype in {
+        "float32": np.float32,
+        "float16": np.float16,
+        "bfloat16": ml_dtypes.bfloat16,
+        "float64": np.float64,
+    }.items()
+}
+_NAMES = {dtype: name for name, dtype in DTYPES.items()}
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What an argument is.
+
+    Attributes
+    ----------
+    role : str
+        ``elements`` (an array of any shape), ``rows`` (the same with at least one axis),
+        ``row_vector`` (n values for rows of length n), ``half_rows`` (broadcasts to rows of
+        length n/2), ``real``, ``choice`` or ``flag``.
+    optional : bool
+        Whether None is allowed.
+    minimum : float
+        Of a ``real``.
+    choices : tuple of str
+        Of a ``choice``.
+    """
+
+    role: str
+    optional: bool = False
+    minimum: float = -math.inf
+    choices: tuple[str, ...] = ()
+
+    @property
+    def is_array(self) -> bool:
+        return self.role in ("elements", "rows", "row_vector", "half_rows")
+
+    @property
+    def is_full(self) -> bool:
+        """True for arrays that have the result's shape."""
+        return self.role in ("elements", "rows")
+
+
+Elements = Annotated[Any, Kind("elements")]
+Rows = Annotated[Any, Kind("rows")]
+RowVector = Annotated[Any, Kind("row_vector")]
+OptionalRowVector = Annotated[Any, Kind("row_vector", optional=True)]
+HalfRows = Annotated[Any, Kind("half_rows")]
+NonNegative = Annotated[float, Kind("real", minimum=0.0)]
+Finite = Annotated[float, Kind("real")]
+Outputs = Any
+
+
+def kind_of(annotation: Any) -> Kind:
+    """Return the kind that an annotation of an op's signature stands for."""
+    if annotation is bool:
+        return Kind("flag")
+    if get_origin(annotation) is Literal:
+        return Kind("choice", choices=get_args(annotation))
+    kinds = [extra for extra in get_args(annotation) if isinstance(extra, Kind)]
+    if len(kinds) != 1:
+        raise TypeError(f"{annotation!r} does not name an argument kind of tensor_ops.arguments")
+    return kinds[0]
+
+
+def dtype_name(op: str, argument: str, array: Any) -> str:
+    """Return the name of a supported dtype, or raise TypeError naming those that are."""
+    name = _NAMES.get(array.dtype)
+    if name is not None:
+        return name
+    dtype = array.dtype
+    if isinstance(dtype, np.dtype) and not dtype.isnative and dtype.newbyteorder("=") in _NAMES:
+        raise TypeError(
+            f"{op}: {argument} has the byte order of another machine ({dtype.str!r}); convert it "
+            f'with {argument}.astype({argument}.dtype.newbyteorder("="))'
+        )
+    raise TypeError(
+        f"{op}: {argument} has dtype {dtype}, expected one of {', '.join(DTYPES)}; "
+        f"convert it with {argument}.astype(...)"
+    )
+
+
+def check_values(op: str, kinds: dict[str, Kind], values: dict[str, Any]) -> None:
+    """Check every argument of a call and bring the scalars to Python types, in place.
+
+    Raises
+    ------
+    TypeError
+        For a value of the wrong type, an unsupported dtype, or one that differs from x's.
+    ValueError
+        For a wrong shape or a value out of range.
+    """
+    first = next(iter(kinds))
+    for name, kind in kinds.items():
+        value = values[name]
+        if value is None and kind.optional:
+            continue
+        if kind.is_array:
+            _check_array(op, first, values[first], name, kind, value)
+        else:
+            values[name] = _SCALARS[kind.role](op, name, kind, value)
+
+
+def check_outputs(
+    op: str, count: int, kinds: dict[str, Kind], values: dict[str, Any], out: Any
+) -> tuple[np.ndarray[Any, Any], ...]:
+    """Return the arrays that take the results: those of `out`, checked, or new ones."""
+    x = values[next(iter(kinds))]
+    if out is None:
+        return tuple(np.empty(x.shape, x.dtype) for _ in range(count))
+    names = ["out"] if count == 1 else [f"out[{index}]" for index in range(count)]
+    outputs = (out,) if count == 1 else out
+    if count > 1 and (not isinstance(outputs, tuple) or len(outputs) != count):
+        given = f"a tuple of {len(out)}" if isinstance(out, tuple) else _type_name(out)
+        raise TypeError(f"{op}: out must be a tuple of {count} arrays, got {given}")
+    for name, output in zip(names, outputs, strict=True):
+        _check_output(op, name, output, x)
+        _check_overlap(op, name, output, kinds, values)
+    if count > 1 and np.shares_memory(*outputs):
+        raise ValueError(f"{op}: {' and '.join(names)} overlap; give separate arrays")
+    return tuple(outputs)
+
+
+def _check_array(op: str, first: str, x: Any, name: str, kind: Kind, value: Any) -> None:
+    check_ndarray(op, name, value)
+    dtype = dtype_name(op, name, value)
+    if value.dtype != x.dtype:
+        raise TypeError(
+            f"{op}: {name} has dtype {dtype}, expected {x.dtype} like {first}; "
+            f"convert it with {name}.astype({first}.dtype)"
+        )
+    if name == first:
+        if kind.role == "rows" and x.ndim == 0:
+            raise ValueError(f"{op}: {name} has shape (), expected at least one axis")
+        return
+    if kind.is_full:
+        if value.shape != x.shape:
+            raise ValueError(
+                f"{op}: {name} has shape {value.shape}, expected {x.shape} like {first}"
+            )
+    elif kind.role == "row_vector":
+        # (n,) for rows (..., n)
+        if value.shape != x.shape[-1:]:
+            raise ValueError(
+                f"{op}: {name} has shape {value.shape}, expected {x.shape[-1:]} to match the "
+                f"last axis of {first} with shape {x.shape}"
+            )
+    else:
+        _check_half_rows(op, first, x, name, value)
+
+
+def _check_half_rows(op: str, first: str, x: Any, name: str, value: Any) -> None:
+    # broadcasts to (..., n/2) for rows (..., n)
+    if x.shape[-1] % 2:
+        raise ValueError(f"{op}: {first} has shape {x.shape}, expected a last axis of even length")
+    target = (*x.shape[:-1], x.shape[-1] // 2)
+    try:
+        np.broadcast_to(value, target)
+    except ValueError:
+        raise ValueError(
+            f"{op}: {name} has shape {value.shape}, expected a shape that broadcasts to {target} "
+            f"for {first} with shape {x.shape}"
+        ) from None
+
+
+def _check_output(op: str, name: str, out: Any, x: Any) -> None:
+    check_ndarray(op, name, out)
+    if out.dtype != x.dtype:
+        raise TypeError(f"{op}: {name} has dtype {out.dtype}, expected {x.dtype}")
+    if out.shape != x.shape:
+        raise ValueError(f"{op}: {name} has shape {out.shape}, expected {x.shape}")
+    if not out.flags.writeable:
+        raise ValueError(f"{op}: {name} is read-only, expected a writable array")
+    if _overlaps_itself(out):
+        raise ValueError(
+            f"{op}: {name} with strides {out.strides} overlaps itself, expected one place in "
+            "memory for each element"
+        )
+
+
+def _check_overlap(op: str, name: str, out: Any, kinds: dict[str, Kind], values: Any) -> None:
+    for other, kind in kinds.items():
+        value = values[other]
+        if not kind.is_array or value is None or not np.may_share_memory(out, value):
+            continue
+        if kind.is_full and _same_view(out, value):
+            continue
+        if np.shares_memory(out, value):
+            raise ValueError(
+                f"{op}: {name} overlaps {other}; expected separate memory"
+                + (f", or exactly the same view as {other}" if kind.is_full else "")
+            )
+
+
+def check_ndarray(op: str, name: str, value: Any) -> None:
+    if isinstance(value, np.ndarray) and not isinstance(value, np.ma.MaskedArray):
+        return
+    raise TypeError(
+        f"{op}: {name} must be a numpy.ndarray, got {_type_name(value)}; "
+        "convert it with numpy.asarray(...)"
+    )
+
+
+def _check_real(op: str, name: str, kind: Kind, value: Any) -> float:
+    if isinstance(value, (bool, np.bool_, str, np.ndarray)) or not isinstance(
+        value, (float, int, np.floating, np.integer)
+    ):
+        raise TypeError(f"{op}: {name} must be a real number, got {_type_name(value)}")
+    real = float(value)
+    if not math.isfinite(real) or real < kind.minimum:
+        expected = "a finite number" + (f" >= {kind.minimum:g}" if kind.minimum == 0 else "")
+        raise ValueError(f"{op}: {name} is {real!r}, expected {expected}")
+    return real
+
+
+def _check_choice(op: str, name: str, kind: Kind, value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{op}: {name} must be a string, got {_type_name(value)}")
+    if value not in kind.choices:
+        expected = " or ".join(map(repr, kind.choices))
+        raise ValueError(f"{op}: {name} is {value!r}, expected {expected}")
+    return value
+
+
+def _check_flag(op: str, name: str, kind: Kind, value: Any) -> bool:
+    if not isinstance(value, (bool, np.bool_)):
+        raise TypeError(f"{op}: {name} must be True or False, got {_type_name(value)}")
+    return bool(value)
+
+
+_SCALARS = {"real": _check_real, "choice": _check_choice, "flag": _check_flag}
+
+
+def _same_view(a: Any, b: Any) -> bool:
+    return bool(
+        a.__array_interface__["data"][0] == b.__array_interface__["data"][0]
+        and a.shape == b.shape
+        and a.strides == b.strides
+    )
+
+
+def _overlaps_itself(array: Any) -> bool:
+    """Return whether two elements may share memory, by the rule that nested strides suffice."""
+    extent = int(array.itemsize)
+    axes = [(abs(step), size) for size, step in zip(array.shape, array.strides, strict=True)]
+    for step, size in sorted(axis for axis in axes if axis[1] > 1):
+        if step < extent:
+            return bool(array.size)
+        extent += step * (size - 1)
+    return False
+
+
+def _type_name(value: Any) -> str:
+    kind = type(value)
+    return kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"

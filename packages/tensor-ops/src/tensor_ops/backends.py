@@ -1,0 +1,213 @@
+"""Finding, importing and probing backends; the contract they keep.
+
+A backend is an importable module that an installed distribution names under the entry-point
+group ``tensor_ops.backends``. Nothing is imported before it is asked for, and whatever goes
+wrong in a backend makes that backend unavailable, with the reason kept, and nothing else.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from functools import cache
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from tensor_ops.errors import BackendUnavailableError
+from tensor_ops.names import FLOOR, KNOWN, install_command
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+__all__ = [
+    "API_VERSION",
+    "ENTRY_POINT_GROUP",
+    "INFO_KEYS",
+    "INSTALLED",
+    "Backend",
+    "forget_unavailable",
+    "info",
+    "load",
+    "loaded",
+    "require",
+]
+
+API_VERSION = 1
+ENTRY_POINT_GROUP = "tensor_ops.backends"
+
+INFO_KEYS = (
+    "name",
+    "display_name",
+    "available",
+    "reason",
+    "version",
+    "device_name",
+    "device_count",
+    "compute_capability",
+    "compute_units",
+    "max_memory",
+    "max_shared_memory",
+    "dtypes",
+    "ops",
+)
+
+
+@dataclass(frozen=True)
+class Backend:
+    """A backend after the attempt to import and probe it.
+
+    Attributes
+    ----------
+    name : str
+        Its own name, never an alias.
+    module : module or None
+        The imported module; None if the import failed.
+    reason : str or None
+        Why it is unavailable; None if it is available.
+    error : BaseException or None
+        The exception behind `reason`, where there was one.
+    """
+
+    name: str
+    module: ModuleType | None
+    reason: str | None
+    error: BaseException | None = None
+
+
+class _InstalledNames(Collection[str]):
+    """The names under our entry-point group; the metadata is read on the first question."""
+
+    def __contains__(self, name: object) -> bool:
+        return name in _entry_points()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_entry_points())
+
+    def __len__(self) -> int:
+        return len(_entry_points())
+
+
+INSTALLED: Collection[str] = _InstalledNames()
+
+
+def load(name: str) -> Backend:
+    """Import and probe a backend once, and return the outcome; this never raises."""
+    backend = _backends.get(name)
+    if backend is None:
+        with _lock:
+            backend = _backends.get(name)
+            if backend is None:
+                backend = _backends[name] = _load(name)
+    return backend
+
+
+def require(name: str, wanted_by: str) -> Backend:
+    """Return a backend that is available.
+
+    Raises
+    ------
+    BackendUnavailableError
+        Naming the backend, who asked for it, the reason and the install command.
+    """
+    backend = load(name)
+    if backend.reason is None:
+        return backend
+    message = f"backend {name!r} ({wanted_by}) is unavailable: {backend.reason}"
+    raise BackendUnavailableError(message, name) from backend.error
+
+
+def loaded() -> list[Backend]:
+    """Return the backends that this process has tried to import so far."""
+    return list(_backends.values())
+
+
+def forget_unavailable() -> None:
+    """Let backends that were unavailable be tried again, and look at the entry points anew."""
+    with _lock:
+        _entry_points.cache_clear()
+        for name in [name for name, backend in _backends.items() if backend.reason is not None]:
+            del _backends[name]
+
+
+def info(name: str) -> dict[str, Any]:
+    """Return the documented keys for a backend, available or not."""
+    backend = load(name)
+    known = KNOWN.get(name)
+    facts: dict[str, Any] = dict.fromkeys(INFO_KEYS)
+    facts["display_name"] = known.display_name if known else name
+    if backend.module is not None:
+        try:
+            given = backend.module.info()
+            facts.update((key, value) for key, value in given.items() if key in INFO_KEYS)
+        except Exception as error:
+            facts["reason"] = f"its info() failed: {_one_line(error)}"
+    facts.update(name=name, available=backend.reason is None)
+    facts["reason"] = backend.reason or facts["reason"]
+    return facts
+
+
+_backends: dict[str, Backend] = {}
+_lock = threading.RLock()
+
+
+@cache
+def _entry_points() -> dict[str, tuple[EntryPoint, ...]]:
+    # Imported here because it costs more than the rest of this package.
+    from importlib.metadata import entry_points
+
+    found: dict[str, dict[str, EntryPoint]] = {}
+    for point in entry_points(group=ENTRY_POINT_GROUP):
+        found.setdefault(point.name, {})[point.value] = point
+    return {name: tuple(points.values()) for name, points in found.items() if name != FLOOR}
+
+
+def _load(name: str) -> Backend:
+    if name == FLOOR:
+        from tensor_ops import numpy_backend
+
+        return Backend(name, numpy_backend, None)
+    points = _entry_points().get(name, ())
+    if not points:
+        return Backend(name, None, _not_installed(name))
+    if len(points) > 1:
+        values = " and ".join(sorted(point.value for point in points))
+        return Backend(name, None, f"{values} both claim this name; uninstall one of them")
+    return _import(name, points[0])
+
+
+def _import(name: str, point: EntryPoint) -> Backend:
+    # A plug-in may fail in any way, sys.exit() included; only the user's own interrupt passes.
+    try:
+        module = point.load()
+    except (Exception, SystemExit) as error:
+        return Backend(name, None, f"importing {point.value} failed: {_one_line(error)}", error)
+    version = getattr(module, "API_VERSION", None)
+    if version != API_VERSION:
+        return Backend(name, module, _wrong_version(point, version))
+    try:
+        probed = module.probe()
+        if probed["available"]:
+            return Backend(name, module, None)
+        reason = str(probed.get("reason") or "its probe() found no usable device")
+        return Backend(name, module, reason)
+    except (Exception, SystemExit) as error:
+        return Backend(name, module, f"its probe() failed: {_one_line(error)}", error)
+
+
+def _not_installed(name: str) -> str:
+    known = KNOWN[name]
+    hint = f"{known.hint}; " if known.hint else ""
+    return f"not installed; {hint}install it with: {install_command(name)}"
+
+
+def _wrong_version(point: EntryPoint, version: object) -> str:
+    distribution = point.dist.name if point.dist else point.value
+    return (
+        f"{distribution} has API_VERSION {version!r} and this tensor-ops wants {API_VERSION}; "
+        f"upgrade both: pip install -U tensor-ops {distribution}"
+    )
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(f"{type(error).__name__}: {error}".split())

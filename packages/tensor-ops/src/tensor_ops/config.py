@@ -1,0 +1,316 @@
+"""``backend.json`` and the ``TENSOR_OPS_*`` environment variables: finding, reading, writing."""
+
+import difflib
+import json
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tensor_ops.errors import ConfigError
+from tensor_ops.names import AUTO, DEFAULT_PRIORITY, resolve
+from tensor_ops.selection import Wishes
+
+__all__ = [
+    "DEFAULTS",
+    "ENV_CONFIG",
+    "Config",
+    "default_path",
+    "environment_wishes",
+    "find",
+    "load",
+    "save",
+]
+
+ENV_CONFIG = "TENSOR_OPS_CONFIG"
+ENV_FORCE = "TENSOR_OPS_FORCE_BACKEND"
+ENV_PREFERRED = "TENSOR_OPS_BACKEND"
+ENV_PRIORITY = "TENSOR_OPS_BACKEND_PRIORITY"
+
+DEFAULTS: dict[str, Any] = {
+    "preferred_backend": AUTO,
+    "backend_priority": list(DEFAULT_PRIORITY),
+    "force_backend": None,
+}
+IGNORED_KEYS = ("$schema", "description")
+
+
+@dataclass(frozen=True)
+class Config:
+    """The content of one ``backend.json``; a key that the file lacks is None.
+
+    Names are kept as the user wrote them; `wishes` resolves aliases.
+    """
+
+    path: Path | None = None
+    preferred_backend: str | None = None
+    backend_priority: tuple[str, ...] | None = None
+    force_backend: str | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the three settings with the defaults filled in, as the file would hold them."""
+        priority = self.backend_priority or DEFAULTS["backend_priority"]
+        return {
+            "preferred_backend": self.preferred_backend or AUTO,
+            "backend_priority": list(priority),
+            "force_backend": self.force_backend,
+        }
+
+    def wishes(self, installed: Collection[str]) -> Wishes:
+        """Return what this file asks of the selection."""
+        return Wishes(
+            source=str(self.path),
+            force=self.force_backend and resolve(self.force_backend, installed),
+            preferred=_preferred(self.preferred_backend, installed),
+            priority=self.backend_priority and _resolve_all(self.backend_priority, installed),
+        )
+
+
+def find(environ: Mapping[str, str] = os.environ) -> Path | None:
+    """Return the ``backend.json`` in use, or None.
+
+    `TENSOR_OPS_CONFIG` goes first, then ``<sys.prefix>/etc/tensor-ops``, then the user's
+    configuration directory. The current directory is never searched.
+
+    Raises
+    ------
+    ConfigError
+        If `TENSOR_OPS_CONFIG` names a file that does not exist.
+    """
+    if named := environ.get(ENV_CONFIG):
+        path = Path(named)
+        if not path.is_file():
+            raise ConfigError(
+                f"{ENV_CONFIG} names {named!r}, which is not a file; create it with "
+                f"'tensor-ops configure_backend --config {named} --backend=auto' "
+                f"or unset {ENV_CONFIG}"
+            )
+        return path
+    for path in (_prefix_path(), _user_path()):
+        if path.is_file():
+            return path
+    return None
+
+
+def default_path(environ: Mapping[str, str] = os.environ) -> Path:
+    """Return the file that ``configure_backend`` writes when it is given none."""
+    if named := environ.get(ENV_CONFIG):
+        return Path(named)
+    in_virtual_environment = sys.prefix != sys.base_prefix
+    return find({}) or (_prefix_path() if in_virtual_environment else _user_path())
+
+
+def load(path: Path, installed: Collection[str]) -> Config:
+    """Read and validate a ``backend.json``.
+
+    Raises
+    ------
+    ConfigError
+        Naming the file, the line and the nearest valid key or backend.
+    """
+    text = _read_text(path)
+    pairs = _parse(path, text)
+    keys = [key for key, _ in pairs]
+    for key in keys:
+        if keys.count(key) > 1:
+            raise ConfigError(f"{_at(path, text, key, 1)}: the key {key!r} stands twice")
+        if key not in DEFAULTS and key not in IGNORED_KEYS:
+            near = difflib.get_close_matches(key, DEFAULTS, n=1)
+            hint = f"did you mean {near[0]!r}? " if near else ""
+            allowed = ", ".join([*DEFAULTS, *IGNORED_KEYS])
+            raise ConfigError(
+                f"{_at(path, text, key)}: unknown key {key!r}; {hint}Allowed keys: {allowed}"
+            )
+    content = dict(pairs)
+    for key, check in _CHECKS.items():
+        if key in content and (problem := check(content[key], installed)):
+            raise ConfigError(f"{_at(path, text, key)}: {key} {problem}")
+    priority = content.get("backend_priority")
+    return Config(
+        path=path,
+        preferred_backend=content.get("preferred_backend"),
+        backend_priority=tuple(priority) if priority is not None else None,
+        force_backend=content.get("force_backend"),
+    )
+
+
+def save(path: Path, changes: Mapping[str, Any], installed: Collection[str]) -> Config:
+    """Write `changes` into the file at `path`, keeping every other key, and return the result.
+
+    The file is replaced as a whole or not at all; an existing file that is not valid is left
+    as it is.
+    """
+    path = path.resolve()
+    if path.exists():
+        load(path, installed)
+        content = json.loads(_read_text(path))
+    else:
+        content = dict(DEFAULTS)
+    content.update(changes)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".tmp")
+    try:
+        with open(descriptor, "w", encoding="utf-8") as file:
+            file.write(json.dumps(content, indent=2) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, path.stat().st_mode if path.exists() else 0o644)
+        config = load(Path(temporary), installed)
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+    return Config(path, config.preferred_backend, config.backend_priority, config.force_backend)
+
+
+def environment_wishes(
+    installed: Collection[str], environ: Mapping[str, str] = os.environ
+) -> tuple[Wishes, ...]:
+    """Return what the environment asks for, one level for each variable, strongest first."""
+    force, preferred, priority = (
+        environ.get(name, "").strip() for name in (ENV_FORCE, ENV_PREFERRED, ENV_PRIORITY)
+    )
+    levels: list[Wishes] = []
+    if force:
+        levels.append(Wishes(ENV_FORCE, force=_env_name(ENV_FORCE, force, installed)))
+    if preferred:
+        name = AUTO if preferred == AUTO else _env_name(ENV_PREFERRED, preferred, installed)
+        levels.append(Wishes(ENV_PREFERRED, preferred=name))
+    if priority:
+        names = tuple(
+            _env_name(ENV_PRIORITY, name.strip(), installed) for name in priority.split(",")
+        )
+        _reject_repeats(ENV_PRIORITY, names)
+        levels.append(Wishes(ENV_PRIORITY, priority=names))
+    return tuple(levels)
+
+
+def _prefix_path() -> Path:
+    return Path(sys.prefix, "etc", "tensor-ops", "backend.json")
+
+
+def _user_path() -> Path:
+    # Imported here because most processes find their file before they get this far.
+    import platformdirs
+
+    return platformdirs.user_config_path("tensor-ops", appauthor=False) / "backend.json"
+
+
+def _read_text(path: Path) -> str:
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror or error}") from error
+    if data.startswith((b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")):
+        raise ConfigError(f"{path}:1: starts with a byte order mark; save it as plain UTF-8")
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise ConfigError(
+            f"{path}:{line}: is not UTF-8 ({error.reason}); save it as UTF-8"
+        ) from None
+
+
+def _parse(path: Path, text: str) -> list[tuple[str, Any]]:
+    try:
+        # Objects become lists of pairs, so that a key that stands twice can be seen.
+        parsed = json.loads(text, object_pairs_hook=_Pairs, parse_constant=_reject_constant)
+    except json.JSONDecodeError as error:
+        raise ConfigError(
+            f"{path}:{error.lineno}: is not valid JSON: {error.msg} (column {error.colno})"
+        ) from None
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{path}:1: is not valid JSON: {error}") from None
+    if not isinstance(parsed, _Pairs):
+        raise ConfigError(f"{path}:1: expected a JSON object, got {_json_type(parsed)}")
+    return parsed
+
+
+class _Pairs(list[tuple[str, Any]]):
+    """A JSON object as pairs."""
+
+
+def _reject_constant(name: str) -> None:
+    raise ValueError(f"{name} is not a JSON value")
+
+
+def _at(path: Path, text: str, key: str, occurrence: int = 0) -> str:
+    """Return "file:line" of a key in the text."""
+    found = [match.start() for match in re.finditer(re.escape(json.dumps(key)) + r"\s*:", text)]
+    line = text.count("\n", 0, found[occurrence]) + 1 if len(found) > occurrence else 1
+    return f"{path}:{line}"
+
+
+def _check_preferred(value: Any, installed: Collection[str]) -> str | None:
+    return None if value == AUTO else _check_name(value, installed, "a backend name or 'auto'")
+
+
+def _check_force(value: Any, installed: Collection[str]) -> str | None:
+    if value == AUTO:
+        return "must be one backend or null, not 'auto'"
+    return None if value is None else _check_name(value, installed, "a backend name or null")
+
+
+def _check_priority(value: Any, installed: Collection[str]) -> str | None:
+    if not isinstance(value, list) or isinstance(value, _Pairs):
+        return f"must be a list of backend names, got {_json_type(value)}"
+    if not value:
+        return "must name at least one backend, got an empty list"
+    for name in value:
+        if problem := _check_name(name, installed, "a list of backend names"):
+            return problem
+    try:
+        _reject_repeats("backend_priority", _resolve_all(value, installed))
+    except ConfigError as error:
+        return str(error)
+    return None
+
+
+def _check_name(value: Any, installed: Collection[str], expected: str) -> str | None:
+    if not isinstance(value, str):
+        return f"must be {expected}, got {_json_type(value)}"
+    try:
+        resolve(value, installed)
+    except ConfigError as error:
+        return f"has an {error}"
+    return None
+
+
+_CHECKS = {
+    "preferred_backend": _check_preferred,
+    "backend_priority": _check_priority,
+    "force_backend": _check_force,
+}
+
+
+def _json_type(value: Any) -> str:
+    if value is None or isinstance(value, bool):
+        return json.dumps(value)
+    kinds = {_Pairs: "an object", list: "a list", str: "a string", int: "a number"}
+    return kinds.get(type(value), "a number")
+
+
+def _preferred(name: str | None, installed: Collection[str]) -> str | None:
+    return name if name is None or name == AUTO else resolve(name, installed)
+
+
+def _resolve_all(names: Collection[str], installed: Collection[str]) -> tuple[str, ...]:
+    return tuple(resolve(name, installed) for name in names)
+
+
+def _env_name(variable: str, name: str, installed: Collection[str]) -> str:
+    try:
+        return resolve(name, installed)
+    except ConfigError as error:
+        raise ConfigError(f"environment variable {variable}: {error}") from None
+
+
+def _reject_repeats(where: str, names: tuple[str, ...]) -> None:
+    for name in names:
+        if names.count(name) > 1:
+            raise ConfigError(f"{where}: the backend {name!r} stands twice; name each once")

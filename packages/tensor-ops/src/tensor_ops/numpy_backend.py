@@ -1,0 +1,52 @@
+"""The ``python`` backend: every op's own NumPy body, as a module that keeps the contract."""
+
+from typing import Any
+
+import numpy as np
+
+from tensor_ops.arguments import DTYPES
+from tensor_ops.backends import API_VERSION, INFO_KEYS
+
+__all__ = ["API_VERSION", "info", "probe", "supports"]
+
+
+def probe() -> dict[str, Any]:
+    """Return that this backend is available, as it always is."""
+    return {"available": True, "reason": None, "devices": ["cpu"]}
+
+
+def info() -> dict[str, Any]:
+    """Return the documented keys of ``tensor_ops.get_backend_info("python")``."""
+    return dict.fromkeys(INFO_KEYS) | {
+        "name": "python",
+        "display_name": "Python (NumPy)",
+        "available": True,
+        "version": np.__version__,
+        "device_name": "CPU",
+        "device_count": 1,
+        "compute_units": 1,
+        "dtypes": list(DTYPES),
+        "ops": list(_ops()),
+    }
+
+
+def supports(op: str, dtype: str, device: str) -> str | None:
+    """Return why an op cannot run for a dtype on a device, None if it can."""
+    if op not in _ops():
+        return f"it has no {op}"
+    if dtype not in DTYPES:
+        return f"it has no {dtype}; it has {', '.join(DTYPES)}"
+    return None if device == "cpu" else f"it runs on the CPU, not on {device}"
+
+
+def __getattr__(name: str) -> Any:
+    op = _ops().get(name)
+    if op is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return op.numpy
+
+
+def _ops() -> dict[str, Any]:
+    from tensor_ops.ops import OPS
+
+    return OPS

@@ -1,0 +1,135 @@
+"""What an op is: its signature, its NumPy body, its samples and its error bounds, in one object.
+
+`op` is the decorator of the files in ``tensor_ops/ops``. It makes the public function, which
+dispatches to a backend, and puts the op into `OPS`.
+"""
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ParamSpec, TypeVar
+
+import numpy as np
+
+from tensor_ops.accuracy import Bound
+from tensor_ops.arguments import Kind, check_outputs, check_values, kind_of
+from tensor_ops.dispatch import dispatcher
+from tensor_ops.samples import ErrorSample, Sample
+
+__all__ = ["OPS", "Op", "op"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+# Filled by the files in tensor_ops/ops, by name.
+OPS: dict[str, "Op"] = {}
+
+
+class Op:
+    """One op and all that it means, apart from what any backend does for it.
+
+    Attributes
+    ----------
+    name : str
+    body : callable
+        The NumPy implementation; `out` is always given and nothing is checked.
+    public : callable
+        What users call: it checks nothing and dispatches.
+    kinds : mapping of str to Kind
+        Its arguments in order, without `out` and `backend`.
+    defaults : mapping of str to object
+        The default of every argument that has one.
+    keyword_only : frozenset of str
+    outputs : int
+        How many arrays it returns.
+    samples, errors : sequence
+        Calls that must give right results, and calls that must raise, besides those that
+        follow from the kinds of its arguments.
+    bounds : mapping of str to Bound
+        The largest allowed error for each dtype.
+    wider_bounds : mapping of (str, str) to Bound
+        The exceptions, by backend and dtype.
+    """
+
+    def __init__(
+        self,
+        body: Callable[..., Any],
+        outputs: int,
+        bounds: Mapping[str, Bound],
+        samples: Sequence[Sample],
+        errors: Sequence[ErrorSample],
+        wider_bounds: Mapping[tuple[str, str], Bound],
+    ) -> None:
+        self.name = body.__name__
+        self.public: Callable[..., Any] = body
+        self.body = body
+        self.outputs = outputs
+        self.bounds = bounds
+        self.samples = samples
+        self.errors = errors
+        self.wider_bounds = wider_bounds
+        self.signature = inspect.signature(body)
+        own = [p for p in self.signature.parameters.values() if p.name not in ("out", "backend")]
+        self.kinds: dict[str, Kind] = {p.name: kind_of(p.annotation) for p in own}
+        self.defaults = {p.name: p.default for p in own if p.default is not p.empty}
+        self.keyword_only = frozenset(p.name for p in own if p.kind is p.KEYWORD_ONLY)
+
+    def __repr__(self) -> str:
+        return f"<op {self.name}>"
+
+    @property
+    def first(self) -> str:
+        """The name of the argument that gives the result its shape and dtype."""
+        return next(iter(self.kinds))
+
+    def bound(self, dtype: str, backend: str) -> Bound:
+        """Return the largest error that `backend` may make for a dtype."""
+        return self.wider_bounds.get((backend, dtype), self.bounds[dtype])
+
+    def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """Return every argument of a call by name, defaults filled in.
+
+        Raises
+        ------
+        TypeError
+            For a missing, unexpected or repeated argument, as Python itself does.
+        """
+        bound = self.signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        bound.arguments.pop("backend", None)
+        return bound.arguments
+
+    def numpy(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the op with NumPy: check the arguments, make room for the result, run the body."""
+        values = self.bind(args, kwargs)
+        out = values.pop("out")
+        check_values(self.name, self.kinds, values)
+        outputs = check_outputs(self.name, self.outputs, self.kinds, values, out)
+        target = outputs[0] if self.outputs == 1 else outputs
+        if outputs[0].size:
+            # NaN, Inf and 0 are results here, not accidents to warn about.
+            with np.errstate(all="ignore"):
+                self.body(**values, out=target)
+        return target
+
+
+def op(
+    *,
+    bounds: Mapping[str, Bound],
+    samples: Sequence[Sample] = (),
+    errors: Sequence[ErrorSample] = (),
+    outputs: int = 1,
+    wider_bounds: Mapping[tuple[str, str], Bound] | None = None,
+) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Turn a NumPy function into the public, dispatched op of the same name and signature."""
+
+    def decorate(body: Callable[P, R]) -> Callable[P, R]:
+        new = Op(body, outputs, bounds, samples, errors, wider_bounds or {})
+        OPS[new.name] = new
+        public = functools.wraps(body)(dispatcher(new))
+        del public.__wrapped__  # what a caller gets is not the body
+        public.__signature__ = new.signature  # type: ignore[attr-defined]
+        new.public = public
+        return public
+
+    return decorate

@@ -1,0 +1,118 @@
+"""Root mean square layer normalization."""
+
+from typing import Any
+
+import numpy as np
+
+from tensor_ops.accuracy import rowwise
+from tensor_ops.arguments import Array, NonNegative, Rows, RowVector
+from tensor_ops.blocks import compute_dtype, row_blocks
+from tensor_ops.op import op
+from tensor_ops.row_statistics import divide_by_rms
+from tensor_ops.samples import ErrorSample, Sample
+
+
+@op(
+    bounds=rowwise(),
+    samples=[
+        Sample("eps", lambda draw: (draw.normal(3, 64), draw.normal(64), 1e-2)),
+        Sample("eps of zero", lambda draw: (draw.normal(3, 64), draw.normal(64), 0)),
+        Sample("zero row", lambda draw: (draw.cast(np.zeros((2, 33))), draw.normal(33))),
+        Sample(
+            "zero row, eps of zero", lambda draw: (draw.cast(np.zeros((2, 3))), draw.normal(3), 0)
+        ),
+        Sample(
+            "large squares",
+            lambda draw: (draw.normal(4, 4096, scale=1e19), draw.normal(4096)),
+            dtypes=("float32", "bfloat16", "float64"),
+        ),
+        Sample(
+            "small rows",
+            lambda draw: (draw.normal(4, 300, scale=1e-25), draw.normal(300), 0.0),
+            dtypes=("float32", "bfloat16", "float64"),
+        ),
+    ],
+    errors=[
+        ErrorSample(
+            "short weight",
+            lambda draw: (draw.normal(2, 8), draw.normal(7)),
+            ValueError,
+            ("weight", "(7,)", "(8,)"),
+        ),
+        ErrorSample(
+            "weight of rank 2",
+            lambda draw: (draw.normal(2, 8), draw.normal(2, 8)),
+            ValueError,
+            ("weight", "(2, 8)", "(8,)"),
+        ),
+        ErrorSample(
+            "empty weight",
+            lambda draw: (draw.normal(2, 8), draw.normal(0)),
+            ValueError,
+            ("weight", "(0,)", "(8,)"),
+        ),
+        ErrorSample(
+            "negative eps",
+            lambda draw: (draw.normal(2, 8), draw.normal(8), -1e-6),
+            ValueError,
+            ("eps", "-1e-06"),
+        ),
+    ],
+)
+def rms_norm(
+    x: Rows,
+    weight: RowVector,
+    eps: NonNegative = 1e-6,
+    *,
+    out: Array = None,
+    backend: str | None = None,
+) -> Any:
+    r"""Scale each row to a root mean square of one, then by a weight.
+
+    .. math:: y_i = w_i \, x_i \Big/ \sqrt{\tfrac{1}{n} \sum_j x_j^2 + \epsilon}
+
+    Parameters
+    ----------
+    x : array, shape (..., n)
+        float32, float16, bfloat16 or float64. Rows lie along the last axis.
+    weight : array, shape (n,)
+        In the dtype of `x`.
+    eps : float, optional
+        Added to the mean square; finite and not negative.
+    out : array, shape (..., n), optional
+        Where the result goes; `x` itself or memory apart from every input.
+    backend : str, optional
+        The backend that must run this call.
+
+    Returns
+    -------
+    array, shape (..., n)
+        In the dtype of `x`; `out` if it was given.
+
+    Raises
+    ------
+    TypeError
+        If an argument is no array, has an unsupported dtype or another dtype than `x`.
+    ValueError
+        If a shape does not fit, `eps` is negative or `out` cannot take the result.
+    BackendError
+        If the backend that was asked for cannot run this.
+
+    Notes
+    -----
+    Half types are computed in float32. Squares that float32 cannot hold are summed in float64.
+    Source: Zhang and Sennrich, "Root Mean Square Layer Normalization", 2019.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import tensor_ops
+    >>> x = np.array([[3.0, 4.0]], dtype=np.float32)
+    >>> tensor_ops.rms_norm(x, np.ones(2, dtype=np.float32))
+    array([[0.84852815, 1.1313709 ]], dtype=float32)
+    """
+    scale = weight.astype(compute_dtype(weight.dtype))
+    for source, result in row_blocks((x,), (out,)):
+        divide_by_rms(source, eps, result)
+        np.multiply(result, scale, out=result)
+    return out

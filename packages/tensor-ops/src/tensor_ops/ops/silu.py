@@ -1,0 +1,66 @@
+"""Sigmoid linear unit."""
+
+from typing import Any
+
+import numpy as np
+
+from tensor_ops.accuracy import elementwise
+from tensor_ops.arguments import Array, Elements
+from tensor_ops.blocks import element_blocks
+from tensor_ops.op import op
+from tensor_ops.samples import Sample
+from tensor_ops.sigmoid import multiply_by_sigmoid
+
+
+@op(
+    bounds=elementwise(),
+    samples=[
+        Sample("tails", lambda draw: (draw.cast(np.linspace(-110, 110, 2003)),)),
+        Sample("far tails", lambda draw: (draw.spread(257, low=4, high=15),)),
+        Sample("near zero", lambda draw: (draw.spread(257, low=-14, high=-4),)),
+    ],
+)
+def silu(x: Elements, *, out: Array = None, backend: str | None = None) -> Any:
+    r"""Multiply each element by its logistic sigmoid (also known as swish).
+
+    .. math:: \operatorname{silu}(x) = x \, \sigma(x) = \frac{x}{1 + e^{-x}}
+
+    Parameters
+    ----------
+    x : array, any shape
+        float32, float16, bfloat16 or float64.
+    out : array of the shape of `x`, optional
+        Where the result goes; `x` itself or memory apart from it.
+    backend : str, optional
+        The backend that must run this call.
+
+    Returns
+    -------
+    array of the shape and dtype of `x`
+        `out` if it was given. The limit at minus infinity is zero.
+
+    Raises
+    ------
+    TypeError
+        If `x` is no array or has an unsupported dtype.
+    ValueError
+        If `out` cannot take the result.
+    BackendError
+        If the backend that was asked for cannot run this.
+
+    Notes
+    -----
+    Half types are computed in float32.
+    Source: Elfwing, Uchibe and Doya, "Sigmoid-weighted linear units for neural network function
+    approximation in reinforcement learning", 2018.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import tensor_ops
+    >>> tensor_ops.silu(np.array([-1.0, 0.0, 1.0], dtype=np.float32))
+    array([-0.26894143,  0.        ,  0.7310586 ], dtype=float32)
+    """
+    for source, result in element_blocks((x,), (out,)):
+        multiply_by_sigmoid(source, source, out=result)
+    return out

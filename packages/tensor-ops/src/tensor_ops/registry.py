@@ -1,0 +1,211 @@
+"""The registry functions: which backends there are and which one runs."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from tensor_ops import backends, state
+from tensor_ops.names import AUTO, KNOWN, resolve
+from tensor_ops.ops import OPS
+
+__all__ = [
+    "get_available_backends",
+    "get_backend",
+    "get_backend_info",
+    "get_default_backend",
+    "is_backend_available",
+    "list_backends",
+    "list_ops",
+    "reload_config",
+    "set_default_backend",
+    "use_backend",
+]
+
+
+def get_backend() -> str:
+    """Return the name of the backend that runs here, imported and probed.
+
+    Raises
+    ------
+    BackendUnavailableError
+        If a backend is forced or named and unavailable.
+
+    Examples
+    --------
+    >>> import tensor_ops
+    >>> with tensor_ops.use_backend("python"):
+    ...     tensor_ops.get_backend()
+    'python'
+    """
+    name = state.current().choice.backend
+    assert name is not None, "the NumPy backend is always there"
+    return name
+
+
+def get_backend_info(name: str | None = None) -> dict[str, Any]:
+    """Return facts about one backend, or about the selection if none is named.
+
+    Parameters
+    ----------
+    name : str, optional
+        A backend or alias.
+
+    Returns
+    -------
+    dict
+        With a name: the keys `name`, `display_name`, `available`, `reason`, `version`,
+        `device_name`, `device_count`, `compute_capability` (90 for 9.0), `compute_units`,
+        `max_memory` (bytes), `max_shared_memory` (bytes), `dtypes` and `ops`; None where a key
+        has no meaning for the backend. Without: `backend`, `config`, `config_file`,
+        `available_backends` and `decided_by`.
+
+    Raises
+    ------
+    ConfigError
+        If no backend has that name.
+    """
+    if name is not None:
+        return backends.info(_resolve(name))
+    file = state.settings().file
+    return {
+        "backend": get_backend(),
+        "config": file.as_dict(),
+        "config_file": None if file.path is None else str(file.path),
+        "available_backends": get_available_backends(),
+        "decided_by": state.current().decision.source,
+    }
+
+
+def get_available_backends() -> list[str]:
+    """Return the backends that can run, in the order in which they are tried.
+
+    Only the backends of the effective priority list, the one that runs here, and those already
+    imported because they were named, are looked at.
+    """
+    return [name for name in _considered() if backends.load(name).reason is None]
+
+
+def is_backend_available(name: str) -> bool:
+    """Return whether a backend is installed and finds a usable device.
+
+    Raises
+    ------
+    ConfigError
+        If no backend has that name.
+    """
+    return backends.load(_resolve(name)).reason is None
+
+
+def get_default_backend() -> str:
+    """Return the backend that runs outside of any `use_backend`."""
+    name = state.plan_for(None).choice.backend
+    assert name is not None, "the NumPy backend is always there"
+    return name
+
+
+def set_default_backend(name: str | None) -> None:
+    """Prefer a backend in the whole process, before environment and configuration file.
+
+    Parameters
+    ----------
+    name : str or None
+        A backend, an alias, or ``"auto"``; None returns to environment and file.
+
+    Raises
+    ------
+    BackendUnavailableError
+        If the backend is unavailable; the default stays what it was.
+    ConfigError
+        If no backend has that name.
+    """
+    if name is not None and name != AUTO:
+        name = _resolve(name)
+        backends.require(name, "given to set_default_backend()")
+    state.set_default(name)
+
+
+@contextmanager
+def use_backend(name: str) -> Iterator[None]:
+    """Run the ops of a ``with`` block, or of a decorated function, on one backend, or fail.
+
+    The choice holds for the current thread or asyncio task and nests. ``"auto"`` returns to the
+    order of priority.
+
+    Raises
+    ------
+    BackendUnavailableError
+        If the backend is unavailable.
+    ConfigError
+        If no backend has that name.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import tensor_ops
+    >>> with tensor_ops.use_backend("python"):
+    ...     tensor_ops.silu(np.zeros(2))
+    array([0., 0.])
+    """
+    if name != AUTO:
+        name = _resolve(name)
+        backends.require(name, "named by use_backend()")
+    token = state.context_name.set(name)
+    try:
+        yield
+    finally:
+        state.context_name.reset(token)
+
+
+def list_backends(verbose: bool = False) -> list[str]:
+    """Return every known backend name; with `verbose`, print what is known about each too.
+
+    Backends outside the effective priority list are not imported for this; they are shown as
+    such.
+    """
+    names = list(dict.fromkeys([*_considered(), *KNOWN, *backends.INSTALLED]))
+    if verbose:
+        considered = _considered()
+        width = max(map(len, names))
+        for name in names:
+            print(f"{name:{width}}  {_status(name, name in considered)}")
+    return names
+
+
+def list_ops() -> list[str]:
+    """Return the names of the ops."""
+    return list(OPS)
+
+
+def reload_config() -> None:
+    """Read the environment and ``backend.json`` again, and try unavailable backends again.
+
+    Raises
+    ------
+    ConfigError
+        If a setting is not valid; the settings stay as they were.
+    BackendUnavailableError
+        If a backend is forced now and unavailable.
+    """
+    state.reload()
+    state.enforce()
+
+
+def _resolve(name: str) -> str:
+    return resolve(name, backends.INSTALLED)
+
+
+def _considered() -> list[str]:
+    """Return the backends that may be imported without being named, in order."""
+    decision = state.current().decision
+    named = [backend.name for backend in backends.loaded()]
+    return list(dict.fromkeys([*decision.candidates, *decision.priority, *named, "python"]))
+
+
+def _status(name: str, considered: bool) -> str:
+    if name in backends.INSTALLED and not considered:
+        return "installed, outside the priority list: not imported"
+    facts = backends.info(name)
+    if not facts["available"]:
+        return f"unavailable: {facts['reason']}"
+    version = f" {facts['version']}" if facts["version"] else ""
+    return f"available: {facts['display_name']}{version} on {facts['device_name']}"

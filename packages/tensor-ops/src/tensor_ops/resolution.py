@@ -1,0 +1,65 @@
+"""Which function runs an op for a dtype on a device, and the walk that found it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from tensor_ops import backends, selection
+from tensor_ops.errors import BackendError
+from tensor_ops.selection import Choice
+
+if TYPE_CHECKING:
+    from tensor_ops.op import Op
+    from tensor_ops.state import Plan
+
+__all__ = ["CPU", "function_for", "walk"]
+
+CPU = "cpu"
+
+
+def walk(op: Op, plan: Plan, dtype: str | None, device: str = CPU) -> Choice:
+    """Return the walk over a plan's candidates for one op, dtype and device.
+
+    With `dtype` None only the presence of the op counts.
+    """
+    return selection.choose(
+        plan.decision.candidates, lambda name: _why_not(op, name, dtype, device)
+    )
+
+
+def function_for(op: Op, plan: Plan, dtype: str, device: str = CPU) -> Callable[..., Any]:
+    """Return the backend's function for one op, dtype and device.
+
+    Raises
+    ------
+    BackendUnavailableError
+        If the plan is strict and its backend is unavailable.
+    BackendError
+        If no candidate can run it.
+    """
+    plan.choice  # noqa: B018 - raises or warns before any op-specific reason is looked for
+    choice = walk(op, plan, dtype, device)
+    if choice.backend is None:
+        steps = "; ".join(f"{step.backend}: {step.reason}" for step in choice.steps)
+        raise BackendError(
+            f"{op.name}: no backend can run {dtype} on {device} "
+            f"({plan.decision.mode} by {plan.decision.source}): {steps}"
+        )
+    function: Callable[..., Any] = getattr(backends.load(choice.backend).module, op.name)
+    return function
+
+
+def _why_not(op: Op, name: str, dtype: str | None, device: str) -> str | None:
+    backend = backends.load(name)
+    if backend.reason is not None:
+        return backend.reason
+    if not callable(getattr(backend.module, op.name, None)):
+        return f"it has no {op.name}"
+    if dtype is None:
+        return None
+    try:
+        reason = backend.module.supports(op.name, dtype, device)  # type: ignore[union-attr]
+    except Exception as error:
+        return f"its supports() failed: {type(error).__name__}: {error}"
+    return None if reason is None else str(reason)

@@ -1,0 +1,82 @@
+"""Samples of an op's arguments: values, layouts and what must be refused.
+
+`arguments` draws natural arguments for any op from the kinds in its signature; the files in
+``tensor_ops/ops`` add the samples that only they know about.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tensor_ops.arguments import DTYPES
+
+if TYPE_CHECKING:
+    from tensor_ops.op import Op
+
+__all__ = ["Draw", "ErrorSample", "Sample", "arguments"]
+
+
+class Draw:
+    """Random arrays of one dtype, seeded by a case's name."""
+
+    def __init__(self, dtype: str, case: str) -> None:
+        self.dtype = DTYPES[dtype]
+        self.random = np.random.default_rng(zlib.crc32(f"{case}/{dtype}".encode()))
+
+    def normal(self, *shape: int, scale: float = 1.0) -> Any:
+        """Return normally distributed values with standard deviation `scale`."""
+        return self.cast(self.random.standard_normal(shape) * scale)
+
+    def spread(self, *shape: int, low: float = -30, high: float = 30) -> Any:
+        """Return values of both signs whose exponents of two are spread evenly."""
+        exponents = self.random.uniform(low, high, shape)
+        return self.cast(np.exp2(exponents) * self.random.choice([-1.0, 1.0], shape))
+
+    def cast(self, values: Any) -> Any:
+        """Return values in this dtype; what is too large becomes infinite."""
+        with np.errstate(over="ignore", under="ignore"):
+            return np.asarray(values).astype(self.dtype)
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A call that must give a right result.
+
+    `make` returns the positional arguments; `dtypes` limits it where its values need a range.
+    """
+
+    name: str
+    make: Callable[[Draw], tuple[Any, ...]]
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    dtypes: tuple[str, ...] = tuple(DTYPES)
+
+
+@dataclass(frozen=True)
+class ErrorSample:
+    """A call that must raise `error`, with every text of `says` in its message."""
+
+    name: str
+    make: Callable[[Draw], tuple[Any, ...]]
+    error: type[Exception]
+    says: tuple[str, ...]
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+
+
+def arguments(op: Op, shape: tuple[int, ...], draw: Draw) -> dict[str, Any]:
+    """Return natural array arguments for `op` at a shape, by name; the rest keeps its default."""
+    values: dict[str, Any] = {}
+    for name, kind in op.kinds.items():
+        if kind.is_full:
+            values[name] = draw.normal(*shape, scale=3.0)
+        elif kind.role == "row_vector":
+            values[name] = draw.normal(shape[-1])
+        elif kind.role == "half_rows":
+            # one angle for each position and pair, shared by the axes before the last two
+            angles = (*shape[-2:-1], shape[-1] // 2)
+            values[name] = draw.cast(draw.random.uniform(-1, 1, angles))
+    return values
