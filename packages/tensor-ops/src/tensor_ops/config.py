@@ -1,18 +1,16 @@
 """``backend.json`` and the ``TENSOR_OPS_*`` environment variables: finding, reading, writing."""
 
-import difflib
 import json
 import os
 import re
 import sys
-import tempfile
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tensor_ops.errors import ConfigError
-from tensor_ops.names import AUTO, DEFAULT_PRIORITY, resolve
+from tensor_ops.names import AUTO, DEFAULT_PRIORITY, did_you_mean, resolve
 from tensor_ops.selection import Wishes
 
 __all__ = [
@@ -119,8 +117,7 @@ def load(path: Path, installed: Collection[str]) -> Config:
         if keys.count(key) > 1:
             raise ConfigError(f"{_at(path, text, key, 1)}: the key {key!r} stands twice")
         if key not in DEFAULTS and key not in IGNORED_KEYS:
-            near = difflib.get_close_matches(key, DEFAULTS, n=1)
-            hint = f"did you mean {near[0]!r}? " if near else ""
+            hint = did_you_mean(key, DEFAULTS)
             allowed = ", ".join([*DEFAULTS, *IGNORED_KEYS])
             raise ConfigError(
                 f"{_at(path, text, key)}: unknown key {key!r}; {hint}Allowed keys: {allowed}"
@@ -144,6 +141,8 @@ def save(path: Path, changes: Mapping[str, Any], installed: Collection[str]) -> 
     The file is replaced as a whole or not at all; an existing file that is not valid is left
     as it is.
     """
+    import tempfile  # only writing needs it
+
     path = path.resolve()
     if path.exists():
         load(path, installed)

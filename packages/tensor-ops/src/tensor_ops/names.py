@@ -1,7 +1,6 @@
 """Every backend name a user may write, what it stands for and how to get it."""
 
-import difflib
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from tensor_ops.errors import ConfigError
@@ -13,6 +12,7 @@ __all__ = [
     "FLOOR",
     "KNOWN",
     "KnownBackend",
+    "did_you_mean",
     "install_command",
     "resolve",
 ]
@@ -84,9 +84,17 @@ def resolve(name: str, installed: Collection[str]) -> str:
     if target in KNOWN or target in installed:
         return target
     choices = sorted({*KNOWN, *ALIASES, *installed})
-    near = difflib.get_close_matches(name, choices, n=1)
-    hint = f"did you mean {near[0]!r}? " if near else ""
+    hint = did_you_mean(name, choices)
     raise ConfigError(f"unknown backend {name!r}; {hint}Known backends: {', '.join(choices)}")
+
+
+def did_you_mean(name: str, choices: Iterable[str]) -> str:
+    """Return a question naming the choice nearest to `name`, or nothing if none is near."""
+    # Imported here because only errors need it.
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, list(choices), n=1)
+    return f"did you mean {near[0]!r}? " if near else ""
 
 
 def install_command(name: str) -> str | None:
