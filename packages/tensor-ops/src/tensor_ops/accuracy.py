@@ -1,17 +1,14 @@
 """Error bounds, and the measuring of results against a reference in higher precision."""
 
 import math
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
-import ml_dtypes
 import numpy as np
 
 __all__ = ["Bound", "Measured", "elementwise", "measure", "rowwise"]
 
 
-@dataclass(frozen=True)
-class Bound:
+class Bound(NamedTuple):
     """How far a result may be from the reference rounded to its dtype.
 
     Attributes
@@ -23,6 +20,9 @@ class Bound:
         to the largest magnitude in the element's row.
     grows : bool
         Whether the limit is multiplied by max(1, sqrt(n) / 32) for rows of length n.
+    of_row : float
+        What is always allowed, relative to the largest magnitude in the element's row and
+        multiplied likewise: where the terms of an element cancel, its own digits are lost.
 
     Notes
     -----
@@ -33,18 +33,19 @@ class Bound:
     limit: float
     unit: Literal["ulp", "element", "row"] = "ulp"
     grows: bool = False
+    of_row: float = 0.0
 
     def at(self, n: int) -> float:
         """Return the limit for rows of length n."""
-        return self.limit * max(1.0, math.sqrt(n) / 32) if self.grows else self.limit
+        return self.limit * _growth(n) if self.grows else self.limit
 
     def __str__(self) -> str:
         unit = {"ulp": "ULP", "element": "relative", "row": "of the row's largest"}[self.unit]
-        return f"{self.limit:g}{' * max(1, sqrt(n)/32)' if self.grows else ''} {unit}"
+        text = f"{self.limit:g}{_GROWTH if self.grows else ''} {unit}"
+        return f"{text} or {self.of_row:g}{_GROWTH} of the row's largest" if self.of_row else text
 
 
-@dataclass(frozen=True)
-class Measured:
+class Measured(NamedTuple):
     """The largest error of a result, in its bound's unit, and what was allowed."""
 
     error: float
@@ -68,10 +69,12 @@ def elementwise(float32: float = 4, half: float = 1, float64: float = 8) -> dict
 
 def rowwise(unit: Literal["element", "row"] = "element") -> dict[str, Bound]:
     """Return bounds for an op that sums over rows."""
+    # Half types are rounded from float32, whose own error may be many ULP of a small element.
+    half = Bound(2, of_row=1e-6) if unit == "row" else Bound(2)
     return {
         "float32": Bound(1e-6, unit, grows=True),
-        "float16": Bound(2),
-        "bfloat16": Bound(2),
+        "float16": half,
+        "bfloat16": half,
         "float64": Bound(2e-15, unit, grows=True),
     }
 
@@ -107,25 +110,37 @@ def measure(result: Any, reference: Any, bound: Bound) -> Measured:
             return _broken(
                 bound, f"differs in {what} at {place}: got {wide[place]}, expected {rounded[place]}"
             )
+    import ml_dtypes
+
     finite = np.isfinite(rounded)
     if not finite.any():
         return Measured(0.0, bound.at(_row_length(result)))
     info: Any = ml_dtypes.finfo(result.dtype)  # type: ignore[no-untyped-call]
     magnitude = np.where(finite, np.abs(rounded), 0)
     error = np.where(finite, np.abs(wide - np.where(finite, rounded, 0)), 0)
-    if bound.unit == "row" and result.ndim:
-        magnitude = np.broadcast_to(magnitude.max(axis=-1, keepdims=True), magnitude.shape)
+    largest = magnitude.max(axis=-1, keepdims=True) if result.ndim else magnitude
+    if bound.unit == "row":
+        magnitude = np.broadcast_to(largest, magnitude.shape)
     smallest = float(info.smallest_normal)
     scale = np.maximum(magnitude, smallest)
     if bound.unit == "ulp":
         scale = np.ldexp(float(info.eps), np.frexp(scale)[1] - 1)
-    limit = bound.at(_row_length(result))
-    relative = np.where(error <= smallest, np.minimum(error / scale, limit), error / scale)
+    n = _row_length(result)
+    limit = bound.at(n)
+    allowed = np.maximum(smallest, bound.of_row * _growth(n) * largest)
+    relative = np.where(error <= allowed, np.minimum(error / scale, limit), error / scale)
     return Measured(float(relative.max()), limit)
 
 
 def _broken(bound: Bound, problem: str) -> Measured:
     return Measured(math.inf, bound.limit, problem)
+
+
+_GROWTH = " * max(1, sqrt(n)/32)"
+
+
+def _growth(n: int) -> float:
+    return max(1.0, math.sqrt(n) / 32)
 
 
 def _row_length(result: Any) -> int:

@@ -5,12 +5,15 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["compute_dtype", "element_blocks", "row_blocks"]
+__all__ = ["WIDE", "compute_dtype", "element_blocks", "row_blocks", "view_blocks"]
 
 Array = np.ndarray[Any, Any]
 
-# 128 KiB of float32: a block and the temporaries of an op fit into a 1 MiB L2 cache.
-BLOCK = 32 * 1024
+# Bytes. Smaller, and the calls into NumPy cost more than their work; larger, and the temporaries
+# of an op leave the cache.
+BLOCK = 512 * 1024
+
+WIDE = np.dtype(np.float64)
 
 
 def compute_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
@@ -18,35 +21,63 @@ def compute_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return np.dtype(np.float32) if dtype.itemsize < 4 else dtype
 
 
-def row_blocks(inputs: tuple[Array, ...], outputs: tuple[Array, ...]) -> Iterator[list[Array]]:
+def row_blocks(
+    inputs: tuple[Array, ...], outputs: tuple[Array, ...], dtype: np.dtype[Any] | None = None
+) -> Iterator[list[Array]]:
     """Yield the inputs and outputs as blocks of shape (rows, n), C-contiguous, to compute on.
 
-    The inputs of a block are converted to the dtype of the computation, the outputs of a block
-    are stored when the next one is asked for. Inputs with fewer rows are broadcast.
+    The inputs of a block are converted to `dtype`, by default that of `compute_dtype`; the
+    outputs of a block are stored when the next one is asked for.
     """
-    shape = outputs[0].shape
-    return _blocks(
-        [_flat(np.broadcast_to(each, (*shape[:-1], each.shape[-1]))) for each in inputs],
-        outputs,
-        shape[-1],
-    )
+    n = outputs[0].shape[-1]
+    return _blocks([each.reshape(-1, n) for each in inputs], outputs, n, dtype)
 
 
-def element_blocks(inputs: tuple[Array, ...], outputs: tuple[Array, ...]) -> Iterator[list[Array]]:
+def element_blocks(
+    inputs: tuple[Array, ...], outputs: tuple[Array, ...], dtype: np.dtype[Any] | None = None
+) -> Iterator[list[Array]]:
     """Yield the inputs and outputs as one-dimensional blocks; see `row_blocks`."""
-    for block in _blocks([each.reshape(-1, 1) for each in inputs], outputs, 1):
+    for block in _blocks([each.reshape(-1, 1) for each in inputs], outputs, 1, dtype):
         yield [each[:, 0] for each in block]
 
 
-def _flat(array: Array) -> Array:
-    return array.reshape(-1, array.shape[-1])
+def view_blocks(*arrays: Array) -> Iterator[list[Array]]:
+    """Yield matching views, in blocks of whole rows, of arrays that differ only in row length.
+
+    Along a leading axis that an array repeats, its view has length one.
+    """
+    for place in _places(arrays[0].shape):
+        yield [_unrepeated(each[place]) for each in arrays]
 
 
-def _blocks(inputs: list[Array], outputs: tuple[Array, ...], n: int) -> Iterator[list[Array]]:
-    dtype = compute_dtype(outputs[0].dtype)
+def _places(shape: tuple[int, ...]) -> Iterator[tuple[int | slice, ...]]:
+    """Yield the places of blocks of whole rows that lie side by side in an array of `shape`."""
+    limit = BLOCK // WIDE.itemsize
+    axis = len(shape) - 1
+    inner = shape[-1]
+    while axis > 0 and inner * shape[axis - 1] <= limit:
+        axis -= 1
+        inner *= shape[axis]
+    if axis == 0:
+        yield ()
+        return
+    step = max(1, limit // inner)
+    for outer in np.ndindex(shape[: axis - 1]):
+        for start in range(0, shape[axis - 1], step):
+            yield (*outer, slice(start, start + step))
+
+
+def _unrepeated(view: Array) -> Array:
+    return view[tuple(slice(None) if step else slice(1) for step in view.strides[:-1])]
+
+
+def _blocks(
+    inputs: list[Array], outputs: tuple[Array, ...], n: int, dtype: np.dtype[Any] | None
+) -> Iterator[list[Array]]:
+    dtype = dtype or compute_dtype(outputs[0].dtype)
     targets = [_contiguous(output).reshape(-1, n) for output in outputs]
     rows = targets[0].shape[0]
-    step = max(1, BLOCK // n)
+    step = max(1, BLOCK // (n * dtype.itemsize))
     direct = [target.dtype == dtype for target in targets]
     for start in range(0, rows, step):
         stop = min(start + step, rows)

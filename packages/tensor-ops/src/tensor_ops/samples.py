@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -43,8 +43,7 @@ class Draw:
             return np.asarray(values).astype(self.dtype)
 
 
-@dataclass(frozen=True)
-class Sample:
+class Sample(NamedTuple):
     """A call that must give a right result.
 
     `make` returns the positional arguments; `dtypes` limits it where its values need a range.
@@ -52,19 +51,18 @@ class Sample:
 
     name: str
     make: Callable[[Draw], tuple[Any, ...]]
-    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    kwargs: Mapping[str, Any] = MappingProxyType({})
     dtypes: tuple[str, ...] = tuple(DTYPES)
 
 
-@dataclass(frozen=True)
-class ErrorSample:
+class ErrorSample(NamedTuple):
     """A call that must raise `error`, with every text of `says` in its message."""
 
     name: str
     make: Callable[[Draw], tuple[Any, ...]]
     error: type[Exception]
     says: tuple[str, ...]
-    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    kwargs: Mapping[str, Any] = MappingProxyType({})
 
 
 def arguments(op: Op, shape: tuple[int, ...], draw: Draw) -> dict[str, Any]:
@@ -76,7 +74,8 @@ def arguments(op: Op, shape: tuple[int, ...], draw: Draw) -> dict[str, Any]:
         elif kind.role == "row_vector":
             values[name] = draw.normal(shape[-1])
         elif kind.role == "half_rows":
-            # one angle for each position and pair, shared by the axes before the last two
-            angles = (*shape[-2:-1], shape[-1] // 2)
+            # (positions, heads, n): an angle for each position and pair, the same for every head
+            angles = (*shape[-3:-1], shape[-1] // 2)
+            angles = (angles[0], 1, angles[2]) if len(angles) == 3 else angles
             values[name] = draw.cast(draw.random.uniform(-1, 1, angles))
     return values

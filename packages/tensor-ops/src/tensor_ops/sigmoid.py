@@ -4,20 +4,38 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["multiply_by_sigmoid"]
+__all__ = ["silu_of"]
 
 Array = np.ndarray[Any, Any]
 
+# Below these, 1 + exp(-x) is exp(-x) to the last place, and not yet infinite.
+DEEP = {np.dtype(np.float32): -80, np.dtype(np.float64): -700}
 
-def multiply_by_sigmoid(x: Array, argument: Array, out: Array) -> None:
-    """Write ``x / (1 + exp(-argument))`` into `out`, which may be `x` itself.
 
-    `argument` has the sign of x. Minus infinity gives zero, the limit.
+def silu_of(x: Array, up: Array | None = None, out: Array | None = None) -> Array:
+    """Return ``x / (1 + exp(-x))``, times `up` if it is given.
+
+    The result is in `out` if that is given, which may be any of the inputs. Minus infinity gives
+    zero, the limit.
     """
-    power = np.exp(-np.abs(argument))
-    # For a negative argument the factor is e / (1 + e); its numerator keeps the tail's digits.
-    factor = np.where(argument < 0, power, 1)
+    deep = x < DEEP[x.dtype]
+    tail = _tail(x[deep], 1 if up is None else up[deep]) if deep.any() else None
+    power = np.negative(x)
+    np.exp(power, out=power)
     power += 1
-    factor /= power
-    finite = np.maximum(x, np.finfo(x.dtype).min)
-    np.multiply(finite, factor, out=out)
+    if up is None:
+        result = np.divide(x, power, out=out)
+    else:
+        np.divide(x, power, out=power)
+        result = np.multiply(power, up, out=out)
+    if tail is not None:
+        result[deep] = tail
+    return result
+
+
+def _tail(x: Array, up: Array | int) -> Array:
+    """Return ``x * exp(x) * up`` in float64, in halves that stay normal if the product does."""
+    finite = np.maximum(x, np.finfo(x.dtype).min).astype(np.float64)
+    half = np.exp(finite / 2)
+    product: Array = (finite * half) * (up * half)
+    return product

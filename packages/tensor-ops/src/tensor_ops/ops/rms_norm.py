@@ -108,8 +108,8 @@ def rms_norm(
     >>> import numpy as np
     >>> import tensor_ops
     >>> x = np.array([[3.0, 4.0]], dtype=np.float32)
-    >>> tensor_ops.rms_norm(x, np.ones(2, dtype=np.float32))
-    array([[0.84852815, 1.1313709 ]], dtype=float32)
+    >>> tensor_ops.rms_norm(x, np.ones(2, dtype=np.float32)).round(4)
+    array([[0.8485, 1.1314]], dtype=float32)
     """
     scale = weight.astype(compute_dtype(weight.dtype))
     for source, result in row_blocks((x,), (out,)):

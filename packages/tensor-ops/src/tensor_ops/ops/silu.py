@@ -9,7 +9,7 @@ from tensor_ops.arguments import Array, Elements
 from tensor_ops.blocks import element_blocks
 from tensor_ops.op import op
 from tensor_ops.samples import Sample
-from tensor_ops.sigmoid import multiply_by_sigmoid
+from tensor_ops.sigmoid import silu_of
 
 
 @op(
@@ -58,9 +58,9 @@ def silu(x: Elements, *, out: Array = None, backend: str | None = None) -> Any:
     --------
     >>> import numpy as np
     >>> import tensor_ops
-    >>> tensor_ops.silu(np.array([-1.0, 0.0, 1.0], dtype=np.float32))
-    array([-0.26894143,  0.        ,  0.7310586 ], dtype=float32)
+    >>> tensor_ops.silu(np.array([-1.0, 0.0, 1.0], dtype=np.float32)).round(4)
+    array([-0.2689,  0.    ,  0.7311], dtype=float32)
     """
     for source, result in element_blocks((x,), (out,)):
-        multiply_by_sigmoid(source, source, out=result)
+        silu_of(source, out=result)
     return out

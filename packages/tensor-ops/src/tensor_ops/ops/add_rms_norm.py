@@ -1,0 +1,168 @@
+"""Residual addition and root mean square layer normalization in one pass."""
+
+from typing import Any
+
+import numpy as np
+
+from tensor_ops.accuracy import rowwise
+from tensor_ops.arguments import Array, NonNegative, Rows, RowVector
+from tensor_ops.blocks import compute_dtype, row_blocks
+from tensor_ops.op import op
+from tensor_ops.row_statistics import divide_by_rms
+from tensor_ops.samples import ErrorSample, Sample
+
+WIDE_RANGE = ("float32", "bfloat16", "float64")
+
+
+@op(
+    outputs=2,
+    bounds=rowwise(),
+    samples=[
+        Sample("eps", lambda draw: (draw.normal(3, 64), draw.normal(3, 64), draw.normal(64), 1e-2)),
+        Sample(
+            "eps of zero", lambda draw: (draw.normal(3, 64), draw.normal(3, 64), draw.normal(64), 0)
+        ),
+        Sample(
+            "sum of zero",
+            lambda draw: (
+                draw.cast(np.full((2, 33), 2.5)),
+                draw.cast(np.full((2, 33), -2.5)),
+                draw.normal(33),
+            ),
+        ),
+        Sample(
+            "sum that rounds",
+            lambda draw: (draw.normal(5, 257, scale=100.0), draw.normal(5, 257), draw.normal(257)),
+        ),
+        Sample(
+            "large squares",
+            lambda draw: (
+                draw.normal(4, 4096, scale=1e19),
+                draw.normal(4, 4096, scale=1e19),
+                draw.normal(4096),
+            ),
+            dtypes=WIDE_RANGE,
+        ),
+        Sample(
+            "sum that overflows",
+            lambda draw: (
+                draw.cast(np.full((2, 9), 3e38)),
+                draw.cast(np.full((2, 9), 2e38)),
+                draw.normal(9),
+            ),
+            dtypes=WIDE_RANGE,
+        ),
+        Sample(
+            "small rows",
+            lambda draw: (
+                draw.normal(4, 300, scale=1e-25),
+                draw.normal(4, 300, scale=1e-25),
+                draw.normal(300),
+                0.0,
+            ),
+            dtypes=WIDE_RANGE,
+        ),
+    ],
+    errors=[
+        ErrorSample(
+            "residual of another shape",
+            lambda draw: (draw.normal(2, 8), draw.normal(8), draw.normal(8)),
+            ValueError,
+            ("residual", "(8,)", "(2, 8)"),
+        ),
+        ErrorSample(
+            "short weight",
+            lambda draw: (draw.normal(2, 8), draw.normal(2, 8), draw.normal(7)),
+            ValueError,
+            ("weight", "(7,)", "(8,)"),
+        ),
+        ErrorSample(
+            "negative eps",
+            lambda draw: (draw.normal(2, 8), draw.normal(2, 8), draw.normal(8), -1e-6),
+            ValueError,
+            ("eps", "-1e-06"),
+        ),
+        ErrorSample(
+            "one array for two results",
+            lambda draw: (draw.normal(2, 8), draw.normal(2, 8), draw.normal(8)),
+            TypeError,
+            ("out", "tuple of 2"),
+            {"out": np.empty((2, 8))},
+        ),
+    ],
+)
+def add_rms_norm(
+    x: Rows,
+    residual: Rows,
+    weight: RowVector,
+    eps: NonNegative = 1e-6,
+    *,
+    out: Array = None,
+    backend: str | None = None,
+) -> Any:
+    r"""Add a residual, then scale each row to a root mean square of one and by a weight.
+
+    .. math::
+
+        h_i &= x_i + r_i \\
+        y_i &= w_i \, h_i \Big/ \sqrt{\tfrac{1}{n} \sum_j h_j^2 + \epsilon}
+
+    Parameters
+    ----------
+    x : array, shape (..., n)
+        float32, float16, bfloat16 or float64. Rows lie along the last axis.
+    residual : array, shape (..., n)
+        In the shape and dtype of `x`.
+    weight : array, shape (n,)
+        In the dtype of `x`.
+    eps : float, optional
+        Added to the mean square; finite and not negative.
+    out : tuple of two arrays, shape (..., n), optional
+        Where y and h go: `x` itself, `residual` itself or memory apart from every input, and
+        apart from each other.
+    backend : str, optional
+        The backend that must run this call.
+
+    Returns
+    -------
+    y, h : arrays, shape (..., n)
+        The normalized rows and the sum, in the dtype of `x`; `out` if it was given.
+
+    Raises
+    ------
+    TypeError
+        If an argument is no array, has an unsupported dtype or another dtype than `x`.
+    ValueError
+        If a shape does not fit, `eps` is negative or `out` cannot take the result.
+    BackendError
+        If the backend that was asked for cannot run this.
+
+    Notes
+    -----
+    Half types are computed in float32, and y comes from h before it is rounded to `x`'s dtype.
+    Sums and squares that float32 cannot hold are taken in float64.
+    Source: Zhang and Sennrich, "Root Mean Square Layer Normalization", 2019, for y.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import tensor_ops
+    >>> x = np.array([[1.0, 2.0]], dtype=np.float32)
+    >>> residual = np.array([[2.0, 2.0]], dtype=np.float32)
+    >>> y, h = tensor_ops.add_rms_norm(x, residual, np.ones(2, dtype=np.float32))
+    >>> y.round(4)
+    array([[0.8485, 1.1314]], dtype=float32)
+    >>> h
+    array([[3., 4.]], dtype=float32)
+    """
+    scale = weight.astype(compute_dtype(weight.dtype))
+    for source, added, result, total in row_blocks((x, residual), out):
+        rows = source + added
+        divide_by_rms(rows, eps, result, _wide_sum(source, added))
+        np.multiply(result, scale, out=result)
+        total[...] = rows
+    return out
+
+
+def _wide_sum(a: Array, b: Array) -> Any:
+    return lambda selected: a[selected].astype(np.float64) + b[selected]

@@ -1,0 +1,135 @@
+"""Gaussian error linear unit times a second input: the product inside GeGLU."""
+
+from typing import Any, Literal
+
+import numpy as np
+
+from tensor_ops.accuracy import elementwise
+from tensor_ops.arguments import Array, Elements
+from tensor_ops.blocks import WIDE, element_blocks
+from tensor_ops.normal_distribution import gelu_of
+from tensor_ops.op import op
+from tensor_ops.samples import ErrorSample, Sample
+
+
+@op(
+    bounds=elementwise(),
+    samples=[
+        Sample("erf", lambda draw: (draw.normal(5, 67), draw.normal(5, 67), "none")),
+        Sample("tails", lambda draw: (draw.cast(np.linspace(-16, 16, 2003)), draw.normal(2003))),
+        Sample(
+            "tails, erf",
+            lambda draw: (draw.cast(np.linspace(-16, 16, 2003)), draw.normal(2003), "none"),
+        ),
+        Sample("far tails", lambda draw: (draw.spread(257, low=3, high=15), draw.normal(257))),
+        Sample(
+            "tail times large",
+            lambda draw: (
+                draw.cast(np.linspace(-12, -8, 257)),
+                draw.spread(257, low=100, high=127),
+            ),
+            dtypes=("float32", "bfloat16", "float64"),
+        ),
+        Sample(
+            "tail times large, erf",
+            lambda draw: (
+                draw.cast(np.linspace(-18, -10, 257)),
+                draw.spread(257, low=100, high=127),
+                "none",
+            ),
+            dtypes=("float32", "bfloat16", "float64"),
+        ),
+        Sample(
+            "near zero",
+            lambda draw: (draw.spread(257, low=-14, high=-4), draw.spread(257, low=-4, high=4)),
+        ),
+    ],
+    errors=[
+        ErrorSample(
+            "up of another shape",
+            lambda draw: (draw.normal(2, 8), draw.normal(2, 7)),
+            ValueError,
+            ("up", "(2, 7)", "(2, 8)", "gate"),
+        ),
+        ErrorSample(
+            "up that would broadcast",
+            lambda draw: (draw.normal(2, 8), draw.normal(8)),
+            ValueError,
+            ("up", "(8,)", "(2, 8)"),
+        ),
+        ErrorSample(
+            "unknown approximation",
+            lambda draw: (draw.normal(8), draw.normal(8), "exact"),
+            ValueError,
+            ("approximate", "'exact'", "'tanh'", "'none'"),
+        ),
+    ],
+)
+def gelu_mul(
+    gate: Elements,
+    up: Elements,
+    approximate: Literal["tanh", "none"] = "tanh",
+    *,
+    out: Array = None,
+    backend: str | None = None,
+) -> Any:
+    r"""Multiply `up` by the Gaussian error linear unit of `gate`.
+
+    .. math:: y = \operatorname{gelu}(g) \, u
+
+    with `gelu` as in :func:`tensor_ops.gelu`:
+
+    .. math::
+
+        \text{tanh:} \quad & \tfrac{x}{2} \left(1 + \tanh\left(\sqrt{2/\pi} \,
+            (x + 0.044715 \, x^3)\right)\right) \\
+        \text{none:} \quad & x \, \Phi(x) = \tfrac{x}{2}
+            \left(1 + \operatorname{erf}(x / \sqrt{2})\right)
+
+    Parameters
+    ----------
+    gate : array, any shape
+        float32, float16, bfloat16 or float64.
+    up : array of the shape and dtype of `gate`
+    approximate : {"tanh", "none"}, optional
+        The approximation by tanh, or the normal distribution function itself.
+    out : array of the shape of `gate`, optional
+        Where the result goes; `gate` itself, `up` itself or memory apart from both.
+    backend : str, optional
+        The backend that must run this call.
+
+    Returns
+    -------
+    array of the shape and dtype of `gate`
+        `out` if it was given. Zero times infinity is NaN, as in any product.
+
+    Raises
+    ------
+    TypeError
+        If an argument is no array, has an unsupported dtype or another dtype than `gate`,
+        or `approximate` is no string.
+    ValueError
+        If the shapes differ, `approximate` is neither of the two or `out` cannot take the result.
+    BackendError
+        If the backend that was asked for cannot run this.
+
+    Notes
+    -----
+    Computed in float64: a product with a large `up` is right even where gelu(gate) alone is
+    smaller than float32 can hold.
+    Source: Shazeer, "GLU Variants Improve Transformer", 2020.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import tensor_ops
+    >>> gate = np.array([-1.0, 0.0, 1.0], dtype=np.float32)
+    >>> up = np.array([2.0, 3.0, 4.0], dtype=np.float32)
+    >>> tensor_ops.gelu_mul(gate, up).round(4)
+    array([-0.3176,  0.    ,  3.3648], dtype=float32)
+    >>> tensor_ops.gelu_mul(gate, up, approximate="none").round(4)
+    array([-0.3173,  0.    ,  3.3654], dtype=float32)
+    """
+    for source, factor, result in element_blocks((gate, up), (out,), WIDE):
+        np.multiply(gelu_of(source, approximate, gate.dtype), factor, out=result)
+    return out

@@ -1,0 +1,152 @@
+"""Layer normalization."""
+
+from typing import Any
+
+import numpy as np
+
+from tensor_ops.accuracy import rowwise
+from tensor_ops.arguments import Array, NonNegative, OptionalRowVector, Rows, RowVector
+from tensor_ops.blocks import compute_dtype, row_blocks
+from tensor_ops.op import op
+from tensor_ops.row_statistics import standardize
+from tensor_ops.samples import ErrorSample, Sample
+
+WIDE_RANGE = ("float32", "bfloat16", "float64")
+
+
+@op(
+    bounds=rowwise("row"),
+    samples=[
+        Sample("bias", lambda draw: (draw.normal(3, 64), draw.normal(64), draw.normal(64))),
+        Sample(
+            "bias and eps", lambda draw: (draw.normal(3, 64), draw.normal(64), draw.normal(64), 1.0)
+        ),
+        Sample("eps of zero", lambda draw: (draw.normal(3, 64), draw.normal(64), None, 0)),
+        Sample(
+            "mean far from zero",
+            lambda draw: (
+                draw.cast(1e4 + draw.random.standard_normal((5, 1000))),
+                draw.normal(1000),
+                draw.normal(1000),
+            ),
+            dtypes=("float32", "float64"),
+        ),
+        Sample("constant row", lambda draw: (draw.cast(np.full((2, 33), 0.1)), draw.normal(33))),
+        Sample(
+            "constant row, eps of zero",
+            lambda draw: (draw.cast(np.full((2, 33), 0.1)), draw.normal(33), None, 0.0),
+        ),
+        Sample("one column", lambda draw: (draw.normal(5, 1), draw.normal(1), draw.normal(1))),
+        Sample(
+            "large squares",
+            lambda draw: (draw.normal(4, 4096, scale=1e19), draw.normal(4096)),
+            dtypes=WIDE_RANGE,
+        ),
+        Sample(
+            "sum that overflows",
+            lambda draw: (draw.cast(3e38 * draw.random.uniform(-1, 1, (3, 100))), draw.normal(100)),
+            dtypes=WIDE_RANGE,
+        ),
+        Sample(
+            "small rows",
+            lambda draw: (draw.normal(4, 300, scale=1e-25), draw.normal(300), None, 0.0),
+            dtypes=WIDE_RANGE,
+        ),
+    ],
+    errors=[
+        ErrorSample(
+            "short weight",
+            lambda draw: (draw.normal(2, 8), draw.normal(7)),
+            ValueError,
+            ("weight", "(7,)", "(8,)"),
+        ),
+        ErrorSample(
+            "long bias",
+            lambda draw: (draw.normal(2, 8), draw.normal(8), draw.normal(9)),
+            ValueError,
+            ("bias", "(9,)", "(8,)"),
+        ),
+        ErrorSample(
+            "no weight",
+            lambda draw: (draw.normal(2, 8), None),
+            TypeError,
+            ("weight", "NoneType"),
+        ),
+        ErrorSample(
+            "negative eps",
+            lambda draw: (draw.normal(2, 8), draw.normal(8), None, -1e-5),
+            ValueError,
+            ("eps", "-1e-05"),
+        ),
+    ],
+)
+def layer_norm(
+    x: Rows,
+    weight: RowVector,
+    bias: OptionalRowVector = None,
+    eps: NonNegative = 1e-5,
+    *,
+    out: Array = None,
+    backend: str | None = None,
+) -> Any:
+    r"""Bring each row to a mean of zero and a variance of one, then scale and shift it.
+
+    .. math::
+
+        \mu &= \tfrac{1}{n} \sum_j x_j \\
+        y_i &= w_i \, (x_i - \mu) \Big/
+            \sqrt{\tfrac{1}{n} \sum_j (x_j - \mu)^2 + \epsilon} + b_i
+
+    Parameters
+    ----------
+    x : array, shape (..., n)
+        float32, float16, bfloat16 or float64. Rows lie along the last axis.
+    weight : array, shape (n,)
+        In the dtype of `x`.
+    bias : array, shape (n,), optional
+        In the dtype of `x`; zero if it is not given.
+    eps : float, optional
+        Added to the variance; finite and not negative.
+    out : array, shape (..., n), optional
+        Where the result goes; `x` itself or memory apart from every input.
+    backend : str, optional
+        The backend that must run this call.
+
+    Returns
+    -------
+    array, shape (..., n)
+        In the dtype of `x`; `out` if it was given.
+
+    Raises
+    ------
+    TypeError
+        If an argument is no array, has an unsupported dtype or another dtype than `x`.
+    ValueError
+        If a shape does not fit, `eps` is negative or `out` cannot take the result.
+    BackendError
+        If the backend that was asked for cannot run this.
+
+    Notes
+    -----
+    Half types are computed in float32. The mean is taken twice, the second time of what the
+    first left over, so that rows far from zero keep their digits. Rows whose sums or squares
+    float32 cannot hold are computed in float64.
+    Source: Ba, Kiros and Hinton, "Layer Normalization", 2016.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import tensor_ops
+    >>> x = np.array([[1.0, 3.0, 5.0, 7.0]], dtype=np.float32)
+    >>> tensor_ops.layer_norm(x, np.ones(4, dtype=np.float32)).round(4)
+    array([[-1.3416, -0.4472,  0.4472,  1.3416]], dtype=float32)
+    """
+    dtype = compute_dtype(x.dtype)
+    scale = weight.astype(dtype)
+    shift = None if bias is None else bias.astype(dtype)
+    for source, result in row_blocks((x,), (out,)):
+        standardize(source, eps, result)
+        np.multiply(result, scale, out=result)
+        if shift is not None:
+            np.add(result, shift, out=result)
+    return out

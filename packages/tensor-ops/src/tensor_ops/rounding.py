@@ -1,0 +1,49 @@
+"""What rounding leaves over in float64: the errors of products and differences."""
+
+from typing import Any
+
+import numpy as np
+
+__all__ = ["add_where_finite", "difference_error", "exp_of_sum", "product_error"]
+
+Array = np.ndarray[Any, Any]
+
+# The upper 26 of the 53 significant bits, so that products of halves are exact. A mask, unlike
+# Dekker's multiplication, cannot overflow.
+_UPPER = np.uint64(0xFFFF_FFFF_F800_0000)
+
+
+def product_error(a: Array, b: Array | np.float64, product: Array) -> Array:
+    """Return ``a * b - product`` for the rounded product; NaN where that is not finite."""
+    a_high, b_high = _upper(a), _upper(b)
+    a_low, b_low = a - a_high, b - b_high
+    error: Array = a_high * b_high
+    error -= product
+    error += a_high * b_low
+    error += a_low * b_high
+    error += a_low * b_low
+    return error
+
+
+def difference_error(a: Array, b: Array, difference: Array) -> Array:
+    """Return ``a - b - difference`` for the rounded difference; NaN where that is not finite."""
+    subtracted = a - difference
+    error: Array = a - (difference + subtracted)
+    error += subtracted - b
+    return error
+
+
+def exp_of_sum(high: Array, low: Array) -> Array:
+    """Return ``exp(high + low)`` for a `low` so small that its square does not count."""
+    power: Array = np.exp(high)
+    return add_where_finite(power, power * low)
+
+
+def add_where_finite(result: Array, correction: Array) -> Array:
+    """Add a correction in place, but not where infinities have made it NaN or infinite."""
+    result += np.where(np.isfinite(correction), correction, 0)
+    return result
+
+
+def _upper(a: Array | np.float64) -> Any:
+    return (a.view(np.uint64) & _UPPER).view(np.float64)
