@@ -1,17 +1,29 @@
 """The name of our own command, and whether this process is running it."""
 
+import os
+import re
 import sys
-from pathlib import Path
 
 __all__ = ["COMMAND", "is_own_command"]
 
 COMMAND = "tensor-ops"
+MODULE = "tensor_ops"
+
+# Options of Python that take no value, joined or not, then -m with or without its value.
+_MODULE_OPTION = re.compile(r"-[bBdEiIOPqRsSuvx]*m(.*)")
 
 
 def is_own_command() -> bool:
     """Return True under ``tensor-ops`` and ``python -m tensor_ops``."""
     argv = getattr(sys, "argv", None) or [""]
-    if argv[0] != "-m":
-        return Path(argv[0]).stem == COMMAND
-    # While Python looks for the module of -m, argv[0] is "-m" and orig_argv has the name.
-    return "tensor_ops" in sys.orig_argv[sys.orig_argv.index("-m") :][1:2]
+    if argv[0] == "-m":  # until Python has found the module that -m names
+        return _module_of(sys.orig_argv) == MODULE
+    return os.path.splitext(os.path.basename(argv[0]))[0] == COMMAND
+
+
+def _module_of(arguments: list[str]) -> str:
+    """Return the module that a Python command line runs with -m."""
+    for index, argument in enumerate(arguments):
+        if option := _MODULE_OPTION.fullmatch(argument):
+            return option[1] or arguments[index + 1]
+    return ""

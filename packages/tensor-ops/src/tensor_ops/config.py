@@ -1,17 +1,19 @@
 """``backend.json`` and the ``TENSOR_OPS_*`` environment variables: finding, reading, writing."""
 
-import json
+from __future__ import annotations
+
 import os
 import re
 import sys
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tensor_ops.errors import ConfigError
 from tensor_ops.names import AUTO, DEFAULT_PRIORITY, did_you_mean, resolve
 from tensor_ops.selection import Wishes
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 __all__ = [
     "DEFAULTS",
@@ -37,8 +39,7 @@ DEFAULTS: dict[str, Any] = {
 IGNORED_KEYS = ("$schema", "description")
 
 
-@dataclass(frozen=True)
-class Config:
+class Config(NamedTuple):
     """The content of one ``backend.json``; a key that the file lacks is None.
 
     Names are kept as the user wrote them; `wishes` resolves aliases.
@@ -80,26 +81,25 @@ def find(environ: Mapping[str, str] = os.environ) -> Path | None:
         If `TENSOR_OPS_CONFIG` names a file that does not exist.
     """
     if named := environ.get(ENV_CONFIG):
-        path = Path(named)
-        if not path.is_file():
+        if not os.path.isfile(named):
             raise ConfigError(
                 f"{ENV_CONFIG} names {named!r}, which is not a file; create it with "
                 f"'tensor-ops configure_backend --config {named} --backend=auto' "
                 f"or unset {ENV_CONFIG}"
             )
-        return path
-    for path in (_prefix_path(), _user_path()):
-        if path.is_file():
-            return path
+        return _path(named)
+    for name in (_prefix_file(), _user_file()):
+        if os.path.isfile(name):
+            return _path(name)
     return None
 
 
 def default_path(environ: Mapping[str, str] = os.environ) -> Path:
     """Return the file that ``configure_backend`` writes when it is given none."""
     if named := environ.get(ENV_CONFIG):
-        return Path(named)
+        return _path(named)
     in_virtual_environment = sys.prefix != sys.base_prefix
-    return find({}) or (_prefix_path() if in_virtual_environment else _user_path())
+    return find({}) or _path(_prefix_file() if in_virtual_environment else _user_file())
 
 
 def load(path: Path, installed: Collection[str]) -> Config:
@@ -110,29 +110,7 @@ def load(path: Path, installed: Collection[str]) -> Config:
     ConfigError
         Naming the file, the line and the nearest valid key or backend.
     """
-    text = _read_text(path)
-    pairs = _parse(path, text)
-    keys = [key for key, _ in pairs]
-    for key in keys:
-        if keys.count(key) > 1:
-            raise ConfigError(f"{_at(path, text, key, 1)}: the key {key!r} stands twice")
-        if key not in DEFAULTS and key not in IGNORED_KEYS:
-            hint = did_you_mean(key, DEFAULTS)
-            allowed = ", ".join([*DEFAULTS, *IGNORED_KEYS])
-            raise ConfigError(
-                f"{_at(path, text, key)}: unknown key {key!r}; {hint}Allowed keys: {allowed}"
-            )
-    content = dict(pairs)
-    for key, check in _CHECKS.items():
-        if key in content and (problem := check(content[key], installed)):
-            raise ConfigError(f"{_at(path, text, key)}: {key} {problem}")
-    priority = content.get("backend_priority")
-    return Config(
-        path=path,
-        preferred_backend=content.get("preferred_backend"),
-        backend_priority=tuple(priority) if priority is not None else None,
-        force_backend=content.get("force_backend"),
-    )
+    return _validated(path, _read_text(path), installed)
 
 
 def save(path: Path, changes: Mapping[str, Any], installed: Collection[str]) -> Config:
@@ -141,7 +119,8 @@ def save(path: Path, changes: Mapping[str, Any], installed: Collection[str]) -> 
     The file is replaced as a whole or not at all; an existing file that is not valid is left
     as it is.
     """
-    import tempfile  # only writing needs it
+    import json
+    import tempfile
 
     path = path.resolve()
     if path.exists():
@@ -150,20 +129,21 @@ def save(path: Path, changes: Mapping[str, Any], installed: Collection[str]) -> 
     else:
         content = dict(DEFAULTS)
     content.update(changes)
+    text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+    saved = _validated(path, text, installed)  # before anything is touched
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".tmp")
     try:
         with open(descriptor, "w", encoding="utf-8") as file:
-            file.write(json.dumps(content, indent=2) + "\n")
+            file.write(text)
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(temporary, path.stat().st_mode if path.exists() else 0o644)
-        config = load(Path(temporary), installed)
+        os.chmod(temporary, path.stat().st_mode if path.exists() else 0o666 & ~_umask())
         os.replace(temporary, path)
     except BaseException:
         os.unlink(temporary)
         raise
-    return Config(path, config.preferred_backend, config.backend_priority, config.force_backend)
+    return saved
 
 
 def environment_wishes(
@@ -188,15 +168,63 @@ def environment_wishes(
     return tuple(levels)
 
 
-def _prefix_path() -> Path:
-    return Path(sys.prefix, "etc", "tensor-ops", "backend.json")
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
 
 
-def _user_path() -> Path:
-    # Imported here because most processes find their file before they get this far.
-    import platformdirs
+# Every `import tensor_ops` looks for the file and few find one: what only a file needs (json,
+# pathlib) is imported once there is one, and looking is done with plain strings.
 
-    return platformdirs.user_config_path("tensor-ops", appauthor=False) / "backend.json"
+
+def _path(name: str) -> Path:
+    from pathlib import Path
+
+    return Path(name)
+
+
+def _prefix_file() -> str:
+    return os.path.join(sys.prefix, "etc", "tensor-ops", "backend.json")
+
+
+def _user_file() -> str:
+    if sys.platform == "linux":
+        # The XDG specification, which says to ignore a relative path; importing platformdirs costs
+        # as much as all of us.
+        root = os.environ.get("XDG_CONFIG_HOME", "")
+        root = root if os.path.isabs(root) else os.path.expanduser("~/.config")
+        folder = os.path.join(root, "tensor-ops")
+    else:
+        import platformdirs
+
+        folder = platformdirs.user_config_dir("tensor-ops", appauthor=False)
+    return os.path.join(folder, "backend.json")
+
+
+def _validated(path: Path, text: str, installed: Collection[str]) -> Config:
+    pairs = _parse(path, text)
+    keys = [key for key, _ in pairs]
+    for key in keys:
+        if keys.count(key) > 1:
+            raise ConfigError(f"{_at(path, text, key, 1)}: the key {key!r} stands twice")
+        if key not in DEFAULTS and key not in IGNORED_KEYS:
+            hint = did_you_mean(key, DEFAULTS)
+            allowed = ", ".join([*DEFAULTS, *IGNORED_KEYS])
+            raise ConfigError(
+                f"{_at(path, text, key)}: unknown key {key!r}; {hint}Allowed keys: {allowed}"
+            )
+    content = dict(pairs)
+    for key, check in _CHECKS.items():
+        if key in content and (problem := check(content[key], installed)):
+            raise ConfigError(f"{_at(path, text, key)}: {key} {problem}")
+    priority = content.get("backend_priority")
+    return Config(
+        path=path,
+        preferred_backend=content.get("preferred_backend"),
+        backend_priority=tuple(priority) if priority is not None else None,
+        force_backend=content.get("force_backend"),
+    )
 
 
 def _read_text(path: Path) -> str:
@@ -216,6 +244,8 @@ def _read_text(path: Path) -> str:
 
 
 def _parse(path: Path, text: str) -> list[tuple[str, Any]]:
+    import json
+
     try:
         # Objects become lists of pairs, so that a key that stands twice can be seen.
         parsed = json.loads(text, object_pairs_hook=_Pairs, parse_constant=_reject_constant)
@@ -240,7 +270,7 @@ def _reject_constant(name: str) -> None:
 
 def _at(path: Path, text: str, key: str, occurrence: int = 0) -> str:
     """Return "file:line" of a key in the text."""
-    found = [match.start() for match in re.finditer(re.escape(json.dumps(key)) + r"\s*:", text)]
+    found = [match.start() for match in re.finditer(rf'"{re.escape(key)}"\s*:', text)]
     line = text.count("\n", 0, found[occurrence]) + 1 if len(found) > occurrence else 1
     return f"{path}:{line}"
 
@@ -276,7 +306,7 @@ def _check_name(value: Any, installed: Collection[str], expected: str) -> str | 
     try:
         resolve(value, installed)
     except ConfigError as error:
-        return f"has an {error}"
+        return f"is wrong: {error}"
     return None
 
 
@@ -289,7 +319,7 @@ _CHECKS = {
 
 def _json_type(value: Any) -> str:
     if value is None or isinstance(value, bool):
-        return json.dumps(value)
+        return {None: "null", True: "true", False: "false"}[value]
     kinds = {_Pairs: "an object", list: "a list", str: "a string", int: "a number"}
     return kinds.get(type(value), "a number")
 

@@ -1,0 +1,122 @@
+"""The command line: ``tensor-ops``, which is also ``python -m tensor_ops``."""
+
+import argparse
+import os
+import sys
+import warnings
+from collections.abc import Sequence
+from typing import TextIO
+
+import tensor_ops
+from tensor_ops.cli import bench, configure_backend, doctor, explain, info
+from tensor_ops.command_name import COMMAND
+from tensor_ops.errors import BackendFallbackWarning, TensorOpsError
+
+__all__ = ["main"]
+
+EXAMPLES = """\
+examples:
+  tensor-ops configure_backend --show               what is configured, and where
+  tensor-ops configure_backend --backend=cpp        prefer the C++ backend
+  tensor-ops configure_backend --backend=cuda --force
+                                                    CUDA, or an error at import
+  tensor-ops test_capabilities                      machine, tools, backends, what runs and why
+  tensor-ops explain rms_norm --dtype float16       which backend runs a call
+  tensor-ops bench --ops rms_norm,silu --json times.json
+
+Dashes and underscores are the same in the names of commands and options."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit status: 0, 1 for a failure, 130 for Ctrl-C.
+
+    Parameters
+    ----------
+    argv : sequence of str, optional
+        The words after the command's name; those of this process by default.
+
+    Raises
+    ------
+    SystemExit
+        With 2 for a usage error and 0 for ``--help`` and ``--version``, as argparse does it.
+    """
+    try:
+        try:
+            return _run(sys.argv[1:] if argv is None else argv)
+        finally:
+            # Now, and not when Python ends: a reader that has gone is noticed here.
+            if sys.stdout is not None:
+                sys.stdout.flush()
+    except BrokenPipeError:
+        _drop_output()
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    except (TensorOpsError, OSError, MemoryError) as error:
+        text = " ".join(str(error).split()) or type(error).__name__
+        print(f"{COMMAND}: error: {text}", file=sys.stderr)
+        _drop_output()
+        return 1
+
+
+def _run(argv: Sequence[str]) -> int:
+    arguments = _parser().parse_args(_spelled(argv))
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", BackendFallbackWarning)
+        warnings.showwarning = _show_warning
+        status: int = arguments.run(arguments)
+        return status
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog=COMMAND,
+        description="Configure, examine and measure the backends of tensor_ops.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        "--version", action="version", version=f"{COMMAND} {tensor_ops.__version__}"
+    )
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for command in (configure_backend, doctor, info, explain, bench):
+        command.add(commands)
+    return parser
+
+
+def _spelled(argv: Sequence[str]) -> list[str]:
+    """Return the words with underscores in the command's name and dashes in those of options."""
+    words = list(argv)
+    for index, word in enumerate(words):
+        if word.startswith("--"):
+            name, equals, value = word.partition("=")
+            words[index] = name.replace("_", "-") + equals + value
+    for index, word in enumerate(words):
+        if not word.startswith("-"):
+            words[index] = word.replace("-", "_")
+            break
+    return words
+
+
+def _show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    print(f"{COMMAND}: warning: {message}", file=file or sys.stderr)
+
+
+def _drop_output() -> None:
+    """Send what cannot be written nowhere, so that Python's end does not fail on it again."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,377 @@
+"""Timing the ops on several backends side by side, with the largest error beside the time.
+
+>>> from tensor_ops import benchmark
+>>> results = benchmark.measure_ops(benchmark.cases(["silu"], [(2, 8)]), repeats=1)
+>>> results[0].backend, results[0].speedup
+('python', 1.0)
+"""
+
+import functools
+import itertools
+import math
+import statistics
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from tensor_ops import registry, state
+from tensor_ops.accuracy import Bound, Measured, measure
+from tensor_ops.dispatch import CALL
+from tensor_ops.errors import TensorOpsError
+from tensor_ops.names import FLOOR
+from tensor_ops.op import OPS, Op
+from tensor_ops.resolution import function_for
+from tensor_ops.samples import Draw, arguments
+
+__all__ = [
+    "SHAPES",
+    "Case",
+    "Result",
+    "Timing",
+    "cases",
+    "format_table",
+    "format_time",
+    "measure_op",
+    "measure_ops",
+    "median_interval",
+]
+
+# One token and one prompt at the hidden size of a 7B model.
+SHAPES = ((1, 4096), (128, 4096))
+HEAD_DIM = 128
+
+# Fewer samples than this have no 95% confidence interval of their median.
+FEWEST_ROUNDS = 6
+# A round calls an op for about this long, so that the clock's own steps do not show.
+ROUND_SECONDS = 1e-3
+
+
+@dataclass(frozen=True)
+class Case:
+    """One op at one shape and dtype."""
+
+    op: str
+    shape: tuple[int, ...]
+    dtype: str = "float32"
+
+    def __str__(self) -> str:
+        return f"{self.op} {'x'.join(map(str, self.shape))} {self.dtype}"
+
+
+@dataclass(frozen=True)
+class Timing:
+    """The time of one call, in seconds.
+
+    Attributes
+    ----------
+    median : float
+        Over the rounds.
+    low, high : float or None
+        The 95% confidence interval of the median; None for fewer than six rounds.
+    rounds : int
+    calls : int
+        In each round, of which the mean is taken.
+    """
+
+    median: float
+    low: float | None
+    high: float | None
+    rounds: int
+    calls: int
+
+
+@dataclass(frozen=True)
+class Result:
+    """What one backend did with one case.
+
+    Attributes
+    ----------
+    case : Case
+    backend : str
+    timing : Timing or None
+        None if the backend did not run it.
+    speedup : float or None
+        The NumPy backend's median over this one.
+    accuracy : Measured or None
+        The largest error, against the NumPy body in float64.
+    bound : Bound
+        What the error may be.
+    unsupported : str or None
+        Why the backend does not take this case; the ops then run elsewhere.
+    failure : str or None
+        What went wrong in a backend that does take it.
+    """
+
+    case: Case
+    backend: str
+    bound: Bound
+    timing: Timing | None = None
+    speedup: float | None = None
+    accuracy: Measured | None = None
+    unsupported: str | None = None
+    failure: str | None = None
+
+    @property
+    def ok(self) -> bool:
+        """False if the backend failed or its result is wrong."""
+        return self.failure is None and (self.accuracy is None or self.accuracy.within)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return every figure as a plain value that JSON can hold."""
+        timing, accuracy = self.timing, self.accuracy
+        return {
+            "op": self.case.op,
+            "shape": list(self.case.shape),
+            "dtype": self.case.dtype,
+            "backend": self.backend,
+            "median_seconds": timing and timing.median,
+            "low_seconds": timing and timing.low,
+            "high_seconds": timing and timing.high,
+            "rounds": timing and timing.rounds,
+            "calls_per_round": timing and timing.calls,
+            "speedup": self.speedup,
+            # a result without the right shape or the right NaNs has no error in numbers
+            "error": accuracy.error if accuracy and math.isfinite(accuracy.error) else None,
+            "error_limit": accuracy and accuracy.limit,
+            "error_unit": self.bound.unit,
+            "within_bound": accuracy and accuracy.within,
+            "problem": accuracy and accuracy.problem,
+            "unsupported": self.unsupported,
+            "failure": self.failure,
+        }
+
+
+def cases(
+    ops: Iterable[str] | None = None,
+    shapes: Iterable[tuple[int, ...]] = SHAPES,
+    dtypes: Iterable[str] = ("float32",),
+) -> list[Case]:
+    """Return every op (all of them by default) at every shape and dtype.
+
+    Ops on heads take a shape (tokens, hidden size) as (tokens, heads, head dim).
+    """
+    names = list(OPS if ops is None else ops)
+    return [
+        Case(name, _own_shape(OPS[name], shape), dtype)
+        for name, dtype, shape in itertools.product(names, list(dtypes), list(shapes))
+    ]
+
+
+def measure_ops(
+    cases: Iterable[Case],
+    backends: Sequence[str] | None = None,
+    *,
+    seconds: float = 1.0,
+    repeats: int | None = None,
+) -> list[Result]:
+    """Measure each case; see `measure_op`."""
+    results = (measure_op(case, backends, seconds=seconds, repeats=repeats) for case in cases)
+    return list(itertools.chain.from_iterable(results))
+
+
+def measure_op(
+    case: Case,
+    backends: Sequence[str] | None = None,
+    *,
+    seconds: float = 1.0,
+    repeats: int | None = None,
+) -> list[Result]:
+    """Measure one case on the NumPy backend and on others.
+
+    Every round times every backend, in an order that turns round each time, so that whatever
+    disturbs the machine disturbs all of them alike.
+
+    Parameters
+    ----------
+    case : Case
+    backends : sequence of str, optional
+        Names of backends; those that are available by default.
+    seconds : float
+        For how long, all backends together; at least six rounds are run.
+    repeats : int, optional
+        The number of rounds, instead of a time.
+
+    Returns
+    -------
+    list of Result
+        The NumPy backend's first.
+    """
+    names = registry.get_available_backends() if backends is None else backends
+    op = OPS[case.op]
+    results = {
+        name: Result(case, name, op.bound(case.dtype, name))
+        for name in dict.fromkeys((FLOOR, *names))
+    }
+    try:
+        values = arguments(op, case.shape, Draw(case.dtype, f"benchmark/{case.op}"))
+        reference = _reference(op, values)
+    except (TypeError, ValueError, MemoryError) as error:  # nobody can run such a shape
+        return [replace(result, failure=str(error)) for result in results.values()]
+    calls: dict[str, Callable[[], Any]] = {}
+    for name, result in results.items():
+        results[name], call = _check(result, values, reference)
+        if call is not None:
+            calls[name] = call
+    timings = _time(calls, seconds, repeats)
+    base = timings.get(FLOOR)
+    for name, timing in timings.items():
+        speedup = base.median / timing.median if base else None
+        results[name] = replace(results[name], timing=timing, speedup=speedup)
+    return list(results.values())
+
+
+def median_interval(samples: Sequence[float]) -> tuple[float, float] | None:
+    """Return the 95% confidence interval of the median of independent samples.
+
+    The ends are order statistics: for any distribution, the number of samples below its median
+    is binomial. There is none for fewer than six samples.
+
+    Examples
+    --------
+    >>> median_interval([1, 2, 3, 4, 5, 6])
+    (1, 6)
+    """
+    n = len(samples)
+    # The largest rank with a chance of at most 2.5% that fewer samples are below the median.
+    rank, below = 0, 1
+    while 40 * below <= 2**n:
+        rank += 1
+        below += math.comb(n, rank)
+    if rank == 0:
+        return None
+    ordered = sorted(samples)
+    return ordered[rank - 1], ordered[n - rank]
+
+
+def format_table(results: Iterable[Result]) -> str:
+    """Return results as text, one line each."""
+    head = ("op", "shape", "dtype", "backend", "median", "95% interval", "vs NumPy", "error", "")
+    rows = [head, *map(_row, results)]
+    # A last cell that explains a failure may be long: it sets no width.
+    widths = [max(len(row[column]) for row in rows) for column in range(len(head) - 1)]
+    lines = []
+    for row in rows:
+        cells = [
+            f"{cell:>{width}}" if 4 <= column <= 6 else f"{cell:{width}}"
+            for column, (cell, width) in enumerate(zip(row, widths, strict=False))
+        ]
+        lines.append("  ".join([*cells, row[-1]]).rstrip())
+    return "\n".join(lines)
+
+
+def format_time(seconds: float) -> str:
+    """Return a time in three digits with its unit."""
+    for factor, unit in ((1, "s"), (1e3, "ms"), (1e6, "us")):
+        if seconds * factor >= 0.9995:  # what three digits round up to one
+            return f"{seconds * factor:#.3g} {unit}".replace(". ", " ")
+    return f"{seconds * 1e9:.0f} ns"
+
+
+def _own_shape(op: Op, shape: tuple[int, ...]) -> tuple[int, ...]:
+    on_heads = any(kind.role == "half_rows" for kind in op.kinds.values())
+    if on_heads and len(shape) == 2 and shape[1] % HEAD_DIM == 0:
+        return (shape[0], shape[1] // HEAD_DIM, HEAD_DIM)
+    return shape
+
+
+def _check(
+    result: Result, values: dict[str, Any], reference: tuple[Any, ...]
+) -> tuple[Result, Callable[[], Any] | None]:
+    """Run a backend once; return what that says of it, and the call to time if there is one."""
+    case, op = result.case, OPS[result.case.op]
+    try:
+        function = function_for(op, state.plan_for(result.backend, CALL), case.dtype)
+    except TensorOpsError as error:
+        return replace(result, unsupported=str(error)), None
+    call = _call(function, op, values)
+    try:
+        accuracy = _accuracy(call(), reference, result.bound)
+    except Exception as error:  # a backend may fail in any way
+        return replace(result, failure=f"{type(error).__name__}: {error}"), None
+    return replace(result, accuracy=accuracy), call
+
+
+def _call(function: Callable[..., Any], op: Op, values: dict[str, Any]) -> Callable[[], Any]:
+    """Return a call with its arguments given by position where they can be, as users do."""
+    leading = list(itertools.takewhile(values.__contains__, op.kinds))
+    rest = {name: value for name, value in values.items() if name not in leading}
+    return functools.partial(function, *(values[name] for name in leading), **rest)
+
+
+def _reference(op: Op, values: dict[str, Any]) -> tuple[Any, ...]:
+    return _outputs(op.numpy(**{name: value.astype(np.float64) for name, value in values.items()}))
+
+
+def _outputs(result: Any) -> tuple[Any, ...]:
+    return result if isinstance(result, tuple) else (result,)
+
+
+def _accuracy(result: Any, reference: tuple[Any, ...], bound: Bound) -> Measured:
+    """Return the worst of the outputs."""
+    measured = [
+        measure(np.asarray(got), expected, bound)
+        for got, expected in zip(_outputs(result), reference, strict=True)
+    ]
+    return max(measured, key=lambda each: (not each.within, each.error))
+
+
+def _time(
+    calls: dict[str, Callable[[], Any]], seconds: float, repeats: int | None
+) -> dict[str, Timing]:
+    """Return the timing of every call, from rounds that are interleaved."""
+    numbers = {name: _calls_per_round(call) for name, call in calls.items()}
+    samples: dict[str, list[float]] = {name: [] for name in calls}
+    end = time.perf_counter() + seconds
+    for done in itertools.count():
+        enough = time.perf_counter() >= end and done >= FEWEST_ROUNDS
+        if not calls or (enough if repeats is None else done >= repeats):
+            break
+        for name in list(calls)[:: -1 if done % 2 else 1]:
+            samples[name].append(_mean_time(calls[name], numbers[name]))
+    return {name: _timing(samples[name], numbers[name]) for name in calls}
+
+
+def _calls_per_round(call: Callable[[], Any]) -> int:
+    # The shortest of three: one alone may have met a page fault or another process.
+    once = min(_mean_time(call, 1) for _ in range(3))
+    return max(1, min(10_000, int(ROUND_SECONDS / max(once, 1e-9))))
+
+
+def _mean_time(call: Callable[[], Any], number: int) -> float:
+    start = time.perf_counter()
+    for _ in range(number):
+        call()
+    return (time.perf_counter() - start) / number
+
+
+def _timing(samples: list[float], calls: int) -> Timing:
+    low, high = median_interval(samples) or (None, None)
+    return Timing(statistics.median(samples), low, high, len(samples), calls)
+
+
+def _row(result: Result) -> tuple[str, ...]:
+    case, timing = result.case, result.timing
+    what = (case.op, "x".join(map(str, case.shape)), case.dtype, result.backend)
+    if timing is None or result.accuracy is None:
+        note = f"FAILED: {result.failure}" if result.failure else f"skipped: {result.unsupported}"
+        return (*what, "-", "-", "-", "-", " ".join(note.split()))
+    interval = "-"
+    if timing.low is not None and timing.high is not None:
+        interval = f"{format_time(timing.low)} .. {format_time(timing.high)}"
+    speedup = "-" if result.speedup is None else f"{result.speedup:.2f}x"
+    return (
+        *what,
+        format_time(timing.median),
+        interval,
+        speedup,
+        _error_text(result.accuracy, result.bound),
+        "ok" if result.accuracy.within else f"WRONG: {result.accuracy.problem or 'out of bound'}",
+    )
+
+
+def _error_text(accuracy: Measured, bound: Bound) -> str:
+    unit = {"ulp": "ULP", "element": "relative", "row": "of row's largest"}[bound.unit]
+    return f"{accuracy.error:.2g} {unit} (limit {accuracy.limit:.2g})"

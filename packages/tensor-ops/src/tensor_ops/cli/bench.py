@@ -1,0 +1,183 @@
+"""``tensor-ops bench``: every backend against NumPy, at the shapes of language models."""
+
+import json
+import os
+import sys
+from argparse import Action, ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+import tensor_ops
+from tensor_ops import backends, registry, state
+from tensor_ops.cli import values
+from tensor_ops.errors import TensorOpsError
+
+if TYPE_CHECKING:
+    from argparse import _SubParsersAction
+
+    from tensor_ops.benchmark import Case, Result
+
+__all__ = ["add", "run"]
+
+EXAMPLES = """\
+examples:
+  tensor-ops bench
+  tensor-ops bench --ops rms_norm,silu --dtype float16,bfloat16 --shape 1x4096,2048x4096
+  tensor-ops bench --backends cpp --seconds 5 --json times.json --plot times.svg
+
+The error is the largest one against the NumPy body in float64. Exits with 1 if a result is out of
+its bound or a backend fails, with 130 after Ctrl-C, which keeps what was measured."""
+
+PLOT_SUFFIXES = (".svg", ".png", ".pdf")
+
+
+def add(commands: "_SubParsersAction[ArgumentParser]") -> None:
+    """Add this command's parser."""
+    parser = commands.add_parser(
+        "bench",
+        help="time and error of every backend against NumPy",
+        description="Measure time and error of every op on every available backend.",
+        epilog=EXAMPLES,
+        formatter_class=RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    _add_list(parser, "--ops", "OP", values.op, "default: all")
+    _add_list(parser, "--shape", "SHAPE", values.shape, "default: 1x4096 128x4096")
+    _add_list(parser, "--dtype", "DTYPE", values.dtype, "default: float32")
+    _add_list(parser, "--backends", "NAME", values.backend, "default: all that are available")
+    effort = parser.add_mutually_exclusive_group()
+    effort.add_argument(
+        "--seconds", type=values.seconds, default=1.0, help="for each op and shape; default: 1"
+    )
+    effort.add_argument("--repeats", metavar="N", type=values.count, help="rounds, not seconds")
+    parser.add_argument("--json", metavar="FILE", type=Path, help="write every figure there")
+    parser.add_argument(
+        "--plot", metavar="FILE", type=Path, help="draw the times: .svg, .png or .pdf"
+    )
+    parser.set_defaults(run=run, parser=parser)
+
+
+def run(arguments: Namespace) -> int:
+    """Measure, print, and write what was asked for."""
+    if arguments.plot and arguments.plot.suffix.lower() not in PLOT_SUFFIXES:
+        arguments.parser.error(f"--plot takes a file that ends in {', '.join(PLOT_SUFFIXES)}")
+    figure = _figure_class() if arguments.plot else None
+    for path in (arguments.json, arguments.plot):
+        _check_place(path)
+    from tensor_ops import benchmark
+
+    names = _backends(arguments.backends)
+    cases = benchmark.cases(
+        arguments.ops, arguments.shape or benchmark.SHAPES, arguments.dtype or ("float32",)
+    )
+    results, interrupted = _measure(cases, names, arguments)
+    print(benchmark.format_table(results))
+    if arguments.json:
+        record = _record(arguments, names, results, interrupted)
+        arguments.json.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+    if figure and results:
+        from tensor_ops.cli.plot import draw
+
+        draw(results, figure).savefig(arguments.plot)
+    if interrupted:
+        print(f"stopped after {len(results)} results", file=sys.stderr)
+        return 130
+    return 0 if all(result.ok for result in results) else 1
+
+
+class _Flatten(Action):
+    """Join the lists that an option's words have become, also those of an earlier use."""
+
+    def __call__(
+        self, parser: ArgumentParser, namespace: Namespace, words: Any, option: str | None = None
+    ) -> None:
+        joined = [each for word in words for each in word]
+        setattr(namespace, self.dest, [*(getattr(namespace, self.dest) or []), *joined])
+
+
+def _add_list(
+    parser: ArgumentParser, option: str, name: str, kind: Callable[[str], Any], text: str
+) -> None:
+    parser.add_argument(
+        option,
+        metavar=name,
+        type=values.separated(kind),
+        nargs="+",
+        action=_Flatten,
+        help=f"one or more, with spaces or commas between them; {text}",
+    )
+
+
+def _figure_class() -> Any:
+    try:
+        return import_module("matplotlib.figure").Figure
+    except ImportError as error:
+        raise TensorOpsError(
+            f"--plot needs matplotlib ({error}); install it with: pip install 'tensor-ops[bench]'"
+        ) from error
+
+
+def _check_place(path: Path | None) -> None:
+    """Fail now, and not after the measuring, if a file cannot be written."""
+    if path is None:
+        return
+    folder = path.absolute().parent
+    if path.is_dir() or not folder.is_dir() or not os.access(folder, os.W_OK):
+        raise TensorOpsError(f"{path} cannot be written; nothing was measured")
+
+
+def _backends(named: list[str] | None) -> list[str]:
+    """Return the backends to measure; a forced one that is missing is an error, as at import."""
+    state.enforce()
+    if named is None:
+        return registry.get_available_backends()
+    for name in named:
+        backends.require(name, "named by --backends")
+    return named
+
+
+def _measure(
+    cases: "list[Case]", names: list[str], arguments: Namespace
+) -> "tuple[list[Result], bool]":
+    """Return the results, and whether Ctrl-C cut them short."""
+    from tensor_ops import benchmark
+    from tensor_ops.cli.progress import Progress
+
+    results: list[Result] = []
+    try:
+        with Progress(len(cases), sys.stderr) as progress:
+            for case in cases:
+                progress.show(str(case))
+                results += benchmark.measure_op(
+                    case, names, seconds=arguments.seconds, repeats=arguments.repeats
+                )
+    except KeyboardInterrupt:
+        return results, True
+    return results, False
+
+
+def _record(
+    arguments: Namespace, names: list[str], results: "list[Result]", interrupted: bool
+) -> dict[str, Any]:
+    from tensor_ops.cli import machine
+
+    given = {key: value for key, value in vars(arguments).items() if key not in ("run", "parser")}
+    versions = {name: backends.info(name)["version"] for name in ("python", *names)}
+    return {
+        "machine": machine.facts(),
+        "versions": {
+            "tensor_ops": tensor_ops.__version__,
+            "numpy": np.__version__,
+            "backends": versions,
+        },
+        "arguments": json.loads(json.dumps(given, default=str)),
+        "environment": {
+            k: v for k, v in os.environ.items() if k.startswith(("TENSOR_OPS_", "OMP_"))
+        },
+        "interrupted": interrupted,
+        "results": [result.as_dict() for result in results],
+    }

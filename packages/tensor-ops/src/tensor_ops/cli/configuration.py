@@ -1,0 +1,104 @@
+"""The configuration as it stands, broken or not, with where each setting comes from."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from tensor_ops import backends, config, selection, state
+from tensor_ops.errors import ConfigError
+from tensor_ops.selection import BUILT_IN, Decision, Wishes
+
+__all__ = ["Configuration"]
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """What environment and file ask for.
+
+    Attributes
+    ----------
+    file : Config
+        The default one where there is no valid file.
+    environment : tuple of Wishes
+    problems : tuple of str
+        What makes ``import tensor_ops`` fail.
+    """
+
+    file: config.Config
+    environment: tuple[Wishes, ...]
+    problems: tuple[str, ...]
+
+    @classmethod
+    def read(cls) -> "Configuration":
+        """Read both; what is broken becomes a problem."""
+        problems: list[str] = []
+        file = config.Config()
+        environment: tuple[Wishes, ...] = ()
+        try:
+            if path := config.find():
+                file = config.Config(path)
+                file = config.load(path, backends.INSTALLED)
+        except ConfigError as error:
+            problems.append(str(error))
+        try:
+            environment = config.environment_wishes(backends.INSTALLED)
+        except ConfigError as error:
+            problems.append(str(error))
+        return cls(file, environment, tuple(problems))
+
+    def decision(self) -> Decision | None:
+        """Return which backends may run, None if the configuration is broken."""
+        return None if self.problems else selection.decide(self._levels())
+
+    def considered(self, default: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the backends that may be imported without being named."""
+        decision = self.decision()
+        return (*decision.candidates, *decision.priority) if decision else default
+
+    def selection(self) -> dict[str, Any] | None:
+        """Return what runs and the walk that finds it, None if the configuration is broken."""
+        decision = self.decision()
+        if decision is None:
+            return None
+        choice = selection.choose(decision.candidates, lambda name: backends.load(name).reason)
+        return {
+            "backend": choice.backend,
+            "mode": decision.mode,
+            "decided_by": decision.source,
+            "steps": [step._asdict() for step in choice.steps],
+        }
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the three settings, each with the level it comes from."""
+        settings = {
+            "preferred_backend": self._setting("preferred"),
+            "backend_priority": self._setting("priority"),
+            "force_backend": self._setting("force"),
+        }
+        return {
+            "file": None if self.file.path is None else str(self.file.path),
+            "settings": settings,
+            "problems": list(self.problems),
+        }
+
+    def _levels(self) -> list[Wishes]:
+        levels = state.Settings(None, self.environment, self.file).levels()
+        return [*levels, BUILT_IN]
+
+    def _setting(self, name: str) -> dict[str, Any]:
+        levels = self._levels()
+        setting = next((level for level in levels if getattr(level, name) is not None), BUILT_IN)
+        value = getattr(setting, name)
+        return {
+            "value": list(value) if isinstance(value, tuple) else value,
+            "source": setting.source,
+            "overridden_by": self._overriding(name, setting),
+        }
+
+    def _overriding(self, name: str, setting: Wishes) -> str | None:
+        """Return the stronger level that decides instead; a priority holds all the same."""
+        decision = self.decision()
+        if decision is None or name == "priority":
+            return None
+        sources = [level.source for level in self._levels()]
+        stronger = sources.index(decision.source) < sources.index(setting.source)
+        return decision.source if stronger and setting is not BUILT_IN else None

@@ -1,0 +1,178 @@
+"""``tensor-ops configure_backend``: show and change ``backend.json``."""
+
+import os
+import sys
+from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tensor_ops import backends, config, selection
+from tensor_ops.cli import values
+from tensor_ops.command_name import COMMAND
+from tensor_ops.errors import ConfigError
+from tensor_ops.names import AUTO, install_command, resolve
+
+if TYPE_CHECKING:
+    from argparse import _SubParsersAction
+
+__all__ = ["add", "run"]
+
+EXAMPLES = """\
+examples:
+  tensor-ops configure_backend --show
+  tensor-ops configure_backend --backend=cpp
+  tensor-ops configure_backend --backend=cuda --force
+  tensor-ops configure_backend --priority="cpp,cuda,opencl,python"
+  tensor-ops configure_backend --backend=auto --priority="opencl,cuda,cpp,python"
+
+Changes take effect at the next import of tensor_ops, or at tensor_ops.reload_config()."""
+
+
+def add(commands: "_SubParsersAction[ArgumentParser]") -> None:
+    """Add this command's parser."""
+    parser = commands.add_parser(
+        "configure_backend",
+        help="show or change which backend runs",
+        description="Show or change backend.json, which says which backend runs.",
+        epilog=EXAMPLES,
+        formatter_class=RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--show", "-s", action="store_true", help="print the configuration")
+    parser.add_argument(
+        "--backend",
+        "-b",
+        metavar="NAME",
+        type=values.backend_or_auto,
+        help="prefer this backend and force none; 'auto' takes the first of the priority order",
+    )
+    parser.add_argument(
+        "--priority",
+        "-p",
+        metavar="LIST",
+        type=values.priority,
+        help="the order in which backends are tried, with commas between the names",
+    )
+    parser.add_argument(
+        "--force",
+        "-f",
+        action="store_true",
+        help="with --backend: fail, also at import, when that backend is unavailable",
+    )
+    parser.add_argument(
+        "--config", metavar="PATH", type=Path, help="the file, instead of the one in use"
+    )
+    parser.set_defaults(run=run, parser=parser)
+
+
+def run(arguments: Namespace) -> int:
+    """Apply the changes, then show."""
+    changes = _changes(arguments)
+    path = (arguments.config or config.default_path()).absolute()
+    if changes:
+        saved = _save(path, changes)
+        _tell_effect(saved, path)
+    if arguments.show:
+        _show(path)
+    return 0
+
+
+def _changes(arguments: Namespace) -> dict[str, Any]:
+    """Return what to change in the file, or end with a usage error."""
+    name = arguments.backend
+    if arguments.force and name in (None, AUTO):
+        arguments.parser.error(
+            "--force needs the backend to force: --backend=NAME --force"
+            + ("; 'auto' cannot be forced, leave --force out" if name else "")
+        )
+    changes: dict[str, Any] = {}
+    if name is not None:
+        changes["preferred_backend"] = name
+        changes["force_backend"] = name if arguments.force else None
+    if arguments.priority is not None:
+        changes["backend_priority"] = arguments.priority
+    if not changes and not arguments.show:
+        arguments.parser.error("nothing to do: give --show, --backend or --priority")
+    return changes
+
+
+def _save(path: Path, changes: dict[str, Any]) -> config.Config:
+    try:
+        saved = config.save(path, changes, backends.INSTALLED)
+    except ConfigError as error:
+        raise ConfigError(f"{error}; mend or delete the file, it was left as it is") from error
+    except (OSError, RuntimeError) as error:  # pathlib calls a loop of links a RuntimeError
+        reason = (isinstance(error, OSError) and error.strerror) or error
+        raise ConfigError(
+            f"{path} cannot be written: {reason}; nothing was changed. To keep the file elsewhere, "
+            f"give --config PATH and set {config.ENV_CONFIG} to the same path"
+        ) from error
+    listed = ", ".join(f"{key} = {_text(value)}" for key, value in changes.items())
+    print(f"Saved {listed} in {path}")
+    return saved
+
+
+def _tell_effect(saved: config.Config, path: Path) -> None:
+    """Say on stderr when what was saved will not do what its words suggest."""
+    wanted = saved.force_backend or saved.preferred_backend
+    if wanted is not None and wanted != AUTO:
+        _tell_if_unavailable(resolve(wanted, backends.INSTALLED), saved)
+    if not _is_in_use(path):
+        _note(f"{path} is not the file in use; it is once {config.ENV_CONFIG} names it")
+    if overriding := _environment():
+        _note(f"environment variables go before the file: {overriding}")
+
+
+def _tell_if_unavailable(name: str, saved: config.Config) -> None:
+    reason = backends.load(name).reason
+    if reason is None:
+        return
+    install = install_command(name)
+    if install and install not in reason:
+        reason += f"; what provides it: {install}"
+    if saved.force_backend is not None:
+        outcome = "'import tensor_ops' raises ImportError"
+    else:
+        decision = selection.decide([saved.wishes(backends.INSTALLED)])
+        choice = selection.choose(decision.candidates, lambda other: backends.load(other).reason)
+        outcome = f"{choice.backend!r} runs instead, with a warning"
+    _note(f"backend {name!r} is unavailable here: {reason}. As long as it is, {outcome}")
+
+
+def _show(path: Path) -> None:
+    exists = path.exists()
+    settings = (config.load(path, backends.INSTALLED) if exists else config.Config()).as_dict()
+    print("Current Backend Configuration:")
+    print(f"  Preferred backend: {settings['preferred_backend']}")
+    print(f"  Force backend: {settings['force_backend']}")
+    print(f"  Priority order: {', '.join(settings['backend_priority'])}")
+    print()
+    print(f"Configuration file: {path}")
+    if not exists:
+        print("The file does not exist yet; these are the defaults.")
+    if exists and not _is_in_use(path):
+        print(f"It is not the file in use; it is once {config.ENV_CONFIG} names it.")
+    if overriding := _environment():
+        print(f"Environment variables go before the file: {overriding}")
+
+
+def _is_in_use(path: Path) -> bool:
+    try:
+        found = config.find()
+    except ConfigError:
+        return False
+    return found is not None and found.exists() and found.samefile(path)
+
+
+def _environment() -> str:
+    """Return the environment variables that override the file, as NAME=value."""
+    names = (config.ENV_FORCE, config.ENV_PREFERRED, config.ENV_PRIORITY)
+    return ", ".join(f"{name}={value}" for name in names if (value := os.environ.get(name)))
+
+
+def _text(value: Any) -> str:
+    return ",".join(value) if isinstance(value, list) else str(value)
+
+
+def _note(text: str) -> None:
+    print(f"{COMMAND}: note: {text}", file=sys.stderr)

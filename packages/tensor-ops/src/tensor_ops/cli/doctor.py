@@ -1,0 +1,171 @@
+"""``tensor-ops test_capabilities``, also ``doctor``: what is there, what runs, and why."""
+
+import json
+from argparse import ArgumentParser, Namespace
+from typing import TYPE_CHECKING, Any
+
+import tensor_ops
+from tensor_ops import backends
+from tensor_ops.cli import values
+from tensor_ops.names import DEFAULT_PRIORITY, FLOOR, KNOWN, install_command
+
+if TYPE_CHECKING:
+    from argparse import _SubParsersAction
+
+__all__ = ["add", "report", "run"]
+
+
+def add(commands: "_SubParsersAction[ArgumentParser]") -> None:
+    """Add this command's parser."""
+    parser = commands.add_parser(
+        "test_capabilities",
+        aliases=["doctor"],
+        help="the machine, its tools, every backend, and what runs and why",
+        description="Look at the machine, its tools, every backend and the configuration. Exits "
+        "with 1 when the configuration is broken, a forced backend is missing, or a required one "
+        "is unavailable.",
+        epilog="example: tensor-ops doctor --require cpp",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument(
+        "--require",
+        metavar="NAME",
+        type=values.backend,
+        action="append",
+        default=[],
+        help="exit with 1 if this backend is unavailable; may be given more than once",
+    )
+    parser.set_defaults(run=run)
+
+
+def run(arguments: Namespace) -> int:
+    """Print the report; a problem in it is a failure."""
+    found = report(arguments.require)
+    print(json.dumps(found, indent=2) if arguments.json else _text(found))
+    return 1 if found["problems"] else 0
+
+
+def report(required: list[str]) -> dict[str, Any]:
+    """Return everything that the command prints.
+
+    Nothing here fails on a broken configuration: that is a fact to report.
+    """
+    from tensor_ops.cli import machine
+    from tensor_ops.cli.configuration import Configuration
+
+    configuration = Configuration.read()
+    considered = {*configuration.considered(DEFAULT_PRIORITY), FLOOR, *required}
+    names = dict.fromkeys([*KNOWN, *backends.INSTALLED])
+    chosen = configuration.selection()
+    problems = list(configuration.problems)
+    if chosen is not None and chosen["backend"] is None:
+        steps = "; ".join(f"{step['backend']}: {step['reason']}" for step in chosen["steps"])
+        problems.append(f"no backend can run ({chosen['mode']} by {chosen['decided_by']}): {steps}")
+    problems += [
+        f"backend {name!r} (--require) is unavailable: {reason}"
+        for name in dict.fromkeys(required)
+        if (reason := backends.load(name).reason) is not None
+    ]
+    return {
+        "tensor_ops": tensor_ops.__version__,
+        "machine": machine.facts(),
+        "tools": machine.tools(),
+        "backends": [_backend(name, name in considered) for name in names],
+        "configuration": configuration.as_dict(),
+        "selection": chosen,
+        "problems": problems,
+    }
+
+
+def _backend(name: str, considered: bool) -> dict[str, Any]:
+    installed = name == FLOOR or name in backends.INSTALLED
+    known = KNOWN.get(name)
+    facts: dict[str, Any] = {
+        "name": name,
+        "display_name": known.display_name if known else name,
+        "installed": installed,
+        "available": None,
+        "reason": "outside the priority list: not imported; --require looks at it",
+        "exception": None,
+        "install": install_command(name),
+        "version": None,
+        "device_name": None,
+    }
+    if considered or not installed:
+        given = backends.info(name)
+        error = backends.load(name).error
+        facts |= {key: given[key] for key in facts if key in given}
+        facts["exception"] = error and f"{type(error).__name__}: {error}"
+    return facts
+
+
+def _text(found: dict[str, Any]) -> str:
+    parts = [
+        [f"tensor-ops {found['tensor_ops']}"],
+        ["Machine", *_table(_machine_rows(found["machine"]))],
+        ["Tools to build backends with", *_table(_tool_rows(found["tools"]))],
+        ["Backends", *_table([(each["name"], _status(each)) for each in found["backends"]])],
+        ["Configuration", *_table(_configuration_rows(found["configuration"]))],
+        ["Selection", *_selection_lines(found["selection"])],
+    ]
+    if found["problems"]:
+        parts.append(["Problems", *(f"  {problem}" for problem in found["problems"])])
+    return "\n\n".join("\n".join(part) for part in parts)
+
+
+def _table(rows: list[tuple[str, str]]) -> list[str]:
+    width = max(len(key) for key, _ in rows)
+    return [f"  {key:{width}}  {value}" for key, value in rows]
+
+
+def _machine_rows(facts: dict[str, Any]) -> list[tuple[str, str]]:
+    cpus = f"{facts['usable_cpus']} of {facts['logical_cpus']} logical CPUs usable"
+    return [
+        ("Python", f"{facts['python']} ({facts['implementation']}, {facts['executable']})"),
+        ("NumPy", facts["numpy"]),
+        ("OS", facts["os"]),
+        ("CPU", f"{facts['cpu'] or 'unknown'} ({facts['architecture']}, {cpus})"),
+        ("SIMD", ", ".join(facts["simd"]) or "unknown"),
+        ("Memory", f"{facts['memory'] / 2**30:.1f} GiB" if facts["memory"] else "unknown"),
+    ]
+
+
+def _tool_rows(tools: dict[str, dict[str, str | None]]) -> list[tuple[str, str]]:
+    rows = []
+    for name, tool in tools.items():
+        version = f" ({tool['version']})" if tool["version"] else ""
+        where = f"{tool['path']}{version}" if tool["path"] else "not found"
+        rows.append((name, f"{where}, for {tool['backend']}"))
+    return rows
+
+
+def _status(backend: dict[str, Any]) -> str:
+    if backend["available"]:
+        version = f" {backend['version']}" if backend["version"] else ""
+        return f"available: {backend['display_name']}{version} on {backend['device_name']}"
+    if backend["available"] is None:
+        return f"installed, {backend['reason']}"
+    install = backend["install"]
+    hint = f"; what provides it: {install}" if install and install not in backend["reason"] else ""
+    return f"unavailable: {backend['reason']}{hint}"
+
+
+def _configuration_rows(configuration: dict[str, Any]) -> list[tuple[str, str]]:
+    rows = [("file", configuration["file"] or "none")]
+    for key, setting in configuration["settings"].items():
+        value = setting["value"]
+        text = ", ".join(value) if isinstance(value, list) else str(value)
+        overridden = setting["overridden_by"]
+        note = f", overridden by {overridden}" if overridden else ""
+        rows.append((key, f"{text}  (from {setting['source']}{note})"))
+    return rows
+
+
+def _selection_lines(chosen: dict[str, Any] | None) -> list[str]:
+    if chosen is None:
+        return ["  none: 'import tensor_ops' fails until the configuration is mended"]
+    runs = f"{chosen['backend']} runs" if chosen["backend"] else "no backend can run"
+    lines = [f"  {runs}, decided by {chosen['decided_by']} ({chosen['mode']})"]
+    lines += [f"    {step['backend']}: {step['reason'] or 'chosen'}" for step in chosen["steps"]]
+    return lines

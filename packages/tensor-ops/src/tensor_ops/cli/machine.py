@@ -1,0 +1,147 @@
+"""Facts about this machine and the tools on it, for reports."""
+
+import ctypes.util
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+__all__ = ["facts", "tools"]
+
+# The instruction sets that kernels are compiled for, by their names in /proc/cpuinfo.
+SIMD = (
+    "sse4_2",
+    "avx2",
+    "fma",
+    "f16c",
+    "avx512f",
+    "avx512bw",
+    "avx512_bf16",
+    "avx512_fp16",
+    "amx_tile",
+    "asimd",
+    "asimdhp",
+    "sve",
+)
+
+
+def facts() -> dict[str, Any]:
+    """Return what a measurement on this machine depends on; None is "unknown"."""
+    return {
+        "python": platform.python_version(),
+        "implementation": platform.python_implementation(),
+        "executable": sys.executable,
+        "numpy": np.__version__,
+        "os": platform.platform(),
+        "architecture": platform.machine(),
+        "cpu": _cpu_name(),
+        "simd": _simd(),
+        "logical_cpus": os.cpu_count(),
+        "usable_cpus": _usable_cpus(),
+        "memory": _memory(),
+    }
+
+
+def tools() -> dict[str, dict[str, str | None]]:
+    """Return the tools that backends are built or run with: where each is, or None."""
+    opencl = ctypes.util.find_library("OpenCL")
+    icds = _opencl_vendors()
+    return {
+        "C++ compiler": _tool("cpp", _compiler()),
+        "nvcc": _tool("cuda", _nvcc()),
+        "NVIDIA driver": _tool(
+            "cuda",
+            shutil.which("nvidia-smi"),
+            "--query-gpu=name,driver_version",
+            "--format=csv,noheader",
+        ),
+        "OpenCL loader": {"backend": "opencl", "path": opencl, "version": None},
+        "OpenCL ICD": {"backend": "opencl", "path": ", ".join(icds) or None, "version": None},
+    }
+
+
+def _cpu_name() -> str | None:
+    if sys.platform == "darwin":
+        return _first_line("sysctl", "-n", "machdep.cpu.brand_string")
+    return _cpuinfo("model name") or platform.processor() or None
+
+
+def _simd() -> list[str]:
+    present = (_cpuinfo("flags") or _cpuinfo("Features") or "").split()
+    return [name for name in SIMD if name in present]
+
+
+def _cpuinfo(key: str) -> str | None:
+    """Return the first value of a key in Linux's /proc/cpuinfo."""
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    for line in text.splitlines():
+        name, _, value = line.partition(":")
+        if name.strip() == key:
+            return value.strip()
+    return None
+
+
+def _usable_cpus() -> int | None:
+    affinity = getattr(os, "sched_getaffinity", None)
+    return len(affinity(0)) if affinity else os.cpu_count()
+
+
+def _memory() -> int | None:
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return None
+
+
+def _compiler() -> str | None:
+    wanted = os.environ.get("CXX", "").split()[:1]
+    for name in [*wanted, "c++", "g++", "clang++", "cl"]:
+        if path := shutil.which(name):
+            return path
+    return None
+
+
+def _nvcc() -> str | None:
+    places = (os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda")
+    candidates = [Path(place, "bin", "nvcc") for place in places if place]
+    return shutil.which("nvcc") or next((str(p) for p in candidates if p.is_file()), None)
+
+
+def _opencl_vendors() -> list[str]:
+    """Return the .icd files, each of which names an OpenCL implementation."""
+    folder = Path(os.environ.get("OCL_ICD_VENDORS") or "/etc/OpenCL/vendors")
+    return sorted(map(str, folder.glob("*.icd"))) if folder.is_dir() else []
+
+
+def _tool(backend: str, path: str | None, *query: str) -> dict[str, str | None]:
+    version = _version(path, *query) if path else None
+    return {"backend": backend, "path": path, "version": version}
+
+
+def _version(path: str, *query: str) -> str | None:
+    lines = _output(path, *(query or ("--version",)))
+    # nvcc's first line is its name; the release stands further down.
+    release = [line for line in lines if "release" in line]
+    return next(iter([*release, *lines]), None)
+
+
+def _first_line(*command: str) -> str | None:
+    return next(iter(_output(*command)), None)
+
+
+def _output(*command: str) -> list[str]:
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=20, check=False, errors="replace"
+        )
+    except (OSError, subprocess.SubprocessError):
+        return []
+    return [line.strip() for line in done.stdout.splitlines() if line.strip()]

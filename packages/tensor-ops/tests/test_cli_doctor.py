@@ -1,0 +1,231 @@
+"""``tensor-ops test_capabilities``, also ``doctor``: what is there, what runs, and why."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+from tensor_ops import backends, config
+from tensor_ops.__main__ import main
+from tensor_ops.names import KNOWN
+
+VARIABLES = (config.ENV_CONFIG, config.ENV_FORCE, config.ENV_PREFERRED, config.ENV_PRIORITY)
+
+
+@pytest.fixture
+def path(config_file):
+    return config_file
+
+
+@pytest.fixture
+def doctor(capsys):
+    """Run the command with --json and return its exit status and what it found."""
+
+    def run(*arguments):
+        status = main(["doctor", "--json", *arguments])
+        out, err = capsys.readouterr()
+        assert err == ""
+        return status, json.loads(out)
+
+    return run
+
+
+def backend(found, name):
+    return next(each for each in found["backends"] if each["name"] == name)
+
+
+def test_machine_and_tools(doctor):
+    status, found = doctor()
+    assert status == 0
+    machine = found["machine"]
+    assert machine["python"] == ".".join(map(str, sys.version_info[:3]))
+    assert machine["executable"] == sys.executable
+    assert 1 <= machine["usable_cpus"] <= machine["logical_cpus"]
+    assert machine["memory"] is None or machine["memory"] > 2**20
+    assert {tool["backend"] for tool in found["tools"].values()} == {"cpp", "cuda", "opencl"}
+
+
+def test_tools_are_looked_for_where_the_builds_look(doctor, monkeypatch, tmp_path):
+    compiler = tmp_path / "bin" / "my++"
+    compiler.parent.mkdir()
+    compiler.write_text("#!/bin/sh\necho 'my++ 1.2'\n")
+    compiler.chmod(0o755)
+    (tmp_path / "mine.icd").touch()
+    monkeypatch.setenv("CXX", f"{compiler} -O2")
+    monkeypatch.setenv("OCL_ICD_VENDORS", str(tmp_path))
+    tools = doctor()[1]["tools"]
+    assert tools["C++ compiler"]["path"] == str(compiler)
+    assert tools["C++ compiler"]["version"] == "my++ 1.2"
+    assert tools["OpenCL ICD"]["path"] == str(tmp_path / "mine.icd")
+
+
+def test_every_known_backend_has_its_status(doctor):
+    _, found = doctor()
+    assert {each["name"] for each in found["backends"]} >= set(KNOWN)
+    assert backend(found, "python")["available"] is True
+    tpu = backend(found, "tpu")
+    assert (tpu["available"], tpu["installed"]) == (False, False)
+    assert tpu["install"] == "pip install 'tensor-ops[torch]'"
+    assert tpu["install"] in tpu["reason"]
+
+
+def test_kept_exception_is_shown(doctor, monkeypatch):
+    error = ImportError("libtpu.so: cannot open shared object file")
+    broken = backends.Backend("tpu", None, "importing tensor_ops_tpu failed", error)
+    monkeypatch.setitem(backends._backends, "tpu", broken)
+    status, found = doctor()
+    assert status == 0
+    assert backend(found, "tpu")["reason"] == "importing tensor_ops_tpu failed"
+    assert backend(found, "tpu")["exception"] == f"ImportError: {error}"
+
+
+def test_installed_backend_outside_the_priority_is_not_imported(doctor, path, monkeypatch):
+    def refuse(name):
+        assert name != "cuda", "imported"
+        return load(name)
+
+    load = backends.load
+    monkeypatch.setattr(backends, "INSTALLED", ("cuda",))
+    monkeypatch.setattr(backends, "load", refuse)
+    path.write_text('{"backend_priority": ["python"]}')
+    status, found = doctor()
+    assert status == 0
+    assert backend(found, "cuda")["available"] is None
+    assert "--require" in backend(found, "cuda")["reason"]
+
+
+def test_where_each_setting_comes_from(doctor, path, monkeypatch):
+    path.write_text('{"force_backend": "tpu"}')
+    monkeypatch.setenv(config.ENV_PREFERRED, "numpy")
+    status, found = doctor()
+    assert status == 0
+    assert found["configuration"]["file"] == str(path)
+    assert found["configuration"]["settings"] == {
+        "preferred_backend": {
+            "value": "python",
+            "source": "TENSOR_OPS_BACKEND",
+            "overridden_by": None,
+        },
+        "backend_priority": {
+            "value": ["cuda", "opencl", "cpp", "python"],
+            "source": "the built-in default",
+            "overridden_by": None,
+        },
+        "force_backend": {
+            "value": "tpu",
+            "source": str(path),
+            "overridden_by": "TENSOR_OPS_BACKEND",
+        },
+    }
+    assert found["selection"] == {
+        "backend": "python",
+        "mode": "preferred",
+        "decided_by": "TENSOR_OPS_BACKEND",
+        "steps": [{"backend": "python", "reason": None}],
+    }
+
+
+def test_fallback_is_no_failure(doctor, path):
+    path.write_text('{"preferred_backend": "tpu", "backend_priority": ["python"]}')
+    status, found = doctor()
+    assert (status, found["problems"]) == (0, [])
+    assert found["selection"]["backend"] == "python"
+    assert found["selection"]["steps"][0]["backend"] == "tpu"
+
+
+def test_missing_forced_backend_is_reported_and_fails(doctor, path):
+    path.write_text('{"force_backend": "tpu"}')
+    status, found = doctor()
+    assert status == 1
+    assert found["selection"]["backend"] is None
+    assert len(found["problems"]) == 1
+    assert f"no backend can run (force by {path}): tpu: not installed" in found["problems"][0]
+
+
+@pytest.mark.parametrize("text", ["{", '{"prefered_backend": "cpp"}'])
+def test_broken_file_is_reported_and_fails(doctor, path, text):
+    path.write_text(text)
+    status, found = doctor()
+    assert status == 1
+    assert found["configuration"]["file"] == str(path)
+    assert found["selection"] is None
+    assert found["problems"] == found["configuration"]["problems"]
+    assert found["problems"][0].startswith(f"{path}:1: ")
+    assert backend(found, "python")["available"] is True
+    assert path.read_text() == text
+
+
+def test_every_problem_is_reported(doctor, monkeypatch, tmp_path):
+    monkeypatch.setenv(config.ENV_CONFIG, str(tmp_path / "missing.json"))
+    monkeypatch.setenv(config.ENV_FORCE, "cdua")
+    status, found = doctor("--require=tpu")
+    assert status == 1
+    assert ["missing.json" in found["problems"][0], "cdua" in found["problems"][1]] == [True, True]
+    assert found["problems"][2].startswith("backend 'tpu' (--require) is unavailable: ")
+
+
+def test_require(doctor):
+    assert doctor("--require", "python", "--require=numpy")[0] == 0
+    status, found = doctor("--require", "python", "--require", "tpu", "--require", "nki")
+    assert status == 1
+    assert [re.search("'(.*?)'", problem)[1] for problem in found["problems"]] == ["tpu", "nki"]
+
+
+def test_require_of_an_unknown_name_is_a_usage_error(capsys):
+    with pytest.raises(SystemExit) as caught:
+        main(["doctor", "--require=pyhton"])
+    assert caught.value.code == 2
+    assert "did you mean 'python'" in capsys.readouterr().err
+
+
+def test_text_has_the_same_facts(path, capsys):
+    path.write_text('{"preferred_backend": "tpu", "backend_priority": ["python"]}')
+    assert main(["test_capabilities", "--require=tpu"]) == 1
+    text = capsys.readouterr().out
+    for line in (
+        r"  Python +3\.",
+        r"  C\+\+ compiler ",
+        r"  tpu +unavailable: not installed; .*pip install 'tensor-ops\[torch\]'$",
+        r"  python +available: Python \(NumPy\) ",
+        rf"  preferred_backend +tpu  \(from {path}\)$",
+        r"  force_backend +None  \(from the built-in default\)$",
+        rf"  python runs, decided by {path} \(preferred\)$",
+        r"    python: chosen$",
+        r"  backend 'tpu' \(--require\) is unavailable: ",
+    ):
+        assert re.search(f"^{line}", text, re.M), line
+
+
+def test_text_of_a_broken_configuration(path, capsys):
+    path.write_text("[]")
+    assert main(["doctor"]) == 1
+    text = capsys.readouterr().out
+    assert "'import tensor_ops' fails until the configuration is mended" in text
+    assert f"\n\nProblems\n  {path}:1: expected a JSON object" in text
+
+
+@pytest.mark.parametrize("start", ["module", "script"])
+def test_it_starts_whatever_is_configured(start, tmp_path):
+    script = os.path.join(os.path.dirname(sys.executable), "tensor-ops")
+    command = [sys.executable, "-m", "tensor_ops"] if start == "module" else [script]
+    broken = tmp_path / "broken.json"
+    broken.write_text('{"force_backend": "cdua"}')
+    for environ in (
+        {config.ENV_FORCE: "tpu"},
+        {config.ENV_CONFIG: str(broken)},
+        {config.ENV_CONFIG: str(tmp_path / "missing.json")},
+        {config.ENV_PRIORITY: ","},
+    ):
+        done = subprocess.run(
+            [*command, "doctor", "--json"],
+            capture_output=True,
+            text=True,
+            env=os.environ | environ,
+            timeout=120,
+            check=False,
+        )
+        assert (done.returncode, done.stderr) == (1, "")
+        assert len(json.loads(done.stdout)["problems"]) == 1

@@ -1,0 +1,339 @@
+"""``backend.json`` and the environment: what is found, what is refused, how it is written."""
+
+import json
+import os
+import re
+import shutil
+import stat
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from tensor_ops import config
+from tensor_ops.errors import ConfigError
+
+INSTALLED = ("cpp",)
+MINIMAL = '{\n  "preferred_backend": "auto"\n}\n'
+
+
+@pytest.fixture(autouse=True)
+def home(config_file, tmp_path):
+    """An empty folder, the only place where a configuration could be."""
+    shutil.rmtree(tmp_path / "prefix")
+    return tmp_path
+
+
+def put(path, content=MINIMAL):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return path
+
+
+def prefix_file():
+    return Path(sys.prefix, "etc", "tensor-ops", "backend.json")
+
+
+def user_file(home):
+    found = Path(config._user_file())
+    assert found.is_relative_to(home)
+    return found
+
+
+# Where it is looked for
+
+
+def test_variable_goes_before_prefix_before_user(home, monkeypatch):
+    assert config.find() is None
+    user = put(user_file(home))
+    assert config.find() == user
+    prefix = put(prefix_file())
+    assert config.find() == prefix
+    named = put(home / "named.json")
+    monkeypatch.setenv(config.ENV_CONFIG, str(named))
+    assert config.find() == named
+
+
+def test_variable_that_names_no_file_is_an_error_and_not_skipped(home, monkeypatch):
+    put(prefix_file())
+    missing = home / "missing.json"
+    monkeypatch.setenv(config.ENV_CONFIG, str(missing))
+    with pytest.raises(ConfigError) as caught:
+        config.find()
+    for text in (config.ENV_CONFIG, str(missing), "configure_backend"):
+        assert text in str(caught.value)
+    assert config.default_path() == missing
+
+
+def test_empty_variable_counts_as_unset(home, monkeypatch):
+    monkeypatch.setenv(config.ENV_CONFIG, "")
+    assert config.find() is None
+
+
+@pytest.mark.parametrize("xdg", ["", ".", "tensor-ops"])
+def test_current_directory_is_never_searched(home, monkeypatch, xdg):
+    for place in ("backend.json", "tensor-ops/backend.json", "etc/tensor-ops/backend.json"):
+        put(home / "cwd" / place)
+    put(home / "cwd" / "tensor-ops" / "tensor-ops" / "backend.json")
+    monkeypatch.chdir(home / "cwd")
+    monkeypatch.setenv("XDG_CONFIG_HOME", xdg)
+    assert config.find() is None
+
+
+def test_default_path_is_the_file_in_use(home):
+    user = put(user_file(home))
+    assert config.default_path() == user
+
+
+def test_default_path_is_the_environment_s_own_in_a_virtual_environment(home, monkeypatch):
+    monkeypatch.setattr(sys, "base_prefix", "/usr")
+    assert config.default_path() == prefix_file()
+    monkeypatch.setattr(sys, "base_prefix", sys.prefix)
+    assert config.default_path() == user_file(home)
+
+
+# What is read
+
+
+def test_every_key_is_read_and_absent_ones_keep_their_defaults(home):
+    path = put(
+        home / "backend.json",
+        '{"$schema": "x", "description": "the GPU box", "force_backend": "cuda", '
+        '"backend_priority": ["cpp", "cuda"]}',
+    )
+    read = config.load(path, INSTALLED)
+    assert read.as_dict() == {
+        "preferred_backend": "auto",
+        "backend_priority": ["cpp", "cuda"],
+        "force_backend": "cuda",
+    }
+    assert config.load(put(path, "{}"), INSTALLED).as_dict() == config.DEFAULTS
+
+
+def test_aliases_and_plug_ins_are_names(home):
+    path = put(
+        home / "backend.json",
+        '{"preferred_backend": "openmp", "backend_priority": ["numpy", "mine", "cuda"]}',
+    )
+    wishes = config.load(path, ["cpp", "mine"]).wishes(["cpp", "mine"])
+    assert wishes.preferred == "cpp"
+    assert wishes.priority == ("python", "mine", "cuda")
+    assert wishes.source == str(path)
+
+
+@pytest.mark.parametrize(("installed", "target"), [((), "python"), (("cpp",), "cpp")])
+def test_cpu_is_cpp_where_that_is_installed(home, installed, target):
+    path = put(home / "backend.json", '{"force_backend": "cpu"}')
+    assert config.load(path, installed).wishes(installed).force == target
+
+
+# What is refused: content, line, and what the message says
+REFUSED = {
+    "empty": ("", 1, ["not valid JSON"]),
+    "comma": ('{\n  "preferred_backend": "cpp",}', 2, ["not valid JSON", "column"]),
+    "comment": ("{\n// no\n}", 2, ["not valid JSON"]),
+    "second document": ("{}\n{}", 2, ["not valid JSON"]),
+    "NaN": ('{"description": NaN}', 1, ["NaN"]),
+    "deep": ("[" * 200_000, 1, ["not valid JSON"]),
+    "array": ('["cpp"]', 1, ["object", "list"]),
+    "null": ("null", 1, ["object", "null"]),
+    "byte order mark": (b"\xef\xbb\xbf{}", 1, ["byte order mark"]),
+    "UTF-16": ("{}".encode("utf-16"), 1, ["byte order mark"]),
+    "Latin-1": (b'{\n\n"description": "\xe9"}', 3, ["UTF-8"]),
+    "unknown key": (
+        '{\n  "force_backend": null,\n  "prefered_backend": "cpp"\n}',
+        3,
+        ["'prefered_backend'", "did you mean 'preferred_backend'", "backend_priority"],
+    ),
+    "unknown key, not ASCII": ('{\n\n  "größe": 1}', 3, ["'größe'"]),
+    "case of a key": ('{"Force_Backend": null}', 1, ["did you mean 'force_backend'"]),
+    "key twice": (
+        '{\n  "force_backend": null,\n  "preferred_backend": "cpp",\n  "force_backend": "cpp"\n}',
+        4,
+        ["'force_backend'", "twice"],
+    ),
+    "same key, same value twice": ('{"description": 1,\n"description": 1}', 2, ["twice"]),
+    "unknown backend": (
+        '{\n  "preferred_backend": "cdua"\n}',
+        2,
+        ["preferred_backend", "'cdua'", "did you mean 'cuda'"],
+    ),
+    "unknown in the priority": (
+        '{\n\n\n  "backend_priority": ["cpp",\n "opncl"]}',
+        4,
+        ["backend_priority", "'opncl'", "did you mean 'opencl'"],
+    ),
+    "unknown forced": ('{"force_backend": "qwertz"}', 1, ["force_backend", "'qwertz'"]),
+    "case of a backend": ('{"force_backend": "CUDA"}', 1, ["did you mean 'cuda'"]),
+    "space in a backend": ('{"force_backend": "cuda "}', 1, ["did you mean 'cuda'"]),
+    "empty name": ('{"force_backend": ""}', 1, ["force_backend", "''"]),
+    "force auto": ('{"force_backend": "auto"}', 1, ["force_backend", "'auto'", "null"]),
+    "auto in the priority": ('{"backend_priority": ["auto"]}', 1, ["backend_priority", "'auto'"]),
+    "preferred null": ('{"preferred_backend": null}', 1, ["preferred_backend", "null"]),
+    "preferred list": ('{"preferred_backend": ["cpp"]}', 1, ["preferred_backend", "a list"]),
+    "force true": ('{\n"force_backend": true}', 2, ["force_backend", "true"]),
+    "force number": ('{"force_backend": 1.5}', 1, ["force_backend", "a number"]),
+    "priority string": ('{"backend_priority": "cpp,cuda"}', 1, ["list", "a string"]),
+    "priority object": ('{"backend_priority": {"cpp": 1}}', 1, ["list", "an object"]),
+    "priority null": ('{"backend_priority": null}', 1, ["list", "null"]),
+    "priority empty": ('{"backend_priority": []}', 1, ["at least one", "empty"]),
+    "priority of numbers": ('{"backend_priority": [1]}', 1, ["backend_priority", "a number"]),
+    "backend twice": ('{"backend_priority": ["cpp", "cpp"]}', 1, ["'cpp'", "twice"]),
+    "alias and target": ('{"backend_priority": ["numpy", "python"]}', 1, ["'python'", "twice"]),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_bad_file_is_refused_with_its_line_and_left_alone(home, case):
+    content, line, says = REFUSED[case]
+    path = put(home / "backend.json", content)
+    before = path.read_bytes()
+    for attempt in (
+        lambda: config.load(path, INSTALLED),
+        lambda: config.save(path, {"preferred_backend": "cpp"}, INSTALLED),
+    ):
+        with pytest.raises(ConfigError) as caught:
+            attempt()
+        message = str(caught.value)
+        assert message.startswith(f"{path}:{line}: "), message
+        assert [text for text in says if text not in message] == [], message
+    assert path.read_bytes() == before
+    assert os.listdir(path.parent) == ["backend.json"]
+
+
+@pytest.mark.parametrize("make", [Path.mkdir, lambda path: None])
+def test_what_is_no_file_is_refused_by_its_name(home, make):
+    path = home / "backend.json"
+    make(path)
+    with pytest.raises(ConfigError, match=f"^{re.escape(str(path))}: cannot be read: "):
+        config.load(path, INSTALLED)
+
+
+# The environment
+
+
+def test_each_variable_is_one_level():
+    environ = {
+        config.ENV_FORCE: "openmp",
+        config.ENV_PREFERRED: "auto",
+        config.ENV_PRIORITY: "cpp, numpy",
+    }
+    levels = config.environment_wishes(INSTALLED, environ)
+    assert [level.source for level in levels] == [
+        "TENSOR_OPS_FORCE_BACKEND",
+        "TENSOR_OPS_BACKEND",
+        "TENSOR_OPS_BACKEND_PRIORITY",
+    ]
+    assert levels[0].force == "cpp"
+    assert levels[1].preferred == "auto"
+    assert levels[2].priority == ("cpp", "python")
+
+
+def test_empty_variables_say_nothing():
+    environ = {config.ENV_FORCE: "", config.ENV_PREFERRED: " "}
+    assert config.environment_wishes(INSTALLED, environ) == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "says"),
+    [
+        (config.ENV_FORCE, "cdua", "did you mean 'cuda'"),
+        (config.ENV_FORCE, "auto", "'auto'"),
+        (config.ENV_PREFERRED, "pyhton", "did you mean 'python'"),
+        (config.ENV_PRIORITY, "cpp,cdua", "did you mean 'cuda'"),
+        (config.ENV_PRIORITY, "cpp,,cuda", "''"),
+        (config.ENV_PRIORITY, "cpp,openmp", "twice"),
+    ],
+)
+def test_bad_variable_is_refused_by_its_name(name, value, says):
+    with pytest.raises(ConfigError) as caught:
+        config.environment_wishes(INSTALLED, {name: value})
+    assert name in str(caught.value)
+    assert says in str(caught.value)
+
+
+# Writing
+
+
+def test_new_file_holds_the_defaults_and_the_change(home):
+    path = home / "new" / "folder" / "backend.json"
+    saved = config.save(path, {"preferred_backend": "cpp"}, INSTALLED)
+    assert json.loads(path.read_text()) == config.DEFAULTS | {"preferred_backend": "cpp"}
+    assert saved == config.load(path, INSTALLED)
+
+
+def test_other_keys_their_order_and_absence_are_kept(home):
+    path = put(
+        home / "backend.json",
+        '{"description": "box", "force_backend": "cpp", "$schema": {"a": [1, 2.5]}}',
+    )
+    config.save(path, {"force_backend": None}, INSTALLED)
+    assert list(json.loads(path.read_text()).items()) == [
+        ("description", "box"),
+        ("force_backend", None),
+        ("$schema", {"a": [1, 2.5]}),
+    ]
+
+
+@pytest.mark.parametrize(
+    "changes", [{"preferred_backend": "cdua"}, {"backend_priority": []}, {"colour": "red"}]
+)
+def test_invalid_change_is_refused_in_the_file_s_own_name(home, changes):
+    path = put(home / "backend.json")
+    with pytest.raises(ConfigError, match=f"^{re.escape(str(path))}:"):
+        config.save(path, changes, INSTALLED)
+    assert path.read_text() == MINIMAL
+    missing = home / "folder" / "backend.json"
+    with pytest.raises(ConfigError):
+        config.save(missing, changes, INSTALLED)
+    assert not missing.parent.exists()
+
+
+@pytest.mark.parametrize("call", ["fsync", "chmod", "replace"])
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()])
+def test_failure_in_the_middle_leaves_the_old_file(home, monkeypatch, call, error):
+    path = put(home / "backend.json")
+
+    def fail(*args, **kwargs):
+        raise error
+
+    monkeypatch.setattr(os, call, fail)
+    with pytest.raises(type(error)):
+        config.save(path, {"preferred_backend": "cpp"}, INSTALLED)
+    assert path.read_text() == MINIMAL
+    assert os.listdir(home) == ["backend.json"]
+
+
+def test_place_that_cannot_be_written_is_an_error(home, monkeypatch):
+    blocker = put(home / "file", "")
+    with pytest.raises(OSError, match=r"exists|[Nn]ot a directory"):
+        config.save(blocker / "backend.json", {"preferred_backend": "cpp"}, INSTALLED)
+    path = put(home / "folder" / "backend.json")
+
+    def refuse(*args, **kwargs):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(tempfile, "mkstemp", refuse)
+    with pytest.raises(PermissionError):
+        config.save(path, {"preferred_backend": "cpp"}, INSTALLED)
+    assert path.read_text() == MINIMAL
+
+
+@pytest.mark.skipif(os.name != "posix", reason="POSIX permissions and links")
+def test_permissions_and_links_are_kept(home):
+    target = put(home / "shared" / "real.json")
+    target.chmod(0o640)
+    link = home / "backend.json"
+    link.symlink_to(target)
+    config.save(link, {"preferred_backend": "cpp"}, INSTALLED)
+    assert link.is_symlink()
+    assert json.loads(target.read_text())["preferred_backend"] == "cpp"
+    assert stat.S_IMODE(target.stat().st_mode) == 0o640
+
+
+@pytest.mark.skipif(os.name != "posix", reason="POSIX permissions")
+def test_new_file_can_be_read_by_others(home):
+    path = home / "backend.json"
+    config.save(path, {}, INSTALLED)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o644
