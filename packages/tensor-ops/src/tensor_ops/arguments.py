@@ -6,10 +6,9 @@ same exception types.
 """
 
 import math
-from dataclasses import dataclass
-from typing import Annotated, Any, Literal, get_args, get_origin
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin
 
-import ml_dtypes
 import numpy as np
 
 __all__ = [
@@ -33,20 +32,31 @@ __all__ = [
 
 Array = Any
 
-DTYPES = {
-    name: np.dtype(dtype)
-    for name, dtype in {
-        "float32": np.float32,
-        "float16": np.float16,
-        "bfloat16": ml_dtypes.bfloat16,
-        "float64": np.float64,
-    }.items()
-}
-_NAMES = {dtype: name for name, dtype in DTYPES.items()}
+
+class _DTypes(Mapping[str, np.dtype[Any]]):
+    """The supported dtypes by name; ml_dtypes is imported when bfloat16 is first looked up."""
+
+    def __init__(self) -> None:
+        self._found = {name: np.dtype(name) for name in ("float32", "float16", "float64")}
+
+    def __getitem__(self, name: str) -> np.dtype[Any]:
+        if name == "bfloat16" and name not in self._found:
+            import ml_dtypes
+
+            self._found[name] = np.dtype(ml_dtypes.bfloat16)
+        return self._found[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(("float32", "float16", "bfloat16", "float64"))
+
+    def __len__(self) -> int:
+        return 4
 
 
-@dataclass(frozen=True)
-class Kind:
+DTYPES: Mapping[str, np.dtype[Any]] = _DTypes()
+
+
+class Kind(NamedTuple):
     """What an argument is.
 
     Attributes
@@ -102,11 +112,11 @@ def kind_of(annotation: Any) -> Kind:
 
 def dtype_name(op: str, argument: str, array: Any) -> str:
     """Return the name of a supported dtype, or raise TypeError naming those that are."""
-    name = _NAMES.get(array.dtype)
-    if name is not None:
-        return name
     dtype = array.dtype
-    if isinstance(dtype, np.dtype) and not dtype.isnative and dtype.newbyteorder("=") in _NAMES:
+    name = str(dtype.name)
+    if name in DTYPES and dtype == DTYPES[name]:
+        return name
+    if name in DTYPES and not dtype.isnative:
         raise TypeError(
             f"{op}: {argument} has the byte order of another machine ({dtype.str!r}); convert it "
             f'with {argument}.astype({argument}.dtype.newbyteorder("="))'

@@ -7,15 +7,14 @@ wrong in a backend makes that backend unavailable, with the reason kept, and not
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+import importlib
+from collections.abc import Collection, Iterable, Iterator
 from functools import cache
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tensor_ops.errors import BackendUnavailableError
-from tensor_ops.names import FLOOR, KNOWN, install_command
+from tensor_ops.errors import BackendError, BackendUnavailableError
+from tensor_ops.names import ALIASES, AUTO, FLOOR, KNOWN, install_command
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = [
     "API_VERSION",
     "ENTRY_POINT_GROUP",
+    "FAILURES",
     "INFO_KEYS",
     "INSTALLED",
     "Backend",
@@ -30,11 +30,17 @@ __all__ = [
     "info",
     "load",
     "loaded",
+    "one_line",
     "require",
+    "rescan",
 ]
 
 API_VERSION = 1
 ENTRY_POINT_GROUP = "tensor_ops.backends"
+
+# What a backend may raise without taking more than itself down: anything, sys.exit() included;
+# only the user's own interrupt passes.
+FAILURES = (Exception, SystemExit)
 
 INFO_KEYS = (
     "name",
@@ -53,8 +59,7 @@ INFO_KEYS = (
 )
 
 
-@dataclass(frozen=True)
-class Backend:
+class Backend(NamedTuple):
     """A backend after the attempt to import and probe it.
 
     Attributes
@@ -62,7 +67,7 @@ class Backend:
     name : str
         Its own name, never an alias.
     module : module or None
-        The imported module; None if the import failed.
+        The imported module; None if the import failed or its API_VERSION is not ours.
     reason : str or None
         Why it is unavailable; None if it is available.
     error : BaseException or None
@@ -92,13 +97,18 @@ INSTALLED: Collection[str] = _InstalledNames()
 
 
 def load(name: str) -> Backend:
-    """Import and probe a backend once, and return the outcome; this never raises."""
+    """Import and probe a backend, and return the outcome, which is kept.
+
+    Raises
+    ------
+    BackendError
+        Only within the backend's own import, which cannot use that backend yet.
+    """
     backend = _backends.get(name)
     if backend is None:
-        with _lock:
-            backend = _backends.get(name)
-            if backend is None:
-                backend = _backends[name] = _load(name)
+        # No lock is held while a backend is imported: that import may wait for another thread,
+        # which may be waiting for us. Two threads may both probe; the first outcome stays.
+        backend = _backends.setdefault(name, _load(name))
     return backend
 
 
@@ -122,12 +132,17 @@ def loaded() -> list[Backend]:
     return list(_backends.values())
 
 
+def rescan() -> None:
+    """Look for installed backends anew."""
+    importlib.invalidate_caches()
+    _entry_points.cache_clear()
+
+
 def forget_unavailable() -> None:
-    """Let backends that were unavailable be tried again, and look at the entry points anew."""
-    with _lock:
-        _entry_points.cache_clear()
-        for name in [name for name, backend in _backends.items() if backend.reason is not None]:
-            del _backends[name]
+    """Let backends that were unavailable be tried again."""
+    for backend in loaded():
+        if backend.reason is not None:
+            _backends.pop(backend.name, None)
 
 
 def info(name: str) -> dict[str, Any]:
@@ -140,15 +155,21 @@ def info(name: str) -> dict[str, Any]:
         try:
             given = backend.module.info()
             facts.update((key, value) for key, value in given.items() if key in INFO_KEYS)
-        except Exception as error:
-            facts["reason"] = f"its info() failed: {_one_line(error)}"
+        except FAILURES as error:
+            facts["reason"] = f"its info() failed: {one_line(error)}"
     facts.update(name=name, available=backend.reason is None)
     facts["reason"] = backend.reason or facts["reason"]
     return facts
 
 
+def one_line(error: BaseException) -> str:
+    """Return the type and message of an exception on one line."""
+    return " ".join(f"{type(error).__name__}: {error}".split())
+
+
+# A plug-in under one of these names could never be chosen.
+_RESERVED = frozenset({AUTO, FLOOR, *ALIASES})
 _backends: dict[str, Backend] = {}
-_lock = threading.RLock()
 
 
 @cache
@@ -156,10 +177,27 @@ def _entry_points() -> dict[str, tuple[EntryPoint, ...]]:
     # Imported here because it costs more than the rest of this package.
     from importlib.metadata import entry_points
 
+    points: Iterable[EntryPoint]
+    try:
+        points = entry_points(group=ENTRY_POINT_GROUP)
+    except Exception:
+        points = _readable_entry_points()
     found: dict[str, dict[str, EntryPoint]] = {}
-    for point in entry_points(group=ENTRY_POINT_GROUP):
-        found.setdefault(point.name, {})[point.value] = point
-    return {name: tuple(points.values()) for name, points in found.items() if name != FLOOR}
+    for point in points:
+        if point.name not in _RESERVED:
+            found.setdefault(point.name, {})[point.value] = point
+    return {name: tuple(points.values()) for name, points in found.items()}
+
+
+def _readable_entry_points() -> Iterator[EntryPoint]:
+    """Yield what `entry_points` would, had one broken distribution not ended it for all."""
+    from importlib.metadata import distributions
+
+    for distribution in distributions():
+        try:
+            yield from distribution.entry_points.select(group=ENTRY_POINT_GROUP)
+        except Exception:
+            continue
 
 
 def _load(name: str) -> Backend:
@@ -171,28 +209,32 @@ def _load(name: str) -> Backend:
     if not points:
         return Backend(name, None, _not_installed(name))
     if len(points) > 1:
-        values = " and ".join(sorted(point.value for point in points))
-        return Backend(name, None, f"{values} both claim this name; uninstall one of them")
+        claims = " and ".join(sorted(f"{_distribution(point)} ({point.value})" for point in points))
+        return Backend(name, None, f"{claims} claim this name; uninstall all but one of them")
     return _import(name, points[0])
 
 
 def _import(name: str, point: EntryPoint) -> Backend:
-    # A plug-in may fail in any way, sys.exit() included; only the user's own interrupt passes.
     try:
         module = point.load()
-    except (Exception, SystemExit) as error:
-        return Backend(name, None, f"importing {point.value} failed: {_one_line(error)}", error)
-    version = getattr(module, "API_VERSION", None)
-    if version != API_VERSION:
-        return Backend(name, module, _wrong_version(point, version))
+    except FAILURES as error:
+        return Backend(name, None, f"importing {point.value} failed: {one_line(error)}", error)
+    if getattr(getattr(module, "__spec__", None), "_initializing", False):
+        raise BackendError(
+            f"backend {name!r} cannot be used yet: {point.value} is still being imported, and "
+            "that import itself asks tensor_ops for it"
+        )
     try:
+        version = getattr(module, "API_VERSION", None)
+        if not isinstance(version, int) or version != API_VERSION:
+            return Backend(name, None, _wrong_version(point, version))
         probed = module.probe()
         if probed["available"]:
             return Backend(name, module, None)
         reason = str(probed.get("reason") or "its probe() found no usable device")
         return Backend(name, module, reason)
-    except (Exception, SystemExit) as error:
-        return Backend(name, module, f"its probe() failed: {_one_line(error)}", error)
+    except FAILURES as error:
+        return Backend(name, module, f"its probe() failed: {one_line(error)}", error)
 
 
 def _not_installed(name: str) -> str:
@@ -202,12 +244,12 @@ def _not_installed(name: str) -> str:
 
 
 def _wrong_version(point: EntryPoint, version: object) -> str:
-    distribution = point.dist.name if point.dist else point.value
+    distribution = _distribution(point)
     return (
         f"{distribution} has API_VERSION {version!r} and this tensor-ops wants {API_VERSION}; "
         f"upgrade both: pip install -U tensor-ops {distribution}"
     )
 
 
-def _one_line(error: BaseException) -> str:
-    return " ".join(f"{type(error).__name__}: {error}".split())
+def _distribution(point: EntryPoint) -> str:
+    return point.dist.name if point.dist else point.value

@@ -45,10 +45,9 @@ def _find(
     op: Op, plan: state.Plan, args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> Callable[..., Any]:
     x = args[0] if args else op.bind(args, kwargs)[op.first]
-    if not isinstance(x, np.ndarray):
-        if hasattr(x, "__dlpack__") and hasattr(x, "__dlpack_device__"):
-            return foreign.caller(op, plan)
-        check_ndarray(op.name, op.first, x)
+    if foreign.is_foreign(x):
+        return foreign.caller(op, plan)
+    check_ndarray(op.name, op.first, x)
     function = function_for(op, plan, dtype_name(op.name, op.first, x))
     plan.functions.setdefault(op.name, {})[x.dtype] = function
     return function

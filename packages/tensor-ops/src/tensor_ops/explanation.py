@@ -1,15 +1,12 @@
 """Why a backend runs: the decision and the walk, as text and as a dict."""
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from typing import Any
-
-import numpy as np
+from typing import Any, NamedTuple
 
 from tensor_ops import state
-from tensor_ops.arguments import dtype_name
+from tensor_ops.arguments import check_ndarray, dtype_name
 from tensor_ops.dispatch import CALL
-from tensor_ops.foreign import device_of, dtype_text
+from tensor_ops.foreign import dtype_and_device, is_foreign
 from tensor_ops.op import OPS, Op
 from tensor_ops.resolution import CPU, walk
 from tensor_ops.selection import Step
@@ -17,8 +14,7 @@ from tensor_ops.selection import Step
 __all__ = ["Explanation", "explain"]
 
 
-@dataclass(frozen=True)
-class Explanation:
+class Explanation(NamedTuple):
     """How the backend of a call is chosen.
 
     Attributes
@@ -47,7 +43,7 @@ class Explanation:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the same facts as plain values."""
-        return asdict(self) | {"steps": [asdict(step) for step in self.steps]}
+        return self._asdict() | {"steps": [step._asdict() for step in self.steps]}
 
     def __str__(self) -> str:
         dtype = f" for {self.dtype}" if self.dtype else ""
@@ -81,6 +77,8 @@ def explain(
     ------
     ValueError
         If there is no such op.
+    TypeError
+        If the op does not take these arguments.
     ConfigError
         If no backend has that name.
 
@@ -93,17 +91,21 @@ def explain(
     found = _op(op)
     plan = state.current() if backend is None else state.plan_for(backend, CALL)
     dtype, device = None, CPU
-    if args or kwargs:
-        x = args[0] if args else kwargs[found.first]
-        if isinstance(x, np.ndarray):
-            dtype = dtype_name(found.name, found.first, x)
-        else:
-            dtype, device = dtype_text(x), device_of(x)
+    given = found.signature.bind_partial(*args, **kwargs).arguments
+    if found.first in given:
+        dtype, device = _dtype_and_device(found, given[found.first])
     choice = walk(found, plan, dtype, device)
     decision = plan.decision
     return Explanation(
         found.name, dtype, device, choice.backend, decision.source, decision.mode, choice.steps
     )
+
+
+def _dtype_and_device(op: Op, x: Any) -> tuple[str, str]:
+    if is_foreign(x):
+        return dtype_and_device(op.name, op.first, x)
+    check_ndarray(op.name, op.first, x)
+    return dtype_name(op.name, op.first, x), CPU
 
 
 def _op(op: str | Callable[..., Any]) -> Op:

@@ -15,12 +15,21 @@ if TYPE_CHECKING:
     from tensor_ops.op import Op
     from tensor_ops.state import Plan
 
-__all__ = ["caller", "device_of", "dtype_text"]
+__all__ = ["caller", "dtype_and_device", "is_foreign"]
 
 # DLDeviceType of dlpack.h to the names that a backend's supports() is asked about.
 _DEVICES = {2: "cuda", 4: "opencl", 7: "vulkan", 8: "metal", 10: "rocm", 14: "oneapi"}
 _HOST = (1, 3, 11)  # plain, CUDA pinned, ROCm pinned
 _CUDA_MANAGED = 13
+
+
+def is_foreign(value: Any) -> bool:
+    """Return whether a value is an array of another library than NumPy that speaks DLPack."""
+    return (
+        not isinstance(value, np.ndarray)
+        and hasattr(value, "__dlpack__")
+        and hasattr(value, "__dlpack_device__")
+    )
 
 
 def caller(op: Op, plan: Plan) -> Callable[..., Any]:
@@ -33,57 +42,78 @@ def caller(op: Op, plan: Plan) -> Callable[..., Any]:
     def call(*args: Any, **kwargs: Any) -> Any:
         values = op.bind(args, kwargs)
         x = values[op.first]
-        device = device_of(x)
+        device = _device(op.name, op.first, x)
         if device != CPU:
-            dtype = dtype_text(x)
+            dtype = _device_dtype(op.name, op.first, x)
             return function_for(op, plan, dtype, device)(*args, **kwargs)
         out = values.pop("out")
+        library = _library(op.name, op.first, x) if out is None else None
         for name, kind in op.kinds.items():
-            if kind.is_array and values[name] is not None:
+            if kind.is_array and not (kind.optional and values[name] is None):
                 values[name] = _view(op.name, name, values[name])
         dtype = dtype_name(op.name, op.first, values[op.first])
         function = function_for(op, plan, dtype)
         result = function(**values, out=_out_view(op.name, out))
-        return _like(x, result) if out is None else out
+        return _like(x, library, result) if out is None else out
 
     return call
 
 
-def device_of(x: Any) -> str:
-    """Return the device of an array: ``cpu``, ``cuda:0``, ..."""
-    kind, index = x.__dlpack_device__()
+def dtype_and_device(op: str, argument: str, value: Any) -> tuple[str, str]:
+    """Return the names of an array's dtype and device: ``float32`` and ``cpu`` or ``cuda:0``."""
+    device = _device(op, argument, value)
+    if device == CPU:
+        return dtype_name(op, argument, _view(op, argument, value)), device
+    return _device_dtype(op, argument, value), device
+
+
+def _device(op: str, argument: str, value: Any) -> str:
+    try:
+        kind, index = map(int, value.__dlpack_device__())
+    except Exception as error:
+        raise ValueError(f"{op}: {argument} is on no device of DLPack: {error}") from error
     if kind in _HOST:
         return CPU
-    name = "cuda" if kind == _CUDA_MANAGED else _DEVICES.get(int(kind), f"dlpack{int(kind)}")
+    name = "cuda" if kind == _CUDA_MANAGED else _DEVICES.get(kind, f"dlpack{kind}")
     return f"{name}:{index}"
+
+
+def _device_dtype(op: str, argument: str, value: Any) -> str:
+    """Return the name of a dtype in any library: ``torch.float32`` is ``float32``."""
+    if not hasattr(value, "dtype"):
+        raise TypeError(f"{op}: {argument} has no dtype attribute, got {_type_name(value)}")
+    return str(value.dtype).rpartition(".")[2]
 
 
 def _view(op: str, argument: str, value: Any) -> np.ndarray[Any, Any]:
     """Return a NumPy array over the memory of `value`."""
     if isinstance(value, np.ndarray):
         return value
-    if not hasattr(value, "__dlpack__"):
-        kind = type(value)
-        raise TypeError(
-            f"{op}: {argument} must be an array, got {kind.__module__}.{kind.__qualname__}"
-        )
+    if not is_foreign(value):
+        raise TypeError(f"{op}: {argument} must be an array, got {_type_name(value)}")
     if getattr(value, "requires_grad", False):
         raise ValueError(
             f"{op}: {argument} requires grad, and tensor_ops computes no gradients; "
             f"pass {argument}.detach()"
         )
-    if device_of(value) != CPU:
+    if hasattr(value, "is_neg") and value.is_neg():
+        # PyTorch hands such a view out with the signs that are in memory.
         raise ValueError(
-            f"{op}: {argument} is on {device_of(value)}, expected every array on one device"
+            f"{op}: {argument} is a view that negates lazily; pass {argument}.resolve_neg()"
         )
-    if dtype_text(value) == "bfloat16":
-        # NumPy's DLPack has no bfloat16; the same bits travel as uint16.
-        return np.from_dlpack(value.view(_library(value).uint16)).view(DTYPES["bfloat16"])
+    device = _device(op, argument, value)
+    if device != CPU:
+        raise ValueError(f"{op}: {argument} is on {device}, expected every array on one device")
     try:
+        if str(getattr(value, "dtype", None)).endswith("bfloat16"):
+            # NumPy's DLPack has no bfloat16; the same bits travel as uint16.
+            bits = value.view(_library(op, argument, value).uint16)
+            return np.from_dlpack(bits).view(DTYPES["bfloat16"])
         return np.from_dlpack(value)
-    except (BufferError, RuntimeError) as error:
+    except (AttributeError, BufferError, RuntimeError) as error:
+        dtype = getattr(value, "dtype", "unknown")
         raise TypeError(
-            f"{op}: {argument} with dtype {value.dtype} cannot be seen as a NumPy array: {error}"
+            f"{op}: {argument} with dtype {dtype} cannot be seen as a NumPy array: {error}"
         ) from error
 
 
@@ -93,23 +123,30 @@ def _out_view(op: str, out: Any) -> Any:
     return None if out is None else _view(op, "out", out)
 
 
-def _like(x: Any, result: Any) -> Any:
+def _like(x: Any, library: Any, result: Any) -> Any:
     """Return NumPy results as the kind of array that x is, over the same memory."""
     if isinstance(result, tuple):
-        return tuple(_like(x, each) for each in result)
-    from_dlpack = _library(x).from_dlpack
+        return tuple(_like(x, library, each) for each in result)
     if result.dtype == DTYPES["bfloat16"]:
-        return from_dlpack(result.view(np.uint16)).view(x.dtype)
-    return from_dlpack(result)
+        return library.from_dlpack(result.view(np.uint16)).view(x.dtype)
+    return library.from_dlpack(result)
 
 
-def _library(x: Any) -> Any:
-    """Return the namespace of x's library: the array API's, else the package x's type is from."""
-    if hasattr(x, "__array_namespace__"):
-        return x.__array_namespace__()
-    return sys.modules[type(x).__module__.partition(".")[0]]
+def _library(op: str, argument: str, value: Any) -> Any:
+    """Return the namespace that makes arrays like `value`: the array API's, or its package."""
+    if hasattr(value, "__array_namespace__"):
+        return value.__array_namespace__()
+    # A user's subclass of an array type is from the user's package, which makes no arrays.
+    for kind in type(value).__mro__:
+        library = sys.modules.get(kind.__module__.partition(".")[0])
+        if hasattr(library, "from_dlpack"):
+            return library
+    raise TypeError(
+        f"{op}: {argument} is a {_type_name(value)}, whose package has no from_dlpack() to take "
+        f"the result; pass out= or numpy.from_dlpack({argument})"
+    )
 
 
-def dtype_text(x: Any) -> str:
-    """Return the name of an array's dtype in any library: ``torch.float32`` is ``float32``."""
-    return str(x.dtype).rpartition(".")[2]
+def _type_name(value: Any) -> str:
+    kind = type(value)
+    return f"{kind.__module__}.{kind.__qualname__}"

@@ -1,7 +1,7 @@
 """Every backend name a user may write, what it stands for and how to get it."""
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from tensor_ops.errors import ConfigError
 
@@ -14,6 +14,7 @@ __all__ = [
     "KnownBackend",
     "did_you_mean",
     "install_command",
+    "not_a_name",
     "resolve",
 ]
 
@@ -22,8 +23,7 @@ FLOOR = "python"
 DEFAULT_PRIORITY = ("cuda", "opencl", "cpp", FLOOR)
 
 
-@dataclass(frozen=True)
-class KnownBackend:
+class KnownBackend(NamedTuple):
     """A backend name of the guides, whether or not anything installed provides it."""
 
     name: str
@@ -77,14 +77,20 @@ def resolve(name: str, installed: Collection[str]) -> str:
     ------
     ConfigError
         If nothing has that name; the message gives the nearest one.
+    TypeError
+        If `name` is not a string.
     """
+    if not isinstance(name, str):
+        raise not_a_name(name)
     if name == "cpu" and "cpp" not in installed:
         return FLOOR
     target = ALIASES.get(name, name)
     if target in KNOWN or target in installed:
         return target
     choices = sorted({*KNOWN, *ALIASES, *installed})
-    hint = did_you_mean(name, choices)
+    if name == AUTO:
+        raise ConfigError(f"{AUTO!r} is not a backend; name one of {', '.join(choices)}")
+    hint = did_you_mean(name, [*choices, AUTO])
     raise ConfigError(f"unknown backend {name!r}; {hint}Known backends: {', '.join(choices)}")
 
 
@@ -93,8 +99,14 @@ def did_you_mean(name: str, choices: Iterable[str]) -> str:
     # Imported here because only errors need it.
     from difflib import get_close_matches
 
-    near = get_close_matches(name, list(choices), n=1)
-    return f"did you mean {near[0]!r}? " if near else ""
+    by_lower = {choice.lower(): choice for choice in choices}
+    near = get_close_matches(name.strip().lower(), by_lower, n=1)
+    return f"did you mean {by_lower[near[0]]!r}? " if near else ""
+
+
+def not_a_name(value: object) -> TypeError:
+    """Return the error for something that stands where a backend's name is expected."""
+    return TypeError(f"a backend's name must be a string, got {type(value).__name__} {value!r}")
 
 
 def install_command(name: str) -> str | None:

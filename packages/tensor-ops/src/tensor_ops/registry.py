@@ -1,8 +1,10 @@
 """The registry functions: which backends there are and which one runs."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
+import functools
+import inspect
+from collections.abc import Callable
+from contextvars import Token
+from typing import Any, ParamSpec, TypeVar
 
 from tensor_ops import backends, state
 from tensor_ops.names import AUTO, KNOWN, resolve
@@ -20,6 +22,15 @@ __all__ = [
     "set_default_backend",
     "use_backend",
 ]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_RUN_LATER = (
+    inspect.iscoroutinefunction,
+    inspect.isgeneratorfunction,
+    inspect.isasyncgenfunction,
+)
 
 
 def get_backend() -> str:
@@ -124,12 +135,17 @@ def set_default_backend(name: str | None) -> None:
     state.set_default(name)
 
 
-@contextmanager
-def use_backend(name: str) -> Iterator[None]:
+class use_backend:  # noqa: N801 - reads as a function, like torch.no_grad
     """Run the ops of a ``with`` block, or of a decorated function, on one backend, or fail.
 
     The choice holds for the current thread or asyncio task and nests. ``"auto"`` returns to the
-    order of priority.
+    order of priority. Do not yield inside the block of a generator: until the generator goes on,
+    its caller would run on that backend too.
+
+    Parameters
+    ----------
+    name : str
+        A backend, an alias, or ``"auto"``.
 
     Raises
     ------
@@ -137,6 +153,8 @@ def use_backend(name: str) -> Iterator[None]:
         If the backend is unavailable.
     ConfigError
         If no backend has that name.
+    TypeError
+        If it decorates a coroutine or generator function, whose body runs after the call.
 
     Examples
     --------
@@ -146,14 +164,34 @@ def use_backend(name: str) -> Iterator[None]:
     ...     tensor_ops.silu(np.zeros(2))
     array([0., 0.])
     """
-    if name != AUTO:
-        name = _resolve(name)
-        backends.require(name, "named by use_backend()")
-    token = state.context_name.set(name)
-    try:
-        yield
-    finally:
-        state.context_name.reset(token)
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._tokens: list[Token[str | None]] = []
+
+    def __enter__(self) -> None:
+        name = self._name
+        if name != AUTO:
+            name = _resolve(name)
+            backends.require(name, "named by use_backend()")
+        self._tokens.append(state.context_name.set(name))
+
+    def __exit__(self, *exception: object) -> None:
+        state.context_name.reset(self._tokens.pop())
+
+    def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
+        if any(runs_later(function) for runs_later in _RUN_LATER):
+            raise TypeError(
+                f"use_backend() cannot decorate {function.__qualname__}(), whose body runs after "
+                "the call; write 'with use_backend(...):' inside it"
+            )
+
+        @functools.wraps(function)
+        def on_backend(*args: P.args, **kwargs: P.kwargs) -> R:
+            with use_backend(self._name):
+                return function(*args, **kwargs)
+
+        return on_backend
 
 
 def list_backends(verbose: bool = False) -> list[str]:
@@ -197,7 +235,7 @@ def _resolve(name: str) -> str:
 def _considered() -> list[str]:
     """Return the backends that may be imported without being named, in order."""
     decision = state.current().decision
-    named = [backend.name for backend in backends.loaded()]
+    named = [each.name for each in backends.loaded() if each.name in backends.INSTALLED]
     return list(dict.fromkeys([*decision.candidates, *decision.priority, *named, "python"]))
 
 
@@ -208,4 +246,6 @@ def _status(name: str, considered: bool) -> str:
     if not facts["available"]:
         return f"unavailable: {facts['reason']}"
     version = f" {facts['version']}" if facts["version"] else ""
-    return f"available: {facts['display_name']}{version} on {facts['device_name']}"
+    device = f" on {facts['device_name']}" if facts["device_name"] else ""
+    reason = f"; {facts['reason']}" if facts["reason"] else ""
+    return f"available: {facts['display_name']}{version}{device}{reason}"

@@ -54,12 +54,14 @@ def _why_not(op: Op, name: str, dtype: str | None, device: str) -> str | None:
     backend = backends.load(name)
     if backend.reason is not None:
         return backend.reason
-    if not callable(getattr(backend.module, op.name, None)):
-        return f"it has no {op.name}"
-    if dtype is None:
-        return None
     try:
+        if not callable(getattr(backend.module, op.name, None)):
+            return f"it has no {op.name}"
+        if dtype is None:
+            return None
         reason = backend.module.supports(op.name, dtype, device)  # type: ignore[union-attr]
-    except Exception as error:
-        return f"its supports() failed: {type(error).__name__}: {error}"
-    return None if reason is None else str(reason)
+    except backends.FAILURES as error:
+        return f"it failed when asked for {op.name}: {backends.one_line(error)}"
+    if reason is None or (isinstance(reason, str) and reason):
+        return reason
+    return f"its supports() returned {reason!r}, expected None or a reason"

@@ -6,8 +6,7 @@ anything; `choose` walks the candidates of that decision.
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from tensor_ops.names import AUTO, DEFAULT_PRIORITY, FLOOR
 
@@ -16,8 +15,7 @@ __all__ = ["BUILT_IN", "Choice", "Decision", "Step", "Wishes", "choose", "decide
 Mode = Literal["force", "named", "preferred", "auto"]
 
 
-@dataclass(frozen=True)
-class Wishes:
+class Wishes(NamedTuple):
     """What one level asks for; None is "says nothing".
 
     Attributes
@@ -38,8 +36,7 @@ class Wishes:
     priority: tuple[str, ...] | None = None
 
 
-@dataclass(frozen=True)
-class Decision:
+class Decision(NamedTuple):
     """The outcome of the levels: which backends may run, in which order, and who said so."""
 
     mode: Mode
@@ -53,16 +50,14 @@ class Decision:
         return self.mode in ("force", "named")
 
 
-@dataclass(frozen=True)
-class Step:
+class Step(NamedTuple):
     """One candidate of a walk and the reason it was passed over, None for the chosen one."""
 
     backend: str
     reason: str | None
 
 
-@dataclass(frozen=True)
-class Choice:
+class Choice(NamedTuple):
     """The backend that runs (None when no candidate can) and the walk that led to it."""
 
     backend: str | None

@@ -4,12 +4,12 @@ import sys
 import threading
 import warnings
 from contextvars import ContextVar
-from dataclasses import dataclass
-from typing import Any
+from types import FrameType
+from typing import Any, NamedTuple
 
 from tensor_ops import backends, config, selection
-from tensor_ops.errors import BackendFallbackWarning
-from tensor_ops.names import AUTO, resolve
+from tensor_ops.errors import BackendFallbackWarning, TensorOpsError
+from tensor_ops.names import AUTO, not_a_name, resolve
 from tensor_ops.selection import Choice, Decision, Wishes
 
 __all__ = [
@@ -47,30 +47,34 @@ class Plan:
         BackendUnavailableError
             If the decision is strict and its backend is unavailable.
         """
-        if self._choice is None:
+        choice = self._choice
+        if choice is None:
+            choice = self._walk()  # imports backends, so no lock is held yet
             with self._lock:
                 if self._choice is None:
-                    self._choice = self._walk()
-        return self._choice
+                    # Where the user's filter makes this an error, every call raises it.
+                    self._warn_of_fallback(choice)
+                    self._choice = choice
+        return choice
 
     def _walk(self) -> Choice:
         decision = self.decision
         if decision.strict:
             backends.require(decision.candidates[0], f"{_VERB[decision.mode]} by {decision.source}")
-        choice = selection.choose(decision.candidates, lambda name: backends.load(name).reason)
+        return selection.choose(decision.candidates, lambda name: backends.load(name).reason)
+
+    def _warn_of_fallback(self, choice: Choice) -> None:
         first = choice.steps[0]
-        if decision.mode == "preferred" and first.reason is not None:
+        if self.decision.mode == "preferred" and first.reason is not None:
             warnings.warn(
-                f"backend {first.backend!r}, preferred by {decision.source}, is unavailable: "
+                f"backend {first.backend!r}, preferred by {self.decision.source}, is unavailable: "
                 f"{first.reason}. Running on {choice.backend!r} instead",
                 BackendFallbackWarning,
                 stacklevel=_outside_stacklevel(),
             )
-        return choice
 
 
-@dataclass(frozen=True)
-class Settings:
+class Settings(NamedTuple):
     """The levels that hold for the whole process, and the file that was read."""
 
     default: Wishes | None
@@ -107,13 +111,16 @@ def reload() -> None:
     """Read environment and file again; on an error the settings stay as they were."""
     global _settings
     with _lock:
-        backends.forget_unavailable()
+        backends.rescan()
         _settings = _read(_settings.default if _settings else None)
+        backends.forget_unavailable()
         _plans.clear()
 
 
 def enforce() -> None:
     """Read the settings, and import the backend that they force, if they force one.
+
+    After an error nothing is kept, so that the next import of tensor_ops starts afresh.
 
     Raises
     ------
@@ -122,10 +129,18 @@ def enforce() -> None:
     BackendUnavailableError
         If the forced backend is unavailable.
     """
-    settings()
-    plan = plan_for(None)
-    if plan.decision.mode == "force":
-        plan.choice  # noqa: B018 - raises
+    global _settings
+    try:
+        plan = plan_for(None)
+        if plan.decision.mode == "force":
+            plan.choice  # noqa: B018 - raises
+    except TensorOpsError:
+        with _lock:
+            backends.rescan()
+            backends.forget_unavailable()
+            _settings = None
+            _plans.clear()
+        raise
 
 
 def set_default(name: str | None) -> None:
@@ -151,7 +166,11 @@ def plan_for(name: str | None, source: str = "") -> Plan:
     ------
     ConfigError
         If no backend has that name.
+    TypeError
+        If `name` is not a string.
     """
+    if name is not None and not isinstance(name, str):
+        raise not_a_name(name)
     key = None if name is None else (name, source)
     plan = _plans.get(key)
     if plan is None:
@@ -173,6 +192,11 @@ def _read(default: Wishes | None) -> Settings:
 def _outside_stacklevel() -> int:
     """Return the stack level of the first caller outside this package."""
     level, frame = 1, sys._getframe(1)
-    while frame.f_back is not None and frame.f_globals["__name__"].startswith("tensor_ops."):
+    while frame.f_back is not None and _is_ours(frame):
         level, frame = level + 1, frame.f_back
     return level
+
+
+def _is_ours(frame: FrameType) -> bool:
+    # exec() may run code in a namespace without a name.
+    return str(frame.f_globals.get("__name__")).startswith("tensor_ops.")
