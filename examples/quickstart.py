@@ -1,0 +1,110 @@
+"""A real model on the backend that is chosen here, then every op at the shapes of an LLM.
+
+::
+
+    python examples/quickstart.py
+
+runs ``embed_sentences.py`` and prints, for each op and backend, the time, the speed-up over NumPy
+and the largest error. It takes about half a minute, and exits with 1 if a result is wrong.
+"""
+
+import argparse
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import embed_sentences
+
+import tensor_ops
+from tensor_ops import benchmark
+from tensor_ops.benchmark import Result, format_time
+from tensor_ops.cli import machine
+
+__all__ = ["main"]
+
+UNITS = {"ulp": "ULP", "element": "relative", "row": "of row max"}
+LINE = "{:<13} {:<10} {:<8} {:>10} {:>10} {:>10}   {}"
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the model and print the table."""
+    options = _parser().parse_args(arguments)
+    embed_sentences.main([])
+    print(f"\n{len(tensor_ops.list_ops())} ops at LLM shapes, float32\n")
+    for label, text in _setting():
+        print(f"{label:9}{text}")
+    print()
+    if not _print_table(_measured(options.seconds)):
+        sys.exit("error: a result is wrong, see the table")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        description="Run a real model, then measure every op against NumPy."
+    )
+    parser.add_argument(
+        "--seconds", type=float, default=0.8, help="for each op and shape (default: 0.8)"
+    )
+    return parser
+
+
+def _setting() -> Iterator[tuple[str, str]]:
+    """Yield what the figures depend on."""
+    facts = machine.facts()
+    cpu = facts["cpu"] or facts["architecture"]
+    yield "machine", f"{cpu}, {facts['usable_cpus']} CPUs to use"
+    yield "system", f"{facts['os']}, Python {facts['python']}, NumPy {facts['numpy']}"
+    decided_by = tensor_ops.get_backend_info()["decided_by"]
+    yield "backend", f"{tensor_ops.get_backend()}, decided by {decided_by}"
+    if tensor_ops.is_backend_available("cpp"):
+        yield "cpp", _cpp_setting()
+
+
+def _cpp_setting() -> str:
+    # Only when it is installed: the example also runs on NumPy alone.
+    from tensor_ops_cpp import get_optimization_info
+
+    info: dict[str, Any] = get_optimization_info()
+    openmp = f"OpenMP, {info['num_threads']} threads" if info["openmp"] else "no OpenMP, 1 thread"
+    return f"SIMD level {info['level']} ({', '.join(info['features'])}), {openmp}"
+
+
+def _measured(seconds: float) -> Iterator[tuple[Result, Result]]:
+    """Yield NumPy's result beside each other backend's, as they come."""
+    for case in benchmark.cases():
+        numpy, *others = benchmark.measure_op(case, seconds=seconds)
+        for result in others or [numpy]:
+            yield numpy, result
+
+
+def _print_table(pairs: Iterable[tuple[Result, Result]]) -> bool:
+    """Print a line for each pair; return whether every result is right."""
+    print(LINE.format("op", "shape", "backend", "NumPy", "time", "speed-up", "error (allowed)"))
+    right = True
+    for numpy, result in pairs:
+        print(_line(numpy, result), flush=True)
+        right = right and numpy.ok and result.ok
+    return right
+
+
+def _line(numpy: Result, result: Result) -> str:
+    shape = "x".join(map(str, result.case.shape))
+    head = (result.case.op, shape, result.backend)
+    base = format_time(numpy.timing.median) if numpy.timing else "-"
+    if result.timing is None or result.accuracy is None:
+        return LINE.format(*head, base, "-", "-", result.failure or result.unsupported)
+    speedup = f"{result.speedup:.1f}x" if result.speedup else "-"
+    return LINE.format(*head, base, format_time(result.timing.median), speedup, _error(result))
+
+
+def _error(result: Result) -> str:
+    accuracy = result.accuracy
+    assert accuracy is not None
+    if accuracy.problem:
+        return f"WRONG: {accuracy.problem}"
+    text = f"{accuracy.error:.2g} ({accuracy.limit:.2g} {UNITS[result.bound.unit]})"
+    return text if accuracy.within else f"WRONG: {text}"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,64 @@
+"""The quickstart: the model, and a table of every op."""
+
+from dataclasses import replace
+from types import ModuleType
+
+import pytest
+
+import tensor_ops
+from tensor_ops import benchmark
+from tensor_ops.accuracy import Measured
+
+
+@pytest.fixture
+def printed(
+    embed_sentences: ModuleType,
+    quickstart: ModuleType,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> str:
+    monkeypatch.setattr(embed_sentences, "ROUNDS", 1)
+    try:
+        quickstart.main(["--seconds", "0.001"])
+    except SystemExit as error:
+        pytest.fail(f"{error}\n{capsys.readouterr().out}")
+    return capsys.readouterr().out
+
+
+def test_it_runs_the_model_and_measures_every_op(printed: str) -> None:
+    model, table = printed.split("ops at LLM shapes")
+    assert "How similar the sentences are" in model
+    lines = table.splitlines()
+    for op in tensor_ops.list_ops():
+        for tokens in (1, 128):
+            assert any(line.startswith(f"{op} ") and f" {tokens}x" in line for line in lines), op
+    for text in ("machine", f"backend  {tensor_ops.get_backend()}", "NumPy", "speed-up", "error"):
+        assert text in table
+    assert "WRONG" not in table
+
+
+def test_it_names_the_simd_level_of_the_cpp_backend(printed: str) -> None:
+    cpp = pytest.importorskip("tensor_ops_cpp")
+    assert f"SIMD level {cpp.simd_level}" in printed
+
+
+def test_the_table_is_at_most_100_columns_wide(printed: str) -> None:
+    table = printed.split("ops at LLM shapes")[1]
+    assert max(map(len, table.splitlines())) <= 100
+
+
+def test_a_wrong_result_is_an_error(
+    embed_sentences: ModuleType,
+    quickstart: ModuleType,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    case = benchmark.Case("silu", (1, 8))
+    [right] = benchmark.measure_op(case, ["python"], repeats=1)
+    wrong = replace(right, accuracy=Measured(error=9.0, limit=4.0))
+    monkeypatch.setattr(embed_sentences, "main", lambda arguments: None)
+    monkeypatch.setattr(benchmark, "cases", lambda: [case])
+    monkeypatch.setattr(benchmark, "measure_op", lambda case, seconds: [wrong])
+    with pytest.raises(SystemExit, match="wrong"):
+        quickstart.main([])
+    assert "WRONG: 9 (4 ULP)" in capsys.readouterr().out
