@@ -1,0 +1,50 @@
+"""CONTRIBUTING.md is followed word for word, in a copy of the checkout: its op, its backend."""
+
+import importlib.util
+import shutil
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+COPIED = ["pyproject.toml", "packages", "tests/conftest.py", "tests/conformance"]
+BUILD_BACKENDS = ["hatchling", "scikit_build_core", "pybind11"]
+
+
+@pytest.fixture
+def checkout(tmp_path):
+    """A copy of what a contributor changes, without the ops that would only take time to build."""
+    copy = tmp_path / "checkout"
+    ignored = shutil.ignore_patterns("__pycache__", "build", "dist", "*.so")
+    for name in COPIED:
+        source, target = ROOT / name, copy / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if source.is_dir():
+            shutil.copytree(source, target, ignore=ignored)
+        else:
+            shutil.copy(source, target)
+    for path in copy.glob("packages/tensor-ops-cpp/native/ops/*.cpp"):
+        path.unlink()
+    return copy
+
+
+def test_contributing(checkout, environment, follow, tmp_path):
+    variables = {"PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+    # Without the build backends at hand, pip fetches them into an environment of their own.
+    if all(map(importlib.util.find_spec, BUILD_BACKENDS)) and shutil.which("cmake"):
+        # Read as the value of build_isolation, so that 0 turns it off.
+        variables |= {"PIP_NO_INDEX": "1", "PIP_NO_BUILD_ISOLATION": "0"}
+    reader = environment(
+        tmp_path,
+        checkout,
+        with_pip=True,
+        sources=[checkout / "packages/tensor-ops/src"],
+        variables=variables,
+    )
+    follow(Path("CONTRIBUTING.md"), reader)
+    modules = "import tensor_ops, tensor_ops_cpp, tensor_ops_reference as reference"
+    files = "[m.__file__ for m in (tensor_ops, tensor_ops_cpp, reference)]"
+    found = reader.bash(f"python -c '{modules}; print(*{files}, sep=chr(10))'")
+    assert all(line.startswith(str(tmp_path)) for line in found.output.splitlines()), found.output
+    listed = reader.bash("tensor-ops info cpp; tensor-ops info reference")
+    assert listed.output.count("squared_relu") == 2, listed.output

@@ -1,0 +1,136 @@
+"""Every code block of every page runs and prints what the page says; conftest.py has the rules."""
+
+import ast
+import re
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+LANGUAGES = {"python", "bash", "json", "text"}
+LANGUAGES_OF_FILES = LANGUAGES | {"toml", "cpp"}
+NOTES = {"run", "fails", "file"}
+
+
+def test_blocks_run(followed_page, follow, environment, tmp_path):
+    follow(followed_page, environment(tmp_path, tmp_path / "work"))
+
+
+def test_blocks_are_in_languages_that_run(page, read):
+    for block in read(page):
+        allowed = LANGUAGES_OF_FILES if "file" in block.notes else LANGUAGES
+        assert block.language in allowed, f"{block}: {block.language!r} is none of {allowed}"
+        assert block.notes.keys() <= NOTES, f"{block}: unknown comment {block.notes}"
+
+
+def test_no_code_without_a_fence(page):
+    """Four spaces make code too, which nothing would run."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    outside = re.sub(r"^ *(`{3,}).*?^ *\1$", "", text, flags=re.DOTALL | re.MULTILINE)
+    assert not re.search(r"(?<=\n)\n {4}(?! *[-*\d])", outside)
+
+
+def test_blocks_that_do_not_run_have_a_reason(page, read):
+    for block in read(page):
+        if (reason := block.notes.get("run")) is not None:
+            assert block.language == "bash", f"{block}: only shell blocks may be left out"
+            assert reason in REASONS, f"{block}: {reason!r} is none of {list(REASONS)}"
+            subprocess.run(["bash", "-n", "-c", block.code], check=True)
+            REASONS[reason](block.code)
+
+
+def test_links_lead_somewhere(page):
+    text = (ROOT / page).read_text(encoding="utf-8")
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if not target.startswith(("https://", "http://", "#")):
+            assert (ROOT / page.parent / target.partition("#")[0]).exists(), target
+        path, _, anchor = target.partition("#")
+        if anchor and not path.startswith("http"):
+            other = ROOT / page.parent / path if path else ROOT / page
+            assert anchor in anchors(other), target
+
+
+def anchors(page):
+    """Return the anchors that the headings of a page make."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_sessions_exist(page):
+    text = (ROOT / page).read_text(encoding="utf-8")
+    for names in re.findall(r"`nox -s ([\w ]+)`", text):
+        assert set(names.split()) <= sessions(), names
+
+
+def runs_in_ci(code):
+    assert code.strip() in (ROOT / ".ci/run").read_text(encoding="utf-8").splitlines()
+
+
+def starts_sessions_that_exist(code):
+    started = [re.split(r" -- | *#", rest)[0] for rest in re.findall(r"nox -s (.*)", code)]
+    names = {name for names in started for name in names.split()}
+    assert names
+    assert names <= sessions(), f"{names - sessions()} are no sessions"
+
+
+def sessions():
+    """Return the names of the sessions of the noxfile, without importing nox."""
+    tree = ast.parse((ROOT / "noxfile.py").read_text(encoding="utf-8"))
+    return {
+        node.name
+        for node in tree.body
+        if isinstance(node, ast.FunctionDef)
+        and any("session" in ast.unparse(decorator) for decorator in node.decorator_list)
+    }
+
+
+def installs_what_exists(code):
+    projects = {}
+    for path in ROOT.glob("packages/*/pyproject.toml"):
+        project = tomllib.loads(path.read_text(encoding="utf-8"))["project"]
+        projects[project["name"]] = set(project.get("optional-dependencies", ()))
+    groups = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    wanted = re.findall(r"pip install (.*)", code)
+    assert wanted
+    for words in wanted:
+        for group in re.findall(r"--group (\S+)", words):
+            assert group in groups["dependency-groups"], group
+        for word in re.sub(r"--group \S+|-\w ", "", words).replace("'", "").split():
+            name, _, extras = word.partition("[")
+            if word.startswith("./"):
+                assert (ROOT / name / "pyproject.toml").is_file(), word
+            else:
+                assert name in projects, word
+                assert set(filter(None, extras.strip("]").split(","))) <= projects[name], word
+
+
+def calls_programs_of_the_system(code):
+    commands = {line.split()[0] for line in code.splitlines() if line and line[0] != "#"}
+    assert commands <= {"sudo", "nvcc", "nvidia-smi", "clinfo"}
+
+
+# Why a block is not run here, and what is checked instead.
+REASONS = {
+    "by CI itself": runs_in_ci,
+    "by hand; tests/examples runs what it runs": starts_sessions_that_exist,
+    "by hand; it starts nox": starts_sessions_that_exist,
+    "by hand; it installs packages": installs_what_exists,
+    "by hand; it needs programs of the system": calls_programs_of_the_system,
+}
+
+
+@pytest.mark.parametrize(
+    ("output", "expected", "same"),
+    [
+        ("a\nb \n", "a\nb", True),
+        ("a\nb\n", "a\n...", True),
+        ("a b c", "a ... c", True),
+        ("a\nb", "a", False),
+        ("b", "a...", False),
+        ("a.b", "a?b", False),
+    ],
+)
+def test_outputs_are_compared_whole(output, expected, same, matches):
+    assert matches(output, expected) is same
