@@ -163,7 +163,8 @@ def environment_wishes(
         names = tuple(
             _env_name(ENV_PRIORITY, name.strip(), installed) for name in priority.split(",")
         )
-        _reject_repeats(ENV_PRIORITY, names)
+        if problem := _repeat(names):
+            raise ConfigError(f"environment variable {ENV_PRIORITY} {problem}")
         levels.append(Wishes(ENV_PRIORITY, priority=names))
     return tuple(levels)
 
@@ -293,11 +294,7 @@ def _check_priority(value: Any, installed: Collection[str]) -> str | None:
     for name in value:
         if problem := _check_name(name, installed, "a list of backend names"):
             return problem
-    try:
-        _reject_repeats("backend_priority", _resolve_all(value, installed))
-    except ConfigError as error:
-        return str(error)
-    return None
+    return _repeat(_resolve_all(value, installed))
 
 
 def _check_name(value: Any, installed: Collection[str], expected: str) -> str | None:
@@ -339,7 +336,7 @@ def _env_name(variable: str, name: str, installed: Collection[str]) -> str:
         raise ConfigError(f"environment variable {variable}: {error}") from None
 
 
-def _reject_repeats(where: str, names: tuple[str, ...]) -> None:
-    for name in names:
-        if names.count(name) > 1:
-            raise ConfigError(f"{where}: the backend {name!r} stands twice; name each once")
+def _repeat(names: tuple[str, ...]) -> str | None:
+    """Return what is wrong with a priority list that names a backend twice."""
+    twice = next((name for name in names if names.count(name) > 1), None)
+    return twice and f"names the backend {twice!r} twice; name each once"

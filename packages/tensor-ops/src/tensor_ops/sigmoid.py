@@ -26,8 +26,9 @@ def silu_of(x: Array, up: Array | None = None, out: Array | None = None) -> Arra
     if up is None:
         result = np.divide(x, power, out=out)
     else:
-        np.divide(x, power, out=power)
-        result = np.multiply(power, up, out=out)
+        # In this order, since half of the smallest x may be no normal number.
+        np.divide(up, power, out=power)
+        result = np.multiply(x, power, out=out)
     if tail is not None:
         result[deep] = tail
     return result

@@ -10,7 +10,7 @@ from tensor_ops import backends, config, selection
 from tensor_ops.cli import values
 from tensor_ops.command_name import COMMAND
 from tensor_ops.errors import ConfigError
-from tensor_ops.names import AUTO, install_command, resolve
+from tensor_ops.names import AUTO, resolve
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
@@ -127,9 +127,6 @@ def _tell_if_unavailable(name: str, saved: config.Config) -> None:
     reason = backends.load(name).reason
     if reason is None:
         return
-    install = install_command(name)
-    if install and install not in reason:
-        reason += f"; what provides it: {install}"
     if saved.force_backend is not None:
         outcome = "'import tensor_ops' raises ImportError"
     else:

@@ -146,9 +146,7 @@ def _status(backend: dict[str, Any]) -> str:
         return f"available: {backend['display_name']}{version} on {backend['device_name']}"
     if backend["available"] is None:
         return f"installed, {backend['reason']}"
-    install = backend["install"]
-    hint = f"; what provides it: {install}" if install and install not in backend["reason"] else ""
-    return f"unavailable: {backend['reason']}{hint}"
+    return f"unavailable: {backend['reason']}"
 
 
 def _configuration_rows(configuration: dict[str, Any]) -> list[tuple[str, str]]:
