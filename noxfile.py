@@ -61,7 +61,7 @@ def nightly(session: nox.Session) -> None:
 def lint(session: nox.Session) -> None:
     """Check formatting, style and types."""
     install_group(session, "lint")
-    session.install("nox", "numpy>=2.0", "ml_dtypes", "platformdirs", "matplotlib")
+    session.install("nox", "numpy>=2.2", "ml_dtypes", "platformdirs", "matplotlib")
     session.run("ruff", "format", "--check", ".")
     session.run("ruff", "check", ".")
     native = [str(path) for path in sorted(ROOT.glob("packages/*/native/**/*")) if is_native(path)]

@@ -18,12 +18,12 @@ def is_own_command() -> bool:
     argv = getattr(sys, "argv", None) or [""]
     if argv[0] == "-m":  # until Python has found the module that -m names
         return _module_of(sys.orig_argv) == MODULE
-    return os.path.splitext(os.path.basename(argv[0]))[0] == COMMAND
+    return os.path.splitext(os.path.basename(str(argv[0])))[0] == COMMAND
 
 
 def _module_of(arguments: list[str]) -> str:
     """Return the module that a Python command line runs with -m."""
     for index, argument in enumerate(arguments):
         if option := _MODULE_OPTION.fullmatch(argument):
-            return option[1] or arguments[index + 1]
+            return str(option[1]) or arguments[index + 1]
     return ""

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tensor_ops import foreign, state
-from tensor_ops.arguments import check_ndarray, dtype_name
-from tensor_ops.resolution import function_for
+from tensor_ops.arguments import check_ndarray
+from tensor_ops.resolution import host_function
 
 if TYPE_CHECKING:
     from tensor_ops.op import Op
@@ -48,6 +48,4 @@ def _find(
     if foreign.is_foreign(x):
         return foreign.caller(op, plan)
     check_ndarray(op.name, op.first, x)
-    function = function_for(op, plan, dtype_name(op.name, op.first, x))
-    plan.functions.setdefault(op.name, {})[x.dtype] = function
-    return function
+    return host_function(op, plan, x)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tensor_ops.arguments import DTYPES, dtype_name
-from tensor_ops.resolution import CPU, function_for
+from tensor_ops.resolution import CPU, function_for, host_function
 
 if TYPE_CHECKING:
     from tensor_ops.op import Op
@@ -51,8 +51,7 @@ def caller(op: Op, plan: Plan) -> Callable[..., Any]:
         for name, kind in op.kinds.items():
             if kind.is_array and not (kind.optional and values[name] is None):
                 values[name] = _view(op.name, name, values[name])
-        dtype = dtype_name(op.name, op.first, values[op.first])
-        function = function_for(op, plan, dtype)
+        function = host_function(op, plan, values[op.first])
         result = function(**values, out=_out_view(op.name, out))
         return _like(x, library, result) if out is None else out
 

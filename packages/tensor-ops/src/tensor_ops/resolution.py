@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tensor_ops import backends, selection
+from tensor_ops.arguments import dtype_name
 from tensor_ops.errors import BackendError
 from tensor_ops.selection import Choice
 
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from tensor_ops.op import Op
     from tensor_ops.state import Plan
 
-__all__ = ["CPU", "function_for", "walk"]
+__all__ = ["CPU", "function_for", "host_function", "walk"]
 
 CPU = "cpu"
 
@@ -26,6 +27,24 @@ def walk(op: Op, plan: Plan, dtype: str | None, device: str = CPU) -> Choice:
     return selection.choose(
         plan.decision.candidates, lambda name: _why_not(op, name, dtype, device)
     )
+
+
+def host_function(op: Op, plan: Plan, x: Any) -> Callable[..., Any]:
+    """Return the function for a NumPy array, and keep it in the plan.
+
+    Raises
+    ------
+    TypeError
+        If the dtype of `x` is not supported.
+    BackendError
+        As `function_for`.
+    """
+    functions = plan.functions.setdefault(op.name, {})
+    function = functions.get(x.dtype)
+    if function is None:
+        function = function_for(op, plan, dtype_name(op.name, op.first, x))
+        functions[x.dtype] = function
+    return function
 
 
 def function_for(op: Op, plan: Plan, dtype: str, device: str = CPU) -> Callable[..., Any]:

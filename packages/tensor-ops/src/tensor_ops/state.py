@@ -27,7 +27,7 @@ __all__ = [
 class Plan:
     """A decision with what has been found out about it: the walk and the functions to call.
 
-    `functions` maps an op's name to the function for each dtype; `dispatch` fills it.
+    `functions` maps an op's name to the function for each dtype; `host_function` fills it.
     """
 
     __slots__ = ("_choice", "_lock", "decision", "functions")

@@ -1,0 +1,134 @@
+"""Settings of this process, fake backends in it, and Python processes with their own settings."""
+
+import json
+import os
+import subprocess
+import sys
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+import tensor_ops
+from tensor_ops import backends
+
+
+class Settings:
+    """The configuration file and the environment of one test."""
+
+    def __init__(self, directory, environ):
+        self.directory = directory
+        self.file = directory / "backend.json"
+        self.environ = environ
+        for name in [name for name in environ if name.startswith("TENSOR_OPS_")]:
+            del environ[name]
+        self.write()
+        self.environment(CONFIG=str(self.file))
+
+    def write(self, text=None, **content):
+        """Replace the file by a text, or by these keys."""
+        self.file.write_text(json.dumps(content) if text is None else text, encoding="utf-8")
+
+    def environment(self, **variables):
+        """Set each variable ``TENSOR_OPS_<name>``; None unsets it."""
+        for name, value in variables.items():
+            self.environ.pop(f"TENSOR_OPS_{name}", None)
+            if value is not None:
+                self.environ[f"TENSOR_OPS_{name}"] = value
+
+
+class Processes(Settings):
+    """New Python processes with these settings."""
+
+    def run(self, code, *options, executable=sys.executable):
+        return subprocess.run(
+            [executable, *options, "-c", code],
+            env=self.environ,
+            cwd=self.directory,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+
+    def output(self, code, *options, executable=sys.executable):
+        """Run code that succeeds and warns of nothing, and return what it prints."""
+        done = self.run(code, *options, executable=executable)
+        assert (done.returncode, done.stderr) == (0, "")
+        return done.stdout.strip()
+
+    def error(self, code, *options):
+        """Run code that ends with an exception, and return the exception's text."""
+        done = self.run(code, *options)
+        assert done.returncode == 1, done.stderr
+        return done.stderr.strip().splitlines()[-1]
+
+
+@pytest.fixture
+def processes(tmp_path):
+    return Processes(tmp_path, dict(os.environ))
+
+
+@pytest.fixture
+def settings(tmp_path, monkeypatch):
+    """This process's settings; `reload_config` puts them into force, the end takes them back."""
+    before = dict(os.environ)
+    own = Settings(tmp_path, os.environ)
+    # The backends that this process has imported stay out of the test, and its own out of others.
+    monkeypatch.setattr(backends, "_backends", {})
+    tensor_ops.set_default_backend(None)
+    tensor_ops.reload_config()
+    yield own
+    os.environ.clear()
+    os.environ.update(before)
+    monkeypatch.undo()
+    tensor_ops.set_default_backend(None)
+    tensor_ops.reload_config()
+
+
+@pytest.fixture
+def install(settings, monkeypatch):
+    """Install a fake backend: its module, under an entry point of a distribution on sys.path.
+
+    Its silu returns the backend's name.
+    """
+    monkeypatch.syspath_prepend(str(settings.directory))
+
+    def install(name, *, dtypes=("float32",), available=True, **attributes):
+        def probe():
+            return {"available": available, "reason": f"no {name} device", "devices": []}
+
+        def supports(op, dtype, device):
+            return None if dtype in dtypes and device == "cpu" else f"no {dtype} on {device}"
+
+        module = ModuleType(f"fake_{name}")
+        module.API_VERSION = 1
+        module.probe = probe
+        module.info = lambda: {"display_name": f"Fake {name}", "device_name": "a fake"}
+        module.supports = supports
+        module.silu = lambda x, *, out=None: name
+        vars(module).update(attributes)
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+        metadata = settings.directory / f"fake_{name}-1.0.dist-info"
+        metadata.mkdir()
+        (metadata / "METADATA").write_text(
+            f"Metadata-Version: 2.1\nName: fake-{name}\nVersion: 1.0\n"
+        )
+        (metadata / "entry_points.txt").write_text(
+            f"[tensor_ops.backends]\n{name} = {module.__name__}\n"
+        )
+        tensor_ops.reload_config()
+        return module
+
+    return install
+
+
+@pytest.fixture
+def who():
+    """Return the name of the backend that runs silu, by default in float32."""
+
+    def who(dtype="float32", **options):
+        result = tensor_ops.silu(np.ones(3, dtype), **options)
+        return result if isinstance(result, str) else "python"
+
+    return who
