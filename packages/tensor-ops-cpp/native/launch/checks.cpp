@@ -1,0 +1,281 @@
+#include "launch/checks.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "launch/dtypes.h"
+#include "launch/errors.h"
+#include "launch/overlap.h"
+
+namespace tensor_ops {
+namespace {
+
+const char* type_name(PyObject* object) { return Py_TYPE(object)->tp_name; }
+
+std::string repr_text(PyObject* object) {
+  const Owned repr(PyObject_Repr(object));
+  const char* utf8 = repr ? PyUnicode_AsUTF8(repr.get()) : nullptr;
+  if (utf8) return utf8;
+  PyErr_Clear();
+  return text("an object of type ", type_name(object));
+}
+
+std::string dtype_text(PyArrayObject* array) {
+  const Owned str(PyObject_Str(reinterpret_cast<PyObject*>(PyArray_DESCR(array))));
+  const char* utf8 = str ? PyUnicode_AsUTF8(str.get()) : nullptr;
+  if (utf8) return utf8;
+  PyErr_Clear();
+  return "another dtype";
+}
+
+std::string shape_text(PyArrayObject* array) {
+  return tensor_ops::shape_text(PyArray_NDIM(array), PyArray_DIMS(array));
+}
+
+npy_intp row_length(PyArrayObject* x) {
+  return PyArray_NDIM(x) ? PyArray_DIM(x, PyArray_NDIM(x) - 1) : 1;
+}
+
+bool is_masked(PyObject* object) {
+  if (PyArray_CheckExact(object)) return false;
+  // Where numpy.ma was never imported there is nothing that could be masked.
+  const Owned name(PyUnicode_FromString("numpy.ma"));
+  const Owned module(name ? PyImport_GetModule(name.get()) : nullptr);
+  const Owned type(module ? PyObject_GetAttrString(module.get(), "MaskedArray") : nullptr);
+  const int is_instance = type ? PyObject_IsInstance(object, type.get()) : 0;
+  if (PyErr_Occurred()) PyErr_Clear();
+  return is_instance == 1;
+}
+
+PyArrayObject* require_array(const Op& op, const char* name, PyObject* object) {
+  if (!PyArray_Check(object))
+    throw TypeError(text(op.name, ": ", name, " must be a numpy.ndarray, got ", type_name(object),
+                         "; convert it with numpy.asarray"));
+  if (is_masked(object))
+    throw TypeError(text(op.name, ": ", name,
+                         " must be a numpy.ndarray, got a MaskedArray, whose mask would be "
+                         "ignored; fill it with .filled(value) first"));
+  return reinterpret_cast<PyArrayObject*>(object);
+}
+
+void require_native_order(const Op& op, const char* name, PyArrayObject* array) {
+  if (PyArray_ISNOTSWAPPED(array)) return;
+  throw TypeError(text(op.name, ": ", name, " must have native byte order, got dtype ",
+                       dtype_text(array), "; convert it with ", name, ".astype(", name,
+                       ".dtype.newbyteorder(\"=\"))"));
+}
+
+DType require_supported(const Op& op, const char* name, PyArrayObject* array) {
+  const DType dtype = dtype_of(PyArray_DESCR(array));
+  if (dtype == kDTypes)
+    throw TypeError(text(op.name, ": ", name, " has dtype ", dtype_text(array),
+                         "; the supported dtypes are ", kSupportedDTypes, "; convert it with ",
+                         name, ".astype"));
+  require_native_order(op, name, array);
+  return dtype;
+}
+
+void require_dtype(const Op& op, const char* name, PyArrayObject* array, DType dtype,
+                   const char* x_name) {
+  if (dtype_of(PyArray_DESCR(array)) != dtype)
+    throw TypeError(text(op.name, ": ", name, " must have ", x_name, "'s dtype ",
+                         kDTypeNames[dtype], ", got ", dtype_text(array), "; convert it with ",
+                         name, ".astype(", x_name, ".dtype)"));
+  require_native_order(op, name, array);
+}
+
+void require_x_shape(const Op& op, const char* name, PyArrayObject* array, PyArrayObject* x,
+                     const char* x_name) {
+  if (PyArray_SAMESHAPE(array, x)) return;
+  throw ValueError(text(op.name, ": ", name, " must have ", x_name, "'s shape ", shape_text(x),
+                        ", got ", shape_text(array)));
+}
+
+void require_row(const Op& op, const char* name, PyArrayObject* array, PyArrayObject* x,
+                 const char* x_name) {
+  if (PyArray_NDIM(array) == 1 && PyArray_DIM(array, 0) == row_length(x)) return;
+  const npy_intp expected[1] = {row_length(x)};
+  throw ValueError(text(op.name, ": ", name, " must have shape ",
+                        tensor_ops::shape_text(1, expected), ", one element for each of ", x_name,
+                        "'s last axis (", x_name, " has shape ", shape_text(x), "), got ",
+                        shape_text(array)));
+}
+
+void require_half_rows(const Op& op, const char* name, PyArrayObject* array, PyArrayObject* x,
+                       const char* x_name) {
+  const int dims = PyArray_NDIM(x), offset = dims - PyArray_NDIM(array);
+  npy_intp target[NPY_MAXDIMS];
+  std::copy_n(PyArray_DIMS(x), dims, target);
+  target[dims - 1] /= 2;
+  bool fits = offset >= 0;
+  for (int d = 0; fits && d < PyArray_NDIM(array); ++d)
+    fits = PyArray_DIM(array, d) == target[d + offset] || PyArray_DIM(array, d) == 1;
+  if (fits) return;
+  throw ValueError(text(op.name, ": ", name, " must broadcast to ",
+                        tensor_ops::shape_text(dims, target), ", ", x_name,
+                        "'s shape with half the last axis, got ", shape_text(array)));
+}
+
+void require_x_rank(const Op& op, PyArrayObject* x) {
+  const char* name = op.parameters[0].name;
+  if (op.walk == Walk::kElements) return;
+  if (PyArray_NDIM(x) == 0)
+    throw ValueError(text(op.name, ": ", name,
+                          " must have at least one axis, got a 0-d array; use ", name,
+                          ".reshape(1)"));
+  const bool has_half_rows =
+      std::any_of(op.parameters.begin(), op.parameters.end(),
+                  [](const Parameter& p) { return p.kind == Kind::kHalfRows; });
+  if (has_half_rows && row_length(x) % 2 != 0)
+    throw ValueError(
+        text(op.name, ": ", name, "'s last axis must have even length, got shape ", shape_text(x)));
+}
+
+// Python and NumPy real numbers, but neither bools nor time spans.
+bool is_real_number(PyObject* object) {
+  if (PyFloat_Check(object)) return true;
+  if (PyLong_Check(object)) return !PyBool_Check(object);
+  if (PyArray_IsScalar(object, Timedelta)) return false;
+  return PyArray_IsScalar(object, Integer) || PyArray_IsScalar(object, Floating) ||
+         is_bfloat16_type(Py_TYPE(object));
+}
+
+double require_scalar(const Op& op, const Parameter& parameter, PyObject* object) {
+  if (PyFloat_CheckExact(object)) {
+    const double value = PyFloat_AS_DOUBLE(object);
+    if (std::isfinite(value) && (value >= 0 || !parameter.non_negative)) return value;
+  }
+  if (!is_real_number(object))
+    throw TypeError(
+        text(op.name, ": ", parameter.name, " must be a real number, got ", type_name(object)));
+  const double value = PyFloat_AsDouble(object);
+  const bool overflowed = value == -1 && PyErr_Occurred();
+  if (overflowed) PyErr_Clear();
+  if (overflowed || !std::isfinite(value) || (parameter.non_negative && value < 0))
+    throw ValueError(text(op.name, ": ", parameter.name, " must be finite",
+                          parameter.non_negative ? " and not negative" : "", ", got ",
+                          repr_text(object)));
+  return value;
+}
+
+std::size_t require_choice(const Op& op, const Parameter& parameter, PyObject* object) {
+  if (!PyUnicode_Check(object))
+    throw TypeError(text(op.name, ": ", parameter.name, " must be a str, '", parameter.choices[0],
+                         "' or '", parameter.choices[1], "', got ", type_name(object)));
+  for (std::size_t i = 0; i < kMaxVariants; ++i)
+    if (PyUnicode_CompareWithASCIIString(object, parameter.choices[i]) == 0) return i;
+  throw ValueError(text(op.name, ": ", parameter.name, " must be '", parameter.choices[0], "' or '",
+                        parameter.choices[1], "', got ", repr_text(object)));
+}
+
+std::size_t require_flag(const Op& op, const Parameter& parameter, PyObject* object) {
+  if (PyBool_Check(object)) return object == Py_True;
+  if (PyArray_IsScalar(object, Bool)) return PyArrayScalar_VAL(object, Bool) != 0;
+  throw TypeError(text(op.name, ": ", parameter.name, " must be a bool, got ", type_name(object)));
+}
+
+int require_threads(const Op& op, PyObject* object) {
+  if (!object || object == Py_None) return 0;
+  const bool is_integer =
+      (PyLong_Check(object) && !PyBool_Check(object)) ||
+      (PyArray_IsScalar(object, Integer) && !PyArray_IsScalar(object, Timedelta));
+  if (!is_integer)
+    throw TypeError(text(op.name, ": num_threads must be an int or None, got ", type_name(object)));
+  const Owned index(PyNumber_Index(object));
+  if (!index) throw PythonError();
+  int overflow = 0;
+  const long value = PyLong_AsLongAndOverflow(index.get(), &overflow);
+  if (overflow < 0 || (overflow == 0 && value < 1))
+    throw ValueError(text(op.name, ": num_threads must be at least 1, got ", repr_text(object)));
+  constexpr long kPlenty = 1 << 20;
+  return static_cast<int>(overflow ? kPlenty : std::min(value, kPlenty));
+}
+
+void add_array(const Op& op, const Parameter& parameter, PyObject* object, CheckedCall& call) {
+  const int k = call.arrays++;
+  call.kind[k] = parameter.kind;
+  call.name[k] = parameter.name;
+  call.array[k] = nullptr;
+  if (parameter.kind == Kind::kOptionalRow && (!object || object == Py_None)) return;
+  PyArrayObject* array = call.array[k] = require_array(op, parameter.name, object);
+  if (k == 0) {
+    call.dtype = require_supported(op, parameter.name, array);
+    return require_x_rank(op, array);
+  }
+  PyArrayObject* x = call.array[0];
+  const char* x_name = call.name[0];
+  require_dtype(op, parameter.name, array, call.dtype, x_name);
+  switch (parameter.kind) {
+    case Kind::kRows:
+      return require_x_shape(op, parameter.name, array, x, x_name);
+    case Kind::kHalfRows:
+      return require_half_rows(op, parameter.name, array, x, x_name);
+    default:
+      return require_row(op, parameter.name, array, x, x_name);
+  }
+}
+
+PyArrayObject* require_out(const Op& op, const char* name, PyObject* object,
+                           const CheckedCall& call) {
+  PyArrayObject* out = require_array(op, name, object);
+  require_dtype(op, name, out, call.dtype, call.name[0]);
+  require_x_shape(op, name, out, call.array[0], call.name[0]);
+  if (!PyArray_ISWRITEABLE(out))
+    throw ValueError(text(op.name, ": ", name,
+                          " is read-only; it must be a writable array (a copy is writable)"));
+  return out;
+}
+
+void add_outputs(const Op& op, PyObject* out, CheckedCall& call) {
+  if (!out || out == Py_None) return;
+  if (op.outputs.size() == 1) {
+    call.out[0] = require_out(op, output_name(op, 0), out, call);
+  } else {
+    if (!PyTuple_Check(out) || PyTuple_GET_SIZE(out) != 2)
+      throw TypeError(text(op.name, ": out must be a tuple of two arrays, (", op.outputs[0].name,
+                           ", ", op.outputs[1].name, "), got ",
+                           PyTuple_Check(out) ? repr_text(out) : type_name(out)));
+    for (std::size_t i = 0; i < 2; ++i)
+      call.out[i] = require_out(op, output_name(op, i),
+                                PyTuple_GET_ITEM(out, static_cast<Py_ssize_t>(i)), call);
+  }
+  check_overlap(op, call);
+}
+
+}  // namespace
+
+const char* output_name(const Op& op, std::size_t i) {
+  if (op.outputs.size() == 1) return "out";
+  return i == 0 ? "out[0]" : "out[1]";
+}
+
+std::string shape_text(int dims, const npy_intp* shape) {
+  std::string result = "(";
+  for (int d = 0; d < dims; ++d)
+    result += text(shape[d], d + 1 < dims ? ", " : dims == 1 ? "," : "");
+  return result + ")";
+}
+
+CheckedCall check(const Op& op, const Arguments& arguments) {
+  CheckedCall call;
+  std::size_t scalars = 0;
+  for (std::size_t i = 0; i < op.parameters.size(); ++i) {
+    const Parameter& parameter = op.parameters[i];
+    PyObject* object = arguments.value[i];
+    if (parameter.is_array())
+      add_array(op, parameter, object, call);
+    else if (parameter.kind == Kind::kScalar)
+      call.scalar[scalars++] =
+          object ? require_scalar(op, parameter, object) : parameter.default_value;
+    else if (object && parameter.kind == Kind::kChoice)
+      call.variant = require_choice(op, parameter, object);
+    else if (object)
+      call.variant = require_flag(op, parameter, object);
+  }
+  call.threads = require_threads(op, arguments.num_threads);
+  add_outputs(op, arguments.out, call);
+  return call;
+}
+
+}  // namespace tensor_ops

@@ -1,0 +1,31 @@
+// The checks of a call's arguments, all made before any work.
+#pragma once
+
+#include "launch/arguments.h"
+#include "launch/declaration.h"
+#include "launch/numpy.h"
+
+namespace tensor_ops {
+
+struct CheckedCall {
+  DType dtype;
+  int arrays = 0;                    // array arguments, given or not
+  PyArrayObject* array[kMaxArrays];  // borrowed, in declaration order; null where not given
+  Kind kind[kMaxArrays];             // of those array arguments
+  const char* name[kMaxArrays];
+  double scalar[kMaxParameters];
+  std::size_t variant = 0;
+  int threads = 0;                             // 0: as many as pay
+  PyArrayObject* out[2] = {nullptr, nullptr};  // borrowed; null where the result is to be allocated
+};
+
+// Throws TypeError or ValueError, naming the op, the argument, what it was and what it should be.
+CheckedCall check(const Op& op, const Arguments& arguments);
+
+// How messages name output i: "out", or "out[i]" where there are two.
+const char* output_name(const Op& op, std::size_t i);
+
+// "(2, 3)"
+std::string shape_text(int dims, const npy_intp* shape);
+
+}  // namespace tensor_ops

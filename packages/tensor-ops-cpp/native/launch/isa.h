@@ -1,0 +1,31 @@
+// The instruction-set level in use: the highest that is compiled in, that the CPU has, and that the
+// environment variable TENSOR_OPS_CPP_ISA allows.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+namespace tensor_ops {
+
+struct Level {
+  const char* name;
+  bool (*cpu_has)();
+  std::vector<const char*> features;  // what code of this level uses
+};
+
+// Lowest first; the order of Op::kernels.
+const std::vector<Level>& compiled_levels();
+
+struct IsaChoice {
+  std::size_t index = 0;  // into compiled_levels(), where reason is empty
+  std::string reason;     // why no level can be used
+};
+
+// Made once, at the first call.
+const IsaChoice& isa_choice();
+
+// Empty where the machine does not say.
+std::string cpu_brand();
+
+}  // namespace tensor_ops

@@ -1,0 +1,131 @@
+#include "launch/launch.h"
+
+#include <algorithm>
+
+#include "launch/arguments.h"
+#include "launch/checks.h"
+#include "launch/dtypes.h"
+#include "launch/errors.h"
+#include "launch/isa.h"
+#include "launch/plan.h"
+#include "launch/threads.h"
+
+namespace tensor_ops {
+namespace {
+
+// C-contiguous, of x's shape and dtype.
+Owned new_array_like(PyArrayObject* x) {
+  PyArray_Descr* descr = PyArray_DESCR(x);
+  Py_INCREF(descr);
+  Owned array(PyArray_NewFromDescr(&PyArray_Type, descr, PyArray_NDIM(x), PyArray_DIMS(x), nullptr,
+                                   nullptr, 0, nullptr));
+  if (!array) throw PythonError();
+  return array;
+}
+
+Plan new_plan(const Op& op, const CheckedCall& call) {
+  PyArrayObject* x = call.array[0];
+  Plan plan;
+  plan.walk = op.walk;
+  plan.item_size = kItemSizes[call.dtype];
+  plan.operands = 0;
+  plan.dims = std::max(0, PyArray_NDIM(x) - 1);
+  plan.n = PyArray_NDIM(x) ? static_cast<std::size_t>(PyArray_DIM(x, plan.dims)) : 1;
+  plan.rows = 1;
+  for (int d = 0; d < plan.dims; ++d) {
+    plan.shape[d] = static_cast<std::size_t>(PyArray_DIM(x, d));
+    plan.rows *= plan.shape[d];
+  }
+  return plan;
+}
+
+Operand& add_operand(Plan& plan, std::size_t length, bool is_output) {
+  Operand& operand = plan.operand[plan.operands++];
+  operand.data = nullptr;
+  operand.length = length;
+  operand.element_stride = static_cast<std::ptrdiff_t>(plan.item_size);
+  operand.is_output = is_output;
+  std::fill_n(operand.stride, plan.dims, 0);
+  return operand;
+}
+
+// The array's axes are the plan's last ones; axes that it lacks, or that have length 1 there,
+// repeat.
+void add_array(Plan& plan, PyArrayObject* array, std::size_t length, bool is_output) {
+  Operand& operand = add_operand(plan, length, is_output);
+  operand.data = PyArray_BYTES(array);
+  const int dims = PyArray_NDIM(array);
+  if (dims == 0) {
+    if (length > 1) operand.element_stride = 0;
+    return;
+  }
+  const int offset = plan.dims + 1 - dims;
+  for (int d = 0; d < dims - 1; ++d)
+    if (PyArray_DIM(array, d) != 1) operand.stride[d + offset] = PyArray_STRIDE(array, d);
+  if (length > 1)
+    operand.element_stride =
+        PyArray_DIM(array, dims - 1) == 1 ? 0 : PyArray_STRIDE(array, dims - 1);
+}
+
+Plan make_plan(const Op& op, const CheckedCall& call, const Owned* outputs) {
+  Plan plan = new_plan(op, call);
+  for (int k = 0; k < call.arrays; ++k) {
+    const std::size_t length = call.kind[k] == Kind::kHalfRows ? plan.n / 2 : plan.n;
+    if (call.array[k])
+      add_array(plan, call.array[k], length, false);
+    else
+      add_operand(plan, length, false);
+  }
+  for (std::size_t i = 0; i < op.outputs.size(); ++i)
+    add_array(plan, outputs[i].array(), plan.n, true);
+  simplify(plan);
+  return plan;
+}
+
+// Letting other threads run costs as much as a few hundred elements; NumPy's ufuncs draw the same
+// line.
+class ReleasedGil {
+ public:
+  explicit ReleasedGil(std::size_t elements) {
+    if (elements >= 500) state_ = PyEval_SaveThread();
+  }
+  ReleasedGil(const ReleasedGil&) = delete;
+  ReleasedGil& operator=(const ReleasedGil&) = delete;
+  ~ReleasedGil() {
+    if (state_) PyEval_RestoreThread(state_);
+  }
+
+ private:
+  PyThreadState* state_ = nullptr;
+};
+
+void compute(const Op& op, const CheckedCall& call, const Owned* outputs) {
+  const auto elements = static_cast<std::size_t>(PyArray_SIZE(call.array[0]));
+  if (elements == 0) return;
+  const KernelTable& table = *op.kernels[isa_choice().index];
+  const Kernel kernel = table.variant[call.variant].kernel[call.dtype];
+  const Plan plan = make_plan(op, call, outputs);
+  const int threads = call.threads ? call.threads : threads_for(op.cost, elements);
+  const ReleasedGil released(elements);
+  execute(plan, kernel, call.scalar, threads);
+}
+
+}  // namespace
+
+Owned launch(const Op& op, PyObject* const* args, Py_ssize_t positional, PyObject* keyword_names) {
+  if (!isa_choice().reason.empty())
+    throw std::runtime_error(
+        text(op.name, ": tensor_ops_cpp is unavailable: ", isa_choice().reason));
+  const CheckedCall call = check(op, sort_arguments(op, args, positional, keyword_names));
+  Owned outputs[2];
+  for (std::size_t i = 0; i < op.outputs.size(); ++i)
+    outputs[i] = call.out[i] ? Owned::borrow(reinterpret_cast<PyObject*>(call.out[i]))
+                             : new_array_like(call.array[0]);
+  compute(op, call, outputs);
+  if (op.outputs.size() == 1) return std::move(outputs[0]);
+  Owned pair(PyTuple_Pack(2, outputs[0].get(), outputs[1].get()));
+  if (!pair) throw PythonError();
+  return pair;
+}
+
+}  // namespace tensor_ops

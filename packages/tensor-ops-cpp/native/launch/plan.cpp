@@ -1,0 +1,235 @@
+#include "launch/plan.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+
+#include "launch/threads.h"
+
+namespace tensor_ops {
+namespace {
+
+std::ptrdiff_t signed_size(std::size_t n) { return static_cast<std::ptrdiff_t>(n); }
+
+void remove_dimension(Plan& plan, int d) {
+  for (int i = d; i + 1 < plan.dims; ++i) {
+    plan.shape[i] = plan.shape[i + 1];
+    for (int k = 0; k < plan.operands; ++k)
+      plan.operand[k].stride[i] = plan.operand[k].stride[i + 1];
+  }
+  --plan.dims;
+}
+
+template <class Inner>
+bool all_continue(const Plan& plan, int outer, std::size_t count, Inner inner_stride) {
+  for (int k = 0; k < plan.operands; ++k)
+    if (plan.operand[k].stride[outer] != signed_size(count) * inner_stride(plan.operand[k]))
+      return false;
+  return true;
+}
+
+void merge_leading(Plan& plan) {
+  for (int d = plan.dims - 1; d >= 0; --d)
+    if (plan.shape[d] == 1) remove_dimension(plan, d);
+  for (int d = plan.dims - 2; d >= 0; --d) {
+    const auto inner_stride = [d](const Operand& operand) { return operand.stride[d + 1]; };
+    if (!all_continue(plan, d, plan.shape[d + 1], inner_stride)) continue;
+    plan.shape[d + 1] *= plan.shape[d];
+    remove_dimension(plan, d);
+  }
+}
+
+// An elementwise walk may take the innermost leading dimension into the row.
+void merge_into_row(Plan& plan) {
+  if (plan.dims == 0) return;
+  const int d = plan.dims - 1;
+  const auto inner_stride = [](const Operand& operand) { return operand.element_stride; };
+  if (!all_continue(plan, d, plan.n, inner_stride)) return;
+  plan.n *= plan.shape[d];
+  for (int k = 0; k < plan.operands; ++k) plan.operand[k].length = plan.n;
+  plan.rows /= plan.shape[d];
+  --plan.dims;
+}
+
+bool can_be_direct(const Plan& plan, const Operand& operand) {
+  const auto item = signed_size(plan.item_size);
+  if (operand.element_stride != item) return false;
+  if (reinterpret_cast<std::uintptr_t>(operand.data) % plan.item_size != 0) return false;
+  return std::all_of(operand.stride, operand.stride + plan.dims,
+                     [item](std::ptrdiff_t stride) { return stride % item == 0; });
+}
+
+// Copies with a constant size, which compiles to plain moves.
+template <std::size_t Item>
+void copy_strided(char* to, std::ptrdiff_t to_stride, const char* from, std::ptrdiff_t from_stride,
+                  std::size_t count) {
+  for (; count > 0; --count, to += to_stride, from += from_stride) std::memcpy(to, from, Item);
+}
+
+void copy_elements(std::size_t item, char* to, std::ptrdiff_t to_stride, const char* from,
+                   std::ptrdiff_t from_stride, std::size_t count) {
+  switch (item) {
+    case 2:
+      return copy_strided<2>(to, to_stride, from, from_stride, count);
+    case 4:
+      return copy_strided<4>(to, to_stride, from, from_stride, count);
+    default:
+      return copy_strided<8>(to, to_stride, from, from_stride, count);
+  }
+}
+
+// Room for one row of every operand that is not direct, rounded up to whole cache lines.
+constexpr std::size_t kCacheLine = 64;
+
+std::size_t scratch_size(const Plan& plan, const Operand& operand) {
+  if (operand.is_direct) return 0;
+  return (operand.length * plan.item_size + kCacheLine - 1) / kCacheLine * kCacheLine;
+}
+
+std::size_t scratch_size(const Plan& plan) {
+  std::size_t size = 0;
+  for (int k = 0; k < plan.operands; ++k) size += scratch_size(plan, plan.operand[k]);
+  return size;
+}
+
+// One thread's walk over a block of rows and columns.
+class Walker {
+ public:
+  Walker(const Plan& plan, Kernel kernel, const double* scalars, char* scratch)
+      : plan_(plan), kernel_(kernel), scalars_(scalars) {
+    for (int k = 0; k < plan.operands; ++k) {
+      const Operand& operand = plan.operand[k];
+      is_direct_ = is_direct_ && operand.is_direct;
+      row_[k] = scratch;
+      gathered_[k] = nullptr;
+      scratch += scratch_size(plan, operand);
+      stride_[k] = plan.dims > 0 ? operand.stride[plan.dims - 1] : 0;
+    }
+  }
+
+  // Columns other than all of them only in elementwise walks.
+  void walk(std::size_t first_row, std::size_t last_row, std::size_t column, std::size_t columns) {
+    const std::size_t inner = plan_.dims > 0 ? plan_.shape[plan_.dims - 1] : 1;
+    for (std::size_t row = first_row; row < last_row;) {
+      const std::size_t count = std::min(inner - row % inner, last_row - row);
+      char* data[kMaxArrays];
+      locate(row, column, data);
+      if (is_direct_)
+        kernel_({data, stride_, count, columns, scalars_});
+      else
+        for (std::size_t r = 0; r < count; ++r) run_gathered(data, r, columns);
+      row += count;
+    }
+  }
+
+ private:
+  void locate(std::size_t row, std::size_t column, char** data) const {
+    for (int k = 0; k < plan_.operands; ++k) {
+      const Operand& operand = plan_.operand[k];
+      data[k] = operand.data;
+      if (column) data[k] += signed_size(column) * operand.element_stride;
+    }
+    for (int d = plan_.dims - 1; d >= 0; --d) {
+      const std::size_t index = row % plan_.shape[d];
+      row /= plan_.shape[d];
+      for (int k = 0; k < plan_.operands; ++k)
+        if (index) data[k] += signed_size(index) * plan_.operand[k].stride[d];
+    }
+  }
+
+  std::size_t length(const Operand& operand, std::size_t columns) const {
+    return plan_.walk == Walk::kElements ? columns : operand.length;
+  }
+
+  void run_gathered(char* const* first, std::size_t r, std::size_t columns) {
+    const auto item = signed_size(plan_.item_size);
+    char *source[kMaxArrays], *data[kMaxArrays];
+    for (int k = 0; k < plan_.operands; ++k) {
+      const Operand& operand = plan_.operand[k];
+      source[k] = first[k] ? first[k] + signed_size(r) * stride_[k] : nullptr;
+      data[k] = operand.is_direct ? source[k] : row_[k];
+      // A row that is used again, such as a weight, is gathered once.
+      if (operand.is_direct || operand.is_output || gathered_[k] == source[k]) continue;
+      copy_elements(plan_.item_size, row_[k], item, source[k], operand.element_stride,
+                    length(operand, columns));
+      gathered_[k] = source[k];
+    }
+    kernel_({data, stride_, 1, columns, scalars_});
+    for (int k = 0; k < plan_.operands; ++k) {
+      const Operand& operand = plan_.operand[k];
+      if (operand.is_output && !operand.is_direct)
+        copy_elements(plan_.item_size, source[k], operand.element_stride, row_[k], item,
+                      length(operand, columns));
+    }
+  }
+
+  const Plan& plan_;
+  const Kernel kernel_;
+  const double* const scalars_;
+  bool is_direct_ = true;
+  std::ptrdiff_t stride_[kMaxArrays];
+  char* row_[kMaxArrays];
+  const char* gathered_[kMaxArrays];
+};
+
+// The begin of part `index` of `parts` near-equal parts of `total`, in multiples of `grain`.
+std::size_t part_begin(std::size_t total, std::size_t grain, int index, int parts) {
+  const std::size_t grains = (total + grain - 1) / grain;
+  const std::size_t each = grains / static_cast<std::size_t>(parts);
+  const std::size_t rest = grains % static_cast<std::size_t>(parts);
+  const auto i = static_cast<std::size_t>(index);
+  return std::min(total, (i * each + std::min(i, rest)) * grain);
+}
+
+struct Job {
+  const Plan& plan;
+  Kernel kernel;
+  const double* scalars;
+  int pieces;
+  char* scratch;
+  std::size_t scratch_each;
+};
+
+void run_piece(const void* context, int piece) {
+  const Job& job = *static_cast<const Job*>(context);
+  const Plan& plan = job.plan;
+  Walker walker(plan, job.kernel, job.scalars,
+                job.scratch + job.scratch_each * static_cast<std::size_t>(piece));
+  const bool cuts_rows =
+      plan.walk == Walk::kElements && plan.rows < static_cast<std::size_t>(job.pieces);
+  if (!cuts_rows)
+    return walker.walk(part_begin(plan.rows, 1, piece, job.pieces),
+                       part_begin(plan.rows, 1, piece + 1, job.pieces), 0, plan.n);
+  constexpr std::size_t kGrain = 1024;  // keeps threads off one another's cache lines
+  const std::size_t begin = part_begin(plan.n, kGrain, piece, job.pieces);
+  const std::size_t end = part_begin(plan.n, kGrain, piece + 1, job.pieces);
+  if (begin < end) walker.walk(0, plan.rows, begin, end - begin);
+}
+
+}  // namespace
+
+void simplify(Plan& plan) {
+  merge_leading(plan);
+  if (plan.walk == Walk::kElements) merge_into_row(plan);
+  for (int k = 0; k < plan.operands; ++k)
+    plan.operand[k].is_direct = can_be_direct(plan, plan.operand[k]);
+}
+
+void execute(const Plan& plan, Kernel kernel, const double* scalars, int threads) {
+  const std::size_t units = plan.walk == Walk::kElements ? plan.rows * plan.n : plan.rows;
+  const int pieces =
+      static_cast<int>(std::min<std::size_t>(static_cast<std::size_t>(threads), units));
+  const std::size_t each = scratch_size(plan);
+  std::unique_ptr<char[]> scratch;
+  char* aligned = nullptr;
+  if (each > 0) {
+    scratch.reset(new char[each * static_cast<std::size_t>(pieces) + kCacheLine]);
+    const auto address = reinterpret_cast<std::uintptr_t>(scratch.get());
+    aligned = scratch.get() + (kCacheLine - address % kCacheLine) % kCacheLine;
+  }
+  const Job job{plan, kernel, scalars, pieces, aligned, each};
+  run_pieces(pieces, run_piece, &job);
+}
+
+}  // namespace tensor_ops

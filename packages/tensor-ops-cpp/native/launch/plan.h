@@ -1,0 +1,41 @@
+// How a call walks its arrays: no Python here, only addresses, lengths and strides.
+#pragma once
+
+#include <cstddef>
+
+#include "launch/declaration.h"
+#include "launch/run.h"
+
+namespace tensor_ops {
+
+constexpr int kMaxDims = 64;  // NumPy's
+
+struct Operand {
+  char* data;                     // null for an optional array that was not given
+  std::size_t length;             // elements in a row
+  std::ptrdiff_t element_stride;  // bytes from one element of a row to the next
+  bool is_output;
+  bool is_direct;                   // set by simplify(): rows can be handed to a kernel as they are
+  std::ptrdiff_t stride[kMaxDims];  // bytes, per leading dimension; 0 where broadcast
+};
+
+struct Plan {
+  Walk walk;
+  std::size_t item_size;
+  std::size_t n;     // elements in a row of the first operand
+  std::size_t rows;  // the product of shape
+  int dims;          // leading dimensions
+  int operands;
+  std::size_t shape[kMaxDims];
+  Operand operand[kMaxArrays];
+};
+
+// Merges dimensions that lie behind one another in every operand, for elementwise walks the rows
+// too, and finds out which operands are direct.
+void simplify(Plan& plan);
+
+// Runs the kernel over all rows with so many threads. Nothing may be empty. Throws std::bad_alloc,
+// before any work, when the memory for gathered rows cannot be had.
+void execute(const Plan& plan, Kernel kernel, const double* scalars, int threads);
+
+}  // namespace tensor_ops

@@ -1,0 +1,19 @@
+// What the process may use of the machine: CPUs and memory, respecting affinity and cgroup limits.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace tensor_ops {
+
+// CPUs in the process's affinity mask.
+int affinity_cpus();
+
+// min(affinity, cgroup CPU quota rounded up, OMP_NUM_THREADS where set to a positive number); at
+// least 1.
+int allowed_threads();
+
+// Bytes of RAM, or the cgroup's limit where that is lower; 0 where unknown.
+std::uint64_t allowed_memory();
+
+}  // namespace tensor_ops

@@ -1,0 +1,35 @@
+// The interface between the launcher and the kernels: plain pointers and sizes.
+#pragma once
+
+#include <cstddef>
+
+namespace tensor_ops {
+
+// A run of rows: row r of array k starts data[k] + r * stride[k] bytes from the first. The arrays
+// are the op's array arguments in declaration order, then its outputs. Every row is contiguous and
+// aligned to its element; an optional array that was not given is a null pointer. An output may be
+// the same memory as a full-shape input, row for row and element for element.
+struct Run {
+  char* const* data;
+  const std::ptrdiff_t* stride;
+  std::size_t rows;
+  std::size_t n;          // elements in a row of the first array
+  const double* scalars;  // the op's scalar arguments in declaration order
+};
+
+using Kernel = void (*)(const Run&);
+
+enum DType { kFloat32, kFloat16, kBFloat16, kFloat64, kDTypes };
+
+struct DTypeKernels {
+  Kernel kernel[kDTypes];
+};
+
+// What an op's file compiled for one instruction-set level provides: for each variant (the value of
+// the op's choice or flag argument, if it has one), a kernel per dtype.
+constexpr std::size_t kMaxVariants = 2;
+struct KernelTable {
+  DTypeKernels variant[kMaxVariants];
+};
+
+}  // namespace tensor_ops

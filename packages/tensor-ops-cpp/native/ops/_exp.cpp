@@ -1,0 +1,42 @@
+// _exp: the exponential function, for the tests of its stated error (tests/test_exp.py).
+#include "op.h"
+
+#if KERNEL_PASS
+
+#include "kernels/elementwise.h"
+#include "kernels/exp.h"
+
+namespace tensor_ops::TENSOR_OPS_LEVEL {
+namespace {
+
+struct Exp {
+  template <class C>
+  static TENSOR_OPS_INLINE C apply(C x) {
+    return scaled_exp(x).value();
+  }
+};
+
+}  // namespace
+
+EXPORT_KERNELS(_exp, each_dtype<Unary<Exp>::On>())
+
+}  // namespace tensor_ops::TENSOR_OPS_LEVEL
+
+#else
+
+namespace tensor_ops {
+
+DECLARE_OP(_exp, {
+                     "_exp",
+                     Walk::kElements,
+                     Cost::kTranscendental,
+                     "Exponential function, element by element.",
+                     "y = exp(x)",
+                     {rows("x", "Input.")},
+                     {{"y", "The exponentials."}},
+                     "Not part of the package's interface.",
+                 })
+
+}  // namespace tensor_ops
+
+#endif

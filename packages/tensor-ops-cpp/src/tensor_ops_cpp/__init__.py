@@ -1,0 +1,71 @@
+"""LLM tensor operations for NumPy arrays, in C++ with run-time SIMD dispatch.
+
+Every op (``tensor_ops_cpp.ops`` maps their names to them) takes and returns NumPy arrays of
+float32, float16, bfloat16 (``ml_dtypes``) or float64; see the docstrings of the ops. The module is
+also the ``cpp`` backend of ``tensor_ops``: ``API_VERSION``, ``probe``, ``info`` and ``supports``
+are that contract.
+
+The instruction-set level is chosen when the module is imported; the environment variable
+``TENSOR_OPS_CPP_ISA`` caps it.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from tensor_ops_cpp import _native
+from tensor_ops_cpp._backend import API_VERSION, info, probe, supports
+from tensor_ops_cpp._optimization import (
+    OptimizationInfo,
+    get_num_threads,
+    get_optimization_info,
+    set_num_threads,
+)
+
+__all__ = [
+    "API_VERSION",
+    "OptimizationInfo",
+    "__version__",
+    "get_num_threads",
+    "get_optimization_info",
+    "has_avx",
+    "has_avx2",
+    "has_avx512",
+    "has_f16c",
+    "has_fma",
+    "has_neon",
+    "has_openmp",
+    "has_sse4_2",
+    "info",
+    "ops",
+    "probe",
+    "set_num_threads",
+    "simd_level",
+    "supports",
+]
+
+__version__: str = _native.__version__
+
+#: The instruction-set level in use, such as ``"x86-64-v4"``; None where none can be used.
+simd_level: str | None = _native.level()
+
+#: Whether the extension was built with OpenMP; without it every call runs on one thread.
+has_openmp: bool = _native.has_openmp
+
+# What code of the level in use uses, which may be less than the CPU has.
+_features = frozenset(_native.features())
+has_sse4_2: bool = "sse4_2" in _features
+has_avx: bool = "avx" in _features
+has_avx2: bool = "avx2" in _features
+has_fma: bool = "fma" in _features
+has_f16c: bool = "f16c" in _features
+has_avx512: bool = "avx512" in _features
+has_neon: bool = "neon" in _features
+
+#: The ops by name; each is also an attribute of this module.
+ops: dict[str, Callable[..., Any]] = dict(_native.ops)
+globals().update(ops)
+__all__ += list(ops)
+
+if TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any: ...

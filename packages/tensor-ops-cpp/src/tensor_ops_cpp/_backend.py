@@ -1,0 +1,79 @@
+"""The contract between ``tensor_ops`` and a backend, as this package keeps it."""
+
+from typing import Any
+
+from tensor_ops_cpp import _native
+
+__all__ = ["API_VERSION", "info", "probe", "supports"]
+
+#: The version of the contract that this module keeps.
+API_VERSION = 1
+
+
+def probe() -> dict[str, Any]:
+    """Say whether this CPU can run the ops.
+
+    Returns
+    -------
+    dict
+        ``available`` (bool), ``reason`` (str, or None when available), ``devices`` (list of str).
+    """
+    reason = _native.unavailable_reason()
+    return {"available": reason is None, "reason": reason, "devices": [] if reason else ["cpu"]}
+
+
+def info() -> dict[str, Any]:
+    """Describe the backend and its device; None where a key has no meaning for a CPU.
+
+    Returns
+    -------
+    dict
+        ``name``, ``display_name``, ``available``, ``reason``, ``version``, ``device_name``,
+        ``device_count``, ``compute_capability``, ``compute_units`` (threads the process may use),
+        ``max_memory`` (bytes of RAM the process may use), ``max_shared_memory``, ``dtypes`` and
+        ``ops``.
+    """
+    found = probe()
+    return {
+        "name": "cpp",
+        "display_name": "C++ (SIMD, OpenMP)" if _native.has_openmp else "C++ (SIMD)",
+        "available": found["available"],
+        "reason": found["reason"],
+        "version": _native.__version__,
+        "device_name": _native.cpu_brand(),
+        "device_count": len(found["devices"]),
+        "compute_capability": None,
+        "compute_units": _native.allowed_threads(),
+        "max_memory": _native.allowed_memory() or None,
+        "max_shared_memory": None,
+        "dtypes": list(_native.dtypes),
+        "ops": list(_native.ops),
+    }
+
+
+def supports(op: str, dtype: str, device: str) -> str | None:
+    """Say why the backend cannot run an op.
+
+    Parameters
+    ----------
+    op : str
+        Name of an op, such as ``"rms_norm"``.
+    dtype : str
+        Name of a dtype, such as ``"bfloat16"``.
+    device : str
+        Name of a device; only ``"cpu"`` can be supported.
+
+    Returns
+    -------
+    str or None
+        The reason, or None when it can.
+    """
+    if (reason := _native.unavailable_reason()) is not None:
+        return reason
+    if op not in _native.ops:
+        return f"tensor_ops_cpp has no op {op!r}; it has {', '.join(_native.ops)}"
+    if dtype not in _native.dtypes:
+        return f"{op} supports {', '.join(_native.dtypes)}, not {dtype}"
+    if device != "cpu":
+        return f"tensor_ops_cpp runs on cpu, not {device}"
+    return None

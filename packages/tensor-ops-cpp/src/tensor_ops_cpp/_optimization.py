@@ -1,0 +1,76 @@
+"""What the extension uses of this machine, and how many threads."""
+
+import operator
+import os
+from typing import Any
+
+from tensor_ops_cpp import _native
+
+__all__ = ["OptimizationInfo", "get_num_threads", "get_optimization_info", "set_num_threads"]
+
+
+class OptimizationInfo(dict[str, Any]):
+    """A dict that prints as a table."""
+
+    def __str__(self) -> str:
+        width = max(map(len, self))
+        return "\n".join(f"{key:<{width}}  {_text(value)}" for key, value in self.items())
+
+
+def get_optimization_info() -> OptimizationInfo:
+    """Describe the instruction-set level and the threads in use.
+
+    Returns
+    -------
+    OptimizationInfo
+        A dict with ``level`` (in use; None where none can be), ``reason`` (why none can be),
+        ``compiled_levels`` and ``cpu_levels`` (lowest first), ``isa_cap`` (the value of
+        ``TENSOR_OPS_CPP_ISA``), ``features`` (what code of the level uses), ``openmp`` and
+        ``num_threads``.
+    """
+    return OptimizationInfo(
+        level=_native.level(),
+        reason=_native.unavailable_reason(),
+        compiled_levels=_native.compiled_levels(),
+        cpu_levels=_native.cpu_levels(),
+        isa_cap=os.environ.get("TENSOR_OPS_CPP_ISA") or None,
+        features=_native.features(),
+        openmp=_native.has_openmp,
+        num_threads=_native.num_threads(),
+    )
+
+
+def get_num_threads() -> int:
+    """Return the most threads that a call uses.
+
+    That is the number given to :func:`set_num_threads`, else the least of the CPUs in the process's
+    affinity mask, its cgroup's CPU quota and ``OMP_NUM_THREADS``. Small calls use one thread.
+    """
+    return _native.num_threads()
+
+
+def set_num_threads(n: int) -> None:
+    """Set the most threads that a call uses, for the whole process.
+
+    Parameters
+    ----------
+    n : int
+        At least 1. More than 64, or than there are CPUs if that is more, is taken as that number.
+    """
+    if isinstance(n, bool):
+        raise TypeError("set_num_threads: n must be an int, got bool")
+    try:
+        count = operator.index(n)
+    except TypeError:
+        raise TypeError(f"set_num_threads: n must be an int, got {type(n).__name__}") from None
+    if count < 1:
+        raise ValueError(f"set_num_threads: n must be at least 1, got {count}")
+    _native.set_num_threads(min(count, 2**20))
+
+
+def _text(value: object) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(str, value)) or "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "none" if value is None else str(value)

@@ -1,0 +1,126 @@
+"""The module as a backend, and as a module."""
+
+import inspect
+import pickle
+import subprocess
+import sys
+from importlib.metadata import entry_points, version
+
+import numpy as np
+import pytest
+from cpp_cases import OPS
+
+import tensor_ops_cpp
+
+NINE = {
+    "rms_norm": "(x, weight, eps=1e-06, *, out=None, num_threads=None)",
+    "add_rms_norm": "(x, residual, weight, eps=1e-06, *, out=None, num_threads=None)",
+    "layer_norm": "(x, weight, bias=None, eps=1e-05, *, out=None, num_threads=None)",
+    "silu": "(x, *, out=None, num_threads=None)",
+    "gelu": "(x, approximate='tanh', *, out=None, num_threads=None)",
+    "silu_mul": "(gate, up, *, out=None, num_threads=None)",
+    "gelu_mul": "(gate, up, approximate='tanh', *, out=None, num_threads=None)",
+    "softmax": "(x, scale=1.0, *, out=None, num_threads=None)",
+    "rope": "(x, cos, sin, *, interleaved=False, out=None, num_threads=None)",
+}
+
+INFO_KEYS = [
+    "name",
+    "display_name",
+    "available",
+    "reason",
+    "version",
+    "device_name",
+    "device_count",
+    "compute_capability",
+    "compute_units",
+    "max_memory",
+    "max_shared_memory",
+    "dtypes",
+    "ops",
+]
+
+
+@pytest.mark.parametrize("op", NINE)
+def test_signatures(op):
+    assert str(inspect.signature(getattr(tensor_ops_cpp, op))) == NINE[op]
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_docstring_has_the_sections_of_numpydoc(op):
+    doc = inspect.getdoc(OPS[op])
+    for title in ("Parameters", "Returns", "Raises", "Notes"):
+        assert f"\n{title}\n{'-' * len(title)}\n" in doc
+    for name in inspect.signature(OPS[op]).parameters:
+        assert f"\n{name} : " in doc
+
+
+def test_entry_point():
+    (entry,) = entry_points(group="tensor_ops.backends", name="cpp")
+    assert entry.load() is tensor_ops_cpp
+
+
+def test_probe():
+    assert tensor_ops_cpp.API_VERSION == 1
+    assert tensor_ops_cpp.probe() == {"available": True, "reason": None, "devices": ["cpu"]}
+
+
+def test_info():
+    info = tensor_ops_cpp.info()
+    assert list(info) == INFO_KEYS
+    assert info["name"] == "cpp"
+    assert info["version"] == version("tensor-ops-cpp") == tensor_ops_cpp.__version__
+    assert info["compute_units"] >= 1
+    assert info["max_memory"] > 2**20
+    assert info["dtypes"] == ["float32", "float16", "bfloat16", "float64"]
+    assert set(NINE) <= set(info["ops"])
+    assert not any(op.startswith("_") for op in info["ops"])
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_supports_what_it_has(op):
+    for name in tensor_ops_cpp.info()["dtypes"]:
+        assert tensor_ops_cpp.supports(op, name, "cpu") is None
+
+
+@pytest.mark.parametrize(
+    "question",
+    [("attention", "float32", "cpu"), ("silu", "int8", "cpu"), ("silu", "float32", "cuda")],
+)
+def test_supports_gives_a_reason(question):
+    assert isinstance(tensor_ops_cpp.supports(*question), str)
+
+
+def test_optimization_info_prints_a_line_per_key():
+    info = tensor_ops_cpp.get_optimization_info()
+    assert isinstance(info, dict)
+    assert len(str(info).splitlines()) == len(info)
+    assert info["level"] in str(info)
+    assert info["level"] == tensor_ops_cpp.simd_level
+    assert info["openmp"] is tensor_ops_cpp.has_openmp
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_ops_can_be_pickled(op):
+    assert pickle.loads(pickle.dumps(OPS[op])) is OPS[op]
+
+
+def test_import_needs_numpy_only():
+    code = (
+        "import sys; sys.modules['ml_dtypes'] = None; sys.modules['pybind11'] = None\n"
+        "import numpy as np, tensor_ops_cpp as t\n"
+        "assert t.silu(np.zeros(3)).tolist() == [0, 0, 0]\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_result_is_a_fresh_contiguous_base_array(dtype):
+    class Sub(np.ndarray):
+        pass
+
+    x = np.ones((4, 6), dtype).T.view(Sub)
+    y = tensor_ops_cpp.silu(x)
+    assert type(y) is np.ndarray
+    assert y.flags.c_contiguous
+    assert y.shape == x.shape
+    assert y.dtype == dtype

@@ -1,0 +1,168 @@
+# ruff: noqa: E501  (a table of calls and messages, one to a line)
+"""Errors come before any work, with the type and the facts promised."""
+
+import re
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import tensor_ops_cpp as t
+
+X = np.ones((3, 8), np.float32)
+W = np.ones(8, np.float32)
+C = np.ones((3, 4), np.float32)
+SWAPPED = X.astype(X.dtype.newbyteorder())
+
+
+def readonly(array):
+    array = array.copy()
+    array.flags.writeable = False
+    return array
+
+
+def overlapping_pair():
+    buffer = np.zeros(25, np.float32)
+    return buffer[:24].reshape(3, 8), buffer[1:].reshape(3, 8)
+
+
+def call_overlapping(op, *rest):
+    x, out = overlapping_pair()
+    return op(x, *rest, out=out)
+
+
+def same_out_twice():
+    out = np.empty_like(X)
+    return t.add_rms_norm(X, X, W, out=(out, out))
+
+
+def out_is_reversed():
+    x = X.copy()
+    return t.silu(x, out=x[::-1])
+
+
+def out_over_weight():
+    buffer = np.ones((3, 8), np.float32)
+    return t.rms_norm(X, buffer[0], out=buffer)
+
+
+ERRORS = {
+    # Arguments, as Python sorts them.
+    "missing": (lambda: t.rms_norm(X), TypeError, "missing required argument 'weight'"),
+    "nothing": (t.silu, TypeError, "missing required argument 'x'"),
+    "too many": (lambda: t.silu(X, X), TypeError, "takes 1 positional arguments but 2 were given"),
+    "keyword only": (lambda: t.rope(X, C, C, True), TypeError, "takes 3 positional arguments but 4"),
+    "unexpected": (lambda: t.silu(X, axis=0), TypeError, "unexpected keyword argument 'axis'"),
+    "duplicate": (lambda: t.silu(X, x=X), TypeError, "multiple values for argument 'x'"),
+    # Arrays.
+    "list": (lambda: t.silu([1.0]), TypeError, "x must be a numpy.ndarray, got list; "),
+    "scalar": (lambda: t.silu(1.0), TypeError, "x must be a numpy.ndarray, got float; "),
+    "numpy scalar": (lambda: t.silu(np.float32(1)), TypeError, "must be a numpy.ndarray, got numpy.float32"),
+    "None": (lambda: t.rms_norm(X, None), TypeError, "weight must be a numpy.ndarray, got NoneType"),
+    "masked": (lambda: t.silu(np.ma.masked_array([1.0])), TypeError, "got a MaskedArray"),
+    "int": (lambda: t.silu(X.astype(int)), TypeError, "int64; the supported dtypes are float32, float16, bfloat16 and float64"),
+    "complex": (lambda: t.silu(X.astype(complex)), TypeError, "complex128; the supported"),
+    "object": (lambda: t.silu(X.astype(object)), TypeError, "object; the supported"),
+    "bool": (lambda: t.silu(X > 0), TypeError, "bool; the supported"),
+    "longdouble": (lambda: t.silu(X.astype(np.longdouble)), TypeError, "; the supported"),
+    "other ml_dtypes": (lambda: t.silu(X.astype(ml_dtypes.float8_e4m3fn)), TypeError, "float8_e4m3fn; the supported"),
+    "void": (lambda: t.silu(np.zeros(3, "V2")), TypeError, "; the supported"),
+    "byte order": (lambda: t.silu(SWAPPED), TypeError, 'x.astype(x.dtype.newbyteorder("="))'),
+    "byte order of out": (lambda: t.silu(X, out=SWAPPED.copy()), TypeError, "out must have native byte order"),
+    "dtype of weight": (lambda: t.rms_norm(X, W.astype(np.float64)), TypeError, "weight must have x's dtype float32, got float64"),
+    "dtype of up": (lambda: t.silu_mul(X, X.astype(np.float16)), TypeError, "up must have gate's dtype float32, got float16"),
+    "dtype of out": (lambda: t.silu(X, out=X.astype(np.float64)), TypeError, "out must have x's dtype float32, got float64"),
+    # Shapes.
+    "0-d": (lambda: t.softmax(np.array(1, np.float32)), ValueError, "x must have at least one axis"),
+    "weight length": (lambda: t.rms_norm(X, W[:7]), ValueError, "weight must have shape (8,)"),
+    "weight rank": (lambda: t.rms_norm(X, W[None]), ValueError, "got (1, 8)"),
+    "empty weight": (lambda: t.rms_norm(X, W[:0]), ValueError, "got (0,)"),
+    "bias length": (lambda: t.layer_norm(X, W, W[:1]), ValueError, "bias must have shape (8,)"),
+    "residual": (lambda: t.add_rms_norm(X, X[:1], W), ValueError, "residual must have x's shape (3, 8), got (1, 8)"),
+    "up": (lambda: t.gelu_mul(X, X[:, :4]), ValueError, "up must have gate's shape (3, 8), got (3, 4)"),
+    "odd": (lambda: t.rope(X[:, :7], C, C), ValueError, "must have even length, got shape (3, 7)"),
+    "cos": (lambda: t.rope(X, C[:2], C), ValueError, "cos must broadcast to (3, 4)"),
+    "sin rank": (lambda: t.rope(X, C, C[None]), ValueError, "sin must broadcast to (3, 4)"),
+    "out shape": (lambda: t.silu(X, out=np.empty((8, 3), np.float32)), ValueError, "out must have x's shape (3, 8), got (8, 3)"),
+    # Scalars and choices.
+    "eps str": (lambda: t.rms_norm(X, W, "1"), TypeError, "eps must be a real number, got str"),
+    "eps bool": (lambda: t.rms_norm(X, W, True), TypeError, "eps must be a real number, got bool"),
+    "eps numpy bool": (lambda: t.rms_norm(X, W, np.True_), TypeError, "eps must be a real number"),
+    "eps complex": (lambda: t.rms_norm(X, W, 1j), TypeError, "eps must be a real number, got complex"),
+    "eps None": (lambda: t.rms_norm(X, W, None), TypeError, "eps must be a real number, got NoneType"),
+    "eps array": (lambda: t.rms_norm(X, W, np.ones(1)), TypeError, "eps must be a real number"),
+    "eps timedelta": (lambda: t.rms_norm(X, W, np.timedelta64(1, "s")), TypeError, "eps must be a real number"),
+    "eps negative": (lambda: t.rms_norm(X, W, -1e-6), ValueError, "eps must be finite and not negative, got -1e-06"),
+    "eps nan": (lambda: t.rms_norm(X, W, float("nan")), ValueError, "eps must be finite"),
+    "eps inf": (lambda: t.layer_norm(X, W, eps=np.float32("inf")), ValueError, "eps must be finite"),
+    "eps huge": (lambda: t.rms_norm(X, W, 10**400), ValueError, "eps must be finite"),
+    "scale inf": (lambda: t.softmax(X, float("inf")), ValueError, "scale must be finite, got inf"),
+    "approximate": (lambda: t.gelu(X, "erf"), ValueError, "approximate must be 'tanh' or 'none', got 'erf'"),
+    "approximate type": (lambda: t.gelu(X, None), TypeError, "approximate must be a str"),
+    "interleaved": (lambda: t.rope(X, C, C, interleaved=1), TypeError, "interleaved must be a bool, got int"),
+    "threads": (lambda: t.silu(X, num_threads=0), ValueError, "num_threads must be at least 1, got 0"),
+    "threads negative": (lambda: t.silu(X, num_threads=-(10**30)), ValueError, "num_threads must be at least 1"),
+    "threads float": (lambda: t.silu(X, num_threads=1.0), TypeError, "num_threads must be an int or None, got float"),
+    "threads bool": (lambda: t.silu(X, num_threads=True), TypeError, "num_threads must be an int or None, got bool"),
+    # Outputs.
+    "out list": (lambda: t.silu(X, out=[0]), TypeError, "out must be a numpy.ndarray, got list"),
+    "out tuple": (lambda: t.silu(X, out=(X,)), TypeError, "out must be a numpy.ndarray, got tuple"),
+    "out not tuple": (lambda: t.add_rms_norm(X, X, W, out=X), TypeError, "out must be a tuple of two arrays, (y, h)"),
+    "out short": (lambda: t.add_rms_norm(X, X, W, out=(X,)), TypeError, "out must be a tuple of two arrays"),
+    "readonly": (lambda: t.silu(X, out=readonly(X)), ValueError, "out is read-only"),
+    "readonly h": (lambda: t.add_rms_norm(X, X, W, out=(X.copy(), readonly(X))), ValueError, "out[1] is read-only"),
+    "overlap": (lambda: call_overlapping(t.silu), ValueError, "out overlaps x without being exactly the same view"),
+    "overlap row op": (lambda: call_overlapping(t.softmax), ValueError, "out overlaps x"),
+    "reversed": (out_is_reversed, ValueError, "out overlaps x"),
+    "out over weight": (out_over_weight, ValueError, "out overlaps weight; "),
+    "zero strides": (lambda: t.silu(X, out=np.lib.stride_tricks.as_strided(X.copy(), (3, 8), (0, 4))), ValueError, "out overlaps itself"),
+    "y is h": (same_out_twice, ValueError, "out[0] and out[1] overlap"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ERRORS)
+def test_error(name):
+    call, error, message = ERRORS[name]
+    with pytest.raises(error, match=re.escape(message)) as caught:
+        call()
+    assert re.match(
+        r"(silu|gelu|rms_norm|add_rms_norm|layer_norm|softmax|rope|silu_mul|gelu_mul): ",
+        str(caught.value),
+    )
+    assert type(caught.value) is error
+
+
+def test_failed_call_leaves_out_alone():
+    out = np.full_like(X, 7)
+    with pytest.raises(ValueError, match="weight must have shape"):
+        t.rms_norm(X, W[:1], out=out)
+    assert (out == 7).all()
+
+
+@pytest.mark.parametrize(
+    "eps", [0, 1, np.float32(1e-6), np.int8(1), np.float64(1e-6), ml_dtypes.bfloat16(0.5)]
+)
+def test_scalar_types(eps):
+    assert np.array_equal(t.rms_norm(X, W, eps), t.rms_norm(X, W, float(eps)))
+
+
+def test_memory_error():
+    x = np.lib.stride_tricks.as_strided(X, (2**45, 8), (0, 4))
+    with pytest.raises(MemoryError):
+        t.silu(x)
+
+
+@pytest.mark.parametrize("n", [0, -1, 2**70])
+def test_set_num_threads_range(n, threads):
+    if n > 0:
+        t.set_num_threads(n)
+        assert t.get_num_threads() >= 64
+    else:
+        with pytest.raises(ValueError, match="at least 1"):
+            t.set_num_threads(n)
+
+
+@pytest.mark.parametrize("n", [1.5, "2", None, True])
+def test_set_num_threads_type(n):
+    with pytest.raises(TypeError, match="n must be an int"):
+        t.set_num_threads(n)

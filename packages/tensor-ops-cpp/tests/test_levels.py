@@ -1,0 +1,77 @@
+"""Every compiled level that this CPU has, by name, each in a process of its own."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import tensor_ops_cpp
+
+LEVELS = tensor_ops_cpp.get_optimization_info()["compiled_levels"]
+CPU_LEVELS = tensor_ops_cpp.get_optimization_info()["cpu_levels"]
+HERE = Path(__file__).parent
+
+
+def run(level, *arguments):
+    environment = {**os.environ, "TENSOR_OPS_CPP_ISA": level}
+    return subprocess.run(
+        [sys.executable, *arguments], env=environment, capture_output=True, text=True, check=False
+    )
+
+
+def test_cpu_levels_are_compiled_levels_in_order():
+    assert [level for level in LEVELS if level in CPU_LEVELS] == CPU_LEVELS
+    assert tensor_ops_cpp.simd_level in CPU_LEVELS
+
+
+@pytest.mark.parametrize("level", CPU_LEVELS)
+def test_level_keeps_every_promise(level):
+    files = [str(HERE / name) for name in ("test_numerics.py", "test_exp.py", "test_strides.py")]
+    done = run(level, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *files)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert " passed" in done.stdout
+
+
+@pytest.mark.parametrize("level", CPU_LEVELS)
+def test_attributes_say_what_the_level_uses(level):
+    code = "import tensor_ops_cpp as t\n"
+    code += "print(t.simd_level, t.has_sse4_2, t.has_avx2, t.has_fma, t.has_avx512)"
+    words = run(level, "-c", code).stdout.split()
+    rank = LEVELS.index(level)
+    if level.startswith("x86"):
+        assert words == [level, "True", str(rank >= 1), str(rank >= 1), str(rank >= 2)]
+    else:
+        assert words[0] == level
+
+
+UNAVAILABLE = """
+import numpy as np, tensor_ops_cpp as t
+reason = t.probe()["reason"]
+print(t.probe()["available"], t.simd_level, t.supports("silu", "float32", "cpu") == reason)
+print(reason)
+print(t.get_optimization_info()["level"], t.info()["available"])
+try:
+    t.silu(np.ones(3))
+except RuntimeError as error:
+    print(error)
+"""
+
+
+def test_unknown_level_names_the_valid_ones():
+    done = run("avx9", "-c", UNAVAILABLE)
+    assert done.returncode == 0, done.stderr
+    first, reason, third, error = done.stdout.splitlines()
+    assert first == "False None True"
+    assert third == "None False"
+    assert "TENSOR_OPS_CPP_ISA is 'avx9'" in reason
+    assert all(level in reason for level in LEVELS)
+    assert reason in error
+
+
+def test_levels_that_the_cpu_lacks():
+    for level in set(LEVELS) - set(CPU_LEVELS):
+        reason = run(level, "-c", UNAVAILABLE).stdout.splitlines()[1]
+        assert "this CPU lacks" in reason
+        assert all(other in reason for other in CPU_LEVELS)

@@ -1,0 +1,143 @@
+"""Any strides give the bits that contiguous copies give, and out= may be an input."""
+
+import numpy as np
+import pytest
+from cpp_cases import (
+    OP_VARIANTS,
+    OPS,
+    ROWS,
+    arguments,
+    array_names,
+    as_tuple,
+    empty_outs,
+    same_bits,
+)
+
+
+def unaligned(a):
+    buffer = np.zeros(a.nbytes + 1, np.uint8)
+    view = buffer[1:].view(a.dtype).reshape(a.shape)
+    view[...] = a
+    return view
+
+
+def every_second(a, axis):
+    shape = list(a.shape)
+    shape[axis] *= 2
+    index = [slice(None)] * a.ndim
+    index[axis] = slice(None, None, 2)
+    view = np.zeros(shape, a.dtype)[tuple(index)]
+    view[...] = a
+    return view
+
+
+def reversed_memory(a, axis):
+    return np.flip(np.flip(a, axis).copy(), axis)
+
+
+LAYOUTS = {
+    "fortran": np.asfortranarray,
+    "unaligned": unaligned,
+    "padded rows": lambda a: every_second(a, 0),
+    "padded last axis": lambda a: every_second(a, -1),
+    "negative rows": lambda a: reversed_memory(a, 0),
+    "negative last axis": lambda a: reversed_memory(a, -1),
+}
+
+SHAPES = [(4, 6), (3, 5, 4, 8), (2, 130), (1, 2), (5, 1, 64)]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize(("op", "kwargs"), OP_VARIANTS)
+def test_layouts(op, kwargs, shape, layout, dtype, rng):
+    plain = arguments(op, shape, dtype, rng)
+    expected = OPS[op](*plain, **kwargs)
+    laid_out = [LAYOUTS[layout](a) for a in plain]
+    assert same_bits(OPS[op](*laid_out, **kwargs), expected)
+    assert same_bits(OPS[op](*laid_out, **kwargs, num_threads=3), expected)
+    outs = empty_outs(op, plain[0])
+    outs = tuple(map(LAYOUTS[layout], outs)) if isinstance(outs, tuple) else LAYOUTS[layout](outs)
+    result = OPS[op](*plain, **kwargs, out=outs)
+    assert all(a is b for a, b in zip(as_tuple(result), as_tuple(outs), strict=True))
+    assert same_bits(result, expected)
+
+
+@pytest.mark.parametrize(("op", "kwargs"), OP_VARIANTS)
+def test_zero_strides_of_inputs(op, kwargs, dtype, rng):
+    row = arguments(op, (1, 8), dtype, rng)
+    expected = OPS[op](*[np.repeat(a, 5, axis=0) if a.ndim == 2 else a for a in row], **kwargs)
+    repeated = [np.broadcast_to(a, (5, a.shape[-1])) if a.ndim == 2 else a for a in row]
+    assert same_bits(OPS[op](*repeated, **kwargs), expected)
+
+
+@pytest.mark.parametrize("layout", ["plain", *LAYOUTS])
+@pytest.mark.parametrize(("op", "kwargs"), OP_VARIANTS)
+def test_out_is_a_full_shape_input(op, kwargs, layout, dtype, rng):
+    lay_out = LAYOUTS.get(layout, np.ascontiguousarray)
+    plain = arguments(op, (5, 70), dtype, rng)
+    expected = as_tuple(OPS[op](*plain, **kwargs))
+    for k, name in enumerate(array_names(op)):
+        if name not in ROWS:
+            continue
+        for which in range(len(expected)):
+            given = [lay_out(a.copy()) for a in plain]
+            outs = [np.empty_like(a) for a in expected]
+            outs[which] = given[k][...]
+            result = OPS[op](*given, **kwargs, out=tuple(outs) if len(outs) > 1 else outs[0])
+            assert same_bits(result, expected)
+
+
+def test_add_rms_norm_writes_over_both_inputs(dtype, rng):
+    x, residual, weight = arguments("add_rms_norm", (6, 100), dtype, rng)
+    expected = OPS["add_rms_norm"](x, residual, weight)
+    assert same_bits(OPS["add_rms_norm"](x, residual, weight, out=(residual, x)), expected)
+
+
+def test_interleaved_disjoint_views_are_accepted(dtype, rng):
+    both = rng.normal(size=(4, 16)).astype(dtype)
+    x, out = both[:, ::2], both[:, 1::2]
+    expected = OPS["softmax"](x.copy())
+    assert same_bits(OPS["softmax"](x, out=out), expected)
+
+
+@pytest.mark.parametrize("shape", [(0,), (0, 4), (3, 0), (2, 0, 4), (0, 0)])
+@pytest.mark.parametrize(("op", "kwargs"), OP_VARIANTS)
+def test_empty(op, kwargs, shape, dtype, rng):
+    x = arguments(op, shape, dtype, rng)
+    for y in as_tuple(OPS[op](*x, **kwargs)):
+        assert y.shape == shape
+        assert y.dtype == dtype
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (1, 1, 1), (7,), (2, 1, 3)])
+@pytest.mark.parametrize("op", ["silu", "gelu", "silu_mul", "gelu_mul"])
+def test_elementwise_ranks(op, shape, dtype, rng):
+    given = [rng.normal(size=shape).astype(dtype) for _ in array_names(op)]
+    y = OPS[op](*given)
+    assert y.shape == shape
+    assert y.tobytes() == OPS[op](*[a.reshape(-1) for a in given]).tobytes()
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (4,), (1, 4), (5, 1, 4), (3, 1, 1, 1), (3, 5, 2, 4)])
+@pytest.mark.parametrize("interleaved", [False, True])
+def test_rope_broadcasts(shape, interleaved, dtype, rng):
+    x = rng.normal(size=(3, 5, 2, 8)).astype(dtype)
+    cos, sin = rng.normal(size=(2, *shape)).astype(dtype)
+    full = [np.ascontiguousarray(np.broadcast_to(a, (3, 5, 2, 4))) for a in (cos, sin)]
+    expected = OPS["rope"](x, *full, interleaved=interleaved)
+    given = [np.asarray(a, dtype) for a in (cos, sin)]
+    assert same_bits(OPS["rope"](x, *given, interleaved=interleaved), expected)
+
+
+@pytest.mark.parametrize(("op", "kwargs"), OP_VARIANTS)
+def test_writes_only_its_output(op, kwargs, dtype, rng):
+    plain = arguments(op, (5, 34), dtype, rng)
+    expected = as_tuple(OPS[op](*plain, **kwargs))
+    guarded = [np.full((7, 38), 123, dtype) for _ in expected]
+    views = tuple(g[1:6, 2:36] for g in guarded)
+    OPS[op](*plain, **kwargs, out=views if len(views) > 1 else views[0], num_threads=2)
+    for guard, view, y in zip(guarded, views, expected, strict=True):
+        assert view.tobytes() == y.tobytes()
+        view[...] = dtype.type(123)
+        assert (guard == dtype.type(123)).all()

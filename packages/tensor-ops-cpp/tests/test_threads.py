@@ -1,0 +1,193 @@
+"""Threads: how many, several callers at once, the GIL, and fork."""
+
+import multiprocessing
+import os
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from cpp_cases import OP_VARIANTS, OPS, arguments, same_bits
+
+import tensor_ops_cpp as t
+
+needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="no os.fork on this system")
+DEADLINE = 60
+
+
+def threads_in_new_process(**environment):
+    done = subprocess.run(
+        [sys.executable, "-c", "import tensor_ops_cpp as t; print(t.get_num_threads())"],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return int(done.stdout)
+
+
+def test_default_is_at_most_the_affinity():
+    assert 1 <= threads_in_new_process(OMP_NUM_THREADS="") <= len(os.sched_getaffinity(0))
+
+
+@pytest.mark.parametrize("setting", ["1", " 1", "1,4"])
+def test_omp_num_threads_lowers_the_default(setting):
+    assert threads_in_new_process(OMP_NUM_THREADS=setting) == 1
+
+
+@pytest.mark.parametrize("setting", ["0", "-3", "many", "10000", "2x"])
+def test_omp_num_threads_does_nothing_else(setting):
+    assert threads_in_new_process(OMP_NUM_THREADS=setting) == threads_in_new_process(
+        OMP_NUM_THREADS=""
+    )
+
+
+def test_affinity_lowers_the_default():
+    code = (
+        "import os; os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])\n"
+        "import tensor_ops_cpp as t; print(t.get_num_threads(), t.info()['compute_units'])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["1", "1"]
+
+
+def test_import_starts_no_thread():
+    code = "import numpy, os; n = len(os.listdir('/proc/self/task')); import tensor_ops_cpp as t\n"
+    code += "t.get_optimization_info(); assert len(os.listdir('/proc/self/task')) == n"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_set_num_threads(threads):
+    t.set_num_threads(3)
+    assert t.get_num_threads() == 3
+    assert t.get_optimization_info()["num_threads"] == 3
+
+
+@pytest.mark.parametrize(("op", "kwargs"), OP_VARIANTS)
+def test_eight_callers_at_once(op, kwargs, rng):
+    given = [arguments(op, (64, 1024), np.float32, rng) for _ in range(8)]
+    expected = [OPS[op](*g, **kwargs, num_threads=1) for g in given]
+
+    def call(k):
+        return all(
+            same_bits(OPS[op](*given[k], **kwargs, num_threads=2), expected[k]) for _ in range(5)
+        )
+
+    with ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(call, range(8)))
+
+
+def test_gil_is_released():
+    x = np.ones((64, 2**18), np.float64)
+    out = np.empty_like(x)
+    calls = threading.Event()
+    ticks = []
+
+    def tick():
+        while not calls.is_set():
+            ticks.append(time.perf_counter())
+            time.sleep(0.001)
+
+    ticker = threading.Thread(target=tick)
+    ticker.start()
+    try:
+        start = time.perf_counter()
+        t.gelu(x, "none", out=out, num_threads=1)
+        end = time.perf_counter()
+    finally:
+        calls.set()
+        ticker.join()
+    assert end - start > 0.01
+    assert sum(start < tick < end for tick in ticks) >= 3
+
+
+X = np.linspace(-3, 3, 2**18, dtype=np.float32)
+
+
+def work_in_parallel():
+    """Uses two threads; the bytes of the result."""
+    return t.silu(X, num_threads=2).tobytes()
+
+
+def wait_for_child(pid):
+    """The child's exit status; fails where it hangs."""
+    deadline = time.monotonic() + DEADLINE
+    while time.monotonic() < deadline:
+        done, status = os.waitpid(pid, os.WNOHANG)
+        if done:
+            return status
+        time.sleep(0.005)
+    os.kill(pid, 9)
+    os.waitpid(pid, 0)
+    pytest.fail("the child hangs")
+
+
+def fork_and_work(expected, depth=1):
+    pid = os.fork()
+    if pid == 0:
+        status = 1
+        try:
+            if work_in_parallel() == expected and (
+                depth == 1 or fork_and_work(expected, depth - 1) == 0
+            ):
+                status = 0
+        finally:
+            os._exit(status)
+    return wait_for_child(pid)
+
+
+@needs_fork
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_fork_after_use():
+    expected = work_in_parallel()
+    assert fork_and_work(expected, depth=2) == 0
+    assert work_in_parallel() == expected
+
+
+@needs_fork
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_fork_from_another_thread():
+    expected = work_in_parallel()
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(work_in_parallel).result() == expected
+        assert pool.submit(fork_and_work, expected).result() == 0
+        assert pool.submit(work_in_parallel).result() == expected
+    assert work_in_parallel() == expected
+
+
+@needs_fork
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_fork_while_another_thread_computes():
+    expected = work_in_parallel()
+    stop = threading.Event()
+
+    def keep_working():
+        while not stop.is_set():
+            work_in_parallel()
+
+    worker = threading.Thread(target=keep_working)
+    worker.start()
+    try:
+        assert [fork_and_work(expected) for _ in range(10)] == [0] * 10
+    finally:
+        stop.set()
+        worker.join()
+
+
+@needs_fork
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_multiprocessing_fork():
+    work_in_parallel()
+    with multiprocessing.get_context("fork").Pool(2) as pool:
+        results = pool.map_async(t.silu, [X, X[::-1], X[:7]]).get(DEADLINE)
+    for given, y in zip([X, X[::-1], X[:7]], results, strict=True):
+        assert same_bits(t.silu(given), y)
+
+
+def test_more_threads_than_rows(rng):
+    x = rng.normal(size=(2, 4096)).astype(np.float32)
+    assert same_bits(t.softmax(x, num_threads=64), t.softmax(x, num_threads=1))
+    assert same_bits(t.silu(x, num_threads=10**6), t.silu(x, num_threads=1))

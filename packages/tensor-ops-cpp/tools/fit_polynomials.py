@@ -1,0 +1,105 @@
+"""Fit the polynomials of native/kernels/exp.h and native/kernels/normal_tail.h.
+
+Run with mpmath and NumPy: ``python tools/fit_polynomials.py``. It prints the coefficients, highest
+degree first, as C++ literals of the given type, and the largest relative error of the polynomial
+with its rounded coefficients (evaluation error comes on top).
+"""
+
+import mpmath as mp
+import numpy as np
+
+mp.mp.dps = 50
+
+
+def remez(f, weight, lo, hi, degree, rounds=12):
+    """Coefficients (ascending) with equal peaks of ``weight * (f - p)`` on [lo, hi]."""
+    points = degree + 2
+    nodes = [
+        (lo + hi) / 2 - (hi - lo) / 2 * mp.cos(mp.pi * k / (points - 1)) for k in range(points)
+    ]
+    grid = [lo + (hi - lo) * (1 - mp.cos(mp.pi * k / 1500)) / 2 for k in range(1501)]
+    values = [(x, f(x), weight(x)) for x in grid]
+    for _ in range(rounds):
+        a = mp.matrix(points, points)
+        b = mp.matrix(points, 1)
+        for i, x in enumerate(nodes):
+            for j in range(degree + 1):
+                a[i, j] = x**j
+            a[i, degree + 1] = (-1) ** i / weight(x)
+            b[i] = f(x)
+        c = list(mp.lu_solve(a, b))[: degree + 1]
+        error = [w * (y - mp.polyval(c[::-1], x)) for x, y, w in values]
+        nodes = _alternating_peaks(grid, error, points)
+    return c
+
+
+def _alternating_peaks(grid, error, points):
+    peaks = []
+    for x, e in zip(grid, error, strict=True):
+        if peaks and mp.sign(peaks[-1][1]) == mp.sign(e):
+            if abs(e) > abs(peaks[-1][1]):
+                peaks[-1] = (x, e)
+        else:
+            peaks.append((x, e))
+    while len(peaks) > points:
+        peaks.pop(0 if abs(peaks[0][1]) < abs(peaks[-1][1]) else -1)
+    if len(peaks) < points:
+        raise ArithmeticError(
+            f"{len(peaks)} peaks, wanted {points}: the fit is at working precision"
+        )
+    return [x for x, _ in peaks]
+
+
+def report(title, f, weight, lo, hi, degree, dtype):
+    c = [dtype(float(v)) for v in remez(f, weight, lo, hi, degree)]
+    grid = [lo + (hi - lo) * mp.mpf(k) / 4000 for k in range(4001)]
+    worst = max(
+        abs(weight(x) * (f(x) - mp.polyval([mp.mpf(float(v)) for v in c[::-1]], x))) for x in grid
+    )
+    suffix = "f" if dtype is np.float32 else ""
+    digits = 9 if dtype is np.float32 else 17
+    print(f"// {title}, degree {degree}: relative error {mp.nstr(worst, 3)}")
+    print(", ".join(f"{float(v):.{digits}g}{suffix}" for v in c[::-1]))
+
+
+def exp_quotient(r):
+    """q with exp(r) = 1 + r + r^2 q(r)."""
+    if abs(r) < mp.mpf("1e-12"):
+        return mp.mpf(1) / 2 + r / 6
+    return (mp.expm1(r) - r) / r**2
+
+
+def tail_ratio(shift):
+    """P(u) = (a + shift) Phi(-a) exp(a^2/2), where u = 1 - 2 shift / (a + shift)."""
+
+    def ratio(u):
+        a = 2 * shift / (1 - u) - shift
+        return (a + shift) * mp.ncdf(-a) * mp.exp(a * a / 2)
+
+    return ratio
+
+
+def main():
+    half = mp.log(2) / 2
+    for degree, dtype in ((4, np.float32), (9, np.float64)):
+        # The error counts times r^2 <= half^2; the weight ignores that this vanishes at 0.
+        report("exp", exp_quotient, lambda r: half**2, -half, half, degree, dtype)
+    for degree, dtype, top, shift in (
+        (11, np.float32, 15, mp.mpf(3) / 2),
+        (22, np.float64, 40, mp.mpf(4)),
+    ):
+        f = tail_ratio(shift)
+        top_u = 1 - 2 * shift / (top + shift)
+        report(
+            f"normal tail, shift {shift}, a <= {top}",
+            f,
+            lambda u, f=f: 1 / f(u),
+            mp.mpf(-1),
+            top_u,
+            degree,
+            dtype,
+        )
+
+
+if __name__ == "__main__":
+    main()
