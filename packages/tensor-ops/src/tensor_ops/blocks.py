@@ -41,13 +41,13 @@ def element_blocks(
         yield [each[:, 0] for each in block]
 
 
-def view_blocks(*arrays: Array) -> Iterator[list[Array]]:
+def view_blocks(whole: tuple[Array, ...], repeated: tuple[Array, ...]) -> Iterator[list[Array]]:
     """Yield matching views, in blocks of whole rows, of arrays that differ only in row length.
 
-    Along a leading axis that an array repeats, its view has length one.
+    Along a leading axis that an array in `repeated` repeats, its view has length one.
     """
-    for place in _places(arrays[0].shape):
-        yield [_unrepeated(each[place]) for each in arrays]
+    for place in _places(whole[0].shape):
+        yield [*(each[place] for each in whole), *(_unrepeated(each[place]) for each in repeated)]
 
 
 def _places(shape: tuple[int, ...]) -> Iterator[tuple[int | slice, ...]]:

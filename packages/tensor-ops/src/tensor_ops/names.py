@@ -41,7 +41,7 @@ KNOWN = {
     for known in (
         _known("cuda", "NVIDIA CUDA", "cuda"),
         _known("opencl", "OpenCL", "opencl"),
-        _known("cpp", "C++ (SIMD, OpenMP)", "cpp"),
+        _known("cpp", "C++ (SIMD, threads)", "cpp"),
         KnownBackend(FLOOR, "Python (NumPy)", "pip install tensor-ops"),
         _known("torch", "PyTorch", "torch", "PyTorch's own kernels are not a backend yet"),
         _known("mps", "Apple Metal (MPS)", "torch", "Apple GPUs are reached through PyTorch"),

@@ -8,8 +8,9 @@ __all__ = ["add_where_finite", "difference_error", "exp_of_sum", "product_error"
 
 Array = np.ndarray[Any, Any]
 
-# The upper 26 of the 53 significant bits, so that products of halves are exact. A mask, unlike
-# Dekker's multiplication, cannot overflow.
+# Rounds to the upper 26 of the 53 significant bits: what is left over has 26 with its sign, and
+# products of these halves are exact. Unlike Dekker's multiplication, this rarely overflows.
+_HALF = np.uint64(0x0400_0000)
 _UPPER = np.uint64(0xFFFF_FFFF_F800_0000)
 
 
@@ -46,4 +47,4 @@ def add_where_finite(result: Array, correction: Array) -> Array:
 
 
 def _upper(a: Array | np.float64) -> Any:
-    return (a.view(np.uint64) & _UPPER).view(np.float64)
+    return ((a.view(np.uint64) + _HALF) & _UPPER).view(np.float64)

@@ -164,8 +164,8 @@ def rope(
     second = np.s_[..., 1::2] if interleaved else np.s_[..., half:]
     shape = (*x.shape[:-1], half)
     rotate = _rotate_float64 if x.dtype == WIDE else _rotate
-    for block in view_blocks(out, x, np.broadcast_to(cos, shape), np.broadcast_to(sin, shape)):
-        result, source, c, s = block
+    angles = np.broadcast_to(cos, shape), np.broadcast_to(sin, shape)
+    for result, source, c, s in view_blocks((out, x), angles):
         a, b = source[first].astype(WIDE), source[second].astype(WIDE)
         result[first], result[second] = rotate(a, b, c.astype(WIDE), s.astype(WIDE))
     return out

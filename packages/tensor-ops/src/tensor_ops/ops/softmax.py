@@ -57,7 +57,7 @@ SAFE = (0.0, 60.0)
             "no axis",
             lambda draw: (draw.cast(1.0),),
             ValueError,
-            ("x", "()", "axis"),
+            ("x", "axis"),
         ),
     ],
 )
