@@ -65,8 +65,8 @@ def _cpp_setting() -> str:
     from tensor_ops_cpp import get_optimization_info
 
     info: dict[str, Any] = get_optimization_info()
-    openmp = f"OpenMP, {info['num_threads']} threads" if info["openmp"] else "no OpenMP, 1 thread"
-    return f"SIMD level {info['level']} ({', '.join(info['features'])}), {openmp}"
+    threads = f"{info['num_threads']} threads"
+    return f"SIMD level {info['level']} ({', '.join(info['features'])}), {threads}"
 
 
 def _measured(seconds: float) -> Iterator[tuple[Result, Result]]:

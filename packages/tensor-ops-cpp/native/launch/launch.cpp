@@ -105,7 +105,8 @@ void compute(const Op& op, const CheckedCall& call, const Owned* outputs) {
   const KernelTable& table = *op.kernels[isa_choice().index];
   const Kernel kernel = table.variant[call.variant].kernel[call.dtype];
   const Plan plan = make_plan(op, call, outputs);
-  const int threads = call.threads ? call.threads : threads_for(op.cost, elements);
+  const int threads =
+      call.threads ? sensible_threads(call.threads) : threads_for(op.cost, elements);
   const ReleasedGil released(elements);
   execute(plan, kernel, call.scalar, threads);
 }

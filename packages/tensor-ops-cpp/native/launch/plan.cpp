@@ -5,7 +5,7 @@
 #include <cstring>
 #include <memory>
 
-#include "launch/threads.h"
+#include "launch/pool.h"
 
 namespace tensor_ops {
 namespace {
@@ -79,12 +79,21 @@ void copy_elements(std::size_t item, char* to, std::ptrdiff_t to_stride, const c
   }
 }
 
-// Room for one row of every operand that is not direct, rounded up to whole cache lines.
+// What is gathered at a time: a row, of which an elementwise walk needs no more than fits the
+// cache.
+constexpr std::size_t kMostColumns = 4096;
+
+std::size_t gathered_length(const Plan& plan, const Operand& operand) {
+  return plan.walk == Walk::kElements ? std::min(operand.length, kMostColumns) : operand.length;
+}
+
+// Room for that of every operand that is not direct, rounded up to whole cache lines.
 constexpr std::size_t kCacheLine = 64;
 
 std::size_t scratch_size(const Plan& plan, const Operand& operand) {
   if (operand.is_direct) return 0;
-  return (operand.length * plan.item_size + kCacheLine - 1) / kCacheLine * kCacheLine;
+  return (gathered_length(plan, operand) * plan.item_size + kCacheLine - 1) / kCacheLine *
+         kCacheLine;
 }
 
 std::size_t scratch_size(const Plan& plan) {
@@ -118,7 +127,7 @@ class Walker {
       if (is_direct_)
         kernel_({data, stride_, count, columns, scalars_});
       else
-        for (std::size_t r = 0; r < count; ++r) run_gathered(data, r, columns);
+        for (std::size_t r = 0; r < count; ++r) walk_gathered(data, r, columns);
       row += count;
     }
   }
@@ -142,12 +151,23 @@ class Walker {
     return plan_.walk == Walk::kElements ? columns : operand.length;
   }
 
-  void run_gathered(char* const* first, std::size_t r, std::size_t columns) {
+  void walk_gathered(char* const* first, std::size_t r, std::size_t columns) {
+    const std::size_t step = plan_.walk == Walk::kElements ? kMostColumns : columns;
+    for (std::size_t begin = 0; begin < columns; begin += step) {
+      char* source[kMaxArrays];
+      for (int k = 0; k < plan_.operands; ++k)
+        source[k] = first[k] ? first[k] + signed_size(r) * stride_[k] +
+                                   signed_size(begin) * plan_.operand[k].element_stride
+                             : nullptr;
+      run_gathered(source, std::min(step, columns - begin));
+    }
+  }
+
+  void run_gathered(char* const* source, std::size_t columns) {
     const auto item = signed_size(plan_.item_size);
-    char *source[kMaxArrays], *data[kMaxArrays];
+    char* data[kMaxArrays];
     for (int k = 0; k < plan_.operands; ++k) {
       const Operand& operand = plan_.operand[k];
-      source[k] = first[k] ? first[k] + signed_size(r) * stride_[k] : nullptr;
       data[k] = operand.is_direct ? source[k] : row_[k];
       // A row that is used again, such as a weight, is gathered once.
       if (operand.is_direct || operand.is_output || gathered_[k] == source[k]) continue;
@@ -218,8 +238,10 @@ void simplify(Plan& plan) {
 
 void execute(const Plan& plan, Kernel kernel, const double* scalars, int threads) {
   const std::size_t units = plan.walk == Walk::kElements ? plan.rows * plan.n : plan.rows;
+  // More pieces than threads: one that comes late, or is held up, leaves its share to the others.
+  const int wanted = threads > 1 ? 4 * threads : 1;
   const int pieces =
-      static_cast<int>(std::min<std::size_t>(static_cast<std::size_t>(threads), units));
+      static_cast<int>(std::min<std::size_t>(static_cast<std::size_t>(wanted), units));
   const std::size_t each = scratch_size(plan);
   std::unique_ptr<char[]> scratch;
   char* aligned = nullptr;
@@ -229,7 +251,7 @@ void execute(const Plan& plan, Kernel kernel, const double* scalars, int threads
     aligned = scratch.get() + (kCacheLine - address % kCacheLine) % kCacheLine;
   }
   const Job job{plan, kernel, scalars, pieces, aligned, each};
-  run_pieces(pieces, run_piece, &job);
+  run_pieces(pieces, threads, run_piece, &job);
 }
 
 }  // namespace tensor_ops

@@ -121,7 +121,6 @@ PYBIND11_MODULE(_native, module) {
   add_ops(module);
   module.attr("dtypes") =
       py::tuple(py::cast(std::vector<std::string>(std::begin(kDTypeNames), std::end(kDTypeNames))));
-  module.attr("has_openmp") = has_openmp();
   module.def("level", level_in_use);
   module.def("compiled_levels", [] { return level_names(false); });
   module.def("cpu_levels", [] { return level_names(true); });

@@ -48,8 +48,8 @@ __version__: str = _native.__version__
 #: The instruction-set level in use, such as ``"x86-64-v4"``; None where none can be used.
 simd_level: str | None = _native.level()
 
-#: Whether the extension was built with OpenMP; without it every call runs on one thread.
-has_openmp: bool = _native.has_openmp
+#: False: calls share their work among threads of this module's own, not OpenMP's.
+has_openmp: bool = False
 
 # What code of the level in use uses, which may be less than the CPU has.
 _features = frozenset(_native.features())

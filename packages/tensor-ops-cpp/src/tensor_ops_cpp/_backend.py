@@ -36,7 +36,7 @@ def info() -> dict[str, Any]:
     found = probe()
     return {
         "name": "cpp",
-        "display_name": "C++ (SIMD, OpenMP)" if _native.has_openmp else "C++ (SIMD)",
+        "display_name": "C++ (SIMD, threads)",
         "available": found["available"],
         "reason": found["reason"],
         "version": _native.__version__,

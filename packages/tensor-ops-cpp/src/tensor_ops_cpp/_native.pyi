@@ -4,7 +4,6 @@ from typing import Any
 __version__: str
 ops: dict[str, Callable[..., Any]]
 dtypes: tuple[str, ...]
-has_openmp: bool
 
 def level() -> str | None: ...
 def compiled_levels() -> list[str]: ...
