@@ -39,4 +39,6 @@ def _tail(x: Array, up: Array | int) -> Array:
     finite = np.maximum(x, np.finfo(x.dtype).min).astype(np.float64)
     half = np.exp(finite / 2)
     product: Array = (finite * half) * (up * half)
+    # However small, a tail that is not zero keeps an infinity infinite.
+    np.copyto(product, np.negative(up), where=np.isinf(up) & np.isfinite(x))
     return product

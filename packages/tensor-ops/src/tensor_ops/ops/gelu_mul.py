@@ -131,5 +131,9 @@ def gelu_mul(
     array([-0.3173,  0.    ,  3.3654], dtype=float32)
     """
     for source, factor, result in element_blocks((gate, up), (out,), WIDE):
+        # However small, a tail that is not zero keeps an infinity infinite.
+        infinite = np.isinf(factor) & (source < 0) & np.isfinite(source)
+        infinities = -factor[infinite]
         np.multiply(gelu_of(source, approximate, gate.dtype), factor, out=result)
+        result[infinite] = infinities
     return out
