@@ -55,6 +55,9 @@ class _DTypes(Mapping[str, np.dtype[Any]]):
 
 DTYPES: Mapping[str, np.dtype[Any]] = _DTypes()
 
+# The dtypes seen so far: a dtype's own name is slow to ask for.
+_names: dict[Any, str] = {}
+
 
 class Kind(NamedTuple):
     """What an argument is.
@@ -113,8 +116,12 @@ def kind_of(annotation: Any) -> Kind:
 def dtype_name(op: str, argument: str, array: Any) -> str:
     """Return the name of a supported dtype, or raise TypeError naming those that are."""
     dtype = array.dtype
+    known = _names.get(dtype)
+    if known is not None:
+        return known
     name = str(dtype.name)
     if name in DTYPES and dtype == DTYPES[name]:
+        _names[dtype] = name
         return name
     if name in DTYPES and not dtype.isnative:
         raise TypeError(

@@ -37,9 +37,6 @@ class Op:
         What users call: it checks nothing and dispatches.
     kinds : mapping of str to Kind
         Its arguments in order, without `out` and `backend`.
-    defaults : mapping of str to object
-        The default of every argument that has one.
-    keyword_only : frozenset of str
     outputs : int
         How many arrays it returns.
     samples, errors : sequence
@@ -71,8 +68,9 @@ class Op:
         self.signature = inspect.signature(body)
         own = [p for p in self.signature.parameters.values() if p.name not in ("out", "backend")]
         self.kinds: dict[str, Kind] = {p.name: kind_of(p.annotation) for p in own}
-        self.defaults = {p.name: p.default for p in own if p.default is not p.empty}
-        self.keyword_only = frozenset(p.name for p in own if p.kind is p.KEYWORD_ONLY)
+        self._defaults = {p.name: p.default for p in own if p.default is not p.empty}
+        self._defaults["out"] = None
+        self._positional = [p.name for p in own if p.kind is p.POSITIONAL_OR_KEYWORD]
 
     def __repr__(self) -> str:
         return f"<op {self.name}>"
@@ -94,10 +92,12 @@ class Op:
         TypeError
             For a missing, unexpected or repeated argument, as Python itself does.
         """
-        bound = self.signature.bind(*args, **kwargs)
-        bound.apply_defaults()
-        bound.arguments.pop("backend", None)
-        return bound.arguments
+        given = dict(zip(self._positional, args, strict=False))
+        values = {**self._defaults, **given, **kwargs}
+        is_complete = values.keys() == {*self.kinds, "out"}
+        if not is_complete or len(given) < len(args) or given.keys() & kwargs.keys():
+            self.signature.bind(*args, **kwargs)  # raises, in Python's own words
+        return values
 
     def numpy(self, *args: Any, **kwargs: Any) -> Any:
         """Run the op with NumPy: check the arguments, make room for the result, run the body."""
