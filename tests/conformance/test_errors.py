@@ -180,6 +180,7 @@ def test_calls_that_python_refuses(op, backend):
         lambda: op.public(*args, no_such_argument=1, backend=backend),
         lambda: op.public(*args, **{op.first: args[0]}, backend=backend),
         lambda: op.public(*args, *([1.0] * 9), backend=backend),
+        lambda: op.public(*args[:-1], no_such_argument=args[-1], backend=backend),
     ):
         with pytest.raises(TypeError, match=r"argument"):
             call()
