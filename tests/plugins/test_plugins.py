@@ -127,7 +127,14 @@ class TestBad:
     """Each disables itself only, with the reason kept."""
 
     def test_every_other_backend_runs(self, environment):
-        assert environment.output(CALL, BACKEND_PRIORITY=ALL) == "lying silu"
+        done = environment.run(CALL, BACKEND_PRIORITY=ALL)
+        assert (done.returncode, done.stdout.strip()) == (0, "lying silu")
+        warning = done.stderr
+        assert warning.count("BackendFallbackWarning") == 1
+        assert "Running on 'lying' instead" in warning
+        # Installed and failing is worth a word; having no device is not.
+        for name in BAD:
+            assert (f"backend {name!r} is installed but" in warning) is (name != "no_device")
 
     @pytest.mark.parametrize("name", BAD)
     def test_forced_it_ends_the_import_with_the_reason(self, environment, name):

@@ -44,6 +44,24 @@ def user_file(home):
 # Where it is looked for
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="platformdirs decides elsewhere")
+def test_without_a_home_folder_nothing_is_looked_for_here(home, monkeypatch):
+    monkeypatch.delenv("XDG_CONFIG_HOME")
+    monkeypatch.chdir(home)
+    monkeypatch.setenv("HOME", ".")
+    put(home / ".config" / "tensor-ops" / "backend.json")
+    assert config.find() is None
+    monkeypatch.setattr(sys, "prefix", sys.base_prefix)
+    with pytest.raises(ConfigError, match="no home folder"):
+        config.default_path()
+
+
+def test_variable_that_names_a_folder(home, monkeypatch):
+    monkeypatch.setenv(config.ENV_CONFIG, str(home))
+    with pytest.raises(ConfigError, match="which is no regular file"):
+        config.find()
+
+
 def test_variable_goes_before_prefix_before_user(home, monkeypatch):
     assert config.find() is None
     user = put(user_file(home))
@@ -161,7 +179,7 @@ REFUSED = {
     ),
     "unknown in the priority": (
         '{\n\n\n  "backend_priority": ["cpp",\n "opncl"]}',
-        4,
+        5,
         ["backend_priority", "'opncl'", "did you mean 'opencl'"],
     ),
     "unknown forced": ('{"force_backend": "qwertz"}', 1, ["force_backend", "'qwertz'"]),

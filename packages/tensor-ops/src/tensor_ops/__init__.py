@@ -58,9 +58,13 @@ for _name in _OPS:
     globals()[_name] = _OPS[_name].public
     __all__ += [_name]  # noqa: PLE0604
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # in a wheel, a stub that the build makes names the ops: see hatch_build.py
 
     def __getattr__(name: str) -> Any: ...
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]
 
 
 # A forced backend that is missing, or a bad configuration, ends the import here. The package's

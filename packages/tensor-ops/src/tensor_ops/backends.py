@@ -72,12 +72,15 @@ class Backend(NamedTuple):
         Why it is unavailable; None if it is available.
     error : BaseException or None
         The exception behind `reason`, where there was one.
+    is_broken : bool
+        Whether it is installed and failed, rather than absent or without a device.
     """
 
     name: str
     module: ModuleType | None
     reason: str | None
     error: BaseException | None = None
+    is_broken: bool = False
 
 
 class _InstalledNames(Collection[str]):
@@ -210,7 +213,8 @@ def _load(name: str) -> Backend:
         return Backend(name, None, _not_installed(name))
     if len(points) > 1:
         claims = " and ".join(sorted(f"{_distribution(point)} ({point.value})" for point in points))
-        return Backend(name, None, f"{claims} claim this name; uninstall all but one of them")
+        reason = f"{claims} claim this name; uninstall all but one of them"
+        return Backend(name, None, reason, is_broken=True)
     return _import(name, points[0])
 
 
@@ -218,7 +222,8 @@ def _import(name: str, point: EntryPoint) -> Backend:
     try:
         module = point.load()
     except FAILURES as error:
-        return Backend(name, None, f"importing {point.value} failed: {one_line(error)}", error)
+        reason = f"importing {point.value} failed: {one_line(error)}"
+        return Backend(name, None, reason, error, is_broken=True)
     if getattr(getattr(module, "__spec__", None), "_initializing", False):
         raise BackendError(
             f"backend {name!r} cannot be used yet: {point.value} is still being imported, and "
@@ -227,14 +232,15 @@ def _import(name: str, point: EntryPoint) -> Backend:
     try:
         version = getattr(module, "API_VERSION", None)
         if not isinstance(version, int) or version != API_VERSION:
-            return Backend(name, None, _wrong_version(point, version))
+            return Backend(name, None, _wrong_version(point, version), is_broken=True)
         probed = module.probe()
         if probed["available"]:
             return Backend(name, module, None)
         reason = str(probed.get("reason") or "its probe() found no usable device")
         return Backend(name, module, reason)
     except FAILURES as error:
-        return Backend(name, module, f"its probe() failed: {one_line(error)}", error)
+        reason = f"its probe() failed: {one_line(error)}"
+        return Backend(name, module, reason, error, is_broken=True)
 
 
 def _not_installed(name: str) -> str:

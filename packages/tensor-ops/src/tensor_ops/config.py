@@ -82,14 +82,10 @@ def find(environ: Mapping[str, str] = os.environ) -> Path | None:
     """
     if named := environ.get(ENV_CONFIG):
         if not os.path.isfile(named):
-            raise ConfigError(
-                f"{ENV_CONFIG} names {named!r}, which is not a file; create it with "
-                f"'tensor-ops configure_backend --config {named} --backend=auto' "
-                f"or unset {ENV_CONFIG}"
-            )
+            raise ConfigError(_not_a_file(named))
         return _path(named)
     for name in (_prefix_file(), _user_file()):
-        if os.path.isfile(name):
+        if name is not None and os.path.isfile(name):
             return _path(name)
     return None
 
@@ -99,7 +95,15 @@ def default_path(environ: Mapping[str, str] = os.environ) -> Path:
     if named := environ.get(ENV_CONFIG):
         return _path(named)
     in_virtual_environment = sys.prefix != sys.base_prefix
-    return find({}) or _path(_prefix_file() if in_virtual_environment else _user_file())
+    found = find({})
+    if found is not None:
+        return found
+    name = _prefix_file() if in_virtual_environment else _user_file()
+    if name is None:
+        raise ConfigError(
+            f"no place for backend.json: the user has no home folder; set {ENV_CONFIG} to a file"
+        )
+    return _path(name)
 
 
 def load(path: Path, installed: Collection[str]) -> Config:
@@ -185,11 +189,23 @@ def _path(name: str) -> Path:
     return Path(name)
 
 
+def _not_a_file(named: str) -> str:
+    from shlex import quote
+
+    if os.path.exists(named):
+        return f"{ENV_CONFIG} names {named!r}, which is no regular file; name one or unset it"
+    return (
+        f"{ENV_CONFIG} names {named!r}, which is not a file; create it with "
+        f"'tensor-ops configure_backend --config {quote(named)} --backend=auto' "
+        f"or unset {ENV_CONFIG}"
+    )
+
+
 def _prefix_file() -> str:
     return os.path.join(sys.prefix, "etc", "tensor-ops", "backend.json")
 
 
-def _user_file() -> str:
+def _user_file() -> str | None:
     if sys.platform == "linux":
         # The XDG specification, which says to ignore a relative path; importing platformdirs costs
         # as much as all of us.
@@ -200,7 +216,8 @@ def _user_file() -> str:
         import platformdirs
 
         folder = platformdirs.user_config_dir("tensor-ops", appauthor=False)
-    return os.path.join(folder, "backend.json")
+    # Without a home folder "~" stays as it is, and would be looked for in the current directory.
+    return os.path.join(folder, "backend.json") if os.path.isabs(folder) else None
 
 
 def _validated(path: Path, text: str, installed: Collection[str]) -> Config:
@@ -218,7 +235,7 @@ def _validated(path: Path, text: str, installed: Collection[str]) -> Config:
     content = dict(pairs)
     for key, check in _CHECKS.items():
         if key in content and (problem := check(content[key], installed)):
-            raise ConfigError(f"{_at(path, text, key)}: {key} {problem}")
+            raise ConfigError(f"{_at(path, text, key, problem=problem)}: {key} {problem}")
     priority = content.get("backend_priority")
     return Config(
         path=path,
@@ -269,10 +286,15 @@ def _reject_constant(name: str) -> None:
     raise ValueError(f"{name} is not a JSON value")
 
 
-def _at(path: Path, text: str, key: str, occurrence: int = 0) -> str:
-    """Return "file:line" of a key in the text."""
+def _at(path: Path, text: str, key: str, occurrence: int = 0, problem: str = "") -> str:
+    """Return "file:line" of a key in the text, or of the last of its values that is named so."""
     found = [match.start() for match in re.finditer(rf'"{re.escape(key)}"\s*:', text)]
-    line = text.count("\n", 0, found[occurrence]) + 1 if len(found) > occurrence else 1
+    place = found[occurrence] if len(found) > occurrence else 0
+    if named := re.search(r"'([^']*)'", problem):
+        # A list is written one name to a line; the later of two that are the same is too many.
+        value = text[place:].partition("]")[0]
+        place += max(0, value.rfind(f'"{named[1]}"'))
+    line = text.count("\n", 0, place) + 1
     return f"{path}:{line}"
 
 

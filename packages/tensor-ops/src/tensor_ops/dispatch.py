@@ -26,10 +26,13 @@ def dispatcher(op: Op) -> Callable[..., Any]:
     and one for the dtype. Everything else goes through `_find`.
     """
     name = op.name
+    keywords = {*op.kinds, "out"}
     ndarray = np.ndarray
     current, plan_for = state.current, state.plan_for
 
     def call(*args: Any, backend: str | None = None, **kwargs: Any) -> Any:
+        if kwargs and not kwargs.keys() <= keywords:
+            op.bind(args, kwargs)  # raises: what a backend takes besides is no part of the op
         plan = current() if backend is None else plan_for(backend, CALL)
         try:
             x = args[0]

@@ -65,8 +65,12 @@ class Op:
         self.samples = samples
         self.errors = errors
         self.wider_bounds = wider_bounds
-        self.signature = inspect.signature(body)
-        own = [p for p in self.signature.parameters.values() if p.name not in ("out", "backend")]
+        annotated = inspect.signature(body)
+        self.signature = annotated.replace(
+            parameters=[p.replace(annotation=p.empty) for p in annotated.parameters.values()],
+            return_annotation=annotated.empty,
+        )
+        own = [p for p in annotated.parameters.values() if p.name not in ("out", "backend")]
         self.kinds: dict[str, Kind] = {p.name: kind_of(p.annotation) for p in own}
         self._defaults = {p.name: p.default for p in own if p.default is not p.empty}
         self._defaults["out"] = None
@@ -96,8 +100,16 @@ class Op:
         values = {**self._defaults, **given, **kwargs}
         is_complete = values.keys() == {*self.kinds, "out"}
         if not is_complete or len(given) < len(args) or given.keys() & kwargs.keys():
-            self.signature.bind(*args, **kwargs)  # raises, in Python's own words
+            self._refuse(args, kwargs)
         return values
+
+    def _refuse(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        """Raise what Python itself says of a call that does not fit the signature."""
+        try:
+            self.signature.bind(*args, **kwargs)
+        except TypeError as error:
+            message = f"{self.name}: {error}; the arguments are {self.signature}"
+            raise TypeError(message) from None
 
     def numpy(self, *args: Any, **kwargs: Any) -> Any:
         """Run the op with NumPy: check the arguments, make room for the result, run the body."""

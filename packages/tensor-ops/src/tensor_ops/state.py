@@ -64,11 +64,20 @@ class Plan:
         return selection.choose(decision.candidates, lambda name: backends.load(name).reason)
 
     def _warn_of_fallback(self, choice: Choice) -> None:
-        first = choice.steps[0]
-        if self.decision.mode == "preferred" and first.reason is not None:
+        """Warn once of a preferred backend that is unavailable, and of those that are broken."""
+        is_preferred = self.decision.mode == "preferred"
+        problems = [
+            f"backend {step.backend!r}, preferred by {self.decision.source}, is unavailable: "
+            f"{step.reason}"
+            if is_preferred and index == 0
+            else f"backend {step.backend!r} is installed but cannot be used: {step.reason}"
+            for index, step in enumerate(choice.steps)
+            if step.reason is not None
+            and ((is_preferred and index == 0) or backends.load(step.backend).is_broken)
+        ]
+        if problems:
             warnings.warn(
-                f"backend {first.backend!r}, preferred by {self.decision.source}, is unavailable: "
-                f"{first.reason}. Running on {choice.backend!r} instead",
+                f"{'; '.join(problems)}. Running on {choice.backend!r} instead",
                 BackendFallbackWarning,
                 stacklevel=_outside_stacklevel(),
             )
