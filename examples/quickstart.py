@@ -84,6 +84,11 @@ def _print_table(pairs: Iterable[tuple[Result, Result]]) -> bool:
     for numpy, result in pairs:
         print(_line(numpy, result), flush=True)
         right = right and numpy.ok and result.ok
+    print(
+        "\nThe error is the largest against the op in float64: in units in the last place, relative to"
+        "\nthe element, or to the largest of its row. What the op allows is in brackets.\n"
+        "Next: docs/guides/backends.md, and 'tensor-ops bench --help' for your own shapes."
+    )
     return right
 
 
@@ -107,4 +112,7 @@ def _error(result: Result) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -245,6 +245,8 @@ def _import(name: str, point: EntryPoint) -> Backend:
 
 def _not_installed(name: str) -> str:
     known = KNOWN[name]
+    if known.served_by in _entry_points():
+        return f"no backend of its own; {known.hint}: use {known.served_by!r}"
     hint = f"{known.hint}; " if known.hint else ""
     return f"not installed; {hint}install it with: {install_command(name)}"
 

@@ -30,10 +30,12 @@ class KnownBackend(NamedTuple):
     display_name: str
     install: str
     hint: str = ""
+    served_by: str = ""
 
 
 def _known(name: str, display_name: str, extra: str, hint: str = "") -> KnownBackend:
-    return KnownBackend(name, display_name, f"pip install 'tensor-ops[{extra}]'", hint)
+    served_by = "" if extra == name else extra
+    return KnownBackend(name, display_name, f"pip install 'tensor-ops[{extra}]'", hint, served_by)
 
 
 KNOWN = {

@@ -180,6 +180,8 @@ class use_backend:  # noqa: N801 - reads as a function, like torch.no_grad
         state.context_name.reset(self._tokens.pop())
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
+        if not callable(function) or isinstance(function, type):
+            raise TypeError(f"use_backend() decorates functions, got {function!r}")
         if any(runs_later(function) for runs_later in _RUN_LATER):
             raise TypeError(
                 f"use_backend() cannot decorate {function.__qualname__}(), whose body runs after "
