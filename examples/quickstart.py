@@ -85,8 +85,8 @@ def _print_table(pairs: Iterable[tuple[Result, Result]]) -> bool:
         print(_line(numpy, result), flush=True)
         right = right and numpy.ok and result.ok
     print(
-        "\nThe error is the largest against the op in float64: in units in the last place, relative to"
-        "\nthe element, or to the largest of its row. What the op allows is in brackets.\n"
+        "\nThe error is the largest against the op in float64, in units in the last place, relative"
+        "\nto the element, or to the largest of its row. What the op allows is in brackets.\n"
         "Next: docs/guides/backends.md, and 'tensor-ops bench --help' for your own shapes."
     )
     return right
