@@ -2,6 +2,8 @@
 """Errors come before any work, with the type and the facts promised."""
 
 import re
+import subprocess
+import sys
 
 import ml_dtypes
 import numpy as np
@@ -54,6 +56,7 @@ ERRORS = {
     "keyword only": (lambda: t.rope(X, C, C, True), TypeError, "takes 3 positional arguments but 4"),
     "unexpected": (lambda: t.silu(X, axis=0), TypeError, "unexpected keyword argument 'axis'"),
     "duplicate": (lambda: t.silu(X, x=X), TypeError, "multiple values for argument 'x'"),
+    "unexpected surrogate": (lambda: t.silu(X, **{"\ud800": 0}), TypeError, "unexpected keyword argument '\\ud800'; the arguments are"),
     # Arrays.
     "list": (lambda: t.silu([1.0]), TypeError, "x must be a numpy.ndarray, got list; "),
     "scalar": (lambda: t.silu(1.0), TypeError, "x must be a numpy.ndarray, got float; "),
@@ -144,6 +147,85 @@ def test_failed_call_leaves_out_alone():
 )
 def test_scalar_types(eps):
     assert np.array_equal(t.rms_norm(X, W, eps), t.rms_norm(X, W, float(eps)))
+
+
+class Awkward(int):
+    """A number whose conversion does what it is told."""
+
+    def __float__(self):
+        return self.convert()
+
+
+def test_error_of_a_number_is_passed_on():
+    eps = Awkward(1)
+    eps.convert = lambda: 1 // 0
+    with pytest.raises(ZeroDivisionError):
+        t.rms_norm(X, W, eps)
+
+
+def test_number_that_changes_the_array():
+    def convert():
+        x.resize((1, 8), refcheck=False)
+        return 1.0
+
+    x = np.ones((8, 1), np.float32)
+    eps = Awkward(1)
+    eps.convert = convert
+    with pytest.raises(ValueError, match=re.escape("weight must have shape (8,)")):
+        t.rms_norm(x, W[:1], eps)
+
+
+def test_overlap_is_not_for_a_subclass_to_deny():
+    class Denies(np.ndarray):
+        def __array_function__(self, *args):
+            return False
+
+    x, out = overlapping_pair()
+    with pytest.raises(ValueError, match="out overlaps x"):
+        t.silu(x.view(Denies), out=out.view(Denies))
+
+
+def test_overlap_that_takes_too_long_to_find():
+    """The search takes exponential time; strides such as these are taken to overlap."""
+    x_strides = [13038538, 8670344, 14804969, 14509401, 15490195, 9862114, 9137599]
+    x_strides += [15629477, 8574012, 12930713, 9063049, 10902773, 12424043]
+    out_strides = [1211, 2006, 3605, 9284, 27398, 81836, 245258, 734925, 2204770]
+    out_strides += [6614385, 19840800, 59522196, 178564800]
+    buffer = np.empty(2**29, np.float16)
+    x, out = (
+        np.lib.stride_tricks.as_strided(start, (2,) * 13, [2 * stride for stride in strides])
+        for start, strides in [(buffer, x_strides), (buffer[1:], out_strides)]
+    )
+    with pytest.raises(np.exceptions.TooHardError):
+        np.shares_memory(x, out, 10**6)
+    with pytest.raises(ValueError, match="out overlaps x"):
+        t.silu(x, out=out)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc/self/statm")
+def test_memory_error_for_gathered_rows():
+    code = """
+import resource
+import numpy as np, tensor_ops_cpp as t
+
+x = np.ones((1, 2**22), np.float32)[:, ::2]
+out = np.empty_like(x)
+expected = t.softmax(x, out=out).tobytes()
+pages = int(open("/proc/self/statm").read().split()[0])
+_, most = resource.getrlimit(resource.RLIMIT_AS)
+resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + 2**20, most))
+for _ in range(2):
+    try:
+        t.softmax(x, out=out)
+    except MemoryError as error:
+        assert str(error).startswith("softmax: no memory to gather the rows"), error
+    else:
+        raise AssertionError("no error")
+resource.setrlimit(resource.RLIMIT_AS, (most, most))
+assert t.softmax(x, out=out).tobytes() == expected
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def test_memory_error():

@@ -130,6 +130,14 @@ def test_rope_broadcasts(shape, interleaved, dtype, rng):
     assert same_bits(OPS["rope"](x, *given, interleaved=interleaved), expected)
 
 
+@pytest.mark.parametrize("op", ["silu", "gelu"])
+def test_overlapping_rows(op, dtype, rng):
+    """A row may begin where what was gathered of the row before began, and be longer."""
+    values = rng.normal(size=30000).astype(dtype)
+    windows = np.lib.stride_tricks.sliding_window_view(values, 8400)[::8192, ::2]
+    assert same_bits(OPS[op](windows, num_threads=1), OPS[op](windows.copy()))
+
+
 @pytest.mark.parametrize(("op", "kwargs"), OP_VARIANTS)
 def test_writes_only_its_output(op, kwargs, dtype, rng):
     plain = arguments(op, (5, 34), dtype, rng)

@@ -1,7 +1,10 @@
 """Threads: how many, several callers at once, the GIL, and fork."""
 
+import ctypes
 import multiprocessing
 import os
+import platform
+import signal
 import subprocess
 import sys
 import threading
@@ -185,6 +188,86 @@ def test_multiprocessing_fork():
         results = pool.map_async(t.silu, [X, X[::-1], X[:7]]).get(DEADLINE)
     for given, y in zip([X, X[::-1], X[:7]], results, strict=True):
         assert same_bits(t.silu(given), y)
+
+
+def run_in_new_process(code):
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_daemon_thread_computes_while_the_interpreter_ends():
+    run_in_new_process("""
+import threading, time
+import numpy as np, tensor_ops_cpp as t
+
+class EndsSlowly:
+    def __del__(self, sleep=time.sleep):
+        sleep(0.5)
+
+def keep_working(x, started):
+    while True:
+        t.silu(x)
+        started.set()
+
+started = threading.Event()
+x = np.ones((64, 4096), np.float32)
+threading.Thread(target=keep_working, args=(x, started), daemon=True).start()
+started.wait()
+kept = EndsSlowly()
+""")
+
+
+@pytest.mark.skipif(not hasattr(signal, "pthread_sigmask"), reason="no signal masks here")
+def test_signals_are_left_to_the_threads_of_python():
+    """A signal that every thread of Python's blocks waits for sigwait(), and ends no process."""
+    run_in_new_process("""
+import os, signal
+os.environ["OPENBLAS_NUM_THREADS"] = "1"  # NumPy's own threads take signals
+import numpy as np, tensor_ops_cpp as t
+
+t.silu(np.ones((64, 4096), np.float32), num_threads=3)
+assert signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1]) == set()
+os.kill(os.getpid(), signal.SIGUSR1)
+assert signal.sigwait([signal.SIGUSR1]) == signal.SIGUSR1
+""")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc/self/statm")
+def test_no_more_threads_to_be_had():
+    run_in_new_process("""
+import resource
+import numpy as np, tensor_ops_cpp as t
+
+x = np.linspace(-3, 3, 2**16, dtype=np.float32)
+expected = t.silu(x, num_threads=1).tobytes()
+pages = int(open("/proc/self/statm").read().split()[0])
+limit = pages * resource.getpagesize() + 2**22
+resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+for _ in range(3):
+    assert t.silu(x, num_threads=64).tobytes() == expected
+""")
+
+
+def fesetround(mode):
+    assert ctypes.CDLL(None).fesetround(mode) == 0
+
+
+@pytest.mark.skipif(
+    sys.platform != "linux" or platform.machine() not in ("x86_64", "aarch64"),
+    reason="knows the number of FE_UPWARD there only",
+)
+@pytest.mark.parametrize(("op", "kwargs"), OP_VARIANTS)
+def test_rounding_of_the_caller_changes_nothing(op, kwargs, dtype, rng):
+    given = arguments(op, (64, 130), dtype, rng)
+    expected = OPS[op](*given, **kwargs)
+    fesetround({"x86_64": 0x800, "aarch64": 0x400000}[platform.machine()])
+    try:
+        results = [OPS[op](*given, **kwargs, num_threads=n) for n in (1, 3)]
+        assert 1 + 2**-60 > 1  # and is what it was after the calls
+    finally:
+        fesetround(0)
+    assert all(same_bits(result, expected) for result in results)
 
 
 def test_more_threads_than_rows(rng):

@@ -2,6 +2,7 @@
 
 #include <memory>
 
+#include "launch/checks.h"
 #include "launch/errors.h"
 
 namespace tensor_ops {
@@ -44,8 +45,8 @@ PyObject** slot_named(const Op& op, Arguments& arguments, PyObject* name) {
     if (is(op.parameters[i].name)) return &arguments.value[i];
   if (is("out")) return &arguments.out;
   if (is("num_threads")) return &arguments.num_threads;
-  throw TypeError(text(op.name, ": unexpected keyword argument '", PyUnicode_AsUTF8(name),
-                       "'; the arguments are ", signature(op)));
+  throw TypeError(text(op.name, ": unexpected keyword argument ", repr_text(name),
+                       "; the arguments are ", signature(op)));
 }
 
 void require_all(const Op& op, const Arguments& arguments) {
@@ -69,9 +70,7 @@ Arguments sort_arguments(const Op& op, PyObject* const* args, Py_ssize_t positio
   for (Py_ssize_t i = 0; i < keywords; ++i) {
     PyObject* name = PyTuple_GET_ITEM(keyword_names, i);
     PyObject** slot = slot_named(op, arguments, name);
-    if (*slot)
-      throw TypeError(
-          text(op.name, ": multiple values for argument '", PyUnicode_AsUTF8(name), "'"));
+    if (*slot) throw TypeError(text(op.name, ": multiple values for argument ", repr_text(name)));
     *slot = args[positional + i];
   }
   require_all(op, arguments);

@@ -13,14 +13,6 @@ namespace {
 
 const char* type_name(PyObject* object) { return Py_TYPE(object)->tp_name; }
 
-std::string repr_text(PyObject* object) {
-  const Owned repr(PyObject_Repr(object));
-  const char* utf8 = repr ? PyUnicode_AsUTF8(repr.get()) : nullptr;
-  if (utf8) return utf8;
-  PyErr_Clear();
-  return text("an object of type ", type_name(object));
-}
-
 std::string dtype_text(PyArrayObject* array) {
   const Owned str(PyObject_Str(reinterpret_cast<PyObject*>(PyArray_DESCR(array))));
   const char* utf8 = str ? PyUnicode_AsUTF8(str.get()) : nullptr;
@@ -43,9 +35,10 @@ bool is_masked(PyObject* object) {
   const Owned name(PyUnicode_FromString("numpy.ma"));
   const Owned module(name ? PyImport_GetModule(name.get()) : nullptr);
   const Owned type(module ? PyObject_GetAttrString(module.get(), "MaskedArray") : nullptr);
-  const int is_instance = type ? PyObject_IsInstance(object, type.get()) : 0;
   if (PyErr_Occurred()) PyErr_Clear();
-  return is_instance == 1;
+  // Not isinstance(), which would ask the object.
+  return type && PyType_Check(type.get()) &&
+         PyObject_TypeCheck(object, reinterpret_cast<PyTypeObject*>(type.get()));
 }
 
 PyArrayObject* require_array(const Op& op, const char* name, PyObject* object) {
@@ -150,9 +143,10 @@ double require_scalar(const Op& op, const Parameter& parameter, PyObject* object
     throw TypeError(
         text(op.name, ": ", parameter.name, " must be a real number, got ", type_name(object)));
   const double value = PyFloat_AsDouble(object);
-  const bool overflowed = value == -1 && PyErr_Occurred();
-  if (overflowed) PyErr_Clear();
-  if (overflowed || !std::isfinite(value) || (parameter.non_negative && value < 0))
+  const bool failed = value == -1 && PyErr_Occurred();
+  if (failed && !PyErr_ExceptionMatches(PyExc_OverflowError)) throw PythonError();
+  if (failed) PyErr_Clear();
+  if (failed || !std::isfinite(value) || (parameter.non_negative && value < 0))
     throw ValueError(text(op.name, ": ", parameter.name, " must be finite",
                           parameter.non_negative ? " and not negative" : "", ", got ",
                           repr_text(object)));
@@ -190,6 +184,23 @@ int require_threads(const Op& op, PyObject* object) {
     throw ValueError(text(op.name, ": num_threads must be at least 1, got ", repr_text(object)));
   constexpr long kPlenty = 1 << 20;
   return static_cast<int>(overflow ? kPlenty : std::min(value, kPlenty));
+}
+
+// Before the arrays are looked at, since a number's class may have methods that change them.
+void add_numbers(const Op& op, const Arguments& arguments, CheckedCall& call) {
+  std::size_t scalars = 0;
+  for (std::size_t i = 0; i < op.parameters.size(); ++i) {
+    const Parameter& parameter = op.parameters[i];
+    PyObject* object = arguments.value[i];
+    if (parameter.kind == Kind::kScalar)
+      call.scalar[scalars++] =
+          object ? require_scalar(op, parameter, object) : parameter.default_value;
+    else if (object && parameter.kind == Kind::kChoice)
+      call.variant = require_choice(op, parameter, object);
+    else if (object && parameter.kind == Kind::kFlag)
+      call.variant = require_flag(op, parameter, object);
+  }
+  call.threads = require_threads(op, arguments.num_threads);
 }
 
 void add_array(const Op& op, const Parameter& parameter, PyObject* object, CheckedCall& call) {
@@ -245,6 +256,14 @@ void add_outputs(const Op& op, PyObject* out, CheckedCall& call) {
 
 }  // namespace
 
+std::string repr_text(PyObject* object) {
+  const Owned repr(PyObject_Repr(object));
+  const char* utf8 = repr ? PyUnicode_AsUTF8(repr.get()) : nullptr;
+  if (utf8) return utf8;
+  PyErr_Clear();
+  return text("an object of type ", type_name(object));
+}
+
 const char* output_name(const Op& op, std::size_t i) {
   if (op.outputs.size() == 1) return "out";
   return i == 0 ? "out[0]" : "out[1]";
@@ -259,21 +278,9 @@ std::string shape_text(int dims, const npy_intp* shape) {
 
 CheckedCall check(const Op& op, const Arguments& arguments) {
   CheckedCall call;
-  std::size_t scalars = 0;
-  for (std::size_t i = 0; i < op.parameters.size(); ++i) {
-    const Parameter& parameter = op.parameters[i];
-    PyObject* object = arguments.value[i];
-    if (parameter.is_array())
-      add_array(op, parameter, object, call);
-    else if (parameter.kind == Kind::kScalar)
-      call.scalar[scalars++] =
-          object ? require_scalar(op, parameter, object) : parameter.default_value;
-    else if (object && parameter.kind == Kind::kChoice)
-      call.variant = require_choice(op, parameter, object);
-    else if (object)
-      call.variant = require_flag(op, parameter, object);
-  }
-  call.threads = require_threads(op, arguments.num_threads);
+  add_numbers(op, arguments, call);
+  for (std::size_t i = 0; i < op.parameters.size(); ++i)
+    if (op.parameters[i].is_array()) add_array(op, op.parameters[i], arguments.value[i], call);
   add_outputs(op, arguments.out, call);
   return call;
 }

@@ -1,6 +1,8 @@
 // The checks of a call's arguments, all made before any work.
 #pragma once
 
+#include <string>
+
 #include "launch/arguments.h"
 #include "launch/declaration.h"
 #include "launch/numpy.h"
@@ -21,6 +23,9 @@ struct CheckedCall {
 
 // Throws TypeError or ValueError, naming the op, the argument, what it was and what it should be.
 CheckedCall check(const Op& op, const Arguments& arguments);
+
+// repr(object), or what it is where that fails.
+std::string repr_text(PyObject* object);
 
 // How messages name output i: "out", or "out[i]" where there are two.
 const char* output_name(const Op& op, std::size_t i);

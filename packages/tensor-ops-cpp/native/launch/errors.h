@@ -15,6 +15,10 @@ struct ValueError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+struct MemoryError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
 // The Python error indicator is already set.
 struct PythonError : std::exception {};
 

@@ -1,5 +1,7 @@
 #include "launch/launch.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 
 #include "launch/arguments.h"
@@ -91,8 +93,16 @@ class ReleasedGil {
   }
   ReleasedGil(const ReleasedGil&) = delete;
   ReleasedGil& operator=(const ReleasedGil&) = delete;
+  // When the interpreter ends, CPython before 3.14 ends a daemon thread that asks for the GIL by
+  // unwinding its stack. That must neither leave a destructor nor, without the GIL, drop our
+  // references: the thread waits for the process to end instead, as it does in 3.14.
   ~ReleasedGil() {
-    if (state_) PyEval_RestoreThread(state_);
+    if (!state_) return;
+    try {
+      PyEval_RestoreThread(state_);
+    } catch (...) {
+      for (;;) pause();
+    }
   }
 
  private:
@@ -108,7 +118,13 @@ void compute(const Op& op, const CheckedCall& call, const Owned* outputs) {
   const int threads =
       call.threads ? sensible_threads(call.threads) : threads_for(op.cost, elements);
   const ReleasedGil released(elements);
-  execute(plan, kernel, call.scalar, threads);
+  try {
+    execute(plan, kernel, call.scalar, threads);
+  } catch (const std::bad_alloc&) {
+    throw MemoryError(text(
+        op.name,
+        ": no memory to gather the rows of arrays whose rows are not contiguous or not aligned"));
+  }
 }
 
 }  // namespace

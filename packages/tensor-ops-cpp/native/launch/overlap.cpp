@@ -37,13 +37,35 @@ bool is_same_view(PyArrayObject* a, PyArrayObject* b) {
   return true;
 }
 
-// Exact, and so possibly slow: only for arrays whose address ranges meet.
+// The array itself, where its class might answer NumPy's functions otherwise.
+Owned plain_view(PyArrayObject* array) {
+  Owned view(PyArray_View(array, nullptr, &PyArray_Type));
+  if (!view) throw PythonError();
+  return view;
+}
+
+bool is_too_hard_error_set() {
+  PyObject *type, *value, *traceback;
+  PyErr_Fetch(&type, &value, &traceback);
+  const Owned exceptions(PyImport_ImportModule("numpy.exceptions"));
+  const Owned too_hard(exceptions ? PyObject_GetAttrString(exceptions.get(), "TooHardError")
+                                  : nullptr);
+  PyErr_Restore(type, value, traceback);
+  return too_hard && PyErr_ExceptionMatches(too_hard.get());
+}
+
+// Exact, and so possibly slow: only for arrays whose address ranges meet. Strides for which the
+// search would take seconds or years count as sharing.
 bool share_memory(PyArrayObject* a, PyArrayObject* b) {
+  constexpr int kMostWork = 1'000'000;
   const Owned numpy(PyImport_ImportModule("numpy"));
   if (!numpy) throw PythonError();
-  const Owned shared(PyObject_CallMethod(numpy.get(), "shares_memory", "OO", a, b));
-  if (!shared) throw PythonError();
-  return shared.get() == Py_True;
+  const Owned shared(PyObject_CallMethod(numpy.get(), "shares_memory", "OOi", plain_view(a).get(),
+                                         plain_view(b).get(), kMostWork));
+  if (shared) return shared.get() == Py_True;
+  if (!is_too_hard_error_set()) throw PythonError();
+  PyErr_Clear();
+  return true;
 }
 
 bool overlap(PyArrayObject* a, PyArrayObject* b) {

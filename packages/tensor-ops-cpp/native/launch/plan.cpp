@@ -5,6 +5,7 @@
 #include <cstring>
 #include <memory>
 
+#include "launch/float_mode.h"
 #include "launch/pool.h"
 
 namespace tensor_ops {
@@ -112,6 +113,7 @@ class Walker {
       is_direct_ = is_direct_ && operand.is_direct;
       row_[k] = scratch;
       gathered_[k] = nullptr;
+      gathered_count_[k] = 0;
       scratch += scratch_size(plan, operand);
       stride_[k] = plan.dims > 0 ? operand.stride[plan.dims - 1] : 0;
     }
@@ -169,11 +171,14 @@ class Walker {
     for (int k = 0; k < plan_.operands; ++k) {
       const Operand& operand = plan_.operand[k];
       data[k] = operand.is_direct ? source[k] : row_[k];
-      // A row that is used again, such as a weight, is gathered once.
-      if (operand.is_direct || operand.is_output || gathered_[k] == source[k]) continue;
-      copy_elements(plan_.item_size, row_[k], item, source[k], operand.element_stride,
-                    length(operand, columns));
+      if (operand.is_direct || operand.is_output) continue;
+      // A row that is used again, such as a weight, is gathered once. Rows that overlap may begin
+      // where a shorter piece of another did.
+      const std::size_t count = length(operand, columns);
+      if (gathered_[k] == source[k] && gathered_count_[k] >= count) continue;
+      copy_elements(plan_.item_size, row_[k], item, source[k], operand.element_stride, count);
       gathered_[k] = source[k];
+      gathered_count_[k] = count;
     }
     kernel_({data, stride_, 1, columns, scalars_});
     for (int k = 0; k < plan_.operands; ++k) {
@@ -191,6 +196,7 @@ class Walker {
   std::ptrdiff_t stride_[kMaxArrays];
   char* row_[kMaxArrays];
   const char* gathered_[kMaxArrays];
+  std::size_t gathered_count_[kMaxArrays];
 };
 
 // The begin of part `index` of `parts` near-equal parts of `total`, in multiples of `grain`.
@@ -213,6 +219,7 @@ struct Job {
 
 void run_piece(const void* context, int piece) {
   const Job& job = *static_cast<const Job*>(context);
+  const DefaultFloatMode mode;
   const Plan& plan = job.plan;
   Walker walker(plan, job.kernel, job.scalars,
                 job.scratch + job.scratch_each * static_cast<std::size_t>(piece));
@@ -240,8 +247,8 @@ void execute(const Plan& plan, Kernel kernel, const double* scalars, int threads
   const std::size_t units = plan.walk == Walk::kElements ? plan.rows * plan.n : plan.rows;
   // More pieces than threads: one that comes late, or is held up, leaves its share to the others.
   const int wanted = threads > 1 ? 4 * threads : 1;
-  const int pieces =
-      static_cast<int>(std::min<std::size_t>(static_cast<std::size_t>(wanted), units));
+  const int pieces = static_cast<int>(
+      std::min<std::size_t>(static_cast<std::size_t>(std::min(wanted, kMostPieces)), units));
   const std::size_t each = scratch_size(plan);
   std::unique_ptr<char[]> scratch;
   char* aligned = nullptr;

@@ -2,18 +2,19 @@
 // thread that is slow to wake up, or that has to share its processor, costs nothing but its help.
 #include "launch/pool.h"
 
+#include <pthread.h>
+#include <signal.h>
+
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <exception>
+#include <memory>
 #include <mutex>
-#include <system_error>
+#include <new>
 #include <thread>
 
-#if defined(__unix__) || defined(__APPLE__)
-#include <pthread.h>
-#define TENSOR_OPS_HAS_FORK 1
-#endif
 #if defined(__x86_64__) || defined(_M_X64)
 #include <immintrin.h>
 #endif
@@ -65,6 +66,26 @@ class Ticket {
   std::uint64_t word_ = 0;
 };
 
+// What a thread that is started meanwhile inherits: no signal for the process goes to it, which
+// handlers, sigwait() and a Python that wants to be interrupted expect on threads of their own. A
+// fault of the thread itself still does, so that its handler can report it.
+class BlockedSignals {
+ public:
+  BlockedSignals() {
+    sigset_t set;
+    sigfillset(&set);
+    for (int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT})
+      sigdelset(&set, fault);
+    pthread_sigmask(SIG_BLOCK, &set, &before_);
+  }
+  BlockedSignals(const BlockedSignals&) = delete;
+  BlockedSignals& operator=(const BlockedSignals&) = delete;
+  ~BlockedSignals() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+
+ private:
+  sigset_t before_;
+};
+
 class Pool {
  public:
   // Returns false if another thread's job is under way.
@@ -86,12 +107,12 @@ class Pool {
 
  private:
   void start_threads(int wanted) {
-    for (; threads_ < wanted; ++threads_) {
-      try {
-        std::thread([this] { help(); }).detach();
-      } catch (const std::system_error&) {
-        return;  // no more threads to be had: those that are there do the work
-      }
+    if (threads_ >= wanted) return;
+    const BlockedSignals blocked;
+    try {
+      for (; threads_ < wanted; ++threads_) std::thread([this] { help(); }).detach();
+    } catch (const std::exception&) {
+      // No more threads, or no memory for one: those that are there do the work.
     }
   }
 
@@ -153,24 +174,26 @@ class Pool {
 
 std::atomic<Pool*> the_pool{nullptr};
 
-// Never deleted: its threads may be waiting in it when the process ends.
-Pool& pool() {
-  static std::once_flag once;
-  std::call_once(once, [] {
-#if defined(TENSOR_OPS_HAS_FORK)
-    // A forked child has the pool's memory but none of its threads, and makes a new one.
-    pthread_atfork(nullptr, nullptr, [] { the_pool.store(new Pool); });
-#endif
-    the_pool.store(new Pool);
-  });
-  return *the_pool.load();
+// A forked child has the pool's memory but none of its threads, and makes a new one when it wants
+// one.
+const bool fork_is_safe = pthread_atfork(nullptr, nullptr, [] { the_pool.store(nullptr); }) == 0;
+
+// Never deleted: its threads may be waiting in it when the process ends. Null where it cannot be
+// made.
+Pool* pool() {
+  Pool* made = the_pool.load();
+  if (made || !fork_is_safe) return made;
+  std::unique_ptr<Pool> fresh(new (std::nothrow) Pool);
+  if (fresh && the_pool.compare_exchange_strong(made, fresh.get())) made = fresh.release();
+  return made;
 }
 
 }  // namespace
 
 void run_pieces(int pieces, int threads, Work work, const void* context) {
   const int helpers = (threads < pieces ? threads : pieces) - 1;
-  if (helpers > 0 && pool().run(pieces, helpers, work, context)) return;
+  Pool* const shared = helpers > 0 ? pool() : nullptr;
+  if (shared && shared->run(pieces, helpers, work, context)) return;
   for (int piece = 0; piece < pieces; ++piece) work(context, piece);
 }
 

@@ -28,7 +28,10 @@ void set_num_threads(int threads) {
   threads_set.store(sensible_threads(threads), std::memory_order_relaxed);
 }
 
-int sensible_threads(int wanted) { return std::min(wanted, std::max(64, affinity_cpus())); }
+int sensible_threads(int wanted) {
+  constexpr int kModest = 64;
+  return wanted <= kModest ? wanted : std::min(wanted, std::max(kModest, affinity_cpus()));
+}
 
 int threads_for(Cost cost, std::size_t elements) {
   // Elements per thread, measured: see README.md, "Threads".

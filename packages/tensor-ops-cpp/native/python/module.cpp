@@ -31,6 +31,8 @@ void translate_exception() {
     PyErr_SetString(PyExc_TypeError, error.what());
   } catch (const ValueError& error) {
     PyErr_SetString(PyExc_ValueError, error.what());
+  } catch (const MemoryError& error) {
+    PyErr_SetString(PyExc_MemoryError, error.what());
   } catch (const std::bad_alloc&) {
     PyErr_NoMemory();
   } catch (const std::exception& error) {
