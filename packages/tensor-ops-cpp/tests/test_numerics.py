@@ -4,6 +4,7 @@ import math
 import os
 from fractions import Fraction
 
+import ml_dtypes
 import numpy as np
 import pytest
 from cpp_cases import DTYPES, OP_VARIANTS, OPS, arguments, as_tuple, same_bits
@@ -158,6 +159,43 @@ def test_gate_times_special_up(dtype):
     assert_same_specials(t.gelu_mul(gate, up, "none"), gelu_erf(*wide(gate)) * wide(up)[0])
 
 
+@pytest.mark.parametrize("op", ["silu", "tanh", "erf"])
+@pytest.mark.parametrize("dtype_name", ["float32", "bfloat16", "float64"])
+def test_tail_of_gate_times_large_up(op, dtype_name, rng):
+    """The activation alone is subnormal or zero."""
+    dtype = DTYPES[dtype_name]
+    low, high, exponent = {
+        "silu": [(-190, -80, 127), (-1440, -690, 1023)],
+        "tanh": [(-13, -8, 127), (-26, -18, 1023)],
+        "erf": [(-19, -10, 127), (-53, -36, 1023)],
+    }[op][dtype == np.float64]
+    gate = np.linspace(low, high, 5001).astype(dtype)
+    up = (2.0 ** rng.uniform(0.8 * exponent, exponent, gate.size)).astype(dtype)
+    exact = {"silu": silu, "tanh": gelu_tanh, "erf": gelu_erf}[op](*wide(gate)) * wide(up)[0]
+    y = t.silu_mul(gate, up)
+    if op != "silu":
+        y = t.gelu_mul(gate, up, {"tanh": "tanh", "erf": "none"}[op])
+    assert_close_in_ulp(y, exact, {"float32": 4, "float64": 5}.get(dtype_name, 1))
+
+
+def test_smallest_gate_times_large_up(dtype):
+    info = ml_dtypes.finfo(dtype)
+    gate = np.array([1, 3, -1, -3], dtype) * info.smallest_subnormal
+    up = np.full(4, info.max, dtype)
+    exact = (gate.astype(Wide) / 2 * up.astype(Wide)).astype(dtype)
+    assert_close_in_ulp(t.silu_mul(gate, up), exact.astype(Wide), 1)
+    assert_close_in_ulp(t.gelu_mul(gate, up), exact.astype(Wide), 1)
+    assert_close_in_ulp(t.gelu_mul(gate, up, "none"), exact.astype(Wide), 1)
+
+
+def test_finite_gate_keeps_an_infinite_up_infinite(dtype):
+    info = ml_dtypes.finfo(dtype)
+    gate = np.array([-info.max, -1, -info.smallest_subnormal, info.max], dtype)
+    up = np.full(4, np.inf, dtype)
+    for y in (t.silu_mul(gate, up), t.gelu_mul(gate, up), t.gelu_mul(gate, up, "none")):
+        assert y.astype(float).tolist() == [-np.inf, -np.inf, -np.inf, np.inf]
+
+
 SCALES = {
     "ordinary": 1,
     "large": 1e19,
@@ -214,6 +252,13 @@ def test_layer_norm_of_constant_rows_is_the_bias(n, dtype):
     x = np.full((2, n), 0.3, dtype)
     bias = np.arange(n).astype(dtype)
     assert np.array_equal(t.layer_norm(x, np.ones(n, dtype), bias), np.stack([bias, bias]))
+
+
+@pytest.mark.parametrize("op", ["rms_norm", "layer_norm"])
+def test_float64_rows_whose_squares_overflow_vanish(op):
+    x, weight = np.ones((1, 34)), np.ones(34)
+    x[0, 5] = np.finfo(np.float64).max
+    assert (OPS[op](x, weight) == 0).all()
 
 
 @pytest.mark.parametrize("op", ["rms_norm", "layer_norm"])
@@ -309,6 +354,33 @@ def test_rope_of_special_values(value, dtype):
     x[0, 3] = value
     x[0, 12] = value
     assert_same_specials(t.rope(x, cos, sin), rope(*wide(x, cos, sin)))
+
+
+@pytest.mark.parametrize("interleaved", [False, True])
+@pytest.mark.parametrize("in_place", [False, True])
+@pytest.mark.parametrize("n", [4, 70, 5000])
+def test_rope_where_products_overflow(n, in_place, interleaved, dtype, rng):
+    """Right if the difference is an ordinary number; the other elements are as without it."""
+    x, cos, sin = arguments("rope", (40, n), dtype, rng)
+
+    def rotate(x):
+        out = x.copy() if in_place else None
+        return t.rope(x if out is None else out, cos, sin, interleaved=interleaved, out=out)
+
+    before = rotate(x)
+    pair = (0, 1) if interleaved else (0, n // 2)
+    large = 2.0 ** {"float16": 15, "float64": 1022}.get(dtype.name, 127)
+    x[7, pair] = large
+    cos[7, 0], sin[7, 0] = 3, 2.5
+    x[9, pair] = np.inf
+    y = rotate(x)
+    if dtype != np.float64:  # where the products have no room to overflow
+        assert y[7, pair[0]] == 0.5 * large
+    assert np.isinf(y[7, pair[1]])
+    assert not np.isfinite(y[9, pair].astype(float)).any()
+    for row in (7, 9):
+        y[row, pair] = before[row, pair] = 0
+    assert same_bits(y, before)
 
 
 @pytest.mark.parametrize("rows", [1, 2, 7, 255, 256, 257])

@@ -85,8 +85,8 @@ def main():
         # The error counts times r^2 <= half^2; the weight ignores that this vanishes at 0.
         report("exp", exp_quotient, lambda r: half**2, -half, half, degree, dtype)
     for degree, dtype, top, shift in (
-        (11, np.float32, 15, mp.mpf(3) / 2),
-        (22, np.float64, 40, mp.mpf(4)),
+        (12, np.float32, mp.mpf("20.5"), mp.mpf(3) / 2),
+        (22, np.float64, 54, mp.mpf(9) / 2),
     ):
         f = tail_ratio(shift)
         top_u = 1 - 2 * shift / (top + shift)

@@ -25,6 +25,24 @@ TENSOR_OPS_INLINE To bit_cast(From from) {
   return to;
 }
 
+// The unsigned integer of the size of T.
+template <std::size_t size>
+struct UnsignedOfSize;
+template <>
+struct UnsignedOfSize<2> {
+  using Type = std::uint16_t;
+};
+template <>
+struct UnsignedOfSize<4> {
+  using Type = std::uint32_t;
+};
+template <>
+struct UnsignedOfSize<8> {
+  using Type = std::uint64_t;
+};
+template <class T>
+using UnsignedOf = typename UnsignedOfSize<sizeof(T)>::Type;
+
 // a * b + c, rounded once where the level has the instruction.
 TENSOR_OPS_INLINE float fma(float a, float b, float c) {
 #if TENSOR_OPS_HAS_FMA
@@ -53,6 +71,16 @@ TENSOR_OPS_INLINE C at_least(C x, C low) {
 template <class C>
 TENSOR_OPS_INLINE C at_most(C x, C high) {
   return x > high ? high : x;
+}
+
+template <class C>
+TENSOR_OPS_INLINE bool is_minus_infinity(C x) {
+  return x == -static_cast<C>(__builtin_inf());
+}
+
+template <class C>
+TENSOR_OPS_INLINE bool is_finite(C x) {
+  return x - x == 0;
 }
 
 // The unevaluated sum hi + lo, with |lo| at most half a unit in the last place of hi.
@@ -88,15 +116,19 @@ TENSOR_OPS_INLINE Pair<float> exact_product(float a, float b) {
 #endif
 }
 
+// a rounded to 26 significant bits; a less that has 26 too. Unlike Veltkamp's split this overflows
+// only where a rounds to infinity.
+TENSOR_OPS_INLINE double upper_half(double a) {
+  return bit_cast<double>((bit_cast<std::uint64_t>(a) + 0x4000000) & 0xFFFFFFFFF8000000);
+}
+
 TENSOR_OPS_INLINE Pair<double> exact_product(double a, double b) {
   const double hi = a * b;
 #if TENSOR_OPS_HAS_FMA
   return {hi, fma(a, b, -hi)};
 #else
-  // Veltkamp's split into two halves of 26 bits, then Dekker's product.
-  constexpr double splitter = 0x1p27 + 1;
-  const double ta = splitter * a, tb = splitter * b;
-  const double ah = ta - (ta - a), bh = tb - (tb - b);
+  // Dekker's product of two halves each.
+  const double ah = upper_half(a), bh = upper_half(b);
   const double al = a - ah, bl = b - bh;
   return {hi, ((ah * bh - hi) + ah * bl + al * bh) + al * bl};
 #endif

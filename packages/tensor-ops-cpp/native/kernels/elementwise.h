@@ -24,7 +24,8 @@ struct Unary {
   };
 };
 
-// y = Function::apply(gate) * up
+// y = Function::apply(gate, up), which is Function::apply(gate) * up even where the first factor is
+// no normal number
 template <class Function>
 struct Gated {
   template <class Element>
@@ -33,7 +34,7 @@ struct Gated {
     static void row(const T* gate, const T* up, T* y, std::size_t n) {
 #pragma omp simd
       for (std::size_t i = 0; i < n; ++i)
-        y[i] = Element::store(Function::apply(Element::load(gate[i])) * Element::load(up[i]));
+        y[i] = Element::store(Function::apply(Element::load(gate[i]), Element::load(up[i])));
     }
     static void run(const Run& run) {
       for (std::size_t r = 0; r < run.rows; ++r)

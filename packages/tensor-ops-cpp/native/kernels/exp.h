@@ -6,8 +6,74 @@
 namespace tensor_ops::TENSOR_OPS_LEVEL {
 namespace {
 
-// exp of a number as (1 + fraction) * scale1 * scale2, the fraction in [-0.3, 0.42] and the scales
-// powers of two.
+// Adding and subtracting 1.5 * 2^23 (or 2^52) rounds to an integer.
+template <class C>
+struct Rounding;
+template <>
+struct Rounding<float> {
+  static constexpr float shift = 12582912.0f;
+};
+template <>
+struct Rounding<double> {
+  static constexpr double shift = 6755399441055744.0;
+};
+
+// The integer nearest to a * b.
+template <class C>
+TENSOR_OPS_INLINE C rounded_product(C a, C b) {
+  return fma(a, b, Rounding<C>::shift) - Rounding<C>::shift;
+}
+
+// 2^k for an integer k that makes it a normal number. The sum's low bits hold the biased exponent;
+// the shift moves them into place and drops the rest.
+TENSOR_OPS_INLINE float power_of_two(float k) {
+  return bit_cast<float>(bit_cast<std::uint32_t>(k + (Rounding<float>::shift + 127)) << 23);
+}
+TENSOR_OPS_INLINE double power_of_two(double k) {
+  return bit_cast<double>(bit_cast<std::uint64_t>(k + (Rounding<double>::shift + 1023)) << 52);
+}
+
+// exp of a number as (1 + fraction) * 2^exponent, the fraction in [-0.3, 0.42].
+template <class C>
+struct ReducedExp {
+  C fraction, exponent;
+};
+
+// exp(x + lo), where lo is at most a few units in the last place of x. The polynomials are by
+// tools/fit_polynomials.py; the product of k and log(2)'s first part is exact.
+TENSOR_OPS_INLINE ReducedExp<float> reduced_exp(float x, float lo) {
+  const float k = rounded_product(x, 1.44269504f);
+  float r = fma(k, -0.693359375f, x);
+  r = fma(k, 2.12194440e-4f, r) + lo;
+  const float q = polynomial(r, 0.00139411131f, 0.00836317521f, 0.0416663736f, 0.166665763f, 0.5f);
+  return {fma(r * r, q, r), k};
+}
+
+TENSOR_OPS_INLINE ReducedExp<double> reduced_exp(double x, double lo) {
+  const double k = rounded_product(x, 1.4426950408889634);
+  double r = fma(k, -6.93147180369123816490e-01, x);
+  r = fma(k, -1.90821492927058770002e-10, r) + lo;
+  const double q = polynomial(r, 2.5110038941419351e-08, 2.7620076797013646e-07,
+                              2.7557242365479354e-06, 2.4801521320158068e-05,
+                              0.00019841269886565843, 0.0013888888917198393, 0.0083333333333222154,
+                              0.041666666666624157, 0.16666666666666674, 0.50000000000000011);
+  return {fma(r * r, q, r), k};
+}
+
+template <class C>
+struct ExpRange;
+// Beyond lowest and highest exp(x), and exp(x) times anything up to `factor`, is 0 or infinity; so
+// is exp(deepest) times `factor` and any finite number.
+template <>
+struct ExpRange<float> {
+  static constexpr float lowest = -110, highest = 90, factor = 200, deepest = -262;
+};
+template <>
+struct ExpRange<double> {
+  static constexpr double lowest = -760, highest = 711, factor = 2000, deepest = -2125;
+};
+
+// exp of a number as (1 + fraction) * scale1 * scale2, the scales powers of two.
 template <class C>
 struct ScaledExp {
   C fraction, scale1, scale2;
@@ -20,53 +86,37 @@ struct ScaledExp {
   }
 };
 
+// exp(x + lo). Error of value(), lo being 0: 1.1 ULP in normal numbers; then rounding to the
+// subnormal grid.
 template <class C>
-struct ExpRange;
-// Beyond these arguments exp(x), and exp(x) times anything up to `factor`, is 0 or infinity.
-template <>
-struct ExpRange<float> {
-  static constexpr float lowest = -110, highest = 90, factor = 200;
-};
-template <>
-struct ExpRange<double> {
-  static constexpr double lowest = -760, highest = 711, factor = 2000;
-};
-
-// exp(x + lo), where lo is at most a few units in the last place of x. Error of value(), lo being
-// 0: 1.1 ULP in normal numbers; then rounding to the subnormal grid. The polynomials are by
-// tools/fit_polynomials.py.
-TENSOR_OPS_INLINE ScaledExp<float> scaled_exp(float x, float lo = 0) {
-  x = at_most(at_least(x, ExpRange<float>::lowest), ExpRange<float>::highest);
-  // Adding and subtracting 1.5 * 2^23 rounds to an integer; k log(2)'s first part is exact.
-  constexpr float round = 12582912.0f;
-  const float k = fma(x, 1.44269504f, round) - round;
-  float r = fma(k, -0.693359375f, x);
-  r = fma(k, 2.12194440e-4f, r) + lo;
-  const float q = polynomial(r, 0.00139411131f, 0.00836317521f, 0.0416663736f, 0.166665763f, 0.5f);
-  const float fraction = fma(r * r, q, r);
-  const float k1 = fma(k, 0.5f, round) - round;
-  const float k2 = k - k1;
-  // The sum's low bits hold the biased exponent; the shift moves them into place and drops the
-  // rest.
-  return {fraction, bit_cast<float>(bit_cast<std::uint32_t>(k1 + (round + 127.0f)) << 23),
-          bit_cast<float>(bit_cast<std::uint32_t>(k2 + (round + 127.0f)) << 23)};
+TENSOR_OPS_INLINE ScaledExp<C> scaled_exp(C x, C lo = 0) {
+  x = at_most(at_least(x, ExpRange<C>::lowest), ExpRange<C>::highest);
+  const ReducedExp<C> e = reduced_exp(x, lo);
+  const C k = rounded_product(e.exponent, C(0.5));
+  return {e.fraction, power_of_two(k), power_of_two(e.exponent - k)};
 }
 
-TENSOR_OPS_INLINE ScaledExp<double> scaled_exp(double x, double lo = 0) {
-  x = at_most(at_least(x, ExpRange<double>::lowest), ExpRange<double>::highest);
-  constexpr double round = 6755399441055744.0;
-  const double k = fma(x, 1.4426950408889634, round) - round;
-  double r = fma(k, -6.93147180369123816490e-01, x);
-  r = fma(k, -1.90821492927058770002e-10, r) + lo;
-  const double q = polynomial(r, 2.5110038941419351e-08, 2.7620076797013646e-07,
-                              2.7557242365479354e-06, 2.4801521320158068e-05,
-                              0.00019841269886565843, 0.0013888888917198393, 0.0083333333333222154,
-                              0.041666666666624157, 0.16666666666666674, 0.50000000000000011);
-  const double fraction = fma(r * r, q, r);
-  const double k1 = fma(k, 0.5, round) - round;
-  const double k2 = k - k1;
-  return {fraction, bit_cast<double>(bit_cast<std::uint64_t>(k1 + (round + 1023.0)) << 52),
-          bit_cast<double>(bit_cast<std::uint64_t>(k2 + (round + 1023.0)) << 52)};
+// exp of a number <= 0 as (1 + fraction) * scale * scale * rest, the last three powers of two, for
+// products that may be ordinary numbers where the exp alone is none: whoever multiplies brings in
+// the large factor before `rest`.
+template <class C>
+struct DeepExp {
+  C fraction, scale, rest;
+  // factor * exp short of one scale and the rest.
+  TENSOR_OPS_INLINE C part(C factor) const {
+    const C scaled = factor * scale;
+    return fma(fraction, scaled, scaled);
+  }
+  // x + factor * exp, given the part.
+  TENSOR_OPS_INLINE C added_to(C x, C part) const { return fma(part, scale * rest, x); }
+};
+
+// exp(x + lo) for deepest <= x <= 0: never 0, so that it leaves an infinite factor infinite.
+template <class C>
+TENSOR_OPS_INLINE DeepExp<C> deep_exp(C x, C lo = 0) {
+  const ReducedExp<C> e = reduced_exp(x, lo);
+  const C k = rounded_product(e.exponent, C(1) / 3);
+  return {e.fraction, power_of_two(k), power_of_two(e.exponent - 2 * k)};
 }
 
 }  // namespace

@@ -15,10 +15,26 @@ TENSOR_OPS_INLINE C times_sigmoid(C x, C magnitude, C lo = 0) {
   return (x >= 0 ? x : below) / (1 + e.value());
 }
 
+// x * sigmoid(w) * up likewise, also where the product without `up` is no normal number; |w| at
+// most -ExpRange<C>::deepest. Nothing on the way is greater than `up` or the result, and what is
+// lost to underflow is less than the smallest normal number.
+template <class C>
+TENSOR_OPS_INLINE C times_sigmoid_and(C x, C up, C magnitude, C lo = 0) {
+  const DeepExp<C> e = deep_exp(-magnitude, -lo);
+  const C part = e.part(1);
+  const C share = up / e.added_to(1, part);
+  const C below = at_least(x, ExpRange<C>::deepest) * ((share * e.scale) * part);
+  return x >= 0 ? x * share : below * (is_minus_infinity(x) ? 0 : e.rest);
+}
+
 struct Silu {
   template <class C>
   static TENSOR_OPS_INLINE C apply(C x) {
     return times_sigmoid(x, magnitude(x));
+  }
+  template <class C>
+  static TENSOR_OPS_INLINE C apply(C x, C up) {
+    return times_sigmoid_and(x, up, at_most(magnitude(x), -ExpRange<C>::deepest));
   }
 };
 

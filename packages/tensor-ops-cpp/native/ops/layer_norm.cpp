@@ -39,7 +39,13 @@ struct LayerNorm {
       const C deviation = load<C>(x, i) - centre;
       return deviation * deviation;
     });
-    return {centre, static_cast<C>(rest), at_least(squares / count - rest * rest, 0.0)};
+    return {centre, static_cast<C>(rest), variance(squares / count, rest)};
+  }
+
+  // From the mean of squared deviations from the centre. That being infinite the variance is too,
+  // whatever the rest.
+  static TENSOR_OPS_INLINE double variance(double mean_square, double rest) {
+    return is_finite(mean_square) ? at_least(mean_square - rest * rest, 0.0) : mean_square;
   }
 
   // Returns false, having written nothing, when the row needs a wider type than C.
