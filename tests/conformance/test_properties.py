@@ -22,7 +22,7 @@ def test_any_call(op, backend, data):
     case = f"any/{data.draw(st.integers(0, 2**16), 'seed')}"
     values = draw_arguments(op, shape, dtype, case)
     share = data.draw(st.sampled_from([0.0, 0.0, 0.02, 0.5]), "share of special values")
-    sprinkle(values, case, share)
+    sprinkle(op, values, case, share)
     layouts = st.sampled_from(list(LAYOUTS))
     values = {name: LAYOUTS[data.draw(layouts, name)](value) for name, value in values.items()}
     values |= data.draw(st.sampled_from(choices(op)), "choices")

@@ -82,7 +82,7 @@ def test_special_values(op, backend, dtype, share):
     for kwargs in choices(op):
         for shape in ((40, 34), (9, 200)):
             case = f"special values {share} {shape}"
-            values = sprinkle(draw_arguments(op, shape, dtype, case), case, share) | kwargs
+            values = sprinkle(op, draw_arguments(op, shape, dtype, case), case, share) | kwargs
             check(op, backend, dtype, values, run(op, backend, values))
 
 

@@ -26,6 +26,9 @@ class Bound(NamedTuple):
 
     Notes
     -----
+    Relative to the row, weights are taken to be of like magnitude: one that dwarfs the others, on
+    an element near the row's mean, brings out more digits than the row has.
+
     Below the smallest normal number of the dtype, where relative precision ends, an error of
     that number is always allowed.
     """

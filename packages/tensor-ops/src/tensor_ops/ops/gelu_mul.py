@@ -11,6 +11,9 @@ from tensor_ops.normal_distribution import gelu_of
 from tensor_ops.op import op
 from tensor_ops.samples import ErrorSample, Sample
 
+# Below this gelu(x) is x / 2 to the last place.
+TINY = 1e-290
+
 
 @op(
     bounds=elementwise(),
@@ -131,9 +134,18 @@ def gelu_mul(
     array([-0.3173,  0.    ,  3.3654], dtype=float32)
     """
     for source, factor, result in element_blocks((gate, up), (out,), WIDE):
-        # However small, a tail that is not zero keeps an infinity infinite.
-        infinite = np.isinf(factor) & (source < 0) & np.isfinite(source)
-        infinities = -factor[infinite]
+        places, products = _products_of_no_normal_factor(source, factor)
         np.multiply(gelu_of(source, approximate, gate.dtype), factor, out=result)
-        result[infinite] = infinities
+        result[places] = products
     return out
+
+
+def _products_of_no_normal_factor(gate: Array, up: Array) -> tuple[Array, Array]:
+    """Return where gelu(gate) alone loses its digits or becomes zero, and the products there."""
+    # However small, a tail that is not zero keeps an infinity infinite.
+    infinite = np.isinf(up) & (gate < 0) & np.isfinite(gate)
+    # Near zero gelu halves: of the product, since half of the smallest numbers is rounded.
+    tiny = (np.abs(gate) < TINY) & (gate != 0)
+    places = infinite | tiny
+    gate, up = gate[places], up[places]
+    return places, np.where(np.abs(gate) < TINY, gate * up * 0.5, -up)
