@@ -36,7 +36,7 @@ def tests(session: nox.Session) -> None:
     install_group(session, "peers")
     install_model(session)
     arguments = session.posargs or ["tests", "packages", "--ignore=tests/conformance"]
-    session.run("pytest", *arguments)
+    session.run("pytest", "-q", *arguments)
 
 
 @nox.session
