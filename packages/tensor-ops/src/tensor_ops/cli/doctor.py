@@ -1,6 +1,7 @@
 """``tensor-ops test_capabilities``, also ``doctor``: what is there, what runs, and why."""
 
 import json
+import sys
 from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING, Any
 
@@ -69,6 +70,7 @@ def report(required: list[str]) -> dict[str, Any]:
     ]
     return {
         "tensor_ops": tensor_ops.__version__,
+        "executable": sys.executable,
         "machine": machine.facts(),
         "tools": machine.tools(),
         "backends": [_backend(name, name in considered) for name in names],
@@ -122,7 +124,7 @@ def _table(rows: list[tuple[str, str]]) -> list[str]:
 def _machine_rows(facts: dict[str, Any]) -> list[tuple[str, str]]:
     cpus = f"{facts['usable_cpus']} of {facts['logical_cpus']} logical CPUs usable"
     return [
-        ("Python", f"{facts['python']} ({facts['implementation']}, {facts['executable']})"),
+        ("Python", f"{facts['python']} ({facts['implementation']}, {sys.executable})"),
         ("NumPy", facts["numpy"]),
         ("OS", facts["os"]),
         ("CPU", f"{facts['cpu'] or 'unknown'} ({facts['architecture']}, {cpus})"),

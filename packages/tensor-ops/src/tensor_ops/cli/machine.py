@@ -35,7 +35,6 @@ def facts() -> dict[str, Any]:
     return {
         "python": platform.python_version(),
         "implementation": platform.python_implementation(),
-        "executable": sys.executable,
         "numpy": np.__version__,
         "os": platform.platform(),
         "architecture": platform.machine(),
