@@ -42,7 +42,7 @@ def test_machine_and_tools(doctor):
     assert status == 0
     machine = found["machine"]
     assert machine["python"] == ".".join(map(str, sys.version_info[:3]))
-    assert machine["executable"] == sys.executable
+    assert found["executable"] == sys.executable
     assert 1 <= machine["usable_cpus"] <= machine["logical_cpus"]
     assert machine["memory"] is None or machine["memory"] > 2**20
     assert {tool["backend"] for tool in found["tools"].values()} == {"cpp", "cuda", "opencl"}
