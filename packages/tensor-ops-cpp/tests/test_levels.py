@@ -68,6 +68,7 @@ def test_unknown_level_names_the_valid_ones():
     assert "TENSOR_OPS_CPP_ISA is 'avx9'" in reason
     assert all(level in reason for level in LEVELS)
     assert reason in error
+    assert f"RuntimeWarning: tensor_ops_cpp is unavailable: {reason}" in done.stderr
 
 
 def test_levels_that_the_cpu_lacks():

@@ -9,6 +9,8 @@ The instruction-set level is chosen when the module is imported; the environment
 ``TENSOR_OPS_CPP_ISA`` caps it.
 """
 
+import os
+import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -44,6 +46,10 @@ __all__ = [
 ]
 
 __version__: str = _native.__version__
+
+if os.environ.get("TENSOR_OPS_CPP_ISA") and (_reason := _native.unavailable_reason()):
+    # A typing error must not turn a backend off without a word.
+    warnings.warn(f"tensor_ops_cpp is unavailable: {_reason}", RuntimeWarning, stacklevel=2)
 
 #: The instruction-set level in use, such as ``"x86-64-v4"``; None where none can be used.
 simd_level: str | None = _native.level()
