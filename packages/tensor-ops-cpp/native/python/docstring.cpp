@@ -53,9 +53,10 @@ std::string parameters_section(const Op& op) {
       text("Where the result goes, of ", x,
            "'s shape and dtype. It may be exactly the view "
            "that a\n    full-shape input is; it must not overlap an input in any other way."));
-  result += entry("num_threads", "int, optional",
-                  "Threads to use, taken literally. By default as many as pay, up to\n    "
-                  "get_num_threads().");
+  result +=
+      entry("num_threads", "int, optional",
+            "Threads to use, up to 64 or the number of CPUs. By default as many as pay, up to\n    "
+            "get_num_threads().");
   return result;
 }
 
