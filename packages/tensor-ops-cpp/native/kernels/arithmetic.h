@@ -134,13 +134,6 @@ TENSOR_OPS_INLINE Pair<double> exact_product(double a, double b) {
 #endif
 }
 
-// Horner's rule; the coefficient of the highest power comes first.
-template <class C, class... Rest>
-TENSOR_OPS_INLINE C polynomial(C x, C highest, Rest... rest) {
-  C value = highest;
-  ((value = fma(value, x, static_cast<C>(rest))), ...);
-  return value;
-}
 
 }  // namespace
 }  // namespace tensor_ops::TENSOR_OPS_LEVEL

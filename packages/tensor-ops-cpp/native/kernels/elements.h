@@ -1,7 +1,8 @@
-// The element types: how one is stored, the type it is computed in, and the conversions.
+// The element types: how one is stored, the type it is computed in, and the conversions, of one and
+// of a vector of them.
 #pragma once
 
-#include "kernels/arithmetic.h"
+#include "kernels/vector.h"
 #include "launch/run.h"
 
 namespace tensor_ops::TENSOR_OPS_LEVEL {
@@ -10,21 +11,28 @@ namespace {
 struct Float32 {
   using Storage = float;
   using Compute = float;
+  using Packed = Floats;
   static TENSOR_OPS_INLINE float load(float x) { return x; }
   static TENSOR_OPS_INLINE float store(float x) { return x; }
+  static TENSOR_OPS_INLINE Floats widen(Floats x) { return x; }
+  static TENSOR_OPS_INLINE Floats narrow(Floats x) { return x; }
 };
 
 struct Float64 {
   using Storage = double;
   using Compute = double;
+  using Packed = Doubles;
   static TENSOR_OPS_INLINE double load(double x) { return x; }
   static TENSOR_OPS_INLINE double store(double x) { return x; }
+  static TENSOR_OPS_INLINE Doubles widen(Doubles x) { return x; }
+  static TENSOR_OPS_INLINE Doubles narrow(Doubles x) { return x; }
 };
 
 // The upper half of a float32. Rounds to nearest even; NaN stays NaN and subnormals are kept.
 struct BFloat16 {
   using Storage = std::uint16_t;
   using Compute = float;
+  using Packed = Halves;
   static TENSOR_OPS_INLINE float load(std::uint16_t x) {
     return bit_cast<float>(static_cast<std::uint32_t>(x) << 16);
   }
@@ -34,13 +42,29 @@ struct BFloat16 {
     const std::uint32_t quiet = bits | 0x400000;
     return static_cast<std::uint16_t>((x == x ? rounded : quiet) >> 16);
   }
+  static TENSOR_OPS_INLINE Floats widen(Halves x) {
+    return bit_cast<Floats>(__builtin_convertvector(x, BitsOf<Floats>) << 16);
+  }
+  static TENSOR_OPS_INLINE Halves low_halves(BitsOf<Floats> x) {
+#if defined(__AVX512F__)
+    return bit_cast<Halves>(_mm512_cvtepi32_epi16(bit_cast<__m512i>(x)));
+#else
+    return __builtin_convertvector(x, Halves);
+#endif
+  }
+  static TENSOR_OPS_INLINE Halves narrow(Floats x) {
+    const BitsOf<Floats> all = bits(x);
+    const BitsOf<Floats> rounded = all + 0x7FFF + ((all >> 16) & 1);
+    return low_halves((x == x ? rounded : all | 0x400000) >> 16);
+  }
 };
 
-// IEEE binary16, converted with integer and float32 arithmetic: compilers do not vectorise _Float16
-// casts, and this also serves levels without F16C. After Maratyszcza's FP16 library.
+// IEEE binary16. One element, and a vector where the level has no instruction, is converted with
+// integer and float32 arithmetic, which compilers vectorise. After Maratyszcza's FP16 library.
 struct Float16 {
   using Storage = std::uint16_t;
   using Compute = float;
+  using Packed = Halves;
   static TENSOR_OPS_INLINE float load(std::uint16_t x) {
     const std::uint32_t word = static_cast<std::uint32_t>(x) << 16;
     const std::uint32_t sign = word & 0x80000000u;
@@ -65,7 +89,33 @@ struct Float16 {
     const std::uint32_t finite = ((sum >> 13) & 0x7C00u) + (sum & 0x0FFFu);
     return static_cast<std::uint16_t>((sign >> 16) | (twice > 0xFF000000u ? 0x7E00u : finite));
   }
+#if defined(__AVX512F__)
+  static TENSOR_OPS_INLINE Floats widen(Halves x) { return _mm512_cvtph_ps(bit_cast<__m256i>(x)); }
+  static TENSOR_OPS_INLINE Halves narrow(Floats x) {
+    return bit_cast<Halves>(
+        _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+  }
+#elif defined(__F16C__)
+  static TENSOR_OPS_INLINE Floats widen(Halves x) { return _mm256_cvtph_ps(bit_cast<__m128i>(x)); }
+  static TENSOR_OPS_INLINE Halves narrow(Floats x) {
+    return bit_cast<Halves>(_mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT));
+  }
+#else
+  static TENSOR_OPS_INLINE Floats widen(Halves x) {
+    Floats wide;
+    for (std::size_t l = 0; l < kLanes<float>; ++l) wide[l] = load(x[l]);
+    return wide;
+  }
+  static TENSOR_OPS_INLINE Halves narrow(Floats x) {
+    Halves narrow;
+    for (std::size_t l = 0; l < kLanes<float>; ++l) narrow[l] = store(x[l]);
+    return narrow;
+  }
+#endif
 };
+
+template <class Element>
+constexpr bool is_half = sizeof(typename Element::Storage) == 2;
 
 // One kernel for each dtype, in the order of DType.
 template <template <class> class KernelFor>

@@ -1,10 +1,87 @@
 // Kernels of ops that compute each element from the elements at the same place.
 #pragma once
 
+#include "kernels/exp2.h"
 #include "kernels/rows.h"
 
 namespace tensor_ops::TENSOR_OPS_LEVEL {
 namespace {
+
+// What may multiply an ordinary argument: so little that digits which a product loses below the
+// normal numbers do not show in the result.
+template <class C>
+constexpr C kOrdinaryFactor = sizeof(C) == sizeof(float) ? C(0x1p23) : C(0x1p52);
+
+// Function::apply_ordinary(x...) computes vectors of ordinary numbers: the first argument at most
+// Function::ordinary in magnitude, a second one at most kOrdinaryFactor. Function::apply(x...)
+// computes one number of any kind.
+template <class Function, class Element>
+struct Map {
+  using T = typename Element::Storage;
+  using C = typename Element::Compute;
+  using V = Vector<C>;
+
+  template <class... In>
+  static TENSOR_OPS_INLINE void row(bool streams, std::size_t n, T* y, const In*... x) {
+#if TENSOR_OPS_HAS_FMA
+    write_row<Element>(streams, n, y, [=](std::size_t i, auto extent) {
+      (prefetch_if_streamed(x + i, kAhead, extent), ...);
+      return of_blocks(load<Element>(x + i, extent)...);
+    });
+#else
+    static_cast<void>(streams);
+#pragma omp simd
+    for (std::size_t i = 0; i < n; ++i)
+      y[i] = Element::store(Function::apply(Element::load(x[i])...));
+#endif
+  }
+
+ private:
+  template <std::size_t count, class... More>
+  static TENSOR_OPS_INLINE Block<V, count> of_blocks(const Block<V, count>& x,
+                                                     const More&... more) {
+    Block<V, count> result = map(
+        [](auto... vectors) {
+          return Function::template apply_ordinary<kDigitsOf<Element>>(vectors...);
+        },
+        x, more...);
+    const bool is_ordinary = (are_at_most(x, Function::template ordinary<C>) & ... &
+                              are_at_most(more, kOrdinaryFactor<C>));
+    if (__builtin_expect(!is_ordinary, 0)) {
+      // Copies, or the compiler would keep the originals in memory.
+      const auto same = [](V vector) { return vector; };
+      Block<V, count> mended = map(same, result);
+      mend(mended, map(same, x), map(same, more)...);
+      result = map(same, mended);
+    }
+    return result;
+  }
+
+  // False if one is NaN.
+  template <std::size_t count>
+  static TENSOR_OPS_INLINE bool are_at_most(const Block<V, count>& x, C limit) {
+    MagnitudeCheck<C> check;
+    for (std::size_t u = 0; u < count; ++u) check.include(x.vector[u]);
+    return check.at_most(limit);
+  }
+
+  // Replaces the lanes whose arguments are not ordinary.
+  template <std::size_t count, class... Blocks>
+  static __attribute__((noinline)) void mend(Block<V, count>& result, const Blocks&... x) {
+    mend_lanes(count * kLanes<C>, reinterpret_cast<C*>(&result),
+               reinterpret_cast<const C*>(&x)...);
+  }
+  template <class... More>
+  static TENSOR_OPS_INLINE void mend_lanes(std::size_t n, C* y, const C* x, const More*... more) {
+#pragma omp simd
+    for (std::size_t i = 0; i < n; ++i) {
+      const bool is_ordinary = (magnitude(x[i]) <= Function::template ordinary<C>) &
+                               (true & ... & (magnitude(more[i]) <= kOrdinaryFactor<C>));
+      const C value = Function::apply(x[i], more[i]...);
+      y[i] = is_ordinary ? y[i] : value;
+    }
+  }
+};
 
 // y = Function::apply(x)
 template <class Function>
@@ -12,14 +89,11 @@ struct Unary {
   template <class Element>
   struct On {
     using T = typename Element::Storage;
-    static void row(const T* x, T* y, std::size_t n) {
-#pragma omp simd
-      for (std::size_t i = 0; i < n; ++i)
-        y[i] = Element::store(Function::apply(Element::load(x[i])));
-    }
     static void run(const Run& run) {
       for (std::size_t r = 0; r < run.rows; ++r)
-        row(row_of<const T>(run, 0, r), row_of<T>(run, 1, r), run.n);
+        Map<Function, Element>::row(run.streams, run.n, row_of<T>(run, 1, r),
+                                    row_of<const T>(run, 0, r));
+      if (run.streams) finish_streams();
     }
   };
 };
@@ -31,14 +105,11 @@ struct Gated {
   template <class Element>
   struct On {
     using T = typename Element::Storage;
-    static void row(const T* gate, const T* up, T* y, std::size_t n) {
-#pragma omp simd
-      for (std::size_t i = 0; i < n; ++i)
-        y[i] = Element::store(Function::apply(Element::load(gate[i]), Element::load(up[i])));
-    }
     static void run(const Run& run) {
       for (std::size_t r = 0; r < run.rows; ++r)
-        row(row_of<const T>(run, 0, r), row_of<const T>(run, 1, r), row_of<T>(run, 2, r), run.n);
+        Map<Function, Element>::row(run.streams, run.n, row_of<T>(run, 2, r),
+                                    row_of<const T>(run, 0, r), row_of<const T>(run, 1, r));
+      if (run.streams) finish_streams();
     }
   };
 };

@@ -1,7 +1,7 @@
 // exp, without branches or tables, down into the subnormal numbers.
 #pragma once
 
-#include "kernels/arithmetic.h"
+#include "kernels/polynomial.h"
 
 namespace tensor_ops::TENSOR_OPS_LEVEL {
 namespace {

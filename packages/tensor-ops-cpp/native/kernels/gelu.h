@@ -26,6 +26,19 @@ struct GeluTanhConstants<double> {
   static constexpr double far = 30.6;
 };
 
+// The same constants times log2(e), c1.hi with half the bits.
+template <class C>
+struct GeluTanhExponent;
+template <>
+struct GeluTanhExponent<float> {
+  static constexpr Pair<float> c1{0x1.26ap+1f, 0.00045038565f}, c3{0.102943242f, -2.01619854e-09f};
+};
+template <>
+struct GeluTanhExponent<double> {
+  static constexpr Pair<double> c1{0x1.26aec2p+1, 1.2948402037571394e-08},
+      c3{0.10294323958002349, -5.978177400718744e-18};
+};
+
 struct GeluTanh {
   template <class C>
   static TENSOR_OPS_INLINE C apply(C x) {
@@ -36,6 +49,38 @@ struct GeluTanh {
   static TENSOR_OPS_INLINE C apply(C x, C up) {
     const Pair<C> w = argument(x);
     return times_sigmoid_and(x, up, w.hi, w.lo);
+  }
+
+  template <class C>
+  static constexpr C ordinary = sizeof(C) == sizeof(float) ? C(9.7) : C(20.5);
+  template <Digits digits, class V>
+  static TENSOR_OPS_INLINE V apply_ordinary(V x) {
+    return over_one_plus<digits>(x, exp_of_argument<digits>(x));
+  }
+  template <Digits digits, class V>
+  static TENSOR_OPS_INLINE V apply_ordinary(V x, V up) {
+    return over_one_plus<digits>(x * up, exp_of_argument<digits>(x));
+  }
+
+ private:
+  // exp(-x * (c1 + c3 x^2))
+  template <Digits digits, class V>
+  static TENSOR_OPS_INLINE V exp_of_argument(V x) {
+    using Constants = GeluTanhExponent<Lane<V>>;
+    const V square = x * x;
+    const V factor = fma(square, V{} + Constants::c3.hi, V{} + Constants::c1.hi);
+    const V shifted = fma(x, -factor, V{} + kExp2Shift<Lane<V>>);
+    V rest = fma(x, -factor, -Exp2<V>::unshifted(shifted));
+    if constexpr (digits == Digits::kAll) {
+      // What rounding took from the factor: c1.hi has so few bits that the difference is exact.
+      const V lost = fma(square, V{} + Constants::c3.hi, Constants::c1.hi - factor);
+      const V of_square = fma(fma(x, x, -square), V{} + Constants::c3.hi, lost);
+      const V of_constants = fma(square, V{} + Constants::c3.lo, V{} + Constants::c1.lo);
+      rest = fma(x, -(of_square + of_constants), rest);
+    } else {
+      rest = fma(x, V{} - Constants::c1.lo, rest);
+    }
+    return Exp2<V>().template of<digits>(shifted, rest);
   }
 
   // The magnitude of the sigmoid's argument. In the tail its absolute error is the relative error
@@ -69,6 +114,17 @@ struct GeluErf {
     const C below = (-(up * tail.exp.scale) * tail.part) * tail.exp.rest;
     const C above = tail.exp.added_to(x * grow, -tail.part) * up;
     return (x < 0 ? below : above) * (is_minus_infinity(x) ? 0 : shrink);
+  }
+
+  template <class C>
+  static constexpr C ordinary = sizeof(C) == sizeof(float) ? C(12.5) : C(37);
+  template <Digits digits, class V>
+  static TENSOR_OPS_INLINE V apply_ordinary(V x) {
+    return larger(x, V{}) - ordinary_tail_moment<digits>(magnitude_of(x));
+  }
+  template <Digits digits, class V>
+  static TENSOR_OPS_INLINE V apply_ordinary(V x, V up) {
+    return apply_ordinary<digits>(x) * up;
   }
 };
 

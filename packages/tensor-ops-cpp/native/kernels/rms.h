@@ -6,32 +6,19 @@
 namespace tensor_ops::TENSOR_OPS_LEVEL {
 namespace {
 
-// Computes in C: write(i, value, normalised) is called for each i with value = values.template
-// at<C>(i). Returns false, having written nothing, when the row needs a wider type than C.
-template <class C, class Values, class Weight, class Write>
-TENSOR_OPS_INLINE bool rms_normalise_in(std::size_t n, double eps, Values values, Weight weight,
-                                        Write write) {
-  const double squares = sum<C>(n, [&](std::size_t i) {
-    const C v = values.template at<C>(i);
-    return v * v;
-  });
-  const double mean_square = squares / static_cast<double>(n) + eps;
-  if (!is_safe_in(C(), mean_square)) return false;
-  const C scale = static_cast<C>(1 / __builtin_sqrt(mean_square));
-#pragma omp simd
-  for (std::size_t i = 0; i < n; ++i) {
-    const C v = values.template at<C>(i);
-    write(i, v, (v * scale) * static_cast<C>(weight(i)));
-  }
-  return true;
+// 1 / sqrt(mean(values^2) + eps), or 0 where Element's type has no room for the arithmetic.
+template <class Element, class Values>
+TENSOR_OPS_INLINE typename Element::Compute rms_scale(std::size_t n, double eps, Values values) {
+  using C = typename Element::Compute;
+  const double mean_square = sum_of_squares<C>(n, values) / static_cast<double>(n) + eps;
+  return is_safe_in(C(), mean_square) ? static_cast<C>(1 / __builtin_sqrt(mean_square)) : C(0);
 }
 
-// In the row's own compute type, or in double where float32 would overflow or lose digits.
-template <class C, class Values, class Weight, class Write>
-TENSOR_OPS_INLINE void rms_normalise(std::size_t n, double eps, Values values, Weight weight,
-                                     Write write) {
-  if (!rms_normalise_in<C>(n, eps, values, weight, write))
-    rms_normalise_in<double>(n, eps, values, weight, write);
+// The same in double, value(i) being one number.
+template <class Value>
+TENSOR_OPS_INLINE double wide_rms_scale(std::size_t n, double eps, Value value) {
+  const double squares = wide_sum(n, [=](std::size_t i) { return value(i) * value(i); });
+  return 1 / __builtin_sqrt(squares / static_cast<double>(n) + eps);
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 // Rows of a Run, and sums along them.
 #pragma once
 
-#include "kernels/elements.h"
+#include "kernels/memory.h"
 
 namespace tensor_ops::TENSOR_OPS_LEVEL {
 namespace {
@@ -18,52 +18,73 @@ TENSOR_OPS_INLINE T* optional_row_of(const Run& run, std::size_t k, std::size_t 
   return run.data[k] ? row_of<T>(run, k, r) : nullptr;
 }
 
-// Sums are kept in a fixed number of lanes, element i always going to lane i mod kLanes: the result
-// does not depend on where the row lies in memory. The lanes fill half the vector registers of the
-// level.
-#if defined(__AVX__) || defined(__aarch64__)
-constexpr std::size_t kLaneBytes = 256;
-#else
-constexpr std::size_t kLaneBytes = 128;
-#endif
+// How far from a row's elements the memory is that its streamed results leave time to ask for: the
+// same elements of the next row, as long as a row or two fit the second-level cache.
+TENSOR_OPS_INLINE std::ptrdiff_t pipeline_distance(const Run& run, std::size_t k, std::size_t r,
+                                                   std::size_t item) {
+  constexpr std::size_t kMostBytes = std::size_t{1} << 17;
+  if (run.n * item > kMostBytes) return kAhead;
+  return r + 1 < run.rows ? run.stride[k] : 0;
+}
 
-// Every so many elements the lanes are added up in double, which bounds the error of long rows.
+// Sums are kept in a fixed number of lanes, element i always going to the same one: the result does
+// not depend on where the row lies in memory. Every so many elements the lanes are added up in
+// double, which bounds the error of long rows.
 constexpr std::size_t kChunk = 4096;
 
-template <class C>
+template <class V>
 struct Lanes {
-  static constexpr std::size_t count = kLaneBytes / sizeof(C);
-  C lane[count] = {};
+  V vector[kUnroll] = {};
 
   TENSOR_OPS_INLINE double total() const {
-    C part[count];
-    for (std::size_t l = 0; l < count; ++l) part[l] = lane[l];
-    for (std::size_t width = count / 2; width > 8; width /= 2)
-      for (std::size_t l = 0; l < width; ++l) part[l] += part[l + width];
+    static_assert(kUnroll == 4);
+    const V all = (vector[0] + vector[1]) + (vector[2] + vector[3]);
     double sum = 0;
-    for (std::size_t l = 0; l < 8; ++l)
-      sum += static_cast<double>(part[l]) + static_cast<double>(part[l + 8]);
+    for (std::size_t l = 0; l < kLanes<Lane<V>>; ++l) sum += static_cast<double>(all[l]);
     return sum;
   }
 };
 
-// Sum of term(i) for i < n, accumulated in C.
-template <class C, class Term>
-TENSOR_OPS_INLINE double sum(std::size_t n, Term term) {
-  constexpr std::size_t lanes = Lanes<C>::count;
+// The sum that step(sum, values(i, extent)) makes of [0, n) vector by vector; a part's missing
+// elements are zeros.
+template <class C, class Values, class Step>
+TENSOR_OPS_INLINE double sum(std::size_t n, Values values, Step step) {
   double total = 0;
   for (std::size_t begin = 0; begin < n; begin += kChunk) {
-    const std::size_t end = n - begin < kChunk ? n : begin + kChunk;
-    Lanes<C> acc;
-    std::size_t i = begin;
-    for (; i + lanes <= end; i += lanes) {
-#pragma omp simd
-      for (std::size_t l = 0; l < lanes; ++l) acc.lane[l] += term(i + l);
-    }
-#pragma omp simd
-    for (std::size_t l = 0; l < end - i; ++l) acc.lane[l] += term(i + l);
-    total += acc.total();
+    Lanes<Vector<C>> lanes;
+    for_blocks<C>(begin, n - begin < kChunk ? n : begin + kChunk, [&](std::size_t i, auto extent) {
+      const auto block = values(i, extent);
+      for (std::size_t u = 0; u < extent.vectors; ++u)
+        lanes.vector[u] = step(lanes.vector[u], block.vector[u]);
+    });
+    total += lanes.total();
   }
+  return total;
+}
+
+template <class C, class Values>
+TENSOR_OPS_INLINE double sum(std::size_t n, Values values) {
+  return sum<C>(n, values, [](auto sum, auto value) { return sum + value; });
+}
+
+template <class C, class Values>
+TENSOR_OPS_INLINE double sum_of_squares(std::size_t n, Values values) {
+  return sum<C>(n, values, [](auto sum, auto value) { return fma(value, value, sum); });
+}
+
+// The sum of term(i) in double, for the rows that need it.
+template <class Term>
+TENSOR_OPS_INLINE double wide_sum(std::size_t n, Term term) {
+  constexpr std::size_t lanes = 16;
+  double lane[lanes] = {};
+  std::size_t i = 0;
+  for (; i + lanes <= n; i += lanes) {
+#pragma omp simd
+    for (std::size_t l = 0; l < lanes; ++l) lane[l] += term(i + l);
+  }
+  double total = 0;
+  for (; i < n; ++i) total += term(i);
+  for (std::size_t l = 0; l < lanes; ++l) total += lane[l];
   return total;
 }
 

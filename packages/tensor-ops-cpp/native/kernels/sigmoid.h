@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kernels/exp.h"
+#include "kernels/exp2.h"
 
 namespace tensor_ops::TENSOR_OPS_LEVEL {
 namespace {
@@ -27,6 +28,13 @@ TENSOR_OPS_INLINE C times_sigmoid_and(C x, C up, C magnitude, C lo = 0) {
   return x >= 0 ? x * share : below * (is_minus_infinity(x) ? 0 : e.rest);
 }
 
+// y * sigmoid(w) of vectors, given exp(-w).
+template <Digits digits, class V>
+TENSOR_OPS_INLINE V over_one_plus(V y, V exp) {
+  if constexpr (digits == Digits::kHalf) return rough_quotient(y, exp + Lane<V>(1));
+  return y / (exp + Lane<V>(1));
+}
+
 struct Silu {
   template <class C>
   static TENSOR_OPS_INLINE C apply(C x) {
@@ -35,6 +43,17 @@ struct Silu {
   template <class C>
   static TENSOR_OPS_INLINE C apply(C x, C up) {
     return times_sigmoid_and(x, up, at_most(magnitude(x), -ExpRange<C>::deepest));
+  }
+
+  template <class C>
+  static constexpr C ordinary = kOrdinaryExponent<C>;
+  template <Digits digits, class V>
+  static TENSOR_OPS_INLINE V apply_ordinary(V x) {
+    return over_one_plus<digits>(x, exp_of_negative<digits>(x));
+  }
+  template <Digits digits, class V>
+  static TENSOR_OPS_INLINE V apply_ordinary(V x, V up) {
+    return over_one_plus<digits>(x * up, exp_of_negative<digits>(x));
   }
 };
 

@@ -82,19 +82,26 @@ int omp_num_threads() {
 
 }  // namespace
 
-int affinity_cpus() {
+std::vector<int> affinity_cpu_numbers() {
+  std::vector<int> numbers;
 #if defined(__linux__)
   // Machines with more CPUs than the set holds make the call fail: try larger sets.
-  for (int cpus = CPU_SETSIZE; cpus <= 1 << 20; cpus *= 4) {
+  for (int cpus = CPU_SETSIZE; numbers.empty() && cpus <= 1 << 20; cpus *= 4) {
     cpu_set_t* set = CPU_ALLOC(cpus);
     if (!set) break;
     const std::size_t size = CPU_ALLOC_SIZE(cpus);
-    const int count = sched_getaffinity(0, size, set) == 0 ? CPU_COUNT_S(size, set) : 0;
+    if (sched_getaffinity(0, size, set) == 0)
+      for (int cpu = 0; cpu < cpus; ++cpu)
+        if (CPU_ISSET_S(cpu, size, set)) numbers.push_back(cpu);
     CPU_FREE(set);
-    if (count > 0) return count;
   }
 #endif
-  return std::max(1u, std::thread::hardware_concurrency());
+  return numbers;
+}
+
+int affinity_cpus() {
+  const auto count = static_cast<int>(affinity_cpu_numbers().size());
+  return count > 0 ? count : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
 }
 
 int allowed_threads() {

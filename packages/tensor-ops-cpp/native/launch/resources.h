@@ -2,12 +2,14 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
+#include <vector>
 
 namespace tensor_ops {
 
 // CPUs in the process's affinity mask.
 int affinity_cpus();
+// Their numbers; none where the system does not say.
+std::vector<int> affinity_cpu_numbers();
 
 // min(affinity, cgroup CPU quota rounded up, OMP_NUM_THREADS where set to a positive number); at
 // least 1.

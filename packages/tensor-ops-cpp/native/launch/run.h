@@ -15,6 +15,7 @@ struct Run {
   std::size_t rows;
   std::size_t n;          // elements in a row of the first array
   const double* scalars;  // the op's scalar arguments in declaration order
+  bool streams;           // whether the outputs are to be written past the caches
 };
 
 using Kernel = void (*)(const Run&);

@@ -14,6 +14,12 @@ struct Exp {
   static TENSOR_OPS_INLINE C apply(C x) {
     return scaled_exp(x).value();
   }
+  template <class C>
+  static constexpr C ordinary = kOrdinaryExponent<C>;
+  template <Digits digits, class V>
+  static TENSOR_OPS_INLINE V apply_ordinary(V x) {
+    return exp_of_negative<digits>(-x);
+  }
 };
 
 }  // namespace

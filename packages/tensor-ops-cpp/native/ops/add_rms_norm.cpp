@@ -12,30 +12,63 @@ namespace {
 template <class Element>
 struct AddRmsNorm {
   using T = typename Element::Storage;
-  using Compute = typename Element::Compute;
+  using C = typename Element::Compute;
 
-  struct Sums {
-    const T *x, *residual;
-    template <class C>
-    TENSOR_OPS_INLINE C at(std::size_t i) const {
-      return static_cast<C>(Element::load(x[i])) + static_cast<C>(Element::load(residual[i]));
-    }
+  struct Row {
+    const T *x, *residual, *weight;
+    T *y, *h;
+    std::size_t n;
+    double eps;
+    bool streams;
+    std::ptrdiff_t x_ahead, residual_ahead;  // bytes from the row to what is read next
   };
 
-  static void row(const T* x, const T* residual, const T* weight, T* y, T* h, std::size_t n,
-                  double eps) {
-    rms_normalise<Compute>(
-        n, eps, Sums{x, residual}, [=](std::size_t i) { return Element::load(weight[i]); },
-        [=](std::size_t i, auto sum, auto value) {
-          y[i] = Element::store(static_cast<Compute>(value));
-          h[i] = Element::store(static_cast<Compute>(sum));
-        });
+  template <class Extent>
+  static TENSOR_OPS_INLINE auto sums(const Row& row, std::size_t i, Extent extent) {
+    return map([](auto x, auto residual) { return x + residual; }, load<Element>(row.x + i, extent),
+               load<Element>(row.residual + i, extent));
+  }
+
+  static TENSOR_OPS_INLINE void row(const Row& row) {
+    const C scale = rms_scale<Element>(row.n, row.eps, [&](std::size_t i, auto extent) {
+      return sums(row, i, extent);
+    });
+    if (scale == 0) return wide_row(row);
+    // Both outputs can be streamed where their lines begin at the same elements.
+    const bool streams =
+        row.streams && distance_to_line<Element>(row.y) == distance_to_line<Element>(row.h);
+    for_lines<Element>(streams, row.n, row.y, [&](std::size_t i, auto extent) {
+      prefetch_if_streamed(row.x + i, row.x_ahead, extent);
+      prefetch_if_streamed(row.residual + i, row.residual_ahead, extent);
+      const auto sum = sums(row, i, extent);
+      const auto normalised = map([scale](auto sum, auto weight) { return (sum * scale) * weight; },
+                                  sum, load<Element>(row.weight + i, extent));
+      store<Element>(row.y + i, normalised, extent);
+      store<Element>(row.h + i, sum, extent);
+    });
+  }
+
+  static __attribute__((noinline)) void wide_row(const Row& row) {
+    const auto sum = [&](std::size_t i) {
+      return static_cast<double>(Element::load(row.x[i])) +
+             static_cast<double>(Element::load(row.residual[i]));
+    };
+    const double scale = wide_rms_scale(row.n, row.eps, sum);
+#pragma omp simd
+    for (std::size_t i = 0; i < row.n; ++i) {
+      const double value = sum(i);
+      row.y[i] = Element::store(static_cast<C>(
+          (value * scale) * static_cast<double>(Element::load(row.weight[i]))));
+      row.h[i] = Element::store(static_cast<C>(value));
+    }
   }
 
   static void run(const Run& run) {
     for (std::size_t r = 0; r < run.rows; ++r)
-      row(row_of<const T>(run, 0, r), row_of<const T>(run, 1, r), row_of<const T>(run, 2, r),
-          row_of<T>(run, 3, r), row_of<T>(run, 4, r), run.n, run.scalars[0]);
+      row({row_of<const T>(run, 0, r), row_of<const T>(run, 1, r), row_of<const T>(run, 2, r),
+           row_of<T>(run, 3, r), row_of<T>(run, 4, r), run.n, run.scalars[0], run.streams,
+           pipeline_distance(run, 0, r, sizeof(T)), pipeline_distance(run, 1, r, sizeof(T))});
+    if (run.streams) finish_streams();
   }
 };
 

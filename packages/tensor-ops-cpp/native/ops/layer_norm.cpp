@@ -8,77 +8,115 @@
 namespace tensor_ops::TENSOR_OPS_LEVEL {
 namespace {
 
+// The mean as centre + rest: deviations from the centre lose nothing when |mean| >> std.
+template <class C>
+struct Moments {
+  C centre, rest;
+  double variance;
+};
+
+// From the sums of the deviations from the centre and of their squares. These being infinite the
+// variance is too, whatever the rest.
+template <class C>
+TENSOR_OPS_INLINE Moments<C> moments_about(C centre, double deviations, double squares,
+                                           double count) {
+  const double rest = deviations / count, mean_square = squares / count;
+  const double variance =
+      is_finite(mean_square) ? at_least(mean_square - rest * rest, 0.0) : mean_square;
+  return {centre, static_cast<C>(rest), variance};
+}
+
 template <class Element>
 struct LayerNorm {
   using T = typename Element::Storage;
-  using Compute = typename Element::Compute;
+  using C = typename Element::Compute;
+  using V = Vector<C>;
 
-  template <class C>
-  static TENSOR_OPS_INLINE C load(const T* x, std::size_t i) {
-    return static_cast<C>(Element::load(x[i]));
-  }
-
-  // The mean as centre + rest: deviations from the centre lose nothing when |mean| >> std. The
-  // first sum is in double; where that is no wider than the values, the deviations' own mean is the
-  // rest.
-  template <class C>
-  struct Moments {
-    C centre, rest;
-    double variance;
+  struct Row {
+    const T *x, *weight, *bias;
+    T* y;
+    std::size_t n;
+    double eps;
+    bool streams;
+    std::ptrdiff_t ahead;  // bytes from x to what is read next
   };
 
-  template <class C>
   static TENSOR_OPS_INLINE Moments<C> moments(const T* x, std::size_t n) {
-    const double count = static_cast<double>(n);
-    const double mean = sum<double>(n, [=](std::size_t i) { return load<double>(x, i); }) / count;
-    const C centre = static_cast<C>(mean);
-    double rest = mean - static_cast<double>(centre);
-    if constexpr (sizeof(C) == sizeof(double))
-      rest = sum<C>(n, [=](std::size_t i) { return load<C>(x, i) - centre; }) / count;
-    const double squares = sum<C>(n, [=](std::size_t i) {
-      const C deviation = load<C>(x, i) - centre;
-      return deviation * deviation;
-    });
-    return {centre, static_cast<C>(rest), variance(squares / count, rest)};
-  }
-
-  // From the mean of squared deviations from the centre. That being infinite the variance is too,
-  // whatever the rest.
-  static TENSOR_OPS_INLINE double variance(double mean_square, double rest) {
-    return is_finite(mean_square) ? at_least(mean_square - rest * rest, 0.0) : mean_square;
-  }
-
-  // Returns false, having written nothing, when the row needs a wider type than C.
-  template <class C>
-  static TENSOR_OPS_INLINE bool row_in(const T* x, const T* weight, const T* bias, T* y,
-                                       std::size_t n, double eps) {
-    const Moments<C> m = moments<C>(x, n);
-    if (!is_safe_in(C(), m.variance + eps)) return false;
-    const C scale = static_cast<C>(1 / __builtin_sqrt(m.variance + eps));
-    const auto scaled = [=](std::size_t i) {
-      return (((load<C>(x, i) - m.centre) - m.rest) * scale) * load<C>(weight, i);
-    };
-    const auto write = [=](std::size_t i, C value) {
-      y[i] = Element::store(static_cast<Compute>(value));
-    };
-    if (bias) {
-#pragma omp simd
-      for (std::size_t i = 0; i < n; ++i) write(i, scaled(i) + load<C>(bias, i));
-    } else {
-#pragma omp simd
-      for (std::size_t i = 0; i < n; ++i) write(i, scaled(i));
+    const auto count = static_cast<double>(n);
+    const C centre = static_cast<C>(
+        sum<C>(n, [=](std::size_t i, auto extent) { return load<Element>(x + i, extent); }) /
+        count);
+    double deviations = 0, squares = 0;
+    for (std::size_t begin = 0; begin < n; begin += kChunk) {
+      const std::size_t end = n - begin < kChunk ? n : begin + kChunk;
+      Lanes<V> of_deviations, of_squares;
+      for_blocks<C>(begin, end, [&](std::size_t i, auto extent) {
+        const auto block = deviations_from(centre, x + i, extent);
+        for (std::size_t u = 0; u < extent.vectors; ++u) {
+          of_deviations.vector[u] += block.vector[u];
+          of_squares.vector[u] = fma(block.vector[u], block.vector[u], of_squares.vector[u]);
+        }
+      });
+      deviations += of_deviations.total();
+      squares += of_squares.total();
     }
-    return true;
+    return moments_about(centre, deviations, squares, count);
+  }
+
+  // Zeros after a part's elements.
+  template <class Extent>
+  static TENSOR_OPS_INLINE auto deviations_from(C centre, const T* x, Extent extent) {
+    const auto block = map([centre](V value) { return value - centre; }, load<Element>(x, extent));
+    return only(extent, block);
+  }
+
+  static TENSOR_OPS_INLINE void row(const Row& row) {
+    const Moments<C> m = moments(row.x, row.n);
+    if (!is_safe_in(C(), m.variance + row.eps)) return wide_row(row);
+    const C scale = static_cast<C>(1 / __builtin_sqrt(m.variance + row.eps));
+    const auto scaled = [=](V x, V weight) {
+      return (((x - m.centre) - m.rest) * scale) * weight;
+    };
+    if (row.bias)
+      write(row, [scaled](V x, V weight, V bias) { return scaled(x, weight) + bias; }, row.bias);
+    else
+      write(row, scaled);
+  }
+
+  template <class Function, class... Bias>
+  static TENSOR_OPS_INLINE void write(const Row& row, Function function, Bias... bias) {
+    write_row<Element>(row.streams, row.n, row.y, [&](std::size_t i, auto extent) {
+      prefetch_if_streamed(row.x + i, row.ahead, extent);
+      return map(function, load<Element>(row.x + i, extent),
+                 load<Element>(row.weight + i, extent), load<Element>(bias + i, extent)...);
+    });
+  }
+
+  // In double, for a row that needs it.
+  static __attribute__((noinline)) void wide_row(const Row& row) {
+    const auto x = [&](std::size_t i) { return static_cast<double>(Element::load(row.x[i])); };
+    const auto count = static_cast<double>(row.n);
+    const double centre = wide_sum(row.n, x) / count;
+    const auto deviation = [&](std::size_t i) { return x(i) - centre; };
+    const Moments<double> m = moments_about(
+        centre, wide_sum(row.n, deviation),
+        wide_sum(row.n, [&](std::size_t i) { return deviation(i) * deviation(i); }), count);
+    const double scale = 1 / __builtin_sqrt(m.variance + row.eps);
+#pragma omp simd
+    for (std::size_t i = 0; i < row.n; ++i) {
+      const double weight = static_cast<double>(Element::load(row.weight[i]));
+      const double bias = row.bias ? static_cast<double>(Element::load(row.bias[i])) : 0;
+      const double scaled = ((deviation(i) - m.rest) * scale) * weight;
+      row.y[i] = Element::store(static_cast<C>(row.bias ? scaled + bias : scaled));
+    }
   }
 
   static void run(const Run& run) {
-    for (std::size_t r = 0; r < run.rows; ++r) {
-      const T *x = row_of<const T>(run, 0, r), *weight = row_of<const T>(run, 1, r);
-      const T* bias = optional_row_of<const T>(run, 2, r);
-      T* y = row_of<T>(run, 3, r);
-      if (!row_in<Compute>(x, weight, bias, y, run.n, run.scalars[0]))
-        row_in<double>(x, weight, bias, y, run.n, run.scalars[0]);
-    }
+    for (std::size_t r = 0; r < run.rows; ++r)
+      row({row_of<const T>(run, 0, r), row_of<const T>(run, 1, r),
+           optional_row_of<const T>(run, 2, r), row_of<T>(run, 3, r), run.n, run.scalars[0],
+           run.streams, pipeline_distance(run, 0, r, sizeof(T))});
+    if (run.streams) finish_streams();
   }
 };
 

@@ -11,28 +11,44 @@ namespace {
 template <class Element>
 struct RmsNorm {
   using T = typename Element::Storage;
-  using Compute = typename Element::Compute;
+  using C = typename Element::Compute;
 
-  struct Values {
-    const T* x;
-    template <class C>
-    TENSOR_OPS_INLINE C at(std::size_t i) const {
-      return static_cast<C>(Element::load(x[i]));
-    }
+  struct Row {
+    const T *x, *weight;
+    T* y;
+    std::size_t n;
+    double eps;
+    bool streams;
+    std::ptrdiff_t ahead;  // bytes from x to what is read next
   };
 
-  static void row(const T* x, const T* weight, T* y, std::size_t n, double eps) {
-    rms_normalise<Compute>(
-        n, eps, Values{x}, [=](std::size_t i) { return Element::load(weight[i]); },
-        [=](std::size_t i, auto, auto value) {
-          y[i] = Element::store(static_cast<Compute>(value));
-        });
+  static TENSOR_OPS_INLINE void row(const Row& row) {
+    const C scale = rms_scale<Element>(row.n, row.eps, [&](std::size_t i, auto extent) {
+      return load<Element>(row.x + i, extent);
+    });
+    // 0 or NaN of double arithmetic is not that of a missing scale
+    if (scale == 0) return wide_row(row);
+    write_row<Element>(row.streams, row.n, row.y, [&](std::size_t i, auto extent) {
+      prefetch_if_streamed(row.x + i, row.ahead, extent);
+      return map([scale](auto value, auto weight) { return (value * scale) * weight; },
+                 load<Element>(row.x + i, extent), load<Element>(row.weight + i, extent));
+    });
+  }
+
+  static __attribute__((noinline)) void wide_row(const Row& row) {
+    const auto value = [&](std::size_t i) { return static_cast<double>(Element::load(row.x[i])); };
+    const double scale = wide_rms_scale(row.n, row.eps, value);
+#pragma omp simd
+    for (std::size_t i = 0; i < row.n; ++i)
+      row.y[i] = Element::store(static_cast<C>((value(i) * scale) *
+                                               static_cast<double>(Element::load(row.weight[i]))));
   }
 
   static void run(const Run& run) {
     for (std::size_t r = 0; r < run.rows; ++r)
-      row(row_of<const T>(run, 0, r), row_of<const T>(run, 1, r), row_of<T>(run, 2, r), run.n,
-          run.scalars[0]);
+      row({row_of<const T>(run, 0, r), row_of<const T>(run, 1, r), row_of<T>(run, 2, r), run.n,
+           run.scalars[0], run.streams, pipeline_distance(run, 0, r, sizeof(T))});
+    if (run.streams) finish_streams();
   }
 };
 

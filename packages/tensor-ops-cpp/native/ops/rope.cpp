@@ -3,7 +3,7 @@
 
 #if KERNEL_PASS
 
-#include <type_traits>
+#include <utility>
 
 #include "kernels/rows.h"
 
@@ -36,173 +36,176 @@ TENSOR_OPS_INLINE float sum_of_products(float a, float b, float c, float d) {
 }
 #endif
 
-// Whether numbers are all finite. Each times 0 is added up, in lanes, which stay +0 bit by bit.
+// The same for numbers of which any may be infinite or overflow in a product: then by the formula in
+// double. An element's bits do not depend on its neighbours.
 template <class C>
-struct FiniteCheck {
-  static constexpr std::size_t lanes = Lanes<C>::count / 4;
-  C lane[2][lanes] = {};
+TENSOR_OPS_INLINE C any_sum_of_products(C a, C b, C c, C d) {
+  const C value = sum_of_products(a, b, c, d);
+  const double plain = static_cast<double>(a) * static_cast<double>(b) +
+                       static_cast<double>(c) * static_cast<double>(d);
+  return is_finite(value) ? value : static_cast<C>(plain);
+}
 
-  TENSOR_OPS_INLINE void include(std::size_t l, Pair<C> numbers) {
-    lane[0][l] = fma(numbers.hi, C(0), lane[0][l]);
-    lane[1][l] = fma(numbers.lo, C(0), lane[1][l]);
+// The pairs of a row are x[i], x[n / 2 + i].
+struct HalfSplit {
+  static TENSOR_OPS_INLINE std::size_t first(std::size_t i, std::size_t) { return i; }
+  static TENSOR_OPS_INLINE std::size_t second(std::size_t i, std::size_t pairs) {
+    return pairs + i;
   }
-  TENSOR_OPS_INLINE bool passed() const {
-    std::uint64_t words[sizeof lane / 8], any = 0;
-    __builtin_memcpy(words, lane, sizeof lane);
-    for (const std::uint64_t word : words) any |= word;
-    return any == 0;
+  template <class Element>
+  static TENSOR_OPS_INLINE Pair<VectorFor<Element>> load_pairs(
+      const typename Element::Storage* x, std::size_t i, std::size_t pairs) {
+    return {load<Element>(x + i, Whole<1>{}).vector[0],
+            load<Element>(x + pairs + i, Whole<1>{}).vector[0]};
+  }
+  template <class Element>
+  static TENSOR_OPS_INLINE void store_pairs(typename Element::Storage* y, std::size_t i,
+                                            std::size_t pairs, Pair<VectorFor<Element>> pair) {
+    store<Element>(y + i, Block<VectorFor<Element>, 1>{{pair.hi}}, Whole<1>{});
+    store<Element>(y + pairs + i, Block<VectorFor<Element>, 1>{{pair.lo}}, Whole<1>{});
   }
 };
 
-template <class Element>
+// The pairs of a row are x[2 i], x[2 i + 1].
+struct Interleaved {
+  static TENSOR_OPS_INLINE std::size_t first(std::size_t i, std::size_t) { return 2 * i; }
+  static TENSOR_OPS_INLINE std::size_t second(std::size_t i, std::size_t) { return 2 * i + 1; }
+  template <class Element>
+  static TENSOR_OPS_INLINE Pair<VectorFor<Element>> load_pairs(
+      const typename Element::Storage* x, std::size_t i, std::size_t) {
+    constexpr std::make_index_sequence<kLanesFor<Element>> lanes;
+    const auto block = load<Element>(x + 2 * i, Whole<2>{});
+    return {every_other<0>(block, lanes), every_other<1>(block, lanes)};
+  }
+  template <class Element>
+  static TENSOR_OPS_INLINE void store_pairs(typename Element::Storage* y, std::size_t i, std::size_t,
+                                            Pair<VectorFor<Element>> pair) {
+    constexpr std::make_index_sequence<kLanesFor<Element>> lanes;
+    const Block<VectorFor<Element>, 2> block{
+        {in_turn<0>(pair, lanes), in_turn<kLanesFor<Element> / 2>(pair, lanes)}};
+    store<Element>(y + 2 * i, block, Whole<2>{});
+  }
+
+ private:
+  template <std::size_t begin, class V, std::size_t... L>
+  static TENSOR_OPS_INLINE V every_other(const Block<V, 2>& block, std::index_sequence<L...>) {
+    return __builtin_shufflevector(block.vector[0], block.vector[1], (begin + 2 * L)...);
+  }
+  // From the lane `begin` of both.
+  template <std::size_t begin, class V, std::size_t... L>
+  static TENSOR_OPS_INLINE V in_turn(Pair<V> pair, std::index_sequence<L...>) {
+    return __builtin_shufflevector(pair.hi, pair.lo,
+                                   (begin + L / 2 + L % 2 * sizeof...(L))...);
+  }
+};
+
+template <class Element, class Pairs>
 struct Rotation {
   using T = typename Element::Storage;
   using C = typename Element::Compute;
+  using V = Vector<C>;
+  static constexpr std::size_t lanes = kLanes<C>;
 
-  // The pairs of a row are x[i * step], x[i * step + distance].
-  struct Layout {
-    std::size_t pairs, step, distance;
-  };
   struct Row {
     const T *x, *cos, *sin;
     T* y;
   };
-  static TENSOR_OPS_INLINE Row row(const Run& run, std::size_t r) {
+  static TENSOR_OPS_INLINE Row row_at(const Run& run, std::size_t r) {
     return {row_of<const T>(run, 0, r), row_of<const T>(run, 1, r), row_of<const T>(run, 2, r),
             row_of<T>(run, 3, r)};
   }
 
-  struct Cheaply {
-    // Products of two half-precision numbers are exact in float32 as they are.
-    static TENSOR_OPS_INLINE C combine(C a, C b, C c, C d) {
-      if constexpr (sizeof(T) == 2)
-        return a * b + c * d;
-      else
-        return sum_of_products(a, b, c, d);
-    }
-  };
-
-  // Where that is not finite, by the formula in double: an element's bits do not depend on its
-  // neighbours.
-  struct Anyhow {
-    static TENSOR_OPS_INLINE C combine(C a, C b, C c, C d) {
-      const C value = Cheaply::combine(a, b, c, d);
-      const double plain = static_cast<double>(a) * static_cast<double>(b) +
-                           static_cast<double>(c) * static_cast<double>(d);
-      return is_finite(value) ? value : static_cast<C>(plain);
-    }
-  };
-
-  // Returns what it stores.
-  template <class How>
-  static TENSOR_OPS_INLINE Pair<C> rotate_pair(Row row, Layout layout, std::size_t i) {
-    const std::size_t first = i * layout.step, second = first + layout.distance;
-    const C a = Element::load(row.x[first]), b = Element::load(row.x[second]);
-    const C c = Element::load(row.cos[i]), s = Element::load(row.sin[i]);
-    const Pair<C> turned{How::combine(a, c, -b, s), How::combine(b, c, a, s)};
-    row.y[first] = Element::store(turned.hi);
-    row.y[second] = Element::store(turned.lo);
-    return turned;
-  }
-
-  template <class How>
-  static TENSOR_OPS_INLINE void rotate(Row row, Layout layout) {
-    const std::size_t step = layout.step, distance = layout.distance;
-    const T *x = row.x, *cos = row.cos, *sin = row.sin;
-    T* y = row.y;
-#pragma omp simd
-    for (std::size_t i = 0; i < layout.pairs; ++i) {
-      const C a = Element::load(x[i * step]), b = Element::load(x[i * step + distance]);
-      const C c = Element::load(cos[i]), s = Element::load(sin[i]);
-      y[i * step] = Element::store(How::combine(a, c, -b, s));
-      y[i * step + distance] = Element::store(How::combine(b, c, a, s));
-    }
-  }
-
-  static TENSOR_OPS_INLINE void rotate_checking(Row row, Layout layout, FiniteCheck<C>& check) {
+  static TENSOR_OPS_INLINE void rotate(Row row, std::size_t pairs) {
     std::size_t i = 0;
-    for (; i + check.lanes <= layout.pairs; i += check.lanes) {
+#if TENSOR_OPS_HAS_FMA
+    for (; i + lanes <= pairs; i += lanes) rotate_vector(row, i, pairs);
+#endif
 #pragma omp simd
-      for (std::size_t l = 0; l < check.lanes; ++l)
-        check.include(l, rotate_pair<Cheaply>(row, layout, i + l));
+    for (std::size_t j = i; j < pairs; ++j) rotate_pair(row, j, pairs);
+  }
+
+  static TENSOR_OPS_INLINE void rotate_vector(Row row, std::size_t i, std::size_t pairs) {
+    const Pair<V> x = Pairs::template load_pairs<Element>(row.x, i, pairs);
+    const V cos = load<Element>(row.cos + i, Whole<1>{}).vector[0];
+    const V sin = load<Element>(row.sin + i, Whole<1>{}).vector[0];
+    Pair<V> turned{vector_sum(x.hi, cos, -x.lo, sin), vector_sum(x.lo, cos, x.hi, sin)};
+    MagnitudeCheck<C> check;
+    check.include(turned.hi);
+    check.include(turned.lo);
+    if (__builtin_expect(!check.at_most(kLargest), 0)) {
+      // Copies, or the compiler would keep the originals in memory.
+      Pair<V> mended = turned;
+      mend(mended, x, cos, sin);
+      turned = mended;
     }
-#pragma omp simd
-    for (std::size_t l = 0; l < layout.pairs - i; ++l)
-      check.include(l, rotate_pair<Cheaply>(row, layout, i + l));
+    Pairs::template store_pairs<Element>(row.y, i, pairs, turned);
   }
 
-  // Whether all are so small that no sum of two of their products overflows.
-  static TENSOR_OPS_INLINE bool are_moderate(const T* x, std::size_t n) {
-    using Bits = UnsignedOf<T>;
-    constexpr Bits sign = static_cast<Bits>(Bits(1) << (8 * sizeof(T) - 1));
-    const T bound = Element::store(static_cast<C>(sizeof(C) == 4 ? 0x1p63 : 0x1p511));
-    // Added to the bits of a magnitude, this carries into the sign's place from the bound on.
-    const Bits complement = static_cast<Bits>(sign - bit_cast<Bits>(bound));
-    Bits any = 0;
-    for (std::size_t i = 0; i < n; ++i)
-      any |= static_cast<Bits>((bit_cast<Bits>(x[i]) & static_cast<Bits>(sign - 1)) + complement);
-    return (any & sign) == 0;
+  // Products of two half-precision numbers are exact in float32 as they are.
+  static TENSOR_OPS_INLINE V vector_sum(V a, V b, V c, V d) {
+    const V cd = c * d;
+    if constexpr (is_half<Element>) return fma(a, b, cd);
+    return fma(a, b, cd) + fma(c, d, -cd);
   }
 
-  template <class How>
-  static TENSOR_OPS_INLINE void rotate_rows(const Run& run, std::size_t begin, std::size_t end,
-                                            Layout layout) {
-    for (std::size_t r = begin; r < end; ++r) rotate<How>(row(run, r), layout);
-  }
-
-  // In place, where the results overwrite the input.
-  static TENSOR_OPS_INLINE void rotate_after_a_look(const Run& run, Layout layout) {
-    Row before{};
-    bool moderate_angles = false;
-    for (std::size_t r = 0; r < run.rows; ++r) {
-      const Row each = row(run, r);
-      if (each.cos != before.cos || each.sin != before.sin)  // heads share their angles
-        moderate_angles =
-            are_moderate(each.cos, layout.pairs) && are_moderate(each.sin, layout.pairs);
-      before = each;
-      if (moderate_angles && are_moderate(each.x, run.n))
-        rotate<Cheaply>(each, layout);
-      else
-        rotate<Anyhow>(each, layout);
+  // The lanes that are not finite.
+  static __attribute__((noinline)) void mend(Pair<V>& turned, const Pair<V>& x, const V& cos,
+                                             const V& sin) {
+    for (std::size_t l = 0; l < lanes; ++l) {
+      turned.hi[l] = any_sum_of_products(x.hi[l], cos[l], -x.lo[l], sin[l]);
+      turned.lo[l] = any_sum_of_products(x.lo[l], cos[l], x.hi[l], sin[l]);
     }
   }
 
-  // A few rows at a time; again where not all results are finite.
-  static TENSOR_OPS_INLINE void rotate_twice_if_needed(const Run& run, Layout layout) {
-    constexpr std::size_t elements = 8192 / sizeof(T);
-    const std::size_t group = run.n < elements ? elements / run.n : 1;
+  static TENSOR_OPS_INLINE void rotate_pair(Row row, std::size_t i, std::size_t pairs) {
+    const std::size_t first = Pairs::first(i, pairs), second = Pairs::second(i, pairs);
+    const C a = Element::load(row.x[first]), b = Element::load(row.x[second]);
+    const C cos = Element::load(row.cos[i]), sin = Element::load(row.sin[i]);
+    row.y[first] = Element::store(any_sum_of_products(a, cos, -b, sin));
+    row.y[second] = Element::store(any_sum_of_products(b, cos, a, sin));
+  }
+
+  // Rows that follow one another in memory, by way of a buffer in the first-level cache from which
+  // whole lines are streamed.
+  static void rotate_streaming(const Run& run) {
+    constexpr std::size_t kElements = 8192 / sizeof(T);
+    alignas(64) T buffer[kElements];
+    const std::size_t group = kElements / run.n;
     for (std::size_t begin = 0; begin < run.rows; begin += group) {
-      const std::size_t end = run.rows - begin < group ? run.rows : begin + group;
-      FiniteCheck<C> check;
-      for (std::size_t r = begin; r < end; ++r) rotate_checking(row(run, r), layout, check);
-      if (!check.passed()) rotate_rows<Anyhow>(run, begin, end, layout);
+      const std::size_t count = run.rows - begin < group ? run.rows - begin : group;
+      for (std::size_t r = 0; r < count; ++r) {
+        Row row = row_at(run, begin + r);
+        prefetch(row.x + kAhead / sizeof(T), run.n * sizeof(T));
+        row.y = buffer + r * run.n;
+        rotate(row, run.n / 2);
+      }
+      copy_row<Element>(true, count * run.n, row_of<T>(run, 3, begin), buffer);
     }
+    finish_streams();
   }
 
-  static TENSOR_OPS_INLINE void all(const Run& run, std::size_t step, std::size_t distance) {
-    const Layout layout{run.n / 2, step, distance};
-    if (std::is_same_v<Element, Float16>)
-      rotate_rows<Cheaply>(run, 0, run.rows, layout);  // nothing can overflow in float32
-    else if (run.data[0] == run.data[3])
-      rotate_after_a_look(run, layout);
-    else
-      rotate_twice_if_needed(run, layout);
+  static bool can_stream(const Run& run) {
+    return run.streams && run.stride[3] == static_cast<std::ptrdiff_t>(run.n * sizeof(T)) &&
+           run.n * sizeof(T) <= 2048;
   }
+
+  static void run(const Run& run) {
+    if (can_stream(run)) return rotate_streaming(run);
+    for (std::size_t r = 0; r < run.rows; ++r) rotate(row_at(run, r), run.n / 2);
+  }
+
+  static constexpr C kLargest =
+      sizeof(C) == sizeof(float) ? static_cast<C>(__FLT_MAX__) : static_cast<C>(__DBL_MAX__);
 };
 
 template <class Element>
-struct HalfSplit {
-  static void run(const Run& run) { Rotation<Element>::all(run, 1, run.n / 2); }
-};
-
+using HalfSplitRotation = Rotation<Element, HalfSplit>;
 template <class Element>
-struct Interleaved {
-  static void run(const Run& run) { Rotation<Element>::all(run, 2, 1); }
-};
+using InterleavedRotation = Rotation<Element, Interleaved>;
 
 }  // namespace
 
-EXPORT_KERNELS(rope, each_dtype<HalfSplit>(), each_dtype<Interleaved>())
+EXPORT_KERNELS(rope, each_dtype<HalfSplitRotation>(), each_dtype<InterleavedRotation>())
 
 }  // namespace tensor_ops::TENSOR_OPS_LEVEL
 

@@ -4,6 +4,7 @@
 #if KERNEL_PASS
 
 #include "kernels/exp.h"
+#include "kernels/exp2.h"
 #include "kernels/rows.h"
 
 namespace tensor_ops::TENSOR_OPS_LEVEL {
@@ -72,80 +73,197 @@ struct AnyScaleExponentials {
   }
 };
 
+// exp(scale * x) of vectors, times a power of two that is the same for all of a row: 2^-k, where
+// 2^k is about the row's largest exponential. scale * x is nowhere rounded before the nearest k has
+// been taken from it. For ordinary rows: positive scales, and products that leave digits enough
+// behind the binary point.
+template <class Element>
+class RowExponentials {
+  using C = typename Element::Compute;
+  using V = Vector<C>;
+  static constexpr Digits digits = kDigitsOf<Element>;
+
+ public:
+  // Which products can be told apart finely enough.
+  static bool are_ordinary(double scale, double least, double greatest) {
+    constexpr double most = is_half<Element> ? 0x1p11 : sizeof(C) == sizeof(float) ? 0x1p16 : 0x1p40;
+    return scale > 0x1p-60 && scale < 0x1p60 && scale * greatest < most &&
+           scale * greatest > -most && scale * least < most;
+  }
+
+  RowExponentials(C peak, double scale)
+      : factor_(factor_of(scale)),
+        shifted_peak_(Exp2<V>::whole(shifted(V{} + peak))),
+        exp2_(shifted_peak_),
+        // Where the power of two would be no normal number the exponential is 0.
+        lowest_(Exp2<V>::unshifted(shifted_peak_) + static_cast<C>(1 - kBias)) {}
+
+  // Whether none of a row with this least element is 0.
+  TENSOR_OPS_INLINE bool all_show(C least) const {
+    return Exp2<V>::unshifted(shifted(V{} + least))[0] > lowest_[0];
+  }
+
+  TENSOR_OPS_INLINE V of(V x) const {
+    const V at = shifted(x);
+    V rest = fma(x, V{} + factor_.hi, -Exp2<V>::unshifted(at));
+    if constexpr (digits == Digits::kAll) rest = fma(x, V{} + factor_.lo, rest);
+    return exp2_.template of<digits>(at, rest);
+  }
+
+  // For a row of which some are.
+  TENSOR_OPS_INLINE V of_any(V x) const {
+    const V k = Exp2<V>::unshifted(shifted(x));
+    const V value = of(x);
+    return k < lowest_ ? V{} : value;
+  }
+
+ private:
+  static constexpr int kBias = sizeof(C) == sizeof(float) ? 127 : 1023;
+  static Pair<C> factor_of(double scale) {
+    const Pair<double> product = exact_product(scale, kLog2E<double>.hi);
+    const C hi = static_cast<C>(product.hi);
+    return {hi, static_cast<C>((product.hi - static_cast<double>(hi)) +
+                               (product.lo + scale * kLog2E<double>.lo))};
+  }
+  TENSOR_OPS_INLINE V shifted(V x) const {
+    return fma(x, V{} + factor_.hi, V{} + kExp2Shift<C>);
+  }
+
+  const Pair<C> factor_;
+  const V shifted_peak_;
+  const Exp2<V> exp2_;
+  const V lowest_;
+};
+
 template <class Element>
 struct Softmax {
   using T = typename Element::Storage;
-  using Compute = typename Element::Compute;
+  using C = typename Element::Compute;
+  using V = Vector<C>;
+
+  struct Row {
+    const T* x;
+    T* y;
+    std::size_t n;
+    double scale;
+    bool streams;
+    std::ptrdiff_t ahead;  // bytes from x to what is read next
+  };
 
   // NaN in the row is passed over.
-  static TENSOR_OPS_INLINE Extremes<Compute> extremes(const T* x, std::size_t n) {
-    constexpr std::size_t lanes = Lanes<Compute>::count;
-    Lanes<Compute> least, greatest;
-    for (std::size_t l = 0; l < lanes; ++l) {
-      least.lane[l] = static_cast<Compute>(__builtin_inf());
-      greatest.lane[l] = -static_cast<Compute>(__builtin_inf());
+  static TENSOR_OPS_INLINE Extremes<C> extremes(const T* x, std::size_t n) {
+    constexpr C infinity = static_cast<C>(__builtin_inf());
+    Lanes<V> least, greatest;
+    for (std::size_t u = 0; u < kUnroll; ++u) {
+      least.vector[u] += infinity;
+      greatest.vector[u] -= infinity;
     }
-    std::size_t i = 0;
-    const auto include = [&](std::size_t l) {
-      const Compute value = Element::load(x[i + l]);
-      least.lane[l] = value < least.lane[l] ? value : least.lane[l];
-      greatest.lane[l] = value > greatest.lane[l] ? value : greatest.lane[l];
-    };
-    for (; i + lanes <= n; i += lanes) {
-#pragma omp simd
-      for (std::size_t l = 0; l < lanes; ++l) include(l);
-    }
-    for (std::size_t l = 0; l < n - i; ++l) include(l);
-    Extremes<Compute> found{least.lane[0], greatest.lane[0]};
-    for (std::size_t l = 1; l < lanes; ++l) {
-      found.least = at_most(found.least, least.lane[l]);
-      found.greatest = at_least(found.greatest, greatest.lane[l]);
-    }
+    for_blocks<C>(0, n, [&](std::size_t i, auto extent) {
+      const auto block = load<Element>(x + i, extent);
+      const auto low = only(extent, block, infinity), high = only(extent, block, -infinity);
+      for (std::size_t u = 0; u < extent.vectors; ++u) {
+        least.vector[u] = smaller(low.vector[u], least.vector[u]);
+        greatest.vector[u] = larger(high.vector[u], greatest.vector[u]);
+      }
+    });
+    Extremes<C> found{infinity, -infinity};
+    for (std::size_t u = 0; u < kUnroll; ++u)
+      for (std::size_t l = 0; l < kLanes<C>; ++l) {
+        found.least = at_most(found.least, least.vector[u][l]);
+        found.greatest = at_least(found.greatest, greatest.vector[u][l]);
+      }
     return found;
   }
 
   static void fill_nan(T* y, std::size_t n) {
-    const T nan = Element::store(static_cast<Compute>(__builtin_nan("")));
+    const T nan = Element::store(static_cast<C>(__builtin_nan("")));
     for (std::size_t i = 0; i < n; ++i) y[i] = nan;
   }
 
-  template <class Exponential>
-  static TENSOR_OPS_INLINE void row_of_exponentials(Exponential exponentials, T* y, std::size_t n) {
-    using C = decltype(exponentials.at(0));
-    if constexpr (sizeof(T) == sizeof(C)) {
-      const double total = sum<C>(n, [=](std::size_t i) { return y[i] = exponentials.at(i); });
-      const C divisor = static_cast<C>(total);
-#pragma omp simd
-      for (std::size_t i = 0; i < n; ++i) y[i] = y[i] / divisor;
+  // Exponentials of a row that are kept from summing to dividing.
+  static constexpr std::size_t kKept = 32768 / sizeof(C);
+
+  template <class Exp>
+  static TENSOR_OPS_INLINE void ordinary_row(const Row& row, Exp exp) {
+    const auto exponentials = [&](std::size_t i, auto extent) {
+      return only(extent, map(exp, load<Element>(row.x + i, extent)));
+    };
+    if (sizeof(T) == sizeof(C) && !(row.streams && row.n <= kKept)) {
+      const C factor = static_cast<C>(1 / sum<C>(row.n, [&](std::size_t i, auto extent) {
+        const auto block = exponentials(i, extent);
+        store<Element>(row.y + i, block, extent);
+        return block;
+      }));
+      write_row<Element>(false, row.n, row.y, [&](std::size_t i, auto extent) {
+        return map([factor](V value) { return value * factor; }, load<Element>(row.y + i, extent));
+      });
+    } else if (row.n <= kKept) {
+      alignas(64) C kept[kKept + kLanes<C>];
+      const C factor = static_cast<C>(1 / sum<C>(row.n, [&](std::size_t i, auto extent) {
+        const auto block = exponentials(i, extent);
+        for (std::size_t u = 0; u < extent.vectors; ++u)
+          store_vector(kept + i + u * kLanes<C>, block.vector[u]);
+        return block;
+      }));
+      write_row<Element>(row.streams, row.n, row.y, [&](std::size_t i, auto extent) {
+        prefetch_if_streamed(row.x + i, row.ahead, extent);
+        Block<V, extent.vectors> block;
+        for (std::size_t u = 0; u < extent.vectors; ++u)
+          block.vector[u] = load_vector<V>(kept + i + u * kLanes<C>) * factor;
+        return block;
+      });
     } else {
-      // The output cannot hold the exponentials without rounding them: they are computed twice.
-      const double total = sum<C>(n, [=](std::size_t i) { return exponentials.at(i); });
-      const C inverse = static_cast<C>(1 / total);
-#pragma omp simd
-      for (std::size_t i = 0; i < n; ++i)
-        y[i] = Element::store(static_cast<Compute>(exponentials.at(i) * inverse));
+      const C factor = static_cast<C>(1 / sum<C>(row.n, exponentials));
+      write_row<Element>(row.streams, row.n, row.y, [&](std::size_t i, auto extent) {
+        prefetch_if_streamed(row.x + i, kAhead, extent);
+        return map([factor](V value) { return value * factor; }, exponentials(i, extent));
+      });
     }
   }
 
-  static bool is_ordinary(double scale) {
+  // A row with any scale and any numbers.
+  template <class Exponential>
+  static __attribute__((noinline)) void careful_row(const Row& row, Exponential exponentials) {
+    const double total =
+        wide_sum(row.n, [&](std::size_t i) { return static_cast<double>(exponentials.at(i)); });
+#pragma omp simd
+    for (std::size_t i = 0; i < row.n; ++i)
+      row.y[i] = Element::store(
+          static_cast<C>(static_cast<double>(exponentials.at(i)) / total));
+  }
+
+  static bool is_moderate(double scale) {
     const double size = __builtin_fabs(scale);
     return size > 0x1p-60 && size < 0x1p60;
   }
 
-  static void row(const T* x, T* y, std::size_t n, double scale) {
-    const Extremes<Compute> found = extremes(x, n);
-    const Compute peak = scale >= 0 ? found.greatest : found.least;
-    const double largest = scale * static_cast<double>(peak);
-    if (!(__builtin_fabs(largest) < __builtin_inf())) return fill_nan(y, n);
-    if (is_ordinary(scale))
-      row_of_exponentials(Exponentials<Element>(x, peak, scale), y, n);
+  static TENSOR_OPS_INLINE void row(const Row& row) {
+    const Extremes<C> found = extremes(row.x, row.n);
+    const C peak = row.scale >= 0 ? found.greatest : found.least;
+    const double largest = row.scale * static_cast<double>(peak);
+    if (!(__builtin_fabs(largest) < __builtin_inf())) return fill_nan(row.y, row.n);
+#if TENSOR_OPS_HAS_FMA
+    if (RowExponentials<Element>::are_ordinary(row.scale, static_cast<double>(found.least),
+                                               static_cast<double>(found.greatest))) {
+      const RowExponentials<Element> exponentials(peak, row.scale);
+      if (exponentials.all_show(found.least))
+        ordinary_row(row, [exponentials](V x) { return exponentials.of(x); });
+      else
+        ordinary_row(row, [exponentials](V x) { return exponentials.of_any(x); });
+      return;
+    }
+#endif
+    if (is_moderate(row.scale))
+      careful_row(row, Exponentials<Element>(row.x, peak, row.scale));
     else
-      row_of_exponentials(AnyScaleExponentials<Element>(x, peak, scale), y, n);
+      careful_row(row, AnyScaleExponentials<Element>(row.x, peak, row.scale));
   }
 
   static void run(const Run& run) {
     for (std::size_t r = 0; r < run.rows; ++r)
-      row(row_of<const T>(run, 0, r), row_of<T>(run, 1, r), run.n, run.scalars[0]);
+      row({row_of<const T>(run, 0, r), row_of<T>(run, 1, r), run.n, run.scalars[0], run.streams,
+           pipeline_distance(run, 0, r, sizeof(T))});
+    if (run.streams) finish_streams();
   }
 };
 

@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "launch/cache.h"
 #include "launch/declaration.h"
 #include "launch/dtypes.h"
 #include "launch/errors.h"
@@ -133,6 +134,9 @@ PYBIND11_MODULE(_native, module) {
   module.def("allowed_memory", allowed_memory);
   module.def("num_threads", num_threads);
   module.def("set_num_threads", set_num_threads);
+  module.def("cache_size", cache_size);
+  module.def("streaming_threshold", streaming_threshold);
+  module.def("set_streaming_threshold", set_streaming_threshold);
 }
 
 }  // namespace tensor_ops

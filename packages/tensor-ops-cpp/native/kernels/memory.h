@@ -1,0 +1,233 @@
+// Vectors between registers and memory: several, one or a part of one at a time, into the caches or
+// past them.
+#pragma once
+
+#include "kernels/elements.h"
+
+namespace tensor_ops::TENSOR_OPS_LEVEL {
+namespace {
+
+// The first `count` elements of T at an address, and zeros; count is less than there are in P.
+template <class P, class T>
+TENSOR_OPS_INLINE P load_part(const T* from, std::size_t count) {
+#if defined(__AVX512F__)
+  const auto mask = (std::uint64_t{1} << count) - 1;
+  if constexpr (sizeof(T) == 2)
+    return bit_cast<P>(_mm256_maskz_loadu_epi16(static_cast<__mmask16>(mask), from));
+  else if constexpr (sizeof(T) == 4)
+    return bit_cast<P>(_mm512_maskz_loadu_epi32(static_cast<__mmask16>(mask), from));
+  else
+    return bit_cast<P>(_mm512_maskz_loadu_epi64(static_cast<__mmask8>(mask), from));
+#else
+  P v{};
+  __builtin_memcpy(&v, from, count * sizeof(T));
+  return v;
+#endif
+}
+
+template <class P, class T>
+TENSOR_OPS_INLINE void store_part(T* to, P v, std::size_t count) {
+#if defined(__AVX512F__)
+  const auto mask = (std::uint64_t{1} << count) - 1;
+  if constexpr (sizeof(T) == 2)
+    _mm256_mask_storeu_epi16(to, static_cast<__mmask16>(mask), bit_cast<__m256i>(v));
+  else if constexpr (sizeof(T) == 4)
+    _mm512_mask_storeu_epi32(to, static_cast<__mmask16>(mask), bit_cast<__m512i>(v));
+  else
+    _mm512_mask_storeu_epi64(to, static_cast<__mmask8>(mask), bit_cast<__m512i>(v));
+#else
+  __builtin_memcpy(to, &v, count * sizeof(T));
+#endif
+}
+
+// A store past the caches, to a multiple of the vector's size. Where the level has none it is an
+// ordinary one.
+template <class P>
+TENSOR_OPS_INLINE void stream_vector(void* to, P v) {
+#if defined(__x86_64__)
+  if constexpr (sizeof(P) == kVectorBytes)
+    TENSOR_OPS_X86(stream_ps)(static_cast<float*>(to), bit_cast<Floats>(v));
+  else if constexpr (sizeof(P) == 32)
+    _mm256_stream_ps(static_cast<float*>(to), bit_cast<VectorOf<float, 32>::Type>(v));
+  else if constexpr (sizeof(P) == 16)
+    _mm_stream_ps(static_cast<float*>(to), bit_cast<VectorOf<float, 16>::Type>(v));
+  else
+    store_vector(to, v);
+#else
+  store_vector(to, v);
+#endif
+}
+
+// Makes streamed stores visible in order with those that follow.
+TENSOR_OPS_INLINE void finish_streams() {
+#if defined(__x86_64__)
+  _mm_sfence();
+#endif
+}
+
+// Asks for `bytes` from an address on, which need not be there, to be brought into the second-level
+// cache.
+TENSOR_OPS_INLINE void prefetch(const void* from, std::size_t bytes) {
+  constexpr std::size_t kLine = 64;
+  for (std::size_t i = 0; i < bytes; i += kLine)
+    __builtin_prefetch(reinterpret_cast<const char*>(reinterpret_cast<std::uintptr_t>(from) + i), 0,
+                       2);
+}
+
+// How far ahead of its use memory is asked for, in bytes.
+constexpr std::size_t kAhead = 2560;
+
+// What is loaded, computed and stored at a time: whole vectors, several for the sake of more
+// independent work, or the first elements of one at an end of a row. `streams` is true of whole
+// vectors that are on their way past the caches.
+template <std::size_t count, bool is_streamed = false>
+struct Whole {
+  static constexpr std::size_t vectors = count;
+  static constexpr bool streams = is_streamed;
+};
+struct Part {
+  static constexpr std::size_t vectors = 1;
+  static constexpr bool streams = false;
+  std::size_t elements;
+};
+constexpr std::size_t kUnroll = 4;
+
+template <class V, std::size_t count>
+struct Block {
+  V vector[count];
+};
+
+// function(a's vector, others' vectors) for each vector of the blocks.
+template <class Function, class V, std::size_t count, class... More>
+TENSOR_OPS_INLINE Block<V, count> map(Function function, const Block<V, count>& a,
+                                      const More&... others) {
+  Block<V, count> result;
+  for (std::size_t u = 0; u < count; ++u)
+    result.vector[u] = function(a.vector[u], others.vector[u]...);
+  return result;
+}
+
+template <class Element>
+using VectorFor = Vector<typename Element::Compute>;
+template <class Element>
+constexpr std::size_t kLanesFor = kLanes<typename Element::Compute>;
+
+template <class Element, std::size_t count, bool streams>
+TENSOR_OPS_INLINE Block<VectorFor<Element>, count> load(const typename Element::Storage* x,
+                                                        Whole<count, streams>) {
+  Block<VectorFor<Element>, count> block;
+  for (std::size_t u = 0; u < count; ++u)
+    block.vector[u] =
+        Element::widen(load_vector<typename Element::Packed>(x + u * kLanesFor<Element>));
+  return block;
+}
+// Zeros after the part's elements.
+template <class Element>
+TENSOR_OPS_INLINE Block<VectorFor<Element>, 1> load(const typename Element::Storage* x,
+                                                    Part part) {
+  return {{Element::widen(load_part<typename Element::Packed>(x, part.elements))}};
+}
+
+template <class Element, std::size_t count, bool streams>
+TENSOR_OPS_INLINE void store(typename Element::Storage* y,
+                             const Block<VectorFor<Element>, count>& block, Whole<count, streams>) {
+  for (std::size_t u = 0; u < count; ++u) {
+    const auto packed = Element::narrow(block.vector[u]);
+    if constexpr (streams)
+      stream_vector(y + u * kLanesFor<Element>, packed);
+    else
+      store_vector(y + u * kLanesFor<Element>, packed);
+  }
+}
+template <class Element>
+TENSOR_OPS_INLINE void store(typename Element::Storage* y,
+                             const Block<VectorFor<Element>, 1>& block, Part part) {
+  store_part(y, Element::narrow(block.vector[0]), part.elements);
+}
+
+// The block itself; of a part, with `otherwise` for what is missing.
+template <class V, std::size_t count, bool streams>
+TENSOR_OPS_INLINE Block<V, count> only(Whole<count, streams>, const Block<V, count>& block,
+                                       Lane<V> = 0) {
+  return block;
+}
+template <class V>
+TENSOR_OPS_INLINE Block<V, 1> only(Part part, const Block<V, 1>& block, Lane<V> otherwise = 0) {
+  Block<V, 1> kept = block;
+  for (std::size_t l = 0; l < kLanes<Lane<V>>; ++l)
+    if (l >= part.elements) kept.vector[0][l] = otherwise;
+  return kept;
+}
+
+// Asks for what a block at `from` will take, if the block's results are streamed.
+template <class T, class Extent>
+TENSOR_OPS_INLINE void prefetch_if_streamed(const T* from, std::size_t distance, Extent) {
+  if constexpr (Extent::streams)
+    prefetch(reinterpret_cast<const void*>(reinterpret_cast<std::uintptr_t>(from) + distance),
+             Extent::vectors * kVectorBytes / (sizeof(T) == 2 ? 2 : 1));
+}
+
+// body(i, extent) for all of [begin, end).
+template <class C, class Body>
+TENSOR_OPS_INLINE void for_blocks(std::size_t begin, std::size_t end, Body body) {
+  constexpr std::size_t lanes = kLanes<C>;
+  std::size_t i = begin;
+  for (; i + kUnroll * lanes <= end; i += kUnroll * lanes) body(i, Whole<kUnroll>{});
+  for (; i + lanes <= end; i += lanes) body(i, Whole<1>{});
+  if (i < end) body(i, Part{end - i});
+}
+
+// Elements up to the next address that a vector can be streamed to.
+template <class Element>
+TENSOR_OPS_INLINE std::size_t distance_to_line(const typename Element::Storage* y) {
+  return (0 - reinterpret_cast<std::uintptr_t>(y)) % sizeof(typename Element::Packed) /
+         sizeof(typename Element::Storage);
+}
+
+// write(i, extent) for all of [0, n), in an order that makes y + i a line's begin where it can.
+template <class Element, class Write>
+TENSOR_OPS_INLINE void for_lines(bool streams, std::size_t n, const typename Element::Storage* y,
+                                 Write write) {
+  constexpr std::size_t lanes = kLanesFor<Element>;
+  std::size_t i = 0;
+  if (n >= 2 * kUnroll * lanes) {
+    i = distance_to_line<Element>(y);
+    if (i) write(0, Part{i});
+    if (streams)
+      for (; i + kUnroll * lanes <= n; i += kUnroll * lanes) write(i, Whole<kUnroll, true>{});
+  }
+  for_blocks<typename Element::Compute>(i, n, write);
+}
+
+// y[i] = values(i, extent), a block.
+template <class Element, class Values>
+TENSOR_OPS_INLINE void write_row(bool streams, std::size_t n, typename Element::Storage* y,
+                                 Values values) {
+  for_lines<Element>(streams, n, y, [&](std::size_t i, auto extent) {
+    store<Element>(y + i, values(i, extent), extent);
+  });
+}
+
+// y[i] = x[i], without a look at what they are.
+template <class Element>
+TENSOR_OPS_INLINE void copy_row(bool streams, std::size_t n, typename Element::Storage* y,
+                                const typename Element::Storage* x) {
+  using P = typename Element::Packed;
+  constexpr std::size_t lanes = kLanesFor<Element>;
+  for_lines<Element>(streams, n, y, [=](std::size_t i, auto extent) {
+    prefetch_if_streamed(x + i, kAhead, extent);
+    if constexpr (std::is_same_v<decltype(extent), Part>)
+      store_part(y + i, load_part<P>(x + i, extent.elements), extent.elements);
+    else
+      for (std::size_t u = 0; u < extent.vectors; ++u) {
+        const P packed = load_vector<P>(x + i + u * lanes);
+        if constexpr (extent.streams)
+          stream_vector(y + i + u * lanes, packed);
+        else
+          store_vector(y + i + u * lanes, packed);
+      }
+  });
+}
+
+}  // namespace
+}  // namespace tensor_ops::TENSOR_OPS_LEVEL

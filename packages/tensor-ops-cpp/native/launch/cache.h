@@ -1,0 +1,18 @@
+// The cache that the process's CPUs have, and what is too large for it.
+#pragma once
+
+#include <cstddef>
+
+namespace tensor_ops {
+
+// Bytes of the last-level caches of the CPUs in the process's affinity mask; a modest guess where
+// the system does not say.
+std::size_t cache_size();
+
+// From this many bytes on, results are written past the caches: half of cache_size(), or what was
+// set.
+std::size_t streaming_threshold();
+// 0: back to the measured one.
+void set_streaming_threshold(std::size_t bytes);
+
+}  // namespace tensor_ops
