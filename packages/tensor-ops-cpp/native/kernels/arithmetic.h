@@ -134,6 +134,5 @@ TENSOR_OPS_INLINE Pair<double> exact_product(double a, double b) {
 #endif
 }
 
-
 }  // namespace
 }  // namespace tensor_ops::TENSOR_OPS_LEVEL

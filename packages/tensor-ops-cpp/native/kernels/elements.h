@@ -45,17 +45,28 @@ struct BFloat16 {
   static TENSOR_OPS_INLINE Floats widen(Halves x) {
     return bit_cast<Floats>(__builtin_convertvector(x, BitsOf<Floats>) << 16);
   }
-  static TENSOR_OPS_INLINE Halves low_halves(BitsOf<Floats> x) {
+  static TENSOR_OPS_INLINE Halves narrow(Floats x) {
 #if defined(__AVX512F__)
-    return bit_cast<Halves>(_mm512_cvtepi32_epi16(bit_cast<__m512i>(x)));
+    return bit_cast<Halves>(_mm512_cvtepi32_epi16(bit_cast<__m512i>(rounded(x) >> 16)));
 #else
-    return __builtin_convertvector(x, Halves);
+    return __builtin_convertvector(rounded(x) >> 16, Halves);
 #endif
   }
-  static TENSOR_OPS_INLINE Halves narrow(Floats x) {
+  // Two vectors of neighbours in turn: a mask or a shift, instead of a shuffle, takes them apart.
+  using PackedPair = BitsOf<Floats>;
+  static TENSOR_OPS_INLINE Pair<Floats> widen_pair(PackedPair x) {
+    return {bit_cast<Floats>(x << 16), bit_cast<Floats>(x & 0xFFFF0000u)};
+  }
+  static TENSOR_OPS_INLINE PackedPair narrow_pair(Pair<Floats> x) {
+    return rounded(x.hi) >> 16 | (rounded(x.lo) & 0xFFFF0000u);
+  }
+
+ private:
+  // The upper half is what x rounds to.
+  static TENSOR_OPS_INLINE BitsOf<Floats> rounded(Floats x) {
     const BitsOf<Floats> all = bits(x);
-    const BitsOf<Floats> rounded = all + 0x7FFF + ((all >> 16) & 1);
-    return low_halves((x == x ? rounded : all | 0x400000) >> 16);
+    const BitsOf<Floats> nearest = all + 0x7FFF + ((all >> 16) & 1);
+    return x == x ? nearest : all | 0x400000;
   }
 };
 
@@ -92,8 +103,7 @@ struct Float16 {
 #if defined(__AVX512F__)
   static TENSOR_OPS_INLINE Floats widen(Halves x) { return _mm512_cvtph_ps(bit_cast<__m256i>(x)); }
   static TENSOR_OPS_INLINE Halves narrow(Floats x) {
-    return bit_cast<Halves>(
-        _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+    return bit_cast<Halves>(_mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
   }
 #elif defined(__F16C__)
   static TENSOR_OPS_INLINE Floats widen(Halves x) { return _mm256_cvtph_ps(bit_cast<__m128i>(x)); }
@@ -113,6 +123,10 @@ struct Float16 {
   }
 #endif
 };
+
+// Whether vectors come cheaper in pairs.
+template <class Element>
+constexpr bool comes_in_pairs = std::is_same_v<Element, BFloat16>;
 
 template <class Element>
 constexpr bool is_half = sizeof(typename Element::Storage) == 2;

@@ -24,9 +24,9 @@ struct Map {
   template <class... In>
   static TENSOR_OPS_INLINE void row(bool streams, std::size_t n, T* y, const In*... x) {
 #if TENSOR_OPS_HAS_FMA
-    write_row<Element>(streams, n, y, [=](std::size_t i, auto extent) {
+    write_unordered_row<Element>(streams, n, y, [=](std::size_t i, auto extent) {
       (prefetch_if_streamed(x + i, kAhead, extent), ...);
-      return of_blocks(load<Element>(x + i, extent)...);
+      return of_blocks(load_unordered<Element>(x + i, extent)...);
     });
 #else
     static_cast<void>(streams);
@@ -68,15 +68,14 @@ struct Map {
   // Replaces the lanes whose arguments are not ordinary.
   template <std::size_t count, class... Blocks>
   static __attribute__((noinline)) void mend(Block<V, count>& result, const Blocks&... x) {
-    mend_lanes(count * kLanes<C>, reinterpret_cast<C*>(&result),
-               reinterpret_cast<const C*>(&x)...);
+    mend_lanes(count * kLanes<C>, reinterpret_cast<C*>(&result), reinterpret_cast<const C*>(&x)...);
   }
   template <class... More>
   static TENSOR_OPS_INLINE void mend_lanes(std::size_t n, C* y, const C* x, const More*... more) {
 #pragma omp simd
     for (std::size_t i = 0; i < n; ++i) {
-      const bool is_ordinary = (magnitude(x[i]) <= Function::template ordinary<C>) &
-                               (true & ... & (magnitude(more[i]) <= kOrdinaryFactor<C>));
+      const bool is_ordinary = (magnitude(x[i]) <= Function::template ordinary<C>)&(
+          true & ... & (magnitude(more[i]) <= kOrdinaryFactor<C>));
       const C value = Function::apply(x[i], more[i]...);
       y[i] = is_ordinary ? y[i] : value;
     }

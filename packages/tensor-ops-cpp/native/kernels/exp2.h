@@ -22,10 +22,10 @@ struct Exp2Series;
 
 template <>
 struct Exp2Series<float, 16> {
-  static constexpr float powers[16] = {
-      1.0f,        1.04427373f, 1.09050775f, 1.13878858f, 1.18920708f, 1.24185777f,
-      1.29683959f, 1.35425556f, 1.41421354f, 1.47682619f, 1.54221082f, 1.61049032f,
-      1.68179286f, 1.75625217f, 1.8340081f,  1.91520655f};
+  static constexpr float powers[16] = {1.0f,        1.04427373f, 1.09050775f, 1.13878858f,
+                                       1.18920708f, 1.24185777f, 1.29683959f, 1.35425556f,
+                                       1.41421354f, 1.47682619f, 1.54221082f, 1.61049032f,
+                                       1.68179286f, 1.75625217f, 1.8340081f,  1.91520655f};
   template <Digits digits, class V>
   static TENSOR_OPS_INLINE V quotient(V r) {
     if constexpr (digits == Digits::kHalf) return polynomial(r, 0.240235895f, 0.693174303f);
@@ -101,9 +101,9 @@ struct Exp2Table<double> : Exp2Series<double, kDoubleTable> {
 
 // Adding this to y leaves k as a fixed-point number in the sum's low bits.
 template <class C>
-constexpr C kExp2Shift = static_cast<C>(
-    1.5 * static_cast<double>(std::uint64_t{1} << Exp2Table<C>::fraction_bits) /
-    static_cast<double>(Exp2Table<C>::entries));
+constexpr C kExp2Shift =
+    static_cast<C>(1.5 * static_cast<double>(std::uint64_t{1} << Exp2Table<C>::fraction_bits) /
+                   static_cast<double>(Exp2Table<C>::entries));
 
 // Powers of two by table: the entries less their index, which the shifted k brings back.
 template <class V>

@@ -123,8 +123,7 @@ TENSOR_OPS_INLINE Block<VectorFor<Element>, count> load(const typename Element::
 }
 // Zeros after the part's elements.
 template <class Element>
-TENSOR_OPS_INLINE Block<VectorFor<Element>, 1> load(const typename Element::Storage* x,
-                                                    Part part) {
+TENSOR_OPS_INLINE Block<VectorFor<Element>, 1> load(const typename Element::Storage* x, Part part) {
   return {{Element::widen(load_part<typename Element::Packed>(x, part.elements))}};
 }
 
@@ -143,6 +142,39 @@ template <class Element>
 TENSOR_OPS_INLINE void store(typename Element::Storage* y,
                              const Block<VectorFor<Element>, 1>& block, Part part) {
   store_part(y, Element::narrow(block.vector[0]), part.elements);
+}
+
+// The same for whoever does not mind which of a block's elements is where, as long as it is the
+// same in all blocks of an extent.
+template <class Element, class Extent>
+TENSOR_OPS_INLINE auto load_unordered(const typename Element::Storage* x, Extent extent) {
+  if constexpr (comes_in_pairs<Element> && Extent::vectors % 2 == 0) {
+    Block<VectorFor<Element>, Extent::vectors> block;
+    for (std::size_t u = 0; u < Extent::vectors; u += 2) {
+      const auto pair = Element::widen_pair(
+          load_vector<typename Element::PackedPair>(x + u * kLanesFor<Element>));
+      block.vector[u] = pair.hi;
+      block.vector[u + 1] = pair.lo;
+    }
+    return block;
+  } else {
+    return load<Element>(x, extent);
+  }
+}
+template <class Element, class Values, class Extent>
+TENSOR_OPS_INLINE void store_unordered(typename Element::Storage* y, const Values& block,
+                                       Extent extent) {
+  if constexpr (comes_in_pairs<Element> && Extent::vectors % 2 == 0) {
+    for (std::size_t u = 0; u < Extent::vectors; u += 2) {
+      const auto packed = Element::narrow_pair({block.vector[u], block.vector[u + 1]});
+      if constexpr (Extent::streams)
+        stream_vector(y + u * kLanesFor<Element>, packed);
+      else
+        store_vector(y + u * kLanesFor<Element>, packed);
+    }
+  } else {
+    store<Element>(y, block, extent);
+  }
 }
 
 // The block itself; of a part, with `otherwise` for what is missing.
@@ -180,7 +212,7 @@ TENSOR_OPS_INLINE void for_blocks(std::size_t begin, std::size_t end, Body body)
 // Elements up to the next address that a vector can be streamed to.
 template <class Element>
 TENSOR_OPS_INLINE std::size_t distance_to_line(const typename Element::Storage* y) {
-  return (0 - reinterpret_cast<std::uintptr_t>(y)) % sizeof(typename Element::Packed) /
+  return (0 - reinterpret_cast<std::uintptr_t>(y)) % kVectorBytes /
          sizeof(typename Element::Storage);
 }
 
@@ -191,8 +223,11 @@ TENSOR_OPS_INLINE void for_lines(bool streams, std::size_t n, const typename Ele
   constexpr std::size_t lanes = kLanesFor<Element>;
   std::size_t i = 0;
   if (n >= 2 * kUnroll * lanes) {
-    i = distance_to_line<Element>(y);
-    if (i) write(0, Part{i});
+    const std::size_t begin = distance_to_line<Element>(y);
+    // A vector of a half type is half a line.
+    for (; begin - i >= lanes; i += lanes) write(i, Whole<1>{});
+    if (i < begin) write(i, Part{begin - i});
+    i = begin;
     if (streams)
       for (; i + kUnroll * lanes <= n; i += kUnroll * lanes) write(i, Whole<kUnroll, true>{});
   }
@@ -205,6 +240,15 @@ TENSOR_OPS_INLINE void write_row(bool streams, std::size_t n, typename Element::
                                  Values values) {
   for_lines<Element>(streams, n, y, [&](std::size_t i, auto extent) {
     store<Element>(y + i, values(i, extent), extent);
+  });
+}
+
+// The same of values in the order of load_unordered().
+template <class Element, class Values>
+TENSOR_OPS_INLINE void write_unordered_row(bool streams, std::size_t n,
+                                           typename Element::Storage* y, Values values) {
+  for_lines<Element>(streams, n, y, [&](std::size_t i, auto extent) {
+    store_unordered<Element>(y + i, values(i, extent), extent);
   });
 }
 

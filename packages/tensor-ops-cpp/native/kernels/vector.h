@@ -1,5 +1,5 @@
-// Vectors of the level's register size: GCC's and clang's vector types, whose operators work lane by
-// lane, and the few instructions that these have no word for.
+// Vectors of the level's register size: GCC's and clang's vector types, whose operators work lane
+// by lane, and the few instructions that these have no word for.
 #pragma once
 
 #include <type_traits>

@@ -25,14 +25,15 @@ struct AddRmsNorm {
 
   template <class Extent>
   static TENSOR_OPS_INLINE auto sums(const Row& row, std::size_t i, Extent extent) {
-    return map([](auto x, auto residual) { return x + residual; }, load<Element>(row.x + i, extent),
-               load<Element>(row.residual + i, extent));
+    return map([](auto x, auto residual) { return x + residual; },
+               load_unordered<Element>(row.x + i, extent),
+               load_unordered<Element>(row.residual + i, extent));
   }
 
   static TENSOR_OPS_INLINE void row(const Row& row) {
-    const C scale = rms_scale<Element>(row.n, row.eps, [&](std::size_t i, auto extent) {
-      return sums(row, i, extent);
-    });
+    if (!row.streams && !is_half<Element>) return row_by_way_of_h(row);
+    const C scale = rms_scale<Element>(
+        row.n, row.eps, [&](std::size_t i, auto extent) { return sums(row, i, extent); });
     if (scale == 0) return wide_row(row);
     // Both outputs can be streamed where their lines begin at the same elements.
     const bool streams =
@@ -42,23 +43,44 @@ struct AddRmsNorm {
       prefetch_if_streamed(row.residual + i, row.residual_ahead, extent);
       const auto sum = sums(row, i, extent);
       const auto normalised = map([scale](auto sum, auto weight) { return (sum * scale) * weight; },
-                                  sum, load<Element>(row.weight + i, extent));
-      store<Element>(row.y + i, normalised, extent);
-      store<Element>(row.h + i, sum, extent);
+                                  sum, load_unordered<Element>(row.weight + i, extent));
+      store_unordered<Element>(row.y + i, normalised, extent);
+      store_unordered<Element>(row.h + i, sum, extent);
+    });
+  }
+
+  // Where h holds the sum as it is, and stays in the cache.
+  static TENSOR_OPS_INLINE void row_by_way_of_h(const Row& row) {
+    const C scale = rms_scale<Element>(row.n, row.eps, [&](std::size_t i, auto extent) {
+      const auto sum = sums(row, i, extent);
+      store_unordered<Element>(row.h + i, sum, extent);
+      return sum;
+    });
+    if (scale == 0)
+      return wide_row_of(
+          row, [&](std::size_t i) { return static_cast<double>(Element::load(row.h[i])); });
+    write_unordered_row<Element>(false, row.n, row.y, [&](std::size_t i, auto extent) {
+      return map([scale](auto sum, auto weight) { return (sum * scale) * weight; },
+                 load_unordered<Element>(row.h + i, extent),
+                 load_unordered<Element>(row.weight + i, extent));
     });
   }
 
   static __attribute__((noinline)) void wide_row(const Row& row) {
-    const auto sum = [&](std::size_t i) {
+    wide_row_of(row, [&](std::size_t i) {
       return static_cast<double>(Element::load(row.x[i])) +
              static_cast<double>(Element::load(row.residual[i]));
-    };
+    });
+  }
+
+  template <class Sum>
+  static TENSOR_OPS_INLINE void wide_row_of(const Row& row, Sum sum) {
     const double scale = wide_rms_scale(row.n, row.eps, sum);
 #pragma omp simd
     for (std::size_t i = 0; i < row.n; ++i) {
       const double value = sum(i);
-      row.y[i] = Element::store(static_cast<C>(
-          (value * scale) * static_cast<double>(Element::load(row.weight[i]))));
+      row.y[i] = Element::store(
+          static_cast<C>((value * scale) * static_cast<double>(Element::load(row.weight[i]))));
       row.h[i] = Element::store(static_cast<C>(value));
     }
   }

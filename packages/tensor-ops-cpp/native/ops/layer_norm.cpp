@@ -44,7 +44,8 @@ struct LayerNorm {
   static TENSOR_OPS_INLINE Moments<C> moments(const T* x, std::size_t n) {
     const auto count = static_cast<double>(n);
     const C centre = static_cast<C>(
-        sum<C>(n, [=](std::size_t i, auto extent) { return load<Element>(x + i, extent); }) /
+        sum<C>(n,
+               [=](std::size_t i, auto extent) { return load_unordered<Element>(x + i, extent); }) /
         count);
     double deviations = 0, squares = 0;
     for (std::size_t begin = 0; begin < n; begin += kChunk) {
@@ -66,7 +67,8 @@ struct LayerNorm {
   // Zeros after a part's elements.
   template <class Extent>
   static TENSOR_OPS_INLINE auto deviations_from(C centre, const T* x, Extent extent) {
-    const auto block = map([centre](V value) { return value - centre; }, load<Element>(x, extent));
+    const auto block =
+        map([centre](V value) { return value - centre; }, load_unordered<Element>(x, extent));
     return only(extent, block);
   }
 
@@ -74,9 +76,7 @@ struct LayerNorm {
     const Moments<C> m = moments(row.x, row.n);
     if (!is_safe_in(C(), m.variance + row.eps)) return wide_row(row);
     const C scale = static_cast<C>(1 / __builtin_sqrt(m.variance + row.eps));
-    const auto scaled = [=](V x, V weight) {
-      return (((x - m.centre) - m.rest) * scale) * weight;
-    };
+    const auto scaled = [=](V x, V weight) { return (((x - m.centre) - m.rest) * scale) * weight; };
     if (row.bias)
       write(row, [scaled](V x, V weight, V bias) { return scaled(x, weight) + bias; }, row.bias);
     else
@@ -85,10 +85,11 @@ struct LayerNorm {
 
   template <class Function, class... Bias>
   static TENSOR_OPS_INLINE void write(const Row& row, Function function, Bias... bias) {
-    write_row<Element>(row.streams, row.n, row.y, [&](std::size_t i, auto extent) {
+    write_unordered_row<Element>(row.streams, row.n, row.y, [&](std::size_t i, auto extent) {
       prefetch_if_streamed(row.x + i, row.ahead, extent);
-      return map(function, load<Element>(row.x + i, extent),
-                 load<Element>(row.weight + i, extent), load<Element>(bias + i, extent)...);
+      return map(function, load_unordered<Element>(row.x + i, extent),
+                 load_unordered<Element>(row.weight + i, extent),
+                 load_unordered<Element>(bias + i, extent)...);
     });
   }
 

@@ -24,14 +24,15 @@ struct RmsNorm {
 
   static TENSOR_OPS_INLINE void row(const Row& row) {
     const C scale = rms_scale<Element>(row.n, row.eps, [&](std::size_t i, auto extent) {
-      return load<Element>(row.x + i, extent);
+      return load_unordered<Element>(row.x + i, extent);
     });
     // 0 or NaN of double arithmetic is not that of a missing scale
     if (scale == 0) return wide_row(row);
-    write_row<Element>(row.streams, row.n, row.y, [&](std::size_t i, auto extent) {
+    write_unordered_row<Element>(row.streams, row.n, row.y, [&](std::size_t i, auto extent) {
       prefetch_if_streamed(row.x + i, row.ahead, extent);
       return map([scale](auto value, auto weight) { return (value * scale) * weight; },
-                 load<Element>(row.x + i, extent), load<Element>(row.weight + i, extent));
+                 load_unordered<Element>(row.x + i, extent),
+                 load_unordered<Element>(row.weight + i, extent));
     });
   }
 
@@ -40,8 +41,8 @@ struct RmsNorm {
     const double scale = wide_rms_scale(row.n, row.eps, value);
 #pragma omp simd
     for (std::size_t i = 0; i < row.n; ++i)
-      row.y[i] = Element::store(static_cast<C>((value(i) * scale) *
-                                               static_cast<double>(Element::load(row.weight[i]))));
+      row.y[i] = Element::store(
+          static_cast<C>((value(i) * scale) * static_cast<double>(Element::load(row.weight[i]))));
   }
 
   static void run(const Run& run) {

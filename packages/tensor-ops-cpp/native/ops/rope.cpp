@@ -36,8 +36,8 @@ TENSOR_OPS_INLINE float sum_of_products(float a, float b, float c, float d) {
 }
 #endif
 
-// The same for numbers of which any may be infinite or overflow in a product: then by the formula in
-// double. An element's bits do not depend on its neighbours.
+// The same for numbers of which any may be infinite or overflow in a product: then by the formula
+// in double. An element's bits do not depend on its neighbours.
 template <class C>
 TENSOR_OPS_INLINE C any_sum_of_products(C a, C b, C c, C d) {
   const C value = sum_of_products(a, b, c, d);
@@ -46,23 +46,33 @@ TENSOR_OPS_INLINE C any_sum_of_products(C a, C b, C c, C d) {
   return is_finite(value) ? value : static_cast<C>(plain);
 }
 
+// Blocks of the first and of the second elements of pairs.
+template <class Element, class Extent>
+using PairBlock = Pair<Block<VectorFor<Element>, Extent::vectors>>;
+
 // The pairs of a row are x[i], x[n / 2 + i].
 struct HalfSplit {
   static TENSOR_OPS_INLINE std::size_t first(std::size_t i, std::size_t) { return i; }
   static TENSOR_OPS_INLINE std::size_t second(std::size_t i, std::size_t pairs) {
     return pairs + i;
   }
-  template <class Element>
-  static TENSOR_OPS_INLINE Pair<VectorFor<Element>> load_pairs(
-      const typename Element::Storage* x, std::size_t i, std::size_t pairs) {
-    return {load<Element>(x + i, Whole<1>{}).vector[0],
-            load<Element>(x + pairs + i, Whole<1>{}).vector[0]};
+  template <class Element, class Extent>
+  static TENSOR_OPS_INLINE PairBlock<Element, Extent> load_pairs(const typename Element::Storage* x,
+                                                                 std::size_t i, std::size_t pairs,
+                                                                 Extent extent) {
+    return {load_unordered<Element>(x + i, extent), load_unordered<Element>(x + pairs + i, extent)};
   }
-  template <class Element>
+  template <class Element, class Extent>
+  static TENSOR_OPS_INLINE auto load_angles(const typename Element::Storage* angles,
+                                            Extent extent) {
+    return load_unordered<Element>(angles, extent);
+  }
+  template <class Element, class Extent>
   static TENSOR_OPS_INLINE void store_pairs(typename Element::Storage* y, std::size_t i,
-                                            std::size_t pairs, Pair<VectorFor<Element>> pair) {
-    store<Element>(y + i, Block<VectorFor<Element>, 1>{{pair.hi}}, Whole<1>{});
-    store<Element>(y + pairs + i, Block<VectorFor<Element>, 1>{{pair.lo}}, Whole<1>{});
+                                            std::size_t pairs,
+                                            const PairBlock<Element, Extent>& pair, Extent extent) {
+    store_unordered<Element>(y + i, pair.hi, extent);
+    store_unordered<Element>(y + pairs + i, pair.lo, extent);
   }
 };
 
@@ -70,23 +80,51 @@ struct HalfSplit {
 struct Interleaved {
   static TENSOR_OPS_INLINE std::size_t first(std::size_t i, std::size_t) { return 2 * i; }
   static TENSOR_OPS_INLINE std::size_t second(std::size_t i, std::size_t) { return 2 * i + 1; }
-  template <class Element>
-  static TENSOR_OPS_INLINE Pair<VectorFor<Element>> load_pairs(
-      const typename Element::Storage* x, std::size_t i, std::size_t) {
-    constexpr std::make_index_sequence<kLanesFor<Element>> lanes;
-    const auto block = load<Element>(x + 2 * i, Whole<2>{});
-    return {every_other<0>(block, lanes), every_other<1>(block, lanes)};
+  template <class Element, class Extent>
+  static TENSOR_OPS_INLINE PairBlock<Element, Extent> load_pairs(const typename Element::Storage* x,
+                                                                 std::size_t i, std::size_t,
+                                                                 Extent) {
+    PairBlock<Element, Extent> blocks;
+    for (std::size_t u = 0; u < Extent::vectors; ++u) {
+      const auto pair = load_pair<Element>(x + 2 * (i + u * kLanesFor<Element>));
+      blocks.hi.vector[u] = pair.hi;
+      blocks.lo.vector[u] = pair.lo;
+    }
+    return blocks;
   }
-  template <class Element>
-  static TENSOR_OPS_INLINE void store_pairs(typename Element::Storage* y, std::size_t i, std::size_t,
-                                            Pair<VectorFor<Element>> pair) {
-    constexpr std::make_index_sequence<kLanesFor<Element>> lanes;
-    const Block<VectorFor<Element>, 2> block{
-        {in_turn<0>(pair, lanes), in_turn<kLanesFor<Element> / 2>(pair, lanes)}};
-    store<Element>(y + 2 * i, block, Whole<2>{});
+  template <class Element, class Extent>
+  static TENSOR_OPS_INLINE auto load_angles(const typename Element::Storage* angles,
+                                            Extent extent) {
+    return load<Element>(angles, extent);
+  }
+  template <class Element, class Extent>
+  static TENSOR_OPS_INLINE void store_pairs(typename Element::Storage* y, std::size_t i,
+                                            std::size_t, const PairBlock<Element, Extent>& pair,
+                                            Extent) {
+    for (std::size_t u = 0; u < Extent::vectors; ++u)
+      store_pair<Element>(y + 2 * (i + u * kLanesFor<Element>),
+                          {pair.hi.vector[u], pair.lo.vector[u]});
   }
 
  private:
+  template <class Element>
+  static TENSOR_OPS_INLINE Pair<VectorFor<Element>> load_pair(const typename Element::Storage* x) {
+    constexpr std::make_index_sequence<kLanesFor<Element>> lanes;
+    if constexpr (comes_in_pairs<Element>)
+      return Element::widen_pair(load_vector<typename Element::PackedPair>(x));
+    const auto block = load<Element>(x, Whole<2>{});
+    return {every_other<0>(block, lanes), every_other<1>(block, lanes)};
+  }
+  template <class Element>
+  static TENSOR_OPS_INLINE void store_pair(typename Element::Storage* y,
+                                           Pair<VectorFor<Element>> pair) {
+    constexpr std::make_index_sequence<kLanesFor<Element>> lanes;
+    if constexpr (comes_in_pairs<Element>) return store_vector(y, Element::narrow_pair(pair));
+    const Block<VectorFor<Element>, 2> block{
+        {in_turn<0>(pair, lanes), in_turn<kLanesFor<Element> / 2>(pair, lanes)}};
+    store<Element>(y, block, Whole<2>{});
+  }
+
   template <std::size_t begin, class V, std::size_t... L>
   static TENSOR_OPS_INLINE V every_other(const Block<V, 2>& block, std::index_sequence<L...>) {
     return __builtin_shufflevector(block.vector[0], block.vector[1], (begin + 2 * L)...);
@@ -94,8 +132,7 @@ struct Interleaved {
   // From the lane `begin` of both.
   template <std::size_t begin, class V, std::size_t... L>
   static TENSOR_OPS_INLINE V in_turn(Pair<V> pair, std::index_sequence<L...>) {
-    return __builtin_shufflevector(pair.hi, pair.lo,
-                                   (begin + L / 2 + L % 2 * sizeof...(L))...);
+    return __builtin_shufflevector(pair.hi, pair.lo, (begin + L / 2 + L % 2 * sizeof...(L))...);
   }
 };
 
@@ -104,7 +141,6 @@ struct Rotation {
   using T = typename Element::Storage;
   using C = typename Element::Compute;
   using V = Vector<C>;
-  static constexpr std::size_t lanes = kLanes<C>;
 
   struct Row {
     const T *x, *cos, *sin;
@@ -118,27 +154,37 @@ struct Rotation {
   static TENSOR_OPS_INLINE void rotate(Row row, std::size_t pairs) {
     std::size_t i = 0;
 #if TENSOR_OPS_HAS_FMA
-    for (; i + lanes <= pairs; i += lanes) rotate_vector(row, i, pairs);
+    constexpr std::size_t lanes = kLanes<C>;
+    for (; i + 2 * lanes <= pairs; i += 2 * lanes) rotate_block(row, i, pairs, Whole<2>{});
+    for (; i + lanes <= pairs; i += lanes) rotate_block(row, i, pairs, Whole<1>{});
 #endif
-#pragma omp simd
-    for (std::size_t j = i; j < pairs; ++j) rotate_pair(row, j, pairs);
+    if (i < pairs) rotate_rest(row, i, pairs);
   }
 
-  static TENSOR_OPS_INLINE void rotate_vector(Row row, std::size_t i, std::size_t pairs) {
-    const Pair<V> x = Pairs::template load_pairs<Element>(row.x, i, pairs);
-    const V cos = load<Element>(row.cos + i, Whole<1>{}).vector[0];
-    const V sin = load<Element>(row.sin + i, Whole<1>{}).vector[0];
-    Pair<V> turned{vector_sum(x.hi, cos, -x.lo, sin), vector_sum(x.lo, cos, x.hi, sin)};
+  template <class Extent>
+  static TENSOR_OPS_INLINE void rotate_block(const Row& row, std::size_t i, std::size_t pairs,
+                                             Extent extent) {
+    const auto x = Pairs::template load_pairs<Element>(row.x, i, pairs, extent);
+    const auto cos = Pairs::template load_angles<Element>(row.cos + i, extent);
+    const auto sin = Pairs::template load_angles<Element>(row.sin + i, extent);
+    PairBlock<Element, Extent> turned{
+        map([](V a, V b, V cos, V sin) { return vector_sum(a, cos, -b, sin); }, x.hi, x.lo, cos,
+            sin),
+        map([](V a, V b, V cos, V sin) { return vector_sum(b, cos, a, sin); }, x.hi, x.lo, cos,
+            sin)};
     MagnitudeCheck<C> check;
-    check.include(turned.hi);
-    check.include(turned.lo);
+    for (std::size_t u = 0; u < Extent::vectors; ++u) {
+      check.include(turned.hi.vector[u]);
+      check.include(turned.lo.vector[u]);
+    }
     if (__builtin_expect(!check.at_most(kLargest), 0)) {
       // Copies, or the compiler would keep the originals in memory.
-      Pair<V> mended = turned;
-      mend(mended, x, cos, sin);
-      turned = mended;
+      const auto same = [](V vector) { return vector; };
+      PairBlock<Element, Extent> mended{map(same, turned.hi), map(same, turned.lo)};
+      mend(mended, {map(same, x.hi), map(same, x.lo)}, map(same, cos), map(same, sin));
+      turned = {map(same, mended.hi), map(same, mended.lo)};
     }
-    Pairs::template store_pairs<Element>(row.y, i, pairs, turned);
+    Pairs::template store_pairs<Element>(row.y, i, pairs, turned, extent);
   }
 
   // Products of two half-precision numbers are exact in float32 as they are.
@@ -149,20 +195,32 @@ struct Rotation {
   }
 
   // The lanes that are not finite.
-  static __attribute__((noinline)) void mend(Pair<V>& turned, const Pair<V>& x, const V& cos,
-                                             const V& sin) {
-    for (std::size_t l = 0; l < lanes; ++l) {
-      turned.hi[l] = any_sum_of_products(x.hi[l], cos[l], -x.lo[l], sin[l]);
-      turned.lo[l] = any_sum_of_products(x.lo[l], cos[l], x.hi[l], sin[l]);
-    }
+  template <std::size_t count>
+  static __attribute__((noinline)) void mend(Pair<Block<V, count>>& turned,
+                                             const Pair<Block<V, count>>& x,
+                                             const Block<V, count>& cos,
+                                             const Block<V, count>& sin) {
+    for (std::size_t u = 0; u < count; ++u)
+      for (std::size_t l = 0; l < kLanes<C>; ++l) {
+        const C a = x.hi.vector[u][l], b = x.lo.vector[u][l];
+        const C c = cos.vector[u][l], s = sin.vector[u][l];
+        turned.hi.vector[u][l] = any_sum_of_products(a, c, -b, s);
+        turned.lo.vector[u][l] = any_sum_of_products(b, c, a, s);
+      }
   }
 
-  static TENSOR_OPS_INLINE void rotate_pair(Row row, std::size_t i, std::size_t pairs) {
-    const std::size_t first = Pairs::first(i, pairs), second = Pairs::second(i, pairs);
-    const C a = Element::load(row.x[first]), b = Element::load(row.x[second]);
-    const C cos = Element::load(row.cos[i]), sin = Element::load(row.sin[i]);
-    row.y[first] = Element::store(any_sum_of_products(a, cos, -b, sin));
-    row.y[second] = Element::store(any_sum_of_products(b, cos, a, sin));
+  static __attribute__((noinline)) void rotate_rest(const Row& row, std::size_t begin,
+                                                    std::size_t pairs) {
+    const T *x = row.x, *cos = row.cos, *sin = row.sin;
+    T* const y = row.y;
+#pragma omp simd
+    for (std::size_t i = begin; i < pairs; ++i) {
+      const std::size_t first = Pairs::first(i, pairs), second = Pairs::second(i, pairs);
+      const C a = Element::load(x[first]), b = Element::load(x[second]);
+      const C c = Element::load(cos[i]), s = Element::load(sin[i]);
+      y[first] = Element::store(any_sum_of_products(a, c, -b, s));
+      y[second] = Element::store(any_sum_of_products(b, c, a, s));
+    }
   }
 
   // Rows that follow one another in memory, by way of a buffer in the first-level cache from which

@@ -86,7 +86,9 @@ class RowExponentials {
  public:
   // Which products can be told apart finely enough.
   static bool are_ordinary(double scale, double least, double greatest) {
-    constexpr double most = is_half<Element> ? 0x1p11 : sizeof(C) == sizeof(float) ? 0x1p16 : 0x1p40;
+    constexpr double most = is_half<Element>             ? 0x1p11
+                            : sizeof(C) == sizeof(float) ? 0x1p16
+                                                         : 0x1p40;
     return scale > 0x1p-60 && scale < 0x1p60 && scale * greatest < most &&
            scale * greatest > -most && scale * least < most;
   }
@@ -125,9 +127,7 @@ class RowExponentials {
     return {hi, static_cast<C>((product.hi - static_cast<double>(hi)) +
                                (product.lo + scale * kLog2E<double>.lo))};
   }
-  TENSOR_OPS_INLINE V shifted(V x) const {
-    return fma(x, V{} + factor_.hi, V{} + kExp2Shift<C>);
-  }
+  TENSOR_OPS_INLINE V shifted(V x) const { return fma(x, V{} + factor_.hi, V{} + kExp2Shift<C>); }
 
   const Pair<C> factor_;
   const V shifted_peak_;
@@ -190,21 +190,21 @@ struct Softmax {
     };
     if (sizeof(T) == sizeof(C) && !(row.streams && row.n <= kKept)) {
       const C factor = static_cast<C>(1 / sum<C>(row.n, [&](std::size_t i, auto extent) {
-        const auto block = exponentials(i, extent);
-        store<Element>(row.y + i, block, extent);
-        return block;
-      }));
+                                        const auto block = exponentials(i, extent);
+                                        store<Element>(row.y + i, block, extent);
+                                        return block;
+                                      }));
       write_row<Element>(false, row.n, row.y, [&](std::size_t i, auto extent) {
         return map([factor](V value) { return value * factor; }, load<Element>(row.y + i, extent));
       });
     } else if (row.n <= kKept) {
       alignas(64) C kept[kKept + kLanes<C>];
       const C factor = static_cast<C>(1 / sum<C>(row.n, [&](std::size_t i, auto extent) {
-        const auto block = exponentials(i, extent);
-        for (std::size_t u = 0; u < extent.vectors; ++u)
-          store_vector(kept + i + u * kLanes<C>, block.vector[u]);
-        return block;
-      }));
+                                        const auto block = exponentials(i, extent);
+                                        for (std::size_t u = 0; u < extent.vectors; ++u)
+                                          store_vector(kept + i + u * kLanes<C>, block.vector[u]);
+                                        return block;
+                                      }));
       write_row<Element>(row.streams, row.n, row.y, [&](std::size_t i, auto extent) {
         prefetch_if_streamed(row.x + i, row.ahead, extent);
         Block<V, extent.vectors> block;
@@ -228,8 +228,7 @@ struct Softmax {
         wide_sum(row.n, [&](std::size_t i) { return static_cast<double>(exponentials.at(i)); });
 #pragma omp simd
     for (std::size_t i = 0; i < row.n; ++i)
-      row.y[i] = Element::store(
-          static_cast<C>(static_cast<double>(exponentials.at(i)) / total));
+      row.y[i] = Element::store(static_cast<C>(static_cast<double>(exponentials.at(i)) / total));
   }
 
   static bool is_moderate(double scale) {
