@@ -10,20 +10,11 @@
 #include "launch/errors.h"
 #include "launch/isa.h"
 #include "launch/plan.h"
+#include "launch/results.h"
 #include "launch/threads.h"
 
 namespace tensor_ops {
 namespace {
-
-// C-contiguous, of x's shape and dtype.
-Owned new_array_like(PyArrayObject* x) {
-  PyArray_Descr* descr = PyArray_DESCR(x);
-  Py_INCREF(descr);
-  Owned array(PyArray_NewFromDescr(&PyArray_Type, descr, PyArray_NDIM(x), PyArray_DIMS(x), nullptr,
-                                   nullptr, 0, nullptr));
-  if (!array) throw PythonError();
-  return array;
-}
 
 Plan new_plan(const Op& op, const CheckedCall& call) {
   PyArrayObject* x = call.array[0];
@@ -109,6 +100,11 @@ class ReleasedGil {
   PyThreadState* state_ = nullptr;
 };
 
+void populate_results(const Op& op, const CheckedCall& call, const Owned* outputs) {
+  for (std::size_t i = 0; i < op.outputs.size(); ++i)
+    if (!call.out[i]) populate_result(outputs[i].array());
+}
+
 void compute(const Op& op, const CheckedCall& call, const Owned* outputs) {
   const auto elements = static_cast<std::size_t>(PyArray_SIZE(call.array[0]));
   if (elements == 0) return;
@@ -118,6 +114,7 @@ void compute(const Op& op, const CheckedCall& call, const Owned* outputs) {
   const int threads =
       call.threads ? sensible_threads(call.threads) : threads_for(op.cost, elements);
   const ReleasedGil released(elements);
+  if (threads == 1) populate_results(op, call, outputs);
   try {
     execute(plan, kernel, call.scalar, threads);
   } catch (const std::bad_alloc&) {
@@ -137,7 +134,7 @@ Owned launch(const Op& op, PyObject* const* args, Py_ssize_t positional, PyObjec
   Owned outputs[2];
   for (std::size_t i = 0; i < op.outputs.size(); ++i)
     outputs[i] = call.out[i] ? Owned::borrow(reinterpret_cast<PyObject*>(call.out[i]))
-                             : new_array_like(call.array[0]);
+                             : new_result(call.array[0]);
   compute(op, call, outputs);
   if (op.outputs.size() == 1) return std::move(outputs[0]);
   Owned pair(PyTuple_Pack(2, outputs[0].get(), outputs[1].get()));
