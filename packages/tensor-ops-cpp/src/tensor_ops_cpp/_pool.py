@@ -42,7 +42,9 @@ def set_pool_limit(bytes: int) -> None:
     try:
         limit = operator.index(bytes)
     except TypeError:
-        raise TypeError(f"set_pool_limit: bytes must be an int, got {type(bytes).__name__}") from None
+        raise TypeError(
+            f"set_pool_limit: bytes must be an int, got {type(bytes).__name__}"
+        ) from None
     if limit < 0:
         raise ValueError(f"set_pool_limit: bytes must be at least 0, got {limit}")
     _native.set_pool_limit(min(limit, 2**63 - 1))
