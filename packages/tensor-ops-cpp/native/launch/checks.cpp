@@ -30,7 +30,6 @@ npy_intp row_length(PyArrayObject* x) {
 }
 
 bool is_masked(PyObject* object) {
-  if (PyArray_CheckExact(object)) return false;
   // Where numpy.ma was never imported there is nothing that could be masked.
   const Owned name(PyUnicode_FromString("numpy.ma"));
   const Owned module(name ? PyImport_GetModule(name.get()) : nullptr);
@@ -42,6 +41,7 @@ bool is_masked(PyObject* object) {
 }
 
 PyArrayObject* require_array(const Op& op, const char* name, PyObject* object) {
+  if (PyArray_CheckExact(object)) return reinterpret_cast<PyArrayObject*>(object);
   if (!PyArray_Check(object))
     throw TypeError(text(op.name, ": ", name, " must be a numpy.ndarray, got ", type_name(object),
                          "; convert it with numpy.asarray"));
@@ -69,8 +69,10 @@ DType require_supported(const Op& op, const char* name, PyArrayObject* array) {
   return dtype;
 }
 
-void require_dtype(const Op& op, const char* name, PyArrayObject* array, DType dtype,
-                   const char* x_name) {
+void require_dtype(const Op& op, const char* name, PyArrayObject* array, const CheckedCall& call) {
+  if (PyArray_DESCR(array) == PyArray_DESCR(call.array[0])) return;
+  const DType dtype = call.dtype;
+  const char* x_name = call.name[0];
   if (dtype_of(PyArray_DESCR(array)) != dtype)
     throw TypeError(text(op.name, ": ", name, " must have ", x_name, "'s dtype ",
                          kDTypeNames[dtype], ", got ", dtype_text(array), "; convert it with ",
@@ -117,10 +119,11 @@ void require_x_rank(const Op& op, PyArrayObject* x) {
     throw ValueError(text(op.name, ": ", name,
                           " must have at least one axis, got a 0-d array; use ", name,
                           ".reshape(1)"));
+  if (row_length(x) % 2 == 0) return;
   const bool has_half_rows =
       std::any_of(op.parameters.begin(), op.parameters.end(),
                   [](const Parameter& p) { return p.kind == Kind::kHalfRows; });
-  if (has_half_rows && row_length(x) % 2 != 0)
+  if (has_half_rows)
     throw ValueError(
         text(op.name, ": ", name, "'s last axis must have even length, got shape ", shape_text(x)));
 }
@@ -216,7 +219,7 @@ void add_array(const Op& op, const Parameter& parameter, PyObject* object, Check
   }
   PyArrayObject* x = call.array[0];
   const char* x_name = call.name[0];
-  require_dtype(op, parameter.name, array, call.dtype, x_name);
+  require_dtype(op, parameter.name, array, call);
   switch (parameter.kind) {
     case Kind::kRows:
       return require_x_shape(op, parameter.name, array, x, x_name);
@@ -230,7 +233,7 @@ void add_array(const Op& op, const Parameter& parameter, PyObject* object, Check
 PyArrayObject* require_out(const Op& op, const char* name, PyObject* object,
                            const CheckedCall& call) {
   PyArrayObject* out = require_array(op, name, object);
-  require_dtype(op, name, out, call.dtype, call.name[0]);
+  require_dtype(op, name, out, call);
   require_x_shape(op, name, out, call.array[0], call.name[0]);
   if (!PyArray_ISWRITEABLE(out))
     throw ValueError(text(op.name, ": ", name,

@@ -8,9 +8,11 @@
 #include "launch/checks.h"
 #include "launch/dtypes.h"
 #include "launch/errors.h"
+#include "launch/float_mode.h"
 #include "launch/isa.h"
 #include "launch/plan.h"
 #include "launch/results.h"
+#include "launch/straight.h"
 #include "launch/threads.h"
 
 namespace tensor_ops {
@@ -100,23 +102,21 @@ class ReleasedGil {
   PyThreadState* state_ = nullptr;
 };
 
-void populate_results(const Op& op, const CheckedCall& call, const Owned* outputs) {
+void populate_results(const Op& op, const CheckedCall& call, const Owned* outputs,
+                      std::size_t bytes) {
   for (std::size_t i = 0; i < op.outputs.size(); ++i)
-    if (!call.out[i]) populate_result(outputs[i].array());
+    if (!call.out[i]) populate_result(outputs[i].array(), bytes);
 }
 
-void compute(const Op& op, const CheckedCall& call, const Owned* outputs) {
-  const auto elements = static_cast<std::size_t>(PyArray_SIZE(call.array[0]));
-  if (elements == 0) return;
-  const KernelTable& table = *op.kernels[isa_choice().index];
-  const Kernel kernel = table.variant[call.variant].kernel[call.dtype];
-  const Plan plan = make_plan(op, call, outputs);
-  const int threads =
-      call.threads ? sensible_threads(call.threads) : threads_for(op.cost, elements);
-  const ReleasedGil released(elements);
-  if (threads == 1) populate_results(op, call, outputs);
+void compute_straight(Kernel kernel, const StraightRows& rows, const double* scalars) {
+  const DefaultFloatMode mode;
+  kernel({rows.data, rows.stride, rows.rows, rows.n, scalars});
+}
+
+void compute_by_plan(const Op& op, const Plan& plan, Kernel kernel, const double* scalars,
+                     int threads) {
   try {
-    execute(plan, kernel, call.scalar, threads);
+    execute(plan, kernel, scalars, threads);
   } catch (const std::bad_alloc&) {
     throw MemoryError(text(
         op.name,
@@ -124,18 +124,35 @@ void compute(const Op& op, const CheckedCall& call, const Owned* outputs) {
   }
 }
 
+void compute(const Op& op, const CheckedCall& call, const Owned* outputs, std::size_t elements,
+             Kernel kernel) {
+  const int threads =
+      call.threads ? sensible_threads(call.threads) : threads_for(op.cost, elements);
+  StraightRows rows;
+  if (threads == 1 && lie_straight(op, call, outputs, elements, rows)) {
+    const ReleasedGil released(elements);
+    populate_results(op, call, outputs, elements * kItemSizes[call.dtype]);
+    return compute_straight(kernel, rows, call.scalar);
+  }
+  const Plan plan = make_plan(op, call, outputs);
+  const ReleasedGil released(elements);
+  compute_by_plan(op, plan, kernel, call.scalar, threads);
+}
+
 }  // namespace
 
 Owned launch(const Op& op, PyObject* const* args, Py_ssize_t positional, PyObject* keyword_names) {
-  if (!isa_choice().reason.empty())
-    throw std::runtime_error(
-        text(op.name, ": tensor_ops_cpp is unavailable: ", isa_choice().reason));
+  const IsaChoice& isa = isa_choice();
+  if (!isa.reason.empty())
+    throw std::runtime_error(text(op.name, ": tensor_ops_cpp is unavailable: ", isa.reason));
   const CheckedCall call = check(op, sort_arguments(op, args, positional, keyword_names));
+  const auto elements = static_cast<std::size_t>(PyArray_SIZE(call.array[0]));
   Owned outputs[2];
   for (std::size_t i = 0; i < op.outputs.size(); ++i)
     outputs[i] = call.out[i] ? Owned::borrow(reinterpret_cast<PyObject*>(call.out[i]))
-                             : new_result(call.array[0]);
-  compute(op, call, outputs);
+                             : new_result(call.array[0], elements * kItemSizes[call.dtype]);
+  const DTypeKernels& kernels = op.kernels[isa.index]->variant[call.variant];
+  if (elements > 0) compute(op, call, outputs, elements, kernels.kernel[call.dtype]);
   if (op.outputs.size() == 1) return std::move(outputs[0]);
   Owned pair(PyTuple_Pack(2, outputs[0].get(), outputs[1].get()));
   if (!pair) throw PythonError();

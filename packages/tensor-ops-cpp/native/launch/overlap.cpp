@@ -17,9 +17,9 @@ struct Range {
 
 Range range_of(PyArrayObject* array) {
   const auto start = reinterpret_cast<std::uintptr_t>(PyArray_DATA(array));
-  if (PyArray_SIZE(array) == 0) return {start, start};
   if (PyArray_IS_C_CONTIGUOUS(array))
     return {start, start + static_cast<std::uintptr_t>(PyArray_NBYTES(array))};
+  if (PyArray_SIZE(array) == 0) return {start, start};
   Range range{start, start + static_cast<std::uintptr_t>(PyArray_ITEMSIZE(array))};
   for (int d = 0; d < PyArray_NDIM(array); ++d) {
     const npy_intp reach = (PyArray_DIM(array, d) - 1) * PyArray_STRIDE(array, d);

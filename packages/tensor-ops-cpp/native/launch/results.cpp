@@ -87,8 +87,7 @@ void prepare_results() {
   if (!handler_capsule) throw PythonError();
 }
 
-Owned new_result(PyArrayObject* x) {
-  const auto bytes = static_cast<std::size_t>(PyArray_NBYTES(x));
+Owned new_result(PyArrayObject* x, std::size_t bytes) {
   if (bytes >= kLeastKept && bytes <= pool_limit() && numpy_allocates_as_always())
     if (Owned array = new_pooled_array(x, bytes)) return array;
   Owned array = new_array(x, nullptr);  // and NumPy's own error, where there is no memory
@@ -96,11 +95,12 @@ Owned new_result(PyArrayObject* x) {
   return array;
 }
 
-void populate_result(PyArrayObject* result) {
+void populate_result(PyArrayObject* result, std::size_t bytes) {
   constexpr std::size_t kFewHugePages = std::size_t{4} << 20;
-  const auto bytes = static_cast<std::size_t>(PyArray_NBYTES(result));
-  if (bytes >= kFewHugePages || PyArray_HANDLER(result) != handler_capsule) return;
-  if (is_fresh_block(PyArray_DATA(result))) populate_pages(PyArray_DATA(result), bytes);
+  if (bytes < kLeastKept || bytes >= kFewHugePages) return;
+  void* memory = PyArray_DATA(result);
+  if (PyArray_HANDLER(result) == handler_capsule && is_fresh_block(memory))
+    populate_pages(memory, bytes);
 }
 
 }  // namespace tensor_ops
