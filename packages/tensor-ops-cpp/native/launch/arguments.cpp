@@ -57,9 +57,10 @@ PyObject** slot_named(const Op& op, Arguments& arguments, PyObject* name) {
 }
 
 void require_all(const Op& op, const Arguments& arguments) {
-  for (std::size_t i = 0; i < op.parameters.size(); ++i)
-    if (op.parameters[i].is_required() && !arguments.value[i])
-      throw TypeError(text(op.name, ": missing required argument '", op.parameters[i].name,
+  PyObject* const* value = arguments.value;
+  for (const Parameter& parameter : op.parameters)
+    if (!*value++ && parameter.is_required())
+      throw TypeError(text(op.name, ": missing required argument '", parameter.name,
                            "'; the arguments are ", signature(op)));
 }
 

@@ -80,9 +80,14 @@ void require_dtype(const Op& op, const char* name, PyArrayObject* array, const C
   require_native_order(op, name, array);
 }
 
+bool are_same_shape(PyArrayObject* a, PyArrayObject* b) {
+  return PyArray_NDIM(a) == PyArray_NDIM(b) &&
+         std::equal(PyArray_DIMS(a), PyArray_DIMS(a) + PyArray_NDIM(a), PyArray_DIMS(b));
+}
+
 void require_x_shape(const Op& op, const char* name, PyArrayObject* array, PyArrayObject* x,
                      const char* x_name) {
-  if (PyArray_SAMESHAPE(array, x)) return;
+  if (are_same_shape(array, x)) return;
   throw ValueError(text(op.name, ": ", name, " must have ", x_name, "'s shape ", shape_text(x),
                         ", got ", shape_text(array)));
 }
@@ -192,9 +197,9 @@ int require_threads(const Op& op, PyObject* object) {
 // Before the arrays are looked at, since a number's class may have methods that change them.
 void add_numbers(const Op& op, const Arguments& arguments, CheckedCall& call) {
   std::size_t scalars = 0;
-  for (std::size_t i = 0; i < op.parameters.size(); ++i) {
-    const Parameter& parameter = op.parameters[i];
-    PyObject* object = arguments.value[i];
+  PyObject* const* value = arguments.value;
+  for (const Parameter& parameter : op.parameters) {
+    PyObject* object = *value++;
     if (parameter.kind == Kind::kScalar)
       call.scalar[scalars++] =
           object ? require_scalar(op, parameter, object) : parameter.default_value;
@@ -282,8 +287,11 @@ std::string shape_text(int dims, const npy_intp* shape) {
 CheckedCall check(const Op& op, const Arguments& arguments) {
   CheckedCall call;
   add_numbers(op, arguments, call);
-  for (std::size_t i = 0; i < op.parameters.size(); ++i)
-    if (op.parameters[i].is_array()) add_array(op, op.parameters[i], arguments.value[i], call);
+  PyObject* const* value = arguments.value;
+  for (const Parameter& parameter : op.parameters) {
+    PyObject* object = *value++;
+    if (parameter.is_array()) add_array(op, parameter, object, call);
+  }
   add_outputs(op, arguments.out, call);
   return call;
 }

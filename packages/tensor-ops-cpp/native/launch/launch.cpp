@@ -146,7 +146,7 @@ Owned launch(const Op& op, PyObject* const* args, Py_ssize_t positional, PyObjec
   if (!isa.reason.empty())
     throw std::runtime_error(text(op.name, ": tensor_ops_cpp is unavailable: ", isa.reason));
   const CheckedCall call = check(op, sort_arguments(op, args, positional, keyword_names));
-  const auto elements = static_cast<std::size_t>(PyArray_SIZE(call.array[0]));
+  const auto elements = static_cast<std::size_t>(size_of(call.array[0]));
   Owned outputs[2];
   for (std::size_t i = 0; i < op.outputs.size(); ++i)
     outputs[i] = call.out[i] ? Owned::borrow(reinterpret_cast<PyObject*>(call.out[i]))
