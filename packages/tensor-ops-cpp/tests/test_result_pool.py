@@ -595,6 +595,11 @@ else:
 del y
 y = t.silu(larger)
 assert y[0] == y[-1]
+del y
+t.set_pool_limit(250 * MIB)
+assert t.pool_info()["held_bytes"] >= 200 * MIB
+y = t.silu(np.broadcast_to(np.float32(1), (260 * MIB // 4,)))  # NumPy's, and needs the same memory
+assert t.pool_info()["held_bytes"] == 0
 """)
 
 

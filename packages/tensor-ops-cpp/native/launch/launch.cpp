@@ -11,6 +11,7 @@
 #include "launch/float_mode.h"
 #include "launch/isa.h"
 #include "launch/plan.h"
+#include "launch/result_pool.h"
 #include "launch/results.h"
 #include "launch/straight.h"
 #include "launch/threads.h"
@@ -113,14 +114,18 @@ void compute_straight(Kernel kernel, const StraightRows& rows, const double* sca
   kernel({rows.data, rows.stride, rows.rows, rows.n, scalars});
 }
 
+// Rows that are not contiguous or not aligned are gathered, which takes memory.
 void compute_by_plan(const Op& op, const Plan& plan, Kernel kernel, const double* scalars,
                      int threads) {
-  try {
-    execute(plan, kernel, scalars, threads);
-  } catch (const std::bad_alloc&) {
-    throw MemoryError(text(
-        op.name,
-        ": no memory to gather the rows of arrays whose rows are not contiguous or not aligned"));
+  for (;;) {
+    try {
+      return execute(plan, kernel, scalars, threads);
+    } catch (const std::bad_alloc&) {
+      if (trim_pool() > 0) continue;
+      throw MemoryError(text(op.name,
+                             ": no memory to gather the rows of arrays whose rows are not "
+                             "contiguous or not aligned"));
+    }
   }
 }
 
@@ -136,6 +141,7 @@ void compute(const Op& op, const CheckedCall& call, const Owned* outputs, std::s
   }
   const Plan plan = make_plan(op, call, outputs);
   const ReleasedGil released(elements);
+  if (threads == 1) populate_results(op, call, outputs, elements * plan.item_size);
   compute_by_plan(op, plan, kernel, call.scalar, threads);
 }
 

@@ -66,6 +66,17 @@ void give_memory(PyArrayObject* array, void* memory) {
                    static_cast<std::size_t>(PyArray_NBYTES(array)));
 }
 
+// Raises NumPy's own error where there is no memory, which what the pool keeps may be.
+Owned new_numpy_array(PyArrayObject* like) {
+  Owned array = new_array(like, nullptr);
+  if (!array && PyErr_ExceptionMatches(PyExc_MemoryError) && trim_pool() > 0) {
+    PyErr_Clear();
+    array = new_array(like, nullptr);
+  }
+  if (!array) throw PythonError();
+  return array;
+}
+
 // Null where the pool has no memory for it.
 Owned new_pooled_array(PyArrayObject* like, std::size_t bytes) {
   void* memory = allocate_block(bytes);
@@ -90,9 +101,7 @@ void prepare_results() {
 Owned new_result(PyArrayObject* x, std::size_t bytes) {
   if (bytes >= kLeastKept && bytes <= pool_limit() && numpy_allocates_as_always())
     if (Owned array = new_pooled_array(x, bytes)) return array;
-  Owned array = new_array(x, nullptr);  // and NumPy's own error, where there is no memory
-  if (!array) throw PythonError();
-  return array;
+  return new_numpy_array(x);
 }
 
 void populate_result(PyArrayObject* result, std::size_t bytes) {
