@@ -130,6 +130,30 @@ def test_rope_broadcasts(shape, interleaved, dtype, rng):
     assert same_bits(OPS["rope"](x, *given, interleaved=interleaved), expected)
 
 
+@pytest.mark.parametrize(
+    ("x_shape", "shape"),
+    [
+        (x_shape, shape)
+        for x_shape in [(4, 8), (3, 4, 8), (1, 4, 8), (4, 4, 8)]
+        for shape in [(), (1,), (4,), (4, 1), (1, 4), (4, 4), (1, 4, 4), (3, 1, 4), (3, 4, 1)]
+        if len(shape) <= len(x_shape)
+        and all(n in (1, m) for n, m in zip(shape[::-1], (4, *x_shape[-2::-1]), strict=False))
+    ],
+)
+def test_rope_with_as_many_rows_as_pairs(x_shape, shape, rng):
+    """The angles' shapes can be told apart only by their axes, not by their sizes."""
+    x = rng.normal(size=x_shape)
+    cos, sin = rng.normal(size=(2, *shape))
+    cos, sin = np.asarray(cos), np.asarray(sin)
+    half = (*x_shape[:-1], 4)
+    whole = [np.ascontiguousarray(np.broadcast_to(a, half)) for a in (cos, sin)]
+    pairs = x[..., :4] + 1j * x[..., 4:]
+    turned = pairs * (whole[0] + 1j * whole[1])
+    expected = np.concatenate([turned.real, turned.imag], axis=-1)
+    assert np.allclose(OPS["rope"](x, cos, sin), expected, rtol=1e-12, atol=1e-12)
+    assert same_bits(OPS["rope"](x, cos, sin), OPS["rope"](x, *whole))
+
+
 @pytest.mark.parametrize("op", ["silu", "gelu"])
 def test_overlapping_rows(op, dtype, rng):
     """A row may begin where what was gathered of the row before began, and be longer."""

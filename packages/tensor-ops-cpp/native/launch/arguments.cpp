@@ -31,28 +31,36 @@ std::string default_text(const Parameter& parameter) {
   }
 }
 
+// Parameters that are keywords only are the last.
+bool are_too_many(const Op& op, std::size_t positional) {
+  return positional > op.parameters.size() ||
+         (positional > 0 && op.parameters[positional - 1].keyword_only);
+}
+
 std::size_t positional_limit(const Op& op) {
   std::size_t limit = 0;
   for (const Parameter& parameter : op.parameters) limit += !parameter.keyword_only;
   return limit;
 }
 
+bool is_name(PyObject* name, const char* text) {
+  return PyUnicode_CompareWithASCIIString(name, text) == 0;
+}
+
 PyObject** slot_named(const Op& op, Arguments& arguments, PyObject* name) {
-  const auto is = [name](const char* text) {
-    return PyUnicode_CompareWithASCIIString(name, text) == 0;
-  };
+  if (is_name(name, "out")) return &arguments.out;
   for (std::size_t i = 0; i < op.parameters.size(); ++i)
-    if (is(op.parameters[i].name)) return &arguments.value[i];
-  if (is("out")) return &arguments.out;
-  if (is("num_threads")) return &arguments.num_threads;
+    if (is_name(name, op.parameters[i].name)) return &arguments.value[i];
+  if (is_name(name, "num_threads")) return &arguments.num_threads;
   throw TypeError(text(op.name, ": unexpected keyword argument ", repr_text(name),
                        "; the arguments are ", signature(op)));
 }
 
 void require_all(const Op& op, const Arguments& arguments) {
-  for (std::size_t i = 0; i < op.parameters.size(); ++i)
-    if (op.parameters[i].is_required() && !arguments.value[i])
-      throw TypeError(text(op.name, ": missing required argument '", op.parameters[i].name,
+  PyObject* const* value = arguments.value;
+  for (const Parameter& parameter : op.parameters)
+    if (!*value++ && parameter.is_required())
+      throw TypeError(text(op.name, ": missing required argument '", parameter.name,
                            "'; the arguments are ", signature(op)));
 }
 
@@ -62,7 +70,7 @@ Arguments sort_arguments(const Op& op, PyObject* const* args, Py_ssize_t positio
                          PyObject* keyword_names) {
   Arguments arguments;
   const auto given = static_cast<std::size_t>(positional);
-  if (given > positional_limit(op))
+  if (are_too_many(op, given))
     throw TypeError(text(op.name, ": takes ", positional_limit(op), " positional arguments but ",
                          given, " were given; the arguments are ", signature(op)));
   for (std::size_t i = 0; i < given; ++i) arguments.value[i] = args[i];

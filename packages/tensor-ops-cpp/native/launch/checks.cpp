@@ -30,7 +30,6 @@ npy_intp row_length(PyArrayObject* x) {
 }
 
 bool is_masked(PyObject* object) {
-  if (PyArray_CheckExact(object)) return false;
   // Where numpy.ma was never imported there is nothing that could be masked.
   const Owned name(PyUnicode_FromString("numpy.ma"));
   const Owned module(name ? PyImport_GetModule(name.get()) : nullptr);
@@ -42,6 +41,7 @@ bool is_masked(PyObject* object) {
 }
 
 PyArrayObject* require_array(const Op& op, const char* name, PyObject* object) {
+  if (PyArray_CheckExact(object)) return reinterpret_cast<PyArrayObject*>(object);
   if (!PyArray_Check(object))
     throw TypeError(text(op.name, ": ", name, " must be a numpy.ndarray, got ", type_name(object),
                          "; convert it with numpy.asarray"));
@@ -69,8 +69,10 @@ DType require_supported(const Op& op, const char* name, PyArrayObject* array) {
   return dtype;
 }
 
-void require_dtype(const Op& op, const char* name, PyArrayObject* array, DType dtype,
-                   const char* x_name) {
+void require_dtype(const Op& op, const char* name, PyArrayObject* array, const CheckedCall& call) {
+  if (PyArray_DESCR(array) == PyArray_DESCR(call.array[0])) return;
+  const DType dtype = call.dtype;
+  const char* x_name = call.name[0];
   if (dtype_of(PyArray_DESCR(array)) != dtype)
     throw TypeError(text(op.name, ": ", name, " must have ", x_name, "'s dtype ",
                          kDTypeNames[dtype], ", got ", dtype_text(array), "; convert it with ",
@@ -78,9 +80,14 @@ void require_dtype(const Op& op, const char* name, PyArrayObject* array, DType d
   require_native_order(op, name, array);
 }
 
+bool are_same_shape(PyArrayObject* a, PyArrayObject* b) {
+  return PyArray_NDIM(a) == PyArray_NDIM(b) &&
+         std::equal(PyArray_DIMS(a), PyArray_DIMS(a) + PyArray_NDIM(a), PyArray_DIMS(b));
+}
+
 void require_x_shape(const Op& op, const char* name, PyArrayObject* array, PyArrayObject* x,
                      const char* x_name) {
-  if (PyArray_SAMESHAPE(array, x)) return;
+  if (are_same_shape(array, x)) return;
   throw ValueError(text(op.name, ": ", name, " must have ", x_name, "'s shape ", shape_text(x),
                         ", got ", shape_text(array)));
 }
@@ -117,10 +124,11 @@ void require_x_rank(const Op& op, PyArrayObject* x) {
     throw ValueError(text(op.name, ": ", name,
                           " must have at least one axis, got a 0-d array; use ", name,
                           ".reshape(1)"));
+  if (row_length(x) % 2 == 0) return;
   const bool has_half_rows =
       std::any_of(op.parameters.begin(), op.parameters.end(),
                   [](const Parameter& p) { return p.kind == Kind::kHalfRows; });
-  if (has_half_rows && row_length(x) % 2 != 0)
+  if (has_half_rows)
     throw ValueError(
         text(op.name, ": ", name, "'s last axis must have even length, got shape ", shape_text(x)));
 }
@@ -189,9 +197,9 @@ int require_threads(const Op& op, PyObject* object) {
 // Before the arrays are looked at, since a number's class may have methods that change them.
 void add_numbers(const Op& op, const Arguments& arguments, CheckedCall& call) {
   std::size_t scalars = 0;
-  for (std::size_t i = 0; i < op.parameters.size(); ++i) {
-    const Parameter& parameter = op.parameters[i];
-    PyObject* object = arguments.value[i];
+  PyObject* const* value = arguments.value;
+  for (const Parameter& parameter : op.parameters) {
+    PyObject* object = *value++;
     if (parameter.kind == Kind::kScalar)
       call.scalar[scalars++] =
           object ? require_scalar(op, parameter, object) : parameter.default_value;
@@ -216,7 +224,7 @@ void add_array(const Op& op, const Parameter& parameter, PyObject* object, Check
   }
   PyArrayObject* x = call.array[0];
   const char* x_name = call.name[0];
-  require_dtype(op, parameter.name, array, call.dtype, x_name);
+  require_dtype(op, parameter.name, array, call);
   switch (parameter.kind) {
     case Kind::kRows:
       return require_x_shape(op, parameter.name, array, x, x_name);
@@ -230,7 +238,7 @@ void add_array(const Op& op, const Parameter& parameter, PyObject* object, Check
 PyArrayObject* require_out(const Op& op, const char* name, PyObject* object,
                            const CheckedCall& call) {
   PyArrayObject* out = require_array(op, name, object);
-  require_dtype(op, name, out, call.dtype, call.name[0]);
+  require_dtype(op, name, out, call);
   require_x_shape(op, name, out, call.array[0], call.name[0]);
   if (!PyArray_ISWRITEABLE(out))
     throw ValueError(text(op.name, ": ", name,
@@ -279,8 +287,11 @@ std::string shape_text(int dims, const npy_intp* shape) {
 CheckedCall check(const Op& op, const Arguments& arguments) {
   CheckedCall call;
   add_numbers(op, arguments, call);
-  for (std::size_t i = 0; i < op.parameters.size(); ++i)
-    if (op.parameters[i].is_array()) add_array(op, op.parameters[i], arguments.value[i], call);
+  PyObject* const* value = arguments.value;
+  for (const Parameter& parameter : op.parameters) {
+    PyObject* object = *value++;
+    if (parameter.is_array()) add_array(op, parameter, object, call);
+  }
   add_outputs(op, arguments.out, call);
   return call;
 }

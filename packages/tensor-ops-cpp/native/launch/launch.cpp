@@ -5,25 +5,20 @@
 #include <algorithm>
 
 #include "launch/arguments.h"
+#include "launch/cache.h"
 #include "launch/checks.h"
 #include "launch/dtypes.h"
 #include "launch/errors.h"
+#include "launch/float_mode.h"
 #include "launch/isa.h"
 #include "launch/plan.h"
+#include "launch/result_pool.h"
+#include "launch/results.h"
+#include "launch/straight.h"
 #include "launch/threads.h"
 
 namespace tensor_ops {
 namespace {
-
-// C-contiguous, of x's shape and dtype.
-Owned new_array_like(PyArrayObject* x) {
-  PyArray_Descr* descr = PyArray_DESCR(x);
-  Py_INCREF(descr);
-  Owned array(PyArray_NewFromDescr(&PyArray_Type, descr, PyArray_NDIM(x), PyArray_DIMS(x), nullptr,
-                                   nullptr, 0, nullptr));
-  if (!array) throw PythonError();
-  return array;
-}
 
 Plan new_plan(const Op& op, const CheckedCall& call) {
   PyArrayObject* x = call.array[0];
@@ -109,36 +104,78 @@ class ReleasedGil {
   PyThreadState* state_ = nullptr;
 };
 
-void compute(const Op& op, const CheckedCall& call, const Owned* outputs) {
-  const auto elements = static_cast<std::size_t>(PyArray_SIZE(call.array[0]));
-  if (elements == 0) return;
-  const KernelTable& table = *op.kernels[isa_choice().index];
-  const Kernel kernel = table.variant[call.variant].kernel[call.dtype];
-  const Plan plan = make_plan(op, call, outputs);
+void populate_results(const Op& op, const CheckedCall& call, const Owned* outputs,
+                      std::size_t bytes) {
+  for (std::size_t i = 0; i < op.outputs.size(); ++i)
+    if (!call.out[i]) populate_result(outputs[i].array(), bytes);
+}
+
+// Whether more is written than stays in the cache until somebody reads it, to places that are not
+// read: those lines are in the cache anyway.
+bool should_stream(const Op& op, const CheckedCall& call, const Owned* outputs,
+                   std::size_t bytes_each) {
+  if (op.outputs.size() * bytes_each < streaming_threshold()) return false;
+  for (std::size_t i = 0; i < op.outputs.size(); ++i)
+    for (int k = 0; k < call.arrays; ++k)
+      if (call.array[k] && PyArray_DATA(call.array[k]) == PyArray_DATA(outputs[i].array()))
+        return false;
+  return true;
+}
+
+void compute_straight(Kernel kernel, const StraightRows& rows, const double* scalars,
+                      bool streams) {
+  const DefaultFloatMode mode;
+  kernel({rows.data, rows.stride, rows.rows, rows.n, scalars, streams});
+}
+
+// Rows that are not contiguous or not aligned are gathered, which takes memory.
+void compute_by_plan(const Op& op, const Plan& plan, Kernel kernel, const double* scalars,
+                     int threads) {
+  for (;;) {
+    try {
+      return execute(plan, kernel, scalars, threads);
+    } catch (const std::bad_alloc&) {
+      if (trim_pool() > 0) continue;
+      throw MemoryError(text(op.name,
+                             ": no memory to gather the rows of arrays whose rows are not "
+                             "contiguous or not aligned"));
+    }
+  }
+}
+
+void compute(const Op& op, const CheckedCall& call, const Owned* outputs, std::size_t elements,
+             Kernel kernel) {
   const int threads =
       call.threads ? sensible_threads(call.threads) : threads_for(op.cost, elements);
-  const ReleasedGil released(elements);
-  try {
-    execute(plan, kernel, call.scalar, threads);
-  } catch (const std::bad_alloc&) {
-    throw MemoryError(text(
-        op.name,
-        ": no memory to gather the rows of arrays whose rows are not contiguous or not aligned"));
+  const std::size_t bytes_each = elements * kItemSizes[call.dtype];
+  const bool streams = should_stream(op, call, outputs, bytes_each);
+  StraightRows rows;
+  if (threads == 1 && lie_straight(op, call, outputs, elements, rows)) {
+    const ReleasedGil released(elements);
+    populate_results(op, call, outputs, bytes_each);
+    return compute_straight(kernel, rows, call.scalar, streams);
   }
+  Plan plan = make_plan(op, call, outputs);
+  plan.streams = streams;
+  const ReleasedGil released(elements);
+  if (threads == 1) populate_results(op, call, outputs, bytes_each);
+  compute_by_plan(op, plan, kernel, call.scalar, threads);
 }
 
 }  // namespace
 
 Owned launch(const Op& op, PyObject* const* args, Py_ssize_t positional, PyObject* keyword_names) {
-  if (!isa_choice().reason.empty())
-    throw std::runtime_error(
-        text(op.name, ": tensor_ops_cpp is unavailable: ", isa_choice().reason));
+  const IsaChoice& isa = isa_choice();
+  if (!isa.reason.empty())
+    throw std::runtime_error(text(op.name, ": tensor_ops_cpp is unavailable: ", isa.reason));
   const CheckedCall call = check(op, sort_arguments(op, args, positional, keyword_names));
+  const auto elements = static_cast<std::size_t>(size_of(call.array[0]));
   Owned outputs[2];
   for (std::size_t i = 0; i < op.outputs.size(); ++i)
     outputs[i] = call.out[i] ? Owned::borrow(reinterpret_cast<PyObject*>(call.out[i]))
-                             : new_array_like(call.array[0]);
-  compute(op, call, outputs);
+                             : new_result(call.array[0], elements * kItemSizes[call.dtype]);
+  const DTypeKernels& kernels = op.kernels[isa.index]->variant[call.variant];
+  if (elements > 0) compute(op, call, outputs, elements, kernels.kernel[call.dtype]);
   if (op.outputs.size() == 1) return std::move(outputs[0]);
   Owned pair(PyTuple_Pack(2, outputs[0].get(), outputs[1].get()));
   if (!pair) throw PythonError();

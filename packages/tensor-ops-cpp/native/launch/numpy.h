@@ -17,6 +17,13 @@
 
 namespace tensor_ops {
 
+// PyArray_SIZE() without a call into NumPy.
+inline npy_intp size_of(PyArrayObject* array) {
+  npy_intp size = 1;
+  for (int d = 0; d < PyArray_NDIM(array); ++d) size *= PyArray_DIM(array, d);
+  return size;
+}
+
 // A strong reference.
 class Owned {
  public:

@@ -17,9 +17,9 @@ struct Range {
 
 Range range_of(PyArrayObject* array) {
   const auto start = reinterpret_cast<std::uintptr_t>(PyArray_DATA(array));
-  if (PyArray_SIZE(array) == 0) return {start, start};
   if (PyArray_IS_C_CONTIGUOUS(array))
-    return {start, start + static_cast<std::uintptr_t>(PyArray_NBYTES(array))};
+    return {start, start + static_cast<std::uintptr_t>(size_of(array) * PyArray_ITEMSIZE(array))};
+  if (size_of(array) == 0) return {start, start};
   Range range{start, start + static_cast<std::uintptr_t>(PyArray_ITEMSIZE(array))};
   for (int d = 0; d < PyArray_NDIM(array); ++d) {
     const npy_intp reach = (PyArray_DIM(array, d) - 1) * PyArray_STRIDE(array, d);
@@ -68,14 +68,14 @@ bool share_memory(PyArrayObject* a, PyArrayObject* b) {
   return true;
 }
 
-bool overlap(PyArrayObject* a, PyArrayObject* b) {
-  return meet(range_of(a), range_of(b)) && share_memory(a, b);
+bool overlap(PyArrayObject* a, Range range_of_a, PyArrayObject* b) {
+  return meet(range_of_a, range_of(b)) && share_memory(a, b);
 }
 
 // Every axis, in order of stride, must step over all that the shorter strides reach. Layouts that
 // fail this without two elements sharing memory exist, but nobody makes them to write into.
 bool may_overlap_itself(PyArrayObject* array) {
-  if (PyArray_IS_C_CONTIGUOUS(array) || PyArray_SIZE(array) == 0) return false;
+  if (PyArray_IS_C_CONTIGUOUS(array) || size_of(array) == 0) return false;
   int axis[NPY_MAXDIMS], axes = 0;
   for (int d = 0; d < PyArray_NDIM(array); ++d)
     if (PyArray_DIM(array, d) > 1) axis[axes++] = d;
@@ -90,12 +90,14 @@ bool may_overlap_itself(PyArrayObject* array) {
 }
 
 void check_against_inputs(const Op& op, const CheckedCall& call, std::size_t i) {
+  PyArrayObject* out = call.out[i];
+  const Range range = range_of(out);
   for (int k = 0; k < call.arrays; ++k) {
-    PyArrayObject *input = call.array[k], *out = call.out[i];
+    PyArrayObject* input = call.array[k];
     if (!input) continue;
     const bool may_be_input = call.kind[k] == Kind::kRows;
     if (may_be_input && is_same_view(out, input)) continue;
-    if (overlap(out, input))
+    if (overlap(out, range, input))
       throw ValueError(text(op.name, ": ", output_name(op, i), " overlaps ", call.name[k],
                             may_be_input ? " without being exactly the same view" : "",
                             "; give an array of its own memory"));
@@ -113,7 +115,7 @@ void check_overlap(const Op& op, const CheckedCall& call) {
                "numpy.empty"));
     check_against_inputs(op, call, i);
   }
-  if (op.outputs.size() == 2 && overlap(call.out[0], call.out[1]))
+  if (op.outputs.size() == 2 && overlap(call.out[0], range_of(call.out[0]), call.out[1]))
     throw ValueError(text(op.name, ": out[0] and out[1] overlap; give two separate arrays"));
 }
 

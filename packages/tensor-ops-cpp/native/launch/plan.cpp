@@ -5,7 +5,6 @@
 #include <cstring>
 #include <memory>
 
-#include "launch/cache.h"
 #include "launch/float_mode.h"
 #include "launch/pool.h"
 
@@ -235,21 +234,6 @@ void run_piece(const void* context, int piece) {
   if (begin < end) walker.walk(0, plan.rows, begin, end - begin);
 }
 
-// Whether so much is written that it would not stay in the cache until somebody reads it, to places
-// that are not read.
-bool wants_streams(const Plan& plan) {
-  std::size_t written = 0;
-  for (int k = 0; k < plan.operands; ++k) {
-    const Operand& output = plan.operand[k];
-    if (!output.is_output) continue;
-    if (!output.is_direct) return false;
-    for (int i = 0; i < k; ++i)
-      if (plan.operand[i].data == output.data) return false;
-    written += plan.rows * output.length * plan.item_size;
-  }
-  return written >= streaming_threshold();
-}
-
 }  // namespace
 
 void simplify(Plan& plan) {
@@ -257,7 +241,6 @@ void simplify(Plan& plan) {
   if (plan.walk == Walk::kElements) merge_into_row(plan);
   for (int k = 0; k < plan.operands; ++k)
     plan.operand[k].is_direct = can_be_direct(plan, plan.operand[k]);
-  plan.streams = wants_streams(plan);
 }
 
 void execute(const Plan& plan, Kernel kernel, const double* scalars, int threads) {

@@ -26,7 +26,7 @@ struct Plan {
   std::size_t rows;  // the product of shape
   int dims;          // leading dimensions
   int operands;
-  bool streams;  // set by simplify(): whether kernels write past the caches
+  bool streams;  // whether kernels may write past the caches
   std::size_t shape[kMaxDims];
   Operand operand[kMaxArrays];
 };

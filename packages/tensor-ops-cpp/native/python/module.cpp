@@ -14,7 +14,10 @@
 #include "launch/errors.h"
 #include "launch/isa.h"
 #include "launch/launch.h"
+#include "launch/pool_limit.h"
 #include "launch/resources.h"
+#include "launch/result_pool.h"
+#include "launch/results.h"
 #include "launch/threads.h"
 #include "python/docstring.h"
 
@@ -111,8 +114,26 @@ std::vector<const char*> features() {
   return compiled_levels()[isa_choice().index].features;
 }
 
+py::dict pool_info() {
+  const PoolState state = pool_state();
+  py::dict info;
+  info["limit"] = state.limit;
+  info["held_bytes"] = state.held_bytes;
+  info["held_blocks"] = state.held_blocks;
+  info["used_bytes"] = state.used_bytes;
+  info["used_blocks"] = state.used_blocks;
+  info["hits"] = state.hits;
+  info["misses"] = state.misses;
+  return info;
+}
+
 void import_numpy() {
   if (_import_array() < 0) throw py::error_already_set();
+  try {
+    prepare_results();
+  } catch (const PythonError&) {
+    throw py::error_already_set();
+  }
 }
 
 }  // namespace
@@ -137,6 +158,10 @@ PYBIND11_MODULE(_native, module) {
   module.def("cache_size", cache_size);
   module.def("streaming_threshold", streaming_threshold);
   module.def("set_streaming_threshold", set_streaming_threshold);
+  module.def("pool_info", pool_info);
+  module.def("set_pool_limit", set_pool_limit);
+  module.def("trim_pool", trim_pool);
+  module.def("pool_setting_problem", [] { return text_or_none(first_pool_limit().problem); });
 }
 
 }  // namespace tensor_ops

@@ -6,7 +6,7 @@ also the ``cpp`` backend of ``tensor_ops``: ``API_VERSION``, ``probe``, ``info``
 are that contract.
 
 The instruction-set level is chosen when the module is imported; the environment variable
-``TENSOR_OPS_CPP_ISA`` caps it.
+``TENSOR_OPS_CPP_ISA`` caps it. Memory of large results is used again, see `pool_info`.
 """
 
 import os
@@ -22,10 +22,12 @@ from tensor_ops_cpp._optimization import (
     get_optimization_info,
     set_num_threads,
 )
+from tensor_ops_cpp._pool import PoolInfo, pool_info, set_pool_limit, trim_pool
 
 __all__ = [
     "API_VERSION",
     "OptimizationInfo",
+    "PoolInfo",
     "__version__",
     "get_num_threads",
     "get_optimization_info",
@@ -39,10 +41,13 @@ __all__ = [
     "has_sse4_2",
     "info",
     "ops",
+    "pool_info",
     "probe",
     "set_num_threads",
+    "set_pool_limit",
     "simd_level",
     "supports",
+    "trim_pool",
 ]
 
 __version__: str = _native.__version__
@@ -50,6 +55,9 @@ __version__: str = _native.__version__
 if os.environ.get("TENSOR_OPS_CPP_ISA") and (_reason := _native.unavailable_reason()):
     # A typing error must not turn a backend off without a word.
     warnings.warn(f"tensor_ops_cpp is unavailable: {_reason}", RuntimeWarning, stacklevel=2)
+
+if os.environ.get("TENSOR_OPS_CPP_POOL_LIMIT") and (_problem := _native.pool_setting_problem()):
+    warnings.warn(_problem, RuntimeWarning, stacklevel=2)
 
 #: The instruction-set level in use, such as ``"x86-64-v4"``; None where none can be used.
 simd_level: str | None = _native.level()

@@ -2,19 +2,15 @@
 
 import operator
 import os
-from typing import Any
 
 from tensor_ops_cpp import _native
+from tensor_ops_cpp._table import Table
 
 __all__ = ["OptimizationInfo", "get_num_threads", "get_optimization_info", "set_num_threads"]
 
 
-class OptimizationInfo(dict[str, Any]):
-    """A dict that prints as a table."""
-
-    def __str__(self) -> str:
-        width = max(map(len, self))
-        return "\n".join(f"{key:<{width}}  {_text(value)}" for key, value in self.items())
+class OptimizationInfo(Table):
+    """What `get_optimization_info` returns: a dict that prints as a table."""
 
 
 def get_optimization_info() -> OptimizationInfo:
@@ -66,11 +62,3 @@ def set_num_threads(n: int) -> None:
     if count < 1:
         raise ValueError(f"set_num_threads: n must be at least 1, got {count}")
     _native.set_num_threads(min(count, 2**20))
-
-
-def _text(value: object) -> str:
-    if isinstance(value, list):
-        return ", ".join(map(str, value)) or "none"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return "none" if value is None else str(value)

@@ -1,0 +1,84 @@
+#include "launch/pages.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+
+namespace tensor_ops {
+namespace {
+
+constexpr std::size_t kHugePage = std::size_t{2} << 20;
+
+std::size_t page_size() {
+  static const auto size = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  return size;
+}
+
+std::uintptr_t round_up(std::uintptr_t value, std::size_t unit) {
+  return (value + unit - 1) / unit * unit;
+}
+
+char* map(std::size_t bytes) {
+  void* first = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  return first == MAP_FAILED ? nullptr : static_cast<char*>(first);
+}
+
+// From a multiple of the huge page's size on: maps more, and returns what lies before and after.
+char* map_aligned(std::size_t bytes) {
+  char* const first = map(bytes + kHugePage);
+  if (!first) return map(bytes);
+  const auto address = reinterpret_cast<std::uintptr_t>(first);
+  const std::size_t before = round_up(address, kHugePage) - address;
+  if (before > 0) munmap(first, before);
+  munmap(first + before + bytes, kHugePage - before);
+  return first + before;
+}
+
+// NumPy's variable for the same question.
+bool huge_pages_are_wanted() {
+  const char* setting = std::getenv("NUMPY_MADVISE_HUGEPAGE");
+  return !setting || std::strcmp(setting, "0") != 0;
+}
+
+void advise_huge_pages([[maybe_unused]] char* first, [[maybe_unused]] std::size_t bytes,
+                       [[maybe_unused]] std::size_t used) {
+#if defined(MADV_HUGEPAGE)
+  static const bool wanted = huge_pages_are_wanted();
+  // The last one only where little of it is left over: it becomes resident as a whole.
+  std::size_t huge = round_up(used, kHugePage);
+  if (huge > bytes || huge - used > used / 8) huge = used / kHugePage * kHugePage;
+  if (wanted && huge > 0) madvise(first, huge, MADV_HUGEPAGE);
+#endif
+}
+
+}  // namespace
+
+Pages map_pages(std::size_t bytes, std::size_t used) {
+  if (bytes > PTRDIFF_MAX - 2 * kHugePage) return {};
+  bytes = round_up(bytes, page_size());
+  char* const first = used < kHugePage ? map(bytes) : map_aligned(bytes);
+  if (!first) return {};
+  advise_huge_pages(first, bytes, used);
+  return {first, bytes};
+}
+
+void unmap_pages(Pages pages) {
+  if (munmap(pages.first, pages.bytes) == 0) return;
+#if defined(MADV_DONTNEED)
+  // The process has as many mappings as it may, and this would split one: at least the memory goes.
+  madvise(pages.first, pages.bytes, MADV_DONTNEED);
+#endif
+}
+
+void populate_pages([[maybe_unused]] void* first, [[maybe_unused]] std::size_t bytes) {
+#if defined(MADV_POPULATE_WRITE)
+  const auto begin = reinterpret_cast<std::uintptr_t>(first) / page_size() * page_size();
+  const auto end = round_up(reinterpret_cast<std::uintptr_t>(first) + bytes, page_size());
+  madvise(reinterpret_cast<void*>(begin), end - begin, MADV_POPULATE_WRITE);
+#endif
+}
+
+}  // namespace tensor_ops

@@ -1,0 +1,22 @@
+// Memory from the system, in whole pages.
+#pragma once
+
+#include <cstddef>
+
+namespace tensor_ops {
+
+// At least so many zeroed bytes, and their number; nothing where there are none to be had. Huge
+// pages are asked for where the first `used` bytes fill them.
+struct Pages {
+  void* first = nullptr;
+  std::size_t bytes = 0;
+};
+Pages map_pages(std::size_t bytes, std::size_t used);
+
+void unmap_pages(Pages pages);
+
+// Makes pages resident that are about to be written: once for all instead of fault by fault. Where
+// the system cannot, writing does.
+void populate_pages(void* first, std::size_t bytes);
+
+}  // namespace tensor_ops

@@ -1,0 +1,18 @@
+// How much memory the result pool may keep, before anybody says so by a call.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace tensor_ops {
+
+struct PoolLimit {
+  std::uint64_t bytes;
+  std::string problem;  // why TENSOR_OPS_CPP_POOL_LIMIT was not taken; empty where nothing is wrong
+};
+
+// By TENSOR_OPS_CPP_POOL_LIMIT, else a sixteenth of the memory that the process may use, at most
+// 4 GiB.
+const PoolLimit& first_pool_limit();
+
+}  // namespace tensor_ops

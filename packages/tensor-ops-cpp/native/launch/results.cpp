@@ -1,0 +1,115 @@
+// Large results are arrays that own their memory, like any other; the memory is the pool's, and
+// goes back to it by way of the handler that NumPy keeps with every array (NEP 49).
+#include "launch/results.h"
+
+#include <cstring>
+
+#include "launch/errors.h"
+#include "launch/pages.h"
+#include "launch/result_pool.h"
+
+// As PyTraceMalloc_Track, which the header of Python 3.11 declares without extern "C".
+#if defined(__APPLE__)
+extern "C" int tensor_ops_trace(unsigned domain, std::uintptr_t address, std::size_t bytes)  //
+    __asm__("_PyTraceMalloc_Track");
+#else
+extern "C" int tensor_ops_trace(unsigned domain, std::uintptr_t address, std::size_t bytes)  //
+    __asm__("PyTraceMalloc_Track");
+#endif
+
+namespace tensor_ops {
+namespace {
+
+void* handle_malloc(void*, std::size_t bytes) { return allocate_block(bytes); }
+
+void* handle_calloc(void*, std::size_t count, std::size_t each) {
+  std::size_t bytes = 0;
+  if (__builtin_mul_overflow(count, each, &bytes)) return nullptr;
+  void* block = allocate_block(bytes);
+  if (block && !is_fresh_block(block)) std::memset(block, 0, bytes);
+  return block;
+}
+
+void* handle_realloc(void*, void* block, std::size_t bytes) {
+  return reallocate_block(block, bytes);
+}
+
+void handle_free(void*, void* block, std::size_t) { free_block(block); }
+
+PyDataMem_Handler handler = {
+    "tensor_ops_cpp", 1, {nullptr, handle_malloc, handle_calloc, handle_realloc, handle_free}};
+
+// Never released: arrays hold it, and may be freed after the module is gone.
+PyObject* handler_capsule = nullptr;
+
+Owned new_array(PyArrayObject* like, void* data) {
+  PyArray_Descr* descr = PyArray_DESCR(like);
+  Py_INCREF(descr);
+  return Owned(PyArray_NewFromDescr(&PyArray_Type, descr, PyArray_NDIM(like), PyArray_DIMS(like),
+                                    nullptr, data, data ? NPY_ARRAY_CARRAY : 0, nullptr));
+}
+
+// Whoever gives NumPy another allocator wants it for these arrays too.
+bool numpy_allocates_as_always() {
+  const Owned current(PyDataMem_GetHandler());
+  if (!current) throw PythonError();
+  return current.get() == PyDataMem_DefaultHandler;
+}
+
+// What NumPy does with memory that it has allocated itself. To let it do so, PyDataMem_SetHandler()
+// would have to be called twice for each array, which costs four times as much as all of this.
+void give_memory(PyArrayObject* array, void* memory) {
+  reinterpret_cast<PyArrayObject_fields*>(array)->mem_handler = Py_NewRef(handler_capsule);
+  PyArray_ENABLEFLAGS(array, NPY_ARRAY_OWNDATA);
+  constexpr unsigned kNumPyDomain = 389047;  // numpy.lib.tracemalloc_domain
+  tensor_ops_trace(kNumPyDomain, reinterpret_cast<std::uintptr_t>(memory),
+                   static_cast<std::size_t>(PyArray_NBYTES(array)));
+}
+
+// Raises NumPy's own error where there is no memory, which what the pool keeps may be.
+Owned new_numpy_array(PyArrayObject* like) {
+  Owned array = new_array(like, nullptr);
+  if (!array && PyErr_ExceptionMatches(PyExc_MemoryError) && trim_pool() > 0) {
+    PyErr_Clear();
+    array = new_array(like, nullptr);
+  }
+  if (!array) throw PythonError();
+  return array;
+}
+
+// Null where the pool has no memory for it.
+Owned new_pooled_array(PyArrayObject* like, std::size_t bytes) {
+  void* memory = allocate_block(bytes);
+  if (!memory) return {};
+  Owned array = new_array(like, memory);
+  if (!array) {
+    free_block(memory);
+    throw PythonError();
+  }
+  give_memory(array.array(), memory);
+  return array;
+}
+
+}  // namespace
+
+void prepare_results() {
+  if (handler_capsule) return;
+  handler_capsule = PyCapsule_New(&handler, "mem_handler", nullptr);
+  if (!handler_capsule) throw PythonError();
+}
+
+Owned new_result(PyArrayObject* x, std::size_t bytes) {
+  if (bytes >= kLeastKept && bytes <= pool_limit() && numpy_allocates_as_always())
+    if (Owned array = new_pooled_array(x, bytes)) return array;
+  return new_numpy_array(x);
+}
+
+void populate_result(PyArrayObject* result, std::size_t bytes) {
+  constexpr std::size_t kFewHugePages = std::size_t{4} << 20;
+  if (bytes < kLeastKept || bytes >= kFewHugePages) return;
+  void* memory = PyArray_DATA(result);
+  if (PyArray_HANDLER(result) == handler_capsule && is_fresh_block(memory))
+    populate_pages(memory, bytes);
+}
+
+}  // namespace tensor_ops

@@ -1,0 +1,57 @@
+#include "launch/straight.h"
+
+#include <cstdint>
+
+#include "launch/dtypes.h"
+
+namespace tensor_ops {
+namespace {
+
+bool is_straight(PyArrayObject* array, std::size_t item) {
+  return PyArray_IS_C_CONTIGUOUS(array) &&
+         reinterpret_cast<std::uintptr_t>(PyArray_DATA(array)) % item == 0;
+}
+
+// Bytes from one row of an argument to the next; -1 where they are not the same for all rows.
+std::ptrdiff_t row_stride(Kind kind, PyArrayObject* array, const StraightRows& rows,
+                          std::size_t item) {
+  if (kind == Kind::kRows) return static_cast<std::ptrdiff_t>(rows.n * item);
+  if (kind != Kind::kHalfRows) return 0;
+  const int dims = PyArray_NDIM(array);
+  if (dims == 0 || static_cast<std::size_t>(PyArray_DIM(array, dims - 1)) != rows.n / 2) return -1;
+  std::size_t count = 1;
+  for (int d = 0; d < dims - 1; ++d) count *= static_cast<std::size_t>(PyArray_DIM(array, d));
+  if (count == rows.rows) return static_cast<std::ptrdiff_t>(rows.n / 2 * item);
+  return count == 1 ? 0 : -1;
+}
+
+}  // namespace
+
+bool lie_straight(const Op& op, const CheckedCall& call, const Owned* outputs, std::size_t elements,
+                  StraightRows& rows) {
+  PyArrayObject* x = call.array[0];
+  const std::size_t item = kItemSizes[call.dtype];
+  rows.n = op.walk == Walk::kElements
+               ? elements
+               : static_cast<std::size_t>(PyArray_DIM(x, PyArray_NDIM(x) - 1));
+  rows.rows = elements / rows.n;
+  int k = 0;
+  for (; k < call.arrays; ++k) {
+    PyArrayObject* array = call.array[k];
+    rows.data[k] = nullptr;
+    rows.stride[k] = 0;
+    if (!array) continue;
+    if (!is_straight(array, item)) return false;
+    rows.data[k] = PyArray_BYTES(array);
+    rows.stride[k] = row_stride(call.kind[k], array, rows, item);
+    if (rows.stride[k] < 0) return false;
+  }
+  for (std::size_t i = 0; i < op.outputs.size(); ++i, ++k) {
+    if (!is_straight(outputs[i].array(), item)) return false;
+    rows.data[k] = PyArray_BYTES(outputs[i].array());
+    rows.stride[k] = static_cast<std::ptrdiff_t>(rows.n * item);
+  }
+  return true;
+}
+
+}  // namespace tensor_ops
