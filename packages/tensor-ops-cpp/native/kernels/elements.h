@@ -131,11 +131,18 @@ constexpr bool comes_in_pairs = std::is_same_v<Element, BFloat16>;
 template <class Element>
 constexpr bool is_half = sizeof(typename Element::Storage) == 2;
 
+template <class Kernel, class = void>
+constexpr RowSteps steps_of{};
+template <class Kernel>
+constexpr RowSteps steps_of<Kernel, std::void_t<decltype(Kernel::steps)>> = Kernel::steps;
+
 // One kernel for each dtype, in the order of DType.
 template <template <class> class KernelFor>
 constexpr DTypeKernels each_dtype() {
   return {{KernelFor<Float32>::run, KernelFor<Float16>::run, KernelFor<BFloat16>::run,
-           KernelFor<Float64>::run}};
+           KernelFor<Float64>::run},
+          {steps_of<KernelFor<Float32>>, steps_of<KernelFor<Float16>>,
+           steps_of<KernelFor<BFloat16>>, steps_of<KernelFor<Float64>>}};
 }
 
 }  // namespace

@@ -24,7 +24,7 @@ struct Map {
   template <class... In>
   static TENSOR_OPS_INLINE void row(bool streams, std::size_t n, T* y, const In*... x) {
 #if TENSOR_OPS_HAS_FMA
-    write_unordered_row<Element>(streams, n, y, [=](std::size_t i, auto extent) {
+    write_unordered_row<Element>(streams, 0, n, y, [=](std::size_t i, auto extent) {
       (prefetch_if_streamed(x + i, kAhead, extent), ...);
       return of_blocks(load_unordered<Element>(x + i, extent)...);
     });

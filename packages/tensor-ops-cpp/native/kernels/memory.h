@@ -216,38 +216,38 @@ TENSOR_OPS_INLINE std::size_t distance_to_line(const typename Element::Storage* 
          sizeof(typename Element::Storage);
 }
 
-// write(i, extent) for all of [0, n), in an order that makes y + i a line's begin where it can.
+// write(i, extent) for all of [begin, end), from the first line of y + i on in whole lines.
 template <class Element, class Write>
-TENSOR_OPS_INLINE void for_lines(bool streams, std::size_t n, const typename Element::Storage* y,
-                                 Write write) {
+TENSOR_OPS_INLINE void for_lines(bool streams, std::size_t begin, std::size_t end,
+                                 const typename Element::Storage* y, Write write) {
   constexpr std::size_t lanes = kLanesFor<Element>;
-  std::size_t i = 0;
-  if (n >= 2 * kUnroll * lanes) {
-    const std::size_t begin = distance_to_line<Element>(y);
+  std::size_t i = begin;
+  if (end - begin >= 2 * kUnroll * lanes) {
+    const std::size_t line = begin + distance_to_line<Element>(y + begin);
     // A vector of a half type is half a line.
-    for (; begin - i >= lanes; i += lanes) write(i, Whole<1>{});
-    if (i < begin) write(i, Part{begin - i});
-    i = begin;
+    for (; line - i >= lanes; i += lanes) write(i, Whole<1>{});
+    if (i < line) write(i, Part{line - i});
+    i = line;
     if (streams)
-      for (; i + kUnroll * lanes <= n; i += kUnroll * lanes) write(i, Whole<kUnroll, true>{});
+      for (; i + kUnroll * lanes <= end; i += kUnroll * lanes) write(i, Whole<kUnroll, true>{});
   }
-  for_blocks<typename Element::Compute>(i, n, write);
+  for_blocks<typename Element::Compute>(i, end, write);
 }
 
-// y[i] = values(i, extent), a block.
+// y[i] = values(i, extent), a block, for i from begin to end.
 template <class Element, class Values>
-TENSOR_OPS_INLINE void write_row(bool streams, std::size_t n, typename Element::Storage* y,
-                                 Values values) {
-  for_lines<Element>(streams, n, y, [&](std::size_t i, auto extent) {
+TENSOR_OPS_INLINE void write_row(bool streams, std::size_t begin, std::size_t end,
+                                 typename Element::Storage* y, Values values) {
+  for_lines<Element>(streams, begin, end, y, [&](std::size_t i, auto extent) {
     store<Element>(y + i, values(i, extent), extent);
   });
 }
 
 // The same of values in the order of load_unordered().
 template <class Element, class Values>
-TENSOR_OPS_INLINE void write_unordered_row(bool streams, std::size_t n,
+TENSOR_OPS_INLINE void write_unordered_row(bool streams, std::size_t begin, std::size_t end,
                                            typename Element::Storage* y, Values values) {
-  for_lines<Element>(streams, n, y, [&](std::size_t i, auto extent) {
+  for_lines<Element>(streams, begin, end, y, [&](std::size_t i, auto extent) {
     store_unordered<Element>(y + i, values(i, extent), extent);
   });
 }
@@ -258,7 +258,7 @@ TENSOR_OPS_INLINE void copy_row(bool streams, std::size_t n, typename Element::S
                                 const typename Element::Storage* x) {
   using P = typename Element::Packed;
   constexpr std::size_t lanes = kLanesFor<Element>;
-  for_lines<Element>(streams, n, y, [=](std::size_t i, auto extent) {
+  for_lines<Element>(streams, 0, n, y, [=](std::size_t i, auto extent) {
     prefetch_if_streamed(x + i, kAhead, extent);
     if constexpr (std::is_same_v<decltype(extent), Part>)
       store_part(y + i, load_part<P>(x + i, extent.elements), extent.elements);

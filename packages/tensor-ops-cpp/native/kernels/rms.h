@@ -6,11 +6,11 @@
 namespace tensor_ops::TENSOR_OPS_LEVEL {
 namespace {
 
-// 1 / sqrt(mean(values^2) + eps), or 0 where Element's type has no room for the arithmetic.
-template <class Element, class Values>
-TENSOR_OPS_INLINE typename Element::Compute rms_scale(std::size_t n, double eps, Values values) {
-  using C = typename Element::Compute;
-  const double mean_square = sum_of_squares<C>(n, values) / static_cast<double>(n) + eps;
+// 1 / sqrt(mean(values^2) + eps) from the sum of squares, or 0 where C has no room for the
+// arithmetic.
+template <class C>
+TENSOR_OPS_INLINE C rms_scale(double squares, std::size_t n, double eps) {
+  const double mean_square = squares / static_cast<double>(n) + eps;
   return is_safe_in(C(), mean_square) ? static_cast<C>(1 / __builtin_sqrt(mean_square)) : C(0);
 }
 
@@ -20,6 +20,51 @@ TENSOR_OPS_INLINE double wide_rms_scale(std::size_t n, double eps, Value value) 
   const double squares = wide_sum(n, [=](std::size_t i) { return value(i) * value(i); });
   return 1 / __builtin_sqrt(squares / static_cast<double>(n) + eps);
 }
+
+// Kernel and steps of an op whose Norm<Element> has row_at(run, r), with the fields n and eps,
+// squares(row, begin, end) of a chunk, write(row, scale, begin, end), and wide_row(row) for the
+// rows without a scale.
+template <class Element, class Norm>
+struct RmsNormalisation {
+  using C = typename Element::Compute;
+
+  static void run(const Run& run) {
+    for (std::size_t r = 0; r < run.rows; ++r) {
+      const auto row = Norm::row_at(run, r);
+      const double squares = sum_of_chunks(row.n, [&](std::size_t begin, std::size_t end) {
+        return Norm::squares(row, begin, end);
+      });
+      const C scale = rms_scale<C>(squares, row.n, row.eps);
+      if (scale == 0)
+        Norm::wide_row(row);
+      else
+        Norm::write(row, scale, 0, row.n);
+    }
+    if (run.streams) finish_streams();
+  }
+
+ private:
+  static void measure(const RowChunk& chunk) {
+    chunk.partials[0] = Norm::squares(Norm::row_at(chunk.row, 0), chunk.begin, chunk.end);
+  }
+  static void find_scale(const Run& run, const double* partials, std::size_t chunks,
+                         double* found) {
+    const auto row = Norm::row_at(run, 0);
+    found[0] = static_cast<double>(rms_scale<C>(total_of(partials, chunks, 0), row.n, row.eps));
+  }
+  static void write(const RowChunk& chunk) {
+    const auto row = Norm::row_at(chunk.row, 0);
+    const C scale = static_cast<C>(chunk.found[0]);
+    if (scale != 0)
+      Norm::write(row, scale, chunk.begin, chunk.end);
+    else if (chunk.begin == 0)
+      Norm::wide_row(row);
+    if (row.streams) finish_streams();
+  }
+
+ public:
+  static constexpr RowSteps steps{{{measure, find_scale}, {write, nullptr}}, 2};
+};
 
 }  // namespace
 }  // namespace tensor_ops::TENSOR_OPS_LEVEL

@@ -20,18 +20,16 @@ TENSOR_OPS_INLINE T* optional_row_of(const Run& run, std::size_t k, std::size_t 
 
 // How far from a row's elements the memory is that its streamed results leave time to ask for: the
 // same elements of the next row, as long as a row or two fit the second-level cache.
-TENSOR_OPS_INLINE std::ptrdiff_t pipeline_distance(const Run& run, std::size_t k, std::size_t r,
-                                                   std::size_t item) {
+TENSOR_OPS_INLINE std::size_t pipeline_distance(const Run& run, std::size_t k, std::size_t r,
+                                                std::size_t item) {
   constexpr std::size_t kMostBytes = std::size_t{1} << 17;
   if (run.n * item > kMostBytes) return kAhead;
-  return r + 1 < run.rows ? run.stride[k] : 0;
+  return r + 1 < run.rows ? static_cast<std::size_t>(run.stride[k]) : 0;
 }
 
 // Sums are kept in a fixed number of lanes, element i always going to the same one: the result does
-// not depend on where the row lies in memory. Every so many elements the lanes are added up in
-// double, which bounds the error of long rows.
-constexpr std::size_t kChunk = 4096;
-
+// not depend on where the row lies in memory. The lanes of every chunk are added up in double,
+// which bounds the error of long rows.
 template <class V>
 struct Lanes {
   V vector[kUnroll] = {};
@@ -45,31 +43,42 @@ struct Lanes {
   }
 };
 
-// The sum that step(sum, values(i, extent)) makes of [0, n) vector by vector; a part's missing
-// elements are zeros.
-template <class C, class Values, class Step>
-TENSOR_OPS_INLINE double sum(std::size_t n, Values values, Step step) {
+// The sum of values(i, extent) over a chunk; a part's missing elements are zeros.
+template <class C, class Values>
+TENSOR_OPS_INLINE double chunk_sum(std::size_t begin, std::size_t end, Values values) {
+  Lanes<Vector<C>> lanes;
+  for_blocks<C>(begin, end, [&](std::size_t i, auto extent) {
+    const auto block = values(i, extent);
+    for (std::size_t u = 0; u < extent.vectors; ++u) lanes.vector[u] += block.vector[u];
+  });
+  return lanes.total();
+}
+
+template <class C, class Values>
+TENSOR_OPS_INLINE double chunk_sum_of_squares(std::size_t begin, std::size_t end, Values values) {
+  Lanes<Vector<C>> lanes;
+  for_blocks<C>(begin, end, [&](std::size_t i, auto extent) {
+    const auto block = values(i, extent);
+    for (std::size_t u = 0; u < extent.vectors; ++u)
+      lanes.vector[u] = fma(block.vector[u], block.vector[u], lanes.vector[u]);
+  });
+  return lanes.total();
+}
+
+// partials[k] of each chunk added up.
+inline double total_of(const double* partials, std::size_t chunks, std::size_t k) {
   double total = 0;
-  for (std::size_t begin = 0; begin < n; begin += kChunk) {
-    Lanes<Vector<C>> lanes;
-    for_blocks<C>(begin, n - begin < kChunk ? n : begin + kChunk, [&](std::size_t i, auto extent) {
-      const auto block = values(i, extent);
-      for (std::size_t u = 0; u < extent.vectors; ++u)
-        lanes.vector[u] = step(lanes.vector[u], block.vector[u]);
-    });
-    total += lanes.total();
-  }
+  for (std::size_t chunk = 0; chunk < chunks; ++chunk) total += partials[chunk * kPartials + k];
   return total;
 }
 
-template <class C, class Values>
-TENSOR_OPS_INLINE double sum(std::size_t n, Values values) {
-  return sum<C>(n, values, [](auto sum, auto value) { return sum + value; });
-}
-
-template <class C, class Values>
-TENSOR_OPS_INLINE double sum_of_squares(std::size_t n, Values values) {
-  return sum<C>(n, values, [](auto sum, auto value) { return fma(value, value, sum); });
+// What each(begin, end) returns for the chunks of a row, added up.
+template <class Each>
+TENSOR_OPS_INLINE double sum_of_chunks(std::size_t n, Each each) {
+  double total = 0;
+  for (std::size_t begin = 0; begin < n; begin += kChunk)
+    total += each(begin, n - begin < kChunk ? n : begin + kChunk);
+  return total;
 }
 
 // The sum of term(i) in double, for the rows that need it.

@@ -129,10 +129,12 @@ void compute_straight(Kernel kernel, const StraightRows& rows, const double* sca
 }
 
 // Rows that are not contiguous or not aligned are gathered, which takes memory.
-void compute_by_plan(const Op& op, const Plan& plan, Kernel kernel, const double* scalars,
-                     int threads) {
+void compute_by_plan(const Op& op, const Plan& plan, Kernel kernel, const RowSteps& steps,
+                     const double* scalars, int threads) {
   for (;;) {
     try {
+      if (should_share_rows(plan, steps, threads))
+        return execute_sharing_rows(plan, steps, scalars, threads);
       return execute(plan, kernel, scalars, threads);
     } catch (const std::bad_alloc&) {
       if (trim_pool() > 0) continue;
@@ -144,7 +146,7 @@ void compute_by_plan(const Op& op, const Plan& plan, Kernel kernel, const double
 }
 
 void compute(const Op& op, const CheckedCall& call, const Owned* outputs, std::size_t elements,
-             Kernel kernel) {
+             Kernel kernel, const RowSteps& steps) {
   const int threads =
       call.threads ? sensible_threads(call.threads) : threads_for(op.cost, elements);
   const std::size_t bytes_each = elements * kItemSizes[call.dtype];
@@ -159,7 +161,7 @@ void compute(const Op& op, const CheckedCall& call, const Owned* outputs, std::s
   plan.streams = streams;
   const ReleasedGil released(elements);
   if (threads == 1) populate_results(op, call, outputs, bytes_each);
-  compute_by_plan(op, plan, kernel, call.scalar, threads);
+  compute_by_plan(op, plan, kernel, steps, call.scalar, threads);
 }
 
 }  // namespace
@@ -175,7 +177,8 @@ Owned launch(const Op& op, PyObject* const* args, Py_ssize_t positional, PyObjec
     outputs[i] = call.out[i] ? Owned::borrow(reinterpret_cast<PyObject*>(call.out[i]))
                              : new_result(call.array[0], elements * kItemSizes[call.dtype]);
   const DTypeKernels& kernels = op.kernels[isa.index]->variant[call.variant];
-  if (elements > 0) compute(op, call, outputs, elements, kernels.kernel[call.dtype]);
+  if (elements > 0)
+    compute(op, call, outputs, elements, kernels.kernel[call.dtype], kernels.steps[call.dtype]);
   if (op.outputs.size() == 1) return std::move(outputs[0]);
   Owned pair(PyTuple_Pack(2, outputs[0].get(), outputs[1].get()));
   if (!pair) throw PythonError();

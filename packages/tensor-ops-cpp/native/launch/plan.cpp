@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <vector>
 
 #include "launch/float_mode.h"
 #include "launch/pool.h"
@@ -208,6 +209,9 @@ std::size_t part_begin(std::size_t total, std::size_t grain, int index, int part
   return std::min(total, (i * each + std::min(i, rest)) * grain);
 }
 
+// More pieces than threads: one that comes late, or is held up, leaves its share to the others.
+constexpr int kPiecesPerThread = 4;
+
 struct Job {
   const Plan& plan;
   Kernel kernel;
@@ -234,6 +238,35 @@ void run_piece(const void* context, int piece) {
   if (begin < end) walker.walk(0, plan.rows, begin, end - begin);
 }
 
+// The address of a row in every array.
+void locate_row(const Plan& plan, std::size_t row, char** data) {
+  for (int k = 0; k < plan.operands; ++k) data[k] = plan.operand[k].data;
+  for (int d = plan.dims - 1; d >= 0; --d) {
+    const auto index = signed_size(row % plan.shape[d]);
+    row /= plan.shape[d];
+    for (int k = 0; k < plan.operands; ++k)
+      if (index) data[k] += index * plan.operand[k].stride[d];
+  }
+}
+
+struct SharedRow {
+  const Run& row;
+  const RowStep* step;
+  std::size_t chunks;
+  int pieces;
+  const double* found;
+  double* partials;
+};
+
+void run_piece_of_row(const void* context, int piece) {
+  const SharedRow& shared = *static_cast<const SharedRow*>(context);
+  const DefaultFloatMode mode;
+  const std::size_t end = part_begin(shared.chunks, 1, piece + 1, shared.pieces);
+  for (std::size_t chunk = part_begin(shared.chunks, 1, piece, shared.pieces); chunk < end; ++chunk)
+    shared.step->run({shared.row, chunk * kChunk, std::min(shared.row.n, (chunk + 1) * kChunk),
+                      shared.found, shared.partials + chunk * kPartials});
+}
+
 }  // namespace
 
 void simplify(Plan& plan) {
@@ -245,8 +278,7 @@ void simplify(Plan& plan) {
 
 void execute(const Plan& plan, Kernel kernel, const double* scalars, int threads) {
   const std::size_t units = plan.walk == Walk::kElements ? plan.rows * plan.n : plan.rows;
-  // More pieces than threads: one that comes late, or is held up, leaves its share to the others.
-  const int wanted = threads > 1 ? 4 * threads : 1;
+  const int wanted = threads > 1 ? kPiecesPerThread * threads : 1;
   const int pieces = static_cast<int>(
       std::min<std::size_t>(static_cast<std::size_t>(std::min(wanted, kMostPieces)), units));
   const std::size_t each = scratch_size(plan);
@@ -259,6 +291,36 @@ void execute(const Plan& plan, Kernel kernel, const double* scalars, int threads
   }
   const Job job{plan, kernel, scalars, pieces, aligned, each};
   run_pieces(pieces, threads, run_piece, &job);
+}
+
+bool should_share_rows(const Plan& plan, const RowSteps& steps, int threads) {
+  constexpr std::size_t kFewestChunks = 4;
+  return steps.count > 0 && threads > 1 && plan.rows < static_cast<std::size_t>(threads) &&
+         plan.n >= kFewestChunks * kChunk &&
+         std::all_of(
+             plan.operand, plan.operand + plan.operands,
+             [](const Operand& operand) { return operand.is_direct || !operand.data; });
+}
+
+void execute_sharing_rows(const Plan& plan, const RowSteps& steps, const double* scalars,
+                          int threads) {
+  const std::size_t chunks = (plan.n + kChunk - 1) / kChunk;
+  const int pieces = static_cast<int>(std::min(
+      static_cast<std::size_t>(std::min(kPiecesPerThread * threads, kMostPieces)), chunks));
+  std::vector<double> partials(chunks * kPartials);
+  for (std::size_t r = 0; r < plan.rows; ++r) {
+    char* data[kMaxArrays];
+    const std::ptrdiff_t no_stride[kMaxArrays] = {};
+    locate_row(plan, r, data);
+    const Run row{data, no_stride, 1, plan.n, scalars, plan.streams};
+    double found[kFound] = {};
+    for (std::size_t s = 0; s < steps.count; ++s) {
+      const RowStep& step = steps.step[s];
+      const SharedRow shared{row, &step, chunks, pieces, found, partials.data()};
+      run_pieces(pieces, threads, run_piece_of_row, &shared);
+      if (step.finish) step.finish(row, partials.data(), chunks, found);
+    }
+  }
 }
 
 }  // namespace tensor_ops

@@ -39,4 +39,11 @@ void simplify(Plan& plan);
 // before any work, when the memory for gathered rows cannot be had.
 void execute(const Plan& plan, Kernel kernel, const double* scalars, int threads);
 
+// Whether there are so few and so long rows that the threads had better share each of them.
+bool should_share_rows(const Plan& plan, const RowSteps& steps, int threads);
+
+// Does the steps of row after row with so many threads. Throws likewise.
+void execute_sharing_rows(const Plan& plan, const RowSteps& steps, const double* scalars,
+                          int threads);
+
 }  // namespace tensor_ops

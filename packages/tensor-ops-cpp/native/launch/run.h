@@ -20,10 +20,35 @@ struct Run {
 
 using Kernel = void (*)(const Run&);
 
+// How several threads share one row: in steps, each of them done for all chunks of the row, in any
+// order, before the next begins. The bits are those of the kernel. A step may leave a few numbers
+// about its chunk, from which finish() finds what the later steps need to know of the whole row.
+constexpr std::size_t kChunk = 4096;  // elements; the last chunk may have fewer
+constexpr std::size_t kPartials = 2, kFound = 4, kMostSteps = 3;
+
+struct RowChunk {
+  const Run& row;  // one row
+  std::size_t begin, end;
+  const double* found;
+  double* partials;
+};
+
+struct RowStep {
+  void (*run)(const RowChunk&);
+  // Null after the last step. The partials are those of all chunks, in order.
+  void (*finish)(const Run& row, const double* partials, std::size_t chunks, double* found);
+};
+
+struct RowSteps {
+  RowStep step[kMostSteps];
+  std::size_t count;  // 0 where rows cannot be shared
+};
+
 enum DType { kFloat32, kFloat16, kBFloat16, kFloat64, kDTypes };
 
 struct DTypeKernels {
   Kernel kernel[kDTypes];
+  RowSteps steps[kDTypes];
 };
 
 // What an op's file compiled for one instruction-set level provides: for each variant (the value of

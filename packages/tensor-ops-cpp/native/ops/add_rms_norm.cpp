@@ -10,63 +10,82 @@ namespace tensor_ops::TENSOR_OPS_LEVEL {
 namespace {
 
 template <class Element>
-struct AddRmsNorm {
+struct AddRmsNormRow {
   using T = typename Element::Storage;
   using C = typename Element::Compute;
 
-  struct Row {
-    const T *x, *residual, *weight;
-    T *y, *h;
-    std::size_t n;
-    double eps;
-    bool streams;
-    std::ptrdiff_t x_ahead, residual_ahead;  // bytes from the row to what is read next
-  };
+  const T *x, *residual, *weight;
+  T *y, *h;
+  std::size_t n;
+  double eps;
+  bool streams;
+  std::size_t x_ahead, residual_ahead;  // bytes from the rows to what is read next
 
-  template <class Extent>
-  static TENSOR_OPS_INLINE auto sums(const Row& row, std::size_t i, Extent extent) {
-    return map([](auto x, auto residual) { return x + residual; },
-               load_unordered<Element>(row.x + i, extent),
-               load_unordered<Element>(row.residual + i, extent));
-  }
-
-  static TENSOR_OPS_INLINE void row(const Row& row) {
-    if (!row.streams && !is_half<Element>) return row_by_way_of_h(row);
-    const C scale = rms_scale<Element>(
-        row.n, row.eps, [&](std::size_t i, auto extent) { return sums(row, i, extent); });
-    if (scale == 0) return wide_row(row);
-    // Both outputs can be streamed where their lines begin at the same elements.
+  static TENSOR_OPS_INLINE AddRmsNormRow row_at(const Run& run, std::size_t r) {
+    T *const y = row_of<T>(run, 3, r), *const h = row_of<T>(run, 4, r);
+    // Both can be streamed where their lines begin at the same elements.
     const bool streams =
-        row.streams && distance_to_line<Element>(row.y) == distance_to_line<Element>(row.h);
-    for_lines<Element>(streams, row.n, row.y, [&](std::size_t i, auto extent) {
-      prefetch_if_streamed(row.x + i, row.x_ahead, extent);
-      prefetch_if_streamed(row.residual + i, row.residual_ahead, extent);
-      const auto sum = sums(row, i, extent);
-      const auto normalised = map([scale](auto sum, auto weight) { return (sum * scale) * weight; },
-                                  sum, load_unordered<Element>(row.weight + i, extent));
-      store_unordered<Element>(row.y + i, normalised, extent);
-      store_unordered<Element>(row.h + i, sum, extent);
-    });
+        run.streams && distance_to_line<Element>(y) == distance_to_line<Element>(h);
+    return {row_of<const T>(run, 0, r),
+            row_of<const T>(run, 1, r),
+            row_of<const T>(run, 2, r),
+            y,
+            h,
+            run.n,
+            run.scalars[0],
+            streams,
+            pipeline_distance(run, 0, r, sizeof(T)),
+            pipeline_distance(run, 1, r, sizeof(T))};
   }
 
-  // Where h holds the sum as it is, and stays in the cache.
-  static TENSOR_OPS_INLINE void row_by_way_of_h(const Row& row) {
-    const C scale = rms_scale<Element>(row.n, row.eps, [&](std::size_t i, auto extent) {
-      const auto sum = sums(row, i, extent);
+  // Whether h is written on the way to the squares, and read back: it stays in the cache, and holds
+  // the sum as it is.
+  static TENSOR_OPS_INLINE bool goes_by_way_of_h(const AddRmsNormRow& row) {
+    return !row.streams && !is_half<Element>;
+  }
+
+  static TENSOR_OPS_INLINE double squares(const AddRmsNormRow& row, std::size_t begin,
+                                          std::size_t end) {
+    const auto sums = [&](std::size_t i, auto extent) {
+      return map([](auto x, auto residual) { return x + residual; },
+                 load_unordered<Element>(row.x + i, extent),
+                 load_unordered<Element>(row.residual + i, extent));
+    };
+    if (!goes_by_way_of_h(row)) return chunk_sum_of_squares<C>(begin, end, sums);
+    return chunk_sum_of_squares<C>(begin, end, [&](std::size_t i, auto extent) {
+      const auto sum = sums(i, extent);
       store_unordered<Element>(row.h + i, sum, extent);
       return sum;
     });
-    if (scale == 0)
-      return wide_row_of(
-          row, [&](std::size_t i) { return static_cast<double>(Element::load(row.h[i])); });
-    write_unordered_row<Element>(false, row.n, row.y, [&](std::size_t i, auto extent) {
-      return map([scale](auto sum, auto weight) { return (sum * scale) * weight; },
-                 load_unordered<Element>(row.h + i, extent),
+  }
+
+  static TENSOR_OPS_INLINE void write(const AddRmsNormRow& row, C scale, std::size_t begin,
+                                      std::size_t end) {
+    const auto normalised = [&](auto sum, std::size_t i, auto extent) {
+      return map([scale](auto sum, auto weight) { return (sum * scale) * weight; }, sum,
                  load_unordered<Element>(row.weight + i, extent));
+    };
+    if (goes_by_way_of_h(row))
+      return write_unordered_row<Element>(
+          false, begin, end, row.y, [&](std::size_t i, auto extent) {
+            return normalised(load_unordered<Element>(row.h + i, extent), i, extent);
+          });
+    for_lines<Element>(row.streams, begin, end, row.y, [&](std::size_t i, auto extent) {
+      prefetch_if_streamed(row.x + i, row.x_ahead, extent);
+      prefetch_if_streamed(row.residual + i, row.residual_ahead, extent);
+      const auto sum = map([](auto x, auto residual) { return x + residual; },
+                           load_unordered<Element>(row.x + i, extent),
+                           load_unordered<Element>(row.residual + i, extent));
+      const auto y = normalised(sum, i, extent);
+      store_unordered<Element>(row.y + i, y, extent);
+      store_unordered<Element>(row.h + i, sum, extent);
     });
   }
 
-  static __attribute__((noinline)) void wide_row(const Row& row) {
+  static __attribute__((noinline)) void wide_row(const AddRmsNormRow& row) {
+    if (goes_by_way_of_h(row))
+      return wide_row_of(
+          row, [&](std::size_t i) { return static_cast<double>(Element::load(row.h[i])); });
     wide_row_of(row, [&](std::size_t i) {
       return static_cast<double>(Element::load(row.x[i])) +
              static_cast<double>(Element::load(row.residual[i]));
@@ -74,7 +93,7 @@ struct AddRmsNorm {
   }
 
   template <class Sum>
-  static TENSOR_OPS_INLINE void wide_row_of(const Row& row, Sum sum) {
+  static TENSOR_OPS_INLINE void wide_row_of(const AddRmsNormRow& row, Sum sum) {
     const double scale = wide_rms_scale(row.n, row.eps, sum);
 #pragma omp simd
     for (std::size_t i = 0; i < row.n; ++i) {
@@ -84,15 +103,10 @@ struct AddRmsNorm {
       row.h[i] = Element::store(static_cast<C>(value));
     }
   }
-
-  static void run(const Run& run) {
-    for (std::size_t r = 0; r < run.rows; ++r)
-      row({row_of<const T>(run, 0, r), row_of<const T>(run, 1, r), row_of<const T>(run, 2, r),
-           row_of<T>(run, 3, r), row_of<T>(run, 4, r), run.n, run.scalars[0], run.streams,
-           pipeline_distance(run, 0, r, sizeof(T)), pipeline_distance(run, 1, r, sizeof(T))});
-    if (run.streams) finish_streams();
-  }
 };
+
+template <class Element>
+using AddRmsNorm = RmsNormalisation<Element, AddRmsNormRow<Element>>;
 
 }  // namespace
 

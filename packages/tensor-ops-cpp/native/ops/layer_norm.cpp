@@ -38,59 +38,70 @@ struct LayerNorm {
     std::size_t n;
     double eps;
     bool streams;
-    std::ptrdiff_t ahead;  // bytes from x to what is read next
+    std::size_t ahead;  // bytes from x to what is read next
   };
-
-  static TENSOR_OPS_INLINE Moments<C> moments(const T* x, std::size_t n) {
-    const auto count = static_cast<double>(n);
-    const C centre = static_cast<C>(
-        sum<C>(n,
-               [=](std::size_t i, auto extent) { return load_unordered<Element>(x + i, extent); }) /
-        count);
-    double deviations = 0, squares = 0;
-    for (std::size_t begin = 0; begin < n; begin += kChunk) {
-      const std::size_t end = n - begin < kChunk ? n : begin + kChunk;
-      Lanes<V> of_deviations, of_squares;
-      for_blocks<C>(begin, end, [&](std::size_t i, auto extent) {
-        const auto block = deviations_from(centre, x + i, extent);
-        for (std::size_t u = 0; u < extent.vectors; ++u) {
-          of_deviations.vector[u] += block.vector[u];
-          of_squares.vector[u] = fma(block.vector[u], block.vector[u], of_squares.vector[u]);
-        }
-      });
-      deviations += of_deviations.total();
-      squares += of_squares.total();
-    }
-    return moments_about(centre, deviations, squares, count);
+  static TENSOR_OPS_INLINE Row row_at(const Run& run, std::size_t r) {
+    return {row_of<const T>(run, 0, r),
+            row_of<const T>(run, 1, r),
+            optional_row_of<const T>(run, 2, r),
+            row_of<T>(run, 3, r),
+            run.n,
+            run.scalars[0],
+            run.streams,
+            pipeline_distance(run, 0, r, sizeof(T))};
   }
 
-  // Zeros after a part's elements.
-  template <class Extent>
-  static TENSOR_OPS_INLINE auto deviations_from(C centre, const T* x, Extent extent) {
-    const auto block =
-        map([centre](V value) { return value - centre; }, load_unordered<Element>(x, extent));
-    return only(extent, block);
+  static TENSOR_OPS_INLINE double sum(const Row& row, std::size_t begin, std::size_t end) {
+    return chunk_sum<C>(begin, end, [&](std::size_t i, auto extent) {
+      return load_unordered<Element>(row.x + i, extent);
+    });
+  }
+  static TENSOR_OPS_INLINE C centre_of(const Row& row, double sum) {
+    return static_cast<C>(sum / static_cast<double>(row.n));
   }
 
-  static TENSOR_OPS_INLINE void row(const Row& row) {
-    const Moments<C> m = moments(row.x, row.n);
-    if (!is_safe_in(C(), m.variance + row.eps)) return wide_row(row);
-    const C scale = static_cast<C>(1 / __builtin_sqrt(m.variance + row.eps));
-    const auto scaled = [=](V x, V weight) { return (((x - m.centre) - m.rest) * scale) * weight; };
-    if (row.bias)
-      write(row, [scaled](V x, V weight, V bias) { return scaled(x, weight) + bias; }, row.bias);
-    else
-      write(row, scaled);
+  // Sums of a chunk's deviations from the centre and of their squares.
+  struct Sums {
+    double deviations, squares;
+  };
+  static TENSOR_OPS_INLINE Sums sums_about(C centre, const Row& row, std::size_t begin,
+                                           std::size_t end) {
+    Lanes<V> deviations, squares;
+    for_blocks<C>(begin, end, [&](std::size_t i, auto extent) {
+      const auto block = only(extent, map([centre](V value) { return value - centre; },
+                                          load_unordered<Element>(row.x + i, extent)));
+      for (std::size_t u = 0; u < extent.vectors; ++u) {
+        deviations.vector[u] += block.vector[u];
+        squares.vector[u] = fma(block.vector[u], block.vector[u], squares.vector[u]);
+      }
+    });
+    return {deviations.total(), squares.total()};
   }
 
-  template <class Function, class... Bias>
-  static TENSOR_OPS_INLINE void write(const Row& row, Function function, Bias... bias) {
-    write_unordered_row<Element>(row.streams, row.n, row.y, [&](std::size_t i, auto extent) {
+  // 0 where C has no room for the arithmetic.
+  static TENSOR_OPS_INLINE C scale_of(const Row& row, const Moments<C>& m) {
+    return is_safe_in(C(), m.variance + row.eps)
+               ? static_cast<C>(1 / __builtin_sqrt(m.variance + row.eps))
+               : C(0);
+  }
+
+  static TENSOR_OPS_INLINE void write(const Row& row, C centre, C rest, C scale, std::size_t begin,
+                                      std::size_t end) {
+    const auto scaled = [=](V x, V weight) { return (((x - centre) - rest) * scale) * weight; };
+    const auto x_and_weight = [&](auto function, std::size_t i, auto extent, const auto&... bias) {
       prefetch_if_streamed(row.x + i, row.ahead, extent);
       return map(function, load_unordered<Element>(row.x + i, extent),
-                 load_unordered<Element>(row.weight + i, extent),
-                 load_unordered<Element>(bias + i, extent)...);
-    });
+                 load_unordered<Element>(row.weight + i, extent), bias...);
+    };
+    if (row.bias)
+      write_unordered_row<Element>(row.streams, begin, end, row.y, [&](std::size_t i, auto extent) {
+        return x_and_weight([scaled](V x, V weight, V bias) { return scaled(x, weight) + bias; }, i,
+                            extent, load_unordered<Element>(row.bias + i, extent));
+      });
+    else
+      write_unordered_row<Element>(row.streams, begin, end, row.y, [&](std::size_t i, auto extent) {
+        return x_and_weight(scaled, i, extent);
+      });
   }
 
   // In double, for a row that needs it.
@@ -113,12 +124,67 @@ struct LayerNorm {
   }
 
   static void run(const Run& run) {
-    for (std::size_t r = 0; r < run.rows; ++r)
-      row({row_of<const T>(run, 0, r), row_of<const T>(run, 1, r),
-           optional_row_of<const T>(run, 2, r), row_of<T>(run, 3, r), run.n, run.scalars[0],
-           run.streams, pipeline_distance(run, 0, r, sizeof(T))});
+    for (std::size_t r = 0; r < run.rows; ++r) {
+      const Row row = row_at(run, r);
+      const C centre = centre_of(row, sum_of_chunks(row.n, [&](std::size_t begin, std::size_t end) {
+                                   return sum(row, begin, end);
+                                 }));
+      Sums sums{};
+      for (std::size_t begin = 0; begin < row.n; begin += kChunk) {
+        const Sums of_chunk =
+            sums_about(centre, row, begin, row.n - begin < kChunk ? row.n : begin + kChunk);
+        sums.deviations += of_chunk.deviations;
+        sums.squares += of_chunk.squares;
+      }
+      const Moments<C> m =
+          moments_about(centre, sums.deviations, sums.squares, static_cast<double>(row.n));
+      const C scale = scale_of(row, m);
+      if (scale == 0)
+        wide_row(row);
+      else
+        write(row, m.centre, m.rest, scale, 0, row.n);
+    }
     if (run.streams) finish_streams();
   }
+
+ private:
+  enum { kCentre, kRest, kScale };
+
+  static void add_up(const RowChunk& chunk) {
+    chunk.partials[0] = sum(row_at(chunk.row, 0), chunk.begin, chunk.end);
+  }
+  static void find_centre(const Run& run, const double* partials, std::size_t chunks,
+                          double* found) {
+    found[kCentre] = static_cast<double>(centre_of(row_at(run, 0), total_of(partials, chunks, 0)));
+  }
+  static void measure(const RowChunk& chunk) {
+    const Sums sums = sums_about(static_cast<C>(chunk.found[kCentre]), row_at(chunk.row, 0),
+                                 chunk.begin, chunk.end);
+    chunk.partials[0] = sums.deviations;
+    chunk.partials[1] = sums.squares;
+  }
+  static void find_moments(const Run& run, const double* partials, std::size_t chunks,
+                           double* found) {
+    const Row row = row_at(run, 0);
+    const Moments<C> m =
+        moments_about(static_cast<C>(found[kCentre]), total_of(partials, chunks, 0),
+                      total_of(partials, chunks, 1), static_cast<double>(row.n));
+    found[kRest] = static_cast<double>(m.rest);
+    found[kScale] = static_cast<double>(scale_of(row, m));
+  }
+  static void write_chunk(const RowChunk& chunk) {
+    const Row row = row_at(chunk.row, 0);
+    const auto found = [&](int k) { return static_cast<C>(chunk.found[k]); };
+    if (found(kScale) != 0)
+      write(row, found(kCentre), found(kRest), found(kScale), chunk.begin, chunk.end);
+    else if (chunk.begin == 0)
+      wide_row(row);
+    if (row.streams) finish_streams();
+  }
+
+ public:
+  static constexpr RowSteps steps{
+      {{add_up, find_centre}, {measure, find_moments}, {write_chunk, nullptr}}, 3};
 };
 
 }  // namespace

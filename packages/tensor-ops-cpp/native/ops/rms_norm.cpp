@@ -9,26 +9,37 @@ namespace tensor_ops::TENSOR_OPS_LEVEL {
 namespace {
 
 template <class Element>
-struct RmsNorm {
+struct RmsNormRow {
   using T = typename Element::Storage;
   using C = typename Element::Compute;
 
-  struct Row {
-    const T *x, *weight;
-    T* y;
-    std::size_t n;
-    double eps;
-    bool streams;
-    std::ptrdiff_t ahead;  // bytes from x to what is read next
-  };
+  const T *x, *weight;
+  T* y;
+  std::size_t n;
+  double eps;
+  bool streams;
+  std::size_t ahead;  // bytes from x to what is read next
 
-  static TENSOR_OPS_INLINE void row(const Row& row) {
-    const C scale = rms_scale<Element>(row.n, row.eps, [&](std::size_t i, auto extent) {
+  static TENSOR_OPS_INLINE RmsNormRow row_at(const Run& run, std::size_t r) {
+    return {row_of<const T>(run, 0, r),
+            row_of<const T>(run, 1, r),
+            row_of<T>(run, 2, r),
+            run.n,
+            run.scalars[0],
+            run.streams,
+            pipeline_distance(run, 0, r, sizeof(T))};
+  }
+
+  static TENSOR_OPS_INLINE double squares(const RmsNormRow& row, std::size_t begin,
+                                          std::size_t end) {
+    return chunk_sum_of_squares<C>(begin, end, [&](std::size_t i, auto extent) {
       return load_unordered<Element>(row.x + i, extent);
     });
-    // 0 or NaN of double arithmetic is not that of a missing scale
-    if (scale == 0) return wide_row(row);
-    write_unordered_row<Element>(row.streams, row.n, row.y, [&](std::size_t i, auto extent) {
+  }
+
+  static TENSOR_OPS_INLINE void write(const RmsNormRow& row, C scale, std::size_t begin,
+                                      std::size_t end) {
+    write_unordered_row<Element>(row.streams, begin, end, row.y, [&](std::size_t i, auto extent) {
       prefetch_if_streamed(row.x + i, row.ahead, extent);
       return map([scale](auto value, auto weight) { return (value * scale) * weight; },
                  load_unordered<Element>(row.x + i, extent),
@@ -36,7 +47,7 @@ struct RmsNorm {
     });
   }
 
-  static __attribute__((noinline)) void wide_row(const Row& row) {
+  static __attribute__((noinline)) void wide_row(const RmsNormRow& row) {
     const auto value = [&](std::size_t i) { return static_cast<double>(Element::load(row.x[i])); };
     const double scale = wide_rms_scale(row.n, row.eps, value);
 #pragma omp simd
@@ -44,14 +55,10 @@ struct RmsNorm {
       row.y[i] = Element::store(
           static_cast<C>((value(i) * scale) * static_cast<double>(Element::load(row.weight[i]))));
   }
-
-  static void run(const Run& run) {
-    for (std::size_t r = 0; r < run.rows; ++r)
-      row({row_of<const T>(run, 0, r), row_of<const T>(run, 1, r), row_of<T>(run, 2, r), run.n,
-           run.scalars[0], run.streams, pipeline_distance(run, 0, r, sizeof(T))});
-    if (run.streams) finish_streams();
-  }
 };
+
+template <class Element>
+using RmsNorm = RmsNormalisation<Element, RmsNormRow<Element>>;
 
 }  // namespace
 

@@ -151,14 +151,16 @@ struct Rotation {
             row_of<T>(run, 3, r)};
   }
 
-  static TENSOR_OPS_INLINE void rotate(Row row, std::size_t pairs) {
-    std::size_t i = 0;
+  // The pairs from first to last.
+  static TENSOR_OPS_INLINE void rotate(const Row& row, std::size_t first, std::size_t last,
+                                       std::size_t pairs) {
+    std::size_t i = first;
 #if TENSOR_OPS_HAS_FMA
     constexpr std::size_t lanes = kLanes<C>;
-    for (; i + 2 * lanes <= pairs; i += 2 * lanes) rotate_block(row, i, pairs, Whole<2>{});
-    for (; i + lanes <= pairs; i += lanes) rotate_block(row, i, pairs, Whole<1>{});
+    for (; i + 2 * lanes <= last; i += 2 * lanes) rotate_block(row, i, pairs, Whole<2>{});
+    for (; i + lanes <= last; i += lanes) rotate_block(row, i, pairs, Whole<1>{});
 #endif
-    if (i < pairs) rotate_rest(row, i, pairs);
+    if (i < last) rotate_rest(row, i, last, pairs);
   }
 
   template <class Extent>
@@ -210,11 +212,11 @@ struct Rotation {
   }
 
   static __attribute__((noinline)) void rotate_rest(const Row& row, std::size_t begin,
-                                                    std::size_t pairs) {
+                                                    std::size_t last, std::size_t pairs) {
     const T *x = row.x, *cos = row.cos, *sin = row.sin;
     T* const y = row.y;
 #pragma omp simd
-    for (std::size_t i = begin; i < pairs; ++i) {
+    for (std::size_t i = begin; i < last; ++i) {
       const std::size_t first = Pairs::first(i, pairs), second = Pairs::second(i, pairs);
       const C a = Element::load(x[first]), b = Element::load(x[second]);
       const C c = Element::load(cos[i]), s = Element::load(sin[i]);
@@ -235,7 +237,7 @@ struct Rotation {
         Row row = row_at(run, begin + r);
         prefetch(row.x + kAhead / sizeof(T), run.n * sizeof(T));
         row.y = buffer + r * run.n;
-        rotate(row, run.n / 2);
+        rotate(row, 0, run.n / 2, run.n / 2);
       }
       copy_row<Element>(true, count * run.n, row_of<T>(run, 3, begin), buffer);
     }
@@ -249,11 +251,19 @@ struct Rotation {
 
   static void run(const Run& run) {
     if (can_stream(run)) return rotate_streaming(run);
-    for (std::size_t r = 0; r < run.rows; ++r) rotate(row_at(run, r), run.n / 2);
+    for (std::size_t r = 0; r < run.rows; ++r) rotate(row_at(run, r), 0, run.n / 2, run.n / 2);
+  }
+
+ private:
+  static void rotate_chunk(const RowChunk& chunk) {
+    rotate(row_at(chunk.row, 0), chunk.begin / 2, chunk.end / 2, chunk.row.n / 2);
   }
 
   static constexpr C kLargest =
       sizeof(C) == sizeof(float) ? static_cast<C>(__FLT_MAX__) : static_cast<C>(__DBL_MAX__);
+
+ public:
+  static constexpr RowSteps steps{{{rotate_chunk, nullptr}}, 1};
 };
 
 template <class Element>

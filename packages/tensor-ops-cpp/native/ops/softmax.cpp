@@ -147,19 +147,27 @@ struct Softmax {
     std::size_t n;
     double scale;
     bool streams;
-    std::ptrdiff_t ahead;  // bytes from x to what is read next
+    std::size_t ahead;  // bytes from x to what is read next
   };
+  static TENSOR_OPS_INLINE Row row_at(const Run& run, std::size_t r) {
+    return {row_of<const T>(run, 0, r),
+            row_of<T>(run, 1, r),
+            run.n,
+            run.scalars[0],
+            run.streams,
+            pipeline_distance(run, 0, r, sizeof(T))};
+  }
 
-  // NaN in the row is passed over.
-  static TENSOR_OPS_INLINE Extremes<C> extremes(const T* x, std::size_t n) {
+  // NaN is passed over.
+  static TENSOR_OPS_INLINE Extremes<C> extremes(const T* x, std::size_t begin, std::size_t end) {
     constexpr C infinity = static_cast<C>(__builtin_inf());
     Lanes<V> least, greatest;
     for (std::size_t u = 0; u < kUnroll; ++u) {
       least.vector[u] += infinity;
       greatest.vector[u] -= infinity;
     }
-    for_blocks<C>(0, n, [&](std::size_t i, auto extent) {
-      const auto block = load<Element>(x + i, extent);
+    for_blocks<C>(begin, end, [&](std::size_t i, auto extent) {
+      const auto block = load_unordered<Element>(x + i, extent);
       const auto low = only(extent, block, infinity), high = only(extent, block, -infinity);
       for (std::size_t u = 0; u < extent.vectors; ++u) {
         least.vector[u] = smaller(low.vector[u], least.vector[u]);
@@ -175,95 +183,187 @@ struct Softmax {
     return found;
   }
 
+  // How a row's exponentials can be computed.
+  enum Method { kOrdinary, kOrdinaryWithZeros, kCareful };
+
+  static TENSOR_OPS_INLINE C peak_of(const Row& row, Extremes<C> found) {
+    return row.scale >= 0 ? found.greatest : found.least;
+  }
+  static TENSOR_OPS_INLINE Method method_for(const Row& row, Extremes<C> found) {
+    using Exponentials = RowExponentials<Element>;
+    if (!TENSOR_OPS_HAS_FMA ||
+        !Exponentials::are_ordinary(row.scale, static_cast<double>(found.least),
+                                    static_cast<double>(found.greatest)))
+      return kCareful;
+    const Exponentials exponentials(peak_of(row, found), row.scale);
+    return exponentials.all_show(found.least) ? kOrdinary : kOrdinaryWithZeros;
+  }
+
+  // function(exponential of a vector), for a method other than kCareful.
+  template <class Function>
+  static TENSOR_OPS_INLINE auto with_exponential(const Row& row, Method method, C peak,
+                                                 Function function) {
+    const RowExponentials<Element> exponentials(peak, row.scale);
+    return method == kOrdinary ? function([exponentials](V x) { return exponentials.of(x); })
+                               : function([exponentials](V x) { return exponentials.of_any(x); });
+  }
+
+  // The exponentials of a block; zeros after a part's elements.
+  template <class Exponential, class Extent>
+  static TENSOR_OPS_INLINE auto exponentials_of(Exponential exponential, const T* x,
+                                                Extent extent) {
+    return only(extent, map(exponential, load<Element>(x, extent)));
+  }
+
+  // Keeps the exponentials in y, where that holds them as they are, and returns their sum.
+  template <class Exponential>
+  static TENSOR_OPS_INLINE double sum_in_place(const Row& row, Exponential exponential,
+                                               std::size_t begin, std::size_t end) {
+    return chunk_sum<C>(begin, end, [&](std::size_t i, auto extent) {
+      const auto block = exponentials_of(exponential, row.x + i, extent);
+      if constexpr (!is_half<Element>) store<Element>(row.y + i, block, extent);
+      return block;
+    });
+  }
+
+  // The exponentials that sum_in_place() kept, or else computed again, times a factor.
+  template <class Exponential>
+  static TENSOR_OPS_INLINE void scale_in_place(const Row& row, Exponential exponential, C factor,
+                                               std::size_t begin, std::size_t end) {
+    write_row<Element>(false, begin, end, row.y, [&](std::size_t i, auto extent) {
+      const auto scaled = [factor](V value) { return value * factor; };
+      if constexpr (is_half<Element>)
+        return map(scaled, exponentials_of(exponential, row.x + i, extent));
+      else
+        return map(scaled, load<Element>(row.y + i, extent));
+    });
+  }
+
+  // Exponentials of a row that is kept in the first-level cache from summing to scaling.
+  static constexpr std::size_t kKept = 32768 / sizeof(C);
+
+  template <class Exponential>
+  static TENSOR_OPS_INLINE void row_by_way_of_a_buffer(const Row& row, Exponential exponential) {
+    alignas(64) C kept[kKept + kLanes<C>];
+    const double total = sum_of_chunks(row.n, [&](std::size_t begin, std::size_t end) {
+      return chunk_sum<C>(begin, end, [&](std::size_t i, auto extent) {
+        const auto block = exponentials_of(exponential, row.x + i, extent);
+        for (std::size_t u = 0; u < extent.vectors; ++u)
+          store_vector(kept + i + u * kLanes<C>, block.vector[u]);
+        return block;
+      });
+    });
+    const C factor = static_cast<C>(1 / total);
+    write_row<Element>(row.streams, 0, row.n, row.y, [&](std::size_t i, auto extent) {
+      prefetch_if_streamed(row.x + i, row.ahead, extent);
+      Block<V, extent.vectors> block;
+      for (std::size_t u = 0; u < extent.vectors; ++u)
+        block.vector[u] = load_vector<V>(kept + i + u * kLanes<C>) * factor;
+      return block;
+    });
+  }
+
+  template <class Exponential>
+  static TENSOR_OPS_INLINE void ordinary_row(const Row& row, Exponential exponential) {
+    if (row.n <= kKept && (row.streams || is_half<Element>))
+      return row_by_way_of_a_buffer(row, exponential);
+    const double total = sum_of_chunks(row.n, [&](std::size_t begin, std::size_t end) {
+      return sum_in_place(row, exponential, begin, end);
+    });
+    scale_in_place(row, exponential, static_cast<C>(1 / total), 0, row.n);
+  }
+
+  // A row with any scale and any numbers.
+  static __attribute__((noinline)) void careful_row(const Row& row, C peak) {
+    const double largest = row.scale * static_cast<double>(peak);
+    const double size = __builtin_fabs(row.scale);
+    if (!(__builtin_fabs(largest) < __builtin_inf()))
+      fill_nan(row.y, row.n);
+    else if (size > 0x1p-60 && size < 0x1p60)
+      careful_row_of(row, Exponentials<Element>(row.x, peak, row.scale));
+    else
+      careful_row_of(row, AnyScaleExponentials<Element>(row.x, peak, row.scale));
+  }
+
   static void fill_nan(T* y, std::size_t n) {
     const T nan = Element::store(static_cast<C>(__builtin_nan("")));
     for (std::size_t i = 0; i < n; ++i) y[i] = nan;
   }
 
-  // Exponentials of a row that are kept from summing to dividing.
-  static constexpr std::size_t kKept = 32768 / sizeof(C);
-
-  template <class Exp>
-  static TENSOR_OPS_INLINE void ordinary_row(const Row& row, Exp exp) {
-    const auto exponentials = [&](std::size_t i, auto extent) {
-      return only(extent, map(exp, load<Element>(row.x + i, extent)));
-    };
-    if (sizeof(T) == sizeof(C) && !(row.streams && row.n <= kKept)) {
-      const C factor = static_cast<C>(1 / sum<C>(row.n, [&](std::size_t i, auto extent) {
-                                        const auto block = exponentials(i, extent);
-                                        store<Element>(row.y + i, block, extent);
-                                        return block;
-                                      }));
-      write_row<Element>(false, row.n, row.y, [&](std::size_t i, auto extent) {
-        return map([factor](V value) { return value * factor; }, load<Element>(row.y + i, extent));
-      });
-    } else if (row.n <= kKept) {
-      alignas(64) C kept[kKept + kLanes<C>];
-      const C factor = static_cast<C>(1 / sum<C>(row.n, [&](std::size_t i, auto extent) {
-                                        const auto block = exponentials(i, extent);
-                                        for (std::size_t u = 0; u < extent.vectors; ++u)
-                                          store_vector(kept + i + u * kLanes<C>, block.vector[u]);
-                                        return block;
-                                      }));
-      write_row<Element>(row.streams, row.n, row.y, [&](std::size_t i, auto extent) {
-        prefetch_if_streamed(row.x + i, row.ahead, extent);
-        Block<V, extent.vectors> block;
-        for (std::size_t u = 0; u < extent.vectors; ++u)
-          block.vector[u] = load_vector<V>(kept + i + u * kLanes<C>) * factor;
-        return block;
-      });
-    } else {
-      const C factor = static_cast<C>(1 / sum<C>(row.n, exponentials));
-      write_row<Element>(row.streams, row.n, row.y, [&](std::size_t i, auto extent) {
-        prefetch_if_streamed(row.x + i, kAhead, extent);
-        return map([factor](V value) { return value * factor; }, exponentials(i, extent));
-      });
-    }
-  }
-
-  // A row with any scale and any numbers.
-  template <class Exponential>
-  static __attribute__((noinline)) void careful_row(const Row& row, Exponential exponentials) {
-    const double total =
-        wide_sum(row.n, [&](std::size_t i) { return static_cast<double>(exponentials.at(i)); });
+  template <class AllExponentials>
+  static TENSOR_OPS_INLINE void careful_row_of(const Row& row, AllExponentials exponentials) {
+    const auto exponential = [&](std::size_t i) { return static_cast<double>(exponentials.at(i)); };
+    const double total = wide_sum(row.n, exponential);
 #pragma omp simd
     for (std::size_t i = 0; i < row.n; ++i)
-      row.y[i] = Element::store(static_cast<C>(static_cast<double>(exponentials.at(i)) / total));
-  }
-
-  static bool is_moderate(double scale) {
-    const double size = __builtin_fabs(scale);
-    return size > 0x1p-60 && size < 0x1p60;
-  }
-
-  static TENSOR_OPS_INLINE void row(const Row& row) {
-    const Extremes<C> found = extremes(row.x, row.n);
-    const C peak = row.scale >= 0 ? found.greatest : found.least;
-    const double largest = row.scale * static_cast<double>(peak);
-    if (!(__builtin_fabs(largest) < __builtin_inf())) return fill_nan(row.y, row.n);
-#if TENSOR_OPS_HAS_FMA
-    if (RowExponentials<Element>::are_ordinary(row.scale, static_cast<double>(found.least),
-                                               static_cast<double>(found.greatest))) {
-      const RowExponentials<Element> exponentials(peak, row.scale);
-      if (exponentials.all_show(found.least))
-        ordinary_row(row, [exponentials](V x) { return exponentials.of(x); });
-      else
-        ordinary_row(row, [exponentials](V x) { return exponentials.of_any(x); });
-      return;
-    }
-#endif
-    if (is_moderate(row.scale))
-      careful_row(row, Exponentials<Element>(row.x, peak, row.scale));
-    else
-      careful_row(row, AnyScaleExponentials<Element>(row.x, peak, row.scale));
+      row.y[i] = Element::store(static_cast<C>(exponential(i) / total));
   }
 
   static void run(const Run& run) {
-    for (std::size_t r = 0; r < run.rows; ++r)
-      row({row_of<const T>(run, 0, r), row_of<T>(run, 1, r), run.n, run.scalars[0], run.streams,
-           pipeline_distance(run, 0, r, sizeof(T))});
+    for (std::size_t r = 0; r < run.rows; ++r) {
+      const Row row = row_at(run, r);
+      const Extremes<C> found = extremes(row.x, 0, row.n);
+      const C peak = peak_of(row, found);
+      const Method method = method_for(row, found);
+      if (method == kCareful)
+        careful_row(row, peak);
+      else
+        with_exponential(row, method, peak,
+                         [&](auto exponential) { ordinary_row(row, exponential); });
+    }
     if (run.streams) finish_streams();
   }
+
+ private:
+  enum { kPeak, kMethod, kFactor };
+
+  static void find_extremes(const RowChunk& chunk) {
+    const Extremes<C> found = extremes(row_at(chunk.row, 0).x, chunk.begin, chunk.end);
+    chunk.partials[0] = static_cast<double>(found.least);
+    chunk.partials[1] = static_cast<double>(found.greatest);
+  }
+  static void find_peak(const Run& run, const double* partials, std::size_t chunks, double* found) {
+    Extremes<C> all{static_cast<C>(partials[0]), static_cast<C>(partials[1])};
+    for (std::size_t chunk = 1; chunk < chunks; ++chunk) {
+      all.least = at_most(all.least, static_cast<C>(partials[chunk * kPartials]));
+      all.greatest = at_least(all.greatest, static_cast<C>(partials[chunk * kPartials + 1]));
+    }
+    const Row row = row_at(run, 0);
+    found[kPeak] = static_cast<double>(peak_of(row, all));
+    found[kMethod] = method_for(row, all);
+  }
+  static void add_up(const RowChunk& chunk) {
+    chunk.partials[0] = 0;
+    with_found(chunk, [&](const Row& row, auto exponential) {
+      chunk.partials[0] = sum_in_place(row, exponential, chunk.begin, chunk.end);
+    });
+  }
+  static void find_factor(const Run&, const double* partials, std::size_t chunks, double* found) {
+    found[kFactor] = static_cast<double>(static_cast<C>(1 / total_of(partials, chunks, 0)));
+  }
+  static void write(const RowChunk& chunk) {
+    const C factor = static_cast<C>(chunk.found[kFactor]);
+    with_found(chunk, [&](const Row& row, auto exponential) {
+      scale_in_place(row, exponential, factor, chunk.begin, chunk.end);
+    });
+    const bool is_careful = static_cast<Method>(chunk.found[kMethod]) == kCareful;
+    if (is_careful && chunk.begin == 0)
+      careful_row(row_at(chunk.row, 0), static_cast<C>(chunk.found[kPeak]));
+  }
+
+  // function(row, exponential) unless the row is to be done carefully.
+  template <class Function>
+  static TENSOR_OPS_INLINE void with_found(const RowChunk& chunk, Function function) {
+    const auto method = static_cast<Method>(chunk.found[kMethod]);
+    if (method == kCareful) return;
+    const Row row = row_at(chunk.row, 0);
+    with_exponential(row, method, static_cast<C>(chunk.found[kPeak]),
+                     [&](auto exponential) { function(row, exponential); });
+  }
+
+ public:
+  static constexpr RowSteps steps{
+      {{find_extremes, find_peak}, {add_up, find_factor}, {write, nullptr}}, 3};
 };
 
 }  // namespace
