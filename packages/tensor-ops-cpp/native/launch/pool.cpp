@@ -32,19 +32,22 @@ void relax() {
 #endif
 }
 
-// Calls done() again and again for about the time that a sleeping thread takes to wake up.
-template <class Done>
-bool spin_until(Done done) {
+// Calls done() again and again for about the time that a sleeping thread takes to wake up, and
+// between() now and then, except in the time that passes between calls that follow on one another.
+template <class Done, class Between>
+bool spin_until(Done done, Between between) {
   using Clock = std::chrono::steady_clock;
-  constexpr std::chrono::microseconds kSpin{50};
+  constexpr std::chrono::microseconds kSpin{50}, kBrief{5};
   const auto start = Clock::now();
-  do {
+  for (;;) {
     for (int i = 0; i < 64; ++i) {
       if (done()) return true;
       relax();
     }
-  } while (Clock::now() - start < kSpin);
-  return false;
+    const auto passed = Clock::now() - start;
+    if (passed > kSpin) return false;
+    if (passed > kBrief) between();
+  }
 }
 
 // What is left of a job in one word, so that one compare-and-swap claims a piece of this job and no
@@ -104,8 +107,8 @@ class Pool {
     ticket_.store(Ticket(jobs_, helpers, pieces));
     wake(helpers);
     finish(jobs_);
-    while (!spin_until([this] { return unfinished_.load(std::memory_order_acquire) == 0; }))
-      std::this_thread::yield();
+    const auto is_done = [this] { return unfinished_.load(std::memory_order_acquire) == 0; };
+    while (!spin_until(is_done, [] {})) std::this_thread::yield();
     return true;
   }
 
@@ -155,6 +158,9 @@ class Pool {
     unfinished_.fetch_sub(claimed, std::memory_order_release);
   }
 
+  // Waits for work by spinning, then asleep. A spinning thread gives its CPU to any other that
+  // wants it: those of torch's OpenMP runtime wait for one another, and one that is held up holds
+  // up all.
   [[noreturn]] void help() {
     const auto there_is_work = [this] { return ticket_.load().can_be_joined(); };
     for (;;) {
@@ -163,7 +169,8 @@ class Pool {
         if (!ticket_.compare_exchange_weak(seen, seen.without_seat())) continue;
         placement_.settle(seen.job());
         finish(seen.job());
-      } else if (placement_.is_beside_caller() || !spin_until(there_is_work)) {
+      } else if (placement_.is_beside_caller() ||
+                 !spin_until(there_is_work, [] { std::this_thread::yield(); })) {
         sleep();
       }
     }

@@ -17,7 +17,7 @@ std::atomic<int> threads_allowed{0};
 
 // Nanoseconds of work for each thread from which on it pays to share it with a thread that is
 // awake, and to wake one up. Measured: see README.md, "Threads".
-constexpr double kWorthJoining = 2500, kWorthWaking = 50000;
+constexpr double kWorthJoining = 2500, kWorthWaking = 40000;
 
 // Work of calls that followed one another without a pause, and for which no thread was woken. What
 // would not pay for one call may for many: who has done alone what was worth waking for is likely
@@ -33,13 +33,13 @@ std::int64_t now() {
 
 // Callers that get into one another's way here only misjudge what pays.
 double done_alone_before(double nanoseconds) {
-  constexpr std::int64_t kPause = 50000;
+  constexpr std::int64_t kPause = 30000;
   const std::int64_t begin = now();
   const double before = begin < streak_ends.load(std::memory_order_relaxed)
                             ? streak.load(std::memory_order_relaxed)
                             : 0;
   streak.store(before + nanoseconds, std::memory_order_relaxed);
-  streak_ends.store(begin + 2 * static_cast<std::int64_t>(nanoseconds) + kPause,
+  streak_ends.store(begin + static_cast<std::int64_t>(1.5 * nanoseconds) + kPause,
                     std::memory_order_relaxed);
   return before;
 }
