@@ -1,8 +1,8 @@
 """Whether tensor_ops_cpp and torch slow each other down in one process.
 
-Alternates a call of torch with one of tensor_ops_cpp, both with two threads, and compares each one's
-time with its time when, in place of the other, one thread of Python is busy for as long as the other
-takes. The filler walks over as much memory as either call does. Blocks of the three are taken in turn, in a new process for either order of the imports.
+Alternates a call of torch with one of tensor_ops_cpp, both with two threads, and compares the time
+of each with its time when, in place of the other, one thread of NumPy is busy for as long and in as
+much memory. Blocks of the three are taken in turn, in a new process for either order of the imports.
 
     python benchmarks/beside_torch.py --json benchmarks/results/beside_torch.json
 """
@@ -46,7 +46,7 @@ def timed(call):
 
 
 def busy_for(seconds, array):
-    """Keep one thread busy, and the caches with as much as the call in its place reads and writes."""
+    """Walk over the array with one thread until the time is up."""
     end = time.perf_counter() + seconds
     while True:
         for part in array:

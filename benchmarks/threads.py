@@ -1,12 +1,12 @@
 """What a second thread is worth to `tensor_ops_cpp`, and from which size on.
 
-Four tables, all of them with one thread and with two taken in turn in short rounds, `default` being
-what a call chooses by itself:
+Four tables; one thread, two, and `default`, what a call chooses by itself, are taken in turn in
+short rounds:
 
 - situations: silu called again and again, after idling, between matrix products (whose library has
   threads of its own), and beside another process that keeps one processor busy;
 - costs: nanoseconds that one thread takes for an element, by op and dtype, which the ops declare;
-- break-even: the sizes around those from which on two threads pay, again and again and after idling;
+- break-even: the sizes around those from which on two threads pay, hot and after idling;
 - idle: what a call takes after 20 ms of idling, relative to what it takes again and again.
 
     python benchmarks/threads.py --json benchmarks/results/threads_pool.json
