@@ -2,7 +2,7 @@
 
 Alternates a call of torch with one of tensor_ops_cpp, both with two threads, and compares the time
 of each with its time when, in place of the other, one thread of NumPy is busy for as long and in as
-much memory. Blocks of the three are taken in turn, in a new process for either order of the imports.
+much memory. Blocks of the three are taken in turn, either order of the imports in a new process.
 
     python benchmarks/beside_torch.py --json benchmarks/results/beside_torch.json
 """
