@@ -21,8 +21,8 @@ import numpy as np
 
 ORDERS = ("torch first", "tensor_ops_cpp first")
 THREADS = 2
-BLOCK = 20
-WARM_UP = 5
+BLOCK = 150
+WARM_UP = 10
 SETTLE = 0.05  # seconds until threads that wait for more work by spinning have given up
 FILLER = np.ones((64, 16384), np.float32)
 
