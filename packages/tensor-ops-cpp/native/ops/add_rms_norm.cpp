@@ -91,8 +91,8 @@ struct AddRmsNormRow {
 #pragma omp simd
     for (std::size_t i = 0; i < row.n; ++i) {
       const double value = sum(i);
-      row.y[i] = Element::store(static_cast<C>(
-          (value * scale) * static_cast<double>(Element::load(row.weight[i]))));
+      row.y[i] = Element::store(
+          static_cast<C>((value * scale) * static_cast<double>(Element::load(row.weight[i]))));
       row.h[i] = Element::store(static_cast<C>(value));
     }
   }
