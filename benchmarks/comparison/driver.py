@@ -1,0 +1,110 @@
+"""Measuring every case, the peers taking turns."""
+
+import contextlib
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from comparison.cases import Case
+from comparison.process import Gone, PeerProcess
+from comparison.record import Record
+
+__all__ = ["FLOOR", "PEERS", "measure"]
+
+PEERS = tuple(
+    sorted(path.stem for path in Path(__file__).parents[1].glob("peers/[!_]*.py"))
+)
+# The copy of as many bytes, which has no result to check.
+FLOOR = "copy"
+
+# A slow call has fewer rounds, but these at the least.
+FEWEST_ROUNDS = 3
+SECONDS_PER_ENTRY = 0.5
+
+
+def measure(
+    cases: Sequence[Case], peers: Iterable[str], record: Record, rounds: int
+) -> Iterator[Case]:
+    """Measure cases into a record, yielding each when its turn comes."""
+    workers: list[PeerProcess] = []
+    threads = None
+    with contextlib.ExitStack() as stack:
+        for case in cases:
+            yield case
+            if case.threads != threads:
+                stack.close()
+                threads = case.threads
+                started = [stack.enter_context(PeerProcess(name, threads)) for name in peers]
+                workers = [each for each in started if record.add_peer(each)]
+            _measure_case(case, workers, record, rounds)
+
+
+def _measure_case(
+    case: Case, workers: list[PeerProcess], record: Record, rounds: int
+) -> None:
+    entries: dict[str, dict[str, Any]] = {}
+    turns: list[tuple[str, PeerProcess, str, int, int]] = []
+    for worker in workers:
+        answer = _ask(worker, {"ask": "prepare", "case": case.as_dict()})
+        if "unsupported" in answer:
+            record.add_unsupported(case, worker.name, answer["unsupported"])
+        elif "failure" in answer:
+            entries[worker.name] = answer
+        for way, plan in answer.get("ways", {}).items():
+            key = f"{worker.name} {way}".rstrip()
+            entries[key] = {"calls": plan["calls"], "seconds": []}
+            own = _rounds(plan["calls"] * plan["seconds"], rounds)
+            turns.append((key, worker, way, plan["calls"], own))
+    _take_turns(turns, entries, rounds)
+    for worker in workers:
+        _ask(worker, {"ask": "drop"})
+    _check(case, [each for each in workers if _has_times(entries, each)], record)
+    record.add_cell(case, entries)
+
+
+def _rounds(seconds: float, rounds: int) -> int:
+    """Return how many rounds a call of some length takes part in."""
+    return min(rounds, max(FEWEST_ROUNDS, int(SECONDS_PER_ENTRY / seconds)))
+
+
+def _take_turns(
+    turns: list[tuple[str, PeerProcess, str, int, int]],
+    entries: dict[str, dict[str, Any]],
+    rounds: int,
+) -> None:
+    """Time every entry in each round, the order turning round each time."""
+    for number in range(rounds):
+        for key, worker, way, calls, own in turns[:: -1 if number % 2 else 1]:
+            if number >= own or "failure" in entries[key]:
+                continue
+            answer = _ask(worker, {"ask": "time", "way": way, "calls": calls})
+            if "failure" in answer:
+                entries[key] = answer
+            else:
+                entries[key]["seconds"].append(answer["seconds"])
+
+
+def _check(case: Case, workers: list[PeerProcess], record: Record) -> None:
+    """Measure the errors of what was timed, once for all shapes."""
+    for worker in workers:
+        if worker.name == FLOOR or record.has_errors(case, worker.name):
+            continue
+        answer = _ask(worker, {"ask": "errors", "case": case.as_dict()})
+        for way, error in answer.get("errors", {}).items():
+            record.add_error(case, f"{worker.name} {way}".rstrip(), error)
+
+
+def _has_times(entries: dict[str, dict[str, Any]], worker: PeerProcess) -> bool:
+    return any(
+        key.partition(" ")[0] == worker.name and entry.get("seconds")
+        for key, entry in entries.items()
+    )
+
+
+def _ask(worker: PeerProcess, request: dict[str, Any]) -> dict[str, Any]:
+    """Return an answer; that of a process which is gone is a failure, and the next one starts."""
+    try:
+        return worker.ask(request)
+    except Gone as reason:
+        worker.restart()
+        return {"failure": str(reason)}
