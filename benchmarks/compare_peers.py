@@ -10,14 +10,16 @@ what was measured, and keeps it where --json says. Ctrl-C keeps what is complete
 """
 
 import argparse
+import contextlib
 import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from comparison import cases, driver
-from comparison.record import Record
+from comparison import cases, driver, report, tables
+from comparison.record import Elsewhere, Record, read
+from comparison.results import Results
 from tensor_ops.arguments import DTYPES
 from tensor_ops.cli.progress import Progress
 
@@ -33,22 +35,38 @@ SECONDS_BETWEEN_WRITES = 20
 def main(words: Sequence[str] | None = None) -> int:
     """Do what the command line says; return the exit status."""
     options = _parser().parse_args(words)
-    if options.report is None:
-        wanted = _cases(options)
-        target = options.json or (None if _is_chosen(options) else RESULTS)
-        record = Record(_settings(options))
-        interrupted = _measure(wanted, options, record, target)
+    if options.report:
+        return _report(options.report)
+    target = options.json or (None if _is_chosen(options) else RESULTS)
+    record = Record(_settings(options))
+    is_complete = _measure(_cases(options), options, record, target)
+    print(tables.summary(Results(record.content)))
+    if not is_complete:
+        return 130
+    return _report(RESULTS) if target == RESULTS else 0
+
+
+def _report(path: Path) -> int:
+    """Bring the page about performance up to date."""
+    try:
+        results = Results(read(path))
+    except (OSError, ValueError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    for written in report.write(results):
+        print(f"wrote {written.relative_to(ROOT)}")
     return 0
 
 
 def _measure(
     wanted: list[cases.Case], options: argparse.Namespace, record: Record, target: Path | None
 ) -> bool:
-    """Measure into a record and a file; return whether Ctrl-C cut it short."""
+    """Measure into a record and a file; return False if Ctrl-C cut it short."""
     written = started = time.monotonic()
+    elsewhere = Elsewhere()
+    steps = driver.measure(wanted, options.peers, record, options.rounds)
     try:
-        with Progress(len(wanted), sys.stderr) as progress:
-            steps = driver.measure(wanted, options.peers, record, options.rounds)
+        with Progress(len(wanted), sys.stderr) as progress, contextlib.closing(steps):
             for case in steps:
                 progress.show(f"{time.monotonic() - started:.0f} s  {case}")
                 if target and time.monotonic() - written > SECONDS_BETWEEN_WRITES:
@@ -56,11 +74,12 @@ def _measure(
                     written = time.monotonic()
         record.content["complete"] = True
     except KeyboardInterrupt:
-        steps.close()
+        print("stopped; what is complete is kept", file=sys.stderr)
     record.content["seconds"] = round(time.monotonic() - started)
+    record.content["busy_elsewhere"] = elsewhere.cores()
     if target:
         record.write(target)
-    return not record.content["complete"]
+    return bool(record.content["complete"])
 
 
 def _cases(options: argparse.Namespace) -> list[cases.Case]:

@@ -116,8 +116,7 @@ def cases(
     """Return every case, those with the same inputs next to each other."""
     product = itertools.product(threads, dtypes, shapes, variants, modes)
     return [
-        Case(variant, dtype, shape, number, mode)
-        for number, dtype, shape, variant, mode in product
+        Case(variant, dtype, shape, number, mode) for number, dtype, shape, variant, mode in product
     ]
 
 

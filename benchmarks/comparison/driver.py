@@ -1,30 +1,28 @@
 """Measuring every case, the peers taking turns."""
 
 import contextlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from comparison.cases import Case
-from comparison.process import Gone, PeerProcess
+from comparison.process import PeerProcess, WorkerLostError
 from comparison.record import Record
 
 __all__ = ["FLOOR", "PEERS", "measure"]
 
-PEERS = tuple(
-    sorted(path.stem for path in Path(__file__).parents[1].glob("peers/[!_]*.py"))
-)
+PEERS = tuple(sorted(path.stem for path in Path(__file__).parents[1].glob("peers/[!_]*.py")))
 # The copy of as many bytes, which has no result to check.
 FLOOR = "copy"
 
 # A slow call has fewer rounds, but these at the least.
 FEWEST_ROUNDS = 3
-SECONDS_PER_ENTRY = 0.5
+SECONDS_PER_ENTRY = 0.3
 
 
 def measure(
     cases: Sequence[Case], peers: Iterable[str], record: Record, rounds: int
-) -> Iterator[Case]:
+) -> Generator[Case]:
     """Measure cases into a record, yielding each when its turn comes."""
     workers: list[PeerProcess] = []
     threads = None
@@ -39,9 +37,7 @@ def measure(
             _measure_case(case, workers, record, rounds)
 
 
-def _measure_case(
-    case: Case, workers: list[PeerProcess], record: Record, rounds: int
-) -> None:
+def _measure_case(case: Case, workers: list[PeerProcess], record: Record, rounds: int) -> None:
     entries: dict[str, dict[str, Any]] = {}
     turns: list[tuple[str, PeerProcess, str, int, int]] = []
     for worker in workers:
@@ -105,6 +101,6 @@ def _ask(worker: PeerProcess, request: dict[str, Any]) -> dict[str, Any]:
     """Return an answer; that of a process which is gone is a failure, and the next one starts."""
     try:
         return worker.ask(request)
-    except Gone as reason:
+    except WorkerLostError as reason:
         worker.restart()
         return {"failure": str(reason)}

@@ -11,13 +11,13 @@ import time
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Gone", "PeerProcess"]
+__all__ = ["WorkerLostError", "PeerProcess"]
 
 BENCHMARKS = Path(__file__).parents[1]
 KEPT_BETWEEN_RUNS = BENCHMARKS.parent / ".benchmarks"
 
 
-class Gone(Exception):
+class WorkerLostError(Exception):
     """The process died or does not answer; the message says which."""
 
 
@@ -52,14 +52,14 @@ class PeerProcess:
         self.close()
 
     def ask(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Return the worker's answer; raise `Gone` if there is none."""
+        """Return the worker's answer; raise `WorkerLostError` if there is none."""
         stdin = self._process.stdin
         assert stdin
         try:
             stdin.write(json.dumps(request).encode() + b"\n")
             stdin.flush()
         except BrokenPipeError:
-            raise Gone(self._last_words()) from None
+            raise WorkerLostError(self._last_words()) from None
         return self._answer()
 
     def restart(self) -> None:
@@ -80,7 +80,7 @@ class PeerProcess:
         self._errors.close()
 
     def _start(self) -> None:
-        self._errors = tempfile.TemporaryFile()
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed by close)
         self._rest = b""
         self._process = subprocess.Popen(
             [sys.executable, "-m", "comparison.worker", self.name, str(self._threads)],
@@ -92,7 +92,7 @@ class PeerProcess:
         )
         try:
             hello = self._answer()
-        except Gone as reason:
+        except WorkerLostError as reason:
             hello = {"absent": str(reason)}
         self.absent = hello.get("absent")
         self.label = hello.get("label", self.name)
@@ -106,10 +106,10 @@ class PeerProcess:
             ready, _, _ = select.select([stdout], [], [], max(0.0, end - time.monotonic()))
             if not ready:
                 self._process.kill()
-                raise Gone(f"no answer within {self._limit:.0f} s")
+                raise WorkerLostError(f"no answer within {self._limit:.0f} s")
             received = os.read(stdout.fileno(), 2**16)
             if not received:
-                raise Gone(self._last_words())
+                raise WorkerLostError(self._last_words())
             self._rest += received
         line, _, self._rest = self._rest.partition(b"\n")
         answer: dict[str, Any] = json.loads(line)

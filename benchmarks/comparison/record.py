@@ -5,6 +5,7 @@ import json
 import os
 import re
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from comparison.cases import Case
 from comparison.process import PeerProcess
 from tensor_ops.cli import machine
 
-__all__ = ["FORMAT", "Record", "read"]
+__all__ = ["FORMAT", "Elsewhere", "Record", "read"]
 
 FORMAT = 1
 ROOT = Path(__file__).parents[2]
@@ -40,6 +41,8 @@ class Record:
             "versions": {},
             "peers": {},
             "complete": False,
+            "seconds": None,
+            "busy_elsewhere": None,
             "unsupported": {},
             "errors": {},
             "cells": [],
@@ -73,12 +76,8 @@ class Record:
 
     def add_cell(self, case: Case, entries: dict[str, dict[str, Any]]) -> None:
         """Note the times of one case."""
-        for entry in entries.values():
-            if "seconds" in entry:
-                entry["seconds"] = [_rounded(each) for each in entry["seconds"]]
-            if "failure" in entry:
-                entry["failure"] = _without_paths(entry["failure"])
-        self.content["cells"].append(case.as_dict() | {"entries": entries})
+        kept = {key: _short(entry) for key, entry in entries.items()}
+        self.content["cells"].append(case.as_dict() | {"entries": kept})
 
     def write(self, path: Path) -> None:
         """Write everything, in the place of an older file only when it is complete."""
@@ -105,6 +104,40 @@ def read(path: Path) -> dict[str, Any]:
     return content
 
 
+class Elsewhere:
+    """How busy other processes kept the processors since this was made."""
+
+    def __init__(self) -> None:
+        self._start = time.monotonic(), _busy_seconds(), _own_seconds()
+
+    def cores(self) -> float | None:
+        """Return the average number of cores; None where the system does not tell.
+
+        Of child processes, only those that have ended count as our own.
+        """
+        start, busy, own = self._start
+        now = _busy_seconds()
+        if now is None or busy is None:
+            return None
+        seconds = (now - busy) - (_own_seconds() - own)
+        return _rounded(max(0.0, seconds / max(time.monotonic() - start, 1e-3)))
+
+
+def _busy_seconds() -> float | None:
+    """Return the seconds that all processors together have worked, where Linux tells."""
+    try:
+        first = Path("/proc/stat").read_text(encoding="utf-8").partition("\n")[0]
+    except OSError:
+        return None
+    user, nice, system, _, _, irq, softirq, *_ = map(int, first.split()[1:])
+    return (user + nice + system + irq + softirq) / os.sysconf("SC_CLK_TCK")
+
+
+def _own_seconds() -> float:
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system
+
+
 def commit() -> dict[str, Any]:
     """Return the commit of this checkout and whether files differ from it."""
     head = _git("rev-parse", "HEAD")
@@ -126,22 +159,37 @@ def _text(content: dict[str, Any]) -> str:
     lines = []
     for key, value in content.items():
         if key == "cells":
-            inner = ",\n".join(json.dumps(cell) for cell in value)
+            inner = ",\n".join(map(_compact, value))
             lines.append(f'"cells": [\n{inner}\n]')
         elif key in ("errors", "unsupported"):
-            inner = ",\n".join(f"{json.dumps(k)}: {json.dumps(v)}" for k, v in value.items())
+            inner = ",\n".join(f"{json.dumps(k)}: {_compact(v)}" for k, v in value.items())
             lines.append(f'"{key}": {{\n{inner}\n}}')
         else:
             lines.append(f'"{key}": {json.dumps(value)}')
     return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
+def _compact(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"))
+
+
 def _kind(case: Case) -> str:
     return f"{case.variant} {case.dtype} {case.mode}"
 
 
+def _short(entry: dict[str, Any]) -> dict[str, Any]:
+    """Return an entry in the few characters that it needs: rounds in microseconds."""
+    if "failure" in entry:
+        return {"failure": _without_paths(entry["failure"])}
+    rounds = [_rounded(1e6 * seconds) for seconds in entry["seconds"]]
+    return {"calls": entry["calls"], "us": rounds}
+
+
 def _rounded(number: float | None) -> float | None:
-    return None if number is None else float(f"{number:.{DIGITS}g}")
+    if number is None:
+        return None
+    rounded = float(f"{number:.{DIGITS}g}")
+    return int(rounded) if rounded >= 1000 and rounded.is_integer() else rounded
 
 
 def _without_paths(text: str) -> str:

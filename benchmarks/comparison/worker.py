@@ -20,7 +20,7 @@ import numpy as np
 
 from comparison import cases, timing
 from comparison.cases import REUSED, VARIANTS, Case
-from peers import Unsupported, Way
+from peers import UnsupportedError, Way
 from tensor_ops.accuracy import Bound, measure
 
 __all__ = ["main"]
@@ -116,7 +116,7 @@ def answer(worker: Worker, request: dict[str, Any]) -> dict[str, Any]:
     asked: Callable[..., dict[str, Any]] = getattr(worker, request.pop("ask"))
     try:
         return asked(**request)
-    except Unsupported as reason:
+    except UnsupportedError as reason:
         return {"unsupported": str(reason)}
     except Exception as error:  # a peer may fail in any way
         worker.drop()

@@ -12,7 +12,7 @@ A peer is a module with these names, which runs in a process of its own (``compa
     Return the calls that compute a case, a `Way` for each name; ``""`` where there is one way
     only. `values` are the arrays of the op by name; `out` is a tuple of arrays of the results'
     shapes and dtype to write into, or None where the result is to be new. What a peer does not
-    have it refuses by raising `Unsupported`.
+    have it refuses by raising `UnsupportedError`.
 """
 
 from collections.abc import Callable
@@ -21,10 +21,10 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Unsupported", "Way"]
+__all__ = ["UnsupportedError", "Way"]
 
 
-class Unsupported(Exception):
+class UnsupportedError(Exception):
     """The peer has no such op, or not for this dtype or mode; the message says which."""
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from comparison.cases import REUSED, Case, moved_bytes
-from peers import Unsupported, Way
+from peers import UnsupportedError, Way
 
 LABEL = "copy"
 PACKAGES = ("numpy",)
@@ -32,7 +32,7 @@ def start(threads: int) -> None:
 def ways(case: Case, values: dict[str, Any], out: tuple[Any, ...] | None) -> dict[str, Way]:
     """Return every way of copying half of the op's bytes."""
     if case.mode != REUSED:
-        raise Unsupported("a copy goes to memory that is there")
+        raise UnsupportedError("a copy goes to memory that is there")
     source = np.full(max(1, moved_bytes(case) // 8), 1.0, np.float32)
     target = np.zeros_like(source)
     made: dict[str, Callable[[], Any]] = {
@@ -86,12 +86,12 @@ def _numba(source: Any, target: Any) -> Callable[[], Any]:
 def _numba_copy() -> Callable[..., Any]:
     import numba
 
-    @numba.njit(parallel=True)  # type: ignore[untyped-decorator]
+    @numba.njit(parallel=True)
     def copy(source: Any, target: Any) -> None:
         for index in numba.prange(source.size):
             target[index] = source[index]
 
-    return copy  # type: ignore[no-any-return]
+    return copy
 
 
 def _native(source: Any, target: Any) -> Callable[[], Any]:

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from comparison.cases import Case
-from peers import Unsupported, Way
+from peers import UnsupportedError, Way
 
 LABEL = "JAX"
 PACKAGES = ("jax", "jaxlib")
@@ -34,7 +34,7 @@ def start(threads: int) -> None:
 def ways(case: Case, values: dict[str, Array], out: tuple[Array, ...] | None) -> dict[str, Way]:
     """Return the compiled function, each call of it waited for."""
     if case.variant not in FORMULAS:
-        raise Unsupported(f"no {case.variant} is written for JAX")
+        raise UnsupportedError(f"no {case.variant} is written for JAX")
     given = tuple(map(jnp.asarray, values.values()))
     formula = FORMULAS[case.variant]
     if out is None:
@@ -56,7 +56,7 @@ class _Donating:
         self._last: Any = empty if outputs > 1 else empty[0]
         before = _places(self())
         if _places(self()) != before:
-            raise Unsupported("XLA takes new memory although the old is donated")
+            raise UnsupportedError("XLA takes new memory although the old is donated")
 
     def __call__(self) -> Any:
         self._last = jax.block_until_ready(self._call(self._last, *self._given))

@@ -7,13 +7,13 @@ NaN and infinity keep their meaning. Numba has no half floats on CPUs.
 import functools
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import numba
 import numpy as np
 
 from comparison.cases import VARIANTS, Case
-from peers import Unsupported, Way
+from peers import UnsupportedError, Way
 
 LABEL = "Numba"
 PACKAGES = ("numba", "llvmlite")
@@ -39,9 +39,9 @@ def start(threads: int) -> None:
 def ways(case: Case, values: dict[str, Array], out: tuple[Array, ...] | None) -> dict[str, Way]:
     """Return the kernel, and the making of its result where that is part of the call."""
     if case.dtype not in ("float32", "float64"):
-        raise Unsupported(f"Numba has no {case.dtype} on CPUs")
+        raise UnsupportedError(f"Numba has no {case.dtype} on CPUs")
     if case.variant not in KERNELS:
-        raise Unsupported(f"no {case.variant} is written for Numba")
+        raise UnsupportedError(f"no {case.variant} is written for Numba")
     is_parallel = _threads > 1 and math.prod(case.shape) >= PARALLEL_FROM
     kernel = _compiled(case.variant, case.dtype, is_parallel)
     given = tuple(_flat(case, value) for value in values.values())
@@ -73,10 +73,9 @@ def _reader(values: dict[str, Array]) -> Callable[[Any], tuple[Array, ...]]:
 def _compiled(variant: str, dtype: str, is_parallel: bool) -> Kernel:
     # Numbers of the dtype itself: a literal would make float32 expressions float64.
     kernel = KERNELS[variant](np.dtype(dtype).type)
-    compiled: Kernel = numba.njit(
-        kernel, parallel=is_parallel, fastmath=FASTMATH, error_model="numpy"
-    )
-    return compiled
+    options: dict[str, Any] = {"fastmath": FASTMATH, "error_model": "numpy"}
+    compiled: Any = numba.njit(kernel, parallel=is_parallel, **options)
+    return cast(Kernel, compiled)
 
 
 Real = Callable[[float], Any]

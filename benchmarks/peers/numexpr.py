@@ -13,7 +13,7 @@ import numexpr
 import numpy as np
 
 from comparison.cases import VARIANTS, Case
-from peers import Unsupported, Way
+from peers import UnsupportedError, Way
 
 LABEL = "numexpr"
 PACKAGES = ("numexpr",)
@@ -40,11 +40,11 @@ def start(threads: int) -> None:
 def ways(case: Case, values: dict[str, Array], out: tuple[Array, ...] | None) -> dict[str, Way]:
     """Return the call of an expression, with what NumPy does before it."""
     if case.dtype not in ("float32", "float64"):
-        raise Unsupported(f"numexpr has no {case.dtype}")
+        raise UnsupportedError(f"numexpr has no {case.dtype}")
     if case.variant.endswith(":none"):
-        raise Unsupported("numexpr has no erf")
+        raise UnsupportedError("numexpr has no erf")
     if case.variant not in FORMULAS:
-        raise Unsupported(f"no {case.variant} is written for numexpr")
+        raise UnsupportedError(f"no {case.variant} is written for numexpr")
     outputs = VARIANTS[case.variant].op.outputs
     targets = out if out is not None else (None,) * outputs
     return {"": Way(functools.partial(FORMULAS[case.variant], *values.values(), *targets))}

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from comparison.cases import Case
-from peers import Unsupported, Way
+from peers import UnsupportedError, Way
 
 LABEL = "NumPy"
 PACKAGES = ("numpy", "scipy")
@@ -33,7 +33,7 @@ def start(threads: int) -> None:
 def ways(case: Case, values: dict[str, Array], out: tuple[Array, ...] | None) -> dict[str, Way]:
     """Return the plain expression, or the loop over blocks."""
     if case.variant not in PLAIN:
-        raise Unsupported(f"no {case.variant} is written for NumPy")
+        raise UnsupportedError(f"no {case.variant} is written for NumPy")
     if case.variant.endswith(":none"):
         import scipy.special  # noqa: F401
     given = tuple(values.values())
@@ -57,9 +57,7 @@ def _through_float32(function: Callable[..., Any], given: tuple[Array, ...]) -> 
     return result.astype(dtype)
 
 
-def _blocks(
-    function: Callable[..., None], given: tuple[Array, ...], out: tuple[Array, ...]
-) -> Any:
+def _blocks(function: Callable[..., None], given: tuple[Array, ...], out: tuple[Array, ...]) -> Any:
     """Call a function on blocks of rows; what is a vector goes to every block."""
     step = max(1, BLOCK // (out[0].size // len(out[0])))
     for start in range(0, len(out[0]), step):

@@ -13,7 +13,7 @@ import onnxruntime
 from onnx import TensorProto, helper
 
 from comparison.cases import HEAD_DIM, VARIANTS, Case, own_shape
-from peers import Unsupported, Way
+from peers import UnsupportedError, Way
 
 LABEL = "ONNX Runtime"
 PACKAGES = ("onnxruntime", "onnx")
@@ -44,7 +44,7 @@ def start(threads: int) -> None:
 def ways(case: Case, values: dict[str, Array], out: tuple[Array, ...] | None) -> dict[str, Way]:
     """Return the contrib and the standard graph, those for which there are kernels."""
     if case.variant not in GRAPHS:
-        raise Unsupported(f"no {case.variant} is written for ONNX Runtime")
+        raise UnsupportedError(f"no {case.variant} is written for ONNX Runtime")
     inputs = {name: _folded(case, value) for name, value in values.items()}
     found, refused = {}, []
     for name, graph in GRAPHS[case.variant].items():
@@ -57,7 +57,7 @@ def ways(case: Case, values: dict[str, Array], out: tuple[Array, ...] | None) ->
         else:
             found[name] = way
     if not found:
-        raise Unsupported("; ".join(refused))
+        raise UnsupportedError("; ".join(refused))
     return found
 
 

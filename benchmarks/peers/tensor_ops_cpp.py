@@ -4,9 +4,8 @@ import functools
 from typing import Any
 
 import tensor_ops_cpp
-
 from comparison.cases import VARIANTS, Case
-from peers import Unsupported, Way
+from peers import UnsupportedError, Way
 
 LABEL = "tensor_ops_cpp"
 PACKAGES = ("tensor-ops-cpp",)
@@ -21,7 +20,7 @@ def ways(case: Case, values: dict[str, Any], out: tuple[Any, ...] | None) -> dic
     """Return the call of the op, arrays given by position as users do."""
     variant = VARIANTS[case.variant]
     if reason := tensor_ops_cpp.supports(variant.op.name, case.dtype, "cpu"):
-        raise Unsupported(reason)
+        raise UnsupportedError(reason)
     options = dict(variant.options)
     if out is not None:
         options["out"] = out if len(out) > 1 else out[0]

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 
 from comparison.cases import Case
-from peers import Unsupported, Way
+from peers import UnsupportedError, Way
 
 LABEL = "PyTorch"
 PACKAGES = ("torch",)
@@ -30,17 +30,17 @@ def ways(case: Case, values: dict[str, Any], out: tuple[Any, ...] | None) -> dic
     """Return PyTorch's function, or the composition that writes into `out`."""
     functions: dict[str, Callable[..., Any]] = PLAIN if out is None else INTO
     if case.variant not in functions:
-        raise Unsupported(f"no {case.variant} is written for PyTorch")
+        raise UnsupportedError(f"no {case.variant} is written for PyTorch")
     given = [as_tensor(value) for value in values.values()]
     targets = [as_tensor(array) for array in out or ()]
     found = {"": _way(functools.partial(functions[case.variant], *given, *targets))}
     if case.variant == "rope:interleaved" and case.dtype in ("float32", "float64"):
         # Pairs of neighbours are complex numbers; angles are kept as such by those who do this.
-        pairs = given[0].unflatten(-1, (-1, 2))
+        pairs = as_pairs(given[0])
         angles = torch.complex(given[1], given[2])
         turn = functools.partial(_turn, torch.view_as_complex(pairs), angles, given[0].shape)
         if targets:
-            into = torch.view_as_complex(targets[0].unflatten(-1, (-1, 2)))
+            into = torch.view_as_complex(as_pairs(targets[0]))
             turn = functools.partial(_turn_into, turn.args[0], angles, into, targets[0])
         found["complex"] = _way(turn)
     return found
@@ -51,6 +51,11 @@ def as_tensor(array: Any) -> Tensor:
     if array.dtype.name == "bfloat16":
         return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
     return torch.from_numpy(array)
+
+
+def as_pairs(tensor: Tensor) -> Tensor:
+    """Return neighbours of the last axis as pairs of a new axis."""
+    return tensor.view(*tensor.shape[:-1], -1, 2)
 
 
 def as_arrays(returned: Any) -> tuple[Any, ...]:
@@ -117,11 +122,13 @@ PLAIN: dict[str, Callable[..., Any]] = {
 
 
 def silu_mul_into(gate: Tensor, up: Tensor, out: Tensor) -> Tensor:
-    return aten.silu.out(gate, out=out).mul_(up)
+    aten.silu.out(gate, out=out)
+    return out.mul_(up)
 
 
 def gelu_mul_into(gate: Tensor, up: Tensor, out: Tensor, approximate: str) -> Tensor:
-    return aten.gelu.out(gate, approximate=approximate, out=out).mul_(up)
+    aten.gelu.out(gate, approximate=approximate, out=out)
+    return out.mul_(up)
 
 
 def rms_norm_into(x: Tensor, weight: Tensor, out: Tensor) -> Tensor:

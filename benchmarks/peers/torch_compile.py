@@ -12,7 +12,7 @@ import torch
 import torch._dynamo
 
 from comparison.cases import Case
-from peers import Unsupported, Way
+from peers import UnsupportedError, Way
 from peers import torch as eager
 
 LABEL = "torch.compile"
@@ -27,7 +27,7 @@ def start(threads: int) -> None:
 def ways(case: Case, values: dict[str, Any], out: tuple[Any, ...] | None) -> dict[str, Way]:
     """Return the compiled formula; with `out`, its copying into `out` is compiled away."""
     if case.variant not in eager.PLAIN:
-        raise Unsupported(f"no {case.variant} is written for PyTorch")
+        raise UnsupportedError(f"no {case.variant} is written for PyTorch")
     given = [eager.as_tensor(value) for value in values.values()]
     targets = [eager.as_tensor(array) for array in out or ()]
     rows = case.shape[0]
