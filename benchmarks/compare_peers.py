@@ -28,6 +28,8 @@ __all__ = ["main"]
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results" / "peers.json"
 ROUNDS = 7
+# Where there is no terminal, a line for so many cases.
+LINES_IN_A_LOG = 24
 # Writing takes a while itself.
 SECONDS_BETWEEN_WRITES = 20
 
@@ -67,8 +69,11 @@ def _measure(
     steps = driver.measure(wanted, options.peers, record, options.rounds)
     try:
         with Progress(len(wanted), sys.stderr) as progress, contextlib.closing(steps):
-            for case in steps:
+            for number, case in enumerate(steps):
                 progress.show(f"{time.monotonic() - started:.0f} s  {case}")
+                if number % LINES_IN_A_LOG == 0 and not sys.stderr.isatty():
+                    seconds = time.monotonic() - started
+                    print(f"{seconds:5.0f} s  {number}/{len(wanted)}  {case}", file=sys.stderr)
                 if target and time.monotonic() - written > SECONDS_BETWEEN_WRITES:
                     record.write(target)
                     written = time.monotonic()

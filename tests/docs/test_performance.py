@@ -1,0 +1,59 @@
+"""No figure on the page about performance without its record."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from comparison import report
+from comparison.record import read
+from comparison.results import Results
+
+ROOT = Path(__file__).parents[2]
+RECORD = ROOT / "benchmarks" / "results" / "peers.json"
+
+
+@pytest.fixture(scope="module")
+def results():
+    return Results(read(RECORD))
+
+
+@pytest.fixture(scope="module")
+def page():
+    return report.PAGE.read_text(encoding="utf-8")
+
+
+def test_blocks_are_what_the_record_gives(page, results):
+    assert page == report.fill(page, results), "run: nox -s peers -- --report " + str(
+        RECORD.relative_to(ROOT)
+    )
+
+
+def test_every_block_of_the_record_is_shown(page, results):
+    from comparison.tables import blocks
+
+    shown = re.findall(r"<!-- measured (.+?) -->", page)
+    assert sorted(shown) == sorted(blocks(results))
+
+
+def test_every_dtype_has_its_figure(page, results):
+    for dtype in results.values("dtype"):
+        name = report.figure_name(dtype)
+        assert f"figures/{name}" in page
+        drawn = (report.FIGURES / name).read_text(encoding="utf-8")
+        assert drawn.startswith("<?xml")
+        assert len(drawn) < 150_000
+
+
+def test_no_number_stands_in_the_prose(page):
+    """What was measured stands in blocks only: prose would not be brought up to date."""
+    prose = re.sub(r"<!-- measured (.+?) -->.*?<!-- end of \1 -->", "", page, flags=re.DOTALL)
+    assert not re.search(
+        r"\d(\.\d+)? ?(times|x|ms|us|µs|GB/s|%)(?! confidence)", prose.replace("about 5 ms", "")
+    )
+
+
+def test_the_record_tells_no_machine_apart(results):
+    """Names of hosts and users' folders are nobody's business."""
+    text = RECORD.read_text(encoding="utf-8")
+    assert not re.search(r"/(?:home|root|tmp|Users)\b", text)
