@@ -14,6 +14,7 @@ from typing import Any
 __all__ = ["WorkerLostError", "PeerProcess"]
 
 BENCHMARKS = Path(__file__).parents[1]
+SECONDS_TO_START = 120.0
 KEPT_BETWEEN_RUNS = BENCHMARKS.parent / ".benchmarks"
 
 
@@ -60,7 +61,7 @@ class PeerProcess:
             stdin.flush()
         except BrokenPipeError:
             raise WorkerLostError(self._last_words()) from None
-        return self._answer()
+        return self._answer(self._limit)
 
     def restart(self) -> None:
         """Take a new process in the place of one that is gone."""
@@ -91,22 +92,22 @@ class PeerProcess:
             start_new_session=True,  # Ctrl-C is for the driver, which ends the others
         )
         try:
-            hello = self._answer()
+            hello = self._answer(SECONDS_TO_START)
         except WorkerLostError as reason:
             hello = {"absent": str(reason)}
         self.absent = hello.get("absent")
         self.label = hello.get("label", self.name)
         self.versions = hello.get("versions", {})
 
-    def _answer(self) -> dict[str, Any]:
+    def _answer(self, limit: float) -> dict[str, Any]:
         stdout = self._process.stdout
         assert stdout
-        end = time.monotonic() + self._limit
+        end = time.monotonic() + limit
         while b"\n" not in self._rest:
             ready, _, _ = select.select([stdout], [], [], max(0.0, end - time.monotonic()))
             if not ready:
                 self._process.kill()
-                raise WorkerLostError(f"no answer within {self._limit:.0f} s")
+                raise WorkerLostError(f"no answer within {limit:.0f} s")
             received = os.read(stdout.fileno(), 2**16)
             if not received:
                 raise WorkerLostError(self._last_words())
