@@ -2,10 +2,11 @@
 
 import contextlib
 from collections.abc import Generator, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from comparison.cases import Case
+from comparison.cases import Case, moved_bytes
 from comparison.process import PeerProcess, WorkerLostError
 from comparison.record import Record
 
@@ -18,6 +19,9 @@ FLOOR = "copy"
 # A slow call has fewer rounds, but these at the least.
 FEWEST_ROUNDS = 3
 SECONDS_PER_ENTRY = 0.3
+
+# Of arrays that all workers together hold at a time; the libraries come on top.
+MOST_BYTES = 7.5e9
 
 
 def measure(
@@ -37,25 +41,53 @@ def measure(
             _measure_case(case, workers, record, rounds)
 
 
+@dataclass(frozen=True)
+class Turn:
+    """What one entry does in each round."""
+
+    entry: str
+    worker: PeerProcess
+    way: str
+    calls: int
+    rounds: int
+
+
 def _measure_case(case: Case, workers: list[PeerProcess], record: Record, rounds: int) -> None:
     entries: dict[str, dict[str, Any]] = {}
-    turns: list[tuple[str, PeerProcess, str, int, int]] = []
+    is_tight = moved_bytes(case) * len(workers) > MOST_BYTES
+    turns: list[Turn] = []
     for worker in workers:
-        answer = _ask(worker, {"ask": "prepare", "case": case.as_dict()})
-        if "unsupported" in answer:
-            record.add_unsupported(case, worker.name, answer["unsupported"])
-        elif "failure" in answer:
-            entries[worker.name] = answer
-        for way, plan in answer.get("ways", {}).items():
-            key = f"{worker.name} {way}".rstrip()
-            entries[key] = {"calls": plan["calls"], "seconds": []}
-            own = _rounds(plan["calls"] * plan["seconds"], rounds)
-            turns.append((key, worker, way, plan["calls"], own))
-    _take_turns(turns, entries, rounds)
+        turns += _plan(case, worker, entries, record, rounds, is_tight)
+    _take_turns(case, turns, entries, is_tight)
     for worker in workers:
         _ask(worker, {"ask": "drop"})
     _check(case, [each for each in workers if _has_times(entries, each)], record)
     record.add_cell(case, entries)
+
+
+def _plan(
+    case: Case,
+    worker: PeerProcess,
+    entries: dict[str, dict[str, Any]],
+    record: Record,
+    rounds: int,
+    is_tight: bool,
+) -> list[Turn]:
+    """Let a worker get ready; return the turns that it takes, one for each of its ways."""
+    answer = _ask(worker, {"ask": "prepare", "case": case.as_dict()})
+    if is_tight:
+        _ask(worker, {"ask": "drop"})
+    if "unsupported" in answer:
+        record.add_unsupported(case, worker.name, answer["unsupported"])
+    elif "failure" in answer:
+        entries[worker.name] = answer
+    turns = []
+    for way, plan in answer.get("ways", {}).items():
+        entry = f"{worker.name} {way}".rstrip()
+        entries[entry] = {"calls": plan["calls"], "seconds": []}
+        own = _rounds(plan["calls"] * plan["seconds"], rounds)
+        turns.append(Turn(entry, worker, way, plan["calls"], own))
+    return turns
 
 
 def _rounds(seconds: float, rounds: int) -> int:
@@ -64,20 +96,26 @@ def _rounds(seconds: float, rounds: int) -> int:
 
 
 def _take_turns(
-    turns: list[tuple[str, PeerProcess, str, int, int]],
-    entries: dict[str, dict[str, Any]],
-    rounds: int,
+    case: Case, turns: list[Turn], entries: dict[str, dict[str, Any]], is_tight: bool
 ) -> None:
-    """Time every entry in each round, the order turning round each time."""
-    for number in range(rounds):
-        for key, worker, way, calls, own in turns[:: -1 if number % 2 else 1]:
-            if number >= own or "failure" in entries[key]:
+    """Time every entry in each round, the order turning round each time.
+
+    Where memory is tight, a worker has its arrays during its turns only.
+    """
+    again = {"ask": "prepare", "case": case.as_dict(), "is_known": True}
+    for number in range(max((turn.rounds for turn in turns), default=0)):
+        for turn in turns[:: -1 if number % 2 else 1]:
+            if number >= turn.rounds or "failure" in entries[turn.entry]:
                 continue
-            answer = _ask(worker, {"ask": "time", "way": way, "calls": calls})
+            if is_tight:
+                _ask(turn.worker, again)
+            answer = _ask(turn.worker, {"ask": "time", "way": turn.way, "calls": turn.calls})
+            if is_tight:
+                _ask(turn.worker, {"ask": "drop"})
             if "failure" in answer:
-                entries[key] = answer
+                entries[turn.entry] = answer
             else:
-                entries[key]["seconds"].append(answer["seconds"])
+                entries[turn.entry]["seconds"].append(answer["seconds"])
 
 
 def _check(case: Case, workers: list[PeerProcess], record: Record) -> None:

@@ -1,5 +1,6 @@
 """A peer's process, seen from the driver."""
 
+import contextlib
 import json
 import os
 import select
@@ -71,8 +72,9 @@ class PeerProcess:
     def close(self) -> None:
         """End the process, by force if it does not go."""
         for stream in (self._process.stdin, self._process.stdout):
-            if stream:
-                stream.close()
+            with contextlib.suppress(BrokenPipeError):  # it may be gone already
+                if stream:
+                    stream.close()
         try:
             self._process.wait(5)
         except subprocess.TimeoutExpired:

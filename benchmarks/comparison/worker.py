@@ -46,10 +46,13 @@ class Worker:
         versions = {name: importlib.metadata.version(name) for name in self._peer.PACKAGES}
         return {"label": self._peer.LABEL, "versions": versions}
 
-    def prepare(self, case: dict[str, Any]) -> dict[str, Any]:
-        """Get ready for a case; say how many calls of each way make a round."""
+    def prepare(self, case: dict[str, Any], is_known: bool = False) -> dict[str, Any]:
+        """Get ready for a case; unless it is known, say how many calls of each way make a round."""
         wanted = Case.from_dict(case)
-        self._ways = self._make(wanted, cases.arguments(wanted))
+        takes_any = getattr(self._peer, "TAKES_ARGUMENTS", True)
+        self._ways = self._make(wanted, cases.arguments(wanted) if takes_any else {})
+        if is_known:
+            return {}
         return {
             "ways": {
                 name: dict(zip(("calls", "seconds"), timing.calls_per_round(way.call), strict=True))
@@ -80,7 +83,7 @@ class Worker:
         return {"errors": found}
 
     def _make(self, case: Case, values: dict[str, Any]) -> dict[str, Way]:
-        out = cases.outputs(case, values) if case.mode == REUSED else None
+        out = cases.outputs(case, values) if case.mode == REUSED and values else None
         ways: dict[str, Way] = self._peer.ways(case, values, out)
         return ways
 

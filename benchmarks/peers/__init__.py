@@ -6,6 +6,8 @@ A peer is a module with these names, which runs in a process of its own (``compa
     What tables and figures call it.
 ``PACKAGES``
     The distributions whose versions its times belong to.
+``TAKES_ARGUMENTS`` (optional)
+    False if `ways` needs no `values` and no `out`, and is to be given none.
 ``start(threads)``
     Called once, before anything else, with the number of threads to use.
 ``ways(case, values, out)``

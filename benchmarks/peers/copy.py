@@ -17,6 +17,7 @@ from peers import UnsupportedError, Way
 
 LABEL = "copy"
 PACKAGES = ("numpy",)
+TAKES_ARGUMENTS = False
 
 _pool: ThreadPoolExecutor | None = None
 _threads = 1

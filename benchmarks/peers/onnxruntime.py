@@ -108,7 +108,8 @@ def _folded(case: Case, array: Array) -> Array:
 # --- graphs ------------------------------------------------------------------
 
 
-@functools.cache
+# A session keeps all the memory that it ever used: only those of one case are kept.
+@functools.lru_cache(maxsize=2)
 def _session(graph: Callable[[int], list[Node]], variant: str, dtype: str, n: int) -> Any:
     op = VARIANTS[variant].op
     kind = TYPES[dtype]

@@ -105,6 +105,26 @@ def test_a_crash_costs_one_answer(misbehaving, record):
     assert errors["numpy"]["within"]
 
 
+def test_a_process_that_was_killed_is_replaced():
+    with PeerProcess("numpy", 1) as worker:
+        worker._process.kill()
+        worker._process.wait()
+        with pytest.raises(WorkerLostError, match="SIGKILL"):
+            worker.ask({"ask": "drop"})
+        worker.restart()
+        assert worker.ask({"ask": "drop"}) == {}
+
+
+def test_tight_memory_changes_nothing_but_when_it_is_held(record, monkeypatch):
+    monkeypatch.setattr(driver, "MOST_BYTES", 0)
+    list(driver.measure([case("silu", REUSED)], ["numpy", "tensor_ops_cpp"], record, 3))
+    (cell,) = record.content["cells"]
+    assert {entry: len(found["us"]) for entry, found in cell["entries"].items()} == {
+        "numpy": 3,
+        "tensor_ops_cpp": 3,
+    }
+
+
 def test_a_worker_that_hangs_is_ended(misbehaving):
     with PeerProcess(misbehaving, 1, limit=1) as worker:
         with pytest.raises(WorkerLostError, match="no answer within 1 s"):
