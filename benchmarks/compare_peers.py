@@ -42,19 +42,20 @@ def main(words: Sequence[str] | None = None) -> int:
     target = options.json or (None if _is_chosen(options) else RESULTS)
     record = Record(_settings(options))
     is_complete = _measure(_cases(options), options, record, target)
-    print(tables.summary(Results(record.content)))
-    if not is_complete:
-        return 130
-    return _report(RESULTS) if target == RESULTS else 0
+    if is_complete and target == RESULTS:
+        return _report(RESULTS)
+    print(tables.every_cell(Results(record.content)))
+    return 0 if is_complete else 130
 
 
 def _report(path: Path) -> int:
-    """Bring the page about performance up to date."""
+    """Bring the page about performance up to date and print the goals."""
     try:
         results = Results(read(path))
     except (OSError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
+    print(tables.summary(results))
     for written in report.write(results):
         print(f"wrote {written.relative_to(ROOT)}")
     return 0

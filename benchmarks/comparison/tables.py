@@ -9,7 +9,7 @@ from comparison.goals import THREADS, Finding, findings
 from comparison.results import DISPATCHED, OURS, Cell, Ratio, Results, owner
 from tensor_ops.benchmark import format_time
 
-__all__ = ["blocks", "summary"]
+__all__ = ["blocks", "every_cell", "summary"]
 
 NOTHING = "—"
 CLAIMED = {"rms_norm": "1.5 to 2", "silu": "1 to 2", "gelu:tanh": "1 to 2"}
@@ -36,6 +36,39 @@ def summary(results: Results) -> str:
     """Return the goals, those that are missed, and the means, for the terminal."""
     found = findings(results)
     return "\n\n".join([goals(found), missed(results, found), means(results)])
+
+
+def every_cell(results: Results) -> str:
+    """Return a line for each cell: ours, the fastest other library, and the error of each."""
+    rows = []
+    for cell in results.cells():
+        case, fastest, copy = cell.case, cell.fastest_peer(), cell.of_copy()
+        rows.append(
+            (
+                *(case.variant, case.dtype, _shape(case.shape), str(case.threads)),
+                _mode(case.mode),
+                format_time(cell.ours) if cell.ours is not None else NOTHING,
+                _error(results, cell, OURS),
+                _named(results, fastest),
+                _error(results, cell, fastest.entry) if fastest else NOTHING,
+                _times(copy),
+            )
+        )
+    head = ("op", "dtype", "shape", "threads", "result", "ours", "error")
+    return _table((*head, "fastest peer takes", "error", "of the copy"), rows)
+
+
+def _error(results: Results, cell: Cell, entry: str) -> str:
+    found = results.error(cell.case, entry)
+    if found is None:
+        return NOTHING
+    bound = VARIANTS[cell.case.variant].op.bounds[cell.case.dtype]
+    unit = " ULP" if bound.unit == "ulp" else ""
+    return "NaN" if found["error"] is None else f"{found['error']:.2g}{unit}"
+
+
+def _named(results: Results, ratio: Ratio | None) -> str:
+    return f"{_times(ratio)} {results.label(ratio.entry)}" if ratio else NOTHING
 
 
 def setting(results: Results) -> str:
@@ -97,7 +130,7 @@ def missed(results: Results, found: Sequence[Finding]) -> str:
         for each in found
         if not each.met
     ]
-    if not rows:
+    if found and not rows:
         return "Every goal is met."
     head = ("goal", "op", "dtype", "shape", "wanted", "found", "missed by", "against")
     return _table(head, rows)
@@ -170,8 +203,7 @@ def _comparison(results: Results, cell: Cell | None) -> list[str]:
     if cell is None or cell.ours is None:
         return [NOTHING] * 3
     fastest = cell.fastest_peer()
-    named = f"{_times(fastest)} {results.label(fastest.entry)}" if fastest else NOTHING
-    return [format_time(cell.ours), named, _times(cell.of_peer("torch"))]
+    return [format_time(cell.ours), _named(results, fastest), _times(cell.of_peer("torch"))]
 
 
 def errors(results: Results) -> str:

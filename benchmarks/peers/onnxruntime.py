@@ -139,9 +139,9 @@ def _info(name: str, kind: int, rank: int) -> Any:
 
 
 def _node(op: str, inputs: str, outputs: str = "y", domain: str = "", **attributes: Any) -> Node:
-    names = [outputs.split(), inputs.split()]
-    made, taken = ([name.replace("-", "") for name in each] for each in names)
-    return helper.make_node(op, taken, made, domain=domain, **attributes)
+    """Return a node; names are separated by spaces, and ``-`` is an output that is not wanted."""
+    made = [name.replace("-", "") for name in outputs.split()]
+    return helper.make_node(op, inputs.split(), made, domain=domain, **attributes)
 
 
 def _one(*arguments: Any, **attributes: Any) -> Callable[[int], list[Node]]:
@@ -157,11 +157,12 @@ def _sigmoid_linear(x: str, y: str) -> list[Node]:
 
 
 def _rope(interleaved: int) -> Callable[[int], list[Node]]:
+    """Take angles by position, the first row's being 0."""
+
     def nodes(n: int) -> list[Node]:
-        positions = _node("Constant", "", "p", value_ints=[0])
         return [
-            positions,
-            _node("RotaryEmbedding", "x p cos sin", domain=MICROSOFT, interleaved=interleaved),
+            _node("Constant", "", "first", value_ints=[0]),
+            _node("RotaryEmbedding", "x first cos sin", domain=MICROSOFT, interleaved=interleaved),
         ]
 
     return nodes
