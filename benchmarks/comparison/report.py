@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "performance.md"
 FIGURES = ROOT / "docs" / "figures"
 
-BLOCK = re.compile(r"(<!-- measured (.+?) -->\n).*?(\n<!-- end of \2 -->)", re.DOTALL)
+BLOCK = re.compile(r"(<!-- measured (.+?) -->\n).*?(<!-- end of \2 -->)", re.DOTALL)
 
 
 def write(results: Results) -> list[Path]:
@@ -47,6 +47,6 @@ def fill(page: str, results: Results) -> str:
     def replacement(match: re.Match[str]) -> str:
         if match[2] not in made:
             raise ValueError(f"the page has a block {match[2]!r}; there are {', '.join(made)}")
-        return f"{match[1]}{made[match[2]]}{match[3]}"
+        return f"{match[1]}{made[match[2]]}\n{match[3]}"
 
     return BLOCK.sub(replacement, page)

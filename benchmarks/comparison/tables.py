@@ -12,6 +12,8 @@ from tensor_ops.benchmark import format_time
 __all__ = ["blocks", "every_cell", "summary"]
 
 NOTHING = "—"
+# Cores that other processes may keep busy without showing in the figures.
+QUIET = 0.1
 CLAIMED = {"rms_norm": "1.5 to 2", "silu": "1 to 2", "gelu:tanh": "1 to 2"}
 
 
@@ -86,11 +88,27 @@ def setting(results: Results) -> str:
         ("versions", versions),
         ("commit", f"`{(commit['id'] or 'unknown')[:12]}`{changed}"),
         ("date", content["date"]),
+        ("measured", _extent(results)),
         ("rounds", f"{content['settings']['rounds']}, of slow calls at least {FEWEST_ROUNDS}"),
         ("took", f"{(content['seconds'] or 0) / 60:.0f} minutes"),
-        ("other processes", f"kept {content['busy_elsewhere']} cores busy on average"),
+        ("other processes", _disturbance(content["busy_elsewhere"])),
     ]
     return _table(("what", "which"), rows)
+
+
+def _extent(results: Results) -> str:
+    """Return what was measured of all that could be."""
+    lacking = [variant for variant in VARIANTS if variant not in results.values("variant")]
+    threads = " and ".join(map(str, results.values("threads")))
+    ops = f"all but {', '.join(lacking)}" if lacking else "all ops and variants"
+    return f"{ops}; threads: {threads}"
+
+
+def _disturbance(cores: float | None) -> str:
+    if cores is None:
+        return "unknown"
+    text = f"kept {cores:.2f} cores busy on average"
+    return f"**{text}, so these figures are of little worth**" if cores > QUIET else text
 
 
 def goals(found: Sequence[Finding]) -> str:

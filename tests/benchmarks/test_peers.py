@@ -325,7 +325,7 @@ def test_tables_say_what_is_missed(content):
 def test_only_blocks_of_a_page_are_filled(content):
     entries = {"tensor_ops_cpp": [1.0] * 7, "numpy": [2.0] * 7}
     results = Results(content({("silu", "float32", LARGE, REUSED): entries}))
-    page = "a\n<!-- measured means -->\nold\n<!-- end of means -->\nb\n"
+    page = "a\n<!-- measured means -->\n<!-- end of means -->\nb\n"
     filled = report.fill(page, results)
     assert filled.startswith("a\n<!-- measured means -->\n| dtype |")
     assert filled.endswith("|\n<!-- end of means -->\nb\n")
