@@ -43,8 +43,9 @@ class Worker:
 
     def hello(self) -> dict[str, Any]:
         """Say who answers."""
-        versions = {name: importlib.metadata.version(name) for name in self._peer.PACKAGES}
-        return {"label": self._peer.LABEL, "versions": versions}
+        versions = {name: _version(name) for name in self._peer.PACKAGES}
+        known = {name: version for name, version in versions.items() if version}
+        return {"label": self._peer.LABEL, "versions": known}
 
     def prepare(self, case: dict[str, Any], is_known: bool = False) -> dict[str, Any]:
         """Get ready for a case; unless it is known, say how many calls of each way make a round."""
@@ -119,7 +120,7 @@ def answer(worker: Worker, request: dict[str, Any]) -> dict[str, Any]:
     asked: Callable[..., dict[str, Any]] = getattr(worker, request.pop("ask"))
     try:
         return asked(**request)
-    except UnsupportedError as reason:
+    except (UnsupportedError, ImportError) as reason:  # or a part of it is not installed
         return {"unsupported": str(reason)}
     except Exception as error:  # a peer may fail in any way
         worker.drop()
@@ -139,6 +140,14 @@ def main(name: str, threads: int) -> None:
     _write(stream, worker.hello())
     for line in sys.stdin:
         _write(stream, answer(worker, json.loads(line)))
+
+
+def _version(distribution: str) -> str | None:
+    """Return the version of what is installed; a peer may do without some of its packages."""
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return None
 
 
 def _own_stdout() -> TextIO:
