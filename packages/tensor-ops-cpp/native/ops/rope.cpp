@@ -187,7 +187,7 @@ struct Rotation {
   }
 
   // The pairs from first to last.
-  static TENSOR_OPS_INLINE void rotate(const Row& row, std::size_t first, std::size_t last,
+  static TENSOR_OPS_INLINE void rotate(Row row, std::size_t first, std::size_t last,
                                        std::size_t pairs) {
     std::size_t i = first;
 #if TENSOR_OPS_HAS_FMA
@@ -199,13 +199,13 @@ struct Rotation {
   }
 
   template <class Extent>
-  static TENSOR_OPS_INLINE void rotate_block(const Row& row, std::size_t i, std::size_t pairs,
+  static TENSOR_OPS_INLINE void rotate_block(Row row, std::size_t i, std::size_t pairs,
                                              Extent extent) {
     const auto x = Pairs::template load_pairs<Element>(row.x, i, pairs, extent);
     const auto cos = Pairs::template load_angles<Element>(row.cos + i, extent);
     const auto sin = Pairs::template load_angles<Element>(row.sin + i, extent);
     PairBlock<Element, Extent> turned{
-        map([](V a, V b, V cos, V sin) { return vector_sum(a, cos, -b, sin); }, x.hi, x.lo, cos,
+        map([](V a, V b, V cos, V sin) { return vector_difference(a, cos, b, sin); }, x.hi, x.lo, cos,
             sin),
         map([](V a, V b, V cos, V sin) { return vector_sum(b, cos, a, sin); }, x.hi, x.lo, cos,
             sin)};
@@ -230,6 +230,11 @@ struct Rotation {
     if constexpr (is_half<Element>) return fma(a, b, cd);
     return fma(a, b, cd) + fma(c, d, -cd);
   }
+  static TENSOR_OPS_INLINE V vector_difference(V a, V b, V c, V d) {
+    const V cd = c * d;
+    if constexpr (is_half<Element>) return fma(a, b, -cd);
+    return fma(a, b, -cd) - fma(c, d, -cd);
+  }
 
   // The lanes that are not finite.
   template <std::size_t count>
@@ -246,7 +251,7 @@ struct Rotation {
       }
   }
 
-  static __attribute__((noinline)) void rotate_rest(const Row& row, std::size_t begin,
+  static __attribute__((noinline)) void rotate_rest(Row row, std::size_t begin,
                                                     std::size_t last, std::size_t pairs) {
     const T *x = row.x, *cos = row.cos, *sin = row.sin;
     T* const y = row.y;
