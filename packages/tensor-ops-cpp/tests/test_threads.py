@@ -18,6 +18,10 @@ from cpp_cases import OP_VARIANTS, OPS, arguments, same_bits
 import tensor_ops_cpp as t
 
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="no os.fork on this system")
+needs_affinity = pytest.mark.skipif(
+    not os.path.isdir("/proc/self/task") or not hasattr(os, "sched_setaffinity"),
+    reason="no affinity of threads here",
+)
 DEADLINE = 60
 
 
@@ -191,7 +195,9 @@ def test_multiprocessing_fork():
 
 
 def run_in_new_process(code):
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=DEADLINE
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -247,6 +253,89 @@ resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 for _ in range(3):
     assert t.silu(x, num_threads=64).tobytes() == expected
 """)
+
+
+@needs_affinity
+def test_one_cpu_is_left_while_threads_are_there():
+    run_in_new_process("""
+import os, time
+import numpy as np, tensor_ops_cpp as t
+
+x = np.linspace(-3, 3, 2**18, dtype=np.float32)
+expected = t.silu(x, num_threads=1).tobytes()
+everywhere = os.sched_getaffinity(0)
+
+def work():
+    for pause in (0, 0.001, 0.02):
+        for _ in range(20):
+            assert t.silu(x, num_threads=3).tobytes() == expected
+            time.sleep(pause)
+
+def move_all_threads_to(cpus):
+    for thread in os.listdir("/proc/self/task"):
+        os.sched_setaffinity(int(thread), cpus)
+
+work()
+for cpu in everywhere:
+    move_all_threads_to({cpu})
+    work()
+    assert all(os.sched_getaffinity(int(i)) == {cpu} for i in os.listdir("/proc/self/task"))
+move_all_threads_to(everywhere)
+work()
+""")
+
+
+@needs_affinity
+def test_threads_stay_where_the_process_may_run():
+    """Also those that leave the caller's CPU to the caller."""
+    run_in_new_process("""
+import os, time
+import numpy as np, tensor_ops_cpp as t
+
+x = np.ones(2**18, np.float32)
+allowed = os.sched_getaffinity(0)
+for _ in range(20):
+    t.silu(x, num_threads=4)
+    time.sleep(0.005)
+for thread in os.listdir("/proc/self/task"):
+    assert os.sched_getaffinity(int(thread)) <= allowed
+""")
+
+
+@pytest.mark.parametrize("pause", [0, 0.02], ids=["spinning", "sleeping"])
+def test_process_ends_while_threads_wait(pause):
+    run_in_new_process(f"""
+import time
+import numpy as np, tensor_ops_cpp as t
+
+t.silu(np.ones(2**18, np.float32), num_threads=4)
+time.sleep({pause})
+""")
+
+
+def test_more_busy_processes_than_cpus():
+    expected = work_in_parallel()
+    count = 2 * (os.cpu_count() or 1)
+    busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
+    try:
+        for pause in [0] * 20 + [0.02] * 5:
+            time.sleep(pause)
+            assert work_in_parallel() == expected
+    finally:
+        for process in busy:
+            process.kill()
+            process.wait()
+
+
+@pytest.mark.parametrize("count", [2**10, 2**14, 2**16, 2**19])
+def test_threads_chosen_by_the_call_change_nothing(count, threads):
+    """Whether threads are asleep, are woken for the many calls of a loop, or are awake."""
+    x = np.linspace(-3, 3, count, dtype=np.float32)
+    expected = t.silu(x, num_threads=1)
+    t.set_num_threads(4)
+    for pause in (0, 0.02):
+        time.sleep(pause)
+        assert all(same_bits(t.silu(x), expected) for _ in range(20))
 
 
 def fesetround(mode):

@@ -2,6 +2,7 @@
 // and the binding makes the signature and the docstring.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <vector>
 
@@ -70,8 +71,11 @@ enum class Walk {
   kRows,      // the last axis is a row, computed as one
 };
 
-// Roughly what an element costs: decides from which size on threads pay.
-enum class Cost { kArithmetic, kTranscendental };
+// About how many nanoseconds one thread takes for an element of x that is in the cache, by dtype:
+// float32, float16, bfloat16, float64. Decides from which size on threads pay. Measured by
+// benchmarks/threads.py; a CPU or an instruction-set level that takes longer gets threads a little
+// later than it could.
+using Cost = std::array<double, kDTypes>;
 
 struct Declaration {
   const char* name;

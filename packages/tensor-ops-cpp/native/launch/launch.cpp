@@ -147,8 +147,9 @@ void compute_by_plan(const Op& op, const Plan& plan, Kernel kernel, const RowSte
 
 void compute(const Op& op, const CheckedCall& call, const Owned* outputs, std::size_t elements,
              Kernel kernel, const RowSteps& steps) {
-  const int threads =
-      call.threads ? sensible_threads(call.threads) : threads_for(op.cost, elements);
+  const int threads = call.threads
+                          ? sensible_threads(call.threads)
+                          : threads_for(op.cost[call.dtype] * static_cast<double>(elements));
   const std::size_t bytes_each = elements * kItemSizes[call.dtype];
   const bool streams = should_stream(op, call, outputs, bytes_each);
   StraightRows rows;

@@ -210,7 +210,7 @@ std::size_t part_begin(std::size_t total, std::size_t grain, int index, int part
 }
 
 // More pieces than threads: one that comes late, or is held up, leaves its share to the others.
-constexpr int kPiecesPerThread = 4;
+constexpr int kPiecesPerThread = 8;
 
 struct Job {
   const Plan& plan;

@@ -7,13 +7,15 @@
 
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
 #include <exception>
 #include <memory>
 #include <mutex>
 #include <new>
 #include <thread>
+
+#include "launch/doorbell.h"
+#include "launch/placement.h"
 
 #if defined(__x86_64__) || defined(_M_X64)
 #include <immintrin.h>
@@ -30,19 +32,22 @@ void relax() {
 #endif
 }
 
-// Calls done() again and again for about the time that a sleeping thread takes to wake up.
-template <class Done>
-bool spin_until(Done done) {
+// Calls done() again and again for about the time that a sleeping thread takes to wake up, and
+// between() now and then, except in the time that passes between calls that follow on one another.
+template <class Done, class Between>
+bool spin_until(Done done, Between between) {
   using Clock = std::chrono::steady_clock;
-  constexpr std::chrono::microseconds kSpin{50};
+  constexpr std::chrono::microseconds kSpin{50}, kBrief{5};
   const auto start = Clock::now();
-  do {
+  for (;;) {
     for (int i = 0; i < 64; ++i) {
       if (done()) return true;
       relax();
     }
-  } while (Clock::now() - start < kSpin);
-  return false;
+    const auto passed = Clock::now() - start;
+    if (passed > kSpin) return false;
+    if (passed > kBrief) between();
+  }
 }
 
 // What is left of a job in one word, so that one compare-and-swap claims a piece of this job and no
@@ -59,8 +64,8 @@ class Ticket {
   int seats() const { return static_cast<int>(word_ >> 16 & 0xFFFF); }
   int pieces() const { return static_cast<int>(word_ & 0xFFFF); }
   bool can_be_joined() const { return seats() > 0 && pieces() > 0; }
-  Ticket without_piece() const { return Ticket(job(), seats(), pieces() - 1); }
-  Ticket without_seat_and_piece() const { return Ticket(job(), seats() - 1, pieces() - 1); }
+  Ticket without_seat() const { return Ticket(job(), seats() - 1, pieces()); }
+  Ticket without_pieces(int count) const { return Ticket(job(), seats(), pieces() - count); }
 
  private:
   std::uint64_t word_ = 0;
@@ -96,80 +101,109 @@ class Pool {
     work_ = work;
     context_ = context;
     pieces_ = pieces;
+    threads_of_job_.store(helpers + 1, std::memory_order_relaxed);
     unfinished_.store(pieces, std::memory_order_relaxed);
-    ticket_.store(Ticket(++jobs_, helpers, pieces));
-    if (sleeping_.load() > 0) wake();
+    placement_.begin(++jobs_);
+    ticket_.store(Ticket(jobs_, helpers, pieces));
+    wake(helpers);
     finish(jobs_);
-    while (!spin_until([this] { return unfinished_.load(std::memory_order_acquire) == 0; }))
-      std::this_thread::yield();
+    const auto is_done = [this] { return unfinished_.load(std::memory_order_acquire) == 0; };
+    while (!spin_until(is_done, [] {})) std::this_thread::yield();
     return true;
+  }
+
+  int awake() const {
+    return threads_.load(std::memory_order_relaxed) - sleeping_.load(std::memory_order_relaxed);
   }
 
  private:
   void start_threads(int wanted) {
-    if (threads_ >= wanted) return;
+    if (threads_.load(std::memory_order_relaxed) >= wanted) return;
     const BlockedSignals blocked;
     try {
-      for (; threads_ < wanted; ++threads_) std::thread([this] { help(); }).detach();
+      for (; threads_.load(std::memory_order_relaxed) < wanted; threads_.fetch_add(1))
+        std::thread([this] { help(); }).detach();
     } catch (const std::exception&) {
       // No more threads, or no memory for one: those that are there do the work.
     }
   }
 
-  void wake() {
-    {
-      const std::lock_guard<std::mutex> lock(sleep_);
+  // Wakes as many as are wanted beside those that are awake and will see the job.
+  void wake(int wanted) {
+    int asleep = sleeping_.load();
+    const int missing = wanted - (threads_.load(std::memory_order_relaxed) - asleep);
+    while (missing > 0 && asleep > 0) {
+      const int woken = missing < asleep ? missing : asleep;
+      if (sleeping_.compare_exchange_weak(asleep, asleep - woken)) return bell_.ring(woken);
     }
-    awake_.notify_all();
   }
 
-  // Does pieces of a job until none is left.
+  // Does pieces of a job until none is left: at first many at a time, which come cheaper, in the
+  // end one, so that all threads are done at about the same time.
   void finish(std::uint32_t job) {
-    for (Ticket seen = ticket_.load(); seen.job() == job && seen.pieces() > 0;)
-      if (ticket_.compare_exchange_weak(seen, seen.without_piece())) {
-        do_piece(seen);
-        seen = ticket_.load();
-      }
+    for (Ticket seen = ticket_.load(); seen.job() == job && seen.pieces() > 0;) {
+      const int share = seen.pieces() / (2 * threads_of_job_.load(std::memory_order_relaxed));
+      const int claimed = share > 1 ? share : 1;
+      if (!ticket_.compare_exchange_weak(seen, seen.without_pieces(claimed))) continue;
+      do_pieces(seen.pieces(), claimed);
+      seen = ticket_.load();
+    }
   }
 
-  // The job that the piece is of cannot end, nor its fields change, before the piece is counted as
+  // The job that the pieces are of cannot end, nor its fields change, before they are counted as
   // done.
-  void do_piece(Ticket claimed) {
-    work_(context_, pieces_ - claimed.pieces());
-    unfinished_.fetch_sub(1, std::memory_order_release);
+  void do_pieces(int left, int claimed) {
+    const int first = pieces_ - left;
+    for (int piece = first; piece < first + claimed; ++piece) work_(context_, piece);
+    unfinished_.fetch_sub(claimed, std::memory_order_release);
   }
 
+  // Waits for work by spinning, then asleep. A spinning thread gives its CPU to any other that
+  // wants it: those of torch's OpenMP runtime wait for one another, and one that is held up holds
+  // up all.
   [[noreturn]] void help() {
+    const auto there_is_work = [this] { return ticket_.load().can_be_joined(); };
     for (;;) {
       Ticket seen = ticket_.load();
       if (seen.can_be_joined()) {
-        if (ticket_.compare_exchange_weak(seen, seen.without_seat_and_piece())) {
-          do_piece(seen);
-          finish(seen.job());
-        }
-        continue;
+        if (!ticket_.compare_exchange_weak(seen, seen.without_seat())) continue;
+        placement_.settle(seen.job());
+        finish(seen.job());
+      } else if (placement_.is_beside_caller() ||
+                 !spin_until(there_is_work, [] { std::this_thread::yield(); })) {
+        sleep();
       }
-      const auto there_is_work = [this] { return ticket_.load().can_be_joined(); };
-      if (spin_until(there_is_work)) continue;
-      std::unique_lock<std::mutex> lock(sleep_);
-      ++sleeping_;
-      awake_.wait(lock, there_is_work);
-      --sleeping_;
     }
   }
 
+  // Whoever counts a sleeping thread out rings for one.
+  void sleep() {
+    sleeping_.fetch_add(1);
+    // A job that came before that did not count this thread.
+    if (ticket_.load().can_be_joined() && counted_out()) return;
+    bell_.wait();
+  }
+
+  bool counted_out() {
+    int asleep = sleeping_.load();
+    while (asleep > 0)
+      if (sleeping_.compare_exchange_weak(asleep, asleep - 1)) return true;
+    return false;
+  }
+
   std::mutex running_;
-  int threads_ = 0;         // guarded by running_
-  std::uint32_t jobs_ = 0;  // likewise
+  std::uint32_t jobs_ = 0;  // guarded by running_
   Work work_ = nullptr;
   const void* context_ = nullptr;
   int pieces_ = 0;
+  std::atomic<int> threads_of_job_{1};
+  std::atomic<int> threads_{0};  // written under running_
+  Placement placement_;
+  Doorbell bell_;
 
   alignas(64) std::atomic<Ticket> ticket_{Ticket()};
   alignas(64) std::atomic<int> unfinished_{0};
   alignas(64) std::atomic<int> sleeping_{0};
-  std::mutex sleep_;
-  std::condition_variable awake_;
 };
 
 std::atomic<Pool*> the_pool{nullptr};
@@ -189,6 +223,11 @@ Pool* pool() {
 }
 
 }  // namespace
+
+int helpers_awake() {
+  const Pool* const made = the_pool.load();
+  return made ? made->awake() : 0;
+}
 
 void run_pieces(int pieces, int threads, Work work, const void* context) {
   const int helpers = (threads < pieces ? threads : pieces) - 1;

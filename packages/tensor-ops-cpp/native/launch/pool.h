@@ -12,4 +12,7 @@ constexpr int kMostPieces = 1 << 15;
 // piece is not fixed. `work` must not throw.
 void run_pieces(int pieces, int threads, Work work, const void* context);
 
+// The other threads that would begin at once, without having to be woken.
+int helpers_awake();
+
 }  // namespace tensor_ops

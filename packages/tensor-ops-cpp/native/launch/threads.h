@@ -1,10 +1,6 @@
 // How many threads do the work of a call.
 #pragma once
 
-#include <cstddef>
-
-#include "launch/declaration.h"
-
 namespace tensor_ops {
 
 // The most threads a call uses: set_num_threads()'s number, else what the process may use.
@@ -14,7 +10,7 @@ void set_num_threads(int threads);
 // What is wanted, but no more than anybody needs: 64, or as many as there are CPUs.
 int sensible_threads(int wanted);
 
-// Threads for a call of so many elements: 1 below the size from which on more pay.
-int threads_for(Cost cost, std::size_t elements);
+// Threads for a call that would take one thread so many nanoseconds: no more than pay.
+int threads_for(double nanoseconds);
 
 }  // namespace tensor_ops

@@ -31,7 +31,7 @@ namespace tensor_ops {
 DECLARE_OP(_copy, {
                       "_copy",
                       Walk::kElements,
-                      Cost::kArithmetic,
+                      Cost{0.08, 0.04, 0.04, 0.18},
                       "A copy, for the benchmarks.",
                       "y = x",
                       {rows("x", "Input.")},

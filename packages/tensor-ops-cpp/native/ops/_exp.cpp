@@ -35,7 +35,7 @@ namespace tensor_ops {
 DECLARE_OP(_exp, {
                      "_exp",
                      Walk::kElements,
-                     Cost::kTranscendental,
+                     Cost{0.15, 0.17, 0.22, 0.47},
                      "Exponential function, element by element.",
                      "y = exp(x)",
                      {rows("x", "Input.")},

@@ -115,7 +115,7 @@ DECLARE_OP(add_rms_norm,
            {
                "add_rms_norm",
                Walk::kRows,
-               Cost::kArithmetic,
+               Cost{0.26, 0.23, 0.28, 0.52},
                "Residual addition, then root-mean-square normalisation of the last axis.",
                "h = x + residual\n    y = h * weight / sqrt(mean(h**2) + eps)",
                {rows("x", "Input."), rows("residual", "Added to x."),

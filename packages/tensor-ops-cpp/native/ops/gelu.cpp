@@ -20,7 +20,7 @@ DECLARE_OP(gelu,
            {
                "gelu",
                Walk::kElements,
-               Cost::kTranscendental,
+               Cost{0.30, 0.25, 0.31, 0.81},
                "Gaussian error linear unit, element by element.",
                "y = 0.5 * x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x**3)))  (\"tanh\")\n"
                "    y = 0.5 * x * (1 + erf(x / sqrt(2)))  (\"none\")",

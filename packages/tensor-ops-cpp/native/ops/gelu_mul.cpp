@@ -19,7 +19,7 @@ namespace tensor_ops {
 DECLARE_OP(gelu_mul, {
                          "gelu_mul",
                          Walk::kElements,
-                         Cost::kTranscendental,
+                         Cost{0.33, 0.29, 0.34, 0.89},
                          "GELU of a gate times a second input (GeGLU), element by element.",
                          "y = gelu(gate, approximate) * up",
                          {rows("gate", "Input of the activation."), rows("up", "Factor."),

@@ -222,7 +222,7 @@ DECLARE_OP(layer_norm,
            {
                "layer_norm",
                Walk::kRows,
-               Cost::kArithmetic,
+               Cost{0.20, 0.25, 0.24, 0.41},
                "Normalisation of the last axis to mean 0 and variance 1, scaled and shifted.",
                "y = (x - mean(x)) / sqrt(var(x) + eps) * weight + bias",
                {rows("x", "Input."), row("weight", "Scale of each element of a row."),

@@ -74,7 +74,7 @@ DECLARE_OP(rms_norm,
            {
                "rms_norm",
                Walk::kRows,
-               Cost::kArithmetic,
+               Cost{0.13, 0.14, 0.17, 0.33},
                "Root-mean-square normalisation of the last axis.",
                "y = x * weight / sqrt(mean(x**2) + eps)",
                {rows("x", "Input."), row("weight", "Scale of each element of a row."),

@@ -331,7 +331,7 @@ DECLARE_OP(
     rope, {
               "rope",
               Walk::kRows,
-              Cost::kArithmetic,
+              Cost{0.15, 0.14, 0.19, 0.31},
               "Rotary position embedding of the last axis.",
               "y0 = a * cos - b * sin\n"
               "    y1 = b * cos + a * sin\n\n"

@@ -19,7 +19,7 @@ namespace tensor_ops {
 DECLARE_OP(silu, {
                      "silu",
                      Walk::kElements,
-                     Cost::kTranscendental,
+                     Cost{0.19, 0.19, 0.24, 0.57},
                      "Sigmoid linear unit (SiLU, swish), element by element.",
                      "y = x / (1 + exp(-x))",
                      {rows("x", "Input.")},

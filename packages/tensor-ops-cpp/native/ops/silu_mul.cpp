@@ -19,7 +19,7 @@ namespace tensor_ops {
 DECLARE_OP(silu_mul, {
                          "silu_mul",
                          Walk::kElements,
-                         Cost::kTranscendental,
+                         Cost{0.21, 0.23, 0.28, 0.66},
                          "SiLU of a gate times a second input (SwiGLU), element by element.",
                          "y = gate / (1 + exp(-gate)) * up",
                          {rows("gate", "Input of the activation."), rows("up", "Factor.")},
