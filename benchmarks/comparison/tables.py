@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from comparison.cases import ALLOCATED, MODES, REUSED, VARIANTS
 from comparison.driver import FEWEST_ROUNDS
-from comparison.goals import THREADS, Finding, findings
+from comparison.goals import LARGE, ONE_ROW, THREADS, Finding, findings
 from comparison.results import DISPATCHED, OURS, Cell, Ratio, Results, owner
 from tensor_ops.benchmark import format_time
 
@@ -24,6 +24,7 @@ def blocks(results: Results) -> dict[str, str]:
         "setting": setting(results),
         "goals": goals(findings(results)),
         "missed": missed(results, findings(results)),
+        "arithmetic": arithmetic(results),
         "claim": claim(results),
         "means": means(results),
         "one thread": means(results, threads=1),
@@ -152,6 +153,31 @@ def missed(results: Results, found: Sequence[Finding]) -> str:
         return "Every goal is met."
     head = ("goal", "op", "dtype", "shape", "wanted", "found", "missed by", "against")
     return _table(head, rows)
+
+
+def arithmetic(results: Results) -> str:
+    """Return how near the copy the large shapes come, and how near their arithmetic could.
+
+    The arithmetic's own time is that of one row, which one thread computes in its cache, times the
+    rows that each thread has.
+    """
+    shapes = [shape for shape in LARGE if shape in results.values("shape", threads=THREADS)]
+    rows = []
+    for dtype in results.values("dtype", threads=THREADS):
+        for variant in results.values("variant", dtype=dtype):
+            wanted = {"variant": variant, "dtype": dtype, "threads": THREADS, "mode": REUSED}
+            row = next(results.cells(**wanted, shape=ONE_ROW), None)
+            cells = [next(results.cells(**wanted, shape=shape), None) for shape in shapes]
+            rows.append((variant, dtype, *(_share(cell, row) for cell in cells)))
+    return _table(("op", "dtype", *map(_shape, shapes)), rows)
+
+
+def _share(cell: Cell | None, row: Cell | None) -> str:
+    ratio = cell.of_copy() if cell else None
+    if cell is None or row is None or ratio is None or cell.ours is None or row.ours is None:
+        return NOTHING
+    alone = row.ours * cell.case.shape[0] / THREADS
+    return f"{ratio.value:.2f} of {ratio.value * cell.ours / alone:.2f}"
 
 
 def claim(results: Results) -> str:
