@@ -18,7 +18,7 @@ FLOOR = "copy"
 
 # A slow call has fewer rounds, but these at the least.
 FEWEST_ROUNDS = 3
-SECONDS_PER_ENTRY = 0.3
+SECONDS_PER_ENTRY = 0.15
 
 # Of arrays that all workers together hold at a time; the libraries come on top.
 MOST_BYTES = 7.5e9

@@ -205,8 +205,8 @@ struct Rotation {
     const auto cos = Pairs::template load_angles<Element>(row.cos + i, extent);
     const auto sin = Pairs::template load_angles<Element>(row.sin + i, extent);
     PairBlock<Element, Extent> turned{
-        map([](V a, V b, V cos, V sin) { return vector_difference(a, cos, b, sin); }, x.hi, x.lo, cos,
-            sin),
+        map([](V a, V b, V cos, V sin) { return vector_difference(a, cos, b, sin); }, x.hi, x.lo,
+            cos, sin),
         map([](V a, V b, V cos, V sin) { return vector_sum(b, cos, a, sin); }, x.hi, x.lo, cos,
             sin)};
     MagnitudeCheck<C> check;
@@ -251,8 +251,8 @@ struct Rotation {
       }
   }
 
-  static __attribute__((noinline)) void rotate_rest(Row row, std::size_t begin,
-                                                    std::size_t last, std::size_t pairs) {
+  static __attribute__((noinline)) void rotate_rest(Row row, std::size_t begin, std::size_t last,
+                                                    std::size_t pairs) {
     const T *x = row.x, *cos = row.cos, *sin = row.sin;
     T* const y = row.y;
 #pragma omp simd
