@@ -21,8 +21,9 @@ import numpy as np
 
 ORDERS = ("torch first", "tensor_ops_cpp first")
 THREADS = 2
-BLOCK = 20
-WARM_UP = 5
+BLOCK = 150
+WARM_UP = 10
+SETTLE = 0.05  # seconds until threads that wait for more work by spinning have given up
 FILLER = np.ones((64, 16384), np.float32)
 
 
@@ -57,6 +58,7 @@ def busy_for(seconds, array):
 
 def block(first, second):
     """Return the median seconds of two calls that alternate."""
+    time.sleep(SETTLE)
     times = [(timed(first), timed(second)) for _ in range(WARM_UP + BLOCK)][WARM_UP:]
     return [statistics.median(values) for values in zip(*times, strict=True)]
 

@@ -15,6 +15,9 @@ class Placement {
   // Moves the calling thread, if it has joined on the CPU of another thread of the job, to one that
   // has none, out of those that the process may use; if there is one.
   void settle(std::uint32_t job);
+  // Asks the system to let the calling thread run soon, if not for long, where another thread runs:
+  // OpenMP runtimes keep theirs running for milliseconds only to wait for work.
+  static void ask_for_short_turns();
   // Whether the calling thread is where the last job's caller was.
   bool is_beside_caller() const;
 

@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <signal.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -32,11 +33,13 @@ void relax() {
 #endif
 }
 
-// Calls done() again and again for about the time that a sleeping thread takes to wake up, and
-// between() now and then, except in the time that passes between calls that follow on one another.
-template <class Done, class Between>
-bool spin_until(Done done, Between between) {
-  using Clock = std::chrono::steady_clock;
+using Clock = std::chrono::steady_clock;
+
+// Calls done() again and again for about the time that a sleeping thread takes to wake up. Once the
+// time is over that passes between calls that follow on one another, it goes on only while
+// may_go_on() says so.
+template <class Done, class MayGoOn>
+bool spin_until(Done done, MayGoOn may_go_on) {
   constexpr std::chrono::microseconds kSpin{50}, kBrief{5};
   const auto start = Clock::now();
   for (;;) {
@@ -45,10 +48,37 @@ bool spin_until(Done done, Between between) {
       relax();
     }
     const auto passed = Clock::now() - start;
-    if (passed > kSpin) return false;
-    if (passed > kBrief) between();
+    if (passed > kSpin || (passed > kBrief && !may_go_on())) return false;
   }
 }
+
+// A spinning thread gives its CPU to any other that wants it: those of torch's OpenMP runtime, say,
+// wait for one another, and one that is held up holds up all. They also keep a CPU for milliseconds
+// only to wait for work. Beside such a thread ours had better sleep: the system gives a CPU to a
+// thread that wakes up rather than to one that gave it away.
+class Manners {
+ public:
+  // Whether the calling thread has its CPU for itself and may go on spinning.
+  bool give_way() {
+    constexpr std::chrono::microseconds kUsual{20};
+    if (times_to_sleep_ > 0) {
+      --times_to_sleep_;
+      return false;
+    }
+    const auto start = Clock::now();
+    std::this_thread::yield();
+    const bool was_alone = Clock::now() - start < kUsual;
+    patience_ = was_alone ? kFew : std::min(2 * patience_, kMany);
+    if (!was_alone) times_to_sleep_ = patience_;
+    return was_alone;
+  }
+
+ private:
+  static constexpr int kFew = 64, kMany = 4096;
+
+  int times_to_sleep_ = 0;
+  int patience_ = kFew;  // how often it sleeps before it tries again
+};
 
 // What is left of a job in one word, so that one compare-and-swap claims a piece of this job and no
 // other: a number that tells it from the jobs before it, the threads that may still join, the
@@ -108,7 +138,7 @@ class Pool {
     wake(helpers);
     finish(jobs_);
     const auto is_done = [this] { return unfinished_.load(std::memory_order_acquire) == 0; };
-    while (!spin_until(is_done, [] {})) std::this_thread::yield();
+    while (!spin_until(is_done, [] { return true; })) std::this_thread::yield();
     return true;
   }
 
@@ -162,6 +192,8 @@ class Pool {
   // wants it: those of torch's OpenMP runtime wait for one another, and one that is held up holds
   // up all.
   [[noreturn]] void help() {
+    Placement::ask_for_short_turns();
+    Manners manners;
     const auto there_is_work = [this] { return ticket_.load().can_be_joined(); };
     for (;;) {
       Ticket seen = ticket_.load();
@@ -170,7 +202,7 @@ class Pool {
         placement_.settle(seen.job());
         finish(seen.job());
       } else if (placement_.is_beside_caller() ||
-                 !spin_until(there_is_work, [] { std::this_thread::yield(); })) {
+                 !spin_until(there_is_work, [&manners] { return manners.give_way(); })) {
         sleep();
       }
     }
