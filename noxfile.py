@@ -69,6 +69,7 @@ def lint(session: nox.Session) -> None:
     for package in PACKAGES:
         session.run("mypy", f"packages/{package}/src")
     session.run("mypy", "noxfile.py")
+    session.run("mypy", "-p", "comparison", env={"MYPYPATH": "packages/tensor-ops/src:benchmarks"})
 
 
 @nox.session
@@ -77,6 +78,14 @@ def bench(session: nox.Session) -> None:
     install_packages(session)
     install_group(session, "test")
     session.run("pytest", "-q", "benchmarks", *session.posargs)
+
+
+@nox.session
+def peers(session: nox.Session) -> None:
+    """Time every op side by side with other libraries; -- --help lists what can be chosen."""
+    install_packages(session)
+    install_group(session, "bench")
+    session.run("python", "benchmarks/compare_peers.py", *session.posargs)
 
 
 @nox.session

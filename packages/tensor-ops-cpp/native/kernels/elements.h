@@ -62,11 +62,11 @@ struct BFloat16 {
   }
 
  private:
-  // The upper half is what x rounds to.
+  // The upper half is what x rounds to. A NaN stays one: those of the kernels come from bfloat16
+  // or from the arithmetic, and have no low bits that could carry.
   static TENSOR_OPS_INLINE BitsOf<Floats> rounded(Floats x) {
     const BitsOf<Floats> all = bits(x);
-    const BitsOf<Floats> nearest = all + 0x7FFF + ((all >> 16) & 1);
-    return x == x ? nearest : all | 0x400000;
+    return all + 0x7FFF + ((all >> 16) & 1);
   }
 };
 

@@ -12,9 +12,16 @@ namespace {
 template <class C>
 constexpr C kOrdinaryFactor = sizeof(C) == sizeof(float) ? C(0x1p23) : C(0x1p52);
 
-// Function::apply_ordinary(x...) computes vectors of ordinary numbers: the first argument at most
-// Function::ordinary in magnitude, a second one at most kOrdinaryFactor. Function::apply(x...)
-// computes one number of any kind.
+// Function::apply(x...) computes one number of any kind. Function::apply_ordinary(x...), which a
+// function may have for speed, computes vectors of ordinary numbers: the first argument at most
+// Function::ordinary in magnitude, a second one at most kOrdinaryFactor.
+template <class Function, class = void>
+constexpr bool has_vector_form = false;
+template <class Function>
+constexpr bool
+    has_vector_form<Function, std::void_t<decltype(Function::template ordinary<float>)>> =
+        TENSOR_OPS_HAS_FMA;
+
 template <class Function, class Element>
 struct Map {
   using T = typename Element::Storage;
@@ -23,17 +30,16 @@ struct Map {
 
   template <class... In>
   static TENSOR_OPS_INLINE void row(bool streams, std::size_t n, T* y, const In*... x) {
-#if TENSOR_OPS_HAS_FMA
-    write_unordered_row<Element>(streams, 0, n, y, [=](std::size_t i, auto extent) {
-      (prefetch_if_streamed(x + i, kAhead, extent), ...);
-      return of_blocks(load_unordered<Element>(x + i, extent)...);
-    });
-#else
-    static_cast<void>(streams);
+    if constexpr (has_vector_form<Function>) {
+      write_unordered_row<Element>(streams, 0, n, y, [=](std::size_t i, auto extent) {
+        (prefetch_if_streamed(x + i, kAhead, extent), ...);
+        return of_blocks(load_unordered<Element>(x + i, extent)...);
+      });
+    } else {
 #pragma omp simd
-    for (std::size_t i = 0; i < n; ++i)
-      y[i] = Element::store(Function::apply(Element::load(x[i])...));
-#endif
+      for (std::size_t i = 0; i < n; ++i)
+        y[i] = Element::store(Function::apply(Element::load(x[i])...));
+    }
   }
 
  private:

@@ -12,6 +12,13 @@ TENSOR_OPS_INLINE T* row_of(const Run& run, std::size_t k, std::size_t r) {
   return reinterpret_cast<T*>(run.data[k] + static_cast<std::ptrdiff_t>(r) * run.stride[k]);
 }
 
+// A pointer so many bytes on.
+template <class T>
+TENSOR_OPS_INLINE T* advanced(T* row, std::ptrdiff_t bytes) {
+  return reinterpret_cast<T*>(reinterpret_cast<std::uintptr_t>(row) +
+                              static_cast<std::uintptr_t>(bytes));
+}
+
 // An optional array is given in all rows of a run or in none.
 template <class T>
 TENSOR_OPS_INLINE T* optional_row_of(const Run& run, std::size_t k, std::size_t r) {

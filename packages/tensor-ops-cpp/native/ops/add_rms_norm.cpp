@@ -39,9 +39,9 @@ struct AddRmsNormRow {
   }
 
   // Whether h is written on the way to the squares, and read back: it stays in the cache, and holds
-  // the sum as it is.
+  // the sum as it is. Not over an input, which a sum that overflows is computed from again.
   static TENSOR_OPS_INLINE bool goes_by_way_of_h(const AddRmsNormRow& row) {
-    return !row.streams && !is_half<Element>;
+    return !row.streams && !is_half<Element> && row.h != row.x && row.h != row.residual;
   }
 
   static TENSOR_OPS_INLINE double squares(const AddRmsNormRow& row, std::size_t begin,
@@ -83,17 +83,10 @@ struct AddRmsNormRow {
   }
 
   static __attribute__((noinline)) void wide_row(const AddRmsNormRow& row) {
-    if (goes_by_way_of_h(row))
-      return wide_row_of(
-          row, [&](std::size_t i) { return static_cast<double>(Element::load(row.h[i])); });
-    wide_row_of(row, [&](std::size_t i) {
+    const auto sum = [&](std::size_t i) {
       return static_cast<double>(Element::load(row.x[i])) +
              static_cast<double>(Element::load(row.residual[i]));
-    });
-  }
-
-  template <class Sum>
-  static TENSOR_OPS_INLINE void wide_row_of(const AddRmsNormRow& row, Sum sum) {
+    };
     const double scale = wide_rms_scale(row.n, row.eps, sum);
 #pragma omp simd
     for (std::size_t i = 0; i < row.n; ++i) {

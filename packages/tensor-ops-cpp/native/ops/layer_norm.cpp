@@ -8,7 +8,8 @@
 namespace tensor_ops::TENSOR_OPS_LEVEL {
 namespace {
 
-// The mean as centre + rest: deviations from the centre lose nothing when |mean| >> std.
+// The mean as centre + rest: deviations from the centre lose nothing when |mean| >> std, as long as
+// the centre is near the mean.
 template <class C>
 struct Moments {
   C centre, rest;
@@ -24,6 +25,12 @@ TENSOR_OPS_INLINE Moments<C> moments_about(C centre, double deviations, double s
   const double variance =
       is_finite(mean_square) ? at_least(mean_square - rest * rest, 0.0) : mean_square;
   return {centre, static_cast<C>(rest), variance};
+}
+
+// Whether the variance and the deviations have lost digits to the distance from centre to mean.
+template <class C>
+TENSOR_OPS_INLINE bool is_off_centre(const Moments<C>& m) {
+  return static_cast<double>(m.rest) * static_cast<double>(m.rest) > m.variance;
 }
 
 template <class Element>
@@ -51,14 +58,16 @@ struct LayerNorm {
             pipeline_distance(run, 0, r, sizeof(T))};
   }
 
-  static TENSOR_OPS_INLINE double sum(const Row& row, std::size_t begin, std::size_t end) {
-    return chunk_sum<C>(begin, end, [&](std::size_t i, auto extent) {
+  // The mean of the first elements, which is near that of most rows.
+  static TENSOR_OPS_INLINE C first_centre(const Row& row) {
+    constexpr std::size_t kSample = kUnroll * kLanes<C>;
+    const std::size_t count = row.n < kSample ? row.n : kSample;
+    const double sum = chunk_sum<C>(0, count, [&](std::size_t i, auto extent) {
       return load_unordered<Element>(row.x + i, extent);
     });
+    return static_cast<C>(sum / static_cast<double>(count));
   }
-  static TENSOR_OPS_INLINE C centre_of(const Row& row, double sum) {
-    return static_cast<C>(sum / static_cast<double>(row.n));
-  }
+  static TENSOR_OPS_INLINE C next_centre(const Moments<C>& m) { return m.centre + m.rest; }
 
   // Sums of a chunk's deviations from the centre and of their squares.
   struct Sums {
@@ -123,21 +132,22 @@ struct LayerNorm {
     }
   }
 
+  static TENSOR_OPS_INLINE Moments<C> moments(const Row& row, C centre) {
+    Sums sums{};
+    for (std::size_t begin = 0; begin < row.n; begin += kChunk) {
+      const Sums of_chunk =
+          sums_about(centre, row, begin, row.n - begin < kChunk ? row.n : begin + kChunk);
+      sums.deviations += of_chunk.deviations;
+      sums.squares += of_chunk.squares;
+    }
+    return moments_about(centre, sums.deviations, sums.squares, static_cast<double>(row.n));
+  }
+
   static void run(const Run& run) {
     for (std::size_t r = 0; r < run.rows; ++r) {
       const Row row = row_at(run, r);
-      const C centre = centre_of(row, sum_of_chunks(row.n, [&](std::size_t begin, std::size_t end) {
-                                   return sum(row, begin, end);
-                                 }));
-      Sums sums{};
-      for (std::size_t begin = 0; begin < row.n; begin += kChunk) {
-        const Sums of_chunk =
-            sums_about(centre, row, begin, row.n - begin < kChunk ? row.n : begin + kChunk);
-        sums.deviations += of_chunk.deviations;
-        sums.squares += of_chunk.squares;
-      }
-      const Moments<C> m =
-          moments_about(centre, sums.deviations, sums.squares, static_cast<double>(row.n));
+      Moments<C> m = moments(row, first_centre(row));
+      if (__builtin_expect(is_off_centre(m), 0)) m = moments(row, next_centre(m));
       const C scale = scale_of(row, m);
       if (scale == 0)
         wide_row(row);
@@ -148,29 +158,40 @@ struct LayerNorm {
   }
 
  private:
-  enum { kCentre, kRest, kScale };
+  enum { kCentre, kRest, kScale, kIsOffCentre };
 
-  static void add_up(const RowChunk& chunk) {
-    chunk.partials[0] = sum(row_at(chunk.row, 0), chunk.begin, chunk.end);
-  }
-  static void find_centre(const Run& run, const double* partials, std::size_t chunks,
-                          double* found) {
-    found[kCentre] = static_cast<double>(centre_of(row_at(run, 0), total_of(partials, chunks, 0)));
-  }
-  static void measure(const RowChunk& chunk) {
-    const Sums sums = sums_about(static_cast<C>(chunk.found[kCentre]), row_at(chunk.row, 0),
-                                 chunk.begin, chunk.end);
+  static void measure_about(C centre, const RowChunk& chunk) {
+    const Sums sums = sums_about(centre, row_at(chunk.row, 0), chunk.begin, chunk.end);
     chunk.partials[0] = sums.deviations;
     chunk.partials[1] = sums.squares;
+  }
+  static Moments<C> found_moments(C centre, const Row& row, const double* partials,
+                                  std::size_t chunks, double* found) {
+    const Moments<C> m = moments_about(centre, total_of(partials, chunks, 0),
+                                       total_of(partials, chunks, 1), static_cast<double>(row.n));
+    found[kCentre] = static_cast<double>(m.centre);
+    found[kRest] = static_cast<double>(m.rest);
+    found[kScale] = static_cast<double>(scale_of(row, m));
+    return m;
+  }
+
+  static void measure(const RowChunk& chunk) {
+    measure_about(first_centre(row_at(chunk.row, 0)), chunk);
   }
   static void find_moments(const Run& run, const double* partials, std::size_t chunks,
                            double* found) {
     const Row row = row_at(run, 0);
-    const Moments<C> m =
-        moments_about(static_cast<C>(found[kCentre]), total_of(partials, chunks, 0),
-                      total_of(partials, chunks, 1), static_cast<double>(row.n));
-    found[kRest] = static_cast<double>(m.rest);
-    found[kScale] = static_cast<double>(scale_of(row, m));
+    const Moments<C> m = found_moments(first_centre(row), row, partials, chunks, found);
+    found[kIsOffCentre] = is_off_centre(m);
+    if (is_off_centre(m)) found[kCentre] = static_cast<double>(next_centre(m));
+  }
+  static void measure_again(const RowChunk& chunk) {
+    if (chunk.found[kIsOffCentre] != 0) measure_about(static_cast<C>(chunk.found[kCentre]), chunk);
+  }
+  static void find_moments_again(const Run& run, const double* partials, std::size_t chunks,
+                                 double* found) {
+    if (found[kIsOffCentre] != 0)
+      found_moments(static_cast<C>(found[kCentre]), row_at(run, 0), partials, chunks, found);
   }
   static void write_chunk(const RowChunk& chunk) {
     const Row row = row_at(chunk.row, 0);
@@ -184,7 +205,7 @@ struct LayerNorm {
 
  public:
   static constexpr RowSteps steps{
-      {{add_up, find_centre}, {measure, find_moments}, {write_chunk, nullptr}}, 3};
+      {{measure, find_moments}, {measure_again, find_moments_again}, {write_chunk, nullptr}}, 3};
 };
 
 }  // namespace

@@ -76,10 +76,12 @@ struct HalfSplit {
   }
 };
 
-// The pairs of a row are x[2 i], x[2 i + 1].
+// The pairs of a row are x[2 i], x[2 i + 1]. They are taken apart and put together within 16 bytes,
+// where shuffles are cheap: lane L of two vectors' first elements is that of pair number_of(L).
 struct Interleaved {
   static TENSOR_OPS_INLINE std::size_t first(std::size_t i, std::size_t) { return 2 * i; }
   static TENSOR_OPS_INLINE std::size_t second(std::size_t i, std::size_t) { return 2 * i + 1; }
+
   template <class Element, class Extent>
   static TENSOR_OPS_INLINE PairBlock<Element, Extent> load_pairs(const typename Element::Storage* x,
                                                                  std::size_t i, std::size_t,
@@ -95,7 +97,10 @@ struct Interleaved {
   template <class Element, class Extent>
   static TENSOR_OPS_INLINE auto load_angles(const typename Element::Storage* angles,
                                             Extent extent) {
-    return load<Element>(angles, extent);
+    auto block = load<Element>(angles, extent);
+    if constexpr (!comes_in_pairs<Element>)
+      for (auto& vector : block.vector) vector = by_number(vector, AllLanes<Element>());
+    return block;
   }
   template <class Element, class Extent>
   static TENSOR_OPS_INLINE void store_pairs(typename Element::Storage* y, std::size_t i,
@@ -108,31 +113,61 @@ struct Interleaved {
 
  private:
   template <class Element>
+  using AllLanes = std::make_index_sequence<kLanesFor<Element>>;
+
+  template <class Element>
   static TENSOR_OPS_INLINE Pair<VectorFor<Element>> load_pair(const typename Element::Storage* x) {
-    constexpr std::make_index_sequence<kLanesFor<Element>> lanes;
     if constexpr (comes_in_pairs<Element>)
       return Element::widen_pair(load_vector<typename Element::PackedPair>(x));
     const auto block = load<Element>(x, Whole<2>{});
-    return {every_other<0>(block, lanes), every_other<1>(block, lanes)};
+    return {every_other<0>(block, AllLanes<Element>()), every_other<1>(block, AllLanes<Element>())};
   }
   template <class Element>
   static TENSOR_OPS_INLINE void store_pair(typename Element::Storage* y,
                                            Pair<VectorFor<Element>> pair) {
-    constexpr std::make_index_sequence<kLanesFor<Element>> lanes;
     if constexpr (comes_in_pairs<Element>) return store_vector(y, Element::narrow_pair(pair));
+    constexpr std::size_t half = kUnit<VectorFor<Element>> / 2;
     const Block<VectorFor<Element>, 2> block{
-        {in_turn<0>(pair, lanes), in_turn<kLanesFor<Element> / 2>(pair, lanes)}};
+        {in_turn<0>(pair, AllLanes<Element>()), in_turn<half>(pair, AllLanes<Element>())}};
     store<Element>(y, block, Whole<2>{});
   }
 
-  template <std::size_t begin, class V, std::size_t... L>
-  static TENSOR_OPS_INLINE V every_other(const Block<V, 2>& block, std::index_sequence<L...>) {
-    return __builtin_shufflevector(block.vector[0], block.vector[1], (begin + 2 * L)...);
+  // Lanes in 16 bytes.
+  template <class V>
+  static constexpr std::size_t kUnit = 16 / sizeof(Lane<V>);
+  // Of lane L: where its unit begins, and where L is in the half unit that is of one vector.
+  template <class V>
+  static constexpr std::size_t begin(std::size_t lane) {
+    return lane / kUnit<V> * kUnit<V>;
   }
-  // From the lane `begin` of both.
-  template <std::size_t begin, class V, std::size_t... L>
+  template <class V>
+  static constexpr std::size_t place(std::size_t lane) {
+    return lane % (kUnit<V> / 2);
+  }
+  template <class V>
+  static constexpr bool is_of_second(std::size_t lane) {
+    return lane % kUnit<V> >= kUnit<V> / 2;
+  }
+  template <class V>
+  static constexpr std::size_t number_of(std::size_t lane) {
+    return (is_of_second<V>(lane) ? kLanes<Lane<V>> / 2 : 0) + begin<V>(lane) / 2 + place<V>(lane);
+  }
+
+  template <std::size_t which, class V, std::size_t... L>
+  static TENSOR_OPS_INLINE V every_other(const Block<V, 2>& block, std::index_sequence<L...>) {
+    return __builtin_shufflevector(
+        block.vector[0], block.vector[1],
+        ((is_of_second<V>(L) ? sizeof...(L) : 0) + begin<V>(L) + 2 * place<V>(L) + which)...);
+  }
+  template <class V, std::size_t... L>
+  static TENSOR_OPS_INLINE V by_number(V angles, std::index_sequence<L...>) {
+    return __builtin_shufflevector(angles, angles, number_of<V>(L)...);
+  }
+  // From `from` on in each unit, of the first elements and of the second.
+  template <std::size_t from, class V, std::size_t... L>
   static TENSOR_OPS_INLINE V in_turn(Pair<V> pair, std::index_sequence<L...>) {
-    return __builtin_shufflevector(pair.hi, pair.lo, (begin + L / 2 + L % 2 * sizeof...(L))...);
+    return __builtin_shufflevector(
+        pair.hi, pair.lo, (begin<V>(L) + from + L % kUnit<V> / 2 + (L % 2 ? sizeof...(L) : 0))...);
   }
 };
 
@@ -152,7 +187,7 @@ struct Rotation {
   }
 
   // The pairs from first to last.
-  static TENSOR_OPS_INLINE void rotate(const Row& row, std::size_t first, std::size_t last,
+  static TENSOR_OPS_INLINE void rotate(Row row, std::size_t first, std::size_t last,
                                        std::size_t pairs) {
     std::size_t i = first;
 #if TENSOR_OPS_HAS_FMA
@@ -164,14 +199,14 @@ struct Rotation {
   }
 
   template <class Extent>
-  static TENSOR_OPS_INLINE void rotate_block(const Row& row, std::size_t i, std::size_t pairs,
+  static TENSOR_OPS_INLINE void rotate_block(Row row, std::size_t i, std::size_t pairs,
                                              Extent extent) {
     const auto x = Pairs::template load_pairs<Element>(row.x, i, pairs, extent);
     const auto cos = Pairs::template load_angles<Element>(row.cos + i, extent);
     const auto sin = Pairs::template load_angles<Element>(row.sin + i, extent);
     PairBlock<Element, Extent> turned{
-        map([](V a, V b, V cos, V sin) { return vector_sum(a, cos, -b, sin); }, x.hi, x.lo, cos,
-            sin),
+        map([](V a, V b, V cos, V sin) { return vector_difference(a, cos, b, sin); }, x.hi, x.lo,
+            cos, sin),
         map([](V a, V b, V cos, V sin) { return vector_sum(b, cos, a, sin); }, x.hi, x.lo, cos,
             sin)};
     MagnitudeCheck<C> check;
@@ -195,6 +230,11 @@ struct Rotation {
     if constexpr (is_half<Element>) return fma(a, b, cd);
     return fma(a, b, cd) + fma(c, d, -cd);
   }
+  static TENSOR_OPS_INLINE V vector_difference(V a, V b, V c, V d) {
+    const V cd = c * d;
+    if constexpr (is_half<Element>) return fma(a, b, -cd);
+    return fma(a, b, -cd) - fma(c, d, -cd);
+  }
 
   // The lanes that are not finite.
   template <std::size_t count>
@@ -211,8 +251,8 @@ struct Rotation {
       }
   }
 
-  static __attribute__((noinline)) void rotate_rest(const Row& row, std::size_t begin,
-                                                    std::size_t last, std::size_t pairs) {
+  static __attribute__((noinline)) void rotate_rest(Row row, std::size_t begin, std::size_t last,
+                                                    std::size_t pairs) {
     const T *x = row.x, *cos = row.cos, *sin = row.sin;
     T* const y = row.y;
 #pragma omp simd
@@ -251,7 +291,13 @@ struct Rotation {
 
   static void run(const Run& run) {
     if (can_stream(run)) return rotate_streaming(run);
-    for (std::size_t r = 0; r < run.rows; ++r) rotate(row_at(run, r), 0, run.n / 2, run.n / 2);
+    const std::size_t pairs = run.n / 2;
+    Row row = row_at(run, 0);
+    for (std::size_t r = 0; r < run.rows; ++r) {
+      rotate(row, 0, pairs, pairs);
+      row = {advanced(row.x, run.stride[0]), advanced(row.cos, run.stride[1]),
+             advanced(row.sin, run.stride[2]), advanced(row.y, run.stride[3])};
+    }
   }
 
  private:

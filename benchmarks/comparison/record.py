@@ -1,0 +1,217 @@
+"""What was measured, as JSON: the machine, the versions, the errors, and one line for each cell."""
+
+import datetime
+import json
+import os
+import re
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+from comparison.cases import Case
+from comparison.process import PeerProcess
+from tensor_ops.cli import machine
+
+__all__ = ["FORMAT", "Elsewhere", "Record", "read"]
+
+FORMAT = 1
+ROOT = Path(__file__).parents[2]
+# More digits than these are noise.
+DIGITS = 4
+
+
+class Record:
+    """A measurement in progress; `write` may be called at any time.
+
+    Attributes
+    ----------
+    content : dict
+        All of it, as `read` returns it.
+    """
+
+    def __init__(self, settings: dict[str, Any]) -> None:
+        now = datetime.datetime.now(datetime.UTC)
+        self.content: dict[str, Any] = {
+            "format": FORMAT,
+            "date": now.isoformat(timespec="seconds"),
+            "commit": commit(),
+            "machine": machine.facts() | {"caches": _caches(), "huge_pages": _huge_pages()},
+            "settings": settings,
+            "versions": {},
+            "peers": {},
+            "complete": False,
+            "seconds": None,
+            "busy_elsewhere": None,
+            "unsupported": {},
+            "errors": {},
+            "cells": [],
+        }
+
+    def add_peer(self, worker: PeerProcess) -> bool:
+        """Note a peer; return whether it is there."""
+        known = {"label": worker.label}
+        if worker.absent is not None:
+            known["absent"] = _without_paths(worker.absent)
+        self.content["peers"][worker.name] = known
+        self.content["versions"] |= worker.versions
+        return worker.absent is None
+
+    def add_unsupported(self, case: Case, peer: str, reason: str) -> None:
+        """Note what a peer cannot do; the reason of the last shape stands for all."""
+        reasons = self.content["unsupported"].setdefault(_kind(case), {})
+        reasons[peer] = _without_paths(reason)
+
+    def has_errors(self, case: Case, peer: str) -> bool:
+        """Return whether the errors of a peer are known for this op, dtype and mode."""
+        known = self.content["errors"].get(_kind(case), {})
+        return any(key.partition(" ")[0] == peer for key in known)
+
+    def add_error(self, case: Case, entry: str, error: dict[str, Any]) -> None:
+        """Note the largest error of an entry."""
+        numbers = {key: _rounded(error[key]) for key in ("error", "of_row")}
+        problem = {"problem": error["problem"]} if error["problem"] else {}
+        known = self.content["errors"].setdefault(_kind(case), {})
+        known[entry] = numbers | {"within": error["within"]} | problem
+
+    def add_cell(self, case: Case, entries: dict[str, dict[str, Any]]) -> None:
+        """Note the times of one case."""
+        kept = {key: _short(entry) for key, entry in entries.items()}
+        self.content["cells"].append(case.as_dict() | {"entries": kept})
+
+    def write(self, path: Path) -> None:
+        """Write everything, in the place of an older file only when it is complete."""
+        short = path.with_name(f"{path.name}.part")
+        short.write_text(_text(self.content), encoding="utf-8")
+        os.replace(short, path)
+
+
+def read(path: Path) -> dict[str, Any]:
+    """Return what `Record.write` wrote.
+
+    Raises
+    ------
+    ValueError
+        If the file is of another format.
+    """
+    content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    found = content.get("format") if isinstance(content, dict) else None
+    if found != FORMAT:
+        raise ValueError(
+            f"{path.name} has format {found}, this code reads {FORMAT}; measure again, "
+            f"or read it with the commit that wrote it"
+        )
+    return content
+
+
+class Elsewhere:
+    """How busy other processes kept the processors since this was made."""
+
+    def __init__(self) -> None:
+        self._start = time.monotonic(), _busy_seconds(), _own_seconds()
+
+    def cores(self) -> float | None:
+        """Return the average number of cores; None where the system does not tell.
+
+        Of child processes, only those that have ended count as our own.
+        """
+        start, busy, own = self._start
+        now = _busy_seconds()
+        if now is None or busy is None:
+            return None
+        seconds = (now - busy) - (_own_seconds() - own)
+        return _rounded(max(0.0, seconds / max(time.monotonic() - start, 1e-3)))
+
+
+def _busy_seconds() -> float | None:
+    """Return the seconds that all processors together have worked, where Linux tells."""
+    try:
+        first = Path("/proc/stat").read_text(encoding="utf-8").partition("\n")[0]
+    except OSError:
+        return None
+    user, nice, system, _, _, irq, softirq, *_ = map(int, first.split()[1:])
+    return (user + nice + system + irq + softirq) / os.sysconf("SC_CLK_TCK")
+
+
+def _own_seconds() -> float:
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system
+
+
+def commit() -> dict[str, Any]:
+    """Return the commit of this checkout and whether files differ from it."""
+    head = _git("rev-parse", "HEAD")
+    return {"id": head or None, "dirty": bool(_git("status", "--porcelain")) if head else None}
+
+
+def _git(*words: str) -> str:
+    try:
+        done = subprocess.run(
+            ["git", *words], cwd=ROOT, capture_output=True, text=True, check=False
+        )
+    except OSError:
+        return ""
+    return done.stdout.strip()
+
+
+def _text(content: dict[str, Any]) -> str:
+    """Return JSON with a line for each key, and for each entry of what is long."""
+    lines = []
+    for key, value in content.items():
+        if key == "cells":
+            inner = ",\n".join(map(_compact, value))
+            lines.append(f'"cells": [\n{inner}\n]')
+        elif key in ("errors", "unsupported"):
+            inner = ",\n".join(f"{json.dumps(k)}: {_compact(v)}" for k, v in value.items())
+            lines.append(f'"{key}": {{\n{inner}\n}}')
+        else:
+            lines.append(f'"{key}": {json.dumps(value)}')
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def _compact(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"))
+
+
+def _kind(case: Case) -> str:
+    return f"{case.variant} {case.dtype} {case.mode}"
+
+
+def _short(entry: dict[str, Any]) -> dict[str, Any]:
+    """Return an entry in the few characters that it needs: rounds in microseconds."""
+    if "failure" in entry:
+        return {"failure": _without_paths(entry["failure"])}
+    rounds = [_rounded(1e6 * seconds) for seconds in entry["seconds"]]
+    return {"calls": entry["calls"], "us": rounds}
+
+
+def _rounded(number: float | None) -> float | None:
+    if number is None:
+        return None
+    rounded = float(f"{number:.{DIGITS}g}")
+    return int(rounded) if rounded >= 1000 and rounded.is_integer() else rounded
+
+
+def _without_paths(text: str) -> str:
+    """Return a message without the folders of this machine."""
+    return re.sub(r"(?:/[\w.+-]+){2,}/", ".../", text)
+
+
+def _caches() -> dict[str, str]:
+    """Return the sizes of one processor's caches by level, where Linux tells them."""
+    found = {}
+    for place in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
+        level, kind, size = (
+            (place / name).read_text(encoding="utf-8").strip() for name in ("level", "type", "size")
+        )
+        found[f"L{level} {kind}"] = size
+    return found
+
+
+def _huge_pages() -> str | None:
+    place = Path("/sys/kernel/mm/transparent_hugepage/enabled")
+    try:
+        chosen = re.search(r"\[(\w+)\]", place.read_text(encoding="utf-8"))
+    except OSError:
+        return None
+    return chosen[1] if chosen else None

@@ -1,0 +1,57 @@
+"""Timing calls within a worker."""
+
+import itertools
+import time
+from collections.abc import Callable
+from typing import Any
+
+__all__ = ["calls_per_round", "rest", "time_round"]
+
+# A round is long beside the steps of the clock and the waking of threads, and short enough that
+# all peers have their turn within what the machine does at that moment.
+ROUND_SECONDS = 5e-3
+MOST_CALLS = 20_000
+# Calls at the start of a round that are not timed bring caches and threads back.
+WARM_UP_SHARE = 8
+
+
+def calls_per_round(call: Callable[[], Any]) -> tuple[int, float]:
+    """Return the number of calls that fill a round, and about how long one takes."""
+    call()  # compiles, in some libraries
+    once = time_calls(call, 1)
+    if once < ROUND_SECONDS:
+        once = min(once, *(time_calls(call, 1) for _ in range(3)))
+        # A single call of a microsecond is timed too coarsely to divide by.
+        few = max(1, min(100, int(1e-4 / once)))
+        once = time_calls(call, few)
+    return max(1, min(MOST_CALLS, int(ROUND_SECONDS / once))), once
+
+
+def time_round(call: Callable[[], Any], calls: int) -> float:
+    """Return the mean seconds of one call out of a round of them."""
+    if calls > 1:
+        time_calls(call, max(1, calls // WARM_UP_SHARE))
+    return time_calls(call, calls)
+
+
+def time_calls(call: Callable[[], Any], calls: int) -> float:
+    """Return the mean seconds of one of several calls, each result dropped by the next."""
+    start = time.perf_counter()
+    for _ in itertools.repeat(None, calls):
+        call()
+    return (time.perf_counter() - start) / calls
+
+
+def rest(limit: float = 0.1) -> bool:
+    """Wait until no thread of this process spins any more; return False if one still does.
+
+    Libraries let threads spin for some milliseconds after a call, so that the next call finds
+    them awake. That is theirs to use within a round, but not during the round of another.
+    """
+    end = time.perf_counter() + limit
+    while time.perf_counter() < end:
+        before = time.process_time()
+        time.sleep(1e-3)
+        if time.process_time() - before < 3e-4:
+            return True
+    return False

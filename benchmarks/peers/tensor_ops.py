@@ -1,0 +1,28 @@
+"""Our ops as users call them: dispatched to the backend that this machine selects."""
+
+import functools
+from typing import Any
+
+import tensor_ops
+from comparison.cases import VARIANTS, Case
+from peers import Way
+
+LABEL = "tensor_ops"
+PACKAGES = ("tensor-ops",)
+
+
+def start(threads: int) -> None:
+    """Set the number of threads of the one backend that has any."""
+    if tensor_ops.is_backend_available("cpp"):
+        import tensor_ops_cpp
+
+        tensor_ops_cpp.set_num_threads(threads)
+
+
+def ways(case: Case, values: dict[str, Any], out: tuple[Any, ...] | None) -> dict[str, Way]:
+    """Return the call of the op, arrays given by position as users do."""
+    variant = VARIANTS[case.variant]
+    options = dict(variant.options)
+    if out is not None:
+        options["out"] = out if len(out) > 1 else out[0]
+    return {"": Way(functools.partial(variant.op.public, *values.values(), **options))}

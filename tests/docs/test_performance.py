@@ -1,0 +1,59 @@
+"""No figure on the page about performance without its record."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from comparison import report
+from comparison.record import read
+from comparison.results import Results
+
+ROOT = Path(__file__).parents[2]
+RECORD = ROOT / "benchmarks" / "results" / "peers.json"
+
+
+@pytest.fixture(scope="module")
+def results():
+    return Results(read(RECORD))
+
+
+@pytest.fixture(scope="module")
+def shown_text():
+    return report.PAGE.read_text(encoding="utf-8")
+
+
+def test_blocks_are_what_the_record_gives(shown_text, results):
+    assert shown_text == report.fill(shown_text, results), "run: nox -s peers -- --report " + str(
+        RECORD.relative_to(ROOT)
+    )
+
+
+def test_every_block_of_the_record_is_shown(shown_text, results):
+    from comparison.tables import blocks
+
+    shown = [match[2] for match in report.BLOCK.finditer(shown_text)]
+    assert len(shown) == shown_text.count("<!-- measured ") == shown_text.count("<!-- end of ")
+    assert sorted(shown) == sorted(blocks(results))
+
+
+def test_every_dtype_has_its_figure(shown_text, results):
+    for dtype in results.values("dtype"):
+        name = report.figure_name(dtype)
+        assert f"figures/{name}" in shown_text
+        drawn = (report.FIGURES / name).read_text(encoding="utf-8")
+        assert drawn.startswith("<?xml")
+        assert len(drawn) < 150_000
+
+
+def test_no_number_stands_in_the_prose(shown_text):
+    """What was measured stands in blocks only: prose would not be brought up to date."""
+    prose = re.sub(r"<!-- measured (.+?) -->.*?<!-- end of \1 -->", "", shown_text, flags=re.DOTALL)
+    claims = prose.replace("95% confidence", "")
+    assert not re.search(r"\d ?(times|x|ms|us|GB/s|%)(?!\w)", claims)
+
+
+def test_the_record_tells_no_machine_apart(results):
+    """Names of hosts and users' folders are nobody's business."""
+    text = RECORD.read_text(encoding="utf-8")
+    assert not re.search(r"/(?:home|root|tmp|Users)\b", text)
