@@ -12,19 +12,12 @@ import inspect
 import json
 import platform
 import statistics
-import subprocess
 import time
 from pathlib import Path
 
-import ml_dtypes
 import numpy as np
+from threads import DTYPES, commit
 
-DTYPES = {
-    "float32": np.float32,
-    "float16": np.float16,
-    "bfloat16": ml_dtypes.bfloat16,
-    "float64": np.float64,
-}
 HEAD = 128
 
 
@@ -83,12 +76,6 @@ def compare(builds, op, shape, dtype, keywords, rounds, seconds):
         if round_ < 0:
             calls = max(1, round(seconds / spent))
     return {name: round(statistics.median(values), 3) for name, values in times.items()}
-
-
-def commit():
-    command = ["git", "rev-parse", "HEAD"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    return done.stdout.strip() or None
 
 
 def cpu():
