@@ -16,6 +16,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+
 from threads import DTYPES, commit
 
 HEAD = 128

@@ -1,4 +1,4 @@
-"""What the memory of results costs `tensor_ops_cpp`: new ones with and without its pool, and `out=`.
+"""What new results cost `tensor_ops_cpp`, with its pool and without, beside `out=`.
 
 Times rms_norm in float32 with one thread: results dropped by the next call, and results that the
 caller keeps. A limit of 0 turns the pool off, so that results are NumPy's.
@@ -13,9 +13,9 @@ import time
 from pathlib import Path
 
 import numpy as np
-from threads import facts
 
 import tensor_ops_cpp
+from threads import facts
 
 N = 4096
 ROWS = (16, 64, 256, 1024, 2048, 4096)  # 256 KiB to 64 MiB
@@ -37,11 +37,9 @@ def dropped(x, weight, calls, out=None):
 
 def kept(x, weight, calls):
     """Return the microseconds of a call whose result stays."""
-    results = []
     start = time.perf_counter()
-    for _ in range(calls):
-        results.append(tensor_ops_cpp.rms_norm(x, weight, num_threads=1))
-    return 1e6 * (time.perf_counter() - start) / calls
+    results = [tensor_ops_cpp.rms_norm(x, weight, num_threads=1) for _ in range(calls)]
+    return 1e6 * (time.perf_counter() - start) / len(results)
 
 
 def measure(rows, rounds):

@@ -108,7 +108,7 @@ TENSOR_OPS_INLINE V smaller(V a, V b) {
 }
 #endif
 
-// About 1 / x for an ordinary x: relative error at most 2^-14, enough for half types.
+// a / b for an ordinary b: relative error about 2^-14 at most, enough for half types.
 TENSOR_OPS_INLINE Floats rough_quotient(Floats a, Floats b) {
 #if defined(__AVX512F__)
   return a * _mm512_rcp14_ps(b);
