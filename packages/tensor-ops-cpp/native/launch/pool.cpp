@@ -80,25 +80,41 @@ class Manners {
   int patience_ = kFew;  // how often it sleeps before it tries again
 };
 
-// What is left of a job in one word, so that one compare-and-swap claims a piece of this job and no
-// other: a number that tells it from the jobs before it, the threads that may still join, the
-// pieces left.
-class Ticket {
+// Two counts in one word with the number of the job that they are of, so that one compare-and-swap
+// changes those of this job and no other.
+class OfJob {
  public:
-  Ticket() = default;
-  Ticket(std::uint32_t job, int seats, int pieces)
-      : word_{std::uint64_t{job} << 32 | static_cast<std::uint64_t>(seats) << 16 |
-              static_cast<std::uint64_t>(pieces)} {}
+  OfJob() = default;
+  OfJob(std::uint32_t job, int first, int second)
+      : word_{std::uint64_t{job} << 32 | static_cast<std::uint64_t>(first) << 16 |
+              static_cast<std::uint64_t>(second)} {}
 
   std::uint32_t job() const { return static_cast<std::uint32_t>(word_ >> 32); }
-  int seats() const { return static_cast<int>(word_ >> 16 & 0xFFFF); }
-  int pieces() const { return static_cast<int>(word_ & 0xFFFF); }
-  bool can_be_joined() const { return seats() > 0 && pieces() > 0; }
-  Ticket without_seat() const { return Ticket(job(), seats() - 1, pieces()); }
-  Ticket without_pieces(int count) const { return Ticket(job(), seats(), pieces() - count); }
+  int first() const { return static_cast<int>(word_ >> 16 & 0xFFFF); }
+  int second() const { return static_cast<int>(word_ & 0xFFFF); }
 
  private:
   std::uint64_t word_ = 0;
+};
+
+// How many threads may still join a job, and into how many ranges its pieces are divided.
+struct Ticket : OfJob {
+  using OfJob::OfJob;
+  int seats() const { return first(); }
+  int ranges() const { return second(); }
+  Ticket without_seat() const { return Ticket(job(), seats() - 1, ranges()); }
+};
+
+// The pieces that nobody has claimed yet of those that lie next to one another. A thread begins
+// with the range that was its own in the jobs before, and takes it from the front: what it wrote or
+// read there is in its own caches, and may be far from any other thread's. Then it helps with the
+// other ranges, from the back.
+struct Range : OfJob {
+  using OfJob::OfJob;
+  int begin() const { return first(); }
+  int end() const { return second(); }
+  Range without_front() const { return Range(job(), begin() + 1, end()); }
+  Range without_back() const { return Range(job(), begin(), end() - 1); }
 };
 
 // What a thread that is started meanwhile inherits: no signal for the process goes to it, which
@@ -130,13 +146,16 @@ class Pool {
     start_threads(helpers);
     work_ = work;
     context_ = context;
-    pieces_ = pieces;
-    threads_of_job_.store(helpers + 1, std::memory_order_relaxed);
     unfinished_.store(pieces, std::memory_order_relaxed);
     placement_.begin(++jobs_);
-    ticket_.store(Ticket(jobs_, helpers, pieces));
+    const int ranges = std::min(helpers + 1, kMostRanges);
+    for (int r = 0; r < ranges; ++r)
+      range_[r].left.store(Range(jobs_, pieces * r / ranges, pieces * (r + 1) / ranges),
+                           std::memory_order_relaxed);
+    ticket_.store(Ticket(jobs_, helpers, ranges));
     wake(helpers);
-    finish(jobs_);
+    finish(jobs_, 0, ranges);
+    ticket_.store(Ticket(jobs_, 0, ranges));
     const auto is_done = [this] { return unfinished_.load(std::memory_order_acquire) == 0; };
     while (!spin_until(is_done, [] { return true; })) std::this_thread::yield();
     return true;
@@ -152,7 +171,9 @@ class Pool {
     const BlockedSignals blocked;
     try {
       for (; threads_.load(std::memory_order_relaxed) < wanted; threads_.fetch_add(1))
-        std::thread([this] { help(); }).detach();
+        std::thread([this, number = threads_.load(std::memory_order_relaxed)] {
+          help(number);
+        }).detach();
     } catch (const std::exception&) {
       // No more threads, or no memory for one: those that are there do the work.
     }
@@ -168,39 +189,45 @@ class Pool {
     }
   }
 
-  // Does pieces of a job until none is left: at first many at a time, which come cheaper, in the
-  // end one, so that all threads are done at about the same time.
-  void finish(std::uint32_t job) {
-    for (Ticket seen = ticket_.load(); seen.job() == job && seen.pieces() > 0;) {
-      const int share = seen.pieces() / (2 * threads_of_job_.load(std::memory_order_relaxed));
-      const int claimed = share > 1 ? share : 1;
-      if (!ticket_.compare_exchange_weak(seen, seen.without_pieces(claimed))) continue;
-      do_pieces(seen.pieces(), claimed);
-      seen = ticket_.load();
-    }
+  // Does pieces of a job until none is left that nobody has claimed.
+  void finish(std::uint32_t job, int own, int ranges) {
+    do_pieces(
+        job, range_[own].left, [](Range left) { return left.begin(); },
+        [](Range left) { return left.without_front(); });
+    for (int next = 1; next < ranges; ++next)
+      do_pieces(
+          job, range_[(own + next) % ranges].left, [](Range left) { return left.end() - 1; },
+          [](Range left) { return left.without_back(); });
   }
 
-  // The job that the pieces are of cannot end, nor its fields change, before they are counted as
-  // done.
-  void do_pieces(int left, int claimed) {
-    const int first = pieces_ - left;
-    for (int piece = first; piece < first + claimed; ++piece) work_(context_, piece);
-    unfinished_.fetch_sub(claimed, std::memory_order_release);
+  // The job that a claimed piece is of cannot end, nor its fields change, before the piece is
+  // counted as done.
+  template <class Choose, class Without>
+  void do_pieces(std::uint32_t job, std::atomic<Range>& range, Choose choose, Without without) {
+    int done = 0;
+    for (Range left = range.load(); left.job() == job && left.begin() < left.end();) {
+      if (!range.compare_exchange_weak(left, without(left))) continue;
+      work_(context_, choose(left));
+      ++done;
+      left = range.load();
+    }
+    if (done) unfinished_.fetch_sub(done, std::memory_order_release);
   }
 
   // Waits for work by spinning, then asleep. A spinning thread gives its CPU to any other that
   // wants it: those of torch's OpenMP runtime wait for one another, and one that is held up holds
   // up all.
-  [[noreturn]] void help() {
+  [[noreturn]] void help(int number) {
     Placement::ask_for_short_turns();
     Manners manners;
-    const auto there_is_work = [this] { return ticket_.load().can_be_joined(); };
+    const auto there_is_work = [this] { return ticket_.load().seats() > 0; };
     for (;;) {
       Ticket seen = ticket_.load();
-      if (seen.can_be_joined()) {
+      if (seen.seats() > 0) {
         if (!ticket_.compare_exchange_weak(seen, seen.without_seat())) continue;
         placement_.settle(seen.job());
-        finish(seen.job());
+        // The first range is the caller's.
+        finish(seen.job(), 1 + number % (seen.ranges() - 1), seen.ranges());
       } else if (placement_.is_beside_caller() ||
                  !spin_until(there_is_work, [&manners] { return manners.give_way(); })) {
         sleep();
@@ -212,7 +239,7 @@ class Pool {
   void sleep() {
     sleeping_.fetch_add(1);
     // A job that came before that did not count this thread.
-    if (ticket_.load().can_be_joined() && counted_out()) return;
+    if (ticket_.load().seats() > 0 && counted_out()) return;
     bell_.wait();
   }
 
@@ -227,12 +254,15 @@ class Pool {
   std::uint32_t jobs_ = 0;  // guarded by running_
   Work work_ = nullptr;
   const void* context_ = nullptr;
-  int pieces_ = 0;
-  std::atomic<int> threads_of_job_{1};
   std::atomic<int> threads_{0};  // written under running_
   Placement placement_;
   Doorbell bell_;
 
+  static constexpr int kMostRanges = 64;
+  struct alignas(64) RangeOnItsLine {
+    std::atomic<Range> left{Range()};
+  };
+  RangeOnItsLine range_[kMostRanges];
   alignas(64) std::atomic<Ticket> ticket_{Ticket()};
   alignas(64) std::atomic<int> unfinished_{0};
   alignas(64) std::atomic<int> sleeping_{0};
