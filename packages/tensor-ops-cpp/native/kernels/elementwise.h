@@ -98,7 +98,6 @@ struct Unary {
       for (std::size_t r = 0; r < run.rows; ++r)
         Map<Function, Element>::row(run.streams, run.n, row_of<T>(run, 1, r),
                                     row_of<const T>(run, 0, r));
-      if (run.streams) finish_streams();
     }
   };
 };
@@ -114,7 +113,6 @@ struct Gated {
       for (std::size_t r = 0; r < run.rows; ++r)
         Map<Function, Element>::row(run.streams, run.n, row_of<T>(run, 2, r),
                                     row_of<const T>(run, 0, r), row_of<const T>(run, 1, r));
-      if (run.streams) finish_streams();
     }
   };
 };

@@ -40,8 +40,8 @@ TENSOR_OPS_INLINE void store_part(T* to, P v, std::size_t count) {
 #endif
 }
 
-// A store past the caches, to a multiple of the vector's size. Where the level has none it is an
-// ordinary one.
+// A store past the caches, to a multiple of the vector's size, which the launcher makes visible in
+// order with later ones. Where the level has none it is an ordinary one.
 template <class P>
 TENSOR_OPS_INLINE void stream_vector(void* to, P v) {
 #if defined(__x86_64__)
@@ -58,17 +58,11 @@ TENSOR_OPS_INLINE void stream_vector(void* to, P v) {
 #endif
 }
 
-// Makes streamed stores visible in order with those that follow.
-TENSOR_OPS_INLINE void finish_streams() {
-#if defined(__x86_64__)
-  _mm_sfence();
-#endif
-}
+constexpr std::size_t kLine = 64;  // of a cache
 
 // Asks for `bytes` from an address on, which need not be there, to be brought into the second-level
 // cache.
 TENSOR_OPS_INLINE void prefetch(const void* from, std::size_t bytes) {
-  constexpr std::size_t kLine = 64;
   for (std::size_t i = 0; i < bytes; i += kLine)
     __builtin_prefetch(reinterpret_cast<const char*>(reinterpret_cast<std::uintptr_t>(from) + i), 0,
                        2);
@@ -209,11 +203,10 @@ TENSOR_OPS_INLINE void for_blocks(std::size_t begin, std::size_t end, Body body)
   if (i < end) body(i, Part{end - i});
 }
 
-// Elements up to the next address that a vector can be streamed to.
+// Elements up to the next line.
 template <class Element>
 TENSOR_OPS_INLINE std::size_t distance_to_line(const typename Element::Storage* y) {
-  return (0 - reinterpret_cast<std::uintptr_t>(y)) % kVectorBytes /
-         sizeof(typename Element::Storage);
+  return (0 - reinterpret_cast<std::uintptr_t>(y)) % kLine / sizeof(typename Element::Storage);
 }
 
 // write(i, extent) for all of [begin, end), from the first line of y + i on in whole lines.
@@ -223,13 +216,19 @@ TENSOR_OPS_INLINE void for_lines(bool streams, std::size_t begin, std::size_t en
   constexpr std::size_t lanes = kLanesFor<Element>;
   std::size_t i = begin;
   if (end - begin >= 2 * kUnroll * lanes) {
+    // The last line is shared with what follows, and an ordinary store that had to wait for it
+    // would hold up the streamed ones behind it.
+    if (streams) __builtin_prefetch(y + end, 1, 2);
     const std::size_t line = begin + distance_to_line<Element>(y + begin);
     // A vector of a half type is half a line.
     for (; line - i >= lanes; i += lanes) write(i, Whole<1>{});
     if (i < line) write(i, Part{line - i});
     i = line;
-    if (streams)
+    if (streams) {
+      constexpr std::size_t in_line = kLine / (lanes * sizeof(typename Element::Storage));
       for (; i + kUnroll * lanes <= end; i += kUnroll * lanes) write(i, Whole<kUnroll, true>{});
+      for (; i + in_line * lanes <= end; i += in_line * lanes) write(i, Whole<in_line, true>{});
+    }
   }
   for_blocks<typename Element::Compute>(i, end, write);
 }
@@ -252,14 +251,16 @@ TENSOR_OPS_INLINE void write_unordered_row(bool streams, std::size_t begin, std:
   });
 }
 
-// y[i] = x[i], without a look at what they are.
+// y[i] = x[i], without a look at what they are. Where the copy is streamed it asks for as much from
+// `next` on.
 template <class Element>
 TENSOR_OPS_INLINE void copy_row(bool streams, std::size_t n, typename Element::Storage* y,
-                                const typename Element::Storage* x) {
+                                const typename Element::Storage* x,
+                                const typename Element::Storage* next) {
   using P = typename Element::Packed;
   constexpr std::size_t lanes = kLanesFor<Element>;
   for_lines<Element>(streams, 0, n, y, [=](std::size_t i, auto extent) {
-    prefetch_if_streamed(x + i, kAhead, extent);
+    prefetch_if_streamed(next + i, 0, extent);
     if constexpr (std::is_same_v<decltype(extent), Part>)
       store_part(y + i, load_part<P>(x + i, extent.elements), extent.elements);
     else

@@ -40,7 +40,6 @@ struct RmsNormalisation {
       else
         Norm::write(row, scale, 0, row.n);
     }
-    if (run.streams) finish_streams();
   }
 
  private:
@@ -59,7 +58,6 @@ struct RmsNormalisation {
       Norm::write(row, scale, chunk.begin, chunk.end);
     else if (chunk.begin == 0)
       Norm::wide_row(row);
-    if (row.streams) finish_streams();
   }
 
  public:

@@ -15,6 +15,7 @@
 #include "launch/result_pool.h"
 #include "launch/results.h"
 #include "launch/straight.h"
+#include "launch/streams.h"
 #include "launch/threads.h"
 
 namespace tensor_ops {
@@ -110,22 +111,25 @@ void populate_results(const Op& op, const CheckedCall& call, const Owned* output
     if (!call.out[i]) populate_result(outputs[i].array(), bytes);
 }
 
-// Whether more is written than stays in the cache until somebody reads it, to places that are not
-// read: those lines are in the cache anyway.
-bool should_stream(const Op& op, const CheckedCall& call, const Owned* outputs,
+// Whether a call reads and writes more than stays in the cache until somebody reads the results,
+// and writes to places that it does not read: those lines are in the cache anyway.
+bool should_stream(const CheckedCall& call, const Owned* outputs, std::size_t count,
                    std::size_t bytes_each) {
-  if (op.outputs.size() * bytes_each < streaming_threshold()) return false;
-  for (std::size_t i = 0; i < op.outputs.size(); ++i)
-    for (int k = 0; k < call.arrays; ++k)
-      if (call.array[k] && PyArray_DATA(call.array[k]) == PyArray_DATA(outputs[i].array()))
-        return false;
-  return true;
+  std::size_t bytes = count * bytes_each;
+  for (int k = 0; k < call.arrays; ++k) {
+    if (!call.array[k]) continue;
+    bytes += static_cast<std::size_t>(PyArray_NBYTES(call.array[k]));
+    for (std::size_t i = 0; i < count; ++i)
+      if (PyArray_DATA(call.array[k]) == PyArray_DATA(outputs[i].array())) return false;
+  }
+  return bytes >= streaming_threshold();
 }
 
 void compute_straight(Kernel kernel, const StraightRows& rows, const double* scalars,
                       bool streams) {
   const DefaultFloatMode mode;
   kernel({rows.data, rows.stride, rows.rows, rows.n, scalars, streams});
+  if (streams) finish_streams();
 }
 
 // Rows that are not contiguous or not aligned are gathered, which takes memory.
@@ -151,7 +155,7 @@ void compute(const Op& op, const CheckedCall& call, const Owned* outputs, std::s
                           ? sensible_threads(call.threads)
                           : threads_for(op.cost[call.dtype] * static_cast<double>(elements));
   const std::size_t bytes_each = elements * kItemSizes[call.dtype];
-  const bool streams = should_stream(op, call, outputs, bytes_each);
+  const bool streams = should_stream(call, outputs, op.outputs.size(), bytes_each);
   StraightRows rows;
   if (threads == 1 && lie_straight(op, call, outputs, elements, rows)) {
     const ReleasedGil released(elements);

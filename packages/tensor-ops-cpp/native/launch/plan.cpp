@@ -8,6 +8,7 @@
 
 #include "launch/float_mode.h"
 #include "launch/pool.h"
+#include "launch/streams.h"
 
 namespace tensor_ops {
 namespace {
@@ -229,13 +230,16 @@ void run_piece(const void* context, int piece) {
                 job.scratch + job.scratch_each * static_cast<std::size_t>(piece));
   const bool cuts_rows =
       plan.walk == Walk::kElements && plan.rows < static_cast<std::size_t>(job.pieces);
-  if (!cuts_rows)
-    return walker.walk(part_begin(plan.rows, 1, piece, job.pieces),
-                       part_begin(plan.rows, 1, piece + 1, job.pieces), 0, plan.n);
-  constexpr std::size_t kGrain = 1024;  // keeps threads off one another's cache lines
-  const std::size_t begin = part_begin(plan.n, kGrain, piece, job.pieces);
-  const std::size_t end = part_begin(plan.n, kGrain, piece + 1, job.pieces);
-  if (begin < end) walker.walk(0, plan.rows, begin, end - begin);
+  if (cuts_rows) {
+    constexpr std::size_t kGrain = 1024;  // keeps threads off one another's cache lines
+    const std::size_t begin = part_begin(plan.n, kGrain, piece, job.pieces);
+    const std::size_t end = part_begin(plan.n, kGrain, piece + 1, job.pieces);
+    if (begin < end) walker.walk(0, plan.rows, begin, end - begin);
+  } else {
+    walker.walk(part_begin(plan.rows, 1, piece, job.pieces),
+                part_begin(plan.rows, 1, piece + 1, job.pieces), 0, plan.n);
+  }
+  if (plan.streams) finish_streams();
 }
 
 // The address of a row in every array.
@@ -265,6 +269,7 @@ void run_piece_of_row(const void* context, int piece) {
   for (std::size_t chunk = part_begin(shared.chunks, 1, piece, shared.pieces); chunk < end; ++chunk)
     shared.step->run({shared.row, chunk * kChunk, std::min(shared.row.n, (chunk + 1) * kChunk),
                       shared.found, shared.partials + chunk * kPartials});
+  if (shared.row.streams) finish_streams();
 }
 
 }  // namespace

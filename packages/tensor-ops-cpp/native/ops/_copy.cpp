@@ -12,9 +12,10 @@ template <class Element>
 struct Copy {
   using T = typename Element::Storage;
   static void run(const Run& run) {
-    for (std::size_t r = 0; r < run.rows; ++r)
-      copy_row<Element>(run.streams, run.n, row_of<T>(run, 1, r), row_of<const T>(run, 0, r));
-    if (run.streams) finish_streams();
+    for (std::size_t r = 0; r < run.rows; ++r) {
+      const T* const x = row_of<const T>(run, 0, r);
+      copy_row<Element>(run.streams, run.n, row_of<T>(run, 1, r), x, advanced(x, kAhead));
+    }
   }
 };
 

@@ -154,7 +154,6 @@ struct LayerNorm {
       else
         write(row, m.centre, m.rest, scale, 0, row.n);
     }
-    if (run.streams) finish_streams();
   }
 
  private:
@@ -200,7 +199,6 @@ struct LayerNorm {
       write(row, found(kCentre), found(kRest), found(kScale), chunk.begin, chunk.end);
     else if (chunk.begin == 0)
       wide_row(row);
-    if (row.streams) finish_streams();
   }
 
  public:

@@ -63,6 +63,13 @@ struct HalfSplit {
     return {load_unordered<Element>(x + i, extent), load_unordered<Element>(x + pairs + i, extent)};
   }
   template <class Element, class Extent>
+  static TENSOR_OPS_INLINE void prefetch_pairs(const typename Element::Storage* x, std::size_t i,
+                                               std::size_t pairs, Extent) {
+    constexpr std::size_t bytes = Extent::vectors * sizeof(typename Element::Packed);
+    prefetch(x + i, bytes);
+    prefetch(x + pairs + i, bytes);
+  }
+  template <class Element, class Extent>
   static TENSOR_OPS_INLINE auto load_angles(const typename Element::Storage* angles,
                                             Extent extent) {
     return load_unordered<Element>(angles, extent);
@@ -95,6 +102,11 @@ struct Interleaved {
     return blocks;
   }
   template <class Element, class Extent>
+  static TENSOR_OPS_INLINE void prefetch_pairs(const typename Element::Storage* x, std::size_t i,
+                                               std::size_t, Extent) {
+    prefetch(x + 2 * i, 2 * Extent::vectors * sizeof(typename Element::Packed));
+  }
+  template <class Element, class Extent>
   static TENSOR_OPS_INLINE auto load_angles(const typename Element::Storage* angles,
                                             Extent extent) {
     auto block = load<Element>(angles, extent);
@@ -107,8 +119,8 @@ struct Interleaved {
                                             std::size_t, const PairBlock<Element, Extent>& pair,
                                             Extent) {
     for (std::size_t u = 0; u < Extent::vectors; ++u)
-      store_pair<Element>(y + 2 * (i + u * kLanesFor<Element>),
-                          {pair.hi.vector[u], pair.lo.vector[u]});
+      store_pair<Element, Extent::streams>(y + 2 * (i + u * kLanesFor<Element>),
+                                           {pair.hi.vector[u], pair.lo.vector[u]});
   }
 
  private:
@@ -122,14 +134,21 @@ struct Interleaved {
     const auto block = load<Element>(x, Whole<2>{});
     return {every_other<0>(block, AllLanes<Element>()), every_other<1>(block, AllLanes<Element>())};
   }
-  template <class Element>
+  template <class Element, bool streams>
   static TENSOR_OPS_INLINE void store_pair(typename Element::Storage* y,
                                            Pair<VectorFor<Element>> pair) {
-    if constexpr (comes_in_pairs<Element>) return store_vector(y, Element::narrow_pair(pair));
-    constexpr std::size_t half = kUnit<VectorFor<Element>> / 2;
-    const Block<VectorFor<Element>, 2> block{
-        {in_turn<0>(pair, AllLanes<Element>()), in_turn<half>(pair, AllLanes<Element>())}};
-    store<Element>(y, block, Whole<2>{});
+    if constexpr (comes_in_pairs<Element>) {
+      const auto packed = Element::narrow_pair(pair);
+      if constexpr (streams)
+        stream_vector(y, packed);
+      else
+        store_vector(y, packed);
+    } else {
+      constexpr std::size_t half = kUnit<VectorFor<Element>> / 2;
+      const Block<VectorFor<Element>, 2> block{
+          {in_turn<0>(pair, AllLanes<Element>()), in_turn<half>(pair, AllLanes<Element>())}};
+      store<Element>(y, block, Whole<2, streams>{});
+    }
   }
 
   // Lanes in 16 bytes.
@@ -177,43 +196,144 @@ struct Rotation {
   using C = typename Element::Compute;
   using V = Vector<C>;
 
-  struct Row {
+  struct Rows {
     const T *x, *cos, *sin;
     T* y;
+    std::ptrdiff_t x_stride, cos_stride, sin_stride, y_stride;  // bytes
+    std::size_t count;
+    std::size_t pairs;  // of each row
   };
-  static TENSOR_OPS_INLINE Row row_at(const Run& run, std::size_t r) {
-    return {row_of<const T>(run, 0, r), row_of<const T>(run, 1, r), row_of<const T>(run, 2, r),
-            row_of<T>(run, 3, r)};
+  static TENSOR_OPS_INLINE Rows rows_at(const Run& run, std::size_t r, std::size_t count) {
+    return {row_of<const T>(run, 0, r),
+            row_of<const T>(run, 1, r),
+            row_of<const T>(run, 2, r),
+            row_of<T>(run, 3, r),
+            run.stride[0],
+            run.stride[1],
+            run.stride[2],
+            run.stride[3],
+            count,
+            run.n / 2};
   }
 
-  // The pairs from first to last.
-  static TENSOR_OPS_INLINE void rotate(Row row, std::size_t first, std::size_t last,
-                                       std::size_t pairs) {
+  // Rows that are in the first-level cache together.
+  static constexpr std::ptrdiff_t kGroupBytes = 4096;
+
+  // What is done beside the rotation of each block: nothing,
+  struct Nothing {
+    static constexpr bool streams = false;
+    template <class Extent>
+    TENSOR_OPS_INLINE void operator()(const T*, std::size_t, std::size_t, Extent) const {}
+  };
+  // or asking for the same block of the next group of rows,
+  struct Asking {
+    static constexpr bool streams = true;
+    template <class Extent>
+    TENSOR_OPS_INLINE void operator()(const T* x, std::size_t i, std::size_t pairs,
+                                      Extent extent) const {
+      Pairs::template prefetch_pairs<Element>(advanced(x, kGroupBytes), i, pairs, extent);
+    }
+  };
+  // or that and streaming as many lines from a buffer.
+  struct Draining {
+    static constexpr bool streams = false;
+    static constexpr std::size_t line = kLine / sizeof(T);
+    const T* buffer;
+    T* y;
+    std::size_t done, ready;  // elements
+
+    template <class Extent>
+    TENSOR_OPS_INLINE void operator()(const T* x, std::size_t i, std::size_t pairs, Extent extent) {
+      Asking()(x, i, pairs, extent);
+      drain(2 * Extent::vectors * sizeof(typename Element::Packed) / kLine);
+    }
+    TENSOR_OPS_INLINE void drain(std::size_t lines) {
+      for (; lines > 0 && done + line <= ready; --lines, done += line)
+        stream_vectors(std::make_index_sequence<kLine / kVectorBytes>());
+    }
+
+   private:
+    template <std::size_t... V>
+    TENSOR_OPS_INLINE void stream_vectors(std::index_sequence<V...>) {
+      constexpr std::size_t each = kVectorBytes / sizeof(T);
+      (stream_vector(y + done + V * each, load_vector<Floats>(buffer + done + V * each)), ...);
+    }
+  };
+
+  // All rows, together where they share their angles.
+  template <class Beside>
+  static TENSOR_OPS_INLINE void rotate_rows(Rows rows, Beside& beside) {
+    if (rows.cos_stride == 0 && rows.sin_stride == 0) return rotate(rows, 0, rows.pairs, beside);
+    const std::size_t count = rows.count;
+    rows.count = 1;
+    for (std::size_t r = 0; r < count; ++r, rows = rows_after(rows, 1))
+      rotate(rows, 0, rows.pairs, beside);
+  }
+  static TENSOR_OPS_INLINE Rows rows_after(Rows rows, std::size_t count) {
+    const auto r = static_cast<std::ptrdiff_t>(count);
+    rows.x = advanced(rows.x, r * rows.x_stride);
+    rows.cos = advanced(rows.cos, r * rows.cos_stride);
+    rows.sin = advanced(rows.sin, r * rows.sin_stride);
+    rows.y = advanced(rows.y, r * rows.y_stride);
+    return rows;
+  }
+
+  // The pairs from first to last of rows that share their angles, which stay in registers.
+  template <class Beside>
+  static __attribute__((noinline)) void rotate(const Rows& rows, std::size_t first,
+                                               std::size_t last, [[maybe_unused]] Beside& beside) {
     std::size_t i = first;
 #if TENSOR_OPS_HAS_FMA
     constexpr std::size_t lanes = kLanes<C>;
-    for (; i + 2 * lanes <= last; i += 2 * lanes) rotate_block(row, i, pairs, Whole<2>{});
-    for (; i + lanes <= last; i += lanes) rotate_block(row, i, pairs, Whole<1>{});
+    if constexpr (kVectorBytes == 64) {
+      for (; i + 8 * lanes <= last; i += 8 * lanes) rotate_columns<8>(rows, i, beside);
+      for (; i + 4 * lanes <= last; i += 4 * lanes) rotate_columns<4>(rows, i, beside);
+    }
+    for (; i + 2 * lanes <= last; i += 2 * lanes) rotate_columns<2>(rows, i, beside);
+    Nothing nothing;
+    for (; i + lanes <= last; i += lanes) rotate_columns<1>(rows, i, nothing);
 #endif
-    if (i < last) rotate_rest(row, i, last, pairs);
+    if (i < last) rotate_rest(rows, i, last);
   }
 
-  template <class Extent>
-  static TENSOR_OPS_INLINE void rotate_block(Row row, std::size_t i, std::size_t pairs,
-                                             Extent extent) {
-    const auto x = Pairs::template load_pairs<Element>(row.x, i, pairs, extent);
-    const auto cos = Pairs::template load_angles<Element>(row.cos + i, extent);
-    const auto sin = Pairs::template load_angles<Element>(row.sin + i, extent);
+  // As many vectors of pairs of each row.
+  template <std::size_t vectors, class Beside>
+  static TENSOR_OPS_INLINE void rotate_columns(const Rows& rows, std::size_t i, Beside& beside) {
+    constexpr std::size_t each = vectors == 8 ? 2 : vectors;  // what there are registers for
+    constexpr Whole<each, Beside::streams> extent;
+    Block<V, each> cos[vectors / each], sin[vectors / each];
+    for (std::size_t b = 0; b < vectors / each; ++b) {
+      cos[b] = Pairs::template load_angles<Element>(rows.cos + i + b * each * kLanes<C>, extent);
+      sin[b] = Pairs::template load_angles<Element>(rows.sin + i + b * each * kLanes<C>, extent);
+    }
+    const T* x = rows.x;
+    T* y = rows.y;
+    for (std::size_t r = 0; r < rows.count; ++r) {
+      for (std::size_t b = 0; b < vectors / each; ++b) {
+        const std::size_t at = i + b * each * kLanes<C>;
+        beside(x, at, rows.pairs, extent);
+        rotate_block(x, y, at, rows.pairs, cos[b], sin[b], extent);
+      }
+      x = advanced(x, rows.x_stride);
+      y = advanced(y, rows.y_stride);
+    }
+  }
+
+  template <class Angles, class Extent>
+  static TENSOR_OPS_INLINE void rotate_block(const T* from, T* to, std::size_t i, std::size_t pairs,
+                                             const Angles& cos, const Angles& sin, Extent extent) {
+    const auto x = Pairs::template load_pairs<Element>(from, i, pairs, extent);
     PairBlock<Element, Extent> turned{
         map([](V a, V b, V cos, V sin) { return vector_difference(a, cos, b, sin); }, x.hi, x.lo,
             cos, sin),
         map([](V a, V b, V cos, V sin) { return vector_sum(b, cos, a, sin); }, x.hi, x.lo, cos,
             sin)};
+    // Not finite if any of them is not, and sometimes where they all are.
+    V sum = turned.hi.vector[0] + turned.lo.vector[0];
+    for (std::size_t u = 1; u < Extent::vectors; ++u)
+      sum += turned.hi.vector[u] + turned.lo.vector[u];
     MagnitudeCheck<C> check;
-    for (std::size_t u = 0; u < Extent::vectors; ++u) {
-      check.include(turned.hi.vector[u]);
-      check.include(turned.lo.vector[u]);
-    }
+    check.include(sum);
     if (__builtin_expect(!check.at_most(kLargest), 0)) {
       // Copies, or the compiler would keep the originals in memory.
       const auto same = [](V vector) { return vector; };
@@ -221,7 +341,7 @@ struct Rotation {
       mend(mended, {map(same, x.hi), map(same, x.lo)}, map(same, cos), map(same, sin));
       turned = {map(same, mended.hi), map(same, mended.lo)};
     }
-    Pairs::template store_pairs<Element>(row.y, i, pairs, turned, extent);
+    Pairs::template store_pairs<Element>(to, i, pairs, turned, extent);
   }
 
   // Products of two half-precision numbers are exact in float32 as they are.
@@ -251,58 +371,77 @@ struct Rotation {
       }
   }
 
-  static __attribute__((noinline)) void rotate_rest(Row row, std::size_t begin, std::size_t last,
-                                                    std::size_t pairs) {
-    const T *x = row.x, *cos = row.cos, *sin = row.sin;
-    T* const y = row.y;
+  static __attribute__((noinline)) void rotate_rest(const Rows& rows, std::size_t begin,
+                                                    std::size_t last) {
+    const T *x = rows.x, *const cos = rows.cos, *const sin = rows.sin;
+    T* y = rows.y;
+    for (std::size_t r = 0; r < rows.count; ++r) {
 #pragma omp simd
-    for (std::size_t i = begin; i < last; ++i) {
-      const std::size_t first = Pairs::first(i, pairs), second = Pairs::second(i, pairs);
-      const C a = Element::load(x[first]), b = Element::load(x[second]);
-      const C c = Element::load(cos[i]), s = Element::load(sin[i]);
-      y[first] = Element::store(any_sum_of_products(a, c, -b, s));
-      y[second] = Element::store(any_sum_of_products(b, c, a, s));
-    }
-  }
-
-  // Rows that follow one another in memory, by way of a buffer in the first-level cache from which
-  // whole lines are streamed.
-  static void rotate_streaming(const Run& run) {
-    constexpr std::size_t kElements = 8192 / sizeof(T);
-    alignas(64) T buffer[kElements];
-    const std::size_t group = kElements / run.n;
-    for (std::size_t begin = 0; begin < run.rows; begin += group) {
-      const std::size_t count = run.rows - begin < group ? run.rows - begin : group;
-      for (std::size_t r = 0; r < count; ++r) {
-        Row row = row_at(run, begin + r);
-        prefetch(row.x + kAhead / sizeof(T), run.n * sizeof(T));
-        row.y = buffer + r * run.n;
-        rotate(row, 0, run.n / 2, run.n / 2);
+      for (std::size_t i = begin; i < last; ++i) {
+        const std::size_t first = Pairs::first(i, rows.pairs);
+        const std::size_t second = Pairs::second(i, rows.pairs);
+        const C a = Element::load(x[first]), b = Element::load(x[second]);
+        const C c = Element::load(cos[i]), s = Element::load(sin[i]);
+        y[first] = Element::store(any_sum_of_products(a, c, -b, s));
+        y[second] = Element::store(any_sum_of_products(b, c, a, s));
       }
-      copy_row<Element>(true, count * run.n, row_of<T>(run, 3, begin), buffer);
+      x = advanced(x, rows.x_stride);
+      y = advanced(y, rows.y_stride);
     }
-    finish_streams();
   }
 
-  static bool can_stream(const Run& run) {
-    return run.streams && run.stride[3] == static_cast<std::ptrdiff_t>(run.n * sizeof(T)) &&
-           run.n * sizeof(T) <= 2048;
+  // Rows that follow one another in memory: straight where they are of whole lines, or else by way
+  // of a buffer, from which the lines of one group are streamed while the next is computed.
+  static constexpr std::ptrdiff_t kBufferBytes = 4 * kGroupBytes;
+
+  static void rotate_streaming(const Rows& rows) {
+    const bool are_lines = reinterpret_cast<std::uintptr_t>(rows.y) % kLine == 0 &&
+                           rows.pairs * sizeof(T) % kLine == 0;
+    if (are_lines) {
+      Asking asking;
+      return rotate_rows(rows, asking);
+    }
+    const std::size_t n = 2 * rows.pairs, total = rows.count * n;
+    // Ordinary stores to the first and the last line, which are shared, must not have to wait.
+    __builtin_prefetch(rows.y, 1, 2);
+    __builtin_prefetch(rows.y + total, 1, 2);
+    alignas(kLine) T buffer[kBufferBytes / sizeof(T)];
+    const std::size_t first = distance_to_line<Element>(rows.y);
+    Draining draining{buffer, rows.y, first, 0};
+    Rows group = rows;
+    group.y = buffer;
+    for (std::size_t left = rows.count; left > 0; left -= group.count) {
+      const std::size_t most = kGroupBytes / (n * sizeof(T));
+      group.count = left < most ? left : most;
+      rotate_rows(group, draining);
+      draining.ready += group.count * n;
+      group = rows_after(group, group.count);
+    }
+    draining.drain(total);
+    for (std::size_t i = 0; i < first; ++i) rows.y[i] = buffer[i];
+    for (std::size_t i = draining.done; i < total; ++i) rows.y[i] = buffer[i];
   }
 
   static void run(const Run& run) {
-    if (can_stream(run)) return rotate_streaming(run);
-    const std::size_t pairs = run.n / 2;
-    Row row = row_at(run, 0);
-    for (std::size_t r = 0; r < run.rows; ++r) {
-      rotate(row, 0, pairs, pairs);
-      row = {advanced(row.x, run.stride[0]), advanced(row.cos, run.stride[1]),
-             advanced(row.sin, run.stride[2]), advanced(row.y, run.stride[3])};
+    const auto row_bytes = static_cast<std::ptrdiff_t>(run.n * sizeof(T));
+    const bool streams = run.streams && run.stride[0] == row_bytes && run.stride[3] == row_bytes &&
+                         row_bytes <= kGroupBytes && run.n * sizeof(T) >= 2 * kLine;
+    const std::size_t group =
+        row_bytes < kBufferBytes ? static_cast<std::size_t>(kBufferBytes / row_bytes) : 1;
+    for (std::size_t r = 0; r < run.rows; r += group) {
+      const Rows rows = rows_at(run, r, run.rows - r < group ? run.rows - r : group);
+      Nothing nothing;
+      if (streams)
+        rotate_streaming(rows);
+      else
+        rotate_rows(rows, nothing);
     }
   }
 
  private:
   static void rotate_chunk(const RowChunk& chunk) {
-    rotate(row_at(chunk.row, 0), chunk.begin / 2, chunk.end / 2, chunk.row.n / 2);
+    Nothing nothing;
+    rotate(rows_at(chunk.row, 0, 1), chunk.begin / 2, chunk.end / 2, nothing);
   }
 
   static constexpr C kLargest =

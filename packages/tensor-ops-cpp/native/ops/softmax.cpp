@@ -311,7 +311,6 @@ struct Softmax {
         with_exponential(row, method, peak,
                          [&](auto exponential) { ordinary_row(row, exponential); });
     }
-    if (run.streams) finish_streams();
   }
 
  private:
