@@ -1,5 +1,6 @@
 """Results that are written past the caches have the bits of those that are not."""
 
+import ml_dtypes
 import numpy as np
 import pytest
 from cpp_cases import OP_VARIANTS, OPS, arguments, as_tuple, same_bits
@@ -45,6 +46,17 @@ def test_long_rows(op, kwargs, dtype, rng):
     given = arguments(op, (3, 70_002), dtype, rng)
     for threads in (1, 2, 5):
         both_ways(op, given, kwargs, num_threads=threads)
+
+
+@pytest.mark.parametrize(("op", "kwargs"), OP_VARIANTS)
+def test_rows_that_need_care_between_others(op, kwargs, dtype, rng):
+    x, *more = arguments(op, (9, 4096), dtype, rng)
+    x[1, 5] = np.nan
+    x[2], x[4] = ml_dtypes.finfo(dtype).max, 0
+    x[5, 7] = -np.inf
+    x[7, 100] = np.inf
+    with np.errstate(all="ignore"):
+        both_ways(op, (x, *more), kwargs, num_threads=1)
 
 
 @pytest.mark.parametrize("elements", [0, 1, 3, 17])

@@ -32,7 +32,7 @@ struct Map {
   static TENSOR_OPS_INLINE void row(bool streams, std::size_t n, T* y, const In*... x) {
     if constexpr (has_vector_form<Function>) {
       write_unordered_row<Element>(streams, 0, n, y, [=](std::size_t i, auto extent) {
-        (prefetch_if_streamed(x + i, kAhead, extent), ...);
+        if constexpr (extent.streams) (prefetch_block(x + i, kAhead, extent), ...);
         return of_blocks(load_unordered<Element>(x + i, extent)...);
       });
     } else {

@@ -58,7 +58,7 @@ TENSOR_OPS_INLINE void stream_vector(void* to, P v) {
 #endif
 }
 
-constexpr std::size_t kLine = 64;  // of a cache
+constexpr std::size_t kLine = 64;  // bytes of a cache's line
 
 // Asks for `bytes` from an address on, which need not be there, to be brought into the second-level
 // cache.
@@ -69,7 +69,7 @@ TENSOR_OPS_INLINE void prefetch(const void* from, std::size_t bytes) {
 }
 
 // How far ahead of its use memory is asked for, in bytes.
-constexpr std::size_t kAhead = 2560;
+constexpr std::ptrdiff_t kAhead = 2560;
 
 // What is loaded, computed and stored at a time: whole vectors, several for the sake of more
 // independent work, or the first elements of one at an end of a row. `streams` is true of whole
@@ -185,12 +185,12 @@ TENSOR_OPS_INLINE Block<V, 1> only(Part part, const Block<V, 1>& block, Lane<V> 
   return kept;
 }
 
-// Asks for what a block at `from` will take, if the block's results are streamed.
+// Asks for the block that is so many bytes after one at `from`.
 template <class T, class Extent>
-TENSOR_OPS_INLINE void prefetch_if_streamed(const T* from, std::size_t distance, Extent) {
-  if constexpr (Extent::streams)
-    prefetch(reinterpret_cast<const void*>(reinterpret_cast<std::uintptr_t>(from) + distance),
-             Extent::vectors * kVectorBytes / (sizeof(T) == 2 ? 2 : 1));
+TENSOR_OPS_INLINE void prefetch_block(const T* from, std::ptrdiff_t distance, Extent) {
+  prefetch(reinterpret_cast<const void*>(reinterpret_cast<std::uintptr_t>(from) +
+                                         static_cast<std::uintptr_t>(distance)),
+           Extent::vectors * kVectorBytes / (sizeof(T) == 2 ? 2 : 1));
 }
 
 // body(i, extent) for all of [begin, end).
@@ -209,28 +209,52 @@ TENSOR_OPS_INLINE std::size_t distance_to_line(const typename Element::Storage* 
   return (0 - reinterpret_cast<std::uintptr_t>(y)) % kLine / sizeof(typename Element::Storage);
 }
 
+// write(i, extent) for all elements up to the first line of y + i, which is returned, or to the end
+// of a short row.
+template <class Element, class Write>
+TENSOR_OPS_INLINE std::size_t write_to_line(std::size_t begin, std::size_t end,
+                                            const typename Element::Storage* y, Write write) {
+  constexpr std::size_t lanes = kLanesFor<Element>;
+  if (end - begin < 2 * kUnroll * lanes) {
+    for_blocks<typename Element::Compute>(begin, end, write);
+    return end;
+  }
+  const std::size_t line = begin + distance_to_line<Element>(y + begin);
+  std::size_t i = begin;
+  // A vector may be less than a line.
+  for (; line - i >= lanes; i += lanes) write(i, Whole<1>{});
+  if (i < line) write(i, Part{line - i});
+  return line;
+}
+
+// The same from a line on, past the caches as long as lines are whole.
+template <class Element, class Write>
+TENSOR_OPS_INLINE void write_lines(std::size_t line, std::size_t end, Write write) {
+  constexpr std::size_t lanes = kLanesFor<Element>;
+  constexpr std::size_t in_line = kLine / (lanes * sizeof(typename Element::Storage));
+  std::size_t i = line;
+  for (; i + kUnroll * lanes <= end; i += kUnroll * lanes) write(i, Whole<kUnroll, true>{});
+  for (; i + in_line * lanes <= end; i += in_line * lanes) write(i, Whole<in_line, true>{});
+  for_blocks<typename Element::Compute>(i, end, write);
+}
+
+// Asks for the last line of a row, which it shares with what follows: an ordinary store that had to
+// wait for it would hold up the streamed ones behind it.
+template <class T>
+TENSOR_OPS_INLINE void prefetch_last_line(const T* end) {
+  __builtin_prefetch(end, 1, 2);
+}
+
 // write(i, extent) for all of [begin, end), from the first line of y + i on in whole lines.
 template <class Element, class Write>
 TENSOR_OPS_INLINE void for_lines(bool streams, std::size_t begin, std::size_t end,
                                  const typename Element::Storage* y, Write write) {
-  constexpr std::size_t lanes = kLanesFor<Element>;
-  std::size_t i = begin;
-  if (end - begin >= 2 * kUnroll * lanes) {
-    // The last line is shared with what follows, and an ordinary store that had to wait for it
-    // would hold up the streamed ones behind it.
-    if (streams) __builtin_prefetch(y + end, 1, 2);
-    const std::size_t line = begin + distance_to_line<Element>(y + begin);
-    // A vector of a half type is half a line.
-    for (; line - i >= lanes; i += lanes) write(i, Whole<1>{});
-    if (i < line) write(i, Part{line - i});
-    i = line;
-    if (streams) {
-      constexpr std::size_t in_line = kLine / (lanes * sizeof(typename Element::Storage));
-      for (; i + kUnroll * lanes <= end; i += kUnroll * lanes) write(i, Whole<kUnroll, true>{});
-      for (; i + in_line * lanes <= end; i += in_line * lanes) write(i, Whole<in_line, true>{});
-    }
-  }
-  for_blocks<typename Element::Compute>(i, end, write);
+  if (streams) prefetch_last_line(y + end);
+  const std::size_t line = write_to_line<Element>(begin, end, y, write);
+  if (streams)
+    write_lines<Element>(line, end, write);
+  else
+    for_blocks<typename Element::Compute>(line, end, write);
 }
 
 // y[i] = values(i, extent), a block, for i from begin to end.
@@ -260,7 +284,7 @@ TENSOR_OPS_INLINE void copy_row(bool streams, std::size_t n, typename Element::S
   using P = typename Element::Packed;
   constexpr std::size_t lanes = kLanesFor<Element>;
   for_lines<Element>(streams, 0, n, y, [=](std::size_t i, auto extent) {
-    prefetch_if_streamed(next + i, 0, extent);
+    if constexpr (extent.streams) prefetch_block(next + i, 0, extent);
     if constexpr (std::is_same_v<decltype(extent), Part>)
       store_part(y + i, load_part<P>(x + i, extent.elements), extent.elements);
     else

@@ -21,30 +21,35 @@ TENSOR_OPS_INLINE double wide_rms_scale(std::size_t n, double eps, Value value) 
   return 1 / __builtin_sqrt(squares / static_cast<double>(n) + eps);
 }
 
-// Kernel and steps of an op whose Norm<Element> has row_at(run, r), with the fields n and eps,
-// squares(row, begin, end) of a chunk, write(row, scale, begin, end), and wide_row(row) for the
-// rows without a scale.
+// Kernel and steps of an op whose Norm<Element> has what rows that are measured and then written
+// have (rows.h), row_at(run, r), squares(row, begin, end, writer) of a chunk, and wide_row(row) for
+// the rows without a scale. Found is the scale.
 template <class Element, class Norm>
 struct RmsNormalisation {
   using C = typename Element::Compute;
 
   static void run(const Run& run) {
-    for (std::size_t r = 0; r < run.rows; ++r) {
-      const auto row = Norm::row_at(run, r);
-      const double squares = sum_of_chunks(row.n, [&](std::size_t begin, std::size_t end) {
-        return Norm::squares(row, begin, end);
-      });
-      const C scale = rms_scale<C>(squares, row.n, row.eps);
-      if (scale == 0)
-        Norm::wide_row(row);
-      else
-        Norm::write(row, scale, 0, row.n);
-    }
+    with_writer<Element, Norm>(run, [&](auto writer) {
+      for (std::size_t r = 0; r < run.rows; ++r) {
+        const auto row = Norm::row_at(run, r);
+        const double squares = sum_of_chunks(row.n, [&](std::size_t begin, std::size_t end) {
+          return Norm::squares(row, begin, end, writer);
+        });
+        writer.finish();
+        const C scale = rms_scale<C>(squares, row.n, row.eps);
+        if (scale == 0)
+          Norm::wide_row(row);
+        else
+          writer.write(row, scale);
+      }
+      writer.finish();
+    });
   }
 
  private:
   static void measure(const RowChunk& chunk) {
-    chunk.partials[0] = Norm::squares(Norm::row_at(chunk.row, 0), chunk.begin, chunk.end);
+    AtOnce<Element, Norm> writer;
+    chunk.partials[0] = Norm::squares(Norm::row_at(chunk.row, 0), chunk.begin, chunk.end, writer);
   }
   static void find_scale(const Run& run, const double* partials, std::size_t chunks,
                          double* found) {
@@ -55,7 +60,7 @@ struct RmsNormalisation {
     const auto row = Norm::row_at(chunk.row, 0);
     const C scale = static_cast<C>(chunk.found[0]);
     if (scale != 0)
-      Norm::write(row, scale, chunk.begin, chunk.end);
+      write_measured<Element, Norm>(row, scale, chunk.begin, chunk.end);
     else if (chunk.begin == 0)
       Norm::wide_row(row);
   }

@@ -25,15 +25,6 @@ TENSOR_OPS_INLINE T* optional_row_of(const Run& run, std::size_t k, std::size_t 
   return run.data[k] ? row_of<T>(run, k, r) : nullptr;
 }
 
-// How far from a row's elements the memory is that its streamed results leave time to ask for: the
-// same elements of the next row, as long as a row or two fit the second-level cache.
-TENSOR_OPS_INLINE std::size_t pipeline_distance(const Run& run, std::size_t k, std::size_t r,
-                                                std::size_t item) {
-  constexpr std::size_t kMostBytes = std::size_t{1} << 17;
-  if (run.n * item > kMostBytes) return kAhead;
-  return r + 1 < run.rows ? static_cast<std::size_t>(run.stride[k]) : 0;
-}
-
 // Sums are kept in a fixed number of lanes, element i always going to the same one: the result does
 // not depend on where the row lies in memory. The lanes of every chunk are added up in double,
 // which bounds the error of long rows.
@@ -110,6 +101,83 @@ TENSOR_OPS_INLINE bool is_safe_in(float, double mean_square) {
   return mean_square > 0x1p-100 && mean_square < 0x1p100;
 }
 TENSOR_OPS_INLINE bool is_safe_in(double, double) { return true; }
+
+// An Op on rows that are measured and then written has: streams(run), whether that may write past
+// the caches; Row, with the fields n, y and streams; Found, what is known of a row once it is
+// measured; write(row, found, i, extent) for a block of it; and ask_ahead(row, i, extent) and
+// ask_next(row, i, extent) for a block of its inputs that is kAhead bytes on, or in the next row.
+template <class Element, class Op>
+TENSOR_OPS_INLINE void write_measured(const typename Op::Row& of, const typename Op::Found& what,
+                                      std::size_t begin, std::size_t end) {
+  // Copies that nothing else can see, so that they stay in registers.
+  const typename Op::Row row = of;
+  const typename Op::Found found = what;
+  for_lines<Element>(row.streams, begin, end, row.y, [&](std::size_t i, auto extent) {
+    if constexpr (extent.streams) Op::ask_ahead(row, i, extent);
+    Op::write(row, found, i, extent);
+  });
+}
+
+// Writes rows as soon as they are measured.
+template <class Element, class Op>
+struct AtOnce {
+  static constexpr std::size_t rows_at_a_time = 1;
+  TENSOR_OPS_INLINE void write(const typename Op::Row& row, const typename Op::Found& found) {
+    write_measured<Element, Op>(row, found, 0, row.n);
+  }
+  template <class Extent>
+  TENSOR_OPS_INLINE void beside(const typename Op::Row&, std::size_t, Extent) {}
+  TENSOR_OPS_INLINE void finish() {}
+};
+
+// Writes each row past the caches while the next one is measured and the one after that is asked
+// for: computing and storing do not wait for one another.
+template <class Element, class Op>
+class OneBehind {
+ public:
+  static constexpr std::size_t rows_at_a_time = 2;
+  TENSOR_OPS_INLINE void write(const typename Op::Row& row, const typename Op::Found& found) {
+    row_ = row;
+    found_ = found;
+    prefetch_last_line(row.y + row.n);
+    at_ = write_to_line<Element>(0, row.n, row.y, block_writer());
+  }
+  // Called for each block that is measured.
+  template <class Extent>
+  TENSOR_OPS_INLINE void beside(const typename Op::Row& measured, std::size_t i, Extent extent) {
+    if constexpr (Extent::vectors == kUnroll) {
+      Op::ask_next(measured, i, extent);
+      if (at_ + kStep > row_.n) return;
+      Op::write(row_, found_, at_, Whole<kUnroll, true>{});
+      at_ += kStep;
+    }
+  }
+  TENSOR_OPS_INLINE void finish() {
+    write_lines<Element>(at_, row_.n, block_writer());
+    at_ = row_.n = 0;
+  }
+
+ private:
+  static constexpr std::size_t kStep = kUnroll * kLanesFor<Element>;
+  TENSOR_OPS_INLINE auto block_writer() const {
+    return [this](std::size_t i, auto extent) { Op::write(row_, found_, i, extent); };
+  }
+
+  typename Op::Row row_{};
+  typename Op::Found found_{};
+  std::size_t at_ = 0;
+};
+
+// function(writer) with the writer for a run.
+template <class Element, class Op, class Function>
+TENSOR_OPS_INLINE void with_writer(const Run& run, Function function) {
+  // Three rows are in the second-level cache at a time.
+  constexpr std::size_t kMostBytes = std::size_t{1} << 17;
+  if (Op::streams(run) && run.n * sizeof(typename Element::Storage) <= kMostBytes)
+    function(OneBehind<Element, Op>());
+  else
+    function(AtOnce<Element, Op>());
+}
 
 }  // namespace
 }  // namespace tensor_ops::TENSOR_OPS_LEVEL

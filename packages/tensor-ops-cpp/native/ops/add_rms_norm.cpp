@@ -10,79 +10,83 @@ namespace tensor_ops::TENSOR_OPS_LEVEL {
 namespace {
 
 template <class Element>
-struct AddRmsNormRow {
+struct AddRmsNorm {
   using T = typename Element::Storage;
   using C = typename Element::Compute;
+  using Found = C;
 
-  const T *x, *residual, *weight;
-  T *y, *h;
-  std::size_t n;
-  double eps;
-  bool streams;
-  std::size_t x_ahead, residual_ahead;  // bytes from the rows to what is read next
-
-  static TENSOR_OPS_INLINE AddRmsNormRow row_at(const Run& run, std::size_t r) {
-    T *const y = row_of<T>(run, 3, r), *const h = row_of<T>(run, 4, r);
-    // Both can be streamed where their lines begin at the same elements.
-    const bool streams =
-        run.streams && distance_to_line<Element>(y) == distance_to_line<Element>(h);
+  struct Row {
+    const T *x, *residual, *weight;
+    T *y, *h;
+    std::size_t n;
+    double eps;
+    bool streams;
+    std::ptrdiff_t x_to_next, residual_to_next;  // bytes to those of the next row
+  };
+  // Both can be streamed where their lines begin at the same elements.
+  static TENSOR_OPS_INLINE bool streams(const Run& run) {
+    return run.streams && (run.data[3] - run.data[4]) % std::ptrdiff_t{kLine} == 0 &&
+           (run.stride[3] - run.stride[4]) % std::ptrdiff_t{kLine} == 0;
+  }
+  static TENSOR_OPS_INLINE Row row_at(const Run& run, std::size_t r) {
     return {row_of<const T>(run, 0, r),
             row_of<const T>(run, 1, r),
             row_of<const T>(run, 2, r),
-            y,
-            h,
+            row_of<T>(run, 3, r),
+            row_of<T>(run, 4, r),
             run.n,
             run.scalars[0],
-            streams,
-            pipeline_distance(run, 0, r, sizeof(T)),
-            pipeline_distance(run, 1, r, sizeof(T))};
+            streams(run),
+            run.stride[0],
+            run.stride[1]};
   }
 
   // Whether h is written on the way to the squares, and read back: it stays in the cache, and holds
   // the sum as it is. Not over an input, which a sum that overflows is computed from again.
-  static TENSOR_OPS_INLINE bool goes_by_way_of_h(const AddRmsNormRow& row) {
+  static TENSOR_OPS_INLINE bool goes_by_way_of_h(const Row& row) {
     return !row.streams && !is_half<Element> && row.h != row.x && row.h != row.residual;
   }
 
-  static TENSOR_OPS_INLINE double squares(const AddRmsNormRow& row, std::size_t begin,
-                                          std::size_t end) {
-    const auto sums = [&](std::size_t i, auto extent) {
-      return map([](auto x, auto residual) { return x + residual; },
-                 load_unordered<Element>(row.x + i, extent),
-                 load_unordered<Element>(row.residual + i, extent));
-    };
-    if (!goes_by_way_of_h(row)) return chunk_sum_of_squares<C>(begin, end, sums);
+  template <class Extent>
+  static TENSOR_OPS_INLINE auto sums(const Row& row, std::size_t i, Extent extent) {
+    return map([](auto x, auto residual) { return x + residual; },
+               load_unordered<Element>(row.x + i, extent),
+               load_unordered<Element>(row.residual + i, extent));
+  }
+
+  template <class Writer>
+  static TENSOR_OPS_INLINE double squares(const Row& row, std::size_t begin, std::size_t end,
+                                          Writer& writer) {
+    const bool keeps_sums = goes_by_way_of_h(row);
     return chunk_sum_of_squares<C>(begin, end, [&](std::size_t i, auto extent) {
-      const auto sum = sums(i, extent);
-      store_unordered<Element>(row.h + i, sum, extent);
+      writer.beside(row, i, extent);
+      const auto sum = sums(row, i, extent);
+      if (keeps_sums) store_unordered<Element>(row.h + i, sum, extent);
       return sum;
     });
   }
 
-  static TENSOR_OPS_INLINE void write(const AddRmsNormRow& row, C scale, std::size_t begin,
-                                      std::size_t end) {
-    const auto normalised = [&](auto sum, std::size_t i, auto extent) {
-      return map([scale](auto sum, auto weight) { return (sum * scale) * weight; }, sum,
-                 load_unordered<Element>(row.weight + i, extent));
-    };
-    if (goes_by_way_of_h(row))
-      return write_unordered_row<Element>(
-          false, begin, end, row.y, [&](std::size_t i, auto extent) {
-            return normalised(load_unordered<Element>(row.h + i, extent), i, extent);
-          });
-    for_lines<Element>(row.streams, begin, end, row.y, [&](std::size_t i, auto extent) {
-      prefetch_if_streamed(row.x + i, row.x_ahead, extent);
-      prefetch_if_streamed(row.residual + i, row.residual_ahead, extent);
-      const auto sum = map([](auto x, auto residual) { return x + residual; },
-                           load_unordered<Element>(row.x + i, extent),
-                           load_unordered<Element>(row.residual + i, extent));
-      const auto y = normalised(sum, i, extent);
-      store_unordered<Element>(row.y + i, y, extent);
-      store_unordered<Element>(row.h + i, sum, extent);
-    });
+  template <class Extent>
+  static TENSOR_OPS_INLINE void write(const Row& row, C scale, std::size_t i, Extent extent) {
+    const bool kept_sums = goes_by_way_of_h(row);
+    const auto sum = kept_sums ? load_unordered<Element>(row.h + i, extent) : sums(row, i, extent);
+    const auto scaled = [scale](auto sum, auto weight) { return (sum * scale) * weight; };
+    store_unordered<Element>(
+        row.y + i, map(scaled, sum, load_unordered<Element>(row.weight + i, extent)), extent);
+    if (!kept_sums) store_unordered<Element>(row.h + i, sum, extent);
+  }
+  template <class Extent>
+  static TENSOR_OPS_INLINE void ask_ahead(const Row& row, std::size_t i, Extent extent) {
+    prefetch_block(row.x + i, kAhead, extent);
+    prefetch_block(row.residual + i, kAhead, extent);
+  }
+  template <class Extent>
+  static TENSOR_OPS_INLINE void ask_next(const Row& row, std::size_t i, Extent extent) {
+    prefetch_block(row.x + i, row.x_to_next, extent);
+    prefetch_block(row.residual + i, row.residual_to_next, extent);
   }
 
-  static __attribute__((noinline)) void wide_row(const AddRmsNormRow& row) {
+  static __attribute__((noinline)) void wide_row(const Row& row) {
     const auto sum = [&](std::size_t i) {
       return static_cast<double>(Element::load(row.x[i])) +
              static_cast<double>(Element::load(row.residual[i]));
@@ -99,11 +103,11 @@ struct AddRmsNormRow {
 };
 
 template <class Element>
-using AddRmsNorm = RmsNormalisation<Element, AddRmsNormRow<Element>>;
+using AddRmsNormKernel = RmsNormalisation<Element, AddRmsNorm<Element>>;
 
 }  // namespace
 
-EXPORT_KERNELS(add_rms_norm, each_dtype<AddRmsNorm>())
+EXPORT_KERNELS(add_rms_norm, each_dtype<AddRmsNormKernel>())
 
 }  // namespace tensor_ops::TENSOR_OPS_LEVEL
 

@@ -45,7 +45,10 @@ struct LayerNorm {
     std::size_t n;
     double eps;
     bool streams;
-    std::size_t ahead;  // bytes from x to what is read next
+    std::ptrdiff_t to_next;  // bytes from x to that of the next row
+  };
+  struct Found {
+    C centre, rest, scale;
   };
   static TENSOR_OPS_INLINE Row row_at(const Run& run, std::size_t r) {
     return {row_of<const T>(run, 0, r),
@@ -55,7 +58,7 @@ struct LayerNorm {
             run.n,
             run.scalars[0],
             run.streams,
-            pipeline_distance(run, 0, r, sizeof(T))};
+            run.stride[0]};
   }
 
   // The mean of the first elements, which is near that of most rows.
@@ -73,10 +76,12 @@ struct LayerNorm {
   struct Sums {
     double deviations, squares;
   };
+  template <class Writer>
   static TENSOR_OPS_INLINE Sums sums_about(C centre, const Row& row, std::size_t begin,
-                                           std::size_t end) {
+                                           std::size_t end, Writer& writer) {
     Lanes<V> deviations, squares;
     for_blocks<C>(begin, end, [&](std::size_t i, auto extent) {
+      writer.beside(row, i, extent);
       const auto block = only(extent, map([centre](V value) { return value - centre; },
                                           load_unordered<Element>(row.x + i, extent)));
       for (std::size_t u = 0; u < extent.vectors; ++u) {
@@ -94,24 +99,37 @@ struct LayerNorm {
                : C(0);
   }
 
-  static TENSOR_OPS_INLINE void write(const Row& row, C centre, C rest, C scale, std::size_t begin,
-                                      std::size_t end) {
-    const auto scaled = [=](V x, V weight) { return (((x - centre) - rest) * scale) * weight; };
-    const auto x_and_weight = [&](auto function, std::size_t i, auto extent, const auto&... bias) {
-      prefetch_if_streamed(row.x + i, row.ahead, extent);
-      return map(function, load_unordered<Element>(row.x + i, extent),
-                 load_unordered<Element>(row.weight + i, extent), bias...);
-    };
-    if (row.bias)
-      write_unordered_row<Element>(row.streams, begin, end, row.y, [&](std::size_t i, auto extent) {
-        return x_and_weight([scaled](V x, V weight, V bias) { return scaled(x, weight) + bias; }, i,
-                            extent, load_unordered<Element>(row.bias + i, extent));
-      });
-    else
-      write_unordered_row<Element>(row.streams, begin, end, row.y, [&](std::size_t i, auto extent) {
-        return x_and_weight(scaled, i, extent);
-      });
-  }
+  template <bool has_bias>
+  struct Written {
+    using Row = LayerNorm::Row;
+    using Found = LayerNorm::Found;
+    static TENSOR_OPS_INLINE bool streams(const Run& run) { return run.streams; }
+
+    template <class Extent>
+    static TENSOR_OPS_INLINE void write(const Row& row, const Found& found, std::size_t i,
+                                        Extent extent) {
+      const auto scaled = [found](V x, V weight) {
+        return (((x - found.centre) - found.rest) * found.scale) * weight;
+      };
+      const auto x = load_unordered<Element>(row.x + i, extent);
+      const auto weight = load_unordered<Element>(row.weight + i, extent);
+      if constexpr (has_bias) {
+        const auto shifted = [scaled](V x, V weight, V bias) { return scaled(x, weight) + bias; };
+        const auto bias = load_unordered<Element>(row.bias + i, extent);
+        store_unordered<Element>(row.y + i, map(shifted, x, weight, bias), extent);
+      } else {
+        store_unordered<Element>(row.y + i, map(scaled, x, weight), extent);
+      }
+    }
+    template <class Extent>
+    static TENSOR_OPS_INLINE void ask_ahead(const Row& row, std::size_t i, Extent extent) {
+      prefetch_block(row.x + i, kAhead, extent);
+    }
+    template <class Extent>
+    static TENSOR_OPS_INLINE void ask_next(const Row& row, std::size_t i, Extent extent) {
+      prefetch_block(row.x + i, row.to_next, extent);
+    }
+  };
 
   // In double, for a row that needs it.
   static __attribute__((noinline)) void wide_row(const Row& row) {
@@ -132,35 +150,52 @@ struct LayerNorm {
     }
   }
 
-  static TENSOR_OPS_INLINE Moments<C> moments(const Row& row, C centre) {
+  template <class Writer>
+  static TENSOR_OPS_INLINE Moments<C> moments(const Row& row, C centre, Writer& writer) {
     Sums sums{};
     for (std::size_t begin = 0; begin < row.n; begin += kChunk) {
       const Sums of_chunk =
-          sums_about(centre, row, begin, row.n - begin < kChunk ? row.n : begin + kChunk);
+          sums_about(centre, row, begin, row.n - begin < kChunk ? row.n : begin + kChunk, writer);
       sums.deviations += of_chunk.deviations;
       sums.squares += of_chunk.squares;
     }
     return moments_about(centre, sums.deviations, sums.squares, static_cast<double>(row.n));
   }
+  static __attribute__((noinline)) Moments<C> moments_again(const Row& row, C centre) {
+    Alone alone;
+    return moments(row, centre, alone);
+  }
 
   static void run(const Run& run) {
-    for (std::size_t r = 0; r < run.rows; ++r) {
-      const Row row = row_at(run, r);
-      Moments<C> m = moments(row, first_centre(row));
-      if (__builtin_expect(is_off_centre(m), 0)) m = moments(row, next_centre(m));
-      const C scale = scale_of(row, m);
-      if (scale == 0)
-        wide_row(row);
-      else
-        write(row, m.centre, m.rest, scale, 0, row.n);
-    }
+    return run.data[2] ? run_all<Written<true>>(run) : run_all<Written<false>>(run);
   }
 
  private:
+  template <class How>
+  static TENSOR_OPS_INLINE void run_all(const Run& run) {
+    with_writer<Element, How>(run, [&](auto writer) {
+      for (std::size_t r = 0; r < run.rows; ++r) {
+        const Row row = row_at(run, r);
+        Moments<C> m = moments(row, first_centre(row), writer);
+        writer.finish();
+        if (__builtin_expect(is_off_centre(m), 0)) m = moments_again(row, next_centre(m));
+        const C scale = scale_of(row, m);
+        if (scale == 0)
+          wide_row(row);
+        else
+          writer.write(row, {m.centre, m.rest, scale});
+      }
+      writer.finish();
+    });
+  }
+
+  using Alone = AtOnce<Element, Written<false>>;
+
   enum { kCentre, kRest, kScale, kIsOffCentre };
 
   static void measure_about(C centre, const RowChunk& chunk) {
-    const Sums sums = sums_about(centre, row_at(chunk.row, 0), chunk.begin, chunk.end);
+    Alone alone;
+    const Sums sums = sums_about(centre, row_at(chunk.row, 0), chunk.begin, chunk.end, alone);
     chunk.partials[0] = sums.deviations;
     chunk.partials[1] = sums.squares;
   }
@@ -195,10 +230,14 @@ struct LayerNorm {
   static void write_chunk(const RowChunk& chunk) {
     const Row row = row_at(chunk.row, 0);
     const auto found = [&](int k) { return static_cast<C>(chunk.found[k]); };
-    if (found(kScale) != 0)
-      write(row, found(kCentre), found(kRest), found(kScale), chunk.begin, chunk.end);
-    else if (chunk.begin == 0)
+    const Found all{found(kCentre), found(kRest), found(kScale)};
+    if (all.scale == 0 && chunk.begin > 0) return;
+    if (all.scale == 0)
       wide_row(row);
+    else if (row.bias)
+      write_measured<Element, Written<true>>(row, all, chunk.begin, chunk.end);
+    else
+      write_measured<Element, Written<false>>(row, all, chunk.begin, chunk.end);
   }
 
  public:

@@ -9,45 +9,57 @@ namespace tensor_ops::TENSOR_OPS_LEVEL {
 namespace {
 
 template <class Element>
-struct RmsNormRow {
+struct RmsNorm {
   using T = typename Element::Storage;
   using C = typename Element::Compute;
+  using Found = C;
 
-  const T *x, *weight;
-  T* y;
-  std::size_t n;
-  double eps;
-  bool streams;
-  std::size_t ahead;  // bytes from x to what is read next
-
-  static TENSOR_OPS_INLINE RmsNormRow row_at(const Run& run, std::size_t r) {
+  struct Row {
+    const T *x, *weight;
+    T* y;
+    std::size_t n;
+    double eps;
+    bool streams;
+    std::ptrdiff_t to_next;  // bytes from x to that of the next row
+  };
+  static TENSOR_OPS_INLINE bool streams(const Run& run) { return run.streams; }
+  static TENSOR_OPS_INLINE Row row_at(const Run& run, std::size_t r) {
     return {row_of<const T>(run, 0, r),
             row_of<const T>(run, 1, r),
             row_of<T>(run, 2, r),
             run.n,
             run.scalars[0],
             run.streams,
-            pipeline_distance(run, 0, r, sizeof(T))};
+            run.stride[0]};
   }
 
-  static TENSOR_OPS_INLINE double squares(const RmsNormRow& row, std::size_t begin,
-                                          std::size_t end) {
+  template <class Writer>
+  static TENSOR_OPS_INLINE double squares(const Row& row, std::size_t begin, std::size_t end,
+                                          Writer& writer) {
     return chunk_sum_of_squares<C>(begin, end, [&](std::size_t i, auto extent) {
+      writer.beside(row, i, extent);
       return load_unordered<Element>(row.x + i, extent);
     });
   }
 
-  static TENSOR_OPS_INLINE void write(const RmsNormRow& row, C scale, std::size_t begin,
-                                      std::size_t end) {
-    write_unordered_row<Element>(row.streams, begin, end, row.y, [&](std::size_t i, auto extent) {
-      prefetch_if_streamed(row.x + i, row.ahead, extent);
-      return map([scale](auto value, auto weight) { return (value * scale) * weight; },
-                 load_unordered<Element>(row.x + i, extent),
-                 load_unordered<Element>(row.weight + i, extent));
-    });
+  template <class Extent>
+  static TENSOR_OPS_INLINE void write(const Row& row, C scale, std::size_t i, Extent extent) {
+    const auto scaled = [scale](auto value, auto weight) { return (value * scale) * weight; };
+    store_unordered<Element>(row.y + i,
+                             map(scaled, load_unordered<Element>(row.x + i, extent),
+                                 load_unordered<Element>(row.weight + i, extent)),
+                             extent);
+  }
+  template <class Extent>
+  static TENSOR_OPS_INLINE void ask_ahead(const Row& row, std::size_t i, Extent extent) {
+    prefetch_block(row.x + i, kAhead, extent);
+  }
+  template <class Extent>
+  static TENSOR_OPS_INLINE void ask_next(const Row& row, std::size_t i, Extent extent) {
+    prefetch_block(row.x + i, row.to_next, extent);
   }
 
-  static __attribute__((noinline)) void wide_row(const RmsNormRow& row) {
+  static __attribute__((noinline)) void wide_row(const Row& row) {
     const auto value = [&](std::size_t i) { return static_cast<double>(Element::load(row.x[i])); };
     const double scale = wide_rms_scale(row.n, row.eps, value);
 #pragma omp simd
@@ -58,11 +70,11 @@ struct RmsNormRow {
 };
 
 template <class Element>
-using RmsNorm = RmsNormalisation<Element, RmsNormRow<Element>>;
+using RmsNormKernel = RmsNormalisation<Element, RmsNorm<Element>>;
 
 }  // namespace
 
-EXPORT_KERNELS(rms_norm, each_dtype<RmsNorm>())
+EXPORT_KERNELS(rms_norm, each_dtype<RmsNormKernel>())
 
 }  // namespace tensor_ops::TENSOR_OPS_LEVEL
 

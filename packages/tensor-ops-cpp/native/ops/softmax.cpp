@@ -147,7 +147,7 @@ struct Softmax {
     std::size_t n;
     double scale;
     bool streams;
-    std::size_t ahead;  // bytes from x to what is read next
+    std::ptrdiff_t to_next;  // bytes from x to that of the next row
   };
   static TENSOR_OPS_INLINE Row row_at(const Run& run, std::size_t r) {
     return {row_of<const T>(run, 0, r),
@@ -155,7 +155,7 @@ struct Softmax {
             run.n,
             run.scalars[0],
             run.streams,
-            pipeline_distance(run, 0, r, sizeof(T))};
+            run.stride[0]};
   }
 
   // NaN is passed over.
@@ -239,39 +239,67 @@ struct Softmax {
     });
   }
 
-  // Exponentials of a row that is kept in the first-level cache from summing to scaling.
-  static constexpr std::size_t kKept = 32768 / sizeof(C);
-
-  template <class Exponential>
-  static TENSOR_OPS_INLINE void row_by_way_of_a_buffer(const Row& row, Exponential exponential) {
-    alignas(64) C kept[kKept + kLanes<C>];
-    const double total = sum_of_chunks(row.n, [&](std::size_t begin, std::size_t end) {
-      return chunk_sum<C>(begin, end, [&](std::size_t i, auto extent) {
-        const auto block = exponentials_of(exponential, row.x + i, extent);
-        for (std::size_t u = 0; u < extent.vectors; ++u)
-          store_vector(kept + i + u * kLanes<C>, block.vector[u]);
-        return block;
-      });
-    });
-    const C factor = static_cast<C>(1 / total);
-    write_row<Element>(row.streams, 0, row.n, row.y, [&](std::size_t i, auto extent) {
-      prefetch_if_streamed(row.x + i, row.ahead, extent);
-      Block<V, extent.vectors> block;
-      for (std::size_t u = 0; u < extent.vectors; ++u)
-        block.vector[u] = load_vector<V>(kept + i + u * kLanes<C>) * factor;
-      return block;
-    });
-  }
-
   template <class Exponential>
   static TENSOR_OPS_INLINE void ordinary_row(const Row& row, Exponential exponential) {
-    if (row.n <= kKept && (row.streams || is_half<Element>))
-      return row_by_way_of_a_buffer(row, exponential);
     const double total = sum_of_chunks(row.n, [&](std::size_t begin, std::size_t end) {
       return sum_in_place(row, exponential, begin, end);
     });
     scale_in_place(row, exponential, static_cast<C>(1 / total), 0, row.n);
   }
+
+  // Rows whose exponentials are kept in a cache from summing to scaling.
+  static constexpr std::size_t kKept = 32768 / sizeof(C);
+
+  struct KeptRows {
+    struct Row : Softmax::Row {
+      C* kept;
+    };
+    using Found = C;  // the factor
+    static TENSOR_OPS_INLINE bool streams(const Run& run) { return run.streams; }
+
+    template <class Exponential, class Writer>
+    static TENSOR_OPS_INLINE double sum(const Row& row, Exponential exponential, Writer& writer) {
+      return sum_of_chunks(row.n, [&](std::size_t begin, std::size_t end) {
+        return chunk_sum<C>(begin, end, [&](std::size_t i, auto extent) {
+          writer.beside(row, i, extent);
+          const auto block = exponentials_of(exponential, row.x + i, extent);
+          for (std::size_t u = 0; u < extent.vectors; ++u)
+            store_vector(row.kept + i + u * kLanes<C>, block.vector[u]);
+          return block;
+        });
+      });
+    }
+    template <class Extent>
+    static TENSOR_OPS_INLINE void write(const Row& row, C factor, std::size_t i, Extent extent) {
+      Block<V, Extent::vectors> block;
+      for (std::size_t u = 0; u < Extent::vectors; ++u)
+        block.vector[u] = load_vector<V>(row.kept + i + u * kLanes<C>) * factor;
+      store<Element>(row.y + i, block, extent);
+    }
+    template <class Extent>
+    static TENSOR_OPS_INLINE void ask_ahead(const Row&, std::size_t, Extent) {}
+    template <class Extent>
+    static TENSOR_OPS_INLINE void ask_next(const Row& row, std::size_t i, Extent extent) {
+      prefetch_block(row.x + i, row.to_next, extent);
+    }
+
+    static void run(const Run& run) {
+      alignas(kLine) C kept[2][kKept + kLanes<C>];
+      with_writer<Element, KeptRows>(run, [&](auto writer) {
+        std::size_t next = 0;
+        for (std::size_t r = 0; r < run.rows; ++r) {
+          const Row row{row_at(run, r), kept[next]};
+          with_method(row, [&](auto exponential) {
+            next = (next + 1) % writer.rows_at_a_time;
+            const double total = sum(row, exponential, writer);
+            writer.finish();
+            writer.write(row, static_cast<C>(1 / total));
+          });
+        }
+        writer.finish();
+      });
+    }
+  };
 
   // A row with any scale and any numbers.
   static __attribute__((noinline)) void careful_row(const Row& row, C peak) {
@@ -299,17 +327,23 @@ struct Softmax {
       row.y[i] = Element::store(static_cast<C>(exponential(i) / total));
   }
 
+  // function(exponential of a vector) for a row that need not be done carefully.
+  template <class Function>
+  static TENSOR_OPS_INLINE void with_method(const Row& row, Function function) {
+    const Extremes<C> found = extremes(row.x, 0, row.n);
+    const C peak = peak_of(row, found);
+    const Method method = method_for(row, found);
+    if (method == kCareful)
+      careful_row(row, peak);
+    else
+      with_exponential(row, method, peak, function);
+  }
+
   static void run(const Run& run) {
+    if (run.n <= kKept && (run.streams || is_half<Element>)) return KeptRows::run(run);
     for (std::size_t r = 0; r < run.rows; ++r) {
       const Row row = row_at(run, r);
-      const Extremes<C> found = extremes(row.x, 0, row.n);
-      const C peak = peak_of(row, found);
-      const Method method = method_for(row, found);
-      if (method == kCareful)
-        careful_row(row, peak);
-      else
-        with_exponential(row, method, peak,
-                         [&](auto exponential) { ordinary_row(row, exponential); });
+      with_method(row, [&](auto exponential) { ordinary_row(row, exponential); });
     }
   }
 
