@@ -46,147 +46,237 @@ TENSOR_OPS_INLINE C any_sum_of_products(C a, C b, C c, C d) {
   return is_finite(value) ? value : static_cast<C>(plain);
 }
 
-// Blocks of the first and of the second elements of pairs.
+// Two blocks of vectors: the elements of as many vectors of pairs.
 template <class Element, class Extent>
 using PairBlock = Pair<Block<VectorFor<Element>, Extent::vectors>>;
 
+// a * b + c * d and a * b - c * d. Products of two half-precision numbers are exact in float32 as
+// they are.
+template <class Element, class V = VectorFor<Element>>
+TENSOR_OPS_INLINE V vector_sum(V a, V b, V c, V d) {
+  const V cd = c * d;
+  if constexpr (is_half<Element>) return fma(a, b, cd);
+  return fma(a, b, cd) + fma(c, d, -cd);
+}
+template <class Element, class V = VectorFor<Element>>
+TENSOR_OPS_INLINE V vector_difference(V a, V b, V c, V d) {
+  const V cd = c * d;
+  if constexpr (is_half<Element>) return fma(a, b, -cd);
+  return fma(a, b, -cd) - fma(c, d, -cd);
+}
+
+// How pairs lie in a row and in registers. turn() leaves the formula's value where that is finite;
+// mend() gives it in the other lanes too.
+
+// Vectors of first elements and vectors of second ones.
+template <class Element>
+struct Apart {
+  using V = VectorFor<Element>;
+  static constexpr std::size_t angles_each = 1;  // vectors of cosines for a vector of pairs
+
+  template <class Extent>
+  static TENSOR_OPS_INLINE auto turn(const PairBlock<Element, Extent>& x,
+                                     const Block<V, Extent::vectors>& cos,
+                                     const Block<V, Extent::vectors>& sin, Extent) {
+    return PairBlock<Element, Extent>{
+        map([](V a, V b, V c, V s) { return vector_difference<Element>(a, c, b, s); }, x.hi, x.lo,
+            cos, sin),
+        map([](V a, V b, V c, V s) { return vector_sum<Element>(b, c, a, s); }, x.hi, x.lo, cos,
+            sin)};
+  }
+  template <std::size_t count>
+  static __attribute__((noinline)) void mend(Pair<Block<V, count>>& turned,
+                                             const Pair<Block<V, count>>& x,
+                                             const Block<V, count>& cos,
+                                             const Block<V, count>& sin) {
+    for (std::size_t u = 0; u < count; ++u)
+      for (std::size_t l = 0; l < kLanesFor<Element>; ++l) {
+        const auto a = x.hi.vector[u][l], b = x.lo.vector[u][l];
+        const auto c = cos.vector[u][l], s = sin.vector[u][l];
+        turned.hi.vector[u][l] = any_sum_of_products(a, c, -b, s);
+        turned.lo.vector[u][l] = any_sum_of_products(b, c, a, s);
+      }
+  }
+};
+
 // The pairs of a row are x[i], x[n / 2 + i].
-struct HalfSplit {
+template <class Element>
+struct HalfSplit : Apart<Element> {
+  using T = typename Element::Storage;
+
   static TENSOR_OPS_INLINE std::size_t first(std::size_t i, std::size_t) { return i; }
   static TENSOR_OPS_INLINE std::size_t second(std::size_t i, std::size_t pairs) {
     return pairs + i;
   }
-  template <class Element, class Extent>
-  static TENSOR_OPS_INLINE PairBlock<Element, Extent> load_pairs(const typename Element::Storage* x,
-                                                                 std::size_t i, std::size_t pairs,
-                                                                 Extent extent) {
+  template <class Extent>
+  static TENSOR_OPS_INLINE PairBlock<Element, Extent> load_pairs(const T* x, std::size_t i,
+                                                                 std::size_t pairs, Extent extent) {
     return {load_unordered<Element>(x + i, extent), load_unordered<Element>(x + pairs + i, extent)};
   }
-  template <class Element, class Extent>
-  static TENSOR_OPS_INLINE void prefetch_pairs(const typename Element::Storage* x, std::size_t i,
-                                               std::size_t pairs, Extent) {
+  template <class Extent>
+  static TENSOR_OPS_INLINE void prefetch_pairs(const T* x, std::size_t i, std::size_t pairs,
+                                               Extent) {
     constexpr std::size_t bytes = Extent::vectors * sizeof(typename Element::Packed);
     prefetch(x + i, bytes);
     prefetch(x + pairs + i, bytes);
   }
-  template <class Element, class Extent>
-  static TENSOR_OPS_INLINE auto load_angles(const typename Element::Storage* angles,
-                                            Extent extent) {
-    return load_unordered<Element>(angles, extent);
+  template <class Extent>
+  static TENSOR_OPS_INLINE auto load_cos(const T* cos, Extent extent) {
+    return load_unordered<Element>(cos, extent);
   }
-  template <class Element, class Extent>
-  static TENSOR_OPS_INLINE void store_pairs(typename Element::Storage* y, std::size_t i,
-                                            std::size_t pairs,
+  template <class Extent>
+  static TENSOR_OPS_INLINE auto load_sin(const T* sin, Extent extent) {
+    return load_unordered<Element>(sin, extent);
+  }
+  template <class Extent>
+  static TENSOR_OPS_INLINE void store_pairs(T* y, std::size_t i, std::size_t pairs,
                                             const PairBlock<Element, Extent>& pair, Extent extent) {
     store_unordered<Element>(y + i, pair.hi, extent);
     store_unordered<Element>(y + pairs + i, pair.lo, extent);
   }
 };
 
-// The pairs of a row are x[2 i], x[2 i + 1]. They are taken apart and put together within 16 bytes,
-// where shuffles are cheap: lane L of two vectors' first elements is that of pair number_of(L).
+// The pairs of a row are x[2 i], x[2 i + 1].
+template <class Element>
 struct Interleaved {
+  using T = typename Element::Storage;
+
   static TENSOR_OPS_INLINE std::size_t first(std::size_t i, std::size_t) { return 2 * i; }
   static TENSOR_OPS_INLINE std::size_t second(std::size_t i, std::size_t) { return 2 * i + 1; }
+  template <class Extent>
+  static TENSOR_OPS_INLINE void prefetch_pairs(const T* x, std::size_t i, std::size_t, Extent) {
+    prefetch(x + 2 * i, 2 * Extent::vectors * sizeof(typename Element::Packed));
+  }
+};
 
-  template <class Element, class Extent>
-  static TENSOR_OPS_INLINE PairBlock<Element, Extent> load_pairs(const typename Element::Storage* x,
-                                                                 std::size_t i, std::size_t,
-                                                                 Extent) {
+// Of a dtype that widens to pairs anyway.
+template <class Element>
+struct InterleavedApart : Interleaved<Element>, Apart<Element> {
+  using T = typename Element::Storage;
+
+  template <class Extent>
+  static TENSOR_OPS_INLINE PairBlock<Element, Extent> load_pairs(const T* x, std::size_t i,
+                                                                 std::size_t, Extent) {
     PairBlock<Element, Extent> blocks;
     for (std::size_t u = 0; u < Extent::vectors; ++u) {
-      const auto pair = load_pair<Element>(x + 2 * (i + u * kLanesFor<Element>));
+      const auto pair = Element::widen_pair(
+          load_vector<typename Element::PackedPair>(x + 2 * (i + u * kLanesFor<Element>)));
       blocks.hi.vector[u] = pair.hi;
       blocks.lo.vector[u] = pair.lo;
     }
     return blocks;
   }
-  template <class Element, class Extent>
-  static TENSOR_OPS_INLINE void prefetch_pairs(const typename Element::Storage* x, std::size_t i,
-                                               std::size_t, Extent) {
-    prefetch(x + 2 * i, 2 * Extent::vectors * sizeof(typename Element::Packed));
+  template <class Extent>
+  static TENSOR_OPS_INLINE auto load_cos(const T* cos, Extent extent) {
+    return load<Element>(cos, extent);
   }
-  template <class Element, class Extent>
-  static TENSOR_OPS_INLINE auto load_angles(const typename Element::Storage* angles,
-                                            Extent extent) {
-    auto block = load<Element>(angles, extent);
-    if constexpr (!comes_in_pairs<Element>)
-      for (auto& vector : block.vector) vector = by_number(vector, AllLanes<Element>());
+  template <class Extent>
+  static TENSOR_OPS_INLINE auto load_sin(const T* sin, Extent extent) {
+    return load<Element>(sin, extent);
+  }
+  template <class Extent>
+  static TENSOR_OPS_INLINE void store_pairs(T* y, std::size_t i, std::size_t,
+                                            const PairBlock<Element, Extent>& pair, Extent) {
+    for (std::size_t u = 0; u < Extent::vectors; ++u) {
+      const auto packed = Element::narrow_pair({pair.hi.vector[u], pair.lo.vector[u]});
+      T* const to = y + 2 * (i + u * kLanesFor<Element>);
+      if constexpr (Extent::streams)
+        stream_vector(to, packed);
+      else
+        store_vector(to, packed);
+    }
+  }
+};
+
+// Vectors of pairs as they lie in memory. Each element is multiplied by its cosine, and its
+// neighbour by its sine, of which that of a first element is negative.
+template <class Element>
+struct Neighbours : Interleaved<Element> {
+  using T = typename Element::Storage;
+  using V = VectorFor<Element>;
+  static constexpr std::size_t lanes = kLanesFor<Element>;
+  static constexpr std::size_t angles_each = 2;
+
+  template <class Extent>
+  static TENSOR_OPS_INLINE PairBlock<Element, Extent> load_pairs(const T* x, std::size_t i,
+                                                                 std::size_t, Extent) {
+    PairBlock<Element, Extent> blocks;
+    for (std::size_t u = 0; u < Extent::vectors; ++u) {
+      blocks.hi.vector[u] = vector_at(x + 2 * (i + u * lanes));
+      blocks.lo.vector[u] = vector_at(x + 2 * (i + u * lanes) + lanes);
+    }
+    return blocks;
+  }
+  template <class Extent>
+  static TENSOR_OPS_INLINE auto load_cos(const T* cos, Extent) {
+    Block<V, 2 * Extent::vectors> block;
+    for (std::size_t u = 0; u < Extent::vectors; ++u) {
+      const V angles = vector_at(cos + u * lanes);
+      block.vector[2 * u] = twice<0>(angles, Lanes());
+      block.vector[2 * u + 1] = twice<lanes / 2>(angles, Lanes());
+    }
     return block;
   }
-  template <class Element, class Extent>
-  static TENSOR_OPS_INLINE void store_pairs(typename Element::Storage* y, std::size_t i,
-                                            std::size_t, const PairBlock<Element, Extent>& pair,
-                                            Extent) {
-    for (std::size_t u = 0; u < Extent::vectors; ++u)
-      store_pair<Element, Extent::streams>(y + 2 * (i + u * kLanesFor<Element>),
-                                           {pair.hi.vector[u], pair.lo.vector[u]});
+  template <class Extent>
+  static TENSOR_OPS_INLINE auto load_sin(const T* sin, Extent extent) {
+    auto block = load_cos(sin, extent);
+    for (auto& vector : block.vector) vector *= signs(Lanes());
+    return block;
   }
-
- private:
-  template <class Element>
-  using AllLanes = std::make_index_sequence<kLanesFor<Element>>;
-
-  template <class Element>
-  static TENSOR_OPS_INLINE Pair<VectorFor<Element>> load_pair(const typename Element::Storage* x) {
-    if constexpr (comes_in_pairs<Element>)
-      return Element::widen_pair(load_vector<typename Element::PackedPair>(x));
-    const auto block = load<Element>(x, Whole<2>{});
-    return {every_other<0>(block, AllLanes<Element>()), every_other<1>(block, AllLanes<Element>())};
+  template <class Extent>
+  static TENSOR_OPS_INLINE auto turn(const PairBlock<Element, Extent>& x,
+                                     const Block<V, 2 * Extent::vectors>& cos,
+                                     const Block<V, 2 * Extent::vectors>& sin, Extent) {
+    PairBlock<Element, Extent> turned;
+    for (std::size_t u = 0; u < Extent::vectors; ++u) {
+      turned.hi.vector[u] = turn_one(x.hi.vector[u], cos.vector[2 * u], sin.vector[2 * u]);
+      turned.lo.vector[u] = turn_one(x.lo.vector[u], cos.vector[2 * u + 1], sin.vector[2 * u + 1]);
+    }
+    return turned;
   }
-  template <class Element, bool streams>
-  static TENSOR_OPS_INLINE void store_pair(typename Element::Storage* y,
-                                           Pair<VectorFor<Element>> pair) {
-    if constexpr (comes_in_pairs<Element>) {
-      const auto packed = Element::narrow_pair(pair);
-      if constexpr (streams)
-        stream_vector(y, packed);
-      else
-        store_vector(y, packed);
-    } else {
-      constexpr std::size_t half = kUnit<VectorFor<Element>> / 2;
-      const Block<VectorFor<Element>, 2> block{
-          {in_turn<0>(pair, AllLanes<Element>()), in_turn<half>(pair, AllLanes<Element>())}};
-      store<Element>(y, block, Whole<2, streams>{});
+  template <std::size_t count>
+  static __attribute__((noinline)) void mend(Pair<Block<V, count>>& turned,
+                                             const Pair<Block<V, count>>& x,
+                                             const Block<V, 2 * count>& cos,
+                                             const Block<V, 2 * count>& sin) {
+    for (std::size_t u = 0; u < count; ++u)
+      for (std::size_t l = 0; l < lanes; ++l) {
+        const V hi = x.hi.vector[u], lo = x.lo.vector[u];
+        turned.hi.vector[u][l] =
+            any_sum_of_products(hi[l], cos.vector[2 * u][l], hi[l ^ 1], sin.vector[2 * u][l]);
+        turned.lo.vector[u][l] = any_sum_of_products(lo[l], cos.vector[2 * u + 1][l], lo[l ^ 1],
+                                                     sin.vector[2 * u + 1][l]);
+      }
+  }
+  template <class Extent>
+  static TENSOR_OPS_INLINE void store_pairs(T* y, std::size_t i, std::size_t,
+                                            const PairBlock<Element, Extent>& pair, Extent) {
+    for (std::size_t u = 0; u < Extent::vectors; ++u) {
+      const Block<V, 2> both{{pair.hi.vector[u], pair.lo.vector[u]}};
+      store<Element>(y + 2 * (i + u * lanes), both, Whole<2, Extent::streams>{});
     }
   }
 
-  // Lanes in 16 bytes.
-  template <class V>
-  static constexpr std::size_t kUnit = 16 / sizeof(Lane<V>);
-  // Of lane L: where its unit begins, and where L is in the half unit that is of one vector.
-  template <class V>
-  static constexpr std::size_t begin(std::size_t lane) {
-    return lane / kUnit<V> * kUnit<V>;
-  }
-  template <class V>
-  static constexpr std::size_t place(std::size_t lane) {
-    return lane % (kUnit<V> / 2);
-  }
-  template <class V>
-  static constexpr bool is_of_second(std::size_t lane) {
-    return lane % kUnit<V> >= kUnit<V> / 2;
-  }
-  template <class V>
-  static constexpr std::size_t number_of(std::size_t lane) {
-    return (is_of_second<V>(lane) ? kLanes<Lane<V>> / 2 : 0) + begin<V>(lane) / 2 + place<V>(lane);
-  }
+ private:
+  using Lanes = std::make_index_sequence<lanes>;
 
-  template <std::size_t which, class V, std::size_t... L>
-  static TENSOR_OPS_INLINE V every_other(const Block<V, 2>& block, std::index_sequence<L...>) {
-    return __builtin_shufflevector(
-        block.vector[0], block.vector[1],
-        ((is_of_second<V>(L) ? sizeof...(L) : 0) + begin<V>(L) + 2 * place<V>(L) + which)...);
+  static TENSOR_OPS_INLINE V vector_at(const T* from) {
+    return load<Element>(from, Whole<1>{}).vector[0];
   }
-  template <class V, std::size_t... L>
-  static TENSOR_OPS_INLINE V by_number(V angles, std::index_sequence<L...>) {
-    return __builtin_shufflevector(angles, angles, number_of<V>(L)...);
+  static TENSOR_OPS_INLINE V turn_one(V x, V cos, V sin) {
+    return vector_sum<Element>(x, cos, swapped(x, Lanes()), sin);
   }
-  // From `from` on in each unit, of the first elements and of the second.
-  template <std::size_t from, class V, std::size_t... L>
-  static TENSOR_OPS_INLINE V in_turn(Pair<V> pair, std::index_sequence<L...>) {
-    return __builtin_shufflevector(
-        pair.hi, pair.lo, (begin<V>(L) + from + L % kUnit<V> / 2 + (L % 2 ? sizeof...(L) : 0))...);
+  template <std::size_t... L>
+  static TENSOR_OPS_INLINE V swapped(V x, std::index_sequence<L...>) {
+    return __builtin_shufflevector(x, x, (L ^ 1)...);
+  }
+  template <std::size_t from, std::size_t... L>
+  static TENSOR_OPS_INLINE V twice(V angles, std::index_sequence<L...>) {
+    return __builtin_shufflevector(angles, angles, (from + L / 2)...);
+  }
+  template <std::size_t... L>
+  static TENSOR_OPS_INLINE V signs(std::index_sequence<L...>) {
+    return V{(L % 2 ? 1 : -1)...};
   }
 };
 
@@ -231,7 +321,7 @@ struct Rotation {
     template <class Extent>
     TENSOR_OPS_INLINE void operator()(const T* x, std::size_t i, std::size_t pairs,
                                       Extent extent) const {
-      Pairs::template prefetch_pairs<Element>(advanced(x, kGroupBytes), i, pairs, extent);
+      Pairs::prefetch_pairs(advanced(x, kGroupBytes), i, pairs, extent);
     }
   };
   // or that and streaming as many lines from a buffer.
@@ -278,6 +368,14 @@ struct Rotation {
     return rows;
   }
 
+  // Vectors of pairs whose angles there are registers for, and how many of them are turned at a
+  // time in the registers that are left.
+  static constexpr std::size_t kMostAngles = (kVectorBytes == 64 ? 8 : 2) / Pairs::angles_each;
+  static constexpr std::size_t at_a_time(std::size_t vectors) {
+    const std::size_t most = kVectorBytes == 64 ? 4 : 2;
+    return vectors * Pairs::angles_each > most ? most / 2 : vectors;
+  }
+
   // The pairs from first to last of rows that share their angles, which stay in registers.
   template <class Beside>
   static __attribute__((noinline)) void rotate(const Rows& rows, std::size_t first,
@@ -285,10 +383,10 @@ struct Rotation {
     std::size_t i = first;
 #if TENSOR_OPS_HAS_FMA
     constexpr std::size_t lanes = kLanes<C>;
-    if constexpr (kVectorBytes == 64) {
+    if constexpr (kMostAngles >= 8)
       for (; i + 8 * lanes <= last; i += 8 * lanes) rotate_columns<8>(rows, i, beside);
+    if constexpr (kMostAngles >= 4)
       for (; i + 4 * lanes <= last; i += 4 * lanes) rotate_columns<4>(rows, i, beside);
-    }
     for (; i + 2 * lanes <= last; i += 2 * lanes) rotate_columns<2>(rows, i, beside);
     Nothing nothing;
     for (; i + lanes <= last; i += lanes) rotate_columns<1>(rows, i, nothing);
@@ -299,12 +397,12 @@ struct Rotation {
   // As many vectors of pairs of each row.
   template <std::size_t vectors, class Beside>
   static TENSOR_OPS_INLINE void rotate_columns(const Rows& rows, std::size_t i, Beside& beside) {
-    constexpr std::size_t each = vectors == 8 ? 2 : vectors;  // what there are registers for
+    constexpr std::size_t each = at_a_time(vectors);
     constexpr Whole<each, Beside::streams> extent;
-    Block<V, each> cos[vectors / each], sin[vectors / each];
+    Block<V, each * Pairs::angles_each> cos[vectors / each], sin[vectors / each];
     for (std::size_t b = 0; b < vectors / each; ++b) {
-      cos[b] = Pairs::template load_angles<Element>(rows.cos + i + b * each * kLanes<C>, extent);
-      sin[b] = Pairs::template load_angles<Element>(rows.sin + i + b * each * kLanes<C>, extent);
+      cos[b] = Pairs::load_cos(rows.cos + i + b * each * kLanes<C>, extent);
+      sin[b] = Pairs::load_sin(rows.sin + i + b * each * kLanes<C>, extent);
     }
     const T* x = rows.x;
     T* y = rows.y;
@@ -322,12 +420,8 @@ struct Rotation {
   template <class Angles, class Extent>
   static TENSOR_OPS_INLINE void rotate_block(const T* from, T* to, std::size_t i, std::size_t pairs,
                                              const Angles& cos, const Angles& sin, Extent extent) {
-    const auto x = Pairs::template load_pairs<Element>(from, i, pairs, extent);
-    PairBlock<Element, Extent> turned{
-        map([](V a, V b, V cos, V sin) { return vector_difference(a, cos, b, sin); }, x.hi, x.lo,
-            cos, sin),
-        map([](V a, V b, V cos, V sin) { return vector_sum(b, cos, a, sin); }, x.hi, x.lo, cos,
-            sin)};
+    const auto x = Pairs::load_pairs(from, i, pairs, extent);
+    auto turned = Pairs::turn(x, cos, sin, extent);
     // Not finite if any of them is not, and sometimes where they all are.
     V sum = turned.hi.vector[0] + turned.lo.vector[0];
     for (std::size_t u = 1; u < Extent::vectors; ++u)
@@ -338,37 +432,10 @@ struct Rotation {
       // Copies, or the compiler would keep the originals in memory.
       const auto same = [](V vector) { return vector; };
       PairBlock<Element, Extent> mended{map(same, turned.hi), map(same, turned.lo)};
-      mend(mended, {map(same, x.hi), map(same, x.lo)}, map(same, cos), map(same, sin));
+      Pairs::mend(mended, {map(same, x.hi), map(same, x.lo)}, map(same, cos), map(same, sin));
       turned = {map(same, mended.hi), map(same, mended.lo)};
     }
-    Pairs::template store_pairs<Element>(to, i, pairs, turned, extent);
-  }
-
-  // Products of two half-precision numbers are exact in float32 as they are.
-  static TENSOR_OPS_INLINE V vector_sum(V a, V b, V c, V d) {
-    const V cd = c * d;
-    if constexpr (is_half<Element>) return fma(a, b, cd);
-    return fma(a, b, cd) + fma(c, d, -cd);
-  }
-  static TENSOR_OPS_INLINE V vector_difference(V a, V b, V c, V d) {
-    const V cd = c * d;
-    if constexpr (is_half<Element>) return fma(a, b, -cd);
-    return fma(a, b, -cd) - fma(c, d, -cd);
-  }
-
-  // The lanes that are not finite.
-  template <std::size_t count>
-  static __attribute__((noinline)) void mend(Pair<Block<V, count>>& turned,
-                                             const Pair<Block<V, count>>& x,
-                                             const Block<V, count>& cos,
-                                             const Block<V, count>& sin) {
-    for (std::size_t u = 0; u < count; ++u)
-      for (std::size_t l = 0; l < kLanes<C>; ++l) {
-        const C a = x.hi.vector[u][l], b = x.lo.vector[u][l];
-        const C c = cos.vector[u][l], s = sin.vector[u][l];
-        turned.hi.vector[u][l] = any_sum_of_products(a, c, -b, s);
-        turned.lo.vector[u][l] = any_sum_of_products(b, c, a, s);
-      }
+    Pairs::store_pairs(to, i, pairs, turned, extent);
   }
 
   static __attribute__((noinline)) void rotate_rest(const Rows& rows, std::size_t begin,
@@ -452,9 +519,11 @@ struct Rotation {
 };
 
 template <class Element>
-using HalfSplitRotation = Rotation<Element, HalfSplit>;
+using HalfSplitRotation = Rotation<Element, HalfSplit<Element>>;
 template <class Element>
-using InterleavedRotation = Rotation<Element, Interleaved>;
+using InterleavedRotation =
+    Rotation<Element, std::conditional_t<comes_in_pairs<Element>, InterleavedApart<Element>,
+                                         Neighbours<Element>>>;
 
 }  // namespace
 
