@@ -22,6 +22,7 @@ from comparison.record import Elsewhere, Record, read
 from comparison.results import Results
 from tensor_ops.arguments import DTYPES
 from tensor_ops.cli.progress import Progress
+from tensor_ops.variants import VARIANTS, named
 
 __all__ = ["main"]
 
@@ -39,6 +40,8 @@ def main(words: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(words)
     if options.report:
         return _report(options.report)
+    if options.again:
+        return _again(options.again, options)
     target = options.json or (None if _is_chosen(options) else RESULTS)
     record = Record(_settings(options))
     is_complete = _measure(_cases(options), options, record, target)
@@ -61,6 +64,24 @@ def _report(path: Path) -> int:
     return 0
 
 
+def _again(path: Path, options: argparse.Namespace) -> int:
+    """Measure those cells of a record again that were disturbed while they were planned."""
+    try:
+        content = read(path)
+    except (OSError, ValueError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    wanted = Results(content).cases_with_short_rounds()
+    if not wanted:
+        print(f"no round of {path} was too short")
+        return 0
+    record = Record.again(content, wanted)
+    is_complete = _measure(wanted, options, record, path)
+    if is_complete and path.resolve() == RESULTS:
+        return _report(path)
+    return 0 if is_complete else 130
+
+
 def _measure(
     wanted: list[cases.Case], options: argparse.Namespace, record: Record, target: Path | None
 ) -> bool:
@@ -81,8 +102,9 @@ def _measure(
         record.content["complete"] = True
     except KeyboardInterrupt:
         print("stopped; what is complete is kept", file=sys.stderr)
-    record.content["seconds"] = round(time.monotonic() - started)
-    record.content["busy_elsewhere"] = elsewhere.cores()
+    about = record.content.get("again", record.content)
+    about["seconds"] = round(time.monotonic() - started)
+    about["busy_elsewhere"] = elsewhere.cores()
     if target:
         record.write(target)
     return bool(record.content["complete"])
@@ -90,7 +112,7 @@ def _measure(
 
 def _cases(options: argparse.Namespace) -> list[cases.Case]:
     return cases.cases(
-        options.ops or tuple(cases.VARIANTS), options.dtypes, options.shapes, options.threads
+        options.ops or tuple(VARIANTS), options.dtypes, options.shapes, options.threads
     )
 
 
@@ -128,6 +150,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--report", type=Path, metavar="FILE", help="measure nothing, report these figures"
     )
+    parser.add_argument(
+        "--again",
+        type=Path,
+        metavar="FILE",
+        help="measure again, with the same peers, what was disturbed while it was planned",
+    )
     return parser
 
 
@@ -159,10 +187,11 @@ def _plain(value: Any) -> str:
 def _ops(text: str) -> tuple[str, ...]:
     found = []
     for word in text.split(","):
-        own = [name for name in cases.VARIANTS if word in (name, name.partition(":")[0])]
-        if not own:
-            raise argparse.ArgumentTypeError(f"{word!r} is none of {', '.join(cases.VARIANTS)}")
-        found += own
+        try:
+            found += [each.name for each in named(word)]
+        except KeyError:
+            known = ", ".join(VARIANTS)
+            raise argparse.ArgumentTypeError(f"{word!r} is none of {known}") from None
     return tuple(dict.fromkeys(found))
 
 

@@ -3,15 +3,15 @@
 import functools
 import itertools
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from tensor_ops.arguments import DTYPES, Kind
+from tensor_ops.arguments import DTYPES
 from tensor_ops.op import Op
-from tensor_ops.ops import OPS
+from tensor_ops.variants import VARIANTS
 
 __all__ = [
     "ALLOCATED",
@@ -20,9 +20,7 @@ __all__ = [
     "REUSED",
     "SHAPES",
     "THREADS",
-    "VARIANTS",
     "Case",
-    "Variant",
     "arguments",
     "cases",
     "moved_bytes",
@@ -41,24 +39,6 @@ HEAD_DIM = 128
 
 # Rows beyond these repeat them: drawing all would take longer than timing them.
 DISTINCT_ROWS = 256
-
-
-@dataclass(frozen=True)
-class Variant:
-    """An op with one setting of each of its switches.
-
-    Attributes
-    ----------
-    name : str
-        As in ``gelu:none``; an op without switches is its own only variant.
-    op : Op
-    options : dict
-        The switches, as keyword arguments of the op.
-    """
-
-    name: str
-    op: Op
-    options: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -84,26 +64,6 @@ class Case:
     def as_dict(self) -> dict[str, Any]:
         """Return plain values that JSON can hold."""
         return asdict(self)
-
-
-def _variants() -> Iterator[Variant]:
-    for name, op in OPS.items():
-        switches = {each: _choices(kind) for each, kind in op.kinds.items() if _choices(kind)}
-        for chosen in itertools.product(*switches.values()):
-            options = dict(zip(switches, chosen, strict=True))
-            yield Variant(":".join([name, *_labels(options)]), op, options)
-
-
-def _choices(kind: Kind) -> tuple[Any, ...]:
-    return (False, True) if kind.role == "flag" else kind.choices
-
-
-def _labels(options: dict[str, Any]) -> list[str]:
-    """Return what tells a variant from others: a choice itself, and flags that are up by name."""
-    return [name if value is True else str(value) for name, value in options.items() if value]
-
-
-VARIANTS = {variant.name: variant for variant in _variants()}
 
 
 def cases(

@@ -9,6 +9,7 @@ from typing import Any
 from comparison.cases import Case, moved_bytes
 from comparison.process import PeerProcess, WorkerLostError
 from comparison.record import Record
+from comparison.timing import calls_that_fill, is_short
 
 __all__ = ["FLOOR", "PEERS", "measure"]
 
@@ -41,7 +42,7 @@ def measure(
             _measure_case(case, workers, record, rounds)
 
 
-@dataclass(frozen=True)
+@dataclass
 class Turn:
     """What one entry does in each round."""
 
@@ -116,6 +117,9 @@ def _take_turns(
                 entries[turn.entry] = answer
             else:
                 entries[turn.entry]["seconds"].append(answer["seconds"])
+                if is_short(turn.calls, answer["seconds"]):  # what was planned by was held up
+                    turn.calls = calls_that_fill(answer["seconds"])
+                    entries[turn.entry]["calls"] = turn.calls
 
 
 def _check(case: Case, workers: list[PeerProcess], record: Record) -> None:

@@ -12,6 +12,7 @@ __all__ = ["Finding", "findings"]
 
 THREADS = 2
 ONE_ROW = (1, 4096)
+ONE_ROW_GOAL = 1.2
 # From here on, the arrays of an op do not fit into a cache.
 LARGE = ((2048, 4096), (8192, 4096))
 GEOMETRIC_MEANS = {(128, 4096): 1.4, (2048, 4096): 1.3, (8192, 4096): 1.7}
@@ -41,6 +42,8 @@ class Finding:
         The 95% confidence interval of what was found.
     against : str
         The entry that was the fastest, or the copy; empty for means.
+    of_copy : float or None
+        Our fraction of the best copy's speed; None for means.
     """
 
     goal: str
@@ -52,6 +55,7 @@ class Finding:
     low: float | None = None
     high: float | None = None
     against: str = ""
+    of_copy: float | None = None
 
     @property
     def met(self) -> bool:
@@ -77,11 +81,13 @@ def findings(results: Results) -> list[Finding]:
 def _modes(results: Results) -> Iterator[Finding]:
     for mode in (REUSED, ALLOCATED):
         for cell in results.cells(threads=THREADS, mode=mode):
-            yield from _against_fastest(f"{mode}: no peer faster", cell, 1.0)
+            yield from _against_fastest(results, f"{mode}: no peer faster", cell, 1.0)
         yield from _means(results, mode)
     for cell in results.cells(threads=THREADS, mode=ALLOCATED):
         if cell.case.shape in LARGE:
-            yield from _against_fastest("allocated, large: twice as fast as any peer", cell, 2.0)
+            yield from _against_fastest(
+                results, "allocated, large: twice as fast as any peer", cell, 2.0
+            )
 
 
 def _means(results: Results, mode: str) -> Iterator[Finding]:
@@ -99,7 +105,7 @@ def _of_copy(results: Results) -> Iterator[Finding]:
         wanted = _fraction_wanted(cell)
         ratio = cell.of_copy()
         if wanted is not None and ratio is not None:
-            yield _finding("fraction of the best copy", cell, wanted, ratio)
+            yield _finding(results, "fraction of the best copy", cell, wanted, ratio)
 
 
 def _fraction_wanted(cell: Cell) -> float | None:
@@ -116,18 +122,28 @@ def _fraction_wanted(cell: Cell) -> float | None:
 def _one_row(results: Results) -> Iterator[Finding]:
     for mode in (REUSED, ALLOCATED):
         for cell in results.cells(threads=THREADS, mode=mode, shape=ONE_ROW):
-            yield from _against_fastest(f"one row, {mode}: 1.2 times any peer", cell, 1.2)
+            yield from _against_fastest(
+                results, f"one row, {mode}: {ONE_ROW_GOAL} times any peer", cell, ONE_ROW_GOAL
+            )
 
 
-def _against_fastest(goal: str, cell: Cell, wanted: float) -> Iterator[Finding]:
+def _against_fastest(results: Results, goal: str, cell: Cell, wanted: float) -> Iterator[Finding]:
     ratio = cell.fastest_peer()
     if ratio is not None and math.isfinite(ratio.value):
-        yield _finding(goal, cell, wanted, ratio)
+        yield _finding(results, goal, cell, wanted, ratio)
 
 
-def _finding(goal: str, cell: Cell, wanted: float, ratio: Ratio) -> Finding:
+def _finding(results: Results, goal: str, cell: Cell, wanted: float, ratio: Ratio) -> Finding:
     case = cell.case
-    interval = (ratio.low, ratio.high)
     return Finding(
-        goal, case.variant, case.dtype, case.shape, wanted, ratio.value, *interval, ratio.entry
+        goal,
+        case.variant,
+        case.dtype,
+        case.shape,
+        wanted,
+        ratio.value,
+        ratio.low,
+        ratio.high,
+        ratio.entry,
+        results.fraction_of_copy(case),
     )

@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -75,9 +76,23 @@ class Record:
         known[entry] = numbers | {"within": error["within"]} | problem
 
     def add_cell(self, case: Case, entries: dict[str, dict[str, Any]]) -> None:
-        """Note the times of one case."""
+        """Note the times of one case, in the place of earlier ones."""
         kept = {key: _short(entry) for key, entry in entries.items()}
-        self.content["cells"].append(case.as_dict() | {"entries": kept})
+        cell = case.as_dict() | {"entries": kept}
+        cells = self.content["cells"]
+        for number, known in enumerate(cells):
+            if Case.from_dict(known) == case:
+                cells[number] = cell
+                return
+        cells.append(cell)
+
+    @classmethod
+    def again(cls, content: dict[str, Any], wanted: Sequence[Case]) -> "Record":
+        """Return a record whose cells of these cases are going to be replaced."""
+        record = cls(content["settings"])
+        now = {name: record.content[name] for name in ("date", "commit")}
+        record.content = content | {"again": now | {"cells": len(wanted)}}
+        return record
 
     def write(self, path: Path) -> None:
         """Write everything, in the place of an older file only when it is complete."""

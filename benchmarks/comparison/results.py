@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from comparison.cases import MODES, REUSED, Case
 from comparison.driver import FLOOR
+from comparison.timing import is_short
 from tensor_ops.benchmark import median_interval
 
 __all__ = ["OURS", "Cell", "Ratio", "Results"]
@@ -74,6 +75,11 @@ class Cell:
         """Return the fraction of the best copy's speed at which ours moves its bytes."""
         return self.of_peer(FLOOR)
 
+    def best_copy(self) -> float | None:
+        """Return the seconds of the fastest copy."""
+        medians = [self.median(entry) for entry in self.rounds if owner(entry) == FLOOR]
+        return min((each for each in medians if each is not None), default=None)
+
     def _fastest(self, entries: Iterable[str]) -> Ratio | None:
         medians = {entry: self.median(entry) for entry in entries}
         known = {entry: median for entry, median in medians.items() if median is not None}
@@ -105,6 +111,18 @@ class Results:
             if all(getattr(case, name) == value for name, value in wanted.items()):
                 yield cell
 
+    def cases_with_short_rounds(self) -> list[Case]:
+        """Return the cases of which an entry's rounds had too few calls."""
+        return [
+            Case.from_dict(line)
+            for line in self.content["cells"]
+            if any(
+                is_short(found["calls"], 1e-6 * statistics.median(found["us"]))
+                for found in line["entries"].values()
+                if found.get("us")
+            )
+        ]
+
     def values(self, name: str, **wanted: Any) -> list[Any]:
         """Return the different values of a field of the cases, in order."""
         return list(dict.fromkeys(getattr(cell.case, name) for cell in self.cells(**wanted)))
@@ -133,9 +151,8 @@ class Results:
         if case.mode == REUSED:
             ratio = copying.of_copy()
             return ratio.value if ratio else None
-        medians = [copying.median(entry) for entry in copying.rounds if owner(entry) == FLOOR]
-        known = [median for median in medians if median is not None]
-        return min(known) / cell.ours if known else None
+        seconds = copying.best_copy()
+        return seconds / cell.ours if seconds else None
 
 
 def owner(entry: str) -> str:

@@ -2,12 +2,14 @@
 
 import statistics
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
-from comparison.cases import ALLOCATED, MODES, REUSED, VARIANTS
+from comparison.cases import ALLOCATED, MODES, REUSED, moved_bytes
 from comparison.driver import FEWEST_ROUNDS
-from comparison.goals import LARGE, ONE_ROW, THREADS, Finding, findings
+from comparison.goals import LARGE, ONE_ROW, ONE_ROW_GOAL, THREADS, Finding, findings
 from comparison.results import DISPATCHED, OURS, Cell, Ratio, Results, owner
 from tensor_ops.benchmark import format_time
+from tensor_ops.variants import VARIANTS
 
 __all__ = ["blocks", "every_cell", "summary"]
 
@@ -25,6 +27,8 @@ def blocks(results: Results) -> dict[str, str]:
         "goals": goals(findings(results)),
         "missed": missed(results, findings(results)),
         "arithmetic": arithmetic(results),
+        "copies": copies(results),
+        "one row": one_row(results),
         "claim": claim(results),
         "means": means(results),
         "one thread": means(results, threads=1),
@@ -93,8 +97,19 @@ def setting(results: Results) -> str:
         ("rounds", f"{content['settings']['rounds']}, of slow calls at least {FEWEST_ROUNDS}"),
         ("took", f"{(content['seconds'] or 0) / 60:.0f} minutes"),
         ("other processes", _disturbance(content["busy_elsewhere"])),
+        *_again(content.get("again")),
     ]
     return _table(("what", "which"), rows)
+
+
+def _again(again: dict[str, Any] | None) -> list[tuple[str, str]]:
+    """Return what is said of cells that were measured later than the others."""
+    if again is None:
+        return []
+    commit = (again["commit"]["id"] or "unknown")[:12]
+    busy = _disturbance(again["busy_elsewhere"])
+    text = f"{again['cells']} cases, disturbed before; commit `{commit}`, {again['date']}"
+    return [("measured again", f"{text}; other processes {busy}")]
 
 
 def _extent(results: Results) -> str:
@@ -145,6 +160,7 @@ def missed(results: Results, found: Sequence[Finding]) -> str:
             f"{each.found:.2f}{_interval(each.low, each.high)}",
             f"{each.lacking:.0%}",
             results.label(each.against) or NOTHING,
+            NOTHING if each.of_copy is None else f"{each.of_copy:.2f}",
         )
         for each in found
         if not each.met
@@ -152,7 +168,7 @@ def missed(results: Results, found: Sequence[Finding]) -> str:
     if found and not rows:
         return "Every goal is met."
     head = ("goal", "op", "dtype", "shape", "wanted", "found", "missed by", "against")
-    return _table(head, rows)
+    return _table((*head, "of the copy"), rows)
 
 
 def arithmetic(results: Results) -> str:
@@ -178,6 +194,49 @@ def _share(cell: Cell | None, row: Cell | None) -> str:
         return NOTHING
     alone = row.ours * cell.case.shape[0] / THREADS
     return f"{ratio.value:.2f} of {ratio.value * cell.ours / alone:.2f}"
+
+
+def copies(results: Results) -> str:
+    """Return how fast the best copy moves bytes, of an op that reads one array and writes one."""
+    shapes = results.values("shape", threads=THREADS)
+    rows = []
+    for dtype in results.values("dtype", threads=THREADS):
+        wanted = {"variant": "silu", "dtype": dtype, "threads": THREADS, "mode": REUSED}
+        cells = [next(results.cells(**wanted, shape=shape), None) for shape in shapes]
+        rows.append((dtype, *map(_bandwidth, cells)))
+    return _table(("dtype", *map(_shape, shapes)), rows)
+
+
+def _bandwidth(cell: Cell | None) -> str:
+    seconds = cell.best_copy() if cell else None
+    return f"{1e-9 * moved_bytes(cell.case) / seconds:.0f} GB/s" if cell and seconds else NOTHING
+
+
+def one_row(results: Results) -> str:
+    """Return what one row takes apart: a call on 64 elements, and what the other 4032 add to it."""
+    rows = []
+    for dtype in results.values("dtype", threads=THREADS):
+        for variant in results.values("variant", dtype=dtype):
+            wanted = {"variant": variant, "dtype": dtype, "threads": THREADS, "mode": REUSED}
+            short = next(results.cells(**wanted, shape=(1, 64)), None)
+            row = next(results.cells(**wanted, shape=ONE_ROW), None)
+            fastest = row.fastest_peer() if row else None
+            if row is None or short is None or fastest is None or fastest.value >= ONE_ROW_GOAL:
+                continue
+            apart = [_apart(short, row, entry) for entry in (OURS, fastest.entry)]
+            rows.append((variant, dtype, *apart[0], results.label(fastest.entry), *apart[1]))
+    if not rows:
+        return "One row takes every other library 1.2 times as long as ours."
+    return _table(
+        ("op", "dtype", "ours: a call", "elements", "fastest", "a call", "elements"), rows
+    )
+
+
+def _apart(short: Cell, row: Cell, entry: str) -> tuple[str, str]:
+    call, all_of_it = short.median(entry), row.median(entry)
+    if call is None or all_of_it is None:
+        return NOTHING, NOTHING
+    return format_time(call), format_time(max(0.0, all_of_it - call))
 
 
 def claim(results: Results) -> str:

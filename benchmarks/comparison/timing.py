@@ -7,12 +7,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-__all__ = ["calls_per_round", "rest", "time_round"]
+__all__ = ["calls_per_round", "calls_that_fill", "is_short", "rest", "time_round"]
 
 # A round is long beside the steps of the clock and the waking of threads, and short enough that
 # all peers have their turn within what the machine does at that moment.
 ROUND_SECONDS = 5e-3
 MOST_CALLS = 20_000
+# Rounds that a call must take to be slow beyond doubt.
+SLOW = 10
 TASKS = Path("/proc/self/task")
 # Calls at the start of a round that are not timed bring caches and threads back.
 WARM_UP_SHARE = 8
@@ -22,12 +24,23 @@ def calls_per_round(call: Callable[[], Any]) -> tuple[int, float]:
     """Return the number of calls that fill a round, and about how long one takes."""
     call()  # compiles, in some libraries
     once = time_calls(call, 1)
-    if once < ROUND_SECONDS:
+    if once < SLOW * ROUND_SECONDS:  # one call alone may have been held up
         once = min(once, *(time_calls(call, 1) for _ in range(3)))
+    if once < ROUND_SECONDS:
         # A single call of a microsecond is timed too coarsely to divide by.
         few = max(1, min(100, int(1e-4 / once)))
         once = time_calls(call, few)
-    return max(1, min(MOST_CALLS, int(ROUND_SECONDS / once))), once
+    return calls_that_fill(once), once
+
+
+def calls_that_fill(seconds: float) -> int:
+    """Return how many calls of so many seconds make a round."""
+    return max(1, min(MOST_CALLS, int(ROUND_SECONDS / max(seconds, 1e-9))))
+
+
+def is_short(calls: int, seconds: float) -> bool:
+    """Return whether so many calls of so many seconds leave most of a round empty."""
+    return calls < calls_that_fill(seconds) / 4
 
 
 def time_round(call: Callable[[], Any], calls: int) -> float:

@@ -12,8 +12,9 @@ from typing import Any, cast
 import numba
 import numpy as np
 
-from comparison.cases import VARIANTS, Case
+from comparison.cases import Case
 from peers import UnsupportedError, Way
+from tensor_ops.variants import VARIANTS
 
 LABEL = "Numba"
 PACKAGES = ("numba", "llvmlite")

@@ -12,8 +12,9 @@ from typing import Any
 import numexpr
 import numpy as np
 
-from comparison.cases import VARIANTS, Case
+from comparison.cases import Case
 from peers import UnsupportedError, Way
+from tensor_ops.variants import VARIANTS
 
 LABEL = "numexpr"
 PACKAGES = ("numexpr",)

@@ -12,8 +12,9 @@ import numpy as np
 import onnxruntime
 from onnx import TensorProto, helper
 
-from comparison.cases import HEAD_DIM, VARIANTS, Case, own_shape
+from comparison.cases import HEAD_DIM, Case, own_shape
 from peers import UnsupportedError, Way
+from tensor_ops.variants import VARIANTS
 
 LABEL = "ONNX Runtime"
 PACKAGES = ("onnxruntime", "onnx")

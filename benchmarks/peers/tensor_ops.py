@@ -4,8 +4,9 @@ import functools
 from typing import Any
 
 import tensor_ops
-from comparison.cases import VARIANTS, Case
+from comparison.cases import Case
 from peers import Way
+from tensor_ops.variants import VARIANTS
 
 LABEL = "tensor_ops"
 PACKAGES = ("tensor-ops",)

@@ -15,7 +15,6 @@ from comparison.cases import (
     ALLOCATED,
     REUSED,
     SHAPES,
-    VARIANTS,
     Case,
     arguments,
     cases,
@@ -28,6 +27,7 @@ from comparison.record import FORMAT, read
 from comparison.results import Results
 from peers import UnsupportedError, copy
 from tensor_ops.ops import OPS
+from tensor_ops.variants import VARIANTS
 
 ROOT = Path(__file__).parents[2]
 COMMAND = ROOT / "benchmarks" / "compare_peers.py"

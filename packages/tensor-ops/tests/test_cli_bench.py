@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 import types
+from datetime import datetime
 from importlib.util import find_spec
 
 import numpy as np
@@ -19,6 +20,7 @@ from tensor_ops.__main__ import main
 from tensor_ops.benchmark import Case, Timing
 from tensor_ops.cli.progress import Progress
 from tensor_ops.op import OPS
+from tensor_ops.variants import VARIANTS
 
 VARIABLES = (
     "TENSOR_OPS_CONFIG",
@@ -73,9 +75,28 @@ def test_median_interval_covers_the_median():
 
 def test_cases_are_every_op_at_every_shape_and_dtype():
     found = benchmark.cases(shapes=[(2, 256), (5,)], dtypes=["float16", "float64"])
-    assert len(found) == len(OPS) * 4
-    assert {case.op for case in found} == set(OPS)
+    assert len(found) == len(VARIANTS) * 4
+    assert {case.op for case in found} == set(VARIANTS)
+    assert {each.op.name for each in VARIANTS.values()} == set(OPS)
     assert str(Case("silu", (2, 256), "float16")) in map(str, found)
+
+
+def test_an_op_is_all_its_variants_and_a_variant_itself():
+    def found(*names):
+        return [case.op for case in benchmark.cases(names, [(2, 8)])]
+
+    assert found("gelu", "silu") == ["gelu:tanh", "gelu:none", "silu"]
+    assert found("gelu:none") == ["gelu:none"]
+    assert found("rope:interleaved") == ["rope:interleaved"]
+
+
+def test_a_variant_is_called_with_its_options(other):
+    seen = []
+    other.gelu = lambda x, **options: (seen.append(options), OPS["gelu"].numpy(x, **options))[1]
+    assert measure(Case("gelu:none", (2, 8)))["tpu"].ok
+    assert seen[0] == {"approximate": "none"}
+    other.gelu = lambda x, approximate: OPS["gelu"].numpy(x)
+    assert not measure(Case("gelu:none", (2, 8)))["tpu"].ok
 
 
 def test_ops_on_heads_get_heads():
@@ -87,13 +108,16 @@ def test_ops_on_heads_get_heads():
         assert shapes == [(3, 32, 128), (2, 3, 64), (3, 6)]
 
 
-@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize("name", VARIANTS)
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "float64"])
-def test_every_op_is_measured_within_its_bound(op, dtype):
-    [result] = benchmark.measure_ops(benchmark.cases([op], [(2, 256)], [dtype]), [], repeats=6)
+def test_every_variant_is_measured_within_its_bound(name, dtype):
+    variant = VARIANTS[name]
+    [case] = [each for each in benchmark.cases([name], [(2, 256)], [dtype]) if each.op == name]
+    [result] = benchmark.measure_op(case, [], repeats=6)
     assert result.backend == "python"
     assert result.ok, result
-    assert result.accuracy.limit == OPS[op].bound(dtype, "python").at(result.case.shape[-1])
+    assert result.accuracy.limit == variant.op.bound(dtype, "python").at(result.case.shape[-1])
+    assert result.as_dict()["options"] == variant.options
     timing = result.timing
     assert 0 < timing.low <= timing.median <= timing.high
     assert (timing.rounds, result.speedup) == (6, 1.0)
@@ -194,7 +218,11 @@ def test_table_and_json(tmp_path, capsys, other):
     assert all(line.endswith(" ok") for line in lines[1:])
     record = json.loads(file.read_text())
     assert record["interrupted"] is False
-    assert record["versions"]["backends"] == {"python": np.__version__, "tpu": "1.0"}
+    assert datetime.fromisoformat(record["date"]).tzinfo
+    assert {name: each["version"] for name, each in record["backends"].items()} == {
+        "python": np.__version__,
+        "tpu": "1.0",
+    }
     assert record["arguments"]["shape"] == [[2, 8], [4]]
     assert record["machine"]["usable_cpus"] >= 1
     assert len(record["results"]) == 16

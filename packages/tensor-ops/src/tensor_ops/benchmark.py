@@ -22,9 +22,10 @@ from tensor_ops.accuracy import Bound, Measured, measure
 from tensor_ops.dispatch import CALL
 from tensor_ops.errors import TensorOpsError
 from tensor_ops.names import FLOOR
-from tensor_ops.op import OPS, Op
+from tensor_ops.op import Op
 from tensor_ops.resolution import function_for
 from tensor_ops.samples import Draw, arguments
+from tensor_ops.variants import VARIANTS, Variant, named, variant
 
 __all__ = [
     "SHAPES",
@@ -51,7 +52,15 @@ ROUND_SECONDS = 1e-3
 
 @dataclass(frozen=True)
 class Case:
-    """One op at one shape and dtype."""
+    """One op at one shape and dtype.
+
+    Attributes
+    ----------
+    op : str
+        The name of a variant, such as ``gelu:none``; a mere op is taken with its defaults.
+    shape : tuple of int
+    dtype : str
+    """
 
     op: str
     shape: tuple[int, ...]
@@ -124,6 +133,7 @@ class Result:
         timing, accuracy = self.timing, self.accuracy
         return {
             "op": self.case.op,
+            "options": dict(variant(self.case.op).options),
             "shape": list(self.case.shape),
             "dtype": self.case.dtype,
             "backend": self.backend,
@@ -149,14 +159,14 @@ def cases(
     shapes: Iterable[tuple[int, ...]] = SHAPES,
     dtypes: Iterable[str] = ("float32",),
 ) -> list[Case]:
-    """Return every op (all of them by default) at every shape and dtype.
+    """Return every variant of every op (all of them by default) at every shape and dtype.
 
     Ops on heads take a shape (tokens, hidden size) as (tokens, heads, head dim).
     """
-    names = list(OPS if ops is None else ops)
+    chosen = VARIANTS.values() if ops is None else [each for name in ops for each in named(name)]
     return [
-        Case(name, _own_shape(OPS[name], shape), dtype)
-        for name, dtype, shape in itertools.product(names, list(dtypes), list(shapes))
+        Case(each.name, _own_shape(each.op, shape), dtype)
+        for each, dtype, shape in itertools.product(chosen, list(dtypes), list(shapes))
     ]
 
 
@@ -200,14 +210,14 @@ def measure_op(
         The NumPy backend's first.
     """
     names = registry.get_available_backends() if backends is None else backends
-    op = OPS[case.op]
+    what = variant(case.op)
     results = {
-        name: Result(case, name, op.bound(case.dtype, name))
+        name: Result(case, name, what.op.bound(case.dtype, name))
         for name in dict.fromkeys((FLOOR, *names))
     }
     try:
-        values = arguments(op, case.shape, Draw(case.dtype, f"benchmark/{case.op}"))
-        reference = _reference(op, values)
+        values = arguments(what.op, case.shape, Draw(case.dtype, f"benchmark/{case.op}"))
+        reference = _reference(what, values)
     except (TypeError, ValueError, MemoryError) as error:  # nobody can run such a shape
         return [replace(result, failure=str(error)) for result in results.values()]
     calls: dict[str, Callable[[], Any]] = {}
@@ -281,12 +291,12 @@ def _check(
     result: Result, values: dict[str, Any], reference: tuple[Any, ...]
 ) -> tuple[Result, Callable[[], Any] | None]:
     """Run a backend once; return what that says of it, and the call to time if there is one."""
-    case, op = result.case, OPS[result.case.op]
+    case, what = result.case, variant(result.case.op)
     try:
-        function = function_for(op, state.plan_for(result.backend, CALL), case.dtype)
+        function = function_for(what.op, state.plan_for(result.backend, CALL), case.dtype)
     except TensorOpsError as error:
         return replace(result, unsupported=str(error)), None
-    call = _call(function, op, values)
+    call = _call(function, what, values)
     try:
         accuracy = _accuracy(call(), reference, result.bound)
     except Exception as error:  # a backend may fail in any way
@@ -294,15 +304,16 @@ def _check(
     return replace(result, accuracy=accuracy), call
 
 
-def _call(function: Callable[..., Any], op: Op, values: dict[str, Any]) -> Callable[[], Any]:
+def _call(function: Callable[..., Any], what: Variant, values: dict[str, Any]) -> Callable[[], Any]:
     """Return a call with its arguments given by position where they can be, as users do."""
-    leading = list(itertools.takewhile(values.__contains__, op.kinds))
+    leading = list(itertools.takewhile(values.__contains__, what.op.kinds))
     rest = {name: value for name, value in values.items() if name not in leading}
-    return functools.partial(function, *(values[name] for name in leading), **rest)
+    return functools.partial(function, *(values[name] for name in leading), **rest, **what.options)
 
 
-def _reference(op: Op, values: dict[str, Any]) -> tuple[Any, ...]:
-    return _outputs(op.numpy(**{name: value.astype(np.float64) for name, value in values.items()}))
+def _reference(what: Variant, values: dict[str, Any]) -> tuple[Any, ...]:
+    wide = {name: value.astype(np.float64) for name, value in values.items()}
+    return _outputs(what.op.numpy(**wide, **what.options))
 
 
 def _outputs(result: Any) -> tuple[Any, ...]:

@@ -5,6 +5,7 @@ import os
 import sys
 from argparse import Action, ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Callable
+from datetime import UTC, datetime
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ import tensor_ops
 from tensor_ops import backends, registry, state
 from tensor_ops.cli import values
 from tensor_ops.errors import TensorOpsError
+from tensor_ops.names import FLOOR
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
@@ -27,6 +29,7 @@ EXAMPLES = """\
 examples:
   tensor-ops bench
   tensor-ops bench --ops rms_norm,silu --dtype float16,bfloat16 --shape 1x4096,2048x4096
+  tensor-ops bench --ops gelu --ops rope:interleaved
   tensor-ops bench --backends cpp --seconds 5 --json times.json --plot times.svg
 
 The error is the largest one against the NumPy body in float64. Exits with 1 if a result is out of
@@ -45,7 +48,7 @@ def add(commands: "_SubParsersAction[ArgumentParser]") -> None:
         formatter_class=RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    _add_list(parser, "--ops", "OP", values.op, "default: all")
+    _add_list(parser, "--ops", "OP", values.op, "an op, or a variant as in gelu:none; default: all")
     _add_list(parser, "--shape", "SHAPE", values.shape, "default: 1x4096 128x4096")
     _add_list(parser, "--dtype", "DTYPE", values.dtype, "default: float32")
     _add_list(parser, "--backends", "NAME", values.backend, "default: all that are available")
@@ -166,14 +169,11 @@ def _record(
     from tensor_ops.cli import machine
 
     given = {key: value for key, value in vars(arguments).items() if key not in ("run", "parser")}
-    versions = {name: backends.info(name)["version"] for name in ("python", *names)}
     return {
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": machine.facts(),
-        "versions": {
-            "tensor_ops": tensor_ops.__version__,
-            "numpy": np.__version__,
-            "backends": versions,
-        },
+        "versions": {"tensor_ops": tensor_ops.__version__, "numpy": np.__version__},
+        "backends": {name: backends.info(name) for name in dict.fromkeys((FLOOR, *names))},
         "arguments": json.loads(json.dumps(given, default=str)),
         "environment": {
             k: v for k, v in os.environ.items() if k.startswith(("TENSOR_OPS_", "OMP_"))

@@ -10,6 +10,7 @@ from tensor_ops.arguments import DTYPES
 from tensor_ops.errors import ConfigError
 from tensor_ops.names import AUTO, did_you_mean, resolve
 from tensor_ops.op import OPS
+from tensor_ops.variants import VARIANTS
 
 __all__ = [
     "backend",
@@ -64,12 +65,12 @@ def priority(text: str) -> list[str]:
 
 
 def op(text: str) -> str:
-    """Return the name of an op; dashes stand for underscores."""
+    """Return the name of an op or of a variant of one; dashes stand for underscores."""
     name = text.replace("-", "_")
-    if name in OPS:
+    if name in OPS or name in VARIANTS:
         return name
-    hint = did_you_mean(name, OPS)
-    raise ArgumentTypeError(f"there is no op {text!r}; {hint}The ops: {', '.join(OPS)}")
+    hint = did_you_mean(name, [*OPS, *VARIANTS])
+    raise ArgumentTypeError(f"there is no op {text!r}; {hint}The ops: {', '.join(VARIANTS)}")
 
 
 def dtype(text: str) -> str:
