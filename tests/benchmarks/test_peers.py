@@ -171,6 +171,26 @@ def test_a_round_is_filled_with_calls():
     assert timing.rest()
 
 
+def test_rounds_that_were_planned_too_short_are_filled(monkeypatch):
+    """A hiccup while a call is planned makes it look slow; its first round tells."""
+    asked = []
+
+    def ask(worker, request):
+        asked.append(request["calls"])
+        return {"seconds": 1e-4}
+
+    monkeypatch.setattr(driver, "_ask", ask)
+    turn = driver.Turn("numpy", None, "", calls=1, rounds=3)
+    entries = {"numpy": {"calls": 1, "seconds": []}}
+    driver._take_turns(case("silu"), [turn], entries, is_tight=False)
+    full = timing.calls_that_fill(1e-4)
+    assert asked == [1, full, full]
+    assert entries["numpy"] == {"calls": full, "seconds": [1e-4] * 3}
+    assert timing.is_short(1, 1e-4)
+    assert not timing.is_short(full, 1e-4)
+    assert not timing.is_short(1, 1.0)
+
+
 # --- the command ---
 
 
@@ -197,6 +217,25 @@ def test_a_small_run_leaves_a_record(tmp_path):
     ]
     assert not list(tmp_path.glob("*.part"))
     assert str(ROOT) not in path.read_text(encoding="utf-8")
+
+
+def test_disturbed_cells_of_a_record_are_measured_again(tmp_path):
+    path = tmp_path / "record.json"
+    words = ["--ops", "silu,gelu:none", "--dtypes", "float32", "--shapes", "2x128"]
+    few = ["--threads", "1", "--peers", "numpy,tensor_ops_cpp", "--rounds", "2"]
+    assert run(*words, *few, "--json", path).returncode == 0
+    before = json.loads(path.read_text(encoding="utf-8"))
+    assert "no round" in run("--again", path).stdout
+    before["cells"][1]["entries"]["numpy"] = {"calls": 1, "us": [50.0, 50.0]}
+    path.write_text(json.dumps(before), encoding="utf-8")
+    done = run("--again", path, *few)
+    assert done.returncode == 0, done.stderr
+    after = read(path)
+    assert after["again"]["cells"] == 1
+    assert after["date"] == before["date"]
+    assert after["cells"][1]["entries"]["numpy"]["calls"] > 10
+    del before["cells"][1], after["cells"][1]
+    assert after["cells"] == before["cells"]
 
 
 def test_another_format_is_refused(tmp_path):
