@@ -72,7 +72,7 @@ std::size_t cache_size() {
 
 std::size_t streaming_threshold() {
   const std::size_t set = threshold_set.load(std::memory_order_relaxed);
-  return set ? set : cache_size() + cache_size() / 2;
+  return set ? set : cache_size();
 }
 
 void set_streaming_threshold(std::size_t bytes) {

@@ -9,8 +9,8 @@ namespace tensor_ops {
 // the system does not say.
 std::size_t cache_size();
 
-// From this many bytes that a call reads and writes on, results are written past the caches: one
-// and a half times cache_size(), or what was set.
+// From this many bytes that a call reads and writes on, or half as many again, results are written
+// past the caches: cache_size(), or what was set.
 std::size_t streaming_threshold();
 // 0: back to the measured one.
 void set_streaming_threshold(std::size_t bytes);

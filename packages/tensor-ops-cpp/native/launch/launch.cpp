@@ -112,9 +112,11 @@ void populate_results(const Op& op, const CheckedCall& call, const Owned* output
 }
 
 // Whether a call reads and writes more than stays in the cache until somebody reads the results,
-// and writes to places that it does not read: those lines are in the cache anyway.
+// and writes to places that it does not read: those lines are in the cache anyway. Ordinary stores
+// are worth it a little longer where reading and writing take turns anyway; rows that are measured
+// first are written while the next one is measured only if they are streamed.
 bool should_stream(const CheckedCall& call, const Owned* outputs, std::size_t count,
-                   std::size_t bytes_each) {
+                   std::size_t bytes_each, bool measures_rows) {
   std::size_t bytes = count * bytes_each;
   for (int k = 0; k < call.arrays; ++k) {
     if (!call.array[k]) continue;
@@ -122,7 +124,8 @@ bool should_stream(const CheckedCall& call, const Owned* outputs, std::size_t co
     for (std::size_t i = 0; i < count; ++i)
       if (PyArray_DATA(call.array[k]) == PyArray_DATA(outputs[i].array())) return false;
   }
-  return bytes >= streaming_threshold();
+  const std::size_t threshold = streaming_threshold();
+  return bytes >= (measures_rows ? threshold : threshold + threshold / 2);
 }
 
 void compute_straight(Kernel kernel, const StraightRows& rows, const double* scalars,
@@ -155,7 +158,7 @@ void compute(const Op& op, const CheckedCall& call, const Owned* outputs, std::s
                           ? sensible_threads(call.threads)
                           : threads_for(op.cost[call.dtype] * static_cast<double>(elements));
   const std::size_t bytes_each = elements * kItemSizes[call.dtype];
-  const bool streams = should_stream(call, outputs, op.outputs.size(), bytes_each);
+  const bool streams = should_stream(call, outputs, op.outputs.size(), bytes_each, steps.count > 1);
   StraightRows rows;
   if (threads == 1 && lie_straight(op, call, outputs, elements, rows)) {
     const ReleasedGil released(elements);
