@@ -30,7 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the model and print the table."""
     options = _parser().parse_args(arguments)
     embed_sentences.main([])
-    print(f"\n{len(tensor_ops.list_ops())} ops at LLM shapes, float32\n")
+    print(f"\n{len(tensor_ops.list_ops())} ops at LLM shapes, with their variants, float32\n")
     for label, text in _setting():
         print(f"{label:9}{text}")
     print()
