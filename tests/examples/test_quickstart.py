@@ -32,7 +32,9 @@ def test_it_runs_the_model_and_measures_every_op(printed: str) -> None:
     lines = table.splitlines()
     for name in VARIANTS:
         for tokens in (1, 128):
-            assert any(line.startswith(f"{name} ") and f" {tokens}x" in line for line in lines), name
+            assert any(line.startswith(f"{name} ") and f" {tokens}x" in line for line in lines), (
+                name
+            )
     for text in ("machine", f"backend  {tensor_ops.get_backend()}", "NumPy", "speed-up", "error"):
         assert text in table
     assert "WRONG" not in table
