@@ -65,8 +65,7 @@ static void write_carefully(Row row) {
     shift = 2;
     largest = largest_shifted_sum(row, shift);
   }
-  if (isfinite(largest))
-    shift += shift_for(largest, row.eps_mantissa, row.eps_exponent - 2 * shift);
+  shift += shift_for(largest, row.eps_mantissa, row.eps_exponent - 2 * shift);
   Sum total = {0, 0};
 #define ADD(i, count, u)                                      \
   {                                                           \

@@ -24,13 +24,17 @@ static V sum_of_products(V a, V b, V c, V d) {
 #define LARGE 0x1p70f
 #endif
 
+// A product so scaled; of an infinity it is what it is.
+static V small_product(V a, V b) {
+  return select((a * SMALL) * (b * SMALL), a * b, isinf(a) | isinf(b));
+}
+
 // The same for any numbers. What FMA leaves of an infinity is NaN: then the formula itself.
 static V any_sum_of_products(V a, V b, V c, V d) {
   const V value = sum_of_products(a, b, c, d);
   if (all(isfinite(value))) return value;
-  const V a_small = a * SMALL, b_small = b * SMALL, c_small = c * SMALL, d_small = d * SMALL;
-  const V careful = sum_of_products(a_small, b_small, c_small, d_small);
-  const V plain = a_small * b_small + c_small * d_small;
+  const V careful = sum_of_products(a * SMALL, b * SMALL, c * SMALL, d * SMALL);
+  const V plain = small_product(a, b) + small_product(c, d);
   const V scaled = (select(plain, careful, isfinite(careful)) * LARGE) * LARGE;
   return select(scaled, value, isfinite(value));
 }
