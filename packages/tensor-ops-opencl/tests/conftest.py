@@ -4,12 +4,16 @@ import dataclasses
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+# pytest's importlib mode does not put this directory on the path.
+sys.path.append(str(Path(__file__).parent))
+
 import tensor_ops_opencl
-from tensor_ops_opencl import devices, session
+from tensor_ops_opencl import discovery, session
 
 
 @pytest.fixture
@@ -17,7 +21,7 @@ def device(request):
     """The device that host arrays are computed on."""
     found = tensor_ops_opencl.probe()
     if found["available"]:
-        return devices.chosen()
+        return discovery.chosen()
     if "opencl" in request.config.getoption("--require-backend"):
         pytest.fail(f"--require-backend=opencl, but {found['reason']}")
     return pytest.skip(found["reason"])
@@ -29,7 +33,7 @@ def use_device(device, monkeypatch):
 
     def use(**changes):
         changed = session.Session(dataclasses.replace(device, **changes))
-        monkeypatch.setitem(session._sessions, os.environ.get(devices.VARIABLE, ""), changed)
+        monkeypatch.setitem(session._sessions, os.environ.get(discovery.VARIABLE, ""), changed)
         return changed
 
     return use

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from tensor_ops_opencl import DeviceError, devices, get_opencl_info
-from tensor_ops_opencl.devices import VARIABLE, chosen
+from tensor_ops_opencl.discovery import VARIABLE, chosen
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def machine(device, monkeypatch):
         like("1:0", "Radeon Small", "AMD Platform", "gpu", units=2),
         like("1:1", "Radeon Large", "AMD Platform", "gpu", units=60),
     ]
-    monkeypatch.setattr("tensor_ops_opencl.devices.devices", lambda: found)
+    monkeypatch.setattr("tensor_ops_opencl.discovery.devices", lambda: found)
     return found
 
 

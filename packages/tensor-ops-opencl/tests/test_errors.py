@@ -49,7 +49,7 @@ def test_out_of_memory_is_a_memory_error_and_passes(device, use_device, monkeypa
 
 def test_a_device_without_float64_says_so(device, use_device, monkeypatch):
     changed = use_device(has_float64=False).device
-    monkeypatch.setattr("tensor_ops_opencl.devices.devices", lambda: [changed])
+    monkeypatch.setattr("tensor_ops_opencl.discovery.devices", lambda: [changed])
     reason = tensor_ops_opencl.supports("silu", "float64", "cpu")
     assert "has no float64" in reason
     assert "float64" not in tensor_ops_opencl.info()["dtypes"]

@@ -10,7 +10,7 @@ import ml_dtypes
 import numpy as np
 
 import tensor_ops_opencl
-from tensor_ops_opencl import devices, session, walks
+from tensor_ops_opencl import discovery, session, walks
 
 DTYPES = (np.float32, np.float16, ml_dtypes.bfloat16, np.float64)
 # Lanes that share a row and rows that share a group need no more than this; then long rows.
@@ -22,7 +22,7 @@ def main() -> None:
     """Run all ops, laid out as for a CPU and as for a GPU with small groups."""
     walks.LONGEST_WHOLE_ROW, walks.PART = LONGEST_WHOLE_ROW, PART
     walks.CPU_PIECE, walks.GPU_GROUP = 64, 16
-    device = devices.chosen()
+    device = discovery.chosen()
     for kind in ("cpu", "gpu"):
         changed = dataclasses.replace(device, kind=kind, max_work_group_size=16)
         session._sessions[""] = session.Session(changed)

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tensor_ops_opencl.backend import API_VERSION, get_opencl_info, info, probe, supports
-from tensor_ops_opencl.devices import Device, devices
+from tensor_ops_opencl.discovery import Device, devices
 from tensor_ops_opencl.errors import BuildError, DeviceError
 from tensor_ops_opencl.ops import OPS
 from tensor_ops_opencl.results import pool_info, set_pool_limit, trim_pool

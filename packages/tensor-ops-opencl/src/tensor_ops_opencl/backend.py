@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from tensor_ops_opencl import devices, runtime
+from tensor_ops_opencl import discovery, runtime
 from tensor_ops_opencl.arguments import DTYPES
-from tensor_ops_opencl.devices import Device
+from tensor_ops_opencl.discovery import Device
 from tensor_ops_opencl.errors import DeviceError
 from tensor_ops_opencl.ops import OPS
 from tensor_ops_opencl.table import OpenCLInfo
@@ -57,7 +57,7 @@ def info() -> dict[str, Any]:
         "reason": reason,
         "version": __version__,
         "device_name": device and str(device),
-        "device_count": len(devices.devices()) if device else 0,
+        "device_count": len(discovery.devices()) if device else 0,
         "compute_capability": None,
         "compute_units": device and device.compute_units,
         "max_memory": device and device.max_memory,
@@ -124,7 +124,7 @@ def get_opencl_info() -> OpenCLInfo:
         available=device is not None,
         reason=reason,
         device=device and f"{device.index} = {device}",
-        chosen_by=os.environ.get(devices.VARIABLE) or None,
+        chosen_by=os.environ.get(discovery.VARIABLE) or None,
         pyopencl=version,
         broken_drivers=runtime.broken_drivers(),
         platforms=listed,
@@ -134,7 +134,7 @@ def get_opencl_info() -> OpenCLInfo:
 def _device() -> tuple[Device | None, str | None]:
     """Return the device to use, or why there is none."""
     try:
-        return devices.chosen(), None
+        return discovery.chosen(), None
     except Exception as error:  # whatever a driver does, asking for it must not fail
         return None, str(error) or type(error).__name__
 
@@ -146,7 +146,7 @@ def _lacks(device: Device, dtype: str) -> str | None:
 
 
 def _platforms() -> list[dict[str, Any]]:
-    found = devices.devices()
+    found = discovery.devices()
     return [
         {
             "index": str(number),

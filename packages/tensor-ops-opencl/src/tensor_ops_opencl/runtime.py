@@ -65,7 +65,8 @@ def platforms() -> list[Any]:
 
 def broken_drivers() -> list[str]:
     """Return the .icd files whose library cannot be loaded, each with the reason."""
-    folder = Path(os.environ.get("OCL_ICD_VENDORS") or "/etc/OpenCL/vendors")
+    named = os.environ.get("OCL_ICD_VENDORS") or os.environ.get("OPENCL_VENDOR_PATH")
+    folder = Path(named or "/etc/OpenCL/vendors")
     files = [folder] if folder.suffix == ".icd" else sorted(folder.glob("*.icd"))
     problems = (_problem_with(file) for file in files)
     return [problem for problem in problems if problem]

@@ -4,8 +4,8 @@ import os
 import threading
 from typing import Any
 
-from tensor_ops_opencl import devices, runtime
-from tensor_ops_opencl.devices import VARIABLE, Device
+from tensor_ops_opencl import discovery, runtime
+from tensor_ops_opencl.discovery import VARIABLE, Device
 from tensor_ops_opencl.programs import Programs
 
 __all__ = ["Session", "current"]
@@ -57,7 +57,7 @@ def current() -> Session:
         with _lock:
             session = _sessions.get(wanted)
             if session is None:
-                session = _sessions[wanted] = Session(devices.chosen(wanted))
+                session = _sessions[wanted] = Session(discovery.chosen(wanted))
     return session
 
 

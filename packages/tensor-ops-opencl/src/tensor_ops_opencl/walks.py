@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tensor_ops_opencl.devices import Device
+from tensor_ops_opencl.discovery import Device
 
 __all__ = ["ELEMENTS", "PAIRS", "ElementWalk", "PairWalk", "Pass", "Plan", "RowWalk", "Walk", "plan"]
 

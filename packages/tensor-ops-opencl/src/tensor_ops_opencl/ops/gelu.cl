@@ -2,8 +2,9 @@
 #include "op.clh"
 
 static V gelu(V x) {
-  if (all(is_ordinary_gelu(x))) return gelu_ordinary(x);
-  return gelu_anywhere(x);
+  const VI is_ordinary = is_ordinary_gelu(x);
+  const V ordinary = gelu_ordinary(x);
+  return all(is_ordinary) ? ordinary : select(gelu_anywhere(x), ordinary, is_ordinary);
 }
 
 #define STEP(i, count, u) put(gelu(get(x + (i), count)), y + (i), count)

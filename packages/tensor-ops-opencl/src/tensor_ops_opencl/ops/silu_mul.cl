@@ -2,9 +2,11 @@
 #include "op.clh"
 
 static V silu_mul(V x, V up) {
-  if (all((fabs(x) < ORDINARY_EXPONENT) & is_ordinary_factor(up)))
-    return quotient(x * up, 1 + exp_ordinary(-x, ALL(0)));
-  return times_sigmoid_and(x, up, at_most(fabs(x), -DEEPEST), ALL(0));
+  const VI is_ordinary = (fabs(x) < ORDINARY_EXPONENT) & is_ordinary_factor(up);
+  const V ordinary = quotient(x * up, 1 + exp_ordinary(-x, ALL(0)));
+  if (all(is_ordinary)) return ordinary;
+  const V anywhere = times_sigmoid_and(x, up, at_most(fabs(x), -DEEPEST), ALL(0));
+  return select(anywhere, ordinary, is_ordinary);
 }
 
 #define STEP(i, count, u) put(silu_mul(get(gate + (i), count), get(up + (i), count)), y + (i), count)
