@@ -38,7 +38,11 @@ def tests(session: nox.Session) -> None:
     install_group(session, "test")
     install_group(session, "peers")
     install_model(session)
-    elsewhere = ["--ignore=tests/conformance", f"--ignore={OPENCL_TESTS}", f"--deselect={OPENCL_PAGE}"]
+    elsewhere = [
+        "--ignore=tests/conformance",
+        f"--ignore={OPENCL_TESTS}",
+        f"--deselect={OPENCL_PAGE}",
+    ]
     session.run("pytest", "-q", *(session.posargs or ["tests", "packages", *elsewhere]))
 
 

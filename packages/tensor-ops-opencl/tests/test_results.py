@@ -69,7 +69,9 @@ def test_what_nobody_asks_for_is_given_back(device, monkeypatch):
     assert t.pool_info()["held_blocks"] == 0
 
 
-@pytest.mark.parametrize(("wrong", "error"), [(-1, ValueError), (1.5, TypeError), (True, TypeError)])
+@pytest.mark.parametrize(
+    ("wrong", "error"), [(-1, ValueError), (1.5, TypeError), (True, TypeError)]
+)
 def test_a_limit_that_is_none(wrong, error):
     with pytest.raises(error, match="set_pool_limit: bytes must be"):
         t.set_pool_limit(wrong)

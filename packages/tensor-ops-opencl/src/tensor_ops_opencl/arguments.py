@@ -234,9 +234,7 @@ def _check_half_rows(op: str, first: str, x: Any, name: str, value: Any) -> None
         raise ValueError(f"{op}: {first} has shape {x.shape}, expected a last axis of even length")
     target = (*x.shape[:-1], x.shape[-1] // 2)
     own = (1,) * (len(target) - value.ndim) + tuple(value.shape)
-    fits = len(own) == len(target) and all(
-        a in (1, b) for a, b in zip(own, target, strict=True)
-    )
+    fits = len(own) == len(target) and all(a in (1, b) for a, b in zip(own, target, strict=True))
     if not fits:
         raise ValueError(
             f"{op}: {name} has shape {value.shape}, expected a shape that broadcasts to {target} "

@@ -154,9 +154,7 @@ def _platforms() -> list[dict[str, Any]]:
             "vendor": platform.vendor.strip(),
             "version": platform.version.strip(),
             "devices": [
-                device.facts()
-                for device in found
-                if device.index.partition(":")[0] == str(number)
+                device.facts() for device in found if device.index.partition(":")[0] == str(number)
             ],
         }
         for number, platform in enumerate(runtime.platforms())

@@ -46,9 +46,7 @@ class Lane:
         if slot not in self._pinned or self._pinned[slot][0].size < size:
             owner = self._cl.Buffer(self._context, flags.READ_WRITE | flags.ALLOC_HOST_PTR, size)
             access = self._cl.map_flags.READ | self._cl.map_flags.WRITE
-            mapped, _ = self._cl.enqueue_map_buffer(
-                self.queue, owner, access, 0, (size,), np.uint8
-            )
+            mapped, _ = self._cl.enqueue_map_buffer(self.queue, owner, access, 0, (size,), np.uint8)
             self._pinned[slot] = owner, mapped
         return self._pinned[slot][1][:size]
 

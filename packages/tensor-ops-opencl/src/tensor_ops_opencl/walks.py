@@ -15,7 +15,17 @@ import numpy as np
 
 from tensor_ops_opencl.discovery import Device
 
-__all__ = ["ELEMENTS", "PAIRS", "ElementWalk", "PairWalk", "Pass", "Plan", "RowWalk", "Walk", "plan"]
+__all__ = [
+    "ELEMENTS",
+    "PAIRS",
+    "ElementWalk",
+    "PairWalk",
+    "Pass",
+    "Plan",
+    "RowWalk",
+    "Walk",
+    "plan",
+]
 
 #: Rows longer than this are split among groups, in parts of this many elements.
 LONGEST_WHOLE_ROW = 32768

@@ -38,7 +38,7 @@ static REAL sum_of_squares(Row row, size_t begin, size_t end) {
 #define ADD(i, count, u)                       \
   {                                            \
     const V value = sum_at(row, i, count);     \
-    sums[u] = fma(value, value, sums[u]);      \
+    sums[u] = fused(value, value, sums[u]);      \
   }
   SUM_UP(total, begin, end, ADD)
 #undef ADD
@@ -70,7 +70,7 @@ static void write_carefully(Row row) {
 #define ADD(i, count, u)                                      \
   {                                                           \
     const V value = shifted_sum_at(row, i, count, shift);     \
-    sums[u] = fma(value, value, sums[u]);                     \
+    sums[u] = fused(value, value, sums[u]);                     \
   }
   SUM_UP_ALONE(total, 0, row.n, ADD)
 #undef ADD

@@ -4,7 +4,7 @@
 static V gelu(V x) {
   const VI is_ordinary = is_ordinary_gelu(x);
   const V ordinary = gelu_ordinary(x);
-  return all(is_ordinary) ? ordinary : select(gelu_anywhere(x), ordinary, is_ordinary);
+  return all_of(is_ordinary) ? ordinary : choose(is_ordinary, ordinary, gelu_anywhere(x));
 }
 
 #define STEP(i, count, u) put(gelu(get(x + (i), count)), y + (i), count)

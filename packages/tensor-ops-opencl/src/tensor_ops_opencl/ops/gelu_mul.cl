@@ -4,7 +4,7 @@
 static V gelu_mul(V x, V up) {
   const VI is_ordinary = is_ordinary_gate(x) & is_ordinary_factor(up);
   const V ordinary = gelu_and_ordinary(x, up);
-  return all(is_ordinary) ? ordinary : select(gelu_and_anywhere(x, up), ordinary, is_ordinary);
+  return all_of(is_ordinary) ? ordinary : choose(is_ordinary, ordinary, gelu_and_anywhere(x, up));
 }
 
 #define STEP(i, count, u) put(gelu_mul(get(gate + (i), count), get(up + (i), count)), y + (i), count)

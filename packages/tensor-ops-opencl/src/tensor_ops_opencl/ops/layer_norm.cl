@@ -43,7 +43,7 @@ static Measured measure(Row row, REAL centre, size_t begin, size_t end) {
   {                                                                       \
     const V deviation = get_or(row.x + (i), count, centre) - centre;      \
     sums[u] += deviation;                                                 \
-    of_squares[u] = fma(deviation, deviation, of_squares[u]);             \
+    of_squares[u] = fused(deviation, deviation, of_squares[u]);             \
   }
     EACH_VECTOR(start, end_of(start, CHUNK, end), STEP)
 #undef STEP
@@ -81,7 +81,7 @@ static void write_carefully(Row row) {
 #define ADD(i, count, u)                                                                          \
   {                                                                                               \
     const V value = only((shifted(get(row.x + (i), count), shift) - mean) - rest, count);         \
-    sums[u] = fma(value, value, sums[u]);                                                         \
+    sums[u] = fused(value, value, sums[u]);                                                         \
   }
   SUM_UP_ALONE(squares, 0, row.n, ADD)
 #undef ADD

@@ -24,7 +24,7 @@ static REAL sum_of_squares(Row row, size_t begin, size_t end) {
 #define ADD(i, count, u)                         \
   {                                              \
     const V value = get(row.x + (i), count);     \
-    sums[u] = fma(value, value, sums[u]);        \
+    sums[u] = fused(value, value, sums[u]);        \
   }
   SUM_UP(total, begin, end, ADD)
 #undef ADD
@@ -46,7 +46,7 @@ static void write_carefully(Row row) {
 #define ADD(i, count, u)                                         \
   {                                                              \
     const V value = shifted(get(row.x + (i), count), shift);     \
-    sums[u] = fma(value, value, sums[u]);                        \
+    sums[u] = fused(value, value, sums[u]);                        \
   }
   SUM_UP_ALONE(total, 0, row.n, ADD)
 #undef ADD

@@ -9,10 +9,12 @@ typedef struct {
 
 static size_t angles_of(Angles angles, size_t row) { return (row / angles.each) % angles.period; }
 
+static VI is_finite(V x) { return magnitude(x) < (REAL)INFINITY; }
+
 // a * b + c * d to 1.5 ULP, without cancellation (Kahan).
 static V sum_of_products(V a, V b, V c, V d) {
   const V product = c * d;
-  return fma(a, b, product) + product_error(c, d, product);
+  return fused(a, b, product) + product_error(c, d, product);
 }
 
 // Factors so scaled that no product overflows, whose result overflows only if it is too large.
@@ -26,17 +28,17 @@ static V sum_of_products(V a, V b, V c, V d) {
 
 // A product so scaled; of an infinity it is what it is.
 static V small_product(V a, V b) {
-  return select((a * SMALL) * (b * SMALL), a * b, isinf(a) | isinf(b));
+  return choose((magnitude(a) == (REAL)INFINITY) | (magnitude(b) == (REAL)INFINITY), a * b, (a * SMALL) * (b * SMALL));
 }
 
 // The same for any numbers. What FMA leaves of an infinity is NaN: then the formula itself.
 static V any_sum_of_products(V a, V b, V c, V d) {
   const V value = sum_of_products(a, b, c, d);
-  if (all(isfinite(value))) return value;
+  if (all_of(is_finite(value))) return value;
   const V careful = sum_of_products(a * SMALL, b * SMALL, c * SMALL, d * SMALL);
   const V plain = small_product(a, b) + small_product(c, d);
-  const V scaled = (select(plain, careful, isfinite(careful)) * LARGE) * LARGE;
-  return select(scaled, value, isfinite(value));
+  const V scaled = (choose(is_finite(careful), careful, plain) * LARGE) * LARGE;
+  return choose(is_finite(value), value, scaled);
 }
 
 kernel void rows_of_pairs(global const Element* x, global const Element* cos,

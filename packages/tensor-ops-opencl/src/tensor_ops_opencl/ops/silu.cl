@@ -2,10 +2,10 @@
 #include "op.clh"
 
 static V silu(V x) {
-  const VI is_ordinary = fabs(x) < ORDINARY_EXPONENT;
+  const VI is_ordinary = magnitude(x) < ORDINARY_EXPONENT;
   const V ordinary = quotient(x, 1 + exp_ordinary(-x, ALL(0)));
-  if (all(is_ordinary)) return ordinary;
-  return select(times_sigmoid(x, fabs(x), ALL(0)), ordinary, is_ordinary);
+  if (all_of(is_ordinary)) return ordinary;
+  return choose(is_ordinary, ordinary, times_sigmoid(x, magnitude(x), ALL(0)));
 }
 
 #define STEP(i, count, u) put(silu(get(x + (i), count)), y + (i), count)

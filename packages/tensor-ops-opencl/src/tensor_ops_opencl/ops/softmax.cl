@@ -52,8 +52,8 @@ static Extremes extremes(Row row, size_t begin, size_t end) {
     least[u] = LESSER_OF(least[u], value);                              \
     greatest[u] = GREATER_OF(greatest[u], value);                       \
   }
-#define LESSER_OF(a, b) select(a, b, b < a)
-#define GREATER_OF(a, b) select(a, b, b > a)
+#define LESSER_OF(a, b) choose(b < a, b, a)
+#define GREATER_OF(a, b) choose(b > a, b, a)
   EACH_VECTOR(begin, end, STEP)
 #undef STEP
   const V low = LESSER_OF(LESSER_OF(least[0], least[1]), LESSER_OF(least[2], least[3]));
@@ -73,13 +73,13 @@ static REAL peak_exponent(Row row, REAL greatest) {
   return fma(greatest, row.scale.factor_hi, (REAL)SHIFT) - (REAL)SHIFT;
 }
 static V exponential(Row row, REAL peak, V x) {
-  const V k = fma(x, ALL(row.scale.factor_hi), ALL(SHIFT)) - ALL(SHIFT);
-  const V part = fma(x, ALL(row.scale.factor_hi), -k);
-  const V fraction = exp_fraction(fma(x, ALL(row.scale.factor_lo), part) * (REAL)LN2);
+  const V k = fused(x, ALL(row.scale.factor_hi), ALL(SHIFT)) - ALL(SHIFT);
+  const V part = fused(x, ALL(row.scale.factor_hi), -k);
+  const V fraction = exp_fraction(fused(x, ALL(row.scale.factor_lo), part) * (REAL)LN2);
   const V exponent = k - peak;
   const V power = power_of_two(exponent);
   // What is no normal number is 0.
-  return select(fma(fraction, power, power), ALL(0), exponent < (REAL)LEAST_EXPONENT);
+  return choose(exponent < (REAL)LEAST_EXPONENT, ALL(0), fused(fraction, power, power));
 }
 
 // This lane's share of the sum. The exponentials stay in y where it holds them as they are.
@@ -122,9 +122,9 @@ static V careful_exponential(Row row, REAL peak, V x) {
   const V hi = ALL(row.scale.twice_hi), lo = ALL(row.scale.twice_lo);
   const V product = difference * hi;
   const V rest =
-      product_error(difference, hi, product) + fma(difference, lo, lost * hi);
-  const V value = exp_value(scaled_exp(at_most(product, 0), select(ALL(0), rest, isfinite(rest))));
-  return select(select(value, ALL(0), product < (REAL)LOWEST), product, isnan(product));
+      product_error(difference, hi, product) + fused(difference, lo, lost * hi);
+  const V value = exp_value(scaled_exp(at_most(product, 0), choose(magnitude(rest) < (REAL)INFINITY, rest, ALL(0))));
+  return choose(product != product, product, choose(product < (REAL)LOWEST, ALL(0), value));
 }
 
 // By one work-item: any scale and any numbers.
