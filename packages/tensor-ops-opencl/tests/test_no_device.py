@@ -1,4 +1,4 @@
-"""Machines without a platform, with a broken driver, without pyopencl: reasons, and nothing else."""
+"""Machines without a platform, with a broken driver, without pyopencl: reasons, no more."""
 
 import re
 import time

@@ -156,7 +156,7 @@ def check_out(
     first = next(iter(kinds))
     x = values[first]
     names = ["out"] if count == 1 else [f"out[{index}]" for index in range(count)]
-    outputs = (out,) if count == 1 else out
+    outputs: tuple[Any, ...] = (out,) if count == 1 else out
     if count > 1 and (not isinstance(out, tuple) or len(out) != count):
         given = f"a tuple of {len(out)}" if isinstance(out, tuple) else _type_name(out)
         raise TypeError(f"{op}: out must be a tuple of {count} arrays, got {given}")
@@ -170,7 +170,7 @@ def check_out(
         _check_memory(op, name, output, kinds, values)
     if count > 1 and _share_memory(outputs[0], outputs[1]):
         raise ValueError(f"{op}: {' and '.join(names)} overlap; give separate arrays")
-    return tuple(outputs)
+    return outputs
 
 
 # The dtypes seen so far: a dtype's own name is slow to ask for.
@@ -255,7 +255,7 @@ def _check_memory(
             )
     for other, kind in kinds.items():
         value = values[other]
-        if not kind.is_array or value is None or value is out and kind.is_full:
+        if not kind.is_array or value is None or (value is out and kind.is_full):
             continue
         if _share_memory(out, value) and not (kind.is_full and _is_same_view(out, value)):
             raise ValueError(
@@ -271,7 +271,7 @@ def _share_memory(a: Any, b: Any) -> bool:
     if not np.may_share_memory(a, b):
         return False
     try:
-        return np.shares_memory(a, b, max_work=1_000_000)
+        return np.shares_memory(a, b, 1_000_000)  # type: ignore[arg-type]
     except np.exceptions.TooHardError:  # nobody writes into such strides on purpose
         return True
 

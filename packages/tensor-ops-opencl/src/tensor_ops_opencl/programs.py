@@ -57,7 +57,7 @@ class Programs:
         BuildError
             If the device's compiler refuses the program.
         """
-        kernels = self._own.__dict__
+        kernels: dict[Any, Any] = self._own.__dict__
         key = (op, options, name)
         kernel = kernels.get(key)
         if kernel is None:

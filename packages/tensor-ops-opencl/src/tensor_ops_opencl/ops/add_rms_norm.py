@@ -19,7 +19,10 @@ def add_rms_norm(
 ) -> Any:
     r"""Add a residual, then scale each row to a root mean square of one and by a weight.
 
-    .. math:: h_i = x_i + r_i, \qquad y_i = w_i \, h_i \Big/ \sqrt{\tfrac{1}{n} \sum_j h_j^2 + \epsilon}
+    .. math::
+
+        h_i &= x_i + r_i \\
+        y_i &= w_i \, h_i \Big/ \sqrt{\tfrac{1}{n} \sum_j h_j^2 + \epsilon}
 
     Parameters
     ----------

@@ -32,10 +32,11 @@ def gelu(x: Elements, approximate: Literal["tanh", "none"] = "tanh", *, out: Arr
     Raises
     ------
     TypeError
-        If an argument is no array, has an unsupported dtype or another dtype than `x`, or `approximate` is no
-        string.
+        If an argument is no array, has an unsupported dtype or another dtype than `x`,
+        or `approximate` is no string.
     ValueError
-        If a shape does not fit, `approximate` is neither of the two or `out` cannot take the result.
+        If a shape does not fit, `approximate` is neither of the two, or `out` cannot take the
+        result.
     DeviceError
         If there is no device, or it lacks the dtype.
     MemoryError

@@ -40,8 +40,8 @@ def rope(
     Raises
     ------
     TypeError
-        If an argument is no array, has an unsupported dtype or another dtype than `x`, or `interleaved` is no
-        flag.
+        If an argument is no array, has an unsupported dtype or another dtype than `x`,
+        or `interleaved` is no flag.
     ValueError
         If a shape does not fit or `out` cannot take the result.
     DeviceError

@@ -26,14 +26,15 @@ def softmax(x: Rows, scale: Finite = 1.0, *, out: Array = None) -> Any:
     Returns
     -------
     array of the shape and dtype of `x`
-        `out` if it was given. A pyopencl array is complete when its events are. Minus infinity (a mask)
-        gives zero; a row of nothing else, and one in which `scale` times x is plus infinity or NaN,
-        is all NaN.
+        `out` if it was given. A pyopencl array is complete when its events are. Minus
+        infinity (a mask) gives zero; a row of nothing else, and one in which `scale` times x is
+        plus infinity or NaN, is all NaN.
 
     Raises
     ------
     TypeError
-        If an argument is no array, has an unsupported dtype or another dtype than `x`, or `scale` is no number.
+        If an argument is no array, has an unsupported dtype or another dtype than `x`,
+        or `scale` is no number.
     ValueError
         If a shape does not fit, `scale` is not finite or `out` cannot take the result.
     DeviceError
