@@ -31,6 +31,9 @@ __all__ = [
 Array = Any
 DTYPES = ("float32", "float16", "bfloat16", "float64")
 
+_FULL = frozenset({"elements", "rows"})
+_ARRAYS = _FULL | {"row_vector", "half_rows"}
+
 
 class Kind(NamedTuple):
     """What an argument is.
@@ -57,11 +60,11 @@ class Kind(NamedTuple):
     @property
     def is_full(self) -> bool:
         """True for arrays that have the result's shape."""
-        return self.role in ("elements", "rows")
+        return self.role in _FULL
 
     @property
     def is_array(self) -> bool:
-        return self.is_full or self.role in ("row_vector", "half_rows")
+        return self.role in _ARRAYS
 
 
 Elements = Annotated[Any, Kind("elements")]

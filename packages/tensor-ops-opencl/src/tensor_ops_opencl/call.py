@@ -58,6 +58,8 @@ def launch(
     extra: Sequence[np.generic],
     part: tuple[int, int, int],
     scratch: Callable[[int], Any],
+    *,
+    options: tuple[str, ...] = (),
     wait_for: Sequence[Any] | None = None,
 ) -> Any:
     """Enqueue the kernels of a call and return the event of the last.
@@ -72,6 +74,8 @@ def launch(
         The length of rows, their number, and the number of the first.
     scratch : callable
         Makes a buffer of so many bytes.
+    options : tuple of str
+        Build options for where the arrays lie.
     """
     if call.dtype == "float64" and not programs.device.has_float64:
         raise DeviceError(f"{call.op}: {programs.device} has no float64; use float32")
@@ -83,7 +87,7 @@ def launch(
     event = None
     for each in planned.passes:
         kernel = programs.kernel(
-            call.op, call.options + planned.options, each.kernel, [*types, *each.types]
+            call.op, call.options + planned.options + options, each.kernel, [*types, *each.types]
         )
         sizes = [found if number is None else number for number in each.numbers]
         event = kernel(

@@ -31,6 +31,8 @@ class Device:
     max_memory, max_shared_memory : int
         Bytes of global memory, and of local memory of a work-group.
     max_work_group_size : int
+    cache_size : int
+        Bytes of the last cache before global memory.
     has_float64 : bool
     shares_memory : bool
         Whether it works on the host's own memory.
@@ -48,6 +50,7 @@ class Device:
     max_memory: int
     max_shared_memory: int
     max_work_group_size: int
+    cache_size: int
     has_float64: bool
     shares_memory: bool
     rounds_division: bool = field(repr=False)
@@ -171,6 +174,7 @@ def _described(cl: Any, index: str, handle: Any) -> Device:
         max_memory=handle.global_mem_size,
         max_shared_memory=handle.local_mem_size,
         max_work_group_size=handle.max_work_group_size,
+        cache_size=handle.global_mem_cache_size,
         has_float64="cl_khr_fp64" in extensions,
         shares_memory=bool(handle.host_unified_memory),
         rounds_division=bool(handle.single_fp_config & fp.CORRECTLY_ROUNDED_DIVIDE_SQRT),

@@ -6,6 +6,7 @@ decides between them is the length of the row alone, so that the bits of a row d
 many there are.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -77,7 +78,7 @@ class ElementWalk:
 
     def counts(self, shape: Sequence[int]) -> tuple[int, int]:
         """Return the length of a row and the number of rows, the units that work is cut in."""
-        return 1, int(np.prod(shape, dtype=np.int64))
+        return 1, math.prod(shape)
 
     def plan(self, device: Device, size: int, n: int, rows: int, first: int) -> Plan:
         """Return the plan for `rows` rows of length `n`, from row `first` on.
@@ -160,7 +161,7 @@ def plan(walk: Walk, device: Device, size: int, n: int, rows: int, first: int) -
 
 
 def _rows_of(shape: Sequence[int]) -> tuple[int, int]:
-    return shape[-1], int(np.prod(shape[:-1], dtype=np.int64))
+    return shape[-1], math.prod(shape[:-1])
 
 
 def _options(width: int, lanes: int, together: int) -> tuple[str, ...]:

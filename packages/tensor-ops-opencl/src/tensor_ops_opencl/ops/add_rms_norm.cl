@@ -96,8 +96,8 @@ static void write(Row row, REAL mean, size_t begin, size_t end) {
 #define STEP(i, count, u)                                                      \
   {                                                                            \
     const V sum = sum_at(row, i, count);                                       \
-    put((sum * scale) * get(row.weight + (i), count), row.y + (i), count);     \
-    put(sum, row.h + (i), count);                                              \
+    stream((sum * scale) * get(row.weight + (i), count), row.y + (i), count);     \
+    stream(sum, row.h + (i), count);                                              \
   }
   EACH_VECTOR(begin, end, STEP)
 #undef STEP
@@ -107,11 +107,12 @@ kernel void whole_rows(ARRAYS, NUMBERS, uint per) {
   LANES_ROOM(room);
   for (uint k = 0; k < per; ++k) {
     const Place place = place_of(k, per, rows);
-    if (LANES == 1 && !place.is_live) return;
+    if (LANES == 1 && !place.is_live) break;
     const Row row = ROW_AT(place.row);
     const REAL squares = sum_of_lanes(sum_of_squares(row, 0, n), room);
     if (place.is_live) write(row, mean_square(row, squares), 0, n);
   }
+  FINISH_STREAMS();
 }
 
 // A long row in parts, each of them the work of a group.
@@ -128,4 +129,5 @@ kernel void write_parts(ARRAYS, NUMBERS, ulong part, global const REAL* found) {
   const Row row = ROW_AT(r);
   const REAL squares = sum_of_parts(found + r * get_num_groups(0));
   write(row, mean_square(row, squares), begin, end_of(begin, part, n));
+  FINISH_STREAMS();
 }

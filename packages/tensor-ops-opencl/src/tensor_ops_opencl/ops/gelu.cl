@@ -7,5 +7,5 @@ static V gelu(V x) {
   return all_of(is_ordinary) ? ordinary : choose(is_ordinary, ordinary, gelu_anywhere(x));
 }
 
-#define STEP(i, count, u) put(gelu(get(x + (i), count)), y + (i), count)
+#define STEP(i, count, u) stream(gelu(get(x + (i), count)), y + (i), count)
 UNARY_KERNEL(STEP)

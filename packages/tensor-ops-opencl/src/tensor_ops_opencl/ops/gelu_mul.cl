@@ -7,5 +7,5 @@ static V gelu_mul(V x, V up) {
   return all_of(is_ordinary) ? ordinary : choose(is_ordinary, ordinary, gelu_and_anywhere(x, up));
 }
 
-#define STEP(i, count, u) put(gelu_mul(get(gate + (i), count), get(up + (i), count)), y + (i), count)
+#define STEP(i, count, u) stream(gelu_mul(get(gate + (i), count), get(up + (i), count)), y + (i), count)
 BINARY_KERNEL(STEP)

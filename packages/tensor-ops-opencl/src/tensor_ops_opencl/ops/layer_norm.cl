@@ -112,11 +112,11 @@ static void write(Row row, REAL centre, Measured measured, size_t begin, size_t 
   ((((get(row.x + (i), count) - centre) - rest) * scale) * get(row.weight + (i), count))
   if (row.bias != 0) {
 #define STEP(i, count, u) \
-  put(SCALED(i, count) + get(row.bias + (i), count), row.y + (i), count)
+  stream(SCALED(i, count) + get(row.bias + (i), count), row.y + (i), count)
     EACH_VECTOR(begin, end, STEP)
 #undef STEP
   } else {
-#define STEP(i, count, u) put(SCALED(i, count), row.y + (i), count)
+#define STEP(i, count, u) stream(SCALED(i, count), row.y + (i), count)
     EACH_VECTOR(begin, end, STEP)
 #undef STEP
   }
@@ -126,7 +126,7 @@ kernel void whole_rows(ARRAYS, NUMBERS, uint per) {
   LANES_ROOM(room);
   for (uint k = 0; k < per; ++k) {
     const Place place = place_of(k, per, rows);
-    if (LANES == 1 && !place.is_live) return;
+    if (LANES == 1 && !place.is_live) break;
     const Row row = ROW_AT(place.row);
     const REAL centre = centre_of(row);
     Measured measured = measure(row, centre, 0, n);
@@ -134,6 +134,7 @@ kernel void whole_rows(ARRAYS, NUMBERS, uint per) {
     measured.squares = sum_of_lanes(measured.squares, room);
     if (place.is_live) write(row, centre, measured, 0, n);
   }
+  FINISH_STREAMS();
 }
 
 // A long row in parts, each of them the work of a group. All of them need the centre when the first
@@ -158,4 +159,5 @@ kernel void write_parts(ARRAYS, NUMBERS, ulong part, global const REAL* found) {
   global const REAL* of_row = found + r * 3 * parts;
   const Measured measured = {sum_of_parts(of_row), sum_of_parts(of_row + parts)};
   write(ROW_AT(r), of_row[2 * parts], measured, begin, end_of(begin, part, n));
+  FINISH_STREAMS();
 }

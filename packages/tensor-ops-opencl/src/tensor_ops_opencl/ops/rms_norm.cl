@@ -67,7 +67,7 @@ static void write(Row row, REAL mean, size_t begin, size_t end) {
   }
   const REAL scale = 1 / sqrt(mean);
 #define STEP(i, count, u) \
-  put((get(row.x + (i), count) * scale) * get(row.weight + (i), count), row.y + (i), count)
+  stream((get(row.x + (i), count) * scale) * get(row.weight + (i), count), row.y + (i), count)
   EACH_VECTOR(begin, end, STEP)
 #undef STEP
 }
@@ -76,11 +76,12 @@ kernel void whole_rows(ARRAYS, NUMBERS, uint per) {
   LANES_ROOM(room);
   for (uint k = 0; k < per; ++k) {
     const Place place = place_of(k, per, rows);
-    if (LANES == 1 && !place.is_live) return;
+    if (LANES == 1 && !place.is_live) break;
     const Row row = ROW_AT(place.row);
     const REAL squares = sum_of_lanes(sum_of_squares(row, 0, n), room);
     if (place.is_live) write(row, mean_square(row, squares), 0, n);
   }
+  FINISH_STREAMS();
 }
 
 // A long row in parts, each of them the work of a group.
@@ -97,4 +98,5 @@ kernel void write_parts(ARRAYS, NUMBERS, ulong part, global const REAL* found) {
   const Row row = ROW_AT(r);
   const REAL squares = sum_of_parts(found + r * get_num_groups(0));
   write(row, mean_square(row, squares), begin, end_of(begin, part, n));
+  FINISH_STREAMS();
 }

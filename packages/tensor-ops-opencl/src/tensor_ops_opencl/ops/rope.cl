@@ -49,7 +49,7 @@ kernel void rows_of_pairs(global const Element* x, global const Element* cos,
   const Angles of_cos = {cos_each, cos_period}, of_sin = {sin_each, sin_period};
   for (uint k = 0; k < per; ++k) {
     const Place place = place_of(k, per, rows);
-    if (!place.is_live) return;
+    if (!place.is_live) break;
     global const Element* from = x + place.row * n;
     global Element* to = y + place.row * n;
     global const Element* c = cos + angles_of(of_cos, first + place.row) * pairs;
@@ -68,10 +68,10 @@ kernel void rows_of_pairs(global const Element* x, global const Element* cos,
     V turned_;                                                                                 \
     turned_.even = first_.lo;                                                                  \
     turned_.odd = second_.lo;                                                                  \
-    put(turned_, to + 2 * (i), head_);                                                         \
+    stream(turned_, to + 2 * (i), head_);                                                         \
     turned_.even = first_.hi;                                                                  \
     turned_.odd = second_.hi;                                                                  \
-    put(turned_, to + 2 * (i) + WIDTH, tail_);                                                 \
+    stream(turned_, to + 2 * (i) + WIDTH, tail_);                                                 \
   }
 #else
 // The pairs of a row are x[i], x[n / 2 + i].
@@ -79,11 +79,12 @@ kernel void rows_of_pairs(global const Element* x, global const Element* cos,
   {                                                                                \
     const V a_ = get(from + (i), count), b_ = get(from + pairs + (i), count);      \
     const V c_ = get(c + (i), count), s_ = get(s + (i), count);                    \
-    put(any_sum_of_products(a_, c_, -b_, s_), to + (i), count);                    \
-    put(any_sum_of_products(b_, c_, a_, s_), to + pairs + (i), count);             \
+    stream(any_sum_of_products(a_, c_, -b_, s_), to + (i), count);                    \
+    stream(any_sum_of_products(b_, c_, a_, s_), to + pairs + (i), count);             \
   }
 #endif
     EACH_VECTOR(0, pairs, STEP)
 #undef STEP
   }
+  FINISH_STREAMS();
 }

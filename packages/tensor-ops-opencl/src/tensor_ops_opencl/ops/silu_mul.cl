@@ -3,11 +3,11 @@
 
 static V silu_mul(V x, V up) {
   const VI is_ordinary = (magnitude(x) < ORDINARY_EXPONENT) & is_ordinary_factor(up);
-  const V ordinary = quotient(x * up, 1 + exp_ordinary(-x, ALL(0)));
+  const V ordinary = quotient(x * up, 1 + exp_ordinary(-x));
   if (all_of(is_ordinary)) return ordinary;
   const V anywhere = times_sigmoid_and(x, up, at_most(magnitude(x), -DEEPEST), ALL(0));
   return choose(is_ordinary, ordinary, anywhere);
 }
 
-#define STEP(i, count, u) put(silu_mul(get(gate + (i), count), get(up + (i), count)), y + (i), count)
+#define STEP(i, count, u) stream(silu_mul(get(gate + (i), count), get(up + (i), count)), y + (i), count)
 BINARY_KERNEL(STEP)

@@ -74,18 +74,28 @@ static REAL peak_exponent(Row row, REAL greatest) {
 }
 static V exponential(Row row, REAL peak, V x) {
   const V k = fused(x, ALL(row.scale.factor_hi), ALL(SHIFT)) - ALL(SHIFT);
-  const V part = fused(x, ALL(row.scale.factor_hi), -k);
-  const V fraction = exp_fraction(fused(x, ALL(row.scale.factor_lo), part) * (REAL)LN2);
+  const V rest = fused(x, ALL(row.scale.factor_hi), -k);
+#if IS_HALF
+  const V r = rest;
+#else
+  const V r = fused(x, ALL(row.scale.factor_lo), rest);
+#endif
   const V exponent = k - peak;
-  const V power = power_of_two(exponent);
   // What is no normal number is 0.
-  return choose(exponent < (REAL)LEAST_EXPONENT, ALL(0), fused(fraction, power, power));
+  return choose(exponent < (REAL)LEAST_EXPONENT, ALL(0), exp2_ordinary(exponent + ALL(SHIFT), r));
 }
 
-// This lane's share of the sum. The exponentials stay in y where it holds them as they are.
+// Whether the exponentials are kept in y between summing and writing: it must hold them as they are.
+#if IS_HALF || defined(STREAMS)
+#define KEEPS_EXPONENTIALS 0
+#else
+#define KEEPS_EXPONENTIALS 1
+#endif
+
+// This lane's share of the sum.
 static REAL sum_exponentials(Row row, REAL peak, size_t begin, size_t end) {
   Sum total = {0, 0};
-#if IS_HALF
+#if !KEEPS_EXPONENTIALS
 #define ADD(i, count, u) \
   sums[u] += only(exponential(row, peak, get(row.x + (i), count)), count)
 #else
@@ -104,11 +114,11 @@ static REAL sum_exponentials(Row row, REAL peak, size_t begin, size_t end) {
 // This lane's share.
 static void write(Row row, REAL peak, REAL total, size_t begin, size_t end) {
   const REAL factor = 1 / total;
-#if IS_HALF
+#if !KEEPS_EXPONENTIALS
 #define STEP(i, count, u) \
-  put(exponential(row, peak, get(row.x + (i), count)) * factor, row.y + (i), count)
+  stream(exponential(row, peak, get(row.x + (i), count)) * factor, row.y + (i), count)
 #else
-#define STEP(i, count, u) put(get(row.y + (i), count) * factor, row.y + (i), count)
+#define STEP(i, count, u) stream(get(row.y + (i), count) * factor, row.y + (i), count)
 #endif
   EACH_VECTOR(begin, end, STEP)
 #undef STEP
@@ -152,7 +162,7 @@ kernel void whole_rows(ARRAYS, NUMBERS, uint per) {
   LANES_ROOM(room);
   for (uint k = 0; k < per; ++k) {
     const Place place = place_of(k, per, rows);
-    if (LANES == 1 && !place.is_live) return;
+    if (LANES == 1 && !place.is_live) break;
     const Row row = ROW_AT(place.row);
     Extremes found = extremes(row, 0, n);
     found.least = least_of_lanes(found.least, room);
@@ -164,6 +174,7 @@ kernel void whole_rows(ARRAYS, NUMBERS, uint per) {
     if (is_mine) write(row, peak, total, 0, n);
     if (place.is_live && !is_ordinary && lane() == 0) write_carefully(row, found);
   }
+  FINISH_STREAMS();
 }
 
 // A long row in parts, each of them the work of a group.
@@ -213,4 +224,5 @@ kernel void write_parts(ARRAYS, NUMBERS, ulong part, global const REAL* found) {
           end_of(begin, part, n));
   else if (begin == 0 && lane() == 0)
     write_carefully(row, all);
+  FINISH_STREAMS();
 }
