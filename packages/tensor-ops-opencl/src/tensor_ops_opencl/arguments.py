@@ -1,0 +1,349 @@
+"""The kinds of argument an op can take, and their checks, for NumPy's and pyopencl's arrays.
+
+An op's signature names its kinds as annotations: ``x: Rows``, ``eps: NonNegative``.
+"""
+
+import math
+import sys
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin
+
+import numpy as np
+
+__all__ = [
+    "DTYPES",
+    "Array",
+    "Elements",
+    "Finite",
+    "HalfRows",
+    "Kind",
+    "NonNegative",
+    "OptionalRowVector",
+    "RowVector",
+    "Rows",
+    "check_out",
+    "check_values",
+    "dtype_name",
+    "is_device_array",
+    "kind_of",
+]
+
+Array = Any
+DTYPES = ("float32", "float16", "bfloat16", "float64")
+
+_FULL = frozenset({"elements", "rows"})
+_ARRAYS = _FULL | {"row_vector", "half_rows"}
+
+
+class Kind(NamedTuple):
+    """What an argument is.
+
+    Attributes
+    ----------
+    role : str
+        ``elements`` (an array of any shape), ``rows`` (the same with at least one axis),
+        ``row_vector`` (n values for rows of length n), ``half_rows`` (broadcasts to rows of
+        length n/2), ``real``, ``choice`` or ``flag``.
+    optional : bool
+        Whether None is allowed.
+    minimum : float
+        Of a ``real``.
+    choices : tuple of str
+        Of a ``choice``.
+    """
+
+    role: str
+    optional: bool = False
+    minimum: float = -math.inf
+    choices: tuple[str, ...] = ()
+
+    @property
+    def is_full(self) -> bool:
+        """True for arrays that have the result's shape."""
+        return self.role in _FULL
+
+    @property
+    def is_array(self) -> bool:
+        return self.role in _ARRAYS
+
+
+Elements = Annotated[Any, Kind("elements")]
+Rows = Annotated[Any, Kind("rows")]
+RowVector = Annotated[Any, Kind("row_vector")]
+OptionalRowVector = Annotated[Any, Kind("row_vector", optional=True)]
+HalfRows = Annotated[Any, Kind("half_rows")]
+NonNegative = Annotated[float, Kind("real", minimum=0.0)]
+Finite = Annotated[float, Kind("real")]
+
+
+def kind_of(annotation: Any) -> Kind:
+    """Return the kind that an annotation of an op's signature stands for."""
+    if annotation is bool:
+        return Kind("flag")
+    if get_origin(annotation) is Literal:
+        return Kind("choice", choices=get_args(annotation))
+    (kind,) = (extra for extra in get_args(annotation) if isinstance(extra, Kind))
+    return kind
+
+
+def is_device_array(value: Any) -> bool:
+    """Return whether a value is an array of pyopencl, which need not be imported to ask."""
+    module = sys.modules.get("pyopencl.array")
+    return module is not None and isinstance(value, module.Array)
+
+
+def dtype_name(op: str, name: str, array: Any) -> str:
+    """Return the name of a supported dtype.
+
+    Raises
+    ------
+    TypeError
+        For any other, naming those that are.
+    """
+    dtype = array.dtype
+    found = _names.get(dtype)
+    if found is not None:
+        return found
+    if dtype.name in DTYPES and not dtype.isnative:
+        raise TypeError(
+            f"{op}: {name} has the byte order of another machine ({dtype.str!r}); convert it with "
+            f'{name}.astype({name}.dtype.newbyteorder("="))'
+        )
+    if dtype.name in DTYPES and (dtype.name != "bfloat16" or _is_bfloat16(dtype)):
+        _names[dtype] = str(dtype.name)
+        return str(dtype.name)
+    raise TypeError(
+        f"{op}: {name} has dtype {dtype}, expected one of {', '.join(DTYPES)}; "
+        f"convert it with {name}.astype(...)"
+    )
+
+
+def check_values(op: str, kinds: Mapping[str, Kind], values: dict[str, Any]) -> str:
+    """Check every argument of a call, bring the scalars to Python types, and name the dtype.
+
+    Raises
+    ------
+    TypeError
+        For a value of the wrong type, an unsupported dtype, or one that is not the first array's.
+    ValueError
+        For a wrong shape or a value out of range.
+    """
+    first = next(iter(kinds))
+    x = values[first]
+    for name, kind in kinds.items():
+        if not kind.is_array:
+            values[name] = _SCALARS[kind.role](op, name, kind, values[name])
+    family = _family(op, first, x)
+    dtype = dtype_name(op, first, x)
+    if kinds[first].role == "rows" and x.ndim == 0:
+        raise ValueError(
+            f"{op}: {first} has shape (), expected at least one axis; use {first}.reshape(1)"
+        )
+    for name, kind in kinds.items():
+        value = values[name]
+        if name != first and kind.is_array and not (kind.optional and value is None):
+            _check_array(op, first, x, family, name, kind, value)
+    return dtype
+
+
+def check_out(
+    op: str, count: int, kinds: Mapping[str, Kind], values: Mapping[str, Any], out: Any
+) -> tuple[Any, ...]:
+    """Return the arrays that a caller gave for the results, as a tuple.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If one of them cannot take a result, or overlaps what it must not.
+    """
+    first = next(iter(kinds))
+    x = values[first]
+    names = ["out"] if count == 1 else [f"out[{index}]" for index in range(count)]
+    outputs: tuple[Any, ...] = (out,) if count == 1 else out
+    if count > 1 and (not isinstance(out, tuple) or len(out) != count):
+        given = f"a tuple of {len(out)}" if isinstance(out, tuple) else _type_name(out)
+        raise TypeError(f"{op}: out must be a tuple of {count} arrays, got {given}")
+    family = _family(op, first, x)
+    for name, output in zip(names, outputs, strict=True):
+        _check_family(op, name, output, first, family)
+        if output.dtype != x.dtype:
+            raise TypeError(f"{op}: {name} has dtype {output.dtype}, expected {x.dtype}")
+        if output.shape != x.shape:
+            raise ValueError(f"{op}: {name} has shape {output.shape}, expected {x.shape}")
+        _check_memory(op, name, output, kinds, values)
+    if count > 1 and _share_memory(outputs[0], outputs[1]):
+        raise ValueError(f"{op}: {' and '.join(names)} overlap; give separate arrays")
+    return outputs
+
+
+# The dtypes seen so far: a dtype's own name is slow to ask for.
+_names: dict[Any, str] = {}
+
+
+def _is_bfloat16(dtype: Any) -> bool:
+    """Return whether a dtype of that name is the one of ml_dtypes, which is imported if it is."""
+    module = sys.modules.get("ml_dtypes")
+    return module is not None and dtype == np.dtype(module.bfloat16)
+
+
+def _family(op: str, name: str, value: Any) -> str:
+    if type(value) is np.ndarray or (
+        isinstance(value, np.ndarray) and not isinstance(value, np.ma.MaskedArray)
+    ):
+        return "numpy.ndarray"
+    if is_device_array(value):
+        return "pyopencl.array.Array"
+    raise TypeError(
+        f"{op}: {name} must be a numpy.ndarray or a pyopencl.array.Array, got {_type_name(value)}; "
+        "convert it with numpy.asarray(...)"
+    )
+
+
+def _check_family(op: str, name: str, value: Any, first: str, family: str) -> None:
+    own = _family(op, name, value)
+    if own != family:
+        raise TypeError(f"{op}: {name} is a {own}, expected a {family} like {first}")
+
+
+def _check_array(
+    op: str, first: str, x: Any, family: str, name: str, kind: Kind, value: Any
+) -> None:
+    _check_family(op, name, value, first, family)
+    if value.dtype != x.dtype:
+        dtype_name(op, name, value)
+        raise TypeError(
+            f"{op}: {name} has dtype {value.dtype}, expected {x.dtype} like {first}; "
+            f"convert it with {name}.astype({first}.dtype)"
+        )
+    if kind.is_full:
+        if value.shape != x.shape:
+            raise ValueError(
+                f"{op}: {name} has shape {value.shape}, expected {x.shape} like {first}"
+            )
+    elif kind.role == "row_vector":
+        # (n,) for rows (..., n)
+        if value.shape != x.shape[-1:]:
+            raise ValueError(
+                f"{op}: {name} has shape {value.shape}, expected {x.shape[-1:]} to match the "
+                f"last axis of {first} with shape {x.shape}"
+            )
+    else:
+        _check_half_rows(op, first, x, name, value)
+
+
+def _check_half_rows(op: str, first: str, x: Any, name: str, value: Any) -> None:
+    # broadcasts to (..., n/2) for rows (..., n)
+    if x.shape[-1] % 2:
+        raise ValueError(f"{op}: {first} has shape {x.shape}, expected a last axis of even length")
+    target = (*x.shape[:-1], x.shape[-1] // 2)
+    own = (1,) * (len(target) - value.ndim) + tuple(value.shape)
+    fits = len(own) == len(target) and all(a in (1, b) for a, b in zip(own, target, strict=True))
+    if not fits:
+        raise ValueError(
+            f"{op}: {name} has shape {value.shape}, expected a shape that broadcasts to {target} "
+            f"for {first} with shape {x.shape}"
+        )
+
+
+def _check_memory(
+    op: str, name: str, out: Any, kinds: Mapping[str, Kind], values: Mapping[str, Any]
+) -> None:
+    if isinstance(out, np.ndarray):
+        if not out.flags.writeable:
+            raise ValueError(f"{op}: {name} is read-only, expected a writable array")
+        if not out.flags.c_contiguous and _overlaps_itself(out):
+            raise ValueError(
+                f"{op}: {name} with strides {out.strides} overlaps itself, expected one place in "
+                "memory for each element"
+            )
+    for other, kind in kinds.items():
+        value = values[other]
+        if not kind.is_array or value is None or (value is out and kind.is_full):
+            continue
+        if _share_memory(out, value) and not (kind.is_full and _is_same_view(out, value)):
+            raise ValueError(
+                f"{op}: {name} overlaps {other}; expected separate memory"
+                + (f", or exactly the same view as {other}" if kind.is_full else "")
+            )
+
+
+def _share_memory(a: Any, b: Any) -> bool:
+    if not isinstance(a, np.ndarray):
+        (a_first, a_last), (b_first, b_last) = _extent(a), _extent(b)
+        return bool(a.base_data == b.base_data and a_first < b_last and b_first < a_last)
+    if not np.may_share_memory(a, b):
+        return False
+    try:
+        return np.shares_memory(a, b, 1_000_000)  # type: ignore[arg-type]
+    except np.exceptions.TooHardError:  # nobody writes into such strides on purpose
+        return True
+
+
+def _extent(array: Any) -> tuple[int, int]:
+    """Return the bytes [first, last) of its buffer that a pyopencl array reaches over."""
+    reach = [(size - 1) * step for size, step in zip(array.shape, array.strides, strict=True)]
+    first = array.offset + sum(step for step in reach if step < 0)
+    last = array.offset + sum(step for step in reach if step > 0) + array.dtype.itemsize
+    return (first, last) if array.size else (first, first)
+
+
+def _is_same_view(a: Any, b: Any) -> bool:
+    if not isinstance(a, np.ndarray):
+        return bool(a.offset == b.offset and a.strides == b.strides)
+    return bool(
+        a.__array_interface__["data"][0] == b.__array_interface__["data"][0]
+        and all(
+            size < 2 or a_step == b_step
+            for size, a_step, b_step in zip(a.shape, a.strides, b.strides, strict=True)
+        )
+    )
+
+
+def _overlaps_itself(array: Any) -> bool:
+    """Return whether two elements may share memory, by the rule that nested strides suffice."""
+    extent = int(array.itemsize)
+    axes = [(abs(step), size) for size, step in zip(array.shape, array.strides, strict=True)]
+    for step, size in sorted(axis for axis in axes if axis[1] > 1):
+        if step < extent:
+            return bool(array.size)
+        extent += step * (size - 1)
+    return False
+
+
+def _check_real(op: str, name: str, kind: Kind, value: Any) -> float:
+    if type(value) is not float and (
+        isinstance(value, (bool, np.bool_))
+        or not isinstance(value, (float, int, np.floating, np.integer))
+    ):
+        raise TypeError(f"{op}: {name} must be a real number, got {_type_name(value)}")
+    try:
+        real = float(value)
+    except OverflowError:
+        real = math.inf
+    if not math.isfinite(real) or real < kind.minimum:
+        expected = "a finite number" + (" >= 0" if kind.minimum == 0 else "")
+        raise ValueError(f"{op}: {name} is {value!r}, expected {expected}")
+    return real
+
+
+def _check_choice(op: str, name: str, kind: Kind, value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{op}: {name} must be a string, got {_type_name(value)}")
+    if value not in kind.choices:
+        expected = " or ".join(map(repr, kind.choices))
+        raise ValueError(f"{op}: {name} is {value!r}, expected {expected}")
+    return value
+
+
+def _check_flag(op: str, name: str, kind: Kind, value: Any) -> bool:
+    if not isinstance(value, (bool, np.bool_)):
+        raise TypeError(f"{op}: {name} must be True or False, got {_type_name(value)}")
+    return bool(value)
+
+
+_SCALARS = {"real": _check_real, "choice": _check_choice, "flag": _check_flag}
+
+
+def _type_name(value: Any) -> str:
+    kind = type(value)
+    return kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"

@@ -1,0 +1,139 @@
+"""A checked call of an op, and what launching its kernels takes."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tensor_ops_opencl.arguments import Kind
+from tensor_ops_opencl.errors import DeviceError
+from tensor_ops_opencl.programs import Programs
+from tensor_ops_opencl.walks import Walk, plan
+
+__all__ = ["Call", "launch", "raise_for", "repeats"]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call whose arguments have been checked.
+
+    Attributes
+    ----------
+    op : str
+    walk : Walk
+    dtype : str
+    options : tuple of str
+        Build options that follow from dtype and switches.
+    numbers : tuple of NumPy scalars
+        The op's own numbers, as its kernels take them.
+    inputs : dict of str to array
+        By name, in order; None for one that is optional and absent.
+    kinds : mapping of str to Kind
+    outputs : int
+    out : tuple of arrays, optional
+    """
+
+    op: str
+    walk: Walk
+    dtype: str
+    options: tuple[str, ...]
+    numbers: tuple[np.generic, ...]
+    inputs: dict[str, Any]
+    kinds: Mapping[str, Kind]
+    outputs: int
+    out: tuple[Any, ...] | None
+
+    @property
+    def real(self) -> "np.dtype[np.floating[Any]]":
+        """The type that the kernels compute in."""
+        return np.dtype(np.float64 if self.dtype == "float64" else np.float32)
+
+
+def launch(
+    call: Call,
+    programs: Programs,
+    queue: Any,
+    buffers: Sequence[Any],
+    extra: Sequence[np.generic],
+    part: tuple[int, int, int],
+    scratch: Callable[[int], Any],
+    *,
+    options: tuple[str, ...] = (),
+    wait_for: Sequence[Any] | None = None,
+) -> Any:
+    """Enqueue the kernels of a call and return the event of the last.
+
+    Parameters
+    ----------
+    buffers : sequence of buffers
+        Those of inputs and outputs, None for an absent one.
+    extra : sequence of NumPy scalars
+        Numbers that follow the op's own: the repeats of angles.
+    part : tuple of int
+        The length of rows, their number, and the number of the first.
+    scratch : callable
+        Makes a buffer of so many bytes.
+    options : tuple of str
+        Build options for where the arrays lie.
+    """
+    if call.dtype == "float64" and not programs.device.has_float64:
+        raise DeviceError(f"{call.op}: {programs.device} has no float64; use float32")
+    n, rows, first = part
+    planned = plan(call.walk, programs.device, call.real.itemsize, n, rows, first)
+    found = scratch(planned.found * call.real.itemsize) if planned.found else None
+    numbers = (*call.numbers, *extra)
+    types = [None] * len(buffers) + [number.dtype for number in numbers]
+    event = None
+    for each in planned.passes:
+        kernel = programs.kernel(
+            call.op, call.options + planned.options + options, each.kernel, [*types, *each.types]
+        )
+        sizes = [found if number is None else number for number in each.numbers]
+        event = kernel(
+            queue,
+            each.global_size,
+            each.local_size,
+            *buffers,
+            *numbers,
+            *sizes,
+            wait_for=wait_for,
+        )
+    return event
+
+
+def repeats(rows: tuple[int, ...], angles: tuple[int, ...]) -> tuple[int, int] | None:
+    """Return how an array of angles serves rows that it is broadcast to: (each, period).
+
+    Row r takes the angles number ``r // each % period``.
+
+    Parameters
+    ----------
+    rows, angles : tuple of int
+        The leading axes of the rows, and those of the angles.
+
+    Returns
+    -------
+    tuple of int, or None
+        None where the axes that are repeated lie between others.
+    """
+    own = (1,) * (len(rows) - len(angles)) + angles
+    axes = [(size, mine) for size, mine in zip(rows, own, strict=True) if size > 1]
+    each = period = 1
+    while axes and axes[-1][1] == 1:
+        each *= axes.pop()[0]
+    while axes and axes[-1][1] > 1:
+        period *= axes.pop()[0]
+    return None if any(mine > 1 for _, mine in axes) else (each, period)
+
+
+def raise_for(cl: Any, op: str, error: Any) -> None:
+    """Raise MemoryError for an error of OpenCL that means one; return for any other."""
+    status = cl.status_code
+    if isinstance(error, cl.MemoryError) or error.code in (
+        status.MEM_OBJECT_ALLOCATION_FAILURE,
+        status.OUT_OF_RESOURCES,
+        status.OUT_OF_HOST_MEMORY,
+        status.INVALID_BUFFER_SIZE,
+    ):
+        raise MemoryError(f"{op}: the device has no memory left for this call: {error}") from error

@@ -1,0 +1,111 @@
+"""Calls on pyopencl arrays: on their own queue, without a wait."""
+
+from typing import Any
+
+import numpy as np
+
+from tensor_ops_opencl import runtime
+from tensor_ops_opencl.call import Call, launch, raise_for, repeats
+from tensor_ops_opencl.programs import programs_of
+
+__all__ = ["run"]
+
+
+def run(call: Call) -> tuple[Any, ...]:
+    """Enqueue a call on the queue of its first array and return the arrays of its results.
+
+    Raises
+    ------
+    ValueError
+        If an array has no queue, is not contiguous, or belongs to another context.
+    """
+    cl = runtime.opencl()
+    import pyopencl.array as cl_array
+
+    x = next(iter(call.inputs.values()))
+    queue = _queue_of(call)
+    given = {**call.inputs, **dict(zip(("out[0]", "out[1]"), call.out or (), strict=False))}
+    arrays = {name: array for name, array in given.items() if array is not None}
+    for name, array in arrays.items():
+        _check_place(call.op, name, array, queue)
+    extra = [np.uint64(number) for pair in _repeats(call, x) for number in pair]
+    if call.out is not None:
+        results = call.out
+    else:
+        results = tuple(
+            cl_array.empty(queue, x.shape, x.dtype, allocator=x.allocator)
+            for _ in range(call.outputs)
+        )
+    if x.size == 0:
+        return results
+    waits = [event for array in arrays.values() for event in array.events]
+    try:
+        event = launch(
+            call,
+            programs_of(queue.context, queue.device),
+            queue,
+            [_memory(call.op, name, array) for name, array in call.inputs.items()]
+            + [_memory(call.op, "out", array) for array in results],
+            extra,
+            (*call.walk.counts(x.shape), 0),
+            lambda size: cl.Buffer(queue.context, cl.mem_flags.READ_WRITE, size),
+            wait_for=waits,
+        )
+    except cl.Error as error:
+        raise_for(cl, call.op, error)
+        raise
+    for result in results:
+        result.add_event(event)
+    return results
+
+
+def _queue_of(call: Call) -> Any:
+    name, x = next(iter(call.inputs.items()))
+    if x.queue is None:
+        raise ValueError(
+            f"{call.op}: {name} has no queue to run on; give it one with {name}.with_queue(queue)"
+        )
+    return x.queue
+
+
+def _check_place(op: str, name: str, array: Any, queue: Any) -> None:
+    if array.context != queue.context:
+        raise ValueError(
+            f"{op}: {name} belongs to another OpenCL context than the first array; "
+            "copy it with pyopencl.array.to_device"
+        )
+    if not array.flags.c_contiguous:
+        raise ValueError(
+            f"{op}: {name} with strides {array.strides} is not C-contiguous, as arrays on a device "
+            f"must be; pass {name}.copy(order='C')"
+        )
+
+
+def _repeats(call: Call, x: Any) -> list[tuple[int, int]]:
+    found = []
+    for name, array in call.inputs.items():
+        if call.kinds[name].role != "half_rows":
+            continue
+        repeated = repeats(x.shape[:-1], array.shape[:-1])
+        if repeated is None or not array.shape or array.shape[-1] != x.shape[-1] // 2:
+            raise ValueError(
+                f"{call.op}: {name} with shape {array.shape} repeats in a way that arrays on a "
+                f"device cannot; expand it to {(*x.shape[:-1], x.shape[-1] // 2)}"
+            )
+        found.append(repeated)
+    return found
+
+
+def _memory(op: str, name: str, array: Any) -> Any:
+    """Return the buffer that begins where the array does."""
+    if array is None:
+        return None
+    if not array.offset:
+        return array.base_data
+    try:
+        return array.base_data[array.offset : array.offset + array.nbytes]
+    except runtime.opencl().Error as error:
+        raise ValueError(
+            f"{op}: {name} begins {array.offset} bytes into its buffer, where the device cannot "
+            f"begin; pass {name}.copy()"
+        ) from error

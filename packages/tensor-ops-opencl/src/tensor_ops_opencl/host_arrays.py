@@ -1,0 +1,146 @@
+"""Calls on NumPy arrays: in place where the device shares the host's memory, staged elsewhere."""
+
+from typing import Any
+
+import numpy as np
+
+from tensor_ops_opencl import runtime, session, staging
+from tensor_ops_opencl.call import Call, launch, raise_for, repeats
+from tensor_ops_opencl.results import new_array
+from tensor_ops_opencl.session import Session
+
+__all__ = ["run"]
+
+Array = np.ndarray[Any, Any]
+
+#: What vectors of results must be aligned to for streaming, in bytes.
+LINE = 64
+
+
+def run(call: Call) -> tuple[Array, ...]:
+    """Run a call on the chosen device and return its results when they are complete."""
+    here = session.current()
+    x = next(iter(call.inputs.values()))
+    if call.out is not None:
+        results = call.out
+    else:
+        results = tuple(new_array(x.shape, x.dtype) for _ in range(call.outputs))
+    if x.size == 0:
+        return results
+    cl = runtime.opencl()
+    try:
+        if here.device.shares_memory:
+            _run_in_place(cl, here, call, results)
+        else:
+            staging.run(cl, here, call, results)
+    except cl.Error as error:
+        raise_for(cl, call.op, error)
+        raise
+    return results
+
+
+def plain(array: Array) -> Array:
+    """Return the array, or a copy in C order whose elements are aligned if it is not so."""
+    if array.flags.c_contiguous and array.flags.aligned:
+        return array
+    return np.array(array, order="C")
+
+
+def target_for(result: Array) -> Array:
+    """Return the array to compute in for a result: itself, or memory in C order."""
+    is_plain = result.flags.c_contiguous and result.flags.aligned
+    return result if is_plain else np.empty(result.shape, result.dtype)
+
+
+def angle_rows(x: Array, angles: Array) -> tuple[Array, tuple[int, int]]:
+    """Return angles as rows of n/2 in memory, and how they are repeated; see `call.repeats`."""
+    half = x.shape[-1] // 2
+    if angles.ndim == 0 or angles.shape[-1] != half:
+        angles = np.broadcast_to(angles, (*angles.shape[:-1], half))
+    repeated = repeats(x.shape[:-1], angles.shape[:-1])
+    if repeated is None:
+        angles = np.broadcast_to(angles, (*x.shape[:-1], half))
+        repeated = 1, x.size // x.shape[-1]
+    return plain(angles), repeated
+
+
+def _run_in_place(cl: Any, here: Session, call: Call, results: tuple[Array, ...]) -> None:
+    queue = here.queue()
+    flags = cl.mem_flags
+    # Where a result cannot be written in place it is written here and copied.
+    targets = [target_for(result) for result in results]
+    outputs = [_buffer(cl, here, flags.READ_WRITE, target) for target in targets]
+    # One memory is one buffer: an input that is overwritten has that of the result.
+    known = {}
+    if call.out is not None:
+        known = {_address(t): buffer for t, buffer in zip(targets, outputs, strict=True)}
+    inputs: list[Any] = []
+    extra: list[np.generic] = []
+    overwrites = False
+    x = next(iter(call.inputs.values()))
+    for name, array in call.inputs.items():
+        if array is None:
+            inputs.append(None)
+            continue
+        if call.kinds[name].role == "half_rows":
+            memory, repeated = angle_rows(x, array)
+            extra += map(np.uint64, repeated)
+        else:
+            memory = plain(array)
+        buffer = known.get(_address(memory)) if known and call.kinds[name].is_full else None
+        overwrites = overwrites or buffer is not None
+        inputs.append(buffer or _buffer(cl, here, flags.READ_ONLY, memory))
+    n, rows = call.walk.counts(x.shape)
+    streams = not overwrites and _should_stream(here, n, targets)
+    launch(
+        call,
+        here.programs,
+        queue,
+        [*inputs, *outputs],
+        extra,
+        (n, rows, 0),
+        lambda size: cl.Buffer(here.context, flags.READ_WRITE, size),
+        options=("-DSTREAMS",) if streams else (),
+    )
+    for target, buffer in zip(targets, outputs, strict=True):
+        _make_visible(cl, queue, buffer, target.nbytes)
+    # One wait for all that has been enqueued: waking up is what waiting costs.
+    queue.finish()
+    for result, target in zip(results, targets, strict=True):
+        if target is not result:
+            result[...] = target
+
+
+def _should_stream(here: Session, n: int, targets: list[Array]) -> bool:
+    """Return whether results are to go past the caches, which they would push all else out of."""
+    first = targets[0]
+    return (
+        here.device.kind == "cpu"
+        and len(targets) * first.nbytes > here.device.cache_size // 2
+        and (n == 1 or n * first.itemsize % LINE == 0)
+        and all(_address(target) % LINE == 0 for target in targets)
+    )
+
+
+def _make_visible(cl: Any, queue: Any, buffer: Any, size: int) -> None:
+    """Enqueue what brings the latest bits into the host's memory: mapping a buffer that is there.
+
+    Unmapping what was mapped for reading leaves them there.
+    """
+    mapped, _ = cl.enqueue_map_buffer(
+        queue, buffer, cl.map_flags.READ, 0, (size,), np.uint8, is_blocking=False
+    )
+    mapped.base.release(queue)
+
+
+def _buffer(cl: Any, here: Session, access: int, array: Array) -> Any:
+    return cl.Buffer(here.context, access | cl.mem_flags.USE_HOST_PTR, hostbuf=exportable(array))
+
+
+def exportable(array: Array) -> Array:
+    """Return an array of plain numbers over the same memory: bfloat16 has no buffer protocol."""
+    return array if array.dtype.kind == "f" else array.view(np.uint16)
+
+
+def _address(array: Array) -> int:
+    return int(array.__array_interface__["data"][0])

@@ -1,0 +1,146 @@
+"""What an op is here: its signature, its walk and the numbers that its kernels are given.
+
+`op` is the decorator of the files in ``tensor_ops_opencl/ops``; the .cl file of the same stem has
+the kernels.
+"""
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from tensor_ops_opencl import device_arrays, host_arrays
+from tensor_ops_opencl.arguments import Kind, check_out, check_values, kind_of
+from tensor_ops_opencl.call import Call
+from tensor_ops_opencl.walks import Walk
+
+__all__ = ["OPS", "Op", "op"]
+
+# Filled by the files in tensor_ops_opencl/ops, by name.
+OPS: dict[str, Callable[..., Any]] = {}
+
+Numbers = Callable[..., tuple[np.generic, ...]]
+
+
+class Op:
+    """One op.
+
+    Attributes
+    ----------
+    name : str
+        Also the stem of its .cl file.
+    kinds : mapping of str to Kind
+        Its arguments in order, without `out`.
+    outputs : int
+        How many arrays it returns.
+    walk : Walk
+    """
+
+    def __init__(
+        self, declared: Callable[..., Any], walk: Walk, outputs: int, numbers: Numbers | None
+    ) -> None:
+        self.name = declared.__name__
+        self.walk = walk
+        self.outputs = outputs
+        self.signature = inspect.signature(declared)
+        own = [p for p in self.signature.parameters.values() if p.name != "out"]
+        self.kinds: dict[str, Kind] = {p.name: kind_of(p.annotation) for p in own}
+        self.arrays = [name for name, kind in self.kinds.items() if kind.is_array]
+        self._defaults = {p.name: p.default for p in own if p.default is not p.empty}
+        self._defaults["out"] = None
+        self._positional = [p.name for p in own if p.kind is p.POSITIONAL_OR_KEYWORD]
+        self._reals = [name for name, kind in self.kinds.items() if kind.role == "real"]
+        self._switches = [n for n, kind in self.kinds.items() if kind.role in ("choice", "flag")]
+        self._numbers = functools.lru_cache(maxsize=256)(numbers) if numbers else None
+
+    def run(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        """Check a call and run it where its arrays are."""
+        values = self._bind(args, kwargs)
+        out = values.pop("out")
+        dtype = check_values(self.name, self.kinds, values)
+        given = None
+        if out is not None:
+            given = check_out(self.name, self.outputs, self.kinds, values, out)
+        x = values[self.arrays[0]]
+        call = Call(
+            op=self.name,
+            walk=self.walk,
+            dtype=dtype,
+            options=self._options(dtype, values),
+            numbers=self._numbers_of(dtype, values),
+            inputs={name: values[name] for name in self.arrays},
+            kinds=self.kinds,
+            outputs=self.outputs,
+            out=given,
+        )
+        where = host_arrays if isinstance(x, np.ndarray) else device_arrays
+        results = where.run(call)
+        return results[0] if self.outputs == 1 else results
+
+    def _options(self, dtype: str, values: Mapping[str, Any]) -> tuple[str, ...]:
+        chosen = [f"-DELEMENT_{dtype}"]
+        for name in self._switches:
+            value = values[name]
+            if isinstance(value, str):
+                chosen.append(f"-D{name.upper()}_{value}")
+            elif value:
+                chosen.append(f"-D{name.upper()}")
+        return tuple(chosen)
+
+    def _numbers_of(self, dtype: str, values: Mapping[str, Any]) -> tuple[np.generic, ...]:
+        if self._numbers is None:
+            return ()
+        real = np.float64 if dtype == "float64" else np.float32
+        return self._numbers(real, *(values[name] for name in self._reals))
+
+    def _bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        given = dict(zip(self._positional, args, strict=False))
+        values = {**self._defaults, **given, **kwargs}
+        is_complete = len(values) == len(self.kinds) + 1 and values.keys() >= self.kinds.keys()
+        if not is_complete or len(given) < len(args) or given.keys() & kwargs.keys():
+            self._refuse(args, kwargs)
+        return values
+
+    def _refuse(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        """Raise what Python itself says of a call that does not fit the signature."""
+        try:
+            self.signature.bind(*args, **kwargs)
+        except TypeError as error:
+            names = ", ".join(self.signature.parameters)
+            raise TypeError(f"{self.name}: {error}; the arguments are ({names})") from None
+
+
+def op(
+    walk: Walk, *, outputs: int = 1, numbers: Numbers | None = None
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Turn the declaration of an op into the function that runs it.
+
+    Parameters
+    ----------
+    walk : Walk
+        How its kernels go over the arrays.
+    outputs : int
+        How many arrays it returns.
+    numbers : callable, optional
+        What the kernels are given for the op's real arguments: called with the type to compute in
+        and these, it returns NumPy scalars.
+    """
+
+    def decorate(declared: Callable[..., Any]) -> Callable[..., Any]:
+        new = Op(declared, walk, outputs, numbers)
+        run = new.run
+
+        @functools.wraps(declared)
+        def public(*args: Any, **kwargs: Any) -> Any:
+            return run(args, kwargs)
+
+        del public.__wrapped__
+        public.__module__ = "tensor_ops_opencl"  # where callers, and pickle, find it
+        plain = [p.replace(annotation=p.empty) for p in new.signature.parameters.values()]
+        public.__signature__ = inspect.Signature(plain)  # type: ignore[attr-defined]
+        OPS[new.name] = public
+        return public
+
+    return decorate

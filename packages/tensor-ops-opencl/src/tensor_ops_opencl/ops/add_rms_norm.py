@@ -1,0 +1,74 @@
+"""Residual addition and root mean square layer normalization in one pass."""
+
+from typing import Any
+
+from tensor_ops_opencl.arguments import Array, NonNegative, Rows, RowVector
+from tensor_ops_opencl.op import op
+from tensor_ops_opencl.scalars import eps_parts
+from tensor_ops_opencl.walks import RowWalk
+
+
+@op(RowWalk(("measure_parts", "write_parts"), found=1), outputs=2, numbers=eps_parts)
+def add_rms_norm(
+    x: Rows,
+    residual: Rows,
+    weight: RowVector,
+    eps: NonNegative = 1e-6,
+    *,
+    out: Array = None,
+) -> Any:
+    r"""Add a residual, then scale each row to a root mean square of one and by a weight.
+
+    .. math::
+
+        h_i &= x_i + r_i \\
+        y_i &= w_i \, h_i \Big/ \sqrt{\tfrac{1}{n} \sum_j h_j^2 + \epsilon}
+
+    Parameters
+    ----------
+    x : array, shape (..., n)
+        NumPy or pyopencl array; float32, float16, bfloat16 (``ml_dtypes``) or float64.
+    residual : array of the shape and dtype of `x`
+    weight : array, shape (n,)
+        In the dtype of `x`.
+    eps : float, optional
+        Added to the mean square; finite and not negative.
+    out : tuple of two arrays of the shape and dtype of `x`, optional
+        Where y and h go: `x` itself, `residual` itself or memory apart from the inputs, and apart
+        from each other.
+
+    Returns
+    -------
+    y, h : arrays of the shape and dtype of `x`
+        The normalized rows and the sum; `out` if it was given. pyopencl arrays are complete when
+        their events are.
+
+    Raises
+    ------
+    TypeError
+        If an argument is no array, has an unsupported dtype or another dtype than `x`.
+    ValueError
+        If a shape does not fit, `eps` is negative or `out` cannot take the result.
+    DeviceError
+        If there is no device, or it lacks the dtype.
+    MemoryError
+        If the device has no memory left for the call.
+
+    Notes
+    -----
+    Half types are computed in float32. Rows whose squares leave the range of float32 are scaled.
+    y comes from h before that is rounded to the dtype.
+    Source: Zhang and Sennrich, "Root Mean Square Layer Normalization", 2019, for y.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import tensor_ops_opencl
+    >>> x = np.array([[1.0, 2.0]], dtype=np.float32)
+    >>> residual = np.array([[2.0, 2.0]], dtype=np.float32)
+    >>> y, h = tensor_ops_opencl.add_rms_norm(x, residual, np.ones(2, dtype=np.float32))
+    >>> y.round(4)
+    array([[0.8485, 1.1314]], dtype=float32)
+    >>> h
+    array([[3., 4.]], dtype=float32)
+    """

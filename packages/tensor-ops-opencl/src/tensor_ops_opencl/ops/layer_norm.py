@@ -1,0 +1,65 @@
+"""Layer normalization."""
+
+from typing import Any
+
+from tensor_ops_opencl.arguments import Array, NonNegative, OptionalRowVector, Rows, RowVector
+from tensor_ops_opencl.op import op
+from tensor_ops_opencl.scalars import eps_parts
+from tensor_ops_opencl.walks import RowWalk
+
+
+@op(RowWalk(("measure_parts", "write_parts"), found=3), numbers=eps_parts)
+def layer_norm(
+    x: Rows,
+    weight: RowVector,
+    bias: OptionalRowVector = None,
+    eps: NonNegative = 1e-5,
+    *,
+    out: Array = None,
+) -> Any:
+    r"""Shift each row to a mean of zero and scale it to a variance of one, then by a weight.
+
+    .. math:: y_i = w_i \, \frac{x_i - \mu}{\sqrt{\sigma^2 + \epsilon}} + b_i
+
+    Parameters
+    ----------
+    x : array, shape (..., n)
+        NumPy or pyopencl array; float32, float16, bfloat16 (``ml_dtypes``) or float64.
+    weight : array, shape (n,)
+        In the dtype of `x`.
+    bias : array, shape (n,), optional
+        In the dtype of `x`.
+    eps : float, optional
+        Added to the variance; finite and not negative.
+    out : array of the shape and dtype of `x`, optional
+        Where the result goes: `x` itself or memory apart from the inputs.
+
+    Returns
+    -------
+    array of the shape and dtype of `x`
+        `out` if it was given. A pyopencl array is complete when its events are.
+
+    Raises
+    ------
+    TypeError
+        If an argument is no array, has an unsupported dtype or another dtype than `x`.
+    ValueError
+        If a shape does not fit, `eps` is negative or `out` cannot take the result.
+    DeviceError
+        If there is no device, or it lacks the dtype.
+    MemoryError
+        If the device has no memory left for the call.
+
+    Notes
+    -----
+    Half types are computed in float32. Rows whose squares leave the range of float32 are scaled.
+    Source: Ba, Kiros and Hinton, "Layer Normalization", 2016.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import tensor_ops_opencl
+    >>> x = np.array([[1.0, 2.0, 3.0]], dtype=np.float32)
+    >>> tensor_ops_opencl.layer_norm(x, np.ones(3, dtype=np.float32)).round(4)
+    array([[-1.2247,  0.    ,  1.2247]], dtype=float32)
+    """

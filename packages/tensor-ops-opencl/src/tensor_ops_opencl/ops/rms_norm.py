@@ -1,0 +1,56 @@
+"""Root mean square layer normalization."""
+
+from typing import Any
+
+from tensor_ops_opencl.arguments import Array, NonNegative, Rows, RowVector
+from tensor_ops_opencl.op import op
+from tensor_ops_opencl.scalars import eps_parts
+from tensor_ops_opencl.walks import RowWalk
+
+
+@op(RowWalk(("measure_parts", "write_parts"), found=1), numbers=eps_parts)
+def rms_norm(x: Rows, weight: RowVector, eps: NonNegative = 1e-6, *, out: Array = None) -> Any:
+    r"""Scale each row to a root mean square of one, then by a weight.
+
+    .. math:: y_i = w_i \, x_i \Big/ \sqrt{\tfrac{1}{n} \sum_j x_j^2 + \epsilon}
+
+    Parameters
+    ----------
+    x : array, shape (..., n)
+        NumPy or pyopencl array; float32, float16, bfloat16 (``ml_dtypes``) or float64.
+    weight : array, shape (n,)
+        In the dtype of `x`.
+    eps : float, optional
+        Added to the mean square; finite and not negative.
+    out : array of the shape and dtype of `x`, optional
+        Where the result goes: `x` itself or memory apart from the inputs.
+
+    Returns
+    -------
+    array of the shape and dtype of `x`
+        `out` if it was given. A pyopencl array is complete when its events are.
+
+    Raises
+    ------
+    TypeError
+        If an argument is no array, has an unsupported dtype or another dtype than `x`.
+    ValueError
+        If a shape does not fit, `eps` is negative or `out` cannot take the result.
+    DeviceError
+        If there is no device, or it lacks the dtype.
+    MemoryError
+        If the device has no memory left for the call.
+
+    Notes
+    -----
+    Half types are computed in float32. Rows whose squares leave the range of float32 are scaled.
+    Source: Zhang and Sennrich, "Root Mean Square Layer Normalization", 2019.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import tensor_ops_opencl
+    >>> x = np.array([[3.0, 4.0]], dtype=np.float32)
+    >>> tensor_ops_opencl.rms_norm(x, np.ones(2, dtype=np.float32)).round(4)
+    array([[0.8485, 1.1314]], dtype=float32)
+    """

@@ -1,0 +1,90 @@
+// rope: rotary position embedding, the rotation of pairs of elements of each row.
+#include "op.clh"
+
+// Where the angles of a row lie: leading axes that an angle array repeats make its rows come round
+// again, after `period` rows that each serve `each` rows of x.
+typedef struct {
+  ulong each, period;
+} Angles;
+
+static size_t angles_of(Angles angles, size_t row) { return (row / angles.each) % angles.period; }
+
+static VI is_finite(V x) { return magnitude(x) < (REAL)INFINITY; }
+
+// a * b + c * d to 1.5 ULP, without cancellation (Kahan).
+static V sum_of_products(V a, V b, V c, V d) {
+  const V product = c * d;
+  return fused(a, b, product) + product_error(c, d, product);
+}
+
+// Factors so scaled that no product overflows, whose result overflows only if it is too large.
+#ifdef ELEMENT_float64
+#define SMALL 0x1p-540
+#define LARGE 0x1p540
+#else
+#define SMALL 0x1p-70f
+#define LARGE 0x1p70f
+#endif
+
+// A product so scaled; of an infinity it is what it is.
+static V small_product(V a, V b) {
+  return choose((magnitude(a) == (REAL)INFINITY) | (magnitude(b) == (REAL)INFINITY), a * b, (a * SMALL) * (b * SMALL));
+}
+
+// The same for any numbers. What FMA leaves of an infinity is NaN: then the formula itself.
+static V any_sum_of_products(V a, V b, V c, V d) {
+  const V value = sum_of_products(a, b, c, d);
+  if (all_of(is_finite(value))) return value;
+  const V careful = sum_of_products(a * SMALL, b * SMALL, c * SMALL, d * SMALL);
+  const V plain = small_product(a, b) + small_product(c, d);
+  const V scaled = (choose(is_finite(careful), careful, plain) * LARGE) * LARGE;
+  return choose(is_finite(value), value, scaled);
+}
+
+kernel void rows_of_pairs(global const Element* x, global const Element* cos,
+                          global const Element* sin, global Element* y, ulong cos_each,
+                          ulong cos_period, ulong sin_each, ulong sin_period, ulong n, ulong rows,
+                          ulong first, uint per) {
+  const size_t pairs = n / 2;
+  const Angles of_cos = {cos_each, cos_period}, of_sin = {sin_each, sin_period};
+  for (uint k = 0; k < per; ++k) {
+    const Place place = place_of(k, per, rows);
+    if (!place.is_live) break;
+    global const Element* from = x + place.row * n;
+    global Element* to = y + place.row * n;
+    global const Element* c = cos + angles_of(of_cos, first + place.row) * pairs;
+    global const Element* s = sin + angles_of(of_sin, first + place.row) * pairs;
+#ifdef INTERLEAVED
+// The pairs of a row are x[2 i], x[2 i + 1].
+#define STEP(i, count, u)                                                                      \
+  {                                                                                            \
+    const size_t whole_ = 2 * (count), head_ = min((size_t)WIDTH, whole_);                     \
+    const size_t tail_ = whole_ - head_;                                                       \
+    const V low_ = get(from + 2 * (i), head_), high_ = get(from + 2 * (i) + WIDTH, tail_);     \
+    const V a_ = (V)(low_.even, high_.even), b_ = (V)(low_.odd, high_.odd);                    \
+    const V c_ = get(c + (i), count), s_ = get(s + (i), count);                                \
+    const V first_ = any_sum_of_products(a_, c_, -b_, s_);                                     \
+    const V second_ = any_sum_of_products(b_, c_, a_, s_);                                     \
+    V turned_;                                                                                 \
+    turned_.even = first_.lo;                                                                  \
+    turned_.odd = second_.lo;                                                                  \
+    stream(turned_, to + 2 * (i), head_);                                                         \
+    turned_.even = first_.hi;                                                                  \
+    turned_.odd = second_.hi;                                                                  \
+    stream(turned_, to + 2 * (i) + WIDTH, tail_);                                                 \
+  }
+#else
+// The pairs of a row are x[i], x[n / 2 + i].
+#define STEP(i, count, u)                                                          \
+  {                                                                                \
+    const V a_ = get(from + (i), count), b_ = get(from + pairs + (i), count);      \
+    const V c_ = get(c + (i), count), s_ = get(s + (i), count);                    \
+    stream(any_sum_of_products(a_, c_, -b_, s_), to + (i), count);                    \
+    stream(any_sum_of_products(b_, c_, a_, s_), to + pairs + (i), count);             \
+  }
+#endif
+    EACH_VECTOR(0, pairs, STEP)
+#undef STEP
+  }
+  FINISH_STREAMS();
+}

@@ -1,0 +1,228 @@
+// softmax: exp(scale * x) over its sum, computed from the row's largest product so that nothing
+// overflows.
+#include "op.clh"
+
+// log2_e times the scale and twice the scale, each as hi + lo. The first is for scales and products
+// in an ordinary range.
+typedef struct {
+  REAL factor_hi, factor_lo, twice_hi, twice_lo;
+  int is_ordinary;
+} Scale;
+
+typedef struct {
+  global const Element* x;
+  global Element* y;
+  size_t n;
+  Scale scale;
+} Row;
+
+#define ARRAYS global const Element *x, global Element *y
+#define NUMBERS                                                                           \
+  REAL factor_hi, REAL factor_lo, REAL twice_hi, REAL twice_lo, int is_ordinary, ulong n, \
+      ulong rows
+
+static Row row_at(ARRAYS, NUMBERS, size_t r) {
+  Row row = {x + r * n, y + r * n, n, {factor_hi, factor_lo, twice_hi, twice_lo, is_ordinary}};
+  return row;
+}
+#define ROW_AT(r) \
+  row_at(x, y, factor_hi, factor_lo, twice_hi, twice_lo, is_ordinary, n, rows, r)
+
+// Products of larger magnitude have too few digits behind the binary point.
+#ifdef ELEMENT_float64
+#define MOST_ORDINARY 0x1p40
+#else
+#define MOST_ORDINARY 0x1p16f
+#endif
+
+typedef struct {
+  REAL least, greatest;
+} Extremes;
+
+// This lane's share; NaN is passed over.
+static Extremes extremes(Row row, size_t begin, size_t end) {
+  V least[4], greatest[4];
+  for (uint u = 0; u < 4; ++u) {
+    least[u] = ALL(INFINITY);
+    greatest[u] = ALL(-INFINITY);
+  }
+#define STEP(i, count, u)                                               \
+  {                                                                     \
+    const V value = get_or(row.x + (i), count, load_one(row.x + (i)));  \
+    least[u] = LESSER_OF(least[u], value);                              \
+    greatest[u] = GREATER_OF(greatest[u], value);                       \
+  }
+#define LESSER_OF(a, b) choose(b < a, b, a)
+#define GREATER_OF(a, b) choose(b > a, b, a)
+  EACH_VECTOR(begin, end, STEP)
+#undef STEP
+  const V low = LESSER_OF(LESSER_OF(least[0], least[1]), LESSER_OF(least[2], least[3]));
+  const V high =
+      GREATER_OF(GREATER_OF(greatest[0], greatest[1]), GREATER_OF(greatest[2], greatest[3]));
+  Extremes found = {least_of_vector(low), greatest_of_vector(high)};
+  return found;
+}
+
+static bool is_ordinary_row(Row row, Extremes found) {
+  return row.scale.is_ordinary && fabs(row.scale.factor_hi * found.greatest) < MOST_ORDINARY;
+}
+
+// exp(scale * x) / 2^k, where 2^k is about the row's largest exponential: scale * x is nowhere
+// rounded before the nearest integer has been taken from it.
+static REAL peak_exponent(Row row, REAL greatest) {
+  return fma(greatest, row.scale.factor_hi, (REAL)SHIFT) - (REAL)SHIFT;
+}
+static V exponential(Row row, REAL peak, V x) {
+  const V k = fused(x, ALL(row.scale.factor_hi), ALL(SHIFT)) - ALL(SHIFT);
+  const V rest = fused(x, ALL(row.scale.factor_hi), -k);
+#if IS_HALF
+  const V r = rest;
+#else
+  const V r = fused(x, ALL(row.scale.factor_lo), rest);
+#endif
+  const V exponent = k - peak;
+  // What is no normal number is 0.
+  return choose(exponent < (REAL)LEAST_EXPONENT, ALL(0), exp2_ordinary(exponent + ALL(SHIFT), r));
+}
+
+// Whether the exponentials are kept in y between summing and writing: it must hold them as they are.
+#if IS_HALF || defined(STREAMS)
+#define KEEPS_EXPONENTIALS 0
+#else
+#define KEEPS_EXPONENTIALS 1
+#endif
+
+// This lane's share of the sum.
+static REAL sum_exponentials(Row row, REAL peak, size_t begin, size_t end) {
+  Sum total = {0, 0};
+#if !KEEPS_EXPONENTIALS
+#define ADD(i, count, u) \
+  sums[u] += only(exponential(row, peak, get(row.x + (i), count)), count)
+#else
+#define ADD(i, count, u)                                                    \
+  {                                                                         \
+    const V value = exponential(row, peak, get(row.x + (i), count));        \
+    put(value, row.y + (i), count);                                         \
+    sums[u] += only(value, count);                                          \
+  }
+#endif
+  SUM_UP(total, begin, end, ADD)
+#undef ADD
+  return value_of(total);
+}
+
+// This lane's share.
+static void write(Row row, REAL peak, REAL total, size_t begin, size_t end) {
+  const REAL factor = 1 / total;
+#if !KEEPS_EXPONENTIALS
+#define STEP(i, count, u) \
+  stream(exponential(row, peak, get(row.x + (i), count)) * factor, row.y + (i), count)
+#else
+#define STEP(i, count, u) stream(get(row.y + (i), count) * factor, row.y + (i), count)
+#endif
+  EACH_VECTOR(begin, end, STEP)
+#undef STEP
+}
+
+// exp(scale * (x - peak)), with what is rounded from difference and product made good. They are
+// taken of halves, since a difference may overflow.
+static V careful_exponential(Row row, REAL peak, V x) {
+  const V a = x * (REAL)0.5f, b = ALL(peak * (REAL)-0.5f);
+  const V difference = a + b, lost = sum_error(a, b, difference);
+  const V hi = ALL(row.scale.twice_hi), lo = ALL(row.scale.twice_lo);
+  const V product = difference * hi;
+  const V rest =
+      product_error(difference, hi, product) + fused(difference, lo, lost * hi);
+  const V value = exp_value(scaled_exp(at_most(product, 0), choose(magnitude(rest) < (REAL)INFINITY, rest, ALL(0))));
+  return choose(product != product, product, choose(product < (REAL)LOWEST, ALL(0), value));
+}
+
+// By one work-item: any scale and any numbers.
+static void write_carefully(Row row, Extremes found) {
+  const REAL peak = row.scale.twice_hi >= 0 ? found.greatest : found.least;
+  if (!isfinite(peak)) {
+#define STEP(i, count, u) put(ALL(NAN), row.y + (i), count)
+    EACH_VECTOR_ALONE(0, row.n, STEP)
+#undef STEP
+    return;
+  }
+  Sum total = {0, 0};
+#define ADD(i, count, u) \
+  sums[u] += only(careful_exponential(row, peak, get(row.x + (i), count)), count)
+  SUM_UP_ALONE(total, 0, row.n, ADD)
+#undef ADD
+  const REAL factor = 1 / value_of(total);
+#define STEP(i, count, u) \
+  put(careful_exponential(row, peak, get(row.x + (i), count)) * factor, row.y + (i), count)
+  EACH_VECTOR_ALONE(0, row.n, STEP)
+#undef STEP
+}
+
+kernel void whole_rows(ARRAYS, NUMBERS, uint per) {
+  LANES_ROOM(room);
+  for (uint k = 0; k < per; ++k) {
+    const Place place = place_of(k, per, rows);
+    if (LANES == 1 && !place.is_live) break;
+    const Row row = ROW_AT(place.row);
+    Extremes found = extremes(row, 0, n);
+    found.least = least_of_lanes(found.least, room);
+    found.greatest = greatest_of_lanes(found.greatest, room);
+    const bool is_ordinary = is_ordinary_row(row, found);
+    const bool is_mine = place.is_live && is_ordinary;
+    const REAL peak = peak_exponent(row, found.greatest);
+    const REAL total = sum_of_lanes(is_mine ? sum_exponentials(row, peak, 0, n) : 0, room);
+    if (is_mine) write(row, peak, total, 0, n);
+    if (place.is_live && !is_ordinary && lane() == 0) write_carefully(row, found);
+  }
+  FINISH_STREAMS();
+}
+
+// A long row in parts, each of them the work of a group.
+static Extremes extremes_of_parts(global const REAL* found) {
+  const size_t parts = get_num_groups(0);
+  Extremes all = {found[0], found[parts]};
+  for (size_t i = 1; i < parts; ++i) {
+    all.least = LESSER(all.least, found[i]);
+    all.greatest = GREATER(all.greatest, found[parts + i]);
+  }
+  return all;
+}
+
+kernel void measure_parts(ARRAYS, NUMBERS, ulong part, global REAL* found) {
+  LANES_ROOM(room);
+  const size_t r = get_group_id(1), begin = get_group_id(0) * part, parts = get_num_groups(0);
+  const Extremes mine = extremes(ROW_AT(r), begin, end_of(begin, part, n));
+  const REAL least = least_of_lanes(mine.least, room);
+  const REAL greatest = greatest_of_lanes(mine.greatest, room);
+  if (lane() != 0) return;
+  global REAL* of_row = found + r * 3 * parts + get_group_id(0);
+  of_row[0] = least;
+  of_row[parts] = greatest;
+}
+
+kernel void sum_parts(ARRAYS, NUMBERS, ulong part, global REAL* found) {
+  LANES_ROOM(room);
+  const size_t r = get_group_id(1), begin = get_group_id(0) * part, parts = get_num_groups(0);
+  const Row row = ROW_AT(r);
+  global REAL* of_row = found + r * 3 * parts;
+  const Extremes all = extremes_of_parts(of_row);
+  REAL sum = 0;
+  if (is_ordinary_row(row, all))
+    sum = sum_exponentials(row, peak_exponent(row, all.greatest), begin,
+                           end_of(begin, part, n));
+  sum = sum_of_lanes(sum, room);
+  if (lane() == 0) of_row[2 * parts + get_group_id(0)] = sum;
+}
+
+kernel void write_parts(ARRAYS, NUMBERS, ulong part, global const REAL* found) {
+  const size_t r = get_group_id(1), begin = get_group_id(0) * part, parts = get_num_groups(0);
+  const Row row = ROW_AT(r);
+  global const REAL* of_row = found + r * 3 * parts;
+  const Extremes all = extremes_of_parts(of_row);
+  if (is_ordinary_row(row, all))
+    write(row, peak_exponent(row, all.greatest), sum_of_parts(of_row + 2 * parts), begin,
+          end_of(begin, part, n));
+  else if (begin == 0 && lane() == 0)
+    write_carefully(row, all);
+  FINISH_STREAMS();
+}

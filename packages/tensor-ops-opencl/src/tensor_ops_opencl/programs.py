@@ -1,0 +1,117 @@
+"""Programs: their source, built once per context, device and options, and kernels per thread."""
+
+import re
+import threading
+import warnings
+from collections.abc import Sequence
+from functools import cache, lru_cache
+from importlib import resources
+from typing import Any
+
+import numpy as np
+
+from tensor_ops_opencl import discovery, runtime
+from tensor_ops_opencl.discovery import Device
+from tensor_ops_opencl.errors import BuildError
+
+__all__ = ["Programs", "programs_of", "source"]
+
+_INCLUDE = re.compile(r'^#include "(.+)"$', re.MULTILINE)
+
+
+class Programs:
+    """The programs of one device in one context.
+
+    Parameters
+    ----------
+    context : pyopencl.Context
+    device : Device
+    """
+
+    def __init__(self, context: Any, device: Device) -> None:
+        self.context = context
+        self.device = device
+        self._programs: dict[tuple[str, tuple[str, ...]], Any] = {}
+        self._lock = threading.Lock()
+        # A kernel object keeps its arguments, so that two threads cannot share one.
+        self._own = threading.local()
+
+    def kernel(
+        self, op: str, options: tuple[str, ...], name: str, scalars: Sequence[np.dtype[Any] | None]
+    ) -> Any:
+        """Return this thread's kernel of an op.
+
+        Parameters
+        ----------
+        op : str
+            Stem of the .cl file.
+        options : tuple of str
+            Build options of this op's program.
+        name : str
+            Of the kernel.
+        scalars : sequence of dtype or None
+            The type of each argument, None for buffers.
+
+        Raises
+        ------
+        BuildError
+            If the device's compiler refuses the program.
+        """
+        kernels: dict[Any, Any] = self._own.__dict__
+        key = (op, options, name)
+        kernel = kernels.get(key)
+        if kernel is None:
+            kernel = runtime.opencl().Kernel(self._program(op, options), name)
+            kernel.set_scalar_arg_dtypes(list(scalars))
+            kernels[key] = kernel
+        return kernel
+
+    def _program(self, op: str, options: tuple[str, ...]) -> Any:
+        with self._lock:
+            program = self._programs.get((op, options))
+            if program is None:
+                program = self._programs[op, options] = self._build(op, options)
+            return program
+
+    def _build(self, op: str, options: tuple[str, ...]) -> Any:
+        cl = runtime.opencl()
+        given = ["-cl-std=CL1.2", "-w", *options]
+        if self.device.rounds_division:
+            given += ["-cl-fp32-correctly-rounded-divide-sqrt", "-DROUNDS_DIVISION"]
+        try:
+            # A compiler that says anything at all makes pyopencl warn.
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", cl.CompilerWarning)
+                return cl.Program(self.context, source(op)).build(
+                    options=given, devices=[self.device.handle]
+                )
+        except cl.Error as error:
+            raise BuildError(
+                f"the compiler of {self.device}, driver {self.device.driver}, refused {op}.cl\n"
+                f"options: {' '.join(given)}\nlog:\n{str(error).strip()}"
+            ) from error
+
+
+@lru_cache(maxsize=16)
+def programs_of(context: Any, handle: Any) -> Programs:
+    """Return the programs of a device in somebody's context, kept for the contexts used last."""
+    return Programs(context, discovery.of_context(handle))
+
+
+@cache
+def source(op: str) -> str:
+    """Return the source of an op with what it includes in place.
+
+    An #include of OpenCL needs a path that the compiler can open, which a zipped package has not.
+    """
+    return _text(f"{op}.cl")
+
+
+def _text(name: str) -> str:
+    text = (resources.files("tensor_ops_opencl") / "ops" / name).read_text(encoding="utf-8")
+
+    def included(match: re.Match[str]) -> str:
+        line = text.count("\n", 0, match.start()) + 2
+        return f'#line 1 "{match[1]}"\n{_text(match[1])}#line {line} "{name}"'
+
+    return _INCLUDE.sub(included, text)

@@ -1,0 +1,208 @@
+"""How work is laid out on a device: the work-items, groups and passes of an op's kernels.
+
+A CPU is given one work-item for each of its pieces of work: its vectors are those of the kernel's
+types, and a barrier would cost it more than a row. A GPU is given lanes that share a row. What
+decides between them is the length of the row alone, so that the bits of a row do not depend on how
+many there are.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+
+from tensor_ops_opencl.discovery import Device
+
+__all__ = [
+    "ELEMENTS",
+    "PAIRS",
+    "ElementWalk",
+    "PairWalk",
+    "Pass",
+    "Plan",
+    "RowWalk",
+    "Walk",
+    "plan",
+]
+
+#: Rows longer than this are split among groups, in parts of this many elements.
+LONGEST_WHOLE_ROW = 32768
+PART = 16384
+
+#: What a work-item of a CPU has to do, in elements, to be worth its launch.
+CPU_PIECE = 16384
+#: Pieces for each core, so that one that is held up leaves its share to the others.
+PIECES_PER_CORE = 4
+
+GPU_LANES = 256
+#: Work-items of a group of short rows.
+GPU_GROUP = 128
+#: Vectors that a lane of a GPU works on before another lane pays.
+VECTORS_PER_LANE = 4
+
+_COUNT = np.dtype(np.uint64)
+_SMALL_COUNT = np.dtype(np.uint32)
+
+
+class Pass(NamedTuple):
+    """One kernel to launch.
+
+    `numbers` are its arguments that follow the op's own; None stands for the buffer of what passes
+    hand on.
+    """
+
+    kernel: str
+    global_size: tuple[int, ...]
+    local_size: tuple[int, ...]
+    numbers: tuple[int | None, ...]
+    types: tuple[np.dtype[np.unsignedinteger] | None, ...]
+
+
+class Plan(NamedTuple):
+    """What to build and to launch for one call.
+
+    `found` is how many numbers of the type to compute in the passes hand on.
+    """
+
+    options: tuple[str, ...]
+    passes: tuple[Pass, ...]
+    found: int = 0
+
+
+@dataclass(frozen=True)
+class ElementWalk:
+    """A walk over elements one by one, whatever their shape."""
+
+    def counts(self, shape: Sequence[int]) -> tuple[int, int]:
+        """Return the length of a row and the number of rows, the units that work is cut in."""
+        return 1, math.prod(shape)
+
+    def plan(self, device: Device, size: int, n: int, rows: int, first: int) -> Plan:
+        """Return the plan for `rows` rows of length `n`, from row `first` on.
+
+        `size` is that of the type to compute in.
+        """
+        width = _width(device, size)
+        lanes = _most_lanes(device)
+        span = CPU_PIECE if lanes == 1 else lanes * width * VECTORS_PER_LANE
+        groups = -(-n * rows // span)
+        only = Pass("elements", (groups * lanes,), (lanes,), (n * rows, span), (_COUNT, _COUNT))
+        return Plan(_options(width, lanes, 1), (only,))
+
+
+@dataclass(frozen=True)
+class RowWalk:
+    """A walk over rows of which something is measured before they are written.
+
+    Attributes
+    ----------
+    passes : tuple of str
+        The kernels for the parts of long rows.
+    found : int
+        How many numbers each part hands on.
+    """
+
+    passes: tuple[str, ...]
+    found: int
+
+    def counts(self, shape: Sequence[int]) -> tuple[int, int]:
+        """See `ElementWalk.counts`."""
+        return _rows_of(shape)
+
+    def plan(self, device: Device, size: int, n: int, rows: int, first: int) -> Plan:
+        """See `ElementWalk.plan`."""
+        if n > LONGEST_WHOLE_ROW:
+            return self._split(device, size, n, rows)
+        width, lanes, together = _shape_for(device, size, n)
+        sizes, per = _sizes_for(device, lanes, together, n, rows)
+        only = Pass("whole_rows", *sizes, (n, rows, per), (_COUNT, _COUNT, _SMALL_COUNT))
+        return Plan(_options(width, lanes, together), (only,))
+
+    def _split(self, device: Device, size: int, n: int, rows: int) -> Plan:
+        width = _width(device, size)
+        lanes = _most_lanes(device)
+        parts = -(-n // PART)
+        sizes = (parts * lanes, rows), (lanes, 1)
+        numbers, types = (n, rows, PART, None), (_COUNT, _COUNT, _COUNT, None)
+        passes = tuple(Pass(kernel, *sizes, numbers, types) for kernel in self.passes)
+        return Plan(_options(width, lanes, 1), passes, parts * rows * self.found)
+
+
+@dataclass(frozen=True)
+class PairWalk:
+    """A walk over rows whose pairs of elements each go their own way."""
+
+    def counts(self, shape: Sequence[int]) -> tuple[int, int]:
+        """See `ElementWalk.counts`."""
+        return _rows_of(shape)
+
+    def plan(self, device: Device, size: int, n: int, rows: int, first: int) -> Plan:
+        """See `ElementWalk.plan`."""
+        width, lanes, together = _shape_for(device, size, n // 2)
+        sizes, per = _sizes_for(device, lanes, together, n, rows)
+        numbers, types = (n, rows, first, per), (_COUNT, _COUNT, _COUNT, _SMALL_COUNT)
+        return Plan(
+            _options(width, lanes, together), (Pass("rows_of_pairs", *sizes, numbers, types),)
+        )
+
+
+Walk = ElementWalk | RowWalk | PairWalk
+ELEMENTS = ElementWalk()
+PAIRS = PairWalk()
+
+
+@lru_cache(maxsize=1024)
+def plan(walk: Walk, device: Device, size: int, n: int, rows: int, first: int) -> Plan:
+    """Return the plan of a walk; see `ElementWalk.plan`."""
+    return walk.plan(device, size, n, rows, first)
+
+
+def _rows_of(shape: Sequence[int]) -> tuple[int, int]:
+    return shape[-1], math.prod(shape[:-1])
+
+
+def _options(width: int, lanes: int, together: int) -> tuple[str, ...]:
+    return f"-DWIDTH={width}", f"-DLANES={lanes}", f"-DROWS={together}"
+
+
+def _width(device: Device, size: int) -> int:
+    # PoCL's compiler dies of vectors of 16 floats where the CPU has no AVX-512.
+    return (32 if device.kind == "cpu" else 16) // size
+
+
+def _most_lanes(device: Device) -> int:
+    return 1 if device.kind == "cpu" else _power_below(min(GPU_LANES, device.max_work_group_size))
+
+
+def _shape_for(device: Device, size: int, n: int) -> tuple[int, int, int]:
+    """Return the width of vectors, the lanes of a row and the rows of a group."""
+    width = _width(device, size)
+    if device.kind == "cpu":
+        return width, 1, 1
+    wanted = -(-n // (width * VECTORS_PER_LANE))
+    lanes = min(1 << max(wanted - 1, 0).bit_length(), _most_lanes(device))
+    most = _power_below(min(GPU_GROUP, device.max_work_group_size))
+    return width, lanes, 1 if lanes == 1 else max(1, most // lanes)
+
+
+def _sizes_for(
+    device: Device, lanes: int, together: int, n: int, rows: int
+) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], int]:
+    """Return global and local size, and the rows of a work-item."""
+    if lanes > 1:
+        groups = -(-rows // together)
+        return ((groups * lanes, together), (lanes, together)), 1
+    if device.kind != "cpu":
+        group = _power_below(min(GPU_GROUP, device.max_work_group_size))
+        return ((-(-rows // group) * group,), (group,)), 1
+    fair = rows // (device.compute_units * PIECES_PER_CORE)
+    per = max(1, min(CPU_PIECE // max(n, 1), fair))
+    return ((-(-rows // per),), (1,)), per
+
+
+def _power_below(number: int) -> int:
+    """Return the largest power of two that is not larger."""
+    return 1 << (number.bit_length() - 1)

@@ -1,0 +1,65 @@
+"""Fixtures: a device to run on, devices that differ from it, and processes of their own."""
+
+import dataclasses
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+# pytest's importlib mode does not put this directory on the path.
+sys.path.append(str(Path(__file__).parent))
+
+import tensor_ops_opencl
+from tensor_ops_opencl import discovery, session
+
+
+@pytest.fixture
+def device(request):
+    """The device that host arrays are computed on."""
+    found = tensor_ops_opencl.probe()
+    if found["available"]:
+        return discovery.chosen()
+    if "opencl" in request.config.getoption("--require-backend"):
+        pytest.fail(f"--require-backend=opencl, but {found['reason']}")
+    return pytest.skip(found["reason"])
+
+
+@pytest.fixture
+def use_device(device, monkeypatch):
+    """A function that makes this process use the device as if it were another kind of one."""
+
+    def use(**changes):
+        changed = session.Session(dataclasses.replace(device, **changes))
+        monkeypatch.setitem(session._sessions, os.environ.get(discovery.VARIABLE, ""), changed)
+        return changed
+
+    return use
+
+
+@pytest.fixture
+def rng(request):
+    """A generator seeded from the test's name."""
+    return np.random.default_rng(list(request.node.name.encode()))
+
+
+@pytest.fixture
+def python(tmp_path):
+    """A function that runs code in a new interpreter and returns what it prints."""
+
+    def run(code, *, fails=False, **environment):
+        done = subprocess.run(
+            [sys.executable, "-W", "error", "-c", code],
+            env=os.environ | environment,
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert (done.returncode != 0) == fails, done.stderr
+        return done.stderr if fails else done.stdout + done.stderr
+
+    return run

@@ -1,0 +1,74 @@
+"""Machines without a platform, with a broken driver, without pyopencl: reasons, no more."""
+
+import re
+import time
+
+import pytest
+
+# pyopencl's loader looks into the folder of pyopencl too, where PoCL's wheel puts its driver.
+ALONE = "import os, pyopencl; os.environ['PYOPENCL_HOME'] = os.devnull; "
+REASON = "import tensor_ops_opencl as t; print(t.probe()['reason'])"
+CALL = "import numpy as np, tensor_ops_opencl as t; t.silu(np.zeros(3, np.float32))"
+
+
+@pytest.fixture
+def no_platform(tmp_path):
+    """The environment of a machine without an OpenCL driver."""
+    folder = tmp_path / "no drivers"
+    folder.mkdir()
+    return {"OCL_ICD_VENDORS": f"{folder}/"}
+
+
+def test_no_platform_says_what_to_install(python, no_platform):
+    reason = python(ALONE + REASON, **no_platform)
+    assert reason.startswith("no OpenCL platform was found")
+    assert "pip install 'tensor-ops-opencl[pocl]'" in reason
+    assert len(reason.splitlines()) == 1  # nothing else is printed
+
+
+def test_a_call_says_the_same(python, no_platform):
+    error = python(ALONE + CALL, fails=True, **no_platform)
+    assert "DeviceError: no OpenCL platform was found" in error
+
+
+def test_the_doctor_says_what_to_install(python, no_platform):
+    code = "from tensor_ops.__main__ import main; main(['doctor'])"
+    report = python(ALONE + code, **no_platform)
+    line = next(line for line in report.splitlines() if re.match(" +opencl +", line))
+    assert "unavailable: no OpenCL platform was found" in line
+    assert "pip install 'tensor-ops-opencl[pocl]'" in line
+
+
+def test_a_broken_driver_is_named(python, tmp_path):
+    folder = tmp_path / "drivers"
+    folder.mkdir()
+    (folder / "gone.icd").write_text("libno-such-driver.so.1\n")
+    reason = python(ALONE + REASON, OCL_ICD_VENDORS=f"{folder}/")
+    assert "gone.icd" in reason
+    assert "libno-such-driver.so.1" in reason
+
+
+def test_info_without_a_device(python, no_platform):
+    code = "import tensor_ops_opencl as t; print(t.get_opencl_info()); print(t.info()['reason'])"
+    printed = python(ALONE + code, **no_platform)
+    assert "available" in printed
+    assert printed.count("no OpenCL platform was found") == 2
+
+
+def test_no_pyopencl(python):
+    blocked = "import sys; sys.modules['pyopencl'] = None; "
+    assert "pyopencl cannot be imported" in python(blocked + REASON)
+
+
+def test_a_pyopencl_that_does_not_load(python, tmp_path):
+    package = tmp_path / "pyopencl"
+    package.mkdir()
+    (package / "__init__.py").write_text("raise OSError('libOpenCL.so.1: cannot open')\n")
+    reason = python(REASON)  # which starts in that folder
+    assert "pyopencl cannot be imported: libOpenCL.so.1: cannot open" in reason
+
+
+def test_a_probe_is_quick(python, no_platform):
+    start = time.perf_counter()
+    python(ALONE + REASON, **no_platform)
+    assert time.perf_counter() - start < 10
