@@ -58,7 +58,7 @@ static REAL largest_shifted_sum(Row row, int shift) {
 }
 
 // By one work-item, scaled by a power of two so that neither sums nor squares overflow or vanish.
-static void write_carefully(Row row) {
+RARE void write_carefully(Row row) {
   int shift = 0;
   REAL largest = largest_shifted_sum(row, shift);
   if (isinf(largest)) {

@@ -24,9 +24,9 @@ static Row row_at(ARRAYS, NUMBERS, size_t r) {
 // when the mean is large and the deviations are not. The same in every lane.
 static REAL centre_of(Row row) {
   V sum = ALL(0);
-  const size_t count = min(row.n, (size_t)4 * WIDTH);
+  const size_t count = end_of(0, 4 * WIDTH, row.n);
   for (size_t i = 0; i < count; i += WIDTH)
-    sum += get(row.x + i, min((size_t)WIDTH, count - i));
+    sum += get(row.x + i, end_of(0, WIDTH, count - i));
   return sum_of_vector(sum) / (REAL)count;
 }
 
@@ -57,7 +57,7 @@ static Measured measure(Row row, REAL centre, size_t begin, size_t end) {
 
 // By one work-item, scaled by a power of two so that squares neither overflow nor vanish; the mean
 // is made good twice, so that a row of equal elements has no deviations at all.
-static void write_carefully(Row row) {
+RARE void write_carefully(Row row) {
   int shift = 0;
 #ifndef ELEMENT_float64
   V most = ALL(0);

@@ -36,7 +36,7 @@ static REAL mean_square(Row row, REAL squares) {
 }
 
 // By one work-item, scaled by a power of two so that squares neither overflow nor vanish.
-static void write_carefully(Row row) {
+RARE void write_carefully(Row row) {
   V most = ALL(0);
 #define STEP(i, count, u) most = fmax(most, fabs(get(row.x + (i), count)))
   EACH_VECTOR_ALONE(0, row.n, STEP)

@@ -31,14 +31,19 @@ static V small_product(V a, V b) {
   return choose((magnitude(a) == (REAL)INFINITY) | (magnitude(b) == (REAL)INFINITY), a * b, (a * SMALL) * (b * SMALL));
 }
 
-// The same for any numbers. What FMA leaves of an infinity is NaN: then the formula itself.
-static V any_sum_of_products(V a, V b, V c, V d) {
-  const V value = sum_of_products(a, b, c, d);
-  if (all_of(is_finite(value))) return value;
+// The same for numbers of which any may be infinite, or overflow in a product. What FMA leaves of an
+// infinity is NaN: then the formula itself.
+RARE V careful_sum_of_products(V a, V b, V c, V d) {
   const V careful = sum_of_products(a * SMALL, b * SMALL, c * SMALL, d * SMALL);
   const V plain = small_product(a, b) + small_product(c, d);
-  const V scaled = (choose(is_finite(careful), careful, plain) * LARGE) * LARGE;
-  return choose(is_finite(value), value, scaled);
+  return (choose(is_finite(careful), careful, plain) * LARGE) * LARGE;
+}
+
+static V any_sum_of_products(V a, V b, V c, V d) {
+  const V value = sum_of_products(a, b, c, d);
+  const VI is_right = is_finite(value);
+  if (all_of(is_right)) return value;
+  return choose(is_right, value, careful_sum_of_products(a, b, c, d));
 }
 
 kernel void rows_of_pairs(global const Element* x, global const Element* cos,
@@ -58,7 +63,7 @@ kernel void rows_of_pairs(global const Element* x, global const Element* cos,
 // The pairs of a row are x[2 i], x[2 i + 1].
 #define STEP(i, count, u)                                                                      \
   {                                                                                            \
-    const size_t whole_ = 2 * (count), head_ = min((size_t)WIDTH, whole_);                     \
+    const size_t whole_ = 2 * (count), head_ = whole_ < WIDTH ? whole_ : WIDTH;                \
     const size_t tail_ = whole_ - head_;                                                       \
     const V low_ = get(from + 2 * (i), head_), high_ = get(from + 2 * (i) + WIDTH, tail_);     \
     const V a_ = (V)(low_.even, high_.even), b_ = (V)(low_.odd, high_.odd);                    \

@@ -35,36 +35,24 @@ static Row row_at(ARRAYS, NUMBERS, size_t r) {
 #define MOST_ORDINARY 0x1p16f
 #endif
 
-typedef struct {
-  REAL least, greatest;
-} Extremes;
+#define GREATER_OF(a, b) choose((b) > (a), b, a)
 
+// The greatest of [begin, end), by the work-items that EACH goes over; NaN is passed over.
 // This lane's share; NaN is passed over.
-static Extremes extremes(Row row, size_t begin, size_t end) {
-  V least[4], greatest[4];
-  for (uint u = 0; u < 4; ++u) {
-    least[u] = ALL(INFINITY);
-    greatest[u] = ALL(-INFINITY);
+static REAL greatest_of(Row row, size_t begin, size_t end) {
+  V most[4] = {ALL(-INFINITY), ALL(-INFINITY), ALL(-INFINITY), ALL(-INFINITY)};
+#define STEP(i, count, u)                                                       \
+  {                                                                             \
+    const V value = get_or(row.x + (i), count, load_one(row.x + (i)));          \
+    most[u] = GREATER_OF(most[u], value);                                       \
   }
-#define STEP(i, count, u)                                               \
-  {                                                                     \
-    const V value = get_or(row.x + (i), count, load_one(row.x + (i)));  \
-    least[u] = LESSER_OF(least[u], value);                              \
-    greatest[u] = GREATER_OF(greatest[u], value);                       \
-  }
-#define LESSER_OF(a, b) choose(b < a, b, a)
-#define GREATER_OF(a, b) choose(b > a, b, a)
   EACH_VECTOR(begin, end, STEP)
 #undef STEP
-  const V low = LESSER_OF(LESSER_OF(least[0], least[1]), LESSER_OF(least[2], least[3]));
-  const V high =
-      GREATER_OF(GREATER_OF(greatest[0], greatest[1]), GREATER_OF(greatest[2], greatest[3]));
-  Extremes found = {least_of_vector(low), greatest_of_vector(high)};
-  return found;
+  return greatest_of_vector(GREATER_OF(GREATER_OF(most[0], most[1]), GREATER_OF(most[2], most[3])));
 }
 
-static bool is_ordinary_row(Row row, Extremes found) {
-  return row.scale.is_ordinary && fabs(row.scale.factor_hi * found.greatest) < MOST_ORDINARY;
+static bool is_ordinary_row(Row row, REAL greatest) {
+  return row.scale.is_ordinary && fabs(row.scale.factor_hi * greatest) < MOST_ORDINARY;
 }
 
 // exp(scale * x) / 2^k, where 2^k is about the row's largest exponential: scale * x is nowhere
@@ -138,8 +126,17 @@ static V careful_exponential(Row row, REAL peak, V x) {
 }
 
 // By one work-item: any scale and any numbers.
-static void write_carefully(Row row, Extremes found) {
-  const REAL peak = row.scale.twice_hi >= 0 ? found.greatest : found.least;
+RARE void write_carefully(Row row) {
+  V most = ALL(-INFINITY);
+  const REAL sign = row.scale.twice_hi < 0 ? -1 : 1;
+#define STEP(i, count, u)                                                              \
+  {                                                                                    \
+    const V value = get_or(row.x + (i), count, load_one(row.x + (i))) * sign;          \
+    most = GREATER_OF(most, value);                                                    \
+  }
+  EACH_VECTOR_ALONE(0, row.n, STEP)
+#undef STEP
+  const REAL peak = greatest_of_vector(most) * sign;
   if (!isfinite(peak)) {
 #define STEP(i, count, u) put(ALL(NAN), row.y + (i), count)
     EACH_VECTOR_ALONE(0, row.n, STEP)
@@ -164,65 +161,54 @@ kernel void whole_rows(ARRAYS, NUMBERS, uint per) {
     const Place place = place_of(k, per, rows);
     if (LANES == 1 && !place.is_live) break;
     const Row row = ROW_AT(place.row);
-    Extremes found = extremes(row, 0, n);
-    found.least = least_of_lanes(found.least, room);
-    found.greatest = greatest_of_lanes(found.greatest, room);
-    const bool is_ordinary = is_ordinary_row(row, found);
+    const REAL greatest = greatest_of_lanes(greatest_of(row, 0, n), room);
+    const bool is_ordinary = is_ordinary_row(row, greatest);
     const bool is_mine = place.is_live && is_ordinary;
-    const REAL peak = peak_exponent(row, found.greatest);
+    const REAL peak = peak_exponent(row, greatest);
     const REAL total = sum_of_lanes(is_mine ? sum_exponentials(row, peak, 0, n) : 0, room);
     if (is_mine) write(row, peak, total, 0, n);
-    if (place.is_live && !is_ordinary && lane() == 0) write_carefully(row, found);
+    if (place.is_live && !is_ordinary && lane() == 0) write_carefully(row);
   }
   FINISH_STREAMS();
 }
 
 // A long row in parts, each of them the work of a group.
-static Extremes extremes_of_parts(global const REAL* found) {
-  const size_t parts = get_num_groups(0);
-  Extremes all = {found[0], found[parts]};
-  for (size_t i = 1; i < parts; ++i) {
-    all.least = LESSER(all.least, found[i]);
-    all.greatest = GREATER(all.greatest, found[parts + i]);
-  }
-  return all;
+static REAL greatest_of_parts(global const REAL* found) {
+  REAL greatest = found[0];
+  for (size_t i = 1; i < get_num_groups(0); ++i) greatest = GREATER(greatest, found[i]);
+  return greatest;
 }
 
 kernel void measure_parts(ARRAYS, NUMBERS, ulong part, global REAL* found) {
   LANES_ROOM(room);
   const size_t r = get_group_id(1), begin = get_group_id(0) * part, parts = get_num_groups(0);
-  const Extremes mine = extremes(ROW_AT(r), begin, end_of(begin, part, n));
-  const REAL least = least_of_lanes(mine.least, room);
-  const REAL greatest = greatest_of_lanes(mine.greatest, room);
-  if (lane() != 0) return;
-  global REAL* of_row = found + r * 3 * parts + get_group_id(0);
-  of_row[0] = least;
-  of_row[parts] = greatest;
+  const REAL mine = greatest_of(ROW_AT(r), begin, end_of(begin, part, n));
+  const REAL greatest = greatest_of_lanes(mine, room);
+  if (lane() == 0) found[r * 2 * parts + get_group_id(0)] = greatest;
 }
 
 kernel void sum_parts(ARRAYS, NUMBERS, ulong part, global REAL* found) {
   LANES_ROOM(room);
   const size_t r = get_group_id(1), begin = get_group_id(0) * part, parts = get_num_groups(0);
   const Row row = ROW_AT(r);
-  global REAL* of_row = found + r * 3 * parts;
-  const Extremes all = extremes_of_parts(of_row);
+  global REAL* of_row = found + r * 2 * parts;
+  const REAL greatest = greatest_of_parts(of_row);
   REAL sum = 0;
-  if (is_ordinary_row(row, all))
-    sum = sum_exponentials(row, peak_exponent(row, all.greatest), begin,
-                           end_of(begin, part, n));
+  if (is_ordinary_row(row, greatest))
+    sum = sum_exponentials(row, peak_exponent(row, greatest), begin, end_of(begin, part, n));
   sum = sum_of_lanes(sum, room);
-  if (lane() == 0) of_row[2 * parts + get_group_id(0)] = sum;
+  if (lane() == 0) of_row[parts + get_group_id(0)] = sum;
 }
 
 kernel void write_parts(ARRAYS, NUMBERS, ulong part, global const REAL* found) {
   const size_t r = get_group_id(1), begin = get_group_id(0) * part, parts = get_num_groups(0);
   const Row row = ROW_AT(r);
-  global const REAL* of_row = found + r * 3 * parts;
-  const Extremes all = extremes_of_parts(of_row);
-  if (is_ordinary_row(row, all))
-    write(row, peak_exponent(row, all.greatest), sum_of_parts(of_row + 2 * parts), begin,
+  global const REAL* of_row = found + r * 2 * parts;
+  const REAL greatest = greatest_of_parts(of_row);
+  if (is_ordinary_row(row, greatest))
+    write(row, peak_exponent(row, greatest), sum_of_parts(of_row + parts), begin,
           end_of(begin, part, n));
   else if (begin == 0 && lane() == 0)
-    write_carefully(row, all);
+    write_carefully(row);
   FINISH_STREAMS();
 }
