@@ -22,12 +22,13 @@ def eps_parts(real: Real, eps: float) -> tuple[np.generic, ...]:
 
 
 def scale_parts(real: Real, scale: float) -> tuple[np.generic, ...]:
-    """Return log2(e) times a scale and twice the scale, as hi + lo, and whether it is ordinary."""
+    """Return log2(e) times a scale and twice the scale, as hi + lo, if it is ordinary, its sign."""
     is_ordinary = LEAST_ORDINARY < scale < MOST_ORDINARY
     factor = Fraction(scale) * LOG2_E if is_ordinary else Fraction(0)
     limit = Fraction(float(np.finfo(real).max))
     twice = max(-limit, min(limit, 2 * Fraction(scale)))
-    return *_in_two(real, factor), *_in_two(real, twice), np.int32(is_ordinary)
+    sign = np.int32((scale > 0) - (scale < 0))
+    return *_in_two(real, factor), *_in_two(real, twice), np.int32(is_ordinary), sign
 
 
 def _in_two(real: Real, number: Fraction) -> tuple[np.floating[Any], np.floating[Any]]:

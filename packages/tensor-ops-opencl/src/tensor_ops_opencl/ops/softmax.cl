@@ -7,6 +7,7 @@
 typedef struct {
   REAL factor_hi, factor_lo, twice_hi, twice_lo;
   int is_ordinary;
+  int sign;  // of a scale that may be too small for a REAL
 } Scale;
 
 typedef struct {
@@ -17,16 +18,17 @@ typedef struct {
 } Row;
 
 #define ARRAYS global const Element *x, global Element *y
-#define NUMBERS                                                                           \
-  REAL factor_hi, REAL factor_lo, REAL twice_hi, REAL twice_lo, int is_ordinary, ulong n, \
-      ulong rows
+#define NUMBERS                                                                            \
+  REAL factor_hi, REAL factor_lo, REAL twice_hi, REAL twice_lo, int is_ordinary, int sign, \
+      ulong n, ulong rows
 
 static Row row_at(ARRAYS, NUMBERS, size_t r) {
-  Row row = {x + r * n, y + r * n, n, {factor_hi, factor_lo, twice_hi, twice_lo, is_ordinary}};
+  const Scale scale = {factor_hi, factor_lo, twice_hi, twice_lo, is_ordinary, sign};
+  Row row = {x + r * n, y + r * n, n, scale};
   return row;
 }
 #define ROW_AT(r) \
-  row_at(x, y, factor_hi, factor_lo, twice_hi, twice_lo, is_ordinary, n, rows, r)
+  row_at(x, y, factor_hi, factor_lo, twice_hi, twice_lo, is_ordinary, sign, n, rows, r)
 
 // Products of larger magnitude have too few digits behind the binary point.
 #ifdef ELEMENT_float64
@@ -118,7 +120,9 @@ static V careful_exponential(Row row, REAL peak, V x) {
   const V a = x * (REAL)0.5f, b = ALL(peak * (REAL)-0.5f);
   const V difference = a + b, lost = sum_error(a, b, difference);
   const V hi = ALL(row.scale.twice_hi), lo = ALL(row.scale.twice_lo);
-  const V product = difference * hi;
+  // An infinite product stays so however small the scale is.
+  const V infinite = difference * (REAL)row.scale.sign;
+  const V product = choose(magnitude(infinite) == (REAL)INFINITY, infinite, difference * hi);
   const V rest =
       product_error(difference, hi, product) + fused(difference, lo, lost * hi);
   const V value = exp_value(scaled_exp(at_most(product, 0), choose(magnitude(rest) < (REAL)INFINITY, rest, ALL(0))));
@@ -128,7 +132,7 @@ static V careful_exponential(Row row, REAL peak, V x) {
 // By one work-item: any scale and any numbers.
 RARE void write_carefully(Row row) {
   V most = ALL(-INFINITY);
-  const REAL sign = row.scale.twice_hi < 0 ? -1 : 1;
+  const REAL sign = row.scale.sign < 0 ? -1 : 1;
 #define STEP(i, count, u)                                                              \
   {                                                                                    \
     const V value = get_or(row.x + (i), count, load_one(row.x + (i))) * sign;          \

@@ -41,6 +41,14 @@ SAFE = (0.0, 60.0)
         Sample("masked, scale of zero", lambda draw: (draw.cast([[0.0, -np.inf, 1.0]]), 0.0)),
         Sample("infinity, negative scale", lambda draw: (draw.cast([[0.0, np.inf, 1.0]]), -1.0)),
         Sample(
+            "masked, scales that float32 has no room for",
+            lambda draw: (draw.cast([[0.0, -np.inf, 1.0]]), 1e-100),
+        ),
+        Sample(
+            "infinity, negative scale that float32 has no room for",
+            lambda draw: (draw.cast([[0.0, np.inf, 1.0]]), -1e-100),
+        ),
+        Sample(
             "products that overflow",
             lambda draw: (draw.cast([[3e38, -3e38, 2e38], [1e38, 1e38, 0.0]]), 1e3),
             dtypes=("float32", "bfloat16", "float64"),
