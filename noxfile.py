@@ -74,6 +74,7 @@ def opencl_races(session: nox.Session) -> None:
     install_packages(session)
     session.install("ml_dtypes")
     log = Path(session.create_tmp(), "oclgrind.log")
+    log.write_text("", encoding="utf-8")
     checks = ["--data-races", "--uniform-writes", "--log", str(log)]
     script = f"{ROOT}/{OPENCL_TESTS}/tools/run_every_kernel.py"
     session.run("oclgrind", *checks, "python", script, external=True)

@@ -1,21 +1,19 @@
 """A checked call of an op, and what launching its kernels takes."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tensor_ops_opencl.arguments import Kind
 from tensor_ops_opencl.errors import DeviceError
 from tensor_ops_opencl.programs import Programs
-from tensor_ops_opencl.walks import Walk, plan
+from tensor_ops_opencl.walks import Walk
 
 __all__ = ["Call", "launch", "raise_for", "repeats"]
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(NamedTuple):
     """A call whose arguments have been checked.
 
     Attributes
@@ -77,29 +75,40 @@ def launch(
     options : tuple of str
         Build options for where the arrays lie.
     """
-    if call.dtype == "float64" and not programs.device.has_float64:
-        raise DeviceError(f"{call.op}: {programs.device} has no float64; use float32")
-    n, rows, first = part
-    planned = plan(call.walk, programs.device, call.real.itemsize, n, rows, first)
-    found = scratch(planned.found * call.real.itemsize) if planned.found else None
     numbers = (*call.numbers, *extra)
-    types = [None] * len(buffers) + [number.dtype for number in numbers]
+    key = call.op, call.options, options, part
+    prepared = programs.prepared.get(key)
+    if prepared is None:
+        types = [None] * len(buffers) + [number.dtype for number in numbers]
+        prepared = programs.prepared[key] = _prepare(call, programs, types, part, options)
+    passes, found_bytes = prepared
+    found = scratch(found_bytes) if found_bytes else None
     event = None
-    for each in planned.passes:
-        kernel = programs.kernel(
-            call.op, call.options + planned.options + options, each.kernel, [*types, *each.types]
-        )
-        sizes = [found if number is None else number for number in each.numbers]
+    for kernel, global_size, local_size, sizes in passes:
+        handed_on = [found if size is None else size for size in sizes]
         event = kernel(
-            queue,
-            each.global_size,
-            each.local_size,
-            *buffers,
-            *numbers,
-            *sizes,
-            wait_for=wait_for,
+            queue, global_size, local_size, *buffers, *numbers, *handed_on, wait_for=wait_for
         )
     return event
+
+
+def _prepare(
+    call: Call,
+    programs: Programs,
+    types: list[Any],
+    part: tuple[int, int, int],
+    options: tuple[str, ...],
+) -> Any:
+    """Return the kernels of a call with their sizes, and the bytes that they hand on."""
+    if call.dtype == "float64" and not programs.device.has_float64:
+        raise DeviceError(f"{call.op}: {programs.device} has no float64; use float32")
+    planned = call.walk.plan(programs.device, call.real.itemsize, *part)
+    passes = []
+    for each in planned.passes:
+        options_of_all = call.options + planned.options + options
+        kernel = programs.kernel(call.op, options_of_all, each.kernel, [*types, *each.types])
+        passes.append((kernel, each.global_size, each.local_size, each.numbers))
+    return passes, planned.found * call.real.itemsize
 
 
 def repeats(rows: tuple[int, ...], angles: tuple[int, ...]) -> tuple[int, int] | None:

@@ -19,6 +19,18 @@ __all__ = ["Programs", "programs_of", "source"]
 _INCLUDE = re.compile(r'^#include "(.+)"$', re.MULTILINE)
 
 
+#: Launches that a thread keeps, each for one shape of one op.
+MOST_PREPARED = 1024
+
+
+class _OfOneThread(threading.local):
+    """A kernel object keeps its arguments, so that two threads cannot share one."""
+
+    def __init__(self) -> None:
+        self.kernels: dict[Any, Any] = {}
+        self.prepared: dict[Any, Any] = {}
+
+
 class Programs:
     """The programs of one device in one context.
 
@@ -33,8 +45,15 @@ class Programs:
         self.device = device
         self._programs: dict[tuple[str, tuple[str, ...]], Any] = {}
         self._lock = threading.Lock()
-        # A kernel object keeps its arguments, so that two threads cannot share one.
-        self._own = threading.local()
+        self._own = _OfOneThread()
+
+    @property
+    def prepared(self) -> dict[Any, Any]:
+        """What this thread has prepared to launch, by the call."""
+        prepared = self._own.prepared
+        if len(prepared) > MOST_PREPARED:
+            prepared.clear()
+        return prepared
 
     def kernel(
         self, op: str, options: tuple[str, ...], name: str, scalars: Sequence[np.dtype[Any] | None]
@@ -57,7 +76,7 @@ class Programs:
         BuildError
             If the device's compiler refuses the program.
         """
-        kernels: dict[Any, Any] = self._own.__dict__
+        kernels = self._own.kernels
         key = (op, options, name)
         kernel = kernels.get(key)
         if kernel is None:

@@ -9,7 +9,6 @@ many there are.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -25,7 +24,6 @@ __all__ = [
     "Plan",
     "RowWalk",
     "Walk",
-    "plan",
 ]
 
 #: Rows longer than this are split among groups, in parts of this many elements.
@@ -152,12 +150,6 @@ class PairWalk:
 Walk = ElementWalk | RowWalk | PairWalk
 ELEMENTS = ElementWalk()
 PAIRS = PairWalk()
-
-
-@lru_cache(maxsize=1024)
-def plan(walk: Walk, device: Device, size: int, n: int, rows: int, first: int) -> Plan:
-    """Return the plan of a walk; see `ElementWalk.plan`."""
-    return walk.plan(device, size, n, rows, first)
 
 
 def _rows_of(shape: Sequence[int]) -> tuple[int, int]:

@@ -1,0 +1,159 @@
+"""What limits `tensor_ops_opencl` on the CPU: PoCL's launches, and the instructions it compiles to.
+
+    python benchmarks/opencl_limits.py [--json benchmarks/results/opencl_limits.json]
+
+Times a launch alone (an empty kernel, awaited), a launch whose result is mapped, and calls of one
+row, which can be no quicker. For large arrays it times every op beside `tensor_ops_cpp` at each
+instruction-set level: PoCL compiles for the CPU that its LLVM knows, which the device's name ends
+with, and where that has no AVX-512 the level to compare with is x86-64-v3.
+"""
+
+import argparse
+import functools
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+ROUNDS = 9
+LARGE, ONE_ROW = (2048, 4096), (1, 4096)
+LEVELS = ("x86-64-v3", "x86-64-v4")
+
+
+def main() -> None:
+    """Measure, print and keep."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--level", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.level:
+        print(json.dumps(beside_cpp()))
+        return
+    import tensor_ops_opencl
+
+    found = {
+        "device": str(tensor_ops_opencl.get_opencl_info()["device"]),
+        "launch_us": launches(),
+        "one_row_us": one_row(),
+        "beside_cpp": {level: in_process(level) for level in LEVELS},
+    }
+    text = json.dumps(found, indent=1)
+    print(text)
+    if options.json:
+        options.json.write_text(text + "\n", encoding="utf-8")
+
+
+def launches() -> dict[str, float]:
+    """Return the time of launches that do nothing."""
+    import pyopencl as cl
+
+    from tensor_ops_opencl import session
+
+    here = session.current()
+    queue = here.queue()
+    program = cl.Program(here.context, "kernel void nothing(global float* x) {}").build()
+    kernel = cl.Kernel(program, "nothing")
+    memory = np.zeros(4096, np.float32)
+    flags = cl.mem_flags.READ_WRITE | cl.mem_flags.USE_HOST_PTR
+    buffer = cl.Buffer(here.context, flags, hostbuf=memory)
+    kernel.set_args(buffer)
+
+    def awaited() -> None:
+        cl.enqueue_nd_range_kernel(queue, kernel, (1,), (1,))
+        queue.finish()
+
+    def mapped() -> None:
+        cl.enqueue_nd_range_kernel(queue, kernel, (1,), (1,))
+        array, _ = cl.enqueue_map_buffer(
+            queue, buffer, cl.map_flags.READ, 0, (16384,), np.uint8, is_blocking=False
+        )
+        array.base.release(queue)
+        queue.finish()
+
+    return {"kernel": microseconds(awaited, 300), "kernel and mapping": microseconds(mapped, 300)}
+
+
+def one_row() -> dict[str, float]:
+    """Return the time of calls of one row."""
+    import tensor_ops_opencl
+
+    return {
+        name: microseconds(functools.partial(call, tensor_ops_opencl), 300)
+        for name, call in calls(ONE_ROW, "float32").items()
+    }
+
+
+def beside_cpp() -> dict[str, dict[str, float]]:
+    """Return the times of every op in turn, and what share of C++'s throughput OpenCL has."""
+    import tensor_ops_cpp
+    import tensor_ops_opencl
+    from tensor_ops.arguments import DTYPES
+
+    found = {}
+    for dtype in DTYPES:
+        for name, call in calls(LARGE, dtype).items():
+            times: dict[str, list[float]] = {"opencl": [], "cpp": []}
+            for _ in range(ROUNDS):
+                for backend, module in (("opencl", tensor_ops_opencl), ("cpp", tensor_ops_cpp)):
+                    times[backend].append(seconds(functools.partial(call, module), 3))
+            medians = {key: statistics.median(each) for key, each in times.items()}
+            found[f"{name} {dtype}"] = {
+                "opencl_us": round(1e6 * medians["opencl"], 1),
+                "cpp_us": round(1e6 * medians["cpp"], 1),
+                "share": round(medians["cpp"] / medians["opencl"], 2),
+            }
+    return found
+
+
+def calls(shape: tuple[int, ...], dtype: str) -> dict[str, Callable[[Any], Any]]:
+    """Return a function from a module to the result of each variant of each op."""
+    from comparison import cases
+
+    def call(name: str, values: list[Any], module: Any) -> Any:
+        variant = cases.VARIANTS[name]
+        return module.ops[variant.op.name](*values, **variant.options)
+
+    return {
+        name: functools.partial(
+            call,
+            name,
+            list(cases.arguments(cases.Case(name, dtype, shape, 2, cases.ALLOCATED)).values()),
+        )
+        for name in cases.VARIANTS
+    }
+
+
+def microseconds(call: Callable[[], Any], count: int) -> float:
+    """Return the median time of a call."""
+    return round(1e6 * statistics.median(seconds(call, count) for _ in range(ROUNDS)), 1)
+
+
+def seconds(call: Callable[[], Any], count: int) -> float:
+    call()
+    start = time.perf_counter()
+    for _ in range(count):
+        call()
+    return (time.perf_counter() - start) / count
+
+
+def in_process(level: str) -> dict[str, Any]:
+    """Compare in a process whose C++ backend is capped at a level."""
+    done = subprocess.run(
+        [sys.executable, __file__, "--level", level],
+        env=os.environ | {"TENSOR_OPS_CPP_ISA": level},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return json.loads(done.stdout)  # type: ignore[no-any-return]
+
+
+if __name__ == "__main__":
+    main()
