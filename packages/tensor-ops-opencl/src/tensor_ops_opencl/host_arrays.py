@@ -13,8 +13,8 @@ __all__ = ["run"]
 
 Array = np.ndarray[Any, Any]
 
-#: What vectors of results must be aligned to for streaming, in bytes.
-LINE = 64
+#: What results must be aligned to for streaming, in bytes; halves of rows too.
+ALIGNMENT = 16
 
 
 def run(call: Call) -> tuple[Array, ...]:
@@ -117,8 +117,8 @@ def _should_stream(here: Session, n: int, targets: list[Array]) -> bool:
     return (
         here.device.kind == "cpu"
         and len(targets) * first.nbytes > here.device.cache_size // 2
-        and (n == 1 or n * first.itemsize % LINE == 0)
-        and all(_address(target) % LINE == 0 for target in targets)
+        and (n == 1 or n * first.itemsize % (2 * ALIGNMENT) == 0)
+        and all(_address(target) % ALIGNMENT == 0 for target in targets)
     )
 
 
