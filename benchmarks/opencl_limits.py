@@ -16,14 +16,17 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+Ops = Mapping[str, Callable[..., Any]]
+
 ROUNDS = 9
-LARGE, ONE_ROW = (2048, 4096), (1, 4096)
+ONE_ROW, FEW_ROWS = (1, 4096), (128, 4096)
+LARGE = {(2048, 4096): ("float32", "float16", "bfloat16", "float64"), (8192, 8192): ("float32",)}
 LEVELS = ("x86-64-v3", "x86-64-v4")
 
 
@@ -42,6 +45,7 @@ def main() -> None:
         "device": str(tensor_ops_opencl.get_opencl_info()["device"]),
         "launch_us": launches(),
         "one_row_us": one_row(),
+        "beside_numpy": beside_numpy(),
         "beside_cpp": {level: in_process(level) for level in LEVELS},
     }
     text = json.dumps(found, indent=1)
@@ -85,40 +89,64 @@ def one_row() -> dict[str, float]:
     import tensor_ops_opencl
 
     return {
-        name: microseconds(functools.partial(call, tensor_ops_opencl), 300)
+        name: microseconds(functools.partial(call, tensor_ops_opencl.ops), 300)
         for name, call in calls(ONE_ROW, "float32").items()
     }
 
 
-def beside_cpp() -> dict[str, dict[str, float]]:
-    """Return the times of every op in turn, and what share of C++'s throughput OpenCL has."""
+def beside_numpy() -> list[dict[str, Any]]:
+    """Return the times of every op in turn with NumPy's, a few rows each."""
+    import tensor_ops_opencl
+    from tensor_ops.ops import OPS
+
+    numpy = {name: op.numpy for name, op in OPS.items()}
+    return in_turn("numpy", numpy, tensor_ops_opencl.ops, FEW_ROWS, ("float32",))
+
+
+def beside_cpp() -> list[dict[str, Any]]:
+    """Return the times of every op in turn with C++'s, for large arrays."""
     import tensor_ops_cpp
     import tensor_ops_opencl
-    from tensor_ops.arguments import DTYPES
 
-    found = {}
-    for dtype in DTYPES:
-        for name, call in calls(LARGE, dtype).items():
-            times: dict[str, list[float]] = {"opencl": [], "cpp": []}
+    return [
+        row
+        for shape, dtypes in LARGE.items()
+        for row in in_turn("cpp", tensor_ops_cpp.ops, tensor_ops_opencl.ops, shape, dtypes)
+    ]
+
+
+def in_turn(
+    name: str, other: Ops, opencl: Ops, shape: tuple[int, ...], dtypes: Sequence[str]
+) -> list[dict[str, Any]]:
+    """Return both medians, and how many times the other's throughput OpenCL has."""
+    rows = []
+    for dtype in dtypes:
+        for variant, call in calls(shape, dtype).items():
+            times: tuple[list[float], list[float]] = ([], [])
             for _ in range(ROUNDS):
-                for backend, module in (("opencl", tensor_ops_opencl), ("cpp", tensor_ops_cpp)):
-                    times[backend].append(seconds(functools.partial(call, module), 3))
-            medians = {key: statistics.median(each) for key, each in times.items()}
-            found[f"{name} {dtype}"] = {
-                "opencl_us": round(1e6 * medians["opencl"], 1),
-                "cpp_us": round(1e6 * medians["cpp"], 1),
-                "share": round(medians["cpp"] / medians["opencl"], 2),
-            }
-    return found
+                for ops, each in zip((opencl, other), times, strict=True):
+                    each.append(seconds(functools.partial(call, ops), 3))
+            mine, theirs = map(statistics.median, times)
+            rows.append(
+                {
+                    "op": variant,
+                    "dtype": dtype,
+                    "shape": shape,
+                    "opencl_us": round(1e6 * mine, 1),
+                    f"{name}_us": round(1e6 * theirs, 1),
+                    "ratio": round(theirs / mine, 2),
+                }
+            )
+    return rows
 
 
-def calls(shape: tuple[int, ...], dtype: str) -> dict[str, Callable[[Any], Any]]:
-    """Return a function from a module to the result of each variant of each op."""
+def calls(shape: tuple[int, ...], dtype: str) -> dict[str, Callable[[Ops], Any]]:
+    """Return a function from a backend's ops to the result of each variant of each op."""
     from comparison import cases
 
-    def call(name: str, values: list[Any], module: Any) -> Any:
+    def call(name: str, values: list[Any], ops: Ops) -> Any:
         variant = cases.VARIANTS[name]
-        return module.ops[variant.op.name](*values, **variant.options)
+        return ops[variant.op.name](*values, **variant.options)
 
     return {
         name: functools.partial(
@@ -143,7 +171,7 @@ def seconds(call: Callable[[], Any], count: int) -> float:
     return (time.perf_counter() - start) / count
 
 
-def in_process(level: str) -> dict[str, Any]:
+def in_process(level: str) -> list[dict[str, Any]]:
     """Compare in a process whose C++ backend is capped at a level."""
     done = subprocess.run(
         [sys.executable, __file__, "--level", level],

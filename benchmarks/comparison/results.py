@@ -68,8 +68,7 @@ class Cell:
 
     def fastest_peer(self) -> Ratio | None:
         """Return the ratio of whichever library is the fastest here."""
-        own = (OURS, DISPATCHED, FLOOR)
-        return self._fastest(entry for entry in self.rounds if owner(entry) not in own)
+        return self._fastest(entry for entry in self.rounds if is_library(owner(entry)))
 
     def of_copy(self) -> Ratio | None:
         """Return the fraction of the best copy's speed at which ours moves its bytes."""
@@ -153,6 +152,11 @@ class Results:
             return ratio.value if ratio else None
         seconds = copying.best_copy()
         return seconds / cell.ours if seconds else None
+
+
+def is_library(peer: str) -> bool:
+    """Return whether a peer is another library: neither one of our packages nor the copy."""
+    return peer != FLOOR and not peer.startswith(DISPATCHED)
 
 
 def owner(entry: str) -> str:

@@ -340,8 +340,9 @@ def test_goals_are_computed_from_the_record(content):
     assert (row.found, row.against) == (pytest.approx(1.1), "numpy")
 
 
-def test_our_own_dispatch_is_no_peer(content):
-    entries = {"tensor_ops_cpp": [1.0] * 7, "tensor_ops": [0.5] * 7, "numpy": [3.0] * 7}
+def test_our_own_packages_are_no_peers(content):
+    ours = {"tensor_ops_cpp": [1.0] * 7, "tensor_ops": [0.5] * 7, "tensor_ops_opencl": [0.5] * 7}
+    entries = ours | {"numpy": [3.0] * 7}
     results = Results(content({("silu", "float32", LARGE, REUSED): entries}))
     assert next(results.cells()).fastest_peer().entry == "numpy"
 
