@@ -138,7 +138,10 @@ void import_numpy() {
 
 }  // namespace
 
-PYBIND11_MODULE(_native, module) {
+// Without the GIL calls need nothing more than they need while they have released it: state of the
+// process is atomic, behind a lock that is held across no call into Python, or made before the
+// module is. An array that another thread reshapes meanwhile is its caller's mistake, as in NumPy.
+PYBIND11_MODULE(_native, module, py::mod_gil_not_used()) {
   import_numpy();
   module.doc() = "Native part of tensor_ops_cpp.";
   module.attr("__version__") = TENSOR_OPS_VERSION;
