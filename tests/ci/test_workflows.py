@@ -6,6 +6,7 @@ import tomllib
 
 import pytest
 import yaml
+
 from release_check import ROOT
 
 PATHS = sorted(ROOT.glob(".github/workflows/*.yml"))
@@ -74,7 +75,7 @@ def test_scripts_and_sessions_exist(path):
     for session in re.findall(r"nox -s (\w+)", text):
         assert session in AWAITED | sessions()
     groups = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    for group in re.findall(r"--group (\S+)", text):
+    for group in re.findall(r"--group ([\w-]+)", text):
         assert group in groups["dependency-groups"]
 
 
