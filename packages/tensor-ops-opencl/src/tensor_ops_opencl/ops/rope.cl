@@ -11,10 +11,14 @@ static size_t angles_of(Angles angles, size_t row) { return (row / angles.each) 
 
 static VI is_finite(V x) { return magnitude(x) < (REAL)INFINITY; }
 
-// a * b + c * d to 1.5 ULP, without cancellation (Kahan).
+// a * b + c * d to 1.5 ULP, without cancellation (Kahan). Products of half types are exact.
 static V sum_of_products(V a, V b, V c, V d) {
   const V product = c * d;
+#if IS_HALF
+  return fused(a, b, product);
+#else
   return fused(a, b, product) + product_error(c, d, product);
+#endif
 }
 
 // Factors so scaled that no product overflows, whose result overflows only if it is too large.
@@ -33,17 +37,29 @@ static V small_product(V a, V b) {
 
 // The same for numbers of which any may be infinite, or overflow in a product. What FMA leaves of an
 // infinity is NaN: then the formula itself.
-RARE V careful_sum_of_products(V a, V b, V c, V d) {
+static V careful_sum_of_products(V a, V b, V c, V d) {
   const V careful = sum_of_products(a * SMALL, b * SMALL, c * SMALL, d * SMALL);
   const V plain = small_product(a, b) + small_product(c, d);
   return (choose(is_finite(careful), careful, plain) * LARGE) * LARGE;
 }
 
-static V any_sum_of_products(V a, V b, V c, V d) {
-  const V value = sum_of_products(a, b, c, d);
-  const VI is_right = is_finite(value);
-  if (all_of(is_right)) return value;
-  return choose(is_right, value, careful_sum_of_products(a, b, c, d));
+typedef struct {
+  V a, b;
+} Pair;
+
+RARE Pair carefully_turned(V a, V b, V c, V s, Pair y) {
+  Pair result = {choose(is_finite(y.a), y.a, careful_sum_of_products(a, c, -b, s)),
+                 choose(is_finite(y.b), y.b, careful_sum_of_products(b, c, a, s))};
+  return result;
+}
+
+static Pair turned(V a, V b, V c, V s) {
+  const Pair y = {sum_of_products(a, c, -b, s), sum_of_products(b, c, a, s)};
+#ifdef ELEMENT_float16  // whose products do not overflow
+  return y;
+#else
+  return all_of(is_finite(y.a) & is_finite(y.b)) ? y : carefully_turned(a, b, c, s, y);
+#endif
 }
 
 kernel void rows_of_pairs(global const Element* x, global const Element* cos,
@@ -68,15 +84,14 @@ kernel void rows_of_pairs(global const Element* x, global const Element* cos,
     const V low_ = get(from + 2 * (i), head_), high_ = get(from + 2 * (i) + WIDTH, tail_);     \
     const V a_ = (V)(low_.even, high_.even), b_ = (V)(low_.odd, high_.odd);                    \
     const V c_ = get(c + (i), count), s_ = get(s + (i), count);                                \
-    const V first_ = any_sum_of_products(a_, c_, -b_, s_);                                     \
-    const V second_ = any_sum_of_products(b_, c_, a_, s_);                                     \
-    V turned_;                                                                                 \
-    turned_.even = first_.lo;                                                                  \
-    turned_.odd = second_.lo;                                                                  \
-    stream(turned_, to + 2 * (i), head_);                                                         \
-    turned_.even = first_.hi;                                                                  \
-    turned_.odd = second_.hi;                                                                  \
-    stream(turned_, to + 2 * (i) + WIDTH, tail_);                                                 \
+    const Pair y_ = turned(a_, b_, c_, s_);                                                    \
+    V both_;                                                                                   \
+    both_.even = y_.a.lo;                                                                      \
+    both_.odd = y_.b.lo;                                                                       \
+    stream(both_, to + 2 * (i), head_);                                                        \
+    both_.even = y_.a.hi;                                                                      \
+    both_.odd = y_.b.hi;                                                                       \
+    stream(both_, to + 2 * (i) + WIDTH, tail_);                                                \
   }
 #else
 // The pairs of a row are x[i], x[n / 2 + i].
@@ -84,8 +99,9 @@ kernel void rows_of_pairs(global const Element* x, global const Element* cos,
   {                                                                                \
     const V a_ = get(from + (i), count), b_ = get(from + pairs + (i), count);      \
     const V c_ = get(c + (i), count), s_ = get(s + (i), count);                    \
-    stream(any_sum_of_products(a_, c_, -b_, s_), to + (i), count);                    \
-    stream(any_sum_of_products(b_, c_, a_, s_), to + pairs + (i), count);             \
+    const Pair y_ = turned(a_, b_, c_, s_);                                        \
+    stream(y_.a, to + (i), count);                                                 \
+    stream(y_.b, to + pairs + (i), count);                                         \
   }
 #endif
     EACH_VECTOR(0, pairs, STEP)
