@@ -116,7 +116,7 @@ def _should_stream(here: Session, n: int, targets: list[Array]) -> bool:
     first = targets[0]
     return (
         here.device.kind == "cpu"
-        and len(targets) * first.nbytes > here.device.cache_size // 2
+        and len(targets) * first.nbytes >= here.device.cache_size // 2
         and (n == 1 or n * first.itemsize % (2 * ALIGNMENT) == 0)
         and all(_address(target) % ALIGNMENT == 0 for target in targets)
     )
