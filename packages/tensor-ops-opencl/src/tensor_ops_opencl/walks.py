@@ -168,7 +168,8 @@ def _width(device: Device, size: int) -> int:
 
 def _kept(device: Device, size: int) -> tuple[str, ...]:
     """Return the option for how many numbers of a row a CPU has room to keep, the longest whole one's if so."""
-    if device.kind != "cpu" or device.max_shared_memory < LONGEST_WHOLE_ROW * size: return ()
+    if device.kind != "cpu" or device.max_shared_memory < LONGEST_WHOLE_ROW * size:
+        return ()
     return (f"-DKEPT={LONGEST_WHOLE_ROW}",)
 
 
