@@ -8,12 +8,18 @@ import tensor_ops_opencl
 
 
 @pytest.fixture
-def queue(device):
+def context(device):
+    """Held by the test: Intel's runtime forgets a context that only its queues hold."""
     import pyopencl as cl
 
-    context = cl.Context([device.handle])
-    # Intel's runtime forgets a context that only its queues hold.
-    yield cl.CommandQueue(context)
+    return cl.Context([device.handle])
+
+
+@pytest.fixture
+def queue(context):
+    import pyopencl as cl
+
+    return cl.CommandQueue(context)
 
 
 @pytest.fixture

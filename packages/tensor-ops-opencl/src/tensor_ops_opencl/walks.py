@@ -167,10 +167,9 @@ def _width(device: Device, size: int) -> int:
 
 
 def _kept(device: Device, size: int) -> tuple[str, ...]:
-    """Return the option for how many numbers of a row a CPU has room to keep, the longest whole one's if so."""
-    if device.kind != "cpu" or device.max_shared_memory < LONGEST_WHOLE_ROW * size:
-        return ()
-    return (f"-DKEPT={LONGEST_WHOLE_ROW}",)
+    """Return the option for how much of a row stays in local memory, which is a CPU's cache."""
+    is_room = device.max_shared_memory >= LONGEST_WHOLE_ROW * size
+    return (f"-DKEPT={LONGEST_WHOLE_ROW}",) if device.kind == "cpu" and is_room else ()
 
 
 def _most_lanes(device: Device) -> int:

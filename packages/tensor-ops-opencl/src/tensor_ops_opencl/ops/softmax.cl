@@ -87,7 +87,7 @@ static V exponential(Row row, REAL base, V x) {
 // Between summing and writing exponentials are kept, in local memory or in y; where y cannot hold them
 // as they are, or is to go past the caches, they are computed again.
 #if defined(KEPT)
-#define KEPT_ROOM(room) local V room[KEPT / WIDTH]
+#define KEPT_ROOM(room) local V room[KEPT / WIDTH + 1]
 static void keep(Row row, V value, size_t i, size_t count) {
   *(local V*)((local REAL*)row.kept + i) = value;
 }
