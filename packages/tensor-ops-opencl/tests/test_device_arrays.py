@@ -100,7 +100,7 @@ def test_empty(to_device):
         (lambda t, x, w: t.silu(x[:2], out=x[1:3]), ValueError, ("out", "overlaps x")),
         (lambda t, x, w: t.silu(x.with_queue(None)), ValueError, ("x", "with_queue")),
         (lambda t, x, w: t.rms_norm(x, x), ValueError, ("weight", "(4, 64)", "(64,)")),
-        (lambda t, x, w: t.silu(x.astype(np.int32)), TypeError, ("x", "int32", "bfloat16")),
+        (lambda t, x, w: t.silu(x.view(np.int32)), TypeError, ("x", "int32", "bfloat16")),
     ],
 )
 def test_refusals(call, error, says, to_device):

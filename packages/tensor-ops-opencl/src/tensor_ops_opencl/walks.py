@@ -168,7 +168,7 @@ def _width(device: Device, size: int) -> int:
 
 def _kept(device: Device, size: int) -> tuple[str, ...]:
     """Return the option for how much of a row stays in local memory, which is a CPU's cache."""
-    is_room = device.max_shared_memory >= LONGEST_WHOLE_ROW * size
+    is_room = device.max_shared_memory > LONGEST_WHOLE_ROW * size
     return (f"-DKEPT={LONGEST_WHOLE_ROW}",) if device.kind == "cpu" and is_room else ()
 
 
