@@ -93,8 +93,8 @@ class Programs:
             kernel.set_scalar_arg_dtypes(list(scalars))
         except (OSError, KeyError) as error:  # a KeyError is how pyopencl says it of programs
             raise DeviceError(
-                f"pyopencl cannot write its cache: {error}; set XDG_CACHE_HOME to a folder that can "
-                "be written, or PYOPENCL_NO_CACHE=1"
+                f"pyopencl cannot write its cache: {error}; set XDG_CACHE_HOME to a folder that "
+                "can be written, or PYOPENCL_NO_CACHE=1"
             ) from error
         return kernel
 
