@@ -47,6 +47,21 @@ def test_out_of_memory_is_a_memory_error_and_passes(device, use_device, monkeypa
     np.testing.assert_array_equal(tensor_ops_opencl.silu(x), wanted)
 
 
+def test_nothing_runs_on_after_an_interrupt(device, monkeypatch):
+    if not device.shares_memory:
+        pytest.skip("the device does not work in the caller's memory")
+    x = np.ones((2000, 4096), np.float32)
+    wanted, out = tensor_ops_opencl.softmax(x), np.zeros_like(x)
+
+    def interrupt(*args):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("tensor_ops_opencl.host_arrays._make_visible", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        tensor_ops_opencl.softmax(x, out=out)
+    np.testing.assert_array_equal(out, wanted)
+
+
 def test_a_device_without_float64_says_so(device, use_device, monkeypatch):
     changed = use_device(has_float64=False).device
     monkeypatch.setattr("tensor_ops_opencl.discovery.devices", lambda: [changed])
