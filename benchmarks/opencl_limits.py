@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 
 from comparison import cases, opencl, report
+from comparison.record import Elsewhere
 
 Ops = Mapping[str, Callable[..., Any]]
 
@@ -52,7 +53,8 @@ def measure(options: argparse.Namespace) -> None:
     """Take all figures."""
     from tensor_ops_opencl import session
 
-    found = {
+    elsewhere = Elsewhere()
+    found: dict[str, Any] = {
         "device": str(session.current().device),
         "setting": setting(),
         "launch_us": launches(),
@@ -60,6 +62,7 @@ def measure(options: argparse.Namespace) -> None:
         "beside_numpy": beside_numpy(),
         "beside_cpp": {level: in_process(level) for level in opencl.LEVELS},
     }
+    found["busy_elsewhere"] = elsewhere.cores()
     text = json.dumps(found, indent=1)
     print(text)
     if options.json:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from comparison.tables import table
+from comparison.tables import disturbance, table
 
 __all__ = ["CALL_GOAL", "CPP_GOAL", "LEVELS", "NUMPY_GOAL", "PAGE", "blocks", "read"]
 
@@ -45,6 +45,7 @@ def _setting(record: dict[str, Any]) -> str:
         ("platform", facts["platform"]),
         ("compiles for", facts["compiles_for"]),
         ("date", facts["date"]),
+        ("other processes", disturbance(record.get("busy_elsewhere"))),
     ]
     return table(("what", "which"), rows)
 

@@ -11,7 +11,7 @@ from comparison.results import DISPATCHED, OURS, Cell, Ratio, Results, owner
 from tensor_ops.benchmark import format_time
 from tensor_ops.variants import VARIANTS
 
-__all__ = ["blocks", "every_cell", "summary", "table"]
+__all__ = ["blocks", "disturbance", "every_cell", "summary", "table"]
 
 NOTHING = "—"
 # Cores that other processes may keep busy without showing in the figures.
@@ -96,7 +96,7 @@ def setting(results: Results) -> str:
         ("measured", _extent(results)),
         ("rounds", f"{content['settings']['rounds']}, of slow calls at least {FEWEST_ROUNDS}"),
         ("took", f"{(content['seconds'] or 0) / 60:.0f} minutes"),
-        ("other processes", _disturbance(content["busy_elsewhere"])),
+        ("other processes", disturbance(content["busy_elsewhere"])),
         *_again(content.get("again")),
     ]
     return table(("what", "which"), rows)
@@ -107,7 +107,7 @@ def _again(again: dict[str, Any] | None) -> list[tuple[str, str]]:
     if again is None:
         return []
     commit = (again["commit"]["id"] or "unknown")[:12]
-    busy = _disturbance(again["busy_elsewhere"])
+    busy = disturbance(again["busy_elsewhere"])
     text = f"{again['cells']} cases, disturbed before; commit `{commit}`, {again['date']}"
     return [("measured again", f"{text}; other processes {busy}")]
 
@@ -120,7 +120,8 @@ def _extent(results: Results) -> str:
     return f"{ops}; threads: {threads}"
 
 
-def _disturbance(cores: float | None) -> str:
+def disturbance(cores: float | None) -> str:
+    """Return what other processes did meanwhile, and what that means."""
     if cores is None:
         return "unknown"
     text = f"kept {cores:.2f} cores busy on average"
