@@ -29,3 +29,8 @@ def pytest_addoption(parser):
         metavar="NAME",
         help="run only on this backend (repeatable)",
     )
+    parser.addoption(
+        "--dist-folder",
+        metavar="FOLDER",
+        help="the sdists and wheels that tests/wheels is about",
+    )

@@ -41,6 +41,7 @@ def tests(session: nox.Session) -> None:
     install_model(session)
     elsewhere = [
         "--ignore=tests/conformance",
+        "--ignore=tests/wheels",
         f"--ignore={OPENCL_TESTS}",
         f"--deselect={OPENCL_PAGE}",
     ]
@@ -167,10 +168,15 @@ def build_opencl(session: nox.Session) -> None:
 
 @nox.session
 def wheels(session: nox.Session) -> None:
-    """Build sdist and wheel of every package into dist/."""
+    """Build sdist and wheel of every package into dist/, and install and test them as a user would.
+
+    On Python 3.11, 3.12 and 3.13, as far as this machine has them.
+    """
     shutil.rmtree(ROOT / "dist", ignore_errors=True)
     for package in PACKAGES:
         build(session, package)
+    install_group(session, "wheels")
+    session.run("pytest", "-q", "tests/wheels", "--dist-folder=dist", *session.posargs)
 
 
 @nox.session

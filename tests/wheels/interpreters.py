@@ -1,0 +1,108 @@
+"""The packages of this checkout, and the Pythons that their wheels are installed for."""
+
+import os
+import shutil
+import subprocess
+import sys
+import tomllib
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+__all__ = ["HERE", "NATIVE", "PACKAGES", "PYTHONS", "ROOT", "Environment", "Interpreter", "run"]
+
+ROOT = Path(__file__).parents[2]
+PYTHONS = ["3.11", "3.12", "3.13"]
+HERE = ".".join(map(str, sys.version_info[:2]))
+DEPENDENCIES = ["numpy>=2.2", "ml_dtypes>=0.5", "pyopencl[pocl]>=2024.1"]
+TOOLS = ["pytest>=9", "hypothesis>=6.150", "mpmath>=1.3"]
+
+
+def project(package):
+    """Return the settings of a package."""
+    text = (ROOT / "packages" / package / "pyproject.toml").read_text(encoding="utf-8")
+    return tomllib.loads(text)
+
+
+PACKAGES = sorted(path.parent.name for path in ROOT.glob("packages/*/pyproject.toml"))
+NATIVE = [package for package in PACKAGES if "scikit-build" in project(package)["tool"]]
+
+
+@dataclass(frozen=True)
+class Interpreter:
+    """A Python of this machine, and where it keeps what it needs."""
+
+    version: str
+    executable: str
+    folder: Path
+
+    @cached_property
+    def wheelhouse(self):
+        """The wheels of everybody else, downloaded once for all that is installed from them."""
+        house = self.folder / "wheelhouse"
+        self.pip("download", "--only-binary=:all:", "-d", house, *DEPENDENCIES, *TOOLS)
+        return house
+
+    def pip(self, command, *words):
+        """Run pip, which has the network, on its own."""
+        return self._tools.python("-m", "pip", command, "-q", *words)
+
+    @cached_property
+    def _tools(self):
+        return self.environment("tools")
+
+    def environment(self, name):
+        """Return an empty environment."""
+        place = self.folder / name
+        run(self.executable, "-m", "venv", place)
+        return Environment(place)
+
+
+@dataclass(frozen=True)
+class Environment:
+    """A virtual environment, and an empty folder beside it to work in."""
+
+    place: Path
+
+    @property
+    def work(self):
+        folder = self.place.with_name(f"{self.place.name}-work")
+        folder.mkdir(exist_ok=True)
+        return folder
+
+    def install(self, *words, folders):
+        """Install from folders, without network."""
+        find = [f"--find-links={folder}" for folder in folders]
+        return self.python("-m", "pip", "install", "-q", "--no-index", *find, *words)
+
+    def python(self, *words, **options):
+        return run(self.place / "bin" / "python", *words, cwd=self.work, **options)
+
+    def command(self, *words, **options):
+        return run(self.place / "bin" / "tensor-ops", *words, cwd=self.work, **options)
+
+
+def run(*words, status=0, variables=None, **options):
+    """Run a program that ends with the status; return what it printed."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("TENSOR_OPS_", "PYTHONPATH"))}
+    done = subprocess.run(
+        list(map(str, words)),
+        env=kept | {"PYTHONWARNINGS": "", **(variables or {})},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+        **options,
+    )
+    assert done.returncode == status, f"{words}: exit {done.returncode}\n{done.stdout}"
+    return done.stdout
+
+
+def executable(version):
+    """Return a Python that starts: pyenv has programs for versions that are turned off."""
+    name = sys.executable if version == HERE else shutil.which(f"python{version}")
+    if name is None:
+        return None
+    code = "import sys, venv; print('%d.%d' % sys.version_info[:2])"
+    done = subprocess.run([name, "-c", code], capture_output=True, text=True, check=False)
+    return name if done.stdout.strip() == version else None

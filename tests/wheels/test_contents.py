@@ -1,0 +1,163 @@
+"""What is in the sdists and wheels, before anything is installed."""
+
+import configparser
+import json
+import subprocess
+import sys
+import tarfile
+import tempfile
+import zipfile
+from email.parser import HeaderParser
+from pathlib import Path
+
+import pytest
+from cyclonedx.schema import SchemaVersion
+from cyclonedx.validation.json import JsonStrictValidator
+from packaging.licenses import canonicalize_license_expression
+
+from interpreters import HERE, NATIVE, ROOT, project, run
+
+# In bytes, as the index counts them.
+LARGEST = {"tensor-ops-cpp": 5_000_000, "tensor-ops-cuda": 30_000_000}
+LARGEST_PURE = 500_000
+# What is compiled into a native package, by its name in the notices and the SBOM.
+COMPILED_IN = {"tensor-ops-cpp": ["pybind11"], "tensor-ops-cuda": ["pybind11", "cudart"]}
+
+
+def names(wheel):
+    return zipfile.ZipFile(wheel).namelist()
+
+
+def metadata(wheel):
+    (name,) = (name for name in names(wheel) if name.endswith(".dist-info/METADATA"))
+    return HeaderParser().parsestr(zipfile.ZipFile(wheel).read(name).decode())
+
+
+def same_for_all_pythons(wheel):
+    """Return the files of a wheel, the extension module by its name only."""
+    return {name.partition(".cpython-")[0] for name in names(wheel)}
+
+
+def test_the_index_takes_all(dist):
+    files = [path for path in dist.iterdir() if path.suffix in {".whl", ".gz"}]
+    run(sys.executable, "-m", "twine", "check", "--strict", *files)
+
+
+def test_each_wheel_has_what_a_wheel_has(package, wheel):
+    run(Path(sys.executable).with_name("check-wheel-contents"), wheel(package))
+
+
+def test_size(package, wheel, sdist):
+    assert wheel(package).stat().st_size < LARGEST.get(package, LARGEST_PURE)
+    assert sdist(package).stat().st_size < LARGEST_PURE
+
+
+def test_wheel_has_every_file_of_the_package(package, wheel):
+    source = ROOT / "packages" / package / "src"
+    wanted = {
+        path.relative_to(source).as_posix()
+        for path in source.rglob("*")
+        if path.suffix in {".py", ".pyi", ".typed", ".cl", ".clh"}
+    }
+    assert wanted <= set(names(wheel(package)))
+
+
+def test_wheel_has_nothing_else(package, wheel):
+    """One package, one folder of metadata: no tests, no sources, nothing beside them."""
+    stem = package.replace("-", "_")
+    version = project(package)["project"]["version"]
+    tops = {name.partition("/")[0] for name in names(wheel(package))}
+    assert tops == {stem, f"{stem}-{version}.dist-info"}
+    assert not [name for name in names(wheel(package)) if name.endswith((".cpp", ".h", ".cu"))]
+
+
+def test_sdist_has_only_what_is_in_the_repository(package, sdist):
+    with tarfile.open(sdist(package)) as archive:
+        inside = {name.partition("/")[2] for name in archive.getnames() if "/" in name}
+    folder = ROOT / "packages" / package
+    listed = subprocess.run(
+        ["git", "ls-files"], cwd=folder, capture_output=True, text=True, check=False
+    ).stdout.split()
+    if not listed:
+        pytest.skip("this checkout has no git history to compare with")
+    assert {"LICENSE", "README.md", "CHANGELOG.md", "pyproject.toml"} <= inside
+    # Hatchling takes a .gitignore with it.
+    assert inside - set(listed) <= {"PKG-INFO", ".gitignore"}
+
+
+def test_wheel_of_a_pure_package_is_the_same_from_sdist_and_tree(package, wheel):
+    if package in NATIVE:
+        pytest.skip("test_wheel_of_a_native_package_is_the_same_from_sdist_and_tree looks at it")
+    with tempfile.TemporaryDirectory() as folder:
+        words = ["-m", "build", "--wheel", "--outdir", folder, ROOT / "packages" / package]
+        run(sys.executable, *words)
+        (from_tree,) = Path(folder).glob("*.whl")
+        ours, theirs = zipfile.ZipFile(wheel(package)), zipfile.ZipFile(from_tree)
+        assert sorted(ours.namelist()) == sorted(theirs.namelist())
+        assert all(ours.read(name) == theirs.read(name) for name in ours.namelist())
+
+
+def test_wheel_of_a_native_package_is_the_same_from_sdist_and_tree(
+    native_package, wheel, dist, interpreter
+):
+    """That of this Python comes from the sdist, those of the others from the tree."""
+    from_sdist = wheel(native_package)
+    abi = f"cp{interpreter.version.replace('.', '')}"
+    others = list(dist.glob(f"{native_package.replace('-', '_')}-*-{abi}-*.whl"))
+    if interpreter.version == HERE or not others:
+        pytest.skip(f"no wheel of {native_package} for Python {interpreter.version} from the tree")
+    assert same_for_all_pythons(others[0]) == same_for_all_pythons(from_sdist)
+
+
+def test_metadata(package, wheel):
+    found = metadata(wheel(package))
+    settings = project(package)["project"]
+    assert found["Name"] == package
+    assert found["Version"] == settings["version"]
+    assert found["Requires-Python"] == ">=3.11"
+    assert tuple(map(int, found["Metadata-Version"].split("."))) >= (2, 4)
+
+
+def test_licences_as_in_pep_639(package, wheel):
+    found = metadata(wheel(package))
+    expression = found["License-Expression"]
+    assert expression == canonicalize_license_expression(expression)
+    assert expression.startswith("Apache-2.0")
+    assert found["License"] is None
+    assert not [each for each in found.get_all("Classifier") if each.startswith("License ::")]
+    files = found.get_all("License-File")
+    assert "LICENSE" in files
+    inside = names(wheel(package))
+    assert all(
+        any(name.endswith(f".dist-info/licenses/{file}") for name in inside) for file in files
+    )
+
+
+def test_what_is_compiled_in_is_named(native_package, wheel):
+    """In the notices for readers of licences, and in an SBOM (PEP 770) for programs."""
+    archive = zipfile.ZipFile(wheel(native_package))
+    (notices,) = (name for name in archive.namelist() if "licenses/THIRD_PARTY_NOTICES" in name)
+    (bill,) = (name for name in archive.namelist() if ".dist-info/sboms/" in name)
+    text = archive.read(notices).decode()
+    document = archive.read(bill).decode()
+    assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(document) is None
+    found = json.loads(document)
+    assert found["metadata"]["component"]["version"] == metadata(archive.filename)["Version"]
+    listed = {component["name"]: component["version"] for component in found["components"]}
+    assert sorted(listed) == sorted(COMPILED_IN[native_package])
+    assert all(version[0].isdigit() for version in listed.values())
+    assert all(name in text for name in listed)
+    assert metadata(archive.filename)["License-Expression"] != "Apache-2.0"
+
+
+def test_registered_as_a_backend(package, wheel):
+    """The entry point is what tensor-ops finds the package by."""
+    wanted = project(package)["project"].get("entry-points", {}).get("tensor_ops.backends", {})
+    assert wanted or package in {"tensor-ops", "tensor-ops-torch"}
+    archive = zipfile.ZipFile(wheel(package))
+    points = configparser.ConfigParser()
+    for name in archive.namelist():
+        if name.endswith(".dist-info/entry_points.txt"):
+            points.read_string(archive.read(name).decode())
+    found = points["tensor_ops.backends"] if wanted else {}
+    assert dict(found) == wanted

@@ -1,0 +1,83 @@
+"""From a folder of wheels to the right numbers, in an empty environment of each Python."""
+
+import json
+import time
+
+import pytest
+
+from interpreters import ROOT
+
+FIRST_STEPS = """
+import numpy as np
+import tensor_ops
+
+x = np.linspace(-3, 3, 4096, dtype=np.float32)
+y = tensor_ops.silu(x)
+wide = x.astype(np.float64)
+assert np.abs(y - wide / (1 + np.exp(-wide))).max() < 1e-6
+print(tensor_ops.get_backend())
+"""
+SUITE = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", ROOT / "pyproject.toml"]
+SAMPLES = ROOT / "tests" / "conformance" / "test_samples.py"
+# Every sample of every op, but for OpenCL two: it compiles each kernel for each dtype first.
+RUNS = {"python": [], "cpp": [], "opencl": ["-k", "softmax or silu_mul"]}
+
+
+@pytest.fixture(scope="module")
+def environment(interpreter, dist):
+    """What ``pip install 'tensor-ops[cpp,opencl]'`` puts into an environment, and the tests'."""
+    fresh = interpreter.environment("all")
+    folders = [dist, interpreter.wheelhouse]
+    fresh.install("tensor-ops[cpp,opencl]", folders=folders)
+    fresh.install("pyopencl[pocl]", "pytest", "hypothesis", "mpmath", folders=folders)
+    return fresh
+
+
+def test_everything_fits_together(environment):
+    assert environment.python("-m", "pip", "check").strip() == "No broken requirements found."
+
+
+def test_doctor_finds_every_backend(environment):
+    found = json.loads(environment.command("doctor", "--json", "--require=cpp", "--require=opencl"))
+    assert found["problems"] == []
+    versions = {each["name"]: each["version"] for each in found["backends"] if each["available"]}
+    assert versions.keys() >= {"python", "cpp", "opencl"}
+
+
+def test_it_runs_what_is_installed_and_not_the_checkout(environment):
+    for module in ("tensor_ops", "tensor_ops_cpp", "tensor_ops_opencl"):
+        path = environment.python("-c", f"import {module}; print({module}.__file__)")
+        assert path.startswith(str(environment.place))
+
+
+@pytest.mark.parametrize("backend", RUNS)
+def test_conformance(environment, backend):
+    chosen = [f"--backend={backend}", f"--require-backend={backend}", *RUNS[backend]]
+    said = environment.python(*SUITE, SAMPLES, *chosen)
+    assert " passed" in said
+    assert " skipped" not in said
+
+
+def test_from_pip_to_the_right_numbers_in_a_minute(interpreter, dist):
+    """What a newcomer does; without network, so that nothing but our own part is timed."""
+    interpreter.wheelhouse  # noqa: B018
+    start = time.monotonic()
+    fresh = interpreter.environment("newcomer")
+    fresh.install("tensor-ops[cpp]", folders=[dist, interpreter.wheelhouse])
+    assert fresh.python("-c", FIRST_STEPS).strip() == "cpp"
+    assert time.monotonic() - start < 60
+
+
+def test_a_backend_alone_needs_numpy_only(interpreter, dist):
+    fresh = interpreter.environment("alone")
+    fresh.install("tensor-ops-cpp", folders=[dist, interpreter.wheelhouse])
+    code = "import numpy as np, tensor_ops_cpp; print(tensor_ops_cpp.silu(np.ones(1, np.float32)))"
+    assert fresh.python("-c", code).strip() == "[0.7310586]"
+    listed = json.loads(fresh.python("-m", "pip", "list", "--format=json"))
+    assert {each["name"] for each in listed} - {"pip", "setuptools"} == {"numpy", "tensor-ops-cpp"}
+
+
+def test_without_a_backend_numpy_runs(interpreter, dist):
+    fresh = interpreter.environment("plain")
+    fresh.install("tensor-ops", folders=[dist, interpreter.wheelhouse])
+    assert fresh.python("-c", FIRST_STEPS).strip() == "python"
