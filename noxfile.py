@@ -134,7 +134,7 @@ def workflows(session: nox.Session) -> None:
     session.run("zizmor", "--offline", "--quiet", ".github")
     packages = [f"packages/{package}/pyproject.toml" for package in PACKAGES]
     session.run("validate-pyproject", *packages, silent=True)
-    session.run("pytest", "-q", "tests/ci", *session.posargs)
+    session.run("pytest", "-q", "tests/ci", "tests/docker", *session.posargs)
     actionlint(session, files)
 
 

@@ -1,6 +1,7 @@
 """From a folder of wheels to the right numbers, in an empty environment of each Python."""
 
 import json
+import re
 import time
 
 import pytest
@@ -54,8 +55,7 @@ def test_it_runs_what_is_installed_and_not_the_checkout(environment):
 def test_conformance(environment, backend):
     chosen = [f"--backend={backend}", f"--require-backend={backend}", *RUNS[backend]]
     said = environment.python(*SUITE, SAMPLES, *chosen)
-    assert " passed" in said
-    assert " skipped" not in said
+    assert re.fullmatch(r"\d+ passed(, \d+ deselected)? in .*", said.splitlines()[-1]), said
 
 
 def test_from_pip_to_the_right_numbers_in_a_minute(interpreter, dist):
@@ -68,16 +68,16 @@ def test_from_pip_to_the_right_numbers_in_a_minute(interpreter, dist):
     assert time.monotonic() - start < 60
 
 
-def test_a_backend_alone_needs_numpy_only(interpreter, dist):
-    fresh = interpreter.environment("alone")
-    fresh.install("tensor-ops-cpp", folders=[dist, interpreter.wheelhouse])
+def test_a_backend_alone_needs_numpy_only(this_interpreter, dist):
+    fresh = this_interpreter.environment("alone")
+    fresh.install("tensor-ops-cpp", folders=[dist, this_interpreter.wheelhouse])
     code = "import numpy as np, tensor_ops_cpp; print(tensor_ops_cpp.silu(np.ones(1, np.float32)))"
     assert fresh.python("-c", code).strip() == "[0.7310586]"
     listed = json.loads(fresh.python("-m", "pip", "list", "--format=json"))
     assert {each["name"] for each in listed} - {"pip", "setuptools"} == {"numpy", "tensor-ops-cpp"}
 
 
-def test_without_a_backend_numpy_runs(interpreter, dist):
-    fresh = interpreter.environment("plain")
-    fresh.install("tensor-ops", folders=[dist, interpreter.wheelhouse])
+def test_without_a_backend_numpy_runs(this_interpreter, dist):
+    fresh = this_interpreter.environment("plain")
+    fresh.install("tensor-ops", folders=[dist, this_interpreter.wheelhouse])
     assert fresh.python("-c", FIRST_STEPS).strip() == "python"
