@@ -111,10 +111,22 @@ def calls_programs_of_the_system(code):
     assert commands <= {"sudo", "nvcc", "nvidia-smi", "clinfo"}
 
 
+def builds_images_that_exist(code):
+    dockerfile = (ROOT / "docker/Dockerfile").read_text(encoding="utf-8")
+    for line in code.splitlines():
+        if line.startswith("docker build"):
+            target = re.search(r"-f docker/Dockerfile --target (\S+)", line)
+            assert target, line
+            assert re.search(rf"^FROM \S+ AS {target[1]}$", dockerfile, re.MULTILINE), line
+        else:
+            assert line.startswith("docker run ") or starts_sessions_that_exist(line) is None, line
+
+
 # Why a block is not run here, and what is checked instead.
 REASONS = {
     "by CI itself": runs_in_ci,
     "by hand; tests/examples runs what it runs": starts_sessions_that_exist,
+    "by hand; it needs docker": builds_images_that_exist,
     "by hand; it starts nox": starts_sessions_that_exist,
     "by hand; it installs packages": installs_what_exists,
     "by hand; it needs programs of the system": calls_programs_of_the_system,
