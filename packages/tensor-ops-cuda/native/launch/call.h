@@ -40,11 +40,11 @@ struct DeviceFacts {
 // which is every row's: its strides are 0. Neither count nor n is 0.
 struct Call {
   DType dtype;
-  std::size_t variant;           // the value of the op's choice or flag, if it has one
-  double scalar[kMaxScalars];    // in declaration order
+  std::size_t variant;         // the value of the op's choice or flag, if it has one
+  double scalar[kMaxScalars];  // in declaration order
   void* array[kMaxArrays];
   Rows rows;
-  std::int64_t n;                // elements in a row of the first array
+  std::int64_t n;  // elements in a row of the first array
   const DeviceFacts& device;
   cudaStream_t stream;
 };
