@@ -13,7 +13,11 @@ from gpu_checks.workplace import FailedError, Workplace
 __all__ = ["install"]
 
 BUILD_REQUIREMENTS = {
-    "tensor-ops-cuda": {"pip": "pip", "scikit_build_core": "scikit-build-core", "pybind11": "pybind11"},
+    "tensor-ops-cuda": {
+        "pip": "pip",
+        "scikit_build_core": "scikit-build-core",
+        "pybind11": "pybind11",
+    },
 }
 
 
@@ -39,7 +43,9 @@ def install(place: Workplace, package: str) -> dict[str, Any]:
         )
     words = ["-m", "pip", "install", "--no-build-isolation", "--no-deps", "--no-index", "--upgrade"]
     words += ["--target", str(place.site), f"packages/{package}"]
-    architectures = ",".join(dict.fromkeys(_architecture(gpu["compute_capability"]) for gpu in gpus()))
+    architectures = ",".join(
+        dict.fromkeys(_architecture(gpu["compute_capability"]) for gpu in gpus())
+    )
     environment = {"CMAKE_BUILD_PARALLEL_LEVEL": str(len(os.sched_getaffinity(0)))}
     if place.emulate:
         words += ["--config-settings", "cmake.define.TENSOR_OPS_CUDA_EMULATION=ON"]

@@ -16,6 +16,7 @@ import numpy as np
 sys.path.append(str(Path(__file__).parents[2] / "tests/conformance"))
 
 import tensor_ops_cuda
+
 from calls import LAYOUTS, check, choices, draw_arguments, sprinkle
 from tensor_ops.arguments import DTYPES
 from tensor_ops.ops import OPS
@@ -39,21 +40,22 @@ def main() -> int:
         return 1
     wrong = 0
     for number in range(options.first, options.first + options.count):
-        what = ""
+        drawn: list[Any] = []
         try:
-            for what in _call(number, names, kinds):
-                pass
+            _call(number, names, kinds, drawn)
         except Exception as error:
             wrong += 1
-            print(f"call {number}: {what}: {type(error).__name__}: {error}", flush=True)
+            print(f"call {number}, {drawn}: {type(error).__name__}: {error}", flush=True)
             if wrong == 20:
                 break
     print(f"{number - options.first + 1} calls, {wrong} wrong")
     return 1 if wrong else 0
 
 
-def _call(number: int, names: list[str], kinds: dict[str, Callable[[Any], Any]]) -> Iterator[str]:
-    """Draw a call, yield what it is, make it, and raise what is wrong with it."""
+def _call(
+    number: int, names: list[str], kinds: dict[str, Callable[[Any], Any]], drawn: list[Any]
+) -> None:
+    """Draw a call, say what it is in `drawn`, make it, and raise what is wrong with it."""
     random = np.random.default_rng(number)
     op = OPS[names[number % len(names)]]
     dtype = str(random.choice(list(DTYPES)))
@@ -61,14 +63,18 @@ def _call(number: int, names: list[str], kinds: dict[str, Callable[[Any], Any]])
     n = int(random.choice(LONG if random.random() < SHARE_OF_LONG else LENGTHS))
     n += n % 2 if any(each.role == "half_rows" for each in op.kinds.values()) else 0
     most = max(1, 60_000 // n)
-    leading = [(), (int(random.integers(1, most + 1)),), (2, int(random.integers(1, most // 2 + 2)))]
+    leading = [
+        (),
+        (int(random.integers(1, most + 1)),),
+        (2, int(random.integers(1, most // 2 + 2))),
+    ]
     shape = (*leading[random.integers(len(leading))], n)
     values = draw_arguments(op, shape, dtype, f"random {number}")
     sprinkle(op, values, f"random {number}", float(random.choice([0.0, 0.0, 0.02, 0.3])))
     options = choices(op)[random.integers(len(choices(op)))]
     in_place = op.outputs == 1 and random.random() < 0.3
     layouts = {name: str(random.choice(list(LAYOUTS))) for name in values}
-    yield f"{op.name} {dtype} {shape} {kind} {options} {'in place' if in_place else ''} {layouts}"
+    drawn += [op.name, dtype, shape, kind, options, in_place, layouts]
 
     values = {name: LAYOUTS[layouts[name]](value) for name, value in values.items()}
     given = {name: kinds[kind](value) for name, value in values.items()}

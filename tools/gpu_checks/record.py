@@ -25,7 +25,16 @@ QUERY = {
 }
 PACKAGES = (
     *("numpy", "torch", "triton", "liger-kernel", "quack-kernels", "cupy-cuda12x", "cupy-cuda13x"),
-    *("jax", "jaxlib", "numba", "numba-cuda", "cuda-core", "cuda-bindings", "ml-dtypes", "pyopencl"),
+    *(
+        "jax",
+        "jaxlib",
+        "numba",
+        "numba-cuda",
+        "cuda-core",
+        "cuda-bindings",
+        "ml-dtypes",
+        "pyopencl",
+    ),
     *("scikit-build-core", "pybind11", "cmake", "ninja", "hypothesis", "pytest", "pytest-xdist"),
 )
 
@@ -78,10 +87,14 @@ class Record:
 
     def table(self) -> str:
         """Return a line for each stage, for the terminal."""
-        lines = [f"{_device(self.content)}, commit {(self.content['commit']['id'] or 'unknown')[:12]}"]
+        lines = [
+            f"{_device(self.content)}, commit {(self.content['commit']['id'] or 'unknown')[:12]}"
+        ]
         for name, stage in self.content["stages"].items():
             said = stage.get("reason") or _short(stage.get("details", {}))
-            lines.append(f"{stage['status']:9} {name:12} {stage['seconds']:5.0f} s  {said}".rstrip())
+            lines.append(
+                f"{stage['status']:9} {name:12} {stage['seconds']:5.0f} s  {said}".rstrip()
+            )
         return "\n".join(lines)
 
 
@@ -113,7 +126,9 @@ def _device(content: dict[str, Any]) -> str:
 
 
 def _short(details: dict[str, Any]) -> str:
-    return ", ".join(f"{key} {value}" for key, value in details.items() if not isinstance(value, dict))
+    return ", ".join(
+        f"{key} {value}" for key, value in details.items() if not isinstance(value, dict)
+    )
 
 
 def _commit(root: Path, given: str | None) -> dict[str, Any]:

@@ -38,7 +38,9 @@ def interop(place: Workplace) -> dict[str, Any]:
     """Streams, graphs, DLPack, threads, and the end of memory."""
     done = place.python(place.root / "tools/gpu_checks/interop.py")
     lines = re.findall(r"^(passed|failed|skipped) (.*)$", done.output, re.MULTILINE)
-    counted = {status: sum(s == status for s, _ in lines) for status in ("passed", "failed", "skipped")}
+    counted = {
+        status: sum(s == status for s, _ in lines) for status in ("passed", "failed", "skipped")
+    }
     details = counted | {"checks": {what: status for status, what in lines}}
     if done.status != 0:
         raise FailedError(_why(done, f"failed: {'; '.join(w for s, w in lines if s == 'failed')}"))
@@ -70,7 +72,11 @@ def opencl(place: Workplace) -> dict[str, Any]:
         raise SkippedError("no OpenCL platform has a GPU")
     install(place, "tensor-ops-opencl")
     return _pytest(
-        place, "tests/conformance", "--backend=opencl", "--require-backend=opencl", *_parallel(place)
+        place,
+        "tests/conformance",
+        "--backend=opencl",
+        "--require-backend=opencl",
+        *_parallel(place),
     )
 
 

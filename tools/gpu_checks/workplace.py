@@ -11,7 +11,7 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -47,8 +47,8 @@ class Done:
 class Stage:
     """One thing to do.
 
-    `do` returns details to keep, and among them ``figures``, or raises one of the errors above. It has at most
-    `limit` seconds; `reserve` of them are kept for it by the stages before.
+    `do` returns details to keep, or raises one of the errors above. It has at most `limit` seconds;
+    `reserve` of them are kept for it by the stages before.
     """
 
     name: str
@@ -137,7 +137,7 @@ def run_stages(stages: Sequence[Stage], place: Workplace, record: Record) -> Non
 def _result(stage: Stage, place: Workplace, seconds: float) -> dict[str, Any]:
     began = time.monotonic()
     place.until, place.output = began + seconds, ""
-    status, reason, figures = "passed", None, []
+    status, reason = "passed", None
     details: dict[str, Any] = {}
     try:
         if seconds < SHORTEST:
@@ -152,7 +152,7 @@ def _result(stage: Stage, place: Workplace, seconds: float) -> dict[str, Any]:
     except Exception as error:  # a fault of the stage must not take the others along
         status, reason = "failed", f"{type(error).__name__}: {error}"
         place.output += traceback.format_exc()
-    figures = details.pop("figures", []) + figures_of(place)
+    figures = figures_of(place)
     result = {"status": status, "seconds": round(time.monotonic() - began, 1), "details": details}
     if reason:
         result["reason"] = without_paths(reason)
@@ -184,8 +184,6 @@ def without_paths(text: str) -> str:
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
     """End a process and whatever it has started."""
-    try:
+    with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
     process.wait()
