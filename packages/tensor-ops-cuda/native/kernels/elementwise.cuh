@@ -11,6 +11,10 @@
 namespace tensor_ops {
 
 constexpr int kElementThreads = 256;
+// Of one thread, in flight together, where there is enough to do for all threads.
+constexpr int kLoads = 4;
+// Of a multiprocessor, more or less.
+constexpr int kFullThreads = 2048;
 
 struct ElementArrays {
   void* array[3];  // inputs, then the output
@@ -129,9 +133,6 @@ inline bool is_one_aligned_row(const Call& call, int arrays) {
   return true;
 }
 
-// Loads in flight for each thread once all multiprocessors are full.
-constexpr int kManyLoads = 4;
-
 // The launcher of an op. Function<Element> has a short formula, ordinary(), for numbers that
 // is_ordinary(), and one that is right anywhere; all take kInputs reals.
 template <template <class> class Function, int kInputs>
@@ -140,17 +141,17 @@ void launch_elements(const Call& call) {
     using Element = decltype(element);
     using F = Function<Element>;
     constexpr int kCount = kWidth<Element>;
+    constexpr int kEach = kLoads / kInputs;
     ElementArrays arrays{};
     std::copy_n(call.array, kInputs + 1, arrays.array);
     const bool in_vectors =
         is_one_aligned_row(call, kInputs + 1) || fits_vectors(call, kInputs + 1, kCount);
-    if (!in_vectors)
-      return launch_vectors<F, Element, kInputs, 1, kManyLoads>(call, arrays, call.n);
+    if (!in_vectors) return launch_vectors<F, Element, kInputs, 1, kEach>(call, arrays, call.n);
     const std::int64_t per_row = (call.n + kCount - 1) / kCount;
-    const std::int64_t to_fill = std::int64_t{2048} * kManyLoads * call.device.multiprocessors;
+    const std::int64_t to_fill = std::int64_t{kFullThreads} * kEach * call.device.multiprocessors;
     if (call.rows.count * per_row < to_fill)
       return launch_vectors<F, Element, kInputs, kCount, 1>(call, arrays, per_row);
-    launch_vectors<F, Element, kInputs, kCount, kManyLoads>(call, arrays, per_row);
+    launch_vectors<F, Element, kInputs, kCount, kEach>(call, arrays, per_row);
   });
 }
 
