@@ -82,6 +82,7 @@ class Cluster {
     if (_setjmp(self->fiber->at) == 0) _longjmp(scheduler_, 1);
   }
 
+  unsigned size() const { return grid_.cluster; }
   Thread* current() const { return current_; }
   Barrier& barrier() { return barrier_; }
   Block& block(unsigned rank) { return blocks_[rank]; }
@@ -214,6 +215,7 @@ void run_grid(const Grid& grid, const std::function<void()>& body) {
 
 void* shared_memory() { return cluster->current()->block->shared.get(); }
 unsigned cluster_rank() { return cluster->current()->block->rank; }
+unsigned cluster_size() { return cluster->size(); }
 unsigned lane() { return cluster->current()->number % kWarp; }
 
 void* shared_memory_of(const void* own, unsigned rank) {

@@ -53,6 +53,7 @@ void run_grid(const Grid& grid, const std::function<void()>& body);
 void* shared_memory();
 void* shared_memory_of(const void* own, unsigned rank);
 unsigned cluster_rank();
+unsigned cluster_size();
 
 void block_barrier();
 void cluster_barrier();
@@ -95,6 +96,7 @@ inline int __any_sync(unsigned, int predicate) {
 }
 
 inline unsigned __clusterRelativeBlockRank() { return ::emulation::cluster_rank(); }
+inline unsigned __clusterSizeInBlocks() { return ::emulation::cluster_size(); }
 inline void __cluster_barrier_arrive() {}
 inline void __cluster_barrier_wait() { ::emulation::cluster_barrier(); }
 inline void* __cluster_map_shared_rank(const void* own, unsigned rank) {

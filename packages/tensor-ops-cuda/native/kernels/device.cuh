@@ -27,11 +27,21 @@ __device__ __forceinline__ float fast_reciprocal(float x) {
   return y;
 }
 
+// Hides from the compiler that 16 bytes are what they were.
+template <class T>
+__device__ __forceinline__ void make_opaque(T& value) {
+  static_assert(sizeof(T) == 16);
+  auto& words = reinterpret_cast<uint4&>(value);
+  asm("" : "+r"(words.x), "+r"(words.y), "+r"(words.z), "+r"(words.w));
+}
+
 #else
 
 inline void* shared_memory() { return emulation::shared_memory(); }
 inline float fast_exp2(float x) { return std::exp2(x); }
 inline float fast_reciprocal(float x) { return 1 / x; }
+template <class T>
+void make_opaque(T&) {}
 
 #endif
 

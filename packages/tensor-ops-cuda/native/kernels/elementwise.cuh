@@ -141,7 +141,8 @@ void launch_elements(const Call& call) {
     using Element = decltype(element);
     using F = Function<Element>;
     constexpr int kCount = kWidth<Element>;
-    constexpr int kEach = kLoads / kInputs;
+    // A double takes two registers.
+    constexpr int kEach = kLoads / kInputs / (sizeof(Element) == 8 ? 2 : 1);
     ElementArrays arrays{};
     std::copy_n(call.array, kInputs + 1, arrays.array);
     const bool in_vectors =
