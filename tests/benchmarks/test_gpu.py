@@ -43,8 +43,8 @@ def figures():
         figure(GRAPH, ours=[10, 10, 10], torch=[30, 31, 32], compiled=[9, 9.5, 11]),
         figure(CALL, "silu", shape=(1, 4096), ours=[5, 5, 5], torch=[4, 4, 4]),
         figure(HOST, "silu", "float32", (1, 256), ours=[4, 4, 4], torch=[6, 6, 6]),
-        figure(HOST_ARRAYS, "silu", "float32", (78, 64), ours_out=[10], ours=[12], copy=[9], python=[600]),
-        figure(HOST_ARRAYS, "rms_norm", "float32", (78, 64)),
+        figure(HOST_ARRAYS, "silu", "float32", ours_out=[10], ours=[12], copy=[9], python=[600]),
+        figure(HOST_ARRAYS, "rms_norm", "float32"),
     ]  # fmt: skip
 
 
