@@ -79,7 +79,8 @@ def _bandwidth(part: Part) -> Figure:
         out = tuple(torch.empty_like(values[variant.op.first]) for _ in range(variant.op.outputs))
         target = out if len(out) > 1 else out[0]
         ours.append(functools.partial(op, *values.values(), **variant.options, out=target))
-        source = torch.empty(parts.moved(part) // 2, dtype=torch.uint8, device="cuda").random_()
+        half = parts.moved(part) // 2
+        source = torch.empty(half, dtype=torch.uint8, device=parts.DEVICE).random_()
         copies.append(functools.partial(torch.empty_like(source).copy_, source))
     return {"us": _us(timing.on_stream({peers.OURS: ours, COPY: copies}, ahead=True))}
 
@@ -144,7 +145,7 @@ def _copies_both_ways(up: int, down: int) -> Callable[[], None]:
     """Return what uploads and downloads so many bytes at once, from and to pinned memory."""
     streams = torch.cuda.Stream(), torch.cuda.Stream()
     host = [torch.empty(size, dtype=torch.uint8, pin_memory=True) for size in (up, down)]
-    device = [torch.empty(size, dtype=torch.uint8, device="cuda") for size in (up, down)]
+    device = [torch.empty(size, dtype=torch.uint8, device=parts.DEVICE) for size in (up, down)]
 
     def run() -> None:
         with torch.cuda.stream(streams[0]):

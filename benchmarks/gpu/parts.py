@@ -30,6 +30,7 @@ __all__ = [
 # a graph; what a call costs the host; NumPy arrays.
 BANDWIDTH, CALL, GRAPH, HOST, HOST_ARRAYS = "bandwidth", "call", "graph", "host", "numpy"
 
+DEVICE = "cuda"
 DTYPES = ("bfloat16", "float32")
 TRAFFIC = 512 * 2**20
 ROW_LENGTHS = (1024, 4096, 16384)
@@ -84,7 +85,7 @@ def arrays_of(part: Part, torch: Any) -> dict[str, Any]:
     """Return new tensors on the GPU by name, normally distributed; rope has positions' angles."""
     op = VARIANTS[part.variant].op
     full = own_shape(op, part.shape)
-    options = {"device": "cuda", "dtype": getattr(torch, part.dtype)}
+    options = {"device": DEVICE, "dtype": getattr(torch, part.dtype)}
     values: dict[str, Any] = {}
     for name, kind in op.kinds.items():
         if kind.is_full:
@@ -100,8 +101,8 @@ def arrays_of(part: Part, torch: Any) -> dict[str, Any]:
 def angles_of(shape: tuple[int, ...], torch: Any) -> Any:
     """Return the angles of (rows, 1, head dim / 2)."""
     half = shape[-1] // 2
-    frequencies = 10_000.0 ** -(torch.arange(half, device="cuda") / half)
-    return torch.arange(shape[0], device="cuda")[:, None, None] * frequencies
+    frequencies = 10_000.0 ** -(torch.arange(half, device=DEVICE) / half)
+    return torch.arange(shape[0], device=DEVICE)[:, None, None] * frequencies
 
 
 def number_of_sets(part: Part, cache: int) -> int:

@@ -14,6 +14,8 @@ ROUNDS = 7
 # A turn lasts about so long, so that the events' own resolution does not count.
 TURN = 2e-3
 MOST_CALLS = 200
+# Of a turn by the host's clock; more would wait for room in the queue of a stream.
+HOST_CALLS = 500
 
 
 def on_stream(entries: Mapping[str, Sequence[Call]], *, ahead: bool) -> dict[str, list[float]]:
@@ -50,19 +52,19 @@ def in_graphs(
     return found, failures
 
 
-def host_seconds(call: Call, count: int = 500) -> list[float]:
+def host_seconds(call: Call) -> list[float]:
     """Return the host's seconds of a call whose kernels are shorter than it, by round."""
     from time import perf_counter
 
     found = []
     for _ in range(ROUNDS):
-        for _ in range(100):
+        for _ in range(HOST_CALLS // 5):
             call()
         torch.cuda.synchronize()
         began = perf_counter()
-        for _ in range(count):
+        for _ in range(HOST_CALLS):
             call()
-        found.append((perf_counter() - began) / count)
+        found.append((perf_counter() - began) / HOST_CALLS)
         torch.cuda.synchronize()
     return found
 

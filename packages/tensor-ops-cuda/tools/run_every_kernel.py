@@ -12,7 +12,6 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-
 import tensor_ops_cuda
 
 DTYPES = (np.float32, np.float16, ml_dtypes.bfloat16, np.float64)
@@ -50,10 +49,8 @@ def _calls(dtype: np.dtype[Any], rows: int, n: int) -> Iterator[tuple[str, Argum
         yield from _every_op(first, other, weight, draw)
     device = tensor_ops_cuda.to_device
     yield from _every_op(device(x), device(other), device(weight), lambda *s: device(draw(*s)))
-    for name, arguments in _in_place(x, weight):
-        yield name, arguments
-    for name, arguments in _in_place(device(x), device(weight)):
-        yield name, arguments
+    yield from _in_place(x, weight)
+    yield from _in_place(device(x), device(weight))
 
 
 def _every_op(x: Any, other: Any, weight: Any, draw: Any) -> Iterator[tuple[str, Arguments]]:
