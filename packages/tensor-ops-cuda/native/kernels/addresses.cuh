@@ -7,22 +7,31 @@
 
 namespace tensor_ops {
 
-// In elements from the array's first.
-__device__ __forceinline__ std::int64_t row_offset(const Rows& rows, int array, std::int64_t row) {
-  std::int64_t offset = 0;
-  for (int axis = rows.axes - 1; axis > 0; --axis) {
-    const std::int64_t outer = row / rows.extent[axis];
-    offset += (row - outer * rows.extent[axis]) * rows.stride[array][axis];
-    row = outer;
-  }
-  return offset + row * rows.stride[array][0];
+// Division of 64 bits takes several times as long.
+__device__ __forceinline__ std::int64_t quotient_of(std::int64_t a, std::int64_t b, bool is_short) {
+  return is_short ? static_cast<std::uint32_t>(a) / static_cast<std::uint32_t>(b) : a / b;
 }
 
-template <class Element>
-__device__ __forceinline__ Element* row_at(void* array, const Rows& rows, int number,
-                                           std::int64_t row) {
-  return static_cast<Element*>(array) + row_offset(rows, number, row);
-}
+// In elements from the first of each array.
+template <int kArrays>
+struct RowOffsets {
+  std::int64_t of[kArrays];
+
+  __device__ __forceinline__ RowOffsets(const Rows& rows, std::int64_t row) {
+    const bool is_short = rows.count < (std::int64_t{1} << 31);
+#pragma unroll
+    for (int k = 0; k < kArrays; ++k) of[k] = 0;
+    for (int axis = rows.axes - 1; axis > 0; --axis) {
+      const std::int64_t outer = quotient_of(row, rows.extent[axis], is_short);
+      const std::int64_t index = row - outer * rows.extent[axis];
+#pragma unroll
+      for (int k = 0; k < kArrays; ++k) of[k] += index * rows.stride[k][axis];
+      row = outer;
+    }
+#pragma unroll
+    for (int k = 0; k < kArrays; ++k) of[k] += row * rows.stride[k][0];
+  }
+};
 
 // Whether every row of the first `arrays` arrays can be taken in vectors of `width` elements.
 inline bool fits_vectors(const Call& call, int arrays, std::int64_t width) {

@@ -62,6 +62,29 @@ struct alignas(kCount * sizeof(Element)) Packed {
   Element element[kCount];
 };
 
+// `count` elements, from an aligned address where that is kCount.
+template <class Element, int kCount>
+__device__ __forceinline__ Packed<Element, kCount> load_vector(const Element* from, int count) {
+  if (count == kCount) return *reinterpret_cast<const Packed<Element, kCount>*>(from);
+  Packed<Element, kCount> vector{};
+#pragma unroll
+  for (int i = 0; i < kCount; ++i)
+    if (i < count) vector.element[i] = from[i];
+  return vector;
+}
+
+template <class Element, int kCount>
+__device__ __forceinline__ void store_vector(const Packed<Element, kCount>& vector, Element* to,
+                                             int count) {
+  if (count == kCount) {
+    *reinterpret_cast<Packed<Element, kCount>*>(to) = vector;
+  } else {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i)
+      if (i < count) to[i] = vector.element[i];
+  }
+}
+
 // function(Element()) for the type of a dtype's elements.
 template <class Function>
 void with_element(DType dtype, Function function) {

@@ -20,38 +20,6 @@ struct ElementArrays {
   void* array[3];  // inputs, then the output
 };
 
-// `count` elements of each input, from `first` on in a row.
-template <class Element, int kInputs, int kCount>
-__device__ __forceinline__ void load_vector(Packed<Element, kCount> (&given)[kInputs],
-                                            const ElementArrays& arrays, const Rows& rows,
-                                            std::int64_t row, std::int64_t first, int count) {
-#pragma unroll
-  for (int k = 0; k < kInputs; ++k) {
-    const Element* from = row_at<Element>(arrays.array[k], rows, k, row) + first;
-    if (count == kCount) {
-      given[k] = *reinterpret_cast<const Packed<Element, kCount>*>(from);
-    } else {
-#pragma unroll
-      for (int i = 0; i < kCount; ++i) given[k].element[i] = i < count ? from[i] : Element{};
-    }
-  }
-}
-
-template <class Element, int kCount>
-__device__ __forceinline__ void store_vector(const Packed<Element, kCount>& result,
-                                             const ElementArrays& arrays, const Rows& rows,
-                                             int output, std::int64_t row, std::int64_t first,
-                                             int count) {
-  Element* to = row_at<Element>(arrays.array[output], rows, output, row) + first;
-  if (count == kCount) {
-    *reinterpret_cast<Packed<Element, kCount>*>(to) = result;
-  } else {
-#pragma unroll
-    for (int i = 0; i < kCount; ++i)
-      if (i < count) to[i] = result.element[i];
-  }
-}
-
 // One branch for a vector, not one for each element.
 template <class Function, class Element, int kInputs, int kCount>
 __device__ __forceinline__ Packed<Element, kCount> result_of(
@@ -83,14 +51,9 @@ __device__ __forceinline__ Packed<Element, kCount> result_of(
   return result;
 }
 
-// Division of 64 bits takes several times as long.
-__device__ __forceinline__ std::int64_t quotient_of(std::int64_t a, std::int64_t b, bool is_short) {
-  return is_short ? static_cast<std::uint32_t>(a) / static_cast<std::uint32_t>(b) : a / b;
-}
-
 // A block takes kEach times its threads' vectors, so that each thread has several loads in flight.
 template <class Function, class Element, int kInputs, int kCount, int kEach>
-__global__ void __launch_bounds__(kElementThreads)
+__global__ void __launch_bounds__(kElementThreads, 1)
     elements(const __grid_constant__ ElementArrays arrays, const __grid_constant__ Rows rows,
              std::int64_t n, std::int64_t per_row) {
   const std::int64_t vectors = rows.count * per_row;
@@ -98,22 +61,25 @@ __global__ void __launch_bounds__(kElementThreads)
       static_cast<std::int64_t>(blockIdx.x) * (kElementThreads * kEach) + threadIdx.x;
   const bool is_short = vectors < (std::int64_t{1} << 31);
   Packed<Element, kCount> given[kEach][kInputs];
-  std::int64_t row[kEach], first[kEach];
+  Element* to[kEach];
   int count[kEach];
 #pragma unroll
   for (int e = 0; e < kEach; ++e) {
     const std::int64_t vector = base + e * kElementThreads;
-    row[e] = rows.count == 1 ? 0 : quotient_of(vector, per_row, is_short);
-    first[e] = (vector - row[e] * per_row) * kCount;
-    const std::int64_t left = n - first[e];
+    const std::int64_t row = rows.count == 1 ? 0 : quotient_of(vector, per_row, is_short);
+    const std::int64_t first = (vector - row * per_row) * kCount, left = n - first;
     count[e] = vector >= vectors ? 0 : left < kCount ? static_cast<int>(left) : kCount;
-    if (count[e] > 0) load_vector(given[e], arrays, rows, row[e], first[e], count[e]);
+    if (count[e] == 0) continue;
+    const RowOffsets<kInputs + 1> offset(rows, row);
+#pragma unroll
+    for (int k = 0; k < kInputs; ++k)
+      given[e][k] = load_vector<Element, kCount>(
+          static_cast<const Element*>(arrays.array[k]) + offset.of[k] + first, count[e]);
+    to[e] = static_cast<Element*>(arrays.array[kInputs]) + offset.of[kInputs] + first;
   }
 #pragma unroll
   for (int e = 0; e < kEach; ++e)
-    if (count[e] > 0)
-      store_vector(result_of<Function>(given[e]), arrays, rows, kInputs, row[e], first[e],
-                   count[e]);
+    if (count[e] > 0) store_vector(result_of<Function>(given[e]), to[e], count[e]);
 }
 
 template <class Function, class Element, int kInputs, int kCount, int kEach>

@@ -12,13 +12,6 @@ struct RmsArrays {
   void* array[5];
 };
 
-// Whether a mean of squares has lost nothing to underflow or overflow. A NaN is not safe, since it
-// may come from an overflow. double has no wider type to turn to.
-__device__ __forceinline__ bool is_safe(float mean_square) {
-  return mean_square >= 1e-30f && mean_square <= 1e33f;
-}
-__device__ __forceinline__ bool is_safe(double) { return true; }
-
 // A row, or a part of one.
 template <class Element, int kInputs>
 struct RmsRow {
@@ -31,19 +24,24 @@ struct RmsRow {
 
   const Element* input[kInputs];
   const Element* weight;
-  Element *y, *h;
+  Element *y, *h;  // the same array where there is no sum to keep
   int n;
   bool whole;
 
   __device__ __forceinline__ RmsRow(const RmsArrays& arrays, const Rows& rows, std::int64_t row,
                                     std::int64_t first, int n_, bool whole_)
       : n(n_), whole(whole_) {
+    constexpr int kArrays = 2 * kInputs + 1;
+    const RowOffsets<kArrays> offset(rows, row);
+    Element* start[kArrays];
 #pragma unroll
-    for (int k = 0; k < kInputs; ++k)
-      input[k] = row_at<Element>(arrays.array[k], rows, k, row) + first;
-    weight = static_cast<const Element*>(arrays.array[kInputs]) + first;
-    y = row_at<Element>(arrays.array[kInputs + 1], rows, kInputs + 1, row) + first;
-    h = kInputs == 2 ? row_at<Element>(arrays.array[4], rows, 4, row) + first : nullptr;
+    for (int k = 0; k < kArrays; ++k)
+      start[k] = static_cast<Element*>(arrays.array[k]) + offset.of[k] + first;
+#pragma unroll
+    for (int k = 0; k < kInputs; ++k) input[k] = start[k];
+    weight = start[kInputs];
+    y = start[kInputs + 1];
+    h = start[kArrays - 1];
   }
 
   template <class A>
@@ -115,12 +113,8 @@ __device__ __noinline__ void rms_careful_row(const RmsRow<Element, kInputs>& row
   if (is_mine) row.write_all(team, scale);
 }
 
-// Two inputs take twice the registers, of which fewer threads have more each.
-template <int kInputs>
-constexpr int kRmsLanes = kMostThreads / kInputs;
-
 template <class Element, int kInputs, int kVectors, bool kCluster>
-__global__ void __launch_bounds__(kRmsLanes<kInputs>, 1)
+__global__ void __launch_bounds__(kMostLanes, 1)
     rms_rows(const __grid_constant__ RmsArrays arrays, const __grid_constant__ Rows rows, int n,
              double eps, bool whole) {
   if constexpr (!kCluster || HAS_CLUSTERS) {
@@ -162,7 +156,7 @@ __global__ void __launch_bounds__(kRmsLanes<kInputs>, 1)
 // --- Rows in parts -------------------------------------------------------------------------------
 
 template <class Element, int kInputs>
-__global__ void __launch_bounds__(kMostThreads)
+__global__ void __launch_bounds__(kMostLanes)
     rms_measure_parts(const __grid_constant__ RmsArrays arrays, const __grid_constant__ Rows rows,
                       std::int64_t n, const __grid_constant__ RowParts parts, bool whole,
                       double* found) {
@@ -176,7 +170,7 @@ __global__ void __launch_bounds__(kMostThreads)
 }
 
 template <class Element, int kInputs>
-__global__ void __launch_bounds__(kMostThreads)
+__global__ void __launch_bounds__(kMostLanes)
     rms_write_parts(const __grid_constant__ RmsArrays arrays, const __grid_constant__ Rows rows,
                     std::int64_t n, const __grid_constant__ RowParts parts, bool whole, double eps,
                     const double* found) {
@@ -185,8 +179,9 @@ __global__ void __launch_bounds__(kMostThreads)
   for (std::int64_t turn = blockIdx.x; turn < rows.count * parts.count; turn += gridDim.x) {
     const PartPlace at(turn, parts, n);
     const RmsRow<Element, kInputs> row(arrays, rows, at.row, at.first, at.n, whole);
+    const double* of_row = found + at.row * parts.count;
     const double squares =
-        combine_parts(team, found + at.row * parts.count, parts.count, 0, Plus());
+        sum_of_parts(team, parts.count, [&](std::int64_t part) { return of_row[part]; });
     const double mean = squares / static_cast<double>(n) + eps;
     if (is_safe(static_cast<R>(mean)))
       row.write_all(team, static_cast<R>(1 / sqrt(mean)));
@@ -197,9 +192,8 @@ __global__ void __launch_bounds__(kMostThreads)
 
 template <class Element, int kInputs>
 struct RmsKernels {
-  static constexpr int kMostLanes = kRmsLanes<kInputs>;
-  static constexpr int kMostVectors =
-      kInputs == 1 && sizeof(Element) < 8 ? kManyVectors : kFewVectors;
+  // Two inputs take twice the registers.
+  static constexpr int kMostVectors = kInputs == 1 ? kManyVectors : kFewVectors;
 
   static RmsArrays arrays_of(const Call& call) {
     RmsArrays arrays{};
@@ -209,9 +203,8 @@ struct RmsKernels {
 
   template <int kVectors, bool kCluster>
   static void rows(const Call& call, const Grid& grid, bool whole) {
-    if constexpr (kVectors <= kMostVectors)
-      launch(call, grid, rms_rows<Element, kInputs, kVectors, kCluster>, arrays_of(call), call.rows,
-             static_cast<int>(call.n), call.scalar[0], whole);
+    launch(call, grid, rms_rows<Element, kInputs, kVectors, kCluster>, arrays_of(call), call.rows,
+           static_cast<int>(call.n), call.scalar[0], whole);
   }
 
   static void parts(const Call& call, bool whole) {
