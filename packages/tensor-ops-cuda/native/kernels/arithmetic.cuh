@@ -72,6 +72,13 @@ __device__ __forceinline__ R rounded(R x) {
   return (x + Format<R>::kShift) - Format<R>::kShift;
 }
 
+// Whether a mean of squares has lost nothing to underflow or overflow. A NaN is not safe, since it
+// may come from an overflow. double has no wider type to turn to.
+__device__ __forceinline__ bool is_safe(float mean_square) {
+  return mean_square >= 1e-30f && mean_square <= 1e33f;
+}
+__device__ __forceinline__ bool is_safe(double) { return true; }
+
 // Horner's scheme, highest power first.
 template <class R, int kTerms>
 __device__ __forceinline__ R polynomial(R x, const R (&coefficients)[kTerms]) {

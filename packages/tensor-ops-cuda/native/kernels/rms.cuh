@@ -12,13 +12,6 @@ struct RmsArrays {
   void* array[5];
 };
 
-// Whether a mean of squares has lost nothing to underflow or overflow. A NaN is not safe, since it
-// may come from an overflow. double has no wider type to turn to.
-__device__ __forceinline__ bool is_safe(float mean_square) {
-  return mean_square >= 1e-30f && mean_square <= 1e33f;
-}
-__device__ __forceinline__ bool is_safe(double) { return true; }
-
 // A row, or a part of one.
 template <class Element, int kInputs>
 struct RmsRow {
@@ -186,8 +179,9 @@ __global__ void __launch_bounds__(kMostLanes)
   for (std::int64_t turn = blockIdx.x; turn < rows.count * parts.count; turn += gridDim.x) {
     const PartPlace at(turn, parts, n);
     const RmsRow<Element, kInputs> row(arrays, rows, at.row, at.first, at.n, whole);
+    const double* of_row = found + at.row * parts.count;
     const double squares =
-        combine_parts(team, found + at.row * parts.count, parts.count, 0, Plus());
+        sum_of_parts(team, parts.count, [&](std::int64_t part) { return of_row[part]; });
     const double mean = squares / static_cast<double>(n) + eps;
     if (is_safe(static_cast<R>(mean)))
       row.write_all(team, static_cast<R>(1 / sqrt(mean)));

@@ -89,15 +89,20 @@ struct PartPlace {
         n(static_cast<int>(row_n - first < parts.each ? row_n - first : parts.each)) {}
 };
 
-// What all parts of a row have found, combined.
-template <class Combine>
-__device__ __forceinline__ double combine_parts(Team<false>& team, const double* found,
-                                                std::int64_t parts, double start,
-                                                Combine combined) {
+// What function(part) gives for all parts of a row, combined.
+template <class Function, class Combine>
+__device__ __forceinline__ double combine_parts(Team<false>& team, std::int64_t parts, double start,
+                                                Function function, Combine combined) {
   double value = start;
-  for (std::int64_t i = team.lane(); i < parts; i += team.lanes())
-    value = combined(value, found[i]);
+  for (std::int64_t part = team.lane(); part < parts; part += team.lanes())
+    value = combined(value, function(part));
   return team.combine(value, combined);
+}
+
+template <class Function>
+__device__ __forceinline__ double sum_of_parts(Team<false>& team, std::int64_t parts,
+                                               Function function) {
+  return combine_parts(team, parts, 0, function, Plus());
 }
 
 }  // namespace tensor_ops
