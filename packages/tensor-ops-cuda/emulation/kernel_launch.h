@@ -3,8 +3,8 @@
 
 namespace emulation {
 
-// Appends work to a stream's queue; defined in host.cpp.
-void enqueue(cudaStream_t stream, std::function<void()> work);
+// Appends work to a stream's queue; defined in streams.cpp.
+cudaError_t enqueue(cudaStream_t stream, std::function<void()> work);
 
 inline unsigned cluster_size_of(const cudaLaunchConfig_t& config) {
   for (unsigned i = 0; i < config.numAttrs; ++i)
@@ -30,8 +30,7 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(
                              config->dynamicSmemBytes};
   if (!emulation::can_run(grid)) return cudaErrorInvalidConfiguration;
   std::tuple<std::remove_cv_t<Parameters>...> given(std::forward<Arguments>(arguments)...);
-  emulation::enqueue(config->stream, [grid, kernel, given = std::move(given)] {
+  return emulation::enqueue(config->stream, [grid, kernel, given = std::move(given)] {
     emulation::run_grid(grid, [&] { std::apply(kernel, given); });
   });
-  return cudaSuccess;
 }

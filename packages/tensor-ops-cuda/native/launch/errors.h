@@ -19,6 +19,11 @@ struct MemoryError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+// There is no device to run on, or none that can be used: RuntimeError.
+struct UnavailableError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
 // The Python error indicator is already set.
 struct PythonError : std::exception {};
 

@@ -9,8 +9,10 @@ DeviceMemory::DeviceMemory(std::size_t bytes, cudaStream_t stream) : stream_(str
 }
 
 DeviceMemory::~DeviceMemory() {
-  // A stream or a context that is gone has taken its memory along.
-  if (data_ && cudaFreeAsync(data_, stream_) != cudaSuccess) cudaGetLastError();
+  if (!data_ || cudaFreeAsync(data_, stream_) == cudaSuccess) return;
+  // The caller's stream is gone, and so is all that it was asked to do; or the whole context is.
+  cudaGetLastError();
+  if (cudaDeviceSynchronize() != cudaSuccess || cudaFree(data_) != cudaSuccess) cudaGetLastError();
 }
 
 }  // namespace tensor_ops

@@ -24,6 +24,7 @@ class DeviceMemory {
   ~DeviceMemory();
 
   void* data() const { return data_; }
+  cudaStream_t stream() const { return stream_; }
 
  private:
   void* data_ = nullptr;
