@@ -1,6 +1,7 @@
 """The program that measures on a GPU goes through all it measures, on a CPU that plays the GPU."""
 
 import contextlib
+import functools
 import json
 import sys
 import time
@@ -48,7 +49,7 @@ def measure(monkeypatch):
     """The program, with a backend and a GPU that are this CPU."""
     backend = types.ModuleType("tensor_ops_cuda")
     for name in OPS:
-        setattr(backend, name, getattr(tensor_ops, name))
+        setattr(backend, name, functools.partial(getattr(tensor_ops, name), backend="python"))
     backend.probe = lambda: {"available": True}
     monkeypatch.setitem(sys.modules, "tensor_ops_cuda", backend)
     cuda = {
@@ -61,11 +62,12 @@ def measure(monkeypatch):
         "synchronize": lambda: None,
         "_sleep": lambda cycles: None,
         "empty_cache": lambda: None,
-        "get_device_properties": lambda index: types.SimpleNamespace(L2_cache_size=1 << 20),
+        "get_device_properties": lambda index: types.SimpleNamespace(L2_cache_size=1 << 10),
     }
     for name, value in cuda.items():
         monkeypatch.setattr(torch.cuda, name, value)
     monkeypatch.setattr(parts, "DEVICE", "cpu")
+    monkeypatch.setattr(parts, "DTYPES", ("float32",))
     monkeypatch.setattr(parts, "TRAFFIC", 1 << 16)
     monkeypatch.setattr(parts, "ROW_LENGTHS", (256,))
     monkeypatch.setattr(parts, "LONG_ROWS", 512)
