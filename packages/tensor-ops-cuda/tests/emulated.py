@@ -56,7 +56,9 @@ class Runtime:
         self.cudaMalloc(ctypes.byref(address), ctypes.c_size_t(max(host.nbytes, 1)))
         if host.nbytes:
             flat = np.ascontiguousarray(host)
-            self.cudaMemcpy(address, ctypes.c_void_p(flat.ctypes.data), ctypes.c_size_t(host.nbytes), 1)
+            self.cudaMemcpy(
+                address, ctypes.c_void_p(flat.ctypes.data), ctypes.c_size_t(host.nbytes), 1
+            )
         self.cudaSetDevice(0)
         return address.value
 
@@ -296,7 +298,10 @@ class ExchangeLibrary:
                 ("managed_from_object", ctypes.CFUNCTYPE(integer, pointer, pointer)),
                 ("managed_to_object", ctypes.CFUNCTYPE(integer, pointer, pointer)),
                 ("tensor_from_object", ctypes.CFUNCTYPE(integer, pointer, pointer)),
-                ("current_stream", ctypes.CFUNCTYPE(integer, ctypes.c_int32, ctypes.c_int32, pointer)),
+                (
+                    "current_stream",
+                    ctypes.CFUNCTYPE(integer, ctypes.c_int32, ctypes.c_int32, pointer),
+                ),
             )
 
         types = dict(Api._fields_)

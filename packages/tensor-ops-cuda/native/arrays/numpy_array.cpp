@@ -54,8 +54,8 @@ void refuse_grad(const char* op, const char* name, PyObject* object) {
                           ".detach()"));
   // Such a view is handed out with the signs that are in memory.
   if (is_true(Owned(PyObject_CallMethodNoArgs(object, is_neg))))
-    throw ValueError(text(op, ": ", name, " is a view that negates lazily; pass ", name,
-                          ".resolve_neg()"));
+    throw ValueError(
+        text(op, ": ", name, " is a view that negates lazily; pass ", name, ".resolve_neg()"));
 }
 
 void read_numpy(const char* op, const char* name, Array& array) {
