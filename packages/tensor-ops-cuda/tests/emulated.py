@@ -80,9 +80,8 @@ class Runtime:
         """Return `count` elements of device memory, after all work is done."""
         host = np.empty(count, dtype)
         self.cudaDeviceSynchronize()
-        self.cudaMemcpy(
-            ctypes.c_void_p(host.ctypes.data), ctypes.c_void_p(address), ctypes.c_size_t(host.nbytes), 2
-        )  # fmt: skip
+        to, size = ctypes.c_void_p(host.ctypes.data), ctypes.c_size_t(host.nbytes)
+        self.cudaMemcpy(to, ctypes.c_void_p(address), size, 2)
         return host
 
 

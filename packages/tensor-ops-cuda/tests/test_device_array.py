@@ -109,10 +109,8 @@ def test_dlpack_stream_is_waited_for(runtime, rng):
     stream, pinned = runtime.stream(), runtime.pinned(np.zeros(4000, np.float32))
     x = silu(to_device(host))
     capsule = x.__dlpack__(stream=stream, max_version=(1, 0))
-    source = from_capsule(runtime, capsule, Array).address
-    runtime.cudaMemcpyAsync(
-        ctypes.c_void_p(pinned), ctypes.c_void_p(source), ctypes.c_size_t(16000), 2, ctypes.c_void_p(stream)
-    )  # fmt: skip
+    to, source = map(ctypes.c_void_p, (pinned, from_capsule(runtime, capsule, Array).address))
+    runtime.cudaMemcpyAsync(to, source, ctypes.c_size_t(16000), 2, ctypes.c_void_p(stream))
     runtime.synchronize(stream)
     got = np.ctypeslib.as_array((ctypes.c_float * 4000).from_address(pinned))
     np.testing.assert_array_equal(got, silu(host))

@@ -1,10 +1,10 @@
 """LLM tensor operations for NumPy and device arrays, on NVIDIA GPUs.
 
 Every op (``tensor_ops_cuda.ops`` maps their names to them) takes NumPy arrays and returns NumPy
-arrays, or takes arrays on a CUDA device, through DLPack or ``__cuda_array_interface__``, and returns
-arrays of the caller's own kind, of float32, float16, bfloat16 or float64; see the docstrings of the
-ops. The module is also the ``cuda`` backend of ``tensor_ops``: ``API_VERSION``, ``probe``, ``info``
-and ``supports`` are that contract.
+arrays, or takes arrays on a CUDA device, through DLPack or ``__cuda_array_interface__``, and
+returns arrays of the caller's own kind, of float32, float16, bfloat16 or float64; see the
+docstrings of the ops. The module is also the ``cuda`` backend of ``tensor_ops``: ``API_VERSION``,
+``probe``, ``info`` and ``supports`` are that contract.
 
 NumPy arrays are computed on the current device, or on the one whose index the environment variable
 ``TENSOR_OPS_CUDA_DEVICE`` gives; device arrays where they are, on the caller's current stream and
