@@ -15,11 +15,15 @@ namespace {
 
 constexpr std::size_t kPage = 4096;
 
-std::size_t default_limit() {
-  const auto memory = static_cast<std::size_t>(std::max(0L, sysconf(_SC_PHYS_PAGES))) *
-                      static_cast<std::size_t>(std::max(0L, sysconf(_SC_PAGE_SIZE)));
-  return std::min(memory / 16, std::size_t{4} << 30);
+std::size_t physical_memory() {
+  return static_cast<std::size_t>(std::max(0L, sysconf(_SC_PHYS_PAGES))) *
+         static_cast<std::size_t>(std::max(0L, sysconf(_SC_PAGE_SIZE)));
 }
+
+std::size_t default_limit() { return std::min(physical_memory() / 16, std::size_t{4} << 30); }
+
+// Pinned memory cannot be swapped out: results that are kept must not take the whole machine's.
+std::size_t most_in_use() { return physical_memory() / 4; }
 
 // Blocks of sizes an eighth apart are found again by calls of nearly the same size.
 std::size_t rounded(std::size_t bytes) {
@@ -33,6 +37,7 @@ class Pool {
   void* take(std::size_t bytes) {
     const std::size_t size = rounded(bytes);
     if (void* kept = take_kept(size)) return kept;
+    if (is_too_much(size)) return nullptr;
     void* fresh = allocate(size);
     if (!fresh && trim(0) > 0) fresh = allocate(size);
     if (!fresh) return nullptr;
@@ -106,6 +111,11 @@ class Pool {
     ++state_.hits;
     note_use(data, size);
     return data;
+  }
+
+  bool is_too_much(std::size_t size) {
+    const std::lock_guard lock(mutex_);
+    return state_.used_bytes + size > most_in_use();
   }
 
   void note_use(void* data, std::size_t size) {

@@ -6,7 +6,8 @@
 
 namespace tensor_ops {
 
-// Null where the system pins no more memory. Needs a usable device to be current.
+// Null where the system pins no more memory, or a quarter of it is in use already. Needs a usable
+// device to be current.
 void* take_pinned(std::size_t bytes);
 void give_back_pinned(void* data);
 
