@@ -103,8 +103,8 @@ def opencl_intel(session: nox.Session) -> None:
     install_packages(session)
     install_group(session, "test")
     session.install("intel-opencl-rt", "intel-cmplr-lib-rt")
-    library = Path(session.virtualenv.location, "lib")
-    drivers = Path(session.create_tmp(), "drivers")
+    library = Path(session.virtualenv.location, "lib").resolve()
+    drivers = Path(session.create_tmp(), "drivers").resolve()
     drivers.mkdir(exist_ok=True)
     (drivers / "intel.icd").write_text(f"{library / 'libintelocl.so'}\n", encoding="utf-8")
     environment = {"OCL_ICD_VENDORS": f"{drivers}/", "LD_LIBRARY_PATH": str(library)}

@@ -8,6 +8,7 @@ import pytest
 from comparison import report
 from comparison.record import read
 from comparison.results import Results
+from comparison.tables import blocks
 from gpu import report as gpu_report
 
 ROOT = Path(__file__).parents[2]
@@ -25,14 +26,12 @@ def shown_text():
 
 
 def test_blocks_are_what_the_record_gives(shown_text, results):
-    assert shown_text == report.fill(shown_text, results), "run: nox -s peers -- --report " + str(
-        RECORD.relative_to(ROOT)
+    assert shown_text == report.fill(shown_text, blocks(results)), (
+        f"run: nox -s peers -- --report {RECORD.relative_to(ROOT)}"
     )
 
 
 def test_every_block_of_the_record_is_shown(shown_text, results):
-    from comparison.tables import blocks
-
     shown = [match[2] for match in report.BLOCK.finditer(shown_text)]
     assert len(shown) == shown_text.count("<!-- measured ") == shown_text.count("<!-- end of ")
     assert sorted(shown) == sorted(blocks(results))
