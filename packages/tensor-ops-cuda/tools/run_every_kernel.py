@@ -12,6 +12,7 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
+
 import tensor_ops_cuda
 
 DTYPES = (np.float32, np.float16, ml_dtypes.bfloat16, np.float64)

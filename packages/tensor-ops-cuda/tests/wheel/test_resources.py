@@ -8,6 +8,8 @@ import pytest
 # Registers of a multiprocessor, and how many of its threads must find room beside one another.
 REGISTERS = 65536
 LEAST_THREADS = 512
+# What a kernel hands by reference to a function for rare rows: where the row is, and its team.
+LARGEST_FRAME = 64
 
 
 @dataclass(frozen=True)
@@ -53,8 +55,12 @@ def test_nothing_is_spilled(functions):
 
 
 def test_no_kernel_has_arrays_in_memory(functions):
-    """A stack frame is an array that is indexed at run time, and lies in memory."""
-    framed = [f"{each.architecture} {each.name}: {each.stack}" for each in functions if each.stack]
+    """A larger stack frame is an array that is indexed at run time."""
+    framed = [
+        f"{each.architecture} {each.name}: {each.stack} bytes"
+        for each in functions
+        if each.stack > LARGEST_FRAME
+    ]
     assert not framed, "\n".join(framed)
 
 
