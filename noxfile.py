@@ -118,7 +118,7 @@ def cuda(session: nox.Session) -> None:
     """Check what of the CUDA backend needs no GPU: its wheel, and its kernels run on the CPU."""
     install_packages(session)
     install_group(session, "test")
-    session.install("pytest-xdist", "auditwheel", "nvidia-cuda-cuobjdump==13.0.*")
+    session.install("pytest-xdist", "auditwheel", "nvidia-cuda-cuobjdump==13.*")
     environment = cuda_compiler(session)
     session.install("-C", "cmake.define.TENSOR_OPS_CUDA_EMULATION=ON", f"./{CUDA_TESTS}")
     if session.posargs:
@@ -192,7 +192,7 @@ def build_cuda(session: nox.Session) -> None:
     build(session, CUDA)
     wheel = max(ROOT.glob("dist/tensor_ops_cuda-*.whl"), key=lambda path: path.stat().st_mtime)
     session.install(
-        "pytest", "ml_dtypes", "auditwheel", "nvidia-cuda-cuobjdump==13.0.*", str(wheel)
+        "pytest", "ml_dtypes", "auditwheel", "nvidia-cuda-cuobjdump==13.*", str(wheel)
     )
     tests = f"{CUDA_TESTS}/tests/wheel"
     session.run("pytest", "-q", tests, env={"CUDA_WHEEL": str(wheel)})
