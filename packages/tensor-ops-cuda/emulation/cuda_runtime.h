@@ -136,6 +136,8 @@ struct cudaLaunchConfig_t {
   unsigned numAttrs;
 };
 
+// Tests make streams and memory of their own by these.
+#pragma GCC visibility push(default)
 extern "C" {
 const char* cudaGetErrorName(cudaError_t error);
 const char* cudaGetErrorString(cudaError_t error);
@@ -190,5 +192,6 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream);
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec);
 cudaError_t cudaGraphDestroy(cudaGraph_t graph);
 }
+#pragma GCC visibility pop
 
 #include "kernel_launch.h"

@@ -24,11 +24,15 @@ void require_native_order(const char* op, const char* name, const Array& array) 
                        ".dtype.newbyteorder(\"=\"))"));
 }
 
-bool is_true(PyObject* object, const char* attribute, bool is_method) {
-  const Owned value(PyObject_GetAttrString(object, attribute));
-  const Owned answer(!value      ? nullptr
-                     : is_method ? PyObject_CallNoArgs(value.get())
-                                 : Py_NewRef(value.get()));
+// No name is made anew for each call.
+PyObject* interned(const char* name) {
+  PyObject* string = PyUnicode_InternFromString(name);
+  if (!string) throw PythonError();
+  return string;
+}
+
+// Whether an attribute, or what a method returns, is True.
+bool is_true(Owned answer) {
   if (!answer) PyErr_Clear();
   return answer.get() == Py_True;
 }
@@ -42,12 +46,14 @@ void refuse_no_array(const char* op, const char* name, PyObject* object) {
 }
 
 void refuse_grad(const char* op, const char* name, PyObject* object) {
-  if (is_true(object, "requires_grad", false))
+  static PyObject* const requires_grad = interned("requires_grad");
+  static PyObject* const is_neg = interned("is_neg");
+  if (is_true(Owned(PyObject_GetAttr(object, requires_grad))))
     throw ValueError(text(op, ": ", name,
                           " requires grad, and tensor_ops computes no gradients; pass ", name,
                           ".detach()"));
   // Such a view is handed out with the signs that are in memory.
-  if (is_true(object, "is_neg", true))
+  if (is_true(Owned(PyObject_CallMethodNoArgs(object, is_neg))))
     throw ValueError(
         text(op, ": ", name, " is a view that negates lazily; pass ", name, ".resolve_neg()"));
 }

@@ -7,9 +7,14 @@
 
 namespace tensor_ops {
 
-// Division of 64 bits takes several times as long.
+__device__ __noinline__ inline std::int64_t long_quotient(std::int64_t a, std::int64_t b) {
+  return a / b;
+}
+
+// Division of 64 bits takes several times as long, and several times the code.
 __device__ __forceinline__ std::int64_t quotient_of(std::int64_t a, std::int64_t b, bool is_short) {
-  return is_short ? static_cast<std::uint32_t>(a) / static_cast<std::uint32_t>(b) : a / b;
+  if (!is_short) return long_quotient(a, b);
+  return static_cast<std::uint32_t>(a) / static_cast<std::uint32_t>(b);
 }
 
 // In elements from the first of each array.
@@ -21,6 +26,7 @@ struct RowOffsets {
     const bool is_short = rows.count < (std::int64_t{1} << 31);
 #pragma unroll
     for (int k = 0; k < kArrays; ++k) of[k] = 0;
+#pragma unroll 1
     for (int axis = rows.axes - 1; axis > 0; --axis) {
       const std::int64_t outer = quotient_of(row, rows.extent[axis], is_short);
       const std::int64_t index = row - outer * rows.extent[axis];

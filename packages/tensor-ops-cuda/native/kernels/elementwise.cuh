@@ -51,48 +51,61 @@ __device__ __forceinline__ Packed<Element, kCount> result_of(
   return result;
 }
 
-// A block takes kEach times its threads' vectors, so that each thread has several loads in flight.
-template <class Function, class Element, int kInputs, int kCount, int kEach>
+// One contiguous row. A block takes kEach times its threads' vectors, so that each thread has
+// several loads in flight.
+template <class Function, class Element, int kInputs, int kEach>
 __global__ void __launch_bounds__(kElementThreads, 1)
-    elements(const __grid_constant__ ElementArrays arrays, const __grid_constant__ Rows rows,
-             std::int64_t n, std::int64_t per_row) {
-  const std::int64_t vectors = rows.count * per_row;
-  const std::int64_t base =
-      static_cast<std::int64_t>(blockIdx.x) * (kElementThreads * kEach) + threadIdx.x;
-  const bool is_short = vectors < (std::int64_t{1} << 31);
+    flat_elements(const __grid_constant__ ElementArrays arrays, std::int64_t n) {
+  constexpr int kCount = kWidth<Element>;
+  const std::int64_t base = std::int64_t{blockIdx.x} * (kElementThreads * kEach) + threadIdx.x;
   Packed<Element, kCount> given[kEach][kInputs];
-  Element* to[kEach];
   int count[kEach];
 #pragma unroll
   for (int e = 0; e < kEach; ++e) {
-    const std::int64_t vector = base + e * kElementThreads;
-    const std::int64_t row = rows.count == 1 ? 0 : quotient_of(vector, per_row, is_short);
-    const std::int64_t first = (vector - row * per_row) * kCount, left = n - first;
-    count[e] = vector >= vectors ? 0 : left < kCount ? static_cast<int>(left) : kCount;
+    const std::int64_t first = (base + e * kElementThreads) * kCount, left = n - first;
+    count[e] = left <= 0 ? 0 : left < kCount ? static_cast<int>(left) : kCount;
     if (count[e] == 0) continue;
-    const RowOffsets<kInputs + 1> offset(rows, row);
 #pragma unroll
     for (int k = 0; k < kInputs; ++k)
       given[e][k] = load_vector<Element, kCount>(
-          static_cast<const Element*>(arrays.array[k]) + offset.of[k] + first, count[e]);
-    to[e] = static_cast<Element*>(arrays.array[kInputs]) + offset.of[kInputs] + first;
+          static_cast<const Element*>(arrays.array[k]) + first, count[e]);
   }
 #pragma unroll
-  for (int e = 0; e < kEach; ++e)
-    if (count[e] > 0) store_vector(result_of<Function>(given[e]), to[e], count[e]);
+  for (int e = 0; e < kEach; ++e) {
+    if (count[e] == 0) continue;
+    Element* to =
+        static_cast<Element*>(arrays.array[kInputs]) + (base + e * kElementThreads) * kCount;
+    store_vector(result_of<Function>(given[e]), to, count[e]);
+  }
 }
 
-template <class Function, class Element, int kInputs, int kCount, int kEach>
-void launch_vectors(const Call& call, const ElementArrays& arrays, std::int64_t per_row) {
-  const std::int64_t vectors = call.rows.count * per_row;
-  constexpr std::int64_t kOfBlock = kElementThreads * kEach;
-  const auto blocks = static_cast<unsigned>((vectors + kOfBlock - 1) / kOfBlock);
-  launch(call, {blocks, kElementThreads}, elements<Function, Element, kInputs, kCount, kEach>,
-         arrays, call.rows, call.n, per_row);
+// Rows of whole vectors of kCount elements, a vector for each thread.
+template <class Function, class Element, int kInputs, int kCount>
+__global__ void __launch_bounds__(kElementThreads, 1)
+    row_elements(const __grid_constant__ ElementArrays arrays, const __grid_constant__ Rows rows,
+                 std::int64_t per_row) {
+  const std::int64_t vectors = rows.count * per_row;
+  const std::int64_t vector = std::int64_t{blockIdx.x} * kElementThreads + threadIdx.x;
+  if (vector >= vectors) return;
+  const std::int64_t row = quotient_of(vector, per_row, vectors < (std::int64_t{1} << 31));
+  const std::int64_t first = (vector - row * per_row) * kCount;
+  const RowOffsets<kInputs + 1> offset(rows, row);
+  const auto at = [&](int k) {
+    return static_cast<Element*>(arrays.array[k]) + offset.of[k] + first;
+  };
+  Packed<Element, kCount> given[kInputs];
+#pragma unroll
+  for (int k = 0; k < kInputs; ++k) given[k] = load_vector<Element, kCount>(at(k), kCount);
+  store_vector(result_of<Function>(given), at(kInputs), kCount);
 }
 
-// Whether one row can be taken in vectors but for its end.
-inline bool is_one_aligned_row(const Call& call, int arrays) {
+inline unsigned blocks_for(std::int64_t vectors, int each) {
+  const std::int64_t of_block = std::int64_t{kElementThreads} * each;
+  return static_cast<unsigned>((vectors + of_block - 1) / of_block);
+}
+
+// Whether the call is one row that begins where vectors do.
+inline bool is_flat(const Call& call, int arrays) {
   if (call.rows.count != 1) return false;
   for (int k = 0; k < arrays; ++k)
     if (reinterpret_cast<std::uintptr_t>(call.array[k]) % kVectorBytes != 0) return false;
@@ -107,18 +120,26 @@ void launch_elements(const Call& call) {
     using Element = decltype(element);
     using F = Function<Element>;
     constexpr int kCount = kWidth<Element>;
-    // A double takes two registers.
-    constexpr int kEach = kLoads / kInputs / (sizeof(Element) == 8 ? 2 : 1);
     ElementArrays arrays{};
     std::copy_n(call.array, kInputs + 1, arrays.array);
-    const bool in_vectors =
-        is_one_aligned_row(call, kInputs + 1) || fits_vectors(call, kInputs + 1, kCount);
-    if (!in_vectors) return launch_vectors<F, Element, kInputs, 1, kEach>(call, arrays, call.n);
-    const std::int64_t per_row = (call.n + kCount - 1) / kCount;
-    const std::int64_t to_fill = std::int64_t{kFullThreads} * kEach * call.device.multiprocessors;
-    if (call.rows.count * per_row < to_fill)
-      return launch_vectors<F, Element, kInputs, kCount, 1>(call, arrays, per_row);
-    launch_vectors<F, Element, kInputs, kCount, kEach>(call, arrays, per_row);
+    if (is_flat(call, kInputs + 1)) {
+      // A double takes two registers.
+      constexpr int kEach = kLoads / kInputs / (sizeof(Element) == 8 ? 2 : 1);
+      const std::int64_t vectors = (call.n + kCount - 1) / kCount;
+      if (vectors < std::int64_t{kFullThreads} * kEach * call.device.multiprocessors)
+        launch(call, {blocks_for(vectors, 1), kElementThreads},
+               flat_elements<F, Element, kInputs, 1>, arrays, call.n);
+      else
+        launch(call, {blocks_for(vectors, kEach), kElementThreads},
+               flat_elements<F, Element, kInputs, kEach>, arrays, call.n);
+    } else if (fits_vectors(call, kInputs + 1, kCount)) {
+      const std::int64_t per_row = call.n / kCount;
+      launch(call, {blocks_for(call.rows.count * per_row, 1), kElementThreads},
+             row_elements<F, Element, kInputs, kCount>, arrays, call.rows, per_row);
+    } else {
+      launch(call, {blocks_for(call.rows.count * call.n, 1), kElementThreads},
+             row_elements<F, Element, kInputs, 1>, arrays, call.rows, call.n);
+    }
   });
 }
 

@@ -4,11 +4,13 @@
 namespace tensor_ops {
 namespace {
 
+// Its name is this op's alone: GCC gives functions made from a template of an unnamed namespace
+// external linkage.
 template <class Element>
-using Kernels = RmsKernels<Element, 2>;
+using AddRmsNormKernels = RmsKernels<Element, 2>;
 
 // Of x, residual, weight, y and h.
-void launch_add_rms_norm(const Call& call) { launch_rows<Kernels>(call, 5); }
+void launch_add_rms_norm(const Call& call) { launch_rows<AddRmsNormKernels>(call, 5); }
 
 }  // namespace
 

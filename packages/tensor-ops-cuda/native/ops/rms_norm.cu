@@ -4,11 +4,13 @@
 namespace tensor_ops {
 namespace {
 
+// Its name is this op's alone: GCC gives functions made from a template of an unnamed namespace
+// external linkage.
 template <class Element>
-using Kernels = RmsKernels<Element, 1>;
+using RmsNormKernels = RmsKernels<Element, 1>;
 
 // Of x, weight, y.
-void launch_rms_norm(const Call& call) { launch_rows<Kernels>(call, 3); }
+void launch_rms_norm(const Call& call) { launch_rows<RmsNormKernels>(call, 3); }
 
 }  // namespace
 
