@@ -148,7 +148,7 @@ def lint(session: nox.Session) -> None:
     session.install("nox", "numpy>=2.2", "ml_dtypes", "platformdirs", "matplotlib")
     session.run("ruff", "format", "--check", ".")
     session.run("ruff", "check", ".")
-    native = [str(path) for path in sorted(ROOT.glob("packages/*/native/**/*")) if is_native(path)]
+    native = [str(path) for path in sorted(ROOT.glob("packages/*/*/**/*")) if is_native(path)]
     session.run("clang-format", "--dry-run", "--Werror", *native)
     for package in PACKAGES:
         session.run("mypy", f"packages/{package}/src")
@@ -191,9 +191,7 @@ def build_cuda(session: nox.Session) -> None:
     """Build the wheel of the CUDA backend into dist/; without nvcc, with that of PyPI."""
     build(session, CUDA)
     wheel = max(ROOT.glob("dist/tensor_ops_cuda-*.whl"), key=lambda path: path.stat().st_mtime)
-    session.install(
-        "pytest", "ml_dtypes", "auditwheel", "nvidia-cuda-cuobjdump==13.*", str(wheel)
-    )
+    session.install("pytest", "ml_dtypes", "auditwheel", "nvidia-cuda-cuobjdump==13.*", str(wheel))
     tests = f"{CUDA_TESTS}/tests/wheel"
     session.run("pytest", "-q", tests, env={"CUDA_WHEEL": str(wheel)})
 
