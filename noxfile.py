@@ -148,7 +148,9 @@ def lint(session: nox.Session) -> None:
     session.install("nox", "numpy>=2.2", "ml_dtypes", "platformdirs", "matplotlib")
     session.run("ruff", "format", "--check", ".")
     session.run("ruff", "check", ".")
-    native = [str(path) for path in sorted(ROOT.glob("packages/*/*/**/*")) if is_native(path)]
+    folders = ("packages/*/native/**/*", "packages/*/emulation/*")
+    found = (path for folder in folders for path in sorted(ROOT.glob(folder)))
+    native = [str(path) for path in found if is_native(path)]
     session.run("clang-format", "--dry-run", "--Werror", *native)
     for package in PACKAGES:
         session.run("mypy", f"packages/{package}/src")
