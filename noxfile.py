@@ -116,11 +116,11 @@ def opencl_intel(session: nox.Session) -> None:
 @nox.session
 def cuda(session: nox.Session) -> None:
     """Check what of the CUDA backend needs no GPU: its wheel, and its kernels run on the CPU."""
-    install_packages(session)
     install_group(session, "test")
     session.install("pytest-xdist", "auditwheel", "nvidia-cuda-cuobjdump==13.*")
     environment = cuda_compiler(session)
-    session.install("-C", "cmake.define.TENSOR_OPS_CUDA_EMULATION=ON", f"./{CUDA_TESTS}")
+    emulation = ["-C", "cmake.define.TENSOR_OPS_CUDA_EMULATION=ON", f"./{CUDA_TESTS}"]
+    session.install("./packages/tensor-ops", *emulation)
     if session.posargs:
         session.run("pytest", "-q", "--require-backend=cuda", *session.posargs, env=environment)
         return
