@@ -117,7 +117,8 @@ def opencl_intel(session: nox.Session) -> None:
 def cuda(session: nox.Session) -> None:
     """Check what of the CUDA backend needs no GPU: its wheel, and its kernels run on the CPU."""
     install_group(session, "test")
-    session.install("pytest-xdist", "auditwheel", "nvidia-cuda-cuobjdump==13.*")
+    torch = [each for each in requirements("peers") if each.startswith("torch")]
+    session.install("pytest-xdist", "auditwheel", "nvidia-cuda-cuobjdump==13.*", *torch)
     environment = cuda_compiler(session)
     emulation = ["-C", "cmake.define.TENSOR_OPS_CUDA_EMULATION=ON", f"./{CUDA_TESTS}"]
     session.install("./packages/tensor-ops", *emulation)
@@ -228,7 +229,12 @@ def install_packages(session: nox.Session) -> None:
 
 def install_group(session: nox.Session, group: str) -> None:
     """Install a dependency group of the workspace's pyproject.toml."""
-    session.install(*nox.project.dependency_groups(nox.project.load_toml("pyproject.toml"), group))
+    session.install(*requirements(group))
+
+
+def requirements(group: str) -> tuple[str, ...]:
+    """Return what is in a dependency group of the workspace's pyproject.toml."""
+    return nox.project.dependency_groups(nox.project.load_toml("pyproject.toml"), group)
 
 
 def install_model(session: nox.Session) -> None:
