@@ -119,6 +119,8 @@ def cuda(session: nox.Session) -> None:
     install_group(session, "test")
     torch = [each for each in requirements("peers") if each.startswith("torch")]
     session.install("pytest-xdist", "auditwheel", "nvidia-cuda-cuobjdump==13.*", *torch)
+    # headers only: the oldest CUDA that the sources are for
+    session.install("nvidia-cuda-runtime-cu12==12.9.*", "nvidia-cuda-nvcc-cu12==12.9.*")
     environment = cuda_compiler(session)
     emulation = ["-C", "cmake.define.TENSOR_OPS_CUDA_EMULATION=ON", f"./{CUDA_TESTS}"]
     session.install("./packages/tensor-ops", *emulation)
