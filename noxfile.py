@@ -116,11 +116,14 @@ def opencl_intel(session: nox.Session) -> None:
 @nox.session
 def cuda(session: nox.Session) -> None:
     """Check what of the CUDA backend needs no GPU: its wheel, and its kernels run on the CPU."""
-    install_packages(session)
     install_group(session, "test")
-    session.install("pytest-xdist", "auditwheel", "nvidia-cuda-cuobjdump==13.0.*")
+    torch = [each for each in requirements("peers") if each.startswith("torch")]
+    session.install("pytest-xdist", "auditwheel", "nvidia-cuda-cuobjdump==13.*", *torch)
+    # headers only: the oldest CUDA that the sources are for
+    session.install("nvidia-cuda-runtime-cu12==12.9.*", "nvidia-cuda-nvcc-cu12==12.9.*")
     environment = cuda_compiler(session)
-    session.install("-C", "cmake.define.TENSOR_OPS_CUDA_EMULATION=ON", f"./{CUDA_TESTS}")
+    emulation = ["-C", "cmake.define.TENSOR_OPS_CUDA_EMULATION=ON", f"./{CUDA_TESTS}"]
+    session.install("./packages/tensor-ops", *emulation)
     if session.posargs:
         session.run("pytest", "-q", "--require-backend=cuda", *session.posargs, env=environment)
         return
@@ -148,7 +151,9 @@ def lint(session: nox.Session) -> None:
     session.install("nox", "numpy>=2.2", "ml_dtypes", "platformdirs", "matplotlib")
     session.run("ruff", "format", "--check", ".")
     session.run("ruff", "check", ".")
-    native = [str(path) for path in sorted(ROOT.glob("packages/*/native/**/*")) if is_native(path)]
+    folders = ("packages/*/native/**/*", "packages/*/emulation/*")
+    found = (path for folder in folders for path in sorted(ROOT.glob(folder)))
+    native = [str(path) for path in found if is_native(path)]
     session.run("clang-format", "--dry-run", "--Werror", *native)
     for package in PACKAGES:
         session.run("mypy", f"packages/{package}/src")
@@ -191,9 +196,7 @@ def build_cuda(session: nox.Session) -> None:
     """Build the wheel of the CUDA backend into dist/; without nvcc, with that of PyPI."""
     build(session, CUDA)
     wheel = max(ROOT.glob("dist/tensor_ops_cuda-*.whl"), key=lambda path: path.stat().st_mtime)
-    session.install(
-        "pytest", "ml_dtypes", "auditwheel", "nvidia-cuda-cuobjdump==13.0.*", str(wheel)
-    )
+    session.install("pytest", "ml_dtypes", "auditwheel", "nvidia-cuda-cuobjdump==13.*", str(wheel))
     tests = f"{CUDA_TESTS}/tests/wheel"
     session.run("pytest", "-q", tests, env={"CUDA_WHEEL": str(wheel)})
 
@@ -228,7 +231,12 @@ def install_packages(session: nox.Session) -> None:
 
 def install_group(session: nox.Session, group: str) -> None:
     """Install a dependency group of the workspace's pyproject.toml."""
-    session.install(*nox.project.dependency_groups(nox.project.load_toml("pyproject.toml"), group))
+    session.install(*requirements(group))
+
+
+def requirements(group: str) -> tuple[str, ...]:
+    """Return what is in a dependency group of the workspace's pyproject.toml."""
+    return nox.project.dependency_groups(nox.project.load_toml("pyproject.toml"), group)
 
 
 def install_model(session: nox.Session) -> None:

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import tensor_ops_cuda
 import torch
 
+import tensor_ops_cuda
 from gpu import parts, peers, timing
 from gpu.parts import Part
 from tensor_ops.ops import OPS

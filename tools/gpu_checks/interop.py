@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+
 import tensor_ops_cuda as ops
 
 CHECKS: list[Callable[[], None]] = []

@@ -16,7 +16,6 @@ import numpy as np
 sys.path.append(str(Path(__file__).parents[2] / "tests/conformance"))
 
 import tensor_ops_cuda
-
 from calls import LAYOUTS, check, choices, draw_arguments, sprinkle
 from tensor_ops.arguments import DTYPES
 from tensor_ops.ops import OPS

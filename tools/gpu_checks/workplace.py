@@ -88,6 +88,11 @@ class Workplace(AbstractContextManager["Workplace"]):
         return self.started + self.budget - time.monotonic()
 
     @property
+    def left_of_stage(self) -> float:
+        """Seconds until the stage must have ended."""
+        return self.until - time.monotonic()
+
+    @property
     def is_installed(self) -> bool:
         return (self.site / "tensor_ops_cuda").is_dir()
 
@@ -99,9 +104,8 @@ class Workplace(AbstractContextManager["Workplace"]):
         """Run a program until it ends or the stage's time is up, all of its children with it."""
         paths = os.pathsep.join(filter(None, [str(self.site), os.environ.get("PYTHONPATH")]))
         variables = os.environ | {"PYTHONPATH": paths, "PYTHONUNBUFFERED": "1"} | environment
-        place = self.scratch / "output"
         began = time.monotonic()
-        with place.open("wb") as file:
+        with tempfile.NamedTemporaryFile(dir=self.scratch) as file:
             process = subprocess.Popen(
                 words,
                 cwd=self.root,
@@ -117,7 +121,8 @@ class Workplace(AbstractContextManager["Workplace"]):
                 status = None
             finally:
                 _end(process)
-        output = place.read_text(encoding="utf-8", errors="replace")
+            file.seek(0)
+            output = file.read().decode(errors="replace")
         self.output += output
         print(f"$ {' '.join(words)}\n{output}", file=self.log, flush=True)
         return Done(status, output, time.monotonic() - began)

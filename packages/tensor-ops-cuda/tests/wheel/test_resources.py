@@ -8,6 +8,8 @@ import pytest
 # Registers of a multiprocessor, and how many of its threads must find room beside one another.
 REGISTERS = 65536
 LEAST_THREADS = 512
+# What a kernel hands by reference to a function for rare rows: where the row is, and its team.
+LARGEST_FRAME = 64
 
 
 @dataclass(frozen=True)
@@ -53,8 +55,12 @@ def test_nothing_is_spilled(functions):
 
 
 def test_no_kernel_has_arrays_in_memory(functions):
-    """A stack frame is an array that is indexed at run time, and lies in memory."""
-    framed = [f"{each.architecture} {each.name}: {each.stack}" for each in functions if each.stack]
+    """A larger stack frame is an array that is indexed at run time."""
+    framed = [
+        f"{each.architecture} {each.name}: {each.stack} bytes"
+        for each in functions
+        if each.stack > LARGEST_FRAME
+    ]
     assert not framed, "\n".join(framed)
 
 
@@ -73,14 +79,15 @@ def plain(name):
     return re.sub(r"_GLOBAL__N__\w+?_cu_[0-9a-f]{8}_\d+", "", name)
 
 
+# as pip indents it
 REPORT = """\
-ptxas info    : 0 bytes gmem
-ptxas info    : Compiling entry function '_Z5firstPf' for 'sm_90'
-ptxas info    : Function properties for _Z5firstPf
-    24 bytes stack frame, 24 bytes spill stores, 48 bytes spill loads
-ptxas info    : Used 70 registers, used 1 barriers, 24 bytes cumulative stack size, 8 bytes smem
-ptxas info    : Function properties for _Z6calledf
-    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
+  ptxas info    : 0 bytes gmem
+  ptxas info    : Compiling entry function '_Z5firstPf' for 'sm_90'
+  ptxas info    : Function properties for _Z5firstPf
+      24 bytes stack frame, 24 bytes spill stores, 48 bytes spill loads
+  ptxas info    : Used 70 registers, used 1 barriers, 24 bytes cumulative stack size, 8 bytes smem
+  ptxas info    : Function properties for _Z6calledf
+      0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
 """
 
 
@@ -93,7 +100,7 @@ def test_reports_are_read():
 def parse(report):
     """Return the functions that a report of ``ptxas -v`` tells of."""
     found, architecture, kernel = [], None, None
-    blocks = re.split(r"^ptxas info\s*: ", report, flags=re.MULTILINE)
+    blocks = re.split(r"^\s*ptxas info\s*: ", report, flags=re.MULTILINE)
     for block in blocks:
         if match := re.match(r"Compiling entry function '(\S+)' for '(\S+)'", block):
             kernel, architecture = match[1], match[2]
