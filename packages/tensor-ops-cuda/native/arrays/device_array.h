@@ -28,8 +28,12 @@ struct DeviceArray {
 DeviceArray new_device_array(int device, DType dtype, int dims, const std::int64_t* shape,
                              cudaStream_t stream, PyObject* stream_owner = nullptr);
 
-// From host memory of any strides, and to C-contiguous host memory. The host is blocked.
-DeviceArray upload(const View& from, int device, cudaStream_t stream);
+// Borrowed; null where there is none.
+PyObject* stream_owner_of(const DeviceArray& array);
+
+// From host memory of any strides, and to C-contiguous host memory. The host is blocked, and the
+// GIL is not needed.
+void upload(const View& from, const DeviceArray& to);
 void download(const DeviceArray& from, void* to);
 
 void read_device_array(const DeviceArray& array, View& view);

@@ -57,7 +57,9 @@ py::object to_numpy(const DeviceArray& array) {
 
 cudaStream_t stream_numbered(const py::object& number, const char* where) {
   if (!py::isinstance<py::int_>(number) || py::isinstance<py::bool_>(number))
-    throw TypeError(text(where, ": stream must be an int, the address of a cudaStream_t, got ",
+    throw TypeError(text(where,
+                         ": stream must be an int, the address of a cudaStream_t, or an object "
+                         "with __cuda_stream__, got ",
                          Py_TYPE(number.ptr())->tp_name));
   const auto value = number.cast<long long>();
   if (value <= 0)
@@ -65,6 +67,19 @@ cudaStream_t stream_numbered(const py::object& number, const char* where) {
                           "; 1 is the default stream, 2 the thread's, and anything else the "
                           "address of a cudaStream_t"));
   return reinterpret_cast<cudaStream_t>(static_cast<std::intptr_t>(value));
+}
+
+// Of cuda.core, and of whoever keeps its protocol: (version, address).
+cudaStream_t stream_of_object(const py::object& object, const char* where) {
+  const py::object answer = object.attr("__cuda_stream__")();
+  const bool is_known = py::isinstance<py::tuple>(answer) && py::len(answer) == 2 &&
+                        py::isinstance<py::int_>(py::tuple(answer)[0]) &&
+                        py::tuple(answer)[0].cast<int>() == 0;
+  if (!is_known)
+    throw TypeError(text(where, ": __cuda_stream__ of ", Py_TYPE(object.ptr())->tp_name,
+                         " must return (0, address), got ", py::repr(answer).cast<std::string>()));
+  const py::object address = py::tuple(answer)[1];
+  return address.equal(py::int_(0)) ? cudaStreamLegacy : stream_numbered(address, where);
 }
 
 void require_own_device(const DeviceArray& array, const py::object& dl_device) {
@@ -137,11 +152,16 @@ DeviceArray to_device(const py::object& array, const py::object& device, const p
                          "; the supported dtypes are ", kSupportedDTypes));
   const int index = device_index(device);
   usable_device(index);
-  const py::gil_scoped_release released;
+  PyObject* owner = py::hasattr(stream, "__cuda_stream__") ? stream.ptr() : nullptr;
+  const cudaStream_t handle = stream.is_none() ? own_stream(index)
+                              : owner          ? stream_of_object(stream, "to_device")
+                                               : stream_numbered(stream, "to_device");
   const CurrentDevice current(index);
-  if (stream.is_none()) return upload(read.view, index, own_stream(index));
-  const py::gil_scoped_acquire acquired;
-  return upload(read.view, index, stream_numbered(stream, "to_device"));
+  DeviceArray result =
+      new_device_array(index, read.view.dtype, read.view.dims, read.view.shape, handle, owner);
+  const py::gil_scoped_release released;
+  upload(read.view, result);
+  return result;
 }
 
 constexpr char kClassDoc[] = R"(An array in the memory of a CUDA device.
@@ -169,9 +189,10 @@ array : numpy.ndarray
 device : int or str, optional
     Index, or a name like ``"cuda:0"``. By default what ``TENSOR_OPS_CUDA_DEVICE`` says, else the
     current device.
-stream : int, optional
-    Address of the ``cudaStream_t`` that the copy, and ops on it, run on; 1 is the default stream.
-    By default one of this module's own. It must live as long as the array.
+stream : int or object with ``__cuda_stream__``, optional
+    What the copy, and ops on it, run on: a stream of ``cuda.core``, or the address of a
+    ``cudaStream_t``, which must live as long as the array; 1 is the default stream. By default one
+    of this module's own.
 
 Returns
 -------
