@@ -152,11 +152,11 @@ DeviceArray to_device(const py::object& array, const py::object& device, const p
                          "; the supported dtypes are ", kSupportedDTypes));
   const int index = device_index(device);
   usable_device(index);
+  const CurrentDevice current(index);
   PyObject* owner = py::hasattr(stream, "__cuda_stream__") ? stream.ptr() : nullptr;
   const cudaStream_t handle = stream.is_none() ? own_stream(index)
                               : owner          ? stream_of_object(stream, "to_device")
                                                : stream_numbered(stream, "to_device");
-  const CurrentDevice current(index);
   DeviceArray result =
       new_device_array(index, read.view.dtype, read.view.dims, read.view.shape, handle, owner);
   const py::gil_scoped_release released;
