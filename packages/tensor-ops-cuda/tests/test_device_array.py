@@ -80,6 +80,34 @@ def test_bad_options(device, options, error, says):
         to_device(np.zeros(3, np.float32), **options)
 
 
+class Stream:
+    """A stream as ``cuda.core`` has it."""
+
+    def __init__(self, *answer):
+        self.answer = answer
+
+    def __cuda_stream__(self):
+        return self.answer
+
+
+def test_stream_objects_are_kept(runtime, rng):
+    host = rng.normal(size=20).astype(np.float32)
+    stream = Stream(0, runtime.stream())
+    x = to_device(host, stream=stream)
+    assert x.__cuda_array_interface__["stream"] == stream.answer[1]
+    y = silu(x)
+    np.testing.assert_array_equal(y.numpy(), silu(host))
+    gone = weakref.ref(stream)
+    del stream, x
+    assert gone() is not None
+    del y
+    assert gone() is None
+    assert to_device(host, stream=Stream(0, 0)).__cuda_array_interface__["stream"] == 1
+    for answer in ((1, 5), (0,), (0, "x")):
+        with pytest.raises(TypeError, match="to_device: "):
+            to_device(host, stream=Stream(*answer))
+
+
 def test_streams_of_arrays(runtime, rng):
     """Arrays of several streams meet in a call, which runs on the first one's."""
     first, second = runtime.stream(), runtime.stream()

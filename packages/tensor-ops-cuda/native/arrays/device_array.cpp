@@ -114,9 +114,15 @@ DeviceArray new_device_array(int device, DType dtype, int dims, const std::int64
   return array;
 }
 
+PyObject* stream_owner_of(const DeviceArray& array) {
+  const auto* release = std::get_deleter<Release>(array.memory);
+  return release ? release->stream_owner : nullptr;
+}
+
 // By way of pinned memory where it can be had; the host waits, since it may write to `from` again.
 void upload(const View& from, const DeviceArray& to) {
   if (to.size() == 0) return;
+  const CurrentDevice current(to.device);
   const PinnedMemory pinned(to.bytes());
   std::unique_ptr<char[]> pageable;
   if (!pinned.data()) pageable.reset(new char[to.bytes()]);

@@ -28,8 +28,11 @@ struct DeviceArray {
 DeviceArray new_device_array(int device, DType dtype, int dims, const std::int64_t* shape,
                              cudaStream_t stream, PyObject* stream_owner = nullptr);
 
-// From host memory of any strides, to an array whose device is current; and to C-contiguous host
-// memory. The host is blocked.
+// Borrowed; null where there is none.
+PyObject* stream_owner_of(const DeviceArray& array);
+
+// From host memory of any strides, and to C-contiguous host memory. The host is blocked, and the
+// GIL is not needed.
 void upload(const View& from, const DeviceArray& to);
 void download(const DeviceArray& from, void* to);
 

@@ -91,7 +91,10 @@ void Place::wait_for(cudaStream_t stream) {
 void Place::read_own(const char* name, Array& array) {
   const DeviceArray& own = device_array_of(array.object);
   take_device_of(name, own.device);
-  wait_for(own.stream);
+  if (has_stream_)
+    wait_for(own.stream);
+  else
+    choose_stream(own.stream, Owned(Py_XNewRef(stream_owner_of(own))));
   read_device_array(own, array.view);
 }
 

@@ -55,23 +55,11 @@ py::object to_numpy(const DeviceArray& array) {
   return result;
 }
 
-// The address behind a stream of cuda.core, or of any library with its protocol, or the number
-// itself.
-py::object number_of(const py::object& stream) {
-  if (!py::hasattr(stream, "__cuda_stream__")) return stream;
-  const py::tuple version_and_address = stream.attr("__cuda_stream__")();
-  if (version_and_address.size() != 2)
-    throw TypeError("__cuda_stream__() must return a version and an address");
-  const py::object address = version_and_address[1];
-  return address.equal(py::int_(0)) ? py::object(py::int_(1)) : address;
-}
-
-cudaStream_t stream_numbered(const py::object& stream, const char* where) {
-  const py::object number = number_of(stream);
+cudaStream_t stream_numbered(const py::object& number, const char* where) {
   if (!py::isinstance<py::int_>(number) || py::isinstance<py::bool_>(number))
     throw TypeError(text(where,
-                         ": stream must be an int, the address of a cudaStream_t, or have "
-                         "__cuda_stream__, got ",
+                         ": stream must be an int, the address of a cudaStream_t, or an object "
+                         "with __cuda_stream__, got ",
                          Py_TYPE(number.ptr())->tp_name));
   const auto value = number.cast<long long>();
   if (value <= 0)
@@ -79,6 +67,19 @@ cudaStream_t stream_numbered(const py::object& stream, const char* where) {
                           "; 1 is the default stream, 2 the thread's, and anything else the "
                           "address of a cudaStream_t"));
   return reinterpret_cast<cudaStream_t>(static_cast<std::intptr_t>(value));
+}
+
+// Of cuda.core, and of whoever keeps its protocol: (version, address).
+cudaStream_t stream_of_object(const py::object& object, const char* where) {
+  const py::object answer = object.attr("__cuda_stream__")();
+  const bool is_known = py::isinstance<py::tuple>(answer) && py::len(answer) == 2 &&
+                        py::isinstance<py::int_>(py::tuple(answer)[0]) &&
+                        py::tuple(answer)[0].cast<int>() == 0;
+  if (!is_known)
+    throw TypeError(text(where, ": __cuda_stream__ of ", Py_TYPE(object.ptr())->tp_name,
+                         " must return (0, address), got ", py::repr(answer).cast<std::string>()));
+  const py::object address = py::tuple(answer)[1];
+  return address.equal(py::int_(0)) ? cudaStreamLegacy : stream_numbered(address, where);
 }
 
 void require_own_device(const DeviceArray& array, const py::object& dl_device) {
@@ -152,11 +153,12 @@ DeviceArray to_device(const py::object& array, const py::object& device, const p
   const int index = device_index(device);
   usable_device(index);
   const CurrentDevice current(index);
-  const bool is_ours = stream.is_none();
+  PyObject* owner = py::hasattr(stream, "__cuda_stream__") ? stream.ptr() : nullptr;
+  const cudaStream_t handle = stream.is_none() ? own_stream(index)
+                              : owner          ? stream_of_object(stream, "to_device")
+                                               : stream_numbered(stream, "to_device");
   DeviceArray result =
-      new_device_array(index, read.view.dtype, read.view.dims, read.view.shape,
-                       is_ours ? own_stream(index) : stream_numbered(stream, "to_device"),
-                       is_ours ? nullptr : stream.ptr());
+      new_device_array(index, read.view.dtype, read.view.dims, read.view.shape, handle, owner);
   const py::gil_scoped_release released;
   upload(read.view, result);
   return result;
@@ -188,7 +190,7 @@ device : int or str, optional
     Index, or a name like ``"cuda:0"``. By default what ``TENSOR_OPS_CUDA_DEVICE`` says, else the
     current device.
 stream : int or object with ``__cuda_stream__``, optional
-    The stream that the copy, and ops on it, run on: a stream of ``cuda.core``, or the address of a
+    What the copy, and ops on it, run on: a stream of ``cuda.core``, or the address of a
     ``cudaStream_t``, which must live as long as the array; 1 is the default stream. By default one
     of this module's own.
 
