@@ -115,18 +115,15 @@ DeviceArray new_device_array(int device, DType dtype, int dims, const std::int64
 }
 
 // By way of pinned memory where it can be had; the host waits, since it may write to `from` again.
-DeviceArray upload(const View& from, int device, cudaStream_t stream) {
-  const CurrentDevice current(device);
-  DeviceArray array = new_device_array(device, from.dtype, from.dims, from.shape, stream);
-  if (array.size() == 0) return array;
-  const PinnedMemory pinned(array.bytes());
+void upload(const View& from, const DeviceArray& to) {
+  if (to.size() == 0) return;
+  const PinnedMemory pinned(to.bytes());
   std::unique_ptr<char[]> pageable;
-  if (!pinned.data()) pageable.reset(new char[array.bytes()]);
+  if (!pinned.data()) pageable.reset(new char[to.bytes()]);
   char* packed = pinned.data() ? pinned.data() : pageable.get();
   pack(area_of(from), packed);
-  CUDA_CHECK(cudaMemcpyAsync(array.data(), packed, array.bytes(), cudaMemcpyHostToDevice, stream));
-  CUDA_CHECK(cudaStreamSynchronize(stream));
-  return array;
+  CUDA_CHECK(cudaMemcpyAsync(to.data(), packed, to.bytes(), cudaMemcpyHostToDevice, to.stream));
+  CUDA_CHECK(cudaStreamSynchronize(to.stream));
 }
 
 void download(const DeviceArray& from, void* to) {

@@ -28,8 +28,9 @@ struct DeviceArray {
 DeviceArray new_device_array(int device, DType dtype, int dims, const std::int64_t* shape,
                              cudaStream_t stream, PyObject* stream_owner = nullptr);
 
-// From host memory of any strides, and to C-contiguous host memory. The host is blocked.
-DeviceArray upload(const View& from, int device, cudaStream_t stream);
+// From host memory of any strides, to an array whose device is current; and to C-contiguous host
+// memory. The host is blocked.
+void upload(const View& from, const DeviceArray& to);
 void download(const DeviceArray& from, void* to);
 
 void read_device_array(const DeviceArray& array, View& view);

@@ -55,9 +55,23 @@ py::object to_numpy(const DeviceArray& array) {
   return result;
 }
 
-cudaStream_t stream_numbered(const py::object& number, const char* where) {
+// The address behind a stream of cuda.core, or of any library with its protocol, or the number
+// itself.
+py::object number_of(const py::object& stream) {
+  if (!py::hasattr(stream, "__cuda_stream__")) return stream;
+  const py::tuple version_and_address = stream.attr("__cuda_stream__")();
+  if (version_and_address.size() != 2)
+    throw TypeError("__cuda_stream__() must return a version and an address");
+  const py::object address = version_and_address[1];
+  return address.equal(py::int_(0)) ? py::object(py::int_(1)) : address;
+}
+
+cudaStream_t stream_numbered(const py::object& stream, const char* where) {
+  const py::object number = number_of(stream);
   if (!py::isinstance<py::int_>(number) || py::isinstance<py::bool_>(number))
-    throw TypeError(text(where, ": stream must be an int, the address of a cudaStream_t, got ",
+    throw TypeError(text(where,
+                         ": stream must be an int, the address of a cudaStream_t, or have "
+                         "__cuda_stream__, got ",
                          Py_TYPE(number.ptr())->tp_name));
   const auto value = number.cast<long long>();
   if (value <= 0)
@@ -137,11 +151,15 @@ DeviceArray to_device(const py::object& array, const py::object& device, const p
                          "; the supported dtypes are ", kSupportedDTypes));
   const int index = device_index(device);
   usable_device(index);
-  const py::gil_scoped_release released;
   const CurrentDevice current(index);
-  if (stream.is_none()) return upload(read.view, index, own_stream(index));
-  const py::gil_scoped_acquire acquired;
-  return upload(read.view, index, stream_numbered(stream, "to_device"));
+  const bool is_ours = stream.is_none();
+  DeviceArray result =
+      new_device_array(index, read.view.dtype, read.view.dims, read.view.shape,
+                       is_ours ? own_stream(index) : stream_numbered(stream, "to_device"),
+                       is_ours ? nullptr : stream.ptr());
+  const py::gil_scoped_release released;
+  upload(read.view, result);
+  return result;
 }
 
 constexpr char kClassDoc[] = R"(An array in the memory of a CUDA device.
@@ -169,9 +187,10 @@ array : numpy.ndarray
 device : int or str, optional
     Index, or a name like ``"cuda:0"``. By default what ``TENSOR_OPS_CUDA_DEVICE`` says, else the
     current device.
-stream : int, optional
-    Address of the ``cudaStream_t`` that the copy, and ops on it, run on; 1 is the default stream.
-    By default one of this module's own. It must live as long as the array.
+stream : int or object with ``__cuda_stream__``, optional
+    The stream that the copy, and ops on it, run on: a stream of ``cuda.core``, or the address of a
+    ``cudaStream_t``, which must live as long as the array; 1 is the default stream. By default one
+    of this module's own.
 
 Returns
 -------
