@@ -119,6 +119,30 @@ def test_streams_of_arrays(runtime, rng):
     np.testing.assert_array_equal(y.numpy(), rms_norm(silu(x), silu(weight)))
 
 
+def test_stream_of_another_library(runtime):
+    """cuda.core's streams, and all that have its protocol; the array keeps them alive."""
+
+    class Stream:
+        def __init__(self, address):
+            self.address = address
+
+        def __cuda_stream__(self):
+            return (0, self.address)
+
+    stream = Stream(runtime.stream())
+    alive = weakref.ref(stream)
+    x = to_device(np.ones(3, np.float32), stream=stream)
+    assert x.__cuda_array_interface__["stream"] == stream.address
+    del stream
+    gc.collect()
+    assert alive() is not None
+    del x
+    gc.collect()
+    assert alive() is None
+    on_default = to_device(np.ones(3, np.float32), stream=Stream(0))
+    assert on_default.__cuda_array_interface__["stream"] == 1
+
+
 @pytest.mark.parametrize("name", ["float32", "bfloat16"])
 def test_dlpack(runtime, rng, name):
     dtype = np.dtype(ml_dtypes.bfloat16 if name == "bfloat16" else name)
