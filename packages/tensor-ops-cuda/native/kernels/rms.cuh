@@ -156,7 +156,7 @@ __global__ void __launch_bounds__(kMostLanes, 1)
 // --- Rows in parts -------------------------------------------------------------------------------
 
 template <class Element, int kInputs>
-__global__ void __launch_bounds__(kMostLanes)
+__global__ void __launch_bounds__(kMostLanes, 1)
     rms_measure_parts(const __grid_constant__ RmsArrays arrays, const __grid_constant__ Rows rows,
                       std::int64_t n, const __grid_constant__ RowParts parts, bool whole,
                       double* found) {
@@ -170,7 +170,7 @@ __global__ void __launch_bounds__(kMostLanes)
 }
 
 template <class Element, int kInputs>
-__global__ void __launch_bounds__(kMostLanes)
+__global__ void __launch_bounds__(kMostLanes, 1)
     rms_write_parts(const __grid_constant__ RmsArrays arrays, const __grid_constant__ Rows rows,
                     std::int64_t n, const __grid_constant__ RowParts parts, bool whole, double eps,
                     const double* found) {

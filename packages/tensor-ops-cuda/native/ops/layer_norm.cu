@@ -165,7 +165,7 @@ __global__ void __launch_bounds__(kMostLanes, 1)
 
 // Each part leaves its mean and its sum of squared deviations from it.
 template <class Element>
-__global__ void __launch_bounds__(kMostLanes)
+__global__ void __launch_bounds__(kMostLanes, 1)
     layer_norm_measure_parts(const __grid_constant__ LayerArrays arrays,
                              const __grid_constant__ Rows rows, std::int64_t n,
                              const __grid_constant__ RowParts parts, bool whole, double* found) {
@@ -181,7 +181,7 @@ __global__ void __launch_bounds__(kMostLanes)
 }
 
 template <class Element>
-__global__ void __launch_bounds__(kMostLanes)
+__global__ void __launch_bounds__(kMostLanes, 1)
     layer_norm_write_parts(const __grid_constant__ LayerArrays arrays,
                            const __grid_constant__ Rows rows, std::int64_t n,
                            const __grid_constant__ RowParts parts, bool whole, double eps,

@@ -228,7 +228,7 @@ struct SoftmaxParts {
 };
 
 template <class Element>
-__global__ void __launch_bounds__(kMostLanes)
+__global__ void __launch_bounds__(kMostLanes, 1)
     softmax_measure_parts(const __grid_constant__ SoftmaxParts<Element> all) {
   Team<false> team;
   for (std::int64_t turn = blockIdx.x; turn < all.count(); turn += gridDim.x) {
@@ -238,7 +238,7 @@ __global__ void __launch_bounds__(kMostLanes)
 }
 
 template <class Element>
-__global__ void __launch_bounds__(kMostLanes)
+__global__ void __launch_bounds__(kMostLanes, 1)
     softmax_sum_parts(const __grid_constant__ SoftmaxParts<Element> all) {
   using R = Real<Element>;
   Team<false> team;
@@ -254,7 +254,7 @@ __global__ void __launch_bounds__(kMostLanes)
 }
 
 template <class Element>
-__global__ void __launch_bounds__(kMostLanes)
+__global__ void __launch_bounds__(kMostLanes, 1)
     softmax_write_parts(const __grid_constant__ SoftmaxParts<Element> all) {
   using R = Real<Element>;
   Team<false> team;
