@@ -8,7 +8,7 @@ import nox
 
 nox.needs_version = ">=2025.2.9"
 nox.options.default_venv_backend = "uv|virtualenv"
-nox.options.sessions = ["lint", "conformance", "opencl", "cuda", "tests"]
+nox.options.sessions = ["lint", "conformance", "opencl", "cuda", "tests", "workflows"]
 
 ROOT = Path(__file__).parent
 PACKAGES = sorted(path.parent.name for path in ROOT.glob("packages/*/pyproject.toml"))
