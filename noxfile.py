@@ -100,6 +100,16 @@ def opencl_intel(session: nox.Session) -> None:
 
 
 @nox.session
+def docs(session: nox.Session) -> None:
+    """Build the site of the documentation; -- linkcheck looks at links that lead elsewhere."""
+    install_packages(session)
+    install_group(session, "docs")
+    builder = session.posargs[0] if session.posargs else "html"
+    strict = ["-W", "--keep-going", "-n", "-E"]
+    session.run("sphinx-build", *strict, "-b", builder, "docs", f"docs/_build/{builder}")
+
+
+@nox.session
 def nightly(session: nox.Session) -> None:
     """Run the conformance suite's random calls with 10,000 examples each."""
     install_packages(session)
@@ -112,7 +122,7 @@ def nightly(session: nox.Session) -> None:
 def lint(session: nox.Session) -> None:
     """Check formatting, style and types."""
     install_group(session, "lint")
-    session.install("nox", "numpy>=2.2", "ml_dtypes", "platformdirs", "matplotlib")
+    session.install("nox", "numpy>=2.2", "ml_dtypes", "platformdirs", "matplotlib", "docutils")
     session.run("ruff", "format", "--check", ".")
     session.run("ruff", "check", ".")
     native = [str(path) for path in sorted(ROOT.glob("packages/*/native/**/*")) if is_native(path)]
@@ -120,7 +130,9 @@ def lint(session: nox.Session) -> None:
     for package in PACKAGES:
         session.run("mypy", f"packages/{package}/src")
     session.run("mypy", "noxfile.py")
-    session.run("mypy", "-p", "comparison", env={"MYPYPATH": "packages/tensor-ops/src:benchmarks"})
+    session.run("mypy", "docs/_extensions")
+    benchmarks = ["-p", "comparison", "-m", "errors"]
+    session.run("mypy", *benchmarks, env={"MYPYPATH": "packages/tensor-ops/src:benchmarks"})
 
 
 @nox.session
@@ -137,6 +149,15 @@ def peers(session: nox.Session) -> None:
     install_packages(session)
     install_group(session, "bench")
     session.run("python", "benchmarks/compare_peers.py", *session.posargs)
+
+
+@nox.session
+def errors(session: nox.Session) -> None:
+    """Measure the largest error of every op on every backend, or write their page."""
+    install_packages(session)
+    install_group(session, "opencl")
+    session.install("ml_dtypes")
+    session.run("python", "benchmarks/errors.py", *session.posargs)
 
 
 @nox.session
