@@ -102,7 +102,10 @@ def opencl_intel(session: nox.Session) -> None:
 @nox.session
 def docs(session: nox.Session) -> None:
     """Build the site of the documentation; -- linkcheck looks at links that lead elsewhere."""
-    install_packages(session)
+    native = "tensor-ops-cpp"
+    session.install(*(f"./packages/{package}" for package in PACKAGES if package != native))
+    # For its docstrings only; all levels would take longer to compile than the rest takes together.
+    session.install("-C", "cmake.define.TENSOR_OPS_ONE_LEVEL=ON", f"./packages/{native}")
     install_group(session, "docs")
     builder = session.posargs[0] if session.posargs else "html"
     strict = ["-W", "--keep-going", "-n", "-E"]
@@ -122,7 +125,9 @@ def nightly(session: nox.Session) -> None:
 def lint(session: nox.Session) -> None:
     """Check formatting, style and types."""
     install_group(session, "lint")
-    session.install("nox", "numpy>=2.2", "ml_dtypes", "platformdirs", "matplotlib", "docutils")
+    session.install(
+        "nox", "numpy>=2.2", "ml_dtypes", "platformdirs", "matplotlib", "types-docutils"
+    )
     session.run("ruff", "format", "--check", ".")
     session.run("ruff", "check", ".")
     native = [str(path) for path in sorted(ROOT.glob("packages/*/native/**/*")) if is_native(path)]

@@ -195,7 +195,7 @@ def _setting(record: dict[str, Any]) -> str:
     for name, backend in record["backends"].items():
         rows.append((f"`{name}`", f"{backend['version']} on {backend['device_name']}"))
     rows.append(("date", record["date"]))
-    return _markdown(("what", "which"), rows)
+    return _markdown(("what", "which"), rows, ("---", "---"))
 
 
 def _table(record: dict[str, Any], dtype: str) -> str:
@@ -212,7 +212,8 @@ def _table(record: dict[str, Any], dtype: str) -> str:
             for cell in found
         ]
         rows.append((f"`{variant.name}`", *errors, str(variant.op.bounds[dtype])))
-    return _markdown(("op", *(f"`{name}`" for name in BACKENDS), "allowed"), rows)
+    head = ("op", *(f"`{name}`" for name in BACKENDS), "allowed")
+    return _markdown(head, rows, ("---", *["---:"] * len(BACKENDS), "---"))
 
 
 def _shown(cell: dict[str, Any], bound: Bound) -> str:
@@ -220,8 +221,10 @@ def _shown(cell: dict[str, Any], bound: Bound) -> str:
     return f"**{number}**" if cell["error"] > bound.limit else number
 
 
-def _markdown(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
-    lines = [head, ("---",) * len(head), *rows]
+def _markdown(
+    head: tuple[str, ...], rows: Iterable[tuple[str, ...]], alignment: tuple[str, ...]
+) -> str:
+    lines = [head, alignment, *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 

@@ -25,6 +25,7 @@ myst_heading_anchors = 4
 suppress_warnings = ["myst.header"]
 
 default_role = "code"
+smartquotes = False
 add_module_names = False
 autodoc_typehints = "signature"
 autodoc_typehints_format = "short"
@@ -49,7 +50,7 @@ html_show_sphinx = False
 html_last_updated_fmt = None
 html_theme_options = {"navigation_with_keys": True}
 pygments_style = "friendly"
-pygments_dark_style = "native"
+pygments_dark_style = "github-dark"
 
 # For `nox -s docs -- linkcheck`.
 linkcheck_timeout = 20
