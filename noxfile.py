@@ -161,7 +161,6 @@ def errors(session: nox.Session) -> None:
     """Measure the largest error of every op on every backend, or write their page."""
     install_packages(session)
     install_group(session, "opencl")
-    session.install("ml_dtypes")
     session.run("python", "benchmarks/errors.py", *session.posargs)
 
 
