@@ -128,19 +128,6 @@ def lint(session: nox.Session) -> None:
 
 
 @nox.session
-def docs(session: nox.Session) -> None:
-    """Build the site of the documentation; -- linkcheck looks at links that lead elsewhere."""
-    # Of the native packages only the docstrings are needed: what is quick to compile will do.
-    quick = ["TENSOR_OPS_ONE_LEVEL", "TENSOR_OPS_CUDA_EMULATION"]
-    options = [word for name in quick for word in ("-C", f"cmake.define.{name}=ON")]
-    session.install(*options, *(f"./packages/{package}" for package in PACKAGES))
-    install_group(session, "docs")
-    builder = session.posargs[0] if session.posargs else "html"
-    strict = ["-W", "--keep-going", "-n", "-E", "-q"]
-    session.run("sphinx-build", *strict, "-b", builder, "docs", f"docs/_build/{builder}")
-
-
-@nox.session
 def bench(session: nox.Session) -> None:
     """Run the benchmark suites."""
     install_packages(session)
@@ -154,6 +141,19 @@ def peers(session: nox.Session) -> None:
     install_packages(session)
     install_group(session, "bench")
     session.run("python", "benchmarks/compare_peers.py", *session.posargs)
+
+
+@nox.session
+def docs(session: nox.Session) -> None:
+    """Build the site of the documentation; -- linkcheck looks at links that lead elsewhere."""
+    # Of the native packages only the docstrings are needed: what is quick to compile will do.
+    quick = ["TENSOR_OPS_ONE_LEVEL", "TENSOR_OPS_CUDA_EMULATION"]
+    options = [word for name in quick for word in ("-C", f"cmake.define.{name}=ON")]
+    session.install(*options, *(f"./packages/{package}" for package in PACKAGES))
+    install_group(session, "docs")
+    builder = session.posargs[0] if session.posargs else "html"
+    strict = ["-W", "--keep-going", "-n", "-E", "-q"]
+    session.run("sphinx-build", *strict, "-b", builder, "docs", f"docs/_build/{builder}")
 
 
 @nox.session
