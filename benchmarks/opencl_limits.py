@@ -1,14 +1,16 @@
 """What limits `tensor_ops_opencl` on the CPU: PoCL's launches, and the instructions it compiles to.
 
     python benchmarks/opencl_limits.py [--json benchmarks/results/opencl_limits.json]
+    python benchmarks/opencl_limits.py --report benchmarks/results/opencl_limits.json
 
 Times a launch alone (an empty kernel, awaited), a launch whose result is mapped, and calls of one
 row, which can be no quicker. For large arrays it times every op beside `tensor_ops_cpp` at each
-instruction-set level: PoCL compiles for the CPU that its LLVM knows, which the device's name ends
-with, and where that has no AVX-512 the level to compare with is x86-64-v3.
+instruction-set level: PoCL compiles for the CPU that its LLVM knows, which the device's version
+ends with, and where that has no AVX-512 the level to compare with is x86-64-v3.
 """
 
 import argparse
+import datetime
 import functools
 import json
 import os
@@ -22,36 +24,64 @@ from typing import Any
 
 import numpy as np
 
+from comparison import cases, opencl, report
+from comparison.record import Elsewhere
+
 Ops = Mapping[str, Callable[..., Any]]
 
 ROUNDS = 9
 ONE_ROW, FEW_ROWS = (1, 4096), (128, 4096)
 LARGE = {(2048, 4096): ("float32", "float16", "bfloat16", "float64"), (8192, 8192): ("float32",)}
-LEVELS = ("x86-64-v3", "x86-64-v4")
 
 
 def main() -> None:
     """Measure, print and keep."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--json", type=Path)
+    parser.add_argument("--json", type=Path, help="where to keep the figures")
+    parser.add_argument("--report", type=Path, help="show kept figures on the page, and no more")
     parser.add_argument("--level", help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.level:
+    if options.report:
+        report.update(opencl.PAGE, opencl.blocks(opencl.read(options.report)))
+    elif options.level:
         print(json.dumps(beside_cpp()))
-        return
-    import tensor_ops_opencl
+    else:
+        measure(options)
 
-    found = {
-        "device": str(tensor_ops_opencl.get_opencl_info()["device"]),
+
+def measure(options: argparse.Namespace) -> None:
+    """Take all figures."""
+    from tensor_ops_opencl import session
+
+    elsewhere = Elsewhere()
+    found: dict[str, Any] = {
+        "device": str(session.current().device),
+        "setting": setting(),
         "launch_us": launches(),
         "one_row_us": one_row(),
         "beside_numpy": beside_numpy(),
-        "beside_cpp": {level: in_process(level) for level in LEVELS},
+        "beside_cpp": {level: in_process(level) for level in opencl.LEVELS},
     }
+    found["busy_elsewhere"] = elsewhere.cores()
     text = json.dumps(found, indent=1)
     print(text)
     if options.json:
         options.json.write_text(text + "\n", encoding="utf-8")
+
+
+def setting() -> dict[str, Any]:
+    """Return what the figures depend on."""
+    from tensor_ops.cli import machine
+    from tensor_ops_opencl import session
+
+    facts, handle = machine.facts(), session.current().device.handle
+    return {
+        "cpu": facts["cpu"],
+        "cores": facts["usable_cpus"],
+        "platform": handle.platform.version.strip(),
+        "compiles_for": handle.version.strip(),
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+    }
 
 
 def launches() -> dict[str, float]:
@@ -142,7 +172,6 @@ def in_turn(
 
 def calls(shape: tuple[int, ...], dtype: str) -> dict[str, Callable[[Ops], Any]]:
     """Return a function from a backend's ops to the result of each variant of each op."""
-    from comparison import cases
 
     def call(name: str, values: list[Any], ops: Ops) -> Any:
         variant = cases.VARIANTS[name]

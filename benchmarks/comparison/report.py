@@ -1,12 +1,13 @@
-"""The page about performance: its tables and figures, all of them from one record."""
+"""Pages with figures: their tables and drawings, all those of a page from one record."""
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 from comparison import tables
 from comparison.results import Results
 
-__all__ = ["FIGURES", "PAGE", "fill", "write"]
+__all__ = ["FIGURES", "PAGE", "fill", "update", "write"]
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "performance.md"
@@ -16,10 +17,10 @@ BLOCK = re.compile(r"(<!-- measured (.+?) -->\n).*?(<!-- end of \2 -->)", re.DOT
 
 
 def write(results: Results) -> list[Path]:
-    """Bring the page and its figures up to date; return what was written."""
+    """Bring the page about performance and its figures up to date; return what was written."""
     from comparison import figures  # which needs matplotlib
 
-    PAGE.write_text(fill(PAGE.read_text(encoding="utf-8"), results), encoding="utf-8")
+    update(PAGE, tables.blocks(results))
     FIGURES.mkdir(exist_ok=True)
     drawn = []
     for dtype in results.values("dtype"):
@@ -34,15 +35,19 @@ def figure_name(dtype: str) -> str:
     return f"performance-{dtype}.svg"
 
 
-def fill(page: str, results: Results) -> str:
+def update(path: Path, made: Mapping[str, str]) -> None:
+    """Bring the blocks of a page up to date."""
+    path.write_text(fill(path.read_text(encoding="utf-8"), made), encoding="utf-8")
+
+
+def fill(page: str, made: Mapping[str, str]) -> str:
     """Return a page with every block between ``<!-- measured NAME -->`` comments made anew.
 
     Raises
     ------
     ValueError
-        If the page has a block that the results have no figures for.
+        If the page has a block that was not made.
     """
-    made = tables.blocks(results)
 
     def replacement(match: re.Match[str]) -> str:
         if match[2] not in made:

@@ -11,7 +11,7 @@ from comparison.results import DISPATCHED, OURS, Cell, Ratio, Results, owner
 from tensor_ops.benchmark import format_time
 from tensor_ops.variants import VARIANTS
 
-__all__ = ["blocks", "every_cell", "summary"]
+__all__ = ["blocks", "disturbance", "every_cell", "summary", "table"]
 
 NOTHING = "—"
 # Cores that other processes may keep busy without showing in the figures.
@@ -62,7 +62,7 @@ def every_cell(results: Results) -> str:
             )
         )
     head = ("op", "dtype", "shape", "threads", "result", "ours", "error")
-    return _table((*head, "fastest peer takes", "error", "of the copy"), rows)
+    return table((*head, "fastest peer takes", "error", "of the copy"), rows)
 
 
 def _error(results: Results, cell: Cell, entry: str) -> str:
@@ -96,10 +96,10 @@ def setting(results: Results) -> str:
         ("measured", _extent(results)),
         ("rounds", f"{content['settings']['rounds']}, of slow calls at least {FEWEST_ROUNDS}"),
         ("took", f"{(content['seconds'] or 0) / 60:.0f} minutes"),
-        ("other processes", _disturbance(content["busy_elsewhere"])),
+        ("other processes", disturbance(content["busy_elsewhere"])),
         *_again(content.get("again")),
     ]
-    return _table(("what", "which"), rows)
+    return table(("what", "which"), rows)
 
 
 def _again(again: dict[str, Any] | None) -> list[tuple[str, str]]:
@@ -107,7 +107,7 @@ def _again(again: dict[str, Any] | None) -> list[tuple[str, str]]:
     if again is None:
         return []
     commit = (again["commit"]["id"] or "unknown")[:12]
-    busy = _disturbance(again["busy_elsewhere"])
+    busy = disturbance(again["busy_elsewhere"])
     text = f"{again['cells']} cases, disturbed before; commit `{commit}`, {again['date']}"
     return [("measured again", f"{text}; other processes {busy}")]
 
@@ -120,7 +120,8 @@ def _extent(results: Results) -> str:
     return f"{ops}; threads: {threads}"
 
 
-def _disturbance(cores: float | None) -> str:
+def disturbance(cores: float | None) -> str:
+    """Return what other processes did meanwhile, and what that means."""
     if cores is None:
         return "unknown"
     text = f"kept {cores:.2f} cores busy on average"
@@ -145,7 +146,7 @@ def goals(found: Sequence[Finding]) -> str:
                 f"{worst.found:.2f} of {worst.wanted:g}",
             )
         )
-    return _table(("goal", "met", "clearly missed", "furthest from it", "which has"), rows)
+    return table(("goal", "met", "clearly missed", "furthest from it", "which has"), rows)
 
 
 def missed(results: Results, found: Sequence[Finding]) -> str:
@@ -168,7 +169,7 @@ def missed(results: Results, found: Sequence[Finding]) -> str:
     if found and not rows:
         return "Every goal is met."
     head = ("goal", "op", "dtype", "shape", "wanted", "found", "missed by", "against")
-    return _table((*head, "of the copy"), rows)
+    return table((*head, "of the copy"), rows)
 
 
 def arithmetic(results: Results) -> str:
@@ -185,7 +186,7 @@ def arithmetic(results: Results) -> str:
             row = next(results.cells(**wanted, shape=ONE_ROW), None)
             cells = [next(results.cells(**wanted, shape=shape), None) for shape in shapes]
             rows.append((variant, dtype, *(_share(cell, row) for cell in cells)))
-    return _table(("op", "dtype", *map(_shape, shapes)), rows)
+    return table(("op", "dtype", *map(_shape, shapes)), rows)
 
 
 def _share(cell: Cell | None, row: Cell | None) -> str:
@@ -204,7 +205,7 @@ def copies(results: Results) -> str:
         wanted = {"variant": "silu", "dtype": dtype, "threads": THREADS, "mode": REUSED}
         cells = [next(results.cells(**wanted, shape=shape), None) for shape in shapes]
         rows.append((dtype, *map(_bandwidth, cells)))
-    return _table(("dtype", *map(_shape, shapes)), rows)
+    return table(("dtype", *map(_shape, shapes)), rows)
 
 
 def _bandwidth(cell: Cell | None) -> str:
@@ -227,9 +228,7 @@ def one_row(results: Results) -> str:
             rows.append((variant, dtype, *apart[0], results.label(fastest.entry), *apart[1]))
     if not rows:
         return "One row takes every other library 1.2 times as long as ours."
-    return _table(
-        ("op", "dtype", "ours: a call", "elements", "fastest", "a call", "elements"), rows
-    )
+    return table(("op", "dtype", "ours: a call", "elements", "fastest", "a call", "elements"), rows)
 
 
 def _apart(short: Cell, row: Cell, entry: str) -> tuple[str, str]:
@@ -250,7 +249,7 @@ def claim(results: Results) -> str:
             cell = next(results.cells(**wanted, mode=ALLOCATED), None)
             ratios.append(_times(cell.of_peer("numpy") if cell else None))
         rows.append((variant, claimed, *ratios))
-    return _table(("op", "claimed", *map(_shape, shapes)), rows)
+    return table(("op", "claimed", *map(_shape, shapes)), rows)
 
 
 def means(results: Results, threads: int = THREADS) -> str:
@@ -264,7 +263,7 @@ def means(results: Results, threads: int = THREADS) -> str:
                 for shape in shapes
             ]
             rows.append((dtype, _mode(mode), *map(_mean, cells)))
-    return _table(("dtype", "result", *map(_shape, shapes)), rows)
+    return table(("dtype", "result", *map(_shape, shapes)), rows)
 
 
 def _mean(cells: Iterable[Cell]) -> str:
@@ -279,7 +278,7 @@ def dispatch(results: Results) -> str:
         ours, dispatched = cell.ours, cell.median(DISPATCHED)
         if ours is not None and dispatched is not None:
             rows.append((cell.case.variant, format_time(ours), format_time(dispatched)))
-    return _table(("op", OURS, DISPATCHED), rows)
+    return table(("op", OURS, DISPATCHED), rows)
 
 
 def by_op(results: Results, shape: tuple[int, ...]) -> str:
@@ -299,7 +298,7 @@ def by_op(results: Results, shape: tuple[int, ...]) -> str:
                 copy = cell.of_copy() if cell else None
                 row.append(f"{copy.value:.2f}" if copy else NOTHING)
         rows.append(row)
-    return _table(head, rows)
+    return table(head, rows)
 
 
 def _comparison(results: Results, cell: Cell | None) -> list[str]:
@@ -319,7 +318,7 @@ def errors(results: Results) -> str:
         known = results.content["errors"].get(f"{variant} float32 {ALLOCATED}", {})
         shown = [_largest_error(known, peer) for peer in peers]
         rows.append((variant, {"ulp": "ULP"}.get(unit, f"of {unit}"), *shown))
-    return _table(("op", "unit", *map(results.label, peers)), rows)
+    return table(("op", "unit", *map(results.label, peers)), rows)
 
 
 def _largest_error(known: dict[str, dict[str, float | None]], peer: str) -> str:
@@ -348,7 +347,7 @@ def absent(results: Results) -> str:
         for known in results.content["peers"].values()
         if "absent" in known
     ]
-    return _table(("peer", "where", "lacks"), rows) if rows else "Every peer has every op."
+    return table(("peer", "where", "lacks"), rows) if rows else "Every peer has every op."
 
 
 def _times(ratio: Ratio | None) -> str:
@@ -367,7 +366,8 @@ def _shape(shape: tuple[int, ...]) -> str:
     return "(" + ", ".join(map(str, shape)) + ")"
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return rows under a head in Markdown."""
     return "\n".join(_lines(head, rows)) if rows else "Not measured."
 
 

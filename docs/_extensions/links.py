@@ -23,6 +23,7 @@ SITE_PAGES = {
     "packages/tensor-ops/README.md": "site/package_tensor_ops.md",
     "packages/tensor-ops-cpp/README.md": "site/package_cpp.md",
     "packages/tensor-ops-opencl/README.md": "site/package_opencl.md",
+    "packages/tensor-ops-cuda/README.md": "site/package_cuda.md",
     "CONTRIBUTING.md": "site/contributing.md",
     "CONTRIBUTING.md#add-an-op": "site/add_an_op.md",
     "CONTRIBUTING.md#add-a-backend": "site/add_a_backend.md",

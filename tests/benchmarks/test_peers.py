@@ -366,12 +366,13 @@ def test_only_blocks_of_a_page_are_filled(content):
     entries = {"tensor_ops_cpp": [1.0] * 7, "numpy": [2.0] * 7}
     results = Results(content({("silu", "float32", LARGE, REUSED): entries}))
     page = "a\n<!-- measured means -->\n<!-- end of means -->\nb\n"
-    filled = report.fill(page, results)
+    made = tables.blocks(results)
+    filled = report.fill(page, made)
     assert filled.startswith("a\n<!-- measured means -->\n| dtype |")
     assert filled.endswith("|\n<!-- end of means -->\nb\n")
-    assert report.fill(filled, results) == filled
+    assert report.fill(filled, made) == filled
     with pytest.raises(ValueError, match="speed of light"):
-        report.fill(page.replace("means", "speed of light"), results)
+        report.fill(page.replace("means", "speed of light"), made)
 
 
 @pytest.mark.skipif(not importlib.util.find_spec("matplotlib"), reason="matplotlib draws them")

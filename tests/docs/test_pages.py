@@ -35,8 +35,12 @@ def test_no_code_without_a_fence(page):
 def test_blocks_that_do_not_run_have_a_reason(page, read):
     for block in read(page):
         if (reason := block.notes.get("run")) is not None:
-            assert block.language == "bash", f"{block}: only shell blocks may be left out"
             assert reason in REASONS, f"{block}: {reason!r} is none of {list(REASONS)}"
+            if block.language == "python":
+                assert reason == NEEDS_GPU, f"{block}: only what needs a GPU may be left out"
+                ast.parse(block.code)
+                continue
+            assert block.language == "bash", f"{block}: only code may be left out"
             subprocess.run(["bash", "-n", "-c", block.code], check=True)
             REASONS[reason](block.code)
 
@@ -111,8 +115,20 @@ def calls_programs_of_the_system(code):
     assert commands <= {"sudo", "nvcc", "nvidia-smi", "clinfo"}
 
 
+def starts_tools_that_exist(code):
+    commands = code.splitlines()
+    for command in commands:
+        words = [word for word in command.split() if "=" not in word]
+        assert words[0] == "python", command
+        name = words[2].replace(".", "/") if words[1] == "-m" else words[1]
+        path = Path("benchmarks", f"{name}.py") if words[1] == "-m" else Path(name)
+        assert (ROOT / path).is_file(), command
+
+
+NEEDS_GPU = "by hand; it needs a GPU"
 # Why a block is not run here, and what is checked instead.
 REASONS = {
+    NEEDS_GPU: starts_tools_that_exist,
     "by CI itself": runs_in_ci,
     "by hand; tests/examples runs what it runs": starts_sessions_that_exist,
     "by hand; it starts nox": starts_sessions_that_exist,

@@ -8,6 +8,8 @@ import pytest
 from comparison import report
 from comparison.record import read
 from comparison.results import Results
+from comparison.tables import blocks
+from gpu import report as gpu_report
 
 ROOT = Path(__file__).parents[2]
 RECORD = ROOT / "benchmarks" / "results" / "peers.json"
@@ -24,14 +26,12 @@ def shown_text():
 
 
 def test_blocks_are_what_the_record_gives(shown_text, results):
-    assert shown_text == report.fill(shown_text, results), "run: nox -s peers -- --report " + str(
-        RECORD.relative_to(ROOT)
+    assert shown_text == report.fill(shown_text, blocks(results)), (
+        f"run: nox -s peers -- --report {RECORD.relative_to(ROOT)}"
     )
 
 
 def test_every_block_of_the_record_is_shown(shown_text, results):
-    from comparison.tables import blocks
-
     shown = [match[2] for match in report.BLOCK.finditer(shown_text)]
     assert len(shown) == shown_text.count("<!-- measured ") == shown_text.count("<!-- end of ")
     assert sorted(shown) == sorted(blocks(results))
@@ -48,7 +48,7 @@ def test_every_dtype_has_its_figure(shown_text, results):
 
 def test_no_number_stands_in_the_prose(shown_text):
     """What was measured stands in blocks only: prose would not be brought up to date."""
-    prose = re.sub(r"<!-- measured (.+?) -->.*?<!-- end of \1 -->", "", shown_text, flags=re.DOTALL)
+    prose = gpu_report.BLOCK.sub("", report.BLOCK.sub("", shown_text))
     claims = prose.replace("95% confidence", "")
     assert not re.search(r"\d ?(times|x|ms|us|GB/s|%)(?!\w)", claims)
 
@@ -57,3 +57,14 @@ def test_the_record_tells_no_machine_apart(results):
     """Names of hosts and users' folders are nobody's business."""
     text = RECORD.read_text(encoding="utf-8")
     assert not re.search(r"/(?:home|root|tmp|Users)\b", text)
+
+
+def test_the_part_about_a_gpu_is_what_its_record_gives(shown_text):
+    content = gpu_report.read()
+    shown = [match[2] for match in gpu_report.BLOCK.finditer(shown_text)]
+    assert sorted(shown) == sorted(gpu_report.NAMES)
+    assert shown_text == gpu_report.fill(shown_text, content), "run: python -m gpu.report"
+    if content is not None:
+        assert content["gpus"], "a record without a GPU is none"
+        text = gpu_report.RECORD.read_text(encoding="utf-8")
+        assert not re.search(r"/(?:home|root|tmp|Users)\b", text)

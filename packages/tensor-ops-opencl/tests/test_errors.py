@@ -47,6 +47,22 @@ def test_out_of_memory_is_a_memory_error_and_passes(device, use_device, monkeypa
     np.testing.assert_array_equal(tensor_ops_opencl.silu(x), wanted)
 
 
+def test_an_interrupted_call_waits_for_its_kernels(device, monkeypatch):
+    if not device.shares_memory:
+        pytest.skip("the device does not work in the caller's memory")
+    x = np.ones((8000, 4096), np.float32)
+    tensor_ops_opencl.softmax(x[:1])  # builds the program
+    out = np.zeros_like(x)
+
+    def interrupt(*args):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("tensor_ops_opencl.host_arrays._make_visible", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        tensor_ops_opencl.softmax(x, out=out)
+    assert out[-1, -1] > 0  # which is computed last
+
+
 def test_a_device_without_float64_says_so(device, use_device, monkeypatch):
     changed = use_device(has_float64=False).device
     monkeypatch.setattr("tensor_ops_opencl.discovery.devices", lambda: [changed])

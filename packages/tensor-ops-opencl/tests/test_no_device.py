@@ -1,5 +1,6 @@
 """Machines without a platform, with a broken driver, without pyopencl: reasons, no more."""
 
+import os
 import re
 import time
 
@@ -66,6 +67,21 @@ def test_a_pyopencl_that_does_not_load(python, tmp_path):
     (package / "__init__.py").write_text("raise OSError('libOpenCL.so.1: cannot open')\n")
     reason = python(REASON)  # which starts in that folder
     assert "pyopencl cannot be imported: libOpenCL.so.1: cannot open" in reason
+
+
+def test_pyopencl_cannot_write_its_cache(device, python, tmp_path):
+    nowhere = f"{os.devnull}/cache"
+    settings = {"XDG_CACHE_HOME": nowhere, "POCL_CACHE_DIR": str(tmp_path)}
+    error = python(CALL, fails=True, **settings)
+    assert "DeviceError: pyopencl cannot write its cache" in error
+    assert "PYOPENCL_NO_CACHE=1" in error
+    python(CALL, PYOPENCL_NO_CACHE="1", **settings)
+
+
+def test_pocl_cannot_write_its_cache(device, python):
+    if "Portable" not in str(device):
+        pytest.skip("the device is not PoCL's")
+    assert "POCL_CACHE_DIR" in python(REASON, POCL_CACHE_DIR=f"{os.devnull}/cache")
 
 
 def test_a_probe_is_quick(python, no_platform):

@@ -6,6 +6,7 @@ An op's signature names its kinds as annotations: ``x: Rows``, ``eps: NonNegativ
 import math
 import sys
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin
 
 import numpy as np
@@ -236,13 +237,17 @@ def _check_half_rows(op: str, first: str, x: Any, name: str, value: Any) -> None
     if x.shape[-1] % 2:
         raise ValueError(f"{op}: {first} has shape {x.shape}, expected a last axis of even length")
     target = (*x.shape[:-1], x.shape[-1] // 2)
-    own = (1,) * (len(target) - value.ndim) + tuple(value.shape)
-    fits = len(own) == len(target) and all(a in (1, b) for a, b in zip(own, target, strict=True))
-    if not fits:
+    if not _broadcasts(tuple(value.shape), target):
         raise ValueError(
             f"{op}: {name} has shape {value.shape}, expected a shape that broadcasts to {target} "
             f"for {first} with shape {x.shape}"
         )
+
+
+@lru_cache(maxsize=256)
+def _broadcasts(shape: tuple[int, ...], target: tuple[int, ...]) -> bool:
+    own = (1,) * (len(target) - len(shape)) + shape
+    return len(own) == len(target) and all(a in (1, b) for a, b in zip(own, target, strict=True))
 
 
 def _check_memory(

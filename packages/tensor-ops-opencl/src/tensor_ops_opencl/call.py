@@ -1,6 +1,7 @@
 """A checked call of an op, and what launching its kernels takes."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -111,6 +112,7 @@ def _prepare(
     return passes, planned.found * call.real.itemsize
 
 
+@lru_cache(maxsize=256)
 def repeats(rows: tuple[int, ...], angles: tuple[int, ...]) -> tuple[int, int] | None:
     """Return how an array of angles serves rows that it is broadcast to: (each, period).
 

@@ -118,7 +118,10 @@ def chosen(wanted: str | None = None) -> Device:
     """
     found = devices()
     if not found:
-        raise DeviceError("the OpenCL platforms have no device; check the driver, or its rights")
+        raise DeviceError(
+            "the OpenCL platforms have no device; check the driver, or its rights: PoCL has none "
+            "where it cannot write its cache, POCL_CACHE_DIR"
+        )
     wanted = os.environ.get(VARIABLE, "") if wanted is None else wanted
     if not wanted.strip():
         return max(found, key=lambda device: device.strength)

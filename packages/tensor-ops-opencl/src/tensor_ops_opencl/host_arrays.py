@@ -92,20 +92,23 @@ def _run_in_place(cl: Any, here: Session, call: Call, results: tuple[Array, ...]
         inputs.append(buffer or _buffer(cl, here, flags.READ_ONLY, memory))
     n, rows = call.walk.counts(x.shape)
     streams = not overwrites and _should_stream(here, n, targets)
-    launch(
-        call,
-        here.programs,
-        queue,
-        [*inputs, *outputs],
-        extra,
-        (n, rows, 0),
-        lambda size: cl.Buffer(here.context, flags.READ_WRITE, size),
-        options=("-DSTREAMS",) if streams else (),
-    )
-    for target, buffer in zip(targets, outputs, strict=True):
-        _make_visible(cl, queue, buffer, target.nbytes)
-    # One wait for all that has been enqueued: waking up is what waiting costs.
-    queue.finish()
+    try:
+        launch(
+            call,
+            here.programs,
+            queue,
+            [*inputs, *outputs],
+            extra,
+            (n, rows, 0),
+            lambda size: cl.Buffer(here.context, flags.READ_WRITE, size),
+            options=("-DSTREAMS",) if streams else (),
+        )
+        for target, buffer in zip(targets, outputs, strict=True):
+            _make_visible(cl, queue, buffer, target.nbytes)
+    finally:
+        # One wait for all that has been enqueued: waking up is what waiting costs. Nobody may be
+        # given this memory while a kernel works on it, whatever has interrupted the call.
+        queue.finish()
     for result, target in zip(results, targets, strict=True):
         if target is not result:
             result[...] = target
@@ -116,7 +119,7 @@ def _should_stream(here: Session, n: int, targets: list[Array]) -> bool:
     first = targets[0]
     return (
         here.device.kind == "cpu"
-        and len(targets) * first.nbytes > here.device.cache_size // 2
+        and len(targets) * first.nbytes >= here.device.cache_size // 2
         and (n == 1 or n * first.itemsize % (2 * ALIGNMENT) == 0)
         and all(_address(target) % ALIGNMENT == 0 for target in targets)
     )

@@ -12,7 +12,7 @@ import numpy as np
 
 from tensor_ops_opencl import discovery, runtime
 from tensor_ops_opencl.discovery import Device
-from tensor_ops_opencl.errors import BuildError
+from tensor_ops_opencl.errors import BuildError, DeviceError
 
 __all__ = ["Programs", "programs_of", "source"]
 
@@ -75,14 +75,27 @@ class Programs:
         ------
         BuildError
             If the device's compiler refuses the program.
+        DeviceError
+            If pyopencl wants to cache what it has built, and cannot.
         """
         kernels = self._own.kernels
         key = (op, options, name)
         kernel = kernels.get(key)
         if kernel is None:
+            kernel = kernels[key] = self._new_kernel(op, options, name, scalars)
+        return kernel
+
+    def _new_kernel(
+        self, op: str, options: tuple[str, ...], name: str, scalars: Sequence[np.dtype[Any] | None]
+    ) -> Any:
+        try:
             kernel = runtime.opencl().Kernel(self._program(op, options), name)
             kernel.set_scalar_arg_dtypes(list(scalars))
-            kernels[key] = kernel
+        except (OSError, KeyError) as error:  # a KeyError is how pyopencl says it of programs
+            raise DeviceError(
+                f"pyopencl cannot write its cache: {error}; set XDG_CACHE_HOME to a folder that "
+                "can be written, or PYOPENCL_NO_CACHE=1"
+            ) from error
         return kernel
 
     def _program(self, op: str, options: tuple[str, ...]) -> Any:

@@ -117,7 +117,8 @@ class RowWalk:
         width, lanes, together = _shape_for(device, size, n)
         sizes, per = _sizes_for(device, lanes, together, n, rows)
         only = Pass("whole_rows", *sizes, (n, rows, per), (_COUNT, _COUNT, _SMALL_COUNT))
-        return Plan(_options(width, lanes, together), (only,))
+        options = _options(width, lanes, together) + _kept(device, size)
+        return Plan(options, (only,))
 
     def _split(self, device: Device, size: int, n: int, rows: int) -> Plan:
         width = _width(device, size)
@@ -163,6 +164,12 @@ def _options(width: int, lanes: int, together: int) -> tuple[str, ...]:
 def _width(device: Device, size: int) -> int:
     # PoCL's compiler dies of vectors of 16 floats where the CPU has no AVX-512.
     return (32 if device.kind == "cpu" else 16) // size
+
+
+def _kept(device: Device, size: int) -> tuple[str, ...]:
+    """Return the option for how much of a row stays in local memory, which is a CPU's cache."""
+    is_room = device.max_shared_memory > LONGEST_WHOLE_ROW * size
+    return (f"-DKEPT={LONGEST_WHOLE_ROW}",) if device.kind == "cpu" and is_room else ()
 
 
 def _most_lanes(device: Device) -> int:

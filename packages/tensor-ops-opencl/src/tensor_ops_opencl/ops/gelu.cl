@@ -8,4 +8,4 @@ static V gelu(V x) {
 }
 
 #define STEP(i, count, u) stream(gelu(get(x + (i), count)), y + (i), count)
-UNARY_KERNEL(STEP)
+UNARY_KERNEL(gelu)

@@ -8,4 +8,4 @@ static V gelu_mul(V x, V up) {
 }
 
 #define STEP(i, count, u) stream(gelu_mul(get(gate + (i), count), get(up + (i), count)), y + (i), count)
-BINARY_KERNEL(STEP)
+BINARY_KERNEL(gelu_mul)

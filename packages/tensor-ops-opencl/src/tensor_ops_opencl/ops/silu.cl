@@ -9,4 +9,4 @@ static V silu(V x) {
 }
 
 #define STEP(i, count, u) stream(silu(get(x + (i), count)), y + (i), count)
-UNARY_KERNEL(STEP)
+UNARY_KERNEL(silu)

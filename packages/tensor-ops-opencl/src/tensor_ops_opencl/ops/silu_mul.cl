@@ -10,4 +10,4 @@ static V silu_mul(V x, V up) {
 }
 
 #define STEP(i, count, u) stream(silu_mul(get(gate + (i), count), get(up + (i), count)), y + (i), count)
-BINARY_KERNEL(STEP)
+BINARY_KERNEL(silu_mul)

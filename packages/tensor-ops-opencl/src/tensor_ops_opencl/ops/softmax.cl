@@ -15,6 +15,7 @@ typedef struct {
   global Element* y;
   size_t n;
   Scale scale;
+  local V* kept;
 } Row;
 
 #define ARRAYS global const Element *x, global Element *y
@@ -22,13 +23,13 @@ typedef struct {
   REAL factor_hi, REAL factor_lo, REAL twice_hi, REAL twice_lo, int is_ordinary, int sign, \
       ulong n, ulong rows
 
-static Row row_at(ARRAYS, NUMBERS, size_t r) {
+static Row row_at(ARRAYS, NUMBERS, size_t r, local V* kept) {
   const Scale scale = {factor_hi, factor_lo, twice_hi, twice_lo, is_ordinary, sign};
-  Row row = {x + r * n, y + r * n, n, scale};
+  Row row = {x + r * n, y + r * n, n, scale, kept};
   return row;
 }
-#define ROW_AT(r) \
-  row_at(x, y, factor_hi, factor_lo, twice_hi, twice_lo, is_ordinary, sign, n, rows, r)
+#define ROW_AT(r, kept) \
+  row_at(x, y, factor_hi, factor_lo, twice_hi, twice_lo, is_ordinary, sign, n, rows, r, kept)
 
 // Products of larger magnitude have too few digits behind the binary point.
 #ifdef ELEMENT_float64
@@ -39,8 +40,7 @@ static Row row_at(ARRAYS, NUMBERS, size_t r) {
 
 #define GREATER_OF(a, b) choose((b) > (a), b, a)
 
-// The greatest of [begin, end), by the work-items that EACH goes over; NaN is passed over.
-// This lane's share; NaN is passed over.
+// This lane's share of the greatest of [begin, end); NaN is passed over.
 static REAL greatest_of(Row row, size_t begin, size_t end) {
   V most[4] = {ALL(-INFINITY), ALL(-INFINITY), ALL(-INFINITY), ALL(-INFINITY)};
 #define STEP(i, count, u)                                                       \
@@ -57,59 +57,74 @@ static bool is_ordinary_row(Row row, REAL greatest) {
   return row.scale.is_ordinary && fabs(row.scale.factor_hi * greatest) < MOST_ORDINARY;
 }
 
-// exp(scale * x) / 2^k, where 2^k is about the row's largest exponential: scale * x is nowhere
-// rounded before the nearest integer has been taken from it.
-static REAL peak_exponent(Row row, REAL greatest) {
-  return fma(greatest, row.scale.factor_hi, (REAL)SHIFT) - (REAL)SHIFT;
+// Exponentials are multiplied by 2^(HEADROOM - k), where 2^k is about the row's largest: those of
+// which something is left beside it are normal numbers. This is SHIFT and that exponent.
+#ifdef ELEMENT_float64
+#define HEADROOM 60
+#else
+#define HEADROOM 24
+#endif
+static REAL base_of(Row row, REAL greatest) {
+  const REAL k = fma(greatest, row.scale.factor_hi, (REAL)SHIFT) - (REAL)SHIFT;
+  return (REAL)SHIFT + HEADROOM - k;
 }
-static V exponential(Row row, REAL peak, V x) {
-  const V k = fused(x, ALL(row.scale.factor_hi), ALL(SHIFT)) - ALL(SHIFT);
-  const V rest = fused(x, ALL(row.scale.factor_hi), -k);
+
+// exp(scale * x) so multiplied: scale * x is nowhere rounded before the nearest integer has been
+// taken from it.
+static V exponential(Row row, REAL base, V x) {
+  const V factor = ALL(row.scale.factor_hi);
+  const V shifted = fused(x, factor, ALL(base));
+  const V rest = fused(x, factor, base - shifted);
 #if IS_HALF
   const V r = rest;
 #else
   const V r = fused(x, ALL(row.scale.factor_lo), rest);
 #endif
-  const V exponent = k - peak;
   // What is no normal number is 0.
-  return choose(exponent < (REAL)LEAST_EXPONENT, ALL(0), exp2_ordinary(exponent + ALL(SHIFT), r));
+  return choose(shifted < (REAL)(SHIFT + LEAST_EXPONENT + 1), ALL(0), exp2_ordinary(shifted, r));
 }
 
-// Whether the exponentials are kept in y between summing and writing: it must hold them as they are.
-#if IS_HALF || defined(STREAMS)
-#define KEEPS_EXPONENTIALS 0
+// Between summing and writing exponentials are kept, in local memory or in y; where y cannot hold them
+// as they are, or is to go past the caches, they are computed again.
+#if defined(KEPT)
+#define KEPT_ROOM(room) local V room[KEPT / WIDTH + 1]
+static void keep(Row row, V value, size_t i, size_t count) {
+  *(local V*)((local REAL*)row.kept + i) = value;
+}
+static V kept(Row row, REAL base, size_t i, size_t count) {
+  return *(local V*)((local REAL*)row.kept + i);
+}
 #else
-#define KEEPS_EXPONENTIALS 1
+#define KEPT_ROOM(room) local V* room = 0
+#if IS_HALF || defined(STREAMS)
+static void keep(Row row, V value, size_t i, size_t count) {}
+static V kept(Row row, REAL base, size_t i, size_t count) {
+  return exponential(row, base, get(row.x + i, count));
+}
+#else
+static void keep(Row row, V value, size_t i, size_t count) { put(value, row.y + i, count); }
+static V kept(Row row, REAL base, size_t i, size_t count) { return get(row.y + i, count); }
+#endif
 #endif
 
 // This lane's share of the sum.
-static REAL sum_exponentials(Row row, REAL peak, size_t begin, size_t end) {
+static REAL sum_exponentials(Row row, REAL base, size_t begin, size_t end) {
   Sum total = {0, 0};
-#if !KEEPS_EXPONENTIALS
-#define ADD(i, count, u) \
-  sums[u] += only(exponential(row, peak, get(row.x + (i), count)), count)
-#else
-#define ADD(i, count, u)                                                    \
-  {                                                                         \
-    const V value = exponential(row, peak, get(row.x + (i), count));        \
-    put(value, row.y + (i), count);                                         \
-    sums[u] += only(value, count);                                          \
+#define ADD(i, count, u)                                             \
+  {                                                                  \
+    const V value = exponential(row, base, get(row.x + (i), count)); \
+    keep(row, value, i, count);                                      \
+    sums[u] += only(value, count);                                   \
   }
-#endif
   SUM_UP(total, begin, end, ADD)
 #undef ADD
   return value_of(total);
 }
 
 // This lane's share.
-static void write(Row row, REAL peak, REAL total, size_t begin, size_t end) {
+static void write(Row row, REAL base, REAL total, size_t begin, size_t end) {
   const REAL factor = 1 / total;
-#if !KEEPS_EXPONENTIALS
-#define STEP(i, count, u) \
-  stream(exponential(row, peak, get(row.x + (i), count)) * factor, row.y + (i), count)
-#else
-#define STEP(i, count, u) stream(get(row.y + (i), count) * factor, row.y + (i), count)
-#endif
+#define STEP(i, count, u) stream(kept(row, base, i, count) * factor, row.y + (i), count)
   EACH_VECTOR(begin, end, STEP)
 #undef STEP
 }
@@ -141,8 +156,8 @@ RARE void write_carefully(Row row) {
   EACH_VECTOR_ALONE(0, row.n, STEP)
 #undef STEP
   const REAL peak = greatest_of_vector(most) * sign;
-  if (!isfinite(peak)) {
-#define STEP(i, count, u) put(ALL(NAN), row.y + (i), count)
+  if (!isfinite(peak)) {  // peak - peak is NaN
+#define STEP(i, count, u) put(ALL(peak - peak), row.y + (i), count)
     EACH_VECTOR_ALONE(0, row.n, STEP)
 #undef STEP
     return;
@@ -161,16 +176,17 @@ RARE void write_carefully(Row row) {
 
 kernel void whole_rows(ARRAYS, NUMBERS, uint per) {
   LANES_ROOM(room);
+  KEPT_ROOM(kept_room);
   for (uint k = 0; k < per; ++k) {
     const Place place = place_of(k, per, rows);
     if (LANES == 1 && !place.is_live) break;
-    const Row row = ROW_AT(place.row);
+    const Row row = ROW_AT(place.row, kept_room);
     const REAL greatest = greatest_of_lanes(greatest_of(row, 0, n), room);
     const bool is_ordinary = is_ordinary_row(row, greatest);
     const bool is_mine = place.is_live && is_ordinary;
-    const REAL peak = peak_exponent(row, greatest);
-    const REAL total = sum_of_lanes(is_mine ? sum_exponentials(row, peak, 0, n) : 0, room);
-    if (is_mine) write(row, peak, total, 0, n);
+    const REAL base = base_of(row, greatest);
+    const REAL total = sum_of_lanes(is_mine ? sum_exponentials(row, base, 0, n) : 0, room);
+    if (is_mine) write(row, base, total, 0, n);
     if (place.is_live && !is_ordinary && lane() == 0) write_carefully(row);
   }
   FINISH_STREAMS();
@@ -186,7 +202,7 @@ static REAL greatest_of_parts(global const REAL* found) {
 kernel void measure_parts(ARRAYS, NUMBERS, ulong part, global REAL* found) {
   LANES_ROOM(room);
   const size_t r = get_group_id(1), begin = get_group_id(0) * part, parts = get_num_groups(0);
-  const REAL mine = greatest_of(ROW_AT(r), begin, end_of(begin, part, n));
+  const REAL mine = greatest_of(ROW_AT(r, 0), begin, end_of(begin, part, n));
   const REAL greatest = greatest_of_lanes(mine, room);
   if (lane() == 0) found[r * 2 * parts + get_group_id(0)] = greatest;
 }
@@ -194,23 +210,23 @@ kernel void measure_parts(ARRAYS, NUMBERS, ulong part, global REAL* found) {
 kernel void sum_parts(ARRAYS, NUMBERS, ulong part, global REAL* found) {
   LANES_ROOM(room);
   const size_t r = get_group_id(1), begin = get_group_id(0) * part, parts = get_num_groups(0);
-  const Row row = ROW_AT(r);
+  const Row row = ROW_AT(r, 0);
   global REAL* of_row = found + r * 2 * parts;
   const REAL greatest = greatest_of_parts(of_row);
   REAL sum = 0;
   if (is_ordinary_row(row, greatest))
-    sum = sum_exponentials(row, peak_exponent(row, greatest), begin, end_of(begin, part, n));
+    sum = sum_exponentials(row, base_of(row, greatest), begin, end_of(begin, part, n));
   sum = sum_of_lanes(sum, room);
   if (lane() == 0) of_row[parts + get_group_id(0)] = sum;
 }
 
 kernel void write_parts(ARRAYS, NUMBERS, ulong part, global const REAL* found) {
   const size_t r = get_group_id(1), begin = get_group_id(0) * part, parts = get_num_groups(0);
-  const Row row = ROW_AT(r);
+  const Row row = ROW_AT(r, 0);
   global const REAL* of_row = found + r * 2 * parts;
   const REAL greatest = greatest_of_parts(of_row);
   if (is_ordinary_row(row, greatest))
-    write(row, peak_exponent(row, greatest), sum_of_parts(of_row + parts), begin,
+    write(row, base_of(row, greatest), sum_of_parts(of_row + parts), begin,
           end_of(begin, part, n));
   else if (begin == 0 && lane() == 0)
     write_carefully(row);

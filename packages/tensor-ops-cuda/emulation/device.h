@@ -1,0 +1,125 @@
+// The part of CUDA C++ that kernels are written in, on the host. cuda_runtime.h includes it first,
+// and kernel_launch.h after its own types.
+//
+// The threads of a block are fibers: they run one at a time, in an order drawn by lot, each until
+// it waits at a barrier. A kernel that leaves one out shows it as wrong numbers, and one whose
+// barrier not all threads reach ends the process with a message.
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <tuple>
+#include <type_traits>
+
+#define __global__
+#define __device__
+#define __host__
+#define __constant__
+#define __forceinline__ inline __attribute__((always_inline))
+#define __noinline__  // which the standard library writes within __attribute__(())
+#define __launch_bounds__(...)
+#define __grid_constant__
+#define __align__(bytes) alignas(bytes)
+
+struct uint3 {
+  unsigned x, y, z;
+};
+struct dim3 {
+  unsigned x, y, z;
+  constexpr dim3(unsigned x_ = 1, unsigned y_ = 1, unsigned z_ = 1) : x(x_), y(y_), z(z_) {}
+};
+struct alignas(8) uint2 {
+  unsigned x, y;
+};
+struct alignas(16) uint4 {
+  unsigned x, y, z, w;
+};
+
+namespace emulation {
+
+struct Grid {
+  dim3 blocks, threads;
+  unsigned cluster = 1;  // blocks of a cluster, along x
+  std::size_t shared_bytes = 0;
+};
+
+// Runs a kernel's body once for each thread of the grid.
+void run_grid(const Grid& grid, const std::function<void()>& body);
+
+// Of this thread's block, or of another of its cluster.
+void* shared_memory();
+void* shared_memory_of(const void* own, unsigned rank);
+unsigned cluster_rank();
+unsigned cluster_size();
+
+void block_barrier();
+void cluster_barrier();
+
+// Every lane of the warp gives 8 bytes and takes those of another lane.
+std::uint64_t exchange(std::uint64_t given, unsigned from_lane);
+unsigned lane();
+
+template <class T>
+T exchanged(T value, unsigned from_lane) {
+  static_assert(sizeof(T) <= 8 && std::is_trivially_copyable_v<T>);
+  std::uint64_t bits = 0;
+  std::memcpy(&bits, &value, sizeof(T));
+  bits = exchange(bits, from_lane);
+  std::memcpy(&value, &bits, sizeof(T));
+  return value;
+}
+
+}  // namespace emulation
+
+// Of the thread that runs.
+inline thread_local uint3 threadIdx{}, blockIdx{};
+inline thread_local dim3 blockDim{}, gridDim{};
+
+inline void __syncthreads() { ::emulation::block_barrier(); }
+inline void __syncwarp(unsigned = 0xffffffffu) { ::emulation::exchange(0, ::emulation::lane()); }
+
+template <class T>
+T __shfl_xor_sync(unsigned, T value, int mask) {
+  return ::emulation::exchanged(value, ::emulation::lane() ^ static_cast<unsigned>(mask));
+}
+template <class T>
+T __shfl_sync(unsigned, T value, int from) {
+  return ::emulation::exchanged(value, static_cast<unsigned>(from));
+}
+inline int __any_sync(unsigned, int predicate) {
+  int any = predicate != 0;
+  for (int mask = 16; mask > 0; mask /= 2) any |= __shfl_xor_sync(0xffffffffu, any, mask);
+  return any;
+}
+
+inline unsigned __clusterRelativeBlockRank() { return ::emulation::cluster_rank(); }
+inline unsigned __clusterSizeInBlocks() { return ::emulation::cluster_size(); }
+inline void __cluster_barrier_arrive() {}
+inline void __cluster_barrier_wait() { ::emulation::cluster_barrier(); }
+inline void* __cluster_map_shared_rank(const void* own, unsigned rank) {
+  return ::emulation::shared_memory_of(own, rank);
+}
+
+inline float __uint_as_float(unsigned bits) {
+  float value;
+  std::memcpy(&value, &bits, 4);
+  return value;
+}
+inline unsigned __float_as_uint(float value) {
+  unsigned bits;
+  std::memcpy(&bits, &value, 4);
+  return bits;
+}
+inline double __longlong_as_double(long long bits) {
+  double value;
+  std::memcpy(&value, &bits, 8);
+  return value;
+}
+inline long long __double_as_longlong(double value) {
+  long long bits;
+  std::memcpy(&bits, &value, 8);
+  return bits;
+}

@@ -1,0 +1,121 @@
+// Arrays with __cuda_array_interface__, version 2 or 3.
+#include <cstring>
+
+#include "arrays/readers.h"
+#include "launch/cuda.h"
+#include "launch/device.h"
+#include "launch/errors.h"
+
+namespace tensor_ops {
+namespace {
+
+// What messages begin with, and the dict.
+struct Interface {
+  std::string where;
+  Owned dict;
+
+  [[noreturn]] void refuse(const char* problem) const { throw TypeError(text(where, problem)); }
+  // Borrowed; null for None too.
+  PyObject* find(const char* key) const {
+    PyObject* value = PyDict_GetItemString(dict.get(), key);
+    return value == Py_None ? nullptr : value;
+  }
+};
+
+Interface interface_of(const char* op, const char* name, PyObject* object) {
+  Interface interface{text(op, ": ", name, "'s __cuda_array_interface__ "),
+                      Owned(PyObject_GetAttrString(object, "__cuda_array_interface__"))};
+  if (!interface.dict) throw PythonError();
+  if (!PyDict_Check(interface.dict.get())) interface.refuse("is no dict");
+  if (interface.find("mask")) interface.refuse("has a mask, which is not supported");
+  return interface;
+}
+
+int read_integers(const Interface& interface, const char* key, PyObject* tuple, std::int64_t* to) {
+  if (!PyTuple_Check(tuple) || PyTuple_GET_SIZE(tuple) > kMaxDims)
+    interface.refuse(text("has no tuple of at most ", kMaxDims, " as ", key).c_str());
+  const auto count = static_cast<int>(PyTuple_GET_SIZE(tuple));
+  for (int i = 0; i < count; ++i) {
+    to[i] = PyLong_AsLongLong(PyTuple_GET_ITEM(tuple, i));
+    if (to[i] == -1 && PyErr_Occurred()) throw PythonError();
+  }
+  return count;
+}
+
+void read_data(const Interface& interface, View& view) {
+  PyObject* pair = interface.find("data");
+  if (!pair || !PyTuple_Check(pair) || PyTuple_GET_SIZE(pair) != 2)
+    interface.refuse("has no (address, read-only flag) as data");
+  const auto address = PyLong_AsUnsignedLongLong(PyTuple_GET_ITEM(pair, 0));
+  if (PyErr_Occurred()) throw PythonError();
+  view.data = reinterpret_cast<char*>(static_cast<std::uintptr_t>(address));
+  const int flag = PyObject_IsTrue(PyTuple_GET_ITEM(pair, 1));
+  if (flag < 0) throw PythonError();
+  view.is_read_only = flag == 1;
+}
+
+// Bytes of an element.
+std::int64_t read_dtype(const Interface& interface, View& view) {
+  PyObject* typestr = interface.find("typestr");
+  const char* code = typestr && PyUnicode_Check(typestr) ? PyUnicode_AsUTF8(typestr) : nullptr;
+  if (!code || std::strlen(code) < 3) interface.refuse("has no typestr");
+  if (code[0] == '>') interface.refuse("has a typestr that is not in native byte order");
+  const std::string kind = code + 1;
+  view.dtype = kind == "f4"   ? kFloat32
+               : kind == "f2" ? kFloat16
+               : kind == "f8" ? kFloat64
+                              : kDTypes;
+  return std::atoll(code + 2);
+}
+
+void read_strides(const Interface& interface, std::int64_t item, View& view) {
+  if (PyObject* strides = interface.find("strides")) {
+    if (read_integers(interface, "strides", strides, view.stride) != view.dims)
+      interface.refuse("has not as many strides as lengths");
+    return;
+  }
+  std::int64_t step = item;
+  for (int d = view.dims - 1; d >= 0; --d) {
+    view.stride[d] = step;
+    step *= view.shape[d];
+  }
+}
+
+// Arrays without elements may have no address.
+int device_of(const Interface& interface, const View& view) {
+  devices();
+  int current = 0;
+  CUDA_CHECK(cudaGetDevice(&current));
+  if (!view.data) return current;
+  cudaPointerAttributes attributes;
+  CUDA_CHECK(cudaPointerGetAttributes(&attributes, view.data));
+  if (attributes.type != cudaMemoryTypeDevice && attributes.type != cudaMemoryTypeManaged)
+    interface.refuse("has an address that is not in a device's memory");
+  return attributes.device;
+}
+
+void read_stream(const Interface& interface, Array& array) {
+  PyObject* stream = interface.find("stream");
+  if (!stream) return;
+  const auto number = PyLong_AsUnsignedLongLong(stream);
+  if (PyErr_Occurred()) throw PythonError();
+  if (number == 0) interface.refuse("has 0 as stream; 1 is the default stream");
+  array.stream = reinterpret_cast<cudaStream_t>(static_cast<std::uintptr_t>(number));
+  array.has_stream = true;
+}
+
+}  // namespace
+
+void read_cuda_interface(const char* op, const char* name, Array& array) {
+  const Interface interface = interface_of(op, name, array.object);
+  View& view = array.view;
+  read_data(interface, view);
+  PyObject* shape = interface.find("shape");
+  if (!shape) interface.refuse("has no shape");
+  view.dims = read_integers(interface, "shape", shape, view.shape);
+  read_strides(interface, read_dtype(interface, view), view);
+  view.device = device_of(interface, view);
+  read_stream(interface, array);
+}
+
+}  // namespace tensor_ops

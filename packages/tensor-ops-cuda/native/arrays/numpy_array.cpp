@@ -1,0 +1,80 @@
+// NumPy arrays, and what is no array at all.
+#include "arrays/dtypes.h"
+#include "arrays/readers.h"
+#include "launch/errors.h"
+
+namespace tensor_ops {
+namespace {
+
+bool is_masked(PyObject* object) {
+  // Where numpy.ma was never imported there is nothing that could be masked.
+  const Owned name(PyUnicode_FromString("numpy.ma"));
+  const Owned module(name ? PyImport_GetModule(name.get()) : nullptr);
+  const Owned type(module ? PyObject_GetAttrString(module.get(), "MaskedArray") : nullptr);
+  if (PyErr_Occurred()) PyErr_Clear();
+  // Not isinstance(), which would ask the object.
+  return type && PyType_Check(type.get()) &&
+         PyObject_TypeCheck(object, reinterpret_cast<PyTypeObject*>(type.get()));
+}
+
+void require_native_order(const char* op, const char* name, const Array& array) {
+  if (PyArray_ISNOTSWAPPED(reinterpret_cast<PyArrayObject*>(array.object))) return;
+  throw TypeError(text(op, ": ", name, " must have native byte order, got dtype ",
+                       dtype_text(array), "; convert it with ", name, ".astype(", name,
+                       ".dtype.newbyteorder(\"=\"))"));
+}
+
+// No name is made anew for each call.
+PyObject* interned(const char* name) {
+  PyObject* string = PyUnicode_InternFromString(name);
+  if (!string) throw PythonError();
+  return string;
+}
+
+// Whether an attribute, or what a method returns, is True.
+bool is_true(Owned answer) {
+  if (!answer) PyErr_Clear();
+  return answer.get() == Py_True;
+}
+
+}  // namespace
+
+void refuse_no_array(const char* op, const char* name, PyObject* object) {
+  throw TypeError(text(op, ": ", name,
+                       " must be a numpy.ndarray or an array on a CUDA device, got ",
+                       Py_TYPE(object)->tp_name, "; convert it with numpy.asarray"));
+}
+
+void refuse_grad(const char* op, const char* name, PyObject* object) {
+  static PyObject* const requires_grad = interned("requires_grad");
+  static PyObject* const is_neg = interned("is_neg");
+  if (is_true(Owned(PyObject_GetAttr(object, requires_grad))))
+    throw ValueError(text(op, ": ", name,
+                          " requires grad, and tensor_ops computes no gradients; pass ", name,
+                          ".detach()"));
+  // Such a view is handed out with the signs that are in memory.
+  if (is_true(Owned(PyObject_CallMethodNoArgs(object, is_neg))))
+    throw ValueError(
+        text(op, ": ", name, " is a view that negates lazily; pass ", name, ".resolve_neg()"));
+}
+
+void read_numpy(const char* op, const char* name, Array& array) {
+  if (!PyArray_CheckExact(array.object) && is_masked(array.object))
+    throw TypeError(text(op, ": ", name,
+                         " must be a numpy.ndarray, got a MaskedArray, whose mask would be "
+                         "ignored; fill it with .filled(value) first"));
+  auto* source = reinterpret_cast<PyArrayObject*>(array.object);
+  View& view = array.view;
+  view.data = PyArray_BYTES(source);
+  view.device = kHost;
+  view.dtype = dtype_of(PyArray_DESCR(source));
+  view.is_read_only = !PyArray_ISWRITEABLE(source);
+  view.dims = PyArray_NDIM(source);
+  for (int d = 0; d < view.dims; ++d) {
+    view.shape[d] = PyArray_DIM(source, d);
+    view.stride[d] = PyArray_STRIDE(source, d);
+  }
+  if (view.dtype != kDTypes) require_native_order(op, name, array);
+}
+
+}  // namespace tensor_ops

@@ -1,0 +1,153 @@
+#include "arrays/place.h"
+
+#include <algorithm>
+
+#include "arrays/device_array.h"
+#include "arrays/leases.h"
+#include "arrays/readers.h"
+#include "launch/errors.h"
+#include "launch/streams.h"
+
+namespace tensor_ops {
+namespace {
+
+void require_alignment(const char* op, const char* name, const View& view) {
+  if (view.dtype == kDTypes) return;
+  const auto item = static_cast<std::int64_t>(kItemSizes[view.dtype]);
+  bool is_aligned = reinterpret_cast<std::uintptr_t>(view.data) % kItemSizes[view.dtype] == 0;
+  for (int d = 0; is_aligned && d < view.dims; ++d)
+    is_aligned = view.stride[d] % item == 0 || view.shape[d] < 2;
+  if (!is_aligned)
+    throw ValueError(text(op, ": ", name, "'s elements do not lie at multiples of their ", item,
+                          " bytes; pass a copy"));
+}
+
+}  // namespace
+
+void Place::read(const char* name, PyObject* object, Array& array) {
+  array.object = object;
+  if (PyArray_CheckExact(object)) {
+    array.source = Source::kNumPy;
+    take_device_of(name, kHost);
+    return read_numpy(op_, name, array);
+  }
+  const TypeFacts& facts = facts_of(object);
+  array.source = facts.source;
+  array.api = facts.api;
+  if (!facts.is_array) refuse_no_array(op_, name, object);
+  if (facts.may_require_grad) refuse_grad(op_, name, object);
+  switch (facts.source) {
+    case Source::kNumPy:
+      take_device_of(name, kHost);
+      return read_numpy(op_, name, array);
+    case Source::kOwn:
+      read_own(name, array);
+      break;
+    case Source::kExchange:
+      read_exchange(name, facts, array);
+      break;
+    case Source::kProtocol:
+      read_protocol(name, facts, array);
+      break;
+    case Source::kInterface:
+      read_interface(name, array);
+      break;
+  }
+  require_alignment(op_, name, array.view);
+}
+
+void Place::take_device(int device) {
+  is_known_ = true;
+  device_ = device;
+  if (device == kHost) return;
+  usable_device(device);
+  current_.emplace(device);
+}
+
+void Place::take_device_of(const char* name, int device) {
+  if (!is_known_) {
+    first_ = name;
+    return take_device(device);
+  }
+  if (device == device_) return;
+  throw ValueError(text(op_, ": ", name, " is ", device_text(device), " and ", first_, " is ",
+                        device_text(device_), "; all arrays of a call must be on one device"));
+}
+
+void Place::choose_stream(cudaStream_t stream, Owned owner) {
+  has_stream_ = true;
+  stream_ = stream;
+  stream_owner_ = std::move(owner);
+}
+
+// An array is ready on a stream: that one is the call's, or the call's waits for it.
+void Place::wait_for(cudaStream_t stream) {
+  if (!has_stream_) return choose_stream(stream);
+  if (stream == stream_) return;
+  order_after(stream_, stream);
+  if (std::find(others_.begin(), others_.end(), stream) == others_.end()) others_.push_back(stream);
+}
+
+void Place::read_own(const char* name, Array& array) {
+  const DeviceArray& own = device_array_of(array.object);
+  take_device_of(name, own.device);
+  if (has_stream_)
+    wait_for(own.stream);
+  else
+    choose_stream(own.stream, Owned(Py_XNewRef(stream_owner_of(own))));
+  read_device_array(own, array.view);
+}
+
+void Place::read_exchange(const char* name, const TypeFacts& facts, Array& array) {
+  const dlpack::Device device = read_exchange_tensor(op_, name, *facts.api, array);
+  if (device.type != dlpack::kCUDA && device.type != dlpack::kCUDAManaged)
+    refuse_host_array(name, array.object);
+  array.view.device = device.id;
+  take_device_of(name, device.id);
+  if (has_stream_ && api_ == facts.api) return;
+  void* stream = nullptr;
+  if (facts.api->current_stream(dlpack::kCUDA, device.id, &stream) != 0) throw PythonError();
+  if (!has_stream_) api_ = facts.api;
+  wait_for(static_cast<cudaStream_t>(stream));
+}
+
+void Place::read_protocol(const char* name, const TypeFacts& facts, Array& array) {
+  const dlpack::Device device = protocol_device(op_, name, array.object);
+  if (device.type != dlpack::kCUDA && device.type != dlpack::kCUDAManaged)
+    refuse_host_array(name, array.object);
+  array.view.device = device.id;
+  take_device_of(name, device.id);
+  LibraryStream library = current_stream_of(facts.package, device.id);
+  if (library.is_known && !has_stream_)
+    choose_stream(library.stream, std::move(library.owner));
+  else if (library.is_known)
+    wait_for(library.stream);
+  else if (!has_stream_)
+    choose_stream(own_stream(device.id));
+  array.has_stream = library.is_known;
+  array.lease = read_capsule(op_, name, array.object, stream_, array.view);
+}
+
+void Place::read_interface(const char* name, Array& array) {
+  read_cuda_interface(op_, name, array);
+  take_device_of(name, array.view.device);
+  if (array.has_stream)
+    wait_for(array.stream);
+  else if (!has_stream_)
+    choose_stream(cudaStreamLegacy);
+}
+
+void Place::refuse_host_array(const char* name, PyObject* object) const {
+  throw TypeError(text(op_, ": ", name, " is a ", Py_TYPE(object)->tp_name,
+                       " in host memory; move it to a CUDA device, or call tensor_ops.", op_,
+                       ", which takes host arrays of every library"));
+}
+
+void Place::release(Array* const* arrays, int count) {
+  for (cudaStream_t other : others_) order_after(other, stream_);
+  for (int k = 0; k < count; ++k)
+    if (arrays[k]->lease && !arrays[k]->has_stream)
+      keep_lease(std::move(arrays[k]->lease), stream_);
+}
+
+}  // namespace tensor_ops

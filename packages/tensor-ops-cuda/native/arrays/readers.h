@@ -1,0 +1,34 @@
+// Reading the arrays of each source. They throw TypeError, ValueError or PythonError, with the op's
+// and the argument's name.
+#pragma once
+
+#include "arrays/array.h"
+
+namespace tensor_ops {
+
+[[noreturn]] void refuse_no_array(const char* op, const char* name, PyObject* object);
+// Tensors with gradients, or of signs that are not in memory.
+void refuse_grad(const char* op, const char* name, PyObject* object);
+
+void read_numpy(const char* op, const char* name, Array& array);
+
+dlpack::Device read_exchange_tensor(const char* op, const char* name,
+                                    const dlpack::ExchangeAPI& api, Array& array);
+
+dlpack::Device protocol_device(const char* op, const char* name, PyObject* object);
+// Asks for the array with a stream that is to wait for it.
+Lease read_capsule(const char* op, const char* name, PyObject* object, cudaStream_t stream,
+                   View& view);
+
+// The stream that a library that is imported would use now; a device of it is current.
+struct LibraryStream {
+  bool is_known = false;
+  cudaStream_t stream = nullptr;
+  Owned owner;
+};
+LibraryStream current_stream_of(const std::string& package, int device);
+
+// With its device and, where the array says so, its stream.
+void read_cuda_interface(const char* op, const char* name, Array& array);
+
+}  // namespace tensor_ops

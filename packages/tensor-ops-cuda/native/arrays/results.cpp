@@ -1,0 +1,156 @@
+#include "arrays/results.h"
+
+#include <cstring>
+
+#include "launch/errors.h"
+#include "launch/pinned_pool.h"
+
+namespace tensor_ops {
+namespace {
+
+// What is smaller costs less to copy out of pinned memory than to keep track of.
+constexpr std::size_t kLeastPinned = 64 * 1024;
+
+void give_back_memory(PyObject* capsule) {
+  give_back_pinned(PyCapsule_GetPointer(capsule, nullptr));
+}
+
+Owned new_array(PyArrayObject* like, void* data) {
+  PyArray_Descr* descr = PyArray_DESCR(like);
+  Py_INCREF(descr);
+  Owned array(PyArray_NewFromDescr(&PyArray_Type, descr, PyArray_NDIM(like), PyArray_DIMS(like),
+                                   nullptr, data, data ? NPY_ARRAY_CARRAY : 0, nullptr));
+  if (!array) throw PythonError();
+  return array;
+}
+
+// None where no memory can be pinned.
+Owned new_pinned_array(PyArrayObject* like, std::size_t bytes) {
+  void* data = take_pinned(bytes);
+  if (!data) return {};
+  Owned capsule(PyCapsule_New(data, nullptr, give_back_memory));
+  if (!capsule) {
+    give_back_pinned(data);
+    throw PythonError();
+  }
+  Owned array = new_array(like, data);
+  auto* base = reinterpret_cast<PyArrayObject*>(array.get());
+  if (PyArray_SetBaseObject(base, capsule.release()) != 0) throw PythonError();
+  return array;
+}
+
+// What the exchange API's allocator says.
+struct AllocatorError {
+  std::string kind = "RuntimeError", message = "no reason given";
+
+  static void set(void* context, const char* kind, const char* message) {
+    auto* error = static_cast<AllocatorError*>(context);
+    error->kind = kind ? kind : "";
+    error->message = message ? message : "";
+  }
+  [[noreturn]] void raise() const {
+    if (PyErr_Occurred()) throw PythonError();
+    const std::string whole = text("no result could be allocated: ", message);
+    if (kind == "MemoryError") throw MemoryError(whole);
+    throw std::runtime_error(whole);
+  }
+};
+
+// The result as the caller's library has it, or as it is where that takes none.
+Owned as_library_has_it(const Array& x, Owned own) {
+  const Owned space(PyObject_HasAttrString(x.object, "__array_namespace__")
+                        ? PyObject_CallMethod(x.object, "__array_namespace__", nullptr)
+                        : nullptr);
+  Owned from_dlpack;
+  if (space) from_dlpack = Owned(PyObject_GetAttrString(space.get(), "from_dlpack"));
+  if (!from_dlpack) {
+    PyErr_Clear();
+    const Owned name(PyUnicode_FromString(facts_of(x.object).package.c_str()));
+    const Owned module(name ? PyImport_GetModule(name.get()) : nullptr);
+    if (module) from_dlpack = Owned(PyObject_GetAttrString(module.get(), "from_dlpack"));
+  }
+  if (!from_dlpack) {
+    PyErr_Clear();
+    return own;
+  }
+  Owned result(PyObject_CallOneArg(from_dlpack.get(), own.get()));
+  if (!result) throw PythonError();
+  return result;
+}
+
+// Numba's function, which by itself would wait for the array's stream.
+Owned as_numba_has_it(Owned own) {
+  const Owned name(PyUnicode_FromString("numba.cuda"));
+  const Owned module(name ? PyImport_GetModule(name.get()) : nullptr);
+  const Owned function(module ? PyObject_GetAttrString(module.get(), "as_cuda_array") : nullptr);
+  if (!function) {
+    PyErr_Clear();
+    return own;
+  }
+  const Owned arguments(PyTuple_Pack(1, own.get())),
+      keywords(Py_BuildValue("{s:O}", "sync", Py_False));
+  if (!arguments || !keywords) throw PythonError();
+  Owned result(PyObject_Call(function.get(), arguments.get(), keywords.get()));
+  if (!result) throw PythonError();
+  return result;
+}
+
+}  // namespace
+
+void Result::allocate(const Array& x, const Place& place) {
+  if (place.is_host()) return allocate_on_host(x);
+  if (x.source == Source::kExchange) return allocate_by_exchange(x);
+  own_ = new_device_array(place.device(), x.view.dtype, x.view.dims, x.view.shape, place.stream(),
+                          place.stream_owner());
+  read_device_array(own_, view_);
+}
+
+void Result::allocate_on_host(const Array& x) {
+  auto* like = reinterpret_cast<PyArrayObject*>(x.object);
+  const auto bytes = static_cast<std::size_t>(x.view.size()) * kItemSizes[x.view.dtype];
+  if (bytes >= kLeastPinned) object_ = new_pinned_array(like, bytes);
+  if (!object_) object_ = new_array(like, nullptr);
+  view_ = x.view;
+  view_.data = PyArray_BYTES(reinterpret_cast<PyArrayObject*>(object_.get()));
+  for (int d = 0; d < view_.dims; ++d)
+    view_.stride[d] = PyArray_STRIDE(reinterpret_cast<PyArrayObject*>(object_.get()), d);
+}
+
+void Result::allocate_by_exchange(const Array& x) {
+  std::int64_t shape[kMaxDims], strides[kMaxDims], step = 1;
+  for (int d = x.view.dims - 1; d >= 0; --d) {
+    shape[d] = x.view.shape[d];
+    strides[d] = step;
+    step *= shape[d];
+  }
+  dlpack::Tensor prototype{nullptr,
+                           {dlpack::kCUDA, x.view.device},
+                           x.view.dims,
+                           dlpack_dtype(x.view.dtype),
+                           shape,
+                           strides,
+                           0};
+  AllocatorError error;
+  if (x.api->allocate(&prototype, &tensor_, &error, AllocatorError::set) != 0) error.raise();
+  lease_ = Lease(tensor_);
+  view_.device = x.view.device;
+  read_tensor("result", "result", tensor_->tensor, view_);
+}
+
+Owned Result::object(const Array& x) {
+  if (object_) return std::move(object_);
+  if (tensor_) {
+    void* object = nullptr;
+    // The tensor is the function's, whether or not it succeeds.
+    lease_.release();
+    if (x.api->managed_to_object(tensor_, &object) != 0) throw PythonError();
+    return Owned(static_cast<PyObject*>(object));
+  }
+  Owned own(to_object(std::move(own_)));
+  if (x.source == Source::kProtocol) return as_library_has_it(x, std::move(own));
+  if (x.source == Source::kInterface && facts_of(x.object).package == "numba")
+    return as_numba_has_it(std::move(own));
+  return own;
+}
+
+}  // namespace tensor_ops

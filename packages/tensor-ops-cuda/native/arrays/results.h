@@ -1,0 +1,31 @@
+// The arrays that a call allocates for its results: of the kind that x is.
+#pragma once
+
+#include "arrays/array.h"
+#include "arrays/device_array.h"
+#include "arrays/place.h"
+
+namespace tensor_ops {
+
+class Result {
+ public:
+  // C-contiguous, of x's shape and dtype; not initialised. Throws PythonError, MemoryError or
+  // CudaError.
+  void allocate(const Array& x, const Place& place);
+  // What the caller gets, once the work is enqueued. Throws PythonError.
+  Owned object(const Array& x);
+
+  const View& view() const { return view_; }
+
+ private:
+  void allocate_on_host(const Array& x);
+  void allocate_by_exchange(const Array& x);
+
+  View view_;
+  Owned object_;                                      // NumPy's
+  dlpack::ManagedTensorVersioned* tensor_ = nullptr;  // the exchange API's
+  Lease lease_;                                       // of the tensor, until it is an object
+  DeviceArray own_;                                   // anybody else's
+};
+
+}  // namespace tensor_ops

@@ -1,0 +1,91 @@
+// Arithmetic of float and double alike.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "kernels/device.cuh"
+
+namespace tensor_ops {
+
+__device__ __forceinline__ float fused(float a, float b, float c) { return fmaf(a, b, c); }
+__device__ __forceinline__ double fused(double a, double b, double c) { return fma(a, b, c); }
+__device__ __forceinline__ float magnitude(float x) { return fabsf(x); }
+__device__ __forceinline__ double magnitude(double x) { return fabs(x); }
+
+// NaN stays NaN.
+template <class R>
+__device__ __forceinline__ R at_least(R x, R low) {
+  return x < low ? low : x;
+}
+template <class R>
+__device__ __forceinline__ R at_most(R x, R high) {
+  return x > high ? high : x;
+}
+
+template <class R>
+__device__ __forceinline__ bool is_finite(R x) {
+  return magnitude(x) < static_cast<R>(INFINITY);
+}
+
+// What FMA leaves of a product, and what a sum leaves, exactly.
+template <class R>
+__device__ __forceinline__ R product_error(R a, R b, R product) {
+  return fused(a, b, -product);
+}
+template <class R>
+__device__ __forceinline__ R sum_error(R a, R b, R sum) {
+  const R part = sum - a;
+  return (a - (sum - part)) + (b - part);
+}
+
+template <class R>
+struct Format;
+template <>
+struct Format<float> {
+  static constexpr float kShift = 12582912.0f;  // adding and subtracting it rounds to an integer
+  static constexpr int kBias = 127;
+};
+template <>
+struct Format<double> {
+  static constexpr double kShift = 6755399441055744.0;
+  static constexpr int kBias = 1023;
+};
+
+// A number whose low bits, those of a sum with kShift, become a biased exponent.
+__device__ __forceinline__ float exponent_bits(float sum, unsigned added = 0) {
+  return __uint_as_float((__float_as_uint(sum) << 23) + added);
+}
+__device__ __forceinline__ double exponent_bits(double sum, unsigned long long added = 0) {
+  const auto bits = static_cast<unsigned long long>(__double_as_longlong(sum));
+  return __longlong_as_double(static_cast<long long>((bits << 52) + added));
+}
+
+// 2^k for an integer k that makes it a normal number.
+template <class R>
+__device__ __forceinline__ R power_of_two(R k) {
+  return exponent_bits(k + (Format<R>::kShift + Format<R>::kBias));
+}
+
+template <class R>
+__device__ __forceinline__ R rounded(R x) {
+  return (x + Format<R>::kShift) - Format<R>::kShift;
+}
+
+// Whether a mean of squares has lost nothing to underflow or overflow. A NaN is not safe, since it
+// may come from an overflow. double has no wider type to turn to.
+__device__ __forceinline__ bool is_safe(float mean_square) {
+  return mean_square >= 1e-30f && mean_square <= 1e33f;
+}
+__device__ __forceinline__ bool is_safe(double) { return true; }
+
+// Horner's scheme, highest power first.
+template <class R, int kTerms>
+__device__ __forceinline__ R polynomial(R x, const R (&coefficients)[kTerms]) {
+  R value = coefficients[0];
+#pragma unroll
+  for (int i = 1; i < kTerms; ++i) value = fused(value, x, coefficients[i]);
+  return value;
+}
+
+}  // namespace tensor_ops

@@ -1,0 +1,55 @@
+// What the host compiler cannot know of a device: the instructions behind a few functions.
+#pragma once
+
+#include <cuda_runtime.h>
+
+namespace tensor_ops {
+
+#ifdef __CUDACC__
+
+// The memory that the launch reserved for each block.
+__device__ __forceinline__ void* shared_memory() {
+  extern __shared__ __align__(16) unsigned char memory[];
+  return memory;
+}
+
+// To 2 ULP, subnormal numbers as 0 (CUDA C++ Programming Guide, intrinsic functions).
+__device__ __forceinline__ float fast_exp2(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+// To 1 ULP, subnormal numbers as 0.
+__device__ __forceinline__ float fast_reciprocal(float x) {
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+// Hides from the compiler that 16 bytes are what they were.
+template <class T>
+__device__ __forceinline__ void make_opaque(T& value) {
+  static_assert(sizeof(T) == 16);
+  auto& words = reinterpret_cast<uint4&>(value);
+  asm("" : "+r"(words.x), "+r"(words.y), "+r"(words.z), "+r"(words.w));
+}
+
+#else
+
+inline void* shared_memory() { return emulation::shared_memory(); }
+inline float fast_exp2(float x) { return std::exp2(x); }
+inline float fast_reciprocal(float x) { return 1 / x; }
+template <class T>
+void make_opaque(T&) {}
+
+#endif
+
+// Whether this pass of the compiler can make code of thread block clusters.
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+#define HAS_CLUSTERS 1
+#else
+#define HAS_CLUSTERS 0
+#endif
+
+}  // namespace tensor_ops

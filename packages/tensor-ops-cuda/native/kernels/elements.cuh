@@ -1,0 +1,103 @@
+// Elements in memory, and as the numbers that are computed with.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include <cstdint>
+
+#include "launch/call.h"
+
+namespace tensor_ops {
+
+struct Float16 {
+  unsigned short bits;
+};
+struct BFloat16 {
+  unsigned short bits;
+};
+
+template <class Element>
+struct RealOf {
+  using type = float;
+};
+template <>
+struct RealOf<double> {
+  using type = double;
+};
+// The type to compute in.
+template <class Element>
+using Real = typename RealOf<Element>::type;
+
+template <class Element>
+constexpr bool is_half = sizeof(Element) == 2;
+
+__device__ __forceinline__ float real(float x) { return x; }
+__device__ __forceinline__ double real(double x) { return x; }
+__device__ __forceinline__ float real(Float16 x) { return __half2float(__ushort_as_half(x.bits)); }
+__device__ __forceinline__ float real(BFloat16 x) {
+  return __uint_as_float(static_cast<unsigned>(x.bits) << 16);
+}
+
+template <class Element>
+__device__ __forceinline__ Element rounded_to(Real<Element> x) {
+  return x;
+}
+template <>
+__device__ __forceinline__ Float16 rounded_to<Float16>(float x) {
+  return {__half_as_ushort(__float2half_rn(x))};
+}
+template <>
+__device__ __forceinline__ BFloat16 rounded_to<BFloat16>(float x) {
+  return {__bfloat16_as_ushort(__float2bfloat16_rn(x))};
+}
+
+// What one instruction loads or stores.
+constexpr int kVectorBytes = 16;
+template <class Element>
+constexpr int kWidth = kVectorBytes / static_cast<int>(sizeof(Element));
+
+template <class Element, int kCount>
+struct alignas(kCount * sizeof(Element)) Packed {
+  Element element[kCount];
+};
+
+// `count` elements, from an aligned address where that is kCount.
+template <class Element, int kCount>
+__device__ __forceinline__ Packed<Element, kCount> load_vector(const Element* from, int count) {
+  if (count == kCount) return *reinterpret_cast<const Packed<Element, kCount>*>(from);
+  Packed<Element, kCount> vector{};
+#pragma unroll
+  for (int i = 0; i < kCount; ++i)
+    if (i < count) vector.element[i] = from[i];
+  return vector;
+}
+
+template <class Element, int kCount>
+__device__ __forceinline__ void store_vector(const Packed<Element, kCount>& vector, Element* to,
+                                             int count) {
+  if (count == kCount) {
+    *reinterpret_cast<Packed<Element, kCount>*>(to) = vector;
+  } else {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i)
+      if (i < count) to[i] = vector.element[i];
+  }
+}
+
+// function(Element()) for the type of a dtype's elements.
+template <class Function>
+void with_element(DType dtype, Function function) {
+  switch (dtype) {
+    case kFloat16:
+      return function(Float16());
+    case kBFloat16:
+      return function(BFloat16());
+    case kFloat64:
+      return function(double());
+    default:
+      return function(float());
+  }
+}
+
+}  // namespace tensor_ops

@@ -1,0 +1,39 @@
+// Launching a kernel on a call's stream.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstddef>
+#include <utility>
+
+#include "launch/call.h"
+#include "launch/cuda.h"
+
+namespace tensor_ops {
+
+struct Grid {
+  dim3 blocks, threads;
+  std::size_t shared_bytes = 0;
+  unsigned cluster = 1;  // blocks of a cluster, along x
+};
+
+template <class... Parameters, class... Arguments>
+void launch(const Call& call, const Grid& grid, void (*kernel)(Parameters...),
+            Arguments&&... arguments) {
+  cudaLaunchConfig_t config{};
+  config.gridDim = grid.blocks;
+  config.blockDim = grid.threads;
+  config.dynamicSmemBytes = grid.shared_bytes;
+  config.stream = call.stream;
+  cudaLaunchAttribute cluster{};
+  if (grid.cluster > 1) {
+    cluster.id = cudaLaunchAttributeClusterDimension;
+    cluster.val.clusterDim.x = grid.cluster;
+    cluster.val.clusterDim.y = cluster.val.clusterDim.z = 1;
+    config.attrs = &cluster;
+    config.numAttrs = 1;
+  }
+  CUDA_CHECK(cudaLaunchKernelEx(&config, kernel, std::forward<Arguments>(arguments)...));
+}
+
+}  // namespace tensor_ops

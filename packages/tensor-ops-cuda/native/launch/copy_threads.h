@@ -1,0 +1,14 @@
+// Threads that share copies between host memory.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+namespace tensor_ops {
+
+// Calls work(begin, end) for parts of [0, count), on this thread and others, and returns when all
+// are done. A part has `least` items or more. The work must not throw.
+void in_parts(std::int64_t count, std::int64_t least,
+              const std::function<void(std::int64_t, std::int64_t)>& work);
+
+}  // namespace tensor_ops

@@ -1,0 +1,97 @@
+#include "launch/run.h"
+
+#include <algorithm>
+
+#include "launch/gather.h"
+#include "launch/memory.h"
+
+namespace tensor_ops {
+namespace {
+
+bool is_direct(const Problem& problem, const Operand& operand) {
+  const std::int64_t item = problem.item_size();
+  if (operand.length > 1 && operand.element_stride != item) return false;
+  const auto is_whole = [=](std::int64_t stride) { return stride % item == 0; };
+  return std::all_of(operand.stride, operand.stride + problem.axes, is_whole) &&
+         reinterpret_cast<std::uintptr_t>(operand.data) % static_cast<std::size_t>(item) == 0;
+}
+
+// An operand's elements, each once: where it repeats along a leading axis it has one there.
+StridedArea area_of(const Problem& problem, const Operand& operand) {
+  StridedArea area{operand.data, 0, {}, {}};
+  for (int d = 0; d < problem.axes; ++d)
+    if (!repeats(problem, operand, d)) add_axis(area, problem.extent[d], operand.stride[d]);
+  add_axis(area, operand.length, operand.element_stride);
+  return area;
+}
+
+// The same elements one after another in memory of their own.
+Operand packed(const Problem& problem, const Operand& operand, void* data) {
+  Operand result = operand;
+  result.data = static_cast<char*>(data);
+  result.element_stride = problem.item_size();
+  std::int64_t step = operand.length * problem.item_size();
+  for (int d = problem.axes - 1; d >= 0; --d) {
+    result.stride[d] = repeats(problem, operand, d) ? 0 : step;
+    if (result.stride[d]) step *= problem.extent[d];
+  }
+  return result;
+}
+
+// Operands in memory of their own while a call is enqueued.
+struct Gathered {
+  StridedArea area[kMaxArrays];
+  DeviceMemory memory[kMaxArrays];
+};
+
+void gather(Problem& problem, int k, Gathered& gathered, cudaStream_t stream) {
+  Operand& operand = problem.operand[k];
+  gathered.area[k] = area_of(problem, operand);
+  const auto bytes = static_cast<std::size_t>(count_of(gathered.area[k]) * problem.item_size());
+  gathered.memory[k] = DeviceMemory(bytes, stream);
+  operand = packed(problem, operand, gathered.memory[k].data());
+  if (!operand.is_output) gather_area(gathered.area[k], operand.data, problem.item_size(), stream);
+}
+
+// More axes than kernels take: what is packed has one.
+void gather_all(Problem& problem, Gathered& gathered, cudaStream_t stream) {
+  for (int k = 0; k < problem.operands; ++k)
+    if (problem.operand[k].data && !gathered.memory[k].data()) gather(problem, k, gathered, stream);
+  collapse(problem);
+}
+
+Call new_call(const Problem& problem, const DeviceFacts& device, cudaStream_t stream) {
+  Call call{problem.dtype, problem.variant, {}, {}, {}, problem.n, device, stream};
+  std::copy_n(problem.scalar, kMaxScalars, call.scalar);
+  call.rows.count = problem.rows();
+  call.rows.axes = std::max(1, problem.axes);
+  call.rows.extent[0] = 1;
+  std::copy_n(problem.extent, problem.axes, call.rows.extent);
+  for (int k = 0; k < problem.operands; ++k) {
+    const Operand& operand = problem.operand[k];
+    call.array[k] = operand.data;
+    call.rows.stride[k][0] = 0;
+    for (int d = 0; d < problem.axes; ++d)
+      call.rows.stride[k][d] = operand.data ? operand.stride[d] / problem.item_size() : 0;
+  }
+  return call;
+}
+
+}  // namespace
+
+void run_on_device(const Problem& given, const DeviceFacts& device, cudaStream_t stream) {
+  Problem problem = given;
+  collapse(problem);
+  Gathered gathered;
+  for (int k = 0; k < problem.operands; ++k)
+    if (problem.operand[k].data && !is_direct(problem, problem.operand[k]))
+      gather(problem, k, gathered, stream);
+  collapse(problem);
+  if (problem.axes > kMaxAxes) gather_all(problem, gathered, stream);
+  problem.op->launch(new_call(problem, device, stream));
+  for (int k = 0; k < problem.operands; ++k)
+    if (problem.operand[k].is_output && gathered.memory[k].data())
+      scatter_area(gathered.memory[k].data(), gathered.area[k], problem.item_size(), stream);
+}
+
+}  // namespace tensor_ops

@@ -1,0 +1,28 @@
+#include "kernels/elementwise.cuh"
+#include "kernels/gelu.cuh"
+#include "op.h"
+
+namespace tensor_ops {
+namespace {
+
+void launch_gelu(const Call& call) {
+  call.variant == 0 ? launch_elements<TanhGelu, 1>(call) : launch_elements<NormalGelu, 1>(call);
+}
+
+}  // namespace
+
+DECLARE_OP(gelu,
+           {
+               "gelu",
+               Walk::kElements,
+               "Gaussian error linear unit, element by element.",
+               "y = 0.5 * x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x**3)))  (\"tanh\")\n"
+               "    y = 0.5 * x * (1 + erf(x / sqrt(2)))  (\"none\")",
+               {rows("x", "Input."),
+                choice("approximate", "tanh", "none", "Which of the two formulas.")},
+               {{"y", "The activations."}},
+               "D. Hendrycks and K. Gimpel, Gaussian error linear units (GELUs), arXiv:1606.08415.",
+               launch_gelu,
+           })
+
+}  // namespace tensor_ops

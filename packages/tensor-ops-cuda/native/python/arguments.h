@@ -1,0 +1,24 @@
+// Sorting the positional and keyword arguments of a call by the op's parameters, as Python would.
+#pragma once
+
+#include <string>
+
+#include "arrays/python.h"
+#include "launch/declaration.h"
+
+namespace tensor_ops {
+
+// Borrowed; null where not given.
+struct Arguments {
+  PyObject* value[kMaxParameters] = {};
+  PyObject* out = nullptr;
+};
+
+// Throws TypeError.
+Arguments sort_arguments(const Op& op, PyObject* const* args, Py_ssize_t positional,
+                         PyObject* keyword_names);
+
+// "(x, weight, eps=1e-06, *, out=None)"
+std::string signature(const Op& op);
+
+}  // namespace tensor_ops

@@ -1,0 +1,258 @@
+#include "python/device_array.h"
+
+#include "arrays/device_array.h"
+#include "arrays/readers.h"
+#include "launch/device.h"
+#include "launch/errors.h"
+#include "launch/streams.h"
+
+namespace py = pybind11;
+
+namespace tensor_ops {
+namespace {
+
+PyTypeObject* the_type = nullptr;
+
+py::object numpy_dtype(DType dtype) {
+  const py::object make = py::module_::import("numpy").attr("dtype");
+  if (dtype != kBFloat16) return make(kDTypeNames[dtype]);
+  return make(py::module_::import("ml_dtypes").attr("bfloat16"));
+}
+
+py::tuple shape_of(const DeviceArray& array) {
+  py::tuple shape(array.shape.size());
+  for (std::size_t d = 0; d < array.shape.size(); ++d) shape[d] = array.shape[d];
+  return shape;
+}
+
+py::tuple strides_of(const DeviceArray& array) {
+  View view;
+  read_device_array(array, view);
+  py::tuple strides(array.shape.size());
+  for (int d = 0; d < view.dims; ++d) strides[static_cast<std::size_t>(d)] = view.stride[d];
+  return strides;
+}
+
+std::string device_of(const DeviceArray& array) { return text("cuda:", array.device); }
+
+std::string repr(const DeviceArray& array) {
+  return text(
+      "DeviceArray(shape=", shape_text(static_cast<int>(array.shape.size()), array.shape.data()),
+      ", dtype=", kDTypeNames[array.dtype], ", device='", device_of(array), "')");
+}
+
+std::int64_t length(const DeviceArray& array) {
+  if (array.shape.empty()) throw TypeError("len() of a DeviceArray without axes");
+  return array.shape[0];
+}
+
+py::object to_numpy(const DeviceArray& array) {
+  const py::object result =
+      py::module_::import("numpy").attr("empty")(shape_of(array), numpy_dtype(array.dtype));
+  void* data = PyArray_DATA(reinterpret_cast<PyArrayObject*>(result.ptr()));
+  const py::gil_scoped_release released;
+  download(array, data);
+  return result;
+}
+
+cudaStream_t stream_numbered(const py::object& number, const char* where) {
+  if (!py::isinstance<py::int_>(number) || py::isinstance<py::bool_>(number))
+    throw TypeError(text(where,
+                         ": stream must be an int, the address of a cudaStream_t, or an object "
+                         "with __cuda_stream__, got ",
+                         Py_TYPE(number.ptr())->tp_name));
+  const auto value = number.cast<long long>();
+  if (value <= 0)
+    throw ValueError(text(where, ": stream is ", value,
+                          "; 1 is the default stream, 2 the thread's, and anything else the "
+                          "address of a cudaStream_t"));
+  return reinterpret_cast<cudaStream_t>(static_cast<std::intptr_t>(value));
+}
+
+// Of cuda.core, and of whoever keeps its protocol: (version, address).
+cudaStream_t stream_of_object(const py::object& object, const char* where) {
+  const py::object answer = object.attr("__cuda_stream__")();
+  const bool is_known = py::isinstance<py::tuple>(answer) && py::len(answer) == 2 &&
+                        py::isinstance<py::int_>(py::tuple(answer)[0]) &&
+                        py::tuple(answer)[0].cast<int>() == 0;
+  if (!is_known)
+    throw TypeError(text(where, ": __cuda_stream__ of ", Py_TYPE(object.ptr())->tp_name,
+                         " must return (0, address), got ", py::repr(answer).cast<std::string>()));
+  const py::object address = py::tuple(answer)[1];
+  return address.equal(py::int_(0)) ? cudaStreamLegacy : stream_numbered(address, where);
+}
+
+void require_own_device(const DeviceArray& array, const py::object& dl_device) {
+  if (dl_device.is_none()) return;
+  const py::tuple wanted = dl_device;
+  if (py::int_(wanted[0]).cast<int>() != dlpack::kCUDA ||
+      py::int_(wanted[1]).cast<int>() != array.device)
+    throw py::buffer_error(text("a DeviceArray is exported to its own device, ", device_of(array),
+                                "; use numpy() for host memory"));
+}
+
+// The consumer's stream waits for the array; without a stream, the default one does.
+py::object dlpack_capsule(const DeviceArray& array, const py::object& stream,
+                          const py::object& max_version, const py::object& dl_device,
+                          const py::object& copy) {
+  require_own_device(array, dl_device);
+  if (!copy.is_none() && copy.cast<bool>())
+    throw py::buffer_error("a DeviceArray is exported without a copy; pass copy=None");
+  const bool waits = stream.is_none() || !stream.equal(py::int_(-1));
+  if (waits) {
+    const CurrentDevice current(array.device);
+    order_after(stream.is_none() ? cudaStreamLegacy : stream_numbered(stream, "__dlpack__"),
+                array.stream);
+  }
+  const bool versioned = !max_version.is_none() && py::tuple(max_version)[0].cast<int>() >= 1;
+  PyObject* capsule = to_capsule(array, versioned);
+  if (!capsule) throw py::error_already_set();
+  return py::reinterpret_steal<py::object>(capsule);
+}
+
+py::dict cuda_array_interface(const DeviceArray& array) {
+  if (array.dtype == kBFloat16)
+    throw py::attribute_error("__cuda_array_interface__ has no bfloat16; use DLPack");
+  py::dict result;
+  result["shape"] = shape_of(array);
+  result["typestr"] = numpy_dtype(array.dtype).attr("str");
+  result["data"] = py::make_tuple(reinterpret_cast<std::uintptr_t>(array.data()), false);
+  result["strides"] = py::none();
+  const auto number = reinterpret_cast<std::uintptr_t>(array.stream);
+  result["stream"] = number ? number : 1;
+  result["version"] = 3;
+  return result;
+}
+
+int device_index(const py::object& device) {
+  if (device.is_none()) return host_device();
+  if (py::isinstance<py::str>(device)) {
+    const std::string name = device.cast<std::string>();
+    if (name == "cuda") return host_device();
+    if (name.size() == 6 && name.compare(0, 5, "cuda:") == 0 && name[5] >= '0' && name[5] <= '9')
+      return name[5] - '0';
+    throw ValueError(text("to_device: device is '", name, "'; it must be like 'cuda:0'"));
+  }
+  if (!py::isinstance<py::int_>(device) || py::isinstance<py::bool_>(device))
+    throw TypeError(text("to_device: device must be an int or a str like 'cuda:0', got ",
+                         Py_TYPE(device.ptr())->tp_name));
+  return device.cast<int>();
+}
+
+DeviceArray to_device(const py::object& array, const py::object& device, const py::object& stream) {
+  if (!PyArray_Check(array.ptr()))
+    throw TypeError(
+        text("to_device: array must be a numpy.ndarray, got ", Py_TYPE(array.ptr())->tp_name));
+  Array read;
+  read.object = array.ptr();
+  read.source = Source::kNumPy;
+  read_numpy("to_device", "array", read);
+  if (read.view.dtype == kDTypes)
+    throw TypeError(text("to_device: array has dtype ", dtype_text(read),
+                         "; the supported dtypes are ", kSupportedDTypes));
+  const int index = device_index(device);
+  usable_device(index);
+  const CurrentDevice current(index);
+  PyObject* owner = py::hasattr(stream, "__cuda_stream__") ? stream.ptr() : nullptr;
+  const cudaStream_t handle = stream.is_none() ? own_stream(index)
+                              : owner          ? stream_of_object(stream, "to_device")
+                                               : stream_numbered(stream, "to_device");
+  DeviceArray result =
+      new_device_array(index, read.view.dtype, read.view.dims, read.view.shape, handle, owner);
+  const py::gil_scoped_release released;
+  upload(read.view, result);
+  return result;
+}
+
+constexpr char kClassDoc[] = R"(An array in the memory of a CUDA device.
+
+Made by `to_device`, and by the ops from arrays of its kind. It speaks DLPack and
+``__cuda_array_interface__``, so that other libraries take it without a copy. C-contiguous.
+
+Examples
+--------
+>>> import numpy as np
+>>> import tensor_ops_cuda
+>>> x = tensor_ops_cuda.to_device(np.zeros((2, 4), np.float32))
+>>> x
+DeviceArray(shape=(2, 4), dtype=float32, device='cuda:0')
+>>> tensor_ops_cuda.silu(x).numpy().sum()
+np.float32(0.0)
+)";
+
+constexpr char kToDeviceDoc[] = R"(Copy a NumPy array to a device.
+
+Parameters
+----------
+array : numpy.ndarray
+    Of float32, float16, bfloat16 or float64, and any strides.
+device : int or str, optional
+    Index, or a name like ``"cuda:0"``. By default what ``TENSOR_OPS_CUDA_DEVICE`` says, else the
+    current device.
+stream : int or object with ``__cuda_stream__``, optional
+    What the copy, and ops on it, run on: a stream of ``cuda.core``, or the address of a
+    ``cudaStream_t``, which must live as long as the array; 1 is the default stream. By default one
+    of this module's own.
+
+Returns
+-------
+DeviceArray
+    C-contiguous. The copy is done.
+
+Examples
+--------
+>>> import numpy as np
+>>> import tensor_ops_cuda
+>>> tensor_ops_cuda.to_device(np.zeros(3, np.float16))
+DeviceArray(shape=(3,), dtype=float16, device='cuda:0')
+)";
+
+}  // namespace
+
+bool is_device_array_type(PyTypeObject* type) { return type == the_type; }
+
+const DeviceArray& device_array_of(PyObject* object) {
+  return py::handle(object).cast<const DeviceArray&>();
+}
+
+PyObject* to_object(DeviceArray array) {
+  try {
+    return py::cast(std::move(array)).release().ptr();
+  } catch (py::error_already_set& error) {
+    error.restore();
+    throw PythonError();
+  }
+}
+
+void add_device_array(py::module_& module) {
+  using namespace py::literals;
+  const auto type =
+      py::class_<DeviceArray>(module, "DeviceArray", kClassDoc, py::is_final())
+          .def_property_readonly("shape", shape_of, "The lengths of the axes.")
+          .def_property_readonly("strides", strides_of, "The bytes from one element to the next.")
+          .def_property_readonly(
+              "dtype", [](const DeviceArray& array) { return numpy_dtype(array.dtype); },
+              "The NumPy dtype; ``ml_dtypes`` has bfloat16.")
+          .def_property_readonly("device", device_of, "The name of the device, like ``cuda:0``.")
+          .def_property_readonly(
+              "ndim", [](const DeviceArray& array) { return array.shape.size(); },
+              "The number of axes.")
+          .def_property_readonly("size", &DeviceArray::size, "The number of elements.")
+          .def_property_readonly("nbytes", &DeviceArray::bytes, "The bytes of all elements.")
+          .def("numpy", to_numpy, "Copy to a NumPy array, which waits for the array's stream.")
+          .def("__len__", length)
+          .def("__repr__", repr)
+          .def("__dlpack__", dlpack_capsule, py::kw_only(), "stream"_a = py::none(),
+               "max_version"_a = py::none(), "dl_device"_a = py::none(), "copy"_a = py::none())
+          .def("__dlpack_device__",
+               [](const DeviceArray& array) {
+                 return py::make_tuple(static_cast<int>(dlpack::kCUDA), array.device);
+               })
+          .def_property_readonly("__cuda_array_interface__", cuda_array_interface);
+  the_type = reinterpret_cast<PyTypeObject*>(type.ptr());
+  type.attr("__module__") = "tensor_ops_cuda";
+  module.def("to_device", to_device, kToDeviceDoc, "array"_a, py::kw_only(),
+             "device"_a = py::none(), "stream"_a = py::none());
+}
+
+}  // namespace tensor_ops

@@ -1,0 +1,115 @@
+"""The contract between ``tensor_ops`` and a backend, as this package keeps it."""
+
+from typing import Any
+
+from tensor_ops_cuda import _native
+from tensor_ops_cuda._devices import chosen, devices
+
+__all__ = ["API_VERSION", "info", "probe", "supports"]
+
+#: The version of the contract that this module keeps.
+API_VERSION = 1
+
+
+def probe() -> dict[str, Any]:
+    """Say whether there is a device to run on. Makes no context.
+
+    Returns
+    -------
+    dict
+        ``available`` (bool), ``reason`` (str, or None when available), ``devices`` (list of str):
+        ``"cpu"`` for host arrays, then those of CUDA.
+
+    Examples
+    --------
+    >>> import tensor_ops_cuda
+    >>> found = tensor_ops_cuda.probe()
+    >>> found["available"] is (found["reason"] is None)
+    True
+    """
+    device, reason = chosen()
+    if device is None:
+        return {"available": False, "reason": reason, "devices": []}
+    usable = [f"cuda:{each.index}" for each in devices() if each.reason is None]
+    return {"available": True, "reason": None, "devices": ["cpu", *usable]}
+
+
+def info() -> dict[str, Any]:
+    """Describe the backend and the device that host arrays are computed on.
+
+    Returns
+    -------
+    dict
+        ``name``, ``display_name``, ``available``, ``reason``, ``version``, ``device_name``,
+        ``device_count``, ``compute_capability`` (int, 90 for 9.0), ``compute_units``
+        (multiprocessors), ``max_memory`` and ``max_shared_memory`` (bytes; the latter of a block),
+        ``dtypes`` and ``ops``.
+
+    Examples
+    --------
+    >>> import tensor_ops_cuda
+    >>> tensor_ops_cuda.info()["name"]
+    'cuda'
+    """
+    device, reason = chosen()
+    return {
+        "name": "cuda",
+        "display_name": "CUDA",
+        "available": device is not None,
+        "reason": reason,
+        "version": _native.__version__,
+        "device_name": device and device.name,
+        "device_count": len(devices()) if device else 0,
+        "compute_capability": device and device.compute_capability,
+        "compute_units": device and device.compute_units,
+        "max_memory": device and device.max_memory,
+        "max_shared_memory": device and device.max_shared_memory,
+        "dtypes": list(_native.dtypes),
+        "ops": list(_native.ops),
+    }
+
+
+def supports(op: str, dtype: str, device: str) -> str | None:
+    """Say why the backend cannot run an op.
+
+    Parameters
+    ----------
+    op : str
+        Name of an op, such as ``"rms_norm"``.
+    dtype : str
+        Name of a dtype, such as ``"bfloat16"``.
+    device : str
+        Where the arrays are: ``"cpu"``, or ``"cuda"`` with or without an index.
+
+    Returns
+    -------
+    str or None
+        The reason, or None when it can.
+
+    Examples
+    --------
+    >>> import tensor_ops_cuda
+    >>> tensor_ops_cuda.supports("silu", "int8", "cuda:0")
+    'silu supports float32, float16, bfloat16, float64, not int8'
+    """
+    if op not in _native.ops:
+        return f"tensor_ops_cuda has no op {op!r}; it has {', '.join(_native.ops)}"
+    if dtype not in _native.dtypes:
+        return f"{op} supports {', '.join(_native.dtypes)}, not {dtype}"
+    if device in {"cpu", "cuda"}:
+        return chosen()[1]
+    kind, _, index = device.partition(":")
+    if kind != "cuda" or not index.isdigit():
+        return f"tensor_ops_cuda runs on arrays of cpu and cuda, not of {device}"
+    return _lacks(int(index))
+
+
+def _lacks(index: int) -> str | None:
+    """Return why a device cannot be used."""
+    try:
+        found = devices()
+    except RuntimeError as error:
+        return str(error)
+    if index >= len(found):
+        return f"there is no device cuda:{index}; the last one is cuda:{len(found) - 1}"
+    return found[index].reason

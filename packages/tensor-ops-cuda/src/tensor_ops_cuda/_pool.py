@@ -1,0 +1,67 @@
+"""The pinned host memory of large results and of copies, which is kept and used again."""
+
+import operator
+
+from tensor_ops_cuda import _native
+from tensor_ops_cuda._table import Table
+
+__all__ = ["PoolInfo", "pool_info", "set_pool_limit", "trim_pool"]
+
+
+class PoolInfo(Table):
+    """What `pool_info` returns: a dict that prints as a table."""
+
+
+def pool_info() -> PoolInfo:
+    """Describe the pinned host memory of results and copies.
+
+    Returns
+    -------
+    PoolInfo
+        A dict with ``limit`` (bytes that may be kept), ``held_bytes`` and ``held_blocks`` (kept
+        now, for calls to come), ``used_bytes`` and ``used_blocks`` (of arrays that are alive, and
+        of calls that run), ``hits`` and ``misses`` (blocks that were there, and that had to be
+        pinned). It prints as a table.
+
+    Examples
+    --------
+    >>> import tensor_ops_cuda
+    >>> list(tensor_ops_cuda.pool_info())[:3]
+    ['limit', 'held_bytes', 'held_blocks']
+    """
+    return PoolInfo(_native.pool_info())
+
+
+def set_pool_limit(bytes: int) -> None:
+    """Set how many bytes of pinned memory may be kept, for the whole process.
+
+    What is kept beyond that is given back to the system at once. Memory of arrays that are alive
+    does not count.
+
+    Parameters
+    ----------
+    bytes : int
+        0 keeps none, and every call pins memory anew.
+    """
+    if isinstance(bytes, bool):
+        raise TypeError("set_pool_limit: bytes must be an int, got bool")
+    try:
+        limit = operator.index(bytes)
+    except TypeError:
+        raise TypeError(
+            f"set_pool_limit: bytes must be an int, got {type(bytes).__name__}"
+        ) from None
+    if limit < 0:
+        raise ValueError(f"set_pool_limit: bytes must be at least 0, got {limit}")
+    _native.set_pool_limit(min(limit, 2**63 - 1))
+
+
+def trim_pool() -> int:
+    """Give all pinned memory that is kept back to the system.
+
+    Returns
+    -------
+    int
+        How many bytes that were.
+    """
+    return _native.trim_pool()

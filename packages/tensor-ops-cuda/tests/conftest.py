@@ -1,0 +1,74 @@
+"""Fixtures: a device to run on, the emulated runtime, and processes of their own."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+# pytest's importlib mode does not put this directory on the path.
+sys.path.append(str(Path(__file__).parent))
+
+EMULATED = "emulated on the host"
+
+
+@pytest.fixture(scope="session")
+def device(request):
+    """The facts of the device that NumPy arrays are computed on."""
+    import tensor_ops_cuda
+
+    found = tensor_ops_cuda.probe()
+    if found["available"]:
+        return tensor_ops_cuda.devices()[tensor_ops_cuda.get_cuda_info()["device"]]
+    if "cuda" in request.config.getoption("--require-backend"):
+        pytest.fail(f"--require-backend=cuda, but {found['reason']}")
+    return pytest.skip(found["reason"])
+
+
+@pytest.fixture(scope="session")
+def runtime(device):
+    """The emulated CUDA runtime, for tests that make streams and memory of their own."""
+    if device.name != EMULATED:
+        pytest.skip("not the emulated build")
+    import emulated
+
+    return emulated.Runtime()
+
+
+@pytest.fixture
+def rng(request):
+    """A generator seeded from the test's name."""
+    return np.random.default_rng(list(request.node.name.encode()))
+
+
+@pytest.fixture
+def small_chunks(device):
+    """Host calls in many chunks."""
+    from tensor_ops_cuda import _native
+
+    before = _native.chunk_bytes()
+    _native.set_chunk_bytes(1000)
+    yield
+    _native.set_chunk_bytes(before)
+
+
+@pytest.fixture
+def python(tmp_path):
+    """A function that runs code in a new interpreter and returns what it prints."""
+
+    def run(code, *, fails=False, **environment):
+        done = subprocess.run(
+            [sys.executable, "-W", "error", "-c", code],
+            env=os.environ | environment,
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert (done.returncode != 0) == fails, done.stderr
+        return done.stderr if fails else done.stdout + done.stderr
+
+    return run

@@ -1,0 +1,39 @@
+"""Rows of every kind of length, on GPUs with clusters of blocks and without."""
+
+from pathlib import Path
+
+import pytest
+
+import tensor_ops_cuda
+
+EMULATED = "emulated on the host"
+BY_ROWS = ("rms_norm", "add_rms_norm", "layer_norm", "softmax")
+
+
+@pytest.fixture
+def check(python):
+    """A function that checks an op on rows of short or long lengths."""
+    script = str(Path(__file__).with_name("row_lengths.py"))
+
+    def run(op, lengths, capability):
+        printed = python(
+            f"import sys, runpy; sys.argv = ['row_lengths', {op!r}, {lengths!r}]\n"
+            f"runpy.run_path({script!r}, run_name='__main__')",
+            TENSOR_OPS_EMULATED_CAPABILITY=capability,
+        )
+        assert printed.strip() == op
+
+    return run
+
+
+@pytest.mark.parametrize("op", tensor_ops_cuda.ops)
+def test_rows_are_right_alone_and_in_place(op, device, check):
+    check(op, "short", "9.0")
+
+
+@pytest.mark.parametrize("op", BY_ROWS)
+@pytest.mark.parametrize("capability", ["9.0", "8.6"])
+def test_long_rows_are_right_alone_and_in_place(op, capability, device, check):
+    if device.name != EMULATED and capability != "9.0":
+        pytest.skip("a GPU has the capability that it has")
+    check(op, "long", capability)
