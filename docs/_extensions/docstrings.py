@@ -1,5 +1,6 @@
 """Signatures of ops as their callers see them, and formulas of native docstrings line by line."""
 
+import re
 from typing import Any
 
 __all__ = ["setup"]
@@ -13,11 +14,13 @@ def setup(app: Any) -> dict[str, bool]:
 
 
 def _as_called(
-    app: Any, what: str, name: str, thing: Any, options: Any, signature: str, returned: str
-) -> tuple[str, str] | None:
-    """Leave out of a signature what the annotations tell the checks."""
+    app: Any, what: str, name: str, thing: Any, options: Any, signature: str | None, returned: str
+) -> tuple[str | None, str]:
+    """Leave out of a signature what the annotations tell the checks, and pybind11's `self`."""
     own = getattr(thing, "__signature__", None)
-    return None if own is None else (str(own), "")
+    if own is not None:
+        return str(own), ""
+    return re.sub(r"^\(self: [\w.]+(, )?", "(", signature) if signature else None, returned
 
 
 def _formula_as_it_is(
