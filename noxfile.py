@@ -150,7 +150,9 @@ def nightly(session: nox.Session) -> None:
 def lint(session: nox.Session) -> None:
     """Check formatting, style and types."""
     install_group(session, "lint")
-    session.install("nox", "numpy>=2.2", "ml_dtypes", "platformdirs", "matplotlib")
+    session.install(
+        "nox", "numpy>=2.2", "ml_dtypes", "platformdirs", "matplotlib", "types-docutils"
+    )
     session.run("ruff", "format", "--check", ".")
     session.run("ruff", "check", ".")
     folders = ("packages/*/native/**/*", "packages/*/emulation/*")
@@ -160,8 +162,9 @@ def lint(session: nox.Session) -> None:
     for package in PACKAGES:
         session.run("mypy", f"packages/{package}/src")
     session.run("mypy", "noxfile.py", *sorted(map(str, ROOT.glob("ci/*.py"))))
+    session.run("mypy", "docs/_extensions")
     session.run("mypy", "tools/gpu_check.py")
-    benchmarks = ["-p", "comparison", "-m", "gpu.report"]
+    benchmarks = ["-p", "comparison", "-m", "errors", "-m", "gpu.report"]
     session.run("mypy", *benchmarks, env={"MYPYPATH": "packages/tensor-ops/src:benchmarks"})
 
 
@@ -192,6 +195,27 @@ def peers(session: nox.Session) -> None:
     install_packages(session)
     install_group(session, "bench")
     session.run("python", "benchmarks/compare_peers.py", *session.posargs)
+
+
+@nox.session
+def docs(session: nox.Session) -> None:
+    """Build the site of the documentation; -- linkcheck looks at links that lead elsewhere."""
+    # Of the native packages only the docstrings are needed: what is quick to compile will do.
+    quick = ["TENSOR_OPS_ONE_LEVEL", "TENSOR_OPS_CUDA_EMULATION"]
+    options = [word for name in quick for word in ("-C", f"cmake.define.{name}=ON")]
+    session.install(*options, *(f"./packages/{package}" for package in PACKAGES))
+    install_group(session, "docs")
+    builder = session.posargs[0] if session.posargs else "html"
+    strict = ["-W", "--keep-going", "-n", "-E", "-q"]
+    session.run("sphinx-build", *strict, "-b", builder, "docs", f"docs/_build/{builder}")
+
+
+@nox.session
+def errors(session: nox.Session) -> None:
+    """Measure the largest error of every op on every backend, or write their page."""
+    install_packages(session)
+    install_group(session, "opencl")
+    session.run("python", "benchmarks/errors.py", *session.posargs)
 
 
 @nox.session

@@ -31,10 +31,18 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
+# Pages that only the site has: they include others. test_site.py looks at them.
+SITE_ONLY = {
+    Path("docs/index.md"),
+    *(path.relative_to(ROOT) for path in ROOT.glob("docs/site/*.md")),
+}
 PAGES = sorted(
-    path.relative_to(ROOT)
-    for pattern in ("*.md", "docs/**/*.md", "packages/*/README.md")
-    for path in ROOT.glob(pattern)
+    {
+        path.relative_to(ROOT)
+        for pattern in ("*.md", "docs/**/*.md", "packages/*/README.md")
+        for path in ROOT.glob(pattern)
+    }
+    - SITE_ONLY
 )
 # It is followed in a copy of the checkout, by test_contributing.py.
 CONTRIBUTING = Path("CONTRIBUTING.md")

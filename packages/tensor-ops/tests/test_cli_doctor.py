@@ -62,6 +62,15 @@ def test_tools_are_looked_for_where_the_builds_look(doctor, monkeypatch, tmp_pat
     assert tools["OpenCL ICD"]["path"] == str(tmp_path / "mine.icd")
 
 
+def test_loader_of_pyopencl_is_found(doctor, monkeypatch, tmp_path):
+    package = tmp_path / "pyopencl"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    monkeypatch.setattr("ctypes.util.find_library", lambda name: None)
+    monkeypatch.setattr("sys.path", [str(tmp_path), *sys.path])
+    assert doctor()[1]["tools"]["OpenCL loader"]["path"] == str(package)
+
+
 def test_every_known_backend_has_its_status(doctor):
     _, found = doctor()
     assert {each["name"] for each in found["backends"]} >= set(KNOWN)

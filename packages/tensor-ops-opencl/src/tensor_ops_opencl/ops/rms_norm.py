@@ -12,7 +12,7 @@ from tensor_ops_opencl.walks import RowWalk
 def rms_norm(x: Rows, weight: RowVector, eps: NonNegative = 1e-6, *, out: Array = None) -> Any:
     r"""Scale each row to a root mean square of one, then by a weight.
 
-    .. math:: y_i = w_i \, x_i \Big/ \sqrt{\tfrac{1}{n} \sum_j x_j^2 + \epsilon}
+    .. math:: y_i = w_i \, \frac{x_i}{\sqrt{\tfrac{1}{n} \sum_j x_j^2 + \epsilon}}
 
     Parameters
     ----------

@@ -1,6 +1,7 @@
 """Facts about this machine and the tools on it, for reports."""
 
 import ctypes.util
+import importlib.util
 import os
 import platform
 import shutil
@@ -48,7 +49,6 @@ def facts() -> dict[str, Any]:
 
 def tools() -> dict[str, dict[str, str | None]]:
     """Return the tools that backends are built or run with: where each is, or None."""
-    opencl = ctypes.util.find_library("OpenCL")
     icds = _opencl_vendors()
     return {
         "C++ compiler": _tool("cpp", _compiler()),
@@ -59,7 +59,7 @@ def tools() -> dict[str, dict[str, str | None]]:
             "--query-gpu=name,driver_version",
             "--format=csv,noheader",
         ),
-        "OpenCL loader": {"backend": "opencl", "path": opencl, "version": None},
+        "OpenCL loader": {"backend": "opencl", "path": _opencl_loader(), "version": None},
         "OpenCL ICD": {"backend": "opencl", "path": ", ".join(icds) or None, "version": None},
     }
 
@@ -112,6 +112,14 @@ def _nvcc() -> str | None:
     places = (os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda")
     candidates = [Path(place, "bin", "nvcc") for place in places if place]
     return shutil.which("nvcc") or next((str(p) for p in candidates if p.is_file()), None)
+
+
+def _opencl_loader() -> str | None:
+    """Return the system's loader, else pyopencl's folder: its wheels have one inside."""
+    if found := ctypes.util.find_library("OpenCL"):
+        return found
+    pyopencl = importlib.util.find_spec("pyopencl")
+    return str(Path(pyopencl.origin).parent) if pyopencl and pyopencl.origin else None
 
 
 def _opencl_vendors() -> list[str]:

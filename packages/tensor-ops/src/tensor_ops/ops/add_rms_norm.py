@@ -105,7 +105,7 @@ def add_rms_norm(
     .. math::
 
         h_i &= x_i + r_i \\
-        y_i &= w_i \, h_i \Big/ \sqrt{\tfrac{1}{n} \sum_j h_j^2 + \epsilon}
+        y_i &= w_i \, \frac{h_i}{\sqrt{\tfrac{1}{n} \sum_j h_j^2 + \epsilon}}
 
     Parameters
     ----------

@@ -94,8 +94,7 @@ def layer_norm(
     .. math::
 
         \mu &= \tfrac{1}{n} \sum_j x_j \\
-        y_i &= w_i \, (x_i - \mu) \Big/
-            \sqrt{\tfrac{1}{n} \sum_j (x_j - \mu)^2 + \epsilon} + b_i
+        y_i &= w_i \, \frac{x_i - \mu}{\sqrt{\tfrac{1}{n} \sum_j (x_j - \mu)^2 + \epsilon}} + b_i
 
     Parameters
     ----------

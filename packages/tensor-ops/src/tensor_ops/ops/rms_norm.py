@@ -69,7 +69,7 @@ def rms_norm(
 ) -> Any:
     r"""Scale each row to a root mean square of one, then by a weight.
 
-    .. math:: y_i = w_i \, x_i \Big/ \sqrt{\tfrac{1}{n} \sum_j x_j^2 + \epsilon}
+    .. math:: y_i = w_i \, \frac{x_i}{\sqrt{\tfrac{1}{n} \sum_j x_j^2 + \epsilon}}
 
     Parameters
     ----------

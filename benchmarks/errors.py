@@ -1,0 +1,232 @@
+"""The largest error of every op, on every backend that is available, and the page that shows it.
+
+Each result is compared with the op's NumPy body in float64, on the op's own samples, on drawn
+arrays, and, for ops of one array, on every value of the half types and a sweep over float32. Seeds
+come from the names of the cases.
+
+    python benchmarks/errors.py --json benchmarks/results/errors.json
+    python benchmarks/errors.py --report benchmarks/results/errors.json
+"""
+
+import argparse
+import datetime
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import tensor_ops
+from comparison.record import commit
+from comparison.report import BLOCK
+from tensor_ops.accuracy import Bound, Measured, measure
+from tensor_ops.arguments import DTYPES
+from tensor_ops.cli import machine
+from tensor_ops.samples import Draw, arguments
+from tensor_ops.variants import VARIANTS, Variant
+
+FORMAT = 1
+PAGE = Path(__file__).parents[1] / "docs" / "accuracy.md"
+BACKENDS = ("python", "cpp", "opencl", "cuda")
+SHAPES = ((1, 64), (7, 130), (3, 2, 2, 10), (32, 4096), (2, 40000))
+NOT_MEASURED = "not measured"
+
+Values = dict[str, Any]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--json", type=Path, help="measure, and write what was found to this file")
+    what.add_argument("--report", type=Path, help="bring docs/accuracy.md up to date with a file")
+    given = parser.parse_args()
+    if given.json:
+        given.json.write_text(as_text(measure_all()), encoding="utf-8")
+    else:
+        page = PAGE.read_text(encoding="utf-8")
+        PAGE.write_text(fill(page, read(given.report)), encoding="utf-8")
+
+
+def measure_all() -> dict[str, Any]:
+    """Return the record of the available backends, as `read` does."""
+    backends = [name for name in BACKENDS if tensor_ops.is_backend_available(name)]
+    infos = {name: tensor_ops.get_backend_info(name) for name in backends}
+    cells = []
+    for variant in VARIANTS.values():
+        for dtype in DTYPES:
+            cells += _cells(variant, dtype, backends)
+            print(f"{variant.name} {dtype}", flush=True)
+    return {
+        "format": FORMAT,
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "commit": commit(),
+        "machine": machine.facts(),
+        "backends": {
+            name: {key: info[key] for key in ("version", "device_name")}
+            for name, info in infos.items()
+        },
+        "cells": cells,
+    }
+
+
+def read(path: Path) -> dict[str, Any]:
+    """Return a record.
+
+    Raises
+    ------
+    ValueError
+        If the file is of another format.
+    """
+    content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    if content.get("format") != FORMAT:
+        raise ValueError(f"{path.name} is not of format {FORMAT}; measure again")
+    return content
+
+
+def as_text(record: dict[str, Any]) -> str:
+    """Return a record as JSON, with a line for each cell."""
+    head = {key: value for key, value in record.items() if key != "cells"}
+    lines = [f"{json.dumps(key)}: {json.dumps(value)}" for key, value in head.items()]
+    cells = ",\n".join(json.dumps(cell) for cell in record["cells"])
+    return "{\n" + ",\n".join(lines) + f',\n"cells": [\n{cells}\n]\n}}\n'
+
+
+def fill(page: str, record: dict[str, Any]) -> str:
+    """Return the page with every measured block made anew."""
+    made = blocks(record)
+    return BLOCK.sub(lambda match: f"{match[1]}{made[match[2]]}\n{match[3]}", page)
+
+
+def blocks(record: dict[str, Any]) -> dict[str, str]:
+    """Return the blocks of docs/accuracy.md by name."""
+    return {"setting": _setting(record)} | {dtype: _table(record, dtype) for dtype in DTYPES}
+
+
+def _cells(variant: Variant, dtype: str, backends: Iterable[str]) -> list[dict[str, Any]]:
+    """Return the largest error of each backend, in the unit of its bound.
+
+    Where the bound grows with the length of a row, the error is divided by that growth.
+    """
+    cases = list(_cases(variant, dtype))
+    references = [_in_float64(variant, values) for _, values in cases]
+    found = []
+    for backend in backends:
+        bound = variant.op.bound(dtype, backend)
+        errors = [
+            (_error(variant, backend, values, reference, bound), label)
+            for (label, values), reference in zip(cases, references, strict=True)
+        ]
+        error, label = max(errors)
+        found.append(
+            {
+                "variant": variant.name,
+                "dtype": dtype,
+                "backend": backend,
+                "error": float(f"{error:.3g}"),
+                "on": label,
+            }
+        )
+    return found
+
+
+def _cases(variant: Variant, dtype: str) -> Iterator[tuple[str, Values]]:
+    op = variant.op
+    for sample in op.samples:
+        if dtype in sample.dtypes:
+            values = op.bind(sample.make(Draw(dtype, f"{op.name}/{sample.name}")), sample.kwargs)
+            values.pop("out")
+            yield sample.name, values | dict(variant.options)
+    for shape in SHAPES:
+        draw = Draw(dtype, f"{op.name}/errors {shape}")
+        yield f"drawn, {shape}", arguments(op, shape, draw) | dict(variant.options)
+    names = [name for name, kind in op.kinds.items() if kind.is_array]
+    if all(op.kinds[name].role == "elements" for name in names):
+        draw = Draw(dtype, f"{op.name}/errors of every magnitude")
+        yield "every magnitude", {n: draw.spread(20000) for n in names} | dict(variant.options)
+        if len(names) == 1 and (sweep := _sweep(dtype)) is not None:
+            yield (
+                "all values" if dtype != "float32" else "a sweep",
+                {names[0]: sweep} | dict(variant.options),
+            )
+
+
+def _sweep(dtype: str) -> Any:
+    """Return all values of a half type, or those of float32 at even distances of their bits."""
+    if dtype == "float64":
+        return None
+    if dtype == "float32":
+        bits = np.arange(0, 1 << 32, 4099, dtype=np.uint64)
+        return bits.astype(np.uint32).view(np.float32)
+    return np.arange(1 << 16, dtype=np.uint16).view(DTYPES[dtype])
+
+
+def _in_float64(variant: Variant, values: Values) -> tuple[Any, ...]:
+    with np.errstate(all="ignore"):
+        wide = {
+            name: value.astype(np.float64) if isinstance(value, np.ndarray) else value
+            for name, value in values.items()
+        }
+    return _as_tuple(variant.op.numpy(**wide))
+
+
+def _error(
+    variant: Variant, backend: str, values: Values, reference: tuple[Any, ...], bound: Bound
+) -> float:
+    results = _as_tuple(variant.op.public(**values, backend=backend))
+    errors = [measure(got, wanted, bound) for got, wanted in zip(results, reference, strict=True)]
+    return max(_at_length_one(each, bound) for each in errors)
+
+
+def _at_length_one(measured: Measured, bound: Bound) -> float:
+    return measured.error * bound.limit / measured.limit
+
+
+def _as_tuple(result: Any) -> tuple[Any, ...]:
+    return result if isinstance(result, tuple) else (result,)
+
+
+def _setting(record: dict[str, Any]) -> str:
+    facts = record["machine"]
+    rows = [
+        ("processor", f"{facts['cpu']}; {', '.join(facts['simd'])}"),
+        ("system", f"{facts['os']}, Python {facts['python']}, NumPy {facts['numpy']}"),
+    ]
+    for name, backend in record["backends"].items():
+        rows.append((f"`{name}`", f"{backend['version']} on {backend['device_name']}"))
+    rows.append(("date", record["date"]))
+    return _markdown(("what", "which"), rows, ("---", "---"))
+
+
+def _table(record: dict[str, Any], dtype: str) -> str:
+    cells = {
+        (cell["variant"], cell["backend"]): cell
+        for cell in record["cells"]
+        if cell["dtype"] == dtype
+    }
+    rows = []
+    for variant in VARIANTS.values():
+        found = [cells.get((variant.name, backend)) for backend in BACKENDS]
+        errors = [
+            _shown(cell, variant.op.bound(dtype, cell["backend"])) if cell else NOT_MEASURED
+            for cell in found
+        ]
+        rows.append((f"`{variant.name}`", *errors, str(variant.op.bounds[dtype])))
+    head = ("op", *(f"`{name}`" for name in BACKENDS), "allowed")
+    return _markdown(head, rows, ("---", *["---:"] * len(BACKENDS), "---"))
+
+
+def _shown(cell: dict[str, Any], bound: Bound) -> str:
+    number = f"{cell['error']:g}"
+    return f"**{number}**" if cell["error"] > bound.limit else number
+
+
+def _markdown(
+    head: tuple[str, ...], rows: Iterable[tuple[str, ...]], alignment: tuple[str, ...]
+) -> str:
+    lines = [head, alignment, *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,65 @@
+"""No figure on the page about errors without its record."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+import errors
+from tensor_ops.arguments import DTYPES
+from tensor_ops.variants import VARIANTS
+
+RECORD = Path(__file__).parents[2] / "benchmarks" / "results" / "errors.json"
+# Where NumPy's float64, which is the reference, is further from the exact result than the backends.
+REFERENCE_IS_OFF = {("gelu_mul:none", "float64")}
+
+
+@pytest.fixture(scope="module")
+def record():
+    return errors.read(RECORD)
+
+
+def test_page_is_what_the_record_gives(record):
+    page = errors.PAGE.read_text(encoding="utf-8")
+    assert page == errors.fill(page, record), "run: nox -s errors -- --report " + str(RECORD)
+
+
+def test_every_block_of_the_record_is_shown(record):
+    page = errors.PAGE.read_text(encoding="utf-8")
+    shown = [match[2] for match in errors.BLOCK.finditer(page)]
+    assert sorted(shown) == sorted(errors.blocks(record))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_each_backend_was_measured_and_keeps_the_bound(record, variant, dtype):
+    found = {
+        cell["backend"]: cell["error"]
+        for cell in record["cells"]
+        if (cell["variant"], cell["dtype"]) == (variant, dtype)
+    }
+    assert {"python", "cpp", "opencl"} <= found.keys()
+    op = VARIANTS[variant].op
+    for backend, error in found.items():
+        is_within = error <= op.bound(dtype, backend).limit
+        assert is_within or (variant, dtype) in REFERENCE_IS_OFF, backend
+
+
+def test_an_error_is_measured_again(record):
+    """The same case gives the same error: seeds come from the names of the cases."""
+    (cell,) = errors._cells(VARIANTS["softmax"], "float32", ["python"])
+    assert cell["backend"] == "python"
+    assert 0 < cell["error"] < 1e-6
+    assert cell == errors._cells(VARIANTS["softmax"], "float32", ["python"])[0]
+
+
+def test_what_is_above_the_bound_is_bold(record):
+    (cell, *_) = record["cells"]
+    changed = record | {"cells": [cell | {"error": 1.0}]}
+    assert "| **1** |" in errors.blocks(changed)[cell["dtype"]]
+
+
+def test_the_record_tells_no_machine_apart():
+    """Names of hosts and users' folders are nobody's business."""
+    text = RECORD.read_text(encoding="utf-8")
+    assert not re.search(r"/(?:home|root|tmp|Users)\b", text)
