@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from tensor_ops.rounding import exp_of_sum, product_error
+from tensor_ops.rounding import exp_of_sum, product_error, sum_error
 
 __all__ = ["gelu_of"]
 
@@ -52,6 +52,7 @@ LONG = (
     0.15383860995001258,
 )
 LAST = 40.0
+ROOT_HALF_OVER_PI = 0.3989422804014327
 
 # 2 sqrt(2 / pi) and 0.044715 times that. The high parts are on such grids that, with a <= TANH_LAST
 # on a grid of 1/256, A_HIGH a + B_HIGH a**3 is free of rounding.
@@ -112,14 +113,31 @@ def _erf(x: Array, out: Array | None) -> Array:
     power = np.square(a)
     power *= -0.5
     np.exp(power, out=power)
-    return _without_tail(x, a, _multiply_by_quotient(power, a, SHORT), out)
+    return _without_tail(x, a, _multiply_by_short_ratio(power, a), out)
 
 
 def _erf_float64(x: Array, out: Array | None) -> Array:
     a = np.minimum(np.abs(x), LAST)
     square = a * a
     power, factor = _exp_in_two(-0.5 * square, -0.5 * product_error(a, a, square))
-    return _without_tail(x, a, _multiply_by_quotient(power, a, LONG), out, factor)
+    power *= _mills_ratio(a)
+    return _without_tail(x, a, power, out, factor)
+
+
+def _mills_ratio(a: Array) -> Array:
+    """Return the tail over ``exp(-a**2 / 2)``, about 3 ULP off at the most."""
+    total, difference = a + C, a - C
+    s = difference / total
+    ratio = _horner(s, LONG)
+    ratio *= 0.5 * (1 - s)
+    # Rounded, s belongs to another a; the ratio's slope is a * ratio - 1 / sqrt(2 pi).
+    product = s * total
+    apart = (product - difference) + product_error(s, total, product)
+    apart += s * sum_error(a, C, total) - sum_error(a, -C, difference)
+    apart *= total
+    apart /= 2 * C
+    ratio -= (a * ratio - ROOT_HALF_OVER_PI) * apart
+    return ratio
 
 
 def _exp_in_two(high: Array, low: Array) -> tuple[Array, Array]:
@@ -144,7 +162,7 @@ def _without_tail(
     return np.subtract(np.maximum(x, 0), tail, out=out)
 
 
-def _multiply_by_quotient(power: Array, a: Array, coefficients: tuple[float, ...]) -> Array:
+def _multiply_by_short_ratio(power: Array, a: Array) -> Array:
     """Multiply ``exp(-a**2 / 2)`` by ``t * q(s)``, in place."""
     t = a + C
     np.divide(C, t, out=t)
@@ -152,13 +170,17 @@ def _multiply_by_quotient(power: Array, a: Array, coefficients: tuple[float, ...
     s = t
     s *= -2
     s += 1
-    quotient = s * coefficients[0]
-    for coefficient in coefficients[1:-1]:
-        quotient += coefficient
-        quotient *= s
-    quotient += coefficients[-1]
-    power *= quotient
+    power *= _horner(s, SHORT)
     return power
+
+
+def _horner(s: Array, coefficients: tuple[float, ...]) -> Array:
+    value = s * coefficients[0]
+    for coefficient in coefficients[1:-1]:
+        value += coefficient
+        value *= s
+    value += coefficients[-1]
+    return value
 
 
 _FORMULAS = {

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["add_where_finite", "difference_error", "exp_of_sum", "product_error"]
+__all__ = ["add_where_finite", "difference_error", "exp_of_sum", "product_error", "sum_error"]
 
 Array = np.ndarray[Any, Any]
 
@@ -31,6 +31,14 @@ def difference_error(a: Array, b: Array, difference: Array) -> Array:
     subtracted = a - difference
     error: Array = a - (difference + subtracted)
     error += subtracted - b
+    return error
+
+
+def sum_error(a: Array, b: float, total: Array) -> Array:
+    """Return ``a + b - total`` for the rounded sum; NaN where that is not finite."""
+    added = total - a
+    error: Array = a - (total - added)
+    error += b - added
     return error
 
 
