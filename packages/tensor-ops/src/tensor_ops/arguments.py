@@ -286,11 +286,12 @@ _SCALARS = {"real": _check_real, "choice": _check_choice, "flag": _check_flag}
 
 
 def _same_view(a: Any, b: Any) -> bool:
-    return bool(
-        a.__array_interface__["data"][0] == b.__array_interface__["data"][0]
-        and a.shape == b.shape
-        and a.strides == b.strides
-    )
+    """Return whether two arrays of one dtype hold each element at the same place."""
+    start, other_start = (each.__array_interface__["data"][0] for each in (a, b))
+    if a.shape != b.shape or start != other_start:
+        return False
+    axes = zip(a.shape, a.strides, b.strides, strict=True)
+    return all(size == 1 or step == other for size, step, other in axes)
 
 
 def _overlaps_itself(array: Any) -> bool:

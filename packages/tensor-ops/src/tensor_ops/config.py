@@ -139,7 +139,8 @@ def save(path: Path, changes: Mapping[str, Any], installed: Collection[str]) -> 
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".tmp")
     try:
-        with open(descriptor, "w", encoding="utf-8") as file:
+        # What JSON can spell and UTF-8 cannot, half of a pair of surrogates, stays spelled out.
+        with open(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
