@@ -256,15 +256,25 @@ def check_ndarray(op: str, name: str, value: Any) -> None:
 
 
 def _check_real(op: str, name: str, kind: Kind, value: Any) -> float:
-    if isinstance(value, (bool, np.bool_, str, np.ndarray)) or not isinstance(
-        value, (float, int, np.floating, np.integer)
-    ):
+    if not _is_real(value):
         raise TypeError(f"{op}: {name} must be a real number, got {_type_name(value)}")
-    real = float(value)
+    try:
+        real = float(value)
+    except OverflowError:  # an int that no float can hold
+        real = math.inf if value > 0 else -math.inf
     if not math.isfinite(real) or real < kind.minimum:
         expected = "a finite number" + (f" >= {kind.minimum:g}" if kind.minimum == 0 else "")
         raise ValueError(f"{op}: {name} is {real!r}, expected {expected}")
     return real
+
+
+def _is_real(value: Any) -> bool:
+    if isinstance(value, (bool, np.bool_, str, np.ndarray, np.timedelta64)):
+        return False
+    if isinstance(value, (float, int, np.floating, np.integer)):
+        return True
+    # A scalar of bfloat16 is none of NumPy's own floating-point types.
+    return isinstance(value, np.generic) and value.dtype.name == "bfloat16"
 
 
 def _check_choice(op: str, name: str, kind: Kind, value: Any) -> str:
