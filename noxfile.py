@@ -33,8 +33,8 @@ CPP_TESTS = "packages/tensor-ops-cpp"
 FUZZED = ("binding", "configuration", "command")
 # The two pools and what they are made of.
 POOLS = ("doorbell", "pages", "placement", "pool", "pool_limit", "resources", "result_pool")
-# What has no meaning there: limits of memory, which AddressSanitizer's own does not survive, and the
-# symbols and libraries of a binary that is released.
+# What has no meaning there: limits of memory, which AddressSanitizer does not survive, and what a
+# binary that is released links and exports.
 NOT_SANITIZED = [
     f"{CPP_TESTS}/tests/test_binary.py",
     f"{CPP_TESTS}/tests/test_errors.py::test_memory_error_for_gathered_rows",
@@ -209,7 +209,7 @@ def lint(session: nox.Session) -> None:
     session.install("nox", "numpy>=2.2", "ml_dtypes", "platformdirs", "matplotlib")
     session.run("ruff", "format", "--check", ".")
     session.run("ruff", "check", ".")
-    folders = ("packages/*/native/**/*", "packages/*/emulation/*")
+    folders = ("packages/*/native/**/*", "packages/*/emulation/*", "packages/*/tests/native/*")
     found = (path for folder in folders for path in sorted(ROOT.glob(folder)))
     native = [str(path) for path in found if is_native(path)]
     session.run("clang-format", "--dry-run", "--Werror", *native)

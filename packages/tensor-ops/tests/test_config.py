@@ -371,6 +371,12 @@ def test_place_that_cannot_be_written_is_an_error(home, monkeypatch):
     assert path.read_text() == MINIMAL
 
 
+def test_text_that_json_can_spell_and_utf_8_cannot_is_kept(home):
+    path = put(home / "backend.json", '{"description": "\\ud800"}')
+    config.save(path, {"preferred_backend": "cpp"}, INSTALLED)
+    assert json.loads(path.read_bytes())["description"] == "\ud800"
+
+
 @pytest.mark.skipif(os.name != "posix", reason="POSIX permissions and links")
 def test_permissions_and_links_are_kept(home):
     target = put(home / "shared" / "real.json")
