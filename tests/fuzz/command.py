@@ -26,8 +26,6 @@ SEEDS = [bytes([0, 8]), bytes([2, 10]), bytes([3, 26, 29, 30]), bytes([4]), byte
 SLOW = {"bench", "doctor", "test_capabilities", "test-capabilities"}
 _folder = tempfile.TemporaryDirectory(prefix="fuzz-command-")
 CONFIG = Path(_folder.name, "backend.json")
-os.environ["TENSOR_OPS_CONFIG"] = str(CONFIG)
-os.environ["COLUMNS"] = "80"
 
 
 def try_input(data):
@@ -36,6 +34,7 @@ def try_input(data):
     if SLOW & set(words) and not {"--help", "\0"} & set(words):
         words.append("--none-such")
     os.chdir(_folder.name)
+    os.environ["TENSOR_OPS_CONFIG"] = str(CONFIG)
     CONFIG.write_text("{}")
     # As the real ones are: what has no place in UTF-8 is escaped on stderr and fails on stdout.
     out = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", errors="surrogateescape")

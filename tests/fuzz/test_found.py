@@ -19,7 +19,7 @@ def target(monkeypatch, tmp_path):
     def target(name):
         if name == "binding":
             pytest.importorskip("tensor_ops_cpp")
-        monkeypatch.setenv("TENSOR_OPS_CONFIG", "")  # a target sets its own
+        monkeypatch.setenv("TENSOR_OPS_CONFIG", "")  # which a target sets, and the end takes back
         return importlib.import_module(name).try_input
 
     yield target
