@@ -5,6 +5,7 @@ import os
 import shutil
 import tempfile
 
+os.umask(0o022)  # tests write configuration files, which are refused where others can write them
 for name in list(os.environ):
     if name.startswith("TENSOR_OPS_") and name != "TENSOR_OPS_CPP_ISA":
         del os.environ[name]

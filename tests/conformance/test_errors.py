@@ -2,6 +2,7 @@
 
 import re
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -12,6 +13,7 @@ from tensor_ops.samples import Draw
 pytestmark = pytest.mark.usefixtures("supported")
 
 SHAPE = (4, 6)
+SCALARS = [1.0, 1, np.float32(1), np.float64(1), np.int64(1), ml_dtypes.bfloat16(1)]
 
 
 def refuse(op, backend, error, values, *says):
@@ -162,12 +164,18 @@ def test_scalars_of_every_kind_are_taken(op, backend):
     for name, kind in op.kinds.items():
         if kind.role == "real":
             first, *others = (
-                op.public(**natural(op), **{name: value}, backend=backend)
-                for value in (1.0, 1, np.float32(1), np.float64(1), np.int64(1))
+                op.public(**natural(op), **{name: value}, backend=backend) for value in SCALARS
             )
             for other in others:
                 for a, b in zip(as_tuple(first), as_tuple(other), strict=True):
                     np.testing.assert_array_equal(bits(a), bits(b))
+
+
+def test_whole_numbers_that_no_float_holds(op, backend):
+    for name, kind in op.kinds.items():
+        if kind.role == "real":
+            for value in (10**400, -(10**400)):
+                refuse(op, backend, ValueError, natural(op) | {name: value}, name, "finite")
 
 
 def test_calls_that_python_refuses(op, backend):

@@ -63,6 +63,18 @@ def test_out_is_an_input(op, backend, dtype):
             check(op, backend, dtype, plain, result)
 
 
+def test_strides_of_axes_of_length_1_do_not_matter(op, backend):
+    """They lead nowhere: an output that differs in them only is its input."""
+    if op.outputs > 1:
+        pytest.skip("one array cannot take two results")
+    values = draw_arguments(op, (5, 1, 66), "float32", "unit axis")
+    plain = {name: value.copy() for name, value in values.items()}
+    x = values[op.first]
+    first, _, last = x.strides
+    out = np.lib.stride_tricks.as_strided(x, x.shape, (first, 8 * first, last), writeable=True)
+    check(op, backend, "float32", plain, op.public(**values, out=out, backend=backend))
+
+
 def test_out_beside_an_input(op, backend):
     """Views that interleave without sharing an element are separate memory."""
     both = np.zeros((4, 2 * 66), np.float32)

@@ -228,6 +228,39 @@ def test_what_is_no_file_is_refused_by_its_name(home, make):
         config.load(path, INSTALLED)
 
 
+@pytest.mark.skipif(os.name != "posix", reason="POSIX permissions")
+@pytest.mark.parametrize("mode", [0o664, 0o646, 0o666, 0o620])
+def test_file_that_others_can_write_is_refused(home, mode):
+    path = put(home / "a folder" / "backend.json")
+    path.chmod(mode)
+    for attempt in (
+        lambda: config.load(path, INSTALLED),
+        lambda: config.save(path, {"preferred_backend": "cpp"}, INSTALLED),
+    ):
+        with pytest.raises(ConfigError) as caught:
+            attempt()
+        says = f"others can write it (its mode is {mode:o})", f"'chmod go-w '{path}''"
+        assert [text for text in says if text not in str(caught.value)] == [], caught.value
+    assert path.read_text() == MINIMAL
+    path.chmod(mode & ~0o022)
+    assert config.load(path, INSTALLED).preferred_backend == "auto"
+
+
+@pytest.mark.skipif(os.name != "posix", reason="POSIX owners")
+def test_file_of_somebody_else_is_refused(home, monkeypatch):
+    path = put(home / "backend.json")
+    owner = path.stat().st_uid
+    monkeypatch.setattr(sys, "prefix", "/")  # which belongs to root
+    monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
+    if owner == 0:
+        config.load(path, INSTALLED)
+        status = os.stat_result((0o100644, 0, 0, 1, 5, *[0] * 5))
+        monkeypatch.setattr(os, "fstat", lambda _: status)
+        owner = 5
+    with pytest.raises(ConfigError, match=f"belongs to user {owner}, .*'sudo chown "):
+        config.load(path, INSTALLED)
+
+
 # The environment
 
 
@@ -338,6 +371,12 @@ def test_place_that_cannot_be_written_is_an_error(home, monkeypatch):
     assert path.read_text() == MINIMAL
 
 
+def test_text_that_json_can_spell_and_utf_8_cannot_is_kept(home):
+    path = put(home / "backend.json", '{"description": "\\ud800"}')
+    config.save(path, {"preferred_backend": "cpp"}, INSTALLED)
+    assert json.loads(path.read_bytes())["description"] == "\ud800"
+
+
 @pytest.mark.skipif(os.name != "posix", reason="POSIX permissions and links")
 def test_permissions_and_links_are_kept(home):
     target = put(home / "shared" / "real.json")
@@ -351,7 +390,13 @@ def test_permissions_and_links_are_kept(home):
 
 
 @pytest.mark.skipif(os.name != "posix", reason="POSIX permissions")
-def test_new_file_can_be_read_by_others(home):
+@pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o644), (0o002, 0o644), (0o077, 0o600)])
+def test_new_file_can_be_read_by_others_and_not_written(home, umask, mode):
     path = home / "backend.json"
-    config.save(path, {}, INSTALLED)
-    assert stat.S_IMODE(path.stat().st_mode) == 0o644
+    before = os.umask(umask)
+    try:
+        config.save(path, {}, INSTALLED)
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(path.stat().st_mode) == mode
+    config.load(path, INSTALLED)

@@ -315,11 +315,17 @@ def _overlaps_itself(array: Any) -> bool:
     return False
 
 
+def _is_real(value: Any) -> bool:
+    if isinstance(value, (bool, np.bool_, np.timedelta64)):
+        return False
+    if isinstance(value, (float, int, np.floating, np.integer)):
+        return True
+    # A scalar of bfloat16 is none of NumPy's own floating-point types.
+    return isinstance(value, np.generic) and value.dtype.name == "bfloat16"
+
+
 def _check_real(op: str, name: str, kind: Kind, value: Any) -> float:
-    if type(value) is not float and (
-        isinstance(value, (bool, np.bool_))
-        or not isinstance(value, (float, int, np.floating, np.integer))
-    ):
+    if type(value) is not float and not _is_real(value):
         raise TypeError(f"{op}: {name} must be a real number, got {_type_name(value)}")
     try:
         real = float(value)

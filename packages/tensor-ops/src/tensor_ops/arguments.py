@@ -256,15 +256,25 @@ def check_ndarray(op: str, name: str, value: Any) -> None:
 
 
 def _check_real(op: str, name: str, kind: Kind, value: Any) -> float:
-    if isinstance(value, (bool, np.bool_, str, np.ndarray)) or not isinstance(
-        value, (float, int, np.floating, np.integer)
-    ):
+    if not _is_real(value):
         raise TypeError(f"{op}: {name} must be a real number, got {_type_name(value)}")
-    real = float(value)
+    try:
+        real = float(value)
+    except OverflowError:  # an int that no float can hold
+        real = math.inf if value > 0 else -math.inf
     if not math.isfinite(real) or real < kind.minimum:
         expected = "a finite number" + (f" >= {kind.minimum:g}" if kind.minimum == 0 else "")
         raise ValueError(f"{op}: {name} is {real!r}, expected {expected}")
     return real
+
+
+def _is_real(value: Any) -> bool:
+    if isinstance(value, (bool, np.bool_, str, np.ndarray, np.timedelta64)):
+        return False
+    if isinstance(value, (float, int, np.floating, np.integer)):
+        return True
+    # A scalar of bfloat16 is none of NumPy's own floating-point types.
+    return isinstance(value, np.generic) and value.dtype.name == "bfloat16"
 
 
 def _check_choice(op: str, name: str, kind: Kind, value: Any) -> str:
@@ -286,11 +296,12 @@ _SCALARS = {"real": _check_real, "choice": _check_choice, "flag": _check_flag}
 
 
 def _same_view(a: Any, b: Any) -> bool:
-    return bool(
-        a.__array_interface__["data"][0] == b.__array_interface__["data"][0]
-        and a.shape == b.shape
-        and a.strides == b.strides
-    )
+    """Return whether two arrays of one dtype hold each element at the same place."""
+    start, other_start = (each.__array_interface__["data"][0] for each in (a, b))
+    if a.shape != b.shape or start != other_start:
+        return False
+    axes = zip(a.shape, a.strides, b.strides, strict=True)
+    return all(size == 1 or step == other for size, step, other in axes)
 
 
 def _overlaps_itself(array: Any) -> bool:

@@ -112,7 +112,8 @@ def load(path: Path, installed: Collection[str]) -> Config:
     Raises
     ------
     ConfigError
-        Naming the file, the line and the nearest valid key or backend.
+        Naming the file, the line and the nearest valid key or backend; or, on POSIX systems, for
+        a file that others can write.
     """
     return _validated(path, _read_text(path), installed)
 
@@ -138,11 +139,13 @@ def save(path: Path, changes: Mapping[str, Any], installed: Collection[str]) -> 
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".tmp")
     try:
-        with open(descriptor, "w", encoding="utf-8") as file:
+        # What JSON can spell and UTF-8 cannot, half of a pair of surrogates, stays spelled out.
+        with open(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(temporary, path.stat().st_mode if path.exists() else 0o666 & ~_umask())
+        # A new file is not for others to write, whatever the umask: it would be refused.
+        os.chmod(temporary, path.stat().st_mode if path.exists() else 0o644 & ~_umask())
         os.replace(temporary, path)
     except BaseException:
         os.unlink(temporary)
@@ -247,7 +250,9 @@ def _validated(path: Path, text: str, installed: Collection[str]) -> Config:
 
 def _read_text(path: Path) -> str:
     try:
-        data = path.read_bytes()
+        with open(path, "rb") as file:
+            _check_owner(path, os.fstat(file.fileno()))
+            data = file.read()
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror or error}") from error
     if data.startswith((b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")):
@@ -259,6 +264,32 @@ def _read_text(path: Path) -> str:
         raise ConfigError(
             f"{path}:{line}: is not UTF-8 ({error.reason}); save it as UTF-8"
         ) from None
+
+
+def _check_owner(path: Path, status: os.stat_result) -> None:
+    """Refuse a file that others can write: they would decide which code runs here.
+
+    The owner of the Python environment decides that anyway.
+    """
+    if sys.platform == "win32":
+        return
+    from shlex import quote
+
+    name = quote(str(path))
+    trusted = [0, os.geteuid()]
+    if os.path.isdir(sys.prefix):
+        trusted.append(os.stat(sys.prefix).st_uid)
+    if status.st_uid not in trusted:
+        raise ConfigError(
+            f"{path}: belongs to user {status.st_uid}, who is neither you nor root nor the owner "
+            f"of the Python environment; take it over with 'sudo chown {os.geteuid()} {name}', or "
+            f"set {ENV_CONFIG} to a copy of your own"
+        )
+    if status.st_mode & 0o022:
+        raise ConfigError(
+            f"{path}: others can write it (its mode is {status.st_mode & 0o777:o}); "
+            f"take that from them with 'chmod go-w {name}'"
+        )
 
 
 def _parse(path: Path, text: str) -> list[tuple[str, Any]]:

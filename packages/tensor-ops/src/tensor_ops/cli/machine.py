@@ -55,7 +55,7 @@ def tools() -> dict[str, dict[str, str | None]]:
         "nvcc": _tool("cuda", _nvcc()),
         "NVIDIA driver": _tool(
             "cuda",
-            shutil.which("nvidia-smi"),
+            _which("nvidia-smi"),
             "--query-gpu=name,driver_version",
             "--format=csv,noheader",
         ),
@@ -100,10 +100,19 @@ def _memory() -> int | None:
         return None
 
 
+def _which(name: str) -> str | None:
+    """Return where a program is, unless that is the current directory, where Windows looks first.
+
+    What is found is run, and anybody may have put anything there.
+    """
+    found = shutil.which(name)
+    return found if found and os.path.isabs(found) else None
+
+
 def _compiler() -> str | None:
     wanted = os.environ.get("CXX", "").split()[:1]
     for name in [*wanted, "c++", "g++", "clang++", "cl"]:
-        if path := shutil.which(name):
+        if path := _which(name):
             return path
     return None
 
@@ -111,7 +120,7 @@ def _compiler() -> str | None:
 def _nvcc() -> str | None:
     places = (os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda")
     candidates = [Path(place, "bin", "nvcc") for place in places if place]
-    return shutil.which("nvcc") or next((str(p) for p in candidates if p.is_file()), None)
+    return _which("nvcc") or next((str(p) for p in candidates if p.is_file()), None)
 
 
 def _opencl_loader() -> str | None:

@@ -1,0 +1,61 @@
+"""Run one target of the fuzzer: python tests/fuzz/run.py TARGET [--runs N] [libFuzzer's options].
+
+TARGET is binding, configuration or command. An input that fails is written to the current
+directory and shown; with its fix it goes to tests/fuzz/found/TARGET, where test_found.py runs it.
+"""
+
+import importlib
+import os
+import sys
+from pathlib import Path
+
+import atheris
+
+HERE = Path(__file__).parent
+TARGETS = ("binding", "configuration", "command")
+
+
+def main():
+    if len(sys.argv) < 2 or sys.argv[1] not in TARGETS:
+        sys.exit(__doc__)
+    target, options = sys.argv[1], sys.argv[2:]
+    runs = "1000000"
+    if "--runs" in options:
+        place = options.index("--runs")
+        runs = options[place + 1]
+        del options[place : place + 2]
+    sys.path.insert(0, str(HERE))
+    if target == "binding":
+        # Its branches are the native code's: native_coverage.c tells libFuzzer, which is loaded
+        # before it, of them.
+        core = importlib.import_module("atheris.core_with_libfuzzer")
+        os.environ["TENSOR_OPS_LIBFUZZER"] = core.__file__
+        module = importlib.import_module(target)
+    else:
+        with atheris.instrument_imports(include=["tensor_ops", "json"]):
+            module = importlib.import_module(target)
+    corpus = Path(f"{target}_corpus")
+    corpus.mkdir(exist_ok=True)
+    for index, seed in enumerate(getattr(module, "SEEDS", [])):
+        (corpus / f"seed_{index}").write_bytes(seed)
+    words = [
+        f"-runs={runs}",
+        "-max_len=160",
+        "-len_control=0",
+        "-timeout=60",
+        "-rss_limit_mb=0",
+        *options,
+    ]
+    if dictionary := getattr(module, "DICTIONARY", []):
+        path = Path(f"{target}_dictionary").resolve()
+        hexadecimal = ("".join(f"\\x{byte:02x}" for byte in word.encode()) for word in dictionary)
+        path.write_text("".join(f'"{word}"\n' for word in hexadecimal))
+        words.append(f"-dict={path}")
+    found = HERE / "found" / target
+    folders = [str(corpus.resolve()), *([str(found)] if found.is_dir() else [])]
+    atheris.Setup([sys.argv[0], *words, "-print_final_stats=1", *folders], module.try_input)
+    atheris.Fuzz()
+
+
+if __name__ == "__main__":
+    main()

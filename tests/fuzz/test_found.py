@@ -1,0 +1,42 @@
+"""What the fuzzer has found stays found: its inputs, and a few of any kind, without a fuzzer."""
+
+import importlib
+import random
+import sys
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+FOUND = sorted(HERE.glob("found/*/*"))
+
+
+@pytest.fixture
+def target(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(HERE)
+
+    def target(name):
+        if name == "binding":
+            pytest.importorskip("tensor_ops_cpp")
+        monkeypatch.setenv("TENSOR_OPS_CONFIG", "")  # which a target sets, and the end takes back
+        return importlib.import_module(name).try_input
+
+    yield target
+    if native := sys.modules.get("tensor_ops_cpp"):
+        native._native.set_streaming_threshold(0)  # what was measured
+
+
+@pytest.mark.parametrize("path", FOUND, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_found(target, path):
+    target(path.parent.name)(path.read_bytes())
+
+
+@pytest.mark.parametrize("name", ["binding", "configuration", "command"])
+def test_any(target, name):
+    draw = random.Random(name)
+    try_input = target(name)
+    for data in getattr(sys.modules[name], "SEEDS", []):
+        try_input(data)
+    for _ in range(200):
+        try_input(draw.randbytes(draw.choice([10, 40, 120])))
