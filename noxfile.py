@@ -205,12 +205,25 @@ def fuzz(session: nox.Session) -> None:
 
 
 @nox.session
+def portable(session: nox.Session) -> None:
+    """Check the C++ backend on emulated x86-64 and aarch64 processors, and with clang's compilers.
+
+    What is missing here is said and left out; -- aarch64 runs that check only.
+    """
+    build = ("scikit-build-core>=0.11", "pybind11>=3", "numpy>=2.2", "cmake>=3.25", "ninja")
+    session.install("pip", *build)
+    if not session.posargs or "clang" in session.posargs:
+        session.run("python", "-m", "pip", "install", "-q", "ziglang", success_codes=[0, 1])
+    work = Path(session.create_tmp()).resolve()
+    session.run("python", "tools/portable.py", "--work", str(work), *session.posargs)
+
+
+@nox.session
 def lint(session: nox.Session) -> None:
     """Check formatting, style and types."""
     install_group(session, "lint")
-    session.install(
-        "nox", "numpy>=2.2", "ml_dtypes", "platformdirs", "matplotlib", "types-docutils"
-    )
+    session.install("nox", "numpy>=2.2", "ml_dtypes", "platformdirs", "matplotlib", "pybind11>=3")
+    session.install("types-docutils")
     session.run("ruff", "format", "--check", ".")
     session.run("ruff", "check", ".")
     folders = ("packages/*/native/**/*", "packages/*/emulation/*", "packages/*/tests/native/*")
@@ -222,6 +235,7 @@ def lint(session: nox.Session) -> None:
     session.run("mypy", "noxfile.py", *sorted(map(str, ROOT.glob("ci/*.py"))))
     session.run("mypy", "docs/_extensions")
     session.run("mypy", "tools/gpu_check.py")
+    session.run("mypy", "tools/portable.py")
     benchmarks = ["-p", "comparison", "-m", "errors", "-m", "gpu.report"]
     session.run("mypy", *benchmarks, env={"MYPYPATH": "packages/tensor-ops/src:benchmarks"})
 

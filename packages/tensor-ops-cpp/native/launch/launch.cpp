@@ -1,8 +1,8 @@
 #include "launch/launch.h"
 
-#include <unistd.h>
-
 #include <algorithm>
+#include <chrono>
+#include <thread>
 
 #include "launch/arguments.h"
 #include "launch/cache.h"
@@ -97,7 +97,7 @@ class ReleasedGil {
     try {
       PyEval_RestoreThread(state_);
     } catch (...) {
-      for (;;) pause();
+      for (;;) std::this_thread::sleep_for(std::chrono::hours(1));
     }
   }
 

@@ -1,13 +1,36 @@
 #include "launch/pages.h"
 
+#if defined(_WIN32)
+#define WIN32_LEAN_AND_MEAN
+#define NOMINMAX
+#include <windows.h>
+#else
 #include <sys/mman.h>
 #include <unistd.h>
+#endif
 
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
 
 namespace tensor_ops {
+
+#if defined(_WIN32)
+
+Pages map_pages(std::size_t bytes, std::size_t) {
+  constexpr std::size_t kPage = 4096;
+  if (bytes > PTRDIFF_MAX - kPage) return {};
+  bytes = (bytes + kPage - 1) / kPage * kPage;
+  void* const first = VirtualAlloc(nullptr, bytes, MEM_RESERVE | MEM_COMMIT, PAGE_READWRITE);
+  return first ? Pages{first, bytes} : Pages{};
+}
+
+void unmap_pages(Pages pages) { VirtualFree(pages.first, 0, MEM_RELEASE); }
+
+void populate_pages(void*, std::size_t) {}
+
+#else
+
 namespace {
 
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
@@ -37,11 +60,13 @@ char* map_aligned(std::size_t bytes) {
   return first + before;
 }
 
+#if defined(MADV_HUGEPAGE)
 // NumPy's variable for the same question.
 bool huge_pages_are_wanted() {
   const char* setting = std::getenv("NUMPY_MADVISE_HUGEPAGE");
   return !setting || std::strcmp(setting, "0") != 0;
 }
+#endif
 
 void advise_huge_pages([[maybe_unused]] char* first, [[maybe_unused]] std::size_t bytes,
                        [[maybe_unused]] std::size_t used) {
@@ -80,5 +105,7 @@ void populate_pages([[maybe_unused]] void* first, [[maybe_unused]] std::size_t b
   madvise(reinterpret_cast<void*>(begin), end - begin, MADV_POPULATE_WRITE);
 #endif
 }
+
+#endif
 
 }  // namespace tensor_ops

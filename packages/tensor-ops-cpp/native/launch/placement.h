@@ -21,11 +21,13 @@ class Placement {
   // Whether the calling thread is where the last job's caller was.
   bool is_beside_caller() const;
 
+#if defined(__linux__)
  private:
   static constexpr int kCpus = 1024;
 
   std::atomic<int> callers_cpu_{-1};
   std::atomic<std::uint32_t> taken_by_[kCpus] = {};
+#endif
 };
 
 }  // namespace tensor_ops

@@ -2,8 +2,10 @@
 // thread that is slow to wake up, or that has to share its processor, costs nothing but its help.
 #include "launch/pool.h"
 
+#if !defined(_WIN32)
 #include <pthread.h>
 #include <signal.h>
+#endif
 
 #include <algorithm>
 #include <atomic>
@@ -16,6 +18,7 @@
 #include <thread>
 
 #include "launch/doorbell.h"
+#include "launch/fork.h"
 #include "launch/placement.h"
 
 #if defined(__x86_64__) || defined(_M_X64)
@@ -121,6 +124,7 @@ struct Range : OfJob {
 // handlers, sigwait() and a Python that wants to be interrupted expect on threads of their own. A
 // fault of the thread itself still does, so that its handler can report it.
 class BlockedSignals {
+#if !defined(_WIN32)
  public:
   BlockedSignals() {
     sigset_t set;
@@ -135,6 +139,7 @@ class BlockedSignals {
 
  private:
   sigset_t before_;
+#endif
 };
 
 class Pool {
@@ -168,7 +173,7 @@ class Pool {
  private:
   void start_threads(int wanted) {
     if (threads_.load(std::memory_order_relaxed) >= wanted) return;
-    const BlockedSignals blocked;
+    [[maybe_unused]] const BlockedSignals blocked;
     try {
       for (; threads_.load(std::memory_order_relaxed) < wanted; threads_.fetch_add(1))
         std::thread([this, number = threads_.load(std::memory_order_relaxed)] {
@@ -272,7 +277,7 @@ std::atomic<Pool*> the_pool{nullptr};
 
 // A forked child has the pool's memory but none of its threads, and makes a new one when it wants
 // one.
-const bool fork_is_safe = pthread_atfork(nullptr, nullptr, [] { the_pool.store(nullptr); }) == 0;
+const bool fork_is_safe = call_at_fork(nullptr, nullptr, [] { the_pool.store(nullptr); });
 
 // Never deleted: its threads may be waiting in it when the process ends. Null where it cannot be
 // made.

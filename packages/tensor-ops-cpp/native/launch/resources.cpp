@@ -1,6 +1,12 @@
 #include "launch/resources.h"
 
+#if defined(_WIN32)
+#define WIN32_LEAN_AND_MEAN
+#define NOMINMAX
+#include <windows.h>
+#else
 #include <unistd.h>
+#endif
 
 #include <algorithm>
 #include <cstdlib>
@@ -69,6 +75,18 @@ double cpu_quota() {
   return least;
 }
 
+// In bytes; 0 where the system does not say.
+double memory_of_machine() {
+#if defined(_WIN32)
+  MEMORYSTATUSEX status{};
+  status.dwLength = sizeof status;
+  return GlobalMemoryStatusEx(&status) ? static_cast<double>(status.ullTotalPhys) : 0;
+#else
+  const long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+  return pages > 0 && page > 0 ? static_cast<double>(pages) * static_cast<double>(page) : 0;
+#endif
+}
+
 // 0 unless OMP_NUM_THREADS is, or is a list that starts with, a positive number.
 int omp_num_threads() {
   const char* setting = std::getenv("OMP_NUM_THREADS");
@@ -113,9 +131,8 @@ int allowed_threads() {
 }
 
 std::uint64_t allowed_memory() {
-  const long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
-  if (pages <= 0 || page <= 0) return 0;
-  double bytes = static_cast<double>(pages) * static_cast<double>(page);
+  double bytes = memory_of_machine();
+  if (bytes <= 0) return 0;
   for (const std::string& directory : cgroup_directories(""))
     if (const double limit = positive(words_of(directory + "/memory.max"), 0))
       bytes = std::min(bytes, limit);

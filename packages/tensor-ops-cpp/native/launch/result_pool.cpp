@@ -1,16 +1,16 @@
 #include "launch/result_pool.h"
 
-#include <pthread.h>
 #include <time.h>
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstring>
 #include <limits>
 #include <mutex>
 #include <new>
-#include <type_traits>
 
+#include "launch/fork.h"
 #include "launch/pages.h"
 #include "launch/pool_limit.h"
 
@@ -101,13 +101,14 @@ class Leaving {
 };
 
 std::int64_t seconds_now() {
-  timespec now{};
 #if defined(CLOCK_MONOTONIC_COARSE)
+  timespec now{};
   clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
-#else
-  clock_gettime(CLOCK_MONOTONIC, &now);
-#endif
   return now.tv_sec;
+#else
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::seconds>(now).count();
+#endif
 }
 
 constexpr std::uint64_t kNotSet = std::numeric_limits<std::uint64_t>::max();
@@ -236,17 +237,22 @@ class ResultPool {
   List<&Block::by_class> kept_[kClasses];
 };
 
-// Constructed at compile time and never destroyed: arrays may be freed after everything else.
-ResultPool pool;
-static_assert(std::is_trivially_destructible_v<ResultPool>, "runs no code at exit");
+// Constructed at compile time and never destroyed: arrays may be freed after everything else. Not
+// every library's mutex has a destructor that does nothing.
+union NeverDestroyed {
+  constexpr NeverDestroyed() : pool() {}
+  ~NeverDestroyed() {}
+  ResultPool pool;
+} never_destroyed;
+ResultPool& pool = never_destroyed.pool;
 
 // A forked child must not find the lock held by a thread that it does not have. It starts with
 // nothing kept: to write to pages that it shares with its parent would copy them first.
-const bool fork_is_safe = pthread_atfork([] { pool.lock(); }, [] { pool.unlock(); },
-                                         [] {
-                                           pool.unlock();
-                                           pool.trim();
-                                         }) == 0;
+const bool fork_is_safe = call_at_fork([] { pool.lock(); }, [] { pool.unlock(); },
+                                       [] {
+                                         pool.unlock();
+                                         pool.trim();
+                                       });
 
 }  // namespace
 

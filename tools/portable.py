@@ -1,0 +1,306 @@
+"""Check the C++ backend for machines that this one is not.
+
+    python tools/portable.py [--work FOLDER] [x86-64] [aarch64] [clang]
+
+``x86-64`` and ``aarch64`` build a wheel and run the conformance suite's samples on emulated
+processors; ``clang`` compiles the sources for other systems and links nothing. A check for which a
+program is missing is left out, and says which one and how to get it. `nox -s portable` starts it.
+"""
+
+import argparse
+import concurrent.futures
+import importlib.util
+import os
+import platform
+import shlex
+import shutil
+import subprocess
+import sys
+import sysconfig
+import time
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+__all__ = ["main"]
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "packages/tensor-ops-cpp"
+NATIVE = PACKAGE / "native"
+# The fewest processors that have the level, and no more than it.
+PROCESSORS = {"x86-64-v2": "Nehalem", "x86-64-v3": "Haswell"}
+BELOW_EVERY_LEVEL = "qemu64"
+# The last whose wheels do not need x86-64-v2 themselves.
+MODEST_NUMPY = "numpy==2.2.*"
+NEEDED = ["numpy>=2.2", "ml_dtypes", "platformdirs", "pytest>=9", "hypothesis>=6.150", "mpmath"]
+# All ops, dtypes and layouts; an emulated processor is slow.
+SMALL = "test_op_samples or test_layouts or (test_shapes and not 40000)"
+ARM64_PACKAGES = [
+    *("libc6", "libgcc-s1", "libstdc++6", "zlib1g", "libexpat1", "libssl3", "libffi8"),
+    *("libbz2-1.0", "liblzma5", "libsqlite3-0", "libuuid1"),
+]
+# The levels to compile for; kernels are the same on every system.
+TARGETS = {
+    "x86_64-linux-gnu.2.28": ["x86_64_v2", "x86_64_v3", "x86_64_v4"],
+    "aarch64-linux-gnu.2.28": ["neon"],
+    "aarch64-macos": ["neon"],
+    "x86_64-macos": ["x86_64_v2"],
+    "x86_64-windows-gnu": ["x86_64_v2"],
+    "aarch64-windows-gnu": ["neon"],
+}
+# Where NumPy's headers are not those of Linux.
+NUMPY_PLATFORMS = {"macos": "macosx_14_0_arm64", "windows": "win_amd64"}
+# Those of CMakeLists.txt.
+WARNINGS = ["-std=c++17", "-Wall", "-Wextra", "-Werror"]
+KERNEL_FLAGS = [
+    *("-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math", "-fopenmp-simd"),
+    *("-fno-exceptions", "-fno-rtti", "-fvisibility=hidden"),
+]
+# What the extension sees of Python's own pyconfig.h for Windows, which no package on PyPI has.
+WINDOWS_CONFIGURATION = """\
+#pragma once
+#include <io.h>
+#include <stdio.h>
+#define MS_WINDOWS
+#define MS_WIN32
+#define MS_WIN64
+#define NT_THREADS
+#define WITH_THREAD
+#define HAVE_DECLSPEC_DLL
+#define HAVE_STDINT_H 1
+#define Py_ENABLE_SHARED 1
+#define SIZEOF_VOID_P 8
+#define SIZEOF_SIZE_T 8
+#define SIZEOF_TIME_T 8
+#define SIZEOF_OFF_T 4
+#define SIZEOF_SHORT 2
+#define SIZEOF_INT 4
+#define SIZEOF_LONG 4
+#define SIZEOF_LONG_LONG 8
+#define SIZEOF_WCHAR_T 2
+"""
+
+
+class MissingProgramError(Exception):
+    """A check cannot run here; the message says what it takes."""
+
+
+def main() -> int:
+    """Run the checks named on the command line, or all; return the process's exit status."""
+    checks: dict[str, Callable[[Path], None]] = {
+        "x86-64": check_x86_64,
+        "aarch64": check_aarch64,
+        "clang": check_clang,
+    }
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--work", type=Path, default=ROOT / "build/portable", metavar="FOLDER")
+    parser.add_argument("checks", nargs="*", metavar="|".join(checks), default=[])
+    arguments = parser.parse_args()
+    if unknown := set(arguments.checks) - checks.keys():
+        parser.error(f"there is no check {', '.join(sorted(unknown))}")
+    outcomes = {}
+    for name in arguments.checks or checks:
+        work = arguments.work.resolve() / name
+        work.mkdir(parents=True, exist_ok=True)
+        start = time.monotonic()
+        try:
+            checks[name](work)
+            outcomes[name] = "passed"
+        except MissingProgramError as error:
+            outcomes[name] = f"SKIPPED: {error}"
+        except subprocess.CalledProcessError as error:
+            outcomes[name] = f"FAILED: {shlex.join(map(str, error.cmd))[:300]}"
+        outcomes[name] += f" ({time.monotonic() - start:.0f} s)"
+    print(*(f"portable: {name}: {outcome}" for name, outcome in outcomes.items()), sep="\n")
+    return int(any(outcome.startswith("FAILED") for outcome in outcomes.values()))
+
+
+def check_x86_64(work: Path) -> None:
+    """Run the suite on a processor of each level but the highest; below all, be told why not."""
+    if platform.machine() not in {"x86_64", "AMD64"}:
+        raise MissingProgramError(f"needs an x86-64 machine, and this is {platform.machine()}")
+    qemu = program("qemu-x86_64-static", "qemu-user-static")
+    wheel = build_wheel(work)
+    site = folder(work / "site")
+    pip_install(site, [*NEEDED, f"{ROOT}/packages/tensor-ops"])
+    pip_install(site, ["--no-deps", str(wheel)])
+    for level, cpu in PROCESSORS.items():
+        python = [qemu, "-cpu", cpu, sys.executable]
+        run_suite(python, site, level)
+    modest = folder(work / "modest")
+    pip_install(modest, [MODEST_NUMPY])
+    pip_install(modest, ["--no-deps", str(wheel)])
+    code = "import tensor_ops_cpp as t; why = t.probe()['reason']; print(why)\n"
+    code += "assert t.simd_level is None and 'lacks x86-64-v2' in why"
+    python = [qemu, "-cpu", BELOW_EVERY_LEVEL, sys.executable]
+    call([*python, "-c", code], {"PYTHONPATH": str(modest)})
+
+
+def check_aarch64(work: Path) -> None:
+    """Build the wheel for aarch64 and run the suite there."""
+    compiler = program("aarch64-linux-gnu-g++", "g++-aarch64-linux-gnu")
+    qemu = program("qemu-aarch64-static", "qemu-user-static")
+    system = arm64_system(work)
+    definitions = {
+        "CMAKE_SYSTEM_NAME": "Linux",
+        "CMAKE_SYSTEM_PROCESSOR": "aarch64",
+        "PYTHON_MODULE_EXTENSION": f".cpython-3{sys.version_info[1]}-aarch64-linux-gnu.so",
+    }
+    environment = {"_PYTHON_HOST_PLATFORM": "linux-aarch64", "CXX": compiler}
+    wheel = build_wheel(work, definitions, environment)
+    site = folder(work / "site")
+    pip_install(site, NEEDED, ["manylinux_2_28_aarch64", "manylinux2014_aarch64"])
+    pip_install(site, ["--no-deps", f"{ROOT}/packages/tensor-ops"])
+    pip_install(site, ["--no-deps", str(wheel)], ["linux_aarch64"])
+    python = [qemu, "-L", str(system), f"{system}/usr/bin/{python_name()}"]
+    run_suite(python, site, "neon")
+
+
+def check_clang(work: Path) -> None:
+    """Compile every source for every system with clang, warnings being errors."""
+    found = importlib.util.find_spec("ziglang")
+    if found is None or found.origin is None:
+        raise MissingProgramError("needs ziglang, which has clang; pip install ziglang")
+    zig = Path(found.origin).with_name("zig")
+    commands = [
+        [str(zig), "c++", "-target", target, *words]
+        for target in TARGETS
+        for words in compilations(target, includes(work, target))
+    ]
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        for _ in pool.map(lambda command: call(command, {}), commands):
+            pass
+
+
+def compilations(target: str, includes: list[str]) -> Iterable[list[str]]:
+    """Return the arguments of each compilation for a target."""
+    output = ["-O1" if "linux" in target else "-O0", "-c", "-o", os.devnull]
+    ops = sorted(NATIVE.glob("ops/*.cpp"))
+    launcher = sorted([*NATIVE.glob("launch/*.cpp"), *NATIVE.glob("python/*.cpp"), *ops])
+    version = '-DTENSOR_OPS_VERSION="0"'
+    for source in launcher:
+        yield [*WARNINGS, *includes, version, *output, str(source)]
+    for level in TARGETS[target]:
+        flags = [*WARNINGS, *KERNEL_FLAGS, f"-DTENSOR_OPS_LEVEL={level}", *includes]
+        if level.startswith("x86"):
+            flags.append(f"-mcpu={level}")
+        for source in ops:
+            yield [*flags, *output, str(source)]
+
+
+def includes(work: Path, target: str) -> list[str]:
+    """Return the options that find the headers of pybind11, NumPy and Python for a target."""
+    import numpy
+    import pybind11
+
+    system = target.split("-")[1]
+    python, numpy_headers = sysconfig.get_path("include"), numpy.get_include()
+    if system in NUMPY_PLATFORMS:
+        site = folder(work / f"numpy-{system}")
+        version = f"numpy=={numpy.__version__}"
+        pip_install(site, ["--no-deps", version], [NUMPY_PLATFORMS[system]])
+        numpy_headers = str(site / "numpy/_core/include")
+    if system == "windows":
+        headers = work / "python-windows"
+        shutil.copytree(python, headers, dirs_exist_ok=True)
+        (headers / "pyconfig.h").write_text(WINDOWS_CONFIGURATION, encoding="utf-8")
+        python = str(headers)
+    words = [f"-I{NATIVE}"]
+    for headers_of in (pybind11.get_include(), numpy_headers, python):
+        words += ["-isystem", headers_of]
+    return words
+
+
+def build_wheel(
+    work: Path, definitions: Mapping[str, str] = {}, environment: Mapping[str, str] = {}
+) -> Path:
+    """Build the package's wheel, warnings being errors, with what is installed here."""
+    dist = folder(work / "dist")
+    command = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "-q"]
+    settings = {f"cmake.define.{name}": value for name, value in definitions.items()}
+    settings |= {"cmake.define.TENSOR_OPS_WERROR": "ON", "build-dir": str(work / "build")}
+    for name, value in settings.items():
+        command += ["-C", f"{name}={value}"]
+    call([*command, "-w", str(dist), str(PACKAGE)], environment)
+    (wheel,) = dist.glob("*.whl")
+    return wheel
+
+
+def arm64_system(work: Path) -> Path:
+    """Return a folder with Debian's Python for arm64 and what it is linked with.
+
+    The lists and archives of apt are kept in the folder; the system's own are left alone.
+    """
+    system = work / "system"
+    if system.exists():
+        return system
+    apt, dpkg = program("apt-get", "apt"), program("dpkg", "dpkg")
+    archives = folder(work / "archives")
+    for name in ("lists/partial", "cache/archives/partial"):
+        (work / "apt" / name).mkdir(parents=True, exist_ok=True)
+    options = {
+        "Dir::State::lists": work / "apt/lists",
+        "Dir::Cache": work / "apt/cache",
+        "APT::Architecture": "arm64",
+        "APT::Architectures": "arm64",
+        "Debug::NoLocking": 1,
+        "APT::Sandbox::User": "root",
+    }
+    words = [word for name, value in options.items() for word in ("-o", f"{name}={value}")]
+    python = python_name()
+    wanted = [f"{python}-minimal", f"lib{python}-minimal", f"lib{python}-stdlib", *ARM64_PACKAGES]
+    try:
+        call([apt, "-qq", *words, "update"], {})
+        call([apt, "-qq", *words, "download", *wanted], {}, archives)
+    except subprocess.CalledProcessError as error:
+        raise MissingProgramError(
+            f"apt-get has no {python} for arm64; take the Python of this Debian or Ubuntu"
+        ) from error
+    unpacked = folder(work / "unpacked")
+    for archive in sorted(archives.glob("*.deb")):
+        call([dpkg, "-x", str(archive), str(unpacked)], {})
+    return unpacked.rename(system)
+
+
+def run_suite(python: list[str], site: Path, level: str) -> None:
+    """Run the samples of the conformance suite on an emulated processor that has a level."""
+    print(f"--- {level}: {shlex.join(python)}", flush=True)
+    environment = {"PYTHONPATH": str(site), "PYTHONDONTWRITEBYTECODE": "1"}
+    code = f"import tensor_ops_cpp as t; assert t.simd_level == {level!r}, t.simd_level"
+    call([*python, "-c", code], environment)
+    only = ["--backend=cpp", "--require-backend=cpp", "-k", SMALL]
+    tests = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/conformance/test_samples.py"]
+    call([*python, *tests, *only], environment)
+
+
+def pip_install(site: Path, wanted: list[str], platforms: Iterable[str] = ()) -> None:
+    """Install into a folder; for other platforms only what has wheels."""
+    command = [sys.executable, "-m", "pip", "install", "-q", "--upgrade", "--target", str(site)]
+    for name in platforms:
+        command += ["--only-binary=:all:", "--platform", name]
+    call([*command, *wanted], {})
+
+
+def program(name: str, package: str) -> str:
+    found = shutil.which(name)
+    if found is None:
+        raise MissingProgramError(f"{name} is not installed; apt-get install {package}")
+    return found
+
+
+def folder(path: Path) -> Path:
+    """Return an empty folder of that name."""
+    shutil.rmtree(path, ignore_errors=True)
+    path.mkdir(parents=True)
+    return path
+
+
+def python_name() -> str:
+    return f"python3.{sys.version_info[1]}"
+
+
+def call(command: list[str], environment: Mapping[str, str], where: Path = ROOT) -> None:
+    subprocess.run(command, env=os.environ | environment, cwd=where, check=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
