@@ -117,7 +117,7 @@ class Call:
         for _ in range(choices.pick([2, 1, 3, 4, 0])):
             extent = choices.pick(SIZES)
             shape.append(extent if size * extent <= MOST else 1)
-            size *= shape[-1]
+            size *= max(shape[-1], 1)  # strides are made as if there were one
         halves = any(kind.role == "half_rows" for kind in self.op.kinds.values())
         if halves and shape and shape[-1] % 2 and not choices.rarely():
             shape[-1] += 1 if size * 2 <= MOST else -1
