@@ -93,6 +93,13 @@ UNITS = {
 }
 
 
+# As the bounds take weights to be, of like magnitude: see accuracy.Bound.
+WEIGHTS = {
+    name: np.random.default_rng(3).uniform(1, 2, 2 * MOST).astype(dtype)
+    for name, dtype in DTYPES.items()
+}
+
+
 class Call:
     """One call: the arrays, each a view of memory of its own, and what holds them."""
 
@@ -198,6 +205,7 @@ class Call:
             return
         special = kind.is_full and choices.byte() >= 160
         pool = UNITS[self.dtype] if kind.role == "half_rows" else POOLS[self.dtype, special]
+        pool = WEIGHTS[self.dtype] if kind.role == "row_vector" else pool
         first = choices.below(MOST)
         count = memory.size // dtype.itemsize
         source = np.resize(pool[first:], count).view(np.uint8)
