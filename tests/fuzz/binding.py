@@ -93,6 +93,13 @@ UNITS = {
 }
 
 
+# As the bounds take weights to be, of like magnitude: see accuracy.Bound.
+WEIGHTS = {
+    name: np.random.default_rng(3).uniform(1, 2, 2 * MOST).astype(dtype)
+    for name, dtype in DTYPES.items()
+}
+
+
 class Call:
     """One call: the arrays, each a view of memory of its own, and what holds them."""
 
@@ -117,7 +124,7 @@ class Call:
         for _ in range(choices.pick([2, 1, 3, 4, 0])):
             extent = choices.pick(SIZES)
             shape.append(extent if size * extent <= MOST else 1)
-            size *= shape[-1]
+            size *= max(shape[-1], 1)  # strides are made as if there were one
         halves = any(kind.role == "half_rows" for kind in self.op.kinds.values())
         if halves and shape and shape[-1] % 2 and not choices.rarely():
             shape[-1] += 1 if size * 2 <= MOST else -1
@@ -198,6 +205,7 @@ class Call:
             return
         special = kind.is_full and choices.byte() >= 160
         pool = UNITS[self.dtype] if kind.role == "half_rows" else POOLS[self.dtype, special]
+        pool = WEIGHTS[self.dtype] if kind.role == "row_vector" else pool
         first = choices.below(MOST)
         count = memory.size // dtype.itemsize
         source = np.resize(pool[first:], count).view(np.uint8)
