@@ -164,27 +164,30 @@ def check_clang(work: Path) -> None:
     commands = [
         [str(zig), "c++", "-target", target, *words]
         for target in TARGETS
-        for words in compilations(target, includes(work, target))
+        for words in compilations(target, includes(work, target), folder(work / target))
     ]
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         for _ in pool.map(lambda command: call(command, {}), commands):
             pass
 
 
-def compilations(target: str, includes: list[str]) -> Iterable[list[str]]:
+def compilations(target: str, includes: list[str], objects: Path) -> Iterable[list[str]]:
     """Return the arguments of each compilation for a target."""
-    output = ["-O1" if "linux" in target else "-O0", "-c", "-o", os.devnull]
+    # zig leaves an object in the current directory for one that goes nowhere
+    optimization = "-O1" if "linux" in target else "-O0"
     ops = sorted(NATIVE.glob("ops/*.cpp"))
     launcher = sorted([*NATIVE.glob("launch/*.cpp"), *NATIVE.glob("python/*.cpp"), *ops])
     version = '-DTENSOR_OPS_VERSION="0"'
     for source in launcher:
-        yield [*WARNINGS, *includes, version, *output, str(source)]
+        output = ["-c", "-o", f"{objects}/{source.stem}.o"]
+        yield [*WARNINGS, optimization, *includes, version, *output, str(source)]
     for level in TARGETS[target]:
         flags = [*WARNINGS, *KERNEL_FLAGS, f"-DTENSOR_OPS_LEVEL={level}", *includes]
         if level.startswith("x86"):
             flags.append(f"-mcpu={level}")
         for source in ops:
-            yield [*flags, *output, str(source)]
+            output = ["-c", "-o", f"{objects}/{source.stem}-{level}.o"]
+            yield [*flags, optimization, *output, str(source)]
 
 
 def includes(work: Path, target: str) -> list[str]:
