@@ -68,6 +68,7 @@ def test_loader_of_pyopencl_is_found(doctor, monkeypatch, tmp_path):
     (package / "__init__.py").touch()
     monkeypatch.setattr("ctypes.util.find_library", lambda name: None)
     monkeypatch.setattr("sys.path", [str(tmp_path), *sys.path])
+    monkeypatch.delitem(sys.modules, "pyopencl", raising=False)
     assert doctor()[1]["tools"]["OpenCL loader"]["path"] == str(package)
 
 
