@@ -101,8 +101,13 @@ def run(*words, status=0, variables=None, **options):
 def executable(version):
     """Return a Python that starts: pyenv has programs for versions that are turned off."""
     name = sys.executable if version == HERE else shutil.which(f"python{version}")
-    if name is None:
-        return None
+    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
+    turned_off = sorted(pyenv.glob(f"versions/{version}.*/bin/python"))
+    return next((each for each in (name, *turned_off) if each and starts(each, version)), None)
+
+
+def starts(name, version):
+    """Return whether a program is a Python of a version that can make environments."""
     code = "import sys, venv; print('%d.%d' % sys.version_info[:2])"
     done = subprocess.run([name, "-c", code], capture_output=True, text=True, check=False)
-    return name if done.stdout.strip() == version else None
+    return done.stdout.strip() == version
