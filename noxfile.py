@@ -9,7 +9,7 @@ import nox
 
 nox.needs_version = ">=2025.2.9"
 nox.options.default_venv_backend = "uv|virtualenv"
-nox.options.sessions = ["lint", "conformance", "opencl", "cuda", "tests", "workflows"]
+nox.options.sessions = ["lint", "conformance", "opencl", "cuda", "torch", "tests", "workflows"]
 
 ROOT = Path(__file__).parent
 PACKAGES = sorted(path.parent.name for path in ROOT.glob("packages/*/pyproject.toml"))
@@ -23,6 +23,9 @@ CUDA_PAGES = [
     f"tests/docs/test_pages.py::test_blocks_run[{page}]"
     for page in ("docs/backends/cuda.md", f"packages/{CUDA}/README.md")
 ]
+# What needs PyTorch, which is large.
+TORCH = "tensor-ops-torch"
+TORCH_TESTS = f"packages/{TORCH}"
 # nvcc and what it compiles with; without the last two, pip takes those of another version.
 CUDA_COMPILER = [
     "cuda-toolkit[nvcc,cudart,cccl]==13.0.2",
@@ -71,6 +74,7 @@ def tests(session: nox.Session) -> None:
         "--ignore=tests/wheels",
         f"--ignore={OPENCL_TESTS}",
         f"--ignore={CUDA_TESTS}",
+        f"--ignore={TORCH_TESTS}",
         *(f"--deselect={page}" for page in (OPENCL_PAGE, *CUDA_PAGES)),
     ]
     session.run("pytest", "-q", *(session.posargs or ["tests", "packages", *elsewhere]))
@@ -149,6 +153,17 @@ def cuda(session: nox.Session) -> None:
     options = ["-q", "-n", "2", "--require-backend=cuda"]
     session.run("pytest", *options, CUDA_TESTS, f"--ignore={wheel}", *CUDA_PAGES)
     session.run("pytest", *options, "tests/conformance", "--backend=cuda")
+
+
+@nox.session
+def torch(session: nox.Session) -> None:
+    """Run the tests of the integration in PyTorch and ONNX Runtime, and its pages, on the CPU."""
+    install_packages(session)
+    session.install(f"./{TORCH_TESTS}")
+    install_group(session, "test")
+    install_group(session, "peers")
+    install_group(session, "onnx")
+    session.run("pytest", "-q", *(session.posargs or [TORCH_TESTS]))
 
 
 @nox.session
@@ -338,11 +353,13 @@ def detect_and_benchmark(session: nox.Session) -> None:
 
 
 def install_packages(session: nox.Session) -> None:
-    """Install every package of this checkout as a user would, built in isolation.
+    """Install the packages of this checkout as a user would, built in isolation.
 
-    All but the CUDA backend: it takes a compiler that few machines have, and minutes.
+    All but the CUDA backend, which takes a compiler that few machines have, and minutes; and what
+    needs PyTorch.
     """
-    session.install(*(f"./packages/{package}" for package in PACKAGES if package != CUDA))
+    left_out = (CUDA, TORCH)
+    session.install(*(f"./packages/{name}" for name in PACKAGES if name not in left_out))
 
 
 def install_sanitized(session: nox.Session, flags: dict[str, str]) -> None:

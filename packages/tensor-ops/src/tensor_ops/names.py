@@ -8,6 +8,7 @@ from tensor_ops.errors import ConfigError
 __all__ = [
     "ALIASES",
     "AUTO",
+    "COPIES_HOST_ARRAYS",
     "DEFAULT_PRIORITY",
     "FLOOR",
     "KNOWN",
@@ -21,6 +22,8 @@ __all__ = [
 AUTO = "auto"
 FLOOR = "python"
 DEFAULT_PRIORITY = ("cuda", "opencl", "cpp", FLOOR)
+# Backends that compute in memory of their own, to which they copy the host's arrays.
+COPIES_HOST_ARRAYS = frozenset({"cuda", "opencl"})
 
 
 class KnownBackend(NamedTuple):

@@ -8,25 +8,36 @@ from typing import TYPE_CHECKING, Any
 from tensor_ops import backends, selection
 from tensor_ops.arguments import dtype_name
 from tensor_ops.errors import BackendError
+from tensor_ops.names import COPIES_HOST_ARRAYS
 from tensor_ops.selection import Choice
 
 if TYPE_CHECKING:
     from tensor_ops.op import Op
     from tensor_ops.state import Plan
 
-__all__ = ["CPU", "function_for", "host_function", "walk"]
+__all__ = ["CPU", "function_for", "function_in_place", "host_function", "walk"]
 
 CPU = "cpu"
 
 
-def walk(op: Op, plan: Plan, dtype: str | None, device: str = CPU) -> Choice:
+def walk(
+    op: Op, plan: Plan, dtype: str | None, device: str = CPU, in_place: bool = False
+) -> Choice:
     """Return the walk over a plan's candidates for one op, dtype and device.
 
-    With `dtype` None only the presence of the op counts.
+    With `dtype` None only the presence of the op counts. With `in_place` no backend copies the
+    host's arrays to a device unless it was asked for.
     """
-    return selection.choose(
-        plan.decision.candidates, lambda name: _why_not(op, name, dtype, device)
-    )
+    may_pass_over = in_place and device == CPU and plan.decision.mode == "auto"
+    copying = COPIES_HOST_ARRAYS if may_pass_over else frozenset()
+
+    def why_not(name: str) -> str | None:
+        reason = _why_not(op, name, dtype, device)
+        if reason is None and name in copying:
+            return "it would copy the arrays from the CPU to its device"
+        return reason
+
+    return selection.choose(plan.decision.candidates, why_not)
 
 
 def host_function(op: Op, plan: Plan, x: Any) -> Callable[..., Any]:
@@ -47,7 +58,28 @@ def host_function(op: Op, plan: Plan, x: Any) -> Callable[..., Any]:
     return function
 
 
-def function_for(op: Op, plan: Plan, dtype: str, device: str = CPU) -> Callable[..., Any]:
+def function_in_place(op: Op, plan: Plan, dtype: str, device: str) -> Callable[..., Any]:
+    """Return the function that computes in the memory of a device, and keep it in the plan.
+
+    Where the caller chose the device, nothing but a backend that was asked for copies arrays to
+    another.
+
+    Raises
+    ------
+    BackendError
+        As `function_for`.
+    """
+    functions = plan.functions.setdefault(op.name, {})
+    function = functions.get((dtype, device))
+    if function is None:
+        function = function_for(op, plan, dtype, device, in_place=True)
+        functions[dtype, device] = function
+    return function
+
+
+def function_for(
+    op: Op, plan: Plan, dtype: str, device: str = CPU, in_place: bool = False
+) -> Callable[..., Any]:
     """Return the backend's function for one op, dtype and device.
 
     Raises
@@ -58,7 +90,7 @@ def function_for(op: Op, plan: Plan, dtype: str, device: str = CPU) -> Callable[
         If no candidate can run it.
     """
     plan.choice  # noqa: B018 - raises or warns before any op-specific reason is looked for
-    choice = walk(op, plan, dtype, device)
+    choice = walk(op, plan, dtype, device, in_place)
     if choice.backend is None:
         steps = "; ".join(f"{step.backend}: {step.reason}" for step in choice.steps)
         raise BackendError(

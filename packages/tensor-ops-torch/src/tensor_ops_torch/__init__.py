@@ -1,0 +1,17 @@
+"""The ops of tensor_ops as PyTorch operators, and what goes with them.
+
+>>> import torch
+>>> import tensor_ops_torch
+>>> tensor_ops_torch.silu(torch.zeros(3))
+tensor([0., 0., 0.])
+"""
+
+from tensor_ops_torch.ops import OPERATORS as _OPERATORS
+
+__version__ = "0.1.0"
+
+__all__: list[str] = []
+
+for _name in _OPERATORS:
+    globals()[_name] = _OPERATORS[_name]
+    __all__ += [_name]  # noqa: PLE0604

@@ -1,0 +1,290 @@
+"""An op of tensor_ops as PyTorch operator: kernels, shapes, gradients, vmap and autocast."""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tensor_ops import BackendError, BackendFallbackWarning, state
+from tensor_ops.op import Op
+from tensor_ops.resolution import function_in_place
+from tensor_ops_torch.tensors import as_numpy, dtype_name
+
+__all__ = ["NAMESPACE", "define"]
+
+NAMESPACE = "tensor_ops"
+_AUTOCAST = ("cpu", "cuda", "xpu", "mps", "xla")
+_SCALARS = {"real": "float", "choice": "str", "flag": "bool"}
+_library = torch.library.Library(NAMESPACE, "DEF")
+# Device types whose fall-back to PyTorch's own functions has been told.
+_told: set[str] = set()
+
+
+def define(op: Op, torch_side: ModuleType) -> torch._ops.OpOverload:
+    """Define ``torch.ops.tensor_ops.<op>`` and return it.
+
+    Parameters
+    ----------
+    op : tensor_ops.op.Op
+    torch_side : module
+        With `composed`, the op in PyTorch's functions, for devices that no backend has;
+        `gradients`, from the gradients of the results, what was saved and the scalars to the
+        gradients of the arrays; and `saved`, from arrays and results to what `gradients` needs,
+        unless that is the arrays.
+    """
+    _library.define(f"{op.name}{_schema(op)}")
+    qualified = f"{NAMESPACE}::{op.name}"
+    operator = getattr(getattr(torch.ops, NAMESPACE), op.name).default
+    composed = torch_side.composed
+    _library.impl(op.name, _host_kernel(op), "CPU")
+    _library.impl(op.name, _device_kernel(op, composed), "CompositeExplicitAutograd")
+    torch.library.register_fake(qualified, _fake(op), lib=_library)
+    gradients, save = torch_side.gradients, getattr(torch_side, "saved", None)
+    torch.library.register_autograd(
+        qualified, _backward(op, gradients), setup_context=_saver(op, save), lib=_library
+    )
+    torch.library.register_vmap(qualified, _vmap(op, operator), lib=_library)
+    for device in _AUTOCAST:
+        _library.impl(op.name, _autocast(op, operator, device), f"Autocast{device.upper()}")
+    return operator
+
+
+def _arrays(op: Op) -> list[str]:
+    """Return the names of the arguments that are arrays: those that come first."""
+    return [name for name, kind in op.kinds.items() if kind.is_array]
+
+
+def _schema(op: Op) -> str:
+    words = []
+    for name, parameter in op.signature.parameters.items():
+        if name not in op.kinds:
+            continue
+        kind = op.kinds[name]
+        if parameter.kind is parameter.KEYWORD_ONLY and "*" not in words:
+            words.append("*")
+        type_name = "Tensor" if kind.is_array else _SCALARS[kind.role]
+        word = f"{type_name}{'?' if kind.optional else ''} {name}"
+        if parameter.default is not inspect.Parameter.empty:
+            default = parameter.default
+            word += f'="{default}"' if isinstance(default, str) else f"={default}"
+        words.append(word)
+    results = "Tensor" if op.outputs == 1 else f"({', '.join(['Tensor'] * op.outputs)})"
+    return f"({', '.join(words)}) -> {results}"
+
+
+def _host_kernel(op: Op) -> Callable[..., Any]:
+    count, outputs, first = len(_arrays(op)), op.outputs, op.first
+
+    def kernel(*args: Any, **scalars: Any) -> Any:
+        x = args[0]
+        name = dtype_name(op.name, first, x)
+        function = function_in_place(op, state.current(), name, "cpu")
+        arrays = [None if each is None else as_numpy(each) for each in args[:count]]
+        if outputs == 1:
+            result = torch.empty(x.shape, dtype=x.dtype)
+            function(*arrays, *args[count:], **scalars, out=as_numpy(result))
+            return result
+        results = tuple(torch.empty(x.shape, dtype=x.dtype) for _ in range(outputs))
+        function(*arrays, *args[count:], **scalars, out=tuple(map(as_numpy, results)))
+        return results
+
+    return kernel
+
+
+def _device_kernel(op: Op, composed: Callable[..., Any]) -> Callable[..., Any]:
+    count = len(_arrays(op))
+
+    def kernel(*args: Any, **scalars: Any) -> Any:
+        x = args[0]
+        _check(op, args)
+        function = _device_function(op, x)
+        if function is None:
+            return composed(*args, **scalars)
+        results = _empty_like(op, x)
+        arrays = [None if each is None else each.detach() for each in args[:count]]
+        function(*arrays, *args[count:], **scalars, out=results)
+        return results
+
+    return kernel
+
+
+def _device_function(op: Op, x: Tensor) -> Callable[..., Any] | None:
+    """Return the function of a backend of the device, None where PyTorch's own functions run."""
+    plan = state.current()
+    device = x.device
+    kind = "rocm" if device.type == "cuda" and torch.version.hip else device.type
+    try:
+        name = dtype_name(op.name, op.first, x)
+        return function_in_place(op, plan, name, f"{kind}:{device.index or 0}")
+    except BackendError as error:
+        if plan.decision.strict:
+            raise
+        if kind not in _told:
+            warnings.warn(
+                f"{error}. PyTorch's own functions run on {kind} instead",
+                BackendFallbackWarning,
+                stacklevel=2,
+            )
+            _told.add(kind)
+        return None
+
+
+def _fake(op: Op) -> Callable[..., Any]:
+    def fake(*args: Any, **scalars: Any) -> Any:
+        _check(op, args)
+        return _empty_like(op, args[0])
+
+    return fake
+
+
+def _empty_like(op: Op, x: Tensor) -> Any:
+    results = tuple(x.new_empty(x.shape) for _ in range(op.outputs))
+    return results[0] if op.outputs == 1 else results
+
+
+def _check(op: Op, args: Sequence[Any]) -> None:
+    """Check shapes, dtypes and devices as the backends do, where none of them sees the tensors.
+
+    Raises
+    ------
+    TypeError, ValueError
+    """
+    x, first = args[0], op.first
+    dtype_name(op.name, first, x)
+    rows = any(op.kinds[name].role != "elements" for name in _arrays(op))
+    if rows and x.ndim == 0:
+        raise ValueError(f"{op.name}: {first} has shape (), expected at least one axis")
+    for name, value in zip(_arrays(op), args, strict=False):
+        if value is None:
+            continue
+        if value.dtype != x.dtype:
+            raise TypeError(
+                f"{op.name}: {name} has dtype {value.dtype}, expected {x.dtype} like {first}; "
+                f"convert it with {name}.to({first}.dtype)"
+            )
+        if value.device != x.device:
+            raise ValueError(
+                f"{op.name}: {name} is on {value.device}, expected {x.device} like {first}"
+            )
+        expected = _expected_shape(op, name, x)
+        fits = value.shape == expected
+        if op.kinds[name].role == "half_rows":
+            fits = _broadcasts(value.shape, expected)
+        if not fits:
+            raise ValueError(
+                f"{op.name}: {name} has shape {tuple(value.shape)}, expected {tuple(expected)} "
+                f"for {first} with shape {tuple(x.shape)}"
+            )
+
+
+def _expected_shape(op: Op, name: str, x: Tensor) -> torch.Size:
+    role = op.kinds[name].role
+    if role == "row_vector":
+        return x.shape[-1:]
+    if role == "half_rows":
+        if x.shape[-1] % 2:
+            raise ValueError(
+                f"{op.name}: {op.first} has shape {tuple(x.shape)}, expected a last axis of even "
+                "length"
+            )
+        return torch.Size((*x.shape[:-1], x.shape[-1] // 2))
+    return x.shape
+
+
+def _broadcasts(shape: torch.Size, target: torch.Size) -> bool:
+    pairs = zip(reversed(shape), reversed(target), strict=False)
+    return len(shape) <= len(target) and all(size in (1, other) for size, other in pairs)
+
+
+def _saver(op: Op, save: Callable[..., tuple[Tensor, ...]] | None) -> Callable[..., None]:
+    count = len(_arrays(op))
+
+    def setup_context(
+        ctx: Any, inputs: tuple[Any, ...], output: Any, keyword_only_inputs: Mapping[str, Any] = {}
+    ) -> None:
+        arrays, outputs = inputs[:count], output if isinstance(output, tuple) else (output,)
+        ctx.save_for_backward(*(arrays if save is None else save(*arrays, *outputs)))
+        ctx.scalars = (inputs[count:], dict(keyword_only_inputs))
+
+    return setup_context
+
+
+def _backward(op: Op, gradients: Callable[..., tuple[Tensor | None, ...]]) -> Callable[..., Any]:
+    count = len(_arrays(op))
+
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        scalars, keywords = ctx.scalars
+        needs = ctx.needs_input_grad[:count]
+        found = gradients(*grads, *ctx.saved_tensors, *scalars, **keywords, needs=needs)
+        return (*found, *(None for _ in scalars))
+
+    return backward
+
+
+def _vmap(op: Op, operator: Callable[..., Any]) -> Callable[..., Any]:
+    names = _arrays(op)
+
+    def rule(info: Any, in_dims: tuple[int | None, ...], *args: Any, **scalars: Any) -> Any:
+        """Make the mapped axis one more axis of rows, or go along it where a row vector has it."""
+        size, tensors = info.batch_size, list(args[: len(names)])
+        dims = list(in_dims[: len(names)])
+        of_vectors = any(
+            dim is not None and op.kinds[name].role == "row_vector"
+            for name, dim in zip(names, dims, strict=False)
+        )
+        if of_vectors:
+            parts = [
+                operator(
+                    *(
+                        each if dim is None else each.select(dim, index)
+                        for each, dim in zip(tensors, dims, strict=True)
+                    ),
+                    *args[len(tensors) :],
+                    **scalars,
+                )
+                for index in range(size)
+            ]
+            if op.outputs == 1:
+                return torch.stack(parts), 0
+            return tuple(map(torch.stack, zip(*parts, strict=True))), (0,) * op.outputs
+        rank = max(
+            each.ndim - (dim is not None)
+            for each, dim in zip(tensors, dims, strict=True)
+            if each is not None
+        )
+        for index, (name, dim) in enumerate(zip(names, dims, strict=False)):
+            tensor, role = tensors[index], op.kinds[name].role
+            if dim is not None:
+                moved = tensor.movedim(dim, 0)
+                # An axis that broadcasts from the right must not meet the mapped one.
+                ones = (1,) * (rank - moved.ndim + 1)
+                tensors[index] = moved.reshape(size, *ones, *moved.shape[1:])
+            elif tensor is not None and op.kinds[name].is_full:
+                tensors[index] = tensor.expand(size, *tensor.shape)
+            assert role != "row_vector" or dim is None
+        result = operator(*tensors, *args[len(tensors) :], **scalars)
+        return result, 0 if op.outputs == 1 else (0,) * op.outputs
+
+    return rule
+
+
+def _autocast(op: Op, operator: Callable[..., Any], device: str) -> Callable[..., Any]:
+    count = len(_arrays(op))
+
+    def kernel(*args: Any, **scalars: Any) -> Any:
+        """Bring the arrays to the widest of their dtypes: PyTorch's policy "promote"."""
+        tensors = [each for each in args[:count] if each is not None]
+        widest = tensors[0].dtype
+        for each in tensors[1:]:
+            widest = torch.promote_types(widest, each.dtype)
+        arrays = (None if each is None else each.to(widest) for each in args[:count])
+        with torch.autocast(device, enabled=False):
+            return operator(*arrays, *args[count:], **scalars)
+
+    return kernel

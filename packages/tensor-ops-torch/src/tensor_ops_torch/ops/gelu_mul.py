@@ -1,0 +1,28 @@
+"""GELU of a gate, times another array (GeGLU)."""
+
+import torch
+from torch import Tensor
+
+from tensor_ops_torch.rows import wide_dtype
+
+
+def composed(gate: Tensor, up: Tensor, approximate: str = "tanh") -> Tensor:
+    wide = wide_dtype(gate)
+    activated = torch.nn.functional.gelu(gate.to(wide), approximate=approximate)
+    return (activated * up.to(wide)).to(gate.dtype)
+
+
+def gradients(
+    grad: Tensor, gate: Tensor, up: Tensor, approximate: str, *, needs: tuple[bool, ...]
+) -> tuple[Tensor | None, ...]:
+    wide = wide_dtype(gate)
+    grad, value = grad.to(wide), gate.to(wide)
+    grad_gate = grad_up = None
+    if needs[0]:
+        along = grad * up.to(wide)
+        grad_gate = torch.ops.aten.gelu_backward(along, value, approximate=approximate)
+        grad_gate = grad_gate.to(gate.dtype)
+    if needs[1]:
+        activated = torch.nn.functional.gelu(value, approximate=approximate)
+        grad_up = (grad * activated).to(up.dtype)
+    return grad_gate, grad_up

@@ -1,0 +1,17 @@
+"""Root mean square layer normalization."""
+
+from torch import Tensor
+
+from tensor_ops_torch.rows import inverse_rms, rms_norm_gradients, wide_dtype
+
+
+def composed(x: Tensor, weight: Tensor, eps: float = 1e-6) -> Tensor:
+    wide = wide_dtype(x)
+    return (x.to(wide) * inverse_rms(x, eps) * weight.to(wide)).to(x.dtype)
+
+
+def gradients(
+    grad: Tensor, x: Tensor, weight: Tensor, eps: float, *, needs: tuple[bool, ...]
+) -> tuple[Tensor | None, ...]:
+    grad_x, grad_weight = rms_norm_gradients(grad, x, weight, eps, *needs)
+    return None if grad_x is None else grad_x.to(x.dtype), grad_weight

@@ -1,0 +1,22 @@
+"""SiLU of a gate, times another array (SwiGLU)."""
+
+import torch
+from torch import Tensor
+
+from tensor_ops_torch.ops import silu
+from tensor_ops_torch.rows import wide_dtype
+
+
+def composed(gate: Tensor, up: Tensor) -> Tensor:
+    wide = wide_dtype(gate)
+    return (torch.nn.functional.silu(gate.to(wide)) * up.to(wide)).to(gate.dtype)
+
+
+def gradients(
+    grad: Tensor, gate: Tensor, up: Tensor, *, needs: tuple[bool, ...]
+) -> tuple[Tensor | None, ...]:
+    wide = wide_dtype(gate)
+    grad, value = grad.to(wide), gate.to(wide)
+    grad_gate = silu.along(grad * up.to(wide), value) if needs[0] else None
+    grad_up = grad * torch.nn.functional.silu(value) if needs[1] else None
+    return tuple(None if each is None else each.to(gate.dtype) for each in (grad_gate, grad_up))

@@ -1,0 +1,22 @@
+"""Softmax along the last axis."""
+
+import torch
+from torch import Tensor
+
+from tensor_ops_torch.rows import wide_dtype
+
+
+def composed(x: Tensor, scale: float = 1.0) -> Tensor:
+    return torch.softmax(x.to(wide_dtype(x)) * scale, dim=-1).to(x.dtype)
+
+
+def saved(x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
+    return (y,)
+
+
+def gradients(
+    grad: Tensor, y: Tensor, scale: float, *, needs: tuple[bool, ...]
+) -> tuple[Tensor, ...]:
+    wide = wide_dtype(y)
+    found = torch.ops.aten._softmax_backward_data(grad.to(wide), y.to(wide), -1, wide)
+    return ((found * scale).to(y.dtype),)
