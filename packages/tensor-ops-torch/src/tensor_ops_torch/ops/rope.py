@@ -18,8 +18,8 @@ def gradients(
     x: Tensor,
     cos: Tensor,
     sin: Tensor,
+    interleaved: bool,
     *,
-    interleaved: bool = False,
     needs: tuple[bool, ...],
 ) -> tuple[Tensor | None, ...]:
     grad_x = grad_cos = grad_sin = None
