@@ -1,5 +1,7 @@
 """The operators: what PyTorch asks of one."""
 
+import doctest
+import inspect
 import types
 from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
@@ -77,7 +79,13 @@ def test_what_pytorch_checks_of_an_operator(name):
 
 def test_every_operator_is_a_function_of_the_package():
     for name in OPERATORS:
-        assert getattr(tensor_ops_torch, name) is OPERATORS[name]
+        function, op = getattr(tensor_ops_torch, name), tensor_ops.ops.OPS[name]
+        assert list(inspect.signature(function).parameters) == list(op.kinds)
+        assert "backend" not in function.__doc__.replace("BackendError", "").partition("Raises")[0]
+        runner = doctest.DocTestRunner()
+        for test in doctest.DocTestFinder().find(function, name):
+            runner.run(test)
+        assert (runner.tries > 2, runner.failures) == (True, 0)
 
 
 class TestResults:

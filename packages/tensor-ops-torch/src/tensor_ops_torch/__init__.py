@@ -6,12 +6,12 @@
 tensor([0., 0., 0.])
 """
 
-from tensor_ops_torch.ops import OPERATORS as _OPERATORS
+from tensor_ops_torch.ops import FUNCTIONS as _FUNCTIONS
 
 __version__ = "0.1.0"
 
 __all__: list[str] = []
 
-for _name in _OPERATORS:
-    globals()[_name] = _OPERATORS[_name]
+for _name in _FUNCTIONS:
+    globals()[_name] = _FUNCTIONS[_name]
     __all__ += [_name]  # noqa: PLE0604
