@@ -12,7 +12,8 @@ __all__ = ["function_of"]
 
 # What a call of an operator does not take, and what is said of it elsewhere.
 _LEFT_OUT = ("out", "backend")
-_OF_RESULT = re.compile(r"; `out` if it was given")
+_OF_RESULT = re.compile(r";\s+`out` if it was given")
+_OF_ERROR = re.compile(r"ValueError\n    If `out` cannot take the result.\n")
 _OF_ERRORS = re.compile(r"(?:, ([^,]*?))? or `out` cannot take the result")
 
 
@@ -44,6 +45,7 @@ def _docstring(op: Op, torch_side: ModuleType) -> str:
             entries = re.split(r"\n(?=\S)", body.partition("\n")[2])
             entries = [each for each in entries if not each.startswith(_LEFT_OUT)]
             body = "\n".join([body.partition("\n")[0], *entries])
+        body = _OF_ERROR.sub("", body)
         body = _OF_ERRORS.sub(lambda found: f" or {found[1]}" if found[1] else "", body)
         body = re.sub(r"\barray(s?)\b", r"tensor\1", _OF_RESULT.sub("", body))
         kept.append(f"{title}\n{body}")
