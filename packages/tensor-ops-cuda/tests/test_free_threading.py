@@ -150,8 +150,9 @@ threads = [threading.Thread(target=call, args=[k]) for k in range(8)]
 for thread in threads: thread.start()
 for thread in threads: thread.join()
 assert not wrong, wrong
-known = [sys.getrefcount(kind) for kind in kinds]
-assert len(set(known[:100])) == 1 and known[0] == known[-1] + 1, known
+if sys.version_info < (3, 13) or sys._is_gil_enabled():  # else types do not count
+    counts = [sys.getrefcount(kind) for kind in kinds]
+    assert set(counts[:100]) == {counts[-1] + 1}, counts
 """
 
 
