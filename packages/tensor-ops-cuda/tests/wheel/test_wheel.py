@@ -111,7 +111,8 @@ def test_without_a_driver_threads_are_told_so(site):
 @pytest.mark.skipif(
     not sysconfig.get_config_var("Py_GIL_DISABLED"), reason="this Python is not free-threaded"
 )
-def test_import_leaves_the_gil_off(site):
+def test_import_leaves_the_gil_off(site, monkeypatch):
+    monkeypatch.delenv("PYTHON_GIL", raising=False)  # which would keep it off
     code = "import tensor_ops_cuda; print(sys._is_gil_enabled())"
     assert run(site, code) == "False\n"
 
