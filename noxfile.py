@@ -322,7 +322,8 @@ def build_cuda(session: nox.Session) -> None:
     """Build the wheel of the CUDA backend into dist/; without nvcc, with that of PyPI."""
     build(session, CUDA)
     wheel = max(ROOT.glob("dist/tensor_ops_cuda-*.whl"), key=lambda path: path.stat().st_mtime)
-    session.install("pytest", "ml_dtypes", "auditwheel", "nvidia-cuda-cuobjdump==13.*", str(wheel))
+    tools = ["pytest", "ml_dtypes", "auditwheel", "nvidia-cuda-cuobjdump==13.*"]
+    session.install(*tools, "./packages/tensor-ops", str(wheel))
     tests = f"{CUDA_TESTS}/tests/wheel"
     session.run("pytest", "-q", tests, env={"CUDA_WHEEL": str(wheel)})
 
