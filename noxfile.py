@@ -277,6 +277,16 @@ def bench(session: nox.Session) -> None:
 
 
 @nox.session
+def bench_torch(session: nox.Session) -> None:
+    """Time a Llama with and without swapped modules on the CPU, or write the page about it."""
+    install_packages(session)
+    session.install(f"./{TORCH_TESTS}")
+    install_group(session, "peers")
+    environment = {"HF_HUB_OFFLINE": "1"}
+    session.run("python", "benchmarks/torch_models.py", *session.posargs, env=environment)
+
+
+@nox.session
 def peers(session: nox.Session) -> None:
     """Time every op side by side with other libraries; -- --help lists what can be chosen."""
     install_packages(session)
