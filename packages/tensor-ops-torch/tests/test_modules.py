@@ -355,7 +355,8 @@ def test_one_plus_weight_follows_the_weight(dtype):
     small = module(100 * x)
     wide = 100 * x.double()
     exact = 1.001 * wide / (wide.square().mean(-1, keepdim=True) + 1e-6).sqrt()
-    assert (small.double() / exact - 1).abs().max() <= torch.finfo(dtype).eps
+    bound = max(1e-6, torch.finfo(dtype).eps)
+    assert (small.double() / exact - 1).abs().max() <= bound
     module(x).double().square().sum().backward()
     assert module.weight.grad.dtype == dtype
     with torch.no_grad():
@@ -428,7 +429,7 @@ def test_other_calls_go_to_the_original(index, autocast, model, x):
             wanted.stride(),
             type(wanted),
         )
-        if autocast or name in ("not contiguous", "subclass"):
+        if index != 1 and (autocast or name in ("not contiguous", "subclass")):
             assert torch.equal(found, wanted)
         torch.testing.assert_close(found, wanted)
 
@@ -512,7 +513,9 @@ def test_export(model, x):
 @pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
 def test_trace(model, x):
     swap_modules(model)
-    assert torch.equal(torch.jit.trace(model, (x,))(x), model(x))
+    traced = torch.jit.trace(model, (x,))
+    torch.testing.assert_close(traced(x), model(x), rtol=1e-5, atol=1e-6)
+    assert "tensor_ops" not in str(traced.inlined_graph), "a trace runs anywhere"
 
 
 def test_functional_transforms(model, x):
@@ -563,30 +566,32 @@ def test_a_forward_that_was_replaced_after_the_swap(x):
 
 
 @pytest.mark.filterwarnings("ignore:FSDP2-wrapped module:UserWarning")
-def test_sharded_modules(tmp_path, x):
-    """FSDP2 makes classes of its own of those it wraps, on top of ours."""
+@pytest.mark.parametrize("early", [True, False], ids=["swapped first", "sharded first"])
+def test_sharded_modules(early, tmp_path, x):
+    """FSDP2 makes classes of its own of those it wraps, on top of ours or below them."""
     from torch.distributed.fsdp import fully_shard
 
     model, reference = make_model(), make_model()
-    swap_modules(model)
+    if early:
+        swap_modules(model, strict=True)
     store = torch.distributed.FileStore(str(tmp_path / "store"), 1)
     torch.distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
     try:
         mesh = torch.distributed.device_mesh.init_device_mesh("cpu", (1,))
-        late = make_model()
-        fully_shard(late, mesh=mesh)
-        assert all("is a DTensor" in each.reason for each in swap_report(late).refused)
         for module in (model[1], model):
             fully_shard(module, mesh=mesh)
-        wanted = reference(x)
-        torch.testing.assert_close(model(x), wanted, rtol=1e-5, atol=1e-6)
-        model(x).sum().backward()
+        if not early:
+            swap_modules(model, strict=True)
+        assert swap_report(model).counts == COUNTS
+        found, wanted = model(x), reference(x)
+        torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-6)
+        found.sum().backward()
         wanted.sum().backward()
         grads = [each.grad.full_tensor() for each in model.parameters()]
     finally:
         torch.distributed.destroy_process_group()
-    for found, each in zip(grads, reference.parameters(), strict=True):
-        torch.testing.assert_close(found, each.grad, rtol=1e-4, atol=1e-4)
+    for grad, each in zip(grads, reference.parameters(), strict=True):
+        torch.testing.assert_close(grad, each.grad, rtol=1e-4, atol=1e-4)
 
 
 def test_the_ops_are_those_of_the_package():

@@ -114,7 +114,9 @@ def test_every_norm_activation_and_mlp_is_swapped(name, dtype):
     assert {op: report.counts[op] for op in counts} == counts
     # Besides them there are only the activations inside of the MLPs.
     rest = {op for op in report.counts if op not in counts}
-    assert rest == ({"silu"} if "silu_mul" in counts else {"gelu"} if "gelu_mul" in counts else set())
+    assert rest == (
+        {"silu"} if "silu_mul" in counts else {"gelu"} if "gelu_mul" in counts else set()
+    )
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -200,13 +202,17 @@ def test_a_step_of_training(name, dtype):
     after, after_step = step(swapped, ids)
     assert after.keys() == before.keys()
     assert all(after[each].dtype == dtype for each in after)
-    ratio = errors(after, exact).square().mean().sqrt() / errors(before, exact).square().mean().sqrt()
+    ratio = (
+        errors(after, exact).square().mean().sqrt() / errors(before, exact).square().mean().sqrt()
+    )
     assert ratio <= WORSE
     for each, value in after_step.items():
         change = (value - before_step[each]).abs().max()
-        assert change <= 0.1 * (after[each] - before[each]).abs().max() + 2 * torch.finfo(
-            dtype
-        ).eps * value.abs().max()
+        assert (
+            change
+            <= 0.1 * (after[each] - before[each]).abs().max()
+            + 2 * torch.finfo(dtype).eps * value.abs().max()
+        )
 
 
 @pytest.mark.parametrize("name", ["Llama", "BERT"])

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from tensor_ops.accuracy import Bound, measure
+from tensor_ops_torch.modules.recipes import is_dtensor
 from tensor_ops_torch.tensors import DTYPE_NAMES, as_numpy
 
 __all__ = [
@@ -217,8 +218,9 @@ def unsupported(tensor: Tensor) -> str | None:
     """Say why a parameter is none that the ops take, None if they do."""
     if tensor.device.type == "meta":
         return "is on the meta device, which computes nothing; swap after the weights are loaded"
-    if type(tensor) not in (nn.Parameter, Tensor):
-        return f"is a {type(tensor).__name__}; swap before what made it one"
+    kind = type(tensor)
+    if kind not in (nn.Parameter, Tensor) and not is_dtensor(kind):
+        return f"is a {kind.__name__}; swap before what made it one"
     if tensor.dtype not in DTYPE_NAMES:
         return f"has dtype {tensor.dtype}, expected one of {', '.join(map(str, DTYPE_NAMES))}"
     return None

@@ -22,18 +22,17 @@ from torch.autograd import forward_ad
 from tensor_ops_torch.ops import OPERATORS
 
 __all__ = [
-    "TENSOR_TYPES",
     "ActivationRecipe",
     "GatedRecipe",
     "NormRecipe",
     "Recipe",
     "base_of",
+    "is_dtensor",
     "recipe_of",
     "swapped_class",
 ]
 
-# The types of tensors that the operators take; what shards the operators adds its own.
-TENSOR_TYPES: set[type] = {Tensor, nn.Parameter}
+_PLAIN = (Tensor, nn.Parameter)
 _HALF = (torch.float16, torch.bfloat16)
 _RECIPE, _BASE = "_tensor_ops_recipe", "_tensor_ops_base"
 _MISSING = object()
@@ -186,8 +185,8 @@ class GatedRecipe:
                 first, second = children[projections[0]](x).chunk(2, -1)
             gate, up = (first, second) if gate_first else (second, first)
             if (
-                type(gate) in TENSOR_TYPES
-                and type(up) in TENSOR_TYPES
+                _is_taken(gate)
+                and _are_alike(gate, up)
                 and gate.dtype is up.dtype
                 and gate.dtype in dtypes
                 and gate.shape == up.shape
@@ -269,15 +268,33 @@ def _rebuild(base: type[nn.Module], recipe: Recipe) -> nn.Module:
 def _is_plain(x: Any) -> bool:
     """Return whether an operator takes a tensor and returns what the original would."""
     return (
-        type(x) in TENSOR_TYPES
+        _is_taken(x)
         and x.layout is torch.strided
         and x.is_contiguous()
         and not x.is_nested
         and not x.is_meta
+        # A trace is there to run without this package.
+        and not torch.jit.is_tracing()
         # Where autocast decides on dtypes, and for tangents, which the operators do not have.
         and not torch.is_autocast_enabled(x.device.type)
         and forward_ad._current_level < 0
     )
+
+
+def _is_taken(x: Any) -> bool:
+    kind = type(x)
+    return kind in _PLAIN or is_dtensor(kind)
+
+
+def _are_alike(tensor: Any, x: Tensor) -> bool:
+    """Return whether both are plain tensors or both are DTensors."""
+    kind = type(tensor)
+    return kind in _PLAIN if type(x) in _PLAIN else kind is type(x)
+
+
+def is_dtensor(kind: type) -> bool:
+    """Return whether a type is DTensor, whose import takes long."""
+    return kind.__name__ == "DTensor" and kind.__module__.startswith("torch.distributed.tensor")
 
 
 def _original(original: Forward, module: nn.Module, x: Any, args: Any, kwargs: Any) -> Any:
@@ -294,7 +311,7 @@ def _parameter(module: nn.Module, name: str) -> Any:
 
 def _fits(vector: Any, x: Tensor) -> bool:
     return (
-        type(vector) in TENSOR_TYPES
+        _are_alike(vector, x)
         and vector.dtype is x.dtype
         and vector.shape == x.shape[-1:]
         and vector.device == x.device
