@@ -1,6 +1,7 @@
 """Swapping and restoring: what stays as it was, and what a swapped module survives."""
 
 import copy
+import doctest
 import io
 import itertools
 import json
@@ -14,8 +15,14 @@ from torch import nn
 from torch.nn.utils import parametrize
 
 import tensor_ops_torch
-from tensor_ops_torch import SwapError, SwapReport, restore_model, swap_modules, swap_report
-from tensor_ops_torch.ops import OPERATORS
+from tensor_ops_torch import (
+    SwapError,
+    SwapReport,
+    modules,
+    restore_model,
+    swap_modules,
+    swap_report,
+)
 
 
 class SwiGLU(nn.Module):
@@ -598,5 +605,18 @@ def test_sharded_modules(early, tmp_path, x):
         torch.testing.assert_close(grad, each.grad, rtol=1e-4, atol=1e-4)
 
 
-def test_the_ops_are_those_of_the_package():
-    assert set(COUNTS) | {"gelu_mul"} <= set(OPERATORS)
+PUBLIC = [modules, *(getattr(modules, name) for name in modules.__all__)]
+
+
+@pytest.mark.parametrize("thing", PUBLIC, ids=lambda thing: thing.__name__)
+def test_examples_run(thing):
+    runner = doctest.DocTestRunner()
+    for test in doctest.DocTestFinder(recurse=False).find(thing, thing.__name__):
+        assert runner.run(test).failed == 0
+
+
+def test_everything_public_is_a_name_of_the_package():
+    for name in modules.__all__:
+        assert getattr(tensor_ops_torch, name) is getattr(modules, name)
+        assert name in tensor_ops_torch.__all__
+        assert getattr(modules, name).__doc__
