@@ -12,8 +12,10 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional
 from torch.nn.utils import parametrize
 
+import tensor_ops
 import tensor_ops_torch
 from tensor_ops_torch import (
     SwapError,
@@ -23,6 +25,13 @@ from tensor_ops_torch import (
     swap_modules,
     swap_report,
 )
+from tensor_ops_torch.modules import recipes
+
+
+@pytest.fixture(autouse=True)
+def ops_for_few_numbers(monkeypatch):
+    """Let the ops run where PyTorch's own functions would, for being quicker."""
+    monkeypatch.setattr(recipes, "SMALL", 0)
 
 
 class SwiGLU(nn.Module):
@@ -209,6 +218,43 @@ def test_report():
     assert (found["swapped"], found["refused"], found["counts"]) == (1, 1, {"gelu": 1})
     assert found["modules"][1]["reason"] == "it writes to its input (inplace=True)"
     assert str(SwapReport()) == "0 of 0 modules swapped"
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64], ids=str)
+def test_the_shorter_way_without_gradients_gives_the_same(dtype, model, x):
+    """Without gradients nothing of PyTorch's dispatcher is needed."""
+    swap_modules(model.to(dtype))
+    wanted = model(x.to(dtype))
+    for mode in (torch.no_grad, torch.inference_mode):
+        with mode():
+            assert torch.equal(model(x.to(dtype)), wanted)
+
+
+def test_the_profiler_sees_the_ops(model, x):
+    swap_modules(model)
+    with torch.no_grad(), torch.profiler.profile() as profile:
+        model(x)
+    names = {each.key for each in profile.key_averages()}
+    assert {"tensor_ops::rms_norm", "tensor_ops::silu_mul"} <= names
+
+
+def test_few_numbers_go_to_a_single_function_of_pytorch(model, calls, monkeypatch):
+    """It is quicker than a call of an op from Python; what takes several functions is not."""
+    monkeypatch.setattr(recipes, "SMALL", 16384)
+    reference = copy.deepcopy(model)
+    swap_modules(model)
+    few, many = torch.randn(2, 16), torch.randn(1024, 16)
+    torch.testing.assert_close(model(few), reference(few), rtol=1e-5, atol=1e-5)
+    assert calls(model, few) == ["rms_norm", "rms_norm", "rms_norm"]
+    assert len(calls(model, many)) == 6
+
+
+def test_backends_are_chosen_as_for_any_op(model, x):
+    swap_modules(model)
+    with torch.no_grad():
+        wanted = model(x)
+        with tensor_ops.use_backend("python"):
+            torch.testing.assert_close(model(x), wanted)
 
 
 # Copies and files
@@ -493,6 +539,15 @@ def test_meta_tensors(model):
     with torch.device("meta"):
         x = torch.empty(2, 3, 16)
     assert model.to("meta")(x).shape == (2, 3, 16)
+
+
+def test_views_that_negate_lazily():
+    module = nn.SiLU()
+    swap_modules(module)
+    lazy = torch.complex(torch.ones(1), torch.ones(1)).conj().imag
+    assert lazy.is_neg()
+    with torch.no_grad():
+        assert torch.equal(module(lazy), functional.silu(torch.tensor([-1.0])))
 
 
 def test_sparse_and_nested_tensors():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +14,7 @@ from tensor_ops_torch.modules.probe import (
     RefusedError,
     difference,
     gradient_difference,
+    is_single,
     normal,
     run,
     shadow,
@@ -92,9 +94,10 @@ def recognise_activation(module: nn.Module, device: torch.device) -> ActivationR
         approximate,
         tuple((name, own[name]) for name in _WATCHED if name in own),
         tuple(dtype for dtype, reason in reasons.items() if reason is None),
+        is_single(shadow(module), _plain_range().to(device)),
     )
     swapped = shadow(module)
-    swapped.__class__ = swapped_class(type(module), recipe)
+    swapped.__class__ = swapped_class(type(module), replace(recipe, single=False))
     x = _range(torch.float32)
     found = difference(
         run(swapped, x.to(device)), exact(function, x.double()), OPS[op].bounds["float32"]

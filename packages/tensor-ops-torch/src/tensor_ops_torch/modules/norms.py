@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -13,6 +14,7 @@ from tensor_ops_torch.modules.probe import (
     RefusedError,
     difference,
     gradient_difference,
+    is_single,
     normal,
     run,
     shadow,
@@ -80,7 +82,13 @@ def recognise_norm(module: nn.Module) -> NormRecipe:
                 f"compared with {op} in {DTYPE_NAMES[dtype]}, its result {reasons[dtype]}"
             )
     _confirm_gradients(module, op, offset, confirmed[torch.float32], device, n, bias is not None)
-    recipe = NormRecipe(op, offset, attribute, tuple(eps))
+    x, *vectors = _operands(
+        normal(2, n).to(weight.dtype),
+        _vectors(n, weight.dtype, offset, bias is not None),
+        device,
+    )
+    shadowed = shadow(module, _named(module, *vectors))
+    recipe = NormRecipe(op, offset, attribute, tuple(eps), is_single(shadowed, x))
     _confirm_op(module, recipe, weight.dtype, device, n, bias is not None)
     return recipe
 
@@ -122,9 +130,13 @@ def _parameters(module: nn.Module) -> tuple[Tensor, Tensor | None]:
 def _run(
     module: nn.Module, x: Tensor, weight: Tensor, bias: Tensor | None, training: bool = False
 ) -> Tensor:
-    parameters = dict.fromkeys(module._parameters)
-    own = {"weight": weight} | ({} if bias is None else {"bias": bias})
-    return run(shadow(module, parameters | own, training=training), x)
+    return run(shadow(module, _named(module, weight, bias), training=training), x)
+
+
+def _named(
+    module: nn.Module, weight: Tensor | None, bias: Tensor | None
+) -> dict[str, Tensor | None]:
+    return dict.fromkeys(module._parameters) | {"weight": weight, "bias": bias}
 
 
 def _offset(module: nn.Module, n: int, device: torch.device, has_bias: bool) -> bool:
@@ -303,12 +315,10 @@ def _confirm_op(
     exact = _exact(
         recipe.op, x.double(), weight + int(recipe.offset), rest[0] if rest else None, eps
     )
-    on_device = [each.to(device) for each in (x, *vectors)]
-    parameters: dict[str, Tensor | None] = dict.fromkeys(module._parameters)
-    parameters |= dict(zip(("weight", "bias"), on_device[1:], strict=False))
-    swapped = shadow(module, parameters)
-    swapped.__class__ = swapped_class(type(module), recipe)
-    y = run(swapped, on_device[0])
+    x, *operands = _operands(x, vectors, device)
+    swapped = shadow(module, _named(module, *operands))
+    swapped.__class__ = swapped_class(type(module), replace(recipe, single=False))
+    y = run(swapped, x)
     found = difference(y, exact, OPS[recipe.op].bounds[DTYPE_NAMES[dtype]], 0.0)
     if found is not None:
         raise RefusedError(f"the op's own result {found} in {DTYPE_NAMES[dtype]}")

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from tensor_ops.accuracy import Bound, measure
 from tensor_ops_torch.modules.recipes import is_dtensor
@@ -27,6 +28,7 @@ __all__ = [
     "RefusedError",
     "difference",
     "gradient_difference",
+    "is_single",
     "isolated",
     "normal",
     "run",
@@ -143,6 +145,23 @@ def run(module: nn.Module, x: Tensor) -> Tensor:
     if type(y) is not Tensor:
         raise RefusedError(f"its forward returns {type(y).__name__}, expected a Tensor")
     return y
+
+
+def is_single(module: nn.Module, x: Tensor) -> bool:
+    """Return whether the forward of a shadow is one function of PyTorch."""
+    with _Count() as count:
+        type(module).forward(module, x)
+    return count.calls == 1
+
+
+class _Count(TorchDispatchMode):
+    """Counts the functions that PyTorch runs."""
+
+    calls = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.calls += 1
+        return func(*args, **(kwargs or {}))
 
 
 def difference(

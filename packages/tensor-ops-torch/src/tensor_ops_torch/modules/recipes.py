@@ -19,9 +19,10 @@ import torch
 from torch import Tensor, nn
 from torch.autograd import forward_ad
 
-from tensor_ops_torch.ops import OPERATORS
+from tensor_ops_torch.modules.direct import direct
 
 __all__ = [
+    "SMALL",
     "ActivationRecipe",
     "GatedRecipe",
     "NormRecipe",
@@ -32,6 +33,9 @@ __all__ = [
     "swapped_class",
 ]
 
+# Below so many numbers the one function of PyTorch that a module may be is quicker than an op,
+# whose call from Python takes some microseconds more.
+SMALL = 16384
 _PLAIN = (Tensor, nn.Parameter)
 _HALF = (torch.float16, torch.bfloat16)
 _RECIPE, _BASE = "_tensor_ops_recipe", "_tensor_ops_base"
@@ -52,20 +56,23 @@ class NormRecipe:
         The module's attribute that holds eps, read at every call.
     eps : tuple of (torch.dtype, float)
         The dtypes for which the module was confirmed, and eps where no attribute holds one.
+    single : bool
+        Whether the module is one function of PyTorch, which runs where the input is small.
     """
 
     op: str
     offset: bool
     attribute: str | None
     eps: tuple[tuple[torch.dtype, float], ...]
+    single: bool
 
     def forward(self, original: Forward) -> Forward:
-        operator, offset, attribute = OPERATORS[self.op], self.offset, self.attribute
-        default = dict(self.eps)
+        operator, offset, attribute = direct(self.op), self.offset, self.attribute
+        default, single = dict(self.eps), self.single
         has_bias = self.op == "layer_norm"
 
         def forward(module: nn.Module, x: Any = _MISSING, /, *args: Any, **kwargs: Any) -> Any:
-            if x is _MISSING or args or kwargs or not _is_plain(x):
+            if x is _MISSING or args or kwargs or not _is_plain(x) or (single and _is_small(x)):
                 return _original(original, module, x, args, kwargs)
             weight = _parameter(module, "weight")
             bias = _parameter(module, "bias") if has_bias else None
@@ -99,23 +106,26 @@ class ActivationRecipe:
         The module's attributes that change what it computes, with the values it was recognised by.
     dtypes : tuple of torch.dtype
         Those for which the module was confirmed.
+    single : bool
+        Whether the module is one function of PyTorch, which runs where the input is small.
     """
 
     op: str
     approximate: str | None
     watched: tuple[tuple[str, Any], ...]
     dtypes: tuple[torch.dtype, ...]
+    single: bool
 
     @property
     def scalars(self) -> tuple[str, ...]:
         return () if self.approximate is None else (self.approximate,)
 
     def forward(self, original: Forward) -> Forward:
-        operator, scalars, dtypes = OPERATORS[self.op], self.scalars, self.dtypes
-        watched = self.watched
+        operator, scalars, dtypes = direct(self.op), self.scalars, self.dtypes
+        watched, single = self.watched, self.single
 
         def forward(module: nn.Module, x: Any = _MISSING, /, *args: Any, **kwargs: Any) -> Any:
-            if x is _MISSING or args or kwargs or not _is_plain(x):
+            if x is _MISSING or args or kwargs or not _is_plain(x) or (single and _is_small(x)):
                 return _original(original, module, x, args, kwargs)
             if x.dtype not in dtypes or _has_changed(module, watched):
                 return original(module, x)
@@ -156,13 +166,14 @@ class GatedRecipe:
     dtypes: tuple[torch.dtype, ...]
 
     def forward(self, original: Forward) -> Forward:
-        operator, dtypes = OPERATORS[self.op], self.dtypes
+        operator, dtypes = direct(self.op), self.dtypes
         scalars = () if self.approximate is None else (self.approximate,)
         name, recipe, base = self.activation, self.activation_recipe, self.activation_base
         kind: type[nn.Module] | None = None
         watched: tuple[tuple[str, Any], ...] = ()
         if base is not None and recipe is not None:
             kind, watched = swapped_class(base, recipe), recipe.watched
+        single = recipe is None or recipe.single
         projections, down, gate_first = self.projections, self.down, self.gate_first
         function = self._function()
 
@@ -191,6 +202,7 @@ class GatedRecipe:
                 and gate.dtype in dtypes
                 and gate.shape == up.shape
                 and gate.device == up.device
+                and not (single and _is_small(gate))
             ):
                 return children[down](operator(gate, up, *scalars))
             return children[down](activate(gate) * up)
@@ -279,6 +291,11 @@ def _is_plain(x: Any) -> bool:
         and not torch.is_autocast_enabled(x.device.type)
         and forward_ad._current_level < 0
     )
+
+
+def _is_small(x: Tensor) -> bool:
+    # What is compiled has no Python to wait for, and should not depend on sizes.
+    return x.numel() < SMALL and not torch.compiler.is_compiling()
 
 
 def _is_taken(x: Any) -> bool:
