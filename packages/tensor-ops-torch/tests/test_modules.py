@@ -627,8 +627,37 @@ def test_a_forward_that_was_replaced_after_the_swap(x):
     model[0].forward = lambda x: own(x) + 1
     with pytest.raises(SwapError, match="0: its forward was replaced on the instance"):
         restore_model(model)
-    del model[0].forward
-    restore_model(model)
+    # as accelerate does when it removes its hooks
+    model[0].forward = own
+    assert swap_report(restore_model(model)).counts == {}
+    assert type(model[0]) is nn.SiLU
+    assert "forward" not in vars(model[0])
+
+
+def test_the_own_forward_on_the_instance(x, calls):
+    model = nn.SiLU()
+    model.forward = model.forward
+    swap_modules(model, strict=True)
+    assert calls(model, x) == ["silu"]
+
+
+def test_modules_that_differ_in_configuration_are_told_apart():
+    class Switched(nn.Module):
+        def __init__(self, other):
+            super().__init__()
+            self.other = other
+
+        def forward(self, x):
+            return functional.silu(x) * (1.001 if self.other else 1)
+
+    model = nn.Sequential(*(Switched(other) for other in (0, 1, False, True, 0)))
+    assert [each.swapped for each in swap_modules(model).entries] == [
+        True,
+        False,
+        True,
+        False,
+        True,
+    ]
 
 
 @pytest.mark.filterwarnings("ignore:FSDP2-wrapped module:UserWarning")

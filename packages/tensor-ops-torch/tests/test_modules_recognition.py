@@ -513,7 +513,7 @@ def test_a_forward_of_the_instance():
     """What hooks of accelerate do."""
     module = nn.SiLU()
     own = module.forward
-    module.forward = own
+    module.forward = lambda x: own(x) + 0
     entry = swap_modules(module).entries[0]
     assert "forward was replaced on the instance" in entry.reason
 

@@ -28,6 +28,7 @@ __all__ = [
     "NormRecipe",
     "Recipe",
     "base_of",
+    "has_other_forward",
     "is_dtensor",
     "recipe_of",
     "swapped_class",
@@ -72,7 +73,7 @@ class NormRecipe:
         has_bias = self.op == "layer_norm"
 
         def forward(module: nn.Module, x: Any = _MISSING, /, *args: Any, **kwargs: Any) -> Any:
-            if x is _MISSING or args or kwargs or not _is_plain(x) or (single and _is_small(x)):
+            if x is _MISSING or args or kwargs or (single and _is_small(x)) or not _is_plain(x):
                 return _original(original, module, x, args, kwargs)
             weight = _parameter(module, "weight")
             bias = _parameter(module, "bias") if has_bias else None
@@ -125,7 +126,7 @@ class ActivationRecipe:
         watched, single = self.watched, self.single
 
         def forward(module: nn.Module, x: Any = _MISSING, /, *args: Any, **kwargs: Any) -> Any:
-            if x is _MISSING or args or kwargs or not _is_plain(x) or (single and _is_small(x)):
+            if x is _MISSING or args or kwargs or (single and _is_small(x)) or not _is_plain(x):
                 return _original(original, module, x, args, kwargs)
             if x.dtype not in dtypes or _has_changed(module, watched):
                 return original(module, x)
@@ -244,6 +245,14 @@ def base_of(module: nn.Module) -> type[nn.Module] | None:
     return vars(type(module)).get(_BASE)
 
 
+def has_other_forward(module: nn.Module) -> bool:
+    """Return whether a forward was set on an instance that is not its class's own."""
+    own = vars(module).get("forward")
+    # What accelerate leaves behind when its hooks are removed is the class's own.
+    is_own = getattr(own, "__func__", None) is type(module).forward and own.__self__ is module
+    return own is not None and not is_own
+
+
 def _new_class(base: type[nn.Module], recipe: Recipe) -> type[nn.Module]:
     forward = recipe.forward(base.forward)
     forward.__name__, forward.__qualname__ = "forward", f"{base.__qualname__}.forward"
@@ -293,9 +302,14 @@ def _is_plain(x: Any) -> bool:
     )
 
 
-def _is_small(x: Tensor) -> bool:
+def _is_small(x: Any) -> bool:
     # What is compiled has no Python to wait for, and should not depend on sizes.
-    return x.numel() < SMALL and not torch.compiler.is_compiling()
+    return (
+        type(x) is Tensor
+        and not torch.compiler.is_compiling()
+        and not torch.jit.is_tracing()
+        and x.numel() < SMALL
+    )
 
 
 def _is_taken(x: Any) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import nn
@@ -19,6 +20,7 @@ from tensor_ops_torch.modules.recipes import (
     ActivationRecipe,
     Recipe,
     base_of,
+    has_other_forward,
     recipe_of,
     swapped_class,
 )
@@ -95,6 +97,7 @@ def swap_modules(model: nn.Module, strict: bool = False) -> SwapReport:
         if recipe is None or entry.swapped:
             entries.append(entry)
             continue
+        vars(module).pop("forward", None)
         module.__class__ = swapped_class(type(module), recipe)
         entries.append(replace(entry, swapped=True))
     return SwapReport(tuple(entries))
@@ -165,7 +168,7 @@ def restore_model(model: nn.Module) -> nn.Module:
             continue
         if base is None:
             reason = f"its class was changed to {type(module).__name__} after the swap"
-        elif "forward" in vars(module):
+        elif has_other_forward(module):
             reason = "its forward was replaced on the instance after the swap"
         else:
             swapped.append((module, base))
@@ -179,6 +182,7 @@ def restore_model(model: nn.Module) -> nn.Module:
             SwapReport(tuple(blocked)),
         )
     for module, base in swapped:
+        vars(module).pop("forward", None)
         module.__class__ = base
     return model
 
@@ -249,6 +253,9 @@ def prepare_model_with_custom_kernels(model: nn.Module, strict: bool = False) ->
     return model
 
 
+_SIMPLE = (bool, int, float, str, bytes, type(None), torch.dtype, torch.device)
+# What every module has; its tensors and children are looked at by themselves.
+_INTERNAL = vars(nn.Module()).keys()
 _Found = tuple[nn.Module, SwapEntry, Recipe | None]
 
 
@@ -265,12 +272,23 @@ def _inspect(model: nn.Module) -> list[_Found]:
     outcomes: dict[int, tuple[Recipe | None, str | None]] = {}
     # Gated MLPs last: they are recognised by what their activations are.
     for look in (_look_at_leaf, _look_at_gated):
+        # The layers of a model are alike; one of each kind is looked at.
+        seen: dict[Any, _Outcome] = {}
         for key, module in modules.items():
             if key in outcomes:
                 continue
-            outcome = look(module, devices[key], activations)
-            if outcome is not None:
-                outcomes[key] = outcome
+            kind = (_configuration(module), devices[key])
+            if kind not in seen:
+                seen[kind] = look(module, devices[key], activations)
+            outcome = seen[kind]
+            if outcome is None:
+                continue
+            outcomes[key] = outcome
+            recipe, reason = outcome
+            if isinstance(recipe, ActivationRecipe):
+                activations[key] = recipe
+            elif look is _look_at_leaf and not module._parameters:
+                activations[key] = str(reason)
     found: list[_Found] = []
     for key, module in modules.items():
         if key not in outcomes:
@@ -298,17 +316,12 @@ def _look_at_leaf(
     """Return the recipe of a module or why it has none; None if it looks like no op."""
     recipe = recipe_of(module)
     if recipe is not None:
-        if isinstance(recipe, ActivationRecipe):
-            activations[id(module)] = recipe
         return recipe, None
     with isolated(device):
         if looks_like_norm(module):
             return _recognised(lambda: recognise_norm(module), module, device)
         if not _is_script(module) and looks_like_activation(module, device):
-            outcome = _recognised(lambda: recognise_activation(module, device), module, device)
-            found, reason = outcome
-            activations[id(module)] = found if isinstance(found, ActivationRecipe) else str(reason)
-            return outcome
+            return _recognised(lambda: recognise_activation(module, device), module, device)
     return None
 
 
@@ -340,7 +353,7 @@ def _recognised(
 
 def _check_class(module: nn.Module) -> None:
     kind = type(module)
-    if "forward" in vars(module):
+    if has_other_forward(module):
         raise RefusedError(
             "its forward was replaced on the instance, as hooks of accelerate do; swap before"
         )
@@ -363,6 +376,30 @@ def _check_backend(recipe: Recipe, device: torch.device) -> None:
 
 def _is_script(module: nn.Module) -> bool:
     return isinstance(module, torch.jit.ScriptModule)
+
+
+def _configuration(module: nn.Module) -> Any:
+    """Return what tells modules apart whose forwards do the same, as far as can be seen."""
+    fields = tuple(
+        (name, _value(value)) for name, value in vars(module).items() if name not in _INTERNAL
+    )
+    tensors = tuple(
+        (name, None if each is None else (type(each), each.shape, each.dtype, each.device))
+        for held in (module._parameters, module._buffers)
+        for name, each in held.items()
+    )
+    children = tuple(
+        (name, None if child is None else _configuration(child))
+        for name, child in module._modules.items()
+    )
+    return type(module), fields, tensors, children
+
+
+def _value(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return tuple(map(_value, value))
+    # Two that are equal need not do the same: True and 1.
+    return (type(value), value) if isinstance(value, _SIMPLE) else (type(value), id(value))
 
 
 def _devices(module: nn.Module, device: torch.device) -> Iterator[tuple[int, torch.device]]:
