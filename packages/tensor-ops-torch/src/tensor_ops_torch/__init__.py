@@ -6,11 +6,22 @@
 tensor([0., 0., 0.])
 """
 
+from tensor_ops import BackendError
+from tensor_ops_torch import pytorch as _pytorch  # noqa: F401 - raises where PyTorch is missing
+from tensor_ops_torch.amp import resolve_amp_config
+from tensor_ops_torch.device import resolve_torch_device
 from tensor_ops_torch.ops import OPERATORS as _OPERATORS
+from tensor_ops_torch.tuning import Tuning, configure_torch_backend
 
 __version__ = "0.1.0"
 
-__all__: list[str] = []
+__all__: list[str] = [
+    "BackendError",
+    "Tuning",
+    "configure_torch_backend",
+    "resolve_amp_config",
+    "resolve_torch_device",
+]
 
 for _name in _OPERATORS:
     globals()[_name] = _OPERATORS[_name]
