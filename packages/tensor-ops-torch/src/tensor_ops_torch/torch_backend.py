@@ -67,7 +67,8 @@ def supports(op: str, dtype: str, device: str) -> str | None:
 
 def _function(op: Op, side: ModuleType) -> Callable[..., Any]:
     formula = getattr(side, "precise", side.composed)
-    of_rows = any(kind.role not in ("elements", "real", "choice") for kind in op.kinds.values())
+    arrays = [kind for kind in op.kinds.values() if kind.is_array]
+    results_of = _of_rows if any(kind.role != "elements" for kind in arrays) else _of_elements
 
     @functools.wraps(op.body)
     def function(*args: Any, **kwargs: Any) -> Any:
@@ -79,8 +80,7 @@ def _function(op: Op, side: ModuleType) -> Callable[..., Any]:
             dtype = _TORCH_DTYPES[values[op.first].dtype.name]
             _stay_on_one_thread_after_a_fork()
             with torch.no_grad(), torch.autocast("cpu", enabled=False):
-                results = _results(op, formula, values, of_rows)
-                narrow = [as_numpy(each.to(dtype)) for each in results]
+                narrow = [as_numpy(each.to(dtype)) for each in results_of(op, formula, values)]
             for output, result in zip(outputs, narrow, strict=True):
                 output[...] = result
         return outputs[0] if op.outputs == 1 else outputs
@@ -101,14 +101,46 @@ def _stay_on_one_thread_after_a_fork() -> None:
 _pid = os.getpid()
 
 
-def _results(
-    op: Op, formula: Callable[..., Any], values: dict[str, Any], of_rows: bool
+def _of_elements(
+    op: Op, formula: Callable[..., Tensor], values: dict[str, Any]
 ) -> tuple[Tensor, ...]:
-    """Return the results in float64."""
+    """Return the result of an elementwise op in float64.
+
+    PyTorch has two functions for an element, one for whole vectors and one for what is left over at
+    the end of each thread's part, and they differ in the last digit. Blocks of whole vectors that
+    one thread takes leave nothing over.
+    """
+    shape, size = values[op.first].shape, values[op.first].size
+    padded = -(-size // _VECTORS) * _VECTORS
+    given = {}
+    for name, value in values.items():
+        if not isinstance(value, np.ndarray):
+            continue
+        given[name] = torch.zeros(padded, dtype=torch.float64)
+        with np.errstate(invalid="ignore"):  # converting a signalling NaN
+            given[name].numpy()[:size] = value.reshape(-1)
+    scalars = {name: value for name, value in values.items() if name not in given}
+    result = torch.empty(padded, dtype=torch.float64)
+    for start in range(0, padded, _BLOCK):
+        block = slice(start, start + _BLOCK)
+        parts = {name: wide[block] for name, wide in given.items()}
+        result[block] = formula(**parts, **scalars)
+    return (result[:size].reshape(shape),)
+
+
+# A multiple of what any vector unit takes at once, and less than what PyTorch gives two threads.
+_VECTORS = 64
+_BLOCK = 256 * _VECTORS
+
+
+def _of_rows(op: Op, formula: Callable[..., Any], values: dict[str, Any]) -> tuple[Tensor, ...]:
+    """Return the results of an op on rows in float64.
+
+    PyTorch splits the sum over one long row among its threads, and sums each of more rows in one:
+    the bits of a row would depend on the batch around it. So a row alone is given twice.
+    """
     shape = values[op.first].shape
-    # PyTorch splits the sum over one long row among its threads, and sums more rows one by one:
-    # the bits of a row would depend on the batch around it.
-    alone = of_rows and values[op.first].size == shape[-1]
+    alone = values[op.first].size == shape[-1]
     given = {
         name: _wide(value, twice=alone and op.kinds[name].is_full)
         if isinstance(value, np.ndarray)

@@ -13,8 +13,7 @@ def composed(x: Tensor, scale: float = 1.0) -> Tensor:
 def precise(x: Tensor, scale: float = 1.0) -> Tensor:
     """Return the softmax in float64: differences are scaled, whose rounding errors are small."""
     top = x.amax(-1, keepdim=True) if scale >= 0 else x.amin(-1, keepdim=True)
-    powers = torch.exp((x - top) * scale)
-    return powers / powers.sum(-1, keepdim=True)
+    return torch.softmax((x - top) * scale, dim=-1)
 
 
 def saved(x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
