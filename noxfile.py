@@ -26,6 +26,10 @@ CUDA_PAGES = [
 # What needs PyTorch, which is large.
 TORCH = "tensor-ops-torch"
 TORCH_TESTS = f"packages/{TORCH}"
+TORCH_PAGES = [
+    f"tests/docs/test_pages.py::test_blocks_run[{page}]"
+    for page in ("docs/guides/pytorch_devices.md",)
+]
 # nvcc and what it compiles with; without the last two, pip takes those of another version.
 CUDA_COMPILER = [
     "cuda-toolkit[nvcc,cudart,cccl]==13.0.2",
@@ -75,7 +79,7 @@ def tests(session: nox.Session) -> None:
         f"--ignore={OPENCL_TESTS}",
         f"--ignore={CUDA_TESTS}",
         f"--ignore={TORCH_TESTS}",
-        *(f"--deselect={page}" for page in (OPENCL_PAGE, *CUDA_PAGES)),
+        *(f"--deselect={page}" for page in (OPENCL_PAGE, *CUDA_PAGES, *TORCH_PAGES)),
     ]
     session.run("pytest", "-q", *(session.posargs or ["tests", "packages", *elsewhere]))
 
@@ -163,7 +167,12 @@ def torch(session: nox.Session) -> None:
     install_group(session, "test")
     install_group(session, "peers")
     install_group(session, "onnx")
-    session.run("pytest", "-q", *(session.posargs or [TORCH_TESTS]))
+    if session.posargs:
+        session.run("pytest", "-q", *session.posargs)
+        return
+    session.run("pytest", "-q", TORCH_TESTS, *TORCH_PAGES)
+    only = ["--backend=torch", "--require-backend=torch"]
+    session.run("pytest", "-q", "tests/conformance", *only)
 
 
 @nox.session
