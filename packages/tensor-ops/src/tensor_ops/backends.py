@@ -250,9 +250,9 @@ def _not_installed(name: str) -> str:
     known, fact = KNOWN[name], installed.about(name)
     noted = f" ({fact})" if fact else ""
     if known.served_by in _entry_points():
-        return f"no backend of its own{noted}; {known.hint}: {known.instead}"
-    hint = f"{known.hint}; " if known.hint else ""
-    return f"not installed{noted}; {hint}install it with: {install_command(name)}"
+        return f"no backend of its own; {known.hint}{noted}: {known.instead}"
+    hint = f"; {known.hint}" if known.hint else ""
+    return f"not installed{hint}{noted}; install it with: {install_command(name)}"
 
 
 def _wrong_version(point: EntryPoint, version: object) -> str:

@@ -70,7 +70,7 @@ def about(name: str) -> str | None:
 
 def _torch() -> str | None:
     found = pytorch()
-    return found and f"PyTorch {found.version} is, tensor-ops-torch is not"
+    return found and f"PyTorch {found.version} is, but not tensor-ops-torch"
 
 
 def _mps() -> str | None:
