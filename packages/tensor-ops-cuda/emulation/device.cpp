@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "cuda_runtime.h"
+#include "stack_switch.h"
 
 namespace emulation {
 namespace {
@@ -22,6 +23,7 @@ struct Fiber {
   ucontext_t start;
   jmp_buf at;
   bool has_started = false;
+  void* kept = nullptr;  // by leave_stack()
 };
 
 struct Block;
@@ -79,7 +81,7 @@ class Cluster {
     Thread* self = current_;
     self->fiber = running_;
     release_if_complete(barrier);
-    if (_setjmp(self->fiber->at) == 0) _longjmp(scheduler_, 1);
+    back_to_scheduler(self->fiber);
   }
 
   unsigned size() const { return grid_.cluster; }
@@ -87,6 +89,8 @@ class Cluster {
   Barrier& barrier() { return barrier_; }
   Block& block(unsigned rank) { return blocks_[rank]; }
   void run_pending();
+  void entered_fiber(Fiber* fiber) { scheduler_stack_ = enter_stack(fiber->kept); }
+  Fiber* running() const { return running_; }
 
  private:
   void prepare(Block& block, unsigned rank) {
@@ -122,6 +126,7 @@ class Cluster {
 
   void schedule();
   void resume(Fiber* fiber);
+  void back_to_scheduler(Fiber* self);
   void make_current(Thread* thread) {
     current_ = thread;
     threadIdx = thread->index;
@@ -137,6 +142,8 @@ class Cluster {
   Thread* current_ = nullptr;
   Fiber* running_ = nullptr;
   jmp_buf scheduler_;
+  StackBounds scheduler_stack_;
+  void* scheduler_kept_ = nullptr;
 };
 
 thread_local Cluster* cluster = nullptr;
@@ -145,6 +152,7 @@ thread_local std::vector<std::unique_ptr<Fiber>> fibers;
 thread_local std::vector<Fiber*> idle;
 
 void fiber_main() {
+  cluster->entered_fiber(cluster->running());
   for (;;) cluster->run_pending();
 }
 
@@ -158,12 +166,23 @@ void Cluster::run_pending() {
   }
   Fiber* self = running_;
   idle.push_back(self);
+  back_to_scheduler(self);
+}
+
+// Returns when the fiber is resumed: by another cluster, it may be.
+void Cluster::back_to_scheduler(Fiber* self) {
+  leave_stack(&self->kept, scheduler_stack_);
   if (_setjmp(self->at) == 0) _longjmp(scheduler_, 1);
+  cluster->entered_fiber(self);
 }
 
 void Cluster::resume(Fiber* fiber) {
   running_ = fiber;
-  if (_setjmp(scheduler_) != 0) return;
+  leave_stack(&scheduler_kept_, {fiber->stack.get(), kStackBytes});
+  if (_setjmp(scheduler_) != 0) {
+    enter_stack(scheduler_kept_);
+    return;
+  }
   if (fiber->has_started) _longjmp(fiber->at, 1);
   fiber->has_started = true;
   setcontext(&fiber->start);

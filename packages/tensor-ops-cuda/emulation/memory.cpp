@@ -47,8 +47,8 @@ cudaError_t allocate(void** data, std::size_t bytes, int device) {
   *data = nullptr;
   if (bytes == 0) return cudaErrorInvalidValue;
   if (bytes > limit || device_bytes[device] > limit - bytes) return cudaErrorMemoryAllocation;
-  *data = std::aligned_alloc(512, (bytes + 511) / 512 * 512);
-  if (!*data) return cudaErrorMemoryAllocation;
+  // No byte more, so that AddressSanitizer sees what goes beyond.
+  if (posix_memalign(data, 512, bytes) != 0) return cudaErrorMemoryAllocation;
   fill_with_nan(*data, bytes);
   device_bytes[device] += bytes;
   device_memory[static_cast<const char*>(*data)] = {bytes, device};
@@ -170,8 +170,7 @@ cudaError_t cudaHostAlloc(void** data, std::size_t bytes, unsigned) {
   if (const cudaError_t error = refuse_in_capture()) return fail(error);
   const auto limit = static_cast<std::size_t>(setting("TENSOR_OPS_EMULATED_PINNED", 4LL << 30));
   if (bytes > limit || pinned_bytes > limit - bytes) return fail(cudaErrorMemoryAllocation);
-  *data = std::aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
-  if (!*data) return fail(cudaErrorMemoryAllocation);
+  if (posix_memalign(data, 4096, bytes) != 0) return fail(cudaErrorMemoryAllocation);
   pinned_bytes += bytes;
   pinned_memory[static_cast<const char*>(*data)] = {bytes, current_device()};
   return cudaSuccess;

@@ -56,6 +56,15 @@ def test_unknown_library_lends_until_the_work_is_done(use, runtime):
     assert len(library.leases.lent) <= 1
 
 
+def test_not_too_many_are_lent(use, runtime):
+    """The oldest are waited for, where nothing else does."""
+    library = use("madeup")
+    x = library.ndarray.of(runtime, np.ones(30, np.float32))
+    for _ in range(200):
+        silu(x)
+    assert len(library.leases.lent) <= 65
+
+
 def test_weight_is_asked_for_the_calls_stream(use, runtime, rng):
     stream = runtime.stream()
     first, second = use("cupy", stream=stream), use("madeup")

@@ -1,11 +1,42 @@
 """The operators: what PyTorch asks of one."""
 
+import doctest
+import inspect
+import types
+from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
+
+import numpy as np
 import pytest
 import torch
 from torch.autograd import gradcheck, gradgradcheck
 
+import tensor_ops
 import tensor_ops_torch
+from tensor_ops.resolution import function_in_place
+from tensor_ops_torch import operator
 from tensor_ops_torch.ops import OPERATORS
+from tensor_ops_torch.tensors import DTYPE_NAMES, as_numpy
+
+OPS_MODULES = {name: import_module(f"tensor_ops_torch.ops.{name}") for name in OPERATORS}
+# Everything of torch.compile but the generation of code.
+BACKEND = "aot_eager"
+
+
+def as_dtype(value, dtype):
+    return value.detach().to(dtype) if torch.is_tensor(value) else value
+
+
+def as_tuple(results):
+    return results if isinstance(results, tuple) else (results,)
+
+
+def gradients_of(function, arguments):
+    """Return the gradients of a sum of squares of the results."""
+    arrays = [each.detach().requires_grad_() for each in arguments if torch.is_tensor(each)]
+    results = as_tuple(function(*arrays, *arguments[len(arrays) :]))
+    loss = sum((each * (index + 1)).square().sum() for index, each in enumerate(results))
+    return torch.autograd.grad(loss, arrays)
 
 
 def draw(*shape):
@@ -15,7 +46,7 @@ def draw(*shape):
 
 CALLS = {
     "rms_norm": lambda: (draw(3, 6), draw(6)),
-    "add_rms_norm": lambda: (draw(3, 6), draw(6, 3).T, draw(6)),
+    "add_rms_norm": lambda: (draw(3, 6), draw(3, 6), draw(6)),
     "layer_norm": lambda: (draw(3, 6), draw(6), draw(6)),
     "silu": lambda: (draw(3, 4),),
     "gelu": lambda: (draw(3, 4),),
@@ -33,6 +64,13 @@ def test_gradients(name):
     assert gradgradcheck(operator, arguments)
 
 
+def test_gradients_where_arguments_are_left_out():
+    x, weight = draw(3, 6), draw(6)
+    assert gradcheck(tensor_ops_torch.layer_norm, (x, weight))
+    assert gradcheck(tensor_ops_torch.layer_norm, (x, weight, None, 0.5))
+    assert gradcheck(tensor_ops_torch.softmax, (x,))
+
+
 @pytest.mark.parametrize("name", OPERATORS)
 def test_what_pytorch_checks_of_an_operator(name):
     outcome = torch.library.opcheck(OPERATORS[name], CALLS[name]())
@@ -41,4 +79,262 @@ def test_what_pytorch_checks_of_an_operator(name):
 
 def test_every_operator_is_a_function_of_the_package():
     for name in OPERATORS:
-        assert getattr(tensor_ops_torch, name) is OPERATORS[name]
+        function, op = getattr(tensor_ops_torch, name), tensor_ops.ops.OPS[name]
+        assert list(inspect.signature(function).parameters) == list(op.kinds)
+        assert "backend" not in function.__doc__.replace("BackendError", "").partition("Raises")[0]
+        runner = doctest.DocTestRunner()
+        for test in doctest.DocTestFinder().find(function, name):
+            runner.run(test)
+        assert (runner.tries > 2, runner.failures) == (True, 0)
+
+
+class TestResults:
+    """The same numbers as tensor_ops gives for NumPy arrays, bit for bit."""
+
+    @pytest.mark.parametrize("dtype", DTYPE_NAMES, ids=DTYPE_NAMES.get)
+    @pytest.mark.parametrize("name", OPERATORS)
+    def test_of_any_dtype(self, name, dtype):
+        arguments = [as_dtype(each, dtype) for each in CALLS[name]()]
+        found = OPERATORS[name](*arguments)
+        arrays = [as_numpy(each) if torch.is_tensor(each) else each for each in arguments]
+        with tensor_ops.use_backend("cpp"):
+            expected = getattr(tensor_ops, name)(*arrays)
+        for one, other in zip(as_tuple(found), as_tuple(expected), strict=True):
+            assert one.dtype == dtype
+            np.testing.assert_array_equal(as_numpy(one), other)
+
+    @pytest.mark.parametrize("name", OPERATORS)
+    def test_of_any_layout(self, name):
+        arguments = [as_dtype(each, torch.float32) for each in CALLS[name]()]
+        spread = [
+            torch.stack((each, each), dim=-1)[..., 1] if torch.is_tensor(each) else each
+            for each in arguments
+        ]
+        expected = as_tuple(OPERATORS[name](*arguments))
+        for one, other in zip(as_tuple(OPERATORS[name](*spread)), expected, strict=True):
+            assert one.is_contiguous()
+            assert torch.equal(one, other)
+
+    def test_of_lazily_negated_views(self):
+        x = torch.randn(4, dtype=torch.complex64).conj().imag
+        assert x.is_neg()
+        assert torch.equal(tensor_ops_torch.silu(x), tensor_ops_torch.silu(x.resolve_neg()))
+
+    @pytest.mark.parametrize("shape", [(0,), (3, 0), (0, 4), (1,), (2, 1)])
+    def test_of_few_elements(self, shape):
+        x = torch.ones(shape)
+        assert tensor_ops_torch.silu(x).shape == shape
+        assert tensor_ops_torch.rms_norm(x, torch.ones(shape[-1])).shape == shape
+
+    def test_of_parameters_and_modes(self):
+        weight = torch.nn.Parameter(torch.ones(4))
+        x = torch.randn(2, 4)
+        expected = tensor_ops_torch.rms_norm(x, weight.detach())
+        assert torch.equal(tensor_ops_torch.rms_norm(x, weight), expected)
+        with torch.no_grad():
+            assert not tensor_ops_torch.rms_norm(x, weight).requires_grad
+        with torch.inference_mode():
+            assert torch.equal(tensor_ops_torch.rms_norm(x, weight), expected)
+
+    def test_inputs_stay_as_they_are_and_are_not_copied(self, monkeypatch):
+        seen = []
+        x = torch.randn(3, 4)
+        body = tensor_ops.ops.OPS["silu"].body
+        monkeypatch.setattr(
+            tensor_ops.ops.OPS["silu"],
+            "body",
+            lambda **values: (seen.append(values["x"].ctypes.data), body(**values)),
+        )
+        before = x.clone()
+        with tensor_ops.use_backend("python"):
+            tensor_ops_torch.silu(x)
+        assert seen == [x.data_ptr()]
+        assert torch.equal(x, before)
+
+
+class TestGradients:
+    """Against those that PyTorch finds for the formula in its own functions, in float64."""
+
+    @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
+    @pytest.mark.parametrize("name", OPERATORS)
+    def test_of_training_dtypes(self, name, dtype):
+        rounded = [as_dtype(each, dtype) for each in CALLS[name]()]
+        exact = [as_dtype(each, torch.float64) for each in rounded]
+        found, expected = (
+            gradients_of(function, values)
+            for function, values in (
+                (OPERATORS[name], rounded),
+                (OPS_MODULES[name].composed, exact),
+            )
+        )
+        # Two roundings to the dtype, of the result and on the way to it; sums of a dozen terms.
+        bound = 8 * torch.finfo(dtype).eps
+        for one, other in zip(found, expected, strict=True):
+            assert one.dtype == dtype
+            error = (one.double() - other).abs().max() / other.abs().max()
+            assert error <= bound
+
+    def test_of_rows_whose_squares_overflow(self):
+        x = (torch.randn(3, 64) * 1e19).requires_grad_()
+        weight = torch.ones(64, requires_grad=True)
+        direction = torch.randn(3, 64)
+        (found,) = torch.autograd.grad(tensor_ops_torch.rms_norm(x, weight), x, direction)
+        wide = x.detach().double().requires_grad_()
+        exact = tensor_ops_torch.rms_norm(wide, weight.double())
+        (expected,) = torch.autograd.grad(exact, wide, direction.double())
+        torch.testing.assert_close(found.double(), expected, rtol=1e-5, atol=1e-25)
+
+    def test_only_those_needed(self):
+        x, weight = draw(3, 6), draw(6).detach()
+        y = tensor_ops_torch.rms_norm(x, weight)
+        y.sum().backward()
+        assert x.grad is not None
+        assert weight.grad is None
+
+
+class TestTransforms:
+    @pytest.mark.parametrize("name", OPERATORS)
+    def test_compile_without_graph_breaks(self, name):
+        torch._dynamo.reset()
+        operator, arguments = OPERATORS[name], CALLS[name]()
+        compiled = torch.compile(operator, fullgraph=True, backend=BACKEND)
+        found, expected = gradients_of(compiled, arguments), gradients_of(operator, arguments)
+        for one, other in zip(found, expected, strict=True):
+            torch.testing.assert_close(one, other)
+
+    @pytest.mark.parametrize("name", OPERATORS)
+    def test_vmap(self, name):
+        operator, arguments = OPERATORS[name], CALLS[name]()
+        tensors = [each.detach() for each in arguments if torch.is_tensor(each)]
+        scalars = arguments[len(tensors) :]
+        # All mapped, each along another axis, then the first alone.
+        batches = [torch.stack((each, -each, each / 2)) for each in tensors]
+        moved = [each.movedim(0, index % each.ndim) for index, each in enumerate(batches)]
+        axes = tuple(index % each.ndim for index, each in enumerate(batches))
+        for values, dims in (
+            (moved, axes),
+            ([batches[0], *tensors[1:]], (0, *(None,) * (len(tensors) - 1))),
+        ):
+            mapped = torch.vmap(lambda *each: operator(*each, *scalars), dims)(*values)
+            for index in range(3):
+                single = [
+                    each if dim is None else each.select(dim, index)
+                    for each, dim in zip(values, dims, strict=True)
+                ]
+                expected = as_tuple(operator(*single, *scalars))
+                for one, other in zip(as_tuple(mapped), expected, strict=True):
+                    assert torch.equal(one[index], other)
+
+    def test_per_sample_gradients(self):
+        x, weight = torch.randn(5, 3, 4), torch.randn(4)
+
+        def loss(weight, x):
+            return tensor_ops_torch.rms_norm(x, weight).square().sum()
+
+        found = torch.vmap(torch.func.grad(loss), (None, 0))(weight, x)
+        for each, sample in zip(found, x, strict=True):
+            torch.testing.assert_close(each, torch.func.grad(loss)(weight, sample))
+
+    def test_second_derivatives(self):
+        x = torch.randn(4, dtype=torch.float64)
+        found, expected = (
+            torch.func.jacrev(torch.func.grad(lambda x, f=f: f(x).sum()))(x)
+            for f in (tensor_ops_torch.silu, torch.nn.functional.silu)
+        )
+        torch.testing.assert_close(found, expected)
+
+    def test_autocast_brings_arguments_to_the_widest_dtype(self):
+        x, weight = torch.randn(2, 4, dtype=torch.bfloat16), torch.randn(4)
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            found = tensor_ops_torch.rms_norm(x, weight)
+            assert tensor_ops_torch.silu(x).dtype is torch.bfloat16
+        assert torch.equal(found, tensor_ops_torch.rms_norm(x.float(), weight))
+
+    @pytest.mark.parametrize("name", OPERATORS)
+    def test_meta_tensors(self, name):
+        arguments = [each.to("meta") if torch.is_tensor(each) else each for each in CALLS[name]()]
+        for each in as_tuple(OPERATORS[name](*arguments)):
+            assert (each.device.type, each.shape) == ("meta", arguments[0].shape)
+
+    def test_threads(self):
+        x, weight = torch.randn(64, 256), torch.randn(256)
+        expected = tensor_ops_torch.rms_norm(x, weight)
+        with ThreadPoolExecutor(8) as pool:
+            futures = [pool.submit(tensor_ops_torch.rms_norm, x, weight) for _ in range(64)]
+        assert all(torch.equal(future.result(), expected) for future in futures)
+
+
+class TestErrors:
+    @pytest.mark.parametrize("device", ["cpu", "meta"])
+    @pytest.mark.parametrize(
+        ("name", "arguments", "error", "message"),
+        [
+            ("silu", [torch.ones(3, dtype=torch.int64)], TypeError, "int64.*float32"),
+            ("silu", [torch.ones(3, dtype=torch.complex64)], TypeError, "complex64"),
+            ("rms_norm", [torch.ones(2, 8), torch.ones(7)], ValueError, r"weight.*\(8,\)"),
+            ("rms_norm", [torch.ones(()), torch.ones(1)], ValueError, "at least one axis"),
+            ("rms_norm", [torch.ones(8), torch.ones(8).double()], TypeError, "weight.*float64"),
+            ("silu_mul", [torch.ones(8), torch.ones(1, 8)], ValueError, "up.*shape"),
+            ("rope", [torch.ones(3), torch.ones(1), torch.ones(1)], ValueError, "even length"),
+            ("rope", [torch.ones(4), torch.ones(3), torch.ones(2)], ValueError, "cos.*shape"),
+        ],
+    )
+    def test_what_does_not_fit(self, device, name, arguments, error, message):
+        with pytest.raises(error, match=message):
+            OPERATORS[name](*(each.to(device) for each in arguments))
+
+    def test_sparse_tensors(self):
+        with pytest.raises(TypeError, match=r"sparse_coo.*to_dense"):
+            tensor_ops_torch.silu(torch.ones(3).to_sparse())
+
+
+class TestSelection:
+    def test_a_named_backend_runs(self, monkeypatch):
+        calls = []
+        monkeypatch.setattr(
+            tensor_ops.ops.OPS["silu"], "body", lambda **values: calls.append(values)
+        )
+        with tensor_ops.use_backend("python"):
+            tensor_ops_torch.silu(torch.ones(3))
+        assert len(calls) == 1
+
+    def test_a_named_backend_that_is_missing_is_an_error(self):
+        plan = tensor_ops.state.plan_for("mps", "a test")
+        with pytest.raises(tensor_ops.BackendUnavailableError, match="mps"):
+            function_in_place(tensor_ops.ops.OPS["silu"], plan, "float32", "cpu")
+
+    def test_nothing_but_a_name_takes_tensors_from_the_cpu(self, monkeypatch):
+        """A backend with memory of its own is passed over, unless it was asked for."""
+        copying = types.SimpleNamespace(
+            API_VERSION=1, supports=lambda *_: None, silu=lambda *_, **__: None
+        )
+        known = {"cuda": tensor_ops.backends.Backend("cuda", copying, None)}
+        monkeypatch.setattr(tensor_ops.backends, "_backends", tensor_ops.backends._backends | known)
+        op = tensor_ops.ops.OPS["silu"]
+        levels = [tensor_ops.selection.BUILT_IN]
+        auto = tensor_ops.state.Plan(tensor_ops.selection.decide(levels))
+        assert function_in_place(op, auto, "float32", "cpu").__module__ != copying
+        assert function_in_place(op, auto, "float32", "cpu") is not copying.silu
+        wishes = tensor_ops.selection.Wishes("a test", preferred="cuda")
+        preferred = tensor_ops.state.Plan(tensor_ops.selection.decide([wishes]))
+        assert function_in_place(op, preferred, "float32", "cpu") is copying.silu
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_composed_is_the_op(name):
+    """What runs on devices that no backend has gives the op's values."""
+    arguments = [as_dtype(each, torch.float64) for each in CALLS[name]()]
+    found = as_tuple(OPS_MODULES[name].composed(*arguments))
+    for one, other in zip(found, as_tuple(OPERATORS[name](*arguments)), strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_devices_of_no_backend_say_so_once(monkeypatch):
+    monkeypatch.setattr(operator, "_told", set())
+    kernel = operator._device_kernel(tensor_ops.ops.OPS["silu"], OPS_MODULES["silu"].composed)
+    x = torch.ones(3, device="meta")  # stands for a device that is not here
+    with pytest.warns(tensor_ops.BackendFallbackWarning, match="no backend can run.*meta"):
+        kernel(x)
+    kernel(x)
+    with pytest.raises(tensor_ops.BackendError), tensor_ops.use_backend("cpp"):
+        kernel(x)

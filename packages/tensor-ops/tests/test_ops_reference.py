@@ -182,7 +182,15 @@ def test_layer_norm(name, eps):
 @pytest.mark.parametrize("spread", [1.0, 60.0, 200.0])
 @pytest.mark.parametrize("shift", [0.0, 1e4])
 def test_softmax(scale, spread, shift):
-    row = shift + random.standard_normal(200) * spread
+    check_softmax(shift + random.standard_normal(200) * spread, scale)
+
+
+@pytest.mark.parametrize("scale", [2e-308, -1e-307, 1e-306, 0.0, 5e-324])
+def test_softmax_of_differences_that_overflow(scale):
+    check_softmax(1.7e308 * np.array([1, -1, 0.5, -0.9, 0, 1e-3]), scale)
+
+
+def check_softmax(row, scale):
     products = [value * mp.mpf(scale) for value in numbers(row)]
     powers = [mp.exp(value - max(products)) for value in products]
     total = mp.fsum(powers)
@@ -203,6 +211,8 @@ def test_softmax(scale, spread, shift):
         ([5, -3, 1, 0], 0, [0.25] * 4),
         ([5, -np.inf], 0, [np.nan, np.nan]),
         ([1e308, -1e308], 1e10, [1, 0]),
+        ([6e4, 6e4, 1], 1e305, [0.5, 0.5, 0]),
+        ([6e4, 1, -6e4], -1e305, [0, 0, 1]),
         ([0, np.nan], 1, [np.nan, np.nan]),
     ],
 )

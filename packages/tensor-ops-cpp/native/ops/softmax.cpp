@@ -51,25 +51,26 @@ struct Exponentials {
   }
 };
 
-// The same in double for any scale: the products are those of the formula, and overflow where it
-// does.
+// The same in double for any scale. Below one, a difference that overflows may have an ordinary
+// product: there it is taken of quarters.
 template <class Element>
 struct AnyScaleExponentials {
   const typename Element::Storage* x;
-  double scale;
-  Pair<double> peak;  // scale * peak
+  double part, scale, peak;
 
   AnyScaleExponentials(const typename Element::Storage* row, typename Element::Compute peak_of_row,
                        double factor)
-      : x(row), scale(factor), peak(exact_product(factor, static_cast<double>(peak_of_row))) {}
+      : x(row),
+        part(__builtin_fabs(factor) < 1 ? 0.25 : 1),
+        scale(factor / part),
+        peak(part * static_cast<double>(peak_of_row)) {}
 
   TENSOR_OPS_INLINE double at(std::size_t i) const {
-    const Pair<double> product = exact_product(scale, static_cast<double>(Element::load(x[i])));
-    const Pair<double> difference = exact_sum(product.hi, -peak.hi);
-    const double lo = difference.lo + (product.lo - peak.lo);
-    const bool matters = difference.hi > 2 * ExpRange<double>::lowest && lo == lo;
-    const Pair<double> argument = exact_sum(difference.hi, matters ? lo : 0);
-    return exp_of(argument.hi, argument.lo);
+    const double value = part * static_cast<double>(Element::load(x[i]));
+    const Pair<double> difference = exact_sum(value, -peak);
+    const Pair<double> product = exact_product(scale, difference.hi);
+    const double lo = fma(scale, difference.lo, product.lo);
+    return exp_of(product.hi, lo == lo ? lo : 0);
   }
 };
 
@@ -303,9 +304,8 @@ struct Softmax {
 
   // A row with any scale and any numbers.
   static __attribute__((noinline)) void careful_row(const Row& row, C peak) {
-    const double largest = row.scale * static_cast<double>(peak);
     const double size = __builtin_fabs(row.scale);
-    if (!(__builtin_fabs(largest) < __builtin_inf()))
+    if (!is_finite(peak))
       fill_nan(row.y, row.n);
     else if (size > 0x1p-60 && size < 0x1p60)
       careful_row_of(row, Exponentials<Element>(row.x, peak, row.scale));

@@ -15,10 +15,16 @@ struct Interface {
   Owned dict;
 
   [[noreturn]] void refuse(const char* problem) const { throw TypeError(text(where, problem)); }
-  // Borrowed; null for None too.
-  PyObject* find(const char* key) const {
-    PyObject* value = PyDict_GetItemString(dict.get(), key);
-    return value == Py_None ? nullptr : value;
+  // Null for None too. A strong reference: the dict may be one that other threads change.
+  Owned find(const char* key) const {
+#if PY_VERSION_HEX >= 0x030D0000
+    PyObject* found = nullptr;
+    if (PyDict_GetItemStringRef(dict.get(), key, &found) < 0) throw PythonError();
+    Owned value(found);
+#else
+    Owned value(Py_XNewRef(PyDict_GetItemString(dict.get(), key)));
+#endif
+    return value.get() == Py_None ? Owned() : std::move(value);
   }
 };
 
@@ -43,21 +49,22 @@ int read_integers(const Interface& interface, const char* key, PyObject* tuple, 
 }
 
 void read_data(const Interface& interface, View& view) {
-  PyObject* pair = interface.find("data");
-  if (!pair || !PyTuple_Check(pair) || PyTuple_GET_SIZE(pair) != 2)
+  const Owned pair = interface.find("data");
+  if (!pair || !PyTuple_Check(pair.get()) || PyTuple_GET_SIZE(pair.get()) != 2)
     interface.refuse("has no (address, read-only flag) as data");
-  const auto address = PyLong_AsUnsignedLongLong(PyTuple_GET_ITEM(pair, 0));
+  const auto address = PyLong_AsUnsignedLongLong(PyTuple_GET_ITEM(pair.get(), 0));
   if (PyErr_Occurred()) throw PythonError();
   view.data = reinterpret_cast<char*>(static_cast<std::uintptr_t>(address));
-  const int flag = PyObject_IsTrue(PyTuple_GET_ITEM(pair, 1));
+  const int flag = PyObject_IsTrue(PyTuple_GET_ITEM(pair.get(), 1));
   if (flag < 0) throw PythonError();
   view.is_read_only = flag == 1;
 }
 
 // Bytes of an element.
 std::int64_t read_dtype(const Interface& interface, View& view) {
-  PyObject* typestr = interface.find("typestr");
-  const char* code = typestr && PyUnicode_Check(typestr) ? PyUnicode_AsUTF8(typestr) : nullptr;
+  const Owned typestr = interface.find("typestr");
+  const char* code =
+      typestr && PyUnicode_Check(typestr.get()) ? PyUnicode_AsUTF8(typestr.get()) : nullptr;
   if (!code || std::strlen(code) < 3) interface.refuse("has no typestr");
   if (code[0] == '>') interface.refuse("has a typestr that is not in native byte order");
   const std::string kind = code + 1;
@@ -69,8 +76,8 @@ std::int64_t read_dtype(const Interface& interface, View& view) {
 }
 
 void read_strides(const Interface& interface, std::int64_t item, View& view) {
-  if (PyObject* strides = interface.find("strides")) {
-    if (read_integers(interface, "strides", strides, view.stride) != view.dims)
+  if (const Owned strides = interface.find("strides")) {
+    if (read_integers(interface, "strides", strides.get(), view.stride) != view.dims)
       interface.refuse("has not as many strides as lengths");
     return;
   }
@@ -95,9 +102,9 @@ int device_of(const Interface& interface, const View& view) {
 }
 
 void read_stream(const Interface& interface, Array& array) {
-  PyObject* stream = interface.find("stream");
+  const Owned stream = interface.find("stream");
   if (!stream) return;
-  const auto number = PyLong_AsUnsignedLongLong(stream);
+  const auto number = PyLong_AsUnsignedLongLong(stream.get());
   if (PyErr_Occurred()) throw PythonError();
   if (number == 0) interface.refuse("has 0 as stream; 1 is the default stream");
   array.stream = reinterpret_cast<cudaStream_t>(static_cast<std::uintptr_t>(number));
@@ -110,9 +117,9 @@ void read_cuda_interface(const char* op, const char* name, Array& array) {
   const Interface interface = interface_of(op, name, array.object);
   View& view = array.view;
   read_data(interface, view);
-  PyObject* shape = interface.find("shape");
+  const Owned shape = interface.find("shape");
   if (!shape) interface.refuse("has no shape");
-  view.dims = read_integers(interface, "shape", shape, view.shape);
+  view.dims = read_integers(interface, "shape", shape.get(), view.shape);
   read_strides(interface, read_dtype(interface, view), view);
   view.device = device_of(interface, view);
   read_stream(interface, array);

@@ -1,4 +1,6 @@
 // NumPy arrays, and what is no array at all.
+#include <atomic>
+
 #include "arrays/dtypes.h"
 #include "arrays/readers.h"
 #include "launch/errors.h"
@@ -24,12 +26,20 @@ void require_native_order(const char* op, const char* name, const Array& array) 
                        ".dtype.newbyteorder(\"=\"))"));
 }
 
-// No name is made anew for each call.
-PyObject* interned(const char* name) {
-  PyObject* string = PyUnicode_InternFromString(name);
-  if (!string) throw PythonError();
-  return string;
-}
+// A string that is made once. Not as a local static: without a GIL, a thread that waits for another
+// to make it cannot be stopped for the garbage collector, which may have stopped that other one.
+struct Name {
+  const char* text;
+  std::atomic<PyObject*> interned{nullptr};
+
+  PyObject* get() {
+    if (PyObject* known = interned.load(std::memory_order_acquire)) return known;
+    PyObject* string = PyUnicode_InternFromString(text);
+    if (!string) throw PythonError();
+    interned.store(string, std::memory_order_release);  // for all threads the same string
+    return string;
+  }
+};
 
 // Whether an attribute, or what a method returns, is True.
 bool is_true(Owned answer) {
@@ -46,14 +56,13 @@ void refuse_no_array(const char* op, const char* name, PyObject* object) {
 }
 
 void refuse_grad(const char* op, const char* name, PyObject* object) {
-  static PyObject* const requires_grad = interned("requires_grad");
-  static PyObject* const is_neg = interned("is_neg");
-  if (is_true(Owned(PyObject_GetAttr(object, requires_grad))))
+  static Name requires_grad{"requires_grad"}, is_neg{"is_neg"};
+  if (is_true(Owned(PyObject_GetAttr(object, requires_grad.get()))))
     throw ValueError(text(op, ": ", name,
                           " requires grad, and tensor_ops computes no gradients; pass ", name,
                           ".detach()"));
   // Such a view is handed out with the signs that are in memory.
-  if (is_true(Owned(PyObject_CallMethodNoArgs(object, is_neg))))
+  if (is_true(Owned(PyObject_CallMethodNoArgs(object, is_neg.get()))))
     throw ValueError(
         text(op, ": ", name, " is a view that negates lazily; pass ", name, ".resolve_neg()"));
 }

@@ -31,7 +31,7 @@ void Place::read(const char* name, PyObject* object, Array& array) {
     take_device_of(name, kHost);
     return read_numpy(op_, name, array);
   }
-  const TypeFacts& facts = facts_of(object);
+  const TypeFacts facts = facts_of(object);
   array.source = facts.source;
   array.api = facts.api;
   if (!facts.is_array) refuse_no_array(op_, name, object);

@@ -74,12 +74,14 @@ LibraryStream stream_of(Owned stream, const char* handle_name) {
 dlpack::Device protocol_device(const char* op, const char* name, PyObject* object) {
   const Owned pair(PyObject_CallMethod(object, "__dlpack_device__", nullptr));
   if (!pair) throw PythonError();
-  const Owned sequence(PySequence_Fast(pair.get(), "__dlpack_device__ must return a tuple"));
-  if (!sequence || PySequence_Fast_GET_SIZE(sequence.get()) != 2)
+  // A tuple, which no other thread can change.
+  const Owned tuple(PySequence_Tuple(pair.get()));
+  if (!tuple) PyErr_Clear();
+  if (!tuple || PyTuple_GET_SIZE(tuple.get()) != 2)
     throw TypeError(text(op, ": ", name, ".__dlpack_device__() returned no pair"));
   long numbers[2];
   for (int i = 0; i < 2; ++i) {
-    const Owned number(PyNumber_Long(PySequence_Fast_GET_ITEM(sequence.get(), i)));
+    const Owned number(PyNumber_Long(PyTuple_GET_ITEM(tuple.get(), i)));
     numbers[i] = number ? PyLong_AsLong(number.get()) : -1;
     if (PyErr_Occurred()) throw PythonError();
   }

@@ -12,6 +12,7 @@
 #endif
 #include <numpy/arrayobject.h>
 #include <numpy/arrayscalars.h>
+#include <unistd.h>
 
 #include <utility>
 
@@ -37,6 +38,27 @@ class Owned {
 
  private:
   PyObject* object_ = nullptr;
+};
+
+// Lets other threads run Python, and be stopped, while this one computes or waits.
+class ReleasedGil {
+ public:
+  ReleasedGil() : state_(PyEval_SaveThread()) {}
+  ReleasedGil(const ReleasedGil&) = delete;
+  ReleasedGil& operator=(const ReleasedGil&) = delete;
+  // When the interpreter ends, CPython before 3.14 ends a daemon thread that asks for the GIL by
+  // unwinding its stack. That must neither leave a destructor nor, without the GIL, drop our
+  // references: the thread waits for the process to end instead, as it does in 3.14.
+  ~ReleasedGil() {
+    try {
+      PyEval_RestoreThread(state_);
+    } catch (...) {
+      for (;;) pause();
+    }
+  }
+
+ private:
+  PyThreadState* state_;
 };
 
 }  // namespace tensor_ops

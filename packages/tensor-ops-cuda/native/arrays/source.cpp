@@ -1,6 +1,7 @@
 #include "arrays/source.h"
 
-#include <unordered_map>
+#include <atomic>
+#include <memory>
 
 #include "arrays/device_array.h"
 #include "launch/errors.h"
@@ -29,10 +30,11 @@ const dlpack::ExchangeAPI* exchange_api(PyTypeObject* type) {
 // A user's subclass of an array type belongs to the array's package: the one of the type that has
 // the attribute.
 std::string package_of(PyTypeObject* type, const char* attribute) {
-  PyObject* order = type->tp_mro;
+  const Owned order = attribute_of(type, "__mro__");
+  const Py_ssize_t count = order && PyTuple_Check(order.get()) ? PyTuple_GET_SIZE(order.get()) : 0;
   PyTypeObject* home = type;
-  for (Py_ssize_t i = 0; order && i < PyTuple_GET_SIZE(order); ++i) {
-    auto* base = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(order, i));
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    auto* base = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(order.get(), i));
     if (attribute_of(base, attribute)) home = base;
   }
   const Owned module = attribute_of(home, "__module__");
@@ -65,30 +67,63 @@ TypeFacts find_facts(PyTypeObject* type) {
   return facts;
 }
 
-// Good until the thread's next one.
-const TypeFacts& passing(TypeFacts facts) {
-  thread_local TypeFacts last;
-  return last = std::move(facts);
-}
+// The types that were seen, in a hash table. What is in it stays there and never changes, so that
+// calls of many threads read it at once, and none takes a lock.
+class KnownTypes {
+ public:
+  const TypeFacts* find(PyTypeObject* type) const {
+    for (std::size_t slot = first_slot(type);; slot = next(slot)) {
+      const TypeFacts* found = slots_[slot].load(std::memory_order_acquire);
+      if (!found || found->type == type) return found;
+    }
+  }
+
+  // Remembered types are kept alive, so that there must not be too many.
+  void add(const TypeFacts& facts) {
+    if (count_.fetch_add(1) < kMostTypes && enter(facts)) return;
+    count_.fetch_sub(1);
+  }
+
+ private:
+  static constexpr std::size_t kMostTypes = 256;
+  static constexpr std::size_t kSlots = 2 * kMostTypes;  // a search ends at an empty one
+
+  static std::size_t first_slot(PyTypeObject* type) {
+    const auto address = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(type));
+    return static_cast<std::size_t>(address * 0x9E3779B97F4A7C15u >> 32) % kSlots;
+  }
+  static std::size_t next(std::size_t slot) { return (slot + 1) % kSlots; }
+
+  // False where another thread was first.
+  bool enter(const TypeFacts& facts) {
+    auto added = std::make_unique<const TypeFacts>(facts);
+    for (std::size_t slot = first_slot(facts.type);; slot = next(slot)) {
+      const TypeFacts* there = nullptr;
+      if (slots_[slot].compare_exchange_strong(there, added.get(), std::memory_order_acq_rel)) {
+        Py_INCREF(added.release()->type);
+        return true;
+      }
+      if (there->type == facts.type) return false;
+    }
+  }
+
+  std::atomic<const TypeFacts*> slots_[kSlots]{};
+  std::atomic<std::size_t> count_{0};
+};
 
 }  // namespace
 
-const TypeFacts& facts_of(PyObject* object) {
+TypeFacts facts_of(PyObject* object) {
+  static KnownTypes known;
   PyTypeObject* type = Py_TYPE(object);
-  static auto* known = new std::unordered_map<PyTypeObject*, TypeFacts>;
-  thread_local const TypeFacts* last = nullptr;
-  if (last && last->type == type) return *last;
-  const auto found = known->find(type);
-  if (found != known->end()) return *(last = &found->second);
+  if (const TypeFacts* found = known.find(type)) return *found;
   TypeFacts facts = find_facts(type);
-  // An attribute of the instance alone will do too.
-  if (!facts.is_array && PyObject_HasAttrString(object, "__cuda_array_interface__"))
-    return passing({type, Source::kInterface, true, nullptr, false, package_of(type, "")});
-  // Remembered types are kept alive, so that there must not be too many.
-  constexpr std::size_t kMostTypes = 256;
-  if (!facts.is_array || known->size() >= kMostTypes) return passing(std::move(facts));
-  Py_INCREF(type);
-  return *(last = &known->emplace(type, std::move(facts)).first->second);
+  if (facts.is_array)
+    known.add(facts);
+  else if (PyObject_HasAttrString(object, "__cuda_array_interface__"))
+    // An attribute of the instance alone will do too.
+    return {type, Source::kInterface, true, nullptr, false, package_of(type, "")};
+  return facts;
 }
 
 }  // namespace tensor_ops

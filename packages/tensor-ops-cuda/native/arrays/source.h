@@ -15,7 +15,7 @@ struct TypeFacts {
   std::string package;            // "cupy"
 };
 
-// By type, remembered. Throws PythonError.
-const TypeFacts& facts_of(PyObject* object);
+// By type, remembered; any thread may ask. Throws PythonError.
+TypeFacts facts_of(PyObject* object);
 
 }  // namespace tensor_ops

@@ -171,9 +171,8 @@ const DeviceFacts& usable_device(int index) {
   return device.facts;
 }
 
-int host_device() {
-  const char* value = std::getenv(kDeviceVariable);
-  if (value && *value) return chosen_device(value);
+int host_device(const char* variable) {
+  if (variable && *variable) return chosen_device(variable);
   devices();
   int current = 0;
   CUDA_CHECK(cudaGetDevice(&current));

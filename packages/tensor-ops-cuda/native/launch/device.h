@@ -32,8 +32,9 @@ std::string unavailable_reason();
 // is out of range.
 const DeviceFacts& usable_device(int index);
 
-// The device of host arrays: of the environment variable, else the current one. Throws likewise.
-int host_device();
+// The device of host arrays: what the environment variable says, else (null, or empty) the current
+// one. Throws likewise.
+int host_device(const char* variable);
 
 // 12040; 0 where there is no driver.
 int driver_version();

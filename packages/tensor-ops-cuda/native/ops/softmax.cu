@@ -1,5 +1,3 @@
-#include <algorithm>
-#include <cfloat>
 #include <cmath>
 
 #include "kernels/exp.cuh"
@@ -14,16 +12,17 @@ struct SoftmaxArrays {
   void* array[2];  // x, y
 };
 
-// log2(e) times the scale as hi + lo, for scales and products in an ordinary range, and twice the
-// scale, for any.
+// log2(e) times the scale as hi + lo, for scales and products in an ordinary range, and for any the
+// scale as part * rescaled: below one, a difference that overflows may have an ordinary product, so
+// that there it is taken of quarters.
 template <class R>
 struct Scale {
   R factor_hi, factor_lo;
-  double twice;
+  double part, rescaled;
   bool is_ordinary;
 
   // 1, or -1 where the smallest x has the largest exponential.
-  __device__ __forceinline__ R sign() const { return twice < 0 ? R{-1} : R{1}; }
+  __device__ __forceinline__ R sign() const { return rescaled < 0 ? R{-1} : R{1}; }
 };
 
 // Products of larger magnitude have too few digits behind the binary point.
@@ -76,12 +75,13 @@ struct SoftmaxRow {
   }
 
   // exp(scale * (x - peak)) for any numbers, with what is rounded from difference and product made
-  // good. They are taken of halves, since a difference may overflow.
+  // good.
   __device__ __forceinline__ double careful_exponential(double value, double peak) const {
-    const double a = value * 0.5, b = peak * -0.5;
+    const double a = value * scale.part, b = -peak * scale.part;
     const double difference = a + b, lost = sum_error(a, b, difference);
-    const double product = difference * scale.twice;
-    const double rest = fused(lost, scale.twice, product_error(difference, scale.twice, product));
+    const double product = difference * scale.rescaled;
+    const double rest =
+        fused(lost, scale.rescaled, product_error(difference, scale.rescaled, product));
     if (!(product >= ExpConstants<double>::kLowest)) return product < 0 ? 0 : product;
     return scaled_exp(at_most(product, 0.0), is_finite(rest) ? rest : 0).value();
   }
@@ -287,7 +287,8 @@ Scale<R> scale_of(double scale) {
     result.factor_hi = static_cast<R>(hi);
     result.factor_lo = static_cast<R>((hi - static_cast<double>(result.factor_hi)) + lo);
   }
-  result.twice = std::clamp(2 * scale, -DBL_MAX, DBL_MAX);
+  result.part = std::fabs(scale) < 1 ? 0.25 : 1;
+  result.rescaled = scale / result.part;
   return result;
 }
 

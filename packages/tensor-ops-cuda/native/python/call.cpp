@@ -1,7 +1,5 @@
 #include "python/call.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 
 #include "arrays/results.h"
@@ -9,6 +7,7 @@
 #include "launch/run.h"
 #include "launch/staging.h"
 #include "python/checks.h"
+#include "python/host_device.h"
 
 namespace tensor_ops {
 namespace {
@@ -56,26 +55,6 @@ Problem make_problem(const Op& op, const CheckedCall& call, const View* const* o
   return problem;
 }
 
-class ReleasedGil {
- public:
-  ReleasedGil() : state_(PyEval_SaveThread()) {}
-  ReleasedGil(const ReleasedGil&) = delete;
-  ReleasedGil& operator=(const ReleasedGil&) = delete;
-  // When the interpreter ends, CPython before 3.14 ends a daemon thread that asks for the GIL by
-  // unwinding its stack. That must neither leave a destructor nor, without the GIL, drop our
-  // references: the thread waits for the process to end instead, as it does in 3.14.
-  ~ReleasedGil() {
-    try {
-      PyEval_RestoreThread(state_);
-    } catch (...) {
-      for (;;) pause();
-    }
-  }
-
- private:
-  PyThreadState* state_;
-};
-
 // Device arrays hold the GIL: enqueueing takes less time than letting go of it.
 void run(const Problem& problem, const DeviceFacts& device, const Place& place) {
   if (!place.is_host()) return run_on_device(problem, device, place.stream());
@@ -94,7 +73,7 @@ void release(CheckedCall& call) {
 }
 
 Owned compute(const Op& op, CheckedCall& call) {
-  const int index = call.place.is_host() ? host_device() : call.place.device();
+  const int index = call.place.is_host() ? chosen_host_device() : call.place.device();
   const DeviceFacts& device = usable_device(index);
   const CurrentDevice current(index);
   Result result[2];

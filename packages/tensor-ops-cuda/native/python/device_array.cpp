@@ -5,6 +5,7 @@
 #include "launch/device.h"
 #include "launch/errors.h"
 #include "launch/streams.h"
+#include "python/host_device.h"
 
 namespace py = pybind11;
 
@@ -125,10 +126,10 @@ py::dict cuda_array_interface(const DeviceArray& array) {
 }
 
 int device_index(const py::object& device) {
-  if (device.is_none()) return host_device();
+  if (device.is_none()) return chosen_host_device();
   if (py::isinstance<py::str>(device)) {
     const std::string name = device.cast<std::string>();
-    if (name == "cuda") return host_device();
+    if (name == "cuda") return chosen_host_device();
     if (name.size() == 6 && name.compare(0, 5, "cuda:") == 0 && name[5] >= '0' && name[5] <= '9')
       return name[5] - '0';
     throw ValueError(text("to_device: device is '", name, "'; it must be like 'cuda:0'"));

@@ -19,6 +19,7 @@
 #include "python/device_array.h"
 #include "python/docstring.h"
 #include "python/exceptions.h"
+#include "python/host_device.h"
 
 namespace py = pybind11;
 
@@ -130,7 +131,10 @@ void translate(std::exception_ptr exception) {
 
 }  // namespace
 
-PYBIND11_MODULE(_native, module) {
+// Without the GIL calls need nothing more than they need while they have released it: state of the
+// process is atomic, behind a lock that is held across no call into Python, or made before the
+// module is. An array that another thread reshapes meanwhile is its caller's mistake, as in NumPy.
+PYBIND11_MODULE(_native, module, py::mod_gil_not_used()) {
   if (_import_array() < 0) throw py::error_already_set();
   py::register_local_exception_translator(translate);
   module.doc() = "Native part of tensor_ops_cuda.";
@@ -143,7 +147,7 @@ PYBIND11_MODULE(_native, module) {
   add_device_array(module);
   module.def("devices", list_devices);
   module.def("unavailable_reason", unavailable);
-  module.def("host_device", host_device);
+  module.def("host_device", chosen_host_device);
   module.def("driver_version", driver_version);
   module.def("runtime_version", runtime_version);
   module.def("is_forked_child", is_forked_child);

@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import platform
 import re
 import shutil
 import subprocess
@@ -61,7 +62,7 @@ def test_auditwheel_takes_it_as_it_is(build):
     if importlib.util.find_spec("auditwheel") is None:
         pytest.skip("no auditwheel is here: pip install auditwheel")
     said = output(sys.executable, "-m", "auditwheel", "show", build.wheel)
-    assert re.search(r'platform tag:\s+"manylinux_2_\d+_x86_64"', said), said
+    assert re.search(rf'platform tag:\s+"manylinux_2_\d+_{platform.machine()}"', said), said
 
 
 def test_it_has_code_for_what_it_says(build, library, site):
@@ -83,6 +84,40 @@ def test_without_a_driver_it_says_so(site):
 
 
 @pytest.mark.skipif(not NO_DRIVER, reason="this machine has a driver")
+def test_without_a_driver_tensor_ops_says_so(site):
+    """It finds the wheel, shows why it cannot run, and takes another backend."""
+    pytest.importorskip("tensor_ops")
+    code = (
+        "import numpy as np, tensor_ops as t\n"
+        "t.list_backends(verbose=True)\n"
+        "print(t.silu(np.zeros(3, np.float32)))\n"
+        "try: t.silu(np.zeros(3, np.float32), backend='cuda')\n"
+        "except t.BackendUnavailableError as error: print(error)\n"
+    )
+    cuda, *_, result, error = run(site, code).splitlines()
+    assert cuda.split()[:2] == ["cuda", "unavailable:"]
+    assert "driver" in cuda
+    assert result == "[0. 0. 0.]"
+    assert "backend 'cuda' (named by backend= on the call) is unavailable: " in error
+    assert "driver" in error
+
+
+@pytest.mark.skipif(not NO_DRIVER, reason="this machine has a driver")
+def test_without_a_driver_threads_are_told_so(site):
+    """What of a call comes before the device, of many threads at once."""
+    assert run(site, THREADS) == ""
+
+
+@pytest.mark.skipif(
+    not sysconfig.get_config_var("Py_GIL_DISABLED"), reason="this Python is not free-threaded"
+)
+def test_import_leaves_the_gil_off(site, monkeypatch):
+    monkeypatch.delenv("PYTHON_GIL", raising=False)  # which would keep it off
+    code = "import tensor_ops_cuda; print(sys._is_gil_enabled())"
+    assert run(site, code) == "False\n"
+
+
+@pytest.mark.skipif(not NO_DRIVER, reason="this machine has a driver")
 def test_without_a_driver_calls_are_errors(site):
     code = (
         "import numpy as np, tensor_ops_cuda as t\n"
@@ -96,6 +131,38 @@ def test_without_a_driver_calls_are_errors(site):
     assert no_array.startswith("TypeError")
     assert wrong_dtype.startswith("TypeError")
     assert "float32, float16, bfloat16 and float64" in wrong_dtype
+
+
+THREADS = """
+import threading
+import numpy as np, tensor_ops_cuda as t
+
+sys.setswitchinterval(1e-5)
+kinds = [type(f"Kind{i}", (np.ndarray,), {}) for i in range(300)]
+start, wrong = threading.Barrier(8), []
+
+def said(call):
+    try: call()
+    except Exception as error: return f"{type(error).__name__} {error}"
+
+def work(k):
+    start.wait()
+    for i, kind in enumerate(kinds):
+        x = np.ones(k + 1, np.float32).view(kind)
+        errors = {
+            "unavailable": said(lambda: t.silu(x)),
+            "got list": said(lambda: t.silu([1.0])),
+            f"({k + 1},)": said(lambda: t.rms_norm(x, np.ones(k + 2, np.float32))),
+            "got type": said(lambda: t.silu(kind)),
+        }
+        wrong.extend((k, i, error) for part, error in errors.items() if part not in error)
+        if i % 50 == 0 and (t.probe()["available"] or not t.info()["reason"]): wrong.append(k)
+
+threads = [threading.Thread(target=work, args=[k]) for k in range(8)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+assert not wrong, wrong[:5]
+"""
 
 
 def run(site, code):

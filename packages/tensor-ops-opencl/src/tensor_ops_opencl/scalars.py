@@ -22,13 +22,16 @@ def eps_parts(real: Real, eps: float) -> tuple[np.generic, ...]:
 
 
 def scale_parts(real: Real, scale: float) -> tuple[np.generic, ...]:
-    """Return log2(e) times a scale and twice the scale, as hi + lo, if it is ordinary, its sign."""
+    """Return log2(e) times a scale, if it is ordinary, and the mantissa of any, as hi + lo.
+
+    Then whether it is ordinary, and its exponent: float32 could not hold it as one number.
+    """
     is_ordinary = LEAST_ORDINARY < scale < MOST_ORDINARY
     factor = Fraction(scale) * LOG2_E if is_ordinary else Fraction(0)
-    limit = Fraction(float(np.finfo(real).max))
-    twice = max(-limit, min(limit, 2 * Fraction(scale)))
-    sign = np.int32((scale > 0) - (scale < 0))
-    return *_in_two(real, factor), *_in_two(real, twice), np.int32(is_ordinary), sign
+    # Zero may have any exponent: one with which no difference overflows.
+    mantissa, exponent = math.frexp(scale) if scale else (0.0, -2)
+    halves = *_in_two(real, factor), *_in_two(real, Fraction(mantissa))
+    return *halves, np.int32(is_ordinary), np.int32(exponent)
 
 
 def _in_two(real: Real, number: Fraction) -> tuple[np.floating[Any], np.floating[Any]]:

@@ -10,7 +10,7 @@ from tensor_ops import BackendError
 from tensor_ops_torch import pytorch as _pytorch  # noqa: F401 - raises where PyTorch is missing
 from tensor_ops_torch.amp import resolve_amp_config
 from tensor_ops_torch.device import resolve_torch_device
-from tensor_ops_torch.ops import OPERATORS as _OPERATORS
+from tensor_ops_torch.ops import FUNCTIONS as _FUNCTIONS
 from tensor_ops_torch.providers import resolve_ort_providers
 from tensor_ops_torch.session import SessionExplanation, create_session, explain_session
 from tensor_ops_torch.tuning import Tuning, configure_torch_backend
@@ -29,6 +29,6 @@ __all__: list[str] = [
     "resolve_torch_device",
 ]
 
-for _name in _OPERATORS:
-    globals()[_name] = _OPERATORS[_name]
+for _name in _FUNCTIONS:
+    globals()[_name] = _FUNCTIONS[_name]
     __all__ += [_name]  # noqa: PLE0604

@@ -45,10 +45,8 @@ def define(op: Op, torch_side: ModuleType) -> torch._ops.OpOverload:
     _library.impl(op.name, _host_kernel(op), "CPU")
     _library.impl(op.name, _device_kernel(op, composed), "CompositeExplicitAutograd")
     torch.library.register_fake(qualified, _fake(op), lib=_library)
-    gradients, save = torch_side.gradients, getattr(torch_side, "saved", None)
-    torch.library.register_autograd(
-        qualified, _backward(op, gradients), setup_context=_saver(op, save), lib=_library
-    )
+    function = _differentiable(op, operator, torch_side)
+    _library.impl(op.name, _autograd_kernel(op, operator, function), "Autograd")
     torch.library.register_vmap(qualified, _vmap(op, operator), lib=_library)
     for device in _AUTOCAST:
         _library.impl(op.name, _autocast(op, operator, device), f"Autocast{device.upper()}")
@@ -163,6 +161,11 @@ def _check(op: Op, args: Sequence[Any]) -> None:
     for name, value in zip(_arrays(op), args, strict=False):
         if value is None:
             continue
+        if value.layout is not torch.strided:
+            raise TypeError(
+                f"{op.name}: {name} has layout {value.layout}, expected {torch.strided}; "
+                f"convert it with {name}.to_dense()"
+            )
         if value.dtype != x.dtype:
             raise TypeError(
                 f"{op.name}: {name} has dtype {value.dtype}, expected {x.dtype} like {first}; "
@@ -202,29 +205,64 @@ def _broadcasts(shape: torch.Size, target: torch.Size) -> bool:
     return len(shape) <= len(target) and all(size in (1, other) for size, other in pairs)
 
 
-def _saver(op: Op, save: Callable[..., tuple[Tensor, ...]] | None) -> Callable[..., None]:
+def _autograd_kernel(
+    op: Op, operator: Callable[..., Any], function: type[torch.autograd.Function]
+) -> Callable[..., Any]:
     count = len(_arrays(op))
 
-    def setup_context(
-        ctx: Any, inputs: tuple[Any, ...], output: Any, keyword_only_inputs: Mapping[str, Any] = {}
-    ) -> None:
-        arrays, outputs = inputs[:count], output if isinstance(output, tuple) else (output,)
-        ctx.save_for_backward(*(arrays if save is None else save(*arrays, *outputs)))
-        ctx.scalars = (inputs[count:], dict(keyword_only_inputs))
+    def kernel(*args: Any, **scalars: Any) -> Any:
+        if torch.is_grad_enabled() and any(
+            each is not None and each.requires_grad for each in args[:count]
+        ):
+            return _apply(function, scalars, *args)
+        with torch._C._AutoDispatchBelowAutograd():
+            return operator(*args, **scalars)
 
-    return setup_context
+    return kernel
 
 
-def _backward(op: Op, gradients: Callable[..., tuple[Tensor | None, ...]]) -> Callable[..., Any]:
+def _apply(function: type[torch.autograd.Function], *args: Any) -> Any:
+    if not torch._C._are_functorch_transforms_active():
+        return function.apply(*args)
+    # The dispatcher has already chosen the transform of torch.func that these tensors belong to;
+    # the usual way would look for it again.
+    from torch._functorch.autograd_function import enable_single_level_autograd_function
+
+    with enable_single_level_autograd_function():
+        return super(torch.autograd.Function, function).apply(*args)
+
+
+def _differentiable(
+    op: Op, operator: Callable[..., Any], torch_side: ModuleType
+) -> type[torch.autograd.Function]:
+    """Return the operator as a function with gradients.
+
+    `torch.library.register_autograd` would do, were it not for the transforms of torch.func.
+    """
     count = len(_arrays(op))
+    gradients, save = torch_side.gradients, getattr(torch_side, "saved", None)
 
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        scalars, keywords = ctx.scalars
-        needs = ctx.needs_input_grad[:count]
-        found = gradients(*grads, *ctx.saved_tensors, *scalars, **keywords, needs=needs)
-        return (*found, *(None for _ in scalars))
+    class Differentiable(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, scalars: Mapping[str, Any], *args: Any) -> Any:
+            with torch._C._AutoDispatchBelowAutograd():
+                output = operator(*args, **scalars)
+            # The dispatcher leaves out arguments that equal their defaults.
+            ctx.given = len(args)
+            bound = op.bind(args, scalars)
+            values = [bound[name] for name in op.kinds]
+            arrays, ctx.scalars = values[:count], values[count:]
+            outputs = output if isinstance(output, tuple) else (output,)
+            ctx.save_for_backward(*(arrays if save is None else save(*arrays, *outputs)))
+            return output
 
-    return backward
+        @staticmethod
+        def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+            needs = (*ctx.needs_input_grad[1:], *(False,) * count)[:count]
+            found = gradients(*grads, *ctx.saved_tensors, *ctx.scalars, needs=needs)
+            return (None, *(*found, *(None for _ in ctx.scalars))[: ctx.given])
+
+    return Differentiable
 
 
 def _vmap(op: Op, operator: Callable[..., Any]) -> Callable[..., Any]:

@@ -27,7 +27,9 @@ class Bound(NamedTuple):
     Notes
     -----
     Relative to the row, weights are taken to be of like magnitude: one that dwarfs the others, on
-    an element near the row's mean, brings out more digits than the row has.
+    an element near the row's mean, brings out more digits than the row has. Nor may bias and
+    weighted elements cancel in all of a row: what is left is smaller than what was rounded. Who
+    has such rows gives `measure` the magnitudes of the terms, which hold for any.
 
     Below the smallest normal number of the dtype, where relative precision ends, an error of
     that number is always allowed.
@@ -82,7 +84,7 @@ def rowwise(unit: Literal["element", "row"] = "element") -> dict[str, Bound]:
     }
 
 
-def measure(result: Any, reference: Any, bound: Bound) -> Measured:
+def measure(result: Any, reference: Any, bound: Bound, terms: Any = None) -> Measured:
     """Compare a result with a reference of the same shape and more precision.
 
     Shape and dtype come first, then the places of NaN and Inf, then the error.
@@ -94,6 +96,9 @@ def measure(result: Any, reference: Any, bound: Bound) -> Measured:
     reference : numpy.ndarray
         The same op in float64 or longer.
     bound : Bound
+    terms : numpy.ndarray, optional
+        For each element the magnitudes of its terms, added up: these then stand for the largest
+        magnitude in the row.
 
     Returns
     -------
@@ -122,6 +127,8 @@ def measure(result: Any, reference: Any, bound: Bound) -> Measured:
     magnitude = np.where(finite, np.abs(rounded), 0)
     error = np.where(finite, np.abs(wide - np.where(finite, rounded, 0)), 0)
     largest = magnitude.max(axis=-1, keepdims=True) if result.ndim else magnitude
+    if terms is not None:
+        largest = np.where(finite, terms, 0)
     if bound.unit == "row":
         magnitude = np.broadcast_to(largest, magnitude.shape)
     smallest = float(info.smallest_normal)

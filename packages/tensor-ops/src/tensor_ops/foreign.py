@@ -92,8 +92,8 @@ def _view(op: str, argument: str, value: Any) -> np.ndarray[Any, Any]:
         raise TypeError(f"{op}: {argument} must be an array, got {_type_name(value)}")
     if getattr(value, "requires_grad", False):
         raise ValueError(
-            f"{op}: {argument} requires grad, and tensor_ops computes no gradients; "
-            f"pass {argument}.detach()"
+            f"{op}: {argument} requires grad, and tensor_ops computes no gradients; pass "
+            f"{argument}.detach(), or call tensor_ops_torch.{op} (pip install 'tensor-ops[torch]')"
         )
     if hasattr(value, "is_neg") and value.is_neg():
         # PyTorch hands such a view out with the signs that are in memory.

@@ -2,12 +2,12 @@
 // overflows.
 #include "op.clh"
 
-// log2_e times the scale and twice the scale, each as hi + lo. The first is for scales and products
-// in an ordinary range.
+// log2_e times the scale and the scale's mantissa, each as hi + lo. The first is for scales and
+// products in an ordinary range; the other and the exponent are for any, which a REAL may not hold.
 typedef struct {
-  REAL factor_hi, factor_lo, twice_hi, twice_lo;
+  REAL factor_hi, factor_lo, mantissa_hi, mantissa_lo;
   int is_ordinary;
-  int sign;  // of a scale that may be too small for a REAL
+  int exponent;
 } Scale;
 
 typedef struct {
@@ -19,17 +19,18 @@ typedef struct {
 } Row;
 
 #define ARRAYS global const Element *x, global Element *y
-#define NUMBERS                                                                            \
-  REAL factor_hi, REAL factor_lo, REAL twice_hi, REAL twice_lo, int is_ordinary, int sign, \
-      ulong n, ulong rows
+#define NUMBERS                                                                        \
+  REAL factor_hi, REAL factor_lo, REAL mantissa_hi, REAL mantissa_lo, int is_ordinary, \
+      int exponent, ulong n, ulong rows
 
 static Row row_at(ARRAYS, NUMBERS, size_t r, local V* kept) {
-  const Scale scale = {factor_hi, factor_lo, twice_hi, twice_lo, is_ordinary, sign};
+  const Scale scale = {factor_hi, factor_lo, mantissa_hi, mantissa_lo, is_ordinary, exponent};
   Row row = {x + r * n, y + r * n, n, scale, kept};
   return row;
 }
-#define ROW_AT(r, kept) \
-  row_at(x, y, factor_hi, factor_lo, twice_hi, twice_lo, is_ordinary, sign, n, rows, r, kept)
+#define ROW_AT(r, kept)                                                                          \
+  row_at(x, y, factor_hi, factor_lo, mantissa_hi, mantissa_lo, is_ordinary, exponent, n, rows, r, \
+         kept)
 
 // Products of larger magnitude have too few digits behind the binary point.
 #ifdef ELEMENT_float64
@@ -129,17 +130,19 @@ static void write(Row row, REAL base, REAL total, size_t begin, size_t end) {
 #undef STEP
 }
 
-// exp(scale * (x - peak)), with what is rounded from difference and product made good. They are
-// taken of halves, since a difference may overflow.
+// exp(scale * (x - peak)), with what is rounded from difference and product made good. Where the
+// scale's exponent is not positive, a difference that overflows may have an ordinary product: there
+// it is taken of quarters.
 static V careful_exponential(Row row, REAL peak, V x) {
-  const V a = x * (REAL)0.5f, b = ALL(peak * (REAL)-0.5f);
-  const V difference = a + b, lost = sum_error(a, b, difference);
-  const V hi = ALL(row.scale.twice_hi), lo = ALL(row.scale.twice_lo);
-  // An infinite product stays so however small the scale is.
-  const V infinite = difference * (REAL)row.scale.sign;
-  const V product = choose(magnitude(infinite) == (REAL)INFINITY, infinite, difference * hi);
-  const V rest =
-      product_error(difference, hi, product) + fused(difference, lo, lost * hi);
+  const bool is_small = row.scale.exponent <= 0;
+  const REAL part = is_small ? (REAL)0.25f : (REAL)1;
+  const int exponent = row.scale.exponent + (is_small ? 2 : 0);
+  const V a = x * part, b = ALL(-peak * part);
+  const V sum = a + b;
+  const V difference = ldexp(sum, exponent), lost = ldexp(sum_error(a, b, sum), exponent);
+  const V hi = ALL(row.scale.mantissa_hi), lo = ALL(row.scale.mantissa_lo);
+  const V product = difference * hi;
+  const V rest = product_error(difference, hi, product) + fused(difference, lo, lost * hi);
   const V value = exp_value(scaled_exp(at_most(product, 0), choose(magnitude(rest) < (REAL)INFINITY, rest, ALL(0))));
   return choose(product != product, product, choose(product < (REAL)LOWEST, ALL(0), value));
 }
@@ -147,7 +150,7 @@ static V careful_exponential(Row row, REAL peak, V x) {
 // By one work-item: any scale and any numbers.
 RARE void write_carefully(Row row) {
   V most = ALL(-INFINITY);
-  const REAL sign = row.scale.sign < 0 ? -1 : 1;
+  const REAL sign = row.scale.mantissa_hi < 0 ? -1 : 1;
 #define STEP(i, count, u)                                                              \
   {                                                                                    \
     const V value = get_or(row.x + (i), count, load_one(row.x + (i))) * sign;          \

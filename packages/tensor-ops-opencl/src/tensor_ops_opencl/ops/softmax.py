@@ -27,8 +27,9 @@ def softmax(x: Rows, scale: Finite = 1.0, *, out: Array = None) -> Any:
     -------
     array of the shape and dtype of `x`
         `out` if it was given. A pyopencl array is complete when its events are. Minus
-        infinity (a mask) gives zero; a row of nothing else, and one in which `scale` times x is
-        plus infinity or NaN, is all NaN.
+        infinity (a mask) gives zero; a row of nothing else, one with NaN, and one in which `scale`
+        times an infinite x is plus infinity or NaN, is all NaN. Finite rows have the formula's
+        values however large the products are.
 
     Raises
     ------

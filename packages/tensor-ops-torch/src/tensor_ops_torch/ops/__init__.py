@@ -3,8 +3,13 @@
 from importlib import import_module
 
 from tensor_ops.ops import OPS
+from tensor_ops_torch import sharding
+from tensor_ops_torch.function import function_of
 from tensor_ops_torch.operator import define
 
-__all__ = ["OPERATORS"]
+__all__ = ["FUNCTIONS", "OPERATORS"]
 
-OPERATORS = {name: define(op, import_module(f"{__name__}.{name}")) for name, op in OPS.items()}
+_FILES = {name: import_module(f"{__name__}.{name}") for name in OPS}
+OPERATORS = {name: define(OPS[name], file) for name, file in _FILES.items()}
+FUNCTIONS = {name: function_of(OPS[name], OPERATORS[name], _FILES[name]) for name in OPS}
+sharding.register(OPERATORS, OPS)

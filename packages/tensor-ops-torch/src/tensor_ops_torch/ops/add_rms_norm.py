@@ -1,16 +1,25 @@
-"""Residual addition and root mean square layer normalization."""
+"""Residual addition and root mean square layer normalization.
+
+>>> import torch
+>>> import tensor_ops_torch
+>>> x, residual = torch.tensor([[1.0, 2.0]]), torch.tensor([[2.0, 2.0]])
+>>> tensor_ops_torch.add_rms_norm(x, residual, torch.ones(2))
+(tensor([[0.8485, 1.1314]]), tensor([[3., 4.]]))
+"""
 
 from torch import Tensor
 
 from tensor_ops_torch.ops import rms_norm
-from tensor_ops_torch.rows import rms_norm_gradients
+from tensor_ops_torch.rows import rms_norm_gradients, wide_dtype
 
 
 def composed(
     x: Tensor, residual: Tensor, weight: Tensor, eps: float = 1e-6
 ) -> tuple[Tensor, Tensor]:
-    h = x + residual
-    return rms_norm.composed(h, weight, eps), h
+    wide = wide_dtype(x)
+    h = x.to(wide) + residual.to(wide)
+    y = rms_norm.composed(h, weight.to(wide), eps)
+    return y.to(x.dtype), h.to(x.dtype)
 
 
 def saved(x: Tensor, residual: Tensor, weight: Tensor, y: Tensor, h: Tensor) -> tuple[Tensor, ...]:

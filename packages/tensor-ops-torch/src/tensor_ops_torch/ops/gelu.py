@@ -1,4 +1,10 @@
-"""GELU."""
+"""GELU.
+
+>>> import torch
+>>> import tensor_ops_torch
+>>> tensor_ops_torch.gelu(torch.tensor([-1.0, 0.0, 1.0]), "none")
+tensor([-0.1587,  0.0000,  0.8413])
+"""
 
 import math
 

@@ -1,4 +1,10 @@
-"""Layer normalization."""
+"""Layer normalization.
+
+>>> import torch
+>>> import tensor_ops_torch
+>>> tensor_ops_torch.layer_norm(torch.tensor([[1.0, 3.0]]), torch.ones(2), torch.ones(2), eps=0.0)
+tensor([[0., 2.]])
+"""
 
 import torch
 from torch import Tensor

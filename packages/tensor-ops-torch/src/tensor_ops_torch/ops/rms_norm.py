@@ -1,4 +1,10 @@
-"""Root mean square layer normalization."""
+"""Root mean square layer normalization.
+
+>>> import torch
+>>> import tensor_ops_torch
+>>> tensor_ops_torch.rms_norm(torch.tensor([[3.0, 4.0]]), torch.ones(2))
+tensor([[0.8485, 1.1314]])
+"""
 
 from torch import Tensor
 

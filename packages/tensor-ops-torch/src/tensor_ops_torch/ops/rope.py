@@ -1,4 +1,11 @@
-"""Rotary position embedding."""
+"""Rotary position embedding.
+
+>>> import torch
+>>> import tensor_ops_torch
+>>> x = torch.tensor([[1.0, 2.0, 3.0, 4.0]])
+>>> tensor_ops_torch.rope(x, torch.tensor([0.6, 0.0]), torch.tensor([0.8, 1.0]))
+tensor([[-1.8000, -4.0000,  2.6000,  2.0000]])
+"""
 
 import torch
 from torch import Tensor
@@ -18,8 +25,8 @@ def gradients(
     x: Tensor,
     cos: Tensor,
     sin: Tensor,
+    interleaved: bool,
     *,
-    interleaved: bool = False,
     needs: tuple[bool, ...],
 ) -> tuple[Tensor | None, ...]:
     grad_x = grad_cos = grad_sin = None

@@ -1,4 +1,10 @@
-"""SiLU."""
+"""SiLU.
+
+>>> import torch
+>>> import tensor_ops_torch
+>>> tensor_ops_torch.silu(torch.tensor([-1.0, 0.0, 1.0]))
+tensor([-0.2689,  0.0000,  0.7311])
+"""
 
 import math
 

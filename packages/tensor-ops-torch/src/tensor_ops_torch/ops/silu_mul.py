@@ -1,4 +1,10 @@
-"""SiLU of a gate, times another array (SwiGLU)."""
+"""SiLU of a gate, times another tensor (SwiGLU).
+
+>>> import torch
+>>> import tensor_ops_torch
+>>> tensor_ops_torch.silu_mul(torch.tensor([-1.0, 1.0]), torch.tensor([2.0, 2.0]))
+tensor([-0.5379,  1.4621])
+"""
 
 import torch
 from torch import Tensor

@@ -1,4 +1,10 @@
-"""Softmax along the last axis."""
+"""Softmax along the last axis.
+
+>>> import torch
+>>> import tensor_ops_torch
+>>> tensor_ops_torch.softmax(torch.tensor([[0.0, 0.0, 2.0]]), scale=0.5)
+tensor([[0.2119, 0.2119, 0.5761]])
+"""
 
 import torch
 from torch import Tensor

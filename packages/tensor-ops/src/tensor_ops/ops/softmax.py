@@ -10,10 +10,14 @@ from tensor_ops.arguments import Array, Finite, Rows
 from tensor_ops.blocks import WIDE, row_blocks
 from tensor_ops.op import op
 from tensor_ops.rounding import difference_error, exp_of_sum, product_error
-from tensor_ops.samples import ErrorSample, Sample
+from tensor_ops.samples import Draw, ErrorSample, Sample
 
 # From e**0 on, a row's sum is at least one; sums of e**60 stay far below float32's largest number.
 SAFE = (0.0, 60.0)
+
+
+def _large(draw: Draw) -> float:
+    return 1.7e308 if draw.dtype == WIDE else 3.3e38
 
 
 @op(
@@ -56,6 +60,39 @@ SAFE = (0.0, 60.0)
             lambda draw: (draw.cast([[3e38, -3e38, 2e38], [1e38, 1e38, 0.0]]), 1e3),
             dtypes=("float32", "bfloat16", "float64"),
         ),
+        Sample(
+            "products that overflow float64",
+            lambda draw: (draw.cast([[6e4, -6e4, 3e4], [1.0, 1.0, 0.0], [0.0, 0.0, 0.0]]), 1e305),
+        ),
+        Sample(
+            "products that overflow float64, negative scale",
+            lambda draw: (draw.cast([[6e4, -6e4, 3e4], [1.0, 1.0, -np.inf]]), -1e305),
+        ),
+        Sample(
+            "small elements, scale that float32 has no room for",
+            lambda draw: (draw.cast([[2e-38, 0.0, 1e-38], [0.0, 0.0, 3e-38]]), 1e300),
+            dtypes=("float32", "bfloat16", "float64"),
+        ),
+        Sample(
+            "small elements, large scale",
+            lambda draw: (draw.cast([np.array([0, 1, 0.5, -2]) / _large(draw)]), _large(draw)),
+            dtypes=("float32", "bfloat16", "float64"),
+        ),
+        Sample(
+            "difference that overflows",
+            lambda draw: (draw.cast([np.array([1, -1, 0.5, -0.9]) * _large(draw)]), 2e-38),
+            dtypes=("float32", "bfloat16"),
+        ),
+        Sample(
+            "difference that overflows float64",
+            lambda draw: (draw.cast([np.array([1, -1, 0.5, -0.9]) * _large(draw)]), -2e-308),
+            dtypes=("float64",),
+        ),
+        Sample(
+            "difference that overflows, scale of zero",
+            lambda draw: (draw.cast([np.array([1, -1, 0.5, -0.9]) * _large(draw)]), 0.0),
+            dtypes=("float32", "bfloat16", "float64"),
+        ),
     ],
     errors=[
         ErrorSample(
@@ -92,7 +129,8 @@ def softmax(x: Rows, scale: Finite = 1.0, *, out: Array = None, backend: str | N
     -------
     array, shape (..., n)
         In the dtype of `x`; `out` if it was given. Minus infinity (a mask) gives zero; a row of
-        nothing else, and a row in which `scale` times x is plus infinity or NaN, is all NaN.
+        nothing else, one with NaN, and one in which `scale` times an infinite x is plus infinity
+        or NaN, is all NaN. Finite rows have the formula's values however large the products are.
 
     Raises
     ------
@@ -162,6 +200,8 @@ def _powers(x: Array, scale: float) -> Array:
 
 def _powers_float64(x: Array, scale: float) -> Array:
     """Return the same with the rounding of the difference and of the product made good."""
+    if abs(scale) < 1:  # a difference that overflows may have an ordinary product
+        x, scale = x * 0.25, scale * 4
     extreme = _extreme(x, scale)
     difference = x - extreme
     product = difference * scale

@@ -1,0 +1,130 @@
+"""The operators on CUDA tensors: in place, on the current stream, with the CUDA backend."""
+
+import pytest
+import torch
+
+import tensor_ops
+import tensor_ops_torch
+from tensor_ops_torch.ops import OPERATORS
+
+pytestmark = [
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no CUDA device"),
+    # Neither a fall-back nor anything else is to be warned of.
+    pytest.mark.filterwarnings("error::tensor_ops.BackendFallbackWarning"),
+]
+ROWS, N = 96, 512
+DTYPES = [torch.float32, torch.float16, torch.bfloat16, torch.float64]
+
+
+def draw(*shape, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(*shape, generator=generator, dtype=torch.float64)
+
+
+CALLS = {
+    "rms_norm": lambda: (draw(ROWS, N), draw(N)),
+    "add_rms_norm": lambda: (draw(ROWS, N), draw(ROWS, N, seed=1), draw(N)),
+    "layer_norm": lambda: (draw(ROWS, N), draw(N), draw(N, seed=1)),
+    "silu": lambda: (draw(ROWS, N),),
+    "gelu": lambda: (draw(ROWS, N), "none"),
+    "silu_mul": lambda: (draw(ROWS, N), draw(ROWS, N, seed=1)),
+    "gelu_mul": lambda: (draw(ROWS, N), draw(ROWS, N, seed=1)),
+    "softmax": lambda: (draw(ROWS, N), 0.5),
+    "rope": lambda: (draw(2, ROWS, N), draw(ROWS, N // 2), draw(ROWS, N // 2, seed=1)),
+}
+
+
+def moved(arguments, *where):
+    return [each.to(*where) if torch.is_tensor(each) else each for each in arguments]
+
+
+def as_tuple(results):
+    return results if isinstance(results, tuple) else (results,)
+
+
+def test_the_backend_is_there():
+    assert tensor_ops.is_backend_available("cuda"), tensor_ops.get_backend_info("cuda")["reason"]
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("name", OPERATORS)
+def test_values(name, dtype):
+    """Those of the op in float64, of the same rounded arguments."""
+    arguments = moved(CALLS[name](), dtype)
+    found = OPERATORS[name](*moved(arguments, "cuda"))
+    with tensor_ops.use_backend("python"):
+        expected = OPERATORS[name](*moved(arguments, torch.float64))
+    for one, other in zip(as_tuple(found), as_tuple(expected), strict=True):
+        assert (one.device.type, one.dtype) == ("cuda", dtype)
+        tolerance = 4 * torch.finfo(dtype).eps
+        torch.testing.assert_close(one.cpu().double(), other, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_gradients(name):
+    def gradients(*where):
+        arguments = moved(CALLS[name](), *where)
+        arrays = [each.requires_grad_() for each in arguments if torch.is_tensor(each)]
+        results = as_tuple(OPERATORS[name](*arguments))
+        return torch.autograd.grad(sum(each.square().sum() for each in results), arrays)
+
+    for one, other in zip(gradients("cuda"), gradients("cpu"), strict=True):
+        torch.testing.assert_close(one.cpu(), other, rtol=1e-10, atol=1e-10)
+
+
+def test_nothing_waits_for_the_device():
+    arguments = {name: moved(CALLS[name](), "cuda", torch.float32) for name in OPERATORS}
+    for name, values in arguments.items():
+        OPERATORS[name](*values)
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        for name, values in arguments.items():
+            OPERATORS[name](*values)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
+def test_the_current_stream_is_used():
+    x, stream = torch.zeros(1 << 20, device="cuda"), torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        torch.cuda._sleep(50_000_000)
+        x.fill_(1)
+        y = tensor_ops_torch.silu(x)
+    stream.synchronize()
+    assert torch.equal(y, tensor_ops_torch.silu(torch.ones_like(x)))
+
+
+def test_graphs_are_captured():
+    x = torch.randn(64, 256, device="cuda")
+    weight = torch.randn(256, device="cuda")
+    tensor_ops_torch.rms_norm(x, weight)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        y = tensor_ops_torch.rms_norm(x, weight)
+    x.mul_(-2)
+    graph.replay()
+    torch.cuda.synchronize()
+    assert torch.equal(y, tensor_ops_torch.rms_norm(x, weight))
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_compile_without_graph_breaks(name):
+    torch._dynamo.reset()
+    arguments = moved(CALLS[name](), "cuda", torch.float32)
+    compiled = torch.compile(OPERATORS[name], fullgraph=True, backend="aot_eager")
+    for one, other in zip(
+        as_tuple(compiled(*arguments)), as_tuple(OPERATORS[name](*arguments)), strict=True
+    ):
+        assert torch.equal(one, other)
+
+
+def test_two_devices_are_an_error():
+    with pytest.raises(ValueError, match=r"weight is on cpu, expected cuda:0"):
+        tensor_ops_torch.rms_norm(torch.ones(2, 4, device="cuda"), torch.ones(4))
+
+
+def test_a_forced_backend_of_the_cpu_is_an_error():
+    with pytest.raises(tensor_ops.BackendError, match="cuda:0"), tensor_ops.use_backend("python"):
+        tensor_ops_torch.silu(torch.ones(4, device="cuda"))
