@@ -28,7 +28,11 @@ TORCH = "tensor-ops-torch"
 TORCH_TESTS = f"packages/{TORCH}"
 TORCH_PAGES = [
     f"tests/docs/test_pages.py::test_blocks_run[{page}]"
-    for page in ("docs/guides/pytorch_devices.md",)
+    for page in (
+        "docs/guides/modules.md",
+        "docs/guides/pytorch_devices.md",
+        f"packages/{TORCH}/README.md",
+    )
 ]
 # nvcc and what it compiles with; without the last two, pip takes those of another version.
 CUDA_COMPILER = [

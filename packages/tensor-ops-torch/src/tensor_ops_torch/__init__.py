@@ -32,3 +32,8 @@ __all__: list[str] = [
 for _name in _FUNCTIONS:
     globals()[_name] = _FUNCTIONS[_name]
     __all__ += [_name]  # noqa: PLE0604
+
+from tensor_ops_torch import modules as _modules  # noqa: E402
+from tensor_ops_torch.modules import *  # noqa: E402, F403
+
+__all__ += _modules.__all__

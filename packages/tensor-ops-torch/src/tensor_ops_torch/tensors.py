@@ -36,5 +36,30 @@ def as_numpy(tensor: Tensor) -> np.ndarray[Any, Any]:
     bare = tensor.detach()
     if bare.dtype is torch.bfloat16:
         # NumPy's own types have no bfloat16; the same bits travel as int16.
-        return bare.view(torch.int16).numpy().view(DTYPES["bfloat16"])
-    return bare.numpy()
+        return _view(bare.view(torch.int16)).view(DTYPES["bfloat16"])
+    return _view(bare)
+
+
+class _Exported:
+    """A tensor as NumPy asks for one, without the Python around it."""
+
+    __slots__ = ("_tensor",)
+
+    def __init__(self, tensor: Tensor) -> None:
+        self._tensor = tensor
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (1, 0)
+
+    def __dlpack__(self, **_: Any) -> Any:
+        return torch._C._to_dlpack_versioned(self._tensor)
+
+
+def _view(tensor: Tensor) -> np.ndarray[Any, Any]:
+    return np.from_dlpack(_Exported(tensor))
+
+
+if not hasattr(torch._C, "_to_dlpack_versioned"):
+    # Before torch 2.9. After it the memory cannot be freed early, as FSDP2 does with parameters.
+    def _view(tensor: Tensor) -> np.ndarray[Any, Any]:
+        return tensor.numpy()

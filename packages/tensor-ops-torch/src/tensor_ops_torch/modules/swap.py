@@ -1,0 +1,417 @@
+"""Swapping the modules of a model for the ops of tensor_ops, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import nn
+
+from tensor_ops import BackendError, state
+from tensor_ops.ops import OPS
+from tensor_ops.resolution import function_in_place
+from tensor_ops_torch.modules.activations import looks_like_activation, recognise_activation
+from tensor_ops_torch.modules.gated import looks_gated, recognise_gated
+from tensor_ops_torch.modules.norms import looks_like_norm, recognise_norm
+from tensor_ops_torch.modules.probe import RefusedError, isolated, shadow
+from tensor_ops_torch.modules.recipes import (
+    ActivationRecipe,
+    Recipe,
+    base_of,
+    has_other_forward,
+    recipe_of,
+    swapped_class,
+)
+from tensor_ops_torch.modules.report import SwapEntry, SwapError, SwapReport
+
+__all__ = [
+    "prepare_model",
+    "prepare_model_with_custom_kernels",
+    "restore_model",
+    "swap_modules",
+    "swap_report",
+]
+
+
+def swap_modules(model: nn.Module, strict: bool = False) -> SwapReport:
+    """Let ops of tensor_ops compute the norms, activations and gated MLPs of a model.
+
+    RMSNorm, LayerNorm, SiLU, GELU, SwiGLU and GeGLU MLPs are recognised by what they compute, on
+    numbers of our own, whoever wrote them. Each gets another ``forward``, and nothing else:
+    parameters, buffers, hooks, names in ``state_dict()``, identity and ``isinstance`` stay.
+
+    Parameters
+    ----------
+    model : torch.nn.Module
+        It is changed in place; `restore_model` undoes it.
+    strict : bool
+        Whether a module that looks like an op and cannot be swapped is an error.
+
+    Returns
+    -------
+    SwapReport
+        With a line for each module that looks like an op: swapped, or the reason why not.
+
+    Raises
+    ------
+    TypeError
+        If `model` is no module.
+    SwapError
+        If `strict`, naming what cannot be swapped. Nothing is changed then.
+
+    Notes
+    -----
+    Results stay within the error bounds of the ops, and the modules that are swapped were within
+    those bounds of the formula themselves; half types have 2 ULP.
+
+    Where a call is not what a module was recognised by, as under autocast or for another dtype,
+    its own forward runs.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from tensor_ops_torch.modules import swap_modules
+    >>> model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.SiLU(), torch.nn.LayerNorm(8))
+    >>> print(swap_modules(model))
+    2 of 2 modules swapped
+      module  class      op          outcome
+      1       SiLU       silu        swapped
+      2       LayerNorm  layer_norm  swapped
+    """
+    found = _inspect(model)
+    report = SwapReport(tuple(entry for _, entry, _ in found))
+    if strict and report.refused:
+        lines = "".join(
+            f"\n  {each.name or '(model)'} ({each.class_name}): {each.reason}"
+            for each in report.refused
+        )
+        raise SwapError(
+            f"swap_modules: {len(report.refused)} of {len(report.entries)} modules cannot be "
+            f"swapped:{lines}\nNothing was changed; strict=False swaps the others",
+            report,
+        )
+    entries = []
+    for module, entry, recipe in found:
+        if recipe is None or entry.swapped:
+            entries.append(entry)
+            continue
+        vars(module).pop("forward", None)
+        module.__class__ = swapped_class(type(module), recipe)
+        entries.append(replace(entry, swapped=True))
+    return SwapReport(tuple(entries))
+
+
+def swap_report(model: nn.Module) -> SwapReport:
+    """Return what `swap_modules` has done to a model, or would do; nothing is changed.
+
+    Parameters
+    ----------
+    model : torch.nn.Module
+
+    Returns
+    -------
+    SwapReport
+
+    Raises
+    ------
+    TypeError
+        If `model` is no module.
+
+    Examples
+    --------
+    >>> import torch
+    >>> import tensor_ops_torch
+    >>> print(tensor_ops_torch.swap_report(torch.nn.SiLU(inplace=True)))
+    0 of 1 module swapped
+      module   class  op  outcome
+      (model)  SiLU   -   it writes to its input (inplace=True)
+    """
+    return SwapReport(tuple(entry for _, entry, _ in _inspect(model)))
+
+
+def restore_model(model: nn.Module) -> nn.Module:
+    """Give every swapped module of a model its own forward again.
+
+    Parameters
+    ----------
+    model : torch.nn.Module
+        It is changed in place.
+
+    Returns
+    -------
+    torch.nn.Module
+        `model`.
+
+    Raises
+    ------
+    TypeError
+        If `model` is no module.
+    SwapError
+        If something was built on a swapped module that has to be undone first: a
+        parametrization, a wrapper that shards it, another ``forward``. Nothing is changed then.
+
+    Examples
+    --------
+    >>> import torch
+    >>> import tensor_ops_torch
+    >>> model = tensor_ops_torch.prepare_model(torch.nn.Sequential(torch.nn.GELU()))
+    >>> type(tensor_ops_torch.restore_model(model)[0]) is torch.nn.GELU
+    True
+    """
+    _check(model, "restore_model")
+    swapped, blocked = [], []
+    for name, module in model.named_modules():
+        recipe, base = recipe_of(module), base_of(module)
+        if recipe is None:
+            continue
+        if base is None:
+            reason = f"its class was changed to {type(module).__name__} after the swap"
+        elif has_other_forward(module):
+            reason = "its forward was replaced on the instance after the swap"
+        else:
+            swapped.append((module, base))
+            continue
+        blocked.append(SwapEntry(name, type(module).__name__, recipe.op, True, reason))
+    if blocked:
+        lines = "".join(f"\n  {each.name or '(model)'}: {each.reason}" for each in blocked)
+        raise SwapError(
+            f"restore_model: {len(blocked)} modules cannot be restored:{lines}\n"
+            "Nothing was changed; undo what was done after the swap first",
+            SwapReport(tuple(blocked)),
+        )
+    for module, base in swapped:
+        vars(module).pop("forward", None)
+        module.__class__ = base
+    return model
+
+
+def prepare_model(model: nn.Module) -> nn.Module:
+    """Swap what can be swapped in a model, as `swap_modules` does, and return the model.
+
+    Parameters
+    ----------
+    model : torch.nn.Module
+        It is changed in place.
+
+    Returns
+    -------
+    torch.nn.Module
+        `model`; `swap_report` says what was done to it.
+
+    Raises
+    ------
+    TypeError
+        If `model` is no module.
+
+    Examples
+    --------
+    >>> import torch
+    >>> import tensor_ops_torch
+    >>> model = tensor_ops_torch.prepare_model(torch.nn.Sequential(torch.nn.RMSNorm(64)))
+    >>> tensor_ops_torch.swap_report(model).counts
+    {'rms_norm': 1}
+    """
+    return prepare_model_with_custom_kernels(model)
+
+
+def prepare_model_with_custom_kernels(model: nn.Module, strict: bool = False) -> nn.Module:
+    """Swap modules as `swap_modules` does, and return the model.
+
+    Parameters
+    ----------
+    model : torch.nn.Module
+        It is changed in place.
+    strict : bool
+        Whether a module that looks like an op and cannot be swapped is an error.
+
+    Returns
+    -------
+    torch.nn.Module
+        `model`; `swap_report` says what was done to it.
+
+    Raises
+    ------
+    TypeError
+        If `model` is no module.
+    SwapError
+        If `strict`, naming what cannot be swapped. Nothing is changed then.
+
+    Examples
+    --------
+    >>> import torch
+    >>> import tensor_ops_torch
+    >>> model = torch.nn.Sequential(torch.nn.SiLU(inplace=True))
+    >>> tensor_ops_torch.prepare_model_with_custom_kernels(model, strict=True)
+    Traceback (most recent call last):
+    tensor_ops_torch.modules.report.SwapError: swap_modules: 1 of 1 modules cannot be swapped:
+      0 (SiLU): it writes to its input (inplace=True)
+    Nothing was changed; strict=False swaps the others
+    """
+    swap_modules(model, strict)
+    return model
+
+
+_SIMPLE = (bool, int, float, str, bytes, type(None), torch.dtype, torch.device)
+# What every module has; its tensors and children are looked at by themselves.
+_INTERNAL = vars(nn.Module()).keys()
+_Found = tuple[nn.Module, SwapEntry, Recipe | None]
+
+
+def _inspect(model: nn.Module) -> list[_Found]:
+    """Return every module that looks like an op, its entry, and its recipe if it has one."""
+    _check(model, "swap_modules")
+    names: dict[int, list[str]] = {}
+    modules: dict[int, nn.Module] = {}
+    for name, module in model.named_modules(remove_duplicate=False):
+        names.setdefault(id(module), []).append(name)
+        modules[id(module)] = module
+    devices = dict(_devices(model, torch.device("cpu")))
+    activations: dict[int, ActivationRecipe | str] = {}
+    outcomes: dict[int, tuple[Recipe | None, str | None]] = {}
+    # Gated MLPs last: they are recognised by what their activations are.
+    for look in (_look_at_leaf, _look_at_gated):
+        # The layers of a model are alike; one of each kind is looked at.
+        seen: dict[Any, _Outcome] = {}
+        for key, module in modules.items():
+            if key in outcomes:
+                continue
+            kind = (_configuration(module), devices[key])
+            if kind not in seen:
+                seen[kind] = look(module, devices[key], activations)
+            outcome = seen[kind]
+            if outcome is None:
+                continue
+            outcomes[key] = outcome
+            recipe, reason = outcome
+            if isinstance(recipe, ActivationRecipe):
+                activations[key] = recipe
+            elif look is _look_at_leaf and not module._parameters:
+                activations[key] = str(reason)
+    found: list[_Found] = []
+    for key, module in modules.items():
+        if key not in outcomes:
+            continue
+        recipe, reason = outcomes[key]
+        first, *also = names[key]
+        entry = SwapEntry(
+            first,
+            type(module).__name__,
+            None if recipe is None else recipe.op,
+            recipe_of(module) is not None,
+            reason,
+            tuple(also),
+        )
+        found.append((module, entry, recipe))
+    return found
+
+
+_Outcome = tuple[Recipe | None, str | None] | None
+
+
+def _look_at_leaf(
+    module: nn.Module, device: torch.device, activations: dict[int, ActivationRecipe | str]
+) -> _Outcome:
+    """Return the recipe of a module or why it has none; None if it looks like no op."""
+    recipe = recipe_of(module)
+    if recipe is not None:
+        return recipe, None
+    with isolated(device):
+        if looks_like_norm(module):
+            return _recognised(lambda: recognise_norm(module), module, device)
+        if not _is_script(module) and looks_like_activation(module, device):
+            return _recognised(lambda: recognise_activation(module, device), module, device)
+    return None
+
+
+def _look_at_gated(
+    module: nn.Module, device: torch.device, activations: dict[int, ActivationRecipe | str]
+) -> _Outcome:
+    with isolated(device):
+        if _is_script(module) or not looks_gated(module, activations, device):
+            return None
+        return _recognised(lambda: recognise_gated(module, activations, device), module, device)
+
+
+def _recognised(
+    recognise: Callable[[], Recipe], module: nn.Module, device: torch.device
+) -> tuple[Recipe | None, str | None]:
+    try:
+        _check_class(module)
+        recipe = recognise()
+        _check_backend(recipe, device)
+        # A class that cannot be derived from shows here.
+        trial = shadow(module)
+        trial.__class__ = swapped_class(type(module), recipe)
+    except RefusedError as error:
+        return None, str(error)
+    except Exception as error:
+        return None, f"recognising it raised {type(error).__name__}: {error}"
+    return recipe, None
+
+
+def _check_class(module: nn.Module) -> None:
+    kind = type(module)
+    if has_other_forward(module):
+        raise RefusedError(
+            "its forward was replaced on the instance, as hooks of accelerate do; swap before"
+        )
+    if _is_script(module):
+        raise RefusedError("it was compiled by torch.jit; swap before")
+    if any({"__reduce__", "__reduce_ex__"} & vars(each).keys() for each in kind.__mro__[:-1]):
+        raise RefusedError(f"its class {kind.__name__} says how it is pickled")
+
+
+def _check_backend(recipe: Recipe, device: torch.device) -> None:
+    """Refuse a device that no backend computes on: PyTorch's own functions are there already."""
+    if device.type == "cpu":
+        return
+    kind = "rocm" if device.type == "cuda" and torch.version.hip else device.type
+    try:
+        function_in_place(OPS[recipe.op], state.current(), "float32", f"{kind}:{device.index or 0}")
+    except BackendError as error:
+        raise RefusedError(f"no backend runs on {device}: {error}") from error
+
+
+def _is_script(module: nn.Module) -> bool:
+    return isinstance(module, torch.jit.ScriptModule)
+
+
+def _configuration(module: nn.Module) -> Any:
+    """Return what tells modules apart whose forwards do the same, as far as can be seen."""
+    fields = tuple(
+        (name, _value(value)) for name, value in vars(module).items() if name not in _INTERNAL
+    )
+    tensors = tuple(
+        (name, None if each is None else (type(each), each.shape, each.dtype, each.device))
+        for held in (module._parameters, module._buffers)
+        for name, each in held.items()
+    )
+    children = tuple(
+        (name, None if child is None else _configuration(child))
+        for name, child in module._modules.items()
+    )
+    return type(module), fields, tensors, children
+
+
+def _value(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return tuple(map(_value, value))
+    # Two that are equal need not do the same: True and 1.
+    return (type(value), value) if isinstance(value, _SIMPLE) else (type(value), id(value))
+
+
+def _devices(module: nn.Module, device: torch.device) -> Iterator[tuple[int, torch.device]]:
+    """Yield the id of every module with the device of its own or its parents' parameters."""
+    own = next(module.parameters(), None)
+    if own is not None:
+        device = own.device
+    yield id(module), device
+    for child in module.children():
+        yield from _devices(child, device)
+
+
+def _check(model: object, function: str) -> None:
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"{function}: model is of type {type(model).__name__}, expected a Module")

@@ -1,0 +1,253 @@
+"""Models of transformers, swapped and not: the same results as far as rounding allows.
+
+Both are held against the model in float64 with norms that are exact. What swapping adds to the
+error of a model is less than what rounding makes of it already: `WORSE` is the largest ratio of
+the two errors that is allowed, each the root mean square over all logits or gradients. Every op
+is as exact as what it replaces or more so, but rounds otherwise, so that the errors of two models
+differ by chance: by 0.84 to 1.03 times over these models, dtypes, logits and gradients.
+"""
+
+import copy
+import functools
+import os
+
+import pytest
+import torch
+from torch import nn
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+
+import transformers
+
+from tensor_ops_torch import restore_model, swap_modules
+from tensor_ops_torch.modules import recipes
+
+WORSE = 1.15
+SMALL = {
+    "hidden_size": 64,
+    "intermediate_size": 160,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "vocab_size": 199,
+    "max_position_embeddings": 64,
+    "pad_token_id": 0,
+    "bos_token_id": 1,
+    "eos_token_id": None,
+}
+GROUPED = SMALL | {"num_key_value_heads": 2, "head_dim": 16}
+# The model, its configuration, and how many modules of each op it has.
+MODELS = {
+    "Llama": ("LlamaForCausalLM", "LlamaConfig", GROUPED, {"rms_norm": 5, "silu_mul": 2}),
+    "Mistral": ("MistralForCausalLM", "MistralConfig", GROUPED, {"rms_norm": 5, "silu_mul": 2}),
+    "Qwen2": ("Qwen2ForCausalLM", "Qwen2Config", GROUPED, {"rms_norm": 5, "silu_mul": 2}),
+    "Qwen3": ("Qwen3ForCausalLM", "Qwen3Config", GROUPED, {"rms_norm": 9, "silu_mul": 2}),
+    "Phi3": ("Phi3ForCausalLM", "Phi3Config", GROUPED, {"rms_norm": 5, "silu_mul": 2}),
+    "Gemma": ("GemmaForCausalLM", "GemmaConfig", GROUPED, {"rms_norm": 5, "gelu_mul": 2}),
+    "Gemma2": ("Gemma2ForCausalLM", "Gemma2Config", GROUPED, {"rms_norm": 9, "gelu_mul": 2}),
+    "Gemma3": ("Gemma3ForCausalLM", "Gemma3TextConfig", GROUPED, {"rms_norm": 13, "gelu_mul": 2}),
+    "BERT": ("BertForMaskedLM", "BertConfig", SMALL, {"layer_norm": 6, "gelu": 3}),
+}
+GENERATING = [name for name in MODELS if name != "BERT"]
+DTYPES = [torch.float32, torch.bfloat16]
+
+
+@pytest.fixture(autouse=True)
+def ops_for_few_numbers(monkeypatch):
+    """Let the ops run where PyTorch's own functions would, for being quicker."""
+    monkeypatch.setattr(recipes, "SMALL", 0)
+
+
+class ExactNorm(nn.Module):
+    """A norm that does not go through float32."""
+
+    def __init__(self, weight, bias, eps, offset, centred):
+        super().__init__()
+        self.weight, self.bias = weight, bias
+        self.eps, self.offset, self.centred = eps, offset, centred
+
+    def forward(self, x):
+        if self.centred:
+            x = x - x.mean(-1, keepdim=True)
+        y = x * torch.rsqrt(x.square().mean(-1, keepdim=True) + self.eps)
+        y = y * (self.weight + self.offset)
+        return y if self.bias is None else y + self.bias
+
+
+@functools.cache
+def made(name):
+    """A model with random weights, the same at every call."""
+    kind, config, settings, _ = MODELS[name]
+    torch.manual_seed(0)
+    model = getattr(transformers, kind)(getattr(transformers, config)(**settings))
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for each in model.parameters():
+            if each.ndim == 1:
+                # Norms start at one, or zero where one is added: nothing to tell weights by.
+                each.add_(0.2 * torch.randn(each.shape, generator=generator))
+    return model.eval()
+
+
+def model_of(name, dtype):
+    return copy.deepcopy(made(name)).to(dtype)
+
+
+def exact_model(name, dtype):
+    """The model in float64, with the weights that it has in a dtype."""
+    model = model_of(name, dtype).double()
+    for path, module in list(model.named_modules()):
+        eps = getattr(module, "variance_epsilon", getattr(module, "eps", None))
+        if eps is not None and hasattr(module, "weight"):
+            offset = int("Gemma" in type(module).__name__)
+            bias, centred = getattr(module, "bias", None), isinstance(module, nn.LayerNorm)
+            model.set_submodule(path, ExactNorm(module.weight, bias, eps, offset, centred))
+    return model
+
+
+def tokens(name):
+    generator = torch.Generator().manual_seed(2)
+    return torch.randint(3, MODELS[name][2]["vocab_size"], (2, 12), generator=generator)
+
+
+def error(found, exact):
+    return (found.double() - exact).square().mean().sqrt().item()
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("name", MODELS)
+def test_every_norm_activation_and_mlp_is_swapped(name, dtype):
+    model, counts = model_of(name, dtype), MODELS[name][3]
+    report = swap_modules(model, strict=True)
+    assert {op: report.counts[op] for op in counts} == counts
+    # Besides them there are only the activations inside of the MLPs.
+    rest = {op for op in report.counts if op not in counts}
+    assert rest == (
+        {"silu"} if "silu_mul" in counts else {"gelu"} if "gelu_mul" in counts else set()
+    )
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("name", MODELS)
+def test_forward(name, dtype):
+    model, ids = model_of(name, dtype), tokens(name)
+    with torch.no_grad():
+        exact = exact_model(name, dtype)(ids).logits
+        before = model(ids).logits
+        swap_modules(model, strict=True)
+        after = model(ids).logits
+        again = restore_model(model)(ids).logits
+    assert after.dtype == dtype
+    assert not torch.equal(after, before), "something else is computed"
+    assert torch.equal(again, before)
+    assert error(after, exact) <= WORSE * error(before, exact)
+
+
+@pytest.mark.parametrize("name", GENERATING)
+def test_generated_tokens(name):
+    model, ids = model_of(name, torch.float32), tokens(name)
+    settings = {"max_new_tokens": 20, "do_sample": False}
+    before = model.generate(ids, **settings)
+    swap_modules(model, strict=True)
+    after = model.generate(ids, **settings)
+    assert after.shape == (2, 32)
+    assert torch.equal(after, before)
+
+
+@pytest.mark.parametrize("name", GENERATING)
+def test_generated_tokens_in_bfloat16(name):
+    """Whatever token either model takes, the exact one finds it as likely as its own, nearly."""
+    model, ids = model_of(name, torch.bfloat16), tokens(name)
+    exact = exact_model(name, torch.bfloat16)
+
+    def regret():
+        found = model.generate(ids, max_new_tokens=20, do_sample=False)
+        with torch.no_grad():
+            logits = exact(found).logits[:, ids.shape[1] - 1 : -1]
+        taken = logits.gather(-1, found[:, ids.shape[1] :, None])
+        return (logits.amax(-1, keepdim=True) - taken).max().item(), logits.std().item()
+
+    before, spread = regret()
+    swap_modules(model, strict=True)
+    after, _ = regret()
+    assert before <= 0.1 * spread
+    assert after <= 0.1 * spread
+
+
+def step(model, ids):
+    """One step of training: the gradients and the parameters after it, by name."""
+    model.train()
+    for module in model.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = 0.0
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    model(ids, labels=ids).loss.backward()
+    grads = {name: each.grad.clone() for name, each in model.named_parameters()}
+    optimizer.step()
+    return grads, {name: each.detach().clone() for name, each in model.named_parameters()}
+
+
+def errors(found, exact):
+    """The error of each tensor, relative to its largest element."""
+    return torch.stack(
+        [
+            (found[name].double() - good).square().mean().sqrt() / good.abs().max().clamp_min(1e-12)
+            for name, good in exact.items()
+            # Without an influence on the loss it is noise: BERT's keys take any bias.
+            if good.abs().max() > 1e-9
+        ]
+    )
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("name", MODELS)
+def test_a_step_of_training(name, dtype):
+    ids = tokens(name)
+    exact, _ = step(exact_model(name, dtype), ids)
+    unswapped, swapped = model_of(name, dtype), model_of(name, dtype)
+    swap_modules(swapped, strict=True)
+    before, before_step = step(unswapped, ids)
+    after, after_step = step(swapped, ids)
+    assert after.keys() == before.keys()
+    assert all(after[each].dtype == dtype for each in after)
+    ratio = (
+        errors(after, exact).square().mean().sqrt() / errors(before, exact).square().mean().sqrt()
+    )
+    assert ratio <= WORSE
+    for each, value in after_step.items():
+        change = (value - before_step[each]).abs().max()
+        assert (
+            change
+            <= 0.1 * (after[each] - before[each]).abs().max()
+            + 2 * torch.finfo(dtype).eps * value.abs().max()
+        )
+
+
+@pytest.mark.parametrize("name", ["Llama", "BERT"])
+def test_a_training_run_stays_the_same(name):
+    """Ten steps with AdamW, in float32: the losses agree to four digits."""
+    losses = []
+    for swapped in (False, True):
+        model, ids = model_of(name, torch.float32), tokens(name)
+        if swapped:
+            swap_modules(model, strict=True)
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+        found = []
+        for _ in range(10):
+            loss = model(ids, labels=ids).loss
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            found.append(loss.item())
+        losses.append(found)
+    assert losses[0][-1] < losses[0][0]
+    assert losses[1] == pytest.approx(losses[0], rel=1e-4)
+
+
+def test_compiled_llama():
+    model, ids = model_of("Llama", torch.float32), tokens("Llama")
+    swap_modules(model)
+    compiled = torch.compile(model.model, fullgraph=True, backend="aot_eager")
+    with torch.no_grad():
+        found = compiled(ids, use_cache=False).last_hidden_state
+        wanted = model.model(ids, use_cache=False).last_hidden_state
+    torch.testing.assert_close(found, wanted)
