@@ -28,7 +28,11 @@ TORCH = "tensor-ops-torch"
 TORCH_TESTS = f"packages/{TORCH}"
 TORCH_PAGES = [
     f"tests/docs/test_pages.py::test_blocks_run[{page}]"
-    for page in ("docs/guides/modules.md", f"packages/{TORCH}/README.md")
+    for page in (
+        "docs/guides/modules.md",
+        "docs/guides/pytorch_devices.md",
+        f"packages/{TORCH}/README.md",
+    )
 ]
 # nvcc and what it compiles with; without the last two, pip takes those of another version.
 CUDA_COMPILER = [
@@ -171,7 +175,17 @@ def torch(session: nox.Session) -> None:
     install_group(session, "test")
     install_group(session, "peers")
     install_group(session, "onnx")
-    session.run("pytest", "-q", *(session.posargs or [TORCH_TESTS, *TORCH_PAGES]))
+    if session.posargs:
+        session.run("pytest", "-q", *session.posargs)
+        return
+    session.run("pytest", "-q", TORCH_TESTS, *TORCH_PAGES)
+    # The levels are those of the C++ backend, which have a session of their own.
+    only = [
+        "--backend=torch",
+        "--require-backend=torch",
+        "--ignore=tests/conformance/test_levels.py",
+    ]
+    session.run("pytest", "-q", "tests/conformance", *only)
 
 
 @nox.session

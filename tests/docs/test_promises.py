@@ -1,8 +1,8 @@
 """Every block of the guides that this project implements has its counterpart in a block of ours.
 
-Those two guides (on the configuration and on the backends) are not part of the repository. Their
-shell, Python, JSON and output blocks are numbered here in their order, each with lines that keep
-its promise. That our blocks are true is for ``test_pages.py``.
+Those guides (on the configuration, the backends, and the devices of PyTorch) are not part of the
+repository. Their shell, Python, JSON and output blocks are numbered here in their order, each with
+lines that keep its promise. That our blocks are true is for ``test_pages.py``.
 """
 
 from pathlib import Path
@@ -55,12 +55,22 @@ BACKENDS = {
     13: ("ocl-icd-opencl-dev", "clinfo\n"),
     14: ("import sys", 'importlib.util.find_spec("tensor_ops_cpp")'),
 }
+PYTORCH_DEVICES = {
+    1: (
+        "from tensor_ops_torch import (\n    BackendError,\n    configure_torch_backend,\n",
+        'backend = "auto"\ntry:\n    device = resolve_torch_device(backend)\n',
+        'except BackendError as exc:\n    raise SystemExit(f"Invalid backend: {exc}") from exc\n',
+        "configure_torch_backend(backend, device, verbose=True)\n",
+        "amp_config = resolve_amp_config(device)\n",
+    ),
+}
 
 
 @pytest.mark.parametrize(
     ("guide", "number", "lines"),
     [("configuration", *item) for item in CONFIGURATION.items()]
-    + [("backends", *item) for item in BACKENDS.items()],
+    + [("backends", *item) for item in BACKENDS.items()]
+    + [("pytorch_devices", *item) for item in PYTORCH_DEVICES.items()],
 )
 def test_block_has_its_counterpart(guide, number, lines, read):
     ours = read(Path(f"docs/guides/{guide}.md"))

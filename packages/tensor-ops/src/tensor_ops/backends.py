@@ -244,11 +244,15 @@ def _import(name: str, point: EntryPoint) -> Backend:
 
 
 def _not_installed(name: str) -> str:
-    known = KNOWN[name]
+    # Imported here because only what is missing needs it.
+    from tensor_ops import installed
+
+    known, fact = KNOWN[name], installed.about(name)
+    noted = f" ({fact})" if fact else ""
     if known.served_by in _entry_points():
-        return f"no backend of its own; {known.hint}: use {known.served_by!r}"
-    hint = f"{known.hint}; " if known.hint else ""
-    return f"not installed; {hint}install it with: {install_command(name)}"
+        return f"no backend of its own; {known.hint}{noted}: {known.instead}"
+    hint = f"; {known.hint}" if known.hint else ""
+    return f"not installed{hint}{noted}; install it with: {install_command(name)}"
 
 
 def _wrong_version(point: EntryPoint, version: object) -> str:

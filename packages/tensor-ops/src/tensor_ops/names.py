@@ -27,18 +27,38 @@ COPIES_HOST_ARRAYS = frozenset({"cuda", "opencl"})
 
 
 class KnownBackend(NamedTuple):
-    """A backend name of the guides, whether or not anything installed provides it."""
+    """A backend name of the guides, whether or not anything installed provides it.
+
+    Attributes
+    ----------
+    name, display_name : str
+    install : str
+        The command that provides it, or what serves its hardware.
+    hint : str
+        What serves its hardware, in words; empty for a backend of ours.
+    served_by : str
+        The backend whose package that is; empty for a backend of ours.
+    instead : str
+        What to do where that package is installed.
+    """
 
     name: str
     display_name: str
     install: str
     hint: str = ""
     served_by: str = ""
+    instead: str = ""
 
 
-def _known(name: str, display_name: str, extra: str, hint: str = "") -> KnownBackend:
+def _known(
+    name: str, display_name: str, extra: str, hint: str = "", instead: str = ""
+) -> KnownBackend:
     served_by = "" if extra == name else extra
-    return KnownBackend(name, display_name, f"pip install 'tensor-ops[{extra}]'", hint, served_by)
+    install = f"pip install 'tensor-ops[{extra}]'"
+    return KnownBackend(name, display_name, install, hint, served_by, instead or f"use {extra!r}")
+
+
+_TENSORS = "call the operators of tensor_ops_torch on tensors that are there"
 
 
 KNOWN = {
@@ -48,11 +68,19 @@ KNOWN = {
         _known("opencl", "OpenCL", "opencl"),
         _known("cpp", "C++ (SIMD, threads)", "cpp"),
         KnownBackend(FLOOR, "Python (NumPy)", "pip install tensor-ops"),
-        _known("torch", "PyTorch", "torch", "PyTorch's own kernels are not a backend yet"),
-        _known("mps", "Apple Metal (MPS)", "torch", "Apple GPUs are reached through PyTorch"),
+        _known("torch", "PyTorch", "torch"),
+        _known(
+            "mps", "Apple Metal (MPS)", "torch", "Apple GPUs are reached through PyTorch", _TENSORS
+        ),
         _known("rocm", "AMD ROCm", "opencl", "AMD GPUs are reached through OpenCL"),
-        _known("tpu", "Google TPU", "torch", "TPUs are reached through PyTorch/XLA"),
-        _known("nki", "AWS Neuron (NKI)", "torch", "Neuron devices are reached through PyTorch"),
+        _known("tpu", "Google TPU", "torch", "TPUs are reached through PyTorch/XLA", _TENSORS),
+        _known(
+            "nki",
+            "AWS Neuron (NKI)",
+            "torch",
+            "Neuron devices are reached through PyTorch",
+            _TENSORS,
+        ),
         _known("triton", "OpenAI Triton", "cuda", "NVIDIA GPUs are served by the cuda backend"),
         _known("cudnn", "NVIDIA cuDNN", "cuda", "NVIDIA GPUs are served by the cuda backend"),
         _known("mkl", "Intel MKL", "cpp", "Intel CPUs are served by the cpp backend"),

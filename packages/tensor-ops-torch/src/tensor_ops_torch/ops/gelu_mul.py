@@ -9,6 +9,7 @@ tensor([-0.3173,  1.6827])
 import torch
 from torch import Tensor
 
+from tensor_ops_torch.ops import gelu, silu_mul
 from tensor_ops_torch.rows import wide_dtype
 
 
@@ -16,6 +17,10 @@ def composed(gate: Tensor, up: Tensor, approximate: str = "tanh") -> Tensor:
     wide = wide_dtype(gate)
     activated = torch.nn.functional.gelu(gate.to(wide), approximate=approximate)
     return (activated * up.to(wide)).to(gate.dtype)
+
+
+def precise(gate: Tensor, up: Tensor, approximate: str = "tanh") -> Tensor:
+    return silu_mul.times(gelu.precise(gate, approximate), gate, up)
 
 
 def gradients(

@@ -6,12 +6,22 @@
 tensor([-0.2689,  0.0000,  0.7311])
 """
 
+import math
+
 import torch
 from torch import Tensor
 
 
 def composed(x: Tensor) -> Tensor:
     return torch.nn.functional.silu(x)
+
+
+def precise(x: Tensor) -> Tensor:
+    """Return SiLU in float64, small values at the far tail and zero at minus infinity included."""
+    x = x.clamp(min=-1e4)  # there it is zero, and not infinity times zero
+    # exp(-x) overflows, and exp(x) loses digits, before the result does.
+    tail = x * torch.exp(x + 32) * math.exp(-32)
+    return torch.where(x < -700, tail, x * torch.sigmoid(x))
 
 
 def gradients(grad: Tensor, x: Tensor, *, needs: tuple[bool, ...]) -> tuple[Tensor, ...]:

@@ -16,6 +16,14 @@ def composed(x: Tensor, scale: float = 1.0) -> Tensor:
     return torch.softmax(x.to(wide_dtype(x)) * scale, dim=-1).to(x.dtype)
 
 
+def precise(x: Tensor, scale: float = 1.0) -> Tensor:
+    """Return the softmax in float64: differences are scaled, whose rounding errors are small."""
+    if abs(scale) < 1:  # a difference that overflows may have an ordinary product
+        x, scale = x * 0.25, scale * 4
+    top = x.amax(-1, keepdim=True) if scale >= 0 else x.amin(-1, keepdim=True)
+    return torch.softmax((x - top) * scale, dim=-1)
+
+
 def saved(x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
     return (y,)
 

@@ -1,0 +1,96 @@
+"""Whether and how training uses automatic mixed precision on a device.
+
+>>> import tensor_ops_torch
+>>> tensor_ops_torch.resolve_amp_config("cpu")
+{'enabled': False, 'dtype': None, 'use_grad_scaler': False}
+"""
+
+from __future__ import annotations
+
+from typing import TypedDict
+
+import torch
+
+from tensor_ops import BackendError, BackendUnavailableError
+
+__all__ = ["AMPConfig", "resolve_amp_config"]
+
+
+class AMPConfig(TypedDict):
+    """The policy: what `torch.autocast` and `torch.amp.GradScaler` are given."""
+
+    enabled: bool
+    dtype: torch.dtype | None
+    use_grad_scaler: bool
+
+
+def resolve_amp_config(device: torch.device | str, dtype: torch.dtype | None = None) -> AMPConfig:
+    """Return the policy of automatic mixed precision for a device.
+
+    Parameters
+    ----------
+    device : torch.device or str
+        Of type cpu, cuda (CUDA or ROCm) or mps.
+    dtype : {torch.float16, torch.bfloat16}, optional
+        What to compute in. By default float16 on GPUs, and no mixed precision on the CPU, which
+        has bfloat16 on request only.
+
+    Returns
+    -------
+    dict
+        ``enabled``: whether autocast is on; ``dtype``: what it computes in, None when it is off;
+        ``use_grad_scaler``: whether gradients must be scaled, which float16 on CUDA and ROCm
+        wants. bfloat16 has the range of float32 and wants none.
+
+    Raises
+    ------
+    BackendError
+        If PyTorch or the device has no autocast in that dtype.
+
+    Examples
+    --------
+    >>> import torch
+    >>> import tensor_ops_torch
+    >>> policy = tensor_ops_torch.resolve_amp_config("cpu", dtype=torch.bfloat16)
+    >>> policy
+    {'enabled': True, 'dtype': torch.bfloat16, 'use_grad_scaler': False}
+    >>> layer = torch.nn.Linear(4, 2)
+    >>> with torch.autocast("cpu", enabled=policy["enabled"], dtype=policy["dtype"]):
+    ...     layer(torch.ones(3, 4)).dtype
+    torch.bfloat16
+    """
+    try:
+        kind = torch.device(device).type
+    except (RuntimeError, TypeError) as error:
+        raise BackendError(f"{device!r} is no device of PyTorch: {error}") from error
+    if kind not in _DEFAULT:
+        expected = ", ".join(_DEFAULT)
+        raise BackendError(
+            f"there is no policy for device {str(device)!r}, expected a device of type {expected}"
+        )
+    if dtype not in (None, torch.float16, torch.bfloat16):
+        raise BackendError(f"dtype is {dtype!r}, expected torch.float16 or torch.bfloat16")
+    if dtype is None:
+        dtype = _DEFAULT[kind]
+    elif reason := _lacks(kind, dtype):
+        raise BackendUnavailableError(f"no autocast in {dtype} on {str(device)!r}: {reason}", kind)
+    scaled = kind == "cuda" and dtype is torch.float16
+    return {"enabled": dtype is not None, "dtype": dtype, "use_grad_scaler": scaled}
+
+
+_DEFAULT = {"cuda": torch.float16, "mps": torch.float16, "cpu": None}
+
+
+def _lacks(kind: str, dtype: torch.dtype) -> str | None:
+    """Return why a device has no autocast in a dtype that was asked for, None if it has."""
+    if kind == "cpu" and dtype is torch.float16:
+        return "float16 wants scaled gradients, which are for GPUs here; ask for torch.bfloat16"
+    if kind == "cuda" and dtype is torch.bfloat16 and not torch.cuda.is_bf16_supported():
+        return "its GPU computes none; leave dtype out for torch.float16"
+    if (
+        kind == "mps"
+        and dtype is torch.bfloat16
+        and not torch.backends.mps.is_macos_or_newer(14, 0)
+    ):
+        return "it takes macOS 14 or newer; leave dtype out for torch.float16"
+    return None
