@@ -10,17 +10,17 @@ device is checked by the backend, and ahead of it by
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tensor_ops_torch.core.settings import (
     Settings,
+    checked,
     choice,
     flag,
     integer,
     member,
     number,
     part,
-    setting,
 )
 
 __all__ = [
@@ -127,16 +127,24 @@ class NVIDIAConfig(Settings):
     tensor_ops.errors.ConfigError: NVIDIAConfig.max_memory_fraction is 90 (int); expected ...
     """
 
-    architecture: NVIDIAArchitecture = setting(member(NVIDIAArchitecture), NVIDIAArchitecture.AUTO)
-    device_id: int = setting(integer(0), 0)
-    fp8_enabled: bool = setting(flag(), False)
-    flash_attention_version: str = setting(choice("auto", "2", "3"), "auto")
-    tensor_core_version: int | None = setting(integer(1, 5, optional=True), None)
-    memory_pool_init_mb: int = setting(integer(0), 0)
-    memory_growth_enabled: bool | None = setting(flag(optional=True), None)
-    max_memory_fraction: float | None = setting(number(0, 1, optional=True), None)
-    precision: str | None = setting(choice("float32", "float16", "bfloat16", optional=True), None)
-    allow_fp32: bool = setting(flag(), True)
+    architecture: NVIDIAArchitecture = field(
+        default=NVIDIAArchitecture.AUTO, metadata=checked(member(NVIDIAArchitecture))
+    )
+    device_id: int = field(default=0, metadata=checked(integer(0)))
+    fp8_enabled: bool = field(default=False, metadata=checked(flag()))
+    flash_attention_version: str = field(default="auto", metadata=checked(choice("auto", "2", "3")))
+    tensor_core_version: int | None = field(
+        default=None, metadata=checked(integer(1, 5, optional=True))
+    )
+    memory_pool_init_mb: int = field(default=0, metadata=checked(integer(0)))
+    memory_growth_enabled: bool | None = field(default=None, metadata=checked(flag(optional=True)))
+    max_memory_fraction: float | None = field(
+        default=None, metadata=checked(number(0, 1, optional=True))
+    )
+    precision: str | None = field(
+        default=None, metadata=checked(choice("float32", "float16", "bfloat16", optional=True))
+    )
+    allow_fp32: bool = field(default=True, metadata=checked(flag()))
 
 
 @dataclass
@@ -190,21 +198,30 @@ class TPUConfig(Settings):
     tensor_ops.errors.ConfigError: TPUConfig.precision is 'float64' (str); ...
     """
 
-    version: TPUVersion = setting(member(TPUVersion), TPUVersion.AUTO)
-    topology: TPUTopology = setting(member(TPUTopology), TPUTopology.AUTO)
-    compilation_mode: TPUCompilationMode = setting(
-        member(TPUCompilationMode), TPUCompilationMode.TORCH_XLA
+    version: TPUVersion = field(default=TPUVersion.AUTO, metadata=checked(member(TPUVersion)))
+    topology: TPUTopology = field(default=TPUTopology.AUTO, metadata=checked(member(TPUTopology)))
+    compilation_mode: TPUCompilationMode = field(
+        default=TPUCompilationMode.TORCH_XLA, metadata=checked(member(TPUCompilationMode))
     )
-    enable_xla_cache: bool = setting(flag(), False)
-    cache_max_size: int | None = setting(integer(1, optional=True), None)
-    precision: str | None = setting(
-        choice("bfloat16", "float32", optional=True, why=", the formats that TPUs compute in"), None
+    enable_xla_cache: bool = field(default=False, metadata=checked(flag()))
+    cache_max_size: int | None = field(default=None, metadata=checked(integer(1, optional=True)))
+    precision: str | None = field(
+        default=None,
+        metadata=checked(
+            choice("bfloat16", "float32", optional=True, why=", the formats that TPUs compute in")
+        ),
     )
-    mixed_precision: bool | None = setting(flag(optional=True), None)
-    memory_fraction: float | None = setting(number(0, 1, optional=True), None)
-    allocation_history_retention_seconds: float | None = setting(number(0, optional=True), None)
-    monitoring_interval_seconds: float = setting(number(0), 1.0)
-    monitoring_duration_seconds: float | None = setting(number(0, optional=True), None)
+    mixed_precision: bool | None = field(default=None, metadata=checked(flag(optional=True)))
+    memory_fraction: float | None = field(
+        default=None, metadata=checked(number(0, 1, optional=True))
+    )
+    allocation_history_retention_seconds: float | None = field(
+        default=None, metadata=checked(number(0, optional=True))
+    )
+    monitoring_interval_seconds: float = field(default=1.0, metadata=checked(number(0)))
+    monitoring_duration_seconds: float | None = field(
+        default=None, metadata=checked(number(0, optional=True))
+    )
 
 
 @dataclass
@@ -217,8 +234,8 @@ class HardwareConfig(Settings):
     tpu : TPUConfig
     """
 
-    nvidia: NVIDIAConfig = part(NVIDIAConfig)
-    tpu: TPUConfig = part(TPUConfig)
+    nvidia: NVIDIAConfig = field(default_factory=NVIDIAConfig, metadata=checked(part(NVIDIAConfig)))
+    tpu: TPUConfig = field(default_factory=TPUConfig, metadata=checked(part(TPUConfig)))
 
 
 @dataclass
@@ -240,4 +257,6 @@ class KernelPyTorchConfig(Settings):
     AttributeError: NVIDIAConfig.fp8_enable is no setting; did you mean 'fp8_enabled'? ...
     """
 
-    hardware: HardwareConfig = part(HardwareConfig)
+    hardware: HardwareConfig = field(
+        default_factory=HardwareConfig, metadata=checked(part(HardwareConfig))
+    )

@@ -17,7 +17,6 @@ import os
 from collections.abc import Callable, Collection
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 import torch
 
@@ -34,7 +33,14 @@ from tensor_ops_torch.core.profile import (
     tpu_version,
 )
 
-__all__ = ["HardwareDetector", "HardwareProfile", "HardwareType", "nvidia_profile", "priority"]
+__all__ = [
+    "HardwareDetector",
+    "HardwareProfile",
+    "HardwareType",
+    "nvidia_profile",
+    "priority",
+    "probe",
+]
 
 PCI = Path("/sys/bus/pci/devices")
 _GOOGLE = "0x1ae0"
@@ -76,11 +82,8 @@ class HardwareDetector:
         """Return the facts of all hardware that there is, the best first, the CPU last."""
         if self._found is None:
             found = []
-            for kind, probe in _PROBES.items():
-                try:
-                    profile = probe()
-                except Exception as error:  # one driver that is broken must not hide the others
-                    profile = f"{type(error).__name__}: {error}"
+            for kind in _PROBES:
+                profile = probe(kind)
                 if isinstance(profile, str):
                     self._reasons[kind.value] = profile
                 else:
@@ -157,6 +160,14 @@ def _level(profile: HardwareProfile) -> int:
             return 2
         return 5 if profile.tpu_version in _OLD_TPUS else 4
     return 5
+
+
+def probe(kind: HardwareType) -> HardwareProfile | str:
+    """Return the facts of one kind of hardware, or why it cannot be used. It never raises."""
+    try:
+        return _PROBES[kind]()
+    except Exception as error:  # one driver that is broken must not hide other hardware
+        return f"{type(error).__name__}: {error}"
 
 
 def nvidia_profile(device_id: int = 0) -> HardwareProfile | str:
@@ -351,7 +362,7 @@ def _several(count: int) -> frozenset[str]:
     return frozenset({"multi_device"} if count > 1 else ())
 
 
-_PROBES: dict[HardwareType, Callable[[], Any]] = {
+_PROBES: dict[HardwareType, Callable[[], HardwareProfile | str]] = {
     HardwareType.NVIDIA: nvidia_profile,
     HardwareType.TPU: _tpu,
     HardwareType.AMD: _amd,

@@ -11,7 +11,7 @@ from typing import Any
 from tensor_ops import ConfigError
 from tensor_ops.names import did_you_mean
 
-__all__ = ["Settings", "choice", "flag", "integer", "member", "number", "part", "setting"]
+__all__ = ["Settings", "checked", "choice", "flag", "integer", "member", "number", "part"]
 
 Check = Callable[[str, Any], Any]
 
@@ -55,20 +55,20 @@ class Settings:
         return found
 
 
-def setting(check: Check, default: Any) -> Any:
-    """Return a field with a check and a default value."""
-    return dataclasses.field(default=default, metadata={"check": check})
+def checked(check: Check) -> dict[str, Check]:
+    """Return the metadata of a field that is checked."""
+    return {"check": check}
 
 
-def part(kind: type[Settings]) -> Any:
-    """Return a field that holds settings itself, by default those of its kind."""
+def part(kind: type[Settings]) -> Check:
+    """Return a check for settings of a kind."""
 
     def check(label: str, value: Any) -> Any:
         if not isinstance(value, kind):
             raise _wrong(label, value, f"a {kind.__name__}")
         return value
 
-    return dataclasses.field(default_factory=kind, metadata={"check": check})
+    return check
 
 
 def flag(*, optional: bool = False) -> Check:
@@ -107,9 +107,9 @@ def number(above: float, at_most: float | None = None, *, optional: bool = False
         if optional and value is None:
             return None
         is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-        if is_number and math.isfinite(value) and value > above:
-            if at_most is None or value <= at_most:
-                return value
+        is_inside = is_number and math.isfinite(value) and value > above
+        if is_inside and (at_most is None or value <= at_most):
+            return value
         raise _wrong(label, value, wanted)
 
     return check
