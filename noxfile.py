@@ -28,8 +28,14 @@ TORCH = "tensor-ops-torch"
 TORCH_TESTS = f"packages/{TORCH}"
 TORCH_PAGES = [
     f"tests/docs/test_pages.py::test_blocks_run[{page}]"
-    for page in ("docs/guides/modules.md", f"packages/{TORCH}/README.md")
+    for page in (
+        "docs/guides/modules.md",
+        "docs/guides/pytorch_backends.md",
+        f"packages/{TORCH}/README.md",
+    )
 ]
+# The newest torch_xla, and the PyTorch that it is for.
+XLA = ("torch==2.9.0", "torch_xla==2.9.0")
 # nvcc and what it compiles with; without the last two, pip takes those of another version.
 CUDA_COMPILER = [
     "cuda-toolkit[nvcc,cudart,cccl]==13.0.2",
@@ -172,6 +178,15 @@ def torch(session: nox.Session) -> None:
     install_group(session, "peers")
     install_group(session, "onnx")
     session.run("pytest", "-q", *(session.posargs or [TORCH_TESTS, *TORCH_PAGES]))
+
+
+@nox.session
+def xla(session: nox.Session) -> None:
+    """Run what is for TPUs on XLA's device for CPUs; its PyTorch brings gigabytes of CUDA."""
+    session.install("./packages/tensor-ops", "./packages/tensor-ops-cpp")
+    session.install(f"./{TORCH_TESTS}", *XLA)
+    session.install("pytest>=9", "safetensors")
+    session.run("pytest", "-q", f"{TORCH_TESTS}/tests/backends/test_xla.py", *session.posargs)
 
 
 @nox.session
