@@ -1,6 +1,7 @@
 """What all backends do: models and data, memory and its monitor, fall-back."""
 
 import copy
+import inspect
 import pickle
 import threading
 import time
@@ -15,6 +16,7 @@ import tensor_ops
 from tensor_ops_torch.backends import BACKENDS, create_backend
 from tensor_ops_torch.backends.amd import AMDBackend
 from tensor_ops_torch.backends.cpu import CPUBackend
+from tensor_ops_torch.backends.float8 import to_float8
 from tensor_ops_torch.backends.monitor import MemoryBudgetWarning, MemoryMonitor
 from tensor_ops_torch.backends.mps import MPSBackend
 from tensor_ops_torch.backends.nvidia import NVIDIABackend
@@ -165,15 +167,68 @@ def test_autocast_lasts_for_the_call():
     assert model(torch.ones(1, 4)).dtype == torch.float32
 
 
-def test_autocast_is_off_again_when_another_hook_raises():
-    model = nn.Linear(4, 2)
-    model.register_forward_pre_hook(lambda *_: 1 / 0)
+def test_a_model_under_autocast_is_otherwise_what_it_was():
+    class Own(nn.Linear):
+        def forward(self, x, scale=2):
+            return super().forward(x) * scale
+
+    model = Own(4, 2)
+    state, kind = set(model.state_dict()), type(model)
     autocast_always(model, "cpu", torch.bfloat16)
-    outer = nn.Sequential(model)
-    autocast_always(outer, "cpu", torch.float16)
-    with pytest.raises(ZeroDivisionError):
-        outer(torch.ones(1, 4))
-    assert not torch.is_autocast_enabled("cpu")
+    autocast_always(model, "cpu", torch.float16)
+    assert isinstance(model, Own)
+    assert type(model).__name__ == "Own"
+    assert set(model.state_dict()) == state
+    assert list(inspect.signature(model.forward).parameters) == ["x", "scale"]
+    assert model(torch.ones(1, 4), scale=1).dtype == torch.float16
+    autocast_no_more(model)
+    assert type(model) is kind
+
+
+def test_a_model_under_autocast_compiles_as_one_graph():
+    model = nn.Sequential(nn.Linear(4, 4), nn.LayerNorm(4))
+    autocast_always(model, "cpu", torch.bfloat16)
+    x = torch.ones(2, 4)
+    compiled = torch.compile(model, backend="aot_eager", fullgraph=True)
+    assert compiled(x).dtype == model(x).dtype
+    assert torch.equal(compiled(x), model(x))
+    autocast_always(compiled, "cpu", torch.float16)  # reaches what was compiled
+    assert compiled(x).dtype == model(x).dtype
+    autocast_no_more(compiled)
+    assert type(model) is nn.Sequential
+
+
+def test_models_that_cannot_run_under_autocast_are_refused():
+    model = nn.Linear(4, 2)
+    model.forward = lambda x: x
+    with pytest.raises(tensor_ops.BackendError, match=r"Linear cannot be .* convert the whole mod"):
+        autocast_always(model, "cpu", torch.bfloat16)
+    assert type(model) is nn.Linear
+
+
+def test_a_language_model_generates_under_autocast_and_float8():
+    transformers = pytest.importorskip("transformers")
+    torch.manual_seed(0)
+    settings = transformers.LlamaConfig(
+        hidden_size=64,
+        intermediate_size=128,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        vocab_size=64,
+        tie_word_embeddings=True,
+    )
+    model = transformers.LlamaForCausalLM(settings).eval()
+    tokens = torch.arange(8)[None]
+    exact = model(tokens).logits.detach()
+    autocast_always(model, "cpu", torch.bfloat16)
+    assert set(to_float8(model).values()) == {None}
+    found = model(input_ids=tokens).logits.detach()
+    assert found.dtype == torch.bfloat16
+    assert 0 < (found - exact).norm() < 0.2 * exact.norm()
+    assert model.generate(tokens, max_new_tokens=4, do_sample=False).shape == (1, 12)
+    assert CPUBackend().prepare_model(model) is model
+    assert torch.equal(model(tokens).logits, exact)
 
 
 def test_copies_run_under_autocast_with_parameters_of_their_own():

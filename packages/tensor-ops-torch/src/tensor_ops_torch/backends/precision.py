@@ -1,52 +1,86 @@
-"""Run a model under ``torch.autocast`` whenever it is called, without touching its parameters."""
+"""Run a model under ``torch.autocast`` whenever it is called, without touching its parameters.
+
+The model gets a class of its own, which is its class with another ``forward``: hooks would break
+``torch.compile``, and a ``forward`` in the model's ``__dict__`` copies of it.
+"""
 
 from __future__ import annotations
 
-import threading
+import functools
 from typing import Any
 
 import torch
 from torch import nn
 
-__all__ = ["autocast_always", "autocast_no_more"]
+from tensor_ops import BackendError
 
-# What calls of models have entered and not left yet: (who, context), the innermost last.
-_entered = threading.local()
+__all__ = ["autocast_always", "autocast_no_more"]
 
 
 def autocast_always(model: nn.Module, device_type: str, dtype: torch.dtype) -> None:
-    """Let a model run under autocast from now on; a deep copy of it does too."""
-    casting = _Casting(device_type, dtype)
-    model.register_forward_pre_hook(casting.enter)
-    # Also after an exception, which must not leave autocast on.
-    model.register_forward_hook(casting.leave, always_call=True)
+    """Let a model run under autocast from now on; a copy of it does too.
+
+    Raises
+    ------
+    tensor_ops.BackendError
+        If the model does not run the ``forward`` of its class.
+    """
+    model = _inner(model)
+    autocast_no_more(model)
+    kind: Any = type(model)
+    problem = "its forward is not that of its class" if "forward" in vars(model) else None
+    try:
+        if problem is None:
+            model.__class__ = _casting_class(kind, device_type, dtype)
+    except TypeError as error:  # of modules with slots, and of TorchScript
+        problem = str(error)
+    if problem is not None:
+        raise BackendError(
+            f"precision: {type(model).__name__} cannot be run under torch.autocast, {problem}; "
+            "convert the whole model (allow_fp32=False or mixed_precision=False)"
+        )
 
 
 def autocast_no_more(model: nn.Module) -> None:
     """Undo `autocast_always`."""
-    for hooks in (model._forward_pre_hooks, model._forward_hooks):
-        for key, hook in list(hooks.items()):
-            if isinstance(getattr(hook, "__self__", None), _Casting):
-                del hooks[key]
-                model._forward_hooks_always_called.pop(key, None)
+    model = _inner(model)
+    base = vars(type(model)).get("_casting_base")
+    if base is not None:
+        model.__class__ = base
 
 
-class _Casting:
-    def __init__(self, device_type: str, dtype: torch.dtype) -> None:
-        self.device_type, self.dtype = device_type, dtype
-
-    def enter(self, module: nn.Module, args: Any) -> None:
-        context = torch.autocast(self.device_type, dtype=self.dtype)
-        context.__enter__()
-        _stack().append((self, context))
-
-    def leave(self, module: nn.Module, args: Any, output: Any) -> None:
-        # Not if another hook raised before `enter` was called.
-        if _stack() and _stack()[-1][0] is self:
-            _stack().pop()[1].__exit__(None, None, None)
+def _inner(model: nn.Module) -> nn.Module:
+    """Return the model that ``torch.compile`` has wrapped, or the model."""
+    inner = getattr(model, "_orig_mod", None)
+    return inner if isinstance(inner, nn.Module) else model
 
 
-def _stack() -> list[tuple[_Casting, Any]]:
-    if not hasattr(_entered, "stack"):
-        _entered.stack = []
-    return _entered.stack
+@functools.cache
+def _casting_class(base: Any, device_type: str, dtype: torch.dtype) -> type[nn.Module]:
+    @functools.wraps(base.forward)
+    def forward(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
+        with torch.autocast(device_type, dtype=dtype):
+            return base.forward(self, *args, **kwargs)
+
+    def reduce_ex(self: nn.Module, protocol: Any) -> Any:
+        reduced: Any = base.__reduce_ex__(self, protocol)
+        function, args, *rest = reduced
+        if function.__name__ == "__newobj__":  # of copyreg: what calls __new__ of the class
+            return (_rebuild, (base, device_type, dtype), *rest)
+        return (function, args, *rest)
+
+    names = {
+        "forward": forward,
+        "__reduce_ex__": reduce_ex,
+        "__module__": base.__module__,
+        "__qualname__": base.__qualname__,
+        "__doc__": base.__doc__,
+        "_casting_base": base,
+    }
+    return type(base.__name__, (base,), names)
+
+
+def _rebuild(base: Any, device_type: str, dtype: torch.dtype) -> nn.Module:
+    kind: Any = _casting_class(base, device_type, dtype)
+    model: nn.Module = kind.__new__(kind)
+    return model
