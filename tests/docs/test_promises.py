@@ -79,6 +79,8 @@ PYTORCH = {
         "backend = NVIDIABackend(config)",
         "model = backend.prepare_model(your_model)",
     ),
+    # of the same block of the guide
+    "4, kernels": ("model_with_kernels = backend.prepare_model_with_custom_kernels(your_model)",),
     5: (
         TPU + "version = TPUVersion.V5E",
         TPU + 'precision = "bfloat16"',
@@ -115,6 +117,7 @@ PYTORCH = {
     ),
     8: (NVIDIA + 'flash_attention_version = "3"\n',),
     9: (NVIDIA + "fp8_enabled = True\n",),
+    10: ("model = backend.prepare_model_with_custom_kernels(model)",),
     11: ("backend.empty_cache()", "{stats['allocated']}MB"),
     12: ("# One shape:",),
     13: (TPU + "enable_xla_cache = True",),

@@ -361,7 +361,6 @@ def test_a_monitor_is_used_once_and_its_settings_are_checked():
 
 
 def test_custom_kernels_on_the_cpu():
-    pytest.importorskip("tensor_ops_torch.modules")
     backend = CPUBackend()
     model = nn.Sequential(nn.Linear(8, 8), nn.LayerNorm(8), nn.GELU())
     x = torch.linspace(-2, 2, 16).reshape(2, 8)

@@ -274,7 +274,6 @@ def test_another_backend_undoes_float8_and_autocast(backend):
 
 
 def test_custom_kernels_come_before_float8(backend):
-    pytest.importorskip("tensor_ops_torch.modules")
     made = backend(fp8_enabled=True)
     model = nn.Sequential(nn.Linear(16, 16), nn.LayerNorm(16), nn.SiLU())
     x = torch.ones(2, 16)

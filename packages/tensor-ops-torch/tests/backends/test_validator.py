@@ -354,7 +354,6 @@ def test_custom_kernels_are_none_on_a_tpu_and_on_old_gpus(gpu):
 
 
 def test_custom_kernels_that_would_be_swapped(gpu):
-    pytest.importorskip("tensor_ops_torch.modules")
     gpu("H100")
     network = model()
     (outcome,) = find(nvidia(network), "custom kernels")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import enum
 import warnings
-from importlib import import_module
 from types import TracebackType
 from typing import Any, ClassVar, Self
 
@@ -158,9 +157,10 @@ class Backend:
         """
         self._place(model)
         if self._runtime.has_kernels:
-            modules = import_module("tensor_ops_torch.modules")
+            from tensor_ops_torch.modules import swap_modules
+
             # Before float8, in which modules would not be recognised by what they compute.
-            self.swap_report = modules.swap_modules(model, strict=strict)
+            self.swap_report = swap_modules(model, strict=strict)
             return self._finished(model)
         message = f"{type(self).__name__}: tensor_ops has no kernels for {self.device.type} devices"
         if strict:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-from importlib import import_module
 from typing import Any
 
 import torch
@@ -383,9 +382,9 @@ def _custom_kernels(model: nn.Module, target: NVIDIATarget) -> Check:
     if target.capability is not None and target.capability < (7, 5):
         todo = "call prepare_model"
         return warning(name, f"tensor_ops has none for {target.text}, only from sm_75 on", todo)
-    if importlib.util.find_spec("tensor_ops_torch.modules") is None:
-        return skipped(name, "this version of tensor_ops_torch swaps no modules", "upgrade it")
-    entries = import_module("tensor_ops_torch.modules").swap_report(model).entries
+    from tensor_ops_torch.modules import swap_report
+
+    entries = swap_report(model).entries
     swapped = [each for each in entries if each.reason is None]
     if not entries:
         return passed(name, "the model has no module that tensor_ops would compute")
