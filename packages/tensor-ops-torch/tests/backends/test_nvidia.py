@@ -214,7 +214,6 @@ def test_the_default_settings_ask_nothing_of_pytorch(backend):
 def test_settings_of_the_environment_are_kept(backend, monkeypatch):
     made = backend()
     monkeypatch.setenv("PYTORCH_CUDA_ALLOC_CONF", "max_split_size_mb:64")
-    made.config.hardware.nvidia.memory_growth_enabled = True
     made._let_segments_grow()
     assert backend.gpu.asked("allocator") == [["max_split_size_mb:64,expandable_segments:True"]]
     monkeypatch.setenv("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
@@ -310,3 +309,16 @@ def test_what_cuda_reports_is_reported_in_mb(monkeypatch):
     made.synchronize()
     made.empty_cache()
     assert waited == [torch.device("cuda", 1), "emptied"]
+
+
+def test_settings_that_are_assigned_later_are_told_of(backend):
+    made = backend("A100")
+    made.prepare_model(nn.Linear(16, 16))
+    made.config.hardware.nvidia.fp8_enabled = True
+    made.config.hardware.nvidia.precision = "float16"
+    with pytest.warns(RuntimeWarning, match="fp8_enabled, precision changed after") as caught:
+        model = made.prepare_model(nn.Linear(16, 16))
+    assert type(model) is nn.Linear
+    assert caught[0].filename == __file__
+    with pytest.raises(tensor_ops.BackendError, match="cannot multiply float8"):
+        NVIDIABackend(made.config)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import enum
 import warnings
 from types import TracebackType
@@ -19,6 +20,7 @@ from tensor_ops_torch.backends.precision import autocast_always, autocast_no_mor
 from tensor_ops_torch.backends.runtimes import HostRuntime, Runtime
 from tensor_ops_torch.core.config import KernelPyTorchConfig
 from tensor_ops_torch.core.profile import MB
+from tensor_ops_torch.core.settings import Settings
 from tensor_ops_torch.validation.report import Check, Status, raise_failed
 
 __all__ = ["Backend", "without_effect"]
@@ -41,6 +43,8 @@ class Backend:
     name : str
         "nvidia", "tpu", "amd", "xpu", "mps" or "cpu".
     config : KernelPyTorchConfig
+        What was given. Settings that are assigned later have no effect on the backend, and the next
+        model that is prepared warns of them.
     device : torch.device
         Where models and data are brought to.
     is_fallback : bool
@@ -64,6 +68,8 @@ class Backend:
     """
 
     name: ClassVar[str]
+    # The part of ``config.hardware`` that is about this backend.
+    part: ClassVar[str | None] = None
 
     def __init__(self, config: KernelPyTorchConfig | None = None, *, fallback: bool = True) -> None:
         if config is None:
@@ -74,6 +80,8 @@ class Backend:
                 "KernelPyTorchConfig; settings of one kind of hardware go into config.hardware"
             )
         self.config = config
+        # As they are now: what is assigned later is told of, not half applied.
+        self._settings: Any = self._settings_of(config)
         self.reason: str | None = None
         self.swap_report: Any = None
         self._undo = contextlib.ExitStack()
@@ -283,7 +291,7 @@ class Backend:
 
     def _settings_without_effect(self) -> dict[str, Any]:
         """Return the settings that a CPU has no use for."""
-        return {}
+        return {} if self._settings is None else self._settings.changed()
 
     def _convert(self, model: nn.Module) -> nn.Module:
         """Apply the settings to a model that is on the device, and return what the user is given.
@@ -298,9 +306,26 @@ class Backend:
                 f"{type(self).__name__}: model is a {type(model).__name__}, expected a "
                 "torch.nn.Module"
             )
+        self._tell_of_changes()
         autocast_no_more(model)
         from_float8(model)
         move_model(model, self.device, self._dtype)
+
+    def _settings_of(self, config: KernelPyTorchConfig) -> Settings | None:
+        """Return a copy of the settings of this backend, None if there are none."""
+        return None if self.part is None else copy.copy(getattr(config.hardware, self.part))
+
+    def _tell_of_changes(self) -> None:
+        now = self._settings_of(self.config)
+        if now == self._settings:
+            return
+        names = ", ".join(key for key in vars(now) if vars(now)[key] != vars(self._settings)[key])
+        warnings.warn(
+            f"{type(self).__name__}: {names} changed after the backend was made, which has no "
+            "effect on it; make another one",
+            RuntimeWarning,
+            stacklevel=4,
+        )
 
     def _finished(self, model: nn.Module) -> nn.Module:
         if self._autocast is not None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import os
 import warnings
-from typing import Any
 
 import torch
 import torch.nn.attention
@@ -50,7 +49,8 @@ class NVIDIABackend(Backend):
     True
     """
 
-    name = "nvidia"
+    name = part = "nvidia"
+    _settings: NVIDIAConfig
 
     def _find(self) -> Runtime | str:
         try:
@@ -77,9 +77,6 @@ class NVIDIABackend(Backend):
             torch.empty(size, dtype=torch.uint8, device=self.device)
         self._prefer_attention(settings.flash_attention_version)
 
-    def _settings_without_effect(self) -> dict[str, Any]:
-        return self._settings.changed()
-
     def _convert(self, model: nn.Module) -> nn.Module:
         if not self._settings.fp8_enabled:
             return model
@@ -97,10 +94,6 @@ class NVIDIABackend(Backend):
             return model
         warnings.warn(f"NVIDIABackend: fp8_enabled: {note}", RuntimeWarning, stacklevel=4)
         return model
-
-    @property
-    def _settings(self) -> NVIDIAConfig:
-        return self.config.hardware.nvidia
 
     def _set_precision(self, settings: NVIDIAConfig) -> None:
         if settings.precision is None:

@@ -53,7 +53,8 @@ class TPUBackend(Backend):
     True
     """
 
-    name = "tpu"
+    name = part = "tpu"
+    _settings: TPUConfig
 
     def monitor(
         self,
@@ -116,7 +117,7 @@ class TPUBackend(Backend):
             self._dtype = dtype
 
     def _settings_without_effect(self) -> dict[str, Any]:
-        changed = self._settings.changed()
+        changed = super()._settings_without_effect()
         return {key: value for key, value in changed.items() if key not in _MONITORING}
 
     def _convert(self, model: nn.Module) -> nn.Module:
@@ -136,10 +137,6 @@ class TPUBackend(Backend):
                 f"{self._settings.memory_fraction} allows {budget / MB:.1f} MB; raise it, or set "
                 "precision='bfloat16' with mixed_precision=False"
             )
-
-    @property
-    def _settings(self) -> TPUConfig:
-        return self.config.hardware.tpu
 
     def _budget(self) -> float:
         return self._runtime.memory()["total"] * (self._settings.memory_fraction or 1)
