@@ -295,7 +295,7 @@ def torch_xla(monkeypatch, tmp_path):
             },
             "torch_xla.runtime": {
                 "device_type": lambda: device_type,
-                "global_runtime_device_count": lambda: 4,
+                "addressable_runtime_device_count": lambda: 4,
             },
             "torch_xla._internal": {"tpu": SimpleNamespace(num_tpu_workers=lambda: 2)},
         }

@@ -251,7 +251,7 @@ def _of_torch_xla() -> HardwareProfile | str:
         return f"torch_xla's device is {kind}"
     device = torch_xla.device()
     name = xm.xla_device_kind(device)
-    count = xr.global_runtime_device_count()
+    count = xr.addressable_runtime_device_count()
     return HardwareProfile(
         HardwareType.TPU,
         name,
