@@ -31,9 +31,12 @@ TORCH_PAGES = [
     for page in (
         "docs/guides/modules.md",
         "docs/guides/pytorch_devices.md",
+        "docs/guides/pytorch_backends.md",
         f"packages/{TORCH}/README.md",
     )
 ]
+# The newest torch_xla, and the PyTorch that it is for.
+XLA = ("torch==2.9.0", "torch_xla==2.9.0")
 # nvcc and what it compiles with; without the last two, pip takes those of another version.
 CUDA_COMPILER = [
     "cuda-toolkit[nvcc,cudart,cccl]==13.0.2",
@@ -186,6 +189,15 @@ def torch(session: nox.Session) -> None:
         "--ignore=tests/conformance/test_levels.py",
     ]
     session.run("pytest", "-q", "tests/conformance", *only)
+
+
+@nox.session
+def xla(session: nox.Session) -> None:
+    """Run what is for TPUs on XLA's device for CPUs; its PyTorch brings gigabytes of CUDA."""
+    session.install("./packages/tensor-ops", "./packages/tensor-ops-cpp")
+    session.install(f"./{TORCH_TESTS}", *XLA)
+    session.install("pytest>=9", "safetensors")
+    session.run("pytest", "-q", f"{TORCH_TESTS}/tests/backends/test_xla.py", *session.posargs)
 
 
 @nox.session

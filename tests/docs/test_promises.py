@@ -1,6 +1,6 @@
 """Every block of the guides that this project implements has its counterpart in a block of ours.
 
-Those guides (on the configuration, the backends, and the devices of PyTorch) are not part of the
+Those guides (on configuration, backends, PyTorch's backends and its devices) are not part of the
 repository. Their shell, Python, JSON and output blocks are numbered here in their order, each with
 lines that keep its promise. That our blocks are true is for ``test_pages.py``.
 """
@@ -65,11 +65,99 @@ PYTORCH_DEVICES = {
     ),
 }
 
+NVIDIA = "config.hardware.nvidia."
+TPU = "config.hardware.tpu."
+PYTORCH = {
+    1: ("backend_name = detector.get_optimal_backend()", "config = KernelPyTorchConfig()"),
+    2: (
+        "model = nvidia_backend.prepare_model(your_model)",
+        "model = tpu_backend.prepare_model(your_model)",
+    ),
+    3: (
+        "profile = detector.detect()",
+        "{profile.hardware_type}",
+        "{profile.device_name}",
+        "{profile.device_count}",
+        "{profile.total_memory_gb",
+        "backend = detector.get_optimal_backend()",
+    ),
+    4: (
+        NVIDIA + "architecture = NVIDIAArchitecture.HOPPER",
+        NVIDIA + "fp8_enabled = True",
+        NVIDIA + 'flash_attention_version = "3"',
+        "backend = NVIDIABackend(config)",
+        "model = backend.prepare_model(your_model)",
+    ),
+    # of the same block of the guide
+    "4, kernels": ("model_with_kernels = backend.prepare_model_with_custom_kernels(your_model)",),
+    5: (
+        TPU + "version = TPUVersion.V5E",
+        TPU + 'precision = "bfloat16"',
+        TPU + "mixed_precision = True",
+        TPU + 'compilation_mode = "torch_xla"',
+        "backend = TPUBackend(config)",
+    ),
+    6: (
+        "nvidia_config = NVIDIAConfig(",
+        "architecture=NVIDIAArchitecture.HOPPER,",
+        "device_id=0,",
+        "fp8_enabled=True,",
+        'flash_attention_version="3",',
+        "tensor_core_version=4,",
+        "memory_pool_init_mb=1024,",
+        "memory_growth_enabled=True,",
+        "max_memory_fraction=0.9,",
+        'precision="float16",',
+        "allow_fp32=True,",
+    ),
+    7: (
+        "tpu_config = TPUConfig(",
+        "version=TPUVersion.V5E,",
+        "topology=TPUTopology.SINGLE,",
+        'compilation_mode="torch_xla",',
+        "enable_xla_cache=True,",
+        "cache_max_size=100,",
+        'precision="bfloat16",',
+        "mixed_precision=True,",
+        "memory_fraction=0.9,",
+        "allocation_history_retention_seconds=3600,",
+        "monitoring_interval_seconds=1.0,",
+        "monitoring_duration_seconds=60.0,",
+    ),
+    8: (NVIDIA + 'flash_attention_version = "3"\n',),
+    9: (NVIDIA + "fp8_enabled = True\n",),
+    10: ("model = backend.prepare_model_with_custom_kernels(model)",),
+    11: ("backend.empty_cache()", "{stats['allocated']}MB"),
+    12: ("# One shape:",),
+    13: (TPU + "enable_xla_cache = True",),
+    14: ("batch_size=128",),
+    15: (TPU + 'precision = "bfloat16"\n',),
+    16: ("detector = HardwareDetector()\nbackend_name = detector.get_optimal_backend()",),
+    17: (
+        "validator = UnifiedValidator(config)",
+        "nvidia_result = validator.validate_nvidia_compatibility(model)",
+        "tpu_result = validator.validate_tpu_compatibility(model)",
+    ),
+    18: (
+        "backends = [NVIDIABackend(config), TPUBackend(config)]\n\nfor backend in backends:\n",
+        "    model = backend.prepare_model(your_model)",
+    ),
+    19: ('if backend_name == "nvidia":', 'elif backend_name == "tpu":'),
+    20: ('print(f"Memory: {stats}")', "backend.synchronize()"),
+    21: (
+        "nvidia_model = nvidia_backend.prepare_model(model)",
+        '"model_state_dict": {k: v.cpu() for k, v in nvidia_model.state_dict().items()}',
+        "tpu_model = tpu_backend.prepare_model(model)",
+        'tpu_model.load_state_dict(checkpoint["model_state_dict"])',
+    ),
+}
+
 
 @pytest.mark.parametrize(
     ("guide", "number", "lines"),
     [("configuration", *item) for item in CONFIGURATION.items()]
     + [("backends", *item) for item in BACKENDS.items()]
+    + [("pytorch_backends", *item) for item in PYTORCH.items()]
     + [("pytorch_devices", *item) for item in PYTORCH_DEVICES.items()],
 )
 def test_block_has_its_counterpart(guide, number, lines, read):

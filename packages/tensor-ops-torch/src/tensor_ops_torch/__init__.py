@@ -6,10 +6,15 @@
 tensor([0., 0., 0.])
 """
 
+from importlib import import_module as _import_module
+from typing import Any as _Any
+
 from tensor_ops import BackendError
 from tensor_ops_torch import pytorch as _pytorch  # noqa: F401 - raises where PyTorch is missing
+from tensor_ops_torch import modules as _modules  # isort: skip
 from tensor_ops_torch.amp import resolve_amp_config
 from tensor_ops_torch.device import resolve_torch_device
+from tensor_ops_torch.modules import *  # noqa: F403
 from tensor_ops_torch.ops import FUNCTIONS as _FUNCTIONS
 from tensor_ops_torch.providers import resolve_ort_providers
 from tensor_ops_torch.session import SessionExplanation, create_session, explain_session
@@ -27,13 +32,36 @@ __all__: list[str] = [
     "resolve_amp_config",
     "resolve_ort_providers",
     "resolve_torch_device",
+    *_modules.__all__,
 ]
 
 for _name in _FUNCTIONS:
     globals()[_name] = _FUNCTIONS[_name]
     __all__ += [_name]  # noqa: PLE0604
 
-from tensor_ops_torch import modules as _modules  # noqa: E402
-from tensor_ops_torch.modules import *  # noqa: E402, F403
+# Imported when they are first asked for: few programs need them all.
+_LATER = {
+    "CPUBackend": "backends.cpu",
+    "HardwareDetector": "core.hardware_detector",
+    "HardwareProfile": "core.hardware_detector",
+    "KernelPyTorchConfig": "core.config",
+    "NVIDIABackend": "backends.nvidia",
+    "TPUBackend": "backends.tpu",
+    "UnifiedValidator": "validation.unified_validator",
+    "create_backend": "backends",
+    "load_checkpoint": "checkpoint",
+    "save_checkpoint": "checkpoint",
+}
+__all__ += sorted(_LATER)  # noqa: PLE0605
 
-__all__ += _modules.__all__
+
+def __getattr__(name: str) -> _Any:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(_import_module(f"{__name__}.{_LATER[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

@@ -1,0 +1,20 @@
+"""An AMD GPU."""
+
+from tensor_ops_torch.backends.base import Backend
+from tensor_ops_torch.backends.runtimes import CudaRuntime, Runtime
+from tensor_ops_torch.core.hardware_detector import HardwareType, probe
+
+__all__ = ["AMDBackend"]
+
+
+class AMDBackend(Backend):
+    """An AMD GPU, with a PyTorch built for ROCm. tensor_ops has no kernels for it yet.
+
+    No setting is about it. See `Backend` for parameters and methods.
+    """
+
+    name = "amd"
+
+    def _find(self) -> Runtime | str:
+        found = probe(HardwareType.AMD)
+        return found if isinstance(found, str) else CudaRuntime()

@@ -1,0 +1,23 @@
+"""The CPU."""
+
+from tensor_ops_torch.backends.base import Backend
+from tensor_ops_torch.backends.runtimes import HostRuntime, Runtime
+
+__all__ = ["CPUBackend"]
+
+
+class CPUBackend(Backend):
+    """The CPU, with the kernels of tensor_ops_cpp. No setting is about it.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from tensor_ops_torch.backends.cpu import CPUBackend
+    >>> CPUBackend().prepare_model(torch.nn.Linear(4, 2)).weight.device
+    device(type='cpu')
+    """
+
+    name = "cpu"
+
+    def _find(self) -> Runtime | str:
+        return HostRuntime()

@@ -1,0 +1,179 @@
+"""What a backend asks of the library that drives its device."""
+
+from __future__ import annotations
+
+import gc
+from abc import ABC, abstractmethod
+from typing import Any
+
+import torch
+
+from tensor_ops_torch.core.cpu import allowed_memory, memory_of_process
+
+__all__ = ["CudaRuntime", "HostRuntime", "MpsRuntime", "Runtime", "XlaRuntime", "XpuRuntime"]
+
+
+class Runtime(ABC):
+    """A device: its memory in bytes, and when its work is done.
+
+    Attributes
+    ----------
+    device : torch.device
+    has_kernels : bool
+        Whether tensor_ops has kernels for the device.
+    """
+
+    device: torch.device
+    has_kernels = False
+
+    @abstractmethod
+    def memory(self) -> dict[str, int]:
+        """Return ``allocated``, ``reserved``, ``peak``, ``total`` and ``free`` bytes."""
+
+    @abstractmethod
+    def synchronize(self) -> None:
+        """Wait until all work of the device is done."""
+
+    @abstractmethod
+    def empty_cache(self) -> None:
+        """Give memory that no tensor uses back to the device."""
+
+
+class HostRuntime(Runtime):
+    """The CPU: the memory is that of the process, and its work is done when a call returns."""
+
+    has_kernels = True
+
+    def __init__(self) -> None:
+        self.device = torch.device("cpu")
+
+    def memory(self) -> dict[str, int]:
+        found = memory_of_process()
+        used, total = found.get("used", 0), allowed_memory()
+        return {
+            "allocated": used,
+            "reserved": used,
+            "peak": max(used, found.get("peak", 0)),
+            "total": total,
+            # of the machine, where a cgroup allows less than that
+            "free": min(found.get("available", total), max(0, total - used)),
+        }
+
+    def synchronize(self) -> None:
+        """Do nothing: a call on the CPU returns when it is done."""
+
+    def empty_cache(self) -> None:
+        """Collect garbage; PyTorch keeps no memory of the CPU."""
+        gc.collect()
+
+
+class CudaRuntime(Runtime):
+    """A GPU of ``torch.cuda``: NVIDIA's, and AMD's with a PyTorch for ROCm."""
+
+    def __init__(self, device_id: int = 0) -> None:
+        self.device = torch.device("cuda", device_id)
+        self.has_kernels = torch.version.hip is None
+
+    def memory(self) -> dict[str, int]:
+        free, total = torch.cuda.mem_get_info(self.device)
+        return {
+            "allocated": torch.cuda.memory_allocated(self.device),
+            "reserved": torch.cuda.memory_reserved(self.device),
+            "peak": torch.cuda.max_memory_allocated(self.device),
+            "total": total,
+            "free": free,
+        }
+
+    def synchronize(self) -> None:
+        torch.cuda.synchronize(self.device)
+
+    def empty_cache(self) -> None:
+        torch.cuda.empty_cache()
+
+
+class XpuRuntime(Runtime):
+    """An Intel GPU."""
+
+    def __init__(self) -> None:
+        self.device = torch.device("xpu", 0)
+
+    def memory(self) -> dict[str, int]:
+        total = torch.xpu.get_device_properties(self.device).total_memory
+        reserved = torch.xpu.memory_reserved(self.device)
+        return {
+            "allocated": torch.xpu.memory_allocated(self.device),
+            "reserved": reserved,
+            "peak": torch.xpu.max_memory_allocated(self.device),
+            "total": total,
+            "free": total - reserved,
+        }
+
+    def synchronize(self) -> None:
+        torch.xpu.synchronize(self.device)
+
+    def empty_cache(self) -> None:
+        torch.xpu.empty_cache()
+
+
+class MpsRuntime(Runtime):
+    """An Apple GPU. Metal does not tell the peak: it is the highest that was asked for."""
+
+    def __init__(self) -> None:
+        self.device = torch.device("mps")
+        self._peak = 0
+
+    def memory(self) -> dict[str, int]:
+        allocated = torch.mps.current_allocated_memory()
+        reserved = torch.mps.driver_allocated_memory()
+        total = torch.mps.recommended_max_memory()
+        self._peak = max(self._peak, allocated)
+        return {
+            "allocated": allocated,
+            "reserved": reserved,
+            "peak": self._peak,
+            "total": total,
+            "free": max(0, total - reserved),
+        }
+
+    def synchronize(self) -> None:
+        torch.mps.synchronize()
+
+    def empty_cache(self) -> None:
+        torch.mps.empty_cache()
+
+
+class XlaRuntime(Runtime):
+    """A device of torch_xla: a TPU, or the CPU through XLA with ``PJRT_DEVICE=CPU``."""
+
+    def __init__(self) -> None:
+        import torch_xla
+        import torch_xla.core.xla_model as xm
+
+        self._xm: Any = xm
+        # The function of today, and that of before torch_xla 2.7.
+        self._step: Any = getattr(torch_xla, "sync", None) or xm.mark_step
+        self.device = torch_xla.device()
+        self._is_tpu = xm.xla_device_hw(self.device) == "TPU"
+
+    def memory(self) -> dict[str, int]:
+        if not self._is_tpu:  # XLA counts a TPU's memory only
+            return HostRuntime().memory()
+        found = self._xm.get_memory_info(self.device)
+        used, total = found["bytes_used"], found["bytes_limit"]
+        return {
+            "allocated": used,
+            "reserved": used,
+            "peak": found.get("peak_bytes_used", used),
+            "total": total,
+            "free": total - used,
+        }
+
+    def synchronize(self) -> None:
+        """Run what was traced so far, and wait for it."""
+        self._step()
+        self._xm.wait_device_ops()
+
+    def empty_cache(self) -> None:
+        """Collect garbage and wait: XLA gives memory back when its work is done."""
+        gc.collect()
+        self.synchronize()

@@ -1,0 +1,188 @@
+"""TPUs, through torch_xla."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import warnings
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from tensor_ops import BackendError, BackendFallbackWarning
+from tensor_ops_torch.backends.base import Backend, without_effect
+from tensor_ops_torch.backends.monitor import MemoryMonitor
+from tensor_ops_torch.backends.runtimes import Runtime, XlaRuntime
+from tensor_ops_torch.core.config import TPUCompilationMode, TPUConfig
+from tensor_ops_torch.core.hardware_detector import HardwareType, probe
+from tensor_ops_torch.core.profile import MB
+from tensor_ops_torch.validation.tpu import TPUTarget, check_settings
+
+__all__ = ["TPUBackend"]
+
+_DISK_CACHE = "XLA_PERSISTENT_CACHE_PATH"
+_CACHE_SIZE = "XLA_COMPILATION_CACHE_SIZE"
+_MONITORING = {
+    "allocation_history_retention_seconds",
+    "monitoring_interval_seconds",
+    "monitoring_duration_seconds",
+}
+
+
+class TPUBackend(Backend):
+    """A TPU, with the settings ``config.hardware.tpu``.
+
+    Both caches of compiled programs are XLA's, for the whole process, and have to be set before it
+    compiles anything; `close` does not change them. See `Backend` for parameters and methods, and
+    `TPUConfig` for the settings.
+
+    Without a TPU models are prepared for the CPU, with one warning. Where ``PJRT_DEVICE`` names
+    another device of torch_xla, as ``PJRT_DEVICE=CPU``, they are prepared for that one, with a
+    warning too: XLA's CPU runs what a TPU would.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> import torch
+    >>> from tensor_ops_torch.backends.tpu import TPUBackend
+    >>> with warnings.catch_warnings(action="ignore"):  # where there is no TPU
+    ...     backend = TPUBackend()
+    >>> backend.prepare_model(torch.nn.Linear(4, 2)).weight.device == backend.device
+    True
+    """
+
+    name = part = "tpu"
+    _settings: TPUConfig
+
+    def monitor(
+        self,
+        *,
+        interval_seconds: float | None = None,
+        duration_seconds: float | None = None,
+        retention_seconds: float | None = None,
+    ) -> MemoryMonitor:
+        """Return a context manager that samples `get_memory_stats` in the background.
+
+        What is not given comes from the settings. Its end warns with MemoryBudgetWarning when more
+        than `TPUConfig.memory_fraction` of the memory was in use.
+
+        Parameters
+        ----------
+        interval_seconds, duration_seconds, retention_seconds : float or None
+
+        Returns
+        -------
+        tensor_ops_torch.backends.monitor.MemoryMonitor
+        """
+        settings = self._settings
+        limited = settings.memory_fraction is not None and not self.is_fallback
+        return MemoryMonitor(
+            self.get_memory_stats,
+            interval_seconds=interval_seconds or settings.monitoring_interval_seconds,
+            duration_seconds=duration_seconds or settings.monitoring_duration_seconds,
+            retention_seconds=retention_seconds or settings.allocation_history_retention_seconds,
+            budget_mb=self._budget() / MB if limited else None,
+        )
+
+    def _find(self) -> Runtime | str:
+        found = probe(HardwareType.TPU)
+        if not isinstance(found, str):
+            self._target = TPUTarget.of(found)
+        elif _chosen_device() and importlib.util.find_spec("torch_xla") is not None:
+            changed = self._settings.changed()
+            ignored = {key: changed[key] for key in changed if key in ("version", "topology")}
+            warnings.warn(
+                f"TPUBackend: {found}. Models run on that device of XLA instead"
+                f"{without_effect(ignored)}",
+                BackendFallbackWarning,
+                stacklevel=3,
+            )
+            self._target = TPUTarget(f"XLA's {_chosen_device()}", None, None, None, False)
+        else:
+            return found
+        self._set_caches()
+        return XlaRuntime()
+
+    def _configure(self) -> None:
+        settings = self._settings
+        self._heed(check_settings(settings, self._target))
+        if settings.precision is None:
+            return
+        dtype = getattr(torch, settings.precision)
+        if settings.precision == "bfloat16" and settings.mixed_precision is not False:
+            self._autocast = dtype
+        else:
+            self._dtype = dtype
+
+    def _settings_without_effect(self) -> dict[str, Any]:
+        changed = super()._settings_without_effect()
+        return {key: value for key, value in changed.items() if key not in _MONITORING}
+
+    def _convert(self, model: nn.Module) -> nn.Module:
+        if self._settings.memory_fraction is not None:
+            self._check_size(model)
+        if self._settings.compilation_mode is TPUCompilationMode.TORCH_XLA:
+            return model
+        compiled: nn.Module = torch.compile(model, backend="openxla")
+        return compiled
+
+    def _check_size(self, model: nn.Module) -> None:
+        tensors = {id(each): each for each in (*model.parameters(), *model.buffers())}
+        needed, budget = sum(each.nbytes for each in tensors.values()), self._budget()
+        if needed > budget:
+            raise BackendError(
+                f"TPUBackend: parameters and buffers take {needed / MB:.1f} MB, memory_fraction="
+                f"{self._settings.memory_fraction} allows {budget / MB:.1f} MB; raise it, or set "
+                "precision='bfloat16' with mixed_precision=False"
+            )
+
+    def _budget(self) -> float:
+        return self._runtime.memory()["total"] * (self._settings.memory_fraction or 1)
+
+    def _set_caches(self) -> None:
+        """Set the caches of XLA, which reads them from the environment when it first compiles."""
+        settings = self._settings
+        wanted = {}
+        if settings.enable_xla_cache:
+            path = os.environ.get(_DISK_CACHE) or str(_cache_directory())
+            wanted[_DISK_CACHE] = ("enable_xla_cache", path)
+        if settings.cache_max_size is not None:
+            wanted[_CACHE_SIZE] = ("cache_max_size", str(settings.cache_max_size))
+        for variable, (name, value) in wanted.items():
+            present = os.environ.get(variable)
+            if present is not None and present != value:
+                raise BackendError(
+                    f"TPUBackend: {name} asks for {value}, but {variable}={present}; change one of "
+                    "them"
+                )
+            if present is None and _xla_has_compiled():
+                raise BackendError(
+                    f"TPUBackend: {name} comes too late, XLA has computed in this process already; "
+                    "make the backend before anything else uses XLA"
+                )
+        for variable, (name, value) in wanted.items():
+            if name == "cache_max_size":
+                os.environ[variable] = value
+            elif variable not in os.environ:
+                import torch_xla.runtime as xr
+
+                Path(value).mkdir(parents=True, exist_ok=True)
+                xr.initialize_cache(value)
+
+
+def _chosen_device() -> str | None:
+    return os.environ.get("PJRT_DEVICE") or None
+
+
+def _xla_has_compiled() -> bool:
+    import torch_xla
+
+    return bool(torch_xla._XLAC._xla_computation_cache_is_initialized())
+
+
+def _cache_directory() -> Path:
+    import platformdirs
+
+    return Path(platformdirs.user_cache_dir("tensor-ops", appauthor=False), "xla")

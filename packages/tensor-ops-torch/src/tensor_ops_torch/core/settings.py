@@ -1,0 +1,146 @@
+"""Settings: dataclasses whose fields are checked when they are made and at every assignment."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import math
+from collections.abc import Callable, Collection
+from typing import Any
+
+from tensor_ops import ConfigError
+from tensor_ops.names import did_you_mean
+
+__all__ = ["Settings", "checked", "choice", "flag", "integer", "member", "number", "part"]
+
+Check = Callable[[str, Any], Any]
+
+
+class Settings:
+    """Base of the dataclasses of settings.
+
+    A field is assigned what its check returns: the value, or the member of an enumeration that it
+    names. Everything else is an error that names the field, and the field keeps its value.
+    """
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        fields = {each.name: each for each in dataclasses.fields(self)}  # type: ignore[arg-type]
+        label = f"{type(self).__name__}.{name}"
+        if name not in fields:
+            near = did_you_mean(name, fields)
+            raise AttributeError(
+                f"{label} is no setting; {near}the settings are {', '.join(sorted(fields))}"
+            )
+        object.__setattr__(self, name, fields[name].metadata["check"](label, value))
+
+    def changed(self) -> dict[str, Any]:
+        """Return the fields whose value is not the default: what the user asked for.
+
+        Returns
+        -------
+        dict
+            From the name to the value; a part that is settings itself is left out.
+
+        Examples
+        --------
+        >>> from tensor_ops_torch.core.config import NVIDIAConfig
+        >>> NVIDIAConfig(fp8_enabled=True).changed()
+        {'fp8_enabled': True}
+        """
+        found = {}
+        for each in dataclasses.fields(self):  # type: ignore[arg-type]
+            value = getattr(self, each.name)
+            if not isinstance(value, Settings) and value != each.default:
+                found[each.name] = value
+        return found
+
+
+def checked(check: Check) -> dict[str, Check]:
+    """Return the metadata of a field that is checked."""
+    return {"check": check}
+
+
+def part(kind: type[Settings]) -> Check:
+    """Return a check for settings of a kind."""
+
+    def check(label: str, value: Any) -> Any:
+        if not isinstance(value, kind):
+            raise _wrong(label, value, f"a {kind.__name__}")
+        return value
+
+    return check
+
+
+def flag(*, optional: bool = False) -> Check:
+    """Return a check for True and False, and None where that has a meaning."""
+
+    def check(label: str, value: Any) -> Any:
+        if isinstance(value, bool) or (optional and value is None):
+            return value
+        raise _wrong(label, value, "True, False or None" if optional else "True or False")
+
+    return check
+
+
+def integer(at_least: int, at_most: int | None = None, *, optional: bool = False) -> Check:
+    """Return a check for an int within limits, both included."""
+    limits = f">= {at_least}" if at_most is None else f"from {at_least} to {at_most}"
+    wanted = f"an int {limits}{' or None' if optional else ''}"
+
+    def check(label: str, value: Any) -> Any:
+        if optional and value is None:
+            return None
+        is_int = isinstance(value, int) and not isinstance(value, bool)
+        if is_int and value >= at_least and (at_most is None or value <= at_most):
+            return value
+        raise _wrong(label, value, wanted)
+
+    return check
+
+
+def number(above: float, at_most: float | None = None, *, optional: bool = False) -> Check:
+    """Return a check for a finite number above one limit and not above another."""
+    limits = f"> {above:g}" if at_most is None else f"> {above:g} and <= {at_most:g}"
+    wanted = f"a number {limits}{' or None' if optional else ''}"
+
+    def check(label: str, value: Any) -> Any:
+        if optional and value is None:
+            return None
+        is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        is_inside = is_number and math.isfinite(value) and value > above
+        if is_inside and (at_most is None or value <= at_most):
+            return value
+        raise _wrong(label, value, wanted)
+
+    return check
+
+
+def choice(*allowed: str, optional: bool = False, why: str = "") -> Check:
+    """Return a check for one of several strings; `why` says why there are no others."""
+    wanted = f"one of {', '.join(map(repr, allowed))}{' or None' if optional else ''}{why}"
+
+    def check(label: str, value: Any) -> Any:
+        if (optional and value is None) or (isinstance(value, str) and value in allowed):
+            return value
+        raise _wrong(label, value, wanted, allowed)
+
+    return check
+
+
+def member(kind: type[enum.Enum]) -> Check:
+    """Return a check for a member of an enumeration, or the value of one."""
+    names = ", ".join(f"{kind.__name__}.{each.name}" for each in kind)
+    values = [str(each.value) for each in kind]
+
+    def check(label: str, value: Any) -> Any:
+        try:
+            return kind(value)
+        except ValueError:
+            raise _wrong(label, value, f"one of {names}", values) from None
+
+    return check
+
+
+def _wrong(label: str, value: Any, wanted: str, names: Collection[str] = ()) -> ConfigError:
+    near = did_you_mean(value, names) if isinstance(value, str) and names else ""
+    return ConfigError(f"{label} is {value!r} ({type(value).__name__}); {near}expected {wanted}")

@@ -1,0 +1,1 @@
+"""Whether a model and the settings fit a kind of hardware: `unified_validator`."""

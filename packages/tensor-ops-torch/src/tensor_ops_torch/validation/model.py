@@ -1,0 +1,137 @@
+"""What can be told of a model without its hardware: parameters, modules, and operators it calls."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
+
+__all__ = ["ModelFacts", "OperatorsSeen", "observe"]
+
+# Packages whose modules call CUDA kernels of their own.
+CUDA_ONLY = frozenset({"apex", "bitsandbytes", "flash_attn", "transformer_engine", "xformers"})
+_QUANTIZED = ("torch.ao.nn.quantized", "torch.ao.nn.intrinsic.quantized", "torch.nn.quantized")
+
+
+@dataclass(frozen=True)
+class ModelFacts:
+    """The parameters and modules of a model.
+
+    Attributes
+    ----------
+    nbytes : int
+        Of parameters and buffers, those that are shared counted once.
+    trained : int
+        Bytes of parameters that require gradients; 0 in eval mode.
+    dtypes : dict
+        From each dtype to the first parameter or buffer that has it.
+    linears : dict
+        From the name of each ``nn.Linear`` to why it cannot multiply float8, or None.
+    sparse, cuda_only, quantized : list of str
+        Modules with sparse gradients; those of `CUDA_ONLY` packages; those of PyTorch's quantized
+        kernels for CPUs.
+    is_eager_attention : bool
+        Whether a transformers model computes attention without ``scaled_dot_product_attention``.
+    """
+
+    nbytes: int
+    trained: int
+    dtypes: dict[torch.dtype, str]
+    linears: dict[str, str | None]
+    sparse: list[str]
+    cuda_only: list[str]
+    quantized: list[str]
+    is_eager_attention: bool
+
+    @classmethod
+    def of(cls, model: nn.Module) -> ModelFacts:
+        """Return the facts of a model."""
+        from tensor_ops_torch.backends.float8 import why_not
+
+        named = [*model.named_parameters(), *model.named_buffers()]
+        dtypes: dict[torch.dtype, str] = {}
+        for name, tensor in named:
+            dtypes.setdefault(tensor.dtype, name)
+        modules = {name or type(model).__name__: each for name, each in model.named_modules()}
+        places = {name: type(each).__module__ for name, each in modules.items()}
+        trained = sum(each.nbytes for each in model.parameters() if each.requires_grad)
+        config = getattr(model, "config", None)
+        return cls(
+            nbytes=sum(tensor.nbytes for _, tensor in named),
+            trained=trained if model.training else 0,
+            dtypes=dtypes,
+            linears={
+                n: why_not(each) for n, each in modules.items() if isinstance(each, nn.Linear)
+            },
+            sparse=[
+                name for name, each in modules.items() if getattr(each, "sparse", None) is True
+            ],
+            cuda_only=[name for name, place in places.items() if place.split(".")[0] in CUDA_ONLY],
+            quantized=[name for name, place in places.items() if place.startswith(_QUANTIZED)],
+            is_eager_attention=getattr(config, "_attn_implementation", None) == "eager",
+        )
+
+
+@dataclass
+class OperatorsSeen:
+    """The operators that one call of a model came to.
+
+    Attributes
+    ----------
+    names : set of str
+        As "aten::mm".
+    dynamic : list of str
+        Those whose result has a shape, or is a number, that depends on values.
+    error : Exception or None
+        What the call raised.
+    """
+
+    names: set[str] = field(default_factory=set)
+    dynamic: list[str] = field(default_factory=list)
+    error: Exception | None = None
+
+
+def observe(model: nn.Module, example_inputs: Any) -> OperatorsSeen:
+    """Call a model once, in eval mode and without gradients, and return the operators it called.
+
+    Parameters
+    ----------
+    model : torch.nn.Module
+    example_inputs : tensor, tuple of arguments or dict of keyword arguments
+        On the device of the model.
+    """
+    seen = OperatorsSeen()
+    training = {module: module.training for module in model.modules()}
+    model.eval()
+    try:
+        with torch.no_grad(), _Recorder(seen):
+            if isinstance(example_inputs, Mapping):
+                model(**example_inputs)
+            elif isinstance(example_inputs, (tuple, list)):
+                model(*example_inputs)
+            else:
+                model(example_inputs)
+    except Exception as error:
+        seen.error = error
+    finally:
+        for module, was_training in training.items():
+            module.training = was_training
+    return seen
+
+
+class _Recorder(TorchDispatchMode):
+    def __init__(self, seen: OperatorsSeen) -> None:
+        super().__init__()
+        self.seen = seen
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = func.name()
+        tags = {torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output}
+        if name not in self.seen.names and tags & set(func.tags):
+            self.seen.dynamic.append(name)
+        self.seen.names.add(name)
+        return func(*args, **(kwargs or {}))

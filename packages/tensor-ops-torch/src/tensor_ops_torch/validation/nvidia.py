@@ -1,0 +1,256 @@
+"""What the settings of an NVIDIA GPU ask for, held against a GPU or a generation of them."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import torch.nn.attention
+
+from tensor_ops_torch.core.config import NVIDIAArchitecture, NVIDIAConfig
+from tensor_ops_torch.core.profile import (
+    GB,
+    LOWEST_CAPABILITY,
+    MB,
+    TENSOR_CORES,
+    HardwareProfile,
+)
+from tensor_ops_torch.validation.report import Check, failed, passed, skipped, warning
+
+__all__ = ["NVIDIATarget", "check_settings", "flash_attention_3_missing"]
+
+FLASH_ATTENTION_3 = "flash_attn_interface"
+
+
+@dataclass(frozen=True)
+class NVIDIATarget:
+    """The GPU that settings are held against: one that is here, or one of a generation.
+
+    Attributes
+    ----------
+    name : str
+    capability : tuple of int or None
+        None where neither a GPU nor a generation is known.
+    architecture : NVIDIAArchitecture or None
+    memory : int or None
+        Bytes; None where there is no GPU to ask.
+    is_here : bool
+    """
+
+    name: str
+    capability: tuple[int, int] | None
+    architecture: str | None
+    memory: int | None
+    is_here: bool
+
+    @classmethod
+    def of(cls, profile: HardwareProfile) -> NVIDIATarget:
+        """Return a GPU that is here."""
+        memory = round(profile.total_memory_gb * GB)
+        capability = profile.compute_capability
+        return cls(profile.device_name, capability, profile.architecture, memory, True)
+
+    @classmethod
+    def wanted(cls, architecture: NVIDIAArchitecture) -> NVIDIATarget:
+        """Return the least GPU of a generation."""
+        capability = LOWEST_CAPABILITY.get(architecture)
+        if capability is None:
+            return cls("an NVIDIA GPU", None, None, None, False)
+        return cls(f"a GPU of {architecture.name}", capability, architecture, None, False)
+
+    @property
+    def sm(self) -> str:
+        """The compute capability as compilers write it."""
+        return "sm_{}{}".format(*self.capability) if self.capability else "sm_?"
+
+    @property
+    def text(self) -> str:
+        """The name and the compute capability."""
+        return f"{self.name} ({self.sm})"
+
+    def budget(self, fraction: float | None) -> int | None:
+        """Return the bytes that this process may allocate."""
+        return None if self.memory is None else int(self.memory * (fraction or 1))
+
+
+def check_settings(settings: NVIDIAConfig, target: NVIDIATarget) -> list[Check]:
+    """Check each setting that asks for something."""
+    return [
+        check
+        for name, rule in _RULES.items()
+        if name in settings.changed()
+        for check in rule(settings, target)
+    ]
+
+
+def flash_attention_3_missing() -> str | None:
+    """Return what FlashAttention-3 lacks here besides the GPU, None if nothing."""
+    if not hasattr(torch.nn.attention, "activate_flash_attention_impl"):
+        return f"PyTorch {torch.__version__} cannot be given another FlashAttention"
+    if importlib.util.find_spec(FLASH_ATTENTION_3) is None:
+        return f"the package {FLASH_ATTENTION_3} is not installed"
+    return None
+
+
+def _architecture(settings: NVIDIAConfig, target: NVIDIATarget) -> Iterator[Check]:
+    wanted = settings.architecture
+    if not target.is_here:
+        yield skipped("architecture", f"no GPU is here to be {wanted.name}", "run it on the GPU")
+    elif target.architecture == wanted:
+        yield passed("architecture", f"{target.text} is {wanted.name}")
+    else:
+        found = (target.architecture or "unknown").upper()
+        yield failed(
+            "architecture",
+            f"{wanted.name} is asked for, {target.text} is {found}",
+            "choose another device_id, or NVIDIAArchitecture.AUTO to take what is there",
+        )
+
+
+def _tensor_cores(settings: NVIDIAConfig, target: NVIDIATarget) -> Iterator[Check]:
+    name, wanted = "tensor_core_version", settings.tensor_core_version
+    if target.capability is None:
+        yield _unknown(name)
+        return
+    there = TENSOR_CORES.get(NVIDIAArchitecture(target.architecture or "auto"))
+    if there == wanted:
+        yield passed(name, f"{target.text} has tensor cores of generation {there}")
+    else:
+        yield failed(
+            name,
+            f"generation {wanted} is asked for, {target.text} has {there or 'no tensor cores'}",
+            f"set it to {there}, or to None to take what is there",
+        )
+
+
+def _fp8(settings: NVIDIAConfig, target: NVIDIATarget) -> Iterator[Check]:
+    if target.capability is None:
+        yield _unknown("fp8_enabled")
+    elif target.capability >= (8, 9):
+        yield passed("fp8_enabled", f"{target.text} multiplies float8")
+    else:
+        yield failed(
+            "fp8_enabled",
+            f"{target.text} cannot multiply float8, which needs sm_89 (Ada, Hopper, Blackwell)",
+            "set fp8_enabled=False, and precision='bfloat16' for 16 bits",
+        )
+
+
+def _attention(settings: NVIDIAConfig, target: NVIDIATarget) -> Iterator[Check]:
+    name, version = "flash_attention_version", settings.flash_attention_version
+    if target.capability is None:
+        yield _unknown(name)
+    elif version == "2":
+        if target.capability >= (8, 0):
+            yield passed(name, f"{target.text} runs FlashAttention-2")
+        else:
+            yield failed(
+                name, f"{target.text} cannot run FlashAttention-2, which needs sm_80", _AUTO
+            )
+    elif target.capability != (9, 0):
+        yield failed(
+            name,
+            f"{target.text} cannot run FlashAttention-3, whose kernels in PyTorch are for sm_90",
+            _AUTO,
+        )
+    elif (missing := flash_attention_3_missing()) is None:
+        yield passed(name, f"{target.text} runs FlashAttention-3")
+    elif target.is_here:
+        install = "build it from https://github.com/Dao-AILab/flash-attention/tree/main/hopper"
+        yield failed(name, missing, f"{install}, or {_AUTO}")
+    else:
+        yield skipped(name, f"{target.text} can run it; here {missing}", "run it on the GPU")
+
+
+def _precision(settings: NVIDIAConfig, target: NVIDIATarget) -> Iterator[Check]:
+    precision = settings.precision
+    if target.capability is None:
+        yield _unknown("precision")
+    elif precision == "bfloat16" and target.capability < (8, 0):
+        yield warning(
+            "precision",
+            f"{target.text} has no arithmetic for bfloat16 and emulates it",
+            "set precision='float16'",
+        )
+    elif precision == "float16" and target.capability < (5, 3):
+        yield failed(
+            "precision", f"{target.text} has no float16 arithmetic", "set precision='float32'"
+        )
+    else:
+        yield passed("precision", f"{target.text} computes {precision}")
+
+
+def _allow_fp32(settings: NVIDIAConfig, target: NVIDIATarget) -> Iterator[Check]:
+    if settings.precision == "float32":
+        yield failed(
+            "allow_fp32", "precision='float32' is not allowed to be float32", "set allow_fp32=True"
+        )
+    elif settings.precision is None:
+        yield warning(
+            "allow_fp32",
+            "has no effect: precision is None, which leaves the model's dtypes as they are",
+            "set precision to 'float16' or 'bfloat16'",
+        )
+    else:
+        yield passed("allow_fp32", f"the whole model is converted to {settings.precision}")
+
+
+def _pool(settings: NVIDIAConfig, target: NVIDIATarget) -> Iterator[Check]:
+    name, wanted = "memory_pool_init_mb", settings.memory_pool_init_mb
+    budget = target.budget(settings.max_memory_fraction)
+    if budget is None:
+        yield skipped(name, f"{wanted} MB are asked for", "run it on the GPU")
+    elif wanted * MB > budget:
+        yield failed(
+            name,
+            f"{wanted} MB are more than the {budget / MB:.0f} MB that may be allocated",
+            "lower it, or raise max_memory_fraction",
+        )
+    else:
+        yield passed(name, f"{wanted} of {budget / MB:.0f} MB")
+
+
+def _growth(settings: NVIDIAConfig, target: NVIDIATarget) -> Iterator[Check]:
+    name = "memory_growth_enabled"
+    if not settings.memory_growth_enabled and settings.memory_pool_init_mb == 0:
+        yield failed(
+            name,
+            "memory must not grow beyond a pool of 0 MB: nothing could be allocated",
+            "set memory_pool_init_mb, or memory_growth_enabled=None",
+        )
+    elif not settings.memory_growth_enabled:
+        yield passed(name, f"memory stays within {settings.memory_pool_init_mb} MB")
+    else:
+        yield passed(name, "segments of the allocator grow in place")
+
+
+def _fraction(settings: NVIDIAConfig, target: NVIDIATarget) -> Iterator[Check]:
+    budget = target.budget(settings.max_memory_fraction)
+    limit = f"{settings.max_memory_fraction:.0%} of the memory"
+    if budget is None:
+        yield skipped("max_memory_fraction", f"{limit} is asked for", "run it on the GPU")
+    else:
+        yield passed("max_memory_fraction", f"{limit} is {budget / MB:.0f} MB")
+
+
+def _unknown(name: str) -> Check:
+    return skipped(
+        name,
+        "no NVIDIA GPU is here, and none is named",
+        "set NVIDIAConfig.architecture, or run it on the GPU",
+    )
+
+
+_AUTO = "set flash_attention_version='auto' and PyTorch chooses what the GPU can"
+_RULES: dict[str, Callable[[NVIDIAConfig, NVIDIATarget], Iterator[Check]]] = {
+    "architecture": _architecture,
+    "tensor_core_version": _tensor_cores,
+    "fp8_enabled": _fp8,
+    "flash_attention_version": _attention,
+    "precision": _precision,
+    "allow_fp32": _allow_fp32,
+    "max_memory_fraction": _fraction,
+    "memory_pool_init_mb": _pool,
+    "memory_growth_enabled": _growth,
+}

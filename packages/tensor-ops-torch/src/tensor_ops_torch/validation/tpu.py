@@ -1,0 +1,123 @@
+"""What the settings of a TPU ask for, held against a TPU or a version of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from tensor_ops_torch.core.config import TPUConfig, TPUTopology, TPUVersion
+from tensor_ops_torch.core.profile import GB, TPU_MEMORY_GB, HardwareProfile
+from tensor_ops_torch.validation.report import Check, failed, passed, skipped, warning
+
+__all__ = ["TPUTarget", "check_settings"]
+
+
+@dataclass(frozen=True)
+class TPUTarget:
+    """The TPU that settings are held against: one that is here, or one of a version.
+
+    Attributes
+    ----------
+    name : str
+    version : TPUVersion or None
+    topology : TPUTopology or None
+    memory : int or None
+        Bytes of one device.
+    is_here : bool
+    """
+
+    name: str
+    version: TPUVersion | None
+    topology: TPUTopology | None
+    memory: int | None
+    is_here: bool
+
+    @classmethod
+    def of(cls, profile: HardwareProfile) -> TPUTarget:
+        """Return a TPU that is here."""
+        topology = TPUTopology.SINGLE
+        if profile.slice_count > 1:
+            topology = TPUTopology.SUPERPOD
+        elif profile.host_count > 1:
+            topology = TPUTopology.POD
+        memory = round(profile.total_memory_gb * GB)
+        return cls(profile.device_name, profile.tpu_version, topology, memory, True)
+
+    @classmethod
+    def wanted(cls, version: TPUVersion) -> TPUTarget:
+        """Return a TPU of a version."""
+        if version is TPUVersion.AUTO:
+            return cls("a TPU", None, None, None, False)
+        return cls(f"a TPU {version}", version, None, TPU_MEMORY_GB[version] * GB, False)
+
+
+def check_settings(settings: TPUConfig, target: TPUTarget) -> list[Check]:
+    """Check each setting that asks for something of the TPU."""
+    return [
+        check
+        for name, rule in _RULES.items()
+        if name in settings.changed()
+        for check in rule(settings, target)
+    ]
+
+
+def _version(settings: TPUConfig, target: TPUTarget) -> Iterator[Check]:
+    wanted = settings.version
+    if not target.is_here:
+        yield skipped("version", f"no TPU is here to be {wanted}", "run it on the TPU")
+    elif target.version == wanted:
+        yield passed("version", f"{target.name} is {wanted}")
+    else:
+        yield failed(
+            "version",
+            f"{wanted} is asked for, {target.name} is {target.version or 'unknown here'}",
+            "use that TPU, or TPUVersion.AUTO to take what is there",
+        )
+
+
+def _topology(settings: TPUConfig, target: TPUTarget) -> Iterator[Check]:
+    wanted = settings.topology
+    if not target.is_here:
+        yield skipped("topology", f"no TPU is here to be a {wanted}", "run it on the TPU")
+    elif target.topology == wanted:
+        yield passed("topology", f"{target.name} is a {wanted}")
+    else:
+        yield failed(
+            "topology",
+            f"{wanted} is asked for, {target.name} is a {target.topology}",
+            "start the process on every host, or use TPUTopology.AUTO",
+        )
+
+
+def _mixed(settings: TPUConfig, target: TPUTarget) -> Iterator[Check]:
+    if settings.precision == "bfloat16":
+        how = "runs under torch.autocast" if settings.mixed_precision else "is converted"
+        yield passed("mixed_precision", f"the model {how}")
+    elif settings.mixed_precision:
+        yield warning(
+            "mixed_precision",
+            f"has no effect: precision is {settings.precision!r}, with nothing to mix",
+            "set precision='bfloat16'",
+        )
+
+
+def _precision(settings: TPUConfig, target: TPUTarget) -> Iterator[Check]:
+    yield passed("precision", f"{target.name} computes {settings.precision}")
+
+
+def _fraction(settings: TPUConfig, target: TPUTarget) -> Iterator[Check]:
+    name, limit = "memory_fraction", f"{settings.memory_fraction:.0%} of the memory"
+    if target.memory is None:
+        yield skipped(name, f"{limit} is asked for", "set TPUConfig.version, or run it on the TPU")
+    else:
+        budget = target.memory * (settings.memory_fraction or 1)
+        yield passed(name, f"{limit} is {budget / GB:.1f} GB")
+
+
+_RULES: dict[str, Callable[[TPUConfig, TPUTarget], Iterator[Check]]] = {
+    "version": _version,
+    "topology": _topology,
+    "precision": _precision,
+    "mixed_precision": _mixed,
+    "memory_fraction": _fraction,
+}

@@ -1,0 +1,394 @@
+"""Whether a model and the settings can work on a kind of hardware, before they are taken there."""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import Any
+
+import torch
+from torch import nn
+
+from tensor_ops import BackendError
+from tensor_ops_torch.core.config import KernelPyTorchConfig, NVIDIAConfig, TPUConfig
+from tensor_ops_torch.core.hardware_detector import HardwareType, nvidia_profile, probe
+from tensor_ops_torch.core.profile import MB, HardwareProfile
+from tensor_ops_torch.validation import nvidia, tpu
+from tensor_ops_torch.validation.model import ModelFacts, observe
+from tensor_ops_torch.validation.nvidia import NVIDIATarget
+from tensor_ops_torch.validation.report import (
+    Check,
+    ValidationReport,
+    failed,
+    passed,
+    skipped,
+    warning,
+)
+from tensor_ops_torch.validation.tpu import TPUTarget
+
+__all__ = ["UnifiedValidator", "ValidationReport"]
+
+# With gradients and Adam's two moments, parameters take four times their size.
+_TRAINING = 3
+# bfloat16 is what matrix units take; float32 they compute from parts.
+_ON_TPU = {torch.bfloat16, torch.float32, torch.float16}
+_GIVE_INPUTS = "pass example_inputs=(...) to have the model called once and its operators seen"
+
+
+class UnifiedValidator:
+    """Checks models and settings against kinds of hardware, and reports what will not work.
+
+    Where the hardware is here, it is asked. Where it is not, the generation that the settings name
+    is taken for it (`NVIDIAConfig.architecture`, `TPUConfig.version`), and what needs the hardware
+    itself is skipped, and listed as such. Nothing is changed, and models stay where they are.
+
+    Parameters
+    ----------
+    config : KernelPyTorchConfig, optional
+
+    Examples
+    --------
+    >>> import torch
+    >>> from tensor_ops_torch.core.config import KernelPyTorchConfig, TPUVersion
+    >>> from tensor_ops_torch.validation.unified_validator import UnifiedValidator
+    >>> config = KernelPyTorchConfig()
+    >>> config.hardware.tpu.version = TPUVersion.V5E
+    >>> report = UnifiedValidator(config).validate_tpu_compatibility(torch.nn.Linear(2, 2).double())
+    >>> report.ok
+    False
+    >>> print(report.failed[0])
+    dtypes: weight is torch.float64, which TPUs do not compute; convert it: model.float()
+    """
+
+    def __init__(self, config: KernelPyTorchConfig | None = None) -> None:
+        self.config = _whole(config) if config is not None else KernelPyTorchConfig()
+
+    def validate_nvidia_compatibility(
+        self,
+        model: nn.Module,
+        config: KernelPyTorchConfig | NVIDIAConfig | None = None,
+        *,
+        example_inputs: Any = None,
+    ) -> ValidationReport:
+        """Check a model and the settings for an NVIDIA GPU.
+
+        Parameters
+        ----------
+        model : torch.nn.Module
+        config : KernelPyTorchConfig or NVIDIAConfig, optional
+            Instead of that of the validator.
+        example_inputs : tensor, tuple of arguments or dict of keyword arguments, optional
+            To call the model with, where it is, once, in eval mode.
+
+        Returns
+        -------
+        ValidationReport
+        """
+        _check_model(model)
+        settings = (
+            config if isinstance(config, NVIDIAConfig) else self._settings(config).hardware.nvidia
+        )
+        target, checks = _nvidia_device(settings)
+        facts = ModelFacts.of(model)
+        checks += nvidia.check_settings(settings, target)
+        checks += _nvidia_dtypes(facts, target)
+        if settings.fp8_enabled:
+            checks += [_fp8_layers(facts)]
+        if settings.flash_attention_version != "auto" and facts.is_eager_attention:
+            checks += [
+                warning(
+                    "attention",
+                    "the model computes attention itself, which flash_attention_version is not for",
+                    "model.set_attn_implementation('sdpa')",
+                )
+            ]
+        budget = target.budget(settings.max_memory_fraction)
+        if settings.memory_growth_enabled is False:
+            pool = settings.memory_pool_init_mb * MB
+            budget = pool if budget is None else min(budget, pool)
+        needed = facts.nbytes
+        if settings.precision in ("float16", "bfloat16") and not settings.allow_fp32:
+            needed = _in_dtype(model, getattr(torch, settings.precision))
+        checks += [_memory(facts, needed, budget, "run it on the GPU")]
+        checks += [_nvidia_modules(facts), *_operators(model, example_inputs, "CUDA")]
+        checks += [_custom_kernels(model, target)]
+        return ValidationReport(target.text, tuple(checks))
+
+    def validate_tpu_compatibility(
+        self,
+        model: nn.Module,
+        config: KernelPyTorchConfig | TPUConfig | None = None,
+        *,
+        example_inputs: Any = None,
+    ) -> ValidationReport:
+        """Check a model and the settings for a TPU.
+
+        Parameters
+        ----------
+        model : torch.nn.Module
+        config : KernelPyTorchConfig or TPUConfig, optional
+            Instead of that of the validator.
+        example_inputs : tensor, tuple of arguments or dict of keyword arguments, optional
+            To call the model with, where it is, once, in eval mode.
+
+        Returns
+        -------
+        ValidationReport
+        """
+        _check_model(model)
+        settings = config if isinstance(config, TPUConfig) else self._settings(config).hardware.tpu
+        target, checks = _tpu_device(settings)
+        facts = ModelFacts.of(model)
+        checks += tpu.check_settings(settings, target)
+        checks += _tpu_dtypes(facts, settings)
+        budget = (
+            None if target.memory is None else int(target.memory * (settings.memory_fraction or 1))
+        )
+        needed = facts.nbytes
+        if settings.precision is not None and not (
+            settings.precision == "bfloat16" and settings.mixed_precision is not False
+        ):
+            needed = _in_dtype(model, getattr(torch, settings.precision))
+        todo = "set TPUConfig.version, or run it on the TPU"
+        checks += [_memory(facts, needed, budget, todo), *_tpu_modules(facts)]
+        checks += _operators(model, example_inputs, "XLA")
+        checks += [
+            skipped(
+                "custom kernels",
+                "tensor_ops has no kernels for TPUs; XLA compiles PyTorch's own functions",
+                "call prepare_model",
+            )
+        ]
+        return ValidationReport(target.name, tuple(checks))
+
+    def _settings(self, config: Any) -> KernelPyTorchConfig:
+        return self.config if config is None else _whole(config)
+
+
+def _whole(config: Any) -> KernelPyTorchConfig:
+    if not isinstance(config, KernelPyTorchConfig):
+        raise TypeError(
+            f"UnifiedValidator: config is a {type(config).__name__}, expected a "
+            "KernelPyTorchConfig, or to a validate method the settings of its hardware"
+        )
+    return config
+
+
+def _check_model(model: Any) -> None:
+    if not isinstance(model, nn.Module):
+        raise TypeError(
+            f"UnifiedValidator: model is a {type(model).__name__}, expected a torch.nn.Module"
+        )
+
+
+def _nvidia_device(settings: NVIDIAConfig) -> tuple[NVIDIATarget, list[Check]]:
+    try:
+        found = nvidia_profile(settings.device_id)
+    except BackendError as error:
+        todo = "choose one that is there"
+        return NVIDIATarget.wanted(settings.architecture), [failed("device", str(error), todo)]
+    except Exception as error:
+        found = f"{type(error).__name__}: {error}"
+    if isinstance(found, HardwareProfile):
+        target = NVIDIATarget.of(found)
+        return target, [passed("device", f"{target.text} is here")]
+    return NVIDIATarget.wanted(settings.architecture), [_absent(found, "the GPU")]
+
+
+def _tpu_device(settings: TPUConfig) -> tuple[TPUTarget, list[Check]]:
+    found = probe(HardwareType.TPU)
+    if isinstance(found, HardwareProfile):
+        target = TPUTarget.of(found)
+        return target, [passed("device", f"{target.name} is here")]
+    return TPUTarget.wanted(settings.version), [_absent(found, "the TPU")]
+
+
+def _absent(reason: str, place: str) -> Check:
+    return skipped("device", reason, f"run it on {place} to check what is there")
+
+
+def _nvidia_dtypes(facts: ModelFacts, target: NVIDIATarget) -> list[Check]:
+    found = []
+    capability = target.capability
+    for dtype, name in facts.dtypes.items():
+        if dtype in (torch.float8_e4m3fn, torch.float8_e5m2) and capability and capability < (8, 9):
+            todo = "convert it: model.to(torch.bfloat16)"
+            found.append(failed("dtypes", f"{name} is {dtype}, which needs sm_89", todo))
+        elif dtype is torch.bfloat16 and capability and capability < (8, 0):
+            found.append(
+                warning(
+                    "dtypes", f"{name} is {dtype}, which {target.text} emulates", "model.half()"
+                )
+            )
+        elif dtype in (torch.float64, torch.complex128):
+            found.append(
+                warning(
+                    "dtypes",
+                    f"{name} is {dtype}, which most GPUs compute at 1/32 to 1/64 of the speed",
+                    "convert it where the precision is not needed: model.float()",
+                )
+            )
+    return found or [passed("dtypes", _names(facts))]
+
+
+def _tpu_dtypes(facts: ModelFacts, settings: TPUConfig) -> list[Check]:
+    found = []
+    for dtype, name in facts.dtypes.items():
+        if dtype.is_complex or (dtype.is_floating_point and dtype not in _ON_TPU):
+            if settings.precision is not None and settings.mixed_precision is False:
+                continue  # converted as a whole
+            todo = "convert it: model.float()"
+            found.append(failed("dtypes", f"{name} is {dtype}, which TPUs do not compute", todo))
+        elif dtype is torch.float16:
+            found.append(
+                warning(
+                    "dtypes",
+                    f"{name} is {dtype}, which TPUs compute as float32",
+                    "convert it to their own 16 bits: model.bfloat16()",
+                )
+            )
+    return found or [passed("dtypes", _names(facts))]
+
+
+def _names(facts: ModelFacts) -> str:
+    return ", ".join(str(each) for each in facts.dtypes) or "no parameters"
+
+
+def _fp8_layers(facts: ModelFacts) -> Check:
+    fit = [name for name, reason in facts.linears.items() if reason is None]
+    left = {name: reason for name, reason in facts.linears.items() if reason is not None}
+    if not facts.linears:
+        return warning("fp8 layers", "the model has no nn.Linear", "set fp8_enabled=False")
+    if left:
+        name, reason = next(iter(left.items()))
+        return warning(
+            "fp8 layers",
+            f"{len(fit)} of {len(facts.linears)} nn.Linear multiply float8; not {name}: {reason}",
+            "pad what matters to a multiple of 16",
+        )
+    return passed("fp8 layers", f"all {len(fit)} nn.Linear multiply float8")
+
+
+def _in_dtype(model: nn.Module, dtype: torch.dtype) -> int:
+    """Return the bytes of a model whose floating-point parameters have a dtype."""
+    return sum(
+        each.numel() * (dtype.itemsize if each.is_floating_point() else each.itemsize)
+        for each in (*model.parameters(), *model.buffers())
+    )
+
+
+def _memory(facts: ModelFacts, needed: int, budget: int | None, todo: str) -> Check:
+    text = f"parameters and buffers take {needed / MB:.1f} MB"
+    if budget is None:
+        return skipped("memory", f"{text}, of an unknown memory", todo)
+    text += f" of {budget / MB:.0f} MB"
+    if needed > budget:
+        return failed("memory", text, "use 16 bits, a smaller model or more devices")
+    training = needed + _TRAINING * facts.trained
+    if training > budget:
+        return warning(
+            "memory",
+            f"{text}; with gradients and Adam's moments {training / MB:.1f} MB, before activations",
+            "train in 16 bits or on more devices; to infer, call model.eval()",
+        )
+    return passed("memory", f"{text}, before activations")
+
+
+def _nvidia_modules(facts: ModelFacts) -> Check:
+    if facts.quantized:
+        return failed(
+            "modules",
+            f"{facts.quantized[0]} is quantized with kernels that only CPUs have",
+            "give the model that was not quantized",
+        )
+    return passed("modules", "none that is for other hardware only")
+
+
+def _tpu_modules(facts: ModelFacts) -> list[Check]:
+    found = []
+    for names, what, todo in (
+        (facts.quantized, "is quantized with kernels that only CPUs have", "do not quantize it"),
+        (facts.cuda_only, "calls CUDA kernels of its own", "replace it by PyTorch's own module"),
+        (facts.sparse, "has sparse gradients, which XLA does not have", "set sparse=False"),
+    ):
+        if names:
+            found.append(failed("modules", f"{names[0]} {what}", todo))
+    return found or [passed("modules", "none that is for other hardware only")]
+
+
+def _operators(model: nn.Module, example_inputs: Any, key: str) -> list[Check]:
+    if example_inputs is None:
+        return [
+            skipped("operators", "not known before the model runs", _GIVE_INPUTS),
+            skipped("dynamic shapes", "not known before the model runs", _GIVE_INPUTS),
+        ]
+    seen = observe(model, example_inputs)
+    if seen.error is not None:
+        message = f"the model raised {type(seen.error).__name__}: {seen.error}"
+        todo = "give inputs that it can be called with, where it is"
+        return [failed("operators", message, todo)]
+    return [_kernels(seen.names, key), _dynamic(seen.dynamic, key)]
+
+
+def _kernels(names: set[str], key: str) -> Check:
+    # A PyTorch without the hardware has none of its own kernels for it, but those of extensions.
+    present = torch.version.cuda if key == "CUDA" else importlib.util.find_spec("torch_xla")
+    if present and key == "XLA":
+        import torch_xla  # noqa: F401  where XLA's kernels are registered
+    known = {each for each in names if present or not each.startswith("aten::")}
+    missing = sorted(each for each in known if not _has_kernel(each, key))
+    if missing and key == "CUDA":
+        return failed(
+            "operators", f"no CUDA kernel for {', '.join(missing)}", "replace what calls it"
+        )
+    own = [each for each in missing if not each.startswith("aten::")]
+    if own:
+        return failed("operators", f"XLA cannot run {', '.join(own)}", "replace what calls it")
+    if missing:
+        return warning(
+            "operators",
+            f"XLA runs {', '.join(missing)} on the CPU, with copies there and back",
+            "replace what calls it",
+        )
+    unknown = len(names) - len(known)
+    if unknown:
+        there = "CUDA" if key == "CUDA" else "torch_xla"
+        return skipped(
+            "operators", f"{unknown} of PyTorch's own were seen", f"run it where {there} is"
+        )
+    return passed("operators", f"all {len(names)} have kernels")
+
+
+def _has_kernel(name: str, key: str) -> bool:
+    keys = (key, "CompositeImplicitAutograd", "CompositeExplicitAutograd")
+    return any(torch._C._dispatch_has_kernel_for_dispatch_key(name, each) for each in keys)
+
+
+def _dynamic(names: list[str], key: str) -> Check:
+    if not names:
+        return passed("dynamic shapes", "none: no shape depends on values")
+    text = f"{', '.join(names)}: results whose shape depends on values"
+    if key == "CUDA":
+        return passed("dynamic shapes", f"{text}, which CUDA takes")
+    return warning(
+        "dynamic shapes",
+        f"{text}, for which XLA waits, and may compile again",
+        "use masks and torch.where in place of indices",
+    )
+
+
+def _custom_kernels(model: nn.Module, target: NVIDIATarget) -> Check:
+    """Say what `prepare_model_with_custom_kernels` would swap."""
+    name = "custom kernels"
+    if target.capability is not None and target.capability < (7, 5):
+        todo = "call prepare_model"
+        return warning(name, f"tensor_ops has none for {target.text}, only from sm_75 on", todo)
+    from tensor_ops_torch.modules import swap_report
+
+    entries = swap_report(model).entries
+    swapped = [each for each in entries if each.reason is None]
+    if not entries:
+        return passed(name, "the model has no module that tensor_ops would compute")
+    text = f"{len(swapped)} of {len(entries)} modules would run on tensor_ops"
+    if left := [each for each in entries if each.reason is not None]:
+        text += f"; not {left[0].name or 'the model'}: {left[0].reason}"
+    return passed(name, text)

@@ -1,0 +1,64 @@
+"""The examples in docstrings print what they say."""
+
+import doctest
+import importlib
+import pkgutil
+import warnings
+
+import pytest
+
+import tensor_ops_torch
+from tensor_ops_torch import backends, core, validation
+
+PACKAGES = (backends, core, validation)
+MODULES = [
+    "tensor_ops_torch.checkpoint",
+    *(
+        module.name
+        for package in PACKAGES
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
+    ),
+    *(package.__name__ for package in PACKAGES),
+]
+OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_examples(name):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        failed, _ = doctest.testmod(importlib.import_module(name), optionflags=OPTIONS)
+    assert failed == 0
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_public_names_exist_and_are_documented(name):
+    module = importlib.import_module(name)
+    assert module.__doc__
+    for public in getattr(module, "__all__", ()):
+        thing = getattr(module, public)
+        if callable(thing):
+            assert thing.__doc__, public
+
+
+@pytest.mark.parametrize("name", sorted(tensor_ops_torch._LATER))
+def test_the_package_gives_what_it_names(name):
+    module = importlib.import_module(f"tensor_ops_torch.{tensor_ops_torch._LATER[name]}")
+    assert getattr(tensor_ops_torch, name) is getattr(module, name)
+    assert name in dir(tensor_ops_torch)
+
+
+def test_a_name_that_is_not_there():
+    with pytest.raises(AttributeError, match="has no attribute 'NVidiaBackend'"):
+        tensor_ops_torch.NVidiaBackend  # noqa: B018
+
+
+def test_the_backends_are_imported_when_they_are_asked_for():
+    import subprocess
+    import sys
+
+    code = (
+        "import sys, tensor_ops_torch; print([n for n in sys.modules if 'tensor_ops_torch.b' in n])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
