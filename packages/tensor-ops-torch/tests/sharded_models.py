@@ -137,7 +137,8 @@ def sequence_parallel_block(mesh):
     }
     parallelize_module(model, mesh, plan)
     x = torch.randn(BATCH, LENGTH, 16, generator=torch.Generator().manual_seed(SEED))
-    sharded = DTensor.from_local(x.chunk(mesh.size(), dim=1)[mesh.get_rank()], mesh, [Shard(1)])
+    own = x.chunk(mesh.size(), dim=1)[mesh.get_rank()].contiguous()
+    sharded = DTensor.from_local(own, mesh, [Shard(1)])
 
     def loss(model):
         y = model(sharded if model is not reference else x)

@@ -11,10 +11,10 @@ from typing import Any as _Any
 
 from tensor_ops import BackendError
 from tensor_ops_torch import pytorch as _pytorch  # noqa: F401 - raises where PyTorch is missing
-from tensor_ops_torch import modules as _modules  # isort: skip
 from tensor_ops_torch.amp import resolve_amp_config
 from tensor_ops_torch.device import resolve_torch_device
 from tensor_ops_torch.modules import *  # noqa: F403
+from tensor_ops_torch.modules import __all__ as _of_modules
 from tensor_ops_torch.ops import FUNCTIONS as _FUNCTIONS
 from tensor_ops_torch.providers import resolve_ort_providers
 from tensor_ops_torch.session import SessionExplanation, create_session, explain_session
@@ -32,12 +32,13 @@ __all__: list[str] = [
     "resolve_amp_config",
     "resolve_ort_providers",
     "resolve_torch_device",
-    *_modules.__all__,
 ]
 
 for _name in _FUNCTIONS:
     globals()[_name] = _FUNCTIONS[_name]
     __all__ += [_name]  # noqa: PLE0604
+
+__all__ += _of_modules  # noqa: PLE0605
 
 # Imported when they are first asked for: few programs need them all.
 _LATER = {
