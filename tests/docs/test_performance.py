@@ -1,10 +1,12 @@
 """No figure on the page about performance without its record."""
 
+import json
 import re
 from pathlib import Path
 
 import pytest
 
+import torch_models
 from comparison import report
 from comparison.record import read
 from comparison.results import Results
@@ -44,6 +46,14 @@ def test_every_dtype_has_its_figure(shown_text, results):
         drawn = (report.FIGURES / name).read_text(encoding="utf-8")
         assert drawn.startswith("<?xml")
         assert len(drawn) < 150_000
+
+
+def test_the_page_about_pytorch_is_what_its_record_gives():
+    content = json.loads((RECORD.parent / "torch_models.json").read_text(encoding="utf-8"))
+    shown = torch_models.PAGE.read_text(encoding="utf-8")
+    made = torch_models.blocks(content)
+    assert sorted(match[2] for match in report.BLOCK.finditer(shown)) == sorted(made)
+    assert shown == report.fill(shown, made), "run: nox -s bench_torch -- --report ..."
 
 
 def test_no_number_stands_in_the_prose(shown_text):
