@@ -327,7 +327,8 @@ def _judge(call, values, wide, result):
     results = result if isinstance(result, tuple) else (result,)
     references = call.op.numpy(**wide)
     references = references if isinstance(references, tuple) else (references,)
-    bound = call.op.bound(call.dtype, "cpp")
+    # An op of one array may have been given another dtype than was drawn.
+    bound = call.op.bound(values[call.op.first].dtype.name, "cpp")
     terms = _terms(wide) if call.op.name == "layer_norm" else None
     out = call.kwargs.get("out")
     if out is not None and result is not out and not isinstance(out, tuple):
