@@ -35,9 +35,14 @@ numpydoc_attributes_as_param_list = True
 
 # Types that have no page here.
 nitpick_ignore = [
-    ("py:class", "collections.abc.Callable"),
     ("py:class", "tensor_ops.selection.Step"),
+    ("py:class", "Step"),
+    ("py:class", "tensor_ops_torch.validation.report.Status"),
     ("py:obj", "name"),
+]
+nitpick_ignore_regex = [
+    ("py:class", r"(collections\.abc|os|pathlib|types|typing)\.\w+"),
+    ("py:.*", r"(onnx|onnxruntime|torch)(\.\w+)+"),
 ]
 
 # Machine and network decide nothing about the result.

@@ -21,7 +21,7 @@ from tensor_ops_torch.backends.runtimes import HostRuntime, Runtime
 from tensor_ops_torch.core.config import KernelPyTorchConfig
 from tensor_ops_torch.core.profile import MB
 from tensor_ops_torch.core.settings import Settings
-from tensor_ops_torch.validation.report import Check, Status, raise_failed
+from tensor_ops_torch.validation.report import Status, ValidationCheck, raise_failed
 
 __all__ = ["Backend", "without_effect"]
 
@@ -349,7 +349,7 @@ class Backend:
             stacklevel=3,
         )
 
-    def _heed(self, checks: list[Check]) -> None:
+    def _heed(self, checks: list[ValidationCheck]) -> None:
         """Raise for what the device cannot do, and warn of what it does not do as expected."""
         raise_failed(type(self).__name__, tuple(checks))
         for check in checks:

@@ -16,7 +16,7 @@ from tensor_ops_torch.core.profile import (
     TENSOR_CORES,
     HardwareProfile,
 )
-from tensor_ops_torch.validation.report import Check, failed, passed, skipped, warning
+from tensor_ops_torch.validation.report import ValidationCheck, failed, passed, skipped, warning
 
 __all__ = ["NVIDIATarget", "check_settings", "flash_attention_3_missing"]
 
@@ -74,7 +74,7 @@ class NVIDIATarget:
         return None if self.memory is None else int(self.memory * (fraction or 1))
 
 
-def check_settings(settings: NVIDIAConfig, target: NVIDIATarget) -> list[Check]:
+def check_settings(settings: NVIDIAConfig, target: NVIDIATarget) -> list[ValidationCheck]:
     """Check each setting that asks for something."""
     return [
         check
@@ -93,7 +93,7 @@ def flash_attention_3_missing() -> str | None:
     return None
 
 
-def _architecture(settings: NVIDIAConfig, target: NVIDIATarget) -> Iterator[Check]:
+def _architecture(settings: NVIDIAConfig, target: NVIDIATarget) -> Iterator[ValidationCheck]:
     wanted = settings.architecture
     if not target.is_here:
         yield skipped("architecture", f"no GPU is here to be {wanted.name}", "run it on the GPU")
@@ -108,7 +108,7 @@ def _architecture(settings: NVIDIAConfig, target: NVIDIATarget) -> Iterator[Chec
         )
 
 
-def _tensor_cores(settings: NVIDIAConfig, target: NVIDIATarget) -> Iterator[Check]:
+def _tensor_cores(settings: NVIDIAConfig, target: NVIDIATarget) -> Iterator[ValidationCheck]:
     name, wanted = "tensor_core_version", settings.tensor_core_version
     if target.capability is None:
         yield _unknown(name)
@@ -124,7 +124,7 @@ def _tensor_cores(settings: NVIDIAConfig, target: NVIDIATarget) -> Iterator[Chec
         )
 
 
-def _fp8(settings: NVIDIAConfig, target: NVIDIATarget) -> Iterator[Check]:
+def _fp8(settings: NVIDIAConfig, target: NVIDIATarget) -> Iterator[ValidationCheck]:
     if target.capability is None:
         yield _unknown("fp8_enabled")
     elif target.capability >= (8, 9):
@@ -137,7 +137,7 @@ def _fp8(settings: NVIDIAConfig, target: NVIDIATarget) -> Iterator[Check]:
         )
 
 
-def _attention(settings: NVIDIAConfig, target: NVIDIATarget) -> Iterator[Check]:
+def _attention(settings: NVIDIAConfig, target: NVIDIATarget) -> Iterator[ValidationCheck]:
     name, version = "flash_attention_version", settings.flash_attention_version
     if target.capability is None:
         yield _unknown(name)
@@ -163,7 +163,7 @@ def _attention(settings: NVIDIAConfig, target: NVIDIATarget) -> Iterator[Check]:
         yield skipped(name, f"{target.text} can run it; here {missing}", "run it on the GPU")
 
 
-def _precision(settings: NVIDIAConfig, target: NVIDIATarget) -> Iterator[Check]:
+def _precision(settings: NVIDIAConfig, target: NVIDIATarget) -> Iterator[ValidationCheck]:
     precision = settings.precision
     if target.capability is None:
         yield _unknown("precision")
@@ -181,7 +181,7 @@ def _precision(settings: NVIDIAConfig, target: NVIDIATarget) -> Iterator[Check]:
         yield passed("precision", f"{target.text} computes {precision}")
 
 
-def _allow_fp32(settings: NVIDIAConfig, target: NVIDIATarget) -> Iterator[Check]:
+def _allow_fp32(settings: NVIDIAConfig, target: NVIDIATarget) -> Iterator[ValidationCheck]:
     if settings.precision == "float32":
         yield failed(
             "allow_fp32", "precision='float32' is not allowed to be float32", "set allow_fp32=True"
@@ -196,7 +196,7 @@ def _allow_fp32(settings: NVIDIAConfig, target: NVIDIATarget) -> Iterator[Check]
         yield passed("allow_fp32", f"the whole model is converted to {settings.precision}")
 
 
-def _pool(settings: NVIDIAConfig, target: NVIDIATarget) -> Iterator[Check]:
+def _pool(settings: NVIDIAConfig, target: NVIDIATarget) -> Iterator[ValidationCheck]:
     name, wanted = "memory_pool_init_mb", settings.memory_pool_init_mb
     budget = target.budget(settings.max_memory_fraction)
     if budget is None:
@@ -211,7 +211,7 @@ def _pool(settings: NVIDIAConfig, target: NVIDIATarget) -> Iterator[Check]:
         yield passed(name, f"{wanted} of {budget / MB:.0f} MB")
 
 
-def _growth(settings: NVIDIAConfig, target: NVIDIATarget) -> Iterator[Check]:
+def _growth(settings: NVIDIAConfig, target: NVIDIATarget) -> Iterator[ValidationCheck]:
     name = "memory_growth_enabled"
     if not settings.memory_growth_enabled and settings.memory_pool_init_mb == 0:
         yield failed(
@@ -225,7 +225,7 @@ def _growth(settings: NVIDIAConfig, target: NVIDIATarget) -> Iterator[Check]:
         yield passed(name, "segments of the allocator grow in place")
 
 
-def _fraction(settings: NVIDIAConfig, target: NVIDIATarget) -> Iterator[Check]:
+def _fraction(settings: NVIDIAConfig, target: NVIDIATarget) -> Iterator[ValidationCheck]:
     budget = target.budget(settings.max_memory_fraction)
     limit = f"{settings.max_memory_fraction:.0%} of the memory"
     if budget is None:
@@ -234,7 +234,7 @@ def _fraction(settings: NVIDIAConfig, target: NVIDIATarget) -> Iterator[Check]:
         yield passed("max_memory_fraction", f"{limit} is {budget / MB:.0f} MB")
 
 
-def _unknown(name: str) -> Check:
+def _unknown(name: str) -> ValidationCheck:
     return skipped(
         name,
         "no NVIDIA GPU is here, and none is named",
@@ -243,7 +243,7 @@ def _unknown(name: str) -> Check:
 
 
 _AUTO = "set flash_attention_version='auto' and PyTorch chooses what the GPU can"
-_RULES: dict[str, Callable[[NVIDIAConfig, NVIDIATarget], Iterator[Check]]] = {
+_RULES: dict[str, Callable[[NVIDIAConfig, NVIDIATarget], Iterator[ValidationCheck]]] = {
     "architecture": _architecture,
     "tensor_core_version": _tensor_cores,
     "fp8_enabled": _fp8,

@@ -8,7 +8,15 @@ from typing import Any
 
 from tensor_ops import BackendError
 
-__all__ = ["Check", "Status", "ValidationReport", "failed", "passed", "skipped", "warning"]
+__all__ = [
+    "ValidationCheck",
+    "Status",
+    "ValidationReport",
+    "failed",
+    "passed",
+    "skipped",
+    "warning",
+]
 
 
 class Status(enum.StrEnum):
@@ -21,7 +29,7 @@ class Status(enum.StrEnum):
 
 
 @dataclass(frozen=True)
-class Check:
+class ValidationCheck:
     """One check and its outcome.
 
     Attributes
@@ -53,30 +61,30 @@ class ValidationReport:
     ----------
     target : str
         What the model was checked for.
-    checks : tuple of Check
+    checks : tuple of ValidationCheck
         In the order in which they were made.
     """
 
     target: str
-    checks: tuple[Check, ...]
+    checks: tuple[ValidationCheck, ...]
 
     @property
-    def passed(self) -> list[Check]:
+    def passed(self) -> list[ValidationCheck]:
         """The checks that found nothing wrong."""
         return self._with(Status.PASSED)
 
     @property
-    def warnings(self) -> list[Check]:
+    def warnings(self) -> list[ValidationCheck]:
         """The checks that found what works, but not as one may expect."""
         return self._with(Status.WARNING)
 
     @property
-    def failed(self) -> list[Check]:
+    def failed(self) -> list[ValidationCheck]:
         """The checks that found what cannot work."""
         return self._with(Status.FAILED)
 
     @property
-    def skipped(self) -> list[Check]:
+    def skipped(self) -> list[ValidationCheck]:
         """The checks that could not be made, with what they need."""
         return self._with(Status.SKIPPED)
 
@@ -118,31 +126,31 @@ class ValidationReport:
                     lines.append(f"  {'':<8} {'':<{width}}  -> {each.what_to_do}")
         return "\n".join(lines)
 
-    def _with(self, status: Status) -> list[Check]:
+    def _with(self, status: Status) -> list[ValidationCheck]:
         return [each for each in self.checks if each.status is status]
 
 
-def passed(name: str, message: str) -> Check:
+def passed(name: str, message: str) -> ValidationCheck:
     """Return a check that found nothing wrong."""
-    return Check(name, Status.PASSED, message)
+    return ValidationCheck(name, Status.PASSED, message)
 
 
-def warning(name: str, message: str, what_to_do: str) -> Check:
+def warning(name: str, message: str, what_to_do: str) -> ValidationCheck:
     """Return a check that found what works, but not as one may expect."""
-    return Check(name, Status.WARNING, message, what_to_do)
+    return ValidationCheck(name, Status.WARNING, message, what_to_do)
 
 
-def failed(name: str, message: str, what_to_do: str) -> Check:
+def failed(name: str, message: str, what_to_do: str) -> ValidationCheck:
     """Return a check that found what cannot work."""
-    return Check(name, Status.FAILED, message, what_to_do)
+    return ValidationCheck(name, Status.FAILED, message, what_to_do)
 
 
-def skipped(name: str, message: str, what_to_do: str) -> Check:
+def skipped(name: str, message: str, what_to_do: str) -> ValidationCheck:
     """Return a check that could not be made."""
-    return Check(name, Status.SKIPPED, message, what_to_do)
+    return ValidationCheck(name, Status.SKIPPED, message, what_to_do)
 
 
-def raise_failed(target: str, checks: tuple[Check, ...]) -> None:
+def raise_failed(target: str, checks: tuple[ValidationCheck, ...]) -> None:
     """Raise BackendError with the checks that failed, if any did."""
     wrong = [str(each) for each in checks if each.status is Status.FAILED]
     if wrong:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tensor_ops_torch.core.config import TPUConfig, TPUTopology, TPUVersion
 from tensor_ops_torch.core.profile import GB, TPU_MEMORY_GB, HardwareProfile
-from tensor_ops_torch.validation.report import Check, failed, passed, skipped, warning
+from tensor_ops_torch.validation.report import ValidationCheck, failed, passed, skipped, warning
 
 __all__ = ["TPUTarget", "check_settings"]
 
@@ -51,7 +51,7 @@ class TPUTarget:
         return cls(f"a TPU {version}", version, None, TPU_MEMORY_GB[version] * GB, False)
 
 
-def check_settings(settings: TPUConfig, target: TPUTarget) -> list[Check]:
+def check_settings(settings: TPUConfig, target: TPUTarget) -> list[ValidationCheck]:
     """Check each setting that asks for something of the TPU."""
     return [
         check
@@ -61,7 +61,7 @@ def check_settings(settings: TPUConfig, target: TPUTarget) -> list[Check]:
     ]
 
 
-def _version(settings: TPUConfig, target: TPUTarget) -> Iterator[Check]:
+def _version(settings: TPUConfig, target: TPUTarget) -> Iterator[ValidationCheck]:
     wanted = settings.version
     if not target.is_here:
         yield skipped("version", f"no TPU is here to be {wanted}", "run it on the TPU")
@@ -75,7 +75,7 @@ def _version(settings: TPUConfig, target: TPUTarget) -> Iterator[Check]:
         )
 
 
-def _topology(settings: TPUConfig, target: TPUTarget) -> Iterator[Check]:
+def _topology(settings: TPUConfig, target: TPUTarget) -> Iterator[ValidationCheck]:
     wanted = settings.topology
     if not target.is_here:
         yield skipped("topology", f"no TPU is here to be a {wanted}", "run it on the TPU")
@@ -89,7 +89,7 @@ def _topology(settings: TPUConfig, target: TPUTarget) -> Iterator[Check]:
         )
 
 
-def _mixed(settings: TPUConfig, target: TPUTarget) -> Iterator[Check]:
+def _mixed(settings: TPUConfig, target: TPUTarget) -> Iterator[ValidationCheck]:
     if settings.precision == "bfloat16":
         how = "runs under torch.autocast" if settings.mixed_precision else "is converted"
         yield passed("mixed_precision", f"the model {how}")
@@ -101,11 +101,11 @@ def _mixed(settings: TPUConfig, target: TPUTarget) -> Iterator[Check]:
         )
 
 
-def _precision(settings: TPUConfig, target: TPUTarget) -> Iterator[Check]:
+def _precision(settings: TPUConfig, target: TPUTarget) -> Iterator[ValidationCheck]:
     yield passed("precision", f"{target.name} computes {settings.precision}")
 
 
-def _fraction(settings: TPUConfig, target: TPUTarget) -> Iterator[Check]:
+def _fraction(settings: TPUConfig, target: TPUTarget) -> Iterator[ValidationCheck]:
     name, limit = "memory_fraction", f"{settings.memory_fraction:.0%} of the memory"
     if target.memory is None:
         yield skipped(name, f"{limit} is asked for", "set TPUConfig.version, or run it on the TPU")
@@ -114,7 +114,7 @@ def _fraction(settings: TPUConfig, target: TPUTarget) -> Iterator[Check]:
         yield passed(name, f"{limit} is {budget / GB:.1f} GB")
 
 
-_RULES: dict[str, Callable[[TPUConfig, TPUTarget], Iterator[Check]]] = {
+_RULES: dict[str, Callable[[TPUConfig, TPUTarget], Iterator[ValidationCheck]]] = {
     "version": _version,
     "topology": _topology,
     "precision": _precision,

@@ -16,7 +16,7 @@ from tensor_ops_torch.validation import nvidia, tpu
 from tensor_ops_torch.validation.model import ModelFacts, observe
 from tensor_ops_torch.validation.nvidia import NVIDIATarget
 from tensor_ops_torch.validation.report import (
-    Check,
+    ValidationCheck,
     ValidationReport,
     failed,
     passed,
@@ -180,7 +180,7 @@ def _check_model(model: Any) -> None:
         )
 
 
-def _nvidia_device(settings: NVIDIAConfig) -> tuple[NVIDIATarget, list[Check]]:
+def _nvidia_device(settings: NVIDIAConfig) -> tuple[NVIDIATarget, list[ValidationCheck]]:
     try:
         found = nvidia_profile(settings.device_id)
     except BackendError as error:
@@ -194,7 +194,7 @@ def _nvidia_device(settings: NVIDIAConfig) -> tuple[NVIDIATarget, list[Check]]:
     return NVIDIATarget.wanted(settings.architecture), [_absent(found, "the GPU")]
 
 
-def _tpu_device(settings: TPUConfig) -> tuple[TPUTarget, list[Check]]:
+def _tpu_device(settings: TPUConfig) -> tuple[TPUTarget, list[ValidationCheck]]:
     found = probe(HardwareType.TPU)
     if isinstance(found, HardwareProfile):
         target = TPUTarget.of(found)
@@ -202,11 +202,11 @@ def _tpu_device(settings: TPUConfig) -> tuple[TPUTarget, list[Check]]:
     return TPUTarget.wanted(settings.version), [_absent(found, "the TPU")]
 
 
-def _absent(reason: str, place: str) -> Check:
+def _absent(reason: str, place: str) -> ValidationCheck:
     return skipped("device", reason, f"run it on {place} to check what is there")
 
 
-def _nvidia_dtypes(facts: ModelFacts, target: NVIDIATarget) -> list[Check]:
+def _nvidia_dtypes(facts: ModelFacts, target: NVIDIATarget) -> list[ValidationCheck]:
     found = []
     capability = target.capability
     for dtype, name in facts.dtypes.items():
@@ -230,7 +230,7 @@ def _nvidia_dtypes(facts: ModelFacts, target: NVIDIATarget) -> list[Check]:
     return found or [passed("dtypes", _names(facts))]
 
 
-def _tpu_dtypes(facts: ModelFacts, settings: TPUConfig) -> list[Check]:
+def _tpu_dtypes(facts: ModelFacts, settings: TPUConfig) -> list[ValidationCheck]:
     found = []
     for dtype, name in facts.dtypes.items():
         if dtype.is_complex or (dtype.is_floating_point and dtype not in _ON_TPU):
@@ -253,7 +253,7 @@ def _names(facts: ModelFacts) -> str:
     return ", ".join(str(each) for each in facts.dtypes) or "no parameters"
 
 
-def _fp8_layers(facts: ModelFacts) -> Check:
+def _fp8_layers(facts: ModelFacts) -> ValidationCheck:
     fit = [name for name, reason in facts.linears.items() if reason is None]
     left = {name: reason for name, reason in facts.linears.items() if reason is not None}
     if not facts.linears:
@@ -276,7 +276,7 @@ def _in_dtype(model: nn.Module, dtype: torch.dtype) -> int:
     )
 
 
-def _memory(facts: ModelFacts, needed: int, budget: int | None, todo: str) -> Check:
+def _memory(facts: ModelFacts, needed: int, budget: int | None, todo: str) -> ValidationCheck:
     text = f"parameters and buffers take {needed / MB:.1f} MB"
     if budget is None:
         return skipped("memory", f"{text}, of an unknown memory", todo)
@@ -293,7 +293,7 @@ def _memory(facts: ModelFacts, needed: int, budget: int | None, todo: str) -> Ch
     return passed("memory", f"{text}, before activations")
 
 
-def _nvidia_modules(facts: ModelFacts) -> Check:
+def _nvidia_modules(facts: ModelFacts) -> ValidationCheck:
     if facts.quantized:
         return failed(
             "modules",
@@ -303,7 +303,7 @@ def _nvidia_modules(facts: ModelFacts) -> Check:
     return passed("modules", "none that is for other hardware only")
 
 
-def _tpu_modules(facts: ModelFacts) -> list[Check]:
+def _tpu_modules(facts: ModelFacts) -> list[ValidationCheck]:
     found = []
     for names, what, todo in (
         (facts.quantized, "is quantized with kernels that only CPUs have", "do not quantize it"),
@@ -315,7 +315,7 @@ def _tpu_modules(facts: ModelFacts) -> list[Check]:
     return found or [passed("modules", "none that is for other hardware only")]
 
 
-def _operators(model: nn.Module, example_inputs: Any, key: str) -> list[Check]:
+def _operators(model: nn.Module, example_inputs: Any, key: str) -> list[ValidationCheck]:
     if example_inputs is None:
         return [
             skipped("operators", "not known before the model runs", _GIVE_INPUTS),
@@ -329,7 +329,7 @@ def _operators(model: nn.Module, example_inputs: Any, key: str) -> list[Check]:
     return [_kernels(seen.names, key), _dynamic(seen.dynamic, key)]
 
 
-def _kernels(names: set[str], key: str) -> Check:
+def _kernels(names: set[str], key: str) -> ValidationCheck:
     # A PyTorch without the hardware has none of its own kernels for it, but those of extensions.
     present = torch.version.cuda if key == "CUDA" else importlib.util.find_spec("torch_xla")
     if present and key == "XLA":
@@ -363,7 +363,7 @@ def _has_kernel(name: str, key: str) -> bool:
     return any(torch._C._dispatch_has_kernel_for_dispatch_key(name, each) for each in keys)
 
 
-def _dynamic(names: list[str], key: str) -> Check:
+def _dynamic(names: list[str], key: str) -> ValidationCheck:
     if not names:
         return passed("dynamic shapes", "none: no shape depends on values")
     text = f"{', '.join(names)}: results whose shape depends on values"
@@ -376,7 +376,7 @@ def _dynamic(names: list[str], key: str) -> Check:
     )
 
 
-def _custom_kernels(model: nn.Module, target: NVIDIATarget) -> Check:
+def _custom_kernels(model: nn.Module, target: NVIDIATarget) -> ValidationCheck:
     """Say what `prepare_model_with_custom_kernels` would swap."""
     name = "custom kernels"
     if target.capability is not None and target.capability < (7, 5):
