@@ -19,7 +19,7 @@ from tensor_ops_torch.core.config import (
 )
 from tensor_ops_torch.core.hardware_detector import HardwareType
 from tensor_ops_torch.core.profile import GB
-from tensor_ops_torch.validation.report import Check, Status, ValidationReport
+from tensor_ops_torch.validation.report import Status, ValidationCheck, ValidationReport
 from tensor_ops_torch.validation.unified_validator import UnifiedValidator
 
 
@@ -396,10 +396,10 @@ def test_a_report_prints_and_is_plain_data():
     report = ValidationReport(
         "a GPU",
         (
-            Check("dtypes", Status.PASSED, "torch.float32"),
-            Check("memory", Status.FAILED, "too much", "take less"),
-            Check("device", Status.SKIPPED, "none", "get one"),
-            Check("fp8 layers", Status.WARNING, "some", "pad them"),
+            ValidationCheck("dtypes", Status.PASSED, "torch.float32"),
+            ValidationCheck("memory", Status.FAILED, "too much", "take less"),
+            ValidationCheck("device", Status.SKIPPED, "none", "get one"),
+            ValidationCheck("fp8 layers", Status.WARNING, "some", "pad them"),
         ),
     )
     assert str(report).splitlines() == [
