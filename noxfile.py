@@ -181,14 +181,17 @@ def torch(session: nox.Session) -> None:
     if session.posargs:
         session.run("pytest", "-q", *session.posargs)
         return
-    session.run("pytest", "-q", TORCH_TESTS, *TORCH_PAGES)
+    # Nothing is timed, so that two at once do no harm.
+    session.install("pytest-xdist")
+    parallel = ["-q", "-n", "2"]
+    session.run("pytest", *parallel, TORCH_TESTS, *TORCH_PAGES)
     # The levels are those of the C++ backend, which have a session of their own.
     only = [
         "--backend=torch",
         "--require-backend=torch",
         "--ignore=tests/conformance/test_levels.py",
     ]
-    session.run("pytest", "-q", "tests/conformance", *only)
+    session.run("pytest", *parallel, "tests/conformance", *only)
 
 
 @nox.session
