@@ -107,7 +107,9 @@ def decode(model: Any, prompt: Any) -> Timed:
     first, cache = read.logits[:, -1:].argmax(-1), read.past_key_values
 
     def once() -> float:
-        cache.crop(PROMPT)
+        written = cache.get_seq_length() - PROMPT
+        if written:
+            cache.crop(-written)
         token = first
         start = time.perf_counter()
         for _ in range(WRITTEN):

@@ -36,7 +36,7 @@ __all__ = [
 
 # Below so many numbers the one function of PyTorch that a module may be is quicker than an op,
 # whose call from Python takes some microseconds more.
-SMALL = 16384
+SMALL = 65536
 _PLAIN = (Tensor, nn.Parameter)
 _HALF = (torch.float16, torch.bfloat16)
 _RECIPE, _BASE = "_tensor_ops_recipe", "_tensor_ops_base"
@@ -179,8 +179,11 @@ class GatedRecipe:
         function = self._function()
 
         def forward(module: nn.Module, x: Any = _MISSING, /, *args: Any, **kwargs: Any) -> Any:
-            if x is _MISSING or args or kwargs or not _is_plain(x) or x.dtype not in dtypes:
+            # What is between the linear layers has as many numbers, or a few times more.
+            if x is _MISSING or args or kwargs or (single and _is_small(x, SMALL // 4)):
                 return _original(original, module, x, args, kwargs)
+            if not _is_plain(x) or x.dtype not in dtypes:
+                return original(module, x)
             children = module._modules
             activate = function
             if name is not None:
@@ -302,13 +305,13 @@ def _is_plain(x: Any) -> bool:
     )
 
 
-def _is_small(x: Any) -> bool:
+def _is_small(x: Any, limit: int | None = None) -> bool:
     # What is compiled has no Python to wait for, and should not depend on sizes.
     return (
         type(x) is Tensor
         and not torch.compiler.is_compiling()
         and not torch.jit.is_tracing()
-        and x.numel() < SMALL
+        and x.numel() < (SMALL if limit is None else limit)
     )
 
 
