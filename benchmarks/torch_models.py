@@ -142,6 +142,7 @@ def in_turn(model: Any, once: Timed, rounds: int) -> dict[str, list[float]]:
 def modules(model: Any, shape: tuple[int, ...], rounds: int) -> Iterator[dict[str, Any]]:
     """Time one module of each kind that is swapped, hot."""
     import torch
+
     from tensor_ops_torch.modules import restore_model, swap_modules
 
     kinds: dict[str, list[str]] = {}

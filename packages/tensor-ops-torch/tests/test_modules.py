@@ -240,7 +240,7 @@ def test_the_profiler_sees_the_ops(model, x):
 
 def test_few_numbers_go_to_a_single_function_of_pytorch(model, calls, monkeypatch):
     """It is quicker than a call of an op from Python; what takes several functions is not."""
-    monkeypatch.setattr(recipes, "SMALL", 65536)
+    monkeypatch.setattr(recipes, "SMALL", 16384)
     reference = copy.deepcopy(model)
     swap_modules(model)
     few, many = torch.randn(2, 16), torch.randn(1024, 16)
