@@ -92,7 +92,8 @@ def pytorch(place: Workplace) -> dict[str, Any]:
     if importlib.util.find_spec("torch") is None:
         raise SkippedError("torch is not installed")
     install(place, "tensor-ops-torch")
-    found = _pytest(place, "packages/tensor-ops-torch/tests/test_cuda_tensors.py")
+    tests = "packages/tensor-ops-torch/tests"
+    found = _pytest(place, f"{tests}/test_cuda_tensors.py", f"{tests}/backends/test_on_gpu.py")
     if not found.get("passed"):
         raise SkippedError("torch sees no CUDA device")
     return found
