@@ -289,8 +289,10 @@ def lint(session: nox.Session) -> None:
     found = (path for folder in folders for path in sorted(ROOT.glob(folder)))
     native = [str(path) for path in found if is_native(path)]
     session.run("clang-format", "--dry-run", "--Werror", *native)
+    # The one package that imports others of the checkout finds them there.
+    others = os.pathsep.join(f"packages/{package}/src" for package in PACKAGES)
     for package in PACKAGES:
-        session.run("mypy", f"packages/{package}/src")
+        session.run("mypy", f"packages/{package}/src", env={"MYPYPATH": others})
     session.run("mypy", "noxfile.py", *sorted(map(str, ROOT.glob("ci/*.py"))))
     session.run("mypy", "docs/_extensions")
     session.run("mypy", "tools/gpu_check.py")
