@@ -27,7 +27,7 @@ assert tensor_ops_torch.__file__.startswith(sys.prefix)
 x = torch.ones(1, requires_grad=True)
 y = tensor_ops_torch.silu(x)
 y.backward()
-print(sys.prefix, f"{y.item():.7f}", f"{x.grad.item():.7f}")
+print(sys.prefix, f"{y.item():.5f}", f"{x.grad.item():.5f}")
 """
 SUITE = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", ROOT / "pyproject.toml"]
 SAMPLES = ROOT / "tests" / "conformance" / "test_samples.py"
@@ -99,4 +99,4 @@ def test_the_integration_in_pytorch(this_interpreter, dist):
     this_interpreter.pip("download", "--only-binary=:all:", "-d", house, "torch>=2.6")
     fresh = this_interpreter.environment("pytorch")
     fresh.install("tensor-ops[torch]", folders=[dist, this_interpreter.wheelhouse, house])
-    assert fresh.python("-c", IN_PYTORCH).split() == [str(fresh.place), "0.7310586", "0.9276706"]
+    assert fresh.python("-c", IN_PYTORCH).split() == [str(fresh.place), "0.73106", "0.92767"]
