@@ -15,7 +15,8 @@ import tensor_ops_cpp as t
 @pytest.mark.skipif(
     not sysconfig.get_config_var("Py_GIL_DISABLED"), reason="this Python is not free-threaded"
 )
-def test_import_leaves_the_gil_off():
+def test_import_leaves_the_gil_off(monkeypatch):
+    monkeypatch.delenv("PYTHON_GIL", raising=False)  # which would keep it off
     code = "import sys, tensor_ops_cpp; print(sys._is_gil_enabled())"
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=True
