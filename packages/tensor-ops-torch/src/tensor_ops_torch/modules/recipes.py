@@ -34,8 +34,8 @@ __all__ = [
     "swapped_class",
 ]
 
-# Below so many numbers the call of an op from Python may cost more than the op saves, where a module
-# is one function of PyTorch.
+# Where a module is one function of PyTorch, the call of an op from Python may cost more than the op
+# saves, below so many numbers.
 SMALL = 65536
 _PLAIN = (Tensor, nn.Parameter)
 _HALF = (torch.float16, torch.bfloat16)
