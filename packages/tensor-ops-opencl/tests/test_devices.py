@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from tensor_ops_opencl import DeviceError, devices, get_opencl_info
+from tensor_ops_opencl import DeviceError, compiler, devices, get_opencl_info
 from tensor_ops_opencl.discovery import VARIABLE, chosen
 
 
@@ -23,7 +23,18 @@ def machine(device, monkeypatch):
         like("1:1", "Radeon Large", "AMD Platform", "gpu", units=60),
     ]
     monkeypatch.setattr("tensor_ops_opencl.discovery.devices", lambda: found)
+    monkeypatch.setattr("tensor_ops_opencl.compiler.problem_with", lambda device: None)
     return found
+
+
+@pytest.fixture
+def unknown(machine, monkeypatch):
+    """Names of devices whose compilers do not know them."""
+    names = set()
+    said = "error: unknown target CPU 'generic'"
+    problems = lambda device: said if device.name in names else None  # noqa: E731
+    monkeypatch.setattr("tensor_ops_opencl.compiler.problem_with", problems)
+    return names
 
 
 def test_the_strongest_gpu_goes_first(machine):
@@ -70,6 +81,34 @@ def test_what_fits_several_lists_them(machine, wanted):
     with pytest.raises(DeviceError, match="more than one") as caught:
         chosen(wanted)
     assert "give an index, as in" in str(caught.value)
+
+
+def test_a_device_whose_compiler_does_not_know_it_is_passed_over(machine, unknown):
+    unknown |= {"Radeon Large", "Fast CPU"}
+    assert chosen("").name == "Radeon Small"
+    del machine[2:]
+    assert chosen("").name == "Slow CPU"
+
+
+@pytest.mark.parametrize("wanted", ["", "fast"])
+def test_no_compiler_works(machine, unknown, wanted):
+    unknown |= {each.name for each in machine}
+    with pytest.raises(DeviceError, match=r"0:1 = Fast CPU.*: error: unknown target CPU") as caught:
+        chosen(wanted)
+    assert "pip install intel-opencl-rt" in str(caught.value)
+
+
+def test_the_compiler_of_a_cpu_is_tried_once(device, monkeypatch):
+    assert compiler.problem_with(device) is None
+    monkeypatch.setattr("tensor_ops_opencl.compiler._first_error", lambda handle: "tried again")
+    assert compiler.problem_with(device) is None
+
+
+def test_what_a_compiler_says_is_the_problem(device, monkeypatch):
+    monkeypatch.setattr("tensor_ops_opencl.compiler._NOTHING", "no kernel")
+    monkeypatch.setattr("tensor_ops_opencl.compiler._found", {})
+    assert "error:" in compiler.problem_with(dataclasses.replace(device, kind="cpu"))
+    assert compiler.problem_with(dataclasses.replace(device, kind="gpu")) is None
 
 
 def test_the_variable_decides(python, device):

@@ -4,7 +4,7 @@ import os
 from dataclasses import dataclass, field
 from typing import Any
 
-from tensor_ops_opencl import runtime
+from tensor_ops_opencl import compiler, runtime
 from tensor_ops_opencl.errors import DeviceError
 
 __all__ = ["VARIABLE", "Device", "chosen", "devices", "of_context"]
@@ -114,7 +114,8 @@ def chosen(wanted: str | None = None) -> Device:
     Raises
     ------
     DeviceError
-        If there is none, or none or more than one that fits; the message lists what there is.
+        If there is none, or none or more than one that fits; the message lists what there is. If
+        its compiler does not know the CPU that it runs on.
     """
     found = devices()
     if not found:
@@ -124,7 +125,7 @@ def chosen(wanted: str | None = None) -> Device:
         )
     wanted = os.environ.get(VARIABLE, "") if wanted is None else wanted
     if not wanted.strip():
-        return max(found, key=lambda device: device.strength)
+        return _strongest(found)
     fitting = [device for device in found if _fits(wanted, device)]
     if not fitting:
         raise DeviceError(f"{VARIABLE}={wanted!r} fits no device; there are {_listed(found)}")
@@ -133,12 +134,27 @@ def chosen(wanted: str | None = None) -> Device:
             f"{VARIABLE}={wanted!r} fits more than one device: {_listed(fitting)}; "
             "give an index, as in " + fitting[0].index
         )
-    return fitting[0]
+    return _strongest(fitting)
 
 
 def of_context(handle: Any) -> Device:
     """Return the description of a device that somebody else's queue runs on."""
     return _described(runtime.opencl(), "", handle)
+
+
+def _strongest(found: list[Device]) -> Device:
+    """Return the strongest device whose compiler works."""
+    problems = []
+    for device in sorted(found, key=lambda device: device.strength, reverse=True):
+        problem = compiler.problem_with(device)
+        if problem is None:
+            return device
+        problems.append(f"{device.index} = {device}: {problem}")
+    raise DeviceError(
+        f"no OpenCL device compiles a kernel: {'; '.join(problems)}; a driver that does not know "
+        "this CPU is older than the CPU: install a newer one, or Intel's from PyPI, which runs on "
+        "other CPUs too: pip install intel-opencl-rt, with OCL_ICD_VENDORS naming its .icd file"
+    )
 
 
 def _fits(wanted: str, device: Device) -> bool:

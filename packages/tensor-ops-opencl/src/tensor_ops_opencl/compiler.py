@@ -1,0 +1,46 @@
+"""Whether the compiler of a device can be used at all."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Any
+
+from tensor_ops_opencl import runtime
+
+if TYPE_CHECKING:
+    from tensor_ops_opencl.discovery import Device
+
+__all__ = ["problem_with"]
+
+_NOTHING = "kernel void nothing() {}"
+# By the handles of devices, which live as long as the process.
+_found: dict[Any, str | None] = {}
+
+
+def problem_with(device: Device) -> str | None:
+    """Return why the compiler of a device compiles nothing, None where it does.
+
+    Only CPUs are asked. Their compilers have a list of processors, and one that is newer than the
+    list is refused when the first kernel is built.
+    """
+    if device.kind != "cpu":
+        return None
+    if device.handle not in _found:
+        _found[device.handle] = _first_error(device.handle)
+    return _found[device.handle]
+
+
+def _first_error(handle: Any) -> str | None:
+    cl = runtime.opencl()
+    with warnings.catch_warnings():
+        # Of what the compiler says, and of a program past the cache.
+        warnings.simplefilter("ignore")
+        program = None
+        try:
+            program = cl.Program(cl.Context([handle]), _NOTHING)
+            program.compile()
+        except cl.Error as error:
+            log = program.get_build_info(handle, cl.program_build_info.LOG) if program else ""
+            said = [line.strip() for line in log.splitlines() if "error" in line.lower()]
+            return said[0] if said else str(error).splitlines()[0]
+    return None
