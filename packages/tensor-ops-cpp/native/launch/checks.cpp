@@ -6,6 +6,7 @@
 
 #include "launch/dtypes.h"
 #include "launch/errors.h"
+#include "launch/foreign.h"
 #include "launch/overlap.h"
 
 namespace tensor_ops {
@@ -40,8 +41,7 @@ bool is_masked(PyObject* object) {
          PyObject_TypeCheck(object, reinterpret_cast<PyTypeObject*>(type.get()));
 }
 
-PyArrayObject* require_array(const Op& op, const char* name, PyObject* object) {
-  if (PyArray_CheckExact(object)) return reinterpret_cast<PyArrayObject*>(object);
+PyArrayObject* require_numpy_array(const Op& op, const char* name, PyObject* object) {
   if (!PyArray_Check(object))
     throw TypeError(text(op.name, ": ", name, " must be a numpy.ndarray, got ", type_name(object),
                          "; convert it with numpy.asarray"));
@@ -52,6 +52,29 @@ PyArrayObject* require_array(const Op& op, const char* name, PyObject* object) {
   return reinterpret_cast<PyArrayObject*>(object);
 }
 
+// An array of another library than NumPy, as x is; which one does not matter.
+PyArrayObject* require_foreign_array(const Op& op, const char* name, PyObject* object,
+                                     CheckedCall& call) {
+  const dlpack::ExchangeAPI* api = exchange_api(Py_TYPE(object));
+  if (!api)
+    throw TypeError(text(op.name, ": ", name, " must be an array like ", call.name[0], ", got ",
+                         type_name(object)));
+  return call.views.emplace_back(view_of_foreign(op, name, object, *api)).array();
+}
+
+PyArrayObject* require_array(const Op& op, const char* name, PyObject* object, CheckedCall& call) {
+  if (call.exchange) return require_foreign_array(op, name, object, call);
+  if (PyArray_CheckExact(object)) return reinterpret_cast<PyArrayObject*>(object);
+  return require_numpy_array(op, name, object);
+}
+
+PyArrayObject* require_first_array(const Op& op, const char* name, PyObject* object,
+                                   CheckedCall& call) {
+  if (!PyArray_Check(object)) call.exchange = exchange_api(Py_TYPE(object));
+  if (call.exchange) call.views.reserve(kMaxArrays);
+  return require_array(op, name, object, call);
+}
+
 void require_native_order(const Op& op, const char* name, PyArrayObject* array) {
   if (PyArray_ISNOTSWAPPED(array)) return;
   throw TypeError(text(op.name, ": ", name, " must have native byte order, got dtype ",
@@ -59,7 +82,9 @@ void require_native_order(const Op& op, const char* name, PyArrayObject* array) 
                        ".dtype.newbyteorder(\"=\"))"));
 }
 
-DType require_supported(const Op& op, const char* name, PyArrayObject* array) {
+DType require_supported(const Op& op, const char* name, PyArrayObject* array,
+                        const CheckedCall& call) {
+  if (call.exchange) return dtype_of_view(array);
   const DType dtype = dtype_of(PyArray_DESCR(array));
   if (dtype == kDTypes)
     throw TypeError(text(op.name, ": ", name, " has dtype ", dtype_text(array),
@@ -73,6 +98,10 @@ void require_dtype(const Op& op, const char* name, PyArrayObject* array, const C
   if (PyArray_DESCR(array) == PyArray_DESCR(call.array[0])) return;
   const DType dtype = call.dtype;
   const char* x_name = call.name[0];
+  if (call.exchange)
+    throw TypeError(text(op.name, ": ", name, " must have ", x_name, "'s dtype ",
+                         kDTypeNames[dtype], ", got ", kDTypeNames[dtype_of_view(array)],
+                         "; convert it first"));
   if (dtype_of(PyArray_DESCR(array)) != dtype)
     throw TypeError(text(op.name, ": ", name, " must have ", x_name, "'s dtype ",
                          kDTypeNames[dtype], ", got ", dtype_text(array), "; convert it with ",
@@ -217,11 +246,12 @@ void add_array(const Op& op, const Parameter& parameter, PyObject* object, Check
   call.name[k] = parameter.name;
   call.array[k] = nullptr;
   if (parameter.kind == Kind::kOptionalRow && (!object || object == Py_None)) return;
-  PyArrayObject* array = call.array[k] = require_array(op, parameter.name, object);
   if (k == 0) {
-    call.dtype = require_supported(op, parameter.name, array);
-    return require_x_rank(op, array);
+    PyArrayObject* x = call.array[0] = require_first_array(op, parameter.name, object, call);
+    call.dtype = require_supported(op, parameter.name, x, call);
+    return require_x_rank(op, x);
   }
+  PyArrayObject* array = call.array[k] = require_array(op, parameter.name, object, call);
   PyArrayObject* x = call.array[0];
   const char* x_name = call.name[0];
   require_dtype(op, parameter.name, array, call);
@@ -235,29 +265,34 @@ void add_array(const Op& op, const Parameter& parameter, PyObject* object, Check
   }
 }
 
-PyArrayObject* require_out(const Op& op, const char* name, PyObject* object,
-                           const CheckedCall& call) {
-  PyArrayObject* out = require_array(op, name, object);
+bool is_read_only(PyArrayObject* array, PyObject* object, const CheckedCall& call) {
+  return call.exchange ? is_read_only_foreign(object, *exchange_api(Py_TYPE(object)))
+                       : !PyArray_ISWRITEABLE(array);
+}
+
+void add_output(const Op& op, std::size_t i, PyObject* object, CheckedCall& call) {
+  const char* name = output_name(op, i);
+  PyArrayObject* out = require_array(op, name, object, call);
   require_dtype(op, name, out, call);
   require_x_shape(op, name, out, call.array[0], call.name[0]);
-  if (!PyArray_ISWRITEABLE(out))
+  if (is_read_only(out, object, call))
     throw ValueError(text(op.name, ": ", name,
                           " is read-only; it must be a writable array (a copy is writable)"));
-  return out;
+  call.out[i] = out;
+  call.given_out[i] = object;
 }
 
 void add_outputs(const Op& op, PyObject* out, CheckedCall& call) {
   if (!out || out == Py_None) return;
   if (op.outputs.size() == 1) {
-    call.out[0] = require_out(op, output_name(op, 0), out, call);
+    add_output(op, 0, out, call);
   } else {
     if (!PyTuple_Check(out) || PyTuple_GET_SIZE(out) != 2)
       throw TypeError(text(op.name, ": out must be a tuple of two arrays, (", op.outputs[0].name,
                            ", ", op.outputs[1].name, "), got ",
                            PyTuple_Check(out) ? repr_text(out) : type_name(out)));
     for (std::size_t i = 0; i < 2; ++i)
-      call.out[i] = require_out(op, output_name(op, i),
-                                PyTuple_GET_ITEM(out, static_cast<Py_ssize_t>(i)), call);
+      add_output(op, i, PyTuple_GET_ITEM(out, static_cast<Py_ssize_t>(i)), call);
   }
   check_overlap(op, call);
 }

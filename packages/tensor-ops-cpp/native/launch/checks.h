@@ -2,9 +2,11 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "launch/arguments.h"
 #include "launch/declaration.h"
+#include "launch/dlpack.h"
 #include "launch/numpy.h"
 
 namespace tensor_ops {
@@ -19,6 +21,11 @@ struct CheckedCall {
   std::size_t variant = 0;
   int threads = 0;                             // 0: as many as pay
   PyArrayObject* out[2] = {nullptr, nullptr};  // borrowed; null where the result is to be allocated
+  // Where x is no NumPy array: how its library allocates, the views that the arrays are then, and
+  // what the outputs are views of.
+  const dlpack::ExchangeAPI* exchange = nullptr;
+  std::vector<Owned> views;
+  PyObject* given_out[2];
 };
 
 // Throws TypeError or ValueError, naming the op, the argument, what it was and what it should be.

@@ -65,7 +65,7 @@ void add_array(Plan& plan, PyArrayObject* array, std::size_t length, bool is_out
         PyArray_DIM(array, dims - 1) == 1 ? 0 : PyArray_STRIDE(array, dims - 1);
 }
 
-Plan make_plan(const Op& op, const CheckedCall& call, const Owned* outputs) {
+Plan make_plan(const Op& op, const CheckedCall& call, const Result* outputs) {
   Plan plan = new_plan(op, call);
   for (int k = 0; k < call.arrays; ++k) {
     const std::size_t length = call.kind[k] == Kind::kHalfRows ? plan.n / 2 : plan.n;
@@ -105,17 +105,17 @@ class ReleasedGil {
   PyThreadState* state_ = nullptr;
 };
 
-void populate_results(const Op& op, const CheckedCall& call, const Owned* outputs,
+void populate_results(const Op& op, const CheckedCall& call, const Result* outputs,
                       std::size_t bytes) {
   for (std::size_t i = 0; i < op.outputs.size(); ++i)
-    if (!call.out[i]) populate_result(outputs[i].array(), bytes);
+    if (!call.out[i]) outputs[i].populate(bytes);
 }
 
 // Whether a call reads and writes more than stays in the cache until somebody reads the results,
 // and writes to places that it does not read: those lines are in the cache anyway. Ordinary stores
 // are worth it a little longer where reading and writing take turns anyway; rows that are measured
 // first are written while the next one is measured only if they are streamed.
-bool should_stream(const CheckedCall& call, const Owned* outputs, std::size_t count,
+bool should_stream(const CheckedCall& call, const Result* outputs, std::size_t count,
                    std::size_t bytes_each, bool measures_rows) {
   std::size_t bytes = count * bytes_each;
   for (int k = 0; k < call.arrays; ++k) {
@@ -152,7 +152,7 @@ void compute_by_plan(const Op& op, const Plan& plan, Kernel kernel, const RowSte
   }
 }
 
-void compute(const Op& op, const CheckedCall& call, const Owned* outputs, std::size_t elements,
+void compute(const Op& op, const CheckedCall& call, const Result* outputs, std::size_t elements,
              Kernel kernel, const RowSteps& steps) {
   const int threads = call.threads
                           ? sensible_threads(call.threads)
@@ -180,15 +180,16 @@ Owned launch(const Op& op, PyObject* const* args, Py_ssize_t positional, PyObjec
     throw std::runtime_error(text(op.name, ": tensor_ops_cpp is unavailable: ", isa.reason));
   const CheckedCall call = check(op, sort_arguments(op, args, positional, keyword_names));
   const auto elements = static_cast<std::size_t>(size_of(call.array[0]));
-  Owned outputs[2];
+  Result outputs[2];
   for (std::size_t i = 0; i < op.outputs.size(); ++i)
-    outputs[i] = call.out[i] ? Owned::borrow(reinterpret_cast<PyObject*>(call.out[i]))
-                             : new_result(call.array[0], elements * kItemSizes[call.dtype]);
+    outputs[i].prepare(call, i, elements * kItemSizes[call.dtype]);
   const DTypeKernels& kernels = op.kernels[isa.index]->variant[call.variant];
   if (elements > 0)
     compute(op, call, outputs, elements, kernels.kernel[call.dtype], kernels.steps[call.dtype]);
-  if (op.outputs.size() == 1) return std::move(outputs[0]);
-  Owned pair(PyTuple_Pack(2, outputs[0].get(), outputs[1].get()));
+  Owned first = outputs[0].release();
+  if (op.outputs.size() == 1) return first;
+  const Owned second = outputs[1].release();
+  Owned pair(PyTuple_Pack(2, first.get(), second.get()));
   if (!pair) throw PythonError();
   return pair;
 }

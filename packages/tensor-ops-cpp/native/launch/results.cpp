@@ -98,18 +98,33 @@ void prepare_results() {
   if (!handler_capsule) throw PythonError();
 }
 
-Owned new_result(PyArrayObject* x, std::size_t bytes) {
+void Result::prepare(const CheckedCall& call, std::size_t i, std::size_t bytes) {
+  PyArrayObject* x = call.array[0];
+  if (call.out[i]) {
+    array_ = Owned::borrow(reinterpret_cast<PyObject*>(call.out[i]));
+    if (call.exchange) given_ = Owned::borrow(call.given_out[i]);
+    return;
+  }
+  if (call.exchange) {
+    foreign_ = ForeignResult(x, *call.exchange);
+    return;
+  }
   if (bytes >= kLeastKept && bytes <= pool_limit() && numpy_allocates_as_always())
-    if (Owned array = new_pooled_array(x, bytes)) return array;
-  return new_numpy_array(x);
+    array_ = new_pooled_array(x, bytes);
+  if (!array_) array_ = new_numpy_array(x);
 }
 
-void populate_result(PyArrayObject* result, std::size_t bytes) {
+void Result::populate(std::size_t bytes) const {
   constexpr std::size_t kFewHugePages = std::size_t{4} << 20;
-  if (bytes < kLeastKept || bytes >= kFewHugePages) return;
-  void* memory = PyArray_DATA(result);
-  if (PyArray_HANDLER(result) == handler_capsule && is_fresh_block(memory))
+  if (foreign_ || bytes < kLeastKept || bytes >= kFewHugePages) return;
+  void* memory = PyArray_DATA(array());
+  if (PyArray_HANDLER(array()) == handler_capsule && is_fresh_block(memory))
     populate_pages(memory, bytes);
+}
+
+Owned Result::release() {
+  if (foreign_) return foreign_.release();
+  return given_ ? std::move(given_) : std::move(array_);
 }
 
 }  // namespace tensor_ops

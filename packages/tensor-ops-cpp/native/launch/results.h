@@ -1,6 +1,8 @@
-// The arrays that a call allocates for its results.
+// The arrays that a call writes its results into.
 #pragma once
 
+#include "launch/checks.h"
+#include "launch/foreign.h"
 #include "launch/numpy.h"
 
 namespace tensor_ops {
@@ -8,12 +10,26 @@ namespace tensor_ops {
 // To be called once, before the first result. Throws PythonError.
 void prepare_results();
 
-// C-contiguous, of x's shape and dtype, which take so many bytes; not initialised. Throws
-// PythonError.
-Owned new_result(PyArrayObject* x, std::size_t bytes);
+class Result {
+ public:
+  // The i-th of a call: what the caller gave for it, or a new array of x's kind, shape and dtype,
+  // which take so many bytes; not initialised. Throws MemoryError, std::runtime_error or
+  // PythonError.
+  void prepare(const CheckedCall& call, std::size_t i, std::size_t bytes);
 
-// Makes a new result's memory resident where that pays for a single thread that is about to write
-// it: between the sizes that NumPy allocates and those whose huge pages are few. Needs no GIL.
-void populate_result(PyArrayObject* result, std::size_t bytes);
+  PyArrayObject* array() const { return foreign_ ? foreign_.view() : array_.array(); }
+
+  // Makes a new array's memory resident where that pays for a single thread that is about to write
+  // it: between the sizes that NumPy allocates and those whose huge pages are few. Needs no GIL.
+  void populate(std::size_t bytes) const;
+
+  // What the caller gets, once. Throws PythonError.
+  Owned release();
+
+ private:
+  Owned array_;
+  Owned given_;  // where array_ is a view of it
+  ForeignResult foreign_;
+};
 
 }  // namespace tensor_ops

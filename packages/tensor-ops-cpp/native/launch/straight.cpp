@@ -27,8 +27,8 @@ std::ptrdiff_t row_stride(Kind kind, PyArrayObject* array, const StraightRows& r
 
 }  // namespace
 
-bool lie_straight(const Op& op, const CheckedCall& call, const Owned* outputs, std::size_t elements,
-                  StraightRows& rows) {
+bool lie_straight(const Op& op, const CheckedCall& call, const Result* outputs,
+                  std::size_t elements, StraightRows& rows) {
   PyArrayObject* x = call.array[0];
   const std::size_t item = kItemSizes[call.dtype];
   rows.n = op.walk == Walk::kElements

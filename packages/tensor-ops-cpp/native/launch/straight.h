@@ -6,7 +6,7 @@
 
 #include "launch/checks.h"
 #include "launch/declaration.h"
-#include "launch/numpy.h"
+#include "launch/results.h"
 
 namespace tensor_ops {
 
@@ -17,7 +17,7 @@ struct StraightRows {
 };
 
 // False where an array lies otherwise or is not aligned. Nothing may be empty.
-bool lie_straight(const Op& op, const CheckedCall& call, const Owned* outputs, std::size_t elements,
-                  StraightRows& rows);
+bool lie_straight(const Op& op, const CheckedCall& call, const Result* outputs,
+                  std::size_t elements, StraightRows& rows);
 
 }  // namespace tensor_ops

@@ -1,0 +1,55 @@
+// Host arrays of other libraries, seen through DLPack's C exchange API as NumPy arrays over the
+// same memory; bfloat16 as uint16.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "launch/declaration.h"
+#include "launch/dlpack.h"
+#include "launch/numpy.h"
+
+namespace tensor_ops {
+
+// Of a type; null where it has none of a version that we know.
+const dlpack::ExchangeAPI* exchange_api(PyTypeObject* type);
+
+// Valid as long as the object is. Throws TypeError, ValueError or PythonError, with the op's and
+// the argument's name, for what is no host array of a supported dtype or would lose its gradient.
+Owned view_of_foreign(const Op& op, const char* name, PyObject* object,
+                      const dlpack::ExchangeAPI& api);
+
+// Whether a library says that an array of its own must not be written to. Throws PythonError.
+bool is_read_only_foreign(PyObject* object, const dlpack::ExchangeAPI& api);
+
+// Of a view that was made here.
+DType dtype_of_view(PyArrayObject* view);
+
+// A new array of a library, and the view that it is written by.
+class ForeignResult {
+ public:
+  ForeignResult() = default;
+  // C-contiguous, of the shape and dtype of a view; not initialised. Throws MemoryError,
+  // std::runtime_error or PythonError.
+  ForeignResult(PyArrayObject* like, const dlpack::ExchangeAPI& api);
+  ForeignResult(ForeignResult&& other) noexcept { *this = std::move(other); }
+  ForeignResult& operator=(ForeignResult&& other) noexcept {
+    std::swap(api_, other.api_);
+    std::swap(tensor_, other.tensor_);
+    std::swap(view_, other.view_);
+    return *this;
+  }
+  ~ForeignResult();
+
+  explicit operator bool() const { return tensor_ != nullptr; }
+  PyArrayObject* view() const { return view_.array(); }
+  // The array itself, once. Throws PythonError.
+  Owned release();
+
+ private:
+  const dlpack::ExchangeAPI* api_ = nullptr;
+  dlpack::ManagedTensorVersioned* tensor_ = nullptr;
+  Owned view_;
+};
+
+}  // namespace tensor_ops

@@ -1,0 +1,215 @@
+"""Tensors of PyTorch on the CPU, through DLPack's C exchange API."""
+
+import numpy as np
+import pytest
+from cpp_cases import DTYPES, OPS, arguments, as_tuple
+
+import tensor_ops_cpp
+from tensor_ops_cpp import add_rms_norm, rms_norm, silu
+
+torch = pytest.importorskip("torch")
+if not hasattr(torch.Tensor, "__dlpack_c_exchange_api__"):
+    pytest.skip("this PyTorch has no exchange API", allow_module_level=True)
+
+TYPES = {name: getattr(torch, name) for name in DTYPES}
+
+
+def tensors(op, dtype, rng):
+    """Return random tensors for an op, the first of shape (4, 6)."""
+    arrays = arguments(op, (4, 6), np.float32, rng)
+    return [torch.from_numpy(each).to(dtype) for each in arrays]
+
+
+def as_numpy(tensor):
+    if tensor.dtype == torch.bfloat16:
+        return tensor.contiguous().view(torch.int16).numpy().view(DTYPES["bfloat16"])
+    return tensor.contiguous().numpy()
+
+
+def test_the_contract_says_so():
+    assert tensor_ops_cpp.EXCHANGES_ARRAYS is True
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("op", OPS)
+class TestEveryOp:
+    def test_results_are_tensors_with_the_bits_that_arrays_get(self, op, dtype, rng):
+        given = tensors(op, TYPES[dtype], rng)
+        expected = as_tuple(OPS[op](*map(as_numpy, given)))
+        for found, right in zip(as_tuple(OPS[op](*given)), expected, strict=True):
+            assert type(found) is torch.Tensor
+            assert (found.dtype, found.shape) == (TYPES[dtype], given[0].shape)
+            assert found.is_contiguous()
+            assert as_numpy(found).tobytes() == right.tobytes()
+
+    def test_out_is_written_and_returned(self, op, dtype, rng):
+        given = tensors(op, TYPES[dtype], rng)
+        expected = as_tuple(OPS[op](*given))
+        out = tuple(torch.full_like(given[0], 7) for _ in expected)
+        found = as_tuple(OPS[op](*given, out=out if len(out) > 1 else out[0]))
+        for one, other, right in zip(found, out, expected, strict=True):
+            assert one is other
+            assert torch.equal(one, right)
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        lambda x: x.T,
+        lambda x: x[::2, 1::2],
+        lambda x: x[:1].expand(5, 6),
+        lambda x: x[1:, 2:],
+        lambda x: x.reshape(2, 2, 6).permute(2, 0, 1),
+        lambda x: x[1, 1],
+        lambda x: x[:0],
+        lambda x: x[:, :0],
+    ],
+)
+@pytest.mark.parametrize("dtype", TYPES)
+def test_views(view, dtype):
+    x = view(torch.linspace(-4, 4, 24).reshape(4, 6).to(TYPES[dtype]))
+    found = silu(x)
+    assert found.shape == x.shape
+    assert as_numpy(found).tobytes() == silu(as_numpy(x)).tobytes()
+    out = torch.zeros_like(x.contiguous())
+    assert silu(x, out=out) is out
+    assert torch.equal(out, found)
+
+
+def test_in_place():
+    x = torch.linspace(-4, 4, 24)
+    expected = silu(x)
+    assert silu(x, out=x) is x
+    assert torch.equal(x, expected)
+
+
+def test_results_keep_their_memory():
+    x = torch.randn(64, 1024)
+    first, *others = [silu(x) for _ in range(20)]
+    assert all(torch.equal(each, first) for each in others)
+    assert len({each.data_ptr() for each in [first, *others]}) == 20
+
+
+def test_a_result_is_as_good_as_any_tensor():
+    y = silu(torch.ones(2, 3))
+    y += 1
+    assert torch.equal(y.clone(), y)
+    assert y.share_memory_().is_shared()
+    assert not y.requires_grad
+
+
+class TestGradients:
+    @pytest.mark.parametrize("place", [0, 1])
+    def test_what_would_lose_its_gradient_is_refused(self, place, rng):
+        given = tensors("rms_norm", torch.float32, rng)
+        given[place].requires_grad_()
+        name = ("x", "weight")[place]
+        with pytest.raises(ValueError, match=rf"rms_norm: {name} requires grad.*{name}\.detach"):
+            rms_norm(*given)
+
+    @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+    def test_nothing_is_lost_where_none_is_recorded(self, mode, rng):
+        x, weight = tensors("rms_norm", torch.float32, rng)
+        with mode():
+            found = rms_norm(x, torch.nn.Parameter(weight))
+        assert not found.requires_grad
+        assert torch.equal(found, rms_norm(x, weight))
+
+    def test_an_out_that_requires_grad(self):
+        with pytest.raises(ValueError, match="silu: out requires grad"):
+            silu(torch.ones(3), out=torch.ones(3, requires_grad=True))
+
+
+class TestRefused:
+    def test_signs_that_are_not_in_memory(self):
+        x = torch._neg_view(torch.ones(3))
+        with pytest.raises(ValueError, match=r"negates lazily; pass x\.resolve_neg\(\)"):
+            silu(x)
+
+    @pytest.mark.parametrize("dtype", ["int64", "bool", "complex64", "float8_e4m3fn"])
+    def test_other_dtypes(self, dtype):
+        with pytest.raises(TypeError, match=rf"silu: x has dtype torch\.{dtype}; the supported"):
+            silu(torch.zeros(3, dtype=getattr(torch, dtype)))
+
+    @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64"])
+    def test_two_dtypes(self, dtype):
+        message = f"weight must have x's dtype float32, got {dtype}"
+        with pytest.raises(TypeError, match=message):
+            rms_norm(torch.ones(2, 3), torch.ones(3, dtype=getattr(torch, dtype)))
+
+    def test_tensors_and_arrays_in_one_call(self):
+        with pytest.raises(TypeError, match=r"weight must be an array like x, got numpy\.ndarray"):
+            rms_norm(torch.ones(2, 3), np.ones(3, np.float32))
+        with pytest.raises(TypeError, match=r"weight must be a numpy\.ndarray, got Tensor"):
+            rms_norm(np.ones((2, 3), np.float32), torch.ones(3))
+        with pytest.raises(TypeError, match=r"out must be an array like x"):
+            silu(torch.ones(3), out=np.ones(3, np.float32))
+
+    def test_shapes(self):
+        with pytest.raises(ValueError, match=r"weight must have shape \(3,\).*got \(4,\)"):
+            rms_norm(torch.ones(2, 3), torch.ones(4))
+        with pytest.raises(ValueError, match=r"out must have x's shape \(3,\), got \(4,\)"):
+            silu(torch.ones(3), out=torch.ones(4))
+
+    def test_overlap(self):
+        memory = torch.zeros(30)
+        with pytest.raises(ValueError, match="silu: out overlaps x"):
+            silu(memory[:24], out=memory[6:])
+        with pytest.raises(ValueError, match="overlaps itself"):
+            silu(torch.ones(4, 6), out=torch.zeros(1, 6).expand(4, 6))
+
+    @pytest.mark.parametrize(
+        "make",
+        [
+            lambda: torch.eye(3).to_sparse(),
+            lambda: torch.empty(3, device="meta"),
+            lambda: torch.nested.nested_tensor([torch.ones(2)], layout=torch.jagged),
+        ],
+    )
+    def test_tensors_without_memory_like_an_array(self, make):
+        with pytest.raises(TypeError, match="silu: x cannot be seen as an array") as caught:
+            silu(make())
+        assert "\n" not in str(caught.value)
+
+    @pytest.mark.filterwarnings("ignore:Accessing the data pointer")
+    def test_fake_tensors(self):
+        from torch._subclasses import FakeTensorMode
+
+        with FakeTensorMode(), pytest.raises(TypeError, match="silu: x is a FakeTensor"):
+            silu(torch.zeros(3))
+
+    def test_under_vmap(self):
+        with pytest.raises(TypeError, match="silu: x cannot be seen as an array"):
+            torch.func.vmap(silu)(torch.zeros(3, 3))
+
+    def test_the_second_out_of_two(self):
+        x, weight = torch.ones(2, 3), torch.ones(3)
+        out = (torch.empty(2, 3), torch.empty(2, 4))
+        with pytest.raises(ValueError, match=r"out\[1\] must have x's shape"):
+            add_rms_norm(x, x, weight, out=out)
+
+
+def test_no_memory_is_a_memory_error_or_pytorchs():
+    x = torch.zeros(1).expand(2**46)
+    with pytest.raises((MemoryError, RuntimeError), match="no result could be allocated"):
+        silu(x)
+
+
+def test_nothing_leaks():
+    import gc
+
+    x = torch.randn(256, 1024)
+    for _ in range(3):
+        silu(x)
+    gc.collect()
+
+    def resident():
+        with open("/proc/self/statm", encoding="ascii") as statm:
+            return int(statm.read().split()[1]) * 4096
+
+    before = resident()
+    for _ in range(400):
+        silu(x)
+        with pytest.raises(ValueError, match="shape"):
+            silu(x, out=x[:1])
+    assert resident() - before < 64 * 2**20  # a mebibyte for each would be 400
