@@ -7,6 +7,7 @@ from types import ModuleType
 from typing import Any
 
 from tensor_ops.op import Op
+from tensor_ops_torch.direct import direct, is_bare, is_plain
 
 __all__ = ["function_of"]
 
@@ -18,9 +19,13 @@ _OF_ERRORS = re.compile(r"(?:, ([^,]*?))? or `out` cannot take the result")
 
 
 def function_of(op: Op, operator: Callable[..., Any], torch_side: ModuleType) -> Callable[..., Any]:
-    """Return a function that calls an operator and documents itself."""
+    """Return a function that calls an operator, at once where it can, and documents itself."""
+    at_once = direct(op)
+    count = sum(kind.is_array for kind in op.kinds.values())
 
     def function(*args: Any, **kwargs: Any) -> Any:
+        if not kwargs and args and is_bare(args[0]) and all(map(is_plain, args[1:count])):
+            return at_once(*args)
         return operator(*args, **kwargs)
 
     function.__name__ = function.__qualname__ = op.name

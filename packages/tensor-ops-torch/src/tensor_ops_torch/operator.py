@@ -14,7 +14,7 @@ from torch import Tensor
 from tensor_ops import BackendError, BackendFallbackWarning, state
 from tensor_ops.op import Op
 from tensor_ops.resolution import function_in_place
-from tensor_ops_torch.tensors import as_numpy, dtype_name
+from tensor_ops_torch.tensors import dtype_name, taking_tensors
 
 __all__ = ["NAMESPACE", "define"]
 
@@ -82,15 +82,16 @@ def _host_kernel(op: Op) -> Callable[..., Any]:
     def kernel(*args: Any, **scalars: Any) -> Any:
         x = args[0]
         name = dtype_name(op.name, first, x)
-        function = function_in_place(op, state.current(), name, "cpu")
-        arrays = [None if each is None else as_numpy(each) for each in args[:count]]
-        if outputs == 1:
-            result = torch.empty(x.shape, dtype=x.dtype)
-            function(*arrays, *args[count:], **scalars, out=as_numpy(result))
-            return result
+        function = taking_tensors(op, function_in_place(op, state.current(), name, "cpu"))
+        arrays = [
+            each.detach() if each is not None and each.requires_grad else each
+            for each in args[:count]
+        ]
+        # Memory of PyTorch's own, which can be resized and shared.
         results = tuple(torch.empty(x.shape, dtype=x.dtype) for _ in range(outputs))
-        function(*arrays, *args[count:], **scalars, out=tuple(map(as_numpy, results)))
-        return results
+        out = results[0] if outputs == 1 else results
+        function(*arrays, *args[count:], **scalars, out=out)
+        return out
 
     return kernel
 

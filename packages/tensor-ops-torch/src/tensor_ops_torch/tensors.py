@@ -1,6 +1,11 @@
 """Tensors as the arrays that backends take: the same memory, without autograd."""
 
-from typing import Any
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -8,7 +13,10 @@ from torch import Tensor
 
 from tensor_ops.arguments import DTYPES
 
-__all__ = ["DTYPE_NAMES", "as_numpy", "dtype_name"]
+if TYPE_CHECKING:
+    from tensor_ops.op import Op
+
+__all__ = ["DTYPE_NAMES", "as_numpy", "dtype_name", "taking_tensors"]
 
 DTYPE_NAMES = {getattr(torch, name): name for name in DTYPES}
 
@@ -38,6 +46,30 @@ def as_numpy(tensor: Tensor) -> np.ndarray[Any, Any]:
         # NumPy's own types have no bfloat16; the same bits travel as int16.
         return _view(bare.view(torch.int16)).view(DTYPES["bfloat16"])
     return _view(bare)
+
+
+@cache
+def taking_tensors(op: Op, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function of CPU tensors that runs a backend's function.
+
+    Its tensors are those of an op, by position, without gradients, and its results are new tensors
+    unless it is given ``out=``.
+    """
+    backend = sys.modules.get(getattr(function, "__module__", None) or "")
+    if hasattr(Tensor, "__dlpack_c_exchange_api__") and getattr(backend, "EXCHANGES_ARRAYS", False):
+        return function
+    outputs = op.outputs
+
+    def call(x: Tensor, *rest: Any, out: Any = None, **scalars: Any) -> Any:
+        arrays = [as_numpy(each) if isinstance(each, Tensor) else each for each in (x, *rest)]
+        if out is None:
+            results = tuple(torch.empty(x.shape, dtype=x.dtype) for _ in range(outputs))
+            out = results[0] if outputs == 1 else results
+        over = as_numpy(out) if outputs == 1 else tuple(map(as_numpy, out))
+        function(*arrays, **scalars, out=over)
+        return out
+
+    return call
 
 
 class _Exported:

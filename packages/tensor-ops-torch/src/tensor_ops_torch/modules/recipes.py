@@ -19,7 +19,9 @@ import torch
 from torch import Tensor, nn
 from torch.autograd import forward_ad
 
-from tensor_ops_torch.modules.direct import direct
+from tensor_ops.ops import OPS
+from tensor_ops_torch.direct import direct, is_bare
+from tensor_ops_torch.ops import OPERATORS
 
 __all__ = [
     "SMALL",
@@ -68,12 +70,16 @@ class NormRecipe:
     single: bool
 
     def forward(self, original: Forward) -> Forward:
-        operator, offset, attribute = direct(self.op), self.offset, self.attribute
+        at_once, operator = direct(OPS[self.op]), OPERATORS[self.op]
+        offset, attribute = self.offset, self.attribute
         default, single = dict(self.eps), self.single
         has_bias = self.op == "layer_norm"
 
         def forward(module: nn.Module, x: Any = _MISSING, /, *args: Any, **kwargs: Any) -> Any:
-            if x is _MISSING or args or kwargs or (single and _is_small(x)) or not _is_plain(x):
+            if args or kwargs or (single and _is_small(x)):
+                return _original(original, module, x, args, kwargs)
+            compute = _way(x, at_once, operator)
+            if compute is None:
                 return _original(original, module, x, args, kwargs)
             weight = _parameter(module, "weight")
             bias = _parameter(module, "bias") if has_bias else None
@@ -85,12 +91,12 @@ class NormRecipe:
                 eps = default[dtype]
             biases: tuple[Any, ...] = (bias,) if has_bias else ()
             if not offset:
-                return operator(x, weight, *biases, eps)
+                return compute(x, weight, *biases, eps)
             if dtype not in _HALF:
-                return operator(x, weight + 1, *biases, eps)
+                return compute(x, weight + 1, *biases, eps)
             # One plus the weight has more digits than a half type.
             biases = tuple(None if each is None else each.float() for each in biases)
-            return operator(x.float(), weight.float() + 1, *biases, eps).to(dtype)
+            return compute(x.float(), weight.float() + 1, *biases, eps).to(dtype)
 
         return forward
 
@@ -122,15 +128,17 @@ class ActivationRecipe:
         return () if self.approximate is None else (self.approximate,)
 
     def forward(self, original: Forward) -> Forward:
-        operator, scalars, dtypes = direct(self.op), self.scalars, self.dtypes
+        at_once, operator = direct(OPS[self.op]), OPERATORS[self.op]
+        scalars, dtypes = self.scalars, self.dtypes
         watched, single = self.watched, self.single
 
         def forward(module: nn.Module, x: Any = _MISSING, /, *args: Any, **kwargs: Any) -> Any:
-            if x is _MISSING or args or kwargs or (single and _is_small(x)) or not _is_plain(x):
+            if args or kwargs or (single and _is_small(x)):
                 return _original(original, module, x, args, kwargs)
-            if x.dtype not in dtypes or _has_changed(module, watched):
-                return original(module, x)
-            return operator(x, *scalars)
+            compute = _way(x, at_once, operator)
+            if compute is None or x.dtype not in dtypes or _has_changed(module, watched):
+                return _original(original, module, x, args, kwargs)
+            return compute(x, *scalars)
 
         return forward
 
@@ -167,7 +175,7 @@ class GatedRecipe:
     dtypes: tuple[torch.dtype, ...]
 
     def forward(self, original: Forward) -> Forward:
-        operator, dtypes = direct(self.op), self.dtypes
+        at_once, operator, dtypes = direct(OPS[self.op]), OPERATORS[self.op], self.dtypes
         scalars = () if self.approximate is None else (self.approximate,)
         name, recipe, base = self.activation, self.activation_recipe, self.activation_base
         kind: type[nn.Module] | None = None
@@ -179,11 +187,8 @@ class GatedRecipe:
         function = self._function()
 
         def forward(module: nn.Module, x: Any = _MISSING, /, *args: Any, **kwargs: Any) -> Any:
-            # What is between the linear layers has as many numbers, or a few times more.
-            if x is _MISSING or args or kwargs or (single and _is_small(x, SMALL // 4)):
+            if args or kwargs or not _is_taken(x) or x.dtype not in dtypes:
                 return _original(original, module, x, args, kwargs)
-            if not _is_plain(x) or x.dtype not in dtypes:
-                return original(module, x)
             children = module._modules
             activate = function
             if name is not None:
@@ -200,15 +205,17 @@ class GatedRecipe:
                 first, second = children[projections[0]](x).chunk(2, -1)
             gate, up = (first, second) if gate_first else (second, first)
             if (
-                _is_taken(gate)
+                _is_known(gate)
                 and _are_alike(gate, up)
                 and gate.dtype is up.dtype
                 and gate.dtype in dtypes
                 and gate.shape == up.shape
                 and gate.device == up.device
-                and not (single and _is_small(gate))
             ):
-                return children[down](operator(gate, up, *scalars))
+                if is_bare(gate) and is_bare(up):
+                    return children[down](at_once(gate, up, *scalars))
+                if not (single and _is_small(gate)):
+                    return children[down](operator(gate, up, *scalars))
             return children[down](activate(gate) * up)
 
         return forward
@@ -289,10 +296,17 @@ def _rebuild(base: type[nn.Module], recipe: Recipe) -> nn.Module:
     return made
 
 
-def _is_plain(x: Any) -> bool:
+def _way(x: Any, at_once: Forward, operator: Forward) -> Forward | None:
+    """Return how an op is called for an input; None where the original has to run."""
+    if is_bare(x):
+        return at_once if x.is_contiguous() else None
+    return operator if _is_taken(x) else None
+
+
+def _is_taken(x: Any) -> bool:
     """Return whether an operator takes a tensor and returns what the original would."""
     return (
-        _is_taken(x)
+        _is_known(x)
         and x.layout is torch.strided
         and x.is_contiguous()
         and not x.is_nested
@@ -305,17 +319,17 @@ def _is_plain(x: Any) -> bool:
     )
 
 
-def _is_small(x: Any, limit: int | None = None) -> bool:
+def _is_small(x: Any) -> bool:
     # What is compiled has no Python to wait for, and should not depend on sizes.
     return (
         type(x) is Tensor
         and not torch.compiler.is_compiling()
         and not torch.jit.is_tracing()
-        and x.numel() < (SMALL if limit is None else limit)
+        and x.numel() < SMALL
     )
 
 
-def _is_taken(x: Any) -> bool:
+def _is_known(x: Any) -> bool:
     kind = type(x)
     return kind in _PLAIN or is_dtensor(kind)
 
