@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, autograd
 from torch.autograd import forward_ad
 
 from tensor_ops import state
@@ -18,36 +18,40 @@ from tensor_ops.op import Op
 from tensor_ops.resolution import function_in_place
 from tensor_ops_torch.tensors import dtype_name, taking_tensors
 
-__all__ = ["direct", "is_bare", "is_plain"]
+__all__ = ["REFUSED", "direct", "is_bare", "shortened"]
 
-_PLAIN = (Tensor, nn.Parameter, type(None))
+# What a backend says of arguments that it does not take: tensors of other kinds among them, and
+# transforms of torch.func, whose tensors have no memory.
+REFUSED = (TypeError, ValueError, LookupError)
 
 
 def is_bare(x: Any) -> bool:
-    """Return whether a backend's function may run on a tensor without anybody missing it."""
+    """Return whether a backend may compute on a tensor with nobody missing the dispatcher.
+
+    In a model each of these questions costs a few lines of the cache, and so more than it seems to.
+    """
     return (
-        not torch.compiler.is_compiling()
-        and type(x) is Tensor
+        type(x) is Tensor
+        and not torch.compiler.is_compiling()
         and x.is_cpu
-        and x.layout is torch.strided
         and not torch.is_grad_enabled()
+        and forward_ad._current_level < 0
         and not torch.is_autocast_enabled("cpu")
-        # Modes such as those that count operations, torch.func, and the profiler.
+        and torch._C._get_tracing_state() is None
+        # Modes such as those that count operations.
         and not torch._C._len_torch_dispatch_stack()
         and not torch._C._len_torch_function_stack()
-        and not torch._C._are_functorch_transforms_active()
-        and not torch.autograd._profiler_enabled()
-        and forward_ad._current_level < 0
-        and torch._C._get_tracing_state() is None
-        and not x.is_neg()
-        and not x.is_nested
+        and not autograd.profiler._is_profiler_enabled
     )
 
 
 def direct(op: Op) -> Callable[..., Any]:
     """Return a function that computes what an operator does, for a first tensor that is bare.
 
-    The other tensors are plain ones; what does not fit is an error of the backend's.
+    Raises
+    ------
+    REFUSED
+        Before any work, for what the operator should be asked about.
     """
     name, first = op.name, op.first
 
@@ -63,6 +67,16 @@ def direct(op: Op) -> Callable[..., Any]:
     return call
 
 
-def is_plain(argument: Any) -> bool:
-    """Return whether an argument beside a bare tensor is no subclass of Tensor."""
-    return type(argument) in _PLAIN
+def shortened(op: Op, operator: Callable[..., Any]) -> Callable[..., Any]:
+    """Return an operator that goes past the dispatcher where it can."""
+    at_once = direct(op)
+
+    def compute(x: Any, *rest: Any) -> Any:
+        if is_bare(x):
+            try:
+                return at_once(x, *rest)
+            except REFUSED:
+                pass  # the operator says what of, or knows better
+        return operator(x, *rest)
+
+    return compute

@@ -7,7 +7,7 @@ from types import ModuleType
 from typing import Any
 
 from tensor_ops.op import Op
-from tensor_ops_torch.direct import direct, is_bare, is_plain
+from tensor_ops_torch.direct import shortened
 
 __all__ = ["function_of"]
 
@@ -20,13 +20,10 @@ _OF_ERRORS = re.compile(r"(?:, ([^,]*?))? or `out` cannot take the result")
 
 def function_of(op: Op, operator: Callable[..., Any], torch_side: ModuleType) -> Callable[..., Any]:
     """Return a function that calls an operator, at once where it can, and documents itself."""
-    at_once = direct(op)
-    count = sum(kind.is_array for kind in op.kinds.values())
+    compute = shortened(op, operator)
 
     def function(*args: Any, **kwargs: Any) -> Any:
-        if not kwargs and args and is_bare(args[0]) and all(map(is_plain, args[1:count])):
-            return at_once(*args)
-        return operator(*args, **kwargs)
+        return operator(*args, **kwargs) if kwargs or not args else compute(*args)
 
     function.__name__ = function.__qualname__ = op.name
     function.__module__ = __package__

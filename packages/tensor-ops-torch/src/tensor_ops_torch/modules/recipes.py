@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.autograd import forward_ad
 
 from tensor_ops.ops import OPS
-from tensor_ops_torch.direct import direct, is_bare
+from tensor_ops_torch.direct import REFUSED, direct, is_bare, shortened
 from tensor_ops_torch.ops import OPERATORS
 
 __all__ = [
@@ -70,16 +70,32 @@ class NormRecipe:
     single: bool
 
     def forward(self, original: Forward) -> Forward:
-        at_once, operator = direct(OPS[self.op]), OPERATORS[self.op]
+        at_once, compute = direct(OPS[self.op]), shortened(OPS[self.op], OPERATORS[self.op])
         offset, attribute = self.offset, self.attribute
         default, single = dict(self.eps), self.single
         has_bias = self.op == "layer_norm"
 
+        def on_row(module: nn.Module, x: Tensor) -> Any:
+            """Compute what generation asks for most; REFUSED for anything else."""
+            eps, parameters = default[x.dtype], module._parameters
+            weight: Any = parameters["weight"]
+            if weight.dtype is not x.dtype:
+                raise TypeError
+            if attribute is not None and (given := getattr(module, attribute)) is not None:
+                eps = given
+            if has_bias:
+                return at_once(x, weight, parameters["bias"], eps)
+            return at_once(x, weight, eps)
+
         def forward(module: nn.Module, x: Any = _MISSING, /, *args: Any, **kwargs: Any) -> Any:
             if args or kwargs or (single and _is_small(x)):
                 return _original(original, module, x, args, kwargs)
-            compute = _way(x, at_once, operator)
-            if compute is None:
+            if not offset and is_bare(x) and x.is_contiguous():
+                try:
+                    return on_row(module, x)
+                except REFUSED:
+                    pass  # the questions below decide
+            if not _is_taken(x) or not x.is_contiguous():
                 return _original(original, module, x, args, kwargs)
             weight = _parameter(module, "weight")
             bias = _parameter(module, "bias") if has_bias else None
@@ -128,16 +144,15 @@ class ActivationRecipe:
         return () if self.approximate is None else (self.approximate,)
 
     def forward(self, original: Forward) -> Forward:
-        at_once, operator = direct(OPS[self.op]), OPERATORS[self.op]
+        compute = shortened(OPS[self.op], OPERATORS[self.op])
         scalars, dtypes = self.scalars, self.dtypes
         watched, single = self.watched, self.single
 
         def forward(module: nn.Module, x: Any = _MISSING, /, *args: Any, **kwargs: Any) -> Any:
-            if args or kwargs or (single and _is_small(x)):
+            if args or kwargs or (single and _is_small(x)) or not _is_taken(x):
                 return _original(original, module, x, args, kwargs)
-            compute = _way(x, at_once, operator)
-            if compute is None or x.dtype not in dtypes or _has_changed(module, watched):
-                return _original(original, module, x, args, kwargs)
+            if not x.is_contiguous() or x.dtype not in dtypes or _has_changed(module, watched):
+                return original(module, x)
             return compute(x, *scalars)
 
         return forward
@@ -186,17 +201,36 @@ class GatedRecipe:
         projections, down, gate_first = self.projections, self.down, self.gate_first
         function = self._function()
 
+        def product(gate: Any, up: Any) -> Any:
+            """Return what an op makes of both; None where they are not for an op."""
+            if is_bare(gate) and type(up) is Tensor and gate.dtype in dtypes:
+                try:
+                    return at_once(gate, up, *scalars)
+                except REFUSED:
+                    pass  # the questions below decide
+            if (
+                _is_taken(gate)
+                and _are_alike(gate, up)
+                and gate.dtype is up.dtype
+                and gate.dtype in dtypes
+                and gate.shape == up.shape
+                and gate.device == up.device
+                and not (single and _is_small(gate))
+            ):
+                return operator(gate, up, *scalars)
+            return None
+
         def forward(module: nn.Module, x: Any = _MISSING, /, *args: Any, **kwargs: Any) -> Any:
-            if args or kwargs or not _is_taken(x) or x.dtype not in dtypes:
+            if args or kwargs or x is _MISSING:
                 return _original(original, module, x, args, kwargs)
             children = module._modules
-            activate = function
+            activate: Any = function
             if name is not None:
                 activate = children[name]
                 if (
                     type(activate) is not kind
                     or _is_hooked(activate)
-                    or _has_changed(activate, watched)
+                    or (watched and _has_changed(activate, watched))
                 ):
                     return original(module, x)
             if len(projections) == 2:
@@ -204,19 +238,8 @@ class GatedRecipe:
             else:
                 first, second = children[projections[0]](x).chunk(2, -1)
             gate, up = (first, second) if gate_first else (second, first)
-            if (
-                _is_known(gate)
-                and _are_alike(gate, up)
-                and gate.dtype is up.dtype
-                and gate.dtype in dtypes
-                and gate.shape == up.shape
-                and gate.device == up.device
-            ):
-                if is_bare(gate) and is_bare(up):
-                    return children[down](at_once(gate, up, *scalars))
-                if not (single and _is_small(gate)):
-                    return children[down](operator(gate, up, *scalars))
-            return children[down](activate(gate) * up)
+            found = product(gate, up)
+            return children[down](activate(gate) * up if found is None else found)
 
         return forward
 
@@ -296,19 +319,11 @@ def _rebuild(base: type[nn.Module], recipe: Recipe) -> nn.Module:
     return made
 
 
-def _way(x: Any, at_once: Forward, operator: Forward) -> Forward | None:
-    """Return how an op is called for an input; None where the original has to run."""
-    if is_bare(x):
-        return at_once if x.is_contiguous() else None
-    return operator if _is_taken(x) else None
-
-
 def _is_taken(x: Any) -> bool:
     """Return whether an operator takes a tensor and returns what the original would."""
     return (
         _is_known(x)
         and x.layout is torch.strided
-        and x.is_contiguous()
         and not x.is_nested
         and not x.is_meta
         # A trace is there to run without this package.
