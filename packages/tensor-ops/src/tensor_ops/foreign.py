@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -40,6 +40,12 @@ def caller(op: Op, plan: Plan) -> Callable[..., Any]:
     """
 
     def call(*args: Any, **kwargs: Any) -> Any:
+        taking = _taking_as_is(op, plan, args, kwargs)
+        if taking is not None:
+            try:
+                return taking(*args, **kwargs)
+            except (TypeError, ValueError):
+                pass  # said below, in the words that hold for every backend
         values = op.bind(args, kwargs)
         x = values[op.first]
         device = _device(op.name, op.first, x)
@@ -56,6 +62,31 @@ def caller(op: Op, plan: Plan) -> Callable[..., Any]:
         return _like(x, library, result) if out is None else out
 
     return call
+
+
+def _taking_as_is(
+    op: Op, plan: Plan, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> Callable[..., Any] | None:
+    """Return the function of a backend that takes these host arrays as they are, if one does.
+
+    What else such a backend would refuse, it refuses before any work.
+    """
+    x = args[0] if args else None
+    if not hasattr(type(x), "__dlpack_c_exchange_api__") or not getattr(x, "is_cpu", True):
+        return None
+    if any(getattr(each, "requires_grad", False) for each in (*args, *kwargs.values())):
+        return None
+    functions, key = plan.functions.setdefault(op.name, {}), ("as is", x.dtype)
+    try:
+        return functions[key]  # type: ignore[no-any-return]
+    except LookupError:
+        pass
+    dtype = _device_dtype(op.name, op.first, x)
+    function = function_for(op, plan, dtype) if dtype in DTYPES else None
+    module = sys.modules.get(getattr(function, "__module__", None) or "")
+    taking = function if getattr(module, "EXCHANGES_ARRAYS", False) else None
+    functions[key] = taking
+    return taking
 
 
 def dtype_and_device(op: str, argument: str, value: Any) -> tuple[str, str]:
