@@ -71,7 +71,7 @@ def _taking_as_is(
 
     What else such a backend would refuse, it refuses before any work.
     """
-    x = args[0] if args else None
+    x: Any = args[0] if args else None
     if not hasattr(type(x), "__dlpack_c_exchange_api__") or not getattr(x, "is_cpu", True):
         return None
     if any(getattr(each, "requires_grad", False) for each in (*args, *kwargs.values())):
