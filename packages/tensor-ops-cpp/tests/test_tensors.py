@@ -191,8 +191,12 @@ class TestRefused:
 
 def test_no_memory_is_a_memory_error_or_pytorchs():
     x = torch.zeros(1).expand(2**46)
-    with pytest.raises((MemoryError, RuntimeError), match="no result could be allocated"):
+    message = r"silu: no result could be allocated: [^\n]*$"
+    with pytest.raises((MemoryError, RuntimeError), match=message) as caught:
         silu(x)
+    assert "\n" not in str(caught.value)
+    with pytest.raises(ValueError, match="silu: x cannot be seen as an array: array is too big"):
+        silu(torch.zeros(1).expand(2**62))
 
 
 def test_nothing_leaks():
@@ -213,3 +217,50 @@ def test_nothing_leaks():
         with pytest.raises(ValueError, match="shape"):
             silu(x, out=x[:1])
     assert resident() - before < 64 * 2**20  # a mebibyte for each would be 400
+
+
+def test_autograd_hears_of_what_was_written():
+    x, weight = torch.randn(5), torch.randn(5, requires_grad=True)
+    loss = (x * weight).sum()
+    silu(x, out=x)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
+    with torch.inference_mode():
+        inferred = torch.ones(3)
+        assert silu(inferred, out=inferred) is inferred
+
+
+# PyTorch's own, when it first meets a tangent.
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
+def test_a_tangent_is_not_lost():
+    x = torch.randn(3)
+    with torch.autograd.forward_ad.dual_level():
+        dual = torch.autograd.forward_ad.make_dual(x, torch.ones(3))
+        with pytest.raises(ValueError, match="silu: x has a tangent"):
+            silu(dual)
+        assert torch.equal(silu(x.clone()), silu(x))
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
+def test_what_a_tensor_raises_is_raised(error):
+    class Raising(torch.Tensor):
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            raise error
+
+    weight = torch.ones(3).as_subclass(Raising)
+    with pytest.raises(error):
+        rms_norm(torch.ones(2, 3), weight)
+
+
+def test_memory_is_looked_at_when_no_more_python_runs():
+    x = torch.ones(4096)
+
+    class Freeing(torch.Tensor):
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            x.untyped_storage().resize_(0)
+            return super().__torch_function__(func, types, args, kwargs or {})
+
+    with pytest.raises(TypeError, match="rms_norm: x is a Tensor without memory"):
+        rms_norm(x, torch.ones(4096).as_subclass(Freeing))

@@ -52,27 +52,47 @@ PyArrayObject* require_numpy_array(const Op& op, const char* name, PyObject* obj
   return reinterpret_cast<PyArrayObject*>(object);
 }
 
-// An array of another library than NumPy, as x is; which one does not matter.
-PyArrayObject* require_foreign_array(const Op& op, const char* name, PyObject* object,
-                                     CheckedCall& call) {
+// Asks a library all that may run Python code, before any memory is looked at. Where it is no array
+// nothing is noted.
+void add_foreign(const Op& op, const char* name, PyObject* object, bool has_tangents,
+                 CheckedCall& call) {
   const dlpack::ExchangeAPI* api = exchange_api(Py_TYPE(object));
+  if (!api) return;
+  require_all_in_memory(op, name, object, has_tangents);
+  call.foreign.push_back({object, api});
+}
+
+void add_foreign_arrays(const Op& op, const Arguments& arguments, CheckedCall& call) {
+  PyObject* x = arguments.value[0];
+  if (PyArray_Check(x) || !(call.exchange = exchange_api(Py_TYPE(x)))) return;
+  const bool has_tangents = are_tangents_tracked();
+  PyObject* const* value = arguments.value;
+  for (const Parameter& parameter : op.parameters) {
+    PyObject* object = *value++;
+    if (parameter.is_array() && object) add_foreign(op, parameter.name, object, has_tangents, call);
+  }
+  PyObject* out = arguments.out;
+  if (out && !PyTuple_Check(out)) add_foreign(op, "out", out, has_tangents, call);
+  for (Py_ssize_t i = 0; out && PyTuple_Check(out) && i < PyTuple_GET_SIZE(out); ++i)
+    add_foreign(op, "out", PyTuple_GET_ITEM(out, i), has_tangents, call);
+  call.views.reserve(call.foreign.size());
+}
+
+const dlpack::ExchangeAPI* api_of(PyObject* object, const CheckedCall& call) {
+  for (const ForeignArgument& each : call.foreign)
+    if (each.object == object) return each.api;
+  return nullptr;
+}
+
+PyArrayObject* require_array(const Op& op, const char* name, PyObject* object, CheckedCall& call) {
+  if (!call.exchange)
+    return PyArray_CheckExact(object) ? reinterpret_cast<PyArrayObject*>(object)
+                                      : require_numpy_array(op, name, object);
+  const dlpack::ExchangeAPI* api = api_of(object, call);
   if (!api)
     throw TypeError(text(op.name, ": ", name, " must be an array like ", call.name[0], ", got ",
                          type_name(object)));
   return call.views.emplace_back(view_of_foreign(op, name, object, *api)).array();
-}
-
-PyArrayObject* require_array(const Op& op, const char* name, PyObject* object, CheckedCall& call) {
-  if (call.exchange) return require_foreign_array(op, name, object, call);
-  if (PyArray_CheckExact(object)) return reinterpret_cast<PyArrayObject*>(object);
-  return require_numpy_array(op, name, object);
-}
-
-PyArrayObject* require_first_array(const Op& op, const char* name, PyObject* object,
-                                   CheckedCall& call) {
-  if (!PyArray_Check(object)) call.exchange = exchange_api(Py_TYPE(object));
-  if (call.exchange) call.views.reserve(kMaxArrays);
-  return require_array(op, name, object, call);
 }
 
 void require_native_order(const Op& op, const char* name, PyArrayObject* array) {
@@ -247,7 +267,7 @@ void add_array(const Op& op, const Parameter& parameter, PyObject* object, Check
   call.array[k] = nullptr;
   if (parameter.kind == Kind::kOptionalRow && (!object || object == Py_None)) return;
   if (k == 0) {
-    PyArrayObject* x = call.array[0] = require_first_array(op, parameter.name, object, call);
+    PyArrayObject* x = call.array[0] = require_array(op, parameter.name, object, call);
     call.dtype = require_supported(op, parameter.name, x, call);
     return require_x_rank(op, x);
   }
@@ -266,7 +286,7 @@ void add_array(const Op& op, const Parameter& parameter, PyObject* object, Check
 }
 
 bool is_read_only(PyArrayObject* array, PyObject* object, const CheckedCall& call) {
-  return call.exchange ? is_read_only_foreign(object, *exchange_api(Py_TYPE(object)))
+  return call.exchange ? is_read_only_foreign(object, *api_of(object, call))
                        : !PyArray_ISWRITEABLE(array);
 }
 
@@ -322,6 +342,7 @@ std::string shape_text(int dims, const npy_intp* shape) {
 CheckedCall check(const Op& op, const Arguments& arguments) {
   CheckedCall call;
   add_numbers(op, arguments, call);
+  add_foreign_arrays(op, arguments, call);
   PyObject* const* value = arguments.value;
   for (const Parameter& parameter : op.parameters) {
     PyObject* object = *value++;

@@ -11,6 +11,12 @@
 
 namespace tensor_ops {
 
+// An array of another library than NumPy, borrowed.
+struct ForeignArgument {
+  PyObject* object;
+  const dlpack::ExchangeAPI* api;
+};
+
 struct CheckedCall {
   DType dtype;
   int arrays = 0;                    // array arguments, given or not
@@ -21,9 +27,10 @@ struct CheckedCall {
   std::size_t variant = 0;
   int threads = 0;                             // 0: as many as pay
   PyArrayObject* out[2] = {nullptr, nullptr};  // borrowed; null where the result is to be allocated
-  // Where x is no NumPy array: how its library allocates, the views that the arrays are then, and
-  // what the outputs are views of.
+  // Where x is no NumPy array: how its library allocates, all arrays of the call, the views that
+  // stand for them, and what the outputs are views of.
   const dlpack::ExchangeAPI* exchange = nullptr;
+  std::vector<ForeignArgument> foreign;
   std::vector<Owned> views;
   PyObject* given_out[2];
 };

@@ -21,34 +21,44 @@ class Name {
   PyObject* object_;
 };
 
+// Null where the object has no such attribute. Any other error is the caller's business.
+Owned attribute_of(PyObject* object, const Name& name) {
+  Owned value(PyObject_GetAttr(object, name.get()));
+  if (value) return value;
+  if (!PyErr_ExceptionMatches(PyExc_AttributeError)) throw PythonError();
+  PyErr_Clear();
+  return {};
+}
+
 bool is_true(const Owned& value) {
-  if (!value) PyErr_Clear();
-  return value && PyObject_IsTrue(value.get()) == 1;
+  const int truth = value ? PyObject_IsTrue(value.get()) : -1;
+  if (truth < 0) throw PythonError();
+  return truth != 0;
+}
+
+// A module that was imported already; what was not has no tensors.
+Owned imported(const Name& name) {
+  Owned module(PyImport_GetModule(name.get()));
+  if (!module && PyErr_Occurred()) throw PythonError();
+  return module;
 }
 
 // PyTorch's, of the thread.
 bool are_gradients_recorded() {
   static const Name torch("torch"), is_grad_enabled("is_grad_enabled");
-  const Owned module(PyImport_GetModule(torch.get()));
-  if (!module) return PyErr_Clear(), true;
-  const Owned enabled(PyObject_CallMethodNoArgs(module.get(), is_grad_enabled.get()));
-  if (!enabled) PyErr_Clear();
-  return !enabled || PyObject_IsTrue(enabled.get()) != 0;
+  const Owned module = imported(torch);
+  return !module || is_true(Owned(PyObject_CallMethodNoArgs(module.get(), is_grad_enabled.get())));
 }
 
-void refuse_what_is_not_in_memory(const Op& op, const char* name, PyObject* object) {
-  static const Name requires_grad("requires_grad"), is_neg("is_neg");
-  const Owned
-    requires(PyObject_GetAttr(object, requires_grad.get()));
-  if (!requires) return PyErr_Clear();  // no tensor of PyTorch
-  if (is_true(requires) && are_gradients_recorded())
-    throw ValueError(text(op.name, ": ", name,
-                          " requires grad, and tensor_ops_cpp computes no gradients; pass ", name,
-                          ".detach(), or call in torch.no_grad()"));
-  // Such a view is handed out with the signs that are in memory.
-  if (is_true(Owned(PyObject_CallMethodNoArgs(object, is_neg.get()))))
-    throw ValueError(
-        text(op.name, ": ", name, " is a view that negates lazily; pass ", name, ".resolve_neg()"));
+bool has_tangent(PyObject* object) {
+  static const Name forward_ad("torch.autograd.forward_ad"), unpack("unpack_dual"),
+      tangent("tangent");
+  const Owned module = imported(forward_ad);
+  if (!module) return false;
+  const Owned dual(PyObject_CallMethodOneArg(module.get(), unpack.get(), object));
+  if (!dual) throw PythonError();
+  const Owned found = attribute_of(dual.get(), tangent);
+  return found && found.get() != Py_None;
 }
 
 constexpr int kTypeNumbers[kDTypes] = {NPY_FLOAT, NPY_HALF, NPY_USHORT, NPY_DOUBLE};
@@ -78,7 +88,19 @@ std::string dtype_attribute_text(PyObject* object) {
   return "another dtype";
 }
 
-Owned new_view(const dlpack::Tensor& tensor, DType dtype) {
+// The first line of what an exception says that is set, and then no more.
+std::string take_error_text() {
+  PyObject *type, *value, *traceback;
+  PyErr_Fetch(&type, &value, &traceback);
+  const Owned owned_type(type), owned_value(value), owned_traceback(traceback);
+  const Owned str(value ? PyObject_Str(value) : nullptr);
+  const char* utf8 = str ? PyUnicode_AsUTF8(str.get()) : nullptr;
+  if (!utf8) PyErr_Clear();
+  const std::string whole = utf8 ? utf8 : "no reason given";
+  return whole.substr(0, whole.find('\n'));
+}
+
+Owned new_view(const Op& op, const char* name, const dlpack::Tensor& tensor, DType dtype) {
   static char nothing;  // NumPy would allocate memory in the place of a null pointer
   npy_intp shape[NPY_MAXDIMS], strides[NPY_MAXDIMS];
   const auto item = static_cast<npy_intp>(kItemSizes[dtype]);
@@ -91,8 +113,9 @@ Owned new_view(const dlpack::Tensor& tensor, DType dtype) {
   void* data = tensor.data ? static_cast<char*>(tensor.data) + tensor.byte_offset : &nothing;
   Owned view(PyArray_NewFromDescr(&PyArray_Type, PyArray_DescrFromType(kTypeNumbers[dtype]),
                                   tensor.ndim, shape, strides, data, NPY_ARRAY_WRITEABLE, nullptr));
-  if (!view) throw PythonError();
-  return view;
+  if (view) return view;
+  if (PyErr_ExceptionMatches(PyExc_MemoryError)) throw PythonError();
+  throw ValueError(text(op.name, ": ", name, " cannot be seen as an array: ", take_error_text()));
 }
 
 // What the exchange API's allocator says.
@@ -104,26 +127,14 @@ struct AllocatorError {
     error->kind = kind ? kind : "";
     error->message = message ? message : "";
   }
-  [[noreturn]] void raise() const {
+  [[noreturn]] void raise(const Op& op) const {
     if (PyErr_Occurred()) throw PythonError();
-    const std::string whole = text("no result could be allocated: ", message);
+    const std::string whole =
+        text(op.name, ": no result could be allocated: ", message.substr(0, message.find('\n')));
     if (kind == "MemoryError") throw MemoryError(whole);
     throw std::runtime_error(whole);
   }
 };
-
-// A tensor without memory of its own, such as a sparse one. The producer has said why.
-[[noreturn]] void refuse_unseen(const Op& op, const char* name) {
-  PyObject *type, *value, *traceback;
-  PyErr_Fetch(&type, &value, &traceback);
-  const Owned owned_type(type), owned_value(value), owned_traceback(traceback);
-  const Owned str(value ? PyObject_Str(value) : nullptr);
-  const char* utf8 = str ? PyUnicode_AsUTF8(str.get()) : nullptr;
-  if (!utf8) PyErr_Clear();
-  const std::string reason = utf8 ? utf8 : "its library gives no reason";
-  throw TypeError(text(op.name, ": ", name, " cannot be seen as an array in host memory: ",
-                       reason.substr(0, reason.find('\n'))));
-}
 
 bool is_empty(const dlpack::Tensor& tensor) {
   return std::any_of(tensor.shape, tensor.shape + tensor.ndim,
@@ -138,22 +149,52 @@ void give_back(dlpack::ManagedTensorVersioned* tensor) {
 
 const dlpack::ExchangeAPI* exchange_api(PyTypeObject* type) {
   static const Name attribute(dlpack::kExchangeAttribute);
-  const Owned capsule(PyObject_GetAttr(reinterpret_cast<PyObject*>(type), attribute.get()));
-  if (!capsule) return PyErr_Clear(), nullptr;
-  if (!PyCapsule_IsValid(capsule.get(), dlpack::kExchangeCapsule)) return nullptr;
+  const Owned capsule = attribute_of(reinterpret_cast<PyObject*>(type), attribute);
+  if (!capsule || !PyCapsule_IsValid(capsule.get(), dlpack::kExchangeCapsule)) return nullptr;
   const auto* header = static_cast<const dlpack::ExchangeHeader*>(
       PyCapsule_GetPointer(capsule.get(), dlpack::kExchangeCapsule));
   while (header && header->version.major > 1) header = header->previous;
   if (!header || header->version.major != 1) return nullptr;
   const auto* api = reinterpret_cast<const dlpack::ExchangeAPI*>(header);
-  return api->tensor_from_object ? api : nullptr;
+  const bool is_whole = api->allocate && api->managed_from_object && api->managed_to_object &&
+                        api->tensor_from_object;
+  return is_whole ? api : nullptr;
+}
+
+bool are_tangents_tracked() {
+  static const Name forward_ad("torch.autograd.forward_ad"), level("_current_level");
+  const Owned module = imported(forward_ad);
+  const Owned current = module ? attribute_of(module.get(), level) : Owned();
+  if (!current || !PyLong_Check(current.get())) return false;
+  const long value = PyLong_AsLong(current.get());
+  if (value == -1 && PyErr_Occurred()) throw PythonError();
+  return value >= 0;
+}
+
+void require_all_in_memory(const Op& op, const char* name, PyObject* object, bool has_tangents) {
+  static const Name requires_grad("requires_grad"), is_neg("is_neg");
+  const Owned needed = attribute_of(object, requires_grad);
+  if (!needed) return;  // no tensor of PyTorch
+  if (is_true(needed) && are_gradients_recorded())
+    throw ValueError(text(op.name, ": ", name,
+                          " requires grad, and tensor_ops_cpp computes no gradients; pass ", name,
+                          ".detach(), or call in torch.no_grad()"));
+  if (has_tangents && has_tangent(object))
+    throw ValueError(text(op.name, ": ", name,
+                          " has a tangent, and tensor_ops_cpp computes no derivatives; pass ", name,
+                          ".detach()"));
+  // Such a view is handed out with the signs that are in memory.
+  if (is_true(Owned(PyObject_CallMethodNoArgs(object, is_neg.get()))))
+    throw ValueError(
+        text(op.name, ": ", name, " is a view that negates lazily; pass ", name, ".resolve_neg()"));
 }
 
 Owned view_of_foreign(const Op& op, const char* name, PyObject* object,
                       const dlpack::ExchangeAPI& api) {
-  refuse_what_is_not_in_memory(op, name, object);
   dlpack::Tensor tensor;
-  if (api.tensor_from_object(object, &tensor) != 0) refuse_unseen(op, name);
+  if (api.tensor_from_object(object, &tensor) != 0)  // such as a sparse one
+    throw TypeError(text(op.name, ": ", name,
+                         " cannot be seen as an array in host memory: ", take_error_text()));
   if (tensor.device.type != dlpack::kCPU && tensor.device.type != dlpack::kCUDAHost)
     throw ValueError(
         text(op.name, ": ", name,
@@ -171,7 +212,7 @@ Owned view_of_foreign(const Op& op, const char* name, PyObject* object,
   if (dtype == kDTypes)
     throw TypeError(text(op.name, ": ", name, " has dtype ", dtype_attribute_text(object),
                          "; the supported dtypes are ", kSupportedDTypes, "; convert it first"));
-  return new_view(tensor, dtype);
+  return new_view(op, name, tensor, dtype);
 }
 
 bool is_read_only_foreign(PyObject* object, const dlpack::ExchangeAPI& api) {
@@ -187,7 +228,17 @@ DType dtype_of_view(PyArrayObject* view) {
   return static_cast<DType>(number - kTypeNumbers);
 }
 
-ForeignResult::ForeignResult(PyArrayObject* like, const dlpack::ExchangeAPI& api) : api_(&api) {
+void note_written(PyObject* object) {
+  static const Name graph("torch.autograd.graph"), increment("increment_version");
+  const Owned module(PyImport_GetModule(graph.get()));
+  const Owned done(module ? PyObject_CallMethodOneArg(module.get(), increment.get(), object)
+                          : nullptr);
+  // Not every array has a version: those of other libraries, and tensors made for inference.
+  if (!done) PyErr_Clear();
+}
+
+ForeignResult::ForeignResult(const Op& op, PyArrayObject* like, const dlpack::ExchangeAPI& api)
+    : api_(&api) {
   const DType dtype = dtype_of_view(like);
   const int dims = PyArray_NDIM(like);
   std::int64_t shape[NPY_MAXDIMS], strides[NPY_MAXDIMS], step = 1;
@@ -199,9 +250,9 @@ ForeignResult::ForeignResult(PyArrayObject* like, const dlpack::ExchangeAPI& api
   dlpack::Tensor prototype{nullptr, {dlpack::kCPU, 0}, dims, dlpack_dtype(dtype),
                            shape,   strides,           0};
   AllocatorError error;
-  if (api.allocate(&prototype, &tensor_, &error, AllocatorError::set) != 0) error.raise();
+  if (api.allocate(&prototype, &tensor_, &error, AllocatorError::set) != 0) error.raise(op);
   try {
-    view_ = new_view(tensor_->tensor, dtype);
+    view_ = new_view(op, "the result", tensor_->tensor, dtype);
   } catch (...) {
     give_back(tensor_);
     throw;

@@ -2,8 +2,7 @@
 // same memory; bfloat16 as uint16.
 #pragma once
 
-#include <cstddef>
-#include <vector>
+#include <utility>
 
 #include "launch/declaration.h"
 #include "launch/dlpack.h"
@@ -11,16 +10,28 @@
 
 namespace tensor_ops {
 
-// Of a type; null where it has none of a version that we know.
+// Of a type; null where it has none of a version that we know, or not all of it. Throws
+// PythonError.
 const dlpack::ExchangeAPI* exchange_api(PyTypeObject* type);
 
-// Valid as long as the object is. Throws TypeError, ValueError or PythonError, with the op's and
-// the argument's name, for what is no host array of a supported dtype or would lose its gradient.
+// Whether PyTorch tracks tangents now, which are no part of a tensor's memory. Throws PythonError.
+bool are_tangents_tracked();
+
+// Throws ValueError, with the op's and the argument's name, for an array that would lose its
+// gradient or its tangent, or whose signs are not in memory, and PythonError. May run Python code.
+void require_all_in_memory(const Op& op, const char* name, PyObject* object, bool has_tangents);
+
+// Valid as long as the object is and keeps its memory. Runs no Python code. Throws TypeError,
+// ValueError or PythonError, with the op's and the argument's name, for what is no host array of a
+// supported dtype.
 Owned view_of_foreign(const Op& op, const char* name, PyObject* object,
                       const dlpack::ExchangeAPI& api);
 
 // Whether a library says that an array of its own must not be written to. Throws PythonError.
 bool is_read_only_foreign(PyObject* object, const dlpack::ExchangeAPI& api);
+
+// Lets autograd know that an array was written to.
+void note_written(PyObject* object);
 
 // Of a view that was made here.
 DType dtype_of_view(PyArrayObject* view);
@@ -31,7 +42,7 @@ class ForeignResult {
   ForeignResult() = default;
   // C-contiguous, of the shape and dtype of a view; not initialised. Throws MemoryError,
   // std::runtime_error or PythonError.
-  ForeignResult(PyArrayObject* like, const dlpack::ExchangeAPI& api);
+  ForeignResult(const Op& op, PyArrayObject* like, const dlpack::ExchangeAPI& api);
   ForeignResult(ForeignResult&& other) noexcept { *this = std::move(other); }
   ForeignResult& operator=(ForeignResult&& other) noexcept {
     std::swap(api_, other.api_);

@@ -182,7 +182,7 @@ Owned launch(const Op& op, PyObject* const* args, Py_ssize_t positional, PyObjec
   const auto elements = static_cast<std::size_t>(size_of(call.array[0]));
   Result outputs[2];
   for (std::size_t i = 0; i < op.outputs.size(); ++i)
-    outputs[i].prepare(call, i, elements * kItemSizes[call.dtype]);
+    outputs[i].prepare(op, call, i, elements * kItemSizes[call.dtype]);
   const DTypeKernels& kernels = op.kernels[isa.index]->variant[call.variant];
   if (elements > 0)
     compute(op, call, outputs, elements, kernels.kernel[call.dtype], kernels.steps[call.dtype]);

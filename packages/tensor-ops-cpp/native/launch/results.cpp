@@ -98,7 +98,7 @@ void prepare_results() {
   if (!handler_capsule) throw PythonError();
 }
 
-void Result::prepare(const CheckedCall& call, std::size_t i, std::size_t bytes) {
+void Result::prepare(const Op& op, const CheckedCall& call, std::size_t i, std::size_t bytes) {
   PyArrayObject* x = call.array[0];
   if (call.out[i]) {
     array_ = Owned::borrow(reinterpret_cast<PyObject*>(call.out[i]));
@@ -106,7 +106,7 @@ void Result::prepare(const CheckedCall& call, std::size_t i, std::size_t bytes) 
     return;
   }
   if (call.exchange) {
-    foreign_ = ForeignResult(x, *call.exchange);
+    foreign_ = ForeignResult(op, x, *call.exchange);
     return;
   }
   if (bytes >= kLeastKept && bytes <= pool_limit() && numpy_allocates_as_always())
@@ -124,7 +124,9 @@ void Result::populate(std::size_t bytes) const {
 
 Owned Result::release() {
   if (foreign_) return foreign_.release();
-  return given_ ? std::move(given_) : std::move(array_);
+  if (!given_) return std::move(array_);
+  note_written(given_.get());
+  return std::move(given_);
 }
 
 }  // namespace tensor_ops

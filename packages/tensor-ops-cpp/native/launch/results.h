@@ -15,7 +15,7 @@ class Result {
   // The i-th of a call: what the caller gave for it, or a new array of x's kind, shape and dtype,
   // which take so many bytes; not initialised. Throws MemoryError, std::runtime_error or
   // PythonError.
-  void prepare(const CheckedCall& call, std::size_t i, std::size_t bytes);
+  void prepare(const Op& op, const CheckedCall& call, std::size_t i, std::size_t bytes);
 
   PyArrayObject* array() const { return foreign_ ? foreign_.view() : array_.array(); }
 

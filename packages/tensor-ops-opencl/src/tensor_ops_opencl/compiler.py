@@ -32,15 +32,29 @@ def problem_with(device: Device) -> str | None:
 
 def _first_error(handle: Any) -> str | None:
     cl = runtime.opencl()
+    program = None
     with warnings.catch_warnings():
         # Of what the compiler says, and of a program past the cache.
         warnings.simplefilter("ignore")
-        program = None
         try:
             program = cl.Program(cl.Context([handle]), _NOTHING)
             program.compile()
         except cl.Error as error:
-            log = program.get_build_info(handle, cl.program_build_info.LOG) if program else ""
-            said = [line.strip() for line in log.splitlines() if "error" in line.lower()]
-            return said[0] if said else str(error).splitlines()[0]
+            return _error_in(_log(cl, program, handle)) or _first_line(str(error)) or repr(error)
     return None
+
+
+def _log(cl: Any, program: Any, handle: Any) -> str:
+    try:
+        return str(program.get_build_info(handle, cl.program_build_info.LOG))
+    except Exception:  # whatever the driver wrote, it is asked for to explain another error
+        return ""
+
+
+def _error_in(log: str) -> str:
+    said = [line.strip() for line in log.splitlines() if "error:" in line.lower()]
+    return said[0] if said else ""
+
+
+def _first_line(text: str) -> str:
+    return text.strip().partition("\n")[0]

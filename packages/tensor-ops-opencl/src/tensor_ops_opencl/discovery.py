@@ -134,7 +134,13 @@ def chosen(wanted: str | None = None) -> Device:
             f"{VARIABLE}={wanted!r} fits more than one device: {_listed(fitting)}; "
             "give an index, as in " + fitting[0].index
         )
-    return _strongest(fitting)
+    problem = compiler.problem_with(fitting[0])
+    if problem is not None:
+        raise DeviceError(
+            f"{VARIABLE}={wanted!r}: {fitting[0]} compiles no kernel: {problem}; there are "
+            f"{_listed(found)}"
+        )
+    return fitting[0]
 
 
 def of_context(handle: Any) -> Device:

@@ -10,19 +10,22 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import Tensor, autograd
+from torch import Tensor, autograd, nn
 from torch.autograd import forward_ad
 
 from tensor_ops import state
 from tensor_ops.op import Op
 from tensor_ops.resolution import function_in_place
-from tensor_ops_torch.tensors import dtype_name, taking_tensors
+from tensor_ops_torch.tensors import dtype_name, takes_tensors
 
-__all__ = ["REFUSED", "direct", "is_bare", "shortened"]
+__all__ = ["PLAIN", "REFUSED", "direct", "is_bare", "shortened"]
 
-# What a backend says of arguments that it does not take: tensors of other kinds among them, and
-# transforms of torch.func, whose tensors have no memory.
+# What is raised, before any work, for what the operator should be asked about: for tensors of other
+# kinds, for those of torch.func, which have no memory, and where a backend takes no tensors.
 REFUSED = (TypeError, ValueError, LookupError)
+# A subclass of Tensor may mean something else by its memory.
+PLAIN = frozenset({Tensor, nn.Parameter})
+_is_as_is = (PLAIN | {type(None), float, int, str, bool}).__contains__
 
 
 def is_bare(x: Any) -> bool:
@@ -46,23 +49,21 @@ def is_bare(x: Any) -> bool:
 
 
 def direct(op: Op) -> Callable[..., Any]:
-    """Return a function that computes what an operator does, for a first tensor that is bare.
+    """Return a function that computes what an operator does, or raises one of `REFUSED`.
 
-    Raises
-    ------
-    REFUSED
-        Before any work, for what the operator should be asked about.
+    Its first tensor is bare, the others are plain.
     """
     name, first = op.name, op.first
 
-    def call(x: Tensor, *rest: Any, **scalars: Any) -> Any:
+    def call(x: Tensor, *rest: Any) -> Any:
         plan = state.current()
         try:
             function = plan.functions[name][x.dtype]
         except LookupError:
             found = function_in_place(op, plan, dtype_name(name, first, x), "cpu")
-            function = plan.functions[name][x.dtype] = taking_tensors(op, found)
-        return function(x, *rest, **scalars)
+            function = found if takes_tensors(found) else _refuse
+            plan.functions[name][x.dtype] = function
+        return function(x, *rest)
 
     return call
 
@@ -72,7 +73,7 @@ def shortened(op: Op, operator: Callable[..., Any]) -> Callable[..., Any]:
     at_once = direct(op)
 
     def compute(x: Any, *rest: Any) -> Any:
-        if is_bare(x):
+        if is_bare(x) and all(map(_is_as_is, map(type, rest))):
             try:
                 return at_once(x, *rest)
             except REFUSED:
@@ -80,3 +81,7 @@ def shortened(op: Op, operator: Callable[..., Any]) -> Callable[..., Any]:
         return operator(x, *rest)
 
     return compute
+
+
+def _refuse(*_: Any) -> Any:
+    raise TypeError

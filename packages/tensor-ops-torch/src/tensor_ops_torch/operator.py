@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from tensor_ops import BackendError, BackendFallbackWarning, state
 from tensor_ops.op import Op
@@ -216,10 +217,21 @@ def _autograd_kernel(
             each is not None and each.requires_grad for each in args[:count]
         ):
             return _apply(function, scalars, *args)
+        if forward_ad._current_level >= 0:
+            _refuse_tangents(op, args[:count])
         with torch._C._AutoDispatchBelowAutograd():
             return operator(*args, **scalars)
 
     return kernel
+
+
+def _refuse_tangents(op: Op, args: Sequence[Any]) -> None:
+    for name, each in zip(_arrays(op), args, strict=False):
+        if each is not None and forward_ad.unpack_dual(each).tangent is not None:
+            raise NotImplementedError(
+                f"{op.name}: {name} has a tangent, and tensor_ops has no forward-mode derivatives; "
+                "use reverse mode (torch.func.vjp), or PyTorch's own functions"
+            )
 
 
 def _apply(function: type[torch.autograd.Function], *args: Any) -> Any:

@@ -16,7 +16,7 @@ from tensor_ops.arguments import DTYPES
 if TYPE_CHECKING:
     from tensor_ops.op import Op
 
-__all__ = ["DTYPE_NAMES", "as_numpy", "dtype_name", "taking_tensors"]
+__all__ = ["DTYPE_NAMES", "as_numpy", "dtype_name", "takes_tensors", "taking_tensors"]
 
 DTYPE_NAMES = {getattr(torch, name): name for name in DTYPES}
 
@@ -48,23 +48,25 @@ def as_numpy(tensor: Tensor) -> np.ndarray[Any, Any]:
     return _view(bare)
 
 
-@cache
-def taking_tensors(op: Op, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function of CPU tensors that runs a backend's function.
+def takes_tensors(function: Callable[..., Any]) -> bool:
+    """Return whether a backend's function takes CPU tensors as they are.
 
-    Its tensors are those of an op, by position, without gradients, and its results are new tensors
-    unless it is given ``out=``.
+    What it refuses of them, it refuses before any work.
     """
     backend = sys.modules.get(getattr(function, "__module__", None) or "")
-    if hasattr(Tensor, "__dlpack_c_exchange_api__") and getattr(backend, "EXCHANGES_ARRAYS", False):
+    exchanges = getattr(backend, "EXCHANGES_ARRAYS", False)
+    return bool(exchanges) and hasattr(Tensor, "__dlpack_c_exchange_api__")
+
+
+@cache
+def taking_tensors(op: Op, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function of CPU tensors without gradients that runs a backend's function."""
+    if takes_tensors(function):
         return function
     outputs = op.outputs
 
-    def call(x: Tensor, *rest: Any, out: Any = None, **scalars: Any) -> Any:
-        arrays = [as_numpy(each) if isinstance(each, Tensor) else each for each in (x, *rest)]
-        if out is None:
-            results = tuple(torch.empty(x.shape, dtype=x.dtype) for _ in range(outputs))
-            out = results[0] if outputs == 1 else results
+    def call(*args: Any, out: Any, **scalars: Any) -> Any:
+        arrays = [as_numpy(each) if isinstance(each, Tensor) else each for each in args]
         over = as_numpy(out) if outputs == 1 else tuple(map(as_numpy, out))
         function(*arrays, **scalars, out=over)
         return out

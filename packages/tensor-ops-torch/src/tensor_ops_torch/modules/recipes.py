@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.autograd import forward_ad
 
 from tensor_ops.ops import OPS
-from tensor_ops_torch.direct import REFUSED, direct, is_bare, shortened
+from tensor_ops_torch.direct import PLAIN, REFUSED, direct, is_bare, shortened
 from tensor_ops_torch.ops import OPERATORS
 
 __all__ = [
@@ -39,7 +39,6 @@ __all__ = [
 # Where a module is one function of PyTorch, the call of an op from Python may cost more than the op
 # saves, below so many numbers.
 SMALL = 65536
-_PLAIN = (Tensor, nn.Parameter)
 _HALF = (torch.float16, torch.bfloat16)
 _RECIPE, _BASE = "_tensor_ops_recipe", "_tensor_ops_base"
 _MISSING = object()
@@ -79,12 +78,15 @@ class NormRecipe:
             """Compute what generation asks for most; REFUSED for anything else."""
             eps, parameters = default[x.dtype], module._parameters
             weight: Any = parameters["weight"]
-            if weight.dtype is not x.dtype:
+            if type(weight) not in PLAIN or weight.dtype is not x.dtype:
                 raise TypeError
             if attribute is not None and (given := getattr(module, attribute)) is not None:
                 eps = given
             if has_bias:
-                return at_once(x, weight, parameters["bias"], eps)
+                bias = parameters["bias"]
+                if bias is not None and type(bias) not in PLAIN:
+                    raise TypeError
+                return at_once(x, weight, bias, eps)
             return at_once(x, weight, eps)
 
         def forward(module: nn.Module, x: Any = _MISSING, /, *args: Any, **kwargs: Any) -> Any:
@@ -201,15 +203,15 @@ class GatedRecipe:
         projections, down, gate_first = self.projections, self.down, self.gate_first
         function = self._function()
 
-        def product(gate: Any, up: Any) -> Any:
+        def product(gate: Any, up: Any, bare: bool) -> Any:
             """Return what an op makes of both; None where they are not for an op."""
-            if is_bare(gate) and type(up) is Tensor and gate.dtype in dtypes:
+            if bare and type(gate) is Tensor and type(up) is Tensor and gate.dtype in dtypes:
                 try:
                     return at_once(gate, up, *scalars)
                 except REFUSED:
                     pass  # the questions below decide
             if (
-                _is_taken(gate)
+                _is_known(gate)
                 and _are_alike(gate, up)
                 and gate.dtype is up.dtype
                 and gate.dtype in dtypes
@@ -221,7 +223,10 @@ class GatedRecipe:
             return None
 
         def forward(module: nn.Module, x: Any = _MISSING, /, *args: Any, **kwargs: Any) -> Any:
-            if args or kwargs or x is _MISSING:
+            if args or kwargs:
+                return _original(original, module, x, args, kwargs)
+            bare = is_bare(x)
+            if not (bare or _is_taken(x)) or x.dtype not in dtypes:
                 return _original(original, module, x, args, kwargs)
             children = module._modules
             activate: Any = function
@@ -238,7 +243,7 @@ class GatedRecipe:
             else:
                 first, second = children[projections[0]](x).chunk(2, -1)
             gate, up = (first, second) if gate_first else (second, first)
-            found = product(gate, up)
+            found = product(gate, up, bare)
             return children[down](activate(gate) * up if found is None else found)
 
         return forward
@@ -346,13 +351,13 @@ def _is_small(x: Any) -> bool:
 
 def _is_known(x: Any) -> bool:
     kind = type(x)
-    return kind in _PLAIN or is_dtensor(kind)
+    return kind in PLAIN or is_dtensor(kind)
 
 
 def _are_alike(tensor: Any, x: Tensor) -> bool:
     """Return whether both are plain tensors or both are DTensors."""
     kind = type(tensor)
-    return kind in _PLAIN if type(x) in _PLAIN else kind is type(x)
+    return kind in PLAIN if type(x) in PLAIN else kind is type(x)
 
 
 def is_dtensor(kind: type) -> bool:
