@@ -91,6 +91,7 @@ def tests(session: nox.Session) -> None:
     install_packages(session)
     install_group(session, "test")
     install_group(session, "peers")
+    session.install("pytest-xdist")
     install_model(session)
     elsewhere = [
         "--ignore=tests/conformance",
@@ -100,7 +101,9 @@ def tests(session: nox.Session) -> None:
         f"--ignore={TORCH_TESTS}",
         *(f"--deselect={page}" for page in (OPENCL_PAGE, *CUDA_PAGES, *TORCH_PAGES)),
     ]
-    session.run("pytest", "-q", *(session.posargs or ["tests", "packages", *elsewhere]))
+    # Two at once, each file in one process: what a file's tests share is made once.
+    everything = ["-n", "2", "--dist", "loadfile", "tests", "packages", *elsewhere]
+    session.run("pytest", "-q", *(session.posargs or everything))
 
 
 @nox.session
