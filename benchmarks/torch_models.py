@@ -1,8 +1,8 @@
 """What the swapped modules are worth in a Llama of transformers, and what a call costs, on the CPU.
 
-A random-weight Llama is timed as it comes and with its modules swapped, in turn, in one process:
-reading a prompt (prefill) and writing tokens one by one (decode). Then each kind of swapped module
-alone, at the same shapes, and each operator on few elements beside PyTorch's own functions.
+A random-weight Llama is timed as it comes and with its modules swapped, step by step in turn, in
+one process: reading a prompt (prefill) and writing a token (decode). Then each kind of swapped
+module alone, at the same shapes, and each operator on few elements beside PyTorch's own functions.
 
     nox -s bench_torch -- --json benchmarks/results/torch_models.json
     nox -s bench_torch -- --report benchmarks/results/torch_models.json
@@ -10,6 +10,8 @@ alone, at the same shapes, and each operator on few elements beside PyTorch's ow
 
 import argparse
 import json
+import math
+import random
 import statistics
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -19,12 +21,13 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "pytorch_performance.md"
 HIDDEN, LAYERS, HEADS, INTERMEDIATE, VOCABULARY = 1024, 8, 16, 2816, 32000
-PROMPT, WRITTEN = 128, 16
+PROMPT = 128
 DTYPES, BATCHES, PHASES = ("float32", "bfloat16"), (1, 8), ("prefill", "decode")
 BEFORE, AFTER = "as it comes", "swapped"
 FEW = (1, 64)
 ENOUGH = 0.02  # seconds that a call is repeated for
-SETTLE = 0.05  # seconds until threads that wait for more work by spinning have given up
+# A step of prefill takes longer than one of decode, and all of the larger batch do.
+FEWER = {("decode", 1): 1, ("decode", 8): 2, ("prefill", 1): 4, ("prefill", 8): 10}
 
 Timed = Callable[[], float]
 
@@ -33,10 +36,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--json", type=Path, help="write the figures here")
     parser.add_argument("--report", type=Path, help="bring the page up to date from this file")
-    parser.add_argument("--rounds", type=int, default=15, help="times that each is timed")
+    parser.add_argument("--pairs", type=int, default=240, help="steps timed of either side")
+    parser.add_argument("--rounds", type=int, default=15, help="times that a module is timed")
     options = parser.parse_args()
     if options.report is None:
-        content = measure(options.rounds)
+        content = measure(options.pairs, options.rounds)
         print("\n\n".join(blocks(content).values()))
         if options.json is not None:
             options.json.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
@@ -46,7 +50,7 @@ def main() -> None:
     update(PAGE, blocks(json.loads(options.report.read_text(encoding="utf-8"))))
 
 
-def measure(rounds: int) -> dict[str, Any]:
+def measure(pairs: int, rounds: int) -> dict[str, Any]:
     """Return every figure, in seconds."""
     import torch
     import transformers
@@ -55,14 +59,14 @@ def measure(rounds: int) -> dict[str, Any]:
 
     with torch.inference_mode():
         figures = {
-            "models": [each for dtype in DTYPES for each in models(dtype, rounds)],
+            "models": [each for dtype in DTYPES for each in models(dtype, pairs, rounds)],
             "calls": list(calls(rounds)),
         }
     versions = {"torch": torch.__version__, "transformers": transformers.__version__}
-    return facts() | versions | {"threads": torch.get_num_threads(), "rounds": rounds} | figures
+    return facts() | versions | {"threads": torch.get_num_threads()} | figures
 
 
-def models(dtype: str, rounds: int) -> Iterator[dict[str, Any]]:
+def models(dtype: str, pairs: int, rounds: int) -> Iterator[dict[str, Any]]:
     """Time a whole model, and the kinds of its modules, at each batch size and phase."""
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
@@ -77,19 +81,20 @@ def models(dtype: str, rounds: int) -> Iterator[dict[str, Any]]:
         vocab_size=VOCABULARY,
     )
     model = LlamaForCausalLM(config).to(getattr(torch, dtype)).eval()
+    switch = Switch(model)
     for batch in BATCHES:
         prompt = torch.randint(VOCABULARY, (batch, PROMPT))
         for phase in PHASES:
-            once = PHASE[phase](model, prompt)
-            tokens = batch * (PROMPT if phase == "prefill" else WRITTEN)
             rows = PROMPT if phase == "prefill" else 1
+            seconds = in_turn(switch, PHASE[phase](model, prompt), pairs // FEWER[phase, batch])
+            alone = modules(model, switch, (batch, rows, HIDDEN), rounds)
             yield {
                 "dtype": dtype,
                 "batch": batch,
                 "phase": phase,
-                "tokens": tokens,
-                "seconds": in_turn(model, once, rounds),
-                "modules": list(modules(model, (batch, rows, HIDDEN), rounds)),
+                "tokens": batch * rows,
+                "seconds": seconds,
+                "modules": list(alone),
             }
 
 
@@ -104,18 +109,14 @@ def prefill(model: Any, prompt: Any) -> Timed:
 
 def decode(model: Any, prompt: Any) -> Timed:
     read = model(prompt, use_cache=True)
-    first, cache = read.logits[:, -1:].argmax(-1), read.past_key_values
+    token, cache = read.logits[:, -1:].argmax(-1), read.past_key_values
 
     def once() -> float:
-        written = cache.get_seq_length() - PROMPT
-        if written:
-            cache.crop(-written)
-        token = first
         start = time.perf_counter()
-        for _ in range(WRITTEN):
-            step = model(token, past_key_values=cache, use_cache=True)
-            token = step.logits[:, -1:].argmax(-1)
-        return time.perf_counter() - start
+        model(token, past_key_values=cache, use_cache=True).logits[:, -1:].argmax(-1)
+        taken = time.perf_counter() - start
+        cache.crop(-1)
+        return taken
 
     return once
 
@@ -123,32 +124,50 @@ def decode(model: Any, prompt: Any) -> Timed:
 PHASE: dict[str, Callable[[Any, Any], Timed]] = {"prefill": prefill, "decode": decode}
 
 
-def in_turn(model: Any, once: Timed, rounds: int) -> dict[str, list[float]]:
-    """Time with and without the swap, either one first in half of the rounds."""
-    from tensor_ops_torch.modules import restore_model, swap_modules
+class Switch:
+    """The swap of a model, on and off in less time than a step takes."""
 
+    def __init__(self, model: Any) -> None:
+        from tensor_ops_torch.modules import restore_model, swap_modules
+
+        modules = [model.get_submodule(each.name) for each in swap_modules(model).swapped]
+        swapped = [type(each) for each in modules]
+        restore_model(model)
+        self._classes = {BEFORE: [type(each) for each in modules], AFTER: swapped}
+        self._modules = modules
+
+    def to(self, which: str) -> None:
+        for module, kind in zip(self._modules, self._classes[which], strict=True):
+            module.__class__ = kind
+
+
+def in_turn(switch: Switch, once: Timed, pairs: int) -> dict[str, list[float]]:
+    """Time with and without the swap, either one first at random."""
     seconds: dict[str, list[float]] = {BEFORE: [], AFTER: []}
-    for number in range(-1, rounds):  # the first is to warm up
-        for which in (BEFORE, AFTER) if number % 2 else (AFTER, BEFORE):
-            (swap_modules if which == AFTER else restore_model)(model)
-            time.sleep(SETTLE)
+    order = [BEFORE, AFTER]
+    for number in range(-2, pairs):  # the first are to warm up
+        random.shuffle(order)
+        for which in order:
+            switch.to(which)
             taken = once()
             if number >= 0:
-                seconds[which].append(taken)
-    restore_model(model)
+                seconds[which].append(float(f"{taken:.6g}"))
+    switch.to(BEFORE)
     return seconds
 
 
-def modules(model: Any, shape: tuple[int, ...], rounds: int) -> Iterator[dict[str, Any]]:
+def modules(
+    model: Any, switch: Switch, shape: tuple[int, ...], rounds: int
+) -> Iterator[dict[str, Any]]:
     """Time one module of each kind that is swapped, hot."""
     import torch
 
-    from tensor_ops_torch.modules import restore_model, swap_modules
+    from tensor_ops_torch.modules import swap_report
 
     kinds: dict[str, list[str]] = {}
-    for entry in swap_modules(model).swapped:
-        kinds.setdefault(entry.class_name, []).append(entry.name)
-    restore_model(model)
+    for entry in swap_report(model).entries:
+        if entry.reason is None:
+            kinds.setdefault(entry.class_name, []).append(entry.name)
     for kind, names in kinds.items():
         module = model.get_submodule(names[0])
         x = torch.randn(shape, dtype=next(model.parameters()).dtype)
@@ -158,7 +177,7 @@ def modules(model: Any, shape: tuple[int, ...], rounds: int) -> Iterator[dict[st
         def once(module: Any = module, x: Any = x) -> float:
             return _per_call(lambda: module(x))
 
-        yield {"kind": kind, "count": len(names), "seconds": in_turn(module, once, rounds)}
+        yield {"kind": kind, "count": len(names), "seconds": in_turn(switch, once, rounds)}
 
 
 def calls(rounds: int) -> Iterator[dict[str, Any]]:
@@ -217,7 +236,7 @@ def blocks(content: dict[str, Any]) -> dict[str, str]:
         "setting": (
             f"PyTorch {content['torch']}, transformers {content['transformers']}, "
             f"tensor-ops-cpp {content['tensor_ops_cpp']} on {content['device']}, "
-            f"{content['threads']} threads, {content['rounds']} rounds."
+            f"{content['threads']} threads."
         ),
         "tokens": _table(
             ("dtype", "batch", "phase", "tokens/s as it comes", "tokens/s swapped", "ratio"),
@@ -264,10 +283,16 @@ def blocks(content: dict[str, Any]) -> dict[str, str]:
 
 
 def _ratio(seconds: dict[str, list[float]]) -> str:
-    """Return how many times as fast the swap makes it: the median of the rounds, and quartiles."""
-    ratios = [a / b for a, b in zip(seconds[BEFORE], seconds[AFTER], strict=True)]
-    low, middle, high = statistics.quantiles(ratios, n=4) if len(ratios) > 1 else ratios * 3
-    return f"{middle:.2f} ({low:.2f} to {high:.2f})"
+    """Return how many times as fast the swap makes it: the median of the pairs, and its bounds.
+
+    The bounds are the two of the sorted ratios between which the median lies with a probability of
+    0.95, whatever their distribution.
+    """
+    ratios = sorted(a / b for a, b in zip(seconds[BEFORE], seconds[AFTER], strict=True))
+    reach = 0.98 * math.sqrt(len(ratios))
+    low = max(0, math.floor(len(ratios) / 2 - reach))
+    high = min(len(ratios) - 1, math.ceil(len(ratios) / 2 + reach) - 1)
+    return f"{statistics.median(ratios):.3f} ({ratios[low]:.3f} to {ratios[high]:.3f})"
 
 
 def _microseconds(seconds: Iterable[float]) -> str:
