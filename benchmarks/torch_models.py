@@ -9,6 +9,7 @@ module alone, at the same shapes, and each operator on few elements beside PyTor
 """
 
 import argparse
+import ctypes
 import json
 import math
 import random
@@ -57,6 +58,7 @@ def measure(pairs: int, rounds: int) -> dict[str, Any]:
 
     from threads import facts
 
+    keep_memory()
     with torch.inference_mode():
         figures = {
             "models": [each for dtype in DTYPES for each in models(dtype, pairs, rounds)],
@@ -64,6 +66,19 @@ def measure(pairs: int, rounds: int) -> dict[str, Any]:
         }
     versions = {"torch": torch.__version__, "transformers": transformers.__version__}
     return facts() | versions | {"threads": torch.get_num_threads()} | figures
+
+
+def keep_memory() -> None:
+    """Let glibc keep what is freed.
+
+    It gives memory back to the system and asks for it again when it happens to, and the faults of
+    the new pages cost a step of either side more than a swap gains.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        trim_threshold, mmap_threshold = -1, -3  # of malloc.h
+        mallopt(trim_threshold, 2**31 - 1)
+        mallopt(mmap_threshold, 2**25)
 
 
 def models(dtype: str, pairs: int, rounds: int) -> Iterator[dict[str, Any]]:
