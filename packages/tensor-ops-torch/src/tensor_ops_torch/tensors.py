@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -12,6 +11,7 @@ import torch
 from torch import Tensor
 
 from tensor_ops.arguments import DTYPES
+from tensor_ops.resolution import exchanges_arrays
 
 if TYPE_CHECKING:
     from tensor_ops.op import Op
@@ -49,13 +49,8 @@ def as_numpy(tensor: Tensor) -> np.ndarray[Any, Any]:
 
 
 def takes_tensors(function: Callable[..., Any]) -> bool:
-    """Return whether a backend's function takes CPU tensors as they are.
-
-    What it refuses of them, it refuses before any work.
-    """
-    backend = sys.modules.get(getattr(function, "__module__", None) or "")
-    exchanges = getattr(backend, "EXCHANGES_ARRAYS", False)
-    return bool(exchanges) and hasattr(Tensor, "__dlpack_c_exchange_api__")
+    """Return whether a backend's function takes CPU tensors as they are."""
+    return exchanges_arrays(function) and hasattr(Tensor, "__dlpack_c_exchange_api__")
 
 
 @cache

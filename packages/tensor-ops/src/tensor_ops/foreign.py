@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tensor_ops.arguments import DTYPES, dtype_name
-from tensor_ops.resolution import CPU, function_for, host_function
+from tensor_ops.resolution import CPU, exchanges_arrays, function_for, host_function
 
 if TYPE_CHECKING:
     from tensor_ops.op import Op
@@ -67,10 +67,7 @@ def caller(op: Op, plan: Plan) -> Callable[..., Any]:
 def _taking_as_is(
     op: Op, plan: Plan, args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> Callable[..., Any] | None:
-    """Return the function of a backend that takes these host arrays as they are, if one does.
-
-    What else such a backend would refuse, it refuses before any work.
-    """
+    """Return the function of the backend if it takes these host arrays as they are."""
     x: Any = args[0] if args else None
     if not hasattr(type(x), "__dlpack_c_exchange_api__") or not getattr(x, "is_cpu", True):
         return None
@@ -83,9 +80,7 @@ def _taking_as_is(
         pass
     dtype = _device_dtype(op.name, op.first, x)
     function = function_for(op, plan, dtype) if dtype in DTYPES else None
-    module = sys.modules.get(getattr(function, "__module__", None) or "")
-    taking = function if getattr(module, "EXCHANGES_ARRAYS", False) else None
-    functions[key] = taking
+    taking = functions[key] = function if function and exchanges_arrays(function) else None
     return taking
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,14 @@ if TYPE_CHECKING:
     from tensor_ops.op import Op
     from tensor_ops.state import Plan
 
-__all__ = ["CPU", "function_for", "function_in_place", "host_function", "walk"]
+__all__ = [
+    "CPU",
+    "exchanges_arrays",
+    "function_for",
+    "function_in_place",
+    "host_function",
+    "walk",
+]
 
 CPU = "cpu"
 
@@ -99,6 +107,15 @@ def function_for(
         )
     function: Callable[..., Any] = getattr(backends.load(choice.backend).module, op.name)
     return function
+
+
+def exchanges_arrays(function: Callable[..., Any]) -> bool:
+    """Return whether a backend's function takes arrays with DLPack's C exchange API as they are.
+
+    What it refuses of them, it refuses before any work.
+    """
+    backend = sys.modules.get(getattr(function, "__module__", None) or "")
+    return bool(getattr(backend, "EXCHANGES_ARRAYS", False))
 
 
 def _why_not(op: Op, name: str, dtype: str | None, device: str) -> str | None:
