@@ -22,6 +22,7 @@ class Settings:
         self.environ = environ
         for name in [name for name in environ if name.startswith("TENSOR_OPS_")]:
             del environ[name]
+        environ["XDG_CACHE_HOME"] = str(directory / "cache")
         self.write()
         self.environment(CONFIG=str(self.file))
 
@@ -40,7 +41,7 @@ class Settings:
 class Processes(Settings):
     """New Python processes with these settings."""
 
-    def run(self, code, *options, executable=sys.executable):
+    def run(self, code, *options, executable=sys.executable, **settings):
         return subprocess.run(
             [executable, *options, "-c", code],
             env=self.environ,
@@ -49,6 +50,7 @@ class Processes(Settings):
             text=True,
             timeout=120,
             check=False,
+            **settings,
         )
 
     def output(self, code, *options, executable=sys.executable):

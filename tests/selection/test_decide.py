@@ -4,8 +4,19 @@ import itertools
 
 import pytest
 
+from tensor_ops.errors import BackendError
 from tensor_ops.names import DEFAULT_PRIORITY
-from tensor_ops.selection import BUILT_IN, Choice, Step, Wishes, choose, decide
+from tensor_ops.selection import (
+    BUILT_IN,
+    Choice,
+    Decision,
+    Step,
+    Wishes,
+    choose_for,
+    decide,
+    in_measured_order,
+    in_order_of_devices,
+)
 
 # Strongest first, each with the wishes it can state besides a priority.
 LEVELS = {
@@ -18,7 +29,12 @@ LEVELS = {
 
 
 def wish_of(level, kind, backend):
-    return Wishes(level, **{kind: backend})
+    return Wishes(level, **{kind: backend}, lift=f"change the {level}")
+
+
+def in_order(*candidates, **attributes):
+    """Return a decision for these candidates in a user's order."""
+    return Decision("auto", candidates, "file", candidates, **attributes)
 
 
 def every_wish():
@@ -37,13 +53,91 @@ def test_a_level_alone_decides(level, kind):
     [
         pytest.param(upper, lower, id=f"{'-'.join(upper)} over {'-'.join(lower)}")
         for upper, lower in itertools.combinations(every_wish(), 2)
-        if upper[0] != lower[0]
+        if upper[0] != lower[0] and (lower[1] != "force" or upper[1] == "force")
     ],
 )
 def test_every_level_goes_before_every_lower_one(upper, lower):
     decision = decide([wish_of(*upper, "opencl"), wish_of(*lower, "cpp")])
     assert (decision.mode, decision.source) == (upper[1], upper[0])
     assert decision.candidates[0] == "opencl"
+
+
+@pytest.mark.parametrize("forcing", ["environment", "file"])
+@pytest.mark.parametrize("level", ["call", "context"])
+def test_a_name_under_a_force_is_an_error_that_says_how_to_lift_it(level, forcing):
+    levels = [wish_of(level, "named", "opencl"), wish_of(forcing, "force", "cpp")]
+    with pytest.raises(BackendError) as caught:
+        decide(levels)
+    for text in ("'opencl'", level, "'cpp'", forcing, f"change the {forcing}"):
+        assert text in str(caught.value)
+
+
+@pytest.mark.parametrize("level", ["call", "context"])
+@pytest.mark.parametrize(
+    ("named", "forced", "runs"),
+    [
+        ("cpp", "cpp", "cpp"),
+        ("opencl", "opencl:gpu", "opencl:gpu"),
+        ("opencl:gpu", "opencl", "opencl:gpu"),
+        ("opencl:gpu", "opencl:gpu", "opencl:gpu"),
+        ("opencl:cpu", "opencl:gpu", None),
+        ("opencl:gpu", "cuda", None),
+    ],
+)
+def test_a_name_under_a_force_of_the_same_backend(level, named, forced, runs):
+    levels = [wish_of(level, "named", named), wish_of("file", "force", forced)]
+    if runs is None:
+        with pytest.raises(BackendError, match="may not run"):
+            decide(levels)
+        return
+    decision = decide(levels)
+    assert (decision.mode, decision.source, decision.candidates) == ("force", "file", (runs,))
+    assert decision.narrowed_by == (level if runs != forced else None)
+
+
+@pytest.mark.parametrize("level", ["set_default_backend()", "environment"])
+def test_a_preference_gives_way_to_a_weaker_force(level):
+    levels = [wish_of(level, "preferred", "opencl"), wish_of("file", "force", "cpp")]
+    decision = decide(levels)
+    assert (decision.mode, decision.source, decision.candidates) == ("force", "file", ("cpp",))
+    assert decision.overridden == (level,)
+    levels[0] = wish_of(level, "preferred", "cpp")
+    assert decide(levels).overridden == ()
+
+
+def test_a_priority_does_not_undo_a_weaker_force():
+    decision = decide([Wishes("env", priority=("opencl",)), Wishes("file", force="cuda")])
+    assert (decision.mode, decision.source, decision.candidates) == ("force", "file", ("cuda",))
+    assert decision.overridden == ("env",)
+    agreeing = [Wishes("env", priority=("cuda", "opencl")), Wishes("file", force="cuda")]
+    assert decide(agreeing).overridden == ()
+
+
+def test_a_priority_beside_or_below_a_force_is_not_overridden():
+    order = ("opencl", "python")
+    levels = [Wishes("env", force="cpp"), Wishes("env", priority=order)]
+    assert decide([*levels, Wishes("file", priority=order)]).overridden == ()
+
+
+def test_the_stronger_of_two_forces_holds():
+    decision = decide([wish_of("environment", "force", "cpp"), wish_of("file", "force", "cuda")])
+    assert (decision.source, decision.candidates) == ("environment", ("cpp",))
+    assert decision.overridden == ("file",)
+
+
+@pytest.mark.parametrize(
+    ("stronger", "weaker", "overridden"),
+    [
+        ("opencl", "opencl:gpu", ("file",)),
+        ("opencl:gpu", "opencl", ()),
+        ("opencl:cpu", "opencl:gpu", ("file",)),
+    ],
+)
+def test_a_weaker_force_of_the_same_backend(stronger, weaker, overridden):
+    levels = [Wishes("environment", force=stronger), Wishes("file", force=weaker)]
+    decision = decide(levels)
+    assert (decision.source, decision.candidates) == ("environment", (stronger,))
+    assert decision.overridden == overridden
 
 
 @pytest.mark.parametrize(("level", "kind"), every_wish())
@@ -54,11 +148,66 @@ def test_a_level_that_says_nothing_is_passed_over(level, kind):
 
 
 @pytest.mark.parametrize(("level", "kind"), [wish for wish in every_wish() if wish[1] != "force"])
-@pytest.mark.parametrize("below", ["force", "preferred"])
-def test_auto_is_a_wish_too(level, kind, below):
-    decision = decide([wish_of(level, kind, "auto"), wish_of("below", below, "cpp")])
+def test_auto_is_a_wish_too(level, kind):
+    decision = decide([wish_of(level, kind, "auto"), wish_of("below", "preferred", "cpp")])
     assert (decision.mode, decision.source) == ("auto", level)
     assert decision.candidates == DEFAULT_PRIORITY
+
+
+@pytest.mark.parametrize(("level", "kind"), [wish for wish in every_wish() if wish[1] != "force"])
+def test_auto_means_what_a_weaker_level_forces(level, kind):
+    decision = decide([wish_of(level, kind, "auto"), wish_of("below", "force", "cpp")])
+    assert (decision.mode, decision.source, decision.candidates) == ("force", "below", ("cpp",))
+    assert decision.overridden == ()
+
+
+@pytest.mark.parametrize(("level", "kind"), [wish for wish in every_wish() if wish[1] != "force"])
+@pytest.mark.parametrize("below", ["auto", "cpp"])
+def test_the_fastest_is_a_wish_too(level, kind, below):
+    decision = decide([wish_of(level, kind, "fastest"), wish_of("below", "preferred", below)])
+    assert (decision.mode, decision.source, decision.strict) == ("fastest", level, False)
+    assert decision.candidates == DEFAULT_PRIORITY
+    assert decision.order_is_built_in
+
+
+@pytest.mark.parametrize("below", ["environment", "file"])
+@pytest.mark.parametrize(("level", "kind"), [wish for wish in every_wish() if wish[1] != "force"])
+def test_the_fastest_under_a_force_is_the_forced_one(level, kind, below):
+    decision = decide([wish_of(level, kind, "fastest"), wish_of(below, "force", "cpp")])
+    assert (decision.mode, decision.candidates, decision.overridden) == ("force", ("cpp",), ())
+
+
+def test_the_fastest_keeps_to_the_priority_of_any_level():
+    levels = [Wishes("call", named="fastest"), Wishes("file", priority=("opencl", "cuda"))]
+    assert decide(levels).candidates == ("opencl", "cuda", "python")
+
+
+def test_what_was_measured_goes_before_the_rest():
+    decision = decide([Wishes("file", preferred="fastest", priority=("a", "b:gpu", "c", "d"))])
+    found = in_measured_order(decision, ["c", "z", "b"])
+    assert found.candidates == ("c", "b:gpu", "a", "d", "python")
+    assert found.measured == ("c", "b:gpu")
+    assert in_measured_order(decision, []).candidates == decision.candidates
+
+
+@pytest.mark.parametrize(
+    ("measured", "expected"),
+    [
+        (["opencl", "cpp"], ["opencl"]),
+        (["cpp", "opencl"], ["cpp", "opencl"]),
+        (["cpp"], ["cpp", "cuda", "opencl"]),
+        (["python"], ["python", "cuda", "opencl", "cpp", "opencl"]),
+        ([], ["cuda", "opencl", "cpp", "opencl"]),
+    ],
+)
+def test_only_what_was_not_measured_waits_for_the_backend_of_cpus(measured, expected):
+    """An OpenCL device that is a CPU stands behind cpp in the built-in order."""
+    decision = in_measured_order(decide([Wishes("file", preferred="fastest")]), measured)
+    choice = choose_for(
+        decision, lambda name: None if name == "opencl" else "no", {"opencl": "cpu"}.get
+    )
+    assert [step.backend for step in choice.steps] == expected
+    assert choice.backend == "opencl"
 
 
 @pytest.mark.parametrize("level", ["environment", "file"])
@@ -106,15 +255,15 @@ def test_the_order_of_fall_back_is_the_strongest_one_given(kind, priorities, exp
 def test_a_preference_takes_the_order_of_a_lower_level():
     levels = [
         Wishes("env", preferred="cpp"),
-        Wishes("file", force="cuda", priority=("opencl", "cuda")),
+        Wishes("file", preferred="cuda", priority=("opencl", "cuda")),
     ]
     decision = decide(levels)
     assert (decision.mode, decision.source) == ("preferred", "env")
     assert decision.candidates == ("cpp", "opencl", "cuda", "python")
 
 
-def test_a_higher_priority_goes_before_a_lower_preference_and_force():
-    levels = [Wishes("env", priority=("opencl",)), Wishes("file", force="cuda", preferred="cpp")]
+def test_a_higher_priority_goes_before_a_lower_preference():
+    levels = [Wishes("env", priority=("opencl",)), Wishes("file", preferred="cpp")]
     decision = decide(levels)
     assert (decision.mode, decision.source) == ("auto", "env")
     assert decision.candidates == ("opencl", "python")
@@ -165,23 +314,94 @@ def test_levels_may_be_any_iterable():
     assert decide(iter([Wishes("call", named="cpp")])).candidates == ("cpp",)
 
 
+def no_kind(name):
+    return None
+
+
 def test_choose_takes_the_first_without_a_reason():
     reasons = {"cuda": "no driver", "cpp": None, "python": None}
     expected = Choice("cpp", (Step("cuda", "no driver"), Step("cpp", None)))
-    assert choose(reasons, reasons.get) == expected
+    assert choose_for(in_order(*reasons), reasons.get, no_kind) == expected
 
 
 def test_choose_asks_for_no_more_than_it_needs():
     asked = []
-    choose(("cpp", "python"), asked.append)
+    choose_for(in_order("cpp", "python"), asked.append, asked.append)
     assert asked == ["cpp"]
 
 
 def test_choose_says_why_each_candidate_fell_out():
-    choice = choose(("cuda", "cpp"), "no {}".format)
+    choice = choose_for(in_order("cuda", "cpp"), "no {}".format, no_kind)
     assert choice == Choice(None, (Step("cuda", "no cuda"), Step("cpp", "no cpp")))
 
 
 @pytest.mark.parametrize("reason", ["", "no"])
 def test_choose_takes_an_empty_reason_for_a_reason(reason):
-    assert choose(["cpp"], lambda name: reason).backend is None
+    assert choose_for(in_order("cpp"), lambda name: reason, no_kind).backend is None
+
+
+def test_choose_gives_the_backend_without_the_kind_of_device():
+    choice = choose_for(in_order("opencl:gpu"), lambda name: None, no_kind)
+    assert choice == Choice("opencl", (Step("opencl:gpu", None),))
+
+
+WAITS = "its device is a CPU, for which 'cpp' is tried first"
+
+
+@pytest.mark.parametrize(
+    ("kind", "available", "steps"),
+    [
+        ("cpu", ("opencl", "cpp"), [("cuda", "no"), ("opencl", WAITS), ("cpp", None)]),
+        (
+            "cpu",
+            ("opencl",),
+            [("cuda", "no"), ("opencl", WAITS), ("cpp", "no"), ("opencl", None)],
+        ),
+        ("cpu", (), [("cuda", "no"), ("opencl", "no"), ("cpp", "no"), ("python", None)]),
+        ("gpu", ("opencl", "cpp"), [("cuda", "no"), ("opencl", None)]),
+        ("accelerator", ("opencl", "cpp"), [("cuda", "no"), ("opencl", None)]),
+        (None, ("opencl", "cpp"), [("cuda", "no"), ("opencl", None)]),
+        ("gpu", ("cuda", "opencl", "cpp"), [("cuda", None)]),
+    ],
+)
+def test_a_cpu_as_device_stands_behind_cpp_in_the_built_in_order(kind, available, steps):
+    choice = choose_for(
+        decide([]),
+        lambda name: None if name in (*available, "python") else "no",
+        {"opencl": kind, "cuda": "gpu", "cpp": "cpu", "python": "cpu"}.get,
+    )
+    assert choice.steps == tuple(Step(*each) for each in steps)
+    assert choice.backend == steps[-1][0]
+
+
+@pytest.mark.parametrize("kind", ["cpu", "gpu"])
+@pytest.mark.parametrize("levels", [[], [Wishes("file", preferred="opencl")]])
+def test_backends_are_listed_in_the_order_in_which_they_are_tried(kind, levels):
+    decision = decide(levels)
+    kinds = {"opencl": kind, "cpp": "cpu", "python": "cpu"}
+    order = [name for name in decision.candidates if name in kinds]
+    tried = []
+    while order:
+        left = decision._replace(candidates=tuple(order))
+        tried.append(choose_for(left, lambda name: None, kinds.get).backend)
+        order.remove(tried[-1])
+        decision = decision._replace(mode="auto")  # the preferred one has had its turn
+    listed = in_order_of_devices(decide(levels), decide(levels).candidates[:-1], kinds.get)
+    assert [name for name in listed if name in kinds] == tried[:-1]
+
+
+def test_an_order_that_the_user_wrote_is_kept():
+    decision = decide([Wishes("file", priority=DEFAULT_PRIORITY)])
+    choice = choose_for(decision, lambda name: None if name != "cuda" else "no", lambda name: "cpu")
+    assert choice.backend == "opencl"
+
+
+def test_a_preferred_backend_runs_whatever_its_device():
+    decision = decide([Wishes("file", preferred="opencl")])
+    assert choose_for(decision, lambda name: None, lambda name: "cpu").backend == "opencl"
+
+
+def test_falling_back_along_the_built_in_order_heeds_devices_too():
+    decision = decide([Wishes("file", preferred="cuda")])
+    choice = choose_for(decision, {"cuda": "no"}.get, lambda name: "cpu")
+    assert choice.backend == "cpp"

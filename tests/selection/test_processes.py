@@ -1,5 +1,6 @@
 """Selection as a user meets it: new processes with a configuration file and an environment."""
 
+import json
 import os
 import sys
 from pathlib import Path
@@ -8,6 +9,7 @@ from textwrap import dedent
 import pytest
 
 import tensor_ops
+from tensor_ops import backends
 
 IMPORT = "import tensor_ops"
 CALL = "import numpy, tensor_ops; tensor_ops.silu(numpy.ones(1))"
@@ -22,6 +24,11 @@ def absent(request):
     if tensor_ops.is_backend_available(request.param):
         pytest.skip(f"{request.param} is available here")
     return request.param
+
+
+def reason(absent):
+    """Return why a backend is not there, which depends on what is installed beside tensor_ops."""
+    return tensor_ops.get_backend_info(absent)["reason"]
 
 
 @pytest.fixture(params=["environment", "file"])
@@ -49,8 +56,8 @@ class TestForce:
         source = configure(force=absent)
         error = processes.error(IMPORT)
         assert error.startswith("tensor_ops.errors.BackendUnavailableError: ")
-        assert f"backend {absent!r} (forced by {source}) is unavailable: not installed" in error
-        assert "pip install 'tensor-ops[" in error
+        assert f"backend {absent!r} (forced by {source}) is unavailable: {reason(absent)}" in error
+        assert ("no module named 'tensor_ops_cuda'" in error) is (absent == "cuda")
 
     def test_an_available_backend_runs_alone(self, configure, processes):
         configure(force="python", priority=["cpp"])
@@ -79,6 +86,27 @@ class TestForce:
         """
         assert processes.output(dedent(code)).split() == ["nki", "python"]
 
+    def test_an_import_after_an_interrupted_one_starts_afresh(self, processes):
+        processes.environment(FORCE_BACKEND="cpp")
+        code = """
+            import os
+            from importlib.metadata import EntryPoint
+            def interrupt(self):
+                raise KeyboardInterrupt
+            load, EntryPoint.load = EntryPoint.load, interrupt
+            try:
+                import tensor_ops
+            except KeyboardInterrupt:
+                print("interrupted")
+            EntryPoint.load = load
+            os.environ["TENSOR_OPS_FORCE_BACKEND"] = "python"
+            import tensor_ops
+            print(tensor_ops.get_backend())
+        """
+        if "cpp" not in backends.INSTALLED:
+            pytest.skip("cpp is not installed here")
+        assert processes.output(dedent(code)).split() == ["interrupted", "python"]
+
     def test_reload_puts_it_into_force_and_takes_it_back(self, processes):
         code = """
             import os, numpy, tensor_ops
@@ -94,8 +122,6 @@ class TestForce:
             attempt(tensor_ops.reload_config)
             attempt(call)
             attempt(tensor_ops.get_backend)
-            call_on_python = lambda: tensor_ops.silu(numpy.ones(1), backend="python")
-            call_on_python()
             del os.environ["TENSOR_OPS_FORCE_BACKEND"]
             attempt(call)
             tensor_ops.reload_config()
@@ -121,8 +147,7 @@ class TestPreferred:
         assert (done.returncode, done.stdout) == (0, "python\n")
         warning, line = done.stderr.strip().splitlines()
         assert warning.startswith(f"{script}:3: BackendFallbackWarning: backend {absent!r}")
-        assert f"preferred by {source}, is unavailable: not installed" in warning
-        assert "pip install" in warning
+        assert f"preferred by {source}, is unavailable: {reason(absent)}" in warning
         assert warning.endswith("Running on 'python' instead")
         assert line.strip() == "tensor_ops.silu(x)"
 
@@ -146,7 +171,7 @@ class TestPreferred:
 
 class TestPlaces:
     def test_environment_goes_before_file(self, processes):
-        processes.write(force_backend="nki")
+        processes.write(preferred_backend="nki")
         processes.environment(BACKEND="python")
         code = f"{BACKEND}; print(tensor_ops.get_backend_info()['decided_by'])"
         assert processes.output(code).split() == ["python", "TENSOR_OPS_BACKEND"]
@@ -240,7 +265,7 @@ class TestPlaces:
         ('{\n  "backend_priority": "cpp"\n}', 2, "got a string"),
         ('{\n  "backend_priority": []\n}', 2, "empty list"),
         ('{\n  "backend_priority": ["cpp", "auto"]\n}', 2, "'auto' is not a backend"),
-        ('{\n  "backend_priority": ["cpp", "openmp"]\n}', 2, "names the backend 'cpp' twice"),
+        ('{\n  "backend_priority": ["cpp", "cpp"]\n}', 2, "names 'cpp' twice"),
         ('{\n  "force_backend": null,\n  "force_backend": null\n}', 3, "stands twice"),
         ('\ufeff{"force_backend": null}', 1, "byte order mark"),
     ],
@@ -262,7 +287,7 @@ def test_a_bad_file_ends_the_import_with_its_line(processes, text, line, says):
         ("BACKEND", "pyhton", "did you mean 'python'?"),
         ("BACKEND", "AUTO", "did you mean 'auto'?"),
         ("BACKEND_PRIORITY", "cuda,cppp", "did you mean 'cpp'?"),
-        ("BACKEND_PRIORITY", "cpp, cpp", "names the backend 'cpp' twice"),
+        ("BACKEND_PRIORITY", "cpp, cpp", "names 'cpp' twice"),
         ("BACKEND_PRIORITY", "cpp,,python", "''"),
     ],
 )
@@ -326,6 +351,215 @@ class TestImports:
             times[code] = min(map(float, output))
         with capsys.disabled():
             print(f"\nimport tensor_ops: {1e3 * (times[IMPORT] - times['import numpy']):.0f} ms")
+
+
+class TestPlacesThatCannotBeLookedAt:
+    """In processes of their own, without the rights that let root look anywhere."""
+
+    @pytest.fixture
+    def places(self, processes):
+        """Return (path, start): the file's path and the code that makes it looked for."""
+        home, prefix = processes.directory / "home", processes.directory / "prefix"
+        processes.environ |= {"XDG_CONFIG_HOME": str(home), "HOME": str(home)}
+        start = f"import sys; sys.prefix = {str(prefix)!r}; "
+        folders = {
+            "variable": processes.directory / "named",
+            "prefix": prefix / "etc" / "tensor-ops",
+            "user": home / "tensor-ops",
+        }
+        for folder in folders.values():
+            folder.mkdir(parents=True)
+        return {name: (folder / "backend.json", start) for name, folder in folders.items()}
+
+    @pytest.fixture
+    def run(self, processes, places):
+        def run(place, code=BACKEND):
+            path, start = places[place]
+            processes.environment(CONFIG=str(path) if place == "variable" else None)
+            return processes.run(start + code, preexec_fn=_without_rights_of_root)
+
+        return run
+
+    @pytest.mark.skipif(sys.platform != "linux", reason="capabilities are Linux's")
+    @pytest.mark.parametrize("place", ["variable", "prefix", "user"])
+    def test_an_unsearchable_folder(self, places, run, place):
+        path, _ = places[place]
+        path.write_text('{"force_backend": "nki"}')
+        path.parent.chmod(0)
+        try:
+            done = run(place)
+        finally:
+            path.parent.chmod(0o755)
+        if place == "user":
+            assert (done.returncode, done.stdout.strip() != "") == (0, True), done.stderr
+            assert done.stderr.count("ConfigWarning: ") == 1
+            assert done.stderr.startswith("<string>:1: ConfigWarning: ")  # the user's line
+            assert f"{path}: cannot be looked at: Permission denied" in done.stderr
+        else:
+            assert done.returncode == 1
+            assert "ConfigError: " in done.stderr
+            assert f"{path}: cannot be looked at: Permission denied" in done.stderr
+
+    @pytest.mark.parametrize("place", ["variable", "prefix", "user"])
+    @pytest.mark.parametrize(
+        "make", [lambda path: path.symlink_to("/nowhere"), os.mkfifo, Path.mkdir]
+    )
+    def test_a_link_to_nowhere_a_pipe_and_a_folder(self, places, run, place, make):
+        path, _ = places[place]
+        make(path)
+        show = "sys.argv = ['tensor-ops', 'configure_backend', '--show']; "
+        show += "from tensor_ops.__main__ import main; sys.exit(main())"
+        for code, head in (
+            (IMPORT, "tensor_ops.errors.ConfigError: "),
+            (show, "tensor-ops: error"),
+        ):
+            done = run(place, code)
+            assert done.returncode == 1, (done.stdout, done.stderr)
+            last = done.stderr.strip().splitlines()[-1]
+            assert last.startswith(head)
+            assert str(path) in last
+
+    def test_a_relative_variable_is_resolved_once(self, processes):
+        processes.write(force_backend="python")
+        processes.environment(CONFIG="backend.json")
+        code = f"""
+            import os, tensor_ops
+            os.mkdir("elsewhere")
+            os.chdir("elsewhere")
+            tensor_ops.reload_config()
+            print(tensor_ops.get_backend_info()["config_file"] == {str(processes.file)!r})
+        """
+        assert processes.output(dedent(code)) == "True"
+
+    @pytest.mark.parametrize("start", ["", "{folder}/"])
+    def test_a_variable_that_goes_up_from_a_link_is_read_as_the_system_does(self, processes, start):
+        folder = processes.directory
+        (folder / "releases" / "1").mkdir(parents=True)
+        (folder / "current").symlink_to(folder / "releases" / "1")
+        (folder / "releases" / "backend.json").write_text('{"force_backend": "python"}')
+        processes.write(force_backend="nki")  # where the link is
+        processes.environment(CONFIG=start.format(folder=folder) + "current/../backend.json")
+        assert processes.output(BACKEND) == "python"
+
+
+def _without_rights_of_root():
+    import ctypes
+
+    drop_from_bounding_set, override, read_and_search = 24, 1, 2
+    libc = ctypes.CDLL(None)
+    for capability in (override, read_and_search):
+        libc.prctl(drop_from_bounding_set, capability, 0, 0, 0)
+
+
+LOST_BY_FORK = """
+API_VERSION = 1
+used = forked = False
+def note_fork():
+    global forked
+    forked = used
+import os
+os.register_at_fork(after_in_child=note_fork)
+def probe():
+    global used
+    used = True
+    reason = "this process was forked after the device was used" if forked else None
+    return {"available": not forked, "reason": reason, "kind": "gpu"}
+def info():
+    return {}
+def supports(op, dtype, device):
+    return None
+def silu(*args, out=None):
+    if forked:
+        raise RuntimeError("called all the same")
+    return "lost"
+rms_norm = silu
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the platform has no fork()")
+class TestForkAfterTheDeviceWasUsed:
+    """The child of a process that used a device which does not survive it."""
+
+    @pytest.fixture
+    def ask(self, processes):
+        """Return what get_backend, explain and two ops say in a child, and what it warns of."""
+        (processes.directory / "lost.py").write_text(LOST_BY_FORK)
+        metadata = processes.directory / "lost-1.0.dist-info"
+        metadata.mkdir()
+        (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: lost\nVersion: 1.0\n")
+        (metadata / "entry_points.txt").write_text("[tensor_ops.backends]\nlost = lost\n")
+        code = """
+            import json, os, sys, warnings, numpy as np, tensor_ops
+            x = np.ones(3, "f")
+            def attempt(function):
+                try:
+                    return str(function())
+                except tensor_ops.BackendError as error:
+                    return f"{type(error).__name__}: {error}"
+            def ask():
+                with warnings.catch_warnings(record=True) as caught:
+                    warnings.simplefilter("always")
+                    said = [
+                        attempt(tensor_ops.get_backend),
+                        attempt(lambda: tensor_ops.explain("silu", x).backend),
+                        attempt(lambda: tensor_ops.silu(x)),
+                        attempt(lambda: tensor_ops.rms_norm(x[None], x)),
+                    ]
+                return said, [str(each.message) for each in caught]
+            SETTING
+            before = ask()
+            assert before == (["lost", "lost", "lost", "lost"], []), before
+            sys.stdout.flush()
+            child = os.fork()
+            if child == 0:
+                print(json.dumps(ask()), flush=True)
+                os._exit(0)
+            assert os.waitpid(child, 0)[1] == 0
+            assert ask() == before
+        """
+
+        def ask(setting="pass"):
+            output = processes.output(
+                dedent(code).replace("SETTING", setting), "-Wignore::DeprecationWarning"
+            )
+            return json.loads(output)
+
+        return ask
+
+    SAID = "this process was forked after the device was used"
+
+    def test_auto_falls_back_with_one_warning(self, processes, ask):
+        processes.write(backend_priority=["lost", "python"])
+        said, warned = ask()
+        assert said[:2] == ["python", "python"]
+        assert said[2].startswith("[0.73")
+        assert said[3].startswith("[[0.99")
+        assert len(warned) == 1
+        assert self.SAID in warned[0]
+        assert "Running on 'python' instead" in warned[0]
+
+    def test_a_preference_falls_back_with_one_warning(self, processes, ask):
+        processes.write(preferred_backend="lost", backend_priority=["python"])
+        said, warned = ask()
+        assert said[:2] == ["python", "python"]
+        assert len(warned) == 1
+        assert self.SAID in warned[0]
+
+    @pytest.mark.parametrize("level", ["file", "environment", "context"])
+    def test_the_strict_levels_raise(self, processes, ask, level):
+        setting = "pass"
+        if level == "file":
+            processes.write(force_backend="lost")
+        elif level == "environment":
+            processes.environment(FORCE_BACKEND="lost")
+        else:
+            setting = "tensor_ops.use_backend('lost').__enter__()"
+        said, warned = ask(setting)
+        assert warned == []
+        assert said[1] == "None"
+        for each in (said[0], said[2], said[3]):
+            assert each.startswith("BackendUnavailableError: backend 'lost'")
+            assert self.SAID in each
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the platform has no fork()")

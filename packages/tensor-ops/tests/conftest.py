@@ -4,20 +4,23 @@ import sys
 
 import pytest
 
-from tensor_ops import config, state
+from tensor_ops import config, config_location, state
+from tensor_ops.config_location import ENV_CONFIG
 
 
 @pytest.fixture(autouse=True)
 def config_file(monkeypatch, tmp_path):
     """The file that would be in use, in a folder that is there; it is not there itself."""
-    for name in (config.ENV_CONFIG, config.ENV_FORCE, config.ENV_PREFERRED, config.ENV_PRIORITY):
+    for name in (ENV_CONFIG, config.ENV_FORCE, config.ENV_PREFERRED, config.ENV_PRIORITY):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "home" / "xdg"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home" / "cache"))
     monkeypatch.setattr(sys, "prefix", str(tmp_path / "prefix"))
     monkeypatch.setattr(sys, "base_prefix", "/usr")
     monkeypatch.setattr(state, "_settings", None)
     monkeypatch.setattr(state, "_plans", {})
+    monkeypatch.setattr(config_location, "_absolute_paths", {})
     path = tmp_path / "prefix" / "etc" / "tensor-ops" / "backend.json"
     path.parent.mkdir(parents=True)
     return path

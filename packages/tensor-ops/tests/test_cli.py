@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+import warnings
 
 import pytest
 
@@ -33,6 +34,11 @@ def module(*arguments, **environ):
     return process(sys.executable, "-m", "tensor_ops", *arguments, **environ)
 
 
+def reason_against_tpu():
+    """Return why it is not there, which depends on what is installed beside tensor_ops."""
+    return tensor_ops.get_backend_info("tpu")["reason"]
+
+
 # Starting
 
 
@@ -54,7 +60,10 @@ def test_missing_forced_backend_fails_only_what_runs_ops(arguments):
         assert "BackendUnavailableError" in done.stderr
     else:
         done = module(*arguments, TENSOR_OPS_FORCE_BACKEND="tpu")
-        assert re.fullmatch("tensor-ops: error: backend 'tpu' .*pip install.*\n", done.stderr)
+        assert done.stderr == (
+            "tensor-ops: error: backend 'tpu' (forced by TENSOR_OPS_FORCE_BACKEND) is unavailable: "
+            f"{reason_against_tpu()}\n"
+        )
     assert done.returncode == 1
     assert done.stdout == ""
 
@@ -121,6 +130,44 @@ def test_closed_output_does_no_harm():
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.skipif(os.name != "posix", reason="POSIX shells")
+def test_error_with_a_closed_output_is_one_line():
+    command = 'exec "$0" -m tensor_ops info >&-'
+    done = process("sh", "-c", command, sys.executable, TENSOR_OPS_FORCE_BACKEND="tpu")
+    assert done.returncode == 1
+    assert re.fullmatch("tensor-ops: error: backend 'tpu' .*\n", done.stderr)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="names of files are bytes on Linux")
+@pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
+@pytest.mark.parametrize(
+    "arguments", [("configure_backend", "--backend=python", "--show"), ("doctor",), ("info",)]
+)
+def test_path_that_the_output_cannot_encode_is_no_failure(tmp_path, arguments, encoding):
+    path = tmp_path / os.fsdecode(b"caf\xe9.json")
+    path.write_text("{}")
+    done = module(*arguments, TENSOR_OPS_CONFIG=str(path), PYTHONIOENCODING=encoding)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "caf\\udce9.json" in done.stdout
+
+
+def test_warning_of_a_file_out_of_reach_is_told_once_whatever_the_filter(
+    config_file, monkeypatch, capsys
+):
+    def refuse(path):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("tensor_ops.config_location.os.lstat", refuse)
+    monkeypatch.setattr("tensor_ops.config_location._prefix_file", lambda: os.devnull + "/none")
+    monkeypatch.setattr("tensor_ops.config_location.exists", lambda *arguments: False)
+    for action in ("error", "ignore"):
+        with warnings.catch_warnings():
+            warnings.simplefilter(action)
+            assert main(["doctor"]) == 0
+        _, err = capsys.readouterr()
+        assert err.count("tensor-ops: warning: ") == err.count("cannot be looked at") == 1
+
+
 def test_interrupt_exits_with_130(monkeypatch):
     def interrupt(arguments):
         raise KeyboardInterrupt
@@ -138,7 +185,7 @@ def test_info_of_a_backend_is_get_backend_info(capsys):
     assert main(["info", "tpu"]) == 0
     text = capsys.readouterr().out
     assert re.search("^available +False$", text, re.M)
-    assert "pip install" in text
+    assert re.search(f"^reason +{re.escape(reason_against_tpu())}$", text, re.M)
 
 
 def test_info_is_about_what_runs(config_file, capsys):
@@ -176,7 +223,7 @@ def test_explain_names_backend_and_reason(config_file, capsys):
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "silu for float16 on cpu: python runs"
     assert lines[1] == f"  decided by {config_file} (auto)"
-    assert lines[2].startswith("  tpu: not installed")
+    assert lines[2] == f"  tpu: {reason_against_tpu()}"
     assert lines[3] == "  python: chosen"
 
 
@@ -195,7 +242,7 @@ def test_explain_fails_when_nothing_can_run(where, monkeypatch, capsys):
     assert main(["explain", "silu", *(["--backend=tpu"] if where == "option" else [])]) == 1
     text = capsys.readouterr().out
     assert "no backend can run" in text
-    assert "tpu: not installed" in text
+    assert f"tpu: {reason_against_tpu()}" in text
 
 
 def test_explain_needs_no_memory_for_the_shape(capsys):

@@ -15,11 +15,14 @@ from importlib.util import find_spec
 import numpy as np
 import pytest
 
-from tensor_ops import backends, benchmark
+from tensor_ops import backends, benchmark, timing
 from tensor_ops.__main__ import main
-from tensor_ops.benchmark import Case, Timing
+from tensor_ops.benchmark import Case
 from tensor_ops.cli.progress import Progress
 from tensor_ops.op import OPS
+from tensor_ops.plain import caller
+from tensor_ops.samples import Draw, arguments
+from tensor_ops.timing import Timing
 from tensor_ops.variants import VARIANTS
 
 VARIABLES = (
@@ -56,19 +59,19 @@ def measure(case, **kwargs):
 def test_median_interval_has_its_confidence():
     """By the binomial distribution, and as close to 95% as order statistics come."""
     for n in (6, 7, 8, 9, 20, 51, 200):
-        low, high = benchmark.median_interval(list(range(1, n + 1)))
+        low, high = timing.median_interval(list(range(1, n + 1)))
         outside = sum(math.comb(n, k) for k in range(low)) / 2**n
         wider = sum(math.comb(n, k) for k in range(low + 1)) / 2**n
         assert high == n + 1 - low
         assert 2 * outside <= 0.05 < 2 * wider
-    assert [benchmark.median_interval([1.0] * n) for n in range(6)] == [None] * 6
+    assert [timing.median_interval([1.0] * n) for n in range(6)] == [None] * 6
 
 
 def test_median_interval_covers_the_median():
     random = np.random.default_rng(1)
     hits = 0
     for _ in range(1000):
-        low, high = benchmark.median_interval(random.exponential(size=25).tolist())
+        low, high = timing.median_interval(random.exponential(size=25).tolist())
         hits += low <= math.log(2) <= high
     assert hits >= 930
 
@@ -117,14 +120,74 @@ def test_ops_on_heads_get_heads():
 def test_every_variant_is_measured_within_its_bound(name, dtype):
     variant = VARIANTS[name]
     [case] = [each for each in benchmark.cases([name], [(2, 256)], [dtype]) if each.op == name]
-    [result] = benchmark.measure_op(case, [], repeats=6)
-    assert result.backend == "python"
+    plain, result = benchmark.measure_op(case, [], repeats=6)
+    assert (plain.backend, result.backend) == (benchmark.PLAIN, "python")
     assert result.ok, result
     assert result.accuracy.limit == variant.op.bound(dtype, "python").at(result.case.shape[-1])
     assert result.as_dict()["options"] == variant.options
     timing = result.timing
     assert 0 < timing.low <= timing.median <= timing.high
-    assert (timing.rounds, result.speedup) == (6, 1.0)
+    assert timing.rounds == 6
+    if plain.timing is None:
+        assert "scipy" in plain.unsupported
+        assert result.speedup is None
+    else:
+        assert plain.speedup == 1.0
+        assert result.speedup == plain.timing.median / timing.median
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "float64"])
+def test_plain_expression_is_that_of_the_op(name, dtype, monkeypatch):
+    """It may be less accurate than a backend may be, and no more than that."""
+    special = types.ModuleType("scipy.special")
+    special.erf = lambda x: np.vectorize(math.erf)(x).astype(x.dtype)
+    monkeypatch.setitem(sys.modules, "scipy", types.ModuleType("scipy"))
+    monkeypatch.setitem(sys.modules, "scipy.special", special)
+    [case] = [each for each in benchmark.cases([name], [(2, 256)], [dtype]) if each.op == name]
+    plain, _ = benchmark.measure_op(case, [], repeats=1)
+    assert plain.ok, plain
+    assert plain.timing
+    values = arguments(VARIANTS[name].op, case.shape, Draw(dtype, "plain"))
+    given = [values[each] for each in VARIANTS[name].op.kinds if each in values]
+    expression = caller(VARIANTS[name].op.plain, dtype)
+    found = expression(*given, **VARIANTS[name].options)
+    expected = VARIANTS[name].op.numpy(**values, **VARIANTS[name].options)
+    eps = {"float64": 1e-13, "float32": 1e-5, "float16": 4e-3, "bfloat16": 3e-2}[dtype]
+    if VARIANTS[name].op.outputs == 1:
+        found, expected = (found,), (expected,)
+    for one, other in zip(found, expected, strict=True):
+        assert one.dtype == other.dtype
+        np.testing.assert_allclose(one.astype(float), other.astype(float), rtol=eps, atol=eps)
+
+
+def test_plain_expression_may_be_less_accurate_than_a_backend(other, monkeypatch):
+    monkeypatch.setattr(OPS["silu"], "plain", lambda x: x * np.float32(0.5))
+    found = measure(Case("silu", (2, 8)))
+    assert found[benchmark.PLAIN].ok
+    assert not found[benchmark.PLAIN].is_accurate
+    assert found["tpu"].speedup > 0
+    line = benchmark.format_table([found[benchmark.PLAIN]]).splitlines()[1]
+    assert line.endswith("out of bound")
+    assert "WRONG" not in line
+
+
+def test_plain_expression_may_need_what_is_not_installed(other, monkeypatch):
+    monkeypatch.setitem(sys.modules, "scipy", None)
+    found = measure(Case("gelu:none", (2, 8)))
+    assert found[benchmark.PLAIN].ok
+    assert "scipy" in found[benchmark.PLAIN].unsupported
+    assert found["tpu"].timing
+    assert found["tpu"].speedup is None
+
+
+def test_op_without_a_plain_expression_has_no_speedup(other, monkeypatch):
+    monkeypatch.setattr(OPS["silu"], "plain", None)
+    found = measure(Case("silu", (2, 8)))
+    assert list(found) == ["python", "tpu"]
+    assert found["tpu"].timing
+    assert found["tpu"].speedup is None
+    json.dumps(found["tpu"].as_dict(), allow_nan=False)
 
 
 def test_time_is_that_of_one_call(other):
@@ -135,17 +198,29 @@ def test_time_is_that_of_one_call(other):
     assert (slow.timing.calls, slow.timing.rounds) == (1, 6)
     assert fast.timing.median < 0.005
     assert fast.timing.calls > 1
-    assert slow.speedup == fast.timing.median / slow.timing.median
+    assert slow.speedup == found[benchmark.PLAIN].timing.median / slow.timing.median
 
 
 def test_rounds_are_interleaved_in_turning_order(other, monkeypatch):
     order = []
-    monkeypatch.setattr(benchmark, "_calls_per_round", lambda call: 1)
+    monkeypatch.setattr(timing, "_calls_per_round", lambda call: 1)
     monkeypatch.setattr(
-        benchmark, "_mean_time", lambda call, number: order.append(call.func is other.silu) or 1.0
+        timing, "_mean_time", lambda call, number: order.append(call.func is other.silu) or 1.0
     )
     measure(Case("silu", (2, 8)), repeats=4)
-    assert order == [False, True, True, False] * 2
+    assert order == [False, False, True, True, False, False] * 2
+
+
+def test_calls_that_are_far_too_slow_have_one_round(monkeypatch):
+    times = {"fast": 1e-3, "slower": 3e-3, "slow": 5e-3}
+    monkeypatch.setattr(timing, "_mean_time", lambda call, number: times[call])
+    timings = timing.time_calls({name: name for name in times}, 0.0, most=4)
+    assert {name: timing.rounds for name, timing in timings.items()} == {
+        "fast": 6,
+        "slower": 6,
+        "slow": 1,
+    }
+    assert {name: timing.median for name, timing in timings.items()} == times
 
 
 def test_wrong_result_is_found(other):
@@ -203,7 +278,7 @@ def test_shape_that_nothing_can_run_is_a_failure(error, monkeypatch, capsys):
     ],
 )
 def test_times_have_three_digits(seconds, text):
-    assert benchmark.format_time(seconds) == text
+    assert timing.format_time(seconds) == text
 
 
 # The command
@@ -216,10 +291,12 @@ def test_table_and_json(tmp_path, capsys, other):
     out, err = capsys.readouterr()
     assert err == ""
     lines = out.splitlines()
-    assert len(lines) == 1 + 2 * 2 * 2 * 2
+    assert len(lines) == 1 + 2 * 2 * 2 * 3
     assert "95% interval" in lines[0]
-    assert lines[1].split()[:4] == ["silu", "2x8", "float32", "python"]
-    assert all(line.endswith(" ok") for line in lines[1:])
+    assert [line.split()[:4] for line in lines[1:4]] == [
+        ["silu", "2x8", "float32", name] for name in ("plain", "python", "tpu")
+    ]
+    assert all(line.endswith(" ok") for line in lines[1:] if benchmark.PLAIN not in line)
     record = json.loads(file.read_text())
     assert record["interrupted"] is False
     assert datetime.fromisoformat(record["date"]).tzinfo
@@ -229,8 +306,9 @@ def test_table_and_json(tmp_path, capsys, other):
     }
     assert record["arguments"]["shape"] == [[2, 8], [4]]
     assert record["machine"]["usable_cpus"] >= 1
-    assert len(record["results"]) == 16
-    first = record["results"][0]
+    assert len(record["results"]) == 24
+    assert record["results"][0]["backend"] == "plain NumPy"
+    first = record["results"][1]
     assert (first["op"], first["shape"], first["dtype"]) == ("silu", [2, 8], "float32")
     assert first["low_seconds"] <= first["median_seconds"] <= first["high_seconds"]
     assert first["within_bound"] is True
@@ -256,11 +334,11 @@ def test_interrupt_keeps_what_there_is(tmp_path, capsys, other):
     arguments = ["--ops=silu,rms_norm", "--shape=8", "--repeats=1", "--backends=tpu"]
     assert main(["bench", *arguments, f"--json={file}"]) == 130
     out, err = capsys.readouterr()
-    assert [line.split()[0] for line in out.splitlines()] == ["op", "silu", "silu"]
+    assert [line.split()[0] for line in out.splitlines()] == ["op", "silu", "silu", "silu"]
     assert "stopped" in err
     record = json.loads(file.read_text())
     assert record["interrupted"] is True
-    assert len(record["results"]) == 2
+    assert len(record["results"]) == 3
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals and terminals of POSIX")
@@ -327,7 +405,7 @@ def test_missing_matplotlib_is_told_before_measuring(unmeasured, monkeypatch, tm
     out, err = capsys.readouterr()
     assert out == ""
     assert err.startswith("tensor-ops: error: --plot needs matplotlib")
-    assert "pip install 'tensor-ops[bench]'" in err
+    assert "pip install matplotlib" in err
     assert os.listdir(tmp_path) == ["prefix"]
 
 

@@ -7,10 +7,12 @@ import sys
 
 import pytest
 
+import tensor_ops
 from tensor_ops import config
 from tensor_ops.__main__ import main
+from tensor_ops.config_location import ENV_CONFIG
 
-VARIABLES = (config.ENV_CONFIG, config.ENV_FORCE, config.ENV_PREFERRED, config.ENV_PRIORITY)
+VARIABLES = (ENV_CONFIG, config.ENV_FORCE, config.ENV_PREFERRED, config.ENV_PRIORITY)
 SHOWN = """\
 Current Backend Configuration:
   Preferred backend: {preferred}
@@ -49,7 +51,7 @@ def content(path):
 
 def process(path, *command):
     environ = {name: value for name, value in os.environ.items() if name not in VARIABLES}
-    environ[config.ENV_CONFIG] = str(path)
+    environ[ENV_CONFIG] = str(path)
     return subprocess.run(
         [sys.executable, *command],
         capture_output=True,
@@ -81,7 +83,8 @@ GUIDE = [
 
 @pytest.mark.parametrize(("arguments", "changes"), GUIDE)
 def test_command_of_the_guide_saves_what_it_says(arguments, changes, path, capsys):
-    expected = dict(config.DEFAULTS) | changes
+    # An order that nobody wrote is not in the file: it stays the built-in one.
+    expected = {"preferred_backend": "auto", "force_backend": None} | changes
     if "backend_priority" in changes:
         expected["backend_priority"] = changes["backend_priority"].split()
     assert configure(*arguments.split()) == 0
@@ -177,9 +180,15 @@ def test_show_says_which_variables_go_before_the_file(path, capsys, monkeypatch)
     assert "TENSOR_OPS_FORCE_BACKEND=cpp" in capsys.readouterr().err
 
 
+def test_show_leaves_out_variables_that_say_nothing(path, capsys, monkeypatch):
+    monkeypatch.setenv(config.ENV_PREFERRED, " ")
+    assert configure("--show") == 0
+    assert "Environment" not in capsys.readouterr().out
+
+
 def test_file_that_the_variable_names(path, tmp_path, capsys, monkeypatch):
     named = tmp_path / "deep" / "er" / "named.json"
-    monkeypatch.setenv(config.ENV_CONFIG, str(named))
+    monkeypatch.setenv(ENV_CONFIG, str(named))
     assert configure("--show") == 0
     assert "does not exist yet" in capsys.readouterr().out
     assert configure("--backend=python", "--show") == 0
@@ -196,7 +205,7 @@ def test_config_option_goes_to_another_file_and_says_so(path, tmp_path, capsys):
     assert configure("--config", str(other), "--show") == 0
     out, _ = capsys.readouterr()
     assert out.startswith(shown(other, "python"))
-    assert config.ENV_CONFIG in out
+    assert ENV_CONFIG in out
 
 
 def test_relative_config_option_is_shown_in_full(tmp_path, capsys, monkeypatch):
@@ -212,8 +221,8 @@ def test_unavailable_backend_is_saved_with_a_note_on_the_fallback(path, capsys):
     assert configure("--backend=tpu", "--priority=mps,python") == 0
     assert content(path)["preferred_backend"] == "tpu"
     err = capsys.readouterr().err
-    assert err.startswith("tensor-ops: note: backend 'tpu' is unavailable here: not installed; ")
-    assert "pip install 'tensor-ops[torch]'" in err
+    reason = tensor_ops.get_backend_info("tpu")["reason"]
+    assert err.startswith(f"tensor-ops: note: backend 'tpu' is unavailable here: {reason}")
     assert "'python' runs instead, with a warning" in err
     assert err.count("\n") == 1
 
@@ -222,7 +231,7 @@ def test_unavailable_forced_backend_is_saved_with_a_note_on_the_error(path, caps
     assert configure("--backend=tpu", "--force") == 0
     assert content(path)["force_backend"] == "tpu"
     err = capsys.readouterr().err
-    assert "pip install 'tensor-ops[torch]'" in err
+    assert tensor_ops.get_backend_info("tpu")["reason"] in err
     assert "'import tensor_ops' raises ImportError" in err
 
 
@@ -266,8 +275,7 @@ def test_what_is_saved_happens_at_the_next_import(path, tmp_path):
         (("--backend=cpp", "--priority=cdua"), "did you mean 'cuda'"),
         (("--priority=",), "empty place"),
         (("--priority=cpp,,cuda",), "empty place"),
-        (("--priority=cpp,cpp",), "'cpp', which stands twice"),
-        (("--priority=python,numpy",), "'python', which stands twice"),
+        (("--priority=cpp,cpp",), "names 'cpp' twice"),
         (("--priority=auto,cpp",), "--backend=auto"),
         (("--priority", "cpp", "cuda"), "unrecognized arguments: cuda"),
         (("--back=cpp",), "unrecognized arguments"),
@@ -346,3 +354,44 @@ def test_loop_of_links_is_told(tmp_path, capsys):
     loop.symlink_to(loop)
     assert configure(f"--config={loop}", "--backend=python") == 1
     assert str(loop) in capsys.readouterr().err
+
+
+# The fastest
+
+
+def test_the_fastest_may_be_preferred_and_needs_a_table(config_file, capsys):
+    assert main(["configure_backend", "--backend=fastest"]) == 0
+    out, err = capsys.readouterr()
+    assert f"Saved preferred_backend = fastest, force_backend = None in {config_file}" in out
+    assert err.startswith(
+        "tensor-ops: note: no table: run 'tensor-ops tune'. Until then 'fastest' is the same as"
+    )
+    assert main(["tune", "--ops=silu", "--shape=8", "--seconds=0.001", "--backends=python"]) == 0
+    capsys.readouterr()
+    assert main(["configure_backend", "--backend=fastest", "--show"]) == 0
+    out, err = capsys.readouterr()
+    assert "Preferred backend: fastest" in out
+    assert err == ""
+
+
+def test_the_fastest_can_neither_be_forced_nor_be_a_place_in_the_priority(config_file, capsys):
+    for words, says in (
+        (["--backend=fastest", "--force"], "'fastest' cannot be forced"),
+        (["--priority=cpp,fastest"], "'fastest' is no backend"),
+        (["--backend=fastes"], "did you mean 'fastest'"),
+    ):
+        with pytest.raises(SystemExit) as caught:
+            main(["configure_backend", *words])
+        assert caught.value.code == 2
+        assert says in capsys.readouterr().err
+    assert not config_file.exists()
+
+
+def test_doctor_says_what_the_fastest_goes_by(monkeypatch, capsys):
+    monkeypatch.setenv("TENSOR_OPS_BACKEND", "fastest")
+    assert main(["doctor"]) == 0
+    assert "decided by TENSOR_OPS_BACKEND (fastest)\n    no table: run" in capsys.readouterr().out
+    assert main(["tune", "--ops=silu", "--shape=8", "--seconds=0.001", "--backends=python"]) == 0
+    capsys.readouterr()
+    assert main(["doctor"]) == 0
+    assert "for each call, the fastest of 4 measurements runs" in capsys.readouterr().out

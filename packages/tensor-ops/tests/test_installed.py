@@ -43,7 +43,7 @@ def lay_out(tmp_path, monkeypatch):
 def distributions(monkeypatch):
     """The versions of distributions by name, instead of the installed ones."""
     versions = {}
-    monkeypatch.setattr(installed, "_version", versions.get)
+    monkeypatch.setattr(installed, "version_of", versions.get)
     return versions
 
 
@@ -113,8 +113,8 @@ def test_distributions(name, distribution, distributions):
 
 
 def test_a_distribution_that_is_here():
-    assert installed._version("numpy") == __import__("numpy").__version__
-    assert installed._version("no-such-distribution") is None
+    assert installed.version_of("numpy") == __import__("numpy").__version__
+    assert installed.version_of("no-such-distribution") is None
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ def test_names_without_a_backend_say_what_to_do(name, entry_points):
     entry_points()
     reason = tensor_ops.get_backend_info(name)["reason"]
     assert reason.startswith(f"not installed; {known.hint}")
-    assert reason.endswith(f"; install it with: {known.install}")
+    assert reason.endswith(f"; install it from a clone: {known.install}")
     entry_points(known.served_by)
     reason = tensor_ops.get_backend_info(name)["reason"]
     assert reason.startswith(f"no backend of its own; {known.hint}")

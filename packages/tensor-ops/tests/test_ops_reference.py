@@ -91,8 +91,10 @@ def test_gelu(x, approximate):
     ids=["silu", "gelu", "gelu by erf"],
 )
 def test_limits(call):
-    x = np.array([-np.inf, np.inf, np.nan, -1e300, 1e300])
-    np.testing.assert_array_equal(call(x), [0, np.inf, np.nan, 0, 1e300])
+    x = np.array([-np.inf, np.inf, np.nan, -1e300, 1e300, -0.0, 0.0])
+    result = call(x)
+    np.testing.assert_array_equal(result, [0, np.inf, np.nan, 0, 1e300, 0, 0])
+    np.testing.assert_array_equal(np.signbit(result[[0, 3, 5, 6]]), [True, True, True, False])
 
 
 def test_silu_mul():
@@ -131,12 +133,16 @@ ROWS = {
     "far from zero": 1e8 + random.standard_normal(200),
     "large": random.standard_normal(200) * 1e100,
     "small": random.standard_normal(200) * 1e-100,
+    "squares that overflow": random.standard_normal(200) * 1e200,
+    "sums that overflow": random.uniform(-1, 1, 200) * 1.7e308,
+    "squares that underflow": random.standard_normal(200) * 1e-200,
+    "tiny": random.standard_normal(200) * 1e-300,
     "one": np.array([0.3]),
     "two": np.array([0.3, -2.0]),
 }
 
 
-@pytest.mark.parametrize("eps", [1e-6, 0.0])
+@pytest.mark.parametrize("eps", [1e-6, 1e-300, 0.0])
 @pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)
 def test_rms_norm(row, eps):
     weight = random.standard_normal(row.size)
@@ -144,7 +150,7 @@ def test_rms_norm(row, eps):
     assert relative(OPS["rms_norm"].numpy(row, weight, eps), exact) <= RELATIVE
 
 
-@pytest.mark.parametrize("eps", [1e-6, 0.0])
+@pytest.mark.parametrize("eps", [1e-6, 1e-300, 0.0])
 @pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)
 def test_add_rms_norm(row, eps):
     residual, weight = random.standard_normal((2, row.size))
@@ -152,6 +158,15 @@ def test_add_rms_norm(row, eps):
     np.testing.assert_array_equal(h, row + residual)
     exact = exact_rms_norm(numbers(h), numbers(weight), eps)
     assert relative(y, exact) <= RELATIVE
+
+
+def test_float64_rows_whose_terms_cancel():
+    x, residual = np.array([[1e300, 1e-300], [1.7e308, 1e308]]), np.array([[-1e300, 1e-300]] * 2)
+    residual[1] = [1e308, -1e308]
+    y, _ = OPS["add_rms_norm"].numpy(x, residual, np.ones(2), 0.0)
+    np.testing.assert_allclose(y, [[0, 2**0.5], [2**0.5, 0]], rtol=RELATIVE)
+    constant = np.array([[1.7e308, 1.7e308], [1e-310, 1e-310]])
+    np.testing.assert_array_equal(OPS["layer_norm"].numpy(constant, np.ones(2)), np.zeros((2, 2)))
 
 
 def exact_rms_norm(x, weight, eps):

@@ -15,6 +15,7 @@ from tensor_ops.errors import (
     BackendFallbackWarning,
     BackendUnavailableError,
     ConfigError,
+    ConfigWarning,
     TensorOpsError,
 )
 from tensor_ops.explanation import Explanation, explain
@@ -39,6 +40,7 @@ __all__ = [
     "BackendFallbackWarning",
     "BackendUnavailableError",
     "ConfigError",
+    "ConfigWarning",
     "Explanation",
     "TensorOpsError",
     "explain",
@@ -70,4 +72,4 @@ def __dir__() -> list[str]:
 # A forced backend that is missing, or a bad configuration, ends the import here. The package's
 # own command goes on: it is what shows and mends the configuration.
 if not _is_own_command():
-    _state.enforce()
+    _state.start()

@@ -5,12 +5,13 @@ import os
 import sys
 import warnings
 from collections.abc import Sequence
+from io import TextIOWrapper
 from typing import TextIO
 
 import tensor_ops
-from tensor_ops.cli import bench, configure_backend, doctor, explain, info
+from tensor_ops.cli import bench, configure_backend, doctor, explain, info, tune
 from tensor_ops.command_name import COMMAND
-from tensor_ops.errors import BackendFallbackWarning, TensorOpsError
+from tensor_ops.errors import BackendFallbackWarning, ConfigWarning, TensorOpsError
 
 __all__ = ["main"]
 
@@ -23,6 +24,7 @@ examples:
   tensor-ops test_capabilities                      machine, tools, backends, what runs and why
   tensor-ops explain rms_norm --dtype float16       which backend runs a call
   tensor-ops bench --ops rms_norm,silu --json times.json
+  tensor-ops tune                                   measure which backend is the fastest
 
 Dashes and underscores are the same in the names of commands and options."""
 
@@ -40,6 +42,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     SystemExit
         With 2 for a usage error and 0 for ``--help`` and ``--version``, as argparse does it.
     """
+    if isinstance(sys.stdout, TextIOWrapper) and sys.stdout.errors == "strict":
+        # The path of a file may be in no encoding; what was done is not to fail for saying so.
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         try:
             return _run(sys.argv[1:] if argv is None else argv)
@@ -63,6 +68,8 @@ def _run(argv: Sequence[str]) -> int:
     arguments = _parser().parse_args(_spelled(argv))
     with warnings.catch_warnings():
         warnings.simplefilter("always", BackendFallbackWarning)
+        # Once, however often the file is looked for.
+        warnings.simplefilter("default", ConfigWarning)
         warnings.showwarning = _show_warning
         status: int = arguments.run(arguments)
         return status
@@ -80,7 +87,7 @@ def _parser() -> argparse.ArgumentParser:
         "--version", action="version", version=f"{COMMAND} {tensor_ops.__version__}"
     )
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in (configure_backend, doctor, info, explain, bench):
+    for command in (configure_backend, doctor, info, explain, bench, tune):
         command.add(commands)
     return parser
 
@@ -112,6 +119,8 @@ def _show_warning(
 
 def _drop_output() -> None:
     """Send what cannot be written nowhere, so that Python's end does not fail on it again."""
+    if sys.stdout is None:
+        return
     try:
         sys.stdout.flush()
     except OSError:

@@ -23,6 +23,9 @@ class Bound(NamedTuple):
     of_row : float
         What is always allowed, relative to the largest magnitude in the element's row and
         multiplied likewise: where the terms of an element cancel, its own digits are lost.
+    signed_zeros : bool
+        Whether a zero must have the sign of the reference, which may be a value too small for the
+        dtype.
 
     Notes
     -----
@@ -39,6 +42,7 @@ class Bound(NamedTuple):
     unit: Literal["ulp", "element", "row"] = "ulp"
     grows: bool = False
     of_row: float = 0.0
+    signed_zeros: bool = False
 
     def at(self, n: int) -> float:
         """Return the limit for rows of length n."""
@@ -62,14 +66,12 @@ class Measured(NamedTuple):
         return self.problem is None and self.error <= self.limit
 
 
-def elementwise(float32: float = 4, half: float = 1, float64: float = 8) -> dict[str, Bound]:
+def elementwise(
+    float32: float = 4, half: float = 1, float64: float = 8, *, signed_zeros: bool = False
+) -> dict[str, Bound]:
     """Return bounds in ULP for an elementwise op."""
-    return {
-        "float32": Bound(float32),
-        "float16": Bound(half),
-        "bfloat16": Bound(half),
-        "float64": Bound(float64),
-    }
+    limits = {"float32": float32, "float16": half, "bfloat16": half, "float64": float64}
+    return {name: Bound(limit, signed_zeros=signed_zeros) for name, limit in limits.items()}
 
 
 def rowwise(unit: Literal["element", "row"] = "element") -> dict[str, Bound]:
@@ -87,7 +89,7 @@ def rowwise(unit: Literal["element", "row"] = "element") -> dict[str, Bound]:
 def measure(result: Any, reference: Any, bound: Bound, terms: Any = None) -> Measured:
     """Compare a result with a reference of the same shape and more precision.
 
-    Shape and dtype come first, then the places of NaN and Inf, then the error.
+    Shape and dtype come first, then the places of NaN and Inf and signs of zeros, then the error.
 
     Parameters
     ----------
@@ -109,9 +111,11 @@ def measure(result: Any, reference: Any, bound: Bound, terms: Any = None) -> Mea
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         rounded = reference.astype(result.dtype).astype(reference.dtype)
         wide = result.astype(reference.dtype)
+    zeros = (wide == 0) & (rounded == 0) & bound.signed_zeros
     for what, same in (
         ("NaN", np.isnan(wide) == np.isnan(rounded)),
         ("infinity", np.where(np.isinf(wide) | np.isinf(rounded), wide == rounded, True)),
+        ("the sign of zero", ~zeros | (np.signbit(wide) == np.signbit(rounded))),
     ):
         if not same.all() and not (what == "infinity" and np.isnan(wide[~same]).all()):
             place = tuple(int(axis[0]) for axis in np.nonzero(~same))

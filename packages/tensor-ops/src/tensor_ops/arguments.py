@@ -5,6 +5,7 @@ checks here are those of the NumPy backend. Native backends check in their own c
 same exception types.
 """
 
+import itertools
 import math
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin
@@ -21,13 +22,16 @@ __all__ = [
     "NonNegative",
     "OptionalRowVector",
     "Outputs",
+    "ResidualRows",
     "RowVector",
     "Rows",
     "check_ndarray",
     "check_outputs",
     "check_values",
     "dtype_name",
+    "is_half",
     "kind_of",
+    "mixtures",
 ]
 
 Array = Any
@@ -74,12 +78,15 @@ class Kind(NamedTuple):
         Of a ``real``.
     choices : tuple of str
         Of a ``choice``.
+    wide : bool
+        Whether the array may be float32 beside a float16 or bfloat16 `x`.
     """
 
     role: str
     optional: bool = False
     minimum: float = -math.inf
     choices: tuple[str, ...] = ()
+    wide: bool = False
 
     @property
     def is_array(self) -> bool:
@@ -93,9 +100,10 @@ class Kind(NamedTuple):
 
 Elements = Annotated[Any, Kind("elements")]
 Rows = Annotated[Any, Kind("rows")]
-RowVector = Annotated[Any, Kind("row_vector")]
-OptionalRowVector = Annotated[Any, Kind("row_vector", optional=True)]
-HalfRows = Annotated[Any, Kind("half_rows")]
+ResidualRows = Annotated[Any, Kind("rows", wide=True)]
+RowVector = Annotated[Any, Kind("row_vector", wide=True)]
+OptionalRowVector = Annotated[Any, Kind("row_vector", optional=True, wide=True)]
+HalfRows = Annotated[Any, Kind("half_rows", wide=True)]
 NonNegative = Annotated[float, Kind("real", minimum=0.0)]
 Finite = Annotated[float, Kind("real")]
 Outputs = Any
@@ -111,6 +119,34 @@ def kind_of(annotation: Any) -> Kind:
     if len(kinds) != 1:
         raise TypeError(f"{annotation!r} does not name an argument kind of tensor_ops.arguments")
     return kinds[0]
+
+
+def is_half(dtype: Any) -> bool:
+    """Return whether a supported dtype is float16 or bfloat16."""
+    return bool(dtype.itemsize == 2)
+
+
+def mixtures(kinds: Mapping[str, Kind]) -> list[tuple[str, ...]]:
+    """Return each set of arguments that may be float32 together beside a half `x`.
+
+    Arguments of one role, a weight and its bias or a cosine and its sine, share their dtype.
+
+    Examples
+    --------
+    >>> wide = {"r": Kind("rows", wide=True), "w": Kind("row_vector", wide=True)}
+    >>> mixtures({"x": Kind("rows")} | wide)
+    [('r',), ('w',), ('r', 'w')]
+    """
+    by_role: dict[str, tuple[str, ...]] = {}
+    for name, kind in kinds.items():
+        if kind.wide:
+            by_role[kind.role] = (*by_role.get(kind.role, ()), name)
+    groups = list(by_role.values())
+    return [
+        tuple(itertools.chain.from_iterable(chosen))
+        for count in range(1, len(groups) + 1)
+        for chosen in itertools.combinations(groups, count)
+    ]
 
 
 def dtype_name(op: str, argument: str, array: Any) -> str:
@@ -140,49 +176,71 @@ def check_values(op: str, kinds: dict[str, Kind], values: dict[str, Any]) -> Non
     Raises
     ------
     TypeError
-        For a value of the wrong type, an unsupported dtype, or one that differs from x's.
+        For a value of the wrong type, an unsupported dtype, or one that does not go with x's.
     ValueError
         For a wrong shape or a value out of range.
     """
     first = next(iter(kinds))
+    partners: dict[str, str] = {}
     for name, kind in kinds.items():
         value = values[name]
         if value is None and kind.optional:
             continue
         if kind.is_array:
-            _check_array(op, first, values[first], name, kind, value)
+            check_ndarray(op, name, value)
+            _check_dtype(op, values, first, name, kind, partners)
+            _check_shape(op, first, values[first], name, kind, value)
         else:
             values[name] = _SCALARS[kind.role](op, name, kind, value)
 
 
 def check_outputs(
-    op: str, count: int, kinds: dict[str, Kind], values: dict[str, Any], out: Any
+    op: str, results_like: tuple[str, ...], kinds: dict[str, Kind], values: dict[str, Any], out: Any
 ) -> tuple[np.ndarray[Any, Any], ...]:
-    """Return the arrays that take the results: those of `out`, checked, or new ones."""
-    x = values[next(iter(kinds))]
+    """Return the arrays that take the results: those of `out`, checked, or new ones.
+
+    `results_like` names, for each result, the argument whose dtype it has.
+    """
+    shape = values[next(iter(kinds))].shape
+    count = len(results_like)
     if out is None:
-        return tuple(np.empty(x.shape, x.dtype) for _ in range(count))
+        return tuple(np.empty(shape, values[name].dtype) for name in results_like)
     names = ["out"] if count == 1 else [f"out[{index}]" for index in range(count)]
     outputs = (out,) if count == 1 else out
     if count > 1 and (not isinstance(outputs, tuple) or len(outputs) != count):
         given = f"a tuple of {len(out)}" if isinstance(out, tuple) else _type_name(out)
         raise TypeError(f"{op}: out must be a tuple of {count} arrays, got {given}")
-    for name, output in zip(names, outputs, strict=True):
-        _check_output(op, name, output, x)
+    for name, output, like in zip(names, outputs, results_like, strict=True):
+        _check_output(op, name, output, shape, like, values[like].dtype)
         _check_overlap(op, name, output, kinds, values)
     if count > 1 and np.shares_memory(*outputs):
         raise ValueError(f"{op}: {' and '.join(names)} overlap; give separate arrays")
     return tuple(outputs)
 
 
-def _check_array(op: str, first: str, x: Any, name: str, kind: Kind, value: Any) -> None:
-    check_ndarray(op, name, value)
-    dtype = dtype_name(op, name, value)
-    if value.dtype != x.dtype:
+def _check_dtype(
+    op: str, values: dict[str, Any], first: str, name: str, kind: Kind, partners: dict[str, str]
+) -> None:
+    """Check the dtype of one array against those before it; `partners` is kept by role."""
+    x, value = values[first], values[name]
+    given = dtype_name(op, name, value)
+    like = partners.setdefault(kind.role, name) if kind.wide else name
+    if like != name:
+        expected, fits = f"{values[like].dtype} like {like}", value.dtype == values[like].dtype
+    elif kind.wide and is_half(x.dtype):
+        expected = f"{x.dtype} like {first}, or float32"
+        fits = value.dtype in (x.dtype, np.float32)
+    else:
+        expected, fits, like = f"{x.dtype} like {first}", value.dtype == x.dtype, first
+    if not fits:
+        target = like if like != name else first
         raise TypeError(
-            f"{op}: {name} has dtype {dtype}, expected {x.dtype} like {first}; "
-            f"convert it with {name}.astype({first}.dtype)"
+            f"{op}: {name} has dtype {given}, expected {expected}; "
+            f"convert it with {name}.astype({target}.dtype)"
         )
+
+
+def _check_shape(op: str, first: str, x: Any, name: str, kind: Kind, value: Any) -> None:
     if name == first:
         if kind.role == "rows" and x.ndim == 0:
             raise ValueError(f"{op}: {name} has shape (), expected at least one axis")
@@ -217,12 +275,18 @@ def _check_half_rows(op: str, first: str, x: Any, name: str, value: Any) -> None
         ) from None
 
 
-def _check_output(op: str, name: str, out: Any, x: Any) -> None:
-    check_ndarray(op, name, out)
-    if out.dtype != x.dtype:
-        raise TypeError(f"{op}: {name} has dtype {out.dtype}, expected {x.dtype}")
-    if out.shape != x.shape:
-        raise ValueError(f"{op}: {name} has shape {out.shape}, expected {x.shape}")
+def _check_output(
+    op: str, name: str, out: Any, shape: tuple[int, ...], like: str, dtype: np.dtype[Any]
+) -> None:
+    # An array converted for the call would take the result and be lost: none is suggested.
+    check_ndarray(op, name, out, hint="give an array that takes the result")
+    if out.dtype != dtype:
+        raise TypeError(
+            f"{op}: {name} has dtype {out.dtype}, expected {dtype} like {like}; "
+            f"give an array of dtype {dtype}"
+        )
+    if out.shape != shape:
+        raise ValueError(f"{op}: {name} has shape {out.shape}, expected {shape}")
     if not out.flags.writeable:
         raise ValueError(f"{op}: {name} is read-only, expected a writable array")
     if _overlaps_itself(out):
@@ -246,13 +310,12 @@ def _check_overlap(op: str, name: str, out: Any, kinds: dict[str, Kind], values:
             )
 
 
-def check_ndarray(op: str, name: str, value: Any) -> None:
+def check_ndarray(
+    op: str, name: str, value: Any, hint: str = "convert it with numpy.asarray(...)"
+) -> None:
     if isinstance(value, np.ndarray) and not isinstance(value, np.ma.MaskedArray):
         return
-    raise TypeError(
-        f"{op}: {name} must be a numpy.ndarray, got {_type_name(value)}; "
-        "convert it with numpy.asarray(...)"
-    )
+    raise TypeError(f"{op}: {name} must be a numpy.ndarray, got {_type_name(value)}; {hint}")
 
 
 def _check_real(op: str, name: str, kind: Kind, value: Any) -> float:
@@ -296,9 +359,9 @@ _SCALARS = {"real": _check_real, "choice": _check_choice, "flag": _check_flag}
 
 
 def _same_view(a: Any, b: Any) -> bool:
-    """Return whether two arrays of one dtype hold each element at the same place."""
+    """Return whether two arrays hold each element at the same place."""
     start, other_start = (each.__array_interface__["data"][0] for each in (a, b))
-    if a.shape != b.shape or start != other_start:
+    if a.dtype != b.dtype or a.shape != b.shape or start != other_start:
         return False
     axes = zip(a.shape, a.strides, b.strides, strict=True)
     return all(size == 1 or step == other for size, step, other in axes)

@@ -13,8 +13,8 @@ from functools import cache
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tensor_ops.errors import BackendError, BackendUnavailableError
-from tensor_ops.names import ALIASES, AUTO, FLOOR, KNOWN, install_command
+from tensor_ops.errors import BackendError, BackendUnavailableError, ConfigError
+from tensor_ops.names import ALIASES, AUTOMATIC, FLOOR, KNOWN, install_command, split
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -26,11 +26,13 @@ __all__ = [
     "INFO_KEYS",
     "INSTALLED",
     "Backend",
-    "forget_unavailable",
+    "forget_probes",
     "info",
+    "kind_of_device",
     "load",
-    "loaded",
     "one_line",
+    "probe_again",
+    "reason_against",
     "require",
     "rescan",
 ]
@@ -57,6 +59,14 @@ INFO_KEYS = (
     "dtypes",
     "ops",
 )
+# Those that are 0 where they have no meaning, so that arithmetic with them needs no check.
+NUMBER_KEYS = (
+    "device_count",
+    "compute_capability",
+    "compute_units",
+    "max_memory",
+    "max_shared_memory",
+)
 
 
 class Backend(NamedTuple):
@@ -65,7 +75,7 @@ class Backend(NamedTuple):
     Attributes
     ----------
     name : str
-        Its own name, never an alias.
+        Its own name, never an alias; with the kind of device that was demanded, if one was.
     module : module or None
         The imported module; None if the import failed or its API_VERSION is not ours.
     reason : str or None
@@ -74,6 +84,10 @@ class Backend(NamedTuple):
         The exception behind `reason`, where there was one.
     is_broken : bool
         Whether it is installed and failed, rather than absent or without a device.
+    kind : str or None
+        The kind of the device that it computes host arrays on, if it says so.
+    wrong_setting : str or None
+        What is wrong with a setting of its own, which is an error of the configuration.
     """
 
     name: str
@@ -81,6 +95,8 @@ class Backend(NamedTuple):
     reason: str | None
     error: BaseException | None = None
     is_broken: bool = False
+    kind: str | None = None
+    wrong_setting: str | None = None
 
 
 class _InstalledNames(Collection[str]):
@@ -115,6 +131,26 @@ def load(name: str) -> Backend:
     return backend
 
 
+def reason_against(name: str) -> str | None:
+    """Return why a backend that is selected cannot run, None if it can.
+
+    Raises
+    ------
+    ConfigError
+        If a setting of the backend's own is wrong: what it was to say is not known, so that
+        nothing else may run in its place.
+    """
+    backend = load(name)
+    if backend.wrong_setting is not None:
+        raise ConfigError(f"backend {name!r}: {backend.wrong_setting}")
+    return backend.reason
+
+
+def kind_of_device(name: str) -> str | None:
+    """Return the kind of device that a backend computes host arrays on, if it says so."""
+    return load(name).kind
+
+
 def require(name: str, wanted_by: str) -> Backend:
     """Return a backend that is available.
 
@@ -122,17 +158,14 @@ def require(name: str, wanted_by: str) -> Backend:
     ------
     BackendUnavailableError
         Naming the backend, who asked for it, the reason and the install command.
+    ConfigError
+        As `reason_against`.
     """
-    backend = load(name)
-    if backend.reason is None:
+    reason, backend = reason_against(name), load(name)
+    if reason is None:
         return backend
-    message = f"backend {name!r} ({wanted_by}) is unavailable: {backend.reason}"
+    message = f"backend {name!r} ({wanted_by}) is unavailable: {reason}"
     raise BackendUnavailableError(message, name) from backend.error
-
-
-def loaded() -> list[Backend]:
-    """Return the backends that this process has tried to import so far."""
-    return list(_backends.values())
 
 
 def rescan() -> None:
@@ -141,27 +174,37 @@ def rescan() -> None:
     _entry_points.cache_clear()
 
 
-def forget_unavailable() -> None:
-    """Let backends that were unavailable be tried again."""
-    for backend in loaded():
-        if backend.reason is not None:
-            _backends.pop(backend.name, None)
+def forget_probes() -> None:
+    """Let backends be tried and probed again: what they said may hang on a setting of their own.
+
+    One that was available and has been uninstalled goes on as it was imported.
+    """
+    for name, backend in list(_backends.items()):
+        if backend.reason is not None or split(name)[0] in INSTALLED:
+            _backends.pop(name, None)
+
+
+def probe_again() -> None:
+    """Forget what the probes said, in a forked child: not every device survives a fork."""
+    _lost_by_fork.update(name for name, backend in _backends.items() if backend.reason is None)
+    _backends.clear()
 
 
 def info(name: str) -> dict[str, Any]:
     """Return the documented keys for a backend, available or not."""
     backend = load(name)
-    known = KNOWN.get(name)
+    known = KNOWN.get(split(name)[0])
     facts: dict[str, Any] = dict.fromkeys(INFO_KEYS)
-    facts["display_name"] = known.display_name if known else name
     if backend.module is not None:
         try:
             given = backend.module.info()
             facts.update((key, value) for key, value in given.items() if key in INFO_KEYS)
         except FAILURES as error:
             facts["reason"] = f"its info() failed: {one_line(error)}"
-    facts.update(name=name, available=backend.reason is None)
+    facts.update(name=backend.name, available=backend.reason is None)
     facts["reason"] = backend.reason or facts["reason"]
+    facts["display_name"] = known.display_name if known else facts["display_name"] or name
+    facts.update((key, facts[key] or 0) for key in NUMBER_KEYS)
     return facts
 
 
@@ -170,9 +213,11 @@ def one_line(error: BaseException) -> str:
     return " ".join(f"{type(error).__name__}: {error}".split())
 
 
-# A plug-in under one of these names could never be chosen.
-_RESERVED = frozenset({AUTO, FLOOR, *ALIASES})
+# A plug-in under one of these names, or with a kind of device in its name, could never be chosen.
+_RESERVED = frozenset({*AUTOMATIC, FLOOR, *ALIASES})
 _backends: dict[str, Backend] = {}
+# The backends that were available in the process that this one was forked from.
+_lost_by_fork: set[str] = set()
 
 
 @cache
@@ -187,7 +232,7 @@ def _entry_points() -> dict[str, tuple[EntryPoint, ...]]:
         points = _readable_entry_points()
     found: dict[str, dict[str, EntryPoint]] = {}
     for point in points:
-        if point.name not in _RESERVED:
+        if point.name not in _RESERVED and ":" not in point.name:
             found.setdefault(point.name, {})[point.value] = point
     return {name: tuple(points.values()) for name, points in found.items()}
 
@@ -204,10 +249,13 @@ def _readable_entry_points() -> Iterator[EntryPoint]:
 
 
 def _load(name: str) -> Backend:
+    backend, kind = split(name)
+    if kind:
+        return _on_device(load(backend), name, kind)
     if name == FLOOR:
         from tensor_ops import numpy_backend
 
-        return Backend(name, numpy_backend, None)
+        return Backend(name, numpy_backend, None, kind="cpu")
     points = _entry_points().get(name, ())
     if not points:
         return Backend(name, None, _not_installed(name))
@@ -216,6 +264,15 @@ def _load(name: str) -> Backend:
         reason = f"{claims} claim this name; uninstall all but one of them"
         return Backend(name, None, reason, is_broken=True)
     return _import(name, points[0])
+
+
+def _on_device(backend: Backend, name: str, kind: str) -> Backend:
+    """Return a backend under a name that demands a kind of device."""
+    reason = backend.reason
+    if reason is None and backend.kind != kind:
+        is_known = backend.kind or "of a kind that it does not tell"
+        reason = f"its device is {is_known}, not {kind}"
+    return backend._replace(name=name, reason=reason)
 
 
 def _import(name: str, point: EntryPoint) -> Backend:
@@ -234,16 +291,21 @@ def _import(name: str, point: EntryPoint) -> Backend:
         if not isinstance(version, int) or version != API_VERSION:
             return Backend(name, None, _wrong_version(point, version), is_broken=True)
         probed = module.probe()
-        if probed["available"]:
-            return Backend(name, module, None)
-        reason = str(probed.get("reason") or "its probe() found no usable device")
-        return Backend(name, module, reason)
+        kind, wrong = probed.get("kind"), probed.get("wrong_setting")
+        wrong_setting = str(wrong) if wrong else None
+        if probed["available"] and wrong_setting is None:
+            return Backend(name, module, None, kind=kind)
+        reason = probed.get("reason") or wrong_setting or "its probe() found no usable device"
+        is_lost = name in _lost_by_fork
+        return Backend(name, module, str(reason), None, is_lost, kind, wrong_setting)
     except FAILURES as error:
         reason = f"its probe() failed: {one_line(error)}"
         return Backend(name, module, reason, error, is_broken=True)
 
 
 def _not_installed(name: str) -> str:
+    if name not in KNOWN:  # a plug-in's, which was installed when it was named
+        return "it has been uninstalled"
     # Imported here because only what is missing needs it.
     from tensor_ops import installed
 
@@ -252,14 +314,15 @@ def _not_installed(name: str) -> str:
     if known.served_by in _entry_points():
         return f"no backend of its own; {known.hint}{noted}: {known.instead}"
     hint = f"; {known.hint}" if known.hint else ""
-    return f"not installed{hint}{noted}; install it with: {install_command(name)}"
+    missing = f": no module named {known.module!r}" if known.module else ""
+    return f"not installed{missing}{hint}{noted}; install it from a clone: {install_command(name)}"
 
 
 def _wrong_version(point: EntryPoint, version: object) -> str:
     distribution = _distribution(point)
     return (
         f"{distribution} has API_VERSION {version!r} and this tensor-ops wants {API_VERSION}; "
-        f"upgrade both: pip install -U tensor-ops {distribution}"
+        "install versions of both that go together"
     )
 
 

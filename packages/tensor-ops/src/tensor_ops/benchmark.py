@@ -1,23 +1,26 @@
 """Timing the ops on several backends side by side, with the largest error beside the time.
 
+The op files hold the plain NumPy expression of each op, which a user would write without this
+library. It is timed as well, as `PLAIN`, and is what speed-ups are over.
+
 >>> from tensor_ops import benchmark
 >>> results = benchmark.measure_ops(benchmark.cases(["silu"], [(2, 8)]), repeats=1)
 >>> results[0].backend, results[0].speedup
-('python', 1.0)
+('plain NumPy', 1.0)
+>>> results[1].backend
+'python'
 """
 
 import functools
 import itertools
 import math
-import statistics
-import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from tensor_ops import registry, state
+from tensor_ops import plain, registry, state
 from tensor_ops.accuracy import Bound, Measured, measure
 from tensor_ops.dispatch import CALL
 from tensor_ops.errors import TensorOpsError
@@ -25,29 +28,27 @@ from tensor_ops.names import FLOOR
 from tensor_ops.op import Op
 from tensor_ops.resolution import function_for
 from tensor_ops.samples import Draw, arguments
+from tensor_ops.timing import Timing, format_time, time_calls
 from tensor_ops.variants import VARIANTS, Variant, named, variant
 
 __all__ = [
+    "PLAIN",
     "SHAPES",
     "Case",
     "Result",
-    "Timing",
     "cases",
     "format_table",
-    "format_time",
     "measure_op",
     "measure_ops",
-    "median_interval",
+    "prepare",
 ]
+
+# What stands in the place of a backend's name for the plain expression.
+PLAIN = "plain NumPy"
 
 # One token and one prompt at the hidden size of a 7B model.
 SHAPES = ((1, 4096), (128, 4096))
 HEAD_DIM = 128
-
-# Fewer samples than this have no 95% confidence interval of their median.
-FEWEST_ROUNDS = 6
-# A round calls an op for about this long, so that the clock's own steps do not show.
-ROUND_SECONDS = 1e-3
 
 
 @dataclass(frozen=True)
@@ -71,39 +72,18 @@ class Case:
 
 
 @dataclass(frozen=True)
-class Timing:
-    """The time of one call, in seconds.
-
-    Attributes
-    ----------
-    median : float
-        Over the rounds.
-    low, high : float or None
-        The 95% confidence interval of the median; None for fewer than six rounds.
-    rounds : int
-    calls : int
-        In each round, of which the mean is taken.
-    """
-
-    median: float
-    low: float | None
-    high: float | None
-    rounds: int
-    calls: int
-
-
-@dataclass(frozen=True)
 class Result:
-    """What one backend did with one case.
+    """What one backend, or the plain expression, did with one case.
 
     Attributes
     ----------
     case : Case
     backend : str
+        Its name, or `PLAIN`.
     timing : Timing or None
         None if the backend did not run it.
     speedup : float or None
-        The NumPy backend's median over this one.
+        The plain expression's median over this one; None if the op has no such expression.
     accuracy : Measured or None
         The largest error, against the NumPy body in float64.
     bound : Bound
@@ -125,8 +105,13 @@ class Result:
 
     @property
     def ok(self) -> bool:
-        """False if the backend failed or its result is wrong."""
-        return self.failure is None and (self.accuracy is None or self.accuracy.within)
+        """False if the backend failed or its result is wrong; plain NumPy may be less accurate."""
+        return self.failure is None and (self.backend == PLAIN or self.is_accurate)
+
+    @property
+    def is_accurate(self) -> bool:
+        """False if there is a result and it is out of its bound."""
+        return self.accuracy is None or self.accuracy.within
 
     def as_dict(self) -> dict[str, Any]:
         """Return every figure as a plain value that JSON can hold."""
@@ -189,7 +174,7 @@ def measure_op(
     seconds: float = 1.0,
     repeats: int | None = None,
 ) -> list[Result]:
-    """Measure one case on the NumPy backend and on others.
+    """Measure one case as a plain expression, on the NumPy backend and on others.
 
     Every round times every backend, in an order that turns round each time, so that whatever
     disturbs the machine disturbs all of them alike.
@@ -207,53 +192,46 @@ def measure_op(
     Returns
     -------
     list of Result
-        The NumPy backend's first.
+        That of the plain expression first, if the op has one, then the NumPy backend's.
     """
     names = registry.get_available_backends() if backends is None else backends
-    what = variant(case.op)
-    results = {
-        name: Result(case, name, what.op.bound(case.dtype, name))
-        for name in dict.fromkeys((FLOOR, *names))
-    }
-    try:
-        values = arguments(what.op, case.shape, Draw(case.dtype, f"benchmark/{case.op}"))
-        reference = _reference(what, values)
-    except (TypeError, ValueError, MemoryError) as error:  # nobody can run such a shape
-        return [replace(result, failure=str(error)) for result in results.values()]
-    calls: dict[str, Callable[[], Any]] = {}
-    for name, result in results.items():
-        results[name], call = _check(result, values, reference)
-        if call is not None:
-            calls[name] = call
-    timings = _time(calls, seconds, repeats)
-    base = timings.get(FLOOR)
+    first = [PLAIN] if variant(case.op).op.plain else []
+    results, calls = prepare(case, [*first, FLOOR, *names])
+    timings = time_calls(calls, seconds, repeats)
+    base = timings.get(PLAIN)
     for name, timing in timings.items():
         speedup = base.median / timing.median if base else None
         results[name] = replace(results[name], timing=timing, speedup=speedup)
     return list(results.values())
 
 
-def median_interval(samples: Sequence[float]) -> tuple[float, float] | None:
-    """Return the 95% confidence interval of the median of independent samples.
+def prepare(
+    case: Case, names: Iterable[str]
+) -> tuple[dict[str, Result], dict[str, Callable[[], Any]]]:
+    """Run a case once on each backend; return the untimed results, and the calls that can be timed.
 
-    The ends are order statistics: for any distribution, the number of samples below its median
-    is binomial. There is none for fewer than six samples.
-
-    Examples
-    --------
-    >>> median_interval([1, 2, 3, 4, 5, 6])
-    (1, 6)
+    Parameters
+    ----------
+    case : Case
+    names : iterable of str
+        Backends, and `PLAIN` for the plain expression.
     """
-    n = len(samples)
-    # The largest rank with a chance of at most 2.5% that fewer samples are below the median.
-    rank, below = 0, 1
-    while 40 * below <= 2**n:
-        rank += 1
-        below += math.comb(n, rank)
-    if rank == 0:
-        return None
-    ordered = sorted(samples)
-    return ordered[rank - 1], ordered[n - rank]
+    what = variant(case.op)
+    results = {
+        name: Result(case, name, what.op.bound(case.dtype, name)) for name in dict.fromkeys(names)
+    }
+    calls: dict[str, Callable[[], Any]] = {}
+    try:
+        values = arguments(what.op, case.shape, Draw(case.dtype, f"benchmark/{case.op}"))
+        reference = _reference(what, values)
+    except (TypeError, ValueError, MemoryError) as error:  # nobody can run such a shape
+        failed = {name: replace(each, failure=str(error)) for name, each in results.items()}
+        return failed, calls
+    for name, result in results.items():
+        results[name], call = _check(result, values, reference)
+        if call is not None:
+            calls[name] = call
+    return results, calls
 
 
 def format_table(results: Iterable[Result]) -> str:
@@ -272,14 +250,6 @@ def format_table(results: Iterable[Result]) -> str:
     return "\n".join(lines)
 
 
-def format_time(seconds: float) -> str:
-    """Return a time in three digits with its unit."""
-    for factor, unit in ((1, "s"), (1e3, "ms"), (1e6, "us")):
-        if seconds * factor >= 0.9995:  # what three digits round up to one
-            return f"{seconds * factor:#.3g} {unit}".replace(". ", " ")
-    return f"{seconds * 1e9:.0f} ns"
-
-
 def _own_shape(op: Op, shape: tuple[int, ...]) -> tuple[int, ...]:
     on_heads = any(kind.role == "half_rows" for kind in op.kinds.values())
     if on_heads and len(shape) == 2 and shape[1] % HEAD_DIM == 0:
@@ -291,17 +261,26 @@ def _check(
     result: Result, values: dict[str, Any], reference: tuple[Any, ...]
 ) -> tuple[Result, Callable[[], Any] | None]:
     """Run a backend once; return what that says of it, and the call to time if there is one."""
-    case, what = result.case, variant(result.case.op)
+    what = variant(result.case.op)
     try:
-        function = function_for(what.op, state.plan_for(result.backend, CALL), case.dtype)
+        function = _function(result, what)
     except TensorOpsError as error:
         return replace(result, unsupported=str(error)), None
     call = _call(function, what, values)
     try:
         accuracy = _accuracy(call(), reference, result.bound)
     except Exception as error:  # a backend may fail in any way
+        if result.backend == PLAIN and isinstance(error, ModuleNotFoundError):
+            return replace(result, unsupported=f"it needs more than NumPy: {error}"), None
         return replace(result, failure=f"{type(error).__name__}: {error}"), None
     return replace(result, accuracy=accuracy), call
+
+
+def _function(result: Result, what: Variant) -> Callable[..., Any]:
+    if result.backend == PLAIN:
+        assert what.op.plain is not None
+        return plain.caller(what.op.plain, result.case.dtype)
+    return function_for(what.op, state.plan_past_forces(result.backend, CALL), result.case.dtype)
 
 
 def _call(function: Callable[..., Any], what: Variant, values: dict[str, Any]) -> Callable[[], Any]:
@@ -329,40 +308,6 @@ def _accuracy(result: Any, reference: tuple[Any, ...], bound: Bound) -> Measured
     return max(measured, key=lambda each: (not each.within, each.error))
 
 
-def _time(
-    calls: dict[str, Callable[[], Any]], seconds: float, repeats: int | None
-) -> dict[str, Timing]:
-    """Return the timing of every call, from rounds that are interleaved."""
-    numbers = {name: _calls_per_round(call) for name, call in calls.items()}
-    samples: dict[str, list[float]] = {name: [] for name in calls}
-    end = time.perf_counter() + seconds
-    for done in itertools.count():
-        enough = time.perf_counter() >= end and done >= FEWEST_ROUNDS
-        if not calls or (enough if repeats is None else done >= repeats):
-            break
-        for name in list(calls)[:: -1 if done % 2 else 1]:
-            samples[name].append(_mean_time(calls[name], numbers[name]))
-    return {name: _timing(samples[name], numbers[name]) for name in calls}
-
-
-def _calls_per_round(call: Callable[[], Any]) -> int:
-    # The shortest of three: one alone may have met a page fault or another process.
-    once = min(_mean_time(call, 1) for _ in range(3))
-    return max(1, min(10_000, int(ROUND_SECONDS / max(once, 1e-9))))
-
-
-def _mean_time(call: Callable[[], Any], number: int) -> float:
-    start = time.perf_counter()
-    for _ in range(number):
-        call()
-    return (time.perf_counter() - start) / number
-
-
-def _timing(samples: list[float], calls: int) -> Timing:
-    low, high = median_interval(samples) or (None, None)
-    return Timing(statistics.median(samples), low, high, len(samples), calls)
-
-
 def _row(result: Result) -> tuple[str, ...]:
     case, timing = result.case, result.timing
     what = (case.op, "x".join(map(str, case.shape)), case.dtype, result.backend)
@@ -379,8 +324,15 @@ def _row(result: Result) -> tuple[str, ...]:
         interval,
         speedup,
         _error_text(result.accuracy, result.bound),
-        "ok" if result.accuracy.within else f"WRONG: {result.accuracy.problem or 'out of bound'}",
+        _verdict(result),
     )
+
+
+def _verdict(result: Result) -> str:
+    if result.is_accurate:
+        return "ok"
+    problem = (result.accuracy and result.accuracy.problem) or "out of bound"
+    return f"WRONG: {problem}" if not result.ok else problem
 
 
 def _error_text(accuracy: Measured, bound: Bound) -> str:

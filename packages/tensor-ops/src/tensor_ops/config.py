@@ -1,15 +1,16 @@
-"""``backend.json`` and the ``TENSOR_OPS_*`` environment variables: finding, reading, writing."""
+"""``backend.json`` and the ``TENSOR_OPS_*`` environment variables: reading, checking, writing."""
 
 from __future__ import annotations
 
 import os
 import re
-import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from tensor_ops import config_location, trusted_files
+from tensor_ops.config_location import ENV_CONFIG
 from tensor_ops.errors import ConfigError
-from tensor_ops.names import AUTO, DEFAULT_PRIORITY, did_you_mean, resolve
+from tensor_ops.names import AUTO, AUTOMATIC, DEFAULT_PRIORITY, did_you_mean, resolve
 from tensor_ops.selection import Wishes
 
 if TYPE_CHECKING:
@@ -17,16 +18,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DEFAULTS",
-    "ENV_CONFIG",
     "Config",
-    "default_path",
     "environment_wishes",
-    "find",
     "load",
+    "repeated",
     "save",
 ]
 
-ENV_CONFIG = "TENSOR_OPS_CONFIG"
 ENV_FORCE = "TENSOR_OPS_FORCE_BACKEND"
 ENV_PREFERRED = "TENSOR_OPS_BACKEND"
 ENV_PRIORITY = "TENSOR_OPS_BACKEND_PRIORITY"
@@ -66,44 +64,9 @@ class Config(NamedTuple):
             force=self.force_backend and resolve(self.force_backend, installed),
             preferred=_preferred(self.preferred_backend, installed),
             priority=self.backend_priority and _resolve_all(self.backend_priority, installed),
+            lift=f'set "force_backend" to null in {self.path}, or run '
+            "'tensor-ops configure_backend --backend=auto'",
         )
-
-
-def find(environ: Mapping[str, str] = os.environ) -> Path | None:
-    """Return the ``backend.json`` in use, or None.
-
-    `TENSOR_OPS_CONFIG` goes first, then ``<sys.prefix>/etc/tensor-ops``, then the user's
-    configuration directory. The current directory is never searched.
-
-    Raises
-    ------
-    ConfigError
-        If `TENSOR_OPS_CONFIG` names a file that does not exist.
-    """
-    if named := environ.get(ENV_CONFIG):
-        if not os.path.isfile(named):
-            raise ConfigError(_not_a_file(named))
-        return _path(named)
-    for name in (_prefix_file(), _user_file()):
-        if name is not None and os.path.isfile(name):
-            return _path(name)
-    return None
-
-
-def default_path(environ: Mapping[str, str] = os.environ) -> Path:
-    """Return the file that ``configure_backend`` writes when it is given none."""
-    if named := environ.get(ENV_CONFIG):
-        return _path(named)
-    in_virtual_environment = sys.prefix != sys.base_prefix
-    found = find({})
-    if found is not None:
-        return found
-    name = _prefix_file() if in_virtual_environment else _user_file()
-    if name is None:
-        raise ConfigError(
-            f"no place for backend.json: the user has no home folder; set {ENV_CONFIG} to a file"
-        )
-    return _path(name)
 
 
 def load(path: Path, installed: Collection[str]) -> Config:
@@ -118,38 +81,35 @@ def load(path: Path, installed: Collection[str]) -> Config:
     return _validated(path, _read_text(path), installed)
 
 
-def save(path: Path, changes: Mapping[str, Any], installed: Collection[str]) -> Config:
+def save(
+    path: Path,
+    changes: Mapping[str, Any],
+    installed: Collection[str],
+    *,
+    replace_read_only: bool = False,
+) -> Config:
     """Write `changes` into the file at `path`, keeping every other key, and return the result.
 
-    The file is replaced as a whole or not at all; an existing file that is not valid is left
-    as it is.
+    The file is replaced as a whole or not at all; an existing file that is not valid, or that is
+    read-only unless `replace_read_only`, is left as it is. A new file has no `backend_priority`
+    unless that is among the changes: an order that nobody wrote is the built-in one.
     """
     import json
-    import tempfile
 
-    path = path.resolve()
-    if path.exists():
+    content: dict[str, Any] = {"preferred_backend": AUTO, "force_backend": None}
+    if config_location.exists(path):
+        path = path.resolve()
+        if not (replace_read_only or _is_writable(path)):
+            raise ConfigError(f"{path}: is read-only; --force-write replaces it all the same")
         load(path, installed)
         content = json.loads(_read_text(path))
-    else:
-        content = dict(DEFAULTS)
     content.update(changes)
     text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
     saved = _validated(path, text, installed)  # before anything is touched
     path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".tmp")
-    try:
-        # What JSON can spell and UTF-8 cannot, half of a pair of surrogates, stays spelled out.
-        with open(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        # A new file is not for others to write, whatever the umask: it would be refused.
-        os.chmod(temporary, path.stat().st_mode if path.exists() else 0o644 & ~_umask())
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
+    # A new file is not for others to write, whatever the umask: it would be refused.
+    mode = path.stat().st_mode if path.exists() else 0o644 & ~_umask()
+    trusted_files.replace(path, text, mode)
     return saved
 
 
@@ -162,65 +122,40 @@ def environment_wishes(
     )
     levels: list[Wishes] = []
     if force:
-        levels.append(Wishes(ENV_FORCE, force=_env_name(ENV_FORCE, force, installed)))
+        name = _env_name(ENV_FORCE, force, installed)
+        levels.append(Wishes(ENV_FORCE, force=name, lift=f"unset {ENV_FORCE}"))
     if preferred:
-        name = AUTO if preferred == AUTO else _env_name(ENV_PREFERRED, preferred, installed)
-        levels.append(Wishes(ENV_PREFERRED, preferred=name))
+        if preferred not in AUTOMATIC:
+            preferred = _env_name(ENV_PREFERRED, preferred, installed)
+        levels.append(Wishes(ENV_PREFERRED, preferred=preferred))
     if priority:
-        names = tuple(
-            _env_name(ENV_PRIORITY, name.strip(), installed) for name in priority.split(",")
-        )
-        if problem := _repeat(names):
+        written = [name.strip() for name in priority.split(",")]
+        names = tuple(_env_name(ENV_PRIORITY, name, installed) for name in written)
+        if problem := repeated(written):
             raise ConfigError(f"environment variable {ENV_PRIORITY} {problem}")
-        levels.append(Wishes(ENV_PRIORITY, priority=names))
+        levels.append(Wishes(ENV_PRIORITY, priority=tuple(dict.fromkeys(names))))
     return tuple(levels)
+
+
+def repeated(names: Sequence[str]) -> str | None:
+    """Return what is wrong with a priority list that has a name twice.
+
+    Two names of one backend are no mistake: which backend an alias stands for may depend on the
+    machine, and the second place of a backend is passed over.
+    """
+    twice = next((name for name in names if names.count(name) > 1), None)
+    return twice and f"names {twice!r} twice; name each backend once"
+
+
+def _is_writable(path: Path) -> bool:
+    # The mode besides access(): root may write what is marked as read-only.
+    return bool(path.stat().st_mode & 0o222) and os.access(path, os.W_OK)
 
 
 def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask
-
-
-# Every `import tensor_ops` looks for the file and few find one: what only a file needs (json,
-# pathlib) is imported once there is one, and looking is done with plain strings.
-
-
-def _path(name: str) -> Path:
-    from pathlib import Path
-
-    return Path(name)
-
-
-def _not_a_file(named: str) -> str:
-    from shlex import quote
-
-    if os.path.exists(named):
-        return f"{ENV_CONFIG} names {named!r}, which is no regular file; name one or unset it"
-    return (
-        f"{ENV_CONFIG} names {named!r}, which is not a file; create it with "
-        f"'tensor-ops configure_backend --config {quote(named)} --backend=auto' "
-        f"or unset {ENV_CONFIG}"
-    )
-
-
-def _prefix_file() -> str:
-    return os.path.join(sys.prefix, "etc", "tensor-ops", "backend.json")
-
-
-def _user_file() -> str | None:
-    if sys.platform == "linux":
-        # The XDG specification, which says to ignore a relative path; importing platformdirs costs
-        # as much as all of us.
-        root = os.environ.get("XDG_CONFIG_HOME", "")
-        root = root if os.path.isabs(root) else os.path.expanduser("~/.config")
-        folder = os.path.join(root, "tensor-ops")
-    else:
-        import platformdirs
-
-        folder = platformdirs.user_config_dir("tensor-ops", appauthor=False)
-    # Without a home folder "~" stays as it is, and would be looked for in the current directory.
-    return os.path.join(folder, "backend.json") if os.path.isabs(folder) else None
 
 
 def _validated(path: Path, text: str, installed: Collection[str]) -> Config:
@@ -249,12 +184,7 @@ def _validated(path: Path, text: str, installed: Collection[str]) -> Config:
 
 
 def _read_text(path: Path) -> str:
-    try:
-        with open(path, "rb") as file:
-            _check_owner(path, os.fstat(file.fileno()))
-            data = file.read()
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read: {error.strerror or error}") from error
+    data = trusted_files.read(path, f"set {ENV_CONFIG} to a copy of your own")
     if data.startswith((b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")):
         raise ConfigError(f"{path}:1: starts with a byte order mark; save it as plain UTF-8")
     try:
@@ -264,32 +194,6 @@ def _read_text(path: Path) -> str:
         raise ConfigError(
             f"{path}:{line}: is not UTF-8 ({error.reason}); save it as UTF-8"
         ) from None
-
-
-def _check_owner(path: Path, status: os.stat_result) -> None:
-    """Refuse a file that others can write: they would decide which code runs here.
-
-    The owner of the Python environment decides that anyway.
-    """
-    if sys.platform == "win32":
-        return
-    from shlex import quote
-
-    name = quote(str(path))
-    trusted = [0, os.geteuid()]
-    if os.path.isdir(sys.prefix):
-        trusted.append(os.stat(sys.prefix).st_uid)
-    if status.st_uid not in trusted:
-        raise ConfigError(
-            f"{path}: belongs to user {status.st_uid}, who is neither you nor root nor the owner "
-            f"of the Python environment; take it over with 'sudo chown {os.geteuid()} {name}', or "
-            f"set {ENV_CONFIG} to a copy of your own"
-        )
-    if status.st_mode & 0o022:
-        raise ConfigError(
-            f"{path}: others can write it (its mode is {status.st_mode & 0o777:o}); "
-            f"take that from them with 'chmod go-w {name}'"
-        )
 
 
 def _parse(path: Path, text: str) -> list[tuple[str, Any]]:
@@ -330,12 +234,14 @@ def _at(path: Path, text: str, key: str, occurrence: int = 0, problem: str = "")
 
 
 def _check_preferred(value: Any, installed: Collection[str]) -> str | None:
-    return None if value == AUTO else _check_name(value, installed, "a backend name or 'auto'")
+    if value in AUTOMATIC:
+        return None
+    return _check_name(value, installed, "a backend name, 'auto' or 'fastest'")
 
 
 def _check_force(value: Any, installed: Collection[str]) -> str | None:
-    if value == AUTO:
-        return "must be one backend or null, not 'auto'"
+    if value in AUTOMATIC:
+        return f"must be one backend or null, not {value!r}"
     return None if value is None else _check_name(value, installed, "a backend name or null")
 
 
@@ -347,7 +253,7 @@ def _check_priority(value: Any, installed: Collection[str]) -> str | None:
     for name in value:
         if problem := _check_name(name, installed, "a list of backend names"):
             return problem
-    return _repeat(_resolve_all(value, installed))
+    return repeated(value)
 
 
 def _check_name(value: Any, installed: Collection[str], expected: str) -> str | None:
@@ -375,11 +281,11 @@ def _json_type(value: Any) -> str:
 
 
 def _preferred(name: str | None, installed: Collection[str]) -> str | None:
-    return name if name is None or name == AUTO else resolve(name, installed)
+    return name if name is None or name in AUTOMATIC else resolve(name, installed)
 
 
 def _resolve_all(names: Collection[str], installed: Collection[str]) -> tuple[str, ...]:
-    return tuple(resolve(name, installed) for name in names)
+    return tuple(dict.fromkeys(resolve(name, installed) for name in names))
 
 
 def _env_name(variable: str, name: str, installed: Collection[str]) -> str:
@@ -387,9 +293,3 @@ def _env_name(variable: str, name: str, installed: Collection[str]) -> str:
         return resolve(name, installed)
     except ConfigError as error:
         raise ConfigError(f"environment variable {variable}: {error}") from None
-
-
-def _repeat(names: tuple[str, ...]) -> str | None:
-    """Return what is wrong with a priority list that names a backend twice."""
-    twice = next((name for name in names if names.count(name) > 1), None)
-    return twice and f"names the backend {twice!r} twice; name each once"

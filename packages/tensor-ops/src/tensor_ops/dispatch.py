@@ -39,7 +39,13 @@ def dispatcher(op: Op) -> Callable[..., Any]:
             function = plan.functions[name][x.dtype if type(x) is ndarray else None]
         except LookupError:
             function = _find(op, plan, args, kwargs)
-        return function(*args, **kwargs)
+        try:
+            return function(*args, **kwargs)
+        except (TypeError, ValueError):
+            # Asked here only, so that calls with NumPy arrays alone do not pay for the question.
+            if not foreign.has_foreign_beside_array(op, args, kwargs):
+                raise
+        return foreign.caller(op, plan)(*args, **kwargs)
 
     return call
 

@@ -1,14 +1,20 @@
-"""The exceptions and the warning that tensor_ops raises for its own reasons.
+"""The exceptions and the warnings that tensor_ops raises for its own reasons.
 
 Bad arguments of an op are plain ``TypeError`` and ``ValueError``, as in NumPy.
 """
+
+import sys
+import warnings
+from types import FrameType
 
 __all__ = [
     "BackendError",
     "BackendFallbackWarning",
     "BackendUnavailableError",
     "ConfigError",
+    "ConfigWarning",
     "TensorOpsError",
+    "warn_caller",
 ]
 
 
@@ -45,3 +51,21 @@ class ConfigError(TensorOpsError, ValueError):
 
 class BackendFallbackWarning(RuntimeWarning):
     """The preferred backend is unavailable and another one runs instead."""
+
+
+class ConfigWarning(RuntimeWarning):
+    """A user's configuration file is out of this process's reach, and is taken for none."""
+
+
+def warn_caller(message: str, category: type[Warning]) -> None:
+    """Warn at the line of the first caller outside this package."""
+    level, frame = 2, sys._getframe(1)
+    while frame.f_back is not None and _is_ours(frame):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, category, stacklevel=level)
+
+
+def _is_ours(frame: FrameType) -> bool:
+    # exec() may run code in a namespace without a name.
+    name = str(frame.f_globals.get("__name__"))
+    return name == "tensor_ops" or name.startswith("tensor_ops.")

@@ -1,14 +1,15 @@
 """Why a backend runs: the decision and the walk, as text and as a dict."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from tensor_ops import state
 from tensor_ops.arguments import check_ndarray, dtype_name
 from tensor_ops.dispatch import CALL
-from tensor_ops.foreign import dtype_and_device, is_foreign
+from tensor_ops.foreign import facts, is_foreign
+from tensor_ops.names import FASTEST
 from tensor_ops.op import OPS, Op
-from tensor_ops.resolution import CPU, walk
+from tensor_ops.resolution import CPU, measured, walk
 from tensor_ops.selection import Step
 
 __all__ = ["Explanation", "explain"]
@@ -31,6 +32,12 @@ class Explanation(NamedTuple):
         ``force`` and ``named`` allow one backend, ``preferred`` and ``auto`` fall back.
     steps : tuple of Step
         Every candidate looked at, with the reason for which it was passed over.
+    overridden : tuple of str
+        The levels that ask for another backend than the one that is forced.
+    times : mapping or None
+        Where the fastest backend is asked for, what ``tensor-ops tune`` has measured: `seconds` by
+        backend, the fastest first, at `size` elements, on the day `date`; or the `reason` for which
+        no times decide.
     """
 
     op: str
@@ -40,16 +47,25 @@ class Explanation(NamedTuple):
     decided_by: str
     mode: str
     steps: tuple[Step, ...]
+    overridden: tuple[str, ...] = ()
+    times: Mapping[str, Any] | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """Return the same facts as plain values."""
-        return self._asdict() | {"steps": [step._asdict() for step in self.steps]}
+        steps = [step._asdict() for step in self.steps]
+        return self._asdict() | {"steps": steps, "overridden": list(self.overridden)}
 
     def __str__(self) -> str:
         dtype = f" for {self.dtype}" if self.dtype else ""
         head = f"{self.op}{dtype} on {self.device}: "
         head += f"{self.backend} runs" if self.backend else "no backend can run"
         lines = [head, f"  decided by {self.decided_by} ({self.mode})"]
+        lines += [
+            f"  {source} asks for another, which a force does not allow"
+            for source in self.overridden
+        ]
+        if self.times is not None:
+            lines.append(f"  {_times_text(self.times)}")
         lines += [f"  {step.backend}: {step.reason or 'chosen'}" for step in self.steps]
         return "\n".join(lines)
 
@@ -90,22 +106,63 @@ def explain(
     """
     found = _op(op)
     plan = state.current() if backend is None else state.plan_for(backend, CALL)
-    dtype, device = None, CPU
+    dtype, device, size = None, CPU, None
     given = found.signature.bind_partial(*args, **kwargs).arguments
     if found.first in given:
-        dtype, device = _dtype_and_device(found, given[found.first])
-    choice = walk(found, plan, dtype, device)
+        dtype, device, size = _facts(found, given[found.first])
+    choice = walk(found, plan, dtype, device, size=size)
     decision = plan.decision
     return Explanation(
-        found.name, dtype, device, choice.backend, decision.source, decision.mode, choice.steps
+        found.name,
+        dtype,
+        device,
+        choice.backend,
+        decision.source,
+        decision.mode,
+        choice.steps,
+        decision.overridden,
+        _times(found, plan, dtype, device, size),
     )
 
 
-def _dtype_and_device(op: Op, x: Any) -> tuple[str, str]:
+def _facts(op: Op, x: Any) -> tuple[str, str, int | None]:
+    """Return the dtype, the device and, of arrays on the host, the number of elements."""
     if is_foreign(x):
-        return dtype_and_device(op.name, op.first, x)
+        return facts(op.name, op.first, x)
     check_ndarray(op.name, op.first, x)
-    return dtype_name(op.name, op.first, x), CPU
+    return dtype_name(op.name, op.first, x), CPU, x.size
+
+
+def _times(
+    op: Op, plan: state.Plan, dtype: str | None, device: str, size: int | None
+) -> dict[str, Any] | None:
+    if plan.decision.mode != FASTEST:
+        return None
+    ranking = measured(op, plan, dtype, device, size)
+    if ranking is not None:
+        return {
+            "seconds": dict(ranking.seconds),
+            "size": ranking.size,
+            "date": ranking.date,
+            "reason": None,
+        }
+    if dtype is None:
+        reason = "the times depend on the arguments, and none are given"
+    elif device != CPU:
+        reason = "the array stays on its device; the times are those of arrays on the CPU"
+    else:
+        tune = f"tensor-ops tune --ops {op.name} --dtype {dtype}"
+        reason = plan.times.reason or f"no times: run '{tune}'"
+    return {"seconds": {}, "size": None, "date": None, "reason": reason}
+
+
+def _times_text(times: Mapping[str, Any]) -> str:
+    if times["reason"]:
+        return str(times["reason"])
+    from tensor_ops.timing import format_time
+
+    figures = [f"{name} {format_time(seconds)}" for name, seconds in times["seconds"].items()]
+    return f"{', '.join(figures)}, measured {times['date']} at {times['size']} elements"
 
 
 def _op(op: str | Callable[..., Any]) -> Op:

@@ -1,4 +1,8 @@
-"""Arrays of other libraries, in and out through DLPack, without importing those libraries."""
+"""Arrays of other libraries, in and out through DLPack, without importing those libraries.
+
+Host arrays of several libraries, NumPy among them, may be arguments of one call; the result is of
+the kind of the first.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +19,14 @@ if TYPE_CHECKING:
     from tensor_ops.op import Op
     from tensor_ops.state import Plan
 
-__all__ = ["caller", "dtype_and_device", "is_foreign"]
+__all__ = ["caller", "facts", "has_foreign_beside_array", "is_foreign"]
 
 # DLDeviceType of dlpack.h to the names that a backend's supports() is asked about.
 _DEVICES = {2: "cuda", 4: "opencl", 7: "vulkan", 8: "metal", 10: "rocm", 14: "oneapi"}
 _HOST = (1, 3, 11)  # plain, CUDA pinned, ROCm pinned
 _CUDA_MANAGED = 13
+# The part of PyTorch that has forward-mode derivatives, and keeps its level in `_current_level`.
+_FORWARD_AD = "torch.autograd.forward_ad"
 
 
 def is_foreign(value: Any) -> bool:
@@ -32,11 +38,20 @@ def is_foreign(value: Any) -> bool:
     )
 
 
+def has_foreign_beside_array(op: Op, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
+    """Return whether `x` is a NumPy array and another argument, or `out`, is a foreign one."""
+    x = args[0] if args else kwargs.get(op.first)
+    out = kwargs.get("out")
+    outputs = out if isinstance(out, tuple) else ()
+    others = (*args, *kwargs.values(), *outputs)
+    return isinstance(x, np.ndarray) and any(map(is_foreign, others))
+
+
 def caller(op: Op, plan: Plan) -> Callable[..., Any]:
-    """Return a function that runs an op on arrays that speak DLPack.
+    """Return a function that runs an op on arrays of which some speak DLPack.
 
     Host arrays are seen as NumPy arrays over the same memory and the result comes back as the
-    caller's kind; device arrays go to a backend of that device as they are.
+    kind of `x`; device arrays go to a backend of that device as they are.
     """
 
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -47,19 +62,24 @@ def caller(op: Op, plan: Plan) -> Callable[..., Any]:
             except (TypeError, ValueError):
                 pass  # said below, in the words that hold for every backend
         values = op.bind(args, kwargs)
-        x = values[op.first]
+        out, x = values.pop("out"), values[op.first]
         device = _device(op.name, op.first, x)
-        if device != CPU:
-            dtype = _device_dtype(op.name, op.first, x)
-            return function_for(op, plan, dtype, device)(*args, **kwargs)
-        out = values.pop("out")
-        library = _library(op.name, op.first, x) if out is None else None
+        seen, library = _without_autograd, None
+        if device == CPU:
+            seen = _view
+            if out is None and not isinstance(x, np.ndarray):
+                library = _library(op.name, op.first, x)
         for name, kind in op.kinds.items():
             if kind.is_array and not (kind.optional and values[name] is None):
-                values[name] = _view(op.name, name, values[name])
-        function = host_function(op, plan, values[op.first])
-        result = function(**values, out=_out_view(op.name, out))
-        return _like(x, library, result) if out is None else out
+                values[name] = seen(op.name, name, values[name])
+        if device == CPU:
+            function = host_function(op, plan, values[op.first])
+        else:
+            function = function_for(op, plan, _device_dtype(op.name, op.first, x), device)
+        result = function(**values, out=_outputs(op.name, out, seen))
+        if out is not None:
+            return out
+        return result if library is None else _like(x, library, result)
 
     return call
 
@@ -71,7 +91,7 @@ def _taking_as_is(
     x: Any = args[0] if args else None
     if not hasattr(type(x), "__dlpack_c_exchange_api__") or not getattr(x, "is_cpu", True):
         return None
-    if any(getattr(each, "requires_grad", False) for each in (*args, *kwargs.values())):
+    if _tracks_tangents() or any(map(_is_recorded, (*args, *kwargs.values()))):
         return None
     functions, key = plan.functions.setdefault(op.name, {}), ("as is", x.dtype)
     try:
@@ -84,15 +104,21 @@ def _taking_as_is(
     return taking
 
 
-def dtype_and_device(op: str, argument: str, value: Any) -> tuple[str, str]:
-    """Return the names of an array's dtype and device: ``float32`` and ``cpu`` or ``cuda:0``."""
+def facts(op: str, argument: str, value: Any) -> tuple[str, str, int | None]:
+    """Return an array's dtype and device, and the number of elements if it is on the host.
+
+    The names are as in ``float32`` and ``cpu`` or ``cuda:0``.
+    """
     device = _device(op, argument, value)
     if device == CPU:
-        return dtype_name(op, argument, _view(op, argument, value)), device
-    return _device_dtype(op, argument, value), device
+        view = _view(op, argument, value)
+        return dtype_name(op, argument, view), device, view.size
+    return _device_dtype(op, argument, value), device, None
 
 
 def _device(op: str, argument: str, value: Any) -> str:
+    if isinstance(value, np.ndarray):
+        return CPU
     try:
         kind, index = map(int, value.__dlpack_device__())
     except Exception as error:
@@ -116,16 +142,16 @@ def _view(op: str, argument: str, value: Any) -> np.ndarray[Any, Any]:
         return value
     if not is_foreign(value):
         raise TypeError(f"{op}: {argument} must be an array, got {_type_name(value)}")
-    if getattr(value, "requires_grad", False):
-        raise ValueError(
-            f"{op}: {argument} requires grad, and tensor_ops computes no gradients; pass "
-            f"{argument}.detach(), or call tensor_ops_torch.{op} (pip install 'tensor-ops[torch]')"
-        )
+    value = _without_autograd(op, argument, value)
     if hasattr(value, "is_neg") and value.is_neg():
-        # PyTorch hands such a view out with the signs that are in memory.
-        raise ValueError(
-            f"{op}: {argument} is a view that negates lazily; pass {argument}.resolve_neg()"
+        # PyTorch hands such a view out with the signs that are in memory. Resolved, it is a copy,
+        # from which its owner would not get a result.
+        remedy = (
+            "give a tensor that is none"
+            if argument.startswith("out")
+            else f"pass {argument}.resolve_neg()"
         )
+        raise ValueError(f"{op}: {argument} is a view that negates lazily; {remedy}")
     device = _device(op, argument, value)
     if device != CPU:
         raise ValueError(f"{op}: {argument} is on {device}, expected every array on one device")
@@ -142,10 +168,48 @@ def _view(op: str, argument: str, value: Any) -> np.ndarray[Any, Any]:
         ) from error
 
 
-def _out_view(op: str, out: Any) -> Any:
+def _without_autograd(op: str, argument: str, value: Any) -> Any:
+    """Return a tensor of PyTorch without its gradient and tangent, if none of them gets lost.
+
+    Anything else is returned as it is.
+    """
+    if _is_recorded(value):
+        raise ValueError(
+            f"{op}: {argument} requires grad, and tensor_ops computes no gradients; pass "
+            f"{argument}.detach(), or call tensor_ops_torch.{op} "
+            "(from a clone: pip install ./packages/tensor-ops-torch)"
+        )
+    if _tracks_tangents() and _has_tangent(value):
+        raise ValueError(
+            f"{op}: {argument} has a tangent, and tensor_ops computes no derivatives; pass "
+            f"{argument}.detach()"
+        )
+    return value.detach() if getattr(value, "requires_grad", False) else value
+
+
+def _is_recorded(value: Any) -> bool:
+    """Return whether a tensor is part of a gradient that is being recorded."""
+    if not getattr(value, "requires_grad", False):
+        return False
+    torch = sys.modules.get("torch")
+    return torch is None or not isinstance(value, torch.Tensor) or torch.is_grad_enabled()
+
+
+def _tracks_tangents() -> bool:
+    forward_ad = sys.modules.get(_FORWARD_AD)
+    return forward_ad is not None and forward_ad._current_level >= 0
+
+
+def _has_tangent(value: Any) -> bool:
+    is_tensor = isinstance(value, sys.modules["torch"].Tensor)
+    return is_tensor and sys.modules[_FORWARD_AD].unpack_dual(value).tangent is not None
+
+
+def _outputs(op: str, out: Any, seen: Callable[[str, str, Any], Any]) -> Any:
+    """Return each array of `out` as `seen` by the backend."""
     if isinstance(out, tuple):
-        return tuple(_view(op, f"out[{index}]", each) for index, each in enumerate(out))
-    return None if out is None else _view(op, "out", out)
+        return tuple(seen(op, f"out[{index}]", each) for index, each in enumerate(out))
+    return None if out is None else seen(op, "out", out)
 
 
 def _like(x: Any, library: Any, result: Any) -> Any:

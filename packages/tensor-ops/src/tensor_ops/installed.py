@@ -14,7 +14,7 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["PyTorch", "about", "pytorch"]
+__all__ = ["PyTorch", "about", "pytorch", "version_of"]
 
 
 class PyTorch(NamedTuple):
@@ -98,7 +98,7 @@ def _triton() -> str:
 
 def _cudnn() -> str | None:
     for name in ("nvidia-cudnn-cu13", "nvidia-cudnn-cu12"):
-        if version := _version(name):
+        if version := version_of(name):
             return f"{name} {version} is installed, and no op here calls it"
     found = pytorch()
     if found is None or found.cuda:
@@ -143,16 +143,17 @@ def _within(library: str, attribute: str) -> str | None:
 
 
 def _distribution(name: str) -> str:
-    version = _version(name)
+    version = version_of(name)
     return f"{name} {version} is installed, and no op here uses it" if version else f"no {name}"
 
 
-def _version(distribution: str) -> str | None:
-    from importlib.metadata import PackageNotFoundError, version
+def version_of(distribution: str) -> str | None:
+    """Return the version of an installed distribution, None if it is not installed."""
+    from importlib import metadata
 
     try:
-        return version(distribution)
-    except PackageNotFoundError:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
         return None
 
 

@@ -8,8 +8,11 @@ from tensor_ops.errors import ConfigError
 __all__ = [
     "ALIASES",
     "AUTO",
+    "AUTOMATIC",
     "COPIES_HOST_ARRAYS",
     "DEFAULT_PRIORITY",
+    "DEVICE_KINDS",
+    "FASTEST",
     "FLOOR",
     "KNOWN",
     "KnownBackend",
@@ -17,11 +20,18 @@ __all__ = [
     "install_command",
     "not_a_name",
     "resolve",
+    "split",
 ]
 
 AUTO = "auto"
+FASTEST = "fastest"
+# What may stand where a backend is preferred or named, and is none.
+AUTOMATIC = (AUTO, FASTEST)
 FLOOR = "python"
 DEFAULT_PRIORITY = ("cuda", "opencl", "cpp", FLOOR)
+# What may follow a backend's name and a colon, as in "opencl:gpu": the kind of device that it
+# must run on.
+DEVICE_KINDS = ("gpu", "cpu", "accelerator")
 # Backends that compute in memory of their own, to which they copy the host's arrays.
 COPIES_HOST_ARRAYS = frozenset({"cuda", "opencl"})
 
@@ -33,7 +43,7 @@ class KnownBackend(NamedTuple):
     ----------
     name, display_name : str
     install : str
-        The command that provides it, or what serves its hardware.
+        The command that provides it, or what serves its hardware, in a clone of the repository.
     hint : str
         What serves its hardware, in words; empty for a backend of ours.
     served_by : str
@@ -49,12 +59,18 @@ class KnownBackend(NamedTuple):
     served_by: str = ""
     instead: str = ""
 
+    @property
+    def module(self) -> str | None:
+        """The module of a backend of ours, None for a name that another backend serves."""
+        return None if self.served_by else f"tensor_ops_{self.name}"
+
 
 def _known(
     name: str, display_name: str, extra: str, hint: str = "", instead: str = ""
 ) -> KnownBackend:
     served_by = "" if extra == name else extra
-    install = f"pip install 'tensor-ops[{extra}]'"
+    # From a clone, as long as the packages are on no index.
+    install = f"pip install ./packages/tensor-ops-{extra}"
     return KnownBackend(name, display_name, install, hint, served_by, instead or f"use {extra!r}")
 
 
@@ -67,7 +83,7 @@ KNOWN = {
         _known("cuda", "NVIDIA CUDA", "cuda"),
         _known("opencl", "OpenCL", "opencl"),
         _known("cpp", "C++ (SIMD, threads)", "cpp"),
-        KnownBackend(FLOOR, "Python (NumPy)", "pip install tensor-ops"),
+        KnownBackend(FLOOR, "Python (NumPy)", "pip install ./packages/tensor-ops"),
         _known("torch", "PyTorch", "torch"),
         _known(
             "mps", "Apple Metal (MPS)", "torch", "Apple GPUs are reached through PyTorch", _TENSORS
@@ -91,20 +107,34 @@ KNOWN = {
 ALIASES = {"numpy": "python", "cpu": "cpp", "openmp": "cpp"}
 
 
+def split(name: str) -> tuple[str, str]:
+    """Return a backend's name without the kind of device, and the kind, which may be empty.
+
+    Examples
+    --------
+    >>> split("opencl:gpu"), split("cpp")
+    (('opencl', 'gpu'), ('cpp', ''))
+    """
+    backend, _, kind = name.partition(":")
+    return backend, kind
+
+
 def resolve(name: str, installed: Collection[str]) -> str:
     """Return the backend that `name` stands for.
 
     Parameters
     ----------
     name : str
-        A backend name, one of its aliases, or the name of an installed plug-in.
+        A backend name, one of its aliases, or the name of an installed plug-in; a colon and a kind
+        of device may follow.
     installed : collection of str
         The names that installed distributions provide.
 
     Returns
     -------
     str
-        The backend's own name; ``cpu`` is ``cpp`` where that is installed, else ``python``.
+        The backend's own name, with the kind of device if there is one; ``cpu`` is ``cpp`` where
+        that is installed, else ``python``.
 
     Raises
     ------
@@ -115,15 +145,29 @@ def resolve(name: str, installed: Collection[str]) -> str:
     """
     if not isinstance(name, str):
         raise not_a_name(name)
+    if ":" not in name:
+        return _backend(name, installed)
+    backend, kind = split(name)
+    target = _backend(backend, installed)
+    if kind not in DEVICE_KINDS:
+        hint = did_you_mean(kind, DEVICE_KINDS)
+        raise ConfigError(
+            f"unknown kind of device {kind!r} in {name!r}; {hint}"
+            f"Kinds of device: {', '.join(DEVICE_KINDS)}"
+        )
+    return f"{target}:{kind}"
+
+
+def _backend(name: str, installed: Collection[str]) -> str:
     if name == "cpu" and "cpp" not in installed:
         return FLOOR
     target = ALIASES.get(name, name)
     if target in KNOWN or target in installed:
         return target
     choices = sorted({*KNOWN, *ALIASES, *installed})
-    if name == AUTO:
-        raise ConfigError(f"{AUTO!r} is not a backend; name one of {', '.join(choices)}")
-    hint = did_you_mean(name, [*choices, AUTO])
+    if name in AUTOMATIC:
+        raise ConfigError(f"{name!r} is not a backend; name one of {', '.join(choices)}")
+    hint = did_you_mean(name, [*choices, *AUTOMATIC])
     raise ConfigError(f"unknown backend {name!r}; {hint}Known backends: {', '.join(choices)}")
 
 
@@ -143,6 +187,9 @@ def not_a_name(value: object) -> TypeError:
 
 
 def install_command(name: str) -> str | None:
-    """Return the command that provides a known backend, None for a plug-in's name."""
-    known = KNOWN.get(name)
+    """Return the command that provides a known backend, None for a plug-in's name.
+
+    It is for a clone of the repository: the packages are on no index yet.
+    """
+    known = KNOWN.get(split(name)[0])
     return known.install if known else None

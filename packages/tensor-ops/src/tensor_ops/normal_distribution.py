@@ -77,7 +77,7 @@ def gelu_of(x: Array, approximate: str, digits: np.dtype[Any], out: Array | None
         digits; the shorter dtypes never see that, and are spared the work.
     """
     infinite = np.isinf(x)
-    limits = np.maximum(x[infinite], 0) if infinite.any() else None
+    limits = np.where(x[infinite] > 0, np.inf, -0.0) if infinite.any() else None
     result = _FORMULAS[approximate, digits == np.float64](x, out)
     if limits is not None:
         result[infinite] = limits
@@ -159,7 +159,8 @@ def _without_tail(
     tail *= a
     if factor is not None:
         tail *= factor
-    return np.subtract(np.maximum(x, 0), tail, out=out)
+    # -0.0 rather than 0, so that a tail of zero leaves the sign.
+    return np.subtract(np.where(x < 0, -0.0, x), tail, out=out)
 
 
 def _multiply_by_short_ratio(power: Array, a: Array) -> Array:

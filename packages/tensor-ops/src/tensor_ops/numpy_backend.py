@@ -5,29 +5,33 @@ from typing import Any
 import numpy as np
 
 from tensor_ops.arguments import DTYPES
-from tensor_ops.backends import API_VERSION, INFO_KEYS
+from tensor_ops.backends import API_VERSION, INFO_KEYS, NUMBER_KEYS
 
 __all__ = ["API_VERSION", "info", "probe", "supports"]
 
 
 def probe() -> dict[str, Any]:
     """Return that this backend is available, as it always is."""
-    return {"available": True, "reason": None, "devices": ["cpu"]}
+    return {"available": True, "reason": None, "devices": ["cpu"], "kind": "cpu"}
 
 
 def info() -> dict[str, Any]:
     """Return the documented keys of ``tensor_ops.get_backend_info("python")``."""
-    return dict.fromkeys(INFO_KEYS) | {
-        "name": "python",
-        "display_name": "Python (NumPy)",
-        "available": True,
-        "version": np.__version__,
-        "device_name": "CPU",
-        "device_count": 1,
-        "compute_units": 1,
-        "dtypes": list(DTYPES),
-        "ops": list(_ops()),
-    }
+    return (
+        dict.fromkeys(INFO_KEYS)
+        | dict.fromkeys(NUMBER_KEYS, 0)
+        | {
+            "name": "python",
+            "display_name": "Python (NumPy)",
+            "available": True,
+            "version": np.__version__,
+            "device_name": "CPU",
+            "device_count": 1,
+            "compute_units": 1,
+            "dtypes": list(DTYPES),
+            "ops": list(_ops()),
+        }
+    )
 
 
 def supports(op: str, dtype: str, device: str) -> str | None:

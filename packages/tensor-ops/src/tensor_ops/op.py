@@ -12,7 +12,7 @@ from typing import Any, ParamSpec, TypeVar
 import numpy as np
 
 from tensor_ops.accuracy import Bound
-from tensor_ops.arguments import Kind, check_outputs, check_values, kind_of
+from tensor_ops.arguments import Kind, check_outputs, check_values, kind_of, mixtures
 from tensor_ops.dispatch import dispatcher
 from tensor_ops.samples import ErrorSample, Sample
 
@@ -37,8 +37,8 @@ class Op:
         What users call: it checks nothing and dispatches.
     kinds : mapping of str to Kind
         Its arguments in order, without `out` and `backend`.
-    outputs : int
-        How many arrays it returns.
+    results_like : tuple of str
+        For each array that it returns, the argument whose dtype it has.
     samples, errors : sequence
         Calls that must give right results, and calls that must raise, besides those that
         follow from the kinds of its arguments.
@@ -46,25 +46,29 @@ class Op:
         The largest allowed error for each dtype.
     wider_bounds : mapping of (str, str) to Bound
         The exceptions, by backend and dtype.
+    plain : callable or None
+        The expression that a NumPy user would write, for `benchmark` to compare with: it takes
+        the arrays by position and the switches by name, scalars being at their defaults.
     """
 
     def __init__(
         self,
         body: Callable[..., Any],
-        outputs: int,
+        results_like: tuple[str, ...],
         bounds: Mapping[str, Bound],
         samples: Sequence[Sample],
         errors: Sequence[ErrorSample],
         wider_bounds: Mapping[tuple[str, str], Bound],
+        plain: Callable[..., Any] | None = None,
     ) -> None:
         self.name = body.__name__
         self.public: Callable[..., Any] = body
         self.body = body
-        self.outputs = outputs
         self.bounds = bounds
         self.samples = samples
         self.errors = errors
         self.wider_bounds = wider_bounds
+        self.plain = plain
         annotated = inspect.signature(body)
         self.signature = annotated.replace(
             parameters=[p.replace(annotation=p.empty) for p in annotated.parameters.values()],
@@ -72,6 +76,7 @@ class Op:
         )
         own = [p for p in annotated.parameters.values() if p.name not in ("out", "backend")]
         self.kinds: dict[str, Kind] = {p.name: kind_of(p.annotation) for p in own}
+        self.results_like = results_like or (self.first,)
         self._defaults = {p.name: p.default for p in own if p.default is not p.empty}
         self._defaults["out"] = None
         self._positional = [p.name for p in own if p.kind is p.POSITIONAL_OR_KEYWORD]
@@ -83,6 +88,16 @@ class Op:
     def first(self) -> str:
         """The name of the argument that gives the result its shape and dtype."""
         return next(iter(self.kinds))
+
+    @property
+    def outputs(self) -> int:
+        """How many arrays it returns."""
+        return len(self.results_like)
+
+    @property
+    def mixtures(self) -> list[tuple[str, ...]]:
+        """The sets of arguments that may be float32 beside a half `x`."""
+        return mixtures(self.kinds)
 
     def bound(self, dtype: str, backend: str) -> Bound:
         """Return the largest error that `backend` may make for a dtype."""
@@ -116,7 +131,7 @@ class Op:
         values = self.bind(args, kwargs)
         out = values.pop("out")
         check_values(self.name, self.kinds, values)
-        outputs = check_outputs(self.name, self.outputs, self.kinds, values, out)
+        outputs = check_outputs(self.name, self.results_like, self.kinds, values, out)
         target = outputs[0] if self.outputs == 1 else outputs
         if outputs[0].size:
             # NaN, Inf and 0 are results here, not accidents to warn about.
@@ -130,13 +145,18 @@ def op(
     bounds: Mapping[str, Bound],
     samples: Sequence[Sample] = (),
     errors: Sequence[ErrorSample] = (),
-    outputs: int = 1,
+    results_like: tuple[str, ...] = (),
     wider_bounds: Mapping[tuple[str, str], Bound] | None = None,
+    plain: Callable[..., Any] | None = None,
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Turn a NumPy function into the public, dispatched op of the same name and signature."""
+    """Turn a NumPy function into the public, dispatched op of the same name and signature.
+
+    An op returns one array in the dtype of its first argument, unless `results_like` says which
+    argument each of its results is like.
+    """
 
     def decorate(body: Callable[P, R]) -> Callable[P, R]:
-        new = Op(body, outputs, bounds, samples, errors, wider_bounds or {})
+        new = Op(body, results_like, bounds, samples, errors, wider_bounds or {}, plain)
         OPS[new.name] = new
         public = functools.wraps(body)(dispatcher(new))
         del public.__wrapped__  # what a caller gets is not the body

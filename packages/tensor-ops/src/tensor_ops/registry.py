@@ -3,12 +3,13 @@
 import functools
 import inspect
 from collections.abc import Callable
-from contextvars import Token
+from contextvars import ContextVar
 from typing import Any, ParamSpec, TypeVar
 
-from tensor_ops import backends, state
-from tensor_ops.names import AUTO, KNOWN, resolve
+from tensor_ops import backends, selection, state
+from tensor_ops.names import ALIASES, AUTOMATIC, FLOOR, KNOWN, resolve, split
 from tensor_ops.ops import OPS
+from tensor_ops.selection import Decision
 
 __all__ = [
     "get_available_backends",
@@ -26,6 +27,9 @@ __all__ = [
 P = ParamSpec("P")
 R = TypeVar("R")
 
+# What the open blocks of a context go back to at their ends, the innermost last.
+_outer_names: ContextVar[tuple[str | None, ...]] = ContextVar("tensor_ops_outer", default=())
+
 _RUN_LATER = (
     inspect.iscoroutinefunction,
     inspect.isgeneratorfunction,
@@ -35,6 +39,9 @@ _RUN_LATER = (
 
 def get_backend() -> str:
     """Return the name of the backend that runs here, imported and probed.
+
+    An op that it cannot run is passed on, and ``"fastest"`` chooses for each call: `explain` says
+    which backend that is.
 
     Raises
     ------
@@ -66,9 +73,9 @@ def get_backend_info(name: str | None = None) -> dict[str, Any]:
     dict
         With a name: the keys `name`, `display_name`, `available`, `reason`, `version`,
         `device_name`, `device_count`, `compute_capability` (90 for 9.0), `compute_units`,
-        `max_memory` (bytes), `max_shared_memory` (bytes), `dtypes` and `ops`; None where a key
-        has no meaning for the backend. Without: `backend`, `config`, `config_file`,
-        `available_backends` and `decided_by`.
+        `max_memory` (bytes), `max_shared_memory` (bytes), `dtypes` and `ops`. Where a key has no
+        meaning for the backend, numbers are 0 and the others None. Without: `backend`, `config`,
+        `config_file`, `available_backends` and `decided_by`.
 
     Raises
     ------
@@ -90,10 +97,12 @@ def get_backend_info(name: str | None = None) -> dict[str, Any]:
 def get_available_backends() -> list[str]:
     """Return the backends that can run, in the order in which they are tried.
 
-    Only the backends of the effective priority list, the one that runs here, and those already
-    imported because they were named, are looked at.
+    Only the backends of the effective priority list and the one that runs here are looked at.
     """
-    return [name for name in _considered() if backends.load(name).reason is None]
+    decision = state.current().decision
+    available = [name for name in _places(decision) if backends.load(name).reason is None]
+    ordered = selection.in_order_of_devices(decision, available, backends.kind_of_device)
+    return list(dict.fromkeys(split(name)[0] for name in ordered))
 
 
 def is_backend_available(name: str) -> bool:
@@ -120,18 +129,20 @@ def set_default_backend(name: str | None) -> None:
     Parameters
     ----------
     name : str or None
-        A backend, an alias, or ``"auto"``; None returns to environment and file.
+        A backend, an alias, ``"auto"`` or ``"fastest"``; None returns to environment and file.
 
     Raises
     ------
     BackendUnavailableError
         If the backend is unavailable; the default stays what it was.
+    BackendError
+        If environment or file force another backend; the default stays what it was.
     ConfigError
         If no backend has that name.
     """
-    if name is not None and name != AUTO:
+    if name is not None and name not in AUTOMATIC:
+        state.plan_for(name, "set_default_backend()").choice  # noqa: B018 - raises
         name = _resolve(name)
-        backends.require(name, "given to set_default_backend()")
     state.set_default(name)
 
 
@@ -139,18 +150,20 @@ class use_backend:  # noqa: N801 - reads as a function, like torch.no_grad
     """Run the ops of a ``with`` block, or of a decorated function, on one backend, or fail.
 
     The choice holds for the current thread or asyncio task and nests. ``"auto"`` returns to the
-    order of priority. Do not yield inside the block of a generator: until the generator goes on,
-    its caller would run on that backend too.
+    order of priority, ``"fastest"`` goes by the times of ``tensor-ops tune``. Do not yield inside
+    the block of a generator: until the generator goes on, its caller would run on that backend too.
 
     Parameters
     ----------
     name : str
-        A backend, an alias, or ``"auto"``.
+        A backend, an alias, ``"auto"`` or ``"fastest"``.
 
     Raises
     ------
     BackendUnavailableError
         If the backend is unavailable.
+    BackendError
+        If environment or file force another backend.
     ConfigError
         If no backend has that name.
     TypeError
@@ -167,17 +180,20 @@ class use_backend:  # noqa: N801 - reads as a function, like torch.no_grad
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._tokens: list[Token[str | None]] = []
 
     def __enter__(self) -> None:
         name = self._name
-        if name != AUTO:
+        if name not in AUTOMATIC:
             name = _resolve(name)
-            backends.require(name, "named by use_backend()")
-        self._tokens.append(state.context_name.set(name))
+            state.plan_for(name, "use_backend()").choice  # noqa: B018 - raises
+        # In the context, not in self: threads and tasks may share one object.
+        _outer_names.set((*_outer_names.get(), state.context_name.get()))
+        state.context_name.set(name)
 
     def __exit__(self, *exception: object) -> None:
-        state.context_name.reset(self._tokens.pop())
+        *outer, name = _outer_names.get()
+        _outer_names.set(tuple(outer))
+        state.context_name.set(name)
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
         if not callable(function) or isinstance(function, type):
@@ -197,7 +213,7 @@ class use_backend:  # noqa: N801 - reads as a function, like torch.no_grad
 
 
 def list_backends(verbose: bool = False) -> list[str]:
-    """Return every known backend name; with `verbose`, print what is known about each too.
+    """Return every known backend name; with `verbose`, print what is known about each, and aliases.
 
     Backends outside the effective priority list are not imported for this; they are shown as
     such.
@@ -205,9 +221,12 @@ def list_backends(verbose: bool = False) -> list[str]:
     names = list(dict.fromkeys([*_considered(), *KNOWN, *backends.INSTALLED]))
     if verbose:
         considered = _considered()
-        width = max(map(len, names))
+        width = max(map(len, [*names, *ALIASES]))
         for name in names:
             print(f"{name:{width}}  {_status(name, name in considered)}")
+        for alias in ALIASES:
+            name = _resolve(alias)
+            print(f"{alias:{width}}  stands for {name}: {_status(name, name in considered)}")
     return names
 
 
@@ -217,14 +236,15 @@ def list_ops() -> list[str]:
 
 
 def reload_config() -> None:
-    """Read the environment and ``backend.json`` again, and try unavailable backends again.
+    """Read the environment and ``backend.json`` again, and probe the backends again.
 
     Raises
     ------
     ConfigError
-        If a setting is not valid; the settings stay as they were.
+        If a setting is not valid; the settings stay as they were, unless what is wrong is a
+        setting of the forced backend's own.
     BackendUnavailableError
-        If a backend is forced now and unavailable.
+        If a backend is forced now and unavailable; it stays forced.
     """
     state.reload()
     state.enforce()
@@ -236,9 +256,12 @@ def _resolve(name: str) -> str:
 
 def _considered() -> list[str]:
     """Return the backends that may be imported without being named, in order."""
-    decision = state.current().decision
-    named = [each.name for each in backends.loaded() if each.name in backends.INSTALLED]
-    return list(dict.fromkeys([*decision.candidates, *decision.priority, *named, "python"]))
+    return list(dict.fromkeys(split(name)[0] for name in _places(state.current().decision)))
+
+
+def _places(decision: Decision) -> list[str]:
+    """Return what a decision names, in order, with the kinds of device that it demands."""
+    return list(dict.fromkeys([*decision.candidates, *decision.priority, FLOOR]))
 
 
 def _status(name: str, considered: bool) -> str:

@@ -9,35 +9,62 @@ __all__ = ["divide_by_rms", "standardize"]
 
 Array = np.ndarray[Any, Any]
 
-# Between these, the mean of float32 squares has lost nothing to underflow or overflow.
-SAFE_LOW, SAFE_HIGH = 1e-30, 1e33
+# Between these the mean of squares has lost nothing to underflow or overflow. A sum of float64
+# squares that overflows is infinite, so that its mean is outside too.
+SAFE = {np.dtype(np.float32): (1e-30, 1e33), np.dtype(np.float64): (1e-290, 1e300)}
 
 
 def divide_by_rms(
-    rows: Array, eps: float, out: Array, widen: Callable[[Array], Array] | None = None
+    rows: Array,
+    eps: float,
+    out: Array,
+    sources: tuple[Array, ...] = (),
+    combine: Callable[..., Array] | None = None,
 ) -> None:
     """Write ``rows / sqrt(mean(rows**2) + eps)`` into `out`, which may be `rows` itself.
 
-    Rows whose squares leave the range of float32 are computed in float64. `widen` takes a mask
-    of rows and returns them in float64; without it, `rows` are converted.
+    Rows whose squares leave the range of their dtype are computed again in float64, times a power
+    of two that brings them near one. The rows are ``combine(*sources)``, where that is given: what
+    overflows there is computed again too.
     """
     mean = _means(np.square(rows)) + rows.dtype.type(eps)
-    wide: Array | None = None
-    if rows.dtype == np.float32:
-        # Written so that NaN, too, is outside: it may come from an overflow.
-        outside = ~((mean >= SAFE_LOW) & (mean <= SAFE_HIGH))[:, 0]
-        if outside.any():
-            wide = widen(outside) if widen else rows[outside].astype(np.float64)
+    low, high = SAFE[rows.dtype]
+    # Written so that NaN, too, is outside: it may come from an overflow.
+    outside = ~((mean >= low) & (mean <= high))[:, 0]
+    again = None
+    if outside.any():
+        selected = [each[outside].astype(np.float64) for each in sources or (rows,)]
+        again = _divided_after_scaling(selected, combine, eps)
     np.multiply(rows, np.reciprocal(np.sqrt(mean)), out=out)
-    if wide is not None:
-        out[outside] = wide / np.sqrt(_means(np.square(wide)) + eps)
+    if again is not None:
+        out[outside] = again
 
 
 def standardize(rows: Array, eps: float, out: Array) -> None:
     """Write ``(rows - mean) / sqrt(var + eps)`` into `out`, which may be `rows` itself."""
-    divide_by_rms(
-        _centered(rows), eps, out, lambda selected: _centered(rows[selected].astype(np.float64))
-    )
+    divide_by_rms(_centered(rows), eps, out, (rows,), _centered)
+
+
+def _divided_after_scaling(
+    sources: list[Array], combine: Callable[..., Array] | None, eps: float
+) -> Array:
+    """Return the rows over their root mean square, computed near one."""
+    rows, shift = sources[0], np.zeros((len(sources[0]), 1), np.int64)
+    if combine:
+        rows = combine(*sources)
+        # A sum that overflows does not where its terms are smaller. The exponent is beyond the
+        # length of any row.
+        shift = np.where(np.isfinite(rows).all(axis=-1, keepdims=True), 0, -64)
+        rows = combine(*(np.ldexp(each, shift) for each in sources))
+    largest = np.abs(rows).max(axis=-1, keepdims=True)
+    # Zero for rows with infinities or NaN.
+    exponent = np.frexp(np.maximum(largest, np.ldexp(np.sqrt(eps), shift)))[1]
+    rows = np.ldexp(rows, -exponent)
+    # Where the rows are zero, eps is all there is in the divisor.
+    smallest = np.finfo(np.float64).smallest_normal if eps else 0.0
+    scaled_eps = np.maximum(np.ldexp(eps, 2 * (shift - exponent)), smallest)
+    result: Array = rows / np.sqrt(_means(np.square(rows)) + scaled_eps)
+    return result
 
 
 def _centered(rows: Array) -> Array:

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -18,7 +18,7 @@ from tensor_ops.arguments import DTYPES
 if TYPE_CHECKING:
     from tensor_ops.op import Op
 
-__all__ = ["Draw", "ErrorSample", "Sample", "arguments"]
+__all__ = ["Draw", "ErrorSample", "Sample", "arguments", "mixed"]
 
 
 class Draw:
@@ -26,7 +26,15 @@ class Draw:
 
     def __init__(self, dtype: str, case: str) -> None:
         self.dtype = DTYPES[dtype]
-        self.random = np.random.default_rng(zlib.crc32(f"{case}/{dtype}".encode()))
+        self._seed = zlib.crc32(f"{case}/{dtype}".encode())
+        self.random = np.random.default_rng(self._seed)
+
+    def in_float32(self) -> Draw:
+        """Return a draw of the same numbers from the beginning, rounded to float32 instead."""
+        other = Draw("float32", "")
+        other._seed = self._seed
+        other.random = np.random.default_rng(self._seed)
+        return other
 
     def normal(self, *shape: int, scale: float = 1.0) -> Any:
         """Return normally distributed values with standard deviation `scale`."""
@@ -65,8 +73,15 @@ class ErrorSample(NamedTuple):
     kwargs: Mapping[str, Any] = MappingProxyType({})
 
 
-def arguments(op: Op, shape: tuple[int, ...], draw: Draw) -> dict[str, Any]:
-    """Return natural array arguments for `op` at a shape, by name; the rest keeps its default."""
+def arguments(
+    op: Op, shape: tuple[int, ...], draw: Draw, wide: Collection[str] = ()
+) -> dict[str, Any]:
+    """Return natural array arguments for `op` at a shape, by name; the rest keeps its default.
+
+    Those that `wide` names are float32.
+    """
+    if wide:
+        return mixed(arguments(op, shape, draw), arguments(op, shape, draw.in_float32()), wide)
     values: dict[str, Any] = {}
     for name, kind in op.kinds.items():
         if kind.is_full:
@@ -79,3 +94,10 @@ def arguments(op: Op, shape: tuple[int, ...], draw: Draw) -> dict[str, Any]:
             angles = (angles[0], 1, angles[2]) if len(angles) == 3 else angles
             values[name] = draw.cast(draw.random.uniform(-1, 1, angles))
     return values
+
+
+def mixed(
+    values: Mapping[str, Any], in_float32: Mapping[str, Any], wide: Collection[str]
+) -> dict[str, Any]:
+    """Return `values` with the arguments that `wide` names taken from `in_float32`."""
+    return {name: in_float32[name] if name in wide else value for name, value in values.items()}

@@ -2,17 +2,29 @@
 
 Each level (the call, the context, the default, the environment, the file, the built-in
 default) states what it wants as `Wishes`. `decide` takes the first level that wants
-anything; `choose` walks the candidates of that decision.
+anything, unless another forces a backend; `choose_for` walks the candidates of that decision.
 """
 
 from collections.abc import Callable, Iterable
 from typing import Literal, NamedTuple
 
-from tensor_ops.names import AUTO, DEFAULT_PRIORITY, FLOOR
+from tensor_ops.errors import BackendError
+from tensor_ops.names import AUTO, AUTOMATIC, DEFAULT_PRIORITY, FASTEST, FLOOR, split
 
-__all__ = ["BUILT_IN", "Choice", "Decision", "Step", "Wishes", "choose", "decide"]
+__all__ = [
+    "BUILT_IN",
+    "Choice",
+    "Decision",
+    "Step",
+    "Wishes",
+    "choose",
+    "choose_for",
+    "decide",
+    "in_measured_order",
+    "in_order_of_devices",
+]
 
-Mode = Literal["force", "named", "preferred", "auto"]
+Mode = Literal["force", "named", "preferred", "fastest", "auto"]
 
 
 class Wishes(NamedTuple):
@@ -24,9 +36,11 @@ class Wishes(NamedTuple):
         The level in words, as `explain` shows it.
     force, named, preferred : str or None
         A backend that must run, that must run because the call or context named it, or that
-        runs if it can. `preferred` and `named` may be ``"auto"``.
+        runs if it can. `preferred` and `named` may be ``"auto"`` or ``"fastest"``.
     priority : tuple of str or None
         The order in which backends are tried.
+    lift : str
+        What a user does to lift this level's force.
     """
 
     source: str
@@ -34,15 +48,44 @@ class Wishes(NamedTuple):
     named: str | None = None
     preferred: str | None = None
     priority: tuple[str, ...] | None = None
+    lift: str = ""
+
+    @property
+    def wanted(self) -> str | None:
+        """The backend that this level asks for, if it asks for one."""
+        names = (self.force, self.named, self.preferred)
+        return next((name for name in names if name not in (None, *AUTOMATIC)), None)
 
 
 class Decision(NamedTuple):
-    """The outcome of the levels: which backends may run, in which order, and who said so."""
+    """The outcome of the levels: which backends may run, in which order, and who said so.
+
+    Attributes
+    ----------
+    mode : {"force", "named", "preferred", "fastest", "auto"}
+    candidates : tuple of str
+    source : str
+        The level that decided.
+    priority : tuple of str
+        The order of falling back.
+    order_is_built_in : bool
+        Whether no level states an order; devices then decide about it (see `choose_for`).
+    overridden : tuple of str
+        The levels that ask for another backend than the one that is forced.
+    measured : tuple of str
+        The candidates that stand first because of their times (see `in_measured_order`).
+    narrowed_by : str or None
+        The level whose name says more than the force, which is that of `source`.
+    """
 
     mode: Mode
     candidates: tuple[str, ...]
     source: str
     priority: tuple[str, ...]
+    order_is_built_in: bool = False
+    overridden: tuple[str, ...] = ()
+    measured: tuple[str, ...] = ()
+    narrowed_by: str | None = None
 
     @property
     def strict(self) -> bool:
@@ -66,12 +109,20 @@ class Choice(NamedTuple):
 
 BUILT_IN = Wishes("the built-in default", preferred=AUTO, priority=DEFAULT_PRIORITY)
 
+# The backend that is made for CPUs: in the built-in order, others that run on a CPU stand behind.
+_FOR_CPUS = "cpp"
+
 
 def decide(levels: Iterable[Wishes]) -> Decision:
-    """Return the decision of the first level that asks for anything.
+    """Return the decision of the strongest level that forces, else of the first that asks.
 
     Within a level, `force` goes before `named`, `preferred` and `priority`. The order of
     fall-back is the first `priority` found on any level.
+
+    Raises
+    ------
+    BackendError
+        If a stronger level names another backend than the one that is forced.
 
     Examples
     --------
@@ -79,18 +130,41 @@ def decide(levels: Iterable[Wishes]) -> Decision:
     ('cpp', 'cuda', 'opencl', 'python')
     """
     levels = [*levels, BUILT_IN]
-    priority = next(level.priority for level in levels if level.priority is not None)
+    ordering = next(level for level in levels if level.priority is not None)
+    priority, is_built_in = ordering.priority or (), ordering is BUILT_IN
     for level in levels:
         if level.force is not None:
-            return Decision("force", (level.force,), level.source, priority)
-        if level.named is not None and level.named != AUTO:
+            return _forced(level, level.force, levels, priority)
+    for level in levels:
+        if level.named is not None and level.named not in AUTOMATIC:
             return Decision("named", (level.named,), level.source, priority)
-        if level.preferred is not None and level.preferred != AUTO:
+        if level.preferred is not None and level.preferred not in AUTOMATIC:
             candidates = _with_floor((level.preferred, *priority))
-            return Decision("preferred", candidates, level.source, priority)
+            return Decision("preferred", candidates, level.source, priority, is_built_in)
+        candidates = _with_floor(priority)
+        if FASTEST in (level.named, level.preferred):
+            return Decision("fastest", candidates, level.source, priority, is_built_in)
         if AUTO in (level.named, level.preferred) or level.priority is not None:
-            return Decision("auto", _with_floor(priority), level.source, priority)
+            return Decision("auto", candidates, level.source, priority, is_built_in)
     raise AssertionError("the built-in level always decides")
+
+
+def in_measured_order(decision: Decision, backends: Iterable[str]) -> Decision:
+    """Return a decision whose candidates begin with these backends, in this order.
+
+    A backend that is no candidate does not become one.
+
+    Examples
+    --------
+    >>> auto = decide([])
+    >>> in_measured_order(auto, ["cpp", "another", "cuda"]).candidates
+    ('cpp', 'cuda', 'opencl', 'python')
+    """
+    places = {name: place for place, name in enumerate(backends)}
+    known = [name for name in decision.candidates if split(name)[0] in places]
+    measured = tuple(sorted(known, key=lambda name: places[split(name)[0]]))
+    candidates = tuple(dict.fromkeys((*measured, *decision.candidates)))
+    return decision._replace(candidates=candidates, measured=measured)
 
 
 def choose(candidates: Iterable[str], reason: Callable[[str], str | None]) -> Choice:
@@ -99,8 +173,106 @@ def choose(candidates: Iterable[str], reason: Callable[[str], str | None]) -> Ch
     for backend in candidates:
         steps.append(Step(backend, reason(backend)))
         if steps[-1].reason is None:
-            return Choice(backend, tuple(steps))
+            return Choice(split(backend)[0], tuple(steps))
     return Choice(None, tuple(steps))
+
+
+def choose_for(
+    decision: Decision, reason: Callable[[str], str | None], kind: Callable[[str], str | None]
+) -> Choice:
+    """Return the choice among a decision's candidates.
+
+    In the built-in order, which is one of devices, a backend whose device is a CPU waits until
+    the one that is made for CPUs has had its turn; not if it was asked for, or has been measured.
+
+    Parameters
+    ----------
+    decision : Decision
+    reason : callable
+        Returns why a backend cannot run, None if it can.
+    kind : callable
+        Returns the kind of device that an available backend runs on.
+    """
+    candidates = list(decision.candidates)
+    asked_for = candidates[:1] if decision.mode == "preferred" else decision.measured
+    tried: set[str] = set()
+
+    def why_not(name: str) -> str | None:
+        why = reason(name)
+        is_behind = name in asked_for or {name, _FOR_CPUS} & tried or _FOR_CPUS not in candidates
+        tried.add(name)
+        if why is not None or is_behind or name == _FOR_CPUS or kind(name) != "cpu":
+            return why
+        candidates.insert(candidates.index(_FOR_CPUS) + 1, name)  # choose() comes to it again
+        return f"its device is a CPU, for which {_FOR_CPUS!r} is tried first"
+
+    return choose(candidates, why_not if decision.order_is_built_in else reason)
+
+
+def in_order_of_devices(
+    decision: Decision, available: Iterable[str], kind: Callable[[str], str | None]
+) -> list[str]:
+    """Return available backends in the order in which `choose_for` comes to them."""
+    names = list(available)
+    if not decision.order_is_built_in or _FOR_CPUS not in names:
+        return names
+    asked_for = decision.candidates[:1] if decision.mode == "preferred" else ()
+    before = names[: names.index(_FOR_CPUS)]
+    waiting = [name for name in before if name not in asked_for and kind(name) == "cpu"]
+    others = [name for name in names if name not in waiting]
+    place = others.index(_FOR_CPUS) + 1
+    return [*others[:place], *waiting, *others[place:]]
+
+
+def _forced(
+    forcing: Wishes, forced: str, levels: list[Wishes], priority: tuple[str, ...]
+) -> Decision:
+    overridden, narrowed_by = [], None
+    is_stronger = True
+    for level in levels:
+        # The order of a weaker level says nothing against a force, that of a stronger one does.
+        first = level.priority[0] if level.priority and is_stronger else None
+        wanted = level.wanted or first
+        if level is forcing:
+            is_stronger = False
+            continue
+        if wanted is None:
+            continue
+        both = _narrower(forced, wanted)
+        if level.named is None:
+            # A preference for a kind of device may be met all the same; a force is held or not.
+            if both is None or (level.force is not None and both != forced):
+                overridden.append(level.source)
+        elif both is None:
+            raise BackendError(
+                f"backend {wanted!r} (named by {level.source}) may not run: {forcing.source} "
+                f"forces {forced!r}, which nothing but a stronger force undoes; to lift it, "
+                f"{forcing.lift}"
+            )
+        elif both != forced:
+            forced, narrowed_by = both, level.source
+    return Decision(
+        "force",
+        (forced,),
+        forcing.source,
+        priority,
+        overridden=tuple(overridden),
+        narrowed_by=narrowed_by,
+    )
+
+
+def _narrower(a: str, b: str) -> str | None:
+    """Return what satisfies both names, one of which may say the kind of device; None if nothing.
+
+    Examples
+    --------
+    >>> _narrower("opencl", "opencl:gpu"), _narrower("opencl:cpu", "opencl:gpu")
+    ('opencl:gpu', None)
+    """
+    (backend_a, kind_a), (backend_b, kind_b) = split(a), split(b)
+    if backend_a != backend_b or (kind_a and kind_b and kind_a != kind_b):
+        return None
+    return a if kind_a else b
 
 
 def _with_floor(candidates: Iterable[str]) -> tuple[str, ...]:

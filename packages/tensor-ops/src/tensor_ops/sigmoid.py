@@ -16,7 +16,7 @@ def silu_of(x: Array, up: Array | None = None, out: Array | None = None) -> Arra
     """Return ``x / (1 + exp(-x))``, times `up` if it is given.
 
     The result is in `out` if that is given, which may be any of the inputs. Minus infinity gives
-    zero, the limit.
+    -0.0, the limit.
     """
     deep = x < DEEP[x.dtype]
     tail = _tail(x[deep], 1 if up is None else up[deep]) if deep.any() else None

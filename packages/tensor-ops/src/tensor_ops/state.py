@@ -1,16 +1,20 @@
 """What is configured now, at every level below the call: context, default, environment, file."""
 
-import sys
-import threading
-import warnings
-from contextvars import ContextVar
-from types import FrameType
-from typing import Any, NamedTuple
+from __future__ import annotations
 
-from tensor_ops import backends, config, selection
-from tensor_ops.errors import BackendFallbackWarning, TensorOpsError
-from tensor_ops.names import AUTO, not_a_name, resolve
+import os
+import threading
+from collections.abc import Callable
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tensor_ops import backends, config, config_location, selection
+from tensor_ops.errors import BackendFallbackWarning, warn_caller
+from tensor_ops.names import AUTOMATIC, FASTEST, not_a_name, resolve
 from tensor_ops.selection import Choice, Decision, Wishes
+
+if TYPE_CHECKING:
+    from tensor_ops.tuning_table import Tuning
 
 __all__ = [
     "Plan",
@@ -18,10 +22,38 @@ __all__ = [
     "current",
     "enforce",
     "plan_for",
+    "plan_past_forces",
     "reload",
     "set_default",
     "settings",
+    "start",
 ]
+
+
+class Times:
+    """The table of ``tensor-ops tune``, read when it is first asked for and kept.
+
+    Attributes
+    ----------
+    is_told : bool
+        Whether it has been said that the table cannot be used.
+    """
+
+    def __init__(self) -> None:
+        self.is_told = False
+        self._read: Tuning | None = None
+        self._found: Tuning | None = None
+
+    def get(self, decision: Decision) -> Tuning:
+        """Return the table, if it fits the candidates of a decision, or why there is none."""
+        if self._found is None:
+            from tensor_ops import tuning_table  # only those who prefer "fastest" need it
+
+            with _lock:
+                self._read = self._read or tuning_table.find()
+            # Looking at the backends imports them, so no lock is held.
+            self._found = tuning_table.fitting(self._read, decision.candidates)
+        return self._found
 
 
 class Plan:
@@ -46,6 +78,8 @@ class Plan:
         ------
         BackendUnavailableError
             If the decision is strict and its backend is unavailable.
+        ConfigError
+            If a setting of a candidate's own is wrong.
         """
         choice = self._choice
         if choice is None:
@@ -57,11 +91,19 @@ class Plan:
                     self._choice = choice
         return choice
 
+    @property
+    def times(self) -> Tuning:
+        """The table of measured times, for a decision by the fastest."""
+        return _times.get(self.decision)
+
     def _walk(self) -> Choice:
         decision = self.decision
         if decision.strict:
-            backends.require(decision.candidates[0], f"{_VERB[decision.mode]} by {decision.source}")
-        return selection.choose(decision.candidates, lambda name: backends.load(name).reason)
+            wanted_by = f"{_VERB[decision.mode]} by {decision.source}"
+            if decision.narrowed_by is not None:
+                wanted_by += f", narrowed by {decision.narrowed_by}"
+            backends.require(decision.candidates[0], wanted_by)
+        return selection.choose_for(decision, backends.reason_against, backends.kind_of_device)
 
     def _warn_of_fallback(self, choice: Choice) -> None:
         """Warn once of a preferred backend that is unavailable, and of those that are broken."""
@@ -75,12 +117,20 @@ class Plan:
             if step.reason is not None
             and ((is_preferred and index == 0) or backends.load(step.backend).is_broken)
         ]
+        times = _times
+        is_table_broken = self.decision.mode == FASTEST and self.times.is_broken
+        if is_table_broken and not times.is_told:
+            problems.insert(
+                0,
+                f"the times that {FASTEST!r}, asked for by {self.decision.source}, goes by are not "
+                f"used: {self.times.reason}",
+            )
         if problems:
-            warnings.warn(
+            warn_caller(
                 f"{'; '.join(problems)}. Running on {choice.backend!r} instead",
                 BackendFallbackWarning,
-                stacklevel=_outside_stacklevel(),
             )
+        times.is_told = times.is_told or is_table_broken
 
 
 class Settings(NamedTuple):
@@ -102,6 +152,7 @@ context_name: ContextVar[str | None] = ContextVar("tensor_ops_backend", default=
 _VERB = {"force": "forced", "named": "named"}
 _lock = threading.RLock()
 _settings: Settings | None = None
+_times = Times()
 # Keyed by who named what; None is the process-wide plan. Replaced as a whole when settings change.
 _plans: dict[tuple[str, str] | None, Plan] = {}
 
@@ -118,18 +169,20 @@ def settings() -> Settings:
 
 def reload() -> None:
     """Read environment and file again; on an error the settings stay as they were."""
-    global _settings
-    with _lock:
+
+    def read() -> Settings:
+        global _times
         backends.rescan()
-        _settings = _read(_settings.default if _settings else None)
-        backends.forget_unavailable()
-        _plans.clear()
+        new = _read(_settings.default if _settings else None)
+        _times = Times()
+        backends.forget_probes()
+        return new
+
+    _change(read)
 
 
 def enforce() -> None:
-    """Read the settings, and import the backend that they force, if they force one.
-
-    After an error nothing is kept, so that the next import of tensor_ops starts afresh.
+    """Import the backend that the settings force, if they force one.
 
     Raises
     ------
@@ -138,28 +191,47 @@ def enforce() -> None:
     BackendUnavailableError
         If the forced backend is unavailable.
     """
-    global _settings
+    plan = plan_for(None)
+    if plan.decision.mode == "force":
+        plan.choice  # noqa: B018 - raises
+
+
+def start() -> None:
+    """Read the settings and `enforce` them, for the import of tensor_ops.
+
+    After an error or an interrupt nothing is kept, so that the next import starts afresh.
+    """
+    global _settings, _times, _plans
     try:
-        plan = plan_for(None)
-        if plan.decision.mode == "force":
-            plan.choice  # noqa: B018 - raises
-    except TensorOpsError:
+        enforce()
+    except BaseException:
         with _lock:
             backends.rescan()
-            backends.forget_unavailable()
-            _settings = None
-            _plans.clear()
+            backends.forget_probes()
+            _settings, _times, _plans = None, Times(), {}
         raise
 
 
 def set_default(name: str | None) -> None:
     """Set or clear the default backend of the process."""
-    global _settings
+    default = None if name is None else Wishes("set_default_backend()", preferred=name)
+    _change(lambda: settings()._replace(default=default))
+
+
+def _change(new_settings: Callable[[], Settings]) -> None:
+    """Put settings into force, and start their plans, in one step or not at all.
+
+    The handler of a signal may run at any point here and change the settings itself, perhaps
+    after reading a newer file: what it did is not undone, the new settings are asked for again.
+    """
+    global _settings, _plans
     with _lock:
-        default = None if name is None else Wishes("set_default_backend()", preferred=name)
-        before = settings()
-        _settings = Settings(default, before.environment, before.file)
-        _plans.clear()
+        while True:
+            plans = _plans
+            new = new_settings()
+            if plans is _plans:
+                _settings, _plans = new, {}
+                return
 
 
 def current() -> Plan:
@@ -175,6 +247,8 @@ def plan_for(name: str | None, source: str = "") -> Plan:
     ------
     ConfigError
         If no backend has that name.
+    BackendError
+        If another one is forced.
     TypeError
         If `name` is not a string.
     """
@@ -184,28 +258,41 @@ def plan_for(name: str | None, source: str = "") -> Plan:
     plan = _plans.get(key)
     if plan is None:
         with _lock:
+            # Those of the settings that are read next: a signal's handler may replace both.
+            plans = _plans
             levels = settings().levels()
             if name is not None:
-                own = name if name == AUTO else resolve(name, backends.INSTALLED)
-                levels.insert(0, Wishes(source, named=own))
-            plan = _plans.setdefault(key, Plan(selection.decide(levels)))
+                levels.insert(0, _named(name, source))
+            plan = plans.setdefault(key, Plan(selection.decide(levels)))
     return plan
 
 
+def plan_past_forces(name: str, source: str) -> Plan:
+    """Return a plan for a backend that runs whatever is forced.
+
+    It is for what compares backends, such as ``tensor-ops bench``.
+    """
+    return Plan(selection.decide([_named(name, source)]))
+
+
+def _named(name: str, source: str) -> Wishes:
+    own = name if name in AUTOMATIC else resolve(name, backends.INSTALLED)
+    return Wishes(source, named=own)
+
+
 def _read(default: Wishes | None) -> Settings:
-    path = config.find()
+    path = config_location.find()
     file = config.load(path, backends.INSTALLED) if path else config.Config()
     return Settings(default, config.environment_wishes(backends.INSTALLED), file)
 
 
-def _outside_stacklevel() -> int:
-    """Return the stack level of the first caller outside this package."""
-    level, frame = 1, sys._getframe(1)
-    while frame.f_back is not None and _is_ours(frame):
-        level, frame = level + 1, frame.f_back
-    return level
+def _begin_forked_child() -> None:
+    """Look again at the backends, whose devices may not survive a fork, and at the choice."""
+    global _lock, _plans
+    _lock = threading.RLock()  # another thread of the parent may have held it
+    backends.probe_again()
+    _plans = {}
 
 
-def _is_ours(frame: FrameType) -> bool:
-    # exec() may run code in a namespace without a name.
-    return str(frame.f_globals.get("__name__")).startswith("tensor_ops.")
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_begin_forked_child)

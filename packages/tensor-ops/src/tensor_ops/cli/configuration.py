@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 from typing import Any
 
-from tensor_ops import backends, config, selection, state
+from tensor_ops import backends, config, config_location, selection, state, tuning_table
 from tensor_ops.errors import ConfigError
+from tensor_ops.names import FASTEST
 from tensor_ops.selection import BUILT_IN, Decision, Wishes
 
 __all__ = ["Configuration"]
@@ -34,7 +35,7 @@ class Configuration:
         file = config.Config()
         environment: tuple[Wishes, ...] = ()
         try:
-            if path := config.find():
+            if path := config_location.find():
                 file = config.Config(path)
                 file = config.load(path, backends.INSTALLED)
         except ConfigError as error:
@@ -55,16 +56,23 @@ class Configuration:
         return (*decision.candidates, *decision.priority) if decision else default
 
     def selection(self) -> dict[str, Any] | None:
-        """Return what runs and the walk that finds it, None if the configuration is broken."""
+        """Return what runs and the walk that finds it, None if the configuration is broken.
+
+        Raises
+        ------
+        ConfigError
+            If a setting of a backend's own is wrong.
+        """
         decision = self.decision()
         if decision is None:
             return None
-        choice = selection.choose(decision.candidates, lambda name: backends.load(name).reason)
+        choice = selection.choose_for(decision, backends.reason_against, backends.kind_of_device)
         return {
             "backend": choice.backend,
             "mode": decision.mode,
             "decided_by": decision.source,
             "steps": [step._asdict() for step in choice.steps],
+            "times": _times(decision),
         }
 
     def as_dict(self) -> dict[str, Any]:
@@ -95,10 +103,23 @@ class Configuration:
         }
 
     def _overriding(self, name: str, setting: Wishes) -> str | None:
-        """Return the stronger level that decides instead; a priority holds all the same."""
+        """Return the level that decides instead; only a force leaves no use for a priority."""
         decision = self.decision()
-        if decision is None or name == "priority":
+        if decision is None or (name == "priority" and setting.wanted is not None):
+            return None
+        if setting.source in decision.overridden:
+            return decision.source
+        if name == "priority":
             return None
         sources = [level.source for level in self._levels()]
         stronger = sources.index(decision.source) < sources.index(setting.source)
         return decision.source if stronger and setting is not BUILT_IN else None
+
+
+def _times(decision: Decision) -> str | None:
+    """Return what is known of the times that the fastest backend is chosen by, if it is to be."""
+    if decision.mode != FASTEST:
+        return None
+    found = tuning_table.use(decision.candidates)
+    count = len(found.table.entries) if found.table else 0
+    return found.reason or f"for each call, the fastest of {count} measurements runs"

@@ -6,11 +6,12 @@ from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tensor_ops import backends, config, selection
+from tensor_ops import backends, config, config_location, selection, tuning_table
 from tensor_ops.cli import values
 from tensor_ops.command_name import COMMAND
+from tensor_ops.config_location import ENV_CONFIG
 from tensor_ops.errors import ConfigError
-from tensor_ops.names import AUTO, resolve
+from tensor_ops.names import AUTOMATIC, FASTEST, resolve
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
@@ -21,6 +22,7 @@ EXAMPLES = """\
 examples:
   tensor-ops configure_backend --show
   tensor-ops configure_backend --backend=cpp
+  tensor-ops configure_backend --backend=fastest
   tensor-ops configure_backend --backend=cuda --force
   tensor-ops configure_backend --priority="cpp,cuda,opencl,python"
   tensor-ops configure_backend --backend=auto --priority="opencl,cuda,cpp,python"
@@ -44,7 +46,8 @@ def add(commands: "_SubParsersAction[ArgumentParser]") -> None:
         "-b",
         metavar="NAME",
         type=values.backend_or_auto,
-        help="prefer this backend and force none; 'auto' takes the first of the priority order",
+        help="prefer this backend and force none; 'auto' takes the first of the priority order, "
+        "'fastest' the one that 'tensor-ops tune' has measured to be so",
     )
     parser.add_argument(
         "--priority",
@@ -60,6 +63,9 @@ def add(commands: "_SubParsersAction[ArgumentParser]") -> None:
         help="with --backend: fail, also at import, when that backend is unavailable",
     )
     parser.add_argument(
+        "--force-write", action="store_true", help="replace the file even if it is read-only"
+    )
+    parser.add_argument(
         "--config", metavar="PATH", type=Path, help="the file, instead of the one in use"
     )
     parser.set_defaults(run=run, parser=parser)
@@ -68,9 +74,9 @@ def add(commands: "_SubParsersAction[ArgumentParser]") -> None:
 def run(arguments: Namespace) -> int:
     """Apply the changes, then show."""
     changes = _changes(arguments)
-    path = (arguments.config or config.default_path()).absolute()
+    path = (arguments.config or config_location.default_path()).absolute()
     if changes:
-        saved = _save(path, changes)
+        saved = _save(path, changes, arguments.force_write)
         _tell_effect(saved, path)
     if arguments.show:
         _show(path)
@@ -80,10 +86,10 @@ def run(arguments: Namespace) -> int:
 def _changes(arguments: Namespace) -> dict[str, Any]:
     """Return what to change in the file, or end with a usage error."""
     name = arguments.backend
-    if arguments.force and name in (None, AUTO):
+    if arguments.force and name in (None, *AUTOMATIC):
         arguments.parser.error(
             "--force needs the backend to force: --backend=NAME --force"
-            + ("; 'auto' cannot be forced, leave --force out" if name else "")
+            + (f"; {name!r} cannot be forced, leave --force out" if name else "")
         )
     changes: dict[str, Any] = {}
     if name is not None:
@@ -91,21 +97,23 @@ def _changes(arguments: Namespace) -> dict[str, Any]:
         changes["force_backend"] = name if arguments.force else None
     if arguments.priority is not None:
         changes["backend_priority"] = arguments.priority
+    if not changes and arguments.force_write:
+        arguments.parser.error("--force-write needs something to write: --backend or --priority")
     if not changes and not arguments.show:
         arguments.parser.error("nothing to do: give --show, --backend or --priority")
     return changes
 
 
-def _save(path: Path, changes: dict[str, Any]) -> config.Config:
+def _save(path: Path, changes: dict[str, Any], replace_read_only: bool) -> config.Config:
     try:
-        saved = config.save(path, changes, backends.INSTALLED)
+        saved = config.save(path, changes, backends.INSTALLED, replace_read_only=replace_read_only)
     except ConfigError as error:
         raise ConfigError(f"{error}; mend or delete the file, it was left as it is") from error
     except (OSError, RuntimeError) as error:  # pathlib calls a loop of links a RuntimeError
         reason = (isinstance(error, OSError) and error.strerror) or error
         raise ConfigError(
             f"{path} cannot be written: {reason}; nothing was changed. To keep the file elsewhere, "
-            f"give --config PATH and set {config.ENV_CONFIG} to the same path"
+            f"give --config PATH and set {ENV_CONFIG} to the same path"
         ) from error
     listed = ", ".join(f"{key} = {_text(value)}" for key, value in changes.items())
     print(f"Saved {listed} in {path}")
@@ -115,11 +123,13 @@ def _save(path: Path, changes: dict[str, Any]) -> config.Config:
 def _tell_effect(saved: config.Config, path: Path) -> None:
     """Say on stderr when what was saved will not do what its words suggest."""
     wanted = saved.force_backend or saved.preferred_backend
-    if wanted is not None and wanted != AUTO:
+    if wanted == FASTEST:
+        _tell_if_unmeasured(saved)
+    elif wanted is not None and wanted not in AUTOMATIC:
         _tell_if_unavailable(resolve(wanted, backends.INSTALLED), saved)
     if not _is_in_use(path):
-        _note(f"{path} is not the file in use; it is once {config.ENV_CONFIG} names it")
-    if overriding := _environment():
+        _note(f"{path} is not the file in use; it is once {ENV_CONFIG} names it")
+    if overriding := _environment(saved):
         _note(f"environment variables go before the file: {overriding}")
 
 
@@ -131,14 +141,23 @@ def _tell_if_unavailable(name: str, saved: config.Config) -> None:
         outcome = "'import tensor_ops' raises ImportError"
     else:
         decision = selection.decide([saved.wishes(backends.INSTALLED)])
-        choice = selection.choose(decision.candidates, lambda other: backends.load(other).reason)
+        choice = selection.choose_for(
+            decision, lambda other: backends.load(other).reason, backends.kind_of_device
+        )
         outcome = f"{choice.backend!r} runs instead, with a warning"
     _note(f"backend {name!r} is unavailable here: {reason}. As long as it is, {outcome}")
 
 
+def _tell_if_unmeasured(saved: config.Config) -> None:
+    decision = selection.decide([saved.wishes(backends.INSTALLED)])
+    if reason := tuning_table.use(decision.candidates).reason:
+        _note(f"{reason}. Until then 'fastest' is the same as 'auto'")
+
+
 def _show(path: Path) -> None:
-    exists = path.exists()
-    settings = (config.load(path, backends.INSTALLED) if exists else config.Config()).as_dict()
+    exists = config_location.exists(path)
+    saved = config.load(path, backends.INSTALLED) if exists else config.Config()
+    settings = saved.as_dict()
     print("Current Backend Configuration:")
     print(f"  Preferred backend: {settings['preferred_backend']}")
     print(f"  Force backend: {settings['force_backend']}")
@@ -148,23 +167,27 @@ def _show(path: Path) -> None:
     if not exists:
         print("The file does not exist yet; these are the defaults.")
     if exists and not _is_in_use(path):
-        print(f"It is not the file in use; it is once {config.ENV_CONFIG} names it.")
-    if overriding := _environment():
+        print(f"It is not the file in use; it is once {ENV_CONFIG} names it.")
+    if overriding := _environment(saved):
         print(f"Environment variables go before the file: {overriding}")
 
 
 def _is_in_use(path: Path) -> bool:
     try:
-        found = config.find()
+        found = config_location.find()
     except ConfigError:
         return False
     return found is not None and found.exists() and found.samefile(path)
 
 
-def _environment() -> str:
+def _environment(saved: config.Config) -> str:
     """Return the environment variables that override the file, as NAME=value."""
-    names = (config.ENV_FORCE, config.ENV_PREFERRED, config.ENV_PRIORITY)
-    return ", ".join(f"{name}={value}" for name in names if (value := os.environ.get(name)))
+    # Nothing but a force goes before the force of the file.
+    names = [config.ENV_FORCE]
+    if saved.force_backend is None:
+        names += [config.ENV_PREFERRED, config.ENV_PRIORITY]
+    values = {name: os.environ.get(name, "").strip() for name in names}
+    return ", ".join(f"{name}={value}" for name, value in values.items() if value)
 
 
 def _text(value: Any) -> str:

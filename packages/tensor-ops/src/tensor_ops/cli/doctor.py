@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import tensor_ops
 from tensor_ops import backends
 from tensor_ops.cli import values
-from tensor_ops.names import DEFAULT_PRIORITY, FLOOR, KNOWN, install_command
+from tensor_ops.errors import ConfigError
+from tensor_ops.names import DEFAULT_PRIORITY, FLOOR, KNOWN, install_command, split
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
@@ -56,10 +57,15 @@ def report(required: list[str]) -> dict[str, Any]:
     from tensor_ops.cli.configuration import Configuration
 
     configuration = Configuration.read()
-    considered = {*configuration.considered(DEFAULT_PRIORITY), FLOOR, *required}
+    asked_for = (*configuration.considered(DEFAULT_PRIORITY), FLOOR, *required)
+    considered = {split(name)[0] for name in asked_for}
     names = dict.fromkeys([*KNOWN, *backends.INSTALLED])
-    chosen = configuration.selection()
     problems = list(configuration.problems)
+    chosen = None
+    try:
+        chosen = configuration.selection()
+    except ConfigError as error:
+        problems.append(str(error))
     if chosen is not None and chosen["backend"] is None:
         steps = "; ".join(f"{step['backend']}: {step['reason']}" for step in chosen["steps"])
         problems.append(f"no backend can run ({chosen['mode']} by {chosen['decided_by']}): {steps}")
@@ -164,8 +170,9 @@ def _configuration_rows(configuration: dict[str, Any]) -> list[tuple[str, str]]:
 
 def _selection_lines(chosen: dict[str, Any] | None) -> list[str]:
     if chosen is None:
-        return ["  none: 'import tensor_ops' fails until the configuration is mended"]
+        return ["  none: tensor_ops raises ConfigError until the configuration is mended"]
     runs = f"{chosen['backend']} runs" if chosen["backend"] else "no backend can run"
     lines = [f"  {runs}, decided by {chosen['decided_by']} ({chosen['mode']})"]
+    lines += [f"    {chosen['times']}"] if chosen["times"] else []
     lines += [f"    {step['backend']}: {step['reason'] or 'chosen'}" for step in chosen["steps"]]
     return lines

@@ -12,7 +12,12 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["facts", "tools"]
+from tensor_ops import installed
+
+__all__ = ["facts", "processor", "tools"]
+
+# Packages on PyPI that are OpenCL drivers.
+OPENCL_PACKAGES = ("pocl-binary-distribution", "intel-opencl-rt")
 
 # The instruction sets that kernels are compiled for, by their names in /proc/cpuinfo.
 SIMD = (
@@ -38,18 +43,25 @@ def facts() -> dict[str, Any]:
         "implementation": platform.python_implementation(),
         "numpy": np.__version__,
         "os": platform.platform(),
-        "architecture": platform.machine(),
-        "cpu": _cpu_name(),
+        **processor(),
         "simd": _simd(),
         "logical_cpus": os.cpu_count(),
-        "usable_cpus": _usable_cpus(),
         "memory": _memory(),
+    }
+
+
+def processor() -> dict[str, Any]:
+    """Return what CPU this process runs on, and on how many of them; None is "unknown"."""
+    return {
+        "architecture": platform.machine(),
+        "cpu": _cpu_name(),
+        "usable_cpus": _usable_cpus(),
     }
 
 
 def tools() -> dict[str, dict[str, str | None]]:
     """Return the tools that backends are built or run with: where each is, or None."""
-    icds = _opencl_vendors()
+    drivers = [*_opencl_vendors(), *_opencl_packages()]
     return {
         "C++ compiler": _tool("cpp", _compiler()),
         "nvcc": _tool("cuda", _nvcc()),
@@ -60,7 +72,11 @@ def tools() -> dict[str, dict[str, str | None]]:
             "--format=csv,noheader",
         ),
         "OpenCL loader": {"backend": "opencl", "path": _opencl_loader(), "version": None},
-        "OpenCL ICD": {"backend": "opencl", "path": ", ".join(icds) or None, "version": None},
+        "OpenCL drivers": {
+            "backend": "opencl",
+            "path": ", ".join(drivers) or None,
+            "version": None,
+        },
     }
 
 
@@ -135,6 +151,12 @@ def _opencl_vendors() -> list[str]:
     """Return the .icd files, each of which names an OpenCL implementation."""
     folder = Path(os.environ.get("OCL_ICD_VENDORS") or "/etc/OpenCL/vendors")
     return sorted(map(str, folder.glob("*.icd"))) if folder.is_dir() else []
+
+
+def _opencl_packages() -> list[str]:
+    """Return the packages of this Python environment that are drivers, with their versions."""
+    found = ((name, installed.version_of(name)) for name in OPENCL_PACKAGES)
+    return [f"{name} {version}" for name, version in found if version]
 
 
 def _tool(backend: str, path: str | None, *query: str) -> dict[str, str | None]:

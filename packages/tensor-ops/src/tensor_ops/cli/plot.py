@@ -34,7 +34,7 @@ def draw(results: list[Result], figure_class: Any) -> Any:
     axes.invert_yaxis()
     axes.set_xscale("log")
     axes.margins(x=0.12, y=0.01)
-    axes.set_xlabel("time of a call [us]: median, its 95% interval, speed-up over NumPy")
+    axes.set_xlabel("time of a call [us]: median, its 95% interval, speed-up over plain NumPy")
     axes.set_title(f"tensor-ops on {machine.facts()['cpu'] or platform.machine()}")
     if axes.has_data():
         figure.legend(loc="outside lower center", ncols=len(backends))

@@ -7,8 +7,9 @@ from typing import TypeVar
 
 from tensor_ops import backends
 from tensor_ops.arguments import DTYPES
+from tensor_ops.config import repeated
 from tensor_ops.errors import ConfigError
-from tensor_ops.names import AUTO, did_you_mean, resolve
+from tensor_ops.names import AUTOMATIC, did_you_mean, resolve
 from tensor_ops.op import OPS
 from tensor_ops.variants import VARIANTS
 
@@ -39,8 +40,8 @@ def backend(text: str) -> str:
 
 
 def backend_or_auto(text: str) -> str:
-    """Return a backend's name or alias as it was written, or ``auto``."""
-    if text != AUTO:
+    """Return a backend's name or alias as it was written, ``auto`` or ``fastest``."""
+    if text not in AUTOMATIC:
         backend(text)
     return text
 
@@ -53,14 +54,13 @@ def priority(text: str) -> list[str]:
             f"{text!r} has an empty place; write names with a comma between them: "
             "cuda,opencl,cpp,python"
         )
-    if AUTO in names:
-        raise ArgumentTypeError("'auto' is no backend; it is what --backend=auto is for")
-    targets = [backend(name) for name in names]
-    for name, target in zip(names, targets, strict=True):
-        if targets.count(target) > 1:
-            raise ArgumentTypeError(
-                f"{name!r} names the backend {target!r}, which stands twice; name each once"
-            )
+    if automatic := set(names).intersection(AUTOMATIC):
+        name = automatic.pop()
+        raise ArgumentTypeError(f"{name!r} is no backend; it is what --backend={name} is for")
+    for name in names:
+        backend(name)
+    if problem := repeated(names):
+        raise ArgumentTypeError(f"{text!r} {problem}")
     return names
 
 

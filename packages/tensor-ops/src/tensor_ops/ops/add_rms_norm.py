@@ -4,8 +4,9 @@ from typing import Any
 
 import numpy as np
 
+from tensor_ops import plain
 from tensor_ops.accuracy import rowwise
-from tensor_ops.arguments import Array, NonNegative, Rows, RowVector
+from tensor_ops.arguments import Array, NonNegative, ResidualRows, Rows, RowVector
 from tensor_ops.blocks import compute_dtype, row_blocks
 from tensor_ops.op import op
 from tensor_ops.row_statistics import divide_by_rms
@@ -14,9 +15,15 @@ from tensor_ops.samples import ErrorSample, Sample
 WIDE_RANGE = ("float32", "bfloat16", "float64")
 
 
+def _plain(x: Array, residual: Array, weight: Array) -> tuple[Array, Array]:
+    total = x + residual
+    return plain.rms_norm(total, weight), total
+
+
 @op(
-    outputs=2,
+    results_like=("x", "residual"),
     bounds=rowwise(),
+    plain=_plain,
     samples=[
         Sample("eps", lambda draw: (draw.normal(3, 64), draw.normal(3, 64), draw.normal(64), 1e-2)),
         Sample(
@@ -62,6 +69,35 @@ WIDE_RANGE = ("float32", "bfloat16", "float64")
             ),
             dtypes=WIDE_RANGE,
         ),
+        Sample(
+            "sum beyond float64",
+            lambda draw: (
+                draw.cast(np.full((2, 9), 1.5e308)),
+                draw.cast(np.full((2, 9), 1.2e308)),
+                draw.normal(9),
+            ),
+            dtypes=("float64",),
+        ),
+        Sample(
+            "large terms that cancel in float64",
+            lambda draw: (
+                draw.cast([[1e300, 1e-300, 0.0]]),
+                draw.cast([[-1e300, 1e-300, 0.0]]),
+                draw.normal(3),
+                0.0,
+            ),
+            dtypes=("float64",),
+        ),
+        Sample(
+            "squares below float64",
+            lambda draw: (
+                draw.normal(4, 300, scale=1e-200),
+                draw.normal(4, 300, scale=1e-190),
+                draw.normal(300),
+                0.0,
+            ),
+            dtypes=("float64",),
+        ),
     ],
     errors=[
         ErrorSample(
@@ -93,7 +129,7 @@ WIDE_RANGE = ("float32", "bfloat16", "float64")
 )
 def add_rms_norm(
     x: Rows,
-    residual: Rows,
+    residual: ResidualRows,
     weight: RowVector,
     eps: NonNegative = 1e-6,
     *,
@@ -112,9 +148,9 @@ def add_rms_norm(
     x : array, shape (..., n)
         float32, float16, bfloat16 or float64. Rows lie along the last axis.
     residual : array, shape (..., n)
-        In the shape and dtype of `x`.
+        In the dtype of `x`, or float32 beside a float16 or bfloat16 `x`.
     weight : array, shape (n,)
-        In the dtype of `x`.
+        In the dtype of `x`, or float32 beside a float16 or bfloat16 `x`.
     eps : float, optional
         Added to the mean square; finite and not negative.
     out : tuple of two arrays, shape (..., n), optional
@@ -126,12 +162,13 @@ def add_rms_norm(
     Returns
     -------
     y, h : arrays, shape (..., n)
-        The normalized rows and the sum, in the dtype of `x`; `out` if it was given.
+        The normalized rows in the dtype of `x`, and the sum in the dtype of `residual`; `out` if
+        it was given.
 
     Raises
     ------
     TypeError
-        If an argument is no array, has an unsupported dtype or another dtype than `x`.
+        If an argument is no array or has a dtype other than those above.
     ValueError
         If a shape does not fit, `eps` is negative or `out` cannot take the result.
     BackendError
@@ -139,8 +176,9 @@ def add_rms_norm(
 
     Notes
     -----
-    Half types are computed in float32, and y comes from h before it is rounded to `x`'s dtype.
-    Sums and squares that float32 cannot hold are taken in float64.
+    Half types are computed in float32, and y comes from h before it is rounded. A float32
+    `residual` keeps h from being rounded in every layer of a model. Rows whose sums or squares
+    the dtype cannot hold are computed in float64, scaled by a power of two.
     Source: Zhang and Sennrich, "Root Mean Square Layer Normalization", 2019, for y.
 
     Examples
@@ -158,11 +196,7 @@ def add_rms_norm(
     scale = weight.astype(compute_dtype(weight.dtype))
     for source, added, result, total in row_blocks((x, residual), out):
         rows = source + added
-        divide_by_rms(rows, eps, result, _wide_sum(source, added))
+        divide_by_rms(rows, eps, result, (source, added), np.add)
         np.multiply(result, scale, out=result)
         total[...] = rows
     return out
-
-
-def _wide_sum(a: Array, b: Array) -> Any:
-    return lambda selected: a[selected].astype(np.float64) + b[selected]

@@ -4,6 +4,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from tensor_ops import plain
 from tensor_ops.accuracy import Bound, elementwise
 from tensor_ops.arguments import Array, Elements
 from tensor_ops.blocks import WIDE, element_blocks
@@ -13,11 +14,13 @@ from tensor_ops.samples import ErrorSample, Sample
 
 
 @op(
-    bounds=elementwise(),
+    bounds=elementwise(signed_zeros=True),
+    plain=plain.gelu,
     # PyTorch has no more than float64: in the tail, the error of rounding the exponent, which goes
     # up to 745, is that of the result.
-    wider_bounds={("torch", "float64"): Bound(4096)},
+    wider_bounds={("torch", "float64"): Bound(4096, signed_zeros=True)},
     samples=[
+        Sample("zeros and infinities", lambda draw: (draw.cast([-0.0, 0.0, -np.inf, np.inf]),)),
         Sample("erf", lambda draw: (draw.normal(5, 67, scale=3.0), "none")),
         Sample("tails", lambda draw: (draw.cast(np.linspace(-16, 16, 2003)),)),
         Sample("tails, erf", lambda draw: (draw.cast(np.linspace(-16, 16, 2003)), "none")),
@@ -76,7 +79,7 @@ def gelu(
     Returns
     -------
     array of the shape and dtype of `x`
-        `out` if it was given. The limit at minus infinity is zero.
+        `out` if it was given. The limit at minus infinity is -0.0.
 
     Raises
     ------

@@ -4,6 +4,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from tensor_ops import plain
 from tensor_ops.accuracy import Bound, elementwise
 from tensor_ops.arguments import Array, Elements
 from tensor_ops.blocks import WIDE, element_blocks
@@ -16,11 +17,19 @@ TINY = 1e-290
 
 
 @op(
-    bounds=elementwise(),
+    bounds=elementwise(signed_zeros=True),
+    plain=lambda gate, up, approximate: plain.gelu(gate, approximate) * up,
     # PyTorch has no more than float64: in the tail, the error of rounding the exponent, which goes
     # up to 745, is that of the result.
-    wider_bounds={("torch", "float64"): Bound(4096)},
+    wider_bounds={("torch", "float64"): Bound(4096, signed_zeros=True)},
     samples=[
+        Sample(
+            "zeros and infinities",
+            lambda draw: (
+                draw.cast([-0.0, 0.0, -0.0, 0.0, -np.inf, -np.inf, np.inf, -200]),
+                draw.cast([1.0, 1.0, -1.0, -1.0, 1.0, -1.0, -2.0, -1.0]),
+            ),
+        ),
         Sample("erf", lambda draw: (draw.normal(5, 67), draw.normal(5, 67), "none")),
         Sample("tails", lambda draw: (draw.cast(np.linspace(-16, 16, 2003)), draw.normal(2003))),
         Sample(

@@ -14,8 +14,15 @@ from tensor_ops.samples import ErrorSample, Sample
 WIDE_RANGE = ("float32", "bfloat16", "float64")
 
 
+def _plain(x: Array, weight: Array, bias: Array) -> Array:
+    centred = x - x.mean(axis=-1, keepdims=True)
+    variance = np.mean(centred * centred, axis=-1, keepdims=True)
+    return centred / np.sqrt(variance + 1e-5) * weight + bias
+
+
 @op(
     bounds=rowwise("row"),
+    plain=_plain,
     samples=[
         Sample("bias", lambda draw: (draw.normal(3, 64), draw.normal(64), draw.normal(64))),
         Sample(
@@ -51,6 +58,24 @@ WIDE_RANGE = ("float32", "bfloat16", "float64")
             "small rows",
             lambda draw: (draw.normal(4, 300, scale=1e-25), draw.normal(300), None, 0.0),
             dtypes=WIDE_RANGE,
+        ),
+        Sample(
+            "sum beyond float64",
+            lambda draw: (
+                draw.cast(1.7e308 * draw.random.uniform(-1, 1, (3, 100))),
+                draw.normal(100),
+            ),
+            dtypes=("float64",),
+        ),
+        Sample(
+            "constant row beyond float64",
+            lambda draw: (draw.cast(np.full((2, 33), 1.7e308)), draw.normal(33)),
+            dtypes=("float64",),
+        ),
+        Sample(
+            "squares below float64",
+            lambda draw: (draw.normal(4, 300, scale=1e-200), draw.normal(300), None, 1e-305),
+            dtypes=("float64",),
         ),
     ],
     errors=[
@@ -101,9 +126,9 @@ def layer_norm(
     x : array, shape (..., n)
         float32, float16, bfloat16 or float64. Rows lie along the last axis.
     weight : array, shape (n,)
-        In the dtype of `x`.
+        In the dtype of `x`, or float32 beside a float16 or bfloat16 `x`.
     bias : array, shape (n,), optional
-        In the dtype of `x`; zero if it is not given.
+        In the dtype of `weight`; zero if it is not given.
     eps : float, optional
         Added to the variance; finite and not negative.
     out : array, shape (..., n), optional
@@ -119,7 +144,7 @@ def layer_norm(
     Raises
     ------
     TypeError
-        If an argument is no array, has an unsupported dtype or another dtype than `x`.
+        If an argument is no array or has a dtype other than those above.
     ValueError
         If a shape does not fit, `eps` is negative or `out` cannot take the result.
     BackendError

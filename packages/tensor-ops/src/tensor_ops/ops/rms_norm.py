@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from tensor_ops import plain
 from tensor_ops.accuracy import rowwise
 from tensor_ops.arguments import Array, NonNegative, Rows, RowVector
 from tensor_ops.blocks import compute_dtype, row_blocks
@@ -14,6 +15,7 @@ from tensor_ops.samples import ErrorSample, Sample
 
 @op(
     bounds=rowwise(),
+    plain=plain.rms_norm,
     samples=[
         Sample("eps", lambda draw: (draw.normal(3, 64), draw.normal(64), 1e-2)),
         Sample("eps of zero", lambda draw: (draw.normal(3, 64), draw.normal(64), 0)),
@@ -30,6 +32,16 @@ from tensor_ops.samples import ErrorSample, Sample
             "small rows",
             lambda draw: (draw.normal(4, 300, scale=1e-25), draw.normal(300), 0.0),
             dtypes=("float32", "bfloat16", "float64"),
+        ),
+        Sample(
+            "squares beyond float64",
+            lambda draw: (draw.normal(4, 300, scale=1e200), draw.normal(300)),
+            dtypes=("float64",),
+        ),
+        Sample(
+            "squares below float64",
+            lambda draw: (draw.normal(4, 300, scale=1e-200), draw.normal(300), 1e-305),
+            dtypes=("float64",),
         ),
     ],
     errors=[
@@ -76,7 +88,7 @@ def rms_norm(
     x : array, shape (..., n)
         float32, float16, bfloat16 or float64. Rows lie along the last axis.
     weight : array, shape (n,)
-        In the dtype of `x`.
+        In the dtype of `x`, or float32 beside a float16 or bfloat16 `x`.
     eps : float, optional
         Added to the mean square; finite and not negative.
     out : array, shape (..., n), optional
@@ -92,7 +104,7 @@ def rms_norm(
     Raises
     ------
     TypeError
-        If an argument is no array, has an unsupported dtype or another dtype than `x`.
+        If an argument is no array or has a dtype other than those above.
     ValueError
         If a shape does not fit, `eps` is negative or `out` cannot take the result.
     BackendError
@@ -100,7 +112,8 @@ def rms_norm(
 
     Notes
     -----
-    Half types are computed in float32. Squares that float32 cannot hold are summed in float64.
+    Half types are computed in float32. Rows whose squares the dtype cannot hold are computed in
+    float64, scaled by a power of two.
     Source: Zhang and Sennrich, "Root Mean Square Layer Normalization", 2019.
 
     Examples

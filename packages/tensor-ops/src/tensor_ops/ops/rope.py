@@ -25,8 +25,18 @@ def _angles(draw: Draw, *shape: int) -> tuple[Array, Array]:
     return draw.cast(np.cos(angle)), draw.cast(np.sin(angle))
 
 
+def _plain(x: Array, cos: Array, sin: Array, interleaved: bool) -> Array:
+    if interleaved:
+        even, odd = x[..., ::2], x[..., 1::2]
+        pairs = np.stack([even * cos - odd * sin, odd * cos + even * sin], axis=-1)
+        return pairs.reshape(x.shape)
+    first, second = np.split(x, 2, axis=-1)
+    return np.concatenate([first * cos - second * sin, second * cos + first * sin], axis=-1)
+
+
 @op(
     bounds=elementwise(),
+    plain=_plain,
     # PyTorch has no more than float64, and rounds both products before their difference.
     wider_bounds={("torch", "float64"): Bound(8, of_row=1e-15)},
     samples=[
@@ -119,8 +129,9 @@ def rope(
     x : array, shape (..., n)
         float32, float16, bfloat16 or float64; n is even. Rows lie along the last axis.
     cos, sin : array
-        The cosine and the sine of each pair's angle, in the dtype of `x`. They broadcast to
-        (..., n/2), separately, and are not repeated in memory for it.
+        The cosine and the sine of each pair's angle, both in the dtype of `x`, or both float32
+        beside a float16 or bfloat16 `x`. They broadcast to (..., n/2), separately, and are not
+        repeated in memory for it.
     interleaved : bool, optional
         False for two halves (Hugging Face, GPT-NeoX), True for neighbours (GPT-J, Meta's Llama).
     out : array, shape (..., n), optional
@@ -136,8 +147,8 @@ def rope(
     Raises
     ------
     TypeError
-        If an argument is no array, has an unsupported dtype or another dtype than `x`, or
-        `interleaved` is neither True nor False.
+        If an argument is no array, has a dtype other than those above, or `interleaved` is
+        neither True nor False.
     ValueError
         If n is odd, `cos` or `sin` does not broadcast or `out` cannot take the result.
     BackendError

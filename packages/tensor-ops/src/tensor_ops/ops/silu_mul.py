@@ -13,8 +13,16 @@ from tensor_ops.sigmoid import silu_of
 
 
 @op(
-    bounds=elementwise(),
+    bounds=elementwise(signed_zeros=True),
+    plain=lambda gate, up: gate / (1 + np.exp(-gate)) * up,
     samples=[
+        Sample(
+            "zeros and infinities",
+            lambda draw: (
+                draw.cast([-0.0, 0.0, -0.0, 0.0, -np.inf, -np.inf, np.inf, -200]),
+                draw.cast([1.0, 1.0, -1.0, -1.0, 1.0, -1.0, -2.0, -1.0]),
+            ),
+        ),
         Sample("tails", lambda draw: (draw.cast(np.linspace(-110, 110, 2003)), draw.normal(2003))),
         Sample("far tails", lambda draw: (draw.spread(257, low=4, high=15), draw.normal(257))),
         Sample(

@@ -20,8 +20,14 @@ def _large(draw: Draw) -> float:
     return 1.7e308 if draw.dtype == WIDE else 3.3e38
 
 
+def _plain(x: Array) -> Array:
+    powers = np.exp(x - x.max(axis=-1, keepdims=True))
+    return powers / powers.sum(axis=-1, keepdims=True)
+
+
 @op(
     bounds=rowwise(),
+    plain=_plain,
     # PyTorch has no more than float64: the error of rounding the exponent, which goes down to -745,
     # is that of the result.
     wider_bounds={("torch", "float64"): Bound(2e-13, "element", grows=True)},

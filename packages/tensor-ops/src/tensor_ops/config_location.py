@@ -1,0 +1,195 @@
+"""Where ``backend.json`` is, and whether there is one.
+
+Every `import tensor_ops` looks for the file and few find one: what only a file needs is imported
+once there is one, and looking is done with plain strings.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from tensor_ops.errors import ConfigError, ConfigWarning, warn_caller
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["ENV_CONFIG", "default_path", "exists", "find"]
+
+ENV_CONFIG = "TENSOR_OPS_CONFIG"
+
+
+def find(environ: Mapping[str, str] = os.environ) -> Path | None:
+    """Return the ``backend.json`` in use, or None.
+
+    `TENSOR_OPS_CONFIG` goes first, then ``<sys.prefix>/etc/tensor-ops``, then the user's
+    configuration directory. The current directory is never searched; a relative path in
+    `TENSOR_OPS_CONFIG` is taken from where the process was when it was first read.
+
+    Raises
+    ------
+    ConfigError
+        If there is something in one of these places that is no readable file, or if
+        `TENSOR_OPS_CONFIG` names a file that does not exist.
+
+    Warns
+    -----
+    ConfigWarning
+        If this process may not look into the user's configuration directory, which may belong to
+        another user.
+    """
+    if named := environ.get(ENV_CONFIG):
+        path = _absolute(named)
+        if not exists(path, f"{ENV_CONFIG} names {named!r}, "):
+            raise ConfigError(_no_such_file(named))
+        return _path(path)
+    of_prefix, of_user = _prefix_file(), _user_file()
+    if exists(of_prefix):
+        return _path(of_prefix)
+    if of_user is not None and _is_reachable(of_user) and exists(of_user):
+        return _path(of_user)
+    return None
+
+
+def default_path(environ: Mapping[str, str] = os.environ) -> Path:
+    """Return the file that ``configure_backend`` writes when it is given none."""
+    if named := environ.get(ENV_CONFIG):
+        return _path(_absolute(named))
+    in_virtual_environment = sys.prefix != sys.base_prefix
+    found = find({})
+    if found is not None:
+        return found
+    name = _prefix_file() if in_virtual_environment else _user_file()
+    if name is None:
+        raise ConfigError(
+            f"no place for backend.json: the user has no home folder; set {ENV_CONFIG} to a file"
+        )
+    return _path(name)
+
+
+def exists(path: str | os.PathLike[str], named_by: str = "") -> bool:
+    """Return whether there is a file at `path`, False only if there is nothing of that name.
+
+    Raises
+    ------
+    ConfigError
+        If there is something else, such as a folder or a link that leads nowhere, or if it cannot
+        be found out.
+    """
+    path = os.fspath(path)
+    try:
+        os.lstat(path)
+        mode = os.stat(path).st_mode
+    except (FileNotFoundError, NotADirectoryError) as error:
+        if (link := _dangling_link(path)) is None:
+            return False
+        raise ConfigError(
+            f"{named_by}{path}: cannot be looked at: {link} is a link to "
+            f"{os.readlink(link)!r}, which is not there; bring that back or remove the link"
+        ) from error
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        may_not = isinstance(error, PermissionError)
+        remedy = "give this process the right to, or " if may_not else ""
+        raise ConfigError(
+            f"{named_by}{path}: cannot be looked at: {reason}; {remedy}set {ENV_CONFIG} to a file "
+            "that this process may read"
+        ) from error
+    if not stat.S_ISREG(mode):
+        # What was named by mistake, such as /dev/null or a folder of the user's, is to stay.
+        remedy = f"name a file or unset {ENV_CONFIG}" if named_by else "put a file in its place"
+        raise ConfigError(f"{named_by}{path}: is {_kind(mode)}, no regular file; {remedy}")
+    return True
+
+
+def _dangling_link(path: str) -> str | None:
+    """Return the part of a missing path that is a link to nowhere, None if none is."""
+    while True:
+        try:
+            mode = os.lstat(path).st_mode
+        except OSError:
+            parent = os.path.dirname(path)
+            if parent == path:
+                return None
+            path = parent
+            continue
+        return path if stat.S_ISLNK(mode) and not os.path.exists(path) else None
+
+
+def _is_reachable(path: str) -> bool:
+    """Return whether the user's file may be looked for, and warn if not."""
+    try:
+        os.lstat(path)
+    except PermissionError as error:
+        warn_caller(
+            f"{path}: cannot be looked at: {error.strerror}; it is taken for none. To be "
+            f"sure which configuration holds, set {ENV_CONFIG} to a file or HOME to this user's",
+            ConfigWarning,
+        )
+        return False
+    except OSError:
+        return True  # what is wrong is said by `exists`
+    return True
+
+
+def _kind(mode: int) -> str:
+    if stat.S_ISDIR(mode):
+        return "a folder"
+    return "a pipe" if stat.S_ISFIFO(mode) else "a device or a socket"
+
+
+# What relative paths in TENSOR_OPS_CONFIG stood for when they were first read.
+_absolute_paths: dict[str, str] = {}
+
+
+def _absolute(named: str) -> str:
+    path = _absolute_paths.get(named)
+    if path is None:
+        try:
+            # Not abspath(), which takes "link/.." for the folder that the link is in.
+            base = "" if os.path.isabs(named) else os.getcwd()
+            path = _absolute_paths[named] = os.path.join(base, named)
+        except FileNotFoundError:
+            raise ConfigError(
+                f"{ENV_CONFIG} names {named!r}, but the current directory is gone; "
+                "give an absolute path"
+            ) from None
+    return path
+
+
+def _no_such_file(named: str) -> str:
+    from shlex import quote
+
+    return (
+        f"{ENV_CONFIG} names {named!r}, which is not a file; create it with "
+        f"'tensor-ops configure_backend --config {quote(named)} --backend=auto' "
+        f"or unset {ENV_CONFIG}"
+    )
+
+
+def _path(name: str) -> Path:
+    from pathlib import Path
+
+    return Path(name)
+
+
+def _prefix_file() -> str:
+    return os.path.join(sys.prefix, "etc", "tensor-ops", "backend.json")
+
+
+def _user_file() -> str | None:
+    if sys.platform == "linux":
+        # The XDG specification, which says to ignore a relative path; importing platformdirs costs
+        # as much as all of us.
+        root = os.environ.get("XDG_CONFIG_HOME", "")
+        root = root if os.path.isabs(root) else os.path.expanduser("~/.config")
+        folder = os.path.join(root, "tensor-ops")
+    else:
+        import platformdirs
+
+        folder = platformdirs.user_config_dir("tensor-ops", appauthor=False)
+    # Without a home folder "~" stays as it is, and would be looked for in the current directory.
+    return os.path.join(folder, "backend.json") if os.path.isabs(folder) else None

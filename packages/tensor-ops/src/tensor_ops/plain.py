@@ -1,0 +1,46 @@
+"""Plain expressions of NumPy, as a user would write them without this library.
+
+They are what `benchmark` compares the backends with, not what any backend runs. The expressions
+that several ops share are here; the others are in the op files, as ``plain=``.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+__all__ = ["caller", "gelu", "rms_norm"]
+
+Array = Any
+
+
+def caller(expression: Callable[..., Any], dtype: str) -> Callable[..., Any]:
+    """Return the function that evaluates an expression for a dtype.
+
+    Half types pass through float32, in which NumPy is many times faster.
+    """
+    if dtype not in ("float16", "bfloat16"):
+        return expression
+
+    def through_float32(*arrays: Array, **options: Any) -> Any:
+        result = expression(*(array.astype(np.float32) for array in arrays), **options)
+        narrow = arrays[0].dtype
+        if isinstance(result, tuple):
+            return tuple(each.astype(narrow) for each in result)
+        return result.astype(narrow)
+
+    return through_float32
+
+
+def rms_norm(x: Array, weight: Array) -> Array:
+    """Return `x` over its root mean square, times `weight`."""
+    return x / np.sqrt(np.mean(x * x, axis=-1, keepdims=True) + 1e-6) * weight
+
+
+def gelu(x: Array, approximate: str) -> Array:
+    """Return `x` times the normal distribution function, which NumPy has not: SciPy's ``erf``."""
+    if approximate == "tanh":
+        return 0.5 * x * (1 + np.tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)))
+    from scipy.special import erf
+
+    return 0.5 * x * (1 + erf(x * 0.7071067811865476))

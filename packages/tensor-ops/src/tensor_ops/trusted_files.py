@@ -1,0 +1,91 @@
+"""Files that decide which code runs: refused where others can write them, replaced as a whole."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from tensor_ops.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["read", "replace"]
+
+# Bytes; a larger file was named by mistake, and there may be no memory or end to it.
+LARGEST = 2**24
+
+
+def read(path: Path, otherwise: str) -> bytes:
+    """Return what is in a file that nobody else can write.
+
+    Parameters
+    ----------
+    path : Path
+    otherwise : str
+        What the user can do where the file belongs to somebody else, besides taking it over.
+
+    Raises
+    ------
+    ConfigError
+        If the file cannot be read, is too large or, on POSIX systems, if others can write it.
+    """
+    try:
+        with open(path, "rb", opener=_open_without_waiting) as file:
+            _check_owner(path, os.fstat(file.fileno()), otherwise)
+            data = file.read(LARGEST + 1)
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror or error}") from error
+    if len(data) > LARGEST:
+        raise ConfigError(f"{path}: is larger than {LARGEST} bytes, so it is something else")
+    return data
+
+
+def replace(path: Path, text: str, mode: int) -> None:
+    """Write a file with these permissions, as a whole or not at all."""
+    import tempfile  # only writing needs it
+
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".tmp")
+    try:
+        # What JSON can spell and UTF-8 cannot, half of a pair of surrogates, stays spelled out.
+        with open(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, mode)
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+def _open_without_waiting(path: str, flags: int) -> int:
+    # A pipe that has taken the file's place since it was looked at would wait for a writer.
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+
+
+def _check_owner(path: Path, status: os.stat_result, otherwise: str) -> None:
+    """Refuse a file that others can write: they would decide which code runs here.
+
+    The owner of the Python environment decides that anyway.
+    """
+    if sys.platform == "win32":
+        return
+    from shlex import quote
+
+    name = quote(str(path))
+    trusted = [0, os.geteuid()]
+    if os.path.isdir(sys.prefix):
+        trusted.append(os.stat(sys.prefix).st_uid)
+    if status.st_uid not in trusted:
+        raise ConfigError(
+            f"{path}: belongs to user {status.st_uid}, who is neither you nor root nor the owner "
+            f"of the Python environment; take it over with 'sudo chown {os.geteuid()} {name}', or "
+            f"{otherwise}"
+        )
+    if status.st_mode & 0o022:
+        raise ConfigError(
+            f"{path}: others can write it (its mode is {status.st_mode & 0o777:o}); "
+            f"take that from them with 'chmod go-w {name}'"
+        )

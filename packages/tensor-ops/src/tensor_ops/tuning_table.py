@@ -1,0 +1,356 @@
+"""The measured times behind the preferred backend ``fastest``: the table, its file, its answers.
+
+``tensor-ops tune`` makes the table (see `tuning`). It is kept in the user's cache and holds for
+the machine, the devices, the drivers and the versions that it was measured with, and for no others.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import stat
+import sys
+from bisect import bisect_left
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tensor_ops import backends, trusted_files
+from tensor_ops.errors import ConfigError, TensorOpsError
+from tensor_ops.names import split
+
+__all__ = [
+    "Entry",
+    "Ranking",
+    "Table",
+    "TableError",
+    "Tuning",
+    "backend_facts",
+    "default_path",
+    "find",
+    "fitting",
+    "machine_facts",
+    "misfit",
+    "read",
+    "use",
+    "write",
+]
+
+# Raised with every change of the file's content that an older tensor-ops would misread.
+FORMAT = 1
+TUNE = "tensor-ops tune"
+# Seconds; JSON can spell numbers that no call takes and no float holds.
+LONGEST = 1e9
+# What a backend's times depend on, besides the machine: keys of its info().
+BACKEND_KEYS = ("version", "device_name", "compute_units")
+
+
+class TableError(TensorOpsError):
+    """The file of a table cannot be used; the message says why."""
+
+
+class Entry(NamedTuple):
+    """What was measured of one case.
+
+    Attributes
+    ----------
+    op : str
+        The name of a variant, such as ``gelu:none``.
+    dtype : str
+    shape : tuple of int
+        Of the first argument.
+    date : str
+        The day, as in ``2026-11-22``.
+    seconds : mapping of str to float
+        The median time of a call, by backend.
+    wrong : mapping of str to str
+        The backends that failed or whose result was out of its bound, and how.
+    """
+
+    op: str
+    dtype: str
+    shape: tuple[int, ...]
+    date: str
+    seconds: Mapping[str, float]
+    wrong: Mapping[str, str]
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return math.prod(self.shape)
+
+
+class Ranking(NamedTuple):
+    """The backends by their measured times.
+
+    Attributes
+    ----------
+    seconds : mapping of str to float
+        The fastest first.
+    wrong : mapping of str to str
+        Backends that must not run, and why.
+    size : int or None
+        The number of elements that was measured; None for a mean over all that were.
+    date : str
+        The day of the oldest of these measurements.
+    """
+
+    seconds: Mapping[str, float]
+    wrong: Mapping[str, str]
+    size: int | None
+    date: str
+
+
+@dataclass(frozen=True)
+class Table:
+    """Measured times, and what they depend on.
+
+    Attributes
+    ----------
+    machine : mapping
+        See `machine_facts`.
+    backends : mapping of str to mapping
+        See `backend_facts`, by backend.
+    entries : tuple of Entry
+    """
+
+    machine: Mapping[str, Any]
+    backends: Mapping[str, Mapping[str, Any]]
+    entries: tuple[Entry, ...]
+
+    def limits(self, op: str, dtype: str) -> list[float]:
+        """Return the sizes at which one measured size hands over to the next.
+
+        They are the geometric means of neighbours: the nearest on a logarithmic scale decides.
+        """
+        sizes = list(self._by_size.get((op, dtype), ()))
+        return [math.sqrt(a * b) for a, b in pairwise(sizes)]
+
+    def rankings(self, op: str, dtype: str) -> list[Ranking]:
+        """Return a ranking for each measured size, one more than there are `limits`."""
+        sizes = self._by_size.get((op, dtype), {})
+        return [_ranking(entries, size) for size, entries in sizes.items()]
+
+    def ranking(self, op: str, dtype: str, size: int | None) -> Ranking | None:
+        """Return the backends by their times for an op, dtype and number of elements.
+
+        With `size` None the times are means over all sizes. The variants of an op count alike.
+        """
+        sizes = self._by_size.get((op, dtype))
+        if not sizes:
+            return None
+        if size is None:
+            return _ranking([each for entries in sizes.values() for each in entries], None)
+        return self.rankings(op, dtype)[bisect_left(self.limits(op, dtype), size)]
+
+    @cached_property
+    def _by_size(self) -> dict[tuple[str, str], dict[int, list[Entry]]]:
+        """The entries by op and dtype, then by size, the smallest first."""
+        found: dict[tuple[str, str], dict[int, list[Entry]]] = {}
+        for entry in sorted(self.entries, key=lambda each: each.size):
+            sizes = found.setdefault((_op_of(entry.op), entry.dtype), {})
+            sizes.setdefault(entry.size, []).append(entry)
+        return found
+
+    def updated(self, entries: Iterable[Entry]) -> tuple[Entry, ...]:
+        """Return the entries with newer ones in the places of those of the same case."""
+        by_case = {(each.op, each.dtype, each.shape): each for each in self.entries}
+        by_case |= {(each.op, each.dtype, each.shape): each for each in entries}
+        return tuple(by_case.values())
+
+
+class Tuning(NamedTuple):
+    """The table to go by, or why there is none.
+
+    Attributes
+    ----------
+    table : Table or None
+    reason : str
+        Why there is no table; empty if there is one.
+    is_broken : bool
+        Whether a file is there and cannot be used.
+    """
+
+    table: Table | None
+    reason: str = ""
+    is_broken: bool = False
+
+
+def default_path(environ: Mapping[str, str] = os.environ) -> Path | None:
+    """Return the file of the table, in the user's cache; None if the user has no home folder."""
+    if sys.platform == "linux":
+        # The XDG specification, which says to ignore a relative path.
+        root = environ.get("XDG_CACHE_HOME", "")
+        root = root if os.path.isabs(root) else os.path.expanduser("~/.cache")
+        folder = os.path.join(root, "tensor-ops")
+    else:
+        import platformdirs
+
+        folder = platformdirs.user_cache_dir("tensor-ops", appauthor=False)
+    return Path(folder, "tuning.json") if os.path.isabs(folder) else None
+
+
+def use(candidates: Collection[str]) -> Tuning:
+    """Return the table of this machine, or why it has none; see `fitting`."""
+    return fitting(find(), candidates)
+
+
+def find() -> Tuning:
+    """Return the table in the user's cache, whatever it was measured on, or why there is none."""
+    path = default_path()
+    if path is None:
+        return Tuning(None, f"no table: the user has no home folder to keep that of '{TUNE}' in")
+    try:
+        table = read(path)
+    except TableError as error:
+        return Tuning(None, f"{error}; run '{TUNE}' again", is_broken=True)
+    return Tuning(table) if table else Tuning(None, f"no table: run '{TUNE}'")
+
+
+def fitting(found: Tuning, candidates: Collection[str]) -> Tuning:
+    """Return the table if it holds here, else why it does not.
+
+    Of its backends the candidates are imported, to be asked about their devices and versions.
+    """
+    reason = found.table and misfit(found.table, candidates)
+    if not reason:
+        return found
+    return Tuning(None, f"the table does not fit: {reason}; run '{TUNE}' again", is_broken=True)
+
+
+def read(path: Path) -> Table | None:
+    """Return the table in a file, None if there is no such file.
+
+    Raises
+    ------
+    TableError
+        If the file is not a table or cannot be read, or if others can write it.
+    """
+    try:
+        mode = path.stat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise TableError(f"{path}: cannot be looked at: {error.strerror or error}") from error
+    if not stat.S_ISREG(mode):  # opening a pipe would wait for ever
+        raise TableError(f"{path}: is no regular file")
+    try:
+        data = trusted_files.read(path, "delete it")
+    except ConfigError as error:
+        raise TableError(str(error)) from error
+    try:
+        return _table(json.loads(data))
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        message = f"{path}: is not a table of '{TUNE}': {backends.one_line(error)}"
+        raise TableError(message) from error
+
+
+def write(path: Path, table: Table) -> None:
+    """Write a table, as a whole or not at all, for nobody but its owner to read or write."""
+    content = {
+        "format": FORMAT,
+        "machine": table.machine,
+        "backends": table.backends,
+        "entries": [each._asdict() for each in table.entries],
+    }
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    trusted_files.replace(path, json.dumps(content, indent=1) + "\n", 0o600)
+
+
+def machine_facts() -> dict[str, Any]:
+    """Return what every backend's times depend on."""
+    from tensor_ops import __version__
+    from tensor_ops.cli import machine
+
+    return machine.processor() | {"tensor_ops": __version__}
+
+
+def backend_facts(name: str) -> dict[str, Any]:
+    """Return what the times of an available backend depend on: device, driver and version."""
+    facts = backends.info(name)
+    return {key: facts[key] for key in BACKEND_KEYS} | {"driver": _driver(name)}
+
+
+def misfit(table: Table, candidates: Collection[str]) -> str | None:
+    """Return why a table does not hold here, None if it does.
+
+    A backend that is unavailable, or no candidate, does not matter: it does not run.
+    """
+    if reason := _difference(table.machine, machine_facts()):
+        return reason
+    names = {split(name)[0] for name in candidates}
+    # A backend with times and no facts was measured on a device that nobody knows.
+    unknown: dict[str, Mapping[str, Any]] = {
+        name: {} for entry in table.entries for name in entry.seconds
+    }
+    for name, facts in (unknown | dict(table.backends)).items():
+        if name not in names or backends.load(name).reason is not None:
+            continue
+        if reason := _difference(facts, backend_facts(name)):
+            return f"backend {name!r}: {reason}"
+    return None
+
+
+def _driver(name: str) -> str | None:
+    """Return the version of a backend's driver, if it has one and says so."""
+    version = getattr(backends.load(name).module, "driver_version", None)
+    try:
+        return str(version()) if callable(version) else None
+    except backends.FAILURES as error:
+        return f"failed: {backends.one_line(error)}"
+
+
+def _difference(then: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
+    for key, value in now.items():
+        if then.get(key) != value:
+            return f"{key} was {then.get(key)!r} and is {value!r}"
+    return None
+
+
+def _op_of(variant: str) -> str:
+    return variant.partition(":")[0]
+
+
+def _ranking(entries: list[Entry], size: int | None) -> Ranking:
+    """Rank by the geometric mean over the entries, of the backends that have a time in each."""
+    wrong = {name: how for entry in entries for name, how in entry.wrong.items()}
+    names = [
+        name
+        for name in entries[0].seconds
+        if name not in wrong and all(name in entry.seconds for entry in entries)
+    ]
+    means = {name: _geometric_mean([entry.seconds[name] for entry in entries]) for name in names}
+    ordered = dict(sorted(means.items(), key=lambda item: item[1]))
+    return Ranking(ordered, wrong, size, min(entry.date for entry in entries))
+
+
+def _geometric_mean(values: list[float]) -> float:
+    # The mean of one is that one, to the last digit.
+    return math.exp(math.fsum(map(math.log, values)) / len(values)) if values[1:] else values[0]
+
+
+def _table(content: Any) -> Table:
+    """Return the table that parsed JSON stands for, or raise what shows that it is none."""
+    if content["format"] != FORMAT:
+        raise ValueError(f"its format is {content['format']!r}, this tensor-ops has {FORMAT}")
+    entries = tuple(_entry(each) for each in content["entries"])
+    facts = {name: dict(each) for name, each in content["backends"].items()}
+    return Table(dict(content["machine"]), facts, entries)
+
+
+def _entry(content: Any) -> Entry:
+    entry = Entry(**content)
+    texts = (entry.op, entry.dtype, entry.date, *entry.wrong, *entry.wrong.values())
+    if not all(isinstance(text, str) for text in texts):
+        raise TypeError(f"not a name or a reason: {texts}")
+    is_shape = all(type(size) is int and size > 0 for size in entry.shape)
+    if not (is_shape and entry.size <= sys.maxsize):
+        raise ValueError(f"not a shape: {entry.shape}")
+    for seconds in entry.seconds.values():
+        if not (type(seconds) in (float, int) and 0 < seconds < LONGEST):
+            raise ValueError(f"not a time: {seconds!r}")
+    return entry._replace(shape=tuple(entry.shape), seconds=dict(entry.seconds))
