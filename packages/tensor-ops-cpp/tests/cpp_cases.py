@@ -72,3 +72,34 @@ def same_bits(a, b):
         p.dtype == q.dtype and p.shape == q.shape and p.tobytes() == q.tobytes()
         for p, q in zip(a, b, strict=True)
     )
+
+
+def unaligned(a):
+    buffer = np.zeros(a.nbytes + 1, np.uint8)
+    view = buffer[1:].view(a.dtype).reshape(a.shape)
+    view[...] = a
+    return view
+
+
+def every_second(a, axis):
+    shape = list(a.shape)
+    shape[axis] *= 2
+    index = [slice(None)] * a.ndim
+    index[axis] = slice(None, None, 2)
+    view = np.zeros(shape, a.dtype)[tuple(index)]
+    view[...] = a
+    return view
+
+
+def reversed_memory(a, axis):
+    return np.flip(np.flip(a, axis).copy(), axis)
+
+
+LAYOUTS = {
+    "fortran": np.asfortranarray,
+    "unaligned": unaligned,
+    "padded rows": lambda a: every_second(a, 0),
+    "padded last axis": lambda a: every_second(a, -1),
+    "negative rows": lambda a: reversed_memory(a, 0),
+    "negative last axis": lambda a: reversed_memory(a, -1),
+}

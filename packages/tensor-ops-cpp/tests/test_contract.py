@@ -55,6 +55,20 @@ def test_docstring_has_the_sections_of_numpydoc(op):
         assert f"\n{name} : " in doc
 
 
+@pytest.mark.parametrize(
+    ("op", "note"),
+    [
+        ("rms_norm", "weight may be float32 instead:"),
+        ("add_rms_norm", "weight may be float32 instead, and so may residual:"),
+        ("layer_norm", "weight and bias may be float32 instead:"),
+        ("rope", "cos and sin may be float32 instead:"),
+    ],
+)
+def test_docstring_tells_what_may_be_float32_beside_a_half_x(op, note):
+    assert f"Where x is float16 or bfloat16, {note}" in OPS[op].__doc__
+    assert ("shape and dtype of residual" in OPS[op].__doc__) == (op == "add_rms_norm")
+
+
 def test_entry_point():
     (entry,) = entry_points(group="tensor_ops.backends", name="cpp")
     assert entry.load() is tensor_ops_cpp
@@ -62,7 +76,8 @@ def test_entry_point():
 
 def test_probe():
     assert tensor_ops_cpp.API_VERSION == 1
-    assert tensor_ops_cpp.probe() == {"available": True, "reason": None, "devices": ["cpu"]}
+    found = {"available": True, "reason": None, "devices": ["cpu"], "kind": "cpu"}
+    assert tensor_ops_cpp.probe() == found
 
 
 def test_info():

@@ -14,6 +14,7 @@ import tensor_ops_cpp as t
 X = np.ones((3, 8), np.float32)
 W = np.ones(8, np.float32)
 C = np.ones((3, 4), np.float32)
+HALF = X.astype(np.float16)
 SWAPPED = X.astype(X.dtype.newbyteorder())
 
 
@@ -48,6 +49,11 @@ def out_over_weight():
     return t.rms_norm(X, buffer[0], out=buffer)
 
 
+def half_view_of_residual(residual):
+    out = residual.view(np.float16)[:, :8], np.empty_like(X)
+    return t.add_rms_norm(HALF, residual, W, out=out)
+
+
 ERRORS = {
     # Arguments, as Python sorts them.
     "missing": (lambda: t.rms_norm(X), TypeError, "missing required argument 'weight'"),
@@ -75,6 +81,17 @@ ERRORS = {
     "dtype of weight": (lambda: t.rms_norm(X, W.astype(np.float64)), TypeError, "weight must have x's dtype float32, got float64"),
     "dtype of up": (lambda: t.silu_mul(X, X.astype(np.float16)), TypeError, "up must have gate's dtype float32, got float16"),
     "dtype of out": (lambda: t.silu(X, out=X.astype(np.float64)), TypeError, "out must have x's dtype float32, got float64"),
+    "float64 weight beside half": (lambda: t.rms_norm(HALF, W.astype(np.float64)), TypeError, "weight must have x's dtype float16, or float32, got float64; convert it with weight.astype(x.dtype)"),
+    "two half dtypes": (lambda: t.rms_norm(HALF, W.astype(ml_dtypes.bfloat16)), TypeError, "weight must have x's dtype float16, or float32, got bfloat16"),
+    "half weight beside float32": (lambda: t.rms_norm(X, W.astype(np.float16)), TypeError, "weight must have x's dtype float32, got float16"),
+    "half bias beside float32 weight": (lambda: t.layer_norm(HALF, W, W.astype(np.float16)), TypeError, "bias must have weight's dtype float32, got float16; convert it with bias.astype(weight.dtype)"),
+    "float32 bias beside half weight": (lambda: t.layer_norm(HALF, W.astype(np.float16), W), TypeError, "bias must have weight's dtype float16, got float32"),
+    "half sin beside float32 cos": (lambda: t.rope(HALF, C, C.astype(np.float16)), TypeError, "sin must have cos's dtype float32, got float16"),
+    "float32 up beside half": (lambda: t.silu_mul(HALF, X), TypeError, "up must have gate's dtype float16, got float32"),
+    "byte order of float32 weight": (lambda: t.rms_norm(HALF, W.astype(W.dtype.newbyteorder())), TypeError, "weight must have native byte order"),
+    "dtype of h": (lambda: t.add_rms_norm(HALF, X, W, out=(HALF.copy(), HALF.copy())), TypeError, "out[1] must have residual's dtype float32, got float16; give an array of dtype float32"),
+    "dtype of y": (lambda: t.add_rms_norm(HALF, X, W, out=(X.copy(), X.copy())), TypeError, "out[0] must have x's dtype float16, got float32; give an array of dtype float16"),
+    "half view of residual": (lambda: half_view_of_residual(X.copy()), ValueError, "out[0] overlaps residual"),
     # Shapes.
     "0-d": (lambda: t.softmax(np.array(1, np.float32)), ValueError, "x must have at least one axis"),
     "weight length": (lambda: t.rms_norm(X, W[:7]), ValueError, "weight must have shape (8,)"),
@@ -133,6 +150,25 @@ def test_error(name):
         str(caught.value),
     )
     assert type(caught.value) is error
+
+
+OUTPUT_ERRORS = [
+    lambda: t.silu(X, out=X.astype(np.float64)),
+    lambda: t.silu(X, out=SWAPPED.copy()),
+    lambda: t.silu(X, out=readonly(X)),
+    lambda: t.silu(X, out=X.tolist()),
+    lambda: t.silu(X, out=np.ma.masked_array(X.copy())),
+    lambda: t.silu(X, out=X.astype(int)),
+]
+
+
+@pytest.mark.parametrize("call", OUTPUT_ERRORS)
+def test_advice_for_an_output_makes_no_copy(call):
+    """The caller would never see the result that is written there."""
+    with pytest.raises((TypeError, ValueError)) as caught:
+        call()
+    for word in ("astype", "copy", "asarray", "filled", "convert"):
+        assert word not in str(caught.value)
 
 
 def test_failed_call_leaves_out_alone():

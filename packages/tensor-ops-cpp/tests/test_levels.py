@@ -28,7 +28,7 @@ def test_cpu_levels_are_compiled_levels_in_order():
 
 @pytest.mark.parametrize("level", CPU_LEVELS)
 def test_level_keeps_every_promise(level):
-    names = ["numerics", "exp", "strides", "streaming", "long_rows"]
+    names = ["numerics", "exp", "strides", "streaming", "long_rows", "mixed_dtypes"]
     files = [str(HERE / f"test_{name}.py") for name in names]
     done = run(level, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *files)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -254,11 +254,66 @@ def test_layer_norm_of_constant_rows_is_the_bias(n, dtype):
     assert np.array_equal(t.layer_norm(x, np.ones(n, dtype), bias), np.stack([bias, bias]))
 
 
+@pytest.mark.parametrize("n", [1, 2, 63, 64, 4097, 40_000])
+@pytest.mark.parametrize("scale", [1e-320, 1e-200, 1e-150, 1e152, 1e200, 8e307])
+@pytest.mark.parametrize("threads", [1, 3])
+def test_float64_rows_whose_squares_leave_the_range(scale, n, threads, rng):
+    x, residual = scale * rng.uniform(-2, 2, size=(2, 2, n))
+    weight, bias = rng.normal(size=(2, n))
+    for eps in (0, min(1e-6 * scale * scale, 1e290)):
+        found = t.rms_norm(x, weight, eps, num_threads=threads)
+        assert_close_rows(found, rms_norm(*wide(x, weight), eps))
+        y, h = t.add_rms_norm(x, residual, weight, eps, num_threads=threads)
+        assert_same_specials(h, x + residual)
+        assert_close_rows(y, rms_norm(sum(wide(x, residual)), *wide(weight), eps))
+        if n == 1:
+            continue
+        exact = layer_norm(*wide(x, weight, bias), eps)
+        found = t.layer_norm(x, weight, bias, eps, num_threads=threads)
+        assert_close_rows(found, exact, np.abs(exact).max(-1, keepdims=True))
+
+
 @pytest.mark.parametrize("op", ["rms_norm", "layer_norm"])
-def test_float64_rows_whose_squares_overflow_vanish(op):
+def test_float64_rows_with_an_element_beyond_the_others(op):
     x, weight = np.ones((1, 34)), np.ones(34)
     x[0, 5] = np.finfo(np.float64).max
-    assert (OPS[op](x, weight) == 0).all()
+    exact = {
+        "rms_norm": lambda: rms_norm(*wide(x, weight), 1e-6),
+        "layer_norm": lambda: layer_norm(*wide(x, weight, 0 * weight), 1e-5),
+    }[op]()
+    assert_close_rows(OPS[op](x, weight), exact, np.abs(exact).max(-1, keepdims=True))
+
+
+@pytest.mark.parametrize("value", [0.3, 1e-300, 1e200, 1.7e308])
+@pytest.mark.parametrize("eps", [1e-300, 1e-5])
+def test_float64_constant_rows_are_the_bias(value, eps):
+    x, weight, bias = np.full((2, 33), value), np.ones(33), np.arange(33.0)
+    assert np.array_equal(t.layer_norm(x, weight, bias, eps), np.stack([bias, bias]))
+
+
+def test_signs_of_zeros(dtype):
+    """Zeros, and what is too small for the dtype, at every place of a vector."""
+    x = np.array([-0.0, 0.0, -np.inf, -20, -50, -200, -2000, -6e4], dtype)
+    x = np.concatenate([x, np.ones(100, dtype), x])
+    up = np.where(np.arange(x.size) % 3, 1, -1).astype(dtype)
+    is_negative = np.signbit(x.astype(float))
+    is_product_negative = is_negative ^ (up < 0)
+    for approximate in ("tanh", "none"):
+        assert np.array_equal(np.signbit(t.gelu(x, approximate)), is_negative)
+        found = t.gelu_mul(x, up, approximate)
+        assert np.array_equal(np.signbit(found), is_product_negative)
+    assert np.array_equal(np.signbit(t.silu(x)), is_negative)
+    assert np.array_equal(np.signbit(t.silu_mul(x, up)), is_product_negative)
+
+
+@pytest.mark.parametrize("interleaved", [False, True])
+def test_rope_of_zeros_does_not_depend_on_the_place(interleaved, dtype):
+    x = np.full((1, 2 * 67), -0.0, dtype)
+    cos, sin = np.ones((2, 67), dtype)
+    y = t.rope(x, cos, sin, interleaved=interleaved).astype(float)
+    if dtype != np.float64 or t.has_fma:
+        pairs = y.reshape(-1, 2) if interleaved else y.reshape(2, -1).T
+        assert (np.signbit(pairs) == np.signbit(pairs[0])).all()
 
 
 @pytest.mark.parametrize("op", ["rms_norm", "layer_norm"])
@@ -328,6 +383,23 @@ def test_rope(dtype, rng):
     pairs = np.stack(np.split(x, 2, -1), -1).reshape(x.shape)
     expected = np.stack(np.split(t.rope(x, cos, sin), 2, -1), -1).reshape(x.shape)
     assert same_bits(t.rope(pairs, cos, sin, interleaved=True), expected)
+
+
+@pytest.mark.parametrize("interleaved", [False, True])
+@pytest.mark.parametrize("half", sorted(HALF))
+def test_rope_where_products_with_float32_angles_cancel(half, interleaved, rng):
+    """One element of each pair is 0 but for the last bits of its cosine or a few of them more."""
+    a, b = rng.standard_normal((2, 200, 342)).astype(DTYPES[half])
+    sin = rng.standard_normal(a.shape).astype(np.float32)
+    first, second = (b / a.astype(float) * sin, -a / b.astype(float) * sin)
+    cos = np.where(np.arange(a.shape[-1]) % 3, first, second).astype(np.float32)
+    cos = (cos.view(np.int32) + rng.integers(-2, 3, cos.shape, np.int32)).view(np.float32)
+    cos[::4] *= 1 + rng.standard_normal(cos[::4].shape).astype(np.float32) * np.float32(2**-11)
+    x = np.concatenate([a, b], -1)
+    exact = rope(*wide(x, cos, sin))  # long double has room for every digit
+    if interleaved:
+        x, exact = (np.stack(np.split(v, 2, -1), -1).reshape(v.shape) for v in (x, exact))
+    assert_close_in_ulp(t.rope(x, cos, sin, interleaved=interleaved), exact, 1)
 
 
 def rope_exactly(x, cos, sin):

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from cpp_cases import (
+    LAYOUTS,
     OP_VARIANTS,
     OPS,
     ROWS,
@@ -12,37 +13,6 @@ from cpp_cases import (
     empty_outs,
     same_bits,
 )
-
-
-def unaligned(a):
-    buffer = np.zeros(a.nbytes + 1, np.uint8)
-    view = buffer[1:].view(a.dtype).reshape(a.shape)
-    view[...] = a
-    return view
-
-
-def every_second(a, axis):
-    shape = list(a.shape)
-    shape[axis] *= 2
-    index = [slice(None)] * a.ndim
-    index[axis] = slice(None, None, 2)
-    view = np.zeros(shape, a.dtype)[tuple(index)]
-    view[...] = a
-    return view
-
-
-def reversed_memory(a, axis):
-    return np.flip(np.flip(a, axis).copy(), axis)
-
-
-LAYOUTS = {
-    "fortran": np.asfortranarray,
-    "unaligned": unaligned,
-    "padded rows": lambda a: every_second(a, 0),
-    "padded last axis": lambda a: every_second(a, -1),
-    "negative rows": lambda a: reversed_memory(a, 0),
-    "negative last axis": lambda a: reversed_memory(a, -1),
-}
 
 SHAPES = [(4, 6), (3, 5, 4, 8), (2, 130), (1, 2), (5, 1, 64)]
 

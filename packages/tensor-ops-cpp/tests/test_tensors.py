@@ -1,11 +1,13 @@
 """Tensors of PyTorch on the CPU, through DLPack's C exchange API."""
 
+import re
+
 import numpy as np
 import pytest
 from cpp_cases import DTYPES, OPS, arguments, as_tuple
 
 import tensor_ops_cpp
-from tensor_ops_cpp import add_rms_norm, rms_norm, silu
+from tensor_ops_cpp import add_rms_norm, layer_norm, rms_norm, silu
 
 torch = pytest.importorskip("torch")
 if not hasattr(torch.Tensor, "__dlpack_c_exchange_api__"):
@@ -119,6 +121,59 @@ class TestGradients:
         with pytest.raises(ValueError, match="silu: out requires grad"):
             silu(torch.ones(3), out=torch.ones(3, requires_grad=True))
 
+    @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+    def test_parameters_of_two_dtypes(self, mode):
+        x = torch.randn(4, 6).half()
+        weight, bias = (torch.nn.Parameter(torch.randn(6)) for _ in range(2))
+        expected = layer_norm(x.numpy(), weight.detach().numpy(), bias.detach().numpy())
+        with mode():
+            assert as_numpy(layer_norm(x, weight, bias)).tobytes() == expected.tobytes()
+
+    def test_tensors_made_for_inference(self):
+        with torch.inference_mode():
+            x, weight = torch.randn(4, 6), torch.nn.Parameter(torch.randn(6))
+            found = rms_norm(x, weight)
+        assert torch.equal(rms_norm(x, weight.detach()), found)
+
+
+class TestMixedDTypes:
+    """Float32 beside half tensors, as between arrays."""
+
+    @pytest.mark.parametrize("half", ["float16", "bfloat16"])
+    @pytest.mark.parametrize("wide", [("weight",), ("residual",), ("residual", "weight")])
+    def test_bits_and_dtypes(self, half, wide, rng):
+        names = ("x", "residual", "weight")
+        values = {
+            name: tensor.to(torch.float32 if name in wide else TYPES[half])
+            for name, tensor in zip(names, tensors("add_rms_norm", torch.float32, rng), strict=True)
+        }
+        found = add_rms_norm(**values)
+        expected = add_rms_norm(**{name: as_numpy(value) for name, value in values.items()})
+        assert [each.dtype for each in found] == [TYPES[half], values["residual"].dtype]
+        for one, right in zip(found, expected, strict=True):
+            assert as_numpy(one).tobytes() == right.tobytes()
+        out = values["x"], values["residual"]
+        assert all(a is b for a, b in zip(add_rms_norm(**values, out=out), out, strict=True))
+        assert all(torch.equal(a, b) for a, b in zip(out, found, strict=True))
+
+    def test_errors(self):
+        x, weight = torch.ones(2, 3, dtype=torch.bfloat16), torch.ones(3)
+        message = "weight must have x's dtype bfloat16, or float32, got float16; convert it first"
+        with pytest.raises(TypeError, match=message):
+            rms_norm(x, weight.half())
+        message = (
+            r"out\[1\] must have residual's dtype float32, got bfloat16; give an array of dtype"
+        )
+        with pytest.raises(TypeError, match=message):
+            add_rms_norm(x, x.float(), weight, out=(x.clone(), x.clone()))
+
+    def test_advice_for_an_output_makes_no_copy(self):
+        for out in (torch.zeros(3, dtype=torch.int64), torch._neg_view(torch.ones(3))):
+            with pytest.raises((TypeError, ValueError)) as caught:
+                silu(torch.ones(3), out=out)
+            assert "convert" not in str(caught.value)
+            assert "resolve" not in str(caught.value)
+
 
 class TestRefused:
     def test_signs_that_are_not_in_memory(self):
@@ -138,12 +193,18 @@ class TestRefused:
             rms_norm(torch.ones(2, 3), torch.ones(3, dtype=getattr(torch, dtype)))
 
     def test_tensors_and_arrays_in_one_call(self):
-        with pytest.raises(TypeError, match=r"weight must be an array like x, got numpy\.ndarray"):
-            rms_norm(torch.ones(2, 3), np.ones(3, np.float32))
-        with pytest.raises(TypeError, match=r"weight must be a numpy\.ndarray, got Tensor"):
-            rms_norm(np.ones((2, 3), np.float32), torch.ones(3))
-        with pytest.raises(TypeError, match=r"out must be an array like x"):
-            silu(torch.ones(3), out=np.ones(3, np.float32))
+        tensor, array = torch.ones(3), np.ones(3, np.float32)
+        for one, other, said in [
+            (tensor, array, "a Tensor, got a numpy.ndarray; give all"),
+            (array, tensor, "a numpy.ndarray, got a Tensor; give all"),
+        ]:
+            for name, call in [
+                ("weight", lambda one=one, other=other: rms_norm(one[None], other)),
+                ("out", lambda one=one, other=other: silu(one, out=other)),
+            ]:
+                message = f"{name} must be an array like x, which is {said}"
+                with pytest.raises(TypeError, match=re.escape(message)):
+                    call()
 
     def test_shapes(self):
         with pytest.raises(ValueError, match=r"weight must have shape \(3,\).*got \(4,\)"):

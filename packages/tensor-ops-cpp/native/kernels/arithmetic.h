@@ -7,6 +7,8 @@
 #include <cstdint>
 
 #define TENSOR_OPS_INLINE inline __attribute__((always_inline))
+// The same of a lambda, after its parameters.
+#define TENSOR_OPS_INLINE_LAMBDA __attribute__((always_inline))
 
 #if defined(__FMA__) || defined(__aarch64__)
 #define TENSOR_OPS_HAS_FMA 1

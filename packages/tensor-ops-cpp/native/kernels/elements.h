@@ -136,13 +136,41 @@ constexpr RowSteps steps_of{};
 template <class Kernel>
 constexpr RowSteps steps_of<Kernel, std::void_t<decltype(Kernel::steps)>> = Kernel::steps;
 
+template <class Kernel>
+constexpr RowKernel row_kernel{Kernel::run, &steps_of<Kernel>};
+
 // One kernel for each dtype, in the order of DType.
 template <template <class> class KernelFor>
 constexpr DTypeKernels each_dtype() {
-  return {{KernelFor<Float32>::run, KernelFor<Float16>::run, KernelFor<BFloat16>::run,
-           KernelFor<Float64>::run},
-          {steps_of<KernelFor<Float32>>, steps_of<KernelFor<Float16>>,
-           steps_of<KernelFor<BFloat16>>, steps_of<KernelFor<Float64>>}};
+  return {{{row_kernel<KernelFor<Float32>>, row_kernel<KernelFor<Float16>>,
+            row_kernel<KernelFor<BFloat16>>, row_kernel<KernelFor<Float64>>}}};
+}
+
+// The same of an op whose parameters, the second type, may be float32 beside a half x.
+template <template <class Element, class Parameter> class KernelFor>
+constexpr DTypeKernels each_dtype_and_parameters() {
+  return {
+      {{row_kernel<KernelFor<Float32, Float32>>, row_kernel<KernelFor<Float16, Float16>>,
+        row_kernel<KernelFor<BFloat16, BFloat16>>, row_kernel<KernelFor<Float64, Float64>>},
+       {{}, row_kernel<KernelFor<Float16, Float32>>, row_kernel<KernelFor<BFloat16, Float32>>}}};
+}
+
+// The same where rows, the third type, may be float32 too.
+template <template <class Element, class Parameter, class Rows> class KernelFor>
+constexpr DTypeKernels each_dtype_parameters_and_rows() {
+  return {{{row_kernel<KernelFor<Float32, Float32, Float32>>,
+            row_kernel<KernelFor<Float16, Float16, Float16>>,
+            row_kernel<KernelFor<BFloat16, BFloat16, BFloat16>>,
+            row_kernel<KernelFor<Float64, Float64, Float64>>},
+           {{},
+            row_kernel<KernelFor<Float16, Float32, Float16>>,
+            row_kernel<KernelFor<BFloat16, Float32, BFloat16>>},
+           {{},
+            row_kernel<KernelFor<Float16, Float16, Float32>>,
+            row_kernel<KernelFor<BFloat16, BFloat16, Float32>>},
+           {{},
+            row_kernel<KernelFor<Float16, Float32, Float32>>,
+            row_kernel<KernelFor<BFloat16, Float32, Float32>>}}};
 }
 
 }  // namespace

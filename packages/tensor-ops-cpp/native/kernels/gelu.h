@@ -102,7 +102,7 @@ struct GeluTanh {
 struct GeluErf {
   template <class C>
   static TENSOR_OPS_INLINE C apply(C x) {
-    return (x < 0 ? 0 : x) - normal_tail_moment(magnitude(x));
+    return (x < 0 ? C(-0.0) : x) - normal_tail_moment(magnitude(x));
   }
   // Like times_sigmoid_and. A tiny x is scaled, or its digits would be lost before it meets `up`.
   template <class C>
@@ -120,7 +120,8 @@ struct GeluErf {
   static constexpr C ordinary = sizeof(C) == sizeof(float) ? C(12.5) : C(37);
   template <Digits digits, class V>
   static TENSOR_OPS_INLINE V apply_ordinary(V x) {
-    return larger(x, V{}) - ordinary_tail_moment<digits>(magnitude_of(x));
+    // Of two zeros and where one is NaN larger() gives the second.
+    return larger(-V{}, x) - ordinary_tail_moment<digits>(magnitude_of(x));
   }
   template <Digits digits, class V>
   static TENSOR_OPS_INLINE V apply_ordinary(V x, V up) {

@@ -138,15 +138,33 @@ TENSOR_OPS_INLINE void store(typename Element::Storage* y,
   store_part(y, Element::narrow(block.vector[0]), part.elements);
 }
 
-// The same for whoever does not mind which of a block's elements is where, as long as it is the
-// same in all blocks of an extent.
-template <class Element, class Extent>
+template <class V, std::size_t... L>
+TENSOR_OPS_INLINE Pair<V> taken_apart(V first, V second, std::index_sequence<L...>) {
+  return {__builtin_shufflevector(first, second, (2 * L)...),
+          __builtin_shufflevector(first, second, (2 * L + 1)...)};
+}
+
+// Elements from an address on as two vectors, of first and of second neighbours.
+template <class Element>
+TENSOR_OPS_INLINE Pair<VectorFor<Element>> load_apart(const typename Element::Storage* x) {
+  if constexpr (comes_in_pairs<Element>) {
+    return Element::widen_pair(load_vector<typename Element::PackedPair>(x));
+  } else {
+    const auto both = load<Element>(x, Whole<2>{});
+    return taken_apart(both.vector[0], both.vector[1],
+                       std::make_index_sequence<kLanesFor<Element>>());
+  }
+}
+
+// load() and store() for whoever does not mind which of a block's elements is where, as long as it
+// is the same in all blocks of an extent: the cheapest order for elements of Order, which for
+// float32 is that of memory. Element is Order, or one of the two is float32.
+template <class Element, class Order = Element, class Extent>
 TENSOR_OPS_INLINE auto load_unordered(const typename Element::Storage* x, Extent extent) {
-  if constexpr (comes_in_pairs<Element> && Extent::vectors % 2 == 0) {
+  if constexpr (comes_in_pairs<Order> && Extent::vectors % 2 == 0) {
     Block<VectorFor<Element>, Extent::vectors> block;
     for (std::size_t u = 0; u < Extent::vectors; u += 2) {
-      const auto pair = Element::widen_pair(
-          load_vector<typename Element::PackedPair>(x + u * kLanesFor<Element>));
+      const auto pair = load_apart<Element>(x + u * kLanesFor<Element>);
       block.vector[u] = pair.hi;
       block.vector[u + 1] = pair.lo;
     }
@@ -155,10 +173,12 @@ TENSOR_OPS_INLINE auto load_unordered(const typename Element::Storage* x, Extent
     return load<Element>(x, extent);
   }
 }
-template <class Element, class Values, class Extent>
+template <class Element, class Order = Element, class Values, class Extent>
 TENSOR_OPS_INLINE void store_unordered(typename Element::Storage* y, const Values& block,
                                        Extent extent) {
-  if constexpr (comes_in_pairs<Element> && Extent::vectors % 2 == 0) {
+  if constexpr (!comes_in_pairs<Order> || Extent::vectors % 2 != 0) {
+    store<Element>(y, block, extent);
+  } else {
     for (std::size_t u = 0; u < Extent::vectors; u += 2) {
       const auto packed = Element::narrow_pair({block.vector[u], block.vector[u + 1]});
       if constexpr (Extent::streams)
@@ -166,8 +186,6 @@ TENSOR_OPS_INLINE void store_unordered(typename Element::Storage* y, const Value
       else
         store_vector(y + u * kLanesFor<Element>, packed);
     }
-  } else {
-    store<Element>(y, block, extent);
   }
 }
 

@@ -14,11 +14,19 @@ TENSOR_OPS_INLINE C rms_scale(double squares, std::size_t n, double eps) {
   return is_safe_in(C(), mean_square) ? static_cast<C>(1 / __builtin_sqrt(mean_square)) : C(0);
 }
 
-// The same in double, value(i) being one number.
-template <class Value>
-TENSOR_OPS_INLINE double wide_rms_scale(std::size_t n, double eps, Value value) {
-  const double squares = wide_sum(n, [=](std::size_t i) { return value(i) * value(i); });
-  return 1 / __builtin_sqrt(squares / static_cast<double>(n) + eps);
+// The factor (rows.h) and the scale of a row of C without one, value(i, factor) being a number
+// times the factor.
+struct WideScale {
+  double factor, scale;
+};
+template <class C, class Value>
+TENSOR_OPS_INLINE WideScale wide_rms_scale(std::size_t n, double eps, Value value) {
+  const auto mean_square = [=](double factor) {
+    const auto square = [=](std::size_t i) { return value(i, factor) * value(i, factor); };
+    return wide_sum_of_chunks(n, square) / static_cast<double>(n) + wide_eps(eps, factor);
+  };
+  const double factor = sizeof(C) == sizeof(float) ? 1 : wide_factor<C>(mean_square(1));
+  return {factor, 1 / __builtin_sqrt(mean_square(factor))};
 }
 
 // Kernel and steps of an op whose Norm<Element> has what rows that are measured and then written

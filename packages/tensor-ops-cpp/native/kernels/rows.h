@@ -25,6 +25,46 @@ TENSOR_OPS_INLINE T* optional_row_of(const Run& run, std::size_t k, std::size_t 
   return run.data[k] ? row_of<T>(run, k, r) : nullptr;
 }
 
+// Whether load_unordered() takes parameters apart, because elements come in pairs and they do not.
+template <class Element, class Parameter>
+constexpr bool takes_apart = comes_in_pairs<Element> && !comes_in_pairs<Parameter>;
+
+// Parameters are taken apart once for a run of rows, in a copy on the stack, instead of for each
+// row: where there are rows enough, the parameters have room, and blocks of two or more vectors
+// begin at the same elements of all rows, as the results' lines do.
+constexpr std::size_t kMostTakenApart = std::size_t{1} << 13;  // of all parameters together
+constexpr std::size_t kFewestRows = 8;                         // below that it does not pay
+template <class Element>
+TENSOR_OPS_INLINE bool is_taken_apart_once(const Run& run, std::size_t parameters,
+                                           std::ptrdiff_t y_stride) {
+  return run.rows >= kFewestRows && run.n * parameters <= kMostTakenApart &&
+         run.n >= 2 * kUnroll * kLanesFor<Element> &&
+         y_stride % static_cast<std::ptrdiff_t>(kLine) == 0;
+}
+template <class Element, class Parameter>
+TENSOR_OPS_INLINE void take_apart(std::size_t n, typename Parameter::Storage* to,
+                                  const typename Parameter::Storage* from,
+                                  const typename Element::Storage* y) {
+  constexpr std::size_t lanes = kLanesFor<Element>;
+  for (std::size_t i = distance_to_line<Element>(y); i + 2 * lanes <= n; i += 2 * lanes) {
+    const auto pair = load_apart<Parameter>(from + i);
+    store_vector(to + i, pair.hi);
+    store_vector(to + i + lanes, pair.lo);
+  }
+}
+
+// A block of parameters in the order of load_unordered<Element>(); `apart` is that copy of them
+// where there is one. Less than two vectors are in the order of memory in any case.
+template <class Element, class Parameter, bool is_once, class Extent>
+TENSOR_OPS_INLINE auto load_parameters(const typename Parameter::Storage* parameters,
+                                       [[maybe_unused]] const typename Parameter::Storage* apart,
+                                       std::size_t i, Extent extent) {
+  if constexpr (is_once && Extent::vectors % 2 == 0)
+    return load<Parameter>(apart + i, extent);
+  else
+    return load_unordered<Parameter, Element>(parameters + i, extent);
+}
+
 // Sums are kept in a fixed number of lanes, element i always going to the same one: the result does
 // not depend on where the row lies in memory. The lanes of every chunk are added up in double,
 // which bounds the error of long rows.
@@ -95,12 +135,37 @@ TENSOR_OPS_INLINE double wide_sum(std::size_t n, Term term) {
   return total;
 }
 
-// Whether a mean square leaves float32 arithmetic room enough on both sides, so that nothing in the
-// sum behind it can have overflowed, or have been lost to underflow.
+// The same by chunks, which bounds the error of long rows.
+template <class Term>
+TENSOR_OPS_INLINE double wide_sum_of_chunks(std::size_t n, Term term) {
+  return sum_of_chunks(n, [=](std::size_t begin, std::size_t end) {
+    return wide_sum(end - begin, [=](std::size_t i) { return term(begin + i); });
+  });
+}
+
+// Whether a mean square leaves the arithmetic of a type room enough on both sides, so that nothing
+// in the sum behind it can have overflowed, or have been lost to underflow. NaN does not.
 TENSOR_OPS_INLINE bool is_safe_in(float, double mean_square) {
   return mean_square > 0x1p-100 && mean_square < 0x1p100;
 }
-TENSOR_OPS_INLINE bool is_safe_in(double, double) { return true; }
+TENSOR_OPS_INLINE bool is_safe_in(double, double mean_square) {
+  return mean_square > 0x1p-960 && mean_square < __builtin_inf();
+}
+
+// Rows that a type has no room for are computed in double, multiplied by a power of two that is 1
+// unless they are double themselves: then it brings what is about as large as `magnitude`, a number
+// whose square is outside double's range, to the middle of that range.
+template <class C>
+TENSOR_OPS_INLINE double wide_factor(double magnitude) {
+  if (sizeof(C) == sizeof(float)) return 1;
+  return magnitude > 1 ? 0x1p-600 : 0x1p600;
+}
+
+// An eps of such a row. It may be all there is in a divisor, and then is not 0.
+TENSOR_OPS_INLINE double wide_eps(double eps, double factor) {
+  const double scaled = (eps * factor) * factor;
+  return eps > 0 && scaled < __DBL_MIN__ ? __DBL_MIN__ : scaled;
+}
 
 // An Op on rows that are measured and then written has: streams(run), whether that may write past
 // the caches; Row, with the fields n, y and streams; Found, what is known of a row once it is
@@ -112,10 +177,11 @@ TENSOR_OPS_INLINE void write_measured(const typename Op::Row& of, const typename
   // Copies that nothing else can see, so that they stay in registers.
   const typename Op::Row row = of;
   const typename Op::Found found = what;
-  for_lines<Element>(row.streams, begin, end, row.y, [&](std::size_t i, auto extent) {
+  const auto write = [&](std::size_t i, auto extent) TENSOR_OPS_INLINE_LAMBDA {
     if constexpr (extent.streams) Op::ask_ahead(row, i, extent);
     Op::write(row, found, i, extent);
-  });
+  };
+  for_lines<Element>(row.streams, begin, end, row.y, write);
 }
 
 // Writes rows as soon as they are measured.
@@ -160,7 +226,8 @@ class OneBehind {
  private:
   static constexpr std::size_t kStep = kUnroll * kLanesFor<Element>;
   TENSOR_OPS_INLINE auto block_writer() const {
-    return [this](std::size_t i, auto extent) { Op::write(row_, found_, i, extent); };
+    return [this](std::size_t i, auto extent)
+               TENSOR_OPS_INLINE_LAMBDA { Op::write(row_, found_, i, extent); };
   }
 
   typename Op::Row row_{};

@@ -41,24 +41,36 @@ bool is_masked(PyObject* object) {
          PyObject_TypeCheck(object, reinterpret_cast<PyTypeObject*>(type.get()));
 }
 
-PyArrayObject* require_numpy_array(const Op& op, const char* name, PyObject* object) {
-  if (!PyArray_Check(object))
+// Arrays of two libraries in one call.
+[[noreturn]] void refuse_two_libraries(const Op& op, const char* name, PyObject* object,
+                                       PyObject* x) {
+  throw TypeError(text(op.name, ": ", name, " must be an array like ", op.parameters[0].name,
+                       ", which is a ", type_name(x), ", got a ", type_name(object),
+                       "; give all arrays of a call as NumPy's or all as tensors"));
+}
+
+PyArrayObject* require_numpy_array(const Op& op, const char* name, Use use, PyObject* object,
+                                   const CheckedCall& call) {
+  if (!PyArray_Check(object)) {
+    if (call.array[0] && exchange_api(Py_TYPE(object)))
+      refuse_two_libraries(op, name, object, reinterpret_cast<PyObject*>(call.array[0]));
     throw TypeError(text(op.name, ": ", name, " must be a numpy.ndarray, got ", type_name(object),
-                         "; convert it with numpy.asarray"));
+                         use == Use::kInput ? "; convert it with numpy.asarray" : ""));
+  }
   if (is_masked(object))
     throw TypeError(text(op.name, ": ", name,
-                         " must be a numpy.ndarray, got a MaskedArray, whose mask would be "
-                         "ignored; fill it with .filled(value) first"));
+                         " must be a numpy.ndarray, got a MaskedArray, whose mask would be ignored",
+                         use == Use::kInput ? "; fill it with .filled(value) first" : ""));
   return reinterpret_cast<PyArrayObject*>(object);
 }
 
 // Asks a library all that may run Python code, before any memory is looked at. Where it is no array
 // nothing is noted.
-void add_foreign(const Op& op, const char* name, PyObject* object, bool has_tangents,
+void add_foreign(const Op& op, const char* name, Use use, PyObject* object, bool has_tangents,
                  CheckedCall& call) {
   const dlpack::ExchangeAPI* api = exchange_api(Py_TYPE(object));
   if (!api) return;
-  require_all_in_memory(op, name, object, has_tangents);
+  require_all_in_memory(op, name, use, object, has_tangents);
   call.foreign.push_back({object, api});
 }
 
@@ -69,12 +81,13 @@ void add_foreign_arrays(const Op& op, const Arguments& arguments, CheckedCall& c
   PyObject* const* value = arguments.value;
   for (const Parameter& parameter : op.parameters) {
     PyObject* object = *value++;
-    if (parameter.is_array() && object) add_foreign(op, parameter.name, object, has_tangents, call);
+    if (parameter.is_array() && object)
+      add_foreign(op, parameter.name, Use::kInput, object, has_tangents, call);
   }
   PyObject* out = arguments.out;
-  if (out && !PyTuple_Check(out)) add_foreign(op, "out", out, has_tangents, call);
+  if (out && !PyTuple_Check(out)) add_foreign(op, "out", Use::kOutput, out, has_tangents, call);
   for (Py_ssize_t i = 0; out && PyTuple_Check(out) && i < PyTuple_GET_SIZE(out); ++i)
-    add_foreign(op, "out", PyTuple_GET_ITEM(out, i), has_tangents, call);
+    add_foreign(op, "out", Use::kOutput, PyTuple_GET_ITEM(out, i), has_tangents, call);
   call.views.reserve(call.foreign.size());
 }
 
@@ -84,22 +97,26 @@ const dlpack::ExchangeAPI* api_of(PyObject* object, const CheckedCall& call) {
   return nullptr;
 }
 
-PyArrayObject* require_array(const Op& op, const char* name, PyObject* object, CheckedCall& call) {
+PyArrayObject* require_array(const Op& op, const char* name, Use use, PyObject* object,
+                             CheckedCall& call) {
   if (!call.exchange)
     return PyArray_CheckExact(object) ? reinterpret_cast<PyArrayObject*>(object)
-                                      : require_numpy_array(op, name, object);
+                                      : require_numpy_array(op, name, use, object, call);
   const dlpack::ExchangeAPI* api = api_of(object, call);
+  if (!api && PyArray_Check(object)) refuse_two_libraries(op, name, object, call.foreign[0].object);
   if (!api)
     throw TypeError(text(op.name, ": ", name, " must be an array like ", call.name[0], ", got ",
                          type_name(object)));
-  return call.views.emplace_back(view_of_foreign(op, name, object, *api)).array();
+  return call.views.emplace_back(view_of_foreign(op, name, use, object, *api)).array();
 }
 
-void require_native_order(const Op& op, const char* name, PyArrayObject* array) {
+void require_native_order(const Op& op, const char* name, Use use, PyArrayObject* array) {
   if (PyArray_ISNOTSWAPPED(array)) return;
-  throw TypeError(text(op.name, ": ", name, " must have native byte order, got dtype ",
-                       dtype_text(array), "; convert it with ", name, ".astype(", name,
-                       ".dtype.newbyteorder(\"=\"))"));
+  throw TypeError(
+      text(op.name, ": ", name, " must have native byte order, got dtype ", dtype_text(array),
+           use == Use::kInput
+               ? text("; convert it with ", name, ".astype(", name, ".dtype.newbyteorder(\"=\"))")
+               : ""));
 }
 
 DType require_supported(const Op& op, const char* name, PyArrayObject* array,
@@ -110,23 +127,47 @@ DType require_supported(const Op& op, const char* name, PyArrayObject* array,
     throw TypeError(text(op.name, ": ", name, " has dtype ", dtype_text(array),
                          "; the supported dtypes are ", kSupportedDTypes, "; convert it with ",
                          name, ".astype"));
-  require_native_order(op, name, array);
+  require_native_order(op, name, Use::kInput, array);
   return dtype;
 }
 
-void require_dtype(const Op& op, const char* name, PyArrayObject* array, const CheckedCall& call) {
-  if (PyArray_DESCR(array) == PyArray_DESCR(call.array[0])) return;
-  const DType dtype = call.dtype;
-  const char* x_name = call.name[0];
-  if (call.exchange)
-    throw TypeError(text(op.name, ": ", name, " must have ", x_name, "'s dtype ",
-                         kDTypeNames[dtype], ", got ", kDTypeNames[dtype_of_view(array)],
-                         "; convert it first"));
-  if (dtype_of(PyArray_DESCR(array)) != dtype)
-    throw TypeError(text(op.name, ": ", name, " must have ", x_name, "'s dtype ",
-                         kDTypeNames[dtype], ", got ", dtype_text(array), "; convert it with ",
-                         name, ".astype(", x_name, ".dtype)"));
-  require_native_order(op, name, array);
+// kDTypes for an unsupported one.
+DType dtype_of_array(PyArrayObject* array, const CheckedCall& call) {
+  return call.exchange ? dtype_of_view(array) : dtype_of(PyArray_DESCR(array));
+}
+
+// Requires the dtype of argument `like`, or float32 where that may be instead; whether it is.
+bool require_dtype(const Op& op, const char* name, Use use, PyArrayObject* array, int like,
+                   bool may_be_float32, const CheckedCall& call) {
+  if (PyArray_DESCR(array) == PyArray_DESCR(call.array[like])) return false;
+  const DType wanted = dtype_of_array(call.array[like], call);
+  const DType dtype = dtype_of_array(array, call);
+  if (dtype != wanted && !(may_be_float32 && dtype == kFloat32)) {
+    std::string advice;
+    if (use == Use::kOutput)
+      advice = text("; give an array of dtype ", kDTypeNames[wanted]);
+    else if (call.exchange)
+      advice = "; convert it first";
+    else
+      advice = text("; convert it with ", name, ".astype(", call.name[like], ".dtype)");
+    throw TypeError(text(op.name, ": ", name, " must have ", call.name[like], "'s dtype ",
+                         kDTypeNames[wanted], may_be_float32 ? ", or float32" : "", ", got ",
+                         call.exchange ? kDTypeNames[dtype] : dtype_text(array), advice));
+  }
+  require_native_order(op, name, use, array);
+  return dtype != wanted;
+}
+
+// Parameters (a weight and its bias, cosines and sines) have the dtype of the first of them. That
+// one has x's dtype or float32, as rows have where their declaration says so.
+void add_dtype(const Op& op, const Parameter& parameter, int k, CheckedCall& call) {
+  const bool is_rows = parameter.kind == Kind::kRows;
+  int like = 0;
+  for (int i = 1; i < k && !is_rows && like == 0; ++i)
+    if (call.array[i] && call.kind[i] != Kind::kRows) like = i;
+  const bool may_be_float32 = parameter.may_be_float32 && like == 0 && is_half(call.dtype);
+  if (require_dtype(op, parameter.name, Use::kInput, call.array[k], like, may_be_float32, call))
+    call.mixture += is_rows ? kWideRows : kWideParameters;
 }
 
 bool are_same_shape(PyArrayObject* a, PyArrayObject* b) {
@@ -267,14 +308,15 @@ void add_array(const Op& op, const Parameter& parameter, PyObject* object, Check
   call.array[k] = nullptr;
   if (parameter.kind == Kind::kOptionalRow && (!object || object == Py_None)) return;
   if (k == 0) {
-    PyArrayObject* x = call.array[0] = require_array(op, parameter.name, object, call);
+    PyArrayObject* x = call.array[0] = require_array(op, parameter.name, Use::kInput, object, call);
     call.dtype = require_supported(op, parameter.name, x, call);
     return require_x_rank(op, x);
   }
-  PyArrayObject* array = call.array[k] = require_array(op, parameter.name, object, call);
+  PyArrayObject* array = call.array[k] =
+      require_array(op, parameter.name, Use::kInput, object, call);
   PyArrayObject* x = call.array[0];
   const char* x_name = call.name[0];
-  require_dtype(op, parameter.name, array, call);
+  add_dtype(op, parameter, k, call);
   switch (parameter.kind) {
     case Kind::kRows:
       return require_x_shape(op, parameter.name, array, x, x_name);
@@ -292,12 +334,11 @@ bool is_read_only(PyArrayObject* array, PyObject* object, const CheckedCall& cal
 
 void add_output(const Op& op, std::size_t i, PyObject* object, CheckedCall& call) {
   const char* name = output_name(op, i);
-  PyArrayObject* out = require_array(op, name, object, call);
-  require_dtype(op, name, out, call);
+  PyArrayObject* out = require_array(op, name, Use::kOutput, object, call);
+  require_dtype(op, name, Use::kOutput, out, static_cast<int>(op.outputs[i].like), false, call);
   require_x_shape(op, name, out, call.array[0], call.name[0]);
   if (is_read_only(out, object, call))
-    throw ValueError(text(op.name, ": ", name,
-                          " is read-only; it must be a writable array (a copy is writable)"));
+    throw ValueError(text(op.name, ": ", name, " is read-only; give a writable array"));
   call.out[i] = out;
   call.given_out[i] = object;
 }

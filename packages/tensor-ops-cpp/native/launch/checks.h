@@ -18,7 +18,8 @@ struct ForeignArgument {
 };
 
 struct CheckedCall {
-  DType dtype;
+  DType dtype;                       // x's
+  int mixture = kOneDType;           // a sum of Mixture's
   int arrays = 0;                    // array arguments, given or not
   PyArrayObject* array[kMaxArrays];  // borrowed, in declaration order; null where not given
   Kind kind[kMaxArrays];             // of those array arguments

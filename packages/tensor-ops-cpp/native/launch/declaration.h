@@ -28,6 +28,7 @@ struct Parameter {
   bool non_negative = false;
   const char* choices[kMaxVariants] = {nullptr, nullptr};  // the first is the default
   bool keyword_only = false;
+  bool may_be_float32 = false;  // of an array, beside an x of a half dtype
 
   bool is_array() const { return kind <= Kind::kHalfRows; }
   bool is_required() const { return is_array() && kind != Kind::kOptionalRow; }
@@ -37,14 +38,22 @@ struct Parameter {
 inline Parameter rows(const char* name, const char* description) {
   return {Kind::kRows, name, description};
 }
+// The arrays of an op that are not rows share one dtype: x's or, beside a half x, float32.
+inline Parameter may_be_float32(Parameter parameter) {
+  parameter.may_be_float32 = true;
+  return parameter;
+}
+inline Parameter wide_rows(const char* name, const char* description) {
+  return may_be_float32(rows(name, description));
+}
 inline Parameter row(const char* name, const char* description) {
-  return {Kind::kRow, name, description};
+  return may_be_float32({Kind::kRow, name, description});
 }
 inline Parameter optional_row(const char* name, const char* description) {
-  return {Kind::kOptionalRow, name, description};
+  return may_be_float32({Kind::kOptionalRow, name, description});
 }
 inline Parameter half_rows(const char* name, const char* description) {
-  return {Kind::kHalfRows, name, description};
+  return may_be_float32({Kind::kHalfRows, name, description});
 }
 inline Parameter scalar(const char* name, double value, const char* description) {
   return {Kind::kScalar, name, description, value};
@@ -60,9 +69,14 @@ inline Parameter keyword_flag(const char* name, const char* description) {
   return {Kind::kFlag, name, description, 0, false, {"False", "True"}, true};
 }
 
+// What a call does with an array. What an error advises for an input, such as to convert it, makes
+// a copy: the caller would never see a result that is written there.
+enum class Use { kInput, kOutput };
+
 struct Output {
   const char* name;
   const char* description;
+  std::size_t like = 0;  // the argument whose shape and dtype it has, one of x's shape
 };
 
 // How an op walks its arrays.

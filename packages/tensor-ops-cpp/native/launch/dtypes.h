@@ -13,6 +13,8 @@ inline constexpr const char kSupportedDTypes[] = "float32, float16, bfloat16 and
 // kDTypes for an unsupported one. Does not look at the byte order.
 DType dtype_of(PyArray_Descr* descr);
 
+inline bool is_half(DType dtype) { return kItemSizes[dtype] == 2; }
+
 // A scalar type object is ml_dtypes.bfloat16.
 bool is_bfloat16_type(PyTypeObject* type);
 

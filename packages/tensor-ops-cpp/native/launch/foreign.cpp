@@ -171,7 +171,8 @@ bool are_tangents_tracked() {
   return value >= 0;
 }
 
-void require_all_in_memory(const Op& op, const char* name, PyObject* object, bool has_tangents) {
+void require_all_in_memory(const Op& op, const char* name, Use use, PyObject* object,
+                           bool has_tangents) {
   static const Name requires_grad("requires_grad"), is_neg("is_neg");
   const Owned needed = attribute_of(object, requires_grad);
   if (!needed) return;  // no tensor of PyTorch
@@ -186,10 +187,11 @@ void require_all_in_memory(const Op& op, const char* name, PyObject* object, boo
   // Such a view is handed out with the signs that are in memory.
   if (is_true(Owned(PyObject_CallMethodNoArgs(object, is_neg.get()))))
     throw ValueError(
-        text(op.name, ": ", name, " is a view that negates lazily; pass ", name, ".resolve_neg()"));
+        text(op.name, ": ", name, " is a view that negates lazily; ",
+             use == Use::kInput ? text("pass ", name, ".resolve_neg()") : "give another tensor"));
 }
 
-Owned view_of_foreign(const Op& op, const char* name, PyObject* object,
+Owned view_of_foreign(const Op& op, const char* name, Use use, PyObject* object,
                       const dlpack::ExchangeAPI& api) {
   dlpack::Tensor tensor;
   if (api.tensor_from_object(object, &tensor) != 0)  // such as a sparse one
@@ -197,10 +199,9 @@ Owned view_of_foreign(const Op& op, const char* name, PyObject* object,
                          " cannot be seen as an array in host memory: ", take_error_text()));
   if (tensor.device.type != dlpack::kCPU && tensor.device.type != dlpack::kCUDAHost)
     throw ValueError(
-        text(op.name, ": ", name,
-             " is not in host memory, where tensor_ops_cpp computes; move it there, or "
-             "call tensor_ops.",
-             op.name, ", which finds a backend for its device"));
+        text(op.name, ": ", name, " is not in host memory, where tensor_ops_cpp computes; ",
+             use == Use::kInput ? "move it there" : "give an array that is",
+             ", or call tensor_ops.", op.name, ", which finds a backend for its device"));
   // Such as PyTorch's fake tensors, which have shapes alone.
   if (!tensor.data && !is_empty(tensor))
     throw TypeError(text(op.name, ": ", name, " is a ", Py_TYPE(object)->tp_name,
@@ -211,7 +212,8 @@ Owned view_of_foreign(const Op& op, const char* name, PyObject* object,
   const DType dtype = dtype_of(tensor.dtype);
   if (dtype == kDTypes)
     throw TypeError(text(op.name, ": ", name, " has dtype ", dtype_attribute_text(object),
-                         "; the supported dtypes are ", kSupportedDTypes, "; convert it first"));
+                         "; the supported dtypes are ", kSupportedDTypes,
+                         use == Use::kInput ? "; convert it first" : ""));
   return new_view(op, name, tensor, dtype);
 }
 

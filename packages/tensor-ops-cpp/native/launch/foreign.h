@@ -19,12 +19,13 @@ bool are_tangents_tracked();
 
 // Throws ValueError, with the op's and the argument's name, for an array that would lose its
 // gradient or its tangent, or whose signs are not in memory, and PythonError. May run Python code.
-void require_all_in_memory(const Op& op, const char* name, PyObject* object, bool has_tangents);
+void require_all_in_memory(const Op& op, const char* name, Use use, PyObject* object,
+                           bool has_tangents);
 
 // Valid as long as the object is and keeps its memory. Runs no Python code. Throws TypeError,
 // ValueError or PythonError, with the op's and the argument's name, for what is no host array of a
 // supported dtype.
-Owned view_of_foreign(const Op& op, const char* name, PyObject* object,
+Owned view_of_foreign(const Op& op, const char* name, Use use, PyObject* object,
                       const dlpack::ExchangeAPI& api);
 
 // Whether a library says that an array of its own must not be written to. Throws PythonError.

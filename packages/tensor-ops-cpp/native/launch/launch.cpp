@@ -25,7 +25,6 @@ Plan new_plan(const Op& op, const CheckedCall& call) {
   PyArrayObject* x = call.array[0];
   Plan plan;
   plan.walk = op.walk;
-  plan.item_size = kItemSizes[call.dtype];
   plan.operands = 0;
   plan.dims = std::max(0, PyArray_NDIM(x) - 1);
   plan.n = PyArray_NDIM(x) ? static_cast<std::size_t>(PyArray_DIM(x, plan.dims)) : 1;
@@ -37,11 +36,12 @@ Plan new_plan(const Op& op, const CheckedCall& call) {
   return plan;
 }
 
-Operand& add_operand(Plan& plan, std::size_t length, bool is_output) {
+Operand& add_operand(Plan& plan, std::size_t length, std::size_t item_size, bool is_output) {
   Operand& operand = plan.operand[plan.operands++];
   operand.data = nullptr;
   operand.length = length;
-  operand.element_stride = static_cast<std::ptrdiff_t>(plan.item_size);
+  operand.item_size = item_size;
+  operand.element_stride = static_cast<std::ptrdiff_t>(item_size);
   operand.is_output = is_output;
   std::fill_n(operand.stride, plan.dims, 0);
   return operand;
@@ -50,7 +50,8 @@ Operand& add_operand(Plan& plan, std::size_t length, bool is_output) {
 // The array's axes are the plan's last ones; axes that it lacks, or that have length 1 there,
 // repeat.
 void add_array(Plan& plan, PyArrayObject* array, std::size_t length, bool is_output) {
-  Operand& operand = add_operand(plan, length, is_output);
+  const auto item_size = static_cast<std::size_t>(PyArray_ITEMSIZE(array));
+  Operand& operand = add_operand(plan, length, item_size, is_output);
   operand.data = PyArray_BYTES(array);
   const int dims = PyArray_NDIM(array);
   if (dims == 0) {
@@ -72,7 +73,7 @@ Plan make_plan(const Op& op, const CheckedCall& call, const Result* outputs) {
     if (call.array[k])
       add_array(plan, call.array[k], length, false);
     else
-      add_operand(plan, length, false);
+      add_operand(plan, length, kItemSizes[call.dtype], false);
   }
   for (std::size_t i = 0; i < op.outputs.size(); ++i)
     add_array(plan, outputs[i].array(), plan.n, true);
@@ -105,10 +106,9 @@ class ReleasedGil {
   PyThreadState* state_ = nullptr;
 };
 
-void populate_results(const Op& op, const CheckedCall& call, const Result* outputs,
-                      std::size_t bytes) {
+void populate_results(const Op& op, const CheckedCall& call, const Result* outputs) {
   for (std::size_t i = 0; i < op.outputs.size(); ++i)
-    if (!call.out[i]) outputs[i].populate(bytes);
+    if (!call.out[i]) outputs[i].populate();
 }
 
 // Whether a call reads and writes more than stays in the cache until somebody reads the results,
@@ -116,11 +116,12 @@ void populate_results(const Op& op, const CheckedCall& call, const Result* outpu
 // are worth it a little longer where reading and writing take turns anyway; rows that are measured
 // first are written while the next one is measured only if they are streamed.
 bool should_stream(const CheckedCall& call, const Result* outputs, std::size_t count,
-                   std::size_t bytes_each, bool measures_rows) {
-  std::size_t bytes = count * bytes_each;
+                   bool measures_rows) {
+  std::size_t bytes = 0;
+  for (std::size_t i = 0; i < count; ++i) bytes += outputs[i].bytes();
   for (int k = 0; k < call.arrays; ++k) {
     if (!call.array[k]) continue;
-    bytes += static_cast<std::size_t>(PyArray_NBYTES(call.array[k]));
+    bytes += bytes_of(call.array[k]);
     for (std::size_t i = 0; i < count; ++i)
       if (PyArray_DATA(call.array[k]) == PyArray_DATA(outputs[i].array())) return false;
   }
@@ -136,13 +137,13 @@ void compute_straight(Kernel kernel, const StraightRows& rows, const double* sca
 }
 
 // Rows that are not contiguous or not aligned are gathered, which takes memory.
-void compute_by_plan(const Op& op, const Plan& plan, Kernel kernel, const RowSteps& steps,
-                     const double* scalars, int threads) {
+void compute_by_plan(const Op& op, const Plan& plan, const RowKernel& kernel, const double* scalars,
+                     int threads) {
   for (;;) {
     try {
-      if (should_share_rows(plan, steps, threads))
-        return execute_sharing_rows(plan, steps, scalars, threads);
-      return execute(plan, kernel, scalars, threads);
+      if (should_share_rows(plan, *kernel.steps, threads))
+        return execute_sharing_rows(plan, *kernel.steps, scalars, threads);
+      return execute(plan, kernel.run, scalars, threads);
     } catch (const std::bad_alloc&) {
       if (trim_pool() > 0) continue;
       throw MemoryError(text(op.name,
@@ -153,23 +154,22 @@ void compute_by_plan(const Op& op, const Plan& plan, Kernel kernel, const RowSte
 }
 
 void compute(const Op& op, const CheckedCall& call, const Result* outputs, std::size_t elements,
-             Kernel kernel, const RowSteps& steps) {
+             const RowKernel& kernel) {
   const int threads = call.threads
                           ? sensible_threads(call.threads)
                           : threads_for(op.cost[call.dtype] * static_cast<double>(elements));
-  const std::size_t bytes_each = elements * kItemSizes[call.dtype];
-  const bool streams = should_stream(call, outputs, op.outputs.size(), bytes_each, steps.count > 1);
+  const bool streams = should_stream(call, outputs, op.outputs.size(), kernel.steps->count > 1);
   StraightRows rows;
   if (threads == 1 && lie_straight(op, call, outputs, elements, rows)) {
     const ReleasedGil released(elements);
-    populate_results(op, call, outputs, bytes_each);
-    return compute_straight(kernel, rows, call.scalar, streams);
+    populate_results(op, call, outputs);
+    return compute_straight(kernel.run, rows, call.scalar, streams);
   }
   Plan plan = make_plan(op, call, outputs);
   plan.streams = streams;
   const ReleasedGil released(elements);
-  if (threads == 1) populate_results(op, call, outputs, bytes_each);
-  compute_by_plan(op, plan, kernel, steps, call.scalar, threads);
+  if (threads == 1) populate_results(op, call, outputs);
+  compute_by_plan(op, plan, kernel, call.scalar, threads);
 }
 
 }  // namespace
@@ -181,11 +181,9 @@ Owned launch(const Op& op, PyObject* const* args, Py_ssize_t positional, PyObjec
   const CheckedCall call = check(op, sort_arguments(op, args, positional, keyword_names));
   const auto elements = static_cast<std::size_t>(size_of(call.array[0]));
   Result outputs[2];
-  for (std::size_t i = 0; i < op.outputs.size(); ++i)
-    outputs[i].prepare(op, call, i, elements * kItemSizes[call.dtype]);
+  for (std::size_t i = 0; i < op.outputs.size(); ++i) outputs[i].prepare(op, call, i);
   const DTypeKernels& kernels = op.kernels[isa.index]->variant[call.variant];
-  if (elements > 0)
-    compute(op, call, outputs, elements, kernels.kernel[call.dtype], kernels.steps[call.dtype]);
+  if (elements > 0) compute(op, call, outputs, elements, kernels.of[call.mixture][call.dtype]);
   Owned first = outputs[0].release();
   if (op.outputs.size() == 1) return first;
   const Owned second = outputs[1].release();

@@ -24,6 +24,10 @@ inline npy_intp size_of(PyArrayObject* array) {
   return size;
 }
 
+inline std::size_t bytes_of(PyArrayObject* array) {
+  return static_cast<std::size_t>(size_of(array) * PyArray_ITEMSIZE(array));
+}
+
 // A strong reference.
 class Owned {
  public:

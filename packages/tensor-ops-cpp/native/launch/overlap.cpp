@@ -32,6 +32,7 @@ bool meet(Range a, Range b) { return a.first < b.last && b.first < a.last; }
 
 bool is_same_view(PyArrayObject* a, PyArrayObject* b) {
   if (PyArray_DATA(a) != PyArray_DATA(b) || !PyArray_SAMESHAPE(a, b)) return false;
+  if (PyArray_ITEMSIZE(a) != PyArray_ITEMSIZE(b)) return false;
   for (int d = 0; d < PyArray_NDIM(a); ++d)
     if (PyArray_DIM(a, d) > 1 && PyArray_STRIDE(a, d) != PyArray_STRIDE(b, d)) return false;
   return true;

@@ -56,9 +56,9 @@ void merge_into_row(Plan& plan) {
 }
 
 bool can_be_direct(const Plan& plan, const Operand& operand) {
-  const auto item = signed_size(plan.item_size);
+  const auto item = signed_size(operand.item_size);
   if (operand.element_stride != item) return false;
-  if (reinterpret_cast<std::uintptr_t>(operand.data) % plan.item_size != 0) return false;
+  if (reinterpret_cast<std::uintptr_t>(operand.data) % operand.item_size != 0) return false;
   return std::all_of(operand.stride, operand.stride + plan.dims,
                      [item](std::ptrdiff_t stride) { return stride % item == 0; });
 }
@@ -95,7 +95,7 @@ constexpr std::size_t kCacheLine = 64;
 
 std::size_t scratch_size(const Plan& plan, const Operand& operand) {
   if (operand.is_direct) return 0;
-  return (gathered_length(plan, operand) * plan.item_size + kCacheLine - 1) / kCacheLine *
+  return (gathered_length(plan, operand) * operand.item_size + kCacheLine - 1) / kCacheLine *
          kCacheLine;
 }
 
@@ -168,7 +168,6 @@ class Walker {
   }
 
   void run_gathered(char* const* source, std::size_t columns) {
-    const auto item = signed_size(plan_.item_size);
     char* data[kMaxArrays];
     for (int k = 0; k < plan_.operands; ++k) {
       const Operand& operand = plan_.operand[k];
@@ -178,7 +177,8 @@ class Walker {
       // where a shorter piece of another did.
       const std::size_t count = length(operand, columns);
       if (gathered_[k] == source[k] && gathered_count_[k] >= count) continue;
-      copy_elements(plan_.item_size, row_[k], item, source[k], operand.element_stride, count);
+      copy_elements(operand.item_size, row_[k], signed_size(operand.item_size), source[k],
+                    operand.element_stride, count);
       gathered_[k] = source[k];
       gathered_count_[k] = count;
     }
@@ -186,8 +186,8 @@ class Walker {
     for (int k = 0; k < plan_.operands; ++k) {
       const Operand& operand = plan_.operand[k];
       if (operand.is_output && !operand.is_direct)
-        copy_elements(plan_.item_size, source[k], operand.element_stride, row_[k], item,
-                      length(operand, columns));
+        copy_elements(operand.item_size, source[k], operand.element_stride, row_[k],
+                      signed_size(operand.item_size), length(operand, columns));
     }
   }
 

@@ -13,6 +13,7 @@ constexpr int kMaxDims = 64;  // NumPy's
 struct Operand {
   char* data;                     // null for an optional array that was not given
   std::size_t length;             // elements in a row
+  std::size_t item_size;          // bytes of an element
   std::ptrdiff_t element_stride;  // bytes from one element of a row to the next
   bool is_output;
   bool is_direct;                   // set by simplify(): rows can be handed to a kernel as they are
@@ -21,7 +22,6 @@ struct Operand {
 
 struct Plan {
   Walk walk;
-  std::size_t item_size;
   std::size_t n;     // elements in a row of the first operand
   std::size_t rows;  // the product of shape
   int dims;          // leading dimensions

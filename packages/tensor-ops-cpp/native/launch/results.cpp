@@ -98,24 +98,26 @@ void prepare_results() {
   if (!handler_capsule) throw PythonError();
 }
 
-void Result::prepare(const Op& op, const CheckedCall& call, std::size_t i, std::size_t bytes) {
-  PyArrayObject* x = call.array[0];
+void Result::prepare(const Op& op, const CheckedCall& call, std::size_t i) {
+  PyArrayObject* like = call.array[op.outputs[i].like];
   if (call.out[i]) {
     array_ = Owned::borrow(reinterpret_cast<PyObject*>(call.out[i]));
     if (call.exchange) given_ = Owned::borrow(call.given_out[i]);
     return;
   }
   if (call.exchange) {
-    foreign_ = ForeignResult(op, x, *call.exchange);
+    foreign_ = ForeignResult(op, like, *call.exchange);
     return;
   }
+  const std::size_t bytes = bytes_of(like);
   if (bytes >= kLeastKept && bytes <= pool_limit() && numpy_allocates_as_always())
-    array_ = new_pooled_array(x, bytes);
-  if (!array_) array_ = new_numpy_array(x);
+    array_ = new_pooled_array(like, bytes);
+  if (!array_) array_ = new_numpy_array(like);
 }
 
-void Result::populate(std::size_t bytes) const {
+void Result::populate() const {
   constexpr std::size_t kFewHugePages = std::size_t{4} << 20;
+  const std::size_t bytes = this->bytes();
   if (foreign_ || bytes < kLeastKept || bytes >= kFewHugePages) return;
   void* memory = PyArray_DATA(array());
   if (PyArray_HANDLER(array()) == handler_capsule && is_fresh_block(memory))

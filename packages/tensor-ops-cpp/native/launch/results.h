@@ -12,16 +12,16 @@ void prepare_results();
 
 class Result {
  public:
-  // The i-th of a call: what the caller gave for it, or a new array of x's kind, shape and dtype,
-  // which take so many bytes; not initialised. Throws MemoryError, std::runtime_error or
-  // PythonError.
-  void prepare(const Op& op, const CheckedCall& call, std::size_t i, std::size_t bytes);
+  // The i-th of a call: what the caller gave for it, or a new array of x's kind and shape and the
+  // output's dtype; not initialised. Throws MemoryError, std::runtime_error or PythonError.
+  void prepare(const Op& op, const CheckedCall& call, std::size_t i);
 
   PyArrayObject* array() const { return foreign_ ? foreign_.view() : array_.array(); }
+  std::size_t bytes() const { return bytes_of(array()); }
 
   // Makes a new array's memory resident where that pays for a single thread that is about to write
   // it: between the sizes that NumPy allocates and those whose huge pages are few. Needs no GIL.
-  void populate(std::size_t bytes) const;
+  void populate() const;
 
   // What the caller gets, once. Throws PythonError.
   Owned release();

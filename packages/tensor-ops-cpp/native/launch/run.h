@@ -46,13 +46,21 @@ struct RowSteps {
 
 enum DType { kFloat32, kFloat16, kBFloat16, kFloat64, kDTypes };
 
+// Which arrays of a call are float32 beside a half x: a sum of these. Rows are those of x's shape,
+// parameters the others.
+enum Mixture { kOneDType = 0, kWideParameters = 1, kWideRows = 2, kMixtures = 4 };
+
+struct RowKernel {
+  Kernel run;             // null where the op has no such kernel
+  const RowSteps* steps;  // never null where `run` is not
+};
+
 struct DTypeKernels {
-  Kernel kernel[kDTypes];
-  RowSteps steps[kDTypes];
+  RowKernel of[kMixtures][kDTypes];
 };
 
 // What an op's file compiled for one instruction-set level provides: for each variant (the value of
-// the op's choice or flag argument, if it has one), a kernel per dtype.
+// the op's choice or flag argument, if it has one), a kernel per dtype of x and mixture.
 constexpr std::size_t kMaxVariants = 2;
 struct KernelTable {
   DTypeKernels variant[kMaxVariants];

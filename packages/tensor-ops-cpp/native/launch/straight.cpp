@@ -2,19 +2,21 @@
 
 #include <cstdint>
 
-#include "launch/dtypes.h"
-
 namespace tensor_ops {
 namespace {
 
-bool is_straight(PyArrayObject* array, std::size_t item) {
+std::size_t item_size(PyArrayObject* array) {
+  return static_cast<std::size_t>(PyArray_ITEMSIZE(array));
+}
+
+bool is_straight(PyArrayObject* array) {
   return PyArray_IS_C_CONTIGUOUS(array) &&
-         reinterpret_cast<std::uintptr_t>(PyArray_DATA(array)) % item == 0;
+         reinterpret_cast<std::uintptr_t>(PyArray_DATA(array)) % item_size(array) == 0;
 }
 
 // Bytes from one row of an argument to the next; -1 where they are not the same for all rows.
-std::ptrdiff_t row_stride(Kind kind, PyArrayObject* array, const StraightRows& rows,
-                          std::size_t item) {
+std::ptrdiff_t row_stride(Kind kind, PyArrayObject* array, const StraightRows& rows) {
+  const std::size_t item = item_size(array);
   if (kind == Kind::kRows) return static_cast<std::ptrdiff_t>(rows.n * item);
   if (kind != Kind::kHalfRows) return 0;
   const int dims = PyArray_NDIM(array);
@@ -30,7 +32,6 @@ std::ptrdiff_t row_stride(Kind kind, PyArrayObject* array, const StraightRows& r
 bool lie_straight(const Op& op, const CheckedCall& call, const Result* outputs,
                   std::size_t elements, StraightRows& rows) {
   PyArrayObject* x = call.array[0];
-  const std::size_t item = kItemSizes[call.dtype];
   rows.n = op.walk == Walk::kElements
                ? elements
                : static_cast<std::size_t>(PyArray_DIM(x, PyArray_NDIM(x) - 1));
@@ -41,15 +42,16 @@ bool lie_straight(const Op& op, const CheckedCall& call, const Result* outputs,
     rows.data[k] = nullptr;
     rows.stride[k] = 0;
     if (!array) continue;
-    if (!is_straight(array, item)) return false;
+    if (!is_straight(array)) return false;
     rows.data[k] = PyArray_BYTES(array);
-    rows.stride[k] = row_stride(call.kind[k], array, rows, item);
+    rows.stride[k] = row_stride(call.kind[k], array, rows);
     if (rows.stride[k] < 0) return false;
   }
   for (std::size_t i = 0; i < op.outputs.size(); ++i, ++k) {
-    if (!is_straight(outputs[i].array(), item)) return false;
-    rows.data[k] = PyArray_BYTES(outputs[i].array());
-    rows.stride[k] = static_cast<std::ptrdiff_t>(rows.n * item);
+    PyArrayObject* output = outputs[i].array();
+    if (!is_straight(output)) return false;
+    rows.data[k] = PyArray_BYTES(output);
+    rows.stride[k] = row_stride(Kind::kRows, output, rows);
   }
   return true;
 }

@@ -9,15 +9,23 @@
 namespace tensor_ops::TENSOR_OPS_LEVEL {
 namespace {
 
-template <class Element>
+// h is of the residual's type.
+template <class Element, class Parameter, class Residual>
 struct AddRmsNorm {
   using T = typename Element::Storage;
+  using W = typename Parameter::Storage;
+  using R = typename Residual::Storage;
   using C = typename Element::Compute;
   using Found = C;
+  // Results are written in the order (memory.h) that suits h, whose elements may be wider than x's.
+  using Order = Residual;
 
   struct Row {
-    const T *x, *residual, *weight;
-    T *y, *h;
+    const T* x;
+    const R* residual;
+    const W* weight;
+    T* y;
+    R* h;
     std::size_t n;
     double eps;
     bool streams;
@@ -25,15 +33,19 @@ struct AddRmsNorm {
   };
   // Both can be streamed where their lines begin at the same elements.
   static TENSOR_OPS_INLINE bool streams(const Run& run) {
-    return run.streams && (run.data[3] - run.data[4]) % std::ptrdiff_t{kLine} == 0 &&
-           (run.stride[3] - run.stride[4]) % std::ptrdiff_t{kLine} == 0;
+    constexpr std::size_t ratio = sizeof(R) / sizeof(T);
+    const auto starts_apart = reinterpret_cast<std::uintptr_t>(run.data[3]) * ratio -
+                              reinterpret_cast<std::uintptr_t>(run.data[4]);
+    const auto strides_apart =
+        static_cast<std::size_t>(run.stride[3]) * ratio - static_cast<std::size_t>(run.stride[4]);
+    return run.streams && starts_apart % kLine == 0 && strides_apart % kLine == 0;
   }
   static TENSOR_OPS_INLINE Row row_at(const Run& run, std::size_t r) {
     return {row_of<const T>(run, 0, r),
-            row_of<const T>(run, 1, r),
-            row_of<const T>(run, 2, r),
+            row_of<const R>(run, 1, r),
+            row_of<const W>(run, 2, r),
             row_of<T>(run, 3, r),
-            row_of<T>(run, 4, r),
+            row_of<R>(run, 4, r),
             run.n,
             run.scalars[0],
             streams(run),
@@ -44,14 +56,15 @@ struct AddRmsNorm {
   // Whether h is written on the way to the squares, and read back: it stays in the cache, and holds
   // the sum as it is. Not over an input, which a sum that overflows is computed from again.
   static TENSOR_OPS_INLINE bool goes_by_way_of_h(const Row& row) {
-    return !row.streams && !is_half<Element> && row.h != row.x && row.h != row.residual;
+    const void* const h = row.h;
+    return !row.streams && !is_half<Element> && h != row.x && h != row.residual;
   }
 
-  template <class Extent>
+  template <class InOrder, class Extent>
   static TENSOR_OPS_INLINE auto sums(const Row& row, std::size_t i, Extent extent) {
     return map([](auto x, auto residual) { return x + residual; },
-               load_unordered<Element>(row.x + i, extent),
-               load_unordered<Element>(row.residual + i, extent));
+               load_unordered<Element, InOrder>(row.x + i, extent),
+               load_unordered<Residual, InOrder>(row.residual + i, extent));
   }
 
   template <class Writer>
@@ -60,8 +73,9 @@ struct AddRmsNorm {
     const bool keeps_sums = goes_by_way_of_h(row);
     return chunk_sum_of_squares<C>(begin, end, [&](std::size_t i, auto extent) {
       writer.beside(row, i, extent);
-      const auto sum = sums(row, i, extent);
-      if (keeps_sums) store_unordered<Element>(row.h + i, sum, extent);
+      const auto sum = sums<Element>(row, i, extent);
+      if constexpr (!is_half<Element>)
+        if (keeps_sums) store_unordered<Residual>(row.h + i, sum, extent);
       return sum;
     });
   }
@@ -69,11 +83,12 @@ struct AddRmsNorm {
   template <class Extent>
   static TENSOR_OPS_INLINE void write(const Row& row, C scale, std::size_t i, Extent extent) {
     const bool kept_sums = goes_by_way_of_h(row);
-    const auto sum = kept_sums ? load_unordered<Element>(row.h + i, extent) : sums(row, i, extent);
+    const auto sum = kept_sums ? load_unordered<Residual, Order>(row.h + i, extent)
+                               : sums<Order>(row, i, extent);
+    const auto weight = load_unordered<Parameter, Order>(row.weight + i, extent);
     const auto scaled = [scale](auto sum, auto weight) { return (sum * scale) * weight; };
-    store_unordered<Element>(
-        row.y + i, map(scaled, sum, load_unordered<Element>(row.weight + i, extent)), extent);
-    if (!kept_sums) store_unordered<Element>(row.h + i, sum, extent);
+    store_unordered<Element, Order>(row.y + i, map(scaled, sum, weight), extent);
+    if (!kept_sums) store_unordered<Residual, Order>(row.h + i, sum, extent);
   }
   template <class Extent>
   static TENSOR_OPS_INLINE void ask_ahead(const Row& row, std::size_t i, Extent extent) {
@@ -87,27 +102,30 @@ struct AddRmsNorm {
   }
 
   static __attribute__((noinline)) void wide_row(const Row& row) {
-    const auto sum = [&](std::size_t i) {
-      return static_cast<double>(Element::load(row.x[i])) +
-             static_cast<double>(Element::load(row.residual[i]));
+    // Small sums are multiplied after adding: their terms may be large and cancel.
+    const auto sum = [&](std::size_t i, double factor) {
+      const auto x = static_cast<double>(Element::load(row.x[i]));
+      const auto residual = static_cast<double>(Residual::load(row.residual[i]));
+      return factor > 1 ? (x + residual) * factor : x * factor + residual * factor;
     };
-    const double scale = wide_rms_scale(row.n, row.eps, sum);
+    const WideScale wide = wide_rms_scale<C>(row.n, row.eps, sum);
 #pragma omp simd
     for (std::size_t i = 0; i < row.n; ++i) {
-      const double value = sum(i);
-      row.y[i] = Element::store(
-          static_cast<C>((value * scale) * static_cast<double>(Element::load(row.weight[i]))));
-      row.h[i] = Element::store(static_cast<C>(value));
+      const double weight = static_cast<double>(Parameter::load(row.weight[i]));
+      const C y = static_cast<C>((sum(i, wide.factor) * wide.scale) * weight);
+      const C h = static_cast<C>(sum(i, 1));
+      row.y[i] = Element::store(y);
+      row.h[i] = Residual::store(h);
     }
   }
 };
 
-template <class Element>
-using AddRmsNormKernel = RmsNormalisation<Element, AddRmsNorm<Element>>;
+template <class Element, class Parameter, class Residual>
+using AddRmsNormKernel = RmsNormalisation<Element, AddRmsNorm<Element, Parameter, Residual>>;
 
 }  // namespace
 
-EXPORT_KERNELS(add_rms_norm, each_dtype<AddRmsNormKernel>())
+EXPORT_KERNELS(add_rms_norm, each_dtype_parameters_and_rows<AddRmsNormKernel>())
 
 }  // namespace tensor_ops::TENSOR_OPS_LEVEL
 
@@ -122,10 +140,10 @@ DECLARE_OP(add_rms_norm,
                Cost{0.26, 0.23, 0.28, 0.52},
                "Residual addition, then root-mean-square normalisation of the last axis.",
                "h = x + residual\n    y = h * weight / sqrt(mean(h**2) + eps)",
-               {rows("x", "Input."), rows("residual", "Added to x."),
+               {rows("x", "Input."), wide_rows("residual", "Added to x."),
                 row("weight", "Scale of each element of a row."),
                 non_negative("eps", 1e-6, "Added to the mean of squares.")},
-               {{"y", "The normalised rows."}, {"h", "The sum."}},
+               {{"y", "The normalised rows."}, {"h", "The sum.", 1}},
                "y is computed from the sum before it is rounded to a half dtype.\n"
                "B. Zhang and R. Sennrich, Root mean square layer normalization, arXiv:1910.07467.",
            })

@@ -33,14 +33,17 @@ TENSOR_OPS_INLINE bool is_off_centre(const Moments<C>& m) {
   return static_cast<double>(m.rest) * static_cast<double>(m.rest) > m.variance;
 }
 
-template <class Element>
+template <class Element, class Parameter>
 struct LayerNorm {
   using T = typename Element::Storage;
+  using W = typename Parameter::Storage;
   using C = typename Element::Compute;
   using V = Vector<C>;
 
   struct Row {
-    const T *x, *weight, *bias;
+    const T* x;
+    const W *weight, *bias;
+    const W *weight_apart, *bias_apart;  // where they are taken apart once for a run
     T* y;
     std::size_t n;
     double eps;
@@ -50,10 +53,14 @@ struct LayerNorm {
   struct Found {
     C centre, rest, scale;
   };
+  // The copies follow the arrays of a run that has them.
+  template <bool is_once = false>
   static TENSOR_OPS_INLINE Row row_at(const Run& run, std::size_t r) {
     return {row_of<const T>(run, 0, r),
-            row_of<const T>(run, 1, r),
-            optional_row_of<const T>(run, 2, r),
+            row_of<const W>(run, 1, r),
+            optional_row_of<const W>(run, 2, r),
+            is_once ? row_of<const W>(run, 4, r) : nullptr,
+            is_once ? row_of<const W>(run, 5, r) : nullptr,
             row_of<T>(run, 3, r),
             run.n,
             run.scalars[0],
@@ -99,10 +106,11 @@ struct LayerNorm {
                : C(0);
   }
 
-  template <bool has_bias>
+  template <bool has_bias, bool once = false>
   struct Written {
     using Row = LayerNorm::Row;
     using Found = LayerNorm::Found;
+    static constexpr bool is_once = once;
     static TENSOR_OPS_INLINE bool streams(const Run& run) { return run.streams; }
 
     template <class Extent>
@@ -112,10 +120,12 @@ struct LayerNorm {
         return (((x - found.centre) - found.rest) * found.scale) * weight;
       };
       const auto x = load_unordered<Element>(row.x + i, extent);
-      const auto weight = load_unordered<Element>(row.weight + i, extent);
+      const auto weight =
+          load_parameters<Element, Parameter, is_once>(row.weight, row.weight_apart, i, extent);
       if constexpr (has_bias) {
         const auto shifted = [scaled](V x, V weight, V bias) { return scaled(x, weight) + bias; };
-        const auto bias = load_unordered<Element>(row.bias + i, extent);
+        const auto bias =
+            load_parameters<Element, Parameter, is_once>(row.bias, row.bias_apart, i, extent);
         store_unordered<Element>(row.y + i, map(shifted, x, weight, bias), extent);
       } else {
         store_unordered<Element>(row.y + i, map(scaled, x, weight), extent);
@@ -131,20 +141,34 @@ struct LayerNorm {
     }
   };
 
+  static TENSOR_OPS_INLINE double largest_magnitude(const Row& row) {
+    C largest = 0;
+    for (std::size_t i = 0; i < row.n; ++i)
+      largest = at_least(magnitude(Element::load(row.x[i])), largest);
+    return static_cast<double>(largest);
+  }
+
   // In double, for a row that needs it.
   static __attribute__((noinline)) void wide_row(const Row& row) {
-    const auto x = [&](std::size_t i) { return static_cast<double>(Element::load(row.x[i])); };
+    const double factor = wide_factor<C>(largest_magnitude(row));
+    const double eps = wide_eps(row.eps, factor);
+    const auto x = [&](std::size_t i) {
+      return static_cast<double>(Element::load(row.x[i])) * factor;
+    };
     const auto count = static_cast<double>(row.n);
-    const double centre = wide_sum(row.n, x) / count;
+    double centre = wide_sum_of_chunks(row.n, x) / count;
     const auto deviation = [&](std::size_t i) { return x(i) - centre; };
+    // The mean of equal numbers is exact after this, and their deviations are 0.
+    centre += wide_sum_of_chunks(row.n, deviation) / count;
     const Moments<double> m = moments_about(
-        centre, wide_sum(row.n, deviation),
-        wide_sum(row.n, [&](std::size_t i) { return deviation(i) * deviation(i); }), count);
-    const double scale = 1 / __builtin_sqrt(m.variance + row.eps);
+        centre, wide_sum_of_chunks(row.n, deviation),
+        wide_sum_of_chunks(row.n, [&](std::size_t i) { return deviation(i) * deviation(i); }),
+        count);
+    const double scale = 1 / __builtin_sqrt(m.variance + eps);
 #pragma omp simd
     for (std::size_t i = 0; i < row.n; ++i) {
-      const double weight = static_cast<double>(Element::load(row.weight[i]));
-      const double bias = row.bias ? static_cast<double>(Element::load(row.bias[i])) : 0;
+      const double weight = static_cast<double>(Parameter::load(row.weight[i]));
+      const double bias = row.bias ? static_cast<double>(Parameter::load(row.bias[i])) : 0;
       const double scaled = ((deviation(i) - m.rest) * scale) * weight;
       row.y[i] = Element::store(static_cast<C>(row.bias ? scaled + bias : scaled));
     }
@@ -167,6 +191,8 @@ struct LayerNorm {
   }
 
   static void run(const Run& run) {
+    if constexpr (takes_apart<Element, Parameter>)
+      if (is_taken_apart_once<Element>(run, 2, run.stride[3])) return run_once(run);
     return run.data[2] ? run_all<Written<true>>(run) : run_all<Written<false>>(run);
   }
 
@@ -175,7 +201,7 @@ struct LayerNorm {
   static TENSOR_OPS_INLINE void run_all(const Run& run) {
     with_writer<Element, How>(run, [&](auto writer) {
       for (std::size_t r = 0; r < run.rows; ++r) {
-        const Row row = row_at(run, r);
+        const Row row = row_at<How::is_once>(run, r);
         Moments<C> m = moments(row, first_centre(row), writer);
         writer.finish();
         if (__builtin_expect(is_off_centre(m), 0)) m = moments_again(row, next_centre(m));
@@ -187,6 +213,25 @@ struct LayerNorm {
       }
       writer.finish();
     });
+  }
+
+  static __attribute__((noinline)) void run_once(const Run& run) {
+    alignas(kLine) W parameters[kMostTakenApart];
+    W* const weight = parameters;
+    W* const bias = parameters + kMostTakenApart / 2;
+    const T* const y = row_of<const T>(run, 3, 0);
+    take_apart<Element, Parameter>(run.n, weight, row_of<const W>(run, 1, 0), y);
+    if (run.data[2]) take_apart<Element, Parameter>(run.n, bias, row_of<const W>(run, 2, 0), y);
+    char* const data[] = {run.data[0],
+                          run.data[1],
+                          run.data[2],
+                          run.data[3],
+                          reinterpret_cast<char*>(weight),
+                          reinterpret_cast<char*>(bias)};
+    const std::ptrdiff_t stride[] = {
+        run.stride[0], run.stride[1], run.stride[2], run.stride[3], 0, 0};
+    const Run once{data, stride, run.rows, run.n, run.scalars, run.streams};
+    return run.data[2] ? run_all<Written<true, true>>(once) : run_all<Written<false, true>>(once);
   }
 
   using Alone = AtOnce<Element, Written<false>>;
@@ -247,7 +292,7 @@ struct LayerNorm {
 
 }  // namespace
 
-EXPORT_KERNELS(layer_norm, each_dtype<LayerNorm>())
+EXPORT_KERNELS(layer_norm, each_dtype_and_parameters<LayerNorm>())
 
 }  // namespace tensor_ops::TENSOR_OPS_LEVEL
 

@@ -8,14 +8,17 @@
 namespace tensor_ops::TENSOR_OPS_LEVEL {
 namespace {
 
-template <class Element>
+// `is_once` is true of runs whose weight is taken apart once: its copy follows the arrays.
+template <class Element, class Parameter, bool is_once = false>
 struct RmsNorm {
   using T = typename Element::Storage;
+  using W = typename Parameter::Storage;
   using C = typename Element::Compute;
   using Found = C;
 
   struct Row {
-    const T *x, *weight;
+    const T* x;
+    const W *weight, *weight_apart;
     T* y;
     std::size_t n;
     double eps;
@@ -25,7 +28,8 @@ struct RmsNorm {
   static TENSOR_OPS_INLINE bool streams(const Run& run) { return run.streams; }
   static TENSOR_OPS_INLINE Row row_at(const Run& run, std::size_t r) {
     return {row_of<const T>(run, 0, r),
-            row_of<const T>(run, 1, r),
+            row_of<const W>(run, 1, r),
+            is_once ? row_of<const W>(run, 3, r) : nullptr,
             row_of<T>(run, 2, r),
             run.n,
             run.scalars[0],
@@ -45,10 +49,10 @@ struct RmsNorm {
   template <class Extent>
   static TENSOR_OPS_INLINE void write(const Row& row, C scale, std::size_t i, Extent extent) {
     const auto scaled = [scale](auto value, auto weight) { return (value * scale) * weight; };
-    store_unordered<Element>(row.y + i,
-                             map(scaled, load_unordered<Element>(row.x + i, extent),
-                                 load_unordered<Element>(row.weight + i, extent)),
-                             extent);
+    const auto x = load_unordered<Element>(row.x + i, extent);
+    const auto weight =
+        load_parameters<Element, Parameter, is_once>(row.weight, row.weight_apart, i, extent);
+    store_unordered<Element>(row.y + i, map(scaled, x, weight), extent);
   }
   template <class Extent>
   static TENSOR_OPS_INLINE void ask_ahead(const Row& row, std::size_t i, Extent extent) {
@@ -60,21 +64,42 @@ struct RmsNorm {
   }
 
   static __attribute__((noinline)) void wide_row(const Row& row) {
-    const auto value = [&](std::size_t i) { return static_cast<double>(Element::load(row.x[i])); };
-    const double scale = wide_rms_scale(row.n, row.eps, value);
+    const auto value = [&](std::size_t i, double factor) {
+      return static_cast<double>(Element::load(row.x[i])) * factor;
+    };
+    const WideScale wide = wide_rms_scale<C>(row.n, row.eps, value);
 #pragma omp simd
-    for (std::size_t i = 0; i < row.n; ++i)
-      row.y[i] = Element::store(
-          static_cast<C>((value(i) * scale) * static_cast<double>(Element::load(row.weight[i]))));
+    for (std::size_t i = 0; i < row.n; ++i) {
+      const double weight = static_cast<double>(Parameter::load(row.weight[i]));
+      row.y[i] = Element::store(static_cast<C>((value(i, wide.factor) * wide.scale) * weight));
+    }
   }
 };
 
-template <class Element>
-using RmsNormKernel = RmsNormalisation<Element, RmsNorm<Element>>;
+template <class Element, class Parameter>
+struct RmsNormKernel : RmsNormalisation<Element, RmsNorm<Element, Parameter>> {
+  static void run(const Run& run) {
+    if constexpr (takes_apart<Element, Parameter>)
+      if (is_taken_apart_once<Element>(run, 1, run.stride[2])) return run_once(run);
+    RmsNormalisation<Element, RmsNorm<Element, Parameter>>::run(run);
+  }
+
+ private:
+  static __attribute__((noinline)) void run_once(const Run& run) {
+    using W = typename Parameter::Storage;
+    alignas(kLine) W weight[kMostTakenApart];
+    take_apart<Element, Parameter>(run.n, weight, row_of<const W>(run, 1, 0),
+                                   row_of<const typename Element::Storage>(run, 2, 0));
+    char* const data[] = {run.data[0], run.data[1], run.data[2], reinterpret_cast<char*>(weight)};
+    const std::ptrdiff_t stride[] = {run.stride[0], run.stride[1], run.stride[2], 0};
+    RmsNormalisation<Element, RmsNorm<Element, Parameter, true>>::run(
+        {data, stride, run.rows, run.n, run.scalars, run.streams});
+  }
+};
 
 }  // namespace
 
-EXPORT_KERNELS(rms_norm, each_dtype<RmsNormKernel>())
+EXPORT_KERNELS(rms_norm, each_dtype_and_parameters<RmsNormKernel>())
 
 }  // namespace tensor_ops::TENSOR_OPS_LEVEL
 

@@ -14,17 +14,14 @@ namespace {
 // formula gives, where something on the way overflows or is infinite.
 template <class C>
 TENSOR_OPS_INLINE C sum_of_products(C a, C b, C c, C d) {
-  const Pair<C> cd = exact_product(c, d);
 #if TENSOR_OPS_HAS_FMA
-  const C main = fma(a, b, cd.hi);
-  const C rest = cd.lo;
+  const C cd = c * d;
+  return fma(a, b, cd) - fma(-c, d, cd);
 #else
-  const Pair<C> ab = exact_product(a, b);
+  const Pair<C> ab = exact_product(a, b), cd = exact_product(c, d);
   const Pair<C> total = exact_sum(ab.hi, cd.hi);
-  const C main = total.hi;
-  const C rest = total.lo + (ab.lo + cd.lo);
+  return total.hi + (total.lo + (ab.lo + cd.lo));
 #endif
-  return main + rest;
 }
 
 #if !TENSOR_OPS_HAS_FMA
@@ -46,63 +43,121 @@ TENSOR_OPS_INLINE C any_sum_of_products(C a, C b, C c, C d) {
   return is_finite(value) ? value : static_cast<C>(plain);
 }
 
+// What was computed where that is finite, and else the formula's value.
+template <class C>
+TENSOR_OPS_INLINE C mended(C value, C a, C b, C c, C d) {
+  return is_finite(value) ? value : any_sum_of_products(a, b, c, d);
+}
+
 // Two blocks of vectors: the elements of as many vectors of pairs.
 template <class Element, class Extent>
 using PairBlock = Pair<Block<VectorFor<Element>, Extent::vectors>>;
 
-// a * b + c * d and a * b - c * d. Products of two half-precision numbers are exact in float32 as
-// they are.
-template <class Element, class V = VectorFor<Element>>
-TENSOR_OPS_INLINE V vector_sum(V a, V b, V c, V d) {
-  const V cd = c * d;
-  if constexpr (is_half<Element>) return fma(a, b, cd);
-  return fma(a, b, cd) + fma(c, d, -cd);
+// Products of two half-precision numbers are exact in float32. A float32 sine is split in its
+// leading digits, whose products with elements are exact too, and the rest: then a sum that cancels
+// is exact until the rest is added.
+template <class Element, class Angle>
+constexpr bool splits_sines = is_half<Element> && !is_half<Angle>;
+template <class Element, class Angle>
+using SineOf =
+    std::conditional_t<splits_sines<Element, Angle>, Pair<VectorFor<Element>>, VectorFor<Element>>;
+
+// The bits of a float32 that leave it 24 digits less those of an element.
+template <class Element>
+constexpr std::uint32_t kLeadingDigits =
+    std::is_same_v<Element, BFloat16> ? 0xFFFFFF00u : 0xFFFFF800u;
+
+// The rest has the sign of the sine also where it is 0: its product leaves a sum that is -0. That
+// of a sine that is not finite is 0, so that the parts add up to any sine.
+template <class Element, class Angle, std::size_t count>
+TENSOR_OPS_INLINE auto as_sines(const Block<VectorFor<Element>, count>& values) {
+  if constexpr (splits_sines<Element, Angle>) {
+    Block<SineOf<Element, Angle>, count> sines;
+    for (std::size_t u = 0; u < count; ++u) {
+      const Floats value = values.vector[u];
+      const BitsOf<Floats> sign = bits(value) & 0x80000000u;
+      const Floats leading = bit_cast<Floats>(bits(value) & kLeadingDigits<Element>);
+      const auto is_ordinary = magnitude_of(value) <= __FLT_MAX__;
+      sines.vector[u].hi = is_ordinary ? leading : value;
+      const Floats rest = is_ordinary ? value - leading : Floats{};
+      sines.vector[u].lo = bit_cast<Floats>(bits(rest) | sign);
+    }
+    return sines;
+  } else {
+    return values;
+  }
 }
-template <class Element, class V = VectorFor<Element>>
-TENSOR_OPS_INLINE V vector_difference(V a, V b, V c, V d) {
-  const V cd = c * d;
-  if constexpr (is_half<Element>) return fma(a, b, -cd);
-  return fma(a, b, -cd) - fma(c, d, -cd);
+template <class V>
+TENSOR_OPS_INLINE V value_of(V sine) {
+  return sine;
+}
+template <class V>
+TENSOR_OPS_INLINE V value_of(Pair<V> sine) {
+  return sine.hi + sine.lo;
+}
+
+// a * b + c * sine and a * b - c * sine, a and c being elements.
+template <class Element, class V>
+TENSOR_OPS_INLINE V vector_sum(V a, V b, V c, V sine) {
+  const V product = c * sine;
+  if constexpr (is_half<Element>) return fma(a, b, product);
+  return fma(a, b, product) - fma(-c, sine, product);
+}
+template <class Element, class V>
+TENSOR_OPS_INLINE V vector_sum(V a, V b, V c, Pair<V> sine) {
+  return fma(c, sine.lo, fma(a, b, c * sine.hi));
+}
+template <class Element, class V>
+TENSOR_OPS_INLINE V vector_difference(V a, V b, V c, V sine) {
+  const V product = c * sine;
+  if constexpr (is_half<Element>) return fma(a, b, -product);
+  return fma(a, b, -product) - fma(c, sine, -product);
+}
+template <class Element, class V>
+TENSOR_OPS_INLINE V vector_difference(V a, V b, V c, Pair<V> sine) {
+  return fma(-c, sine.lo, fma(a, b, -(c * sine.hi)));
 }
 
 // How pairs lie in a row and in registers. turn() leaves the formula's value where that is finite;
 // mend() gives it in the other lanes too.
 
 // Vectors of first elements and vectors of second ones.
-template <class Element>
+template <class Element, class Angle>
 struct Apart {
   using V = VectorFor<Element>;
+  using Sine = SineOf<Element, Angle>;
   static constexpr std::size_t angles_each = 1;  // vectors of cosines for a vector of pairs
 
   template <class Extent>
   static TENSOR_OPS_INLINE auto turn(const PairBlock<Element, Extent>& x,
                                      const Block<V, Extent::vectors>& cos,
-                                     const Block<V, Extent::vectors>& sin, Extent) {
+                                     const Block<Sine, Extent::vectors>& sin, Extent) {
     return PairBlock<Element, Extent>{
-        map([](V a, V b, V c, V s) { return vector_difference<Element>(a, c, b, s); }, x.hi, x.lo,
-            cos, sin),
-        map([](V a, V b, V c, V s) { return vector_sum<Element>(b, c, a, s); }, x.hi, x.lo, cos,
+        map([](V a, V b, V c, Sine s) { return vector_difference<Element>(a, c, b, s); }, x.hi,
+            x.lo, cos, sin),
+        map([](V a, V b, V c, Sine s) { return vector_sum<Element>(b, c, a, s); }, x.hi, x.lo, cos,
             sin)};
   }
   template <std::size_t count>
   static __attribute__((noinline)) void mend(Pair<Block<V, count>>& turned,
                                              const Pair<Block<V, count>>& x,
                                              const Block<V, count>& cos,
-                                             const Block<V, count>& sin) {
+                                             const Block<Sine, count>& sin) {
     for (std::size_t u = 0; u < count; ++u)
       for (std::size_t l = 0; l < kLanesFor<Element>; ++l) {
         const auto a = x.hi.vector[u][l], b = x.lo.vector[u][l];
-        const auto c = cos.vector[u][l], s = sin.vector[u][l];
-        turned.hi.vector[u][l] = any_sum_of_products(a, c, -b, s);
-        turned.lo.vector[u][l] = any_sum_of_products(b, c, a, s);
+        const auto c = cos.vector[u][l], s = value_of(sin.vector[u])[l];
+        turned.hi.vector[u][l] = mended(turned.hi.vector[u][l], a, c, -b, s);
+        turned.lo.vector[u][l] = mended(turned.lo.vector[u][l], b, c, a, s);
       }
   }
 };
 
 // The pairs of a row are x[i], x[n / 2 + i].
-template <class Element>
-struct HalfSplit : Apart<Element> {
+template <class Element, class Angle>
+struct HalfSplit : Apart<Element, Angle> {
   using T = typename Element::Storage;
+  using A = typename Angle::Storage;
 
   static TENSOR_OPS_INLINE std::size_t first(std::size_t i, std::size_t) { return i; }
   static TENSOR_OPS_INLINE std::size_t second(std::size_t i, std::size_t pairs) {
@@ -121,12 +176,12 @@ struct HalfSplit : Apart<Element> {
     prefetch(x + pairs + i, bytes);
   }
   template <class Extent>
-  static TENSOR_OPS_INLINE auto load_cos(const T* cos, Extent extent) {
-    return load_unordered<Element>(cos, extent);
+  static TENSOR_OPS_INLINE auto load_cos(const A* cos, Extent extent) {
+    return load_unordered<Angle, Element>(cos, extent);
   }
   template <class Extent>
-  static TENSOR_OPS_INLINE auto load_sin(const T* sin, Extent extent) {
-    return load_unordered<Element>(sin, extent);
+  static TENSOR_OPS_INLINE auto load_sin(const A* sin, Extent extent) {
+    return as_sines<Element, Angle>(load_unordered<Angle, Element>(sin, extent));
   }
   template <class Extent>
   static TENSOR_OPS_INLINE void store_pairs(T* y, std::size_t i, std::size_t pairs,
@@ -150,9 +205,10 @@ struct Interleaved {
 };
 
 // Of a dtype that widens to pairs anyway.
-template <class Element>
-struct InterleavedApart : Interleaved<Element>, Apart<Element> {
+template <class Element, class Angle>
+struct InterleavedApart : Interleaved<Element>, Apart<Element, Angle> {
   using T = typename Element::Storage;
+  using A = typename Angle::Storage;
 
   template <class Extent>
   static TENSOR_OPS_INLINE PairBlock<Element, Extent> load_pairs(const T* x, std::size_t i,
@@ -167,12 +223,12 @@ struct InterleavedApart : Interleaved<Element>, Apart<Element> {
     return blocks;
   }
   template <class Extent>
-  static TENSOR_OPS_INLINE auto load_cos(const T* cos, Extent extent) {
-    return load<Element>(cos, extent);
+  static TENSOR_OPS_INLINE auto load_cos(const A* cos, Extent extent) {
+    return load<Angle>(cos, extent);
   }
   template <class Extent>
-  static TENSOR_OPS_INLINE auto load_sin(const T* sin, Extent extent) {
-    return load<Element>(sin, extent);
+  static TENSOR_OPS_INLINE auto load_sin(const A* sin, Extent extent) {
+    return as_sines<Element, Angle>(load<Angle>(sin, extent));
   }
   template <class Extent>
   static TENSOR_OPS_INLINE void store_pairs(T* y, std::size_t i, std::size_t,
@@ -190,10 +246,12 @@ struct InterleavedApart : Interleaved<Element>, Apart<Element> {
 
 // Vectors of pairs as they lie in memory. Each element is multiplied by its cosine, and its
 // neighbour by its sine, of which that of a first element is negative.
-template <class Element>
+template <class Element, class Angle>
 struct Neighbours : Interleaved<Element> {
   using T = typename Element::Storage;
+  using A = typename Angle::Storage;
   using V = VectorFor<Element>;
+  using Sine = SineOf<Element, Angle>;
   static constexpr std::size_t lanes = kLanesFor<Element>;
   static constexpr std::size_t angles_each = 2;
 
@@ -202,31 +260,31 @@ struct Neighbours : Interleaved<Element> {
                                                                  std::size_t, Extent) {
     PairBlock<Element, Extent> blocks;
     for (std::size_t u = 0; u < Extent::vectors; ++u) {
-      blocks.hi.vector[u] = vector_at(x + 2 * (i + u * lanes));
-      blocks.lo.vector[u] = vector_at(x + 2 * (i + u * lanes) + lanes);
+      blocks.hi.vector[u] = vector_at<Element>(x + 2 * (i + u * lanes));
+      blocks.lo.vector[u] = vector_at<Element>(x + 2 * (i + u * lanes) + lanes);
     }
     return blocks;
   }
   template <class Extent>
-  static TENSOR_OPS_INLINE auto load_cos(const T* cos, Extent) {
+  static TENSOR_OPS_INLINE auto load_cos(const A* cos, Extent) {
     Block<V, 2 * Extent::vectors> block;
     for (std::size_t u = 0; u < Extent::vectors; ++u) {
-      const V angles = vector_at(cos + u * lanes);
+      const V angles = vector_at<Angle>(cos + u * lanes);
       block.vector[2 * u] = twice<0>(angles, Lanes());
       block.vector[2 * u + 1] = twice<lanes / 2>(angles, Lanes());
     }
     return block;
   }
   template <class Extent>
-  static TENSOR_OPS_INLINE auto load_sin(const T* sin, Extent extent) {
+  static TENSOR_OPS_INLINE auto load_sin(const A* sin, Extent extent) {
     auto block = load_cos(sin, extent);
     for (auto& vector : block.vector) vector *= signs(Lanes());
-    return block;
+    return as_sines<Element, Angle>(block);
   }
   template <class Extent>
   static TENSOR_OPS_INLINE auto turn(const PairBlock<Element, Extent>& x,
                                      const Block<V, 2 * Extent::vectors>& cos,
-                                     const Block<V, 2 * Extent::vectors>& sin, Extent) {
+                                     const Block<Sine, 2 * Extent::vectors>& sin, Extent) {
     PairBlock<Element, Extent> turned;
     for (std::size_t u = 0; u < Extent::vectors; ++u) {
       turned.hi.vector[u] = turn_one(x.hi.vector[u], cos.vector[2 * u], sin.vector[2 * u]);
@@ -238,14 +296,14 @@ struct Neighbours : Interleaved<Element> {
   static __attribute__((noinline)) void mend(Pair<Block<V, count>>& turned,
                                              const Pair<Block<V, count>>& x,
                                              const Block<V, 2 * count>& cos,
-                                             const Block<V, 2 * count>& sin) {
+                                             const Block<Sine, 2 * count>& sin) {
     for (std::size_t u = 0; u < count; ++u)
       for (std::size_t l = 0; l < lanes; ++l) {
         const V hi = x.hi.vector[u], lo = x.lo.vector[u];
-        turned.hi.vector[u][l] =
-            any_sum_of_products(hi[l], cos.vector[2 * u][l], hi[l ^ 1], sin.vector[2 * u][l]);
-        turned.lo.vector[u][l] = any_sum_of_products(lo[l], cos.vector[2 * u + 1][l], lo[l ^ 1],
-                                                     sin.vector[2 * u + 1][l]);
+        turned.hi.vector[u][l] = mended(turned.hi.vector[u][l], hi[l], cos.vector[2 * u][l],
+                                        hi[l ^ 1], value_of(sin.vector[2 * u])[l]);
+        turned.lo.vector[u][l] = mended(turned.lo.vector[u][l], lo[l], cos.vector[2 * u + 1][l],
+                                        lo[l ^ 1], value_of(sin.vector[2 * u + 1])[l]);
       }
   }
   template <class Extent>
@@ -260,10 +318,11 @@ struct Neighbours : Interleaved<Element> {
  private:
   using Lanes = std::make_index_sequence<lanes>;
 
-  static TENSOR_OPS_INLINE V vector_at(const T* from) {
-    return load<Element>(from, Whole<1>{}).vector[0];
+  template <class E>
+  static TENSOR_OPS_INLINE V vector_at(const typename E::Storage* from) {
+    return load<E>(from, Whole<1>{}).vector[0];
   }
-  static TENSOR_OPS_INLINE V turn_one(V x, V cos, V sin) {
+  static TENSOR_OPS_INLINE V turn_one(V x, V cos, Sine sin) {
     return vector_sum<Element>(x, cos, swapped(x, Lanes()), sin);
   }
   template <std::size_t... L>
@@ -280,14 +339,16 @@ struct Neighbours : Interleaved<Element> {
   }
 };
 
-template <class Element, class Pairs>
+template <class Element, class Angle, class Pairs>
 struct Rotation {
   using T = typename Element::Storage;
+  using A = typename Angle::Storage;
   using C = typename Element::Compute;
   using V = Vector<C>;
 
   struct Rows {
-    const T *x, *cos, *sin;
+    const T* x;
+    const A *cos, *sin;
     T* y;
     std::ptrdiff_t x_stride, cos_stride, sin_stride, y_stride;  // bytes
     std::size_t count;
@@ -295,8 +356,8 @@ struct Rotation {
   };
   static TENSOR_OPS_INLINE Rows rows_at(const Run& run, std::size_t r, std::size_t count) {
     return {row_of<const T>(run, 0, r),
-            row_of<const T>(run, 1, r),
-            row_of<const T>(run, 2, r),
+            row_of<const A>(run, 1, r),
+            row_of<const A>(run, 2, r),
             row_of<T>(run, 3, r),
             run.stride[0],
             run.stride[1],
@@ -370,7 +431,9 @@ struct Rotation {
 
   // Vectors of pairs whose angles there are registers for, and how many of them are turned at a
   // time in the registers that are left.
-  static constexpr std::size_t kMostAngles = (kVectorBytes == 64 ? 8 : 2) / Pairs::angles_each;
+  // Split sines take more.
+  static constexpr std::size_t kMostAngles =
+      (kVectorBytes == 64 ? (splits_sines<Element, Angle> ? 4 : 8) : 2) / Pairs::angles_each;
   static constexpr std::size_t at_a_time(std::size_t vectors) {
     const std::size_t most = kVectorBytes == 64 ? 4 : 2;
     return vectors * Pairs::angles_each > most ? most / 2 : vectors;
@@ -399,7 +462,8 @@ struct Rotation {
   static TENSOR_OPS_INLINE void rotate_columns(const Rows& rows, std::size_t i, Beside& beside) {
     constexpr std::size_t each = at_a_time(vectors);
     constexpr Whole<each, Beside::streams> extent;
-    Block<V, each * Pairs::angles_each> cos[vectors / each], sin[vectors / each];
+    Block<V, each * Pairs::angles_each> cos[vectors / each];
+    Block<SineOf<Element, Angle>, each * Pairs::angles_each> sin[vectors / each];
     for (std::size_t b = 0; b < vectors / each; ++b) {
       cos[b] = Pairs::load_cos(rows.cos + i + b * each * kLanes<C>, extent);
       sin[b] = Pairs::load_sin(rows.sin + i + b * each * kLanes<C>, extent);
@@ -417,9 +481,9 @@ struct Rotation {
     }
   }
 
-  template <class Angles, class Extent>
+  template <class Cosines, class Sines, class Extent>
   static TENSOR_OPS_INLINE void rotate_block(const T* from, T* to, std::size_t i, std::size_t pairs,
-                                             const Angles& cos, const Angles& sin, Extent extent) {
+                                             const Cosines& cos, const Sines& sin, Extent extent) {
     const auto x = Pairs::load_pairs(from, i, pairs, extent);
     auto turned = Pairs::turn(x, cos, sin, extent);
     // Not finite if any of them is not, and sometimes where they all are.
@@ -430,7 +494,7 @@ struct Rotation {
     check.include(sum);
     if (__builtin_expect(!check.at_most(kLargest), 0)) {
       // Copies, or the compiler would keep the originals in memory.
-      const auto same = [](V vector) { return vector; };
+      const auto same = [](auto vector) { return vector; };
       PairBlock<Element, Extent> mended{map(same, turned.hi), map(same, turned.lo)};
       Pairs::mend(mended, {map(same, x.hi), map(same, x.lo)}, map(same, cos), map(same, sin));
       turned = {map(same, mended.hi), map(same, mended.lo)};
@@ -440,7 +504,8 @@ struct Rotation {
 
   static __attribute__((noinline)) void rotate_rest(const Rows& rows, std::size_t begin,
                                                     std::size_t last) {
-    const T *x = rows.x, *const cos = rows.cos, *const sin = rows.sin;
+    const T* x = rows.x;
+    const A *const cos = rows.cos, *const sin = rows.sin;
     T* y = rows.y;
     for (std::size_t r = 0; r < rows.count; ++r) {
 #pragma omp simd
@@ -448,7 +513,7 @@ struct Rotation {
         const std::size_t first = Pairs::first(i, rows.pairs);
         const std::size_t second = Pairs::second(i, rows.pairs);
         const C a = Element::load(x[first]), b = Element::load(x[second]);
-        const C c = Element::load(cos[i]), s = Element::load(sin[i]);
+        const C c = Angle::load(cos[i]), s = Angle::load(sin[i]);
         y[first] = Element::store(any_sum_of_products(a, c, -b, s));
         y[second] = Element::store(any_sum_of_products(b, c, a, s));
       }
@@ -518,16 +583,18 @@ struct Rotation {
   static constexpr RowSteps steps{{{rotate_chunk, nullptr}}, 1};
 };
 
-template <class Element>
-using HalfSplitRotation = Rotation<Element, HalfSplit<Element>>;
-template <class Element>
+template <class Element, class Angle>
+using HalfSplitRotation = Rotation<Element, Angle, HalfSplit<Element, Angle>>;
+template <class Element, class Angle>
 using InterleavedRotation =
-    Rotation<Element, std::conditional_t<comes_in_pairs<Element>, InterleavedApart<Element>,
-                                         Neighbours<Element>>>;
+    Rotation<Element, Angle,
+             std::conditional_t<comes_in_pairs<Element>, InterleavedApart<Element, Angle>,
+                                Neighbours<Element, Angle>>>;
 
 }  // namespace
 
-EXPORT_KERNELS(rope, each_dtype<HalfSplitRotation>(), each_dtype<InterleavedRotation>())
+EXPORT_KERNELS(rope, each_dtype_and_parameters<HalfSplitRotation>(),
+               each_dtype_and_parameters<InterleavedRotation>())
 
 }  // namespace tensor_ops::TENSOR_OPS_LEVEL
 

@@ -20,14 +20,16 @@ def probe() -> dict[str, Any]:
     Returns
     -------
     dict
-        ``available`` (bool), ``reason`` (str, or None when available), ``devices`` (list of str).
+        ``available`` (bool), ``reason`` (str, or None when available), ``devices`` (list of str),
+        ``kind`` (of the device: ``"cpu"``).
     """
     reason = _native.unavailable_reason()
-    return {"available": reason is None, "reason": reason, "devices": [] if reason else ["cpu"]}
+    devices = [] if reason else ["cpu"]
+    return {"available": reason is None, "reason": reason, "devices": devices, "kind": "cpu"}
 
 
 def info() -> dict[str, Any]:
-    """Describe the backend and its device; None where a key has no meaning for a CPU.
+    """Describe the backend and its device; 0 where a number has no meaning for a CPU.
 
     Returns
     -------
@@ -46,10 +48,10 @@ def info() -> dict[str, Any]:
         "version": _native.__version__,
         "device_name": _native.cpu_brand(),
         "device_count": len(found["devices"]),
-        "compute_capability": None,
+        "compute_capability": 0,
         "compute_units": _native.allowed_threads(),
-        "max_memory": _native.allowed_memory() or None,
-        "max_shared_memory": None,
+        "max_memory": _native.allowed_memory(),
+        "max_shared_memory": 0,
         "dtypes": list(_native.dtypes),
         "ops": list(_native.ops),
     }
