@@ -42,7 +42,8 @@ def main() -> None:
     parser.add_argument("--level", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.report:
-        report.update(opencl.PAGE, opencl.blocks(opencl.read(options.report)))
+        made = opencl.blocks(opencl.read(options.report), opencl.read(opencl.CALLS))
+        report.update(opencl.PAGE, made)
     elif options.level:
         print(json.dumps(beside_cpp()))
     else:

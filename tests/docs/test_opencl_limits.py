@@ -1,19 +1,15 @@
-"""No figure on the page about OpenCL without its record."""
+"""No figure on the page about OpenCL without its records."""
 
 import re
-from pathlib import Path
 
 import pytest
 
 from comparison import opencl, report
 
-ROOT = Path(__file__).parents[2]
-RECORD = ROOT / "benchmarks" / "results" / "opencl_limits.json"
-
 
 @pytest.fixture(scope="module")
 def made():
-    return opencl.blocks(opencl.read(RECORD))
+    return opencl.blocks(opencl.read(opencl.LIMITS), opencl.read(opencl.CALLS))
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +19,7 @@ def shown_text():
 
 def test_blocks_are_what_the_record_gives(shown_text, made):
     assert shown_text == report.fill(shown_text, made), (
-        f"run: python benchmarks/opencl_limits.py --report {RECORD.relative_to(ROOT)}"
+        f"run: python benchmarks/opencl_calls.py --report {opencl.CALLS.relative_to(opencl.ROOT)}"
     )
 
 

@@ -46,6 +46,27 @@ def rng(request):
 
 
 @pytest.fixture
+def intel_package(tmp_path):
+    """A function that installs an intel-opencl-rt, with a library or none.
+
+    It returns the environment variables in which that one is found.
+    """
+
+    def install(library=None):
+        site, place = tmp_path / "site", tmp_path / "lib" / "libintelocl.so"
+        metadata = site / "intel_opencl_rt-1.0.dist-info"
+        metadata.mkdir(parents=True)
+        (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: intel-opencl-rt\n")
+        (metadata / "RECORD").write_text("../lib/libintelocl.so,,\n" if library else "")
+        if library:
+            place.parent.mkdir()
+            place.symlink_to(library)
+        return {"PYTHONPATH": str(site)}
+
+    return install
+
+
+@pytest.fixture
 def python(tmp_path):
     """A function that runs code in a new interpreter and returns what it prints."""
 

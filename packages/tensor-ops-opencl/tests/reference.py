@@ -23,10 +23,13 @@ def choices(op):
     ]
 
 
-def calls(name, shape, dtype):
-    """Yield the arguments of natural calls of an op, one for each of its choices."""
+def calls(name, shape, dtype, wide=()):
+    """Yield the arguments of natural calls of an op, one for each of its choices.
+
+    Those that `wide` names are float32.
+    """
     for options in choices(OPS[name]):
-        yield arguments(OPS[name], shape, Draw(dtype, f"{name}/{shape}")) | options
+        yield arguments(OPS[name], shape, Draw(dtype, f"{name}/{shape}"), wide) | options
 
 
 def samples(name, dtype):
@@ -43,8 +46,8 @@ def as_tuple(result):
     return result if isinstance(result, tuple) else (result,)
 
 
-def check(name, dtype, values, result):
-    """Assert that a result is within the op's bound."""
+def check(name, values, result):
+    """Assert that results have their dtypes and are within the op's bounds."""
     op = OPS[name]
     wide = {
         key: value.astype(np.float64) if isinstance(value, np.ndarray) else value
@@ -52,7 +55,7 @@ def check(name, dtype, values, result):
     }
     with np.errstate(all="ignore"):
         expected = as_tuple(op.numpy(**wide))
-    bound = op.bound(dtype, "opencl")
-    for got, wanted in zip(as_tuple(result), expected, strict=True):
-        measured = accuracy.measure(got, wanted, bound)
+    for got, wanted, like in zip(as_tuple(result), expected, op.results_like, strict=True):
+        assert got.dtype == values[like].dtype
+        measured = accuracy.measure(got, wanted, op.bound(got.dtype.name, "opencl"))
         assert measured.within, f"{measured.problem or measured.error} of {measured.limit}"

@@ -62,7 +62,8 @@ def test_docstring_has_the_sections_of_numpydoc(op):
 
 
 @pytest.mark.parametrize(
-    "name", [*OPS, "devices", "probe", "get_opencl_info", "info", "supports", "Device"]
+    "name",
+    [*OPS, "devices", "probe", "get_opencl_info", "info", "supports", "driver_version", "Device"],
 )
 def test_examples_run(name, device):
     finder, runner = doctest.DocTestFinder(recurse=False), doctest.DocTestRunner()
@@ -82,6 +83,8 @@ def test_probe(device):
         "available": True,
         "reason": None,
         "devices": ["cpu", f"opencl:{device.index}"],
+        "kind": device.kind,
+        "wrong_setting": None,
     }
 
 
@@ -91,11 +94,24 @@ def test_info(device):
     assert info["name"] == "opencl"
     assert info["version"] == version("tensor-ops-opencl") == tensor_ops_opencl.__version__
     assert info["device_name"] == str(device)
-    assert info["device_count"] == len(tensor_ops_opencl.devices())
+    assert 1 <= info["device_count"] <= len(tensor_ops_opencl.devices())
+    assert info["compute_capability"] == 0
     assert info["compute_units"] >= 1
     assert info["max_memory"] > 2**20
     assert set(info["dtypes"]) >= {"float32", "float16", "bfloat16"}
     assert info["ops"] == list(OPS)
+
+
+def test_numbers_of_no_device_are_0(monkeypatch):
+    def no_devices():
+        raise tensor_ops_opencl.DeviceError("no device here")
+
+    monkeypatch.setattr("tensor_ops_opencl.discovery.devices", no_devices)
+    info = tensor_ops_opencl.info()
+    assert info["reason"] == "no device here"
+    assert info["device_name"] is None
+    numbers = INFO_KEYS[INFO_KEYS.index("device_count") : INFO_KEYS.index("dtypes")]
+    assert {name: info[name] for name in numbers} == dict.fromkeys(numbers, 0)
 
 
 @pytest.mark.parametrize("where", ["cpu", "opencl", "opencl:0"])

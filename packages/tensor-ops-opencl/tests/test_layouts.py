@@ -28,7 +28,7 @@ def run(name, values):
 def test_lanes_share_rows(gpu, name, dtype):
     for shape in SHAPES:
         for values in calls(name, shape, dtype):
-            check(name, dtype, values, run(name, values))
+            check(name, values, run(name, values))
 
 
 @pytest.mark.parametrize("most", [1, 256])
@@ -36,20 +36,30 @@ def test_lanes_share_rows(gpu, name, dtype):
 def test_the_device_limits_groups(use_device, name, most):
     use_device(kind="gpu", max_work_group_size=most)
     (values, *_) = calls(name, (3, 4096), "float32")
-    check(name, "float32", values, run(name, values))
+    check(name, values, run(name, values))
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("name", OPS)
-def test_samples(gpu, name):
-    for values in samples(name, "float32"):
-        check(name, "float32", values, run(name, values))
+def test_samples(gpu, name, dtype):
+    for values in samples(name, dtype):
+        check(name, values, run(name, values))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", OPS)
 def test_split_rows(gpu, name, dtype):
     for values in calls(name, (2, LONGEST_WHOLE_ROW + 4098), dtype):
-        check(name, dtype, values, run(name, values))
+        check(name, values, run(name, values))
+
+
+@pytest.mark.parametrize("kind", ["cpu", "gpu"])
+@pytest.mark.parametrize("name", ["silu", "silu_mul", "gelu", "gelu_mul"])
+def test_signs_of_zeros_where_the_device_does_not_round_quotients(use_device, name, kind):
+    use_device(kind=kind, max_work_group_size=64, rounds_division=False)
+    for dtype in DTYPES:
+        for values in samples(name, dtype):
+            check(name, values, run(name, values))
 
 
 @pytest.mark.parametrize("name", OPS)
@@ -95,3 +105,16 @@ def test_an_element_has_the_same_bits_beside_any_other(device, name):
         changed[next(iter(changed))][0, place] = -500
         got = run(name, changed)
         np.testing.assert_array_equal(np.delete(got, place), np.delete(wanted, place))
+
+
+@pytest.mark.parametrize("name", OPS)
+def test_files_that_are_mapped_read_only(name, device, tmp_path):
+    for values in calls(name, (16, 1024), "float32"):
+        mapped = {}
+        for key, value in values.items():
+            if isinstance(value, np.ndarray):
+                value.tofile(tmp_path / key)
+                mapped[key] = np.memmap(tmp_path / key, value.dtype, "r", shape=value.shape)
+        results = as_tuple(run(name, values | mapped))
+        for got, each in zip(results, as_tuple(run(name, values)), strict=True):
+            np.testing.assert_array_equal(got, each)

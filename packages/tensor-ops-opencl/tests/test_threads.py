@@ -1,5 +1,6 @@
 """Threads, each with a queue and kernels of its own, and children of processes that used OpenCL."""
 
+import ast
 import os
 import threading
 
@@ -9,6 +10,31 @@ import pytest
 import tensor_ops_opencl
 
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+FORKED = (
+    "this process was forked after the device was used, and OpenCL does not survive a fork; start "
+    'children with multiprocessing\'s "spawn" or "forkserver", or use OpenCL first in the child'
+)
+# What each of the module's answers is in a child that cannot use OpenCL.
+ANSWERS = """
+def of_call():
+    try:
+        t.silu(x)
+    except t.DeviceError as error:
+        return str(error)
+
+def answers():
+    found = [of_call(), t.probe()["reason"], t.info()["reason"], t.get_opencl_info()["reason"]]
+    found.append(t.supports("silu", "float32", "cpu"))
+    return [*found, t.probe()["available"], t.probe()["kind"], t.get_opencl_info()["platforms"]]
+"""
+IN_CHILD = """
+child = os.fork()
+if child == 0:
+    start = time.perf_counter()
+    print(answers(), time.perf_counter() - start < 1, sep="\\n", flush=True)
+    os._exit(3)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), t.silu(x)[0] > 0.7)
+"""
 USE = "import numpy as np, os, tensor_ops_opencl as t\nx = np.ones(100, np.float32)\n"
 
 
@@ -41,33 +67,68 @@ def test_threads_that_start_together_build_once(device, use_device, monkeypatch)
 
 
 @needs_fork
-@pytest.mark.parametrize("used", ["t.silu(x)", "t.probe()"])
+@pytest.mark.parametrize("used", ["t.silu(x)", "t.probe()", "t.info()", "t.get_opencl_info()"])
 def test_a_child_is_told_that_it_cannot_use_opencl(python, device, used):
-    code = USE + (
-        f"{used}\n"
-        "child = os.fork()\n"
-        "if child == 0:\n"
-        "    try:\n"
-        "        t.silu(x)\n"
-        "    except t.DeviceError as error:\n"
-        "        print(error, t.probe()['available'], flush=True)\n"
-        "        os._exit(3)\n"
-        "    os._exit(0)\n"
-        "print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), t.silu(x)[0] > 0.7)\n"
-    )
-    child, parent = python(code).splitlines()
-    assert "forked from one that had used OpenCL" in child
-    assert "spawn" in child
-    assert child.endswith("False")
+    code = f"import time\n{USE}{ANSWERS}{used}\n{IN_CHILD}"
+    child, is_quick, parent = python(code).splitlines()
+    assert ast.literal_eval(child) == [FORKED] * 5 + [False, None, []]
+    assert is_quick == "True"
     assert parent == "3 True"
 
 
 @needs_fork
-def test_a_child_may_be_the_first_to_use_it(python, device):
-    code = USE + (
+def test_a_child_whose_parent_used_arrays_of_the_device_is_told_too(python, device):
+    use_arrays = (
+        "import pyopencl as cl, pyopencl.array\n"
+        "from tensor_ops_opencl import drivers\n"
+        f"platform, index = map(int, {device.index!r}.split(':'))\n"
+        "with drivers.registered():\n"
+        "    handle = cl.get_platforms()[platform].get_devices()[index]\n"
+        "context = cl.Context([handle])\n"
+        "queue = cl.CommandQueue(context)\n"
+        "t.silu(cl.array.to_device(queue, x)).get()\n"
+    )
+    code = f"import time\n{USE}{ANSWERS}{use_arrays}{IN_CHILD}"
+    child, _, parent = python(code).splitlines()
+    assert ast.literal_eval(child)[:5] == [FORKED] * 5
+    assert parent == "3 True"
+
+
+@needs_fork
+def test_no_driver_is_touched_in_such_a_child(python, device):
+    """What would load one, or ask one, fails at once."""
+    touch = (
+        "import ctypes, pyopencl\n"
+        "def touched(*args): os._exit(9)\n"
+        "ctypes.CDLL = pyopencl.get_platforms = pyopencl.Context = touched\n"
+    )
+    in_child = IN_CHILD.replace("    start", f"    exec({touch!r})\n    start", 1)
+    _, _, parent = python(f"import time\n{USE}{ANSWERS}t.silu(x)\n{in_child}").splitlines()
+    assert parent == "3 True"
+
+
+@needs_fork
+@pytest.mark.parametrize("before", ["", "import pyopencl\n", "t.pool_info()\n"])
+def test_a_child_may_be_the_first_to_use_it(python, device, before):
+    code = f"{USE}{before}" + (
         "child = os.fork()\n"
         "if child == 0:\n"
-        "    os._exit(0 if t.silu(x)[0] > 0.7 else 1)\n"
+        "    os._exit(0 if t.silu(x)[0] > 0.7 and t.probe()['available'] else 1)\n"
         "print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), t.silu(x)[0] > 0.7)\n"
     )
     assert python(code).strip() == "0 True"
+
+
+@needs_fork
+def test_without_a_platform_a_child_hears_of_that(python, tmp_path):
+    code = (
+        "import os, pyopencl, tensor_ops_opencl as t\n"
+        "os.environ['PYOPENCL_HOME'] = os.devnull\n"
+        "t.probe()\n"
+        "child = os.fork()\n"
+        "if child == 0:\n"
+        "    print(t.probe()['reason'], flush=True)\n"
+        "    os._exit(0)\n"
+        "os.waitpid(child, 0)\n"
+    )
+    assert "no OpenCL platform was found" in python(code, OCL_ICD_VENDORS=f"{tmp_path}/")

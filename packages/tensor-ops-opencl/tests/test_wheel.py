@@ -3,9 +3,11 @@
 import subprocess
 import sys
 import zipfile
+from email.parser import HeaderParser
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 PACKAGE = Path(__file__).parents[1]
 
@@ -19,6 +21,14 @@ def wheel(tmp_path_factory):
     return path
 
 
+def requirements(wheel):
+    """Return what the wheel's metadata asks for."""
+    archive = zipfile.ZipFile(wheel)
+    (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+    metadata = HeaderParser().parsestr(archive.read(name).decode())
+    return [Requirement(each) for each in metadata.get_all("Requires-Dist")]
+
+
 def test_it_is_pure_python_with_the_kernels_inside(wheel):
     assert wheel.name.endswith("-py3-none-any.whl")
     inside = set(zipfile.ZipFile(wheel).namelist())
@@ -30,6 +40,23 @@ def test_it_is_pure_python_with_the_kernels_inside(wheel):
     }
     assert files <= inside
     assert any(name.endswith(".cl") for name in files)
+
+
+@pytest.mark.parametrize(
+    ("extra", "packages"),
+    [("pocl", {"pyopencl"}), ("intel", {"intel-opencl-rt", "intel-cmplr-lib-rt"})],
+)
+@pytest.mark.parametrize(("system", "machine"), [("linux", "x86_64"), ("win32", "AMD64")])
+def test_an_extra_brings_a_driver(wheel, extra, packages, system, machine):
+    place = {"extra": extra, "sys_platform": system, "platform_machine": machine}
+    brought = [each for each in requirements(wheel) if "extra" in str(each.marker)]
+    assert {each.name for each in brought if each.marker.evaluate(place)} == packages
+
+
+@pytest.mark.parametrize(("system", "machine"), [("linux", "aarch64"), ("darwin", "arm64")])
+def test_where_there_are_no_wheels_of_intels_the_extra_asks_for_none(wheel, system, machine):
+    place = {"extra": "intel", "sys_platform": system, "platform_machine": machine}
+    assert not [each for each in requirements(wheel) if each.marker and each.marker.evaluate(place)]
 
 
 def test_installed_it_finds_its_kernels(wheel, python, tmp_path, device):

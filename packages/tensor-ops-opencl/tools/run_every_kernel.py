@@ -62,6 +62,17 @@ def _calls(dtype, shape):
             yield "rope", {
                 "x": first, "cos": angles[0], "sin": angles[1], "interleaved": interleaved
             }  # fmt: skip
+    if x.dtype.itemsize == 2:
+        wide, wide_weight = other.astype(np.float32), weight.astype(np.float32)
+        yield "rms_norm", {"x": x, "weight": wide_weight}
+        yield "add_rms_norm", {"x": x, "residual": wide, "weight": weight}
+        yield "add_rms_norm", {"x": x, "residual": wide, "weight": wide_weight}
+        yield "layer_norm", {"x": x, "weight": wide_weight, "bias": wide_weight}
+        for interleaved in (False, True):
+            angles = wide[:1, : n // 2], wide[:, : n // 2]
+            yield "rope", {
+                "x": x, "cos": angles[0], "sin": angles[1], "interleaved": interleaved
+            }  # fmt: skip
     for name, arguments in (("silu", {"x": x}), ("softmax", {"x": x})):
         yield name, arguments | {"out": arguments["x"]}
     yield "rms_norm", {"x": x, "weight": weight, "out": x}

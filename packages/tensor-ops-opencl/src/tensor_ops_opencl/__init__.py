@@ -13,7 +13,14 @@ looks for nothing and makes no context.
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from tensor_ops_opencl.backend import API_VERSION, get_opencl_info, info, probe, supports
+from tensor_ops_opencl.backend import (
+    API_VERSION,
+    driver_version,
+    get_opencl_info,
+    info,
+    probe,
+    supports,
+)
 from tensor_ops_opencl.discovery import Device, devices
 from tensor_ops_opencl.errors import BuildError, DeviceError
 from tensor_ops_opencl.ops import OPS
@@ -28,6 +35,7 @@ __all__ = [
     "OpenCLInfo",
     "__version__",
     "devices",
+    "driver_version",
     "get_opencl_info",
     "info",
     "ops",

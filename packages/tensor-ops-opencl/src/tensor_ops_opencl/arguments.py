@@ -11,6 +11,8 @@ from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin
 
 import numpy as np
 
+from tensor_ops_opencl.overlaps import is_same_view, overlaps_itself, share_memory
+
 __all__ = [
     "DTYPES",
     "Array",
@@ -20,6 +22,7 @@ __all__ = [
     "Kind",
     "NonNegative",
     "OptionalRowVector",
+    "ResidualRows",
     "RowVector",
     "Rows",
     "check_out",
@@ -27,6 +30,7 @@ __all__ = [
     "dtype_name",
     "is_device_array",
     "kind_of",
+    "output_names",
 ]
 
 Array = Any
@@ -51,12 +55,15 @@ class Kind(NamedTuple):
         Of a ``real``.
     choices : tuple of str
         Of a ``choice``.
+    wide : bool
+        Whether the array may be float32 beside a first array of float16 or bfloat16.
     """
 
     role: str
     optional: bool = False
     minimum: float = -math.inf
     choices: tuple[str, ...] = ()
+    wide: bool = False
 
     @property
     def is_full(self) -> bool:
@@ -70,9 +77,10 @@ class Kind(NamedTuple):
 
 Elements = Annotated[Any, Kind("elements")]
 Rows = Annotated[Any, Kind("rows")]
-RowVector = Annotated[Any, Kind("row_vector")]
-OptionalRowVector = Annotated[Any, Kind("row_vector", optional=True)]
-HalfRows = Annotated[Any, Kind("half_rows")]
+ResidualRows = Annotated[Any, Kind("rows", wide=True)]
+RowVector = Annotated[Any, Kind("row_vector", wide=True)]
+OptionalRowVector = Annotated[Any, Kind("row_vector", optional=True, wide=True)]
+HalfRows = Annotated[Any, Kind("half_rows", wide=True)]
 NonNegative = Annotated[float, Kind("real", minimum=0.0)]
 Finite = Annotated[float, Kind("real")]
 
@@ -125,7 +133,8 @@ def check_values(op: str, kinds: Mapping[str, Kind], values: dict[str, Any]) -> 
     Raises
     ------
     TypeError
-        For a value of the wrong type, an unsupported dtype, or one that is not the first array's.
+        For a value of the wrong type, an unsupported dtype, or one that does not go with the first
+        array's.
     ValueError
         For a wrong shape or a value out of range.
     """
@@ -140,17 +149,26 @@ def check_values(op: str, kinds: Mapping[str, Kind], values: dict[str, Any]) -> 
         raise ValueError(
             f"{op}: {first} has shape (), expected at least one axis; use {first}.reshape(1)"
         )
+    partners: dict[str, str] = {}
     for name, kind in kinds.items():
         value = values[name]
         if name != first and kind.is_array and not (kind.optional and value is None):
-            _check_array(op, first, x, family, name, kind, value)
+            _check_family(op, name, value, first, family)
+            _check_dtype(op, values, first, name, kind, partners)
+            _check_shape(op, first, x, name, kind, value)
     return dtype
 
 
 def check_out(
-    op: str, count: int, kinds: Mapping[str, Kind], values: Mapping[str, Any], out: Any
+    op: str,
+    results_like: tuple[str, ...],
+    kinds: Mapping[str, Kind],
+    values: Mapping[str, Any],
+    out: Any,
 ) -> tuple[Any, ...]:
     """Return the arrays that a caller gave for the results, as a tuple.
+
+    `results_like` names, for each result, the argument whose dtype it has.
 
     Raises
     ------
@@ -158,24 +176,36 @@ def check_out(
         If one of them cannot take a result, or overlaps what it must not.
     """
     first = next(iter(kinds))
-    x = values[first]
-    names = ["out"] if count == 1 else [f"out[{index}]" for index in range(count)]
+    x, count = values[first], len(results_like)
+    names = output_names(count)
     outputs: tuple[Any, ...] = (out,) if count == 1 else out
     if count > 1 and (not isinstance(out, tuple) or len(out) != count):
         given = f"a tuple of {len(out)}" if isinstance(out, tuple) else _type_name(out)
         raise TypeError(f"{op}: out must be a tuple of {count} arrays, got {given}")
     family = _family(op, first, x)
-    for name, output in zip(names, outputs, strict=True):
-        _check_family(op, name, output, first, family)
-        if output.dtype != x.dtype:
-            raise TypeError(f"{op}: {name} has dtype {output.dtype}, expected {x.dtype}")
+    for name, output, like in zip(names, outputs, results_like, strict=True):
+        # A copy made for the call would take the result and be lost: none is suggested.
+        _check_family(op, name, output, first, family, "give an array that takes the result")
+        dtype = values[like].dtype
+        if output.dtype != dtype:
+            raise TypeError(
+                f"{op}: {name} has dtype {output.dtype}, expected {dtype} like {like}; "
+                f"give an array of dtype {dtype}"
+            )
         if output.shape != x.shape:
             raise ValueError(f"{op}: {name} has shape {output.shape}, expected {x.shape}")
         _check_memory(op, name, output, kinds, values)
-    if count > 1 and _share_memory(outputs[0], outputs[1]):
+    if count > 1 and share_memory(outputs[0], outputs[1]):
         raise ValueError(f"{op}: {' and '.join(names)} overlap; give separate arrays")
     return outputs
 
+
+def output_names(count: int) -> list[str]:
+    """Return what messages call the arrays of `out`."""
+    return ["out"] if count == 1 else [f"out[{index}]" for index in range(count)]
+
+
+_FLOAT32 = np.dtype(np.float32)
 
 # The dtypes seen so far: a dtype's own name is slow to ask for.
 _names: dict[Any, str] = {}
@@ -187,7 +217,9 @@ def _is_bfloat16(dtype: Any) -> bool:
     return module is not None and dtype == np.dtype(module.bfloat16)
 
 
-def _family(op: str, name: str, value: Any) -> str:
+def _family(
+    op: str, name: str, value: Any, hint: str = "convert it with numpy.asarray(...)"
+) -> str:
     if type(value) is np.ndarray or (
         isinstance(value, np.ndarray) and not isinstance(value, np.ma.MaskedArray)
     ):
@@ -196,26 +228,48 @@ def _family(op: str, name: str, value: Any) -> str:
         return "pyopencl.array.Array"
     raise TypeError(
         f"{op}: {name} must be a numpy.ndarray or a pyopencl.array.Array, got {_type_name(value)}; "
-        "convert it with numpy.asarray(...)"
+        f"{hint}"
     )
 
 
-def _check_family(op: str, name: str, value: Any, first: str, family: str) -> None:
-    own = _family(op, name, value)
+def _check_family(op: str, name: str, value: Any, first: str, family: str, *hint: str) -> None:
+    own = _family(op, name, value, *hint)
     if own != family:
         raise TypeError(f"{op}: {name} is a {own}, expected a {family} like {first}")
 
 
-def _check_array(
-    op: str, first: str, x: Any, family: str, name: str, kind: Kind, value: Any
+def _check_dtype(
+    op: str,
+    values: Mapping[str, Any],
+    first: str,
+    name: str,
+    kind: Kind,
+    partners: dict[str, str],
 ) -> None:
-    _check_family(op, name, value, first, family)
-    if value.dtype != x.dtype:
-        dtype_name(op, name, value)
-        raise TypeError(
-            f"{op}: {name} has dtype {value.dtype}, expected {x.dtype} like {first}; "
-            f"convert it with {name}.astype({first}.dtype)"
-        )
+    """Check the dtype of one array against those before it.
+
+    Arrays that may be float32 share their dtype with those of the same role, a bias with its weight
+    and a sine with its cosine: `partners` keeps the first of each role.
+    """
+    given = values[name].dtype
+    like = partners.setdefault(kind.role, name) if kind.wide else first
+    if like == name:
+        like = first
+        if given == _FLOAT32 and values[first].dtype.itemsize == 2:
+            return
+    if given == values[like].dtype:
+        return
+    dtype_name(op, name, values[name])
+    expected = f"{values[like].dtype} like {like}"
+    if kind.wide and like == first and values[first].dtype.itemsize == 2:
+        expected += ", or float32"
+    raise TypeError(
+        f"{op}: {name} has dtype {given}, expected {expected}; "
+        f"convert it with {name}.astype({like}.dtype)"
+    )
+
+
+def _check_shape(op: str, first: str, x: Any, name: str, kind: Kind, value: Any) -> None:
     if kind.is_full:
         if value.shape != x.shape:
             raise ValueError(
@@ -255,8 +309,8 @@ def _check_memory(
 ) -> None:
     if isinstance(out, np.ndarray):
         if not out.flags.writeable:
-            raise ValueError(f"{op}: {name} is read-only, expected a writable array")
-        if not out.flags.c_contiguous and _overlaps_itself(out):
+            raise ValueError(f"{op}: {name} is read-only; give a writable array")
+        if not out.flags.c_contiguous and overlaps_itself(out):
             raise ValueError(
                 f"{op}: {name} with strides {out.strides} overlaps itself, expected one place in "
                 "memory for each element"
@@ -265,54 +319,11 @@ def _check_memory(
         value = values[other]
         if not kind.is_array or value is None or (value is out and kind.is_full):
             continue
-        if _share_memory(out, value) and not (kind.is_full and _is_same_view(out, value)):
+        if share_memory(out, value) and not (kind.is_full and is_same_view(out, value)):
             raise ValueError(
                 f"{op}: {name} overlaps {other}; expected separate memory"
                 + (f", or exactly the same view as {other}" if kind.is_full else "")
             )
-
-
-def _share_memory(a: Any, b: Any) -> bool:
-    if not isinstance(a, np.ndarray):
-        (a_first, a_last), (b_first, b_last) = _extent(a), _extent(b)
-        return bool(a.base_data == b.base_data and a_first < b_last and b_first < a_last)
-    if not np.may_share_memory(a, b):
-        return False
-    try:
-        return np.shares_memory(a, b, 1_000_000)  # type: ignore[arg-type]
-    except np.exceptions.TooHardError:  # nobody writes into such strides on purpose
-        return True
-
-
-def _extent(array: Any) -> tuple[int, int]:
-    """Return the bytes [first, last) of its buffer that a pyopencl array reaches over."""
-    reach = [(size - 1) * step for size, step in zip(array.shape, array.strides, strict=True)]
-    first = array.offset + sum(step for step in reach if step < 0)
-    last = array.offset + sum(step for step in reach if step > 0) + array.dtype.itemsize
-    return (first, last) if array.size else (first, first)
-
-
-def _is_same_view(a: Any, b: Any) -> bool:
-    if not isinstance(a, np.ndarray):
-        return bool(a.offset == b.offset and a.strides == b.strides)
-    return bool(
-        a.__array_interface__["data"][0] == b.__array_interface__["data"][0]
-        and all(
-            size < 2 or a_step == b_step
-            for size, a_step, b_step in zip(a.shape, a.strides, b.strides, strict=True)
-        )
-    )
-
-
-def _overlaps_itself(array: Any) -> bool:
-    """Return whether two elements may share memory, by the rule that nested strides suffice."""
-    extent = int(array.itemsize)
-    axes = [(abs(step), size) for size, step in zip(array.shape, array.strides, strict=True)]
-    for step, size in sorted(axis for axis in axes if axis[1] > 1):
-        if step < extent:
-            return bool(array.size)
-        extent += step * (size - 1)
-    return False
 
 
 def _is_real(value: Any) -> bool:

@@ -2,14 +2,14 @@
 
 from typing import Any
 
-from tensor_ops_opencl import discovery, runtime
+from tensor_ops_opencl import compiler, discovery, drivers, runtime
 from tensor_ops_opencl.arguments import DTYPES
 from tensor_ops_opencl.discovery import Device
 from tensor_ops_opencl.errors import DeviceError
 from tensor_ops_opencl.ops import OPS
 from tensor_ops_opencl.table import OpenCLInfo
 
-__all__ = ["API_VERSION", "get_opencl_info", "info", "probe", "supports"]
+__all__ = ["API_VERSION", "driver_version", "get_opencl_info", "info", "probe", "supports"]
 
 #: The version of the contract that this module keeps.
 API_VERSION = 1
@@ -22,7 +22,10 @@ def probe() -> dict[str, Any]:
     -------
     dict
         ``available`` (bool), ``reason`` (str, or None when available), ``devices`` (list of str):
-        ``"cpu"`` for host arrays, then those of OpenCL.
+        ``"cpu"`` for host arrays, then those of OpenCL; ``kind`` (str or None) of the device that
+        host arrays are computed on: ``"gpu"``, ``"accelerator"``, ``"cpu"`` or ``"custom"``;
+        ``wrong_setting`` (str or None): the reason again where ``TENSOR_OPS_OPENCL_DEVICE`` fits
+        no device or several.
 
     Examples
     --------
@@ -31,10 +34,15 @@ def probe() -> dict[str, Any]:
     >>> found["available"] is (found["reason"] is None)
     True
     """
-    device, reason = _device()
-    if device is None:
-        return {"available": False, "reason": reason, "devices": []}
-    return {"available": True, "reason": None, "devices": ["cpu", f"opencl:{device.index}"]}
+    device, problem = _device()
+    is_wrong_setting = isinstance(problem, DeviceError) and problem.is_wrong_setting
+    return {
+        "available": device is not None,
+        "reason": _text(problem),
+        "devices": ["cpu", f"opencl:{device.index}"] if device else [],
+        "kind": device and device.kind,
+        "wrong_setting": _text(problem) if is_wrong_setting else None,
+    }
 
 
 def info() -> dict[str, Any]:
@@ -44,27 +52,40 @@ def info() -> dict[str, Any]:
     -------
     dict
         ``name``, ``display_name``, ``available``, ``reason``, ``version``, ``device_name``,
-        ``device_count`` (of all platforms), ``compute_capability`` (None), ``compute_units``,
-        ``max_memory`` and ``max_shared_memory`` (bytes), ``dtypes`` and ``ops``.
+        ``device_count`` (of all platforms, without those whose compiler compiles nothing),
+        ``compute_capability`` (0: it is CUDA's), ``compute_units``, ``max_memory`` and
+        ``max_shared_memory`` (bytes), ``dtypes`` and ``ops``. Without a device its numbers are 0.
     """
     from tensor_ops_opencl import __version__
 
-    device, reason = _device()
+    device, problem = _device()
     return {
         "name": "opencl",
         "display_name": "OpenCL",
         "available": device is not None,
-        "reason": reason,
+        "reason": _text(problem),
         "version": __version__,
         "device_name": device and str(device),
-        "device_count": len(discovery.devices()) if device else 0,
-        "compute_capability": None,
-        "compute_units": device and device.compute_units,
-        "max_memory": device and device.max_memory,
-        "max_shared_memory": device and device.max_shared_memory,
+        "device_count": _count() if device else 0,
+        "compute_capability": 0,
+        "compute_units": device.compute_units if device else 0,
+        "max_memory": device.max_memory if device else 0,
+        "max_shared_memory": device.max_shared_memory if device else 0,
         "dtypes": [name for name in DTYPES if device is None or _lacks(device, name) is None],
         "ops": list(OPS),
     }
+
+
+def driver_version() -> str | None:
+    """Return the version of the driver that host arrays are computed with, None without a device.
+
+    Examples
+    --------
+    >>> import tensor_ops_opencl
+    >>> assert tensor_ops_opencl.driver_version()
+    """
+    device, _ = _device()
+    return None if device is None else f"{device.version}, {device.driver}"
 
 
 def supports(op: str, dtype: str, device: str) -> str | None:
@@ -90,8 +111,8 @@ def supports(op: str, dtype: str, device: str) -> str | None:
         return f"{op} supports {', '.join(DTYPES)}, not {dtype}"
     if device != "cpu" and device.partition(":")[0] != "opencl":
         return f"tensor_ops_opencl runs on arrays of cpu and opencl, not of {device}"
-    found, reason = _device()
-    return reason if found is None else _lacks(found, dtype)
+    found, problem = _device()
+    return _text(problem) if found is None else _lacks(found, dtype)
 
 
 def get_opencl_info() -> OpenCLInfo:
@@ -114,7 +135,7 @@ def get_opencl_info() -> OpenCLInfo:
     """
     import os
 
-    device, reason = _device()
+    device, problem = _device()
     try:
         version = runtime.opencl().VERSION_TEXT
         listed = _platforms()
@@ -122,21 +143,30 @@ def get_opencl_info() -> OpenCLInfo:
         version, listed = None, []
     return OpenCLInfo(
         available=device is not None,
-        reason=reason,
+        reason=_text(problem),
         device=device and f"{device.index} = {device}",
         chosen_by=os.environ.get(discovery.VARIABLE) or None,
         pyopencl=version,
-        broken_drivers=runtime.broken_drivers(),
+        # To see whether a driver loads is to load it.
+        broken_drivers=[] if runtime.is_inherited() else drivers.broken(),
         platforms=listed,
     )
 
 
-def _device() -> tuple[Device | None, str | None]:
+def _device() -> tuple[Device | None, Exception | None]:
     """Return the device to use, or why there is none."""
     try:
         return discovery.chosen(), None
     except Exception as error:  # whatever a driver does, asking for it must not fail
-        return None, str(error) or type(error).__name__
+        return None, error
+
+
+def _text(problem: Exception | None) -> str | None:
+    return None if problem is None else str(problem) or type(problem).__name__
+
+
+def _count() -> int:
+    return sum(compiler.problem_with(device) is None for device in discovery.devices())
 
 
 def _lacks(device: Device, dtype: str) -> str | None:

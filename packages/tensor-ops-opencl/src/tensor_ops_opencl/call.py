@@ -23,13 +23,14 @@ class Call(NamedTuple):
     walk : Walk
     dtype : str
     options : tuple of str
-        Build options that follow from dtype and switches.
+        Build options that follow from dtypes and switches.
     numbers : tuple of NumPy scalars
         The op's own numbers, as its kernels take them.
     inputs : dict of str to array
         By name, in order; None for one that is optional and absent.
     kinds : mapping of str to Kind
-    outputs : int
+    results_like : tuple of str
+        For each result, the input whose dtype it has.
     out : tuple of arrays, optional
     """
 
@@ -40,7 +41,7 @@ class Call(NamedTuple):
     numbers: tuple[np.generic, ...]
     inputs: dict[str, Any]
     kinds: Mapping[str, Kind]
-    outputs: int
+    results_like: tuple[str, ...]
     out: tuple[Any, ...] | None
 
     @property

@@ -1,14 +1,36 @@
 """Calls on pyopencl arrays: on their own queue, without a wait."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tensor_ops_opencl import runtime
+from tensor_ops_opencl.arguments import output_names
 from tensor_ops_opencl.call import Call, launch, raise_for, repeats
 from tensor_ops_opencl.programs import programs_of
 
 __all__ = ["run"]
+
+
+class Hints(NamedTuple):
+    """What to do about an array that cannot be used as it is; each is a format of its name."""
+
+    context: str
+    order: str
+    start: str
+
+
+COPIES = Hints(
+    context="copy it with pyopencl.array.to_device",
+    order="pass {}.copy(order='C')",
+    start="pass {}.copy()",
+)
+#: For arrays that take results: a copy made for the call would take the result and be lost.
+OTHERS = Hints(
+    context="give an array of the same context",
+    order="give a contiguous array",
+    start="give an array that begins where its buffer does",
+)
 
 
 def run(call: Call) -> tuple[Any, ...]:
@@ -24,28 +46,34 @@ def run(call: Call) -> tuple[Any, ...]:
 
     x = next(iter(call.inputs.values()))
     queue = _queue_of(call)
-    given = {**call.inputs, **dict(zip(("out[0]", "out[1]"), call.out or (), strict=False))}
-    arrays = {name: array for name, array in given.items() if array is not None}
+    arrays = {name: array for name, array in call.inputs.items() if array is not None}
     for name, array in arrays.items():
-        _check_place(call.op, name, array, queue)
+        _check_place(call.op, name, array, queue, COPIES)
+    names = output_names(len(call.results_like))
+    outputs = dict(zip(names, call.out, strict=True)) if call.out is not None else {}
+    for name, array in outputs.items():
+        _check_place(call.op, name, array, queue, OTHERS)
     extra = [np.uint64(number) for pair in _repeats(call, x) for number in pair]
     if call.out is not None:
         results = call.out
     else:
         results = tuple(
-            cl_array.empty(queue, x.shape, x.dtype, allocator=x.allocator)
-            for _ in range(call.outputs)
+            cl_array.empty(queue, x.shape, call.inputs[name].dtype, allocator=x.allocator)
+            for name in call.results_like
         )
     if x.size == 0:
         return results
-    waits = [event for array in arrays.values() for event in array.events]
+    waits = [event for array in (*arrays.values(), *outputs.values()) for event in array.events]
     try:
         event = launch(
             call,
             programs_of(queue.context, queue.device),
             queue,
-            [_memory(call.op, name, array) for name, array in call.inputs.items()]
-            + [_memory(call.op, "out", array) for array in results],
+            [_memory(call.op, name, array, COPIES) for name, array in call.inputs.items()]
+            + [
+                _memory(call.op, name, array, OTHERS)
+                for name, array in zip(names, results, strict=True)
+            ],
             extra,
             (*call.walk.counts(x.shape), 0),
             lambda size: cl.Buffer(queue.context, cl.mem_flags.READ_WRITE, size),
@@ -68,16 +96,16 @@ def _queue_of(call: Call) -> Any:
     return x.queue
 
 
-def _check_place(op: str, name: str, array: Any, queue: Any) -> None:
+def _check_place(op: str, name: str, array: Any, queue: Any, hints: Hints) -> None:
     if array.context != queue.context:
         raise ValueError(
             f"{op}: {name} belongs to another OpenCL context than the first array; "
-            "copy it with pyopencl.array.to_device"
+            + hints.context.format(name)
         )
     if not array.flags.c_contiguous:
         raise ValueError(
             f"{op}: {name} with strides {array.strides} is not C-contiguous, as arrays on a device "
-            f"must be; pass {name}.copy(order='C')"
+            f"must be; {hints.order.format(name)}"
         )
 
 
@@ -96,7 +124,7 @@ def _repeats(call: Call, x: Any) -> list[tuple[int, int]]:
     return found
 
 
-def _memory(op: str, name: str, array: Any) -> Any:
+def _memory(op: str, name: str, array: Any, hints: Hints) -> Any:
     """Return the buffer that begins where the array does."""
     if array is None:
         return None
@@ -107,5 +135,5 @@ def _memory(op: str, name: str, array: Any) -> Any:
     except runtime.opencl().Error as error:
         raise ValueError(
             f"{op}: {name} begins {array.offset} bytes into its buffer, where the device cannot "
-            f"begin; pass {name}.copy()"
+            f"begin; {hints.start.format(name)}"
         ) from error

@@ -4,12 +4,13 @@ import os
 from dataclasses import dataclass, field
 from typing import Any
 
-from tensor_ops_opencl import compiler, runtime
+from tensor_ops_opencl import compiler, drivers, runtime
 from tensor_ops_opencl.errors import DeviceError
 
 __all__ = ["VARIABLE", "Device", "chosen", "devices", "of_context"]
 
-#: Chooses the device: ``platform:device``, each an index or a part of the name, or ``device`` only.
+#: Chooses the device: ``platform:device``, each an index or a part of the name, or ``device`` only,
+#: which may also be a kind.
 VARIABLE = "TENSOR_OPS_OPENCL_DEVICE"
 
 _KINDS = ("gpu", "accelerator", "cpu", "custom")
@@ -65,12 +66,16 @@ class Device:
 
     @property
     def strength(self) -> tuple[int, int, int]:
-        """What decides between devices: the kind, then units times clock, then memory."""
-        return (
-            -_KINDS.index(self.kind),
-            self.compute_units * max(self.clock, 1),
-            self.max_memory,
-        )
+        """What decides between devices: the kind, then units times clock, then memory.
+
+        Between CPUs it is the driver, then the units: most often they are one CPU, whose clock and
+        memory each driver makes out in its own way. PoCL goes first where it compiles: which of the
+        drivers is faster depends on op and size.
+        """
+        kind = -_KINDS.index(self.kind)
+        if self.kind == "cpu":
+            return kind, int(self.platform == drivers.POCL), self.compute_units
+        return kind, self.compute_units * max(self.clock, 1), self.max_memory
 
 
 def devices() -> list[Device]:
@@ -109,7 +114,8 @@ def chosen(wanted: str | None = None) -> Device:
     ----------
     wanted : str, optional
         ``platform:device`` or ``device``, each by index or by a part of the name; by default the
-        value of ``TENSOR_OPS_OPENCL_DEVICE``.
+        value of ``TENSOR_OPS_OPENCL_DEVICE``. ``device`` may also be a kind, which is then the
+        strongest device of that kind; a kind goes before a name.
 
     Raises
     ------
@@ -125,59 +131,83 @@ def chosen(wanted: str | None = None) -> Device:
         )
     wanted = os.environ.get(VARIABLE, "") if wanted is None else wanted
     if not wanted.strip():
-        return _strongest(found)
-    fitting = [device for device in found if _fits(wanted, device)]
+        return _strongest(found, found)
+    of_platform, of_device = _parsed(wanted, found)
+    fitting = [device for device in found if _fits(of_platform, of_device, device)]
     if not fitting:
-        raise DeviceError(f"{VARIABLE}={wanted!r} fits no device; there are {_listed(found)}")
+        raise _wrong_setting(wanted, "fits no device", found)
+    if of_device in _KINDS:
+        return _strongest(fitting, found)
     if len(fitting) > 1:
-        raise DeviceError(
-            f"{VARIABLE}={wanted!r} fits more than one device: {_listed(fitting)}; "
-            "give an index, as in " + fitting[0].index
-        )
+        raise _wrong_setting(wanted, "fits more than one device", fitting)
     problem = compiler.problem_with(fitting[0])
     if problem is not None:
         raise DeviceError(
             f"{VARIABLE}={wanted!r}: {fitting[0]} compiles no kernel: {problem}; there are "
-            f"{_listed(found)}"
+            f"{_listed(found)}; {_another_driver(found)}"
         )
     return fitting[0]
 
 
 def of_context(handle: Any) -> Device:
     """Return the description of a device that somebody else's queue runs on."""
-    return _described(runtime.opencl(), "", handle)
+    cl = runtime.opencl()
+    runtime.note_use()
+    return _described(cl, "", handle)
 
 
-def _strongest(found: list[Device]) -> Device:
-    """Return the strongest device whose compiler works."""
+def _strongest(fitting: list[Device], found: list[Device]) -> Device:
+    """Return the strongest of the devices that fit whose compiler works."""
     problems = []
-    for device in sorted(found, key=lambda device: device.strength, reverse=True):
+    for device in sorted(fitting, key=lambda device: device.strength, reverse=True):
         problem = compiler.problem_with(device)
         if problem is None:
             return device
         problems.append(f"{device.index} = {device}: {problem}")
     raise DeviceError(
-        f"no OpenCL device compiles a kernel: {'; '.join(problems)}; a driver that does not know "
-        "this CPU is older than the CPU: install a newer one, or Intel's from PyPI, which runs on "
-        "other CPUs too: pip install intel-opencl-rt, with OCL_ICD_VENDORS naming its .icd file"
+        f"no OpenCL device compiles a kernel: {'; '.join(problems)}; {_another_driver(found)}"
     )
 
 
-def _fits(wanted: str, device: Device) -> bool:
-    of_platform, colon, of_device = wanted.rpartition(":")
+def _another_driver(found: list[Device]) -> str:
+    tried = {device.platform for device in found}
+    return (
+        "a driver that does not know this CPU is older than the CPU, and another is needed: "
+        f"{drivers.for_cpu(tried)}"
+    )
+
+
+def _parsed(wanted: str, found: list[Device]) -> tuple[str, str]:
+    """Return the platform, empty for any, and the device of a setting."""
+    words = [word.strip() for word in wanted.lower().split(":")]
+    if len(words) > 2 or not all(words):
+        raise _wrong_setting(wanted, "is neither platform:device nor device", found)
+    return ("", *words)[-2], words[-1]
+
+
+def _wrong_setting(wanted: str, problem: str, listed: list[Device]) -> DeviceError:
+    return DeviceError(
+        f"{VARIABLE}={wanted!r} {problem}; there are {_listed(listed)}; set it to an index, as in "
+        f"{listed[0].index}, to a part of a name, or to a kind: {', '.join(_KINDS[:3])}",
+        is_wrong_setting=True,
+    )
+
+
+def _fits(of_platform: str, of_device: str, device: Device) -> bool:
     platform_index, _, device_index = device.index.partition(":")
-    return (not colon or _names(of_platform, platform_index, device.platform)) and _names(
-        of_device, device_index, device.name
-    )
+    if not _names(of_platform, platform_index, device.platform):
+        return False
+    if of_device in _KINDS:
+        return device.kind == of_device
+    return _names(of_device, device_index, device.name)
 
 
 def _names(word: str, index: str, name: str) -> bool:
-    word = word.strip()
-    return word == index if word.isdigit() else word.lower() in name.lower()
+    return word == index if word.isdigit() else word in name.lower()
 
 
 def _listed(found: list[Device]) -> str:
-    return ", ".join(f"{device.index} = {device}" for device in found)
+    return ", ".join(f"{device.index} = {device}, {device.kind}" for device in found)
 
 
 def _described(cl: Any, index: str, handle: Any) -> Device:

@@ -21,6 +21,13 @@ __all__ = ["OPS", "Op", "op"]
 # Filled by the files in tensor_ops_opencl/ops, by name.
 OPS: dict[str, Callable[..., Any]] = {}
 
+#: Build options that say of the arguments of a role that they are float32 beside half elements.
+WIDE_OPTIONS = {
+    "rows": "-DWIDE_RESIDUAL",
+    "row_vector": "-DWIDE_PARAMETERS",
+    "half_rows": "-DWIDE_PARAMETERS",
+}
+
 Numbers = Callable[..., tuple[np.generic, ...]]
 
 
@@ -33,21 +40,26 @@ class Op:
         Also the stem of its .cl file.
     kinds : mapping of str to Kind
         Its arguments in order, without `out`.
-    outputs : int
-        How many arrays it returns.
+    results_like : tuple of str
+        For each array that it returns, the argument whose dtype it has.
     walk : Walk
     """
 
     def __init__(
-        self, declared: Callable[..., Any], walk: Walk, outputs: int, numbers: Numbers | None
+        self,
+        declared: Callable[..., Any],
+        walk: Walk,
+        results_like: tuple[str, ...],
+        numbers: Numbers | None,
     ) -> None:
         self.name = declared.__name__
         self.walk = walk
-        self.outputs = outputs
         self.signature = inspect.signature(declared)
         own = [p for p in self.signature.parameters.values() if p.name != "out"]
         self.kinds: dict[str, Kind] = {p.name: kind_of(p.annotation) for p in own}
         self.arrays = [name for name, kind in self.kinds.items() if kind.is_array]
+        self.results_like = results_like or (self.arrays[0],)
+        self._wide = [name for name, kind in self.kinds.items() if kind.wide]
         self._defaults = {p.name: p.default for p in own if p.default is not p.empty}
         self._defaults["out"] = None
         self._positional = [p.name for p in own if p.kind is p.POSITIONAL_OR_KEYWORD]
@@ -62,7 +74,7 @@ class Op:
         dtype = check_values(self.name, self.kinds, values)
         given = None
         if out is not None:
-            given = check_out(self.name, self.outputs, self.kinds, values, out)
+            given = check_out(self.name, self.results_like, self.kinds, values, out)
         x = values[self.arrays[0]]
         call = Call(
             op=self.name,
@@ -72,15 +84,21 @@ class Op:
             numbers=self._numbers_of(dtype, values),
             inputs={name: values[name] for name in self.arrays},
             kinds=self.kinds,
-            outputs=self.outputs,
+            results_like=self.results_like,
             out=given,
         )
         where = host_arrays if isinstance(x, np.ndarray) else device_arrays
         results = where.run(call)
-        return results[0] if self.outputs == 1 else results
+        return results[0] if len(results) == 1 else results
 
     def _options(self, dtype: str, values: Mapping[str, Any]) -> tuple[str, ...]:
         chosen = [f"-DELEMENT_{dtype}"]
+        first = values[self.arrays[0]].dtype
+        for name in self._wide:
+            option = WIDE_OPTIONS[self.kinds[name].role]
+            value = values[name]
+            if value is not None and value.dtype != first and option not in chosen:
+                chosen.append(option)
         for name in self._switches:
             value = values[name]
             if isinstance(value, str):
@@ -113,7 +131,7 @@ class Op:
 
 
 def op(
-    walk: Walk, *, outputs: int = 1, numbers: Numbers | None = None
+    walk: Walk, *, results_like: tuple[str, ...] = (), numbers: Numbers | None = None
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Turn the declaration of an op into the function that runs it.
 
@@ -121,15 +139,16 @@ def op(
     ----------
     walk : Walk
         How its kernels go over the arrays.
-    outputs : int
-        How many arrays it returns.
+    results_like : tuple of str, optional
+        For each array that it returns, the argument whose dtype it has; without it the op returns
+        one array in the dtype of the first argument.
     numbers : callable, optional
         What the kernels are given for the op's real arguments: called with the type to compute in
         and these, it returns NumPy scalars.
     """
 
     def decorate(declared: Callable[..., Any]) -> Callable[..., Any]:
-        new = Op(declared, walk, outputs, numbers)
+        new = Op(declared, walk, results_like, numbers)
         run = new.run
 
         @functools.wraps(declared)

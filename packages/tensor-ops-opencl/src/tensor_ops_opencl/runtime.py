@@ -4,16 +4,24 @@ Nothing of OpenCL is touched before somebody asks. From then on a forked child m
 runtimes' threads and connections stay with the parent, and a call would wait for them for ever.
 """
 
-import ctypes
 import os
+import threading
 from functools import cache
-from pathlib import Path
 from typing import Any
 
-from tensor_ops_opencl.errors import DeviceError
+from tensor_ops_opencl import drivers
+from tensor_ops_opencl.errors import DeviceError, first_line
 
-__all__ = ["broken_drivers", "opencl", "platforms"]
+__all__ = ["FORKED", "is_inherited", "note_use", "opencl", "platforms"]
 
+#: Why a child of a process that has used OpenCL cannot.
+FORKED = (
+    "this process was forked after the device was used, and OpenCL does not survive a fork; start "
+    'children with multiprocessing\'s "spawn" or "forkserver", or use OpenCL first in the child'
+)
+
+_platforms: list[Any] = []
+_lock = threading.Lock()
 _was_used = False
 _is_inherited = False
 
@@ -27,12 +35,19 @@ def opencl() -> Any:
         If it cannot be imported, or this process was forked from one that has used OpenCL.
     """
     if _is_inherited:
-        raise DeviceError(
-            "this process was forked from one that had used OpenCL, which does not survive a fork; "
-            'start it with multiprocessing\'s "spawn" or "forkserver", or use OpenCL first in the '
-            "child"
-        )
+        raise DeviceError(FORKED)
     return _import()
+
+
+def is_inherited() -> bool:
+    """Return whether this process was forked from one that has used OpenCL."""
+    return _is_inherited
+
+
+def note_use() -> None:
+    """Note that a driver is at work, so that children forked from now on are told."""
+    global _was_used
+    _was_used = True
 
 
 def platforms() -> list[Any]:
@@ -45,31 +60,24 @@ def platforms() -> list[Any]:
     """
     global _was_used
     cl = opencl()
-    _was_used = True
-    try:
-        found = cl.get_platforms()
-    except (cl.Error, RuntimeError) as error:  # of the loader, which may say that there are none
-        found, reason = [], f" ({_first_line(error)})"
-    else:
-        reason = ""
-    if found:
-        return list(found)
-    broken = "; ".join(broken_drivers())
+    note_use()
+    reason = ""
+    with _lock:
+        if not _platforms:
+            try:
+                with drivers.registered():
+                    _platforms.extend(cl.get_platforms())
+            except (cl.Error, RuntimeError) as error:  # of the loader, where there are none
+                reason = f" ({first_line(error)})"
+        if _platforms:
+            return list(_platforms)
+        _was_used = False
+    broken = "; ".join(drivers.broken())
     raise DeviceError(
         f"no OpenCL platform was found{reason}"
         + (f"; drivers that do not load: {broken}" if broken else "")
-        + "; install the OpenCL driver of your GPU, or for the CPU: "
-        "pip install 'tensor-ops-opencl[pocl]'"
+        + f"; install the OpenCL driver of your GPU, or for the CPU: {drivers.for_cpu()}"
     )
-
-
-def broken_drivers() -> list[str]:
-    """Return the .icd files whose library cannot be loaded, each with the reason."""
-    named = os.environ.get("OCL_ICD_VENDORS") or os.environ.get("OPENCL_VENDOR_PATH")
-    folder = Path(named or "/etc/OpenCL/vendors")
-    files = [folder] if folder.suffix == ".icd" else sorted(folder.glob("*.icd"))
-    problems = (_problem_with(file) for file in files)
-    return [problem for problem in problems if problem]
 
 
 @cache
@@ -78,22 +86,9 @@ def _import() -> Any:
         import pyopencl
     except Exception as error:  # a broken installation may raise anything
         raise DeviceError(
-            f"pyopencl cannot be imported: {_first_line(error)}; pip install pyopencl"
+            f"pyopencl cannot be imported: {first_line(error)}; pip install pyopencl"
         ) from error
     return pyopencl
-
-
-def _problem_with(file: Path) -> str | None:
-    try:
-        library = file.read_text(encoding="utf-8").strip()
-        ctypes.CDLL(library)
-    except (OSError, ValueError) as error:
-        return f"{file.name}: {_first_line(error)}"
-    return None
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error) or type(error).__name__).splitlines()[0]
 
 
 def _note_fork() -> None:

@@ -113,7 +113,7 @@ def _run(
         else:
             whole[name] = _upload(cl, here, lanes[0], host_arrays.plain(array))
     lanes[0].queue.finish()  # the other lane reads them too
-    step = max(1, PIECE // (n * x.dtype.itemsize))
+    step = max(1, PIECE // (n * max(array.itemsize for array in full.values())))
     for index, start in enumerate(range(0, rows, step)):
         lane = lanes[index % 2]
         lane.finish()

@@ -1,18 +1,21 @@
 // add_rms_norm: h = x + residual; y = h * weight / sqrt(mean(h^2) + eps), y from the sum before it
-// is rounded to the elements' type.
+// is rounded. h has the residual's type.
 #include "op.clh"
 
 typedef struct {
-  global const Element *x, *residual, *weight;
-  global Element *y, *h;
+  global const Element* x;
+  global const Residual* residual;
+  global const Parameter* weight;
+  global Element* y;
+  global Residual* h;
   size_t n;
   REAL eps_mantissa;
   int eps_exponent;
 } Row;
 
-#define ARRAYS                                                                                 \
-  global const Element *x, global const Element *residual, global const Element *weight,       \
-      global Element *y, global Element *h
+#define ARRAYS                                                                               \
+  global const Element *x, global const Residual *residual, global const Parameter *weight,  \
+      global Element *y, global Residual *h
 #define NUMBERS REAL eps_mantissa, int eps_exponent, ulong n, ulong rows
 
 static Row row_at(ARRAYS, NUMBERS, size_t r) {
@@ -24,12 +27,15 @@ static Row row_at(ARRAYS, NUMBERS, size_t r) {
 #define ROW_AT(r) row_at(x, residual, weight, y, h, eps_mantissa, eps_exponent, n, rows, r)
 
 static V sum_at(Row row, size_t i, size_t count) {
-  return get(row.x + i, count) + get(row.residual + i, count);
+  return get(row.x + i, count) + get_residual(row.residual + i, count);
 }
 
-// Likewise of what is left when 2^shift is taken from both: a sum that overflows does not then.
+// The same sum over 2^shift. A sum that overflows does not where its terms are divided; a small one
+// is multiplied as a whole, since its terms may be large and cancel.
 static V shifted_sum_at(Row row, size_t i, size_t count, int shift) {
-  return shifted(get(row.x + i, count), shift) + shifted(get(row.residual + i, count), shift);
+  if (shift < 0) return shifted(sum_at(row, i, count), shift);
+  return shifted(get(row.x + i, count), shift) +
+         shifted(get_residual(row.residual + i, count), shift);
 }
 
 // This lane's share.
@@ -74,13 +80,13 @@ RARE void write_carefully(Row row) {
   }
   SUM_UP_ALONE(total, 0, row.n, ADD)
 #undef ADD
-  const REAL eps = ldexp(row.eps_mantissa, row.eps_exponent - 2 * shift);
+  const REAL eps = shifted_eps(row.eps_mantissa, row.eps_exponent, shift);
   const REAL scale = 1 / sqrt(value_of(total) / (REAL)row.n + eps);
 #define STEP(i, count, u)                                                                     \
   {                                                                                           \
     const V sum = sum_at(row, i, count), small = shifted_sum_at(row, i, count, shift);        \
-    put((small * scale) * get(row.weight + (i), count), row.y + (i), count);                  \
-    put(sum, row.h + (i), count);                                                             \
+    put((small * scale) * get_parameter(row.weight + (i), count), row.y + (i), count);        \
+    put_residual(sum, row.h + (i), count);                                                    \
   }
   EACH_VECTOR_ALONE(0, row.n, STEP)
 #undef STEP
@@ -93,11 +99,11 @@ static void write(Row row, REAL mean, size_t begin, size_t end) {
     return;
   }
   const REAL scale = 1 / sqrt(mean);
-#define STEP(i, count, u)                                                      \
-  {                                                                            \
-    const V sum = sum_at(row, i, count);                                       \
-    stream((sum * scale) * get(row.weight + (i), count), row.y + (i), count);     \
-    stream(sum, row.h + (i), count);                                              \
+#define STEP(i, count, u)                                                                \
+  {                                                                                      \
+    const V sum = sum_at(row, i, count);                                                 \
+    stream((sum * scale) * get_parameter(row.weight + (i), count), row.y + (i), count);  \
+    stream_residual(sum, row.h + (i), count);                                            \
   }
   EACH_VECTOR(begin, end, STEP)
 #undef STEP

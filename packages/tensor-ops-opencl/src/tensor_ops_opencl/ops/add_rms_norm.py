@@ -2,16 +2,20 @@
 
 from typing import Any
 
-from tensor_ops_opencl.arguments import Array, NonNegative, Rows, RowVector
+from tensor_ops_opencl.arguments import Array, NonNegative, ResidualRows, Rows, RowVector
 from tensor_ops_opencl.op import op
 from tensor_ops_opencl.scalars import eps_parts
 from tensor_ops_opencl.walks import RowWalk
 
 
-@op(RowWalk(("measure_parts", "write_parts"), found=1), outputs=2, numbers=eps_parts)
+@op(
+    RowWalk(("measure_parts", "write_parts"), found=1),
+    results_like=("x", "residual"),
+    numbers=eps_parts,
+)
 def add_rms_norm(
     x: Rows,
-    residual: Rows,
+    residual: ResidualRows,
     weight: RowVector,
     eps: NonNegative = 1e-6,
     *,
@@ -28,25 +32,26 @@ def add_rms_norm(
     ----------
     x : array, shape (..., n)
         NumPy or pyopencl array; float32, float16, bfloat16 (``ml_dtypes``) or float64.
-    residual : array of the shape and dtype of `x`
+    residual : array of the shape of `x`
+        In the dtype of `x`, or float32 beside a float16 or bfloat16 `x`.
     weight : array, shape (n,)
-        In the dtype of `x`.
+        In the dtype of `x`, or float32 beside a float16 or bfloat16 `x`.
     eps : float, optional
         Added to the mean square; finite and not negative.
-    out : tuple of two arrays of the shape and dtype of `x`, optional
-        Where y and h go: `x` itself, `residual` itself or memory apart from the inputs, and apart
-        from each other.
+    out : tuple of two arrays of the shape of `x`, optional
+        Where y and h go, in their dtypes: `x` itself, `residual` itself or memory apart from the
+        inputs, and apart from each other.
 
     Returns
     -------
-    y, h : arrays of the shape and dtype of `x`
-        The normalized rows and the sum; `out` if it was given. pyopencl arrays are complete when
-        their events are.
+    y, h : arrays of the shape of `x`
+        The normalized rows in the dtype of `x`, and the sum in the dtype of `residual`; `out` if
+        it was given. pyopencl arrays are complete when their events are.
 
     Raises
     ------
     TypeError
-        If an argument is no array, has an unsupported dtype or another dtype than `x`.
+        If an argument is no array, has a dtype other than those above.
     ValueError
         If a shape does not fit, `eps` is negative or `out` cannot take the result.
     DeviceError
@@ -56,8 +61,8 @@ def add_rms_norm(
 
     Notes
     -----
-    Half types are computed in float32. Rows whose squares leave the range of float32 are scaled.
-    y comes from h before that is rounded to the dtype.
+    Half types are computed in float32, and y comes from h before that is rounded. Rows whose sums
+    or squares leave the range of the type that is computed in are scaled.
     Source: Zhang and Sennrich, "Root Mean Square Layer Normalization", 2019, for y.
 
     Examples

@@ -27,7 +27,7 @@ def gelu(x: Elements, approximate: Literal["tanh", "none"] = "tanh", *, out: Arr
     -------
     array of the shape and dtype of `x`
         `out` if it was given. A pyopencl array is complete when its events are. The limit at minus
-        infinity is zero.
+        infinity is -0.0.
 
     Raises
     ------

@@ -2,15 +2,16 @@
 #include "op.clh"
 
 typedef struct {
-  global const Element *x, *weight, *bias;  // bias may be null
+  global const Element* x;
+  global const Parameter *weight, *bias;  // bias may be null
   global Element* y;
   size_t n;
   REAL eps_mantissa;
   int eps_exponent;
 } Row;
 
-#define ARRAYS                                                                             \
-  global const Element *x, global const Element *weight, global const Element *bias,       \
+#define ARRAYS                                                                              \
+  global const Element *x, global const Parameter *weight, global const Parameter *bias,    \
       global Element *y
 #define NUMBERS REAL eps_mantissa, int eps_exponent, ulong n, ulong rows
 
@@ -56,16 +57,13 @@ static Measured measure(Row row, REAL centre, size_t begin, size_t end) {
 }
 
 // By one work-item, scaled by a power of two so that squares neither overflow nor vanish; the mean
-// is made good twice, so that a row of equal elements has no deviations at all.
+// is corrected once, so that a row of equal elements has no deviations at all.
 RARE void write_carefully(Row row) {
-  int shift = 0;
-#ifndef ELEMENT_float64
   V most = ALL(0);
 #define STEP(i, count, u) most = fmax(most, fabs(get(row.x + (i), count)))
   EACH_VECTOR_ALONE(0, row.n, STEP)
 #undef STEP
-  shift = shift_for(greatest_of_vector(most), row.eps_mantissa, row.eps_exponent);
-#endif
+  const int shift = shift_for(greatest_of_vector(most), row.eps_mantissa, row.eps_exponent);
   const REAL n = (REAL)row.n;
   Sum total = {0, 0};
 #define ADD(i, count, u) sums[u] += shifted(get(row.x + (i), count), shift)
@@ -85,13 +83,14 @@ RARE void write_carefully(Row row) {
   }
   SUM_UP_ALONE(squares, 0, row.n, ADD)
 #undef ADD
-  const REAL eps = ldexp(row.eps_mantissa, row.eps_exponent - 2 * shift);
+  const REAL eps = shifted_eps(row.eps_mantissa, row.eps_exponent, shift);
   const REAL scale = 1 / sqrt(value_of(squares) / n + eps);
 #define STEP(i, count, u)                                                                        \
   {                                                                                              \
     const V value = (shifted(get(row.x + (i), count), shift) - mean) - rest;                     \
-    const V scaled = (value * scale) * get(row.weight + (i), count);                             \
-    put(row.bias != 0 ? scaled + get(row.bias + (i), count) : scaled, row.y + (i), count);            \
+    const V scaled = (value * scale) * get_parameter(row.weight + (i), count);                   \
+    put(row.bias != 0 ? scaled + get_parameter(row.bias + (i), count) : scaled, row.y + (i),     \
+        count);                                                                                  \
   }
   EACH_VECTOR_ALONE(0, row.n, STEP)
 #undef STEP
@@ -109,10 +108,10 @@ static void write(Row row, REAL centre, Measured measured, size_t begin, size_t 
   }
   const REAL scale = 1 / sqrt(with_eps);
 #define SCALED(i, count) \
-  ((((get(row.x + (i), count) - centre) - rest) * scale) * get(row.weight + (i), count))
+  ((((get(row.x + (i), count) - centre) - rest) * scale) * get_parameter(row.weight + (i), count))
   if (row.bias != 0) {
 #define STEP(i, count, u) \
-  stream(SCALED(i, count) + get(row.bias + (i), count), row.y + (i), count)
+  stream(SCALED(i, count) + get_parameter(row.bias + (i), count), row.y + (i), count)
     EACH_VECTOR(begin, end, STEP)
 #undef STEP
   } else {

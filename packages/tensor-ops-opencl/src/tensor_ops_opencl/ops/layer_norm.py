@@ -26,9 +26,9 @@ def layer_norm(
     x : array, shape (..., n)
         NumPy or pyopencl array; float32, float16, bfloat16 (``ml_dtypes``) or float64.
     weight : array, shape (n,)
-        In the dtype of `x`.
+        In the dtype of `x`, or float32 beside a float16 or bfloat16 `x`.
     bias : array, shape (n,), optional
-        In the dtype of `x`.
+        In the dtype of `weight`.
     eps : float, optional
         Added to the variance; finite and not negative.
     out : array of the shape and dtype of `x`, optional
@@ -42,7 +42,7 @@ def layer_norm(
     Raises
     ------
     TypeError
-        If an argument is no array, has an unsupported dtype or another dtype than `x`.
+        If an argument is no array, has a dtype other than those above.
     ValueError
         If a shape does not fit, `eps` is negative or `out` cannot take the result.
     DeviceError
@@ -52,7 +52,8 @@ def layer_norm(
 
     Notes
     -----
-    Half types are computed in float32. Rows whose squares leave the range of float32 are scaled.
+    Half types are computed in float32. Rows whose squares leave the range of the type
+    that is computed in are scaled.
     Source: Ba, Kiros and Hinton, "Layer Normalization", 2016.
 
     Examples

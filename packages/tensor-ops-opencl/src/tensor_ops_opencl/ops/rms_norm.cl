@@ -2,14 +2,15 @@
 #include "op.clh"
 
 typedef struct {
-  global const Element *x, *weight;
+  global const Element* x;
+  global const Parameter* weight;
   global Element* y;
   size_t n;
   REAL eps_mantissa;
   int eps_exponent;
 } Row;
 
-#define ARRAYS global const Element *x, global const Element *weight, global Element *y
+#define ARRAYS global const Element *x, global const Parameter *weight, global Element *y
 #define NUMBERS REAL eps_mantissa, int eps_exponent, ulong n, ulong rows
 
 static Row row_at(ARRAYS, NUMBERS, size_t r) {
@@ -50,11 +51,11 @@ RARE void write_carefully(Row row) {
   }
   SUM_UP_ALONE(total, 0, row.n, ADD)
 #undef ADD
-  const REAL eps = ldexp(row.eps_mantissa, row.eps_exponent - 2 * shift);
+  const REAL eps = shifted_eps(row.eps_mantissa, row.eps_exponent, shift);
   const REAL scale = 1 / sqrt(value_of(total) / (REAL)row.n + eps);
 #define STEP(i, count, u)                                                                          \
-  put((shifted(get(row.x + (i), count), shift) * scale) * get(row.weight + (i), count), row.y + (i), \
-      count)
+  put((shifted(get(row.x + (i), count), shift) * scale) * get_parameter(row.weight + (i), count),  \
+      row.y + (i), count)
   EACH_VECTOR_ALONE(0, row.n, STEP)
 #undef STEP
 }
@@ -67,7 +68,8 @@ static void write(Row row, REAL mean, size_t begin, size_t end) {
   }
   const REAL scale = 1 / sqrt(mean);
 #define STEP(i, count, u) \
-  stream((get(row.x + (i), count) * scale) * get(row.weight + (i), count), row.y + (i), count)
+  stream((get(row.x + (i), count) * scale) * get_parameter(row.weight + (i), count),              \
+         row.y + (i), count)
   EACH_VECTOR(begin, end, STEP)
 #undef STEP
 }

@@ -19,7 +19,7 @@ def rms_norm(x: Rows, weight: RowVector, eps: NonNegative = 1e-6, *, out: Array 
     x : array, shape (..., n)
         NumPy or pyopencl array; float32, float16, bfloat16 (``ml_dtypes``) or float64.
     weight : array, shape (n,)
-        In the dtype of `x`.
+        In the dtype of `x`, or float32 beside a float16 or bfloat16 `x`.
     eps : float, optional
         Added to the mean square; finite and not negative.
     out : array of the shape and dtype of `x`, optional
@@ -33,7 +33,7 @@ def rms_norm(x: Rows, weight: RowVector, eps: NonNegative = 1e-6, *, out: Array 
     Raises
     ------
     TypeError
-        If an argument is no array, has an unsupported dtype or another dtype than `x`.
+        If an argument is no array, has a dtype other than those above.
     ValueError
         If a shape does not fit, `eps` is negative or `out` cannot take the result.
     DeviceError
@@ -43,7 +43,8 @@ def rms_norm(x: Rows, weight: RowVector, eps: NonNegative = 1e-6, *, out: Array 
 
     Notes
     -----
-    Half types are computed in float32. Rows whose squares leave the range of float32 are scaled.
+    Half types are computed in float32. Rows whose squares leave the range of the type
+    that is computed in are scaled.
     Source: Zhang and Sennrich, "Root Mean Square Layer Normalization", 2019.
 
     Examples

@@ -13,11 +13,15 @@ static VI is_finite(V x) { return magnitude(x) < (REAL)INFINITY; }
 
 // a * b + c * d to 1.5 ULP, without cancellation (Kahan). Products of half types are exact.
 static V sum_of_products(V a, V b, V c, V d) {
-  const V product = c * d;
-#if IS_HALF
-  return fused(a, b, product);
+  const V product = c * d, sum = fused(a, b, product);
+#if IS_HALF && defined(WIDE_PARAMETERS)
+  // A sum of -0 would not survive the addition of 0.
+  const V lost = product_error(c, d, product);
+  return choose(lost == 0, sum, sum + lost);
+#elif IS_HALF
+  return sum;
 #else
-  return fused(a, b, product) + product_error(c, d, product);
+  return sum + product_error(c, d, product);
 #endif
 }
 
@@ -58,7 +62,7 @@ static Two carefully_turned(V a, V b, V c, V s, Two y) {
 // 0, or NaN where one of the numbers is not finite.
 static V remainder_of(Two y) { return fused(y.first, ALL(0), y.second * ALL(0)); }
 
-#ifdef ELEMENT_float16
+#if defined(ELEMENT_float16) && !defined(WIDE_PARAMETERS)
 #define IS_RIGHT(remainder) true  // products do not overflow
 #else
 #define IS_RIGHT(remainder) all_of((remainder) == ALL(0))
@@ -69,8 +73,8 @@ static Two turned_anyhow(V a, V b, V c, V s) {
   return IS_RIGHT(remainder_of(y)) ? y : carefully_turned(a, b, c, s, y);
 }
 
-kernel void rows_of_pairs(global const Element* x, global const Element* cos,
-                          global const Element* sin, global Element* y, ulong cos_each,
+kernel void rows_of_pairs(global const Element* x, global const Parameter* cos,
+                          global const Parameter* sin, global Element* y, ulong cos_each,
                           ulong cos_period, ulong sin_each, ulong sin_period, ulong n, ulong rows,
                           ulong first, uint per) {
   const size_t pairs = n / 2;
@@ -80,15 +84,16 @@ kernel void rows_of_pairs(global const Element* x, global const Element* cos,
     if (!place.is_live) break;
     global const Element* from = x + place.row * n;
     global Element* to = y + place.row * n;
-    global const Element* c = cos + angles_of(of_cos, first + place.row) * pairs;
-    global const Element* s = sin + angles_of(of_sin, first + place.row) * pairs;
+    global const Parameter* c = cos + angles_of(of_cos, first + place.row) * pairs;
+    global const Parameter* s = sin + angles_of(of_sin, first + place.row) * pairs;
     size_t at = 0;
 #ifdef INTERLEAVED
 // The pairs of a row are x[2 i], x[2 i + 1].
 #if IS_SPLIT
     for (; IS_ROOM_FOR_TWO(2 * at, n); at += WIDTH) {
       const Two both = load_two(from + 2 * at);
-      stream_two(turned_anyhow(both.first, both.second, load(c + at), load(s + at)), to + 2 * at);
+      stream_two(turned_anyhow(both.first, both.second, load_parameter(c + at), load_parameter(s + at)),
+                 to + 2 * at);
     }
 #endif
 #define STEP(i, count, u)                                                                   \
@@ -97,7 +102,8 @@ kernel void rows_of_pairs(global const Element* x, global const Element* cos,
     const size_t tail_ = whole_ - head_;                                                    \
     const V low_ = get(from + 2 * (i), head_), high_ = get(from + 2 * (i) + WIDTH, tail_);  \
     const V a_ = (V)(low_.even, high_.even), b_ = (V)(low_.odd, high_.odd);                 \
-    const Two y_ = turned_anyhow(a_, b_, get(c + (i), count), get(s + (i), count));                \
+    const Two y_ =                                                                          \
+        turned_anyhow(a_, b_, get_parameter(c + (i), count), get_parameter(s + (i), count));        \
     V both_;                                                                                \
     both_.even = y_.first.lo;                                                               \
     both_.odd = y_.second.lo;                                                               \
@@ -110,7 +116,7 @@ kernel void rows_of_pairs(global const Element* x, global const Element* cos,
     // The pairs of a row are x[i], x[n / 2 + i].
     for (; IS_ROOM_FOR_TWO(at, pairs); at += 2 * WIDTH) {
       const Two a = load_two(from + at), b = load_two(from + pairs + at);
-      const Two cosines = load_two(c + at), sines = load_two(s + at);
+      const Two cosines = load_two_parameters(c + at), sines = load_two_parameters(s + at);
       Two y1 = turned(a.first, b.first, cosines.first, sines.first);
       Two y2 = turned(a.second, b.second, cosines.second, sines.second);
       if (!IS_RIGHT(remainder_of(y1) + remainder_of(y2))) {
@@ -124,7 +130,8 @@ kernel void rows_of_pairs(global const Element* x, global const Element* cos,
 #define STEP(i, count, u)                                                           \
   {                                                                                 \
     const V a_ = get(from + (i), count), b_ = get(from + pairs + (i), count);       \
-    const Two y_ = turned_anyhow(a_, b_, get(c + (i), count), get(s + (i), count));        \
+    const Two y_ =                                                                  \
+        turned_anyhow(a_, b_, get_parameter(c + (i), count), get_parameter(s + (i), count)); \
     stream(y_.first, to + (i), count);                                              \
     stream(y_.second, to + pairs + (i), count);                                     \
   }

@@ -26,7 +26,7 @@ def rope(
         NumPy or pyopencl array; float32, float16, bfloat16 (``ml_dtypes``) or float64.
         n is even.
     cos, sin : arrays that broadcast to (..., n/2)
-        Of the angles, in the dtype of `x`.
+        Of the angles, both in the dtype of `x`, or both float32 beside a float16 or bfloat16 `x`.
     interleaved : bool, optional
         Whether pairs lie side by side (GPT-J) or half a row apart (Llama).
     out : array of the shape and dtype of `x`, optional
@@ -40,8 +40,8 @@ def rope(
     Raises
     ------
     TypeError
-        If an argument is no array, has an unsupported dtype or another dtype than `x`,
-        or `interleaved` is no flag.
+        If an argument is no array, has a dtype other than those above, or `interleaved` is no
+        flag.
     ValueError
         If a shape does not fit or `out` cannot take the result.
     DeviceError

@@ -24,7 +24,7 @@ def silu(x: Elements, *, out: Array = None) -> Any:
     -------
     array of the shape and dtype of `x`
         `out` if it was given. A pyopencl array is complete when its events are. The limit at minus
-        infinity is zero.
+        infinity is -0.0.
 
     Raises
     ------
