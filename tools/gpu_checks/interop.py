@@ -61,6 +61,19 @@ def torch_result_is_a_tensor() -> None:
 
 
 @check
+def torch_float32_parameters_beside_half() -> None:
+    """torch: a float32 parameter and residual beside bfloat16, where no gradient is recorded."""
+    torch, x, weight = _tensors()
+    parameter, half, residual = torch.nn.Parameter(weight), x.bfloat16(), 2 * x
+    with torch.inference_mode():
+        y, h = ops.add_rms_norm(half, residual, parameter)
+    assert (y.dtype, h.dtype) == (torch.bfloat16, torch.float32)
+    assert torch.equal(h, half.float() + residual)
+    wanted = torch.nn.functional.rms_norm(h, (N,), weight, 1e-6)
+    _close(torch, y.float(), wanted, 1e-2)
+
+
+@check
 def torch_out_and_strides() -> None:
     """torch: out=, in place, and rows apart from each other."""
     torch, x, weight = _tensors()

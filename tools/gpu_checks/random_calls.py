@@ -16,7 +16,7 @@ import numpy as np
 sys.path.append(str(Path(__file__).parents[2] / "tests/conformance"))
 
 import tensor_ops_cuda
-from calls import LAYOUTS, check, choices, draw_arguments, sprinkle
+from calls import HALVES, LAYOUTS, check, choices, draw_arguments, sprinkle
 from tensor_ops.arguments import DTYPES
 from tensor_ops.ops import OPS
 
@@ -68,12 +68,14 @@ def _call(
         (2, int(random.integers(1, most // 2 + 2))),
     ]
     shape = (*leading[random.integers(len(leading))], n)
-    values = draw_arguments(op, shape, dtype, f"random {number}")
+    mixtures = [(), *op.mixtures] if dtype in HALVES else [()]
+    wide = mixtures[random.integers(len(mixtures))]
+    values = draw_arguments(op, shape, dtype, f"random {number}", wide)
     sprinkle(op, values, f"random {number}", float(random.choice([0.0, 0.0, 0.02, 0.3])))
     options = choices(op)[random.integers(len(choices(op)))]
     in_place = op.outputs == 1 and random.random() < 0.3
     layouts = {name: str(random.choice(list(LAYOUTS))) for name in values}
-    drawn += [op.name, dtype, shape, kind, options, in_place, layouts]
+    drawn += [op.name, dtype, wide, shape, kind, options, in_place, layouts]
 
     values = {name: LAYOUTS[layouts[name]](value) for name, value in values.items()}
     given = {name: kinds[kind](value) for name, value in values.items()}
@@ -82,8 +84,8 @@ def _call(
         options = options | {"out": given[op.first]}
     expected = values | {name: value for name, value in options.items() if name != "out"}
     result = getattr(tensor_ops_cuda, op.name)(**given, **options)
-    as_numpy = tuple(map(_as_numpy, result)) if op.outputs > 1 else _as_numpy(result)
-    check(op, "cuda", dtype, expected, as_numpy)
+    results = result if op.outputs > 1 else (result,)
+    check(op, "cuda", expected, tuple(map(_as_numpy, results)))
 
 
 def _kinds() -> Iterator[tuple[str, Callable[[Any], Any]]]:

@@ -41,7 +41,7 @@ DTYPES = ["float32", "float16", "bfloat16", "float64"]
 OPS = tensor_ops_cuda.ops
 FUNCTIONS = [
     *("DeviceArray", "devices", "get_cuda_info", "info", "pool_info", "probe", "supports"),
-    "to_device",
+    *("driver_version", "to_device"),
 ]
 
 
@@ -89,6 +89,7 @@ def test_probe(device):
     assert tensor_ops_cuda.API_VERSION == 1
     found = tensor_ops_cuda.probe()
     assert (found["available"], found["reason"]) == (True, None)
+    assert found["kind"] == "gpu"
     assert found["devices"][0] == "cpu"
     assert f"cuda:{device.index}" in found["devices"]
 

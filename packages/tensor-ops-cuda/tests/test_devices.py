@@ -1,5 +1,7 @@
 """Which devices there are, which one is used, and why there may be none."""
 
+import ast
+
 import numpy as np
 import pytest
 
@@ -43,7 +45,10 @@ def test_everything_answers_without_a_device(emulate, case):
         "import tensor_ops_cuda as t\n"
         "info, cuda = t.info(), t.get_cuda_info()\n"
         "assert not info['available'] and not cuda['available']\n"
-        "assert info['device_name'] is None and info['device_count'] == 0\n"
+        "assert info['device_name'] is None and t.probe()['kind'] is None\n"
+        "numbers = ('device_count', 'compute_capability', 'compute_units', 'max_memory',\n"
+        "           'max_shared_memory')\n"
+        "assert [info[name] for name in numbers] == [0] * 5\n"
         "assert t.supports('silu', 'float32', 'cuda:0') and t.supports('silu', 'float32', 'cpu')\n"
         "print(info['reason']); print(cuda)\n"
     )
@@ -134,31 +139,51 @@ FORK = """
 import os, sys, warnings
 import numpy as np, tensor_ops_cuda as t
 x = np.ones(3, np.float32)
+d = None
 {before}
 warnings.simplefilter("ignore")
 if (child := os.fork()) == 0:
-    try:
-        t.silu(x)
-        print("worked")
-    except RuntimeError as error:
-        print(error)
-        print(t.probe()["reason"])
+    calls = [lambda: t.silu(x), lambda: t.silu(d), lambda: d.numpy() if d else t.silu(d)]
+    for call in (*calls, lambda: t.to_device(x), t.devices):
+        try:
+            call()
+            print("worked")
+        except RuntimeError as error:
+            print(error)
+        except TypeError:
+            print("no device array")
+    print(t.probe())
+    print(t.trim_pool())
     sys.stdout.flush()
     os._exit(0)
 os.waitpid(child, 0)
 """
+FORKED = (
+    "this process was forked after the device was used, and CUDA does not survive a fork; "
+    'start children with multiprocessing\'s "spawn" or "forkserver", or use CUDA first in the child'
+)
 
 
 def test_fork_after_use(emulate):
+    """Every call says so, and none asks the driver, which would fail in words of its own."""
     answer = emulate(
         FORK.format(before="y = t.silu(np.ones(100_000, np.float32)); d = t.to_device(x)")
     )
-    assert answer.count("this process was forked from one that had used CUDA") == 2
-    assert "spawn" in answer
+    *errors, found, freed = answer.splitlines()
+    assert [error[error.index("this process") :] for error in errors] == [FORKED] * 5
+    assert ast.literal_eval(found) == {
+        "available": False,
+        "reason": FORKED,
+        "devices": [],
+        "kind": None,
+    }
+    assert freed == "0"
 
 
 def test_fork_before_use(emulate):
-    assert emulate(FORK.format(before="")).strip() == "worked"
+    *calls, found, _ = emulate(FORK.format(before="")).splitlines()
+    assert calls == ["worked", "no device array", "no device array", "worked", "worked"]
+    assert ast.literal_eval(found)["kind"] == "gpu"
 
 
 def test_import_asks_the_driver_nothing(emulate):

@@ -1,5 +1,8 @@
 """Arrays whose type has DLPack's C exchange API, as torch's has."""
 
+import sys
+import types
+
 import numpy as np
 import pytest
 from emulated import Array, ExchangeLibrary
@@ -102,6 +105,35 @@ def test_gradients_are_refused(library, runtime):
         silu(x)
 
 
+def test_gradients_that_nobody_records(library, runtime, rng, monkeypatch):
+    """As in torch.no_grad() and torch.inference_mode(), of the tensor's own library only."""
+    recording = [True]
+    module = types.ModuleType("madeup")
+    module.is_grad_enabled = lambda: recording[0]
+    monkeypatch.setitem(sys.modules, "madeup", module)
+    library.Tensor.__module__ = "madeup.tensors"
+    host = rng.normal(size=(3, 8)).astype(np.float32)
+    x, weight = library.Tensor.of(runtime, host), library.Tensor.of(runtime, host[0])
+    weight.requires_grad = True
+    with pytest.raises(ValueError, match=r"weight requires grad.*in madeup\.no_grad\(\)"):
+        rms_norm(x, weight)
+    recording[0] = False
+    np.testing.assert_array_equal(rms_norm(x, weight).numpy(), rms_norm(host, host[0]))
+    assert silu(weight, out=weight) is weight
+    np.testing.assert_array_equal(weight.numpy(), silu(host[0]))
+
+
+def test_parameters_of_torch():
+    """What is wrong with a parameter where no gradient is recorded is only that it is not here."""
+    torch = pytest.importorskip("torch")
+    weight = torch.nn.Parameter(torch.ones(3))
+    with pytest.raises(ValueError, match="silu: x requires grad"):
+        silu(weight)
+    for mode in (torch.no_grad, torch.inference_mode):
+        with mode(), pytest.raises(TypeError, match="silu: x is a Parameter in host memory"):
+            silu(weight)
+
+
 def test_unsupported_dtype(library, runtime):
     x = library.Tensor(runtime, runtime.memory(np.zeros(4, np.int32)), (4,), (1,), "int32")
     with pytest.raises(
@@ -141,10 +173,26 @@ def test_torch_in_host_memory():
 
 def test_numpy_beside_a_device_array(library, runtime):
     x = library.Tensor.of(runtime, np.zeros((2, 4), np.float32))
-    with pytest.raises(ValueError, match="weight is in host memory and x is on cuda:0"):
-        rms_norm(x, np.ones(4, np.float32))
-    with pytest.raises(ValueError, match="out is on cuda:0 and x is in host memory"):
+    weight = np.ones(4, np.float32)
+    says = r"rms_norm: weight is a numpy\.ndarray in host memory and x is a Tensor on cuda:0; all"
+    with pytest.raises(TypeError, match=says):
+        rms_norm(x, weight)
+    says = r"rms_norm: weight is a Tensor on cuda:0 and x is a numpy\.ndarray in host memory; all"
+    with pytest.raises(TypeError, match=says):
+        rms_norm(np.zeros((2, 4), np.float32), library.Tensor.of(runtime, weight))
+    says = r"silu: out is a Tensor on cuda:0 and x is a numpy\.ndarray in host memory; all"
+    with pytest.raises(TypeError, match=says):
         silu(np.zeros((2, 4), np.float32), out=x)
+
+
+def test_numpy_beside_a_tensor_in_host_memory():
+    torch = pytest.importorskip("torch")
+    x, weight = np.ones((2, 4), np.float32), np.ones(4, np.float32)
+    says = r"rms_norm: weight is a Tensor in host memory and x is a numpy\.ndarray in host memory"
+    with pytest.raises(TypeError, match=says):
+        rms_norm(x, torch.ones(4))
+    with pytest.raises(TypeError, match="rms_norm: x is a Tensor in host memory; move it"):
+        rms_norm(torch.ones(2, 4), weight)
 
 
 class Capture:

@@ -21,6 +21,31 @@ def use(runtime, monkeypatch):
     return make
 
 
+def test_tensors_that_require_grad_where_none_is_recorded(use, runtime, rng):
+    """PyTorch's protocol exports what they are detached to."""
+    library = use("madeup")
+    library.is_grad_enabled = lambda: False
+
+    class Tensor(library.ndarray):
+        requires_grad = True
+
+        def detach(self):
+            return library.ndarray(self.runtime, self.address, self.shape, self.strides, self.dtype)
+
+        def __dlpack__(self, **more):
+            raise BufferError("cannot export tensors that require gradient")
+
+    Tensor.__module__ = "madeup"
+    host = rng.normal(size=(3, 50)).astype(np.float32)
+    x = Tensor.of(runtime, host)
+    np.testing.assert_array_equal(silu(x).numpy(), silu(host))
+    assert silu(x, out=x) is x
+    np.testing.assert_array_equal(x.numpy(), silu(host))
+    library.is_grad_enabled = lambda: True
+    with pytest.raises(ValueError, match="silu: x requires grad"):
+        silu(x)
+
+
 @pytest.mark.parametrize("versioned", [True, False])
 def test_round_trip(use, runtime, rng, versioned):
     library = use("madeup", versioned=versioned)

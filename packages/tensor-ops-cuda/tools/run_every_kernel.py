@@ -48,6 +48,9 @@ def _calls(dtype: np.dtype[Any], rows: int, n: int) -> Iterator[tuple[str, Argum
     apart = draw(rows, n + 3)[:, 1 : n + 1]
     for first in (x, large, apart):
         yield from _every_op(first, other, weight, draw)
+    if dtype.itemsize == 2:
+        for first in (x, large, apart):
+            yield from _mixed(first, other, weight, draw)
     device = tensor_ops_cuda.to_device
     yield from _every_op(device(x), device(other), device(weight), lambda *s: device(draw(*s)))
     yield from _in_place(x, weight)
@@ -69,6 +72,19 @@ def _every_op(x: Any, other: Any, weight: Any, draw: Any) -> Iterator[tuple[str,
         yield "softmax", {"x": x, "scale": scale}
     for interleaved in (False, True):
         angles = {"cos": draw(1, n // 2), "sin": draw(rows, n // 2)}
+        yield "rope", {"x": x, **angles, "interleaved": interleaved}
+
+
+def _mixed(x: Any, other: Any, weight: Any, draw: Any) -> Iterator[tuple[str, Arguments]]:
+    rows, n = x.shape
+    single = np.float32
+    yield "rms_norm", {"x": x, "weight": weight.astype(single)}
+    yield "layer_norm", {"x": x, "weight": weight.astype(single), "bias": draw(n).astype(single)}
+    for residual, scale in ((single, weight.dtype), (weight.dtype, single), (single, single)):
+        given = {"residual": other.astype(residual), "weight": weight.astype(scale)}
+        yield "add_rms_norm", {"x": x, **given}
+    for interleaved in (False, True):
+        angles = {key: draw(rows, n // 2).astype(single) for key in ("cos", "sin")}
         yield "rope", {"x": x, **angles, "interleaved": interleaved}
 
 

@@ -66,6 +66,7 @@ class Lease {
 
 struct Array {
   PyObject* object = nullptr;  // borrowed; null where not given
+  bool is_output = false;      // messages then advise no copy, which the result would not reach
   Source source;
   View view;
   const dlpack::ExchangeAPI* api = nullptr;  // of kExchange

@@ -21,9 +21,11 @@ bool is_masked(PyObject* object) {
 
 void require_native_order(const char* op, const char* name, const Array& array) {
   if (PyArray_ISNOTSWAPPED(reinterpret_cast<PyArrayObject*>(array.object))) return;
-  throw TypeError(text(op, ": ", name, " must have native byte order, got dtype ",
-                       dtype_text(array), "; convert it with ", name, ".astype(", name,
-                       ".dtype.newbyteorder(\"=\"))"));
+  throw TypeError(text(
+      op, ": ", name, " must have native byte order, got dtype ", dtype_text(array),
+      array.is_output
+          ? text("; give an array of native byte order")
+          : text("; convert it with ", name, ".astype(", name, ".dtype.newbyteorder(\"=\"))")));
 }
 
 // A string that is made once. Not as a local static: without a GIL, a thread that waits for another
@@ -47,31 +49,47 @@ bool is_true(Owned answer) {
   return answer.get() == Py_True;
 }
 
-}  // namespace
-
-void refuse_no_array(const char* op, const char* name, PyObject* object) {
-  throw TypeError(text(op, ": ", name,
-                       " must be a numpy.ndarray or an array on a CUDA device, got ",
-                       Py_TYPE(object)->tp_name, "; convert it with numpy.asarray"));
+// Whether PyTorch, or a library like it, records gradients in this thread.
+bool are_gradients_recorded(const std::string& package) {
+  static Name is_grad_enabled{"is_grad_enabled"};
+  const Owned name(PyUnicode_FromString(package.c_str()));
+  const Owned module(name ? PyImport_GetModule(name.get()) : nullptr);
+  const Owned answer(module ? PyObject_CallMethodNoArgs(module.get(), is_grad_enabled.get())
+                            : nullptr);
+  if (!answer) PyErr_Clear();
+  return answer.get() != Py_False;
 }
 
-void refuse_grad(const char* op, const char* name, PyObject* object) {
+}  // namespace
+
+void refuse_no_array(const char* op, const char* name, const Array& array) {
+  throw TypeError(text(
+      op, ": ", name, " must be a numpy.ndarray or an array on a CUDA device, got ",
+      Py_TYPE(array.object)->tp_name, array.is_output ? "" : "; convert it with numpy.asarray"));
+}
+
+bool refuse_grad(const char* op, const char* name, const Array& array, const std::string& package) {
   static Name requires_grad{"requires_grad"}, is_neg{"is_neg"};
-  if (is_true(Owned(PyObject_GetAttr(object, requires_grad.get()))))
+  const bool has_grad = is_true(Owned(PyObject_GetAttr(array.object, requires_grad.get())));
+  if (has_grad && are_gradients_recorded(package))
     throw ValueError(text(op, ": ", name,
                           " requires grad, and tensor_ops computes no gradients; pass ", name,
-                          ".detach()"));
+                          ".detach(), or call in ", package, ".no_grad()"));
   // Such a view is handed out with the signs that are in memory.
-  if (is_true(Owned(PyObject_CallMethodNoArgs(object, is_neg.get()))))
-    throw ValueError(
-        text(op, ": ", name, " is a view that negates lazily; pass ", name, ".resolve_neg()"));
+  if (is_true(Owned(PyObject_CallMethodNoArgs(array.object, is_neg.get()))))
+    throw ValueError(text(op, ": ", name, " is a view that negates lazily; ",
+                          array.is_output ? text("give a tensor that is no such view")
+                                          : text("pass ", name, ".resolve_neg()")));
+  return has_grad;
 }
 
 void read_numpy(const char* op, const char* name, Array& array) {
   if (!PyArray_CheckExact(array.object) && is_masked(array.object))
-    throw TypeError(text(op, ": ", name,
-                         " must be a numpy.ndarray, got a MaskedArray, whose mask would be "
-                         "ignored; fill it with .filled(value) first"));
+    throw TypeError(text(
+        op, ": ", name,
+        " must be a numpy.ndarray, got a MaskedArray, whose mask would be "
+        "ignored; ",
+        array.is_output ? "give an array without a mask" : "fill it with .filled(value) first"));
   auto* source = reinterpret_cast<PyArrayObject*>(array.object);
   View& view = array.view;
   view.data = PyArray_BYTES(source);

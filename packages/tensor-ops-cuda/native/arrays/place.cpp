@@ -11,7 +11,8 @@
 namespace tensor_ops {
 namespace {
 
-void require_alignment(const char* op, const char* name, const View& view) {
+void require_alignment(const char* op, const char* name, const Array& array) {
+  const View& view = array.view;
   if (view.dtype == kDTypes) return;
   const auto item = static_cast<std::int64_t>(kItemSizes[view.dtype]);
   bool is_aligned = reinterpret_cast<std::uintptr_t>(view.data) % kItemSizes[view.dtype] == 0;
@@ -19,7 +20,7 @@ void require_alignment(const char* op, const char* name, const View& view) {
     is_aligned = view.stride[d] % item == 0 || view.shape[d] < 2;
   if (!is_aligned)
     throw ValueError(text(op, ": ", name, "'s elements do not lie at multiples of their ", item,
-                          " bytes; pass a copy"));
+                          " bytes; ", array.is_output ? "give an array whose do" : "pass a copy"));
 }
 
 }  // namespace
@@ -28,17 +29,17 @@ void Place::read(const char* name, PyObject* object, Array& array) {
   array.object = object;
   if (PyArray_CheckExact(object)) {
     array.source = Source::kNumPy;
-    take_device_of(name, kHost);
+    take_device_of(name, object, kHost);
     return read_numpy(op_, name, array);
   }
   const TypeFacts facts = facts_of(object);
   array.source = facts.source;
   array.api = facts.api;
-  if (!facts.is_array) refuse_no_array(op_, name, object);
-  if (facts.may_require_grad) refuse_grad(op_, name, object);
+  if (!facts.is_array) refuse_no_array(op_, name, array);
+  const bool has_grad = facts.may_require_grad && refuse_grad(op_, name, array, facts.package);
   switch (facts.source) {
     case Source::kNumPy:
-      take_device_of(name, kHost);
+      take_device_of(name, object, kHost);
       return read_numpy(op_, name, array);
     case Source::kOwn:
       read_own(name, array);
@@ -47,13 +48,13 @@ void Place::read(const char* name, PyObject* object, Array& array) {
       read_exchange(name, facts, array);
       break;
     case Source::kProtocol:
-      read_protocol(name, facts, array);
+      read_protocol(name, facts, has_grad, array);
       break;
     case Source::kInterface:
       read_interface(name, array);
       break;
   }
-  require_alignment(op_, name, array.view);
+  require_alignment(op_, name, array);
 }
 
 void Place::take_device(int device) {
@@ -64,12 +65,18 @@ void Place::take_device(int device) {
   current_.emplace(device);
 }
 
-void Place::take_device_of(const char* name, int device) {
+void Place::take_device_of(const char* name, PyObject* object, int device) {
   if (!is_known_) {
     first_ = name;
+    first_type_ = Py_TYPE(object);
     return take_device(device);
   }
   if (device == device_) return;
+  if (device == kHost || is_host())
+    throw TypeError(text(op_, ": ", name, " is a ", Py_TYPE(object)->tp_name, " ",
+                         device_text(device), " and ", first_, " is a ", first_type_->tp_name, " ",
+                         device_text(device_),
+                         "; all arrays of a call must be NumPy's, or on one device"));
   throw ValueError(text(op_, ": ", name, " is ", device_text(device), " and ", first_, " is ",
                         device_text(device_), "; all arrays of a call must be on one device"));
 }
@@ -90,7 +97,7 @@ void Place::wait_for(cudaStream_t stream) {
 
 void Place::read_own(const char* name, Array& array) {
   const DeviceArray& own = device_array_of(array.object);
-  take_device_of(name, own.device);
+  take_device_of(name, array.object, own.device);
   if (has_stream_)
     wait_for(own.stream);
   else
@@ -101,9 +108,9 @@ void Place::read_own(const char* name, Array& array) {
 void Place::read_exchange(const char* name, const TypeFacts& facts, Array& array) {
   const dlpack::Device device = read_exchange_tensor(op_, name, *facts.api, array);
   if (device.type != dlpack::kCUDA && device.type != dlpack::kCUDAManaged)
-    refuse_host_array(name, array.object);
+    refuse_host_array(name, array);
   array.view.device = device.id;
-  take_device_of(name, device.id);
+  take_device_of(name, array.object, device.id);
   if (has_stream_ && api_ == facts.api) return;
   void* stream = nullptr;
   if (facts.api->current_stream(dlpack::kCUDA, device.id, &stream) != 0) throw PythonError();
@@ -111,12 +118,16 @@ void Place::read_exchange(const char* name, const TypeFacts& facts, Array& array
   wait_for(static_cast<cudaStream_t>(stream));
 }
 
-void Place::read_protocol(const char* name, const TypeFacts& facts, Array& array) {
-  const dlpack::Device device = protocol_device(op_, name, array.object);
+void Place::read_protocol(const char* name, const TypeFacts& facts, bool has_grad, Array& array) {
+  // PyTorch exports no tensor that requires grad, even where none is recorded.
+  const Owned exported = has_grad ? Owned(PyObject_CallMethod(array.object, "detach", nullptr))
+                                  : Owned::borrow(array.object);
+  if (!exported) throw PythonError();
+  const dlpack::Device device = protocol_device(op_, name, exported.get());
   if (device.type != dlpack::kCUDA && device.type != dlpack::kCUDAManaged)
-    refuse_host_array(name, array.object);
+    refuse_host_array(name, array);
   array.view.device = device.id;
-  take_device_of(name, device.id);
+  take_device_of(name, array.object, device.id);
   LibraryStream library = current_stream_of(facts.package, device.id);
   if (library.is_known && !has_stream_)
     choose_stream(library.stream, std::move(library.owner));
@@ -125,21 +136,26 @@ void Place::read_protocol(const char* name, const TypeFacts& facts, Array& array
   else if (!has_stream_)
     choose_stream(own_stream(device.id));
   array.has_stream = library.is_known;
-  array.lease = read_capsule(op_, name, array.object, stream_, array.view);
+  array.lease = read_capsule(op_, name, exported.get(), stream_, array.view);
 }
 
 void Place::read_interface(const char* name, Array& array) {
   read_cuda_interface(op_, name, array);
-  take_device_of(name, array.view.device);
+  take_device_of(name, array.object, array.view.device);
   if (array.has_stream)
     wait_for(array.stream);
   else if (!has_stream_)
     choose_stream(cudaStreamLegacy);
 }
 
-void Place::refuse_host_array(const char* name, PyObject* object) const {
-  throw TypeError(text(op_, ": ", name, " is a ", Py_TYPE(object)->tp_name,
-                       " in host memory; move it to a CUDA device, or call tensor_ops.", op_,
+void Place::refuse_host_array(const char* name, const Array& array) const {
+  const std::string found =
+      text(op_, ": ", name, " is a ", Py_TYPE(array.object)->tp_name, " in host memory");
+  if (is_known_)
+    throw TypeError(text(found, " and ", first_, " is a ", first_type_->tp_name, " ",
+                         device_text(device_),
+                         "; all arrays of a call must be NumPy's, or on one device"));
+  throw TypeError(text(found, "; move it to a CUDA device, or call tensor_ops.", op_,
                        ", which takes host arrays of every library"));
 }
 

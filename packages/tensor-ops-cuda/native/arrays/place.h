@@ -31,18 +31,19 @@ class Place {
   void release(Array* const* arrays, int count);
 
  private:
-  void take_device_of(const char* name, int device);
+  void take_device_of(const char* name, PyObject* object, int device);
   void read_exchange(const char* name, const TypeFacts& facts, Array& array);
-  void read_protocol(const char* name, const TypeFacts& facts, Array& array);
+  void read_protocol(const char* name, const TypeFacts& facts, bool has_grad, Array& array);
   void read_interface(const char* name, Array& array);
   void read_own(const char* name, Array& array);
   void choose_stream(cudaStream_t stream, Owned owner = {});
   void wait_for(cudaStream_t stream);
-  [[noreturn]] void refuse_host_array(const char* name, PyObject* object) const;
+  [[noreturn]] void refuse_host_array(const char* name, const Array& array) const;
 
   const char* op_;
   bool is_known_ = false;
-  const char* first_ = nullptr;  // the argument that decided
+  const char* first_ = nullptr;         // the argument that decided
+  PyTypeObject* first_type_ = nullptr;  // its type, borrowed
   int device_ = kHost;
   bool has_stream_ = false;
   cudaStream_t stream_ = nullptr;

@@ -6,9 +6,10 @@
 
 namespace tensor_ops {
 
-[[noreturn]] void refuse_no_array(const char* op, const char* name, PyObject* object);
-// Tensors with gradients, or of signs that are not in memory.
-void refuse_grad(const char* op, const char* name, PyObject* object);
+[[noreturn]] void refuse_no_array(const char* op, const char* name, const Array& array);
+// Tensors whose gradients are recorded, or of signs that are not in memory. Returns whether the
+// tensor requires grad where none is recorded.
+bool refuse_grad(const char* op, const char* name, const Array& array, const std::string& package);
 
 void read_numpy(const char* op, const char* name, Array& array);
 

@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "arrays/dtypes.h"
 #include "launch/errors.h"
 #include "launch/pinned_pool.h"
 
@@ -15,9 +16,17 @@ void give_back_memory(PyObject* capsule) {
   give_back_pinned(PyCapsule_GetPointer(capsule, nullptr));
 }
 
-Owned new_array(PyArrayObject* like, void* data) {
+// Of the dtype of `like`, which may be one that only its library knows, or float32.
+PyArray_Descr* new_descr(PyArrayObject* like, DType dtype) {
+  if (dtype_of(PyArray_DESCR(like)) != dtype) return PyArray_DescrFromType(NPY_FLOAT);
   PyArray_Descr* descr = PyArray_DESCR(like);
   Py_INCREF(descr);
+  return descr;
+}
+
+Owned new_array(PyArrayObject* like, DType dtype, void* data) {
+  PyArray_Descr* descr = new_descr(like, dtype);
+  if (!descr) throw PythonError();
   Owned array(PyArray_NewFromDescr(&PyArray_Type, descr, PyArray_NDIM(like), PyArray_DIMS(like),
                                    nullptr, data, data ? NPY_ARRAY_CARRAY : 0, nullptr));
   if (!array) throw PythonError();
@@ -25,7 +34,7 @@ Owned new_array(PyArrayObject* like, void* data) {
 }
 
 // None where no memory can be pinned.
-Owned new_pinned_array(PyArrayObject* like, std::size_t bytes) {
+Owned new_pinned_array(PyArrayObject* like, DType dtype, std::size_t bytes) {
   void* data = take_pinned(bytes);
   if (!data) return {};
   Owned capsule(PyCapsule_New(data, nullptr, give_back_memory));
@@ -33,7 +42,7 @@ Owned new_pinned_array(PyArrayObject* like, std::size_t bytes) {
     give_back_pinned(data);
     throw PythonError();
   }
-  Owned array = new_array(like, data);
+  Owned array = new_array(like, dtype, data);
   auto* base = reinterpret_cast<PyArrayObject*>(array.get());
   if (PyArray_SetBaseObject(base, capsule.release()) != 0) throw PythonError();
   return array;
@@ -97,39 +106,35 @@ Owned as_numba_has_it(Owned own) {
 
 }  // namespace
 
-void Result::allocate(const Array& x, const Place& place) {
-  if (place.is_host()) return allocate_on_host(x);
-  if (x.source == Source::kExchange) return allocate_by_exchange(x);
-  own_ = new_device_array(place.device(), x.view.dtype, x.view.dims, x.view.shape, place.stream(),
+void Result::allocate(const Array& x, DType dtype, const Place& place) {
+  if (place.is_host()) return allocate_on_host(x, dtype);
+  if (x.source == Source::kExchange) return allocate_by_exchange(x, dtype);
+  own_ = new_device_array(place.device(), dtype, x.view.dims, x.view.shape, place.stream(),
                           place.stream_owner());
   read_device_array(own_, view_);
 }
 
-void Result::allocate_on_host(const Array& x) {
+void Result::allocate_on_host(const Array& x, DType dtype) {
   auto* like = reinterpret_cast<PyArrayObject*>(x.object);
-  const auto bytes = static_cast<std::size_t>(x.view.size()) * kItemSizes[x.view.dtype];
-  if (bytes >= kLeastPinned) object_ = new_pinned_array(like, bytes);
-  if (!object_) object_ = new_array(like, nullptr);
+  const auto bytes = static_cast<std::size_t>(x.view.size()) * kItemSizes[dtype];
+  if (bytes >= kLeastPinned) object_ = new_pinned_array(like, dtype, bytes);
+  if (!object_) object_ = new_array(like, dtype, nullptr);
   view_ = x.view;
+  view_.dtype = dtype;
   view_.data = PyArray_BYTES(reinterpret_cast<PyArrayObject*>(object_.get()));
   for (int d = 0; d < view_.dims; ++d)
     view_.stride[d] = PyArray_STRIDE(reinterpret_cast<PyArrayObject*>(object_.get()), d);
 }
 
-void Result::allocate_by_exchange(const Array& x) {
+void Result::allocate_by_exchange(const Array& x, DType dtype) {
   std::int64_t shape[kMaxDims], strides[kMaxDims], step = 1;
   for (int d = x.view.dims - 1; d >= 0; --d) {
     shape[d] = x.view.shape[d];
     strides[d] = step;
     step *= shape[d];
   }
-  dlpack::Tensor prototype{nullptr,
-                           {dlpack::kCUDA, x.view.device},
-                           x.view.dims,
-                           dlpack_dtype(x.view.dtype),
-                           shape,
-                           strides,
-                           0};
+  dlpack::Tensor prototype{
+      nullptr, {dlpack::kCUDA, x.view.device}, x.view.dims, dlpack_dtype(dtype), shape, strides, 0};
   AllocatorError error;
   if (x.api->allocate(&prototype, &tensor_, &error, AllocatorError::set) != 0) error.raise();
   lease_ = Lease(tensor_);

@@ -9,17 +9,17 @@ namespace tensor_ops {
 
 class Result {
  public:
-  // C-contiguous, of x's shape and dtype; not initialised. Throws PythonError, MemoryError or
-  // CudaError.
-  void allocate(const Array& x, const Place& place);
+  // C-contiguous, of x's shape; not initialised. The dtype is x's or float32. Throws PythonError,
+  // MemoryError or CudaError.
+  void allocate(const Array& x, DType dtype, const Place& place);
   // What the caller gets, once the work is enqueued. Throws PythonError.
   Owned object(const Array& x);
 
   const View& view() const { return view_; }
 
  private:
-  void allocate_on_host(const Array& x);
-  void allocate_by_exchange(const Array& x);
+  void allocate_on_host(const Array& x, DType dtype);
+  void allocate_by_exchange(const Array& x, DType dtype);
 
   View view_;
   Owned object_;                                      // NumPy's

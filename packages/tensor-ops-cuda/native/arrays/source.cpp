@@ -55,6 +55,7 @@ TypeFacts find_facts(PyTypeObject* type) {
   facts.may_require_grad = static_cast<bool>(attribute_of(type, "requires_grad"));
   if ((facts.api = exchange_api(type))) {
     facts.source = Source::kExchange;
+    facts.package = package_of(type, dlpack::kExchangeAttribute);
   } else if (attribute_of(type, "__dlpack__") && attribute_of(type, "__dlpack_device__")) {
     facts.source = Source::kProtocol;
     facts.package = package_of(type, "__dlpack__");

@@ -1,6 +1,7 @@
 // Where a row of an array begins.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "launch/call.h"
@@ -39,13 +40,16 @@ struct RowOffsets {
   }
 };
 
+// What one instruction loads or stores.
+constexpr int kVectorBytes = 16;
+
 // Whether every row of the first `arrays` arrays can be taken in vectors of `width` elements.
 inline bool fits_vectors(const Call& call, int arrays, std::int64_t width) {
   if (call.n % width != 0) return false;
-  const std::int64_t bytes = width * static_cast<std::int64_t>(kItemSizes[call.dtype]);
   for (int k = 0; k < arrays; ++k) {
-    if (reinterpret_cast<std::uintptr_t>(call.array[k]) % static_cast<std::uintptr_t>(bytes) != 0)
-      return false;
+    const auto bytes = static_cast<std::uintptr_t>(width) * kItemSizes[call.array_dtype[k]];
+    const auto alignment = std::min<std::uintptr_t>(bytes, kVectorBytes);
+    if (reinterpret_cast<std::uintptr_t>(call.array[k]) % alignment != 0) return false;
     for (int axis = 0; axis < call.rows.axes; ++axis)
       if (call.rows.stride[k][axis] % width != 0) return false;
   }

@@ -73,11 +73,19 @@ __device__ __forceinline__ R rounded(R x) {
 }
 
 // Whether a mean of squares has lost nothing to underflow or overflow. A NaN is not safe, since it
-// may come from an overflow. double has no wider type to turn to.
+// may come from an overflow. Rows of float whose mean is not safe are computed again in double, and
+// those of double times a power of two.
 __device__ __forceinline__ bool is_safe(float mean_square) {
   return mean_square >= 1e-30f && mean_square <= 1e33f;
 }
-__device__ __forceinline__ bool is_safe(double) { return true; }
+__device__ __forceinline__ bool is_safe(double mean_square) {
+  return mean_square >= 1e-290 && mean_square <= 1e290;
+}
+
+// Powers of two that bring rows of double near 1: products with the first, of rows whose squares
+// overflow, and with the second, of rows whose squares underflow, have squares and sums of squares
+// that are normal numbers.
+constexpr double kShrink = 0x1p-540, kGrow = 0x1p540;
 
 // Horner's scheme, highest power first.
 template <class R, int kTerms>

@@ -4,8 +4,10 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
+#include <algorithm>
 #include <cstdint>
 
+#include "kernels/addresses.cuh"
 #include "launch/call.h"
 
 namespace tensor_ops {
@@ -52,13 +54,12 @@ __device__ __forceinline__ BFloat16 rounded_to<BFloat16>(float x) {
   return {__bfloat16_as_ushort(__float2bfloat16_rn(x))};
 }
 
-// What one instruction loads or stores.
-constexpr int kVectorBytes = 16;
 template <class Element>
 constexpr int kWidth = kVectorBytes / static_cast<int>(sizeof(Element));
 
+// Wider ones, of float32 beside as many half elements, take several instructions.
 template <class Element, int kCount>
-struct alignas(kCount * sizeof(Element)) Packed {
+struct alignas(std::min<std::size_t>(kCount * sizeof(Element), kVectorBytes)) Packed {
   Element element[kCount];
 };
 
@@ -98,6 +99,15 @@ void with_element(DType dtype, Function function) {
     default:
       return function(float());
   }
+}
+
+// The same for an array that has the elements of another, or float32 ones beside half ones.
+template <class Element, class Function>
+void with_wide_element(DType dtype, Function function) {
+  if constexpr (is_half<Element>) {
+    if (dtype == kFloat32) return function(float());
+  }
+  function(Element());
 }
 
 }  // namespace tensor_ops

@@ -69,7 +69,8 @@ __device__ __forceinline__ Real<Element> ordinary_quotient(Real<Element> a, Real
     return a / b;
   } else {
     const float reciprocal = fast_reciprocal(b), rough = a * reciprocal;
-    return is_half<Element> ? rough : fused(fused(-rough, b, a), reciprocal, rough);
+    // What is left is subtracted, not added: -0 less 0 is -0, and -0 plus 0 is not.
+    return is_half<Element> ? rough : fused(fused(rough, b, -a), -reciprocal, rough);
   }
 }
 

@@ -137,7 +137,7 @@ struct NormalGelu {
     return is_ordinary(x) && magnitude(x) > C::kTiny;
   }
 
-  // max(x, 0) - a Phi(-a)
+  // max(x, -0) - a Phi(-a), so that it is -0 where x < 0 and the moment is 0.
   static __device__ __forceinline__ R ordinary(R x) {
     const R a = magnitude(x), v = ordinary_quotient<Element>(a, a + C::kShift), square = a * a;
     R moment;
@@ -150,7 +150,7 @@ struct NormalGelu {
       const R power = ordinary_exp2(shifted, fused(square, -C::kHalfLog2ELo, of_square));
       moment = power * (v * mills_series(v + v - 1));
     }
-    return (x < 0 ? R{0} : x) - moment;
+    return (x < 0 ? -R{0} : x) - moment;
   }
   static __device__ __forceinline__ R ordinary(R x, R up) { return ordinary(x) * up; }
 
@@ -159,7 +159,7 @@ struct NormalGelu {
     const Magnitude<R> half_of = half_square(a);
     const R v = a / (a + C::kShift);
     const R moment = scaled_exp(-half_of.hi, -half_of.lo).times(v * mills_series(v + v - 1));
-    return (x < 0 ? R{0} : x) - moment;
+    return (x < 0 ? -R{0} : x) - moment;
   }
 
   // A tiny x is scaled, or its digits would be lost before it meets `up`.

@@ -8,9 +8,8 @@
 namespace tensor_ops {
 
 // Vector j of lane l is the row's vector j * lanes + l. What lies beyond the row is `rest`.
-template <class Element, int kVectors>
+template <class Element, int kVectors, int kCount = kWidth<Element>>
 struct RowShare {
-  static constexpr int kCount = kWidth<Element>;
   using R = Real<Element>;
 
   Packed<Element, kCount> vector[kVectors];

@@ -36,28 +36,24 @@ inline Grid row_grid(const Call& call, int lanes, int cluster) {
           static_cast<unsigned>(cluster)};
 }
 
-// The launcher of an op on rows. Where a row fits the registers of a block or of a cluster, it
-// calls Kernels<Element>::rows<kVectors, kCluster>(call, grid, whole), with at most kMostVectors,
-// else parts(call, whole). `whole` where all of the op's `arrays` can be taken in vectors.
-template <template <class> class Kernels>
+// Launches an op whose x has these elements. Where a row fits the registers of a block or of a
+// cluster, it calls K::rows<kVectors, kCluster>(call, grid, whole), with at most kMostVectors, else
+// parts(call, whole). `whole` where all of the op's `arrays` can be taken in vectors.
+template <class Element, class K>
 void launch_rows(const Call& call, int arrays) {
-  with_element(call.dtype, [&](auto element) {
-    using Element = decltype(element);
-    using K = Kernels<Element>;
-    constexpr int kCount = kWidth<Element>, kMost = K::kMostVectors;
-    const bool whole = fits_vectors(call, arrays, kCount);
-    const std::int64_t vectors = (call.n + kCount - 1) / kCount;
-    const int lanes = power_of_two_from((vectors + kFewVectors - 1) / kFewVectors, kMostLanes);
-    const std::int64_t each = (vectors + lanes - 1) / lanes;
-    if (each <= kFewVectors)
-      return K::template rows<kFewVectors, false>(call, row_grid(call, lanes, 1), whole);
-    if (each <= kMost) return K::template rows<kMost, false>(call, row_grid(call, lanes, 1), whole);
-    if (call.device.has_clusters && each <= kMost * kMostCluster) {
-      const int cluster = power_of_two_from((each + kMost - 1) / kMost, kMostCluster);
-      return K::template rows<kMost, true>(call, row_grid(call, lanes, cluster), whole);
-    }
-    K::parts(call, whole);
-  });
+  constexpr int kCount = kWidth<Element>, kMost = K::kMostVectors;
+  const bool whole = fits_vectors(call, arrays, kCount);
+  const std::int64_t vectors = (call.n + kCount - 1) / kCount;
+  const int lanes = power_of_two_from((vectors + kFewVectors - 1) / kFewVectors, kMostLanes);
+  const std::int64_t each = (vectors + lanes - 1) / lanes;
+  if (each <= kFewVectors)
+    return K::template rows<kFewVectors, false>(call, row_grid(call, lanes, 1), whole);
+  if (each <= kMost) return K::template rows<kMost, false>(call, row_grid(call, lanes, 1), whole);
+  if (call.device.has_clusters && each <= kMost * kMostCluster) {
+    const int cluster = power_of_two_from((each + kMost - 1) / kMost, kMostCluster);
+    return K::template rows<kMost, true>(call, row_grid(call, lanes, cluster), whole);
+  }
+  K::parts(call, whole);
 }
 
 // --- Rows in parts, each of them a block's -------------------------------------------------------

@@ -26,6 +26,13 @@ struct Plus {
   }
 };
 
+struct Lesser {
+  template <class T>
+  __device__ __forceinline__ T operator()(T a, T b) const {
+    return b < a ? b : a;
+  }
+};
+
 // NaN is passed over.
 struct Greater {
   template <class T>

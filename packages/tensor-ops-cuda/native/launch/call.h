@@ -14,6 +14,9 @@ inline constexpr const char* kDTypeNames[kDTypes] = {"float32", "float16", "bflo
 inline constexpr std::size_t kItemSizes[kDTypes] = {4, 2, 2, 8};
 inline constexpr char kSupportedDTypes[] = "float32, float16, bfloat16 and float64";
 
+// Whether elements of a dtype are computed in float32, which is wider.
+constexpr bool is_half_dtype(DType dtype) { return dtype == kFloat16 || dtype == kBFloat16; }
+
 constexpr int kMaxArrays = 6;  // array arguments and outputs together
 constexpr int kMaxAxes = 12;   // of rows, after axes that lie one after another became one
 constexpr int kMaxScalars = 2;
@@ -39,9 +42,10 @@ struct DeviceFacts {
 // same memory as a full-shape input, row for row and element for element. A row vector has one row,
 // which is every row's: its strides are 0. Neither count nor n is 0.
 struct Call {
-  DType dtype;
-  std::size_t variant;         // the value of the op's choice or flag, if it has one
-  double scalar[kMaxScalars];  // in declaration order
+  DType dtype;                    // of the first array
+  DType array_dtype[kMaxArrays];  // of each array that was given
+  std::size_t variant;            // the value of the op's choice or flag, if it has one
+  double scalar[kMaxScalars];     // in declaration order
   void* array[kMaxArrays];
   Rows rows;
   std::int64_t n;  // elements in a row of the first array

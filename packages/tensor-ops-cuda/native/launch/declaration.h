@@ -27,6 +27,8 @@ struct Parameter {
   bool non_negative = false;
   const char* choices[2] = {nullptr, nullptr};  // the first is the default
   bool keyword_only = false;
+  bool is_wide = false;            // may be float32 beside a half first argument
+  const char* dtype_of = nullptr;  // the argument whose dtype it has; null: the first
 
   bool is_array() const { return kind <= Kind::kHalfRows; }
   bool is_required() const { return is_array() && kind != Kind::kOptionalRow; }
@@ -59,9 +61,21 @@ inline Parameter keyword_flag(const char* name, const char* description) {
   return {Kind::kFlag, name, description, 0, false, {"False", "True"}, true};
 }
 
+// An array that may be float32 beside a half first argument; its values are used as they are.
+inline Parameter wide(Parameter parameter) {
+  parameter.is_wide = true;
+  return parameter;
+}
+// An array that has the dtype of an earlier one.
+inline Parameter like(const char* earlier, Parameter parameter) {
+  parameter.dtype_of = earlier;
+  return parameter;
+}
+
 struct Output {
   const char* name;
   const char* description;
+  const char* dtype_of = nullptr;  // the argument whose dtype it has; null: the first
 };
 
 // How an op walks its arrays.

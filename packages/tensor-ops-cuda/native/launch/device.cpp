@@ -19,8 +19,8 @@ namespace {
 std::atomic<bool> was_used{false}, forked{false};
 
 constexpr char kForked[] =
-    "this process was forked from one that had used CUDA, which does not survive a fork; start it "
-    "with multiprocessing's \"spawn\" method";
+    "this process was forked after the device was used, and CUDA does not survive a fork; start "
+    "children with multiprocessing's \"spawn\" or \"forkserver\", or use CUDA first in the child";
 
 // From here on a child has a driver whose state was not copied.
 void note_use() {
@@ -196,6 +196,7 @@ std::string version_text(int version) { return text(version / 1000, ".", version
 bool is_forked_child() { return forked; }
 
 CurrentDevice::CurrentDevice(int index) {
+  if (is_forked_child()) throw UnavailableError(kForked);
   int current = 0;
   CUDA_CHECK(cudaGetDevice(&current));
   if (current == index) return;

@@ -45,7 +45,8 @@ std::string version_text(int version);
 // Whether this process is the child of one that had used CUDA, whose state a fork does not copy.
 bool is_forked_child();
 
-// Makes a device the calling thread's current one for a while.
+// Makes a device the calling thread's current one for a while. Throws CudaError, or
+// UnavailableError in a forked child.
 class CurrentDevice {
  public:
   explicit CurrentDevice(int index);

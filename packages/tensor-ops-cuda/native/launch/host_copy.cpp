@@ -100,7 +100,7 @@ std::int64_t HostArea::count() const {
 bool HostArea::is_contiguous() const { return axes == 0 || (axes == 1 && stride[0] == item_size); }
 
 HostArea area_of(const Problem& problem, const Operand& operand, const Box& box) {
-  HostArea area{operand.data, problem.item_size(), 0, {}, {}};
+  HostArea area{operand.data, operand.item_size(), 0, {}, {}};
   for (int d = 0; d < problem.axes; ++d) {
     area.data += box.begin[d] * operand.stride[d];
     if (!repeats(problem, operand, d)) add_axis(area, box.extent[d], operand.stride[d]);

@@ -150,7 +150,9 @@ void give_back_pinned(void* data) {
   if (!is_forked_child()) pool().give_back(data);
 }
 PinnedPoolState pinned_pool_state() { return pool().state(); }
-void set_pinned_pool_limit(std::size_t bytes) { pool().set_limit(bytes); }
-std::size_t trim_pinned_pool() { return pool().trim(0); }
+void set_pinned_pool_limit(std::size_t bytes) {
+  if (!is_forked_child()) pool().set_limit(bytes);
+}
+std::size_t trim_pinned_pool() { return is_forked_child() ? 0 : pool().trim(0); }
 
 }  // namespace tensor_ops

@@ -14,15 +14,18 @@ constexpr int kMaxDims = 64;  // NumPy's, and torch's
 // Strides are in bytes. Where an operand repeats along an axis, its stride is 0.
 struct Operand {
   char* data = nullptr;  // null for an optional array that was not given
-  std::int64_t length;   // elements in a row
+  DType dtype;
+  std::int64_t length;  // elements in a row
   std::int64_t element_stride;
   std::int64_t stride[kMaxDims];  // per leading axis
   bool is_output = false;
+
+  std::int64_t item_size() const { return static_cast<std::int64_t>(kItemSizes[dtype]); }
 };
 
 struct Problem {
   const Op* op;
-  DType dtype;
+  DType dtype;  // of the first operand
   std::size_t variant;
   double scalar[kMaxScalars];
   std::int64_t n;  // elements in a row of the first operand
@@ -31,7 +34,6 @@ struct Problem {
   int operands;
   Operand operand[kMaxArrays];
 
-  std::int64_t item_size() const { return static_cast<std::int64_t>(kItemSizes[dtype]); }
   std::int64_t rows() const {
     std::int64_t count = 1;
     for (int d = 0; d < axes; ++d) count *= extent[d];

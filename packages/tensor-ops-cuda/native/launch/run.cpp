@@ -9,7 +9,7 @@ namespace tensor_ops {
 namespace {
 
 bool is_direct(const Problem& problem, const Operand& operand) {
-  const std::int64_t item = problem.item_size();
+  const std::int64_t item = operand.item_size();
   if (operand.length > 1 && operand.element_stride != item) return false;
   const auto is_whole = [=](std::int64_t stride) { return stride % item == 0; };
   return std::all_of(operand.stride, operand.stride + problem.axes, is_whole) &&
@@ -29,8 +29,8 @@ StridedArea area_of(const Problem& problem, const Operand& operand) {
 Operand packed(const Problem& problem, const Operand& operand, void* data) {
   Operand result = operand;
   result.data = static_cast<char*>(data);
-  result.element_stride = problem.item_size();
-  std::int64_t step = operand.length * problem.item_size();
+  result.element_stride = operand.item_size();
+  std::int64_t step = operand.length * operand.item_size();
   for (int d = problem.axes - 1; d >= 0; --d) {
     result.stride[d] = repeats(problem, operand, d) ? 0 : step;
     if (result.stride[d]) step *= problem.extent[d];
@@ -47,10 +47,10 @@ struct Gathered {
 void gather(Problem& problem, int k, Gathered& gathered, cudaStream_t stream) {
   Operand& operand = problem.operand[k];
   gathered.area[k] = area_of(problem, operand);
-  const auto bytes = static_cast<std::size_t>(count_of(gathered.area[k]) * problem.item_size());
+  const auto bytes = static_cast<std::size_t>(count_of(gathered.area[k]) * operand.item_size());
   gathered.memory[k] = DeviceMemory(bytes, stream);
   operand = packed(problem, operand, gathered.memory[k].data());
-  if (!operand.is_output) gather_area(gathered.area[k], operand.data, problem.item_size(), stream);
+  if (!operand.is_output) gather_area(gathered.area[k], operand.data, operand.item_size(), stream);
 }
 
 // More axes than kernels take: what is packed has one.
@@ -61,7 +61,7 @@ void gather_all(Problem& problem, Gathered& gathered, cudaStream_t stream) {
 }
 
 Call new_call(const Problem& problem, const DeviceFacts& device, cudaStream_t stream) {
-  Call call{problem.dtype, problem.variant, {}, {}, {}, problem.n, device, stream};
+  Call call{problem.dtype, {}, problem.variant, {}, {}, {}, problem.n, device, stream};
   std::copy_n(problem.scalar, kMaxScalars, call.scalar);
   call.rows.count = problem.rows();
   call.rows.axes = std::max(1, problem.axes);
@@ -70,9 +70,10 @@ Call new_call(const Problem& problem, const DeviceFacts& device, cudaStream_t st
   for (int k = 0; k < problem.operands; ++k) {
     const Operand& operand = problem.operand[k];
     call.array[k] = operand.data;
+    call.array_dtype[k] = operand.dtype;
     call.rows.stride[k][0] = 0;
     for (int d = 0; d < problem.axes; ++d)
-      call.rows.stride[k][d] = operand.data ? operand.stride[d] / problem.item_size() : 0;
+      call.rows.stride[k][d] = operand.data ? operand.stride[d] / operand.item_size() : 0;
   }
   return call;
 }
@@ -91,7 +92,8 @@ void run_on_device(const Problem& given, const DeviceFacts& device, cudaStream_t
   problem.op->launch(new_call(problem, device, stream));
   for (int k = 0; k < problem.operands; ++k)
     if (problem.operand[k].is_output && gathered.memory[k].data())
-      scatter_area(gathered.memory[k].data(), gathered.area[k], problem.item_size(), stream);
+      scatter_area(gathered.memory[k].data(), gathered.area[k], problem.operand[k].item_size(),
+                   stream);
 }
 
 }  // namespace tensor_ops

@@ -129,7 +129,7 @@ Transfer::Transfer(const Problem& problem, const DeviceFacts& device, Pipeline& 
     offset_[k] = total;
     if (way_[k] == Way::kOnce) total += aligned(area_of(problem, operand, whole(problem)).bytes());
     if (way_[k] == Way::kChunks)
-      total += aligned(chunks_.most_rows() * operand.length * problem.item_size());
+      total += aligned(chunks_.most_rows() * operand.length * operand.item_size());
   }
 }
 
@@ -192,8 +192,8 @@ Problem Transfer::device_problem(const Slot& slot) const {
     Operand& operand = part.operand[k];
     const Operand& host = problem_.operand[k];
     operand.data = static_cast<char*>((is_once ? once_device_ : slot.device).data()) + offset_[k];
-    operand.element_stride = part.item_size();
-    std::int64_t step = operand.length * part.item_size();
+    operand.element_stride = operand.item_size();
+    std::int64_t step = operand.length * operand.item_size();
     for (int d = part.axes - 1; d >= 0; --d) {
       if (repeats(problem_, host, d)) continue;
       operand.stride[d] = step;
@@ -269,7 +269,7 @@ std::int64_t rows_of_chunk(const Problem& problem, std::int64_t bytes) {
   std::int64_t row = 0;
   for (int k = 0; k < problem.operands; ++k)
     if (way_of(problem, problem.operand[k]) == Way::kChunks)
-      row += problem.operand[k].length * problem.item_size();
+      row += problem.operand[k].length * problem.operand[k].item_size();
   return std::max<std::int64_t>(1, bytes / std::max<std::int64_t>(row, 1));
 }
 

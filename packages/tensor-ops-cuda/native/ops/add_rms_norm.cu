@@ -4,13 +4,18 @@
 namespace tensor_ops {
 namespace {
 
-// Its name is this op's alone: GCC gives functions made from a template of an unnamed namespace
-// external linkage.
-template <class Element>
-using AddRmsNormKernels = RmsKernels<Element, 2>;
-
 // Of x, residual, weight, y and h.
-void launch_add_rms_norm(const Call& call) { launch_rows<AddRmsNormKernels>(call, 5); }
+void launch_add_rms_norm(const Call& call) {
+  with_element(call.dtype, [&](auto x) {
+    using X = decltype(x);
+    with_wide_element<X>(call.array_dtype[1], [&](auto residual) {
+      with_wide_element<X>(call.array_dtype[2], [&](auto weight) {
+        using Types = RmsTypes<X, decltype(residual), decltype(weight), true>;
+        launch_rows<X, RmsKernels<Types>>(call, 5);
+      });
+    });
+  });
+}
 
 }  // namespace
 
@@ -20,10 +25,10 @@ DECLARE_OP(add_rms_norm,
                Walk::kRows,
                "Residual addition, then root-mean-square normalisation of the last axis.",
                "h = x + residual\n    y = h * weight / sqrt(mean(h**2) + eps)",
-               {rows("x", "Input."), rows("residual", "Added to x."),
-                row("weight", "Scale of each element of a row."),
+               {rows("x", "Input."), wide(rows("residual", "Added to x.")),
+                wide(row("weight", "Scale of each element of a row.")),
                 non_negative("eps", 1e-6, "Added to the mean of squares.")},
-               {{"y", "The normalised rows."}, {"h", "The sum."}},
+               {{"y", "The normalised rows."}, {"h", "The sum.", "residual"}},
                "y is computed from the sum before it is rounded to a half dtype.\n"
                "B. Zhang and R. Sennrich, Root mean square layer normalization, arXiv:1910.07467.",
                launch_add_rms_norm,

@@ -4,13 +4,15 @@
 namespace tensor_ops {
 namespace {
 
-// Its name is this op's alone: GCC gives functions made from a template of an unnamed namespace
-// external linkage.
-template <class Element>
-using RmsNormKernels = RmsKernels<Element, 1>;
-
 // Of x, weight, y.
-void launch_rms_norm(const Call& call) { launch_rows<RmsNormKernels>(call, 3); }
+void launch_rms_norm(const Call& call) {
+  with_element(call.dtype, [&](auto x) {
+    using X = decltype(x);
+    with_wide_element<X>(call.array_dtype[1], [&](auto weight) {
+      launch_rows<X, RmsKernels<RmsTypes<X, X, decltype(weight), false>>>(call, 3);
+    });
+  });
+}
 
 }  // namespace
 
@@ -20,7 +22,7 @@ DECLARE_OP(rms_norm,
                Walk::kRows,
                "Root-mean-square normalisation of the last axis.",
                "y = x * weight / sqrt(mean(x**2) + eps)",
-               {rows("x", "Input."), row("weight", "Scale of each element of a row."),
+               {rows("x", "Input."), wide(row("weight", "Scale of each element of a row.")),
                 non_negative("eps", 1e-6, "Added to the mean of squares.")},
                {{"y", "The normalised rows."}},
                "B. Zhang and R. Sennrich, Root mean square layer normalization, arXiv:1910.07467.",

@@ -320,7 +320,12 @@ struct SoftmaxKernels {
 };
 
 // Of x and y.
-void launch_softmax(const Call& call) { launch_rows<SoftmaxKernels>(call, 2); }
+void launch_softmax(const Call& call) {
+  with_element(call.dtype, [&](auto x) {
+    using X = decltype(x);
+    launch_rows<X, SoftmaxKernels<X>>(call, 2);
+  });
+}
 
 }  // namespace
 

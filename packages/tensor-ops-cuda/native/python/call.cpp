@@ -30,8 +30,9 @@ Problem new_problem(const Op& op, const CheckedCall& call) {
 void add_operand(Problem& problem, const View* view, std::int64_t length, bool is_output) {
   Operand& operand = problem.operand[problem.operands++];
   operand.data = nullptr;
+  operand.dtype = view ? view->dtype : problem.dtype;
   operand.length = length;
-  operand.element_stride = problem.item_size();
+  operand.element_stride = operand.item_size();
   operand.is_output = is_output;
   std::fill_n(operand.stride, problem.axes, 0);
   if (!view) return;
@@ -79,7 +80,8 @@ Owned compute(const Op& op, CheckedCall& call) {
   Result result[2];
   const View* outputs[2];
   for (std::size_t i = 0; i < op.outputs.size(); ++i) {
-    if (!call.out[i].object) result[i].allocate(call.array[0], call.place);
+    if (!call.out[i].object)
+      result[i].allocate(call.array[0], output_dtype(op, i, call), call.place);
     outputs[i] = call.out[i].object ? &call.out[i].view : &result[i].view();
   }
   if (call.array[0].view.size() > 0) run(make_problem(op, call, outputs), device, call.place);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 #include "arrays/dtypes.h"
 #include "launch/errors.h"
@@ -23,12 +24,32 @@ void require_supported(const Op& op, const char* name, const Array& array) {
                        ".astype"));
 }
 
-void require_dtype(const Op& op, const char* name, const Array& array, const CheckedCall& call) {
-  if (array.view.dtype == call.dtype()) return;
-  const char* x_name = call.name[0];
-  throw TypeError(text(op.name, ": ", name, " must have ", x_name, "'s dtype ",
-                       kDTypeNames[call.dtype()], ", got ", dtype_text(array), "; convert it with ",
-                       name, ".astype(", x_name, ".dtype)"));
+// The number of the argument of that name; of the first where it is null.
+int number_of(const CheckedCall& call, const char* name) {
+  for (int k = 1; name && k < call.arrays; ++k)
+    if (std::strcmp(call.name[k], name) == 0) return k;
+  return 0;
+}
+
+void require_dtype(const Op& op, const Parameter& parameter, const Array& array,
+                   const CheckedCall& call) {
+  const int like = number_of(call, parameter.dtype_of);
+  const DType wanted = call.array[like].view.dtype;
+  const bool may_be_wide = parameter.is_wide && is_half_dtype(wanted);
+  if (array.view.dtype == wanted || (may_be_wide && array.view.dtype == kFloat32)) return;
+  throw TypeError(text(op.name, ": ", parameter.name, " has dtype ", dtype_text(array),
+                       ", expected ", kDTypeNames[wanted], " like ", call.name[like],
+                       may_be_wide ? ", or float32" : "", "; convert it with ", parameter.name,
+                       ".astype(", call.name[like], ".dtype)"));
+}
+
+void require_output_dtype(const Op& op, std::size_t i, const Array& out, const CheckedCall& call) {
+  const DType wanted = output_dtype(op, i, call);
+  if (out.view.dtype == wanted) return;
+  const int like = number_of(call, op.outputs[i].dtype_of);
+  throw TypeError(text(op.name, ": ", output_name(op, i), " has dtype ", dtype_text(out),
+                       ", expected ", kDTypeNames[wanted], " like ", call.name[like],
+                       "; give an array of dtype ", kDTypeNames[wanted]));
 }
 
 void require_x_shape(const Op& op, const char* name, const View& view, const View& x,
@@ -151,7 +172,7 @@ void add_array(const Op& op, const Parameter& parameter, PyObject* object, Check
     return require_x_rank(op, array.view);
   }
   const View& x = call.array[0].view;
-  require_dtype(op, parameter.name, array, call);
+  require_dtype(op, parameter, array, call);
   switch (parameter.kind) {
     case Kind::kRows:
       return require_x_shape(op, parameter.name, array.view, x, call.name[0]);
@@ -165,12 +186,12 @@ void add_array(const Op& op, const Parameter& parameter, PyObject* object, Check
 void add_out(const Op& op, std::size_t i, PyObject* object, CheckedCall& call) {
   const char* name = output_name(op, i);
   Array& out = call.out[i];
+  out.is_output = true;
   call.place.read(name, object, out);
-  require_dtype(op, name, out, call);
+  require_output_dtype(op, i, out, call);
   require_x_shape(op, name, out.view, call.array[0].view, call.name[0]);
   if (out.view.is_read_only)
-    throw ValueError(text(op.name, ": ", name,
-                          " is read-only; it must be a writable array (a copy is writable)"));
+    throw ValueError(text(op.name, ": ", name, " is read-only; give a writable array"));
 }
 
 void add_outputs(const Op& op, PyObject* out, CheckedCall& call) {
@@ -201,6 +222,10 @@ std::string repr_text(PyObject* object) {
 const char* output_name(const Op& op, std::size_t i) {
   if (op.outputs.size() == 1) return "out";
   return i == 0 ? "out[0]" : "out[1]";
+}
+
+DType output_dtype(const Op& op, std::size_t i, const CheckedCall& call) {
+  return call.array[number_of(call, op.outputs[i].dtype_of)].view.dtype;
 }
 
 void check(const Op& op, const Arguments& arguments, CheckedCall& call) {

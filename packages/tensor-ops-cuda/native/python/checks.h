@@ -25,6 +25,9 @@ struct CheckedCall {
   DType dtype() const { return array[0].view.dtype; }
 };
 
+// Output i's: that of an argument.
+DType output_dtype(const Op& op, std::size_t i, const CheckedCall& call);
+
 // Throws TypeError, ValueError, UnavailableError or CudaError, naming the op, the argument, what it
 // was and what it should be.
 void check(const Op& op, const Arguments& arguments, CheckedCall& call);

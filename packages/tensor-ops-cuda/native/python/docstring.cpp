@@ -8,19 +8,27 @@ namespace {
 
 std::string quoted(const char* choice) { return text("{'", choice, "'"); }
 
+std::string dtype_of(const Op& op, const Parameter& parameter) {
+  const char* x = op.parameters[0].name;
+  if (parameter.dtype_of) return text("dtype of ", parameter.dtype_of);
+  if (parameter.is_wide) return text("dtype of ", x, ", or float32 beside a half ", x);
+  return text("dtype of ", x);
+}
+
 std::string type_of(const Op& op, const Parameter& parameter) {
   const char* x = op.parameters[0].name;
+  const std::string dtype = dtype_of(op, parameter);
   switch (parameter.kind) {
     case Kind::kRows:
       if (parameter.name == op.parameters[0].name)
         return op.walk == Walk::kRows ? "array, shape (..., n)" : "array";
-      return text("array, shape and dtype of ", x);
+      return text("array, shape of ", x, ", ", dtype);
     case Kind::kRow:
-      return text("array, shape (n,), dtype of ", x);
+      return text("array, shape (n,), ", dtype);
     case Kind::kOptionalRow:
-      return text("array, shape (n,), dtype of ", x, ", or None");
+      return text("array, shape (n,), ", dtype, ", or None");
     case Kind::kHalfRows:
-      return text("array that broadcasts to (..., n/2), dtype of ", x);
+      return text("array that broadcasts to (..., n/2), ", dtype);
     case Kind::kScalar:
       return "float";
     case Kind::kChoice:
@@ -50,15 +58,17 @@ std::string parameters_section(const Op& op) {
   result += entry(
       "out", is_single ? "array, optional" : "tuple of two arrays, optional",
       text("Where the result goes, of ", x,
-           "'s shape and dtype. It may be exactly the view "
-           "that a\n    full-shape input is; it must not overlap an input in any other way."));
+           "'s shape and the result's dtype. It may be exactly\n    the view that a full-shape "
+           "input is; it must not overlap an input in any other way."));
   return result;
 }
 
 std::string returns_section(const Op& op) {
   std::string result = section("Returns");
   for (const Output& output : op.outputs)
-    result += entry(output.name, text("array, shape and dtype of ", op.parameters[0].name),
+    result += entry(output.name,
+                    text("array, shape of ", op.parameters[0].name, ", dtype of ",
+                         output.dtype_of ? output.dtype_of : op.parameters[0].name),
                     text(output.description, " C-contiguous unless out was given."));
   return result;
 }
@@ -69,7 +79,7 @@ std::string raises_section() {
       "TypeError\n    An argument is neither a NumPy array nor one on a CUDA device, has an "
       "unsupported\n    dtype (supported: ",
       kSupportedDTypes,
-      "),\n    foreign byte order, or not the first argument's dtype.\n"
+      "),\n    foreign byte order, or another dtype than it must have.\n"
       "ValueError\n    A shape, a number or an overlap with out is not allowed, or the "
       "arrays are on\n    different devices.\n"
       "MemoryError\n    The device has no memory left.\n"

@@ -11,7 +11,8 @@ namespace tensor_ops {
 namespace {
 
 bool is_same_view(const View& a, const View& b) {
-  if (a.data != b.data || a.dims != b.dims || !std::equal(a.shape, a.shape + a.dims, b.shape))
+  if (a.data != b.data || a.dtype != b.dtype || a.dims != b.dims ||
+      !std::equal(a.shape, a.shape + a.dims, b.shape))
     return false;
   for (int d = 0; d < a.dims; ++d)
     if (a.shape[d] > 1 && a.stride[d] != b.stride[d]) return false;

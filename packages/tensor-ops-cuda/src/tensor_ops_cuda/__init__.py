@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tensor_ops_cuda import _native
-from tensor_ops_cuda._backend import API_VERSION, info, probe, supports
+from tensor_ops_cuda._backend import API_VERSION, driver_version, info, probe, supports
 from tensor_ops_cuda._devices import CudaInfo, Device, devices, get_cuda_info
 from tensor_ops_cuda._native import DeviceArray, to_device
 from tensor_ops_cuda._pool import PoolInfo, pool_info, set_pool_limit, trim_pool
@@ -28,6 +28,7 @@ __all__ = [
     "PoolInfo",
     "__version__",
     "devices",
+    "driver_version",
     "get_cuda_info",
     "info",
     "ops",

@@ -3,9 +3,9 @@
 from typing import Any
 
 from tensor_ops_cuda import _native
-from tensor_ops_cuda._devices import chosen, devices
+from tensor_ops_cuda._devices import chosen, devices, get_cuda_info
 
-__all__ = ["API_VERSION", "info", "probe", "supports"]
+__all__ = ["API_VERSION", "driver_version", "info", "probe", "supports"]
 
 #: The version of the contract that this module keeps.
 API_VERSION = 1
@@ -18,7 +18,8 @@ def probe() -> dict[str, Any]:
     -------
     dict
         ``available`` (bool), ``reason`` (str, or None when available), ``devices`` (list of str):
-        ``"cpu"`` for host arrays, then those of CUDA.
+        ``"cpu"`` for host arrays, then those of CUDA; ``kind``, that of the device that host
+        arrays are computed on: ``"gpu"``, or None when unavailable.
 
     Examples
     --------
@@ -29,9 +30,9 @@ def probe() -> dict[str, Any]:
     """
     device, reason = chosen()
     if device is None:
-        return {"available": False, "reason": reason, "devices": []}
+        return {"available": False, "reason": reason, "devices": [], "kind": None}
     usable = [f"cuda:{each.index}" for each in devices() if each.reason is None]
-    return {"available": True, "reason": None, "devices": ["cpu", *usable]}
+    return {"available": True, "reason": None, "devices": ["cpu", *usable], "kind": "gpu"}
 
 
 def info() -> dict[str, Any]:
@@ -43,7 +44,7 @@ def info() -> dict[str, Any]:
         ``name``, ``display_name``, ``available``, ``reason``, ``version``, ``device_name``,
         ``device_count``, ``compute_capability`` (int, 90 for 9.0), ``compute_units``
         (multiprocessors), ``max_memory`` and ``max_shared_memory`` (bytes; the latter of a block),
-        ``dtypes`` and ``ops``.
+        ``dtypes`` and ``ops``. Without a device, its numbers are 0.
 
     Examples
     --------
@@ -60,13 +61,25 @@ def info() -> dict[str, Any]:
         "version": _native.__version__,
         "device_name": device and device.name,
         "device_count": len(devices()) if device else 0,
-        "compute_capability": device and device.compute_capability,
-        "compute_units": device and device.compute_units,
-        "max_memory": device and device.max_memory,
-        "max_shared_memory": device and device.max_shared_memory,
+        "compute_capability": device.compute_capability if device else 0,
+        "compute_units": device.compute_units if device else 0,
+        "max_memory": device.max_memory if device else 0,
+        "max_shared_memory": device.max_shared_memory if device else 0,
         "dtypes": list(_native.dtypes),
         "ops": list(_native.ops),
     }
+
+
+def driver_version() -> str | None:
+    """Return the CUDA version that the driver supports, None without a driver.
+
+    Examples
+    --------
+    >>> import tensor_ops_cuda
+    >>> assert tensor_ops_cuda.driver_version()
+    """
+    version: str | None = get_cuda_info()["driver"]
+    return version
 
 
 def supports(op: str, dtype: str, device: str) -> str | None:
