@@ -30,6 +30,13 @@ def calls():
         yield "gelu", (draw(*x), "none"), (anywhere,)
         yield "silu_mul", (draw(*x), draw(*x) + 1), (anywhere, anywhere)
         yield "gelu_mul", (draw(*x), draw(*x) + 1), (anywhere, anywhere)
+    half, other = draw(*x).bfloat16(), draw(*x) / 2
+    for rows_at in rows:
+        yield "rms_norm", (half, vector), (rows_at, whole)
+        yield "add_rms_norm", (half, other, vector), (rows_at, rows_at, whole)
+        yield "add_rms_norm", (half, other, vector.bfloat16()), (rows_at, rows_at, whole)
+        yield "layer_norm", (half, vector, -vector), (rows_at, whole, whole)
+        yield "rope", (half, draw(6, 4), draw(6, 4)), (rows_at, whole, whole)
     # What has to be brought together before rows are whole.
     yield "rms_norm", (draw(*x), vector), (Shard(2), Shard(0))
 

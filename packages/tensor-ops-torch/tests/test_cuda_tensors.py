@@ -5,6 +5,7 @@ import torch
 
 import tensor_ops
 import tensor_ops_torch
+from tensor_ops.ops import OPS
 from tensor_ops_torch.ops import OPERATORS
 
 pytestmark = [
@@ -44,6 +45,23 @@ def as_tuple(results):
 
 def test_the_backend_is_there():
     assert tensor_ops.is_backend_available("cuda"), tensor_ops.get_backend_info("cuda")["reason"]
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("name", [name for name in OPERATORS if OPS[name].mixtures])
+def test_float32_arguments_beside_half_ones(name, dtype):
+    arguments = moved(CALLS[name](), dtype)
+    for wide in OPS[name].mixtures:
+        given = [
+            each.float() if argument in wide else each
+            for argument, each in zip(OPS[name].kinds, arguments, strict=False)
+        ]
+        found = OPERATORS[name](*moved(given, "cuda"))
+        with tensor_ops.use_backend("python"):
+            expected = OPERATORS[name](*given)
+        for one, other in zip(as_tuple(found), as_tuple(expected), strict=True):
+            assert (one.device.type, one.dtype) == ("cuda", other.dtype)
+            torch.testing.assert_close(one.cpu(), other)
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)

@@ -283,6 +283,16 @@ class TestErrors:
         with pytest.raises(error, match=message):
             OPERATORS[name](*(each.to(device) for each in arguments))
 
+    @pytest.mark.parametrize("backend", ["python", "torch"])
+    def test_a_backend_of_numpy_arrays_speaks_of_tensors(self, backend):
+        x = torch.ones(2, 4)
+        for dtype in (torch.float8_e4m3fn, torch.int32):
+            with (
+                tensor_ops.use_backend(backend),
+                pytest.raises(TypeError, match=rf"up has dtype {dtype}.*up\.to\(gate\.dtype\)"),
+            ):
+                tensor_ops_torch.silu_mul(x, x.to(dtype))
+
     def test_sparse_tensors(self):
         with pytest.raises(TypeError, match=r"sparse_coo.*to_dense"):
             tensor_ops_torch.silu(torch.ones(3).to_sparse())
@@ -327,6 +337,79 @@ def test_composed_is_the_op(name):
     found = as_tuple(OPS_MODULES[name].composed(*arguments))
     for one, other in zip(found, as_tuple(OPERATORS[name](*arguments)), strict=True):
         torch.testing.assert_close(one, other)
+
+
+class TestComposedAtTheEdges:
+    """What PyTorch's own functions make infinite or NaN."""
+
+    @pytest.mark.parametrize(
+        ("rows", "eps", "expected"),
+        [
+            ([[1e200, 1e200]], 1e-6, [[1.0, 1.0]]),
+            ([[1e-200, 1e-200]], 0.0, [[1.0, 1.0]]),
+            ([[5e-324, -5e-324]], 0.0, [[1.0, -1.0]]),
+            ([[2.0**-530, 2.0**-530]], 3 * 2.0**-1060, [[0.5, 0.5]]),
+            ([[1e300, 1e300], [3.0, 3.0]], 0.0, [[1.0, 1.0], [1.0, 1.0]]),
+            ([[0.0, 0.0]], 1e-6, [[0.0, 0.0]]),
+        ],
+    )
+    def test_rms_norm_of_float64(self, rows, eps, expected):
+        x, weight = torch.tensor(rows, dtype=torch.float64), torch.ones(2).double()
+        right = torch.tensor(expected, dtype=torch.float64)
+        composed = OPS_MODULES["rms_norm"].composed
+        torch.testing.assert_close(composed(x, weight, eps), right, rtol=4e-15, atol=0)
+        composed = OPS_MODULES["add_rms_norm"].composed
+        y, h = composed(x, torch.zeros_like(x), weight, eps)
+        torch.testing.assert_close(y, right, rtol=4e-15, atol=0)
+        assert torch.equal(h, x)
+
+    def test_a_sum_that_overflows_in_float64(self):
+        x = torch.tensor([[1.5e308, 1.5e308], [1.0, 1.0]], dtype=torch.float64)
+        y, h = OPS_MODULES["add_rms_norm"].composed(x, x, torch.ones(2).double())
+        torch.testing.assert_close(y, torch.ones_like(x), rtol=1e-6, atol=0)
+        assert h.isinf().tolist() == [[True, True], [False, False]]
+
+    @pytest.mark.parametrize(
+        ("row", "eps", "expected"),
+        [
+            ([1.7e308, 1.7e308, 1.7e308, -1.7e308], 0.0, [3**-0.5] * 3 + [-(3**0.5)]),
+            ([1e-200, 3e-200], 0.0, [-1.0, 1.0]),
+            ([1.7e308, 1.7e308], 1e-5, [0.0, 0.0]),
+        ],
+    )
+    def test_layer_norm_of_float64(self, row, eps, expected):
+        x = torch.tensor([row, [*range(len(row))]], dtype=torch.float64)
+        composed, weight = OPS_MODULES["layer_norm"].composed, torch.ones(len(row)).double()
+        found = composed(x, weight, -weight, eps)
+        right = torch.tensor(expected, dtype=torch.float64) - 1
+        torch.testing.assert_close(found[0], right, rtol=4e-15, atol=4e-15)
+        assert torch.equal(found[1], composed(x[1], weight, -weight, eps))
+
+    @pytest.mark.parametrize("name", ["rms_norm", "layer_norm"])
+    @pytest.mark.parametrize("scale", [1e200, 1e-200])
+    def test_gradients_of_float64(self, name, scale):
+        """Those of a row times a number are those of the row, divided by it, where eps is zero."""
+        x, weight, direction = draw(3, 6), draw(6), draw(3, 6).detach()
+        y = OPERATORS[name](x, weight, eps=0.0)
+        expected = torch.autograd.grad(y, (x, weight), direction)
+        scaled = (x.detach() * scale).requires_grad_()
+        y = OPERATORS[name](scaled, weight, eps=0.0)
+        found = torch.autograd.grad(y, (scaled, weight), direction)
+        torch.testing.assert_close(found[0] * scale, expected[0], rtol=1e-12, atol=1e-13)
+        torch.testing.assert_close(found[1], expected[1], rtol=1e-12, atol=1e-13)
+
+    @pytest.mark.parametrize("dtype", DTYPE_NAMES, ids=DTYPE_NAMES.get)
+    def test_signs_of_zeros(self, dtype):
+        x = torch.tensor([0.0, -0.0, -torch.inf, -2000.0, torch.finfo(dtype).min], dtype=dtype)
+        signs = [False, True, True, True, True]
+        up = -torch.ones_like(x)
+        for name, options in (("silu", ()), ("gelu", ("tanh",)), ("gelu", ("none",))):
+            for found, expected in (
+                (OPS_MODULES[name].composed(x, *options), signs),
+                (OPS_MODULES[f"{name}_mul"].composed(x, up, *options), [not s for s in signs]),
+            ):
+                assert not found.any()
+                assert found.signbit().tolist() == expected
 
 
 def test_devices_of_no_backend_say_so_once(monkeypatch):

@@ -80,7 +80,7 @@ def test_wrong_types():
 class TestOnnxRuntime:
     def test_missing(self, monkeypatch):
         monkeypatch.setitem(sys.modules, "onnxruntime", None)
-        with pytest.raises(BackendError, match=r"pip install 'tensor-ops-torch\[onnx\]'"):
+        with pytest.raises(BackendError, match=r"pip install onnxruntime"):
             resolve_ort_providers("auto")
 
     def test_unimportable(self, monkeypatch, tmp_path):

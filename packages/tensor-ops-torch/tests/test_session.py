@@ -205,7 +205,7 @@ class TestModels:
     def test_without_onnx_runtime(self, block, monkeypatch):
         monkeypatch.setitem(sys.modules, "onnxruntime", None)
         for call in (lambda: create_session(block), explain_session):
-            with pytest.raises(BackendError, match=r"pip install 'tensor-ops-torch\[onnx\]'"):
+            with pytest.raises(BackendError, match=r"pip install onnxruntime"):
                 call()
 
 

@@ -11,6 +11,7 @@ import torch
 
 import tensor_ops
 from tensor_ops import backends, installed
+from tensor_ops.names import KNOWN
 from tensor_ops.ops import OPS
 from tensor_ops_torch import torch_backend
 
@@ -44,6 +45,12 @@ class TestContract:
         assert facts["compute_units"] == torch.get_num_threads()
         assert facts["ops"] == tensor_ops.list_ops()
         assert facts["device_name"] == f"CPU ({torch.backends.cpu.get_cpu_capability()})"
+
+    def test_facts_without_the_core(self):
+        facts = torch_backend.info()
+        assert facts["display_name"] == KNOWN["torch"].display_name
+        assert all(isinstance(facts[key], int) for key in backends.NUMBER_KEYS)
+        assert torch_backend.probe()["kind"] == backends.kind_of_device("torch") == "cpu"
 
     @pytest.mark.parametrize("name", OPS)
     def test_it_has_every_op_in_every_dtype_on_the_cpu(self, name):

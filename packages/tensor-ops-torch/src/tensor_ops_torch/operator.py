@@ -15,7 +15,7 @@ from torch.autograd import forward_ad
 from tensor_ops import BackendError, BackendFallbackWarning, state
 from tensor_ops.op import Op
 from tensor_ops.resolution import function_in_place
-from tensor_ops_torch.tensors import dtype_name, taking_tensors
+from tensor_ops_torch.tensors import HALF, dtype_name, takes_tensors, taking_tensors
 
 __all__ = ["NAMESPACE", "define"]
 
@@ -78,19 +78,20 @@ def _schema(op: Op) -> str:
 
 
 def _host_kernel(op: Op) -> Callable[..., Any]:
-    count, outputs, first = len(_arrays(op)), op.outputs, op.first
+    count, first = len(_arrays(op)), op.first
 
     def kernel(*args: Any, **scalars: Any) -> Any:
-        x = args[0]
-        name = dtype_name(op.name, first, x)
-        function = taking_tensors(op, function_in_place(op, state.current(), name, "cpu"))
+        name = dtype_name(op.name, first, args[0])
+        of_backend = function_in_place(op, state.current(), name, "cpu")
+        if not takes_tensors(of_backend):
+            _check(op, args)  # it would speak of NumPy arrays
+        function = taking_tensors(op, of_backend)
         arrays = [
             each.detach() if each is not None and each.requires_grad else each
             for each in args[:count]
         ]
         # Memory of PyTorch's own, which can be resized and shared.
-        results = tuple(torch.empty(x.shape, dtype=x.dtype) for _ in range(outputs))
-        out = results[0] if outputs == 1 else results
+        out = _new_results(op, args)
         function(*arrays, *args[count:], **scalars, out=out)
         return out
 
@@ -101,12 +102,11 @@ def _device_kernel(op: Op, composed: Callable[..., Any]) -> Callable[..., Any]:
     count = len(_arrays(op))
 
     def kernel(*args: Any, **scalars: Any) -> Any:
-        x = args[0]
         _check(op, args)
-        function = _device_function(op, x)
+        function = _device_function(op, args[0])
         if function is None:
             return composed(*args, **scalars)
-        results = _empty_like(op, x)
+        results = _new_results(op, args)
         arrays = [None if each is None else each.detach() for each in args[:count]]
         function(*arrays, *args[count:], **scalars, out=results)
         return results
@@ -138,13 +138,17 @@ def _device_function(op: Op, x: Tensor) -> Callable[..., Any] | None:
 def _fake(op: Op) -> Callable[..., Any]:
     def fake(*args: Any, **scalars: Any) -> Any:
         _check(op, args)
-        return _empty_like(op, args[0])
+        return _new_results(op, args)
 
     return fake
 
 
-def _empty_like(op: Op, x: Tensor) -> Any:
-    results = tuple(x.new_empty(x.shape) for _ in range(op.outputs))
+def _new_results(op: Op, args: Sequence[Any]) -> Any:
+    """Return contiguous tensors of x's shape, each in the dtype of the argument it is like."""
+    x, arrays = args[0], _arrays(op)
+    results = tuple(
+        x.new_empty(x.shape, dtype=args[arrays.index(like)].dtype) for like in op.results_like
+    )
     return results[0] if op.outputs == 1 else results
 
 
@@ -156,23 +160,20 @@ def _check(op: Op, args: Sequence[Any]) -> None:
     TypeError, ValueError
     """
     x, first = args[0], op.first
+    given = {
+        name: value for name, value in zip(_arrays(op), args, strict=False) if value is not None
+    }
     dtype_name(op.name, first, x)
     rows = any(op.kinds[name].role != "elements" for name in _arrays(op))
     if rows and x.ndim == 0:
         raise ValueError(f"{op.name}: {first} has shape (), expected at least one axis")
-    for name, value in zip(_arrays(op), args, strict=False):
-        if value is None:
-            continue
+    for name, value in given.items():
         if value.layout is not torch.strided:
             raise TypeError(
                 f"{op.name}: {name} has layout {value.layout}, expected {torch.strided}; "
                 f"convert it with {name}.to_dense()"
             )
-        if value.dtype != x.dtype:
-            raise TypeError(
-                f"{op.name}: {name} has dtype {value.dtype}, expected {x.dtype} like {first}; "
-                f"convert it with {name}.to({first}.dtype)"
-            )
+        _check_dtype(op, name, given)
         if value.device != x.device:
             raise ValueError(
                 f"{op.name}: {name} is on {value.device}, expected {x.device} like {first}"
@@ -186,6 +187,27 @@ def _check(op: Op, args: Sequence[Any]) -> None:
                 f"{op.name}: {name} has shape {tuple(value.shape)}, expected {tuple(expected)} "
                 f"for {first} with shape {tuple(x.shape)}"
             )
+
+
+def _check_dtype(op: Op, name: str, given: Mapping[str, Tensor]) -> None:
+    """Check the dtype of one tensor against x's, or against its partner's, as tensor_ops does."""
+    x, value, kind = given[op.first], given[name], op.kinds[name]
+    like, alternative = op.first, ""
+    if kind.wide:
+        # Wide arguments of one role, as a weight and its bias, share their dtype.
+        same = ((each, op.kinds[each]) for each in given)
+        leader = next(each for each, of in same if of.wide and of.role == kind.role)
+        if leader != name:
+            like = leader
+        elif x.dtype in HALF:
+            alternative = f", or {torch.float32}"
+    expected = given[like].dtype
+    if value.dtype == expected or (alternative and value.dtype is torch.float32):
+        return
+    raise TypeError(
+        f"{op.name}: {name} has dtype {value.dtype}, expected {expected} like {like}{alternative}; "
+        f"convert it with {name}.to({like}.dtype)"
+    )
 
 
 def _expected_shape(op: Op, name: str, x: Tensor) -> torch.Size:

@@ -130,8 +130,7 @@ def onnxruntime() -> ModuleType:
         import onnxruntime
     except ModuleNotFoundError as error:
         raise BackendUnavailableError(
-            f"ONNX Runtime is not installed ({error}); install it with: "
-            "pip install 'tensor-ops-torch[onnx]'",
+            f"ONNX Runtime is not installed ({error}); install it with: pip install onnxruntime",
             "onnxruntime",
         ) from error
     except Exception as error:  # whatever a broken installation does

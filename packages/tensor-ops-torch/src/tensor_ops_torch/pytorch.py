@@ -24,9 +24,7 @@ except ModuleNotFoundError as error:
             f"torch is installed, but a module that it needs is not: {error}",
             f"install that, or PyTorch with all it needs: {INSTALL}",
         ) from error
-    raise _unavailable(
-        "torch is not installed", f"install it with: pip install 'tensor-ops[torch]', or {INSTALL}"
-    ) from error
+    raise _unavailable("torch is not installed", f"install it with: {INSTALL}") from error
 except Exception as error:  # whatever a broken installation does
     raise _unavailable(
         f"importing torch failed: {type(error).__name__}: {error}",

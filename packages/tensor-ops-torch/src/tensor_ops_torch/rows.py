@@ -1,9 +1,21 @@
-"""What the gradients of norms share."""
+"""What the norms and their gradients share."""
+
+import math
 
 import torch
 from torch import Tensor
 
-__all__ = ["inverse_rms", "rms_norm_gradients", "sum_rows", "wide_dtype"]
+__all__ = [
+    "has_ordinary_squares",
+    "in_range",
+    "inverse_rms",
+    "rms_norm_gradients",
+    "sum_rows",
+    "wide_dtype",
+]
+
+# Smaller rows are scaled as if they were this large: the power of two stays finite.
+_TINY = 2.0**-1000
 
 
 def wide_dtype(x: Tensor) -> torch.dtype:
@@ -16,8 +28,47 @@ def sum_rows(x: Tensor) -> Tensor:
     return x.sum(dim=tuple(range(x.ndim - 1))) if x.ndim > 1 else x
 
 
-def inverse_rms(x: Tensor, eps: float) -> Tensor:
-    """Return 1 / sqrt(mean(x^2) + eps) of each row, as column of the wide dtype."""
+def in_range(rows: Tensor, eps: float | Tensor) -> tuple[Tensor, float | Tensor, Tensor | None]:
+    """Return rows times powers of two, so that no square overflows and none that counts vanishes.
+
+    Parameters
+    ----------
+    rows : Tensor
+    eps : float or column
+        What is added to the mean of their squares.
+
+    Returns
+    -------
+    rows, eps : Tensor, float or column
+        `eps` is multiplied by the square of each row's power.
+    power : column or None
+        None for dtypes whose squares are taken in a longer one.
+    """
+    if rows.dtype is not torch.float64 or not rows.shape[-1]:
+        return rows, eps, None
+    # The result does not depend on the power, and so has no derivative with respect to it.
+    largest = rows.detach().abs().amax(-1, keepdim=True)
+    root = eps.sqrt() if isinstance(eps, Tensor) else torch.full_like(largest, math.sqrt(eps))
+    largest = torch.maximum(largest, root).clamp(min=_TINY)
+    # The mantissa is in [1/2, 1): the largest of a row comes to [2, 4), by a normal power.
+    power = 4 * torch.frexp(largest).mantissa / largest
+    power = torch.where(largest.isfinite(), power, 1.0)
+    return rows * power, eps * power * power, power
+
+
+def has_ordinary_squares(inverse: Tensor) -> bool:
+    """Return whether no mean of float64 squares has lost anything to underflow or overflow.
+
+    `inverse` has its inverse square root for each row.
+    """
+    return bool(((inverse > 1e-150) & (inverse < 1e145)).all())
+
+
+def inverse_rms(x: Tensor, eps: float | Tensor) -> Tensor:
+    """Return 1 / sqrt(mean(x^2) + eps) of each row, as column of the wide dtype.
+
+    The squares of float64 overflow, unless the rows come from `in_range`.
+    """
     # The squares of float32 overflow where the op itself does not. MPS has no float64.
     wide = wide_dtype(x) if x.device.type == "mps" else torch.float64
     length = torch.linalg.vector_norm(x, dim=-1, keepdim=True, dtype=wide)
@@ -29,13 +80,16 @@ def rms_norm_gradients(
 ) -> tuple[Tensor | None, Tensor | None]:
     """Return the gradients of `x`, in the wide dtype, and of `weight`."""
     wide = wide_dtype(x)
-    scale = inverse_rms(x, eps)
-    normalized = x.to(wide) * scale
+    rows, eps_of_rows, power = in_range(x, eps)
+    scale = inverse_rms(rows, eps_of_rows)
+    normalized = rows.to(wide) * scale
     grad = grad.to(wide)
     grad_x = grad_weight = None
     if needs_x:
         along = grad * weight.to(wide)
         grad_x = (along - normalized * (along * normalized).mean(-1, keepdim=True)) * scale
+        if power is not None:
+            grad_x = grad_x * power
     if needs_weight:
         grad_weight = sum_rows(grad * normalized).to(weight.dtype)
     return grad_x, grad_weight

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Literal, NamedTuple
 
 from tensor_ops import BackendError, BackendFallbackWarning, BackendUnavailableError, state
-from tensor_ops.names import AUTO, DEFAULT_PRIORITY, did_you_mean
+from tensor_ops.names import AUTO, AUTOMATIC, DEFAULT_PRIORITY, did_you_mean
 from tensor_ops.selection import Decision, Step
 from tensor_ops_torch.device import resolve_torch_device
 from tensor_ops_torch.providers import (
@@ -244,7 +244,7 @@ def _decision(backend: str) -> Decision:
 
 def _candidates(decision: Decision) -> tuple[str, ...]:
     """Return the backends to look at: where nobody has set a priority, those ONNX Runtime has."""
-    if decision.mode == "auto" and decision.priority == DEFAULT_PRIORITY:
+    if decision.mode in AUTOMATIC and decision.priority == DEFAULT_PRIORITY:
         return ORDER
     return decision.candidates
 
@@ -290,7 +290,7 @@ def _tell(
         for name in passed_over
         if (decision.mode == "preferred" and name == decision.candidates[0])
         or any(each in failed for each in PROVIDERS.get(name, ()))
-        or (decision.mode == "auto" and name == _gpu_here())
+        or (decision.mode in AUTOMATIC and name == _gpu_here())
     ]
     if told:
         _warn(f"{'; '.join(told)}. The session runs on {explanation.providers[0]} instead")

@@ -16,9 +16,11 @@ from tensor_ops.resolution import exchanges_arrays
 if TYPE_CHECKING:
     from tensor_ops.op import Op
 
-__all__ = ["DTYPE_NAMES", "as_numpy", "dtype_name", "takes_tensors", "taking_tensors"]
+__all__ = ["DTYPE_NAMES", "HALF", "as_numpy", "dtype_name", "takes_tensors", "taking_tensors"]
 
 DTYPE_NAMES = {getattr(torch, name): name for name in DTYPES}
+# Beside an `x` of these, weights, residuals and angles may be float32.
+HALF = frozenset({torch.float16, torch.bfloat16})
 
 
 def dtype_name(op: str, argument: str, tensor: Tensor) -> str:

@@ -34,7 +34,7 @@ _TORCH_DTYPES = {name: dtype for dtype, name in DTYPE_NAMES.items()}
 
 def probe() -> dict[str, Any]:
     """Return that this backend is available: PyTorch was imported, and always has the CPU."""
-    return {"available": True, "reason": None, "devices": ["cpu"]}
+    return {"available": True, "reason": None, "devices": ["cpu"], "kind": "cpu"}
 
 
 def info() -> dict[str, Any]:
@@ -47,10 +47,10 @@ def info() -> dict[str, Any]:
         "version": torch.__version__,
         "device_name": f"CPU ({torch.backends.cpu.get_cpu_capability()})",
         "device_count": 1,
-        "compute_capability": None,
+        "compute_capability": 0,
         "compute_units": torch.get_num_threads(),
-        "max_memory": None,
-        "max_shared_memory": None,
+        "max_memory": 0,
+        "max_shared_memory": 0,
         "dtypes": list(DTYPES),
         "ops": list(OPS),
     }
@@ -75,14 +75,13 @@ def _function(op: Op, side: ModuleType) -> Callable[..., Any]:
         values = op.bind(args, kwargs)
         out = values.pop("out")
         check_values(op.name, op.kinds, values)
-        outputs = check_outputs(op.name, op.outputs, op.kinds, values, out)
+        outputs = check_outputs(op.name, op.results_like, op.kinds, values, out)
         if outputs[0].size:
-            dtype = _TORCH_DTYPES[values[op.first].dtype.name]
             _stay_on_one_thread_after_a_fork()
             with torch.no_grad(), torch.autocast("cpu", enabled=False):
-                narrow = [as_numpy(each.to(dtype)) for each in results_of(op, formula, values)]
-            for output, result in zip(outputs, narrow, strict=True):
-                output[...] = result
+                results = results_of(op, formula, values)
+                for output, result in zip(outputs, results, strict=True):
+                    output[...] = as_numpy(result.to(_TORCH_DTYPES[output.dtype.name]))
         return outputs[0] if op.outputs == 1 else outputs
 
     del function.__wrapped__  # what runs is not the NumPy body

@@ -233,7 +233,7 @@ def _tpu() -> HardwareProfile | str:
     chips = _chips()
     if importlib.util.find_spec("torch_xla") is None:
         there = f"{chips} TPU chips are there, but " if chips else ""
-        return f"{there}torch_xla is not installed; pip install 'tensor-ops-torch[tpu]'"
+        return f"{there}torch_xla is not installed; pip install torch_xla"
     if chosen is not None and chosen.split("_")[0] != "TPU":
         return f"PJRT_DEVICE={chosen} keeps torch_xla from the TPU"
     if chosen is None and not chips:

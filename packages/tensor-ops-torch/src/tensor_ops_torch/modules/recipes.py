@@ -22,6 +22,7 @@ from torch.autograd import forward_ad
 from tensor_ops.ops import OPS
 from tensor_ops_torch.direct import PLAIN, REFUSED, direct, is_bare, shortened
 from tensor_ops_torch.ops import OPERATORS
+from tensor_ops_torch.tensors import HALF
 
 __all__ = [
     "SMALL",
@@ -39,7 +40,6 @@ __all__ = [
 # Where a module is one function of PyTorch, the call of an op from Python may cost more than the op
 # saves, below so many numbers.
 SMALL = 65536
-_HALF = (torch.float16, torch.bfloat16)
 _RECIPE, _BASE = "_tensor_ops_recipe", "_tensor_ops_base"
 _MISSING = object()
 Forward = Callable[..., Any]
@@ -110,11 +110,11 @@ class NormRecipe:
             biases: tuple[Any, ...] = (bias,) if has_bias else ()
             if not offset:
                 return compute(x, weight, *biases, eps)
-            if dtype not in _HALF:
+            if dtype not in HALF:
                 return compute(x, weight + 1, *biases, eps)
             # One plus the weight has more digits than a half type.
             biases = tuple(None if each is None else each.float() for each in biases)
-            return compute(x.float(), weight.float() + 1, *biases, eps).to(dtype)
+            return compute(x, weight.float() + 1, *biases, eps)
 
         return forward
 

@@ -7,10 +7,16 @@
 (tensor([[0.8485, 1.1314]]), tensor([[3., 4.]]))
 """
 
+import torch
 from torch import Tensor
 
-from tensor_ops_torch.ops import rms_norm
-from tensor_ops_torch.rows import rms_norm_gradients, wide_dtype
+from tensor_ops_torch.rows import (
+    has_ordinary_squares,
+    in_range,
+    inverse_rms,
+    rms_norm_gradients,
+    wide_dtype,
+)
 
 
 def composed(
@@ -18,8 +24,31 @@ def composed(
 ) -> tuple[Tensor, Tensor]:
     wide = wide_dtype(x)
     h = x.to(wide) + residual.to(wide)
-    y = rms_norm.composed(h, weight.to(wide), eps)
-    return y.to(x.dtype), h.to(x.dtype)
+    rows, eps_of_rows, _ = in_range(*_sums_in_range(x, residual, h, eps))
+    y = rows * inverse_rms(rows, eps_of_rows) * weight.to(wide)
+    return y.to(x.dtype), h.to(residual.dtype)
+
+
+def _sums_in_range(
+    x: Tensor, residual: Tensor, h: Tensor, eps: float
+) -> tuple[Tensor, float | Tensor]:
+    """Return `h`, with rows of float64 that overflow in the sum divided by four, and eps for it."""
+    if h.dtype is not torch.float64:
+        return h, eps
+    overflows = h.isinf() & x.isfinite() & residual.isfinite()
+    part = torch.where(overflows.any(-1, keepdim=True), 0.25, 1.0).to(h.dtype)
+    return x * part + residual * part, eps * part * part
+
+
+def precise(
+    x: Tensor, residual: Tensor, weight: Tensor, eps: float = 1e-6
+) -> tuple[Tensor, Tensor]:
+    """Return the norm and the sum in float64, where few rows need powers of two."""
+    h = x + residual
+    inverse = inverse_rms(h, eps)
+    if not has_ordinary_squares(inverse):
+        return composed(x, residual, weight, eps)
+    return h * inverse * weight, h
 
 
 def saved(x: Tensor, residual: Tensor, weight: Tensor, y: Tensor, h: Tensor) -> tuple[Tensor, ...]:
@@ -39,6 +68,10 @@ def gradients(
     grad_sum, grad_weight = rms_norm_gradients(
         grad_y, h, weight, eps, needs_x or needs_residual, needs_weight
     )
-    if grad_sum is not None:
-        grad_sum = (grad_sum + grad_h).to(h.dtype)
-    return grad_sum if needs_x else None, grad_sum if needs_residual else None, grad_weight
+    if grad_sum is None:
+        return None, None, grad_weight
+    grad_sum = grad_sum + grad_h
+    # y has the dtype of x, and h that of the residual.
+    grad_x = grad_sum.to(grad_y.dtype) if needs_x else None
+    grad_residual = grad_sum.to(h.dtype) if needs_residual else None
+    return grad_x, grad_residual, grad_weight

@@ -11,14 +11,16 @@ import math
 import torch
 from torch import Tensor
 
+from tensor_ops_torch.ops import silu
+
 
 def composed(x: Tensor, approximate: str = "tanh") -> Tensor:
-    return torch.nn.functional.gelu(x, approximate=approximate)
+    return torch.nn.functional.gelu(silu.above_minus_infinity(x), approximate=approximate)
 
 
 def precise(x: Tensor, approximate: str = "tanh") -> Tensor:
     """Return GELU in float64 without the cancellation of 1 + tanh and of 1 + erf."""
-    x = x.clamp(min=-1e4)  # there it is zero, and not infinity times zero
+    x = x.clamp(min=-1e4)  # there it is -0.0, and not infinity times zero
     if approximate == "none":
         return x / 2 * torch.erfc(x * -math.sqrt(0.5))
     return x * torch.sigmoid(math.sqrt(8 / math.pi) * x * (1 + 0.044715 * x * x))

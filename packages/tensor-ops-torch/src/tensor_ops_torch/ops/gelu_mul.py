@@ -15,8 +15,7 @@ from tensor_ops_torch.rows import wide_dtype
 
 def composed(gate: Tensor, up: Tensor, approximate: str = "tanh") -> Tensor:
     wide = wide_dtype(gate)
-    activated = torch.nn.functional.gelu(gate.to(wide), approximate=approximate)
-    return (activated * up.to(wide)).to(gate.dtype)
+    return (gelu.composed(gate.to(wide), approximate) * up.to(wide)).to(gate.dtype)
 
 
 def precise(gate: Tensor, up: Tensor, approximate: str = "tanh") -> Tensor:

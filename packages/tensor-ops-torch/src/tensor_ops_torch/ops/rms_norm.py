@@ -8,12 +8,25 @@ tensor([[0.8485, 1.1314]])
 
 from torch import Tensor
 
-from tensor_ops_torch.rows import inverse_rms, rms_norm_gradients, wide_dtype
+from tensor_ops_torch.rows import (
+    has_ordinary_squares,
+    in_range,
+    inverse_rms,
+    rms_norm_gradients,
+    wide_dtype,
+)
 
 
 def composed(x: Tensor, weight: Tensor, eps: float = 1e-6) -> Tensor:
     wide = wide_dtype(x)
-    return (x.to(wide) * inverse_rms(x, eps) * weight.to(wide)).to(x.dtype)
+    rows, eps_of_rows, _ = in_range(x, eps)
+    return (rows.to(wide) * inverse_rms(rows, eps_of_rows) * weight.to(wide)).to(x.dtype)
+
+
+def precise(x: Tensor, weight: Tensor, eps: float = 1e-6) -> Tensor:
+    """Return the norm in float64, where few rows need powers of two."""
+    inverse = inverse_rms(x, eps)
+    return x * inverse * weight if has_ordinary_squares(inverse) else composed(x, weight, eps)
 
 
 def gradients(

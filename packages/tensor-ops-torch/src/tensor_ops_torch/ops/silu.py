@@ -13,12 +13,20 @@ from torch import Tensor
 
 
 def composed(x: Tensor) -> Tensor:
-    return torch.nn.functional.silu(x)
+    return torch.nn.functional.silu(above_minus_infinity(x))
+
+
+def above_minus_infinity(x: Tensor) -> Tensor:
+    """Return `x` with its least finite number for minus infinity.
+
+    There the activations of PyTorch are -0.0, the limit, and not infinity times zero.
+    """
+    return x.clamp(min=torch.finfo(x.dtype).min)
 
 
 def precise(x: Tensor) -> Tensor:
-    """Return SiLU in float64, small values at the far tail and zero at minus infinity included."""
-    x = x.clamp(min=-1e4)  # there it is zero, and not infinity times zero
+    """Return SiLU in float64, small values at the far tail and -0.0 at minus infinity included."""
+    x = x.clamp(min=-1e4)  # there it is -0.0, and not infinity times zero
     # exp(-x) overflows, and exp(x) loses digits, before the result does.
     tail = x * torch.exp(x + 32) * math.exp(-32)
     return torch.where(x < -700, tail, x * torch.sigmoid(x))

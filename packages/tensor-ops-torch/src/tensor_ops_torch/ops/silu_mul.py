@@ -15,7 +15,7 @@ from tensor_ops_torch.rows import wide_dtype
 
 def composed(gate: Tensor, up: Tensor) -> Tensor:
     wide = wide_dtype(gate)
-    return (torch.nn.functional.silu(gate.to(wide)) * up.to(wide)).to(gate.dtype)
+    return (silu.composed(gate.to(wide)) * up.to(wide)).to(gate.dtype)
 
 
 def precise(gate: Tensor, up: Tensor) -> Tensor:
