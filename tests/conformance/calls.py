@@ -67,6 +67,9 @@ SHAPES = [
 ]
 
 
+HALVES = ("float16", "bfloat16")
+
+
 def choices(op):
     """Return every combination of an op's choices and flags, as keyword arguments."""
     options = {
@@ -90,9 +93,9 @@ def is_unary(op):
     return [kind.role for kind in op.kinds.values() if kind.is_array] == ["elements"]
 
 
-def draw_arguments(op, shape, dtype, case):
-    """Return natural arguments, seeded by the name of the case."""
-    return arguments(op, shape, Draw(dtype, f"{op.name}/{case}"))
+def draw_arguments(op, shape, dtype, case, wide=()):
+    """Return natural arguments, seeded by the name of the case; those in `wide` are float32."""
+    return arguments(op, shape, Draw(dtype, f"{op.name}/{case}"), wide)
 
 
 def special_values(dtype):
@@ -135,19 +138,25 @@ def as_tuple(result):
     return result if isinstance(result, tuple) else (result,)
 
 
-def check(op, backend, dtype, values, result):
-    """Assert that a result has the right shape, dtype, and error within the op's bound."""
-    bound = op.bound(dtype, backend)
+def check(op, backend, values, result):
+    """Assert that a result has the right shape, dtypes, and error within the op's bound."""
     expected = reference(op, values)
     assert len(as_tuple(result)) == op.outputs
-    for index, (got, wanted) in enumerate(zip(as_tuple(result), expected, strict=True)):
+    pairs = zip(as_tuple(result), expected, op.results_like, strict=True)
+    for index, (got, wanted, like) in enumerate(pairs):
         assert isinstance(got, np.ndarray)
-        assert got.dtype == values[op.first].dtype
+        assert got.dtype == values[like].dtype
+        bound = op.bound(got.dtype.name, backend)
         measured = accuracy.measure(got, wanted, bound)
         assert measured.within, (
             f"result {index} {measured.problem or f'has error {measured.error:.3g}'}, "
             f"allowed are {measured.limit:.3g} ({bound})"
         )
+
+
+def rows_of(op, name, value, rows):
+    """Return the rows of an argument that belong to the given rows of the result."""
+    return value if op.kinds[name].role == "row_vector" else value[rows]
 
 
 def bits(array):

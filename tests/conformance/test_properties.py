@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calls import LAYOUTS, check, choices, draw_arguments, sprinkle
+from calls import HALVES, LAYOUTS, check, choices, draw_arguments, sprinkle
 
 pytestmark = pytest.mark.usefixtures("supported")
 
@@ -20,7 +20,9 @@ def test_any_call(op, backend, data):
     halves = any(kind.role == "half_rows" for kind in op.kinds.values())
     shape = (*data.draw(leading, "leading"), n + n % 2 if halves else n)
     case = f"any/{data.draw(st.integers(0, 2**16), 'seed')}"
-    values = draw_arguments(op, shape, dtype, case)
+    mixtures = [(), *op.mixtures] if dtype in HALVES else [()]
+    wide = data.draw(st.sampled_from(mixtures), "float32 arguments")
+    values = draw_arguments(op, shape, dtype, case, wide)
     share = data.draw(st.sampled_from([0.0, 0.0, 0.02, 0.5]), "share of special values")
     sprinkle(op, values, case, share)
     layouts = st.sampled_from(list(LAYOUTS))
@@ -37,6 +39,6 @@ def test_any_call(op, backend, data):
         x = np.copy(values[op.first])
         result = op.public(**values | {op.first: x}, out=x, backend=backend)
         assert result is x
-        check(op, backend, dtype, before, result)
+        check(op, backend, before, result)
     else:
-        check(op, backend, dtype, values, op.public(**values, backend=backend))
+        check(op, backend, values, op.public(**values, backend=backend))

@@ -34,12 +34,27 @@ def test_each_backend_was_measured_and_keeps_the_bound(record, variant, dtype):
     found = {
         cell["backend"]: cell["error"]
         for cell in record["cells"]
-        if (cell["variant"], cell["dtype"]) == (variant, dtype)
+        if (cell["variant"], cell["dtype"], cell["in_float32"]) == (variant, dtype, [])
     }
     assert {"python", "cpp", "opencl"} <= found.keys()
     op = VARIANTS[variant].op
     for backend, error in found.items():
         assert error <= op.bound(dtype, backend).limit, backend
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_each_mixture_of_dtypes_was_measured_and_keeps_the_bound(record, variant):
+    op = VARIANTS[variant].op
+    cells = [cell for cell in record["cells"] if cell["variant"] == variant and cell["in_float32"]]
+    measured = {(c["backend"], c["dtype"], tuple(c["in_float32"])) for c in cells}
+    assert measured >= {
+        (backend, dtype, wide)
+        for backend in ("python", "cpp", "opencl")
+        for dtype in ("float16", "bfloat16")
+        for wide in op.mixtures
+    }
+    for cell in cells:
+        assert cell["error"] <= op.bound(cell["dtype"], cell["backend"]).limit, cell
 
 
 def test_an_error_is_measured_again(record):

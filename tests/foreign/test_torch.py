@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 
 import tensor_ops
-from tensor_ops import explain
+from tensor_ops import backends, explain
 from tensor_ops.arguments import DTYPES
 from tensor_ops.ops import OPS
 
 torch = pytest.importorskip("torch")
+forward_ad = pytest.importorskip("torch.autograd.forward_ad")
 
 TORCH = {name: getattr(torch, name) for name in DTYPES}
 
@@ -164,10 +165,45 @@ class TestKinds:
         result = tensor_ops.silu(x.as_subclass(Tagged))
         assert torch.equal(torch.as_tensor(result), tensor_ops.silu(x))
 
+    @pytest.mark.parametrize("backend", ["python", *backends.INSTALLED])
     @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
-    def test_without_gradients(self, mode, x):
-        with mode():
-            assert isinstance(tensor_ops.silu(x), torch.Tensor)
+    def test_where_no_gradients_are_recorded(self, mode, x, backend):
+        if not tensor_ops.is_backend_available(backend):
+            pytest.skip(f"{backend} is not available here")
+        parameter, out = torch.nn.Parameter(x), torch.zeros_like(x, requires_grad=True)
+        with tensor_ops.use_backend(backend):
+            expected = tensor_ops.silu(x)
+            with mode():
+                result = tensor_ops.silu(parameter)
+                assert torch.equal(result, expected)
+                assert type(result) is torch.Tensor
+                assert not result.requires_grad
+                assert tensor_ops.silu(parameter, out=out) is out
+                assert torch.equal(out, expected)
+                weights = torch.nn.Parameter(x[0])
+                assert torch.equal(
+                    tensor_ops.rms_norm(parameter, weights), tensor_ops.rms_norm(x, x[0])
+                )
+                assert explain("silu", parameter).backend == backend
+            with pytest.raises(ValueError, match="silu: x requires grad"):
+                tensor_ops.silu(parameter)
+
+    def test_what_requires_grad_in_another_library_is_refused(self, x):
+        class Recording:
+            requires_grad = True
+            __dlpack__, __dlpack_device__ = x.__dlpack__, x.__dlpack_device__
+
+        with torch.no_grad(), pytest.raises(ValueError, match="silu: x requires grad"):
+            tensor_ops.silu(Recording(), out=torch.empty_like(x))
+
+    def test_inference_tensors(self, x):
+        with torch.inference_mode():
+            inferred = x.clone()
+        assert inferred.is_inference()
+        expected = tensor_ops.silu(x)
+        assert torch.equal(tensor_ops.silu(inferred), expected)
+        assert tensor_ops.silu(inferred, out=inferred) is inferred
+        assert torch.equal(inferred, expected)
 
     def test_a_detached_tensor(self):
         x = torch.ones(3, requires_grad=True)
@@ -181,12 +217,35 @@ class TestKinds:
         assert tensor_ops.rms_norm(x, weight, out=out) is out
         assert same(result, out)
 
-    def test_tensors_beside_a_first_array_are_an_error(self):
-        x = np.ones((2, 3), np.float32)
-        with pytest.raises(TypeError, match=r"weight must be a numpy.ndarray, got torch\.Tensor"):
-            tensor_ops.rms_norm(x, torch.ones(3))
-        with pytest.raises(TypeError, match=r"out must be a numpy.ndarray, got torch\.Tensor"):
-            tensor_ops.silu(x, out=torch.empty(2, 3))
+    @pytest.mark.parametrize("backend", ["python", *backends.INSTALLED])
+    def test_tensors_beside_a_first_array(self, x, backend):
+        if not tensor_ops.is_backend_available(backend):
+            pytest.skip(f"{backend} is not available here")
+        array, weight = as_numpy(x), torch.linspace(1, 2, 6).to(x.dtype)
+        with tensor_ops.use_backend(backend):
+            expected = tensor_ops.rms_norm(array, as_numpy(weight))
+            for result in (
+                tensor_ops.rms_norm(array, weight),
+                tensor_ops.rms_norm(x=array, weight=weight),
+            ):
+                assert isinstance(result, np.ndarray)
+                assert result.tobytes() == expected.tobytes()
+            out = torch.empty_like(x)
+            assert tensor_ops.rms_norm(array, as_numpy(weight), out=out) is out
+            assert same(out, expected)
+            with pytest.raises(ValueError, match=r"weight requires grad.*detach\(\)"):
+                tensor_ops.rms_norm(array, torch.ones(6, dtype=x.dtype, requires_grad=True))
+            with pytest.raises(ValueError, match="weight is a view that negates lazily"):
+                tensor_ops.rms_norm(array, torch._neg_view(weight))
+
+    def test_two_results_beside_a_first_array(self, x):
+        array = as_numpy(x)
+        out = np.empty_like(array), torch.empty_like(x)
+        results = tensor_ops.add_rms_norm(array, x, array[0], out=out)
+        assert all(a is b for a, b in zip(results, out, strict=True))
+        y, h = tensor_ops.add_rms_norm(array, array, array[0])
+        np.testing.assert_array_equal(out[0], y)
+        assert same(out[1], h)
 
     @pytest.mark.parametrize("weight", [[1.0] * 6, 1.0, None])
     def test_what_is_no_array_is_an_error(self, weight):
@@ -195,6 +254,57 @@ class TestKinds:
 
     def test_arguments_by_keyword(self, x):
         assert torch.equal(tensor_ops.silu(x=x), tensor_ops.silu(x))
+
+
+class TestMixedDtypes:
+    """Float32 weights, residuals and angles beside half tensors."""
+
+    @pytest.fixture(params=["float16", "bfloat16"])
+    def half(self, request):
+        return TORCH[request.param]
+
+    @pytest.mark.parametrize(
+        ("op", "wide"),
+        [(op, wide) for op in OPS.values() for wide in op.mixtures],
+        ids=str,
+    )
+    def test_values_and_dtypes(self, op, wide, half):
+        tensors = tensors_of(op, (3, 8), "float32")
+        given = {name: value if name in wide else value.to(half) for name, value in tensors.items()}
+        results = outputs(op, op.public(**given))
+        arrays = {name: as_numpy(value) for name, value in given.items()}
+        for result, right, like in zip(
+            results, outputs(op, op.numpy(**arrays)), op.results_like, strict=True
+        ):
+            assert result.dtype == given[like].dtype
+            assert same(result, right)
+
+
+# PyTorch's own, when it first meets a tangent.
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
+class TestTangents:
+    """PyTorch's forward-mode derivatives, which would be lost."""
+
+    @pytest.mark.parametrize("backend", ["python", *backends.INSTALLED])
+    def test_a_tangent_is_an_error(self, backend):
+        if not tensor_ops.is_backend_available(backend):
+            pytest.skip(f"{backend} is not available here")
+        x, weight = torch.ones(2, 3), torch.ones(3)
+        with tensor_ops.use_backend(backend), forward_ad.dual_level():
+            dual = forward_ad.make_dual(x, torch.ones_like(x))
+            with pytest.raises(ValueError, match=r"silu: x has a tangent.*x\.detach\(\)"):
+                tensor_ops.silu(dual)
+            with pytest.raises(ValueError, match="silu: x has a tangent"):
+                explain("silu", dual)
+            for first in (x, x.numpy()):
+                with pytest.raises(ValueError, match="rms_norm: weight has a tangent"):
+                    tensor_ops.rms_norm(first, forward_ad.make_dual(weight, weight))
+            assert torch.equal(tensor_ops.silu(dual.detach()), tensor_ops.silu(x))
+
+    def test_jvp_is_an_error(self):
+        x = torch.ones(3)
+        with pytest.raises(ValueError, match="silu: x has a tangent"):
+            torch.func.jvp(tensor_ops.silu, (x,), (x,))
 
 
 class TestRefused:
@@ -231,6 +341,10 @@ class TestRefused:
         with pytest.raises(ValueError, match=r"negates lazily; pass x\.resolve_neg\(\)"):
             tensor_ops.silu(view)
         assert (tensor_ops.silu(view.resolve_neg()) < 0).all()
+        out = torch._neg_view(torch.ones(3, dtype=dtype))
+        with pytest.raises(ValueError, match="out is a view that negates lazily") as caught:
+            tensor_ops.silu(torch.ones(3, dtype=dtype), out=out)
+        assert "resolve_neg" not in str(caught.value)  # which is a copy
 
     def test_wrong_shapes(self):
         with pytest.raises(ValueError, match=r"weight has shape \(4,\), expected \(3,\)"):

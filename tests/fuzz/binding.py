@@ -12,7 +12,7 @@ from choices import Choices
 
 import tensor_ops_cpp
 from tensor_ops import accuracy
-from tensor_ops.arguments import DTYPES, check_outputs, check_values
+from tensor_ops.arguments import DTYPES, check_outputs, check_values, is_half
 from tensor_ops.ops import OPS
 from tensor_ops_cpp import _native
 
@@ -99,7 +99,10 @@ class Call:
         choices = Choices(data)
         self.memory = []
         self.op = OPS[choices.pick(NAMES)]
-        self.dtype = choices.pick(DTYPE_NAMES)
+        mixture, place = divmod(choices.byte(), len(DTYPE_NAMES))
+        self.dtype = DTYPE_NAMES[place]
+        mixtures = [(), *self.op.mixtures] if is_half(DTYPES[self.dtype]) else [()]
+        self.wide = mixtures[mixture % len(mixtures)]
         _native.set_streaming_threshold(choices.pick([NEVER, ALWAYS]))
         self.shape = self._shape(choices)
         self.kwargs = {}
@@ -140,8 +143,12 @@ class Call:
         if choices.rarely():
             self.kwargs[name] = choices.pick(NO_ARRAYS)
             return
-        dtype = np.dtype(choices.pick(FOREIGN)) if choices.rarely() else DTYPES[self.dtype]
+        own = self._dtype_of(name)
+        dtype = np.dtype(choices.pick(FOREIGN)) if choices.rarely() else own
         self.kwargs[name] = self._array(choices, self._shape_of(choices, kind), dtype, kind)
+
+    def _dtype_of(self, name):
+        return DTYPES["float32" if name in self.wide else self.dtype]
 
     def _shape_of(self, choices, kind):
         if choices.rarely():
@@ -192,11 +199,12 @@ class Call:
         return array
 
     def _fill(self, choices, memory, dtype, kind):
-        if kind is None or dtype != DTYPES[self.dtype]:
+        own = (self.dtype, "float32") if self.wide else (self.dtype,)
+        if kind is None or not dtype.isnative or dtype.name not in own:
             memory[...] = 0x3A
             return
         special = kind.is_full and choices.byte() >= 160
-        pool = UNITS[self.dtype] if kind.role == "half_rows" else POOLS[self.dtype, special]
+        pool = UNITS[dtype.name] if kind.role == "half_rows" else POOLS[dtype.name, special]
         first = choices.below(MOST)
         count = memory.size // dtype.itemsize
         source = np.resize(pool[first:], count).view(np.uint8)
@@ -208,13 +216,13 @@ class Call:
         if what == "none":
             return
         self.kwargs["out"] = (
-            tuple(self._one_out(choices, what) for _ in range(self.op.outputs))
+            tuple(self._one_out(choices, what, like) for like in self.op.results_like)
             if self.op.outputs > 1
-            else self._one_out(choices, what)
+            else self._one_out(choices, what, self.op.first)
         )
 
-    def _one_out(self, choices, what):
-        dtype = DTYPES[self.dtype]
+    def _one_out(self, choices, what, like):
+        dtype = self._dtype_of(like)
         arrays = [value for value in self.kwargs.values() if type(value) is np.ndarray]
         source = choices.pick(arrays) if arrays else np.empty(0, np.float32)
         if what == "input" and arrays:
@@ -297,7 +305,7 @@ def _accepted(call):
         values = call.op.bind(tuple(call.args), call.kwargs)
         out = values.pop("out")
         check_values(call.op.name, call.op.kinds, values)
-        check_outputs(call.op.name, call.op.outputs, call.op.kinds, values, out)
+        check_outputs(call.op.name, call.op.results_like, call.op.kinds, values, out)
     except (TypeError, ValueError, ZeroDivisionError):  # the last is an argument's own
         return None
     return values
@@ -327,19 +335,19 @@ def _judge(call, values, wide, result):
     results = result if isinstance(result, tuple) else (result,)
     references = call.op.numpy(**wide)
     references = references if isinstance(references, tuple) else (references,)
-    # An op of one array may have been given another dtype than was drawn.
-    bound = call.op.bound(values[call.op.first].dtype.name, "cpp")
     terms = _terms(wide) if call.op.name == "layer_norm" else None
     out = call.kwargs.get("out")
     if out is not None and result is not out and not isinstance(out, tuple):
         raise WrongCallError(f"{_told(call)}: returned something else than out")
-    for got, wanted in zip(results, references, strict=True):
+    for got, wanted, like in zip(results, references, call.op.results_like, strict=True):
         if type(got) is not np.ndarray and out is None:
             raise WrongCallError(f"{_told(call)}: returned a {type(got).__name__}")
-        if got.dtype != values[call.op.first].dtype:
+        # An array may have been given another dtype than was drawn.
+        if got.dtype != values[like].dtype:
             raise WrongCallError(f"{_told(call)}: returned {got.dtype}")
         if not got.size and got.shape == wanted.shape:
             continue
+        bound = call.op.bound(got.dtype.name, "cpp")
         measured = accuracy.measure(got, wanted, bound, terms)
         if not measured.within:
             raise WrongCallError(
