@@ -1,8 +1,10 @@
 """The one entry point: set-up, tests, benchmarks and builds. ``nox --list`` shows the sessions."""
 
+import hashlib
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import nox
@@ -52,7 +54,10 @@ for platform in cl.get_platforms():
         cl.Program(cl.Context([device]), "kernel void nothing() {}").compile()
         print("compiled")
 """
-CPP_TESTS = "packages/tensor-ops-cpp"
+CPP = "tensor-ops-cpp"
+CPP_TESTS = f"packages/{CPP}"
+# What decides, besides its sources, how the C++ backend is compiled.
+COMPILER_SETTINGS = ("CXX", "CXXFLAGS", "LDFLAGS", "CMAKE_ARGS", "SKBUILD_CMAKE_ARGS")
 FUZZED = ("binding", "configuration", "command")
 # The two pools and what they are made of.
 POOLS = ("doorbell", "pages", "placement", "pool", "pool_limit", "resources", "result_pool")
@@ -111,9 +116,12 @@ def conformance(session: nox.Session) -> None:
     """Run every op on every backend against its stated error bounds."""
     install_packages(session)
     install_group(session, "test")
-    driver = opencl_driver(session)
+    session.install("pytest-xdist")
+    opencl_driver(session)
     required = [f"--require-backend={name}" for name in ("python", "cpp", "opencl")]
-    session.run("pytest", "-q", "tests/conformance", *required, *session.posargs, env=driver)
+    # Nothing is timed, so that two at once do no harm.
+    parallel = ["-q", "-n", "2"]
+    session.run("pytest", *parallel, "tests/conformance", *required, *session.posargs)
 
 
 @nox.session
@@ -121,9 +129,11 @@ def opencl(session: nox.Session) -> None:
     """Run the tests of the OpenCL backend and its page, on the CPU."""
     install_packages(session)
     install_group(session, "test")
-    driver = opencl_driver(session)
+    session.install("pytest-xdist")
+    opencl_driver(session)
     where = session.posargs or [OPENCL_TESTS, OPENCL_PAGE]
-    session.run("pytest", "-q", "--require-backend=opencl", *where, env=driver)
+    parallel = ["-q", "-n", "2", "--dist", "loadfile"]
+    session.run("pytest", *parallel, "--require-backend=opencl", *where)
 
 
 @nox.session
@@ -148,9 +158,10 @@ def opencl_intel(session: nox.Session) -> None:
     """Run conformance suite and tests of the OpenCL backend on Intel's runtime for CPUs."""
     install_packages(session)
     install_group(session, "test")
+    intel_driver(session)
     where = session.posargs or ["tests/conformance", OPENCL_TESTS]
     only = ["--backend=opencl", "--require-backend=opencl"]
-    session.run("pytest", "-q", *only, *where, env=intel_driver(session))
+    session.run("pytest", "-q", *only, *where)
 
 
 @nox.session
@@ -362,8 +373,8 @@ def docs(session: nox.Session) -> None:
 def errors(session: nox.Session) -> None:
     """Measure the largest error of every op on every backend, or write their page."""
     install_packages(session)
-    driver = opencl_driver(session)
-    session.run("python", "benchmarks/errors.py", *session.posargs, env=driver)
+    opencl_driver(session)
+    session.run("python", "benchmarks/errors.py", *session.posargs)
 
 
 @nox.session
@@ -421,8 +432,25 @@ def install_packages(session: nox.Session) -> None:
     All but the CUDA backend, which takes a compiler that few machines have, and minutes; and what
     needs PyTorch.
     """
-    left_out = (CUDA, TORCH)
-    session.install(*(f"./packages/{name}" for name in PACKAGES if name not in left_out))
+    pure = (name for name in PACKAGES if name not in (CUDA, TORCH, CPP))
+    session.install(*(f"./packages/{name}" for name in pure), cpp_wheel(session))
+
+
+def cpp_wheel(session: nox.Session) -> str:
+    """Return a wheel of the C++ backend, which sessions share until its sources change."""
+    package = ROOT / "packages" / CPP
+    digest = hashlib.sha256(repr([sys.version, *map(os.environ.get, COMPILER_SETTINGS)]).encode())
+    for path in sorted(package.rglob("*")):
+        name = path.relative_to(package)
+        if path.is_file() and not {"tests", "build", "__pycache__"} & {*name.parts}:
+            digest.update(repr(str(name)).encode() + path.read_bytes())
+    folder = session.cache_dir / "wheels" / digest.hexdigest()
+    if not list(folder.glob("*.whl")):
+        session.install("pip")
+        words = ["wheel", "-q", "--no-deps", "-w", str(folder), str(package)]
+        session.run("python", "-m", "pip", *words)
+    (wheel,) = folder.glob("*.whl")
+    return str(wheel)
 
 
 def install_sanitized(session: nox.Session, flags: dict[str, str]) -> None:
@@ -451,7 +479,7 @@ def sanitizer_environment() -> dict[str, str]:
 
 
 def opencl_driver(session: nox.Session) -> dict[str, str]:
-    """Install an OpenCL driver for this CPU and return the environment in which it is found.
+    """Install an OpenCL driver for this CPU, as `intel_driver` does.
 
     PoCL's, or Intel's where PoCL is older than the CPU: its compiler builds for no CPU that it does
     not know.
@@ -466,13 +494,13 @@ def opencl_driver(session: nox.Session) -> dict[str, str]:
 
 
 def intel_driver(session: nox.Session) -> dict[str, str]:
-    """Install Intel's OpenCL runtime for CPUs and return the environment in which it is found."""
+    """Install Intel's OpenCL runtime for CPUs, which tensor_ops_opencl finds in the session.
+
+    Returns the environment variables with which it is found in other virtual environments.
+    """
     session.install("intel-opencl-rt", "intel-cmplr-lib-rt")
-    library = Path(session.virtualenv.location, "lib").resolve()
-    drivers = Path(session.create_tmp(), "drivers").resolve()
-    drivers.mkdir(exist_ok=True)
-    (drivers / "intel.icd").write_text(f"{library / 'libintelocl.so'}\n", encoding="utf-8")
-    return {"OCL_ICD_VENDORS": f"{drivers}/", "LD_LIBRARY_PATH": str(library)}
+    library = Path(session.virtualenv.location, "lib", "libintelocl.so").resolve()
+    return {"OCL_ICD_VENDORS": str(library)}
 
 
 def install_group(session: nox.Session, group: str) -> None:
