@@ -1,4 +1,4 @@
-"""The figures of ``opencl_limits.py`` as tables in Markdown, for the page about OpenCL."""
+"""Figures of ``opencl_limits.py`` and ``opencl_calls.py`` as tables, for the page about OpenCL."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -7,9 +7,22 @@ from typing import Any
 
 from comparison.tables import disturbance, table
 
-__all__ = ["CALL_GOAL", "CPP_GOAL", "LEVELS", "NUMPY_GOAL", "PAGE", "blocks", "read"]
+__all__ = [
+    "CALLS",
+    "CALL_GOAL",
+    "CPP_GOAL",
+    "LEVELS",
+    "LIMITS",
+    "NUMPY_GOAL",
+    "PAGE",
+    "blocks",
+    "read",
+]
 
-PAGE = Path(__file__).parents[2] / "docs" / "backends" / "opencl.md"
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "backends" / "opencl.md"
+LIMITS = ROOT / "benchmarks" / "results" / "opencl_limits.json"
+CALLS = ROOT / "benchmarks" / "results" / "opencl_calls.json"
 #: What PoCL's compiler uses at most on this machine, and what `tensor_ops_cpp` does.
 LEVELS = ("x86-64-v3", "x86-64-v4")
 
@@ -26,15 +39,62 @@ def read(path: Path) -> dict[str, Any]:
     return content
 
 
-def blocks(record: dict[str, Any]) -> dict[str, str]:
-    """Return the blocks of the page by name."""
+def blocks(record: dict[str, Any], calls: dict[str, Any]) -> dict[str, str]:
+    """Return the blocks of the page by name, from the record of limits and that of calls."""
     return {
+        "drivers": _drivers(calls),
+        "costs of drivers": _costs_of_drivers(calls["devices"]),
+        "calls on drivers": _calls_on_drivers(calls["devices"]),
         "setting": _setting(record),
         "goals": _goals(record),
         "calls": _calls(record),
         "beside numpy": _beside_numpy(record["beside_numpy"]),
         "beside cpp": _beside_cpp(record["beside_cpp"]),
     }
+
+
+def _drivers(record: dict[str, Any]) -> str:
+    rows = [("processor", f"{record['cpu']}, {record['cores']} cores")]
+    rows += [(each["driver"], each["version"]) for each in record["devices"]]
+    rows += [
+        ("date", record["date"]),
+        ("other processes", disturbance(record.get("busy_elsewhere"))),
+    ]
+    return table(("what", "which"), rows)
+
+
+def _costs_of_drivers(devices: Sequence[Row]) -> str:
+    buffers = {
+        "a buffer declared read-only, memory begins at a page": "read-only, at a page",
+        "a buffer declared read-only, memory begins within a page": "read-only, within a page",
+        "a buffer whose access is unsaid, memory begins within a page": "unsaid, within a page",
+    }
+    rows = [
+        ("an empty kernel, awaited", *_micro(devices, "launch_us", "kernel")),
+        ("the same, its result mapped", *_micro(devices, "launch_us", "kernel and mapping")),
+    ]
+    rows += [(text, *_micro(devices, "buffer_us", name)) for text, name in buffers.items()]
+    return table(("what", *(each["driver"] for each in devices)), rows)
+
+
+def _micro(devices: Sequence[Row], kind: str, name: str) -> list[str]:
+    return [f"{device[kind][name]:.0f} µs" for device in devices]
+
+
+def _calls_on_drivers(devices: Sequence[Row]) -> str:
+    few = [{row["op"]: row for row in device["few_rows"]} for device in devices]
+    rows = [
+        (
+            op,
+            " / ".join(_micro(devices, "one_row_us", op)),
+            " / ".join(f"{each[op]['opencl_us']:.0f} µs" for each in few),
+            " / ".join(f"{each[op]['ratio']:.1f}" for each in few),
+        )
+        for op in devices[0]["one_row_us"]
+    ]
+    names = " / ".join(device["driver"] for device in devices)
+    heads = (f"(1, 4096), {names}", "(128, 4096), likewise", "times as fast as NumPy, likewise")
+    return table(("op", *heads), rows)
 
 
 def _setting(record: dict[str, Any]) -> str:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from comparison.cases import MODES, REUSED, Case
 from comparison.driver import FLOOR
 from comparison.timing import is_short
-from tensor_ops.benchmark import median_interval
+from tensor_ops.timing import median_interval
 
 __all__ = ["OURS", "Cell", "Ratio", "Results"]
 

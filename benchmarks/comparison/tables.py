@@ -8,7 +8,7 @@ from comparison.cases import ALLOCATED, MODES, REUSED, moved_bytes
 from comparison.driver import FEWEST_ROUNDS
 from comparison.goals import LARGE, ONE_ROW, ONE_ROW_GOAL, THREADS, Finding, findings
 from comparison.results import DISPATCHED, OURS, Cell, Ratio, Results, owner
-from tensor_ops.benchmark import format_time
+from tensor_ops.timing import format_time
 from tensor_ops.variants import VARIANTS
 
 __all__ = ["blocks", "disturbance", "every_cell", "summary", "table"]

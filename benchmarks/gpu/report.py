@@ -19,7 +19,7 @@ from comparison.goals import Finding
 from comparison.report import PAGE
 from gpu.goals import COPY, OURS, fastest_peer, findings, ratio
 from gpu.parts import BANDWIDTH, CALL, GRAPH, HOST, HOST_ARRAYS
-from tensor_ops.benchmark import format_time
+from tensor_ops.timing import format_time
 
 __all__ = ["FORMAT", "RECORD", "blocks", "fill", "read"]
 

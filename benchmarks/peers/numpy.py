@@ -1,7 +1,8 @@
 """NumPy as a good user writes it.
 
-Where results are new, the plain expression. Where memory is given, blocks that stay in the cache,
-every step in place; rows of half types pass through float32, in which NumPy is many times faster.
+Where results are new, the plain expression in the op's own file. Where memory is given, blocks that
+stay in the cache, every step in place; rows of half types pass through float32, in which NumPy is
+many times faster.
 """
 
 import functools
@@ -12,6 +13,8 @@ import numpy as np
 
 from comparison.cases import Case
 from peers import UnsupportedError, Way
+from tensor_ops import plain
+from tensor_ops.variants import VARIANTS
 
 LABEL = "NumPy"
 PACKAGES = ("numpy", "scipy")
@@ -32,29 +35,17 @@ def start(threads: int) -> None:
 
 def ways(case: Case, values: dict[str, Array], out: tuple[Array, ...] | None) -> dict[str, Way]:
     """Return the plain expression, or the loop over blocks."""
-    if case.variant not in PLAIN:
+    variant = VARIANTS[case.variant]
+    if variant.op.plain is None or case.variant not in IN_PLACE:
         raise UnsupportedError(f"no {case.variant} is written for NumPy")
     if case.variant.endswith(":none"):
         import scipy.special  # noqa: F401
     given = tuple(values.values())
-    is_half = case.dtype in ("float16", "bfloat16")
     if out is None:
-        plain = _through_float32 if is_half else _as_it_is
-        return {"": Way(functools.partial(plain, PLAIN[case.variant], given))}
-    blocked = _blocks_through_float32 if is_half else _blocks
+        expression = plain.caller(variant.op.plain, case.dtype)
+        return {"": Way(functools.partial(expression, *given, **variant.options))}
+    blocked = _blocks_through_float32 if case.dtype in ("float16", "bfloat16") else _blocks
     return {"": Way(functools.partial(blocked, IN_PLACE[case.variant], given, out))}
-
-
-def _as_it_is(function: Callable[..., Any], given: tuple[Array, ...]) -> Any:
-    return function(*given)
-
-
-def _through_float32(function: Callable[..., Any], given: tuple[Array, ...]) -> Any:
-    result = function(*(array.astype(np.float32) for array in given))
-    dtype = given[0].dtype
-    if isinstance(result, tuple):
-        return tuple(each.astype(dtype) for each in result)
-    return result.astype(dtype)
 
 
 def _blocks(function: Callable[..., None], given: tuple[Array, ...], out: tuple[Array, ...]) -> Any:
@@ -83,70 +74,6 @@ def _blocks_through_float32(
 
 def _cut(given: tuple[Array, ...], rows: slice) -> list[Array]:
     return [array[rows] if array.ndim > 1 else array for array in given]
-
-
-# --- plain expressions -------------------------------------------------------
-
-
-def sigmoid_linear(x: Array) -> Array:
-    return x / (1 + np.exp(-x))
-
-
-def gelu_tanh(x: Array) -> Array:
-    return 0.5 * x * (1 + np.tanh(ROOT_TWO_OVER_PI * (x + CUBIC * x * x * x)))
-
-
-def gelu_erf(x: Array) -> Array:
-    from scipy.special import erf
-
-    return 0.5 * x * (1 + erf(x * ROOT_HALF))
-
-
-def rms_norm(x: Array, weight: Array) -> Array:
-    return x / np.sqrt(np.mean(x * x, axis=-1, keepdims=True) + RMS_EPS) * weight
-
-
-def add_rms_norm(x: Array, residual: Array, weight: Array) -> tuple[Array, Array]:
-    total = x + residual
-    return rms_norm(total, weight), total
-
-
-def layer_norm(x: Array, weight: Array, bias: Array) -> Array:
-    centred = x - x.mean(axis=-1, keepdims=True)
-    variance = np.mean(centred * centred, axis=-1, keepdims=True)
-    return centred / np.sqrt(variance + LAYER_EPS) * weight + bias
-
-
-def softmax(x: Array) -> Array:
-    powers = np.exp(x - x.max(axis=-1, keepdims=True))
-    return powers / powers.sum(axis=-1, keepdims=True)
-
-
-def rope(x: Array, cos: Array, sin: Array) -> Array:
-    first, second = np.split(x, 2, axis=-1)
-    return np.concatenate([first * cos - second * sin, second * cos + first * sin], axis=-1)
-
-
-def rope_interleaved(x: Array, cos: Array, sin: Array) -> Array:
-    even, odd = x[..., ::2], x[..., 1::2]
-    turned = np.stack([even * cos - odd * sin, odd * cos + even * sin], axis=-1)
-    return turned.reshape(x.shape)
-
-
-PLAIN: dict[str, Callable[..., Any]] = {
-    "silu": sigmoid_linear,
-    "silu_mul": lambda gate, up: sigmoid_linear(gate) * up,
-    "gelu:tanh": gelu_tanh,
-    "gelu:none": gelu_erf,
-    "gelu_mul:tanh": lambda gate, up: gelu_tanh(gate) * up,
-    "gelu_mul:none": lambda gate, up: gelu_erf(gate) * up,
-    "rms_norm": rms_norm,
-    "add_rms_norm": add_rms_norm,
-    "layer_norm": layer_norm,
-    "softmax": softmax,
-    "rope": rope,
-    "rope:interleaved": rope_interleaved,
-}
 
 
 # --- in place, on one block --------------------------------------------------

@@ -32,10 +32,10 @@ CONFIGURATION = {
     19: (CONFIGURE + "--backend=cuda --force",),
     20: (CONFIGURE + "--backend=auto\n",),
     21: ("for backend in python cpp; do\n", "python benchmark.py"),
-    22: ("--backend=cuda --force", "--backend=opencl --force", "--backend=cpp"),
+    22: ("--backend=cuda --force", "--backend=opencl:gpu --force", "--backend=cpp"),
     23: (CONFIGURE + "--backend=cuda\n",),
     24: ('get_backend_info("cuda")["reason"]',),
-    25: ("pip install 'tensor-ops[cpp]'",),
+    25: ("pip install ./packages/tensor-ops-cpp",),
     26: ("BackendUnavailableError: backend 'cuda' (forced by TENSOR_OPS_FORCE_BACKEND)",),
     27: ('if [ "${GPU_TYPE:-none}" = "nvidia" ]; then', "elif", "else"),
 }

@@ -57,11 +57,11 @@ def test_a_wrong_result_is_an_error(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     case = benchmark.Case("silu", (1, 8))
-    [right] = benchmark.measure_op(case, ["python"], repeats=1)
+    plain, right = benchmark.measure_op(case, ["python"], repeats=1)
     wrong = replace(right, accuracy=Measured(error=9.0, limit=4.0))
     monkeypatch.setattr(embed_sentences, "main", lambda arguments: None)
     monkeypatch.setattr(benchmark, "cases", lambda: [case])
-    monkeypatch.setattr(benchmark, "measure_op", lambda case, seconds: [wrong])
+    monkeypatch.setattr(benchmark, "measure_op", lambda case, seconds: [plain, wrong])
     with pytest.raises(SystemExit, match="wrong"):
         quickstart.main([])
     assert "WRONG: 9 (4 ULP)" in capsys.readouterr().out

@@ -11,9 +11,9 @@ from interpreters import ROOT, run
 
 FORCED = {"TENSOR_OPS_FORCE_BACKEND": "cpp"}
 SILU = "import numpy as np, tensor_ops; print(tensor_ops.silu(np.ones(1, np.float32)))"
-CORE = r"tensor-ops-cpp has API_VERSION 1 and this tensor-ops wants 2; upgrade both: "
-BACKEND = r"tensor-ops-cpp has API_VERSION 2 and this tensor-ops wants 1; upgrade both: "
-HOW = "pip install -U tensor-ops tensor-ops-cpp"
+CORE = r"tensor-ops-cpp has API_VERSION 1 and this tensor-ops wants 2; "
+BACKEND = r"tensor-ops-cpp has API_VERSION 2 and this tensor-ops wants 1; "
+HOW = "install versions of both that go together"
 
 
 @pytest.fixture
