@@ -9,7 +9,7 @@ import torch
 
 import tensor_ops
 from tensor_ops_torch.backends import create_backend
-from tensor_ops_torch.core import hardware_detector
+from tensor_ops_torch.core import hardware_detector, xla
 from tensor_ops_torch.core.config import NVIDIAArchitecture, TPUVersion
 from tensor_ops_torch.core.hardware_detector import HardwareDetector, HardwareType, priority
 from tensor_ops_torch.core.profile import (
@@ -345,7 +345,7 @@ def test_another_device_of_torch_xla_is_no_tpu(torch_xla, monkeypatch):
 
 def test_chips_without_torch_xla(torch_xla, monkeypatch):
     torch_xla("TPU v4", chips=("0x005e", "0x005e"))
-    monkeypatch.setattr(hardware_detector.importlib.util, "find_spec", lambda _: None)
+    monkeypatch.setattr(xla, "is_installed", lambda: False)
     assert (
         "2 TPU chips are there, but torch_xla is not installed"
         in (HardwareDetector().reasons["tpu"])

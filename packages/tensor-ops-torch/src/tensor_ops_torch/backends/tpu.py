@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import warnings
 from pathlib import Path
@@ -15,6 +14,7 @@ from tensor_ops import BackendError, BackendFallbackWarning
 from tensor_ops_torch.backends.base import Backend, without_effect
 from tensor_ops_torch.backends.monitor import MemoryMonitor
 from tensor_ops_torch.backends.runtimes import Runtime, XlaRuntime
+from tensor_ops_torch.core import xla
 from tensor_ops_torch.core.config import TPUCompilationMode, TPUConfig
 from tensor_ops_torch.core.hardware_detector import HardwareType, probe
 from tensor_ops_torch.core.profile import MB
@@ -90,20 +90,28 @@ class TPUBackend(Backend):
         found = probe(HardwareType.TPU)
         if not isinstance(found, str):
             self._target = TPUTarget.of(found)
-        elif _chosen_device() and importlib.util.find_spec("torch_xla") is not None:
-            changed = self._settings.changed()
-            ignored = {key: changed[key] for key in changed if key in ("version", "topology")}
-            warnings.warn(
-                f"TPUBackend: {found}. Models run on that device of XLA instead"
-                f"{without_effect(ignored)}",
-                BackendFallbackWarning,
-                stacklevel=3,
-            )
-            self._target = TPUTarget(f"XLA's {_chosen_device()}", None, None, None, False)
-        else:
+            self._set_caches()
+            return XlaRuntime()
+        other = xla.chosen_device()
+        if other in (None, "TPU") or not xla.is_installed():
             return found
+        if (broken := xla.why_not_importable()) is not None:
+            return broken
+        self._target = TPUTarget(f"XLA's {other}", None, None, None, False)
         self._set_caches()
-        return XlaRuntime()
+        try:
+            runtime = XlaRuntime()
+        except Exception as error:  # of a device that does not start
+            return f"{found}, and torch_xla cannot use that device: {type(error).__name__}: {error}"
+        changed = self._settings.changed()
+        ignored = {key: changed[key] for key in changed if key in ("version", "topology")}
+        warnings.warn(
+            f"TPUBackend: {found}. Models run on that device of XLA instead"
+            f"{without_effect(ignored)}",
+            BackendFallbackWarning,
+            stacklevel=3,
+        )
+        return runtime
 
     def _configure(self) -> None:
         settings = self._settings
@@ -170,10 +178,6 @@ class TPUBackend(Backend):
 
                 Path(value).mkdir(parents=True, exist_ok=True)
                 xr.initialize_cache(value)
-
-
-def _chosen_device() -> str | None:
-    return os.environ.get("PJRT_DEVICE") or None
 
 
 def _xla_has_compiled() -> bool:

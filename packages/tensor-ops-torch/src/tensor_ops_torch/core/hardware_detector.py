@@ -12,7 +12,6 @@ The order is that of the guide:
 
 from __future__ import annotations
 
-import importlib.util
 import os
 from collections.abc import Callable, Collection
 from pathlib import Path
@@ -21,6 +20,7 @@ from types import MappingProxyType
 import torch
 
 from tensor_ops import BackendError
+from tensor_ops_torch.core import xla
 from tensor_ops_torch.core.config import NVIDIAArchitecture, TPUVersion
 from tensor_ops_torch.core.cpu import allowed_memory, brand_of_mac, cpu_facts
 from tensor_ops_torch.core.profile import (
@@ -229,17 +229,17 @@ def _has_code_for(capability: tuple[int, int], built: Collection[str]) -> bool:
 
 
 def _tpu() -> HardwareProfile | str:
-    chosen = os.environ.get("PJRT_DEVICE")
+    chosen = xla.chosen_device()
     chips = _chips()
-    if importlib.util.find_spec("torch_xla") is None:
+    if not xla.is_installed():
         there = f"{chips} TPU chips are there, but " if chips else ""
         return f"{there}torch_xla is not installed; pip install torch_xla"
-    if chosen is not None and chosen.split("_")[0] != "TPU":
+    if chosen not in (None, "TPU"):
         return f"PJRT_DEVICE={chosen} keeps torch_xla from the TPU"
     if chosen is None and not chips:
         # Not asked of torch_xla, which would set PJRT_DEVICE=CPU for this process.
         return "no TPU chip is on the PCI bus"
-    return _of_torch_xla()
+    return xla.why_not_importable() or _of_torch_xla()
 
 
 def _of_torch_xla() -> HardwareProfile | str:

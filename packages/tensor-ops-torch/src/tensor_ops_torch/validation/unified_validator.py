@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 from typing import Any
 
 import torch
 from torch import nn
 
 from tensor_ops import BackendError
+from tensor_ops_torch.core import xla
 from tensor_ops_torch.core.config import KernelPyTorchConfig, NVIDIAConfig, TPUConfig
 from tensor_ops_torch.core.hardware_detector import HardwareType, nvidia_profile, probe
 from tensor_ops_torch.core.profile import MB, HardwareProfile
@@ -331,9 +331,9 @@ def _operators(model: nn.Module, example_inputs: Any, key: str) -> list[Validati
 
 def _kernels(names: set[str], key: str) -> ValidationCheck:
     # A PyTorch without the hardware has none of its own kernels for it, but those of extensions.
-    present = torch.version.cuda if key == "CUDA" else importlib.util.find_spec("torch_xla")
-    if present and key == "XLA":
-        import torch_xla  # noqa: F401  where XLA's kernels are registered
+    # Those for XLA are registered when torch_xla is imported.
+    broken = xla.why_not_importable() if key == "XLA" and xla.is_installed() else None
+    present = torch.version.cuda if key == "CUDA" else xla.is_installed() and broken is None
     known = {each for each in names if present or not each.startswith("aten::")}
     missing = sorted(each for each in known if not _has_kernel(each, key))
     if missing and key == "CUDA":
@@ -352,9 +352,10 @@ def _kernels(names: set[str], key: str) -> ValidationCheck:
     unknown = len(names) - len(known)
     if unknown:
         there = "CUDA" if key == "CUDA" else "torch_xla"
-        return skipped(
-            "operators", f"{unknown} of PyTorch's own were seen", f"run it where {there} is"
-        )
+        text = f"{unknown} of PyTorch's own were seen"
+        if broken is not None:
+            text += f", and {broken}"
+        return skipped("operators", text, f"run it where {there} is")
     return passed("operators", f"all {len(names)} have kernels")
 
 
