@@ -17,6 +17,7 @@ __all__ = [
     "GB",
     "LOWEST_CAPABILITY",
     "MB",
+    "NVIDIA_MEMORY_GB",
     "TENSOR_CORES",
     "TPU_MEMORY_GB",
     "HardwareProfile",
@@ -75,6 +76,24 @@ LOWEST_CAPABILITY: Mapping[NVIDIAArchitecture, tuple[int, int]] = MappingProxyTy
         A.ADA: (8, 9),
         A.HOPPER: (9, 0),
         A.BLACKWELL: (10, 0),
+    }
+)
+# Of the data centre GPUs of an architecture, rising, and of what has more than they. GB as data
+# sheets write them are GB of 2**30 bytes of which the driver keeps a little. Sources:
+# https://www.nvidia.com/en-us/data-center/<name>/ of h100, h200, grace-hopper-superchip, dgx-b200
+# (1,440 GB in 8 GPUs), dgx-b300 (2.3 TB in 8), a100, l4, l40s, tesla-t4, v100, tesla-p100;
+# https://www.nvidia.com/en-us/autonomous-machines/embedded-systems/jetson-agx-xavier/; data sheets
+# of Quadro RTX 8000, Tesla P40, Tesla M40.
+NVIDIA_MEMORY_GB: Mapping[NVIDIAArchitecture, Mapping[str, int]] = MappingProxyType(
+    {
+        A.MAXWELL: {"Tesla M40": 24},
+        A.PASCAL: {"Tesla P100": 16, "Tesla P40": 24},
+        A.VOLTA: {"V100": 32, "Jetson AGX Xavier": 64},
+        A.TURING: {"T4": 16, "Quadro RTX 8000": 48},
+        A.AMPERE: {"A10": 24, "A100": 80},
+        A.ADA: {"L4": 24, "L40S": 48},
+        A.HOPPER: {"H100": 80, "H200": 141, "GH200": 144},
+        A.BLACKWELL: {"B200": 180, "B300": 288},
     }
 )
 # Of one chip; https://cloud.google.com/tpu/docs/system-architecture-tpu-vm

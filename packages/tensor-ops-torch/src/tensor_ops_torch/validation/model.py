@@ -10,6 +10,8 @@ import torch
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from tensor_ops_torch.validation.script import constants, defining_module
+
 __all__ = ["ModelFacts", "OperatorsSeen", "observe"]
 
 # Packages whose modules call CUDA kernels of their own.
@@ -24,7 +26,9 @@ class ModelFacts:
     Attributes
     ----------
     nbytes : int
-        Of parameters and buffers, those that are shared counted once.
+        Of parameters, buffers and constants, those that are shared counted once.
+    constant : int
+        Bytes of the constants among them, which TorchScript has in place of parameters.
     trained : int
         Bytes of parameters that require gradients; 0 in eval mode.
     dtypes : dict
@@ -34,17 +38,24 @@ class ModelFacts:
     sparse, cuda_only, quantized : list of str
         Modules with sparse gradients; those of `CUDA_ONLY` packages; those of PyTorch's quantized
         kernels for CPUs.
+    fixed : list of str
+        Modules of TorchScript with floating-point constants on the CPU.
+    lazy : str or None
+        The first parameter or buffer whose shape is not known before the model is called.
     is_eager_attention : bool
         Whether a transformers model computes attention without ``scaled_dot_product_attention``.
     """
 
     nbytes: int
+    constant: int
     trained: int
     dtypes: dict[torch.dtype, str]
     linears: dict[str, str | None]
     sparse: list[str]
     cuda_only: list[str]
     quantized: list[str]
+    fixed: list[str]
+    lazy: str | None
     is_eager_attention: bool
 
     @classmethod
@@ -52,16 +63,25 @@ class ModelFacts:
         """Return the facts of a model."""
         from tensor_ops_torch.backends.float8 import why_not
 
-        named = [*model.named_parameters(), *model.named_buffers()]
+        everything = [*model.named_parameters(), *model.named_buffers()]
+        lazy = next((name for name, each in everything if nn.parameter.is_lazy(each)), None)
+        named = [(name, each) for name, each in everything if not nn.parameter.is_lazy(each)]
         dtypes: dict[torch.dtype, str] = {}
         for name, tensor in named:
             dtypes.setdefault(tensor.dtype, name)
         modules = {name or type(model).__name__: each for name, each in model.named_modules()}
-        places = {name: type(each).__module__ for name, each in modules.items()}
-        trained = sum(each.nbytes for each in model.parameters() if each.requires_grad)
+        places = {name: defining_module(each) for name, each in modules.items()}
+        trained = sum(
+            each.nbytes
+            for each in model.parameters()
+            if each.requires_grad and not nn.parameter.is_lazy(each)
+        )
+        fixed = {name: constants(each) for name, each in modules.items()}
+        constant = sum(each.nbytes for values in fixed.values() for each in values)
         config = getattr(model, "config", None)
         return cls(
-            nbytes=sum(tensor.nbytes for _, tensor in named),
+            nbytes=constant + sum(tensor.nbytes for _, tensor in named),
+            constant=constant,
             trained=trained if model.training else 0,
             dtypes=dtypes,
             linears={
@@ -72,6 +92,12 @@ class ModelFacts:
             ],
             cuda_only=[name for name, place in places.items() if place.split(".")[0] in CUDA_ONLY],
             quantized=[name for name, place in places.items() if place.startswith(_QUANTIZED)],
+            fixed=[
+                name
+                for name, values in fixed.items()
+                if any(each.is_floating_point() and each.device.type == "cpu" for each in values)
+            ],
+            lazy=lazy,
             is_eager_attention=getattr(config, "_attn_implementation", None) == "eager",
         )
 
@@ -106,7 +132,10 @@ def observe(model: nn.Module, example_inputs: Any) -> OperatorsSeen:
     """
     seen = OperatorsSeen()
     training = {module: module.training for module in model.modules()}
-    model.eval()
+    # Not model.eval(), which may be more than the mode, as where LoRA merges weights, and which an
+    # exported program does not have.
+    for module in training:
+        module.training = False
     try:
         with torch.no_grad(), _Recorder(seen):
             if isinstance(example_inputs, Mapping):

@@ -13,6 +13,7 @@ from tensor_ops_torch.core.profile import (
     GB,
     LOWEST_CAPABILITY,
     MB,
+    NVIDIA_MEMORY_GB,
     TENSOR_CORES,
     HardwareProfile,
 )
@@ -34,7 +35,7 @@ class NVIDIATarget:
         None where neither a GPU nor a generation is known.
     architecture : NVIDIAArchitecture or None
     memory : int or None
-        Bytes; None where there is no GPU to ask.
+        Bytes; of the largest GPU of the generation where none is here, None where neither is known.
     is_here : bool
     """
 
@@ -53,11 +54,12 @@ class NVIDIATarget:
 
     @classmethod
     def wanted(cls, architecture: NVIDIAArchitecture) -> NVIDIATarget:
-        """Return the least GPU of a generation."""
+        """Return what a GPU of a generation has at least, and the most memory that one has."""
         capability = LOWEST_CAPABILITY.get(architecture)
         if capability is None:
             return cls("an NVIDIA GPU", None, None, None, False)
-        return cls(f"a GPU of {architecture.name}", capability, architecture, None, False)
+        memory = max(NVIDIA_MEMORY_GB[architecture].values()) * GB
+        return cls(f"a GPU of {architecture.name}", capability, architecture, memory, False)
 
     @property
     def sm(self) -> str:
@@ -70,7 +72,7 @@ class NVIDIATarget:
         return f"{self.name} ({self.sm})"
 
     def budget(self, fraction: float | None) -> int | None:
-        """Return the bytes that this process may allocate."""
+        """Return the bytes that this process may allocate, at most."""
         return None if self.memory is None else int(self.memory * (fraction or 1))
 
 
@@ -199,14 +201,14 @@ def _allow_fp32(settings: NVIDIAConfig, target: NVIDIATarget) -> Iterator[Valida
 def _pool(settings: NVIDIAConfig, target: NVIDIATarget) -> Iterator[ValidationCheck]:
     name, wanted = "memory_pool_init_mb", settings.memory_pool_init_mb
     budget = target.budget(settings.max_memory_fraction)
-    if budget is None:
-        yield skipped(name, f"{wanted} MB are asked for", "run it on the GPU")
-    elif wanted * MB > budget:
+    if budget is not None and wanted * MB > budget:
         yield failed(
             name,
             f"{wanted} MB are more than the {budget / MB:.0f} MB that may be allocated",
             "lower it, or raise max_memory_fraction",
         )
+    elif budget is None or not target.is_here:
+        yield skipped(name, f"{wanted} MB are asked for", "run it on the GPU")
     else:
         yield passed(name, f"{wanted} of {budget / MB:.0f} MB")
 
@@ -228,7 +230,7 @@ def _growth(settings: NVIDIAConfig, target: NVIDIATarget) -> Iterator[Validation
 def _fraction(settings: NVIDIAConfig, target: NVIDIATarget) -> Iterator[ValidationCheck]:
     budget = target.budget(settings.max_memory_fraction)
     limit = f"{settings.max_memory_fraction:.0%} of the memory"
-    if budget is None:
+    if budget is None or not target.is_here:
         yield skipped("max_memory_fraction", f"{limit} is asked for", "run it on the GPU")
     else:
         yield passed("max_memory_fraction", f"{limit} is {budget / MB:.0f} MB")

@@ -57,6 +57,8 @@ class ValidationCheck:
 class ValidationReport:
     """What came of the checks of one model for one kind of hardware. It prints as a table.
 
+    It is true where nothing failed, as `ok` is: ``if report:`` and ``assert report`` ask for that.
+
     Attributes
     ----------
     target : str
@@ -92,6 +94,9 @@ class ValidationReport:
     def ok(self) -> bool:
         """Whether nothing failed. What was skipped may still fail elsewhere."""
         return not self.failed
+
+    def __bool__(self) -> bool:
+        return self.ok
 
     def raise_if_failed(self) -> None:
         """Raise BackendError with everything that failed, if anything did."""

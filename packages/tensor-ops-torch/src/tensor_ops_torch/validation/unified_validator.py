@@ -8,13 +8,19 @@ import torch
 from torch import nn
 
 from tensor_ops import BackendError
-from tensor_ops_torch.core import xla
-from tensor_ops_torch.core.config import KernelPyTorchConfig, NVIDIAConfig, TPUConfig
+from tensor_ops_torch.core.config import (
+    KernelPyTorchConfig,
+    NVIDIAArchitecture,
+    NVIDIAConfig,
+    TPUConfig,
+)
 from tensor_ops_torch.core.hardware_detector import HardwareType, nvidia_profile, probe
 from tensor_ops_torch.core.profile import MB, HardwareProfile
 from tensor_ops_torch.validation import nvidia, tpu
-from tensor_ops_torch.validation.model import ModelFacts, observe
+from tensor_ops_torch.validation.memory import check_generation, check_memory, size_in_dtype
+from tensor_ops_torch.validation.model import ModelFacts
 from tensor_ops_torch.validation.nvidia import NVIDIATarget
+from tensor_ops_torch.validation.operators import check_operators
 from tensor_ops_torch.validation.report import (
     ValidationCheck,
     ValidationReport,
@@ -27,11 +33,8 @@ from tensor_ops_torch.validation.tpu import TPUTarget
 
 __all__ = ["UnifiedValidator", "ValidationReport"]
 
-# With gradients and Adam's two moments, parameters take four times their size.
-_TRAINING = 3
 # bfloat16 is what matrix units take; float32 they compute from parts.
 _ON_TPU = {torch.bfloat16, torch.float32, torch.float16}
-_GIVE_INPUTS = "pass example_inputs=(...) to have the model called once and its operators seen"
 
 
 class UnifiedValidator:
@@ -101,16 +104,9 @@ class UnifiedValidator:
                     "model.set_attn_implementation('sdpa')",
                 )
             ]
-        budget = target.budget(settings.max_memory_fraction)
-        if settings.memory_growth_enabled is False:
-            pool = settings.memory_pool_init_mb * MB
-            budget = pool if budget is None else min(budget, pool)
-        needed = facts.nbytes
-        if settings.precision in ("float16", "bfloat16") and not settings.allow_fp32:
-            needed = _in_dtype(model, getattr(torch, settings.precision))
-        checks += [_memory(facts, needed, budget, "run it on the GPU")]
-        checks += [_nvidia_modules(facts), *_operators(model, example_inputs, "CUDA")]
-        checks += [_custom_kernels(model, target)]
+        checks += [_nvidia_memory(model, facts, settings, target)]
+        checks += [_nvidia_modules(facts), *check_operators(model, facts, example_inputs, "CUDA")]
+        checks += [_custom_kernels(model, facts, target)]
         return ValidationReport(target.text, tuple(checks))
 
     def validate_tpu_compatibility(
@@ -147,10 +143,10 @@ class UnifiedValidator:
         if settings.precision is not None and not (
             settings.precision == "bfloat16" and settings.mixed_precision is not False
         ):
-            needed = _in_dtype(model, getattr(torch, settings.precision))
+            needed = size_in_dtype(model, getattr(torch, settings.precision)) + facts.constant
         todo = "set TPUConfig.version, or run it on the TPU"
-        checks += [_memory(facts, needed, budget, todo), *_tpu_modules(facts)]
-        checks += _operators(model, example_inputs, "XLA")
+        checks += [check_memory(facts, needed, budget, todo), *_tpu_modules(facts)]
+        checks += check_operators(model, facts, example_inputs, "XLA")
         checks += [
             skipped(
                 "custom kernels",
@@ -268,29 +264,23 @@ def _fp8_layers(facts: ModelFacts) -> ValidationCheck:
     return passed("fp8 layers", f"all {len(fit)} nn.Linear multiply float8")
 
 
-def _in_dtype(model: nn.Module, dtype: torch.dtype) -> int:
-    """Return the bytes of a model whose floating-point parameters have a dtype."""
-    return sum(
-        each.numel() * (dtype.itemsize if each.is_floating_point() else each.itemsize)
-        for each in (*model.parameters(), *model.buffers())
-    )
-
-
-def _memory(facts: ModelFacts, needed: int, budget: int | None, todo: str) -> ValidationCheck:
-    text = f"parameters and buffers take {needed / MB:.1f} MB"
-    if budget is None:
-        return skipped("memory", f"{text}, of an unknown memory", todo)
-    text += f" of {budget / MB:.0f} MB"
-    if needed > budget:
-        return failed("memory", text, "use 16 bits, a smaller model or more devices")
-    training = needed + _TRAINING * facts.trained
-    if training > budget:
-        return warning(
-            "memory",
-            f"{text}; with gradients and Adam's moments {training / MB:.1f} MB, before activations",
-            "train in 16 bits or on more devices; to infer, call model.eval()",
-        )
-    return passed("memory", f"{text}, before activations")
+def _nvidia_memory(
+    model: nn.Module, facts: ModelFacts, settings: NVIDIAConfig, target: NVIDIATarget
+) -> ValidationCheck:
+    needed, fraction = facts.nbytes, settings.max_memory_fraction
+    # float32 and what allow_fp32 forbids are conversions of the whole model.
+    if settings.precision == "float32" or (settings.precision and not settings.allow_fp32):
+        needed = size_in_dtype(model, getattr(torch, settings.precision)) + facts.constant
+    pool = None
+    if settings.memory_growth_enabled is False:
+        pool = settings.memory_pool_init_mb * MB
+    if not target.is_here and target.architecture and (pool is None or needed <= pool):
+        return check_generation(facts, needed, NVIDIAArchitecture(target.architecture), fraction)
+    budget = target.budget(fraction)
+    if pool is not None:
+        budget = pool if budget is None else min(budget, pool)
+    todo = "set NVIDIAConfig.architecture, or run it on the GPU"
+    return check_memory(facts, needed, budget, todo)
 
 
 def _nvidia_modules(facts: ModelFacts) -> ValidationCheck:
@@ -300,6 +290,8 @@ def _nvidia_modules(facts: ModelFacts) -> ValidationCheck:
             f"{facts.quantized[0]} is quantized with kernels that only CPUs have",
             "give the model that was not quantized",
         )
+    if facts.fixed:
+        return failed("modules", *_fixed(facts))
     return passed("modules", "none that is for other hardware only")
 
 
@@ -312,80 +304,35 @@ def _tpu_modules(facts: ModelFacts) -> list[ValidationCheck]:
     ):
         if names:
             found.append(failed("modules", f"{names[0]} {what}", todo))
+    if facts.fixed:
+        found.append(failed("modules", *_fixed(facts)))
     return found or [passed("modules", "none that is for other hardware only")]
 
 
-def _operators(model: nn.Module, example_inputs: Any, key: str) -> list[ValidationCheck]:
-    if example_inputs is None:
-        return [
-            skipped("operators", "not known before the model runs", _GIVE_INPUTS),
-            skipped("dynamic shapes", "not known before the model runs", _GIVE_INPUTS),
-        ]
-    seen = observe(model, example_inputs)
-    if seen.error is not None:
-        message = f"the model raised {type(seen.error).__name__}: {seen.error}"
-        todo = "give inputs that it can be called with, where it is"
-        return [failed("operators", message, todo)]
-    return [_kernels(seen.names, key), _dynamic(seen.dynamic, key)]
-
-
-def _kernels(names: set[str], key: str) -> ValidationCheck:
-    # A PyTorch without the hardware has none of its own kernels for it, but those of extensions.
-    # Those for XLA are registered when torch_xla is imported.
-    broken = xla.why_not_importable() if key == "XLA" and xla.is_installed() else None
-    present = torch.version.cuda if key == "CUDA" else xla.is_installed() and broken is None
-    known = {each for each in names if present or not each.startswith("aten::")}
-    missing = sorted(each for each in known if not _has_kernel(each, key))
-    if missing and key == "CUDA":
-        return failed(
-            "operators", f"no CUDA kernel for {', '.join(missing)}", "replace what calls it"
-        )
-    own = [each for each in missing if not each.startswith("aten::")]
-    if own:
-        return failed("operators", f"XLA cannot run {', '.join(own)}", "replace what calls it")
-    if missing:
-        return warning(
-            "operators",
-            f"XLA runs {', '.join(missing)} on the CPU, with copies there and back",
-            "replace what calls it",
-        )
-    unknown = len(names) - len(known)
-    if unknown:
-        there = "CUDA" if key == "CUDA" else "torch_xla"
-        text = f"{unknown} of PyTorch's own were seen"
-        if broken is not None:
-            text += f", and {broken}"
-        return skipped("operators", text, f"run it where {there} is")
-    return passed("operators", f"all {len(names)} have kernels")
-
-
-def _has_kernel(name: str, key: str) -> bool:
-    keys = (key, "CompositeImplicitAutograd", "CompositeExplicitAutograd")
-    return any(torch._C._dispatch_has_kernel_for_dispatch_key(name, each) for each in keys)
-
-
-def _dynamic(names: list[str], key: str) -> ValidationCheck:
-    if not names:
-        return passed("dynamic shapes", "none: no shape depends on values")
-    text = f"{', '.join(names)}: results whose shape depends on values"
-    if key == "CUDA":
-        return passed("dynamic shapes", f"{text}, which CUDA takes")
-    return warning(
-        "dynamic shapes",
-        f"{text}, for which XLA waits, and may compile again",
-        "use masks and torch.where in place of indices",
+def _fixed(facts: ModelFacts) -> tuple[str, str]:
+    name = facts.fixed[0]
+    return (
+        f"{name} is TorchScript with weights among its constants, which stay on the CPU when the "
+        "model is moved",
+        "give the model as it was before torch.jit.freeze, or freeze it on the device",
     )
 
 
-def _custom_kernels(model: nn.Module, target: NVIDIATarget) -> ValidationCheck:
+def _custom_kernels(model: nn.Module, facts: ModelFacts, target: NVIDIATarget) -> ValidationCheck:
     """Say what `prepare_model_with_custom_kernels` would swap."""
     name = "custom kernels"
     if target.capability is not None and target.capability < (7, 5):
         todo = "call prepare_model"
         return warning(name, f"tensor_ops has none for {target.text}, only from sm_75 on", todo)
+    if facts.lazy is not None:
+        return skipped(name, f"{facts.lazy} is not initialized", "call the model once before")
     from tensor_ops_torch.modules import swap_report
 
-    entries = swap_report(model).entries
+    try:
+        entries = swap_report(model).entries
+    except Exception as error:  # one module that cannot be looked at must not hide all else
+        message = f"not known, {type(error).__name__}: {error}"
+        return skipped(name, message, "call swap_report(model) to see where")
     swapped = [each for each in entries if each.reason is None]
     if not entries:
         return passed(name, "the model has no module that tensor_ops would compute")
