@@ -18,8 +18,6 @@ def defining_module(module: nn.Module) -> str:
     --------
     >>> defining_module(torch.nn.Linear(2, 2))
     'torch.nn.modules.linear'
-    >>> defining_module(torch.jit.script(torch.nn.Linear(2, 2)))
-    'torch.nn.modules.linear'
     """
     if not isinstance(module, torch.jit.ScriptModule):
         return type(module).__module__
