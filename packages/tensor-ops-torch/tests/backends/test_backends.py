@@ -20,7 +20,7 @@ from tensor_ops_torch.backends.float8 import to_float8
 from tensor_ops_torch.backends.monitor import MemoryBudgetWarning, MemoryMonitor
 from tensor_ops_torch.backends.mps import MPSBackend
 from tensor_ops_torch.backends.nvidia import NVIDIABackend
-from tensor_ops_torch.backends.placement import move_model
+from tensor_ops_torch.backends.placement import map_tensors, move_model
 from tensor_ops_torch.backends.precision import autocast_always, autocast_no_more
 from tensor_ops_torch.backends.runtimes import HostRuntime, MpsRuntime, XpuRuntime
 from tensor_ops_torch.backends.tpu import TPUBackend
@@ -150,6 +150,17 @@ def test_shared_parameters_stay_shared(monkeypatch):
     moved = move_model(Tied(), torch.device("cpu"), torch.bfloat16)
     assert moved.output.weight is moved.embedding.weight
     assert moved.output.weight.dtype == torch.bfloat16
+
+
+def test_a_packed_sequence_keeps_its_batch_sizes_on_the_cpu():
+    lengths = torch.tensor([2, 3])
+    packed = nn.utils.rnn.pack_padded_sequence(
+        torch.ones(2, 3, 1), lengths, batch_first=True, enforce_sorted=False
+    )
+    moved = map_tensors(packed, lambda each: each.to("meta"))
+    assert isinstance(moved, nn.utils.rnn.PackedSequence)
+    assert (moved.data.device.type, moved.batch_sizes.device.type) == ("meta", "cpu")
+    assert moved.sorted_indices.device.type == moved.unsorted_indices.device.type == "meta"
 
 
 def test_autocast_lasts_for_the_call():

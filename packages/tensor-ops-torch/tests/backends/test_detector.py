@@ -373,3 +373,8 @@ def test_capabilities_are_spelled_right():
         other(HardwareType.CPU, capabilities=frozenset({"speed"}))
     with pytest.raises(tensor_ops.ConfigError, match="no capability"):
         other(HardwareType.CPU).supports("speed")
+
+
+def test_kinds_of_hardware_are_spelled_right():
+    with pytest.raises(tensor_ops.ConfigError, match=r"'nvidea' is no kind.*'nvidia'\?.*mps, cpu"):
+        HardwareDetector().find("nvidea")

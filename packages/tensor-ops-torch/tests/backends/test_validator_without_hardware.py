@@ -98,6 +98,13 @@ def test_a_conversion_of_the_whole_model_counts(precision, allow_fp32, size):
     assert check.message.startswith(f"parameters and buffers take {size}.0 GB")
 
 
+def test_tensor_cores_of_what_has_none():
+    check = find(
+        nvidia(big(1), architecture="pascal", tensor_core_version=1), "tensor_core_version"
+    )
+    assert (check.status, check.what_to_do) == (Status.FAILED, "set it to None")
+
+
 class Holder(nn.Module):
     """A model with a child of any kind."""
 

@@ -48,6 +48,10 @@ def map_tensors(data: Any, function: Callable[[Tensor], Tensor]) -> Any:
                 f"prepare_data: cannot make a {type(data).__name__} from a dict ({error}); "
                 "give it as a dict"
             ) from error
+    if isinstance(data, nn.utils.rnn.PackedSequence):
+        # Its batch sizes are on the CPU wherever the rest is.
+        indices = (map_tensors(each, function) for each in data[2:])
+        return nn.utils.rnn.PackedSequence(function(data.data), data.batch_sizes, *indices)
     if isinstance(data, tuple) and hasattr(data, "_fields"):
         return type(data)(*(map_tensors(each, function) for each in data))
     if isinstance(data, (list, tuple)):

@@ -19,7 +19,8 @@ from types import MappingProxyType
 
 import torch
 
-from tensor_ops import BackendError
+from tensor_ops import BackendError, ConfigError
+from tensor_ops.names import did_you_mean
 from tensor_ops_torch.core import xla
 from tensor_ops_torch.core.config import NVIDIAArchitecture, TPUVersion
 from tensor_ops_torch.core.cpu import allowed_memory, brand_of_mac, cpu_facts
@@ -98,8 +99,19 @@ class HardwareDetector:
         return MappingProxyType(self._reasons)
 
     def find(self, kind: str) -> HardwareProfile | None:
-        """Return the facts of one kind of hardware, None if it is not there."""
-        kind = HardwareType(kind)
+        """Return the facts of one kind of hardware, None if it is not there.
+
+        Raises
+        ------
+        tensor_ops.ConfigError
+            If there is no such kind.
+        """
+        kinds = [each.value for each in HardwareType]
+        if kind not in kinds:
+            near = did_you_mean(str(kind), kinds)
+            raise ConfigError(
+                f"{kind!r} is no kind of hardware; {near}expected one of {', '.join(kinds)}"
+            )
         return next((each for each in self.detect_all() if each.hardware_type == kind), None)
 
     def get_optimal_backend(self, requires: Collection[str] = ()) -> str:

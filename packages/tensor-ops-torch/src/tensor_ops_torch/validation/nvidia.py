@@ -122,7 +122,7 @@ def _tensor_cores(settings: NVIDIAConfig, target: NVIDIATarget) -> Iterator[Vali
         yield failed(
             name,
             f"generation {wanted} is asked for, {target.text} has {there or 'no tensor cores'}",
-            f"set it to {there}, or to None to take what is there",
+            f"set it to {there}, or to None to take what is there" if there else "set it to None",
         )
 
 
