@@ -292,7 +292,7 @@ class TestTangents:
         x, weight = torch.ones(2, 3), torch.ones(3)
         with tensor_ops.use_backend(backend), forward_ad.dual_level():
             dual = forward_ad.make_dual(x, torch.ones_like(x))
-            with pytest.raises(ValueError, match=r"silu: x has a tangent.*x\.detach\(\)"):
+            with pytest.raises(ValueError, match=r"x has a tangent.*x\.detach\(\).*torch\.silu"):
                 tensor_ops.silu(dual)
             with pytest.raises(ValueError, match="silu: x has a tangent"):
                 explain("silu", dual)

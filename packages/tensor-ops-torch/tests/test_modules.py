@@ -600,7 +600,7 @@ def test_functional_transforms(model, x):
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
 def test_tangents(model, x):
-    """The operators have no forward-mode derivative; the modules keep theirs."""
+    """Forward-mode derivatives are those of the modules' own forwards."""
     reference = copy.deepcopy(model)
     swap_modules(model)
     found, wanted = (torch.func.jvp(each, (x,), (x,))[1] for each in (model, reference))

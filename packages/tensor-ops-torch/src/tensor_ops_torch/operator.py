@@ -1,10 +1,11 @@
-"""An op of tensor_ops as PyTorch operator: kernels, shapes, gradients, vmap and autocast."""
+"""An op of tensor_ops as PyTorch operator: kernels, shapes, derivatives, vmap and autocast."""
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -15,7 +16,14 @@ from torch.autograd import forward_ad
 from tensor_ops import BackendError, BackendFallbackWarning, state
 from tensor_ops.op import Op
 from tensor_ops.resolution import function_in_place
-from tensor_ops_torch.tensors import HALF, dtype_name, takes_tensors, taking_tensors
+from tensor_ops_torch.rows import may_have_tangents
+from tensor_ops_torch.tensors import (
+    HALF,
+    dtype_name,
+    takes_tensors,
+    taking_arrays,
+    taking_tensors,
+)
 
 __all__ = ["NAMESPACE", "define"]
 
@@ -36,8 +44,9 @@ def define(op: Op, torch_side: ModuleType) -> torch._ops.OpOverload:
     torch_side : module
         With `composed`, the op in PyTorch's functions, for devices that no backend has;
         `gradients`, from the gradients of the results, what was saved and the scalars to the
-        gradients of the arrays; and `saved`, from arrays and results to what `gradients` needs,
-        unless that is the arrays.
+        gradients of the arrays; `tangents`, from the tangents of the arrays, None for an array
+        that has none, what was saved and the scalars to the tangents of the results, in any dtype;
+        and `saved`, from arrays and results to what both of them need, unless that is the arrays.
     """
     _library.define(f"{op.name}{_schema(op)}")
     qualified = f"{NAMESPACE}::{op.name}"
@@ -85,7 +94,9 @@ def _host_kernel(op: Op) -> Callable[..., Any]:
         of_backend = function_in_place(op, state.current(), name, "cpu")
         if not takes_tensors(of_backend):
             _check(op, args)  # it would speak of NumPy arrays
-        function = taking_tensors(op, of_backend)
+        # A backend that takes tensors asks them for tangents, which they cannot tell from here.
+        taking = taking_arrays if may_have_tangents() else taking_tensors
+        function = taking(op, of_backend)
         arrays = [
             each.detach() if each is not None and each.requires_grad else each
             for each in args[:count]
@@ -235,25 +246,58 @@ def _autograd_kernel(
     count = len(_arrays(op))
 
     def kernel(*args: Any, **scalars: Any) -> Any:
-        if torch.is_grad_enabled() and any(
-            each is not None and each.requires_grad for each in args[:count]
+        has_tangents = _have_tangents(args[:count])
+        if any(has_tangents) or (
+            torch.is_grad_enabled()
+            and any(each is not None and each.requires_grad for each in args[:count])
         ):
-            return _apply(function, scalars, *args)
-        if forward_ad._current_level >= 0:
-            _refuse_tangents(op, args[:count])
+            return _apply(function, _Call(scalars, has_tangents), *args)
         with torch._C._AutoDispatchBelowAutograd():
             return operator(*args, **scalars)
 
     return kernel
 
 
-def _refuse_tangents(op: Op, args: Sequence[Any]) -> None:
-    for name, each in zip(_arrays(op), args, strict=False):
-        if each is not None and forward_ad.unpack_dual(each).tangent is not None:
-            raise NotImplementedError(
-                f"{op.name}: {name} has a tangent, and tensor_ops has no forward-mode derivatives; "
-                "use reverse mode (torch.func.vjp), or PyTorch's own functions"
-            )
+def _have_tangents(arrays: Sequence[Any]) -> tuple[bool, ...]:
+    """Return whether each array has a tangent of forward-mode differentiation."""
+    if not may_have_tangents():
+        return ()
+    return tuple(each is not None and _unpacked(each).tangent is not None for each in arrays)
+
+
+class _Call:
+    """What `torch.autograd.Function` does not handle of a call: scalars and the state around it."""
+
+    __slots__ = ("_modes", "has_tangents", "scalars")
+
+    def __init__(self, scalars: Mapping[str, Any], has_tangents: tuple[bool, ...]) -> None:
+        self.scalars = scalars
+        self.has_tangents = has_tangents
+        self._modes = torch.is_grad_enabled(), torch._C._is_fwd_grad_enabled()
+
+    @contextlib.contextmanager
+    def modes(self) -> Iterator[None]:
+        """Differentiate as around the call; `torch.autograd.Function` turns that off.
+
+        For the transforms of torch.func around the one that has called the function.
+        """
+        if not torch._C._are_functorch_transforms_active():
+            yield
+            return
+        grad, forward = self._modes
+        with torch.set_grad_enabled(grad), forward_ad._set_fwd_grad_enabled(forward):
+            yield
+
+
+def _primals(arrays: Sequence[Tensor | None]) -> Iterator[Tensor | None]:
+    """Yield arrays without the tangents of the transform that has called a function."""
+    for each in arrays:
+        yield each if each is None else _unpacked(each).primal
+
+
+def _unpacked(tensor: Tensor) -> Any:
+    # PyTorch has one level. The number that it would take by itself is not kept in graphs.
+    return forward_ad.unpack_dual(tensor, level=0)
 
 
 def _apply(function: type[torch.autograd.Function], *args: Any) -> Any:
@@ -270,25 +314,31 @@ def _apply(function: type[torch.autograd.Function], *args: Any) -> Any:
 def _differentiable(
     op: Op, operator: Callable[..., Any], torch_side: ModuleType
 ) -> type[torch.autograd.Function]:
-    """Return the operator as a function with gradients.
+    """Return the operator as a function with gradients and tangents.
 
     `torch.library.register_autograd` would do, were it not for the transforms of torch.func.
     """
     count = len(_arrays(op))
     gradients, save = torch_side.gradients, getattr(torch_side, "saved", None)
+    tangents = torch_side.tangents
 
     class Differentiable(torch.autograd.Function):
         @staticmethod
-        def forward(ctx: Any, scalars: Mapping[str, Any], *args: Any) -> Any:
-            with torch._C._AutoDispatchBelowAutograd():
-                output = operator(*args, **scalars)
+        def forward(ctx: Any, call: _Call, *args: Any) -> Any:
+            with call.modes(), torch._C._AutoDispatchBelowAutograd():
+                output = operator(*args, **call.scalars)
             # The dispatcher leaves out arguments that equal their defaults.
             ctx.given = len(args)
-            bound = op.bind(args, scalars)
+            bound = op.bind(args, call.scalars)
             values = [bound[name] for name in op.kinds]
             arrays, ctx.scalars = values[:count], values[count:]
             outputs = output if isinstance(output, tuple) else (output,)
-            ctx.save_for_backward(*(arrays if save is None else save(*arrays, *outputs)))
+            kept = arrays if save is None else save(*arrays, *outputs)
+            ctx.save_for_backward(*kept)
+            if any(call.has_tangents):
+                ctx.save_for_forward(*kept)
+                ctx.call = call
+                ctx.dtypes = [each.dtype for each in outputs]
             return output
 
         @staticmethod
@@ -296,6 +346,20 @@ def _differentiable(
             needs = (*ctx.needs_input_grad[1:], *(False,) * count)[:count]
             found = gradients(*grads, *ctx.saved_tensors, *ctx.scalars, needs=needs)
             return (None, *(*found, *(None for _ in ctx.scalars))[: ctx.given])
+
+        @staticmethod
+        def jvp(ctx: Any, *given: Tensor | None) -> Any:
+            # PyTorch gives zeros for what has no tangent, and infinity times zero is NaN.
+            has_tangents = (*ctx.call.has_tangents, *(False,) * count)[:count]
+            directions = (
+                each if has else None
+                for each, has in zip((*given[1:], *(None,) * count), has_tangents, strict=False)
+            )
+            with ctx.call.modes():
+                found = tangents(*directions, *_primals(ctx.saved_tensors), *ctx.scalars)
+            results = found if isinstance(found, tuple) else (found,)
+            cast = tuple(each.to(dtype) for each, dtype in zip(results, ctx.dtypes, strict=True))
+            return cast if isinstance(found, tuple) else cast[0]
 
     return Differentiable
 

@@ -1,15 +1,21 @@
 """What the norms and their gradients share."""
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 __all__ = [
     "has_ordinary_squares",
     "in_range",
     "inverse_rms",
+    "is_differentiated",
+    "may_have_tangents",
     "rms_norm_gradients",
+    "rms_norm_tangent",
+    "sum_of",
     "sum_rows",
     "wide_dtype",
 ]
@@ -21,6 +27,20 @@ _TINY = 2.0**-1000
 def wide_dtype(x: Tensor) -> torch.dtype:
     """Return the dtype that gradients are computed in: float32 for half types."""
     return torch.promote_types(x.dtype, torch.float32)
+
+
+def is_differentiated() -> bool:
+    """Return whether what is computed here may be differentiated itself.
+
+    PyTorch's fused forms of some gradients have no derivatives.
+    """
+    return torch.is_grad_enabled() or may_have_tangents()
+
+
+def may_have_tangents() -> bool:
+    """Return whether tensors may have tangents of forward-mode differentiation."""
+    # What torch.compile has traced enters a level that PyTorch's Python does not know of.
+    return forward_ad._current_level >= 0 or torch._C._are_functorch_transforms_active()
 
 
 def sum_rows(x: Tensor) -> Tensor:
@@ -79,17 +99,49 @@ def rms_norm_gradients(
     grad: Tensor, x: Tensor, weight: Tensor, eps: float, needs_x: bool, needs_weight: bool
 ) -> tuple[Tensor | None, Tensor | None]:
     """Return the gradients of `x`, in the wide dtype, and of `weight`."""
-    wide = wide_dtype(x)
-    rows, eps_of_rows, power = in_range(x, eps)
-    scale = inverse_rms(rows, eps_of_rows)
-    normalized = rows.to(wide) * scale
-    grad = grad.to(wide)
+    normalized, scale, power = _normalized(x, eps)
+    grad = grad.to(normalized.dtype)
     grad_x = grad_weight = None
     if needs_x:
-        along = grad * weight.to(wide)
-        grad_x = (along - normalized * (along * normalized).mean(-1, keepdim=True)) * scale
-        if power is not None:
-            grad_x = grad_x * power
+        grad_x = _across(grad * weight.to(grad.dtype), normalized, scale, power)
     if needs_weight:
         grad_weight = sum_rows(grad * normalized).to(weight.dtype)
     return grad_x, grad_weight
+
+
+def rms_norm_tangent(
+    of_x: Tensor | None, of_weight: Tensor | None, x: Tensor, weight: Tensor, eps: float
+) -> Tensor:
+    """Return the tangent of the norm of `x` in the wide dtype; one of those given may be None."""
+    normalized, scale, power = _normalized(x, eps)
+    wide = normalized.dtype
+    parts = []
+    if of_x is not None:
+        parts += [_across(of_x.to(wide), normalized, scale, power) * weight.to(wide)]
+    if of_weight is not None:
+        parts += [normalized * of_weight.to(wide)]
+    return sum_of(parts)
+
+
+def sum_of(parts: Sequence[Tensor]) -> Tensor:
+    """Return the sum of one or several tensors."""
+    total, *rest = parts
+    for each in rest:
+        total = total + each
+    return total
+
+
+def _normalized(x: Tensor, eps: float) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Return rows over their root mean squares, the inverses of those, and powers of two.
+
+    The inverses are those of the rows times the powers; None stands for powers that are one.
+    """
+    rows, eps_of_rows, power = in_range(x, eps)
+    scale = inverse_rms(rows, eps_of_rows)
+    return rows.to(wide_dtype(x)) * scale, scale, power
+
+
+def _across(along: Tensor, normalized: Tensor, scale: Tensor, power: Tensor | None) -> Tensor:
+    """Return directions times the derivative of normalized rows, which is symmetric."""
+    found = (along - normalized * (along * normalized).mean(-1, keepdim=True)) * scale
+    return found if power is None else found * power

@@ -16,7 +16,15 @@ from tensor_ops.resolution import exchanges_arrays
 if TYPE_CHECKING:
     from tensor_ops.op import Op
 
-__all__ = ["DTYPE_NAMES", "HALF", "as_numpy", "dtype_name", "takes_tensors", "taking_tensors"]
+__all__ = [
+    "DTYPE_NAMES",
+    "HALF",
+    "as_numpy",
+    "dtype_name",
+    "takes_tensors",
+    "taking_arrays",
+    "taking_tensors",
+]
 
 DTYPE_NAMES = {getattr(torch, name): name for name in DTYPES}
 # Beside an `x` of these, weights, residuals and angles may be float32.
@@ -58,8 +66,12 @@ def takes_tensors(function: Callable[..., Any]) -> bool:
 @cache
 def taking_tensors(op: Op, function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function of CPU tensors without gradients that runs a backend's function."""
-    if takes_tensors(function):
-        return function
+    return function if takes_tensors(function) else taking_arrays(op, function)
+
+
+@cache
+def taking_arrays(op: Op, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function of CPU tensors that gives NumPy arrays to a backend's function."""
     outputs = op.outputs
 
     def call(*args: Any, out: Any, **scalars: Any) -> Any:

@@ -182,7 +182,8 @@ def _without_autograd(op: str, argument: str, value: Any) -> Any:
     if _tracks_tangents() and _has_tangent(value):
         raise ValueError(
             f"{op}: {argument} has a tangent, and tensor_ops computes no derivatives; pass "
-            f"{argument}.detach()"
+            f"{argument}.detach(), or call tensor_ops_torch.{op} "
+            "(from a clone: pip install ./packages/tensor-ops-torch)"
         )
     return value.detach() if getattr(value, "requires_grad", False) else value
 

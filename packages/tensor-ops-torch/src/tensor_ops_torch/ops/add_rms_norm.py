@@ -15,6 +15,8 @@ from tensor_ops_torch.rows import (
     in_range,
     inverse_rms,
     rms_norm_gradients,
+    rms_norm_tangent,
+    sum_of,
     wide_dtype,
 )
 
@@ -75,3 +77,17 @@ def gradients(
     grad_x = grad_sum.to(grad_y.dtype) if needs_x else None
     grad_residual = grad_sum.to(h.dtype) if needs_residual else None
     return grad_x, grad_residual, grad_weight
+
+
+def tangents(
+    of_x: Tensor | None,
+    of_residual: Tensor | None,
+    of_weight: Tensor | None,
+    h: Tensor,
+    weight: Tensor,
+    eps: float,
+) -> tuple[Tensor, Tensor]:
+    parts = [each.to(wide_dtype(h)) for each in (of_x, of_residual) if each is not None]
+    of_h = sum_of(parts) if parts else None
+    of_y = rms_norm_tangent(of_h, of_weight, h, weight, eps)
+    return of_y, torch.zeros_like(h) if of_h is None else of_h

@@ -29,4 +29,13 @@ def precise(x: Tensor, approximate: str = "tanh") -> Tensor:
 def gradients(
     grad: Tensor, x: Tensor, approximate: str, *, needs: tuple[bool, ...]
 ) -> tuple[Tensor, ...]:
-    return (torch.ops.aten.gelu_backward(grad, x, approximate=approximate),)
+    return (along(grad, x, approximate),)
+
+
+def tangents(of_x: Tensor, x: Tensor, approximate: str) -> Tensor:
+    return along(of_x, x, approximate)
+
+
+def along(direction: Tensor, x: Tensor, approximate: str) -> Tensor:
+    """Return a direction times the derivative of GELU at `x`."""
+    return torch.ops.aten.gelu_backward(direction, x, approximate=approximate)

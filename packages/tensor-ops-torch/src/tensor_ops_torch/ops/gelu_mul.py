@@ -6,11 +6,10 @@
 tensor([-0.3173,  1.6827])
 """
 
-import torch
 from torch import Tensor
 
 from tensor_ops_torch.ops import gelu, silu_mul
-from tensor_ops_torch.rows import wide_dtype
+from tensor_ops_torch.rows import sum_of, wide_dtype
 
 
 def composed(gate: Tensor, up: Tensor, approximate: str = "tanh") -> Tensor:
@@ -29,10 +28,19 @@ def gradients(
     grad, value = grad.to(wide), gate.to(wide)
     grad_gate = grad_up = None
     if needs[0]:
-        along = grad * up.to(wide)
-        grad_gate = torch.ops.aten.gelu_backward(along, value, approximate=approximate)
-        grad_gate = grad_gate.to(gate.dtype)
+        grad_gate = gelu.along(grad * up.to(wide), value, approximate).to(gate.dtype)
     if needs[1]:
-        activated = torch.nn.functional.gelu(value, approximate=approximate)
-        grad_up = (grad * activated).to(up.dtype)
+        grad_up = (grad * gelu.composed(value, approximate)).to(up.dtype)
     return grad_gate, grad_up
+
+
+def tangents(
+    of_gate: Tensor | None, of_up: Tensor | None, gate: Tensor, up: Tensor, approximate: str
+) -> Tensor:
+    wide, parts = wide_dtype(gate), []
+    value = gate.to(wide)
+    if of_gate is not None:
+        parts += [gelu.along(of_gate.to(wide) * up.to(wide), value, approximate)]
+    if of_up is not None:
+        parts += [gelu.composed(value, approximate) * of_up.to(wide)]
+    return sum_of(parts)

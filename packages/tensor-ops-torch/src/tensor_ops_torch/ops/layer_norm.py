@@ -9,7 +9,14 @@ tensor([[0., 2.]])
 import torch
 from torch import Tensor
 
-from tensor_ops_torch.rows import has_ordinary_squares, in_range, sum_rows, wide_dtype
+from tensor_ops_torch.rows import (
+    has_ordinary_squares,
+    in_range,
+    is_differentiated,
+    sum_of,
+    sum_rows,
+    wide_dtype,
+)
 
 
 def composed(x: Tensor, weight: Tensor, bias: Tensor | None = None, eps: float = 1e-5) -> Tensor:
@@ -66,18 +73,14 @@ def saved(x: Tensor, weight: Tensor, bias: Tensor | None, y: Tensor) -> tuple[Te
 def gradients(
     grad: Tensor, x: Tensor, weight: Tensor, eps: float, *, needs: tuple[bool, ...]
 ) -> tuple[Tensor | None, ...]:
-    wide = wide_dtype(x)
-    rows, eps_of_rows, power = _centred_in_range(x, eps)
-    grad, values, scale = grad.to(wide), rows.to(wide), weight.to(wide)
-    variance, mean = torch.var_mean(values, dim=-1, correction=0, keepdim=True)
-    inverse = (variance + eps_of_rows).rsqrt()
+    values, mean, inverse, power = _statistics(x, eps)
+    wide = values.dtype
+    grad, scale = grad.to(wide), weight.to(wide)
     grad_x: Tensor | None
-    if torch.is_grad_enabled():
+    if is_differentiated():
         # PyTorch's fused form has no derivative with respect to the statistics.
         normalized = (values - mean) * inverse
-        along = grad * scale
-        centred = along - along.mean(-1, keepdim=True)
-        grad_x = (centred - normalized * (along * normalized).mean(-1, keepdim=True)) * inverse
+        grad_x = _across(grad * scale, normalized, inverse)
         grad_weight, grad_bias = sum_rows(grad * normalized), sum_rows(grad)
     else:
         # Of the bias it looks at nothing but shape and dtype.
@@ -89,3 +92,41 @@ def gradients(
     # The bias has the dtype of the weight.
     found = zip((grad_x, grad_weight, grad_bias), (x, weight, weight), needs, strict=True)
     return tuple(each.to(like.dtype) if needed else None for each, like, needed in found)
+
+
+def tangents(
+    of_x: Tensor | None,
+    of_weight: Tensor | None,
+    of_bias: Tensor | None,
+    x: Tensor,
+    weight: Tensor,
+    eps: float,
+) -> Tensor:
+    values, mean, inverse, power = _statistics(x, eps)
+    wide, normalized = values.dtype, (values - mean) * inverse
+    parts = []
+    if of_x is not None:
+        across = _across(of_x.to(wide), normalized, inverse)
+        parts += [(across if power is None else across * power) * weight.to(wide)]
+    if of_weight is not None:
+        parts += [normalized * of_weight.to(wide)]
+    if of_bias is not None:
+        parts += [of_bias.to(wide).expand_as(values)]
+    return sum_of(parts)
+
+
+def _statistics(x: Tensor, eps: float) -> tuple[Tensor, Tensor, Tensor, float | Tensor | None]:
+    """Return rows in the wide dtype, their means and inverse deviations, and powers of two.
+
+    The rows are those of `_centred_in_range`, and so are the powers.
+    """
+    rows, eps_of_rows, power = _centred_in_range(x, eps)
+    values = rows.to(wide_dtype(x))
+    variance, mean = torch.var_mean(values, dim=-1, correction=0, keepdim=True)
+    return values, mean, (variance + eps_of_rows).rsqrt(), power
+
+
+def _across(along: Tensor, normalized: Tensor, inverse: Tensor) -> Tensor:
+    """Return directions times the derivative of normalized rows, which is symmetric."""
+    centred = along - along.mean(-1, keepdim=True)
+    return (centred - normalized * (along * normalized).mean(-1, keepdim=True)) * inverse

@@ -13,6 +13,7 @@ from tensor_ops_torch.rows import (
     in_range,
     inverse_rms,
     rms_norm_gradients,
+    rms_norm_tangent,
     wide_dtype,
 )
 
@@ -34,3 +35,9 @@ def gradients(
 ) -> tuple[Tensor | None, ...]:
     grad_x, grad_weight = rms_norm_gradients(grad, x, weight, eps, *needs)
     return None if grad_x is None else grad_x.to(x.dtype), grad_weight
+
+
+def tangents(
+    of_x: Tensor | None, of_weight: Tensor | None, x: Tensor, weight: Tensor, eps: float
+) -> Tensor:
+    return rms_norm_tangent(of_x, of_weight, x, weight, eps)

@@ -10,7 +10,7 @@ tensor([[-1.8000, -4.0000,  2.6000,  2.0000]])
 import torch
 from torch import Tensor
 
-from tensor_ops_torch.rows import wide_dtype
+from tensor_ops_torch.rows import sum_of, wide_dtype
 
 
 def composed(x: Tensor, cos: Tensor, sin: Tensor, *, interleaved: bool = False) -> Tensor:
@@ -42,6 +42,28 @@ def gradients(
     return grad_x, grad_cos if needs[1] else None, grad_sin if needs[2] else None
 
 
+def tangents(
+    of_x: Tensor | None,
+    of_cos: Tensor | None,
+    of_sin: Tensor | None,
+    x: Tensor,
+    cos: Tensor,
+    sin: Tensor,
+    interleaved: bool,
+) -> Tensor:
+    wide, parts = wide_dtype(x), []
+    a, b = _pairs(x.to(wide), interleaved)
+    if of_x is not None:
+        parts += [composed(of_x.to(wide), cos, sin, interleaved=interleaved)]
+    if of_cos is not None:
+        c = of_cos.to(wide)
+        parts += [_joined(a * c, b * c, interleaved)]
+    if of_sin is not None:
+        s = of_sin.to(wide)
+        parts += [_joined(-b * s, a * s, interleaved)]
+    return sum_of(parts)
+
+
 def _pairs(x: Tensor, interleaved: bool) -> tuple[Tensor, Tensor]:
     if interleaved:
         return x[..., 0::2], x[..., 1::2]
@@ -51,5 +73,5 @@ def _pairs(x: Tensor, interleaved: bool) -> tuple[Tensor, Tensor]:
 
 def _joined(a: Tensor, b: Tensor, interleaved: bool) -> Tensor:
     if interleaved:
-        return torch.stack((a, b), dim=-1).flatten(-2)
+        return torch.stack((a, b), dim=-1).reshape(*a.shape[:-1], 2 * a.shape[-1])
     return torch.cat((a, b), dim=-1)

@@ -11,6 +11,8 @@ import math
 import torch
 from torch import Tensor
 
+from tensor_ops_torch.rows import is_differentiated, wide_dtype
+
 
 def composed(x: Tensor) -> Tensor:
     return torch.nn.functional.silu(above_minus_infinity(x))
@@ -33,13 +35,17 @@ def precise(x: Tensor) -> Tensor:
 
 
 def gradients(grad: Tensor, x: Tensor, *, needs: tuple[bool, ...]) -> tuple[Tensor, ...]:
-    return (along(grad, x),)
+    return (along(grad, x).to(x.dtype),)
 
 
-def along(grad: Tensor, x: Tensor) -> Tensor:
-    """Return `grad` times the derivative of SiLU at `x`."""
-    if not torch.is_grad_enabled():
-        return torch.ops.aten.silu_backward(grad, x)
-    # PyTorch's fused form has no derivative of its own.
-    sigmoid = torch.sigmoid(x)
-    return grad * sigmoid * (1 + x * (1 - sigmoid))
+def tangents(of_x: Tensor, x: Tensor) -> Tensor:
+    return along(of_x, x)
+
+
+def along(direction: Tensor, x: Tensor) -> Tensor:
+    """Return a direction times the derivative of SiLU at `x`."""
+    if not is_differentiated():
+        return torch.ops.aten.silu_backward(direction, x)
+    wide = wide_dtype(x)
+    x, sigmoid = x.to(wide), torch.sigmoid(x.to(wide))
+    return direction.to(wide) * sigmoid * (1 + x * (1 - sigmoid))

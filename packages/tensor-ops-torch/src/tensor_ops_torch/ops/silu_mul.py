@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from tensor_ops_torch.ops import silu
-from tensor_ops_torch.rows import wide_dtype
+from tensor_ops_torch.rows import sum_of, wide_dtype
 
 
 def composed(gate: Tensor, up: Tensor) -> Tensor:
@@ -35,5 +35,15 @@ def gradients(
     wide = wide_dtype(gate)
     grad, value = grad.to(wide), gate.to(wide)
     grad_gate = silu.along(grad * up.to(wide), value) if needs[0] else None
-    grad_up = grad * torch.nn.functional.silu(value) if needs[1] else None
+    grad_up = grad * silu.composed(value) if needs[1] else None
     return tuple(None if each is None else each.to(gate.dtype) for each in (grad_gate, grad_up))
+
+
+def tangents(of_gate: Tensor | None, of_up: Tensor | None, gate: Tensor, up: Tensor) -> Tensor:
+    wide, parts = wide_dtype(gate), []
+    value = gate.to(wide)
+    if of_gate is not None:
+        parts += [silu.along(of_gate.to(wide) * up.to(wide), value)]
+    if of_up is not None:
+        parts += [silu.composed(value) * of_up.to(wide)]
+    return sum_of(parts)
