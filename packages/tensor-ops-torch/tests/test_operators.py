@@ -411,6 +411,38 @@ class TestComposedAtTheEdges:
                 assert not found.any()
                 assert found.signbit().tolist() == expected
 
+    @pytest.mark.parametrize("dtype", DTYPE_NAMES, ids=DTYPE_NAMES.get)
+    @pytest.mark.parametrize(
+        ("name", "scalars"), [("silu", ()), ("gelu", ("tanh",)), ("gelu", ("none",))]
+    )
+    def test_derivatives_at_the_infinities(self, dtype, name, scalars):
+        """They are the limits, and so are those far outside, where cubes overflow."""
+        far = torch.finfo(dtype).max
+        x = torch.tensor([-torch.inf, -far, far, torch.inf], dtype=dtype, requires_grad=True)
+        expected = torch.tensor([0, 0, 1, 1], dtype=dtype)
+        ones = torch.ones_like(x)
+
+        def derivatives(function, x):
+            (first,) = torch.autograd.grad(function(x), x, ones, create_graph=True)
+            (second,) = torch.autograd.grad(first, x, ones)
+            return first, second
+
+        operator, gated = OPERATORS[name], OPERATORS[f"{name}_mul"]
+        (once,) = torch.autograd.grad(operator(x, *scalars), x, ones)
+        assert torch.equal(once, expected)
+        for function in (lambda x: operator(x, *scalars), lambda x: gated(x, ones, *scalars)):
+            first, second = derivatives(function, x)
+            assert torch.equal(first, expected)
+            assert not second.any()
+        (of_up,) = torch.autograd.grad(gated(x[:1], up := draw(1).to(dtype), *scalars), up)
+        assert of_up.item() == 0
+
+    def test_nan_stays_nan_in_derivatives(self):
+        x = torch.tensor([torch.nan], requires_grad=True)
+        for name in ("silu", "gelu"):
+            (grad,) = torch.autograd.grad(OPERATORS[name](x), x)
+            assert grad.isnan()
+
 
 def test_devices_of_no_backend_say_so_once(monkeypatch):
     monkeypatch.setattr(operator, "_told", set())

@@ -38,4 +38,5 @@ def tangents(of_x: Tensor, x: Tensor, approximate: str) -> Tensor:
 
 def along(direction: Tensor, x: Tensor, approximate: str) -> Tensor:
     """Return a direction times the derivative of GELU at `x`."""
+    x = silu.saturated(x)
     return torch.ops.aten.gelu_backward(direction, x, approximate=approximate)

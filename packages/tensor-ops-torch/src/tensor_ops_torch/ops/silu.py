@@ -44,8 +44,18 @@ def tangents(of_x: Tensor, x: Tensor) -> Tensor:
 
 def along(direction: Tensor, x: Tensor) -> Tensor:
     """Return a direction times the derivative of SiLU at `x`."""
+    x = saturated(x)
     if not is_differentiated():
         return torch.ops.aten.silu_backward(direction, x)
     wide = wide_dtype(x)
     x, sigmoid = x.to(wide), torch.sigmoid(x.to(wide))
     return direction.to(wide) * sigmoid * (1 + x * (1 - sigmoid))
+
+
+def saturated(x: Tensor) -> Tensor:
+    """Return `x` brought to a range beyond which the derivatives of SiLU and GELU do not change.
+
+    They are 0 or 1 there in every dtype. Far outside, and at the infinities, their formulas have
+    products of infinity and zero.
+    """
+    return x.clamp(-1e4, 1e4)
