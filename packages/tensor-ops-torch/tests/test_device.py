@@ -86,7 +86,13 @@ def test_unknown_backends(given, nearest):
     assert nearest is None or f"did you mean {nearest!r}?" in message
 
 
-@pytest.mark.parametrize("given", [None, 1, torch.device("cpu")], ids=repr)
+def test_none_is_auto(pretend):
+    pretend.apple()
+    assert resolve_torch_device(None) == torch.device("mps")
+    assert resolve_amp_config(None) == resolve_amp_config("mps")
+
+
+@pytest.mark.parametrize("given", [1, torch.device("cpu")], ids=repr)
 def test_backends_that_are_no_names(given):
     with pytest.raises(TypeError, match=f"must be a string, got {type(given).__name__}"):
         resolve_torch_device(given)
@@ -147,7 +153,12 @@ class TestAMP:
         with pytest.raises(BackendError, match=r"expected torch\.float16 or torch\.bfloat16"):
             resolve_amp_config("cuda", dtype=dtype)
 
-    @pytest.mark.parametrize("device", ["meta", "xpu", "tpu", None], ids=repr)
+    @pytest.mark.parametrize("device", ["meta", "xpu", "tpu"], ids=repr)
     def test_devices_without_a_policy(self, device):
         with pytest.raises(BackendError, match=r"no policy for device|no device of PyTorch"):
             resolve_amp_config(device)
+
+    @pytest.mark.parametrize("backend", ["auto", "rocm"])
+    def test_names_of_backends_that_are_no_devices(self, backend):
+        with pytest.raises(BackendError, match=rf"pass resolve_torch_device\('{backend}'\)"):
+            resolve_amp_config(backend)

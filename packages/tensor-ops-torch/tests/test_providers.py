@@ -24,6 +24,7 @@ AZURE = "AzureExecutionProvider"
         ("auto", [COREML, CPU, MIGRAPHX], [MIGRAPHX, CPU]),
         ("auto", [COREML, CPU], [COREML, CPU]),
         ("auto", [AZURE, CPU], [CPU]),
+        (None, [CPU, CUDA], [CUDA, CPU]),
         ("cuda", [CPU, CUDA], [CUDA, CPU]),
         ("rocm", [CPU, MIGRAPHX, ROCM], [ROCM, CPU]),
         ("rocm", [CPU, MIGRAPHX], [MIGRAPHX, CPU]),
@@ -72,7 +73,7 @@ def test_unknown_backend():
 
 def test_wrong_types():
     with pytest.raises(TypeError, match="must be a string"):
-        resolve_ort_providers(None, [CPU])
+        resolve_ort_providers(1, [CPU])
     with pytest.raises(TypeError, match="several names"):
         resolve_ort_providers("cpu", CPU)
 

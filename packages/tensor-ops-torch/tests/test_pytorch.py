@@ -1,4 +1,4 @@
-"""What importing the package says where PyTorch is missing, broken or too old."""
+"""What works where PyTorch is missing, broken or too old, and what is said of the rest."""
 
 import os
 import subprocess
@@ -10,22 +10,64 @@ TRY = """
 import sys
 if "{hidden}":
     sys.modules["torch"] = None  # as if nothing of that name were installed
-import tensor_ops
-for _ in range(2):  # the second import must not find half a package
+from importlib import import_module
+import tensor_ops_torch
+import tensor_ops_torch.device
+from tensor_ops_torch import (
+    BackendError,
+    configure_torch_backend,
+    resolve_amp_config,
+    resolve_torch_device,
+)
+for use in (
+    lambda: resolve_torch_device("auto"),
+    lambda: resolve_torch_device("cpu"),
+    lambda: tensor_ops_torch.device.resolve_torch_device(None),
+    lambda: configure_torch_backend("cpu", "cpu"),
+    lambda: resolve_amp_config("cpu"),
+    lambda: resolve_amp_config(None),
+    lambda: tensor_ops_torch.silu,
+    lambda: tensor_ops_torch.swap_modules,
+    lambda: tensor_ops_torch.NVIDIABackend,
+    lambda: import_module("tensor_ops_torch.modules"),
+    lambda: import_module("tensor_ops_torch.modules"),  # not half a package
+    lambda: import_module("tensor_ops_torch.torch_backend"),
+    lambda: import_module("tensor_ops_torch.checkpoint"),
+):
     try:
-        from tensor_ops_torch import resolve_torch_device
-    except tensor_ops.BackendError as error:
+        use()
+    except BackendError as error:
         assert isinstance(error, RuntimeError) and isinstance(error, ImportError)
         print(f"{{error}} <- {{type(error.__cause__).__name__}}")
+    else:
+        print("no error")
+"""
+
+WITHOUT = """
+import sys
+sys.modules["torch"] = None
+import tensor_ops
+from tensor_ops_torch import create_session, explain_session, resolve_ort_providers
+from tensor_ops_torch import providers, session
+from onnx import TensorProto, helper
+
+print(resolve_ort_providers("auto", ["CPUExecutionProvider", "CUDAExecutionProvider"]))
+print(resolve_ort_providers("cpu"))
+x, y = (helper.make_tensor_value_info(each, TensorProto.FLOAT, [3]) for each in "xy")
+graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g", [x], [y])
+model = helper.make_model(
+    graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10
+)
+print(explain_session("cpp").backend, create_session(model).get_providers())
+try:
+    create_session(model, "gpuu")
+except tensor_ops.ConfigError:
+    print("unknown backend")
 """
 
 
-def outcome(tmp_path, torch=None):
-    """Return what a process with a `torch` of its own says to the import."""
-    if torch is not None:
-        (tmp_path / "torch.py").write_text(torch)
+def run(code, tmp_path):
     path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
-    code = TRY.format(hidden="yes" if torch is None else "")
     done = subprocess.run(
         [sys.executable, "-c", code],
         env=os.environ | {"PYTHONPATH": path},
@@ -35,9 +77,17 @@ def outcome(tmp_path, torch=None):
         timeout=120,
     )
     assert (done.returncode, done.stderr) == (0, "")
-    first, second = done.stdout.splitlines()
-    assert first == second
-    return first
+    return done.stdout.splitlines()
+
+
+def outcome(tmp_path, torch=None):
+    """Return what a process with a `torch` of its own says to each use of PyTorch."""
+    if torch is not None:
+        (tmp_path / "torch.py").write_text(torch)
+    lines = run(TRY.format(hidden="yes" if torch is None else ""), tmp_path)
+    assert len(lines) == TRY.count("    lambda: ")
+    assert len(set(lines)) == 1
+    return lines[0]
 
 
 def test_missing(tmp_path):
@@ -72,3 +122,27 @@ def test_missing(tmp_path):
 )
 def test_unimportable(tmp_path, torch, says):
     assert says in outcome(tmp_path, torch)
+
+
+def test_onnx_runtime_needs_no_pytorch(tmp_path):
+    pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnx")
+    assert run(WITHOUT, tmp_path) == [
+        "['CUDAExecutionProvider', 'CPUExecutionProvider']",
+        "['CPUExecutionProvider']",
+        "cpp ['CPUExecutionProvider']",
+        "unknown backend",
+    ]
+
+
+def test_names_are_checked_without_pytorch(tmp_path):
+    code = """
+import sys
+sys.modules["torch"] = None
+from tensor_ops_torch import BackendError, resolve_torch_device
+try:
+    resolve_torch_device("cudaa")
+except BackendError as error:
+    print(error)
+"""
+    assert run(code, tmp_path)[0].startswith("unknown backend 'cudaa'; did you mean 'cuda'?")

@@ -10,12 +10,9 @@ from importlib import import_module as _import_module
 from typing import Any as _Any
 
 from tensor_ops import BackendError
-from tensor_ops_torch import pytorch as _pytorch  # noqa: F401 - raises where PyTorch is missing
+from tensor_ops_torch import pytorch as _pytorch
 from tensor_ops_torch.amp import resolve_amp_config
 from tensor_ops_torch.device import resolve_torch_device
-from tensor_ops_torch.modules import *  # noqa: F403
-from tensor_ops_torch.modules import __all__ as _of_modules
-from tensor_ops_torch.ops import FUNCTIONS as _FUNCTIONS
 from tensor_ops_torch.providers import resolve_ort_providers
 from tensor_ops_torch.session import SessionExplanation, create_session, explain_session
 from tensor_ops_torch.tuning import Tuning, configure_torch_backend
@@ -34,11 +31,17 @@ __all__: list[str] = [
     "resolve_torch_device",
 ]
 
-for _name in _FUNCTIONS:
-    globals()[_name] = _FUNCTIONS[_name]
-    __all__ += [_name]  # noqa: PLE0604
+# Without PyTorch the names above can be imported, and what of them needs it says so when called.
+if _pytorch.is_usable():
+    from tensor_ops_torch.modules import *  # noqa: F403
+    from tensor_ops_torch.modules import __all__ as _of_modules
+    from tensor_ops_torch.ops import FUNCTIONS as _FUNCTIONS
 
-__all__ += _of_modules  # noqa: PLE0605
+    for _name in _FUNCTIONS:
+        globals()[_name] = _FUNCTIONS[_name]
+        __all__ += [_name]  # noqa: PLE0604
+
+    __all__ += _of_modules  # noqa: PLE0605
 
 # Imported when they are first asked for: few programs need them all.
 _LATER = {
@@ -74,6 +77,8 @@ __all__ += sorted(_LATER)  # noqa: PLE0605
 
 
 def __getattr__(name: str) -> _Any:
+    if not name.startswith("_"):
+        _pytorch.require()
     if name not in _LATER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(_import_module(f"{__name__}.{_LATER[name]}"), name)

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from typing import TypedDict
 
-import torch
-
 from tensor_ops import BackendError, BackendUnavailableError
+from tensor_ops.names import AUTO
+from tensor_ops_torch.device import as_device, resolve_torch_device
+from tensor_ops_torch.pytorch import torch
 
 __all__ = ["AMPConfig", "resolve_amp_config"]
 
@@ -24,13 +25,16 @@ class AMPConfig(TypedDict):
     use_grad_scaler: bool
 
 
-def resolve_amp_config(device: torch.device | str, dtype: torch.dtype | None = None) -> AMPConfig:
+def resolve_amp_config(
+    device: torch.device | str | None, dtype: torch.dtype | None = None
+) -> AMPConfig:
     """Return the policy of automatic mixed precision for a device.
 
     Parameters
     ----------
-    device : torch.device or str
-        Of type cpu, cuda (CUDA or ROCm) or mps.
+    device : torch.device, str or None
+        Of type cpu, cuda (CUDA or ROCm) or mps. None is the device that
+        ``resolve_torch_device("auto")`` returns.
     dtype : {torch.float16, torch.bfloat16}, optional
         What to compute in. By default float16 on GPUs, and no mixed precision on the CPU, which
         has bfloat16 on request only.
@@ -45,7 +49,7 @@ def resolve_amp_config(device: torch.device | str, dtype: torch.dtype | None = N
     Raises
     ------
     BackendError
-        If PyTorch or the device has no autocast in that dtype.
+        If PyTorch or the device has no autocast in that dtype, or PyTorch is missing.
 
     Examples
     --------
@@ -59,26 +63,22 @@ def resolve_amp_config(device: torch.device | str, dtype: torch.dtype | None = N
     ...     layer(torch.ones(3, 4)).dtype
     torch.bfloat16
     """
-    try:
-        kind = torch.device(device).type
-    except (RuntimeError, TypeError) as error:
-        raise BackendError(f"{device!r} is no device of PyTorch: {error}") from error
-    if kind not in _DEFAULT:
-        expected = ", ".join(_DEFAULT)
+    found = resolve_torch_device(AUTO) if device is None else as_device(device)
+    kind = found.type
+    default = {"cuda": torch.float16, "mps": torch.float16, "cpu": None}
+    if kind not in default:
+        expected = ", ".join(default)
         raise BackendError(
-            f"there is no policy for device {str(device)!r}, expected a device of type {expected}"
+            f"there is no policy for device {str(found)!r}, expected a device of type {expected}"
         )
     if dtype not in (None, torch.float16, torch.bfloat16):
         raise BackendError(f"dtype is {dtype!r}, expected torch.float16 or torch.bfloat16")
     if dtype is None:
-        dtype = _DEFAULT[kind]
+        dtype = default[kind]
     elif reason := _lacks(kind, dtype):
-        raise BackendUnavailableError(f"no autocast in {dtype} on {str(device)!r}: {reason}", kind)
+        raise BackendUnavailableError(f"no autocast in {dtype} on {str(found)!r}: {reason}", kind)
     scaled = kind == "cuda" and dtype is torch.float16
     return {"enabled": dtype is not None, "dtype": dtype, "use_grad_scaler": scaled}
-
-
-_DEFAULT = {"cuda": torch.float16, "mps": torch.float16, "cpu": None}
 
 
 def _lacks(kind: str, dtype: torch.dtype) -> str | None:

@@ -7,25 +7,34 @@ device(type='cpu')
 
 from __future__ import annotations
 
-import torch
+from collections.abc import Iterable
 
 from tensor_ops import BackendError, BackendUnavailableError
-from tensor_ops.names import did_you_mean, not_a_name
+from tensor_ops.names import AUTO, did_you_mean, not_a_name
+from tensor_ops_torch.pytorch import require, torch
 
-__all__ = ["DEVICE_BACKENDS", "build_name", "check_backend", "check_device", "resolve_torch_device"]
+__all__ = [
+    "DEVICE_BACKENDS",
+    "as_device",
+    "build_name",
+    "check_backend",
+    "check_device",
+    "resolve_torch_device",
+]
 
 #: What a device may be asked for by, and the type of PyTorch's device that it means.
 DEVICE_BACKENDS = {"auto": None, "cpu": "cpu", "cuda": "cuda", "rocm": "cuda", "mps": "mps"}
 _ORDER = ("cuda", "mps", "cpu")
 
 
-def resolve_torch_device(backend: str) -> torch.device:
+def resolve_torch_device(backend: str | None) -> torch.device:
     """Return the device that a backend means, if it can be used.
 
     Parameters
     ----------
-    backend : {"auto", "cpu", "cuda", "rocm", "mps"}
+    backend : {"auto", "cpu", "cuda", "rocm", "mps"} or None
         ``"auto"`` takes a GPU of CUDA or ROCm if there is one, else Apple's (MPS), else the CPU.
+        None, as of an option that was not given, is ``"auto"``.
         Any other is that one or an error. PyTorch calls the devices of CUDA and of ROCm ``cuda``;
         which of them it was built for tells ``torch.version.hip``.
 
@@ -40,7 +49,7 @@ def resolve_torch_device(backend: str) -> torch.device:
         If there is no such backend; the message gives the nearest one.
     BackendUnavailableError
         A BackendError: if PyTorch was built for another backend than the one asked for, or finds
-        no device of it.
+        no device of it; if PyTorch is missing, too old, or cannot be imported.
     TypeError
         If `backend` is not a string.
 
@@ -51,8 +60,9 @@ def resolve_torch_device(backend: str) -> torch.device:
     >>> device.type in ("cuda", "mps", "cpu")
     True
     """
-    check_backend(backend, DEVICE_BACKENDS)
-    if backend == "auto":
+    backend = check_backend(backend, DEVICE_BACKENDS)
+    require()
+    if backend == AUTO:
         return torch.device(next(each for each in _ORDER if _why_not(each) is None))
     kind = DEVICE_BACKENDS[backend]
     assert kind is not None
@@ -62,8 +72,8 @@ def resolve_torch_device(backend: str) -> torch.device:
     return torch.device(kind)
 
 
-def check_backend(backend: str, known: dict[str, str | None] | tuple[str, ...]) -> None:
-    """Check the name of a backend.
+def check_backend(backend: str | None, known: Iterable[str]) -> str:
+    """Return the name of a backend, which is checked; ``"auto"`` for None.
 
     Raises
     ------
@@ -72,6 +82,8 @@ def check_backend(backend: str, known: dict[str, str | None] | tuple[str, ...]) 
     TypeError
         If it is not a string.
     """
+    if backend is None:
+        return AUTO
     if not isinstance(backend, str):
         raise not_a_name(backend)
     if backend not in known:
@@ -79,9 +91,10 @@ def check_backend(backend: str, known: dict[str, str | None] | tuple[str, ...]) 
         raise BackendError(
             f"unknown backend {backend!r}; {hint}expected one of {', '.join(map(repr, known))}"
         )
+    return backend
 
 
-def check_device(backend: str, device: torch.device | str) -> torch.device:
+def check_device(backend: str | None, device: torch.device | str) -> torch.device:
     """Return a device, which must be usable and one that the backend means.
 
     Raises
@@ -89,11 +102,8 @@ def check_device(backend: str, device: torch.device | str) -> torch.device:
     BackendError
         If it is no device, of another backend, or cannot be used.
     """
-    check_backend(backend, DEVICE_BACKENDS)
-    try:
-        found = torch.device(device)
-    except (RuntimeError, TypeError) as error:
-        raise BackendError(f"{device!r} is no device of PyTorch: {error}") from error
+    backend = check_backend(backend, DEVICE_BACKENDS)
+    found = as_device(device)
     if found.type not in _ORDER:
         raise BackendError(f"device {str(found)!r} has none of the types {', '.join(_ORDER)}")
     wanted = DEVICE_BACKENDS[backend]
@@ -108,6 +118,25 @@ def check_device(backend: str, device: torch.device | str) -> torch.device:
     if reason is not None:
         raise BackendUnavailableError(f"device {str(found)!r} is unavailable: {reason}", backend)
     return found
+
+
+def as_device(device: torch.device | str) -> torch.device:
+    """Return a device of PyTorch.
+
+    Raises
+    ------
+    BackendError
+        If it is none.
+    """
+    require()
+    try:
+        return torch.device(device)
+    except (RuntimeError, TypeError) as error:
+        instead = "pass what resolve_torch_device returns"
+        if isinstance(device, str) and device in DEVICE_BACKENDS:
+            instead = f"it is the name of a backend: pass resolve_torch_device({device!r})"
+        reason = str(error).partition("\n")[0]
+        raise BackendError(f"{device!r} is no device of PyTorch; {instead} ({reason})") from error
 
 
 def build_name() -> str:

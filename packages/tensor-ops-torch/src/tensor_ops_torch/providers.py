@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable
 from types import ModuleType
 
 from tensor_ops import BackendError, BackendUnavailableError
+from tensor_ops.names import AUTO
 from tensor_ops.selection import Choice, choose
 from tensor_ops_torch.device import DEVICE_BACKENDS, check_backend
 
@@ -53,15 +54,15 @@ _INSTALL = {
 }
 
 
-def resolve_ort_providers(backend: str, available: Iterable[str] | None = None) -> list[str]:
+def resolve_ort_providers(backend: str | None, available: Iterable[str] | None = None) -> list[str]:
     """Return the providers that a session is made with, the CPU's last.
 
     Parameters
     ----------
-    backend : {"auto", "cpu", "cuda", "rocm", "mps"}
+    backend : {"auto", "cpu", "cuda", "rocm", "mps"} or None
         ``"cuda"`` is CUDAExecutionProvider; ``"rocm"`` ROCMExecutionProvider, else its successor
         MIGraphXExecutionProvider; ``"mps"`` CoreMLExecutionProvider. ``"auto"`` takes the first
-        of these that is there, else the CPU's.
+        of these that is there, else the CPU's; so does None.
     available : iterable of str, optional
         The providers to choose from; by default those of the installed ONNX Runtime.
 
@@ -94,11 +95,11 @@ def resolve_ort_providers(backend: str, available: Iterable[str] | None = None) 
     >>> resolve_ort_providers("cpu", both)
     ['CPUExecutionProvider']
     """
-    check_backend(backend, DEVICE_BACKENDS)
+    backend = check_backend(backend, DEVICE_BACKENDS)
     if isinstance(available, str):
         raise TypeError(f"available must be several names, got the string {available!r}")
     here = list(onnxruntime().get_available_providers() if available is None else available)
-    names = ORDER if backend == "auto" else (backend,)
+    names = ORDER if backend == AUTO else (backend,)
     choice = choose_provider(names, here)
     if choice.backend is None:
         raise BackendUnavailableError(

@@ -20,6 +20,7 @@ from tensor_ops_torch.providers import (
     onnxruntime,
     ordered,
 )
+from tensor_ops_torch.pytorch import is_usable, torch
 
 __all__ = ["SessionExplanation", "create_session", "explain_session"]
 
@@ -75,13 +76,13 @@ class SessionExplanation(NamedTuple):
 
 
 def explain_session(
-    backend: str = AUTO, available: Iterable[str] | None = None
+    backend: str | None = AUTO, available: Iterable[str] | None = None
 ) -> SessionExplanation:
     """Explain where `create_session` would run a model, without making a session.
 
     Parameters
     ----------
-    backend : str, optional
+    backend : str or None, optional
         As for `create_session`.
     available : iterable of str, optional
         The providers to choose from; by default those of the installed ONNX Runtime.
@@ -116,7 +117,7 @@ def explain_session(
 
 def create_session(
     model: Any,
-    backend: str = AUTO,
+    backend: str | None = AUTO,
     *,
     sess_options: Any = None,
     provider_options: Mapping[str, Mapping[str, Any]] | None = None,
@@ -128,11 +129,11 @@ def create_session(
     ----------
     model : path, bytes or onnx.ModelProto
         A file, a serialized model, or the model itself.
-    backend : str, optional
+    backend : str or None, optional
         A backend of tensor_ops: `cuda` and `cudnn` are CUDAExecutionProvider, `rocm`
         ROCMExecutionProvider or MIGraphXExecutionProvider, `mps` CoreMLExecutionProvider,
         `mkldnn` DnnlExecutionProvider, `cpp`, `python` and `torch` CPUExecutionProvider; the
-        others have none. By default, ``"auto"``, `use_backend`, `set_default_backend`, the
+        others have none. By default, ``"auto"`` or None, `use_backend`, `set_default_backend`, the
         environment and ``backend.json`` decide as they do for an op. Where nobody has set anything,
         the first of `cuda`, `rocm`, `mps` and the CPU that ONNX Runtime has.
     sess_options : onnxruntime.SessionOptions, optional
@@ -236,8 +237,8 @@ def create_session(
 _CPU_NODES = ("allow", "warn", "raise")
 
 
-def _decision(backend: str) -> Decision:
-    if backend == AUTO:
+def _decision(backend: str | None) -> Decision:
+    if backend is None or backend == AUTO:
         return state.current().decision
     return state.plan_for(backend, "backend= of create_session()").decision
 
@@ -311,9 +312,9 @@ def _warn(message: str) -> None:
 
 
 def _gpu_here() -> str | None:
-    """Return the backend of the GPU that PyTorch finds."""
-    import torch
-
+    """Return the backend of the GPU that PyTorch finds, if PyTorch is there."""
+    if not is_usable():
+        return None
     kind = resolve_torch_device(AUTO).type
     return {"cuda": "rocm" if torch.version.hip else "cuda", "mps": "mps"}.get(kind)
 

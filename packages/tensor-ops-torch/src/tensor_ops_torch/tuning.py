@@ -11,11 +11,12 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Callable
+from functools import cache
 from typing import Any, NamedTuple
 
-import torch
-
+from tensor_ops.names import AUTO
 from tensor_ops_torch.device import build_name, check_device
+from tensor_ops_torch.pytorch import torch
 
 __all__ = ["Change", "Tuning", "configure_torch_backend"]
 
@@ -63,7 +64,7 @@ class Tuning:
         """Give every setting in `changes` its value of before; a second time does nothing."""
         if self.changes:
             # All of them, in order: writing through the older interface changes the newer's.
-            for name, setting in _SETTINGS.items():
+            for name, setting in _settings().items():
                 setting.write(self._before[name])
         self.changes = {}
 
@@ -75,7 +76,7 @@ class Tuning:
 
 
 def configure_torch_backend(
-    backend: str, device: torch.device | str, verbose: bool = True
+    backend: str | None, device: torch.device | str, verbose: bool = True
 ) -> Tuning:
     """Set PyTorch up for a device, and say what was changed.
 
@@ -86,7 +87,8 @@ def configure_torch_backend(
 
     Parameters
     ----------
-    backend : {"auto", "cpu", "cuda", "rocm", "mps"}
+    backend : {"auto", "cpu", "cuda", "rocm", "mps"} or None
+        None is ``"auto"``.
     device : torch.device or str
         What `resolve_torch_device` returned for it.
     verbose : bool, optional
@@ -101,8 +103,8 @@ def configure_torch_backend(
     Raises
     ------
     BackendError
-        If there is no such backend, or the device is of another one or cannot be used. Nothing is
-        changed then.
+        If there is no such backend, the device is of another one or cannot be used, or PyTorch is
+        missing. Nothing is changed then.
 
     Examples
     --------
@@ -126,7 +128,7 @@ def configure_torch_backend(
         torch.set_float32_matmul_precision("highest" if allowed else "high")
     elif found.type == "mps":
         torch.set_float32_matmul_precision("high")
-    tuning = Tuning(backend, found, before)
+    tuning = Tuning(backend or AUTO, found, before)
     if verbose:
         print(_diagnostics(tuning))
     return tuning
@@ -187,12 +189,14 @@ def _newer() -> dict[str, _Setting]:
     return found
 
 
-_SETTINGS = _older() | _newer()
+@cache
+def _settings() -> dict[str, _Setting]:
+    return _older() | _newer()
 
 
 def _read() -> dict[str, Any]:
     values = {}
-    for name, setting in _SETTINGS.items():
+    for name, setting in _settings().items():
         try:
             values[name] = setting.read()
         except RuntimeError:
