@@ -74,7 +74,20 @@ def test_the_right_build_without_a_device(pretend, backend, says):
 
 
 @pytest.mark.parametrize(
-    ("given", "nearest"), [("cudaa", "cuda"), ("vulkan", None), ("CPU", "cpu"), ("rocmm", "rocm")]
+    ("given", "nearest"),
+    [
+        ("cudaa", "cuda"),
+        ("vulkan", None),
+        ("CPU", "cpu"),
+        ("rocmm", "rocm"),
+        # What is meant, and not what is written alike.
+        ("nvidia", "cuda"),
+        ("AMD", "rocm"),
+        ("hip", "rocm"),
+        ("metal", "mps"),
+        ("tpu", None),
+        ("xpu", None),
+    ],
 )
 def test_unknown_backends(given, nearest):
     with pytest.raises(BackendError) as caught:
@@ -84,6 +97,11 @@ def test_unknown_backends(given, nearest):
     assert "'auto', 'cpu', 'cuda', 'rocm', 'mps'" in message
     assert ("did you mean" in message) is (nearest is not None)
     assert nearest is None or f"did you mean {nearest!r}?" in message
+
+
+def test_any_gpu_is_several_backends():
+    with pytest.raises(BackendError, match=r"did you mean 'auto', 'cuda', 'rocm' or 'mps'\?"):
+        resolve_torch_device("gpu")
 
 
 def test_none_is_auto(pretend):

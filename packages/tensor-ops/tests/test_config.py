@@ -441,6 +441,11 @@ def test_empty_variables_say_nothing():
     ("name", "value", "says"),
     [
         (config.ENV_FORCE, "cdua", "did you mean 'cuda'"),
+        (config.ENV_FORCE, "gpu", "did you mean 'cuda' or 'opencl:gpu'? "),
+        (config.ENV_FORCE, "NVIDIA", "did you mean 'cuda'? "),
+        (config.ENV_FORCE, "metal", "did you mean 'mps'? "),
+        (config.ENV_FORCE, "xpu", "did you mean 'opencl:gpu'? "),
+        (config.ENV_FORCE, "npu", "unknown backend 'npu'; Known backends"),
         (config.ENV_FORCE, "auto", "'auto'"),
         (config.ENV_PREFERRED, "pyhton", "did you mean 'python'"),
         (config.ENV_PRIORITY, "cpp,cdua", "did you mean 'cuda'"),

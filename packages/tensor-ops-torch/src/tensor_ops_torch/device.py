@@ -25,6 +25,23 @@ __all__ = [
 #: What a device may be asked for by, and the type of PyTorch's device that it means.
 DEVICE_BACKENDS = {"auto": None, "cpu": "cpu", "cuda": "cuda", "rocm": "cuda", "mps": "mps"}
 _ORDER = ("cuda", "mps", "cpu")
+# What hardware is called elsewhere. Of some, nothing here serves it, though a name is near.
+_MEANT: dict[str, tuple[str, ...]] = {
+    "amd": ("rocm",),
+    "apple": ("mps",),
+    "coreml": ("mps",),
+    "gpu": ("auto", "cuda", "rocm", "mps"),
+    "hip": ("rocm",),
+    "intel": ("cpu",),
+    "metal": ("mps",),
+    "migraphx": ("rocm",),
+    "npu": (),
+    "nvidia": ("cuda",),
+    "radeon": ("rocm",),
+    "tensorrt": ("cuda",),
+    "tpu": (),
+    "xpu": (),
+}
 
 
 def resolve_torch_device(backend: str | None) -> torch.device:
@@ -87,7 +104,7 @@ def check_backend(backend: str | None, known: Iterable[str]) -> str:
     if not isinstance(backend, str):
         raise not_a_name(backend)
     if backend not in known:
-        hint = did_you_mean(backend, known)
+        hint = did_you_mean(backend, known, _MEANT)
         raise BackendError(
             f"unknown backend {backend!r}; {hint}expected one of {', '.join(map(repr, known))}"
         )

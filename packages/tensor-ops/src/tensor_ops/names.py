@@ -1,6 +1,6 @@
 """Every backend name a user may write, what it stands for and how to get it."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from tensor_ops.errors import ConfigError
@@ -106,6 +106,35 @@ KNOWN = {
 
 ALIASES = {"numpy": "python", "cpu": "cpp", "openmp": "cpp"}
 
+# What hardware and its interfaces are called elsewhere, and the names that serve them here. Some
+# are near to the name of something else, as "gpu" is to "tpu".
+_MEANT = {
+    "amd": ("opencl:gpu", "cpp"),
+    "apple": ("mps",),
+    "c++": ("cpp",),
+    "cl": ("opencl",),
+    "cupy": ("cuda",),
+    "cxx": ("cpp",),
+    "directml": ("opencl:gpu",),
+    "dml": ("opencl:gpu",),
+    "gpu": ("cuda", "opencl:gpu"),
+    "hip": ("opencl:gpu",),
+    "intel": ("cpp", "opencl:gpu"),
+    "metal": ("mps",),
+    "native": ("cpp",),
+    "np": ("numpy",),
+    "npu": (),
+    "nvidia": ("cuda",),
+    "oneapi": ("opencl:gpu",),
+    "openblas": ("cpp",),
+    "radeon": ("opencl:gpu",),
+    "simd": ("cpp",),
+    "sycl": ("opencl:gpu",),
+    "vulkan": ("opencl:gpu",),
+    "xla": ("tpu",),
+    "xpu": ("opencl:gpu",),
+}
+
 
 def split(name: str) -> tuple[str, str]:
     """Return a backend's name without the kind of device, and the kind, which may be empty.
@@ -167,18 +196,37 @@ def _backend(name: str, installed: Collection[str]) -> str:
     choices = sorted({*KNOWN, *ALIASES, *installed})
     if name in AUTOMATIC:
         raise ConfigError(f"{name!r} is not a backend; name one of {', '.join(choices)}")
-    hint = did_you_mean(name, [*choices, *AUTOMATIC])
+    hint = did_you_mean(name, [*choices, *AUTOMATIC], _MEANT)
     raise ConfigError(f"unknown backend {name!r}; {hint}Known backends: {', '.join(choices)}")
 
 
-def did_you_mean(name: str, choices: Iterable[str]) -> str:
-    """Return a question naming the choice nearest to `name`, or nothing if none is near."""
+def did_you_mean(
+    name: str, choices: Iterable[str], meant: Mapping[str, tuple[str, ...]] | None = None
+) -> str:
+    """Return a question naming the choice nearest to `name`, or nothing if none is near.
+
+    Where `meant` has the name, in small letters, the question names what stands there.
+
+    Examples
+    --------
+    >>> did_you_mean("cudda", ["cuda", "cpu"])
+    "did you mean 'cuda'? "
+    >>> did_you_mean("GPU", ["cuda", "cpu"], {"gpu": ("auto", "cuda")})
+    "did you mean 'auto' or 'cuda'? "
+    """
     # Imported here because only errors need it.
     from difflib import get_close_matches
 
+    written = name.strip().lower()
     by_lower = {choice.lower(): choice for choice in choices}
-    near = get_close_matches(name.strip().lower(), by_lower, n=1)
-    return f"did you mean {by_lower[near[0]]!r}? " if near else ""
+    if written not in by_lower and meant is not None and written in meant:
+        near = list(meant[written])
+    else:
+        near = [by_lower[each] for each in get_close_matches(written, by_lower, n=1)]
+    if not near:
+        return ""
+    *others, last = map(repr, near)
+    return f"did you mean {', '.join(others)} or {last}? " if others else f"did you mean {last}? "
 
 
 def not_a_name(value: object) -> TypeError:
