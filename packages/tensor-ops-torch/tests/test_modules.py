@@ -170,10 +170,17 @@ def test_shared_modules_are_swapped_once(model):
     assert entry.also == ("tied",)
 
 
-@pytest.mark.parametrize("prepare", ["prepare_model", "prepare_model_with_custom_kernels"])
-def test_prepared_models(prepare, model):
-    assert getattr(tensor_ops_torch, prepare)(model) is model
+def test_prepared_models(model):
+    assert tensor_ops_torch.prepare_model_with_custom_kernels(model) is model
     assert swap_report(model).counts == COUNTS
+
+
+def test_the_name_that_backends_have_for_something_else_is_deprecated(model):
+    with pytest.warns(DeprecationWarning, match=r"swaps.*_with_custom_kernels.*method.*moves"):
+        prepare = tensor_ops_torch.prepare_model
+    assert prepare(model) is model
+    assert swap_report(model).counts == COUNTS
+    assert "prepare_model" not in dir(tensor_ops_torch)
 
 
 def test_report_of_what_is_not_swapped_yet(model):
@@ -700,7 +707,7 @@ def test_examples_run(thing):
 
 
 def test_everything_public_is_a_name_of_the_package():
-    for name in modules.__all__:
+    for name in set(modules.__all__) - {"prepare_model"}:
         assert getattr(tensor_ops_torch, name) is getattr(modules, name)
         assert name in tensor_ops_torch.__all__
         assert getattr(modules, name).__doc__

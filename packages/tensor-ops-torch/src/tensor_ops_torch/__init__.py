@@ -8,6 +8,7 @@ tensor([0., 0., 0.])
 
 from importlib import import_module as _import_module
 from typing import Any as _Any
+from warnings import warn as _warn
 
 from tensor_ops import BackendError
 from tensor_ops_torch import pytorch as _pytorch
@@ -31,6 +32,9 @@ __all__: list[str] = [
     "resolve_torch_device",
 ]
 
+# What has a name that says more. The backends' method prepare_model does something else.
+_RENAMED = {"prepare_model": "prepare_model_with_custom_kernels"}
+
 # Without PyTorch the names above can be imported, and what of them needs it says so when called.
 if _pytorch.is_usable():
     from tensor_ops_torch.modules import *  # noqa: F403
@@ -42,6 +46,9 @@ if _pytorch.is_usable():
         __all__ += [_name]  # noqa: PLE0604
 
     __all__ += _of_modules  # noqa: PLE0605
+    for _name in _RENAMED:
+        del globals()[_name]
+        __all__.remove(_name)
 
 # Imported when they are first asked for: few programs need them all.
 _LATER = {
@@ -79,6 +86,14 @@ __all__ += sorted(_LATER)  # noqa: PLE0605
 def __getattr__(name: str) -> _Any:
     if not name.startswith("_"):
         _pytorch.require()
+    if name in _RENAMED:
+        _warn(
+            f"tensor_ops_torch.{name} swaps modules, as tensor_ops_torch.{_RENAMED[name]} does: "
+            f"use that. The method {name} of a backend moves a model to its device",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        return globals()[_RENAMED[name]]
     if name not in _LATER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(_import_module(f"{__name__}.{_LATER[name]}"), name)

@@ -156,7 +156,8 @@ def restore_model(model: nn.Module) -> nn.Module:
     --------
     >>> import torch
     >>> import tensor_ops_torch
-    >>> model = tensor_ops_torch.prepare_model(torch.nn.Sequential(torch.nn.GELU()))
+    >>> model = torch.nn.Sequential(torch.nn.GELU())
+    >>> model = tensor_ops_torch.prepare_model_with_custom_kernels(model)
     >>> type(tensor_ops_torch.restore_model(model)[0]) is torch.nn.GELU
     True
     """
@@ -188,7 +189,9 @@ def restore_model(model: nn.Module) -> nn.Module:
 
 
 def prepare_model(model: nn.Module) -> nn.Module:
-    """Swap what can be swapped in a model, as `swap_modules` does, and return the model.
+    """Swap what can be swapped in a model: use `prepare_model_with_custom_kernels`, its other name.
+
+    The method ``prepare_model`` of a backend does something else: it moves a model to its device.
 
     Parameters
     ----------
@@ -209,7 +212,7 @@ def prepare_model(model: nn.Module) -> nn.Module:
     --------
     >>> import torch
     >>> import tensor_ops_torch
-    >>> model = tensor_ops_torch.prepare_model(torch.nn.Sequential(torch.nn.RMSNorm(64)))
+    >>> model = tensor_ops_torch.modules.prepare_model(torch.nn.Sequential(torch.nn.RMSNorm(64)))
     >>> tensor_ops_torch.swap_report(model).counts
     {'rms_norm': 1}
     """
