@@ -176,6 +176,10 @@ class TestAMP:
         with pytest.raises(BackendError, match=r"no policy for device|no device of PyTorch"):
             resolve_amp_config(device)
 
+    def test_any_gpu(self):
+        with pytest.raises(BackendError, match=r"did you mean 'auto', 'cuda', .*\? pass what"):
+            resolve_amp_config("gpu")
+
     @pytest.mark.parametrize("backend", ["auto", "rocm"])
     def test_names_of_backends_that_are_no_devices(self, backend):
         with pytest.raises(BackendError, match=rf"pass resolve_torch_device\('{backend}'\)"):

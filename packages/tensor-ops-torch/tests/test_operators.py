@@ -293,6 +293,22 @@ class TestErrors:
             ):
                 tensor_ops_torch.silu_mul(x, x.to(dtype))
 
+    @pytest.mark.parametrize(
+        ("name", "args", "kwargs", "message"),
+        [
+            ("silu", [[1.0]], {}, r"silu: x must be a torch\.Tensor, got builtins\.list"),
+            ("silu", [], {"x": np.ones(2)}, r"got numpy\.ndarray; .*torch\.as_tensor"),
+            ("rms_norm", [torch.ones(2), [1.0]], {}, r"weight must be a torch\.Tensor, got .*list"),
+            ("silu", [], {}, r"missing a required argument: 'x'; the arguments are \(x"),
+            ("softmax", [torch.ones(2)], {"dim": -1}, r"unexpected keyword argument 'dim'"),
+            ("silu", [torch.ones(2), 1], {}, "too many positional arguments"),
+        ],
+    )
+    @pytest.mark.parametrize("grad", [True, False])
+    def test_arguments_that_do_not_fit(self, name, args, kwargs, message, grad):
+        with torch.set_grad_enabled(grad), pytest.raises(TypeError, match=message):
+            getattr(tensor_ops_torch, name)(*args, **kwargs)
+
     def test_sparse_tensors(self):
         with pytest.raises(TypeError, match=r"sparse_coo.*to_dense"):
             tensor_ops_torch.silu(torch.ones(3).to_sparse())

@@ -152,8 +152,11 @@ def as_device(device: torch.device | str) -> torch.device:
         instead = "pass what resolve_torch_device returns"
         if isinstance(device, str) and device in DEVICE_BACKENDS:
             instead = f"it is the name of a backend: pass resolve_torch_device({device!r})"
+        hint = did_you_mean(device, (), _MEANT) if isinstance(device, str) else ""
         reason = str(error).partition("\n")[0]
-        raise BackendError(f"{device!r} is no device of PyTorch; {instead} ({reason})") from error
+        raise BackendError(
+            f"{device!r} is no device of PyTorch; {hint}{instead} ({reason})"
+        ) from error
 
 
 def build_name() -> str:

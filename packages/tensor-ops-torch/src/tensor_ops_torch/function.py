@@ -4,7 +4,9 @@ import inspect
 import re
 from collections.abc import Callable
 from types import ModuleType
-from typing import Any
+from typing import Any, NoReturn
+
+import torch
 
 from tensor_ops.op import Op
 from tensor_ops_torch.direct import shortened
@@ -20,17 +22,52 @@ _OF_ERRORS = re.compile(r"(?:, ([^,]*?))? or `out` cannot take the result")
 
 def function_of(op: Op, operator: Callable[..., Any], torch_side: ModuleType) -> Callable[..., Any]:
     """Return a function that calls an operator, at once where it can, and documents itself."""
-    compute = shortened(op, operator)
+    parameters = [p for p in op.signature.parameters.values() if p.name not in _LEFT_OUT]
+    signature = inspect.Signature(parameters)
+
+    def explained(*args: Any, **kwargs: Any) -> Any:
+        if torch.compiler.is_compiling():
+            return operator(*args, **kwargs)
+        try:
+            return operator(*args, **kwargs)
+        except RuntimeError as error:
+            _explain(op, signature, args, kwargs, error)
+
+    compute = shortened(op, explained)
 
     def function(*args: Any, **kwargs: Any) -> Any:
-        return operator(*args, **kwargs) if kwargs or not args else compute(*args)
+        return explained(*args, **kwargs) if kwargs or not args else compute(*args)
 
     function.__name__ = function.__qualname__ = op.name
     function.__module__ = __package__
     function.__doc__ = _docstring(op, torch_side)
-    parameters = [p for p in op.signature.parameters.values() if p.name not in _LEFT_OUT]
-    function.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    function.__signature__ = signature  # type: ignore[attr-defined]
     return function
+
+
+def _explain(
+    op: Op,
+    signature: inspect.Signature,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    error: RuntimeError,
+) -> NoReturn:
+    """Raise TypeError where the arguments do not fit the signature, else the error as it is."""
+    try:
+        given = signature.bind(*args, **kwargs).arguments
+    except TypeError as cause:
+        raise TypeError(f"{op.name}: {cause}; the arguments are {signature}") from None
+    for name, value in given.items():
+        kind = op.kinds[name]
+        if not kind.is_array or (kind.optional and value is None):
+            continue
+        if not isinstance(value, torch.Tensor) and not hasattr(value, "__torch_function__"):
+            of = type(value)
+            raise TypeError(
+                f"{op.name}: {name} must be a torch.Tensor, got {of.__module__}.{of.__qualname__}; "
+                "convert it with torch.as_tensor(...)"
+            ) from None
+    raise error
 
 
 def _docstring(op: Op, torch_side: ModuleType) -> str:
@@ -52,8 +89,9 @@ def _docstring(op: Op, torch_side: ModuleType) -> str:
         body = re.sub(r"\barray(s?)\b", r"tensor\1", _OF_RESULT.sub("", body))
         kept.append(f"{title}\n{body}")
     _, _, example = inspect.cleandoc(torch_side.__doc__ or "").partition("\n\n")
-    gradients = (
-        f"Has gradients. As ``torch.ops.tensor_ops.{op.name}`` it is known to torch.compile."
+    promise = (
+        "Has derivatives, in reverse and in forward mode. "
+        f"As ``torch.ops.tensor_ops.{op.name}`` it is known to torch.compile."
     )
-    kept.insert(1, gradients)
+    kept.insert(1, promise)
     return "\n\n".join([*kept, f"Examples\n--------\n{example}\n"])
