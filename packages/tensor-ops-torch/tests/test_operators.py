@@ -469,3 +469,15 @@ def test_devices_of_no_backend_say_so_once(monkeypatch):
     kernel(x)
     with pytest.raises(tensor_ops.BackendError), tensor_ops.use_backend("cpp"):
         kernel(x)
+
+
+def test_devices_of_no_backend_check_scalars(monkeypatch):
+    monkeypatch.setattr(operator, "_told", {"meta"})
+    x, weight = torch.ones(2, 4, device="meta"), torch.ones(4, device="meta")
+    for name, args, message in (
+        ("rms_norm", (x, weight, -1.0), "rms_norm: eps is -1.0, expected a finite number >= 0"),
+        ("gelu", (x, "erf"), "gelu: approximate is 'erf', expected 'tanh' or 'none'"),
+    ):
+        kernel = operator._device_kernel(tensor_ops.ops.OPS[name], OPS_MODULES[name].composed)
+        with pytest.raises(ValueError, match=message):
+            kernel(*args)

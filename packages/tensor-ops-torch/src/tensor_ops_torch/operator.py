@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from tensor_ops import BackendError, BackendFallbackWarning, state
+from tensor_ops.arguments import check_values
 from tensor_ops.op import Op
 from tensor_ops.resolution import function_in_place
 from tensor_ops_torch.rows import may_have_tangents
@@ -116,6 +117,7 @@ def _device_kernel(op: Op, composed: Callable[..., Any]) -> Callable[..., Any]:
         _check(op, args)
         function = _device_function(op, args[0])
         if function is None:
+            _check_scalars(op, args, scalars)
             return composed(*args, **scalars)
         results = _new_results(op, args)
         arrays = [None if each is None else each.detach() for each in args[:count]]
@@ -198,6 +200,18 @@ def _check(op: Op, args: Sequence[Any]) -> None:
                 f"{op.name}: {name} has shape {tuple(value.shape)}, expected {tuple(expected)} "
                 f"for {first} with shape {tuple(x.shape)}"
             )
+
+
+def _check_scalars(op: Op, args: tuple[Any, ...], scalars: dict[str, Any]) -> None:
+    """Check the scalars as the backends do, where none of them sees them.
+
+    Raises
+    ------
+    TypeError, ValueError
+    """
+    kinds = {name: kind for name, kind in op.kinds.items() if not kind.is_array}
+    if kinds:
+        check_values(op.name, kinds, op.bind(args, scalars))
 
 
 def _check_dtype(op: Op, name: str, given: Mapping[str, Tensor]) -> None:
