@@ -69,6 +69,15 @@ def test_there_is_a_backend_for_each_kind_of_hardware():
     assert create_backend().name == HardwareDetector().get_optimal_backend()
 
 
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [("nvidia", "make a NVIDIABackend"), ("gpu", "make one of NVIDIABackend, TPUBackend")],
+)
+def test_the_best_backend_has_no_name(given, says):
+    with pytest.raises(TypeError, match=f"got the name '{given}'; for .*{says}"):
+        create_backend(given)
+
+
 def test_what_is_given_is_checked():
     with pytest.raises(TypeError, match="config is a NVIDIAConfig, expected a KernelPyTorchConfig"):
         CPUBackend(NVIDIAConfig())
@@ -319,6 +328,8 @@ def test_a_monitor_samples_at_its_interval():
     assert times == sorted(times)
     assert monitor.samples[0].stats == {"allocated": 1.0}
     assert monitor.peak("allocated") == 5.0
+    with pytest.raises(KeyError, match=r"'alocated'; did you mean 'allocated'\? expected one of"):
+        monitor.peak("alocated")
 
 
 def test_a_monitor_stops_by_itself_after_its_duration():

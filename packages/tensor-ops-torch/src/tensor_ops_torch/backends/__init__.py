@@ -44,10 +44,24 @@ def create_backend(
 
     Raises
     ------
+    TypeError
+        If `config` is none.
     tensor_ops.BackendError
         If no hardware has what is required, or it cannot do what `config` asks for.
     """
+    if isinstance(config, str):
+        raise TypeError(
+            f"create_backend takes the best hardware that is here and the settings for it, got the "
+            f"name {config!r}; {_class_of(config)}"
+        )
     name = HardwareDetector().get_optimal_backend(requires)
     module, _, kind = BACKENDS[name].partition(":")
     backend: Backend = getattr(import_module(module), kind)(config, fallback=False)
     return backend
+
+
+def _class_of(name: str) -> str:
+    kinds = {each: place.partition(":")[2] for each, place in BACKENDS.items()}
+    if name.lower() in kinds:
+        return f"for that hardware make a {kinds[name.lower()]}"
+    return f"for one kind of hardware make one of {', '.join(kinds.values())}"

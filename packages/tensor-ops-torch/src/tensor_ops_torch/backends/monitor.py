@@ -10,6 +10,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import NamedTuple
 
+from tensor_ops.names import did_you_mean
 from tensor_ops_torch.core.settings import number
 
 __all__ = ["MemoryBudgetWarning", "MemoryMonitor", "MemorySample"]
@@ -97,10 +98,19 @@ class MemoryMonitor:
         ------
         RuntimeError
             If nothing was sampled yet.
+        KeyError
+            If there is no such statistic.
         """
         if not self._samples:
             raise RuntimeError("MemoryMonitor.peak: nothing was sampled yet; enter it with `with`")
-        return max(each.stats[key] for each in self.samples)
+        samples = self.samples
+        known = samples[0].stats
+        if key not in known:
+            raise KeyError(
+                f"MemoryMonitor.peak: there is no statistic {key!r}; {did_you_mean(key, known)}"
+                f"expected one of {', '.join(known)}"
+            )
+        return max(each.stats[key] for each in samples)
 
     def __enter__(self) -> MemoryMonitor:
         if self._thread is not None:
