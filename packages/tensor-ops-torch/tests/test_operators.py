@@ -453,6 +453,18 @@ class TestComposedAtTheEdges:
         (of_up,) = torch.autograd.grad(gated(x[:1], up := draw(1).to(dtype), *scalars), up)
         assert of_up.item() == 0
 
+    @pytest.mark.parametrize("dtype", DTYPE_NAMES, ids=DTYPE_NAMES.get)
+    @pytest.mark.parametrize("approximate", ["tanh", "none"])
+    def test_gelu_at_infinity(self, dtype, approximate):
+        # PyTorch has other code for few elements than for whole vectors.
+        x = torch.full((67,), torch.inf, dtype=dtype)
+        up = torch.ones_like(x).requires_grad_()
+        assert torch.equal(OPS_MODULES["gelu"].composed(x, approximate), x)
+        assert torch.equal(OPS_MODULES["gelu_mul"].composed(x, up, approximate), x)
+        y = OPERATORS["gelu_mul"](x, up, approximate)
+        (grad,) = torch.autograd.grad(y, up, torch.ones_like(y))
+        assert torch.equal(grad, x)
+
     def test_nan_stays_nan_in_derivatives(self):
         x = torch.tensor([torch.nan], requires_grad=True)
         for name in ("silu", "gelu"):
