@@ -457,6 +457,25 @@ struct Rotation {
     if (i < last) rotate_rest(rows, i, last);
   }
 
+  // Whether first results of pairs that are finite have second ones that need no mending. Both
+  // elements are finite then, and a second result is as well, or rounds to infinity like what the
+  // formula gives, as long as no product overflows: where angles are of a limited magnitude, which
+  // pays to find out if many rows share them.
+  static constexpr std::size_t kFewestSharing = 4;
+  static constexpr C kLargestAngle = static_cast<C>(comes_in_pairs<Element> ? 1 : 0x1p100);
+  template <std::size_t count, std::size_t angles>
+  static TENSOR_OPS_INLINE bool first_tells(
+      const Block<V, angles> (&cos)[count],
+      const Block<SineOf<Element, Angle>, angles> (&sin)[count]) {
+    MagnitudeCheck<C> check;
+    for (std::size_t b = 0; b < count; ++b)
+      for (std::size_t u = 0; u < angles; ++u) {
+        check.include(cos[b].vector[u]);
+        check.include(value_of(sin[b].vector[u]));
+      }
+    return check.at_most(kLargestAngle);
+  }
+
   // As many vectors of pairs of each row.
   template <std::size_t vectors, class Beside>
   static TENSOR_OPS_INLINE void rotate_columns(const Rows& rows, std::size_t i, Beside& beside) {
@@ -468,28 +487,47 @@ struct Rotation {
       cos[b] = Pairs::load_cos(rows.cos + i + b * each * kLanes<C>, extent);
       sin[b] = Pairs::load_sin(rows.sin + i + b * each * kLanes<C>, extent);
     }
-    const T* x = rows.x;
-    T* y = rows.y;
-    for (std::size_t r = 0; r < rows.count; ++r) {
-      for (std::size_t b = 0; b < vectors / each; ++b) {
-        const std::size_t at = i + b * each * kLanes<C>;
-        beside(x, at, rows.pairs, extent);
-        rotate_block(x, y, at, rows.pairs, cos[b], sin[b], extent);
+    const auto rotate_blocks = [&](auto checked) TENSOR_OPS_INLINE_LAMBDA {
+      const T* x = rows.x;
+      T* y = rows.y;
+      for (std::size_t r = 0; r < rows.count; ++r) {
+        for (std::size_t b = 0; b < vectors / each; ++b) {
+          const std::size_t at = i + b * each * kLanes<C>;
+          beside(x, at, rows.pairs, extent);
+          rotate_block(x, y, at, rows.pairs, cos[b], sin[b], extent, checked);
+        }
+        x = advanced(x, rows.x_stride);
+        y = advanced(y, rows.y_stride);
       }
-      x = advanced(x, rows.x_stride);
-      y = advanced(y, rows.y_stride);
-    }
+    };
+    if constexpr (is_half<Element> && Pairs::angles_each == 1)
+      if (rows.count >= kFewestSharing && first_tells(cos, sin)) return rotate_blocks(First());
+    rotate_blocks(Both());
   }
 
-  template <class Cosines, class Sines, class Extent>
+  // The results of a block's pairs that it is checked by.
+  struct Both {
+    template <class Pair>
+    TENSOR_OPS_INLINE V operator()(const Pair& turned, std::size_t u) const {
+      return turned.hi.vector[u] + turned.lo.vector[u];
+    }
+  };
+  struct First {
+    template <class Pair>
+    TENSOR_OPS_INLINE V operator()(const Pair& turned, std::size_t u) const {
+      return turned.hi.vector[u];
+    }
+  };
+
+  template <class Cosines, class Sines, class Extent, class Checked>
   static TENSOR_OPS_INLINE void rotate_block(const T* from, T* to, std::size_t i, std::size_t pairs,
-                                             const Cosines& cos, const Sines& sin, Extent extent) {
+                                             const Cosines& cos, const Sines& sin, Extent extent,
+                                             Checked checked) {
     const auto x = Pairs::load_pairs(from, i, pairs, extent);
     auto turned = Pairs::turn(x, cos, sin, extent);
     // Not finite if any of them is not, and sometimes where they all are.
-    V sum = turned.hi.vector[0] + turned.lo.vector[0];
-    for (std::size_t u = 1; u < Extent::vectors; ++u)
-      sum += turned.hi.vector[u] + turned.lo.vector[u];
+    V sum = checked(turned, 0);
+    for (std::size_t u = 1; u < Extent::vectors; ++u) sum += checked(turned, u);
     MagnitudeCheck<C> check;
     check.include(sum);
     if (__builtin_expect(!check.at_most(kLargest), 0)) {
