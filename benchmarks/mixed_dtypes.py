@@ -39,6 +39,12 @@ def shapes(op, rows):
     return {name: (rows, N) if role == "rows" else (N,) for name, role in roles.items()}
 
 
+def draw(name, shape, rng):
+    if name in ("cos", "sin"):
+        return getattr(np, name)(rng.uniform(0, 100, shape))
+    return rng.standard_normal(shape)
+
+
 def aligned(values):
     """Return a copy that begins at a cache line, as large results do."""
     memory = np.empty(values.nbytes + 64, np.uint8)
@@ -52,7 +58,7 @@ def call(op, half, rows, wide):
     """Return a call of an op whose arguments in `wide` are float32, and the bytes it moves."""
     rng = np.random.default_rng(0)
     values = {
-        name: aligned(rng.standard_normal(shape).astype("f" if name in wide else DTYPES[half]))
+        name: aligned(draw(name, shape, rng).astype("f" if name in wide else DTYPES[half]))
         for name, shape in shapes(op, rows).items()
     }
     outs = tuple(aligned(np.zeros_like(values[like])) for like in OPS[op].results_like)
