@@ -19,9 +19,8 @@ from torch.distributed.tensor.parallel import (
 from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from tensor_ops_torch.modules import recipes, swap_modules, swap_report
+from tensor_ops_torch.modules import swap_modules, swap_report
 
-recipes.SMALL = 0  # few numbers are left to PyTorch, and these are few
 SEED, BATCH, LENGTH = 0, 2, 8
 
 

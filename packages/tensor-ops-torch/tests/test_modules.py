@@ -25,13 +25,6 @@ from tensor_ops_torch import (
     swap_modules,
     swap_report,
 )
-from tensor_ops_torch.modules import recipes
-
-
-@pytest.fixture(autouse=True)
-def ops_for_few_numbers(monkeypatch):
-    """Let the ops run where PyTorch's own functions would, for being quicker."""
-    monkeypatch.setattr(recipes, "SMALL", 0)
 
 
 class SwiGLU(nn.Module):
@@ -198,8 +191,8 @@ def test_strict():
     with pytest.raises(SwapError) as caught:
         swap_modules(model, strict=True)
     assert [each.name for each in caught.value.report.refused] == ["1", "2"]
-    assert "1 (SiLU): it writes to its input" in str(caught.value)
-    assert "2 (LayerNorm): its weight has shape (2, 8)" in str(caught.value)
+    assert "1 (SiLU): its forward writes to its input" in str(caught.value)
+    assert "2 (LayerNorm): its forward uses weight of shape (2, 8)" in str(caught.value)
     assert type(model[0]) is nn.GELU
     assert swap_modules(model).counts == {"gelu": 1}
     copied = pickle.loads(pickle.dumps(caught.value))
@@ -219,12 +212,12 @@ def test_report():
         "1 of 2 modules swapped",
         "  module  class  op    outcome",
         "  1       GELU   gelu  swapped",
-        "  2       SiLU   -     it writes to its input (inplace=True)",
+        "  2       SiLU   -     its forward writes to its input (inplace=True), line 475",
     ]
     found = json.loads(json.dumps(report.as_dict()))
     assert (found["swapped"], found["refused"], found["counts"]) == (1, 1, {"gelu": 1})
-    assert found["modules"][1]["reason"] == "it writes to its input (inplace=True)"
-    assert str(SwapReport()) == "0 of 0 modules swapped"
+    assert found["modules"][1]["reason"].startswith("its forward writes to its")
+    assert str(SwapReport()).startswith("0 modules swapped: nothing in the model looks like an op")
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64], ids=str)
@@ -243,17 +236,6 @@ def test_the_profiler_sees_the_ops(model, x):
         model(x)
     names = {each.key for each in profile.key_averages()}
     assert {"tensor_ops::rms_norm", "tensor_ops::silu_mul"} <= names
-
-
-def test_few_numbers_go_to_a_single_function_of_pytorch(model, calls, monkeypatch):
-    """It is quicker than a call of an op from Python; what takes several functions is not."""
-    monkeypatch.setattr(recipes, "SMALL", 16384)
-    reference = copy.deepcopy(model)
-    swap_modules(model)
-    few, many = torch.randn(2, 16), torch.randn(1024, 16)
-    torch.testing.assert_close(model(few), reference(few), rtol=1e-5, atol=1e-5)
-    assert calls(model, few) == ["rms_norm", "rms_norm", "rms_norm"]
-    assert len(calls(model, many)) == 6
 
 
 def test_backends_are_chosen_as_for_any_op(model, x):
@@ -367,7 +349,7 @@ def test_probing_is_not_noticed(model):
         report = swap_report(model)
         assert torch.is_inference_mode_enabled()
         assert torch.is_autocast_enabled("cpu")
-    assert not report.refused
+    assert [each.name for each in report.refused] == ["6"]
     assert torch.equal(torch.get_rng_state(), states[0])
     assert random.getstate() == states[1]
     assert numpy_state() == states[2]
@@ -437,7 +419,8 @@ def test_attributes_are_read_at_every_call(x, calls):
         each[2].approximate = "tanh"
         each[3].inplace = True
     torch.testing.assert_close(model(x.clone()), reference(x.clone()))
-    assert calls(model, x.clone()) == ["layer_norm", "rms_norm"]
+    # An eps of None is a choice of its own: a number in its place is read by the forward.
+    assert calls(model, x.clone()) == ["layer_norm"]
 
 
 def test_a_new_activation_is_used(model, x, calls):

@@ -20,7 +20,6 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 import transformers
 
 from tensor_ops_torch import restore_model, swap_modules
-from tensor_ops_torch.modules import recipes
 
 WORSE = 1.15
 SMALL = {
@@ -49,12 +48,6 @@ MODELS = {
 }
 GENERATING = [name for name in MODELS if name != "BERT"]
 DTYPES = [torch.float32, torch.bfloat16]
-
-
-@pytest.fixture(autouse=True)
-def ops_for_few_numbers(monkeypatch):
-    """Let the ops run where PyTorch's own functions would, for being quicker."""
-    monkeypatch.setattr(recipes, "SMALL", 0)
 
 
 class ExactNorm(nn.Module):

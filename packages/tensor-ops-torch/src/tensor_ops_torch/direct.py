@@ -37,6 +37,7 @@ def is_bare(x: Any) -> bool:
         type(x) is Tensor
         and not torch.compiler.is_compiling()
         and x.is_cpu
+        and not x.is_nested
         and not torch.is_grad_enabled()
         and forward_ad._current_level < 0
         and not torch.is_autocast_enabled("cpu")

@@ -167,7 +167,7 @@ class Backend:
         if self._runtime.has_kernels:
             from tensor_ops_torch.modules import swap_modules
 
-            # Before float8, in which modules would not be recognised by what they compute.
+            # Before float8, which no op takes.
             self.swap_report = swap_modules(model, strict=strict)
             return self._finished(model)
         message = f"{type(self).__name__}: tensor_ops has no kernels for {self.device.type} devices"

@@ -1,4 +1,4 @@
-"""Swapping the modules of a model for the ops of tensor_ops, by what they compute.
+"""Swapping the modules of a model for the ops of tensor_ops, by the source of what they compute.
 
 >>> import torch
 >>> from tensor_ops_torch.modules import restore_model, swap_modules

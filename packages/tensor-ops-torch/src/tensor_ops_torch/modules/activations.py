@@ -1,40 +1,76 @@
-"""Recognising SiLU and GELU by what they compute."""
+"""Modules that are SiLU, GELU or softmax."""
 
 from __future__ import annotations
 
-import inspect
-from dataclasses import replace
+import math
 
 import torch
 from torch import Tensor, nn
 
 from tensor_ops.ops import OPS
+from tensor_ops_torch.modules.algebra import Formula, function, power
+from tensor_ops_torch.modules.classes import swapped_class
+from tensor_ops_torch.modules.conditions import Conditions
 from tensor_ops_torch.modules.probe import (
     PROBED,
-    RefusedError,
     difference,
     gradient_difference,
-    is_single,
     normal,
     run,
     shadow,
 )
-from tensor_ops_torch.modules.recipes import ActivationRecipe, swapped_class
+from tensor_ops_torch.modules.reading import Reading
+from tensor_ops_torch.modules.recipes import ActivationRecipe
+from tensor_ops_torch.modules.refusal import RefusedError
+from tensor_ops_torch.modules.values import X
 from tensor_ops_torch.tensors import DTYPE_NAMES
 
-__all__ = ["FUNCTIONS", "exact", "looks_like_activation", "recognise_activation"]
+__all__ = ["FUNCTIONS", "check_activation", "exact", "match_activation", "missing_op"]
 
+Activation = tuple[str, str | None]
 # The ops and their approximations.
-FUNCTIONS: tuple[tuple[str, str | None], ...] = (("silu", None), ("gelu", "none"), ("gelu", "tanh"))
-# How far from one of them a function may be that is meant to be it.
-_NEAR = 0.05
-# Attributes of torch's own classes that change what they compute.
-_WATCHED = ("approximate", "inplace")
+FUNCTIONS: tuple[Activation, ...] = (
+    *(("silu", None), ("gelu", "none"), ("gelu", "tanh"), ("softmax", None)),
+)
 
 
-def exact(function: tuple[str, str | None], x: Tensor) -> Tensor:
+def _formulas() -> dict[Formula, Activation]:
+    """Return the ways of writing each."""
+    silu, erf_gelu, tanh_gelu, softmax = FUNCTIONS
+    k, cubic = math.sqrt(2 / math.pi), 0.044715
+    return {
+        function("silu", X): silu,
+        X * function("sigmoid", X): silu,
+        X / (function("exp", -X) + 1): silu,
+        function("gelu none", X): erf_gelu,
+        0.5 * X * (function("erf", X / math.sqrt(2)) + 1): erf_gelu,
+        function("gelu tanh", X): tanh_gelu,
+        0.5 * X * (function("tanh", k * (X + cubic * power(X, 3))) + 1): tanh_gelu,
+        0.5 * X * (function("tanh", k * X * (1 + cubic * X * X)) + 1): tanh_gelu,
+        function("softmax", X): softmax,
+    }
+
+
+_FORMULAS = _formulas()
+# What models use and no op computes.
+_MISSING = {X * function("sigmoid", 1.702 * X): "quick_gelu"}
+
+
+def match_activation(reading: Reading) -> Activation | None:
+    """Return the function that a forward computes, None if it computes something else."""
+    return _FORMULAS.get(reading.formula)
+
+
+def missing_op(reading: Reading) -> str | None:
+    """Return the name of a function that a forward computes and no op does."""
+    return _MISSING.get(reading.formula)
+
+
+def exact(activation: Activation, x: Tensor) -> Tensor:
     """Return the activation of float64 numbers."""
-    op, approximate = function
+    op, approximate = activation
+    if op == "softmax":
+        return torch.softmax(x, -1)
     if op == "silu":
         return x * torch.sigmoid(x)
     if approximate == "none":
@@ -44,117 +80,61 @@ def exact(function: tuple[str, str | None], x: Tensor) -> Tensor:
     return x * torch.sigmoid(2 * inner)
 
 
-def looks_like_activation(module: nn.Module, device: torch.device) -> bool:
-    """Return whether a module without parameters is close to SiLU or GELU."""
-    if isinstance(module, (nn.SiLU, nn.GELU)):
-        return True
-    if (
-        type(module).__module__.startswith("torch.nn.modules.")
-        or any(each is not None for each in module._parameters.values())
-        or any(each is not None for each in module._buffers.values())
-        or module._modules
-        or device.type == "meta"
-        or not _takes_one_tensor(module)
-    ):
-        return False
-    try:
-        y = run(shadow(module), _plain_range().to(device))
-    except RefusedError:
-        return False
-    return y.shape == (97,) and _nearest(y)[1] <= _NEAR
-
-
-def recognise_activation(module: nn.Module, device: torch.device) -> ActivationRecipe:
-    """Return the recipe of an activation on a device.
+def check_activation(
+    module: nn.Module,
+    activation: Activation,
+    dtypes: tuple[torch.dtype, ...],
+    conditions: Conditions,
+    *,
+    gradients: bool = False,
+) -> ActivationRecipe:
+    """Return the recipe of an activation, for the dtypes in which it rounds as little as an op.
 
     Raises
     ------
     RefusedError
+        If its results are not the formula's in float32.
     """
-    if device.type == "meta":
-        raise RefusedError("its model is on the meta device, which computes nothing")
-    if getattr(module, "inplace", False):
-        raise RefusedError("it writes to its input (inplace=True)")
-    function, _ = _nearest(run(shadow(module), _plain_range().to(device)))
-    reasons = {dtype: _confirm(module, function, dtype, device) for dtype in PROBED}
-    op, approximate = function
+    op, approximate = activation
+    name = op if approximate is None else f"{op}(approximate={approximate!r})"
+    reasons = {dtype: _difference(module, activation, dtype) for dtype in PROBED if dtype in dtypes}
     if reasons[torch.float32] is not None:
-        name = op if approximate is None else f"{op}(approximate={approximate!r})"
         raise RefusedError(f"compared with {name} in float32, its result {reasons[torch.float32]}")
-    found = gradient_difference(
-        lambda x: run(shadow(module, training=True), x),
-        lambda x: exact(function, x),
-        (3 * normal(256).float().to(device),),
-    )
-    if found is not None:
-        raise RefusedError(f"compared with {op}, its result {found}")
-    own = vars(module)
-    recipe = ActivationRecipe(
-        op,
-        approximate,
-        tuple((name, own[name]) for name in _WATCHED if name in own),
-        tuple(dtype for dtype, reason in reasons.items() if reason is None),
-        is_single(shadow(module), _plain_range().to(device)),
-    )
+    if gradients:
+        found = gradient_difference(
+            lambda x: run(shadow(module, training=True), x),
+            lambda x: exact(activation, x),
+            (3 * normal(256).float(),),
+        )
+        if found is not None:
+            raise RefusedError(f"compared with {op}, its result {found}")
+    confirmed = tuple(dtype for dtype, reason in reasons.items() if reason is None)
+    recipe = ActivationRecipe(op, approximate, confirmed, conditions)
     swapped = shadow(module)
-    swapped.__class__ = swapped_class(type(module), replace(recipe, single=False))
-    x = _range(torch.float32)
-    found = difference(
-        run(swapped, x.to(device)), exact(function, x.double()), OPS[op].bounds["float32"]
-    )
+    swapped.__class__ = swapped_class(type(module), recipe)
+    x = _range(op, torch.float32)
+    found = difference(run(swapped, x), exact(activation, x.double()), OPS[op].bounds["float32"])
     if found is not None:
         raise RefusedError(f"the op's own result {found} in float32")
     return recipe
 
 
-def _takes_one_tensor(module: nn.Module) -> bool:
-    try:
-        parameters = inspect.signature(type(module).forward).parameters.values()
-    except (TypeError, ValueError):
-        return False
-    needed = [
-        each
-        for each in parameters
-        if each.default is each.empty
-        and each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)
-    ]
-    return len(needed) == 2
-
-
-def _plain_range() -> Tensor:
-    return torch.linspace(-6, 6, 97, dtype=torch.float32, device="cpu")
-
-
-def _nearest(y: Tensor) -> tuple[tuple[str, str | None], float]:
-    values, x = y.detach().cpu().double(), _plain_range().double()
-    if values.shape != x.shape:
-        raise RefusedError(f"its result has shape {tuple(values.shape)}, expected that of x")
-    errors = [(values - exact(each, x)).abs().max().item() for each in FUNCTIONS]
-    best = min(errors)
-    return FUNCTIONS[errors.index(best)], best
-
-
-def _range(dtype: torch.dtype) -> Tensor:
-    steps = torch.linspace(-12, 12, 4096, dtype=torch.float64, device="cpu")
+def _range(op: str, dtype: torch.dtype) -> Tensor:
+    steps = torch.linspace(-12, 12, 4096, dtype=torch.float64)
     small, far = 1e-3 * normal(8), 1e4 * normal(8, seed=1)
+    if op == "softmax":
+        return torch.cat((steps, small)).to(dtype).reshape(1, 8, -1)
     return torch.cat((steps, small, far, torch.zeros(1))).to(dtype).reshape(1, 3, -1)
 
 
-def _confirm(
-    module: nn.Module, function: tuple[str, str | None], dtype: torch.dtype, device: torch.device
-) -> str | None:
-    if dtype is torch.float64 and device.type == "mps":
-        return "is unknown"
-    x = _range(dtype)
-    wanted = exact(function, x.double())
-    for training in (False, True):
-        try:
-            y = run(shadow(module, training=training), x.to(device))
-        except RefusedError as error:
-            return f"is unknown ({error})"
-        if y.dtype != dtype:
-            return f"has dtype {y.dtype}"
-        found = difference(y, wanted, OPS[function[0]].bounds[DTYPE_NAMES[dtype]])
-        if found is not None:
-            return found
-    return None
+def _difference(module: nn.Module, activation: Activation, dtype: torch.dtype) -> str | None:
+    """Say how the result differs from the formula's in a dtype, None if it does not."""
+    x = _range(activation[0], dtype)
+    try:
+        y = run(shadow(module), x)
+    except RefusedError as error:
+        return f"is unknown ({error})"
+    if y.dtype != dtype:
+        return f"has dtype {y.dtype}"
+    bound = OPS[activation[0]].bounds[DTYPE_NAMES[dtype]]
+    return difference(y, exact(activation, x.double()), bound)

@@ -1,329 +1,168 @@
-"""Recognising gated MLPs, SwiGLU and GeGLU, by what they do between their linear layers.
-
-The linear layers are not run: stand-ins return numbers of our own, so that what the module does
-with them is seen exactly, and cheaply.
-"""
+"""Modules that are gated MLPs, SwiGLU and GeGLU."""
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass
 
-import torch
-from torch import Tensor, nn
+from torch import nn
 
-from tensor_ops.accuracy import Bound
-from tensor_ops.ops import OPS
-from tensor_ops_torch.modules.activations import FUNCTIONS, exact
-from tensor_ops_torch.modules.probe import (
-    PROBED,
-    RefusedError,
-    difference,
-    gradient_difference,
-    normal,
-    run,
-    shadow,
-    stand_in,
-    unsupported,
-)
+from tensor_ops_torch.modules.activations import FUNCTIONS
+from tensor_ops_torch.modules.algebra import Formula, Function
+from tensor_ops_torch.modules.classes import base_of
+from tensor_ops_torch.modules.conditions import Conditions
+from tensor_ops_torch.modules.reading import Reading
 from tensor_ops_torch.modules.recipes import ActivationRecipe, GatedRecipe
-from tensor_ops_torch.ops import OPERATORS
-from tensor_ops_torch.tensors import DTYPE_NAMES
+from tensor_ops_torch.modules.refusal import RefusedError
+from tensor_ops_torch.modules.values import X
 
-__all__ = ["looks_gated", "recognise_gated"]
+__all__ = ["check_gated", "looks_gated", "match_gated"]
 
-# How far from a formula what is computed may be that is meant to be it.
-_NEAR = 0.25
-# Two ops, each with bounds of its own.
-_FLOAT32 = Bound(8)
-
-
-@dataclass(frozen=True)
-class _Shape:
-    """The linear layers of a module that may be a gated MLP."""
-
-    wide: tuple[str, ...]
-    down: str
-    hidden: int
-    inner: int
-    activation: str | None
-    others: tuple[str, ...]
+_HALVES = ("first half", "second half")
+_NAMES = {
+    f"{op} {approximate}" if approximate else op: (op, approximate)
+    for op, approximate in FUNCTIONS
+    if op != "softmax"
+}
 
 
 @dataclass(frozen=True)
-class _Roles:
-    """Which linear layer is which: `gate` is 0 or 1, of `wide` or of the halves of the one."""
+class Gated:
+    """``after(act(gate(x)) * up(x))``.
 
-    shape: _Shape
-    gate: int
-    function: tuple[str, str | None]
-    order: tuple[str, ...]
-
-    @property
-    def op(self) -> str:
-        return f"{self.function[0]}_mul"
-
-    @property
-    def scalars(self) -> tuple[str, ...]:
-        return () if self.function[1] is None else (self.function[1],)
-
-    @property
-    def gate_first(self) -> bool:
-        """Whether the gate is the first of what the calls in `order` return."""
-        in_order = len(self.order) == 1 or self.order == self.shape.wide
-        return (self.gate == 0) == in_order
-
-
-@dataclass
-class _Calls:
-    """What the stand-ins saw."""
-
-    order: list[str] = field(default_factory=list)
-    down: list[Tensor] = field(default_factory=list)
-    strange: str | None = None
-
-
-def looks_gated(
-    module: nn.Module, activations: Mapping[int, ActivationRecipe | str], device: torch.device
-) -> bool:
-    """Return whether a module has the linear layers of a gated MLP and uses them as one.
-
-    `activations` are the recipes of activations, or why they have none, by the id of their module.
+    Attributes
+    ----------
+    function : (str, str or None) or str
+        The activation and its approximation, or the child that computes it.
+    projections : tuple of str
+        The children that compute gate and up, in the order of their calls, or the one that
+        computes both.
+    gate_first : bool
+        Whether the gate is the first of the two.
+    after : tuple of str
+        The children that are called on the product, each on what the one before returns.
     """
-    shapes = _shapes(module, activations)
-    if not shapes:
-        return False
-    if shapes[0].activation is not None:
-        return True
-    if shapes[0].others or device.type == "meta":
-        return False
-    try:
-        return _roles(module, shapes, device) is not None
-    except RefusedError:
-        return False
+
+    function: tuple[str, str | None] | str
+    projections: tuple[str, ...]
+    gate_first: bool
+    after: tuple[str, ...]
 
 
-def recognise_gated(
-    module: nn.Module, activations: Mapping[int, ActivationRecipe | str], device: torch.device
+def match_gated(reading: Reading) -> Gated | None:
+    """Return the gated MLP that a forward computes, None if it computes something else."""
+    formula, after = reading.formula, []
+    while (call := _call(formula)) is not None:
+        name, formula = call
+        after.append(name)
+    after.reverse()
+    if formula.coefficient != 1 or len(formula.factors) != 2:
+        return None
+    factors = [Formula(1, frozenset({each})) for each in formula.factors]
+    for act, up in (factors, factors[::-1]):
+        function, gate = _activation(act)
+        first, second = _projection(gate), _projection(up)
+        if function is None or first is None or second is None:
+            continue
+        children = [] if isinstance(function, tuple) else [function]
+        if first[1] is None and second[1] is None:
+            order = tuple(each for each in reading.calls if each in (first[0], second[0]))
+            found = Gated(function, order, order[0] == first[0], tuple(after))
+        elif first[0] == second[0] and {first[1], second[1]} == set(_HALVES):
+            found = Gated(function, (first[0],), first[1] == _HALVES[0], tuple(after))
+        else:
+            continue
+        called = sorted([*found.projections, *children, *after])
+        # Each is called once, and the product's children come last.
+        if called == sorted(reading.calls) and len(set(called)) == len(called):
+            if reading.uses_dtypes:
+                # Those of its linear layers are known at the call, and not before.
+                raise RefusedError("it depends on dtypes between its linear layers")
+            return found
+    return None
+
+
+def check_gated(
+    module: nn.Module,
+    gated: Gated,
+    conditions: Conditions,
+    activations: Mapping[int, ActivationRecipe | str],
+    of_functions: Mapping[tuple[str, str | None], ActivationRecipe],
 ) -> GatedRecipe:
     """Return the recipe of a gated MLP.
 
     Raises
     ------
     RefusedError
+        If the child that computes its activation is none that an op computes.
     """
-    shapes = _shapes(module, activations)
-    any_shape = shapes[0]
-    _check_structure(module, any_shape)
-    name, recipe, base = any_shape.activation, None, None
-    if name is not None:
+    name = base = None
+    if isinstance(gated.function, tuple):
+        recipe = of_functions[gated.function]
+    else:
+        name = gated.function
         child = module._modules[name]
-        found = activations[id(child)]
+        found = activations.get(id(child), "no op computes it")
         if isinstance(found, str):
             raise RefusedError(f"its activation {name} cannot be swapped: {found}")
-        recipe = found
-        base = getattr(type(child), "_tensor_ops_base", type(child))
-    roles = _roles(module, shapes, device)
-    if roles is None:
-        raise RefusedError(
-            "what it does between its linear layers is neither silu(gate) * up nor gelu(gate) * up"
-        )
-    if recipe is not None and (recipe.op, recipe.approximate) != roles.function:
-        raise RefusedError(f"it does not use its activation {name} as {recipe.op}")
-    reasons = {dtype: _confirm(module, roles, dtype, device) for dtype in PROBED}
-    for dtype in dict.fromkeys((torch.float32, _dtype(module._modules[roles.shape.down]))):
-        if reasons[dtype] is not None:
-            raise RefusedError(
-                f"compared with {roles.op} in {DTYPE_NAMES[dtype]}, what it does between its "
-                f"linear layers {reasons[dtype]}"
-            )
-    _confirm_gradients(module, roles, device)
+        recipe, base = found, base_of(child) or type(child)
     return GatedRecipe(
-        roles.op,
-        roles.function[1],
-        roles.order,
-        roles.gate_first,
-        roles.shape.down,
+        f"{recipe.op}_mul",
+        recipe.approximate,
+        gated.projections,
+        gated.gate_first,
+        gated.after,
         name,
         base,
-        recipe,
-        tuple(dtype for dtype, reason in reasons.items() if reason is None),
+        None if name is None else recipe,
+        recipe.dtypes,
+        conditions,
     )
 
 
-def _shapes(module: nn.Module, activations: Mapping[int, ActivationRecipe | str]) -> list[_Shape]:
-    """Return how the linear layers of a module may make a gated MLP."""
-    linear: dict[str, tuple[int, int]] = {}
-    active: list[str] = []
-    others: list[str] = []
-    for name, child in module._modules.items():
-        sizes = getattr(child, "in_features", None), getattr(child, "out_features", None)
+def looks_gated(module: nn.Module, activations: Mapping[int, ActivationRecipe | str]) -> bool:
+    """Return whether a module has an activation and linear layers that fit a gated MLP."""
+    linear: list[tuple[int, int]] = []
+    active = 0
+    for child in module._modules.values():
         if child is None:
             continue
+        inner, outer = getattr(child, "in_features", None), getattr(child, "out_features", None)
         if id(child) in activations:
-            active.append(name)
-        elif isinstance(sizes[0], int) and isinstance(sizes[1], int):
-            linear[name] = sizes[0], sizes[1]
-        else:
-            others.append(name)
-    if len(active) > 1 or len(linear) not in (2, 3):
-        return []
-    found = []
-    for down, (inner, _) in linear.items():
-        wide = tuple(name for name in linear if name != down)
-        hidden, out = linear[wide[0]]
-        if any(linear[name] != (hidden, out) for name in wide):
-            continue
-        if out * len(wide) == 2 * inner:
-            activation = active[0] if active else None
-            found.append(_Shape(wide, down, hidden, inner, activation, tuple(others)))
-    return found
+            active += 1
+        elif isinstance(inner, int) and isinstance(outer, int):
+            linear.append((inner, outer))
+    if active != 1 or len(linear) not in (2, 3):
+        return False
+    for i, (hidden, _) in enumerate(linear):
+        wide = [*linear[:i], *linear[i + 1 :]]
+        if len(set(wide)) == 1 and wide[0][1] * len(wide) == 2 * hidden:
+            return True
+    return False
 
 
-def _dtype(linear: nn.Module | None) -> torch.dtype:
-    weight = getattr(linear, "weight", None)
-    floating = isinstance(weight, Tensor) and weight.dtype in DTYPE_NAMES
-    return weight.dtype if floating else torch.float32  # type: ignore[union-attr]
+def _call(formula: Formula) -> tuple[str, Formula] | None:
+    """Return the child that a formula is a call of, and what it is called with."""
+    factor = formula.only
+    if isinstance(factor, Function) and factor.name.startswith("call "):
+        return factor.name.removeprefix("call "), factor.argument
+    return None
 
 
-def _check_structure(module: nn.Module, shape: _Shape) -> None:
-    if shape.others:
-        kinds = ", ".join(
-            f"{name} ({type(module._modules[name]).__name__})" for name in shape.others
-        )
-        raise RefusedError(f"it has children that the op does not know: {kinds}")
-    if any(each is not None for each in module._parameters.values()):
-        raise RefusedError(f"it has parameters of its own: {', '.join(module._parameters)}")
-    if any(each is not None for each in module._buffers.values()):
-        raise RefusedError(f"it has buffers: {', '.join(module._buffers)}")
-    functions = [name for name, value in vars(module).items() if callable(value)]
-    if functions:
-        raise RefusedError(
-            f"it holds functions that could be replaced unnoticed: {', '.join(functions)}; make "
-            "its activation a module"
-        )
-    for name in (*shape.wide, shape.down):
-        weight = module._modules[name]._parameters.get("weight")
-        if weight is not None and weight.device.type == "meta":
-            raise RefusedError(f"the weight of its {name} {unsupported(weight)}")
+def _activation(formula: Formula) -> tuple[tuple[str, str | None] | str | None, Formula]:
+    """Return the activation that a formula is, a function or a child, and its argument."""
+    factor = formula.only
+    if isinstance(factor, Function) and factor.name in _NAMES:
+        return _NAMES[factor.name], factor.argument
+    call = _call(formula)
+    return (None, formula) if call is None else call
 
 
-def _roles(module: nn.Module, shapes: list[_Shape], device: torch.device) -> _Roles | None:
-    """Find out which of its linear layers is which, and what is between them.
-
-    Raises
-    ------
-    RefusedError
-        If it runs in none of the ways in which its linear layers fit together.
-    """
-    best, found, reason = _NEAR, None, None
-    for shape in shapes:
-        drawn = _draw(shape, torch.float32)
-        try:
-            hidden, order = _run(module, shape, tuple(each.to(device) for each in drawn))
-        except RefusedError as refused:
-            reason = refused
-            continue
-        values = hidden.detach().cpu().double()
-        for index, function in itertools.product((0, 1), FUNCTIONS):
-            gate, up = drawn[index].double(), drawn[1 - index].double()
-            if values.shape == gate.shape:
-                errors = (values - exact(function, gate) * up).abs() / (1 + up.abs())
-                if (error := errors.max().item()) <= best:
-                    best, found = error, _Roles(shape, index, function, order)
-    if found is None and reason is not None:
-        raise reason
-    return found
-
-
-def _draw(shape: _Shape, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    scales = torch.tensor([1.0, 3.0, 1e-3, 30.0, 0.5], dtype=torch.float64)[:, None]
-    first = scales * normal(5, shape.inner, seed=5)
-    second = scales.flip(0) * normal(5, shape.inner, seed=6)
-    return first.to(dtype)[None], second.to(dtype)[None]
-
-
-def _run(
-    module: nn.Module, shape: _Shape, results: tuple[Tensor, ...], training: bool = False
-) -> tuple[Tensor, tuple[str, ...]]:
-    """Return what goes into `down`, where the linear layers before it return these results."""
-    calls, first = _Calls(), results[0]
-    x = normal(*first.shape[:-1], shape.hidden, seed=7).to(first)
-    answers = (torch.cat(results, -1),) if len(shape.wide) == 1 else results
-    end = torch.zeros(*first.shape[:-1], 1).to(first)
-
-    def answer(name: str, result: Tensor) -> Callable[..., Tensor]:
-        def returned(*args: Any, **kwargs: Any) -> Tensor:
-            calls.order.append(name)
-            if kwargs or len(args) != 1 or args[0] is not x:
-                calls.strange = f"it calls {name} with something else than its input"
-            return result.clone()
-
-        return returned
-
-    def down(*args: Any, **kwargs: Any) -> Tensor:
-        if kwargs or len(args) != 1 or type(args[0]) is not Tensor:
-            calls.strange = f"it calls {shape.down} with something else than a tensor"
-        else:
-            calls.down.append(args[0])
-        return end
-
-    children: dict[str, nn.Module] = {}
-    for name, child in module._modules.items():
-        if child is None:
-            continue
-        if name == shape.down:
-            children[name] = stand_in(child, down)
-        elif name in shape.wide:
-            children[name] = stand_in(child, answer(name, answers[shape.wide.index(name)]))
-        else:
-            children[name] = stand_in(child, training=training)
-    y = run(shadow(module, None, children, training=training), x)
-    if calls.strange is not None:
-        raise RefusedError(calls.strange)
-    if sorted(calls.order) != sorted(shape.wide) or len(calls.down) != 1:
-        raise RefusedError("it does not call each of its linear layers once")
-    if y is not end:
-        raise RefusedError(f"it changes what its {shape.down} returns")
-    return calls.down[0], tuple(calls.order)
-
-
-def _confirm(
-    module: nn.Module, roles: _Roles, dtype: torch.dtype, device: torch.device
-) -> str | None:
-    """Say how the module, or the op, differs from the formula in a dtype, None if neither does."""
-    if dtype is torch.float64 and device.type == "mps":
-        return "is unknown"
-    op = OPERATORS[roles.op]
-    drawn = tuple(each.to(device) for each in _draw(roles.shape, dtype))
-    gate, up = drawn[roles.gate], drawn[1 - roles.gate]
-    wanted = exact(roles.function, gate.cpu().double()) * up.cpu().double()
-    bound = _FLOAT32 if dtype is torch.float32 else OPS[roles.op].bounds[DTYPE_NAMES[dtype]]
-    scale = 1 + up.cpu().double().abs()
-    for training in (False, True):
-        try:
-            hidden, _ = _run(module, roles.shape, drawn, training)
-        except RefusedError as error:
-            return f"is unknown ({error})"
-        if hidden.dtype != dtype:
-            return f"has dtype {hidden.dtype}"
-        if (found := difference(hidden, wanted, bound, scale)) is not None:
-            return found
-    found = difference(op(gate, up, *roles.scalars), wanted, bound, scale)
-    return None if found is None else f"cannot be computed by the op, whose result {found}"
-
-
-def _confirm_gradients(module: nn.Module, roles: _Roles, device: torch.device) -> None:
-    first, second = (each.to(device) for each in _draw(roles.shape, torch.float32))
-
-    def own(*results: Tensor) -> Tensor:
-        return _run(module, roles.shape, results, training=True)[0]
-
-    def wanted(*results: Tensor) -> Tensor:
-        return exact(roles.function, results[roles.gate]) * results[1 - roles.gate]
-
-    found = gradient_difference(own, wanted, (first, second))
-    if found is not None:
-        raise RefusedError(f"what it does between its linear layers {found}")
+def _projection(formula: Formula) -> tuple[str, str | None] | None:
+    """Return the child that a formula is a call of with x, and the half of it."""
+    half = None
+    factor = formula.only
+    if isinstance(factor, Function) and factor.name in _HALVES:
+        half, formula = factor.name, factor.argument
+    call = _call(formula)
+    return (call[0], half) if call is not None and call[1] == X else None

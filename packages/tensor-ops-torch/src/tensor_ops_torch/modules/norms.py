@@ -1,324 +1,277 @@
-"""Recognising RMSNorm and LayerNorm by what they compute."""
+"""Modules that are RMSNorm or LayerNorm."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
+import itertools
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
 from tensor_ops.ops import OPS
+from tensor_ops_torch.modules.algebra import Formula, Function, Sum, Symbol, number, symbol
+from tensor_ops_torch.modules.classes import swapped_class
+from tensor_ops_torch.modules.conditions import Conditions
+from tensor_ops_torch.modules.functions import layer_norm_of, rms_norm_of
 from tensor_ops_torch.modules.probe import (
     PROBED,
-    RefusedError,
     difference,
     gradient_difference,
-    is_single,
     normal,
     run,
     shadow,
     uniform,
     unsupported,
 )
-from tensor_ops_torch.modules.recipes import NormRecipe, swapped_class
+from tensor_ops_torch.modules.reading import Reading
+from tensor_ops_torch.modules.recipes import NormRecipe
+from tensor_ops_torch.modules.refusal import RefusedError
+from tensor_ops_torch.modules.values import X
 from tensor_ops_torch.tensors import DTYPE_NAMES
 
-__all__ = ["looks_like_norm", "recognise_norm"]
+__all__ = ["Norm", "check_norm", "guess_norms", "match_norm"]
 
-# Rows this small show eps alone.
-_TINY = 1e-8
+_OPS = {"rms_norm": rms_norm_of, "layer_norm": layer_norm_of}
 _SCALES = (1.0, 1e4, 30.0, 0.1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-8)
 # What a half type with few exponents has room for.
 _FLOAT16_SCALES = (1.0, 1e2, 30.0, 0.1, 1e-2, 1e-3, 1e-4)
+# Lengths of rows to try where neither a parameter nor a number says one.
+_WIDTH = 64
+_USUAL_EPS = (1e-5, 1e-6, 1e-8, 1e-12, torch.finfo(torch.float32).eps)
 
 
-def looks_like_norm(module: nn.Module) -> bool:
-    """Return whether a module has the parameters of a norm."""
-    if type(module).__module__.startswith("torch.nn.modules.") and not isinstance(
-        module, (nn.RMSNorm, nn.LayerNorm)
-    ):
-        return False
-    if set(module._modules) - {"parametrizations"}:
-        return False
-    weight = getattr(module, "weight", None)
-    if isinstance(weight, Tensor):
-        return weight.ndim == 1 or hasattr(module, "normalized_shape")
-    return "weight" in module._parameters and hasattr(module, "eps")
+@dataclass(frozen=True)
+class Norm:
+    """A norm in one dtype.
+
+    Attributes
+    ----------
+    op : {"rms_norm", "layer_norm"}
+    weight, bias : str or None
+        The names of its parameters.
+    offset : bool
+        Whether one is added to the weight.
+    eps : float or str
+        A number, or the attribute that holds it.
+    """
+
+    op: str
+    weight: str | None
+    offset: bool
+    bias: str | None
+    eps: float | str
 
 
-def recognise_norm(module: nn.Module) -> NormRecipe:
-    """Return the recipe of a norm.
+def match_norm(reading: Reading, parameters: Collection[str]) -> Norm | None:
+    """Return the norm that a forward computes, None if it computes something else."""
+    if "mean(" not in str(reading.formula):
+        return None
+    symbols = set(_symbols(reading.formula))
+    used = sorted(each.removeprefix("self.") for each in symbols if each.startswith("self."))
+    names = [each for each in used if each in parameters]
+    numbers = sorted({each for each in _constants(reading.formula) if each > 0})
+    candidates: list[float | str] = [*(each for each in used if each not in parameters), *numbers]
+    for op, eps in itertools.product(_OPS, candidates):
+        normed = _OPS[op](X, symbol(f"self.{eps}") if isinstance(eps, str) else number(eps))
+        for weight, offset in ((None, False), *itertools.product(names, (False, True))):
+            scaled = normed
+            if weight is not None:
+                scaled = normed * (
+                    symbol(f"self.{weight}") + 1 if offset else symbol(f"self.{weight}")
+                )
+            for bias in (None, *names) if op == "layer_norm" else (None,):
+                whole = scaled if bias is None else scaled + symbol(f"self.{bias}")
+                if whole == reading.formula and len({eps, weight, bias} - {None}) == len(
+                    [each for each in (eps, weight, bias) if each is not None]
+                ):
+                    return Norm(op, weight, offset, bias, eps)
+    return None
+
+
+def guess_norms(module: nn.Module) -> Iterator[dict[torch.dtype, Norm]]:
+    """Yield what a module may compute whose forward is not known."""
+    vectors = [name for name, each in module._parameters.items() if each is not None]
+    weight = next((name for name in vectors if name in ("weight", "scale", "gamma", "g")), None)
+    bias = next((name for name in vectors if name in ("bias", "beta", "b")), None)
+    if {weight, bias} - {None} != set(vectors):
+        return
+    attributes = [
+        name
+        for name, value in vars(module).items()
+        if type(value) in (int, float) and 0 <= value < 1 and name != "training"
+    ]
+    for op, offset, eps in itertools.product(_OPS, (False, True), (*attributes, *_USUAL_EPS)):
+        if (op == "rms_norm" and bias is not None) or (offset and weight is None):
+            continue
+        yield dict.fromkeys(PROBED, Norm(op, weight, offset, bias, eps))
+
+
+def check_norm(
+    module: nn.Module,
+    norms: dict[torch.dtype, Norm],
+    conditions: Conditions,
+    width: int | None,
+    *,
+    gradients: bool = False,
+) -> NormRecipe:
+    """Return the recipe of a norm, for the dtypes in which it rounds as little as an op.
 
     Raises
     ------
     RefusedError
+        If its results are not the formula's in float32 and in the dtype of its parameters.
     """
-    weight, bias = _parameters(module)
-    n, device = weight.shape[0], weight.device
-    offset = _offset(module, n, device, bias is not None)
-    op = _op(module, n, device, bias is not None, offset)
-    measured = {
-        dtype: _measure_eps(module, n, device, dtype, bias is not None, op, offset)
-        for dtype in (torch.float32, torch.float64)
-        # MPS has none
-        if not (dtype is torch.float64 and device.type == "mps")
-    }
-    attribute = _attribute(module, measured[torch.float32])
-    eps: list[tuple[torch.dtype, float]] = []
-    reasons: dict[torch.dtype, str] = {}
-    for dtype in PROBED:
-        candidates = _candidates(module, attribute, measured, dtype)
-        for value in candidates:
-            reason = _confirm(module, op, offset, value, dtype, device, n, bias is not None)
-            if reason is None:
-                eps.append((dtype, value))
-                break
-            reasons.setdefault(dtype, reason)
-    confirmed = dict(eps)
-    for dtype in dict.fromkeys((torch.float32, weight.dtype)):
-        if dtype not in confirmed:
+    norm = norms[torch.float32]
+    dtype = _check_parameters(module, norm)
+    n = width or _WIDTH
+    if norm.weight is not None:
+        n = module._parameters[norm.weight].shape[0]
+    eps: list[tuple[torch.dtype, float | str]] = []
+    reasons: dict[torch.dtype, str | None] = {}
+    for each in PROBED:
+        if each not in norms:
+            reasons[each] = "is not known"
+            continue
+        reasons[each] = _difference(module, norms[each], each, n)
+        if reasons[each] is None:
+            eps.append((each, norms[each].eps))
+    for each in dict.fromkeys((torch.float32, dtype)):
+        if reasons[each] is not None:
             raise RefusedError(
-                f"compared with {op} in {DTYPE_NAMES[dtype]}, its result {reasons[dtype]}"
+                f"compared with {norm.op} in {DTYPE_NAMES[each]}, its result {reasons[each]}"
             )
-    _confirm_gradients(module, op, offset, confirmed[torch.float32], device, n, bias is not None)
-    x, *vectors = _operands(
-        normal(2, n).to(weight.dtype),
-        _vectors(n, weight.dtype, offset, bias is not None),
-        device,
+    if gradients:
+        _check_gradients(module, norm, n)
+    recipe = NormRecipe(norm.op, norm.weight, norm.offset, norm.bias, tuple(eps), width, conditions)
+    swapped = shadow(module, _parameters(module, norm, n, dtype))
+    swapped.__class__ = swapped_class(type(module), recipe)
+    x = _rows(n, dtype, norms[dtype], module)
+    found = difference(
+        run(swapped, x),
+        _exact(module, norms[dtype], x, n),
+        OPS[norm.op].bounds[DTYPE_NAMES[dtype]],
+        0.0,
     )
-    shadowed = shadow(module, _named(module, *vectors))
-    recipe = NormRecipe(op, offset, attribute, tuple(eps), is_single(shadowed, x))
-    _confirm_op(module, recipe, weight.dtype, device, n, bias is not None)
+    if found is not None:
+        raise RefusedError(f"the op's own result {found} in {DTYPE_NAMES[dtype]}")
     return recipe
 
 
-def _parameters(module: nn.Module) -> tuple[Tensor, Tensor | None]:
-    if "parametrizations" in module._modules:
-        names = ", ".join(module._modules["parametrizations"]._modules)
-        raise RefusedError(f"its {names} is parametrized; swap before it is")
-    weight, bias = module._parameters.get("weight"), module._parameters.get("bias")
-    if weight is None:
-        raise RefusedError("it has no parameter weight, which the op takes")
-    if weight.ndim != 1:
-        raise RefusedError(
-            f"its weight has shape {tuple(weight.shape)}, expected one axis: the op normalises "
-            "the last axis only"
-        )
-    others = [
-        name
-        for name, value in module._parameters.items()
-        if value is not None and name not in ("weight", "bias")
-    ]
-    if others:
-        raise RefusedError(f"it has parameters that the op does not take: {', '.join(others)}")
-    if any(each is not None for each in module._buffers.values()):
-        raise RefusedError(f"it has buffers: {', '.join(module._buffers)}")
-    if not weight.numel():
-        raise RefusedError("its weight is empty")
-    for name, value in (("weight", weight), ("bias", bias)):
-        if value is not None and (reason := unsupported(value)) is not None:
+def _check_parameters(module: nn.Module, norm: Norm) -> torch.dtype:
+    """Return the dtype of the parameters."""
+    own = {name: each for name, each in module._parameters.items() if each is not None}
+    for name in (norm.weight, norm.bias):
+        if name is not None and (reason := unsupported(own[name])) is not None:
             raise RefusedError(f"its {name} {reason}")
-    if bias is not None and (bias.dtype != weight.dtype or bias.shape != weight.shape):
-        raise RefusedError(
-            f"its bias has dtype {bias.dtype} and shape {tuple(bias.shape)}, expected "
-            f"{weight.dtype} and {tuple(weight.shape)} like weight"
-        )
-    return weight, bias
+    kinds = {(own[name].dtype, own[name].shape) for name in (norm.weight, norm.bias) if name}
+    if len(kinds) > 1:
+        raise RefusedError(f"its weight and bias differ in dtype or shape: {kinds}")
+    if any(not shape.numel() for _, shape in kinds):
+        raise RefusedError("its weight is empty")
+    return next((dtype for dtype, _ in kinds), torch.float32)
 
 
-def _run(
-    module: nn.Module, x: Tensor, weight: Tensor, bias: Tensor | None, training: bool = False
-) -> Tensor:
-    return run(shadow(module, _named(module, weight, bias), training=training), x)
+def _symbols(formula: Formula) -> Iterator[str]:
+    for factor, _ in formula.factors:
+        if isinstance(factor, Symbol):
+            yield factor.name
+        elif isinstance(factor, Function):
+            yield from _symbols(factor.argument)
+        else:
+            for term in factor.terms:
+                yield from _symbols(term)
 
 
-def _named(
-    module: nn.Module, weight: Tensor | None, bias: Tensor | None
-) -> dict[str, Tensor | None]:
-    return dict.fromkeys(module._parameters) | {"weight": weight, "bias": bias}
+def _constants(formula: Formula) -> Iterator[float]:
+    """Yield the numbers that a formula adds."""
+    for factor, _ in formula.factors:
+        if isinstance(factor, Sum):
+            for term in factor.terms:
+                if term.value is not None:
+                    yield term.value
+                yield from _constants(term)
 
 
-def _offset(module: nn.Module, n: int, device: torch.device, has_bias: bool) -> bool:
-    """Return whether one is added to the weight."""
-    x = (normal(2, n) + 0.5).float().to(device)
-    zeros, ones = torch.zeros(n, device=device), torch.ones(n, device=device)
-    bias = zeros if has_bias else None
-    at_zero, at_one = _run(module, x, zeros, bias), _run(module, x, ones, bias)
-    if not at_zero.any() and at_one.any():
-        return False
-    if torch.allclose(at_zero * 2, at_one, rtol=1e-3, atol=1e-6):
-        return True
-    raise RefusedError("its result is proportional neither to its weight nor to one plus it")
+def _eps_of(module: nn.Module, norm: Norm) -> float:
+    return float(getattr(module, norm.eps) if isinstance(norm.eps, str) else norm.eps)
 
 
-def _op(module: nn.Module, n: int, device: torch.device, has_bias: bool, offset: bool) -> str:
-    x = (normal(4, n) + 0.5).float().to(device)
-    ones = torch.full((n,), 1.0 - int(offset), device=device)
-    y = _run(module, x, ones, torch.zeros(n, device=device) if has_bias else None)
-    found = {
-        op: (y.cpu().double() - _exact(op, x.cpu().double(), 1.0, None, 0.0)).abs().max().item()
-        for op in ("rms_norm", "layer_norm")
-    }
-    op = min(found, key=lambda name: found[name])
-    if y.shape != x.shape or not found[op] <= 0.05 * max(1.0, y.abs().max().item()):
-        raise RefusedError(
-            "its result is neither x / sqrt(mean(x^2) + eps) nor (x - mean(x)) / sqrt(var(x) + eps)"
-        )
-    if op == "rms_norm" and has_bias:
-        raise RefusedError("it adds a bias, which rms_norm does not take")
-    return op
-
-
-def _measure_eps(
-    module: nn.Module,
-    n: int,
-    device: torch.device,
-    dtype: torch.dtype,
-    has_bias: bool,
-    op: str,
-    offset: bool,
-) -> float:
-    """Return the eps that a row of tiny numbers shows."""
-    x = (_TINY * normal(1, n)).to(dtype)
-    ones = torch.full((n,), 1.0 - int(offset), device=device, dtype=dtype)
-    bias = torch.zeros(n, device=device, dtype=dtype) if has_bias else None
-    y = _run(module, x.to(device), ones, bias).cpu().double()
-    centred = x.double()
-    if op == "layer_norm":
-        centred = centred - centred.mean(-1, keepdim=True)
-    if not y.any() or not y.isfinite().all():
-        raise RefusedError("its results for tiny numbers, which show its eps, are zero or NaN")
-    largest = centred.abs().argmax()
-    ratio = (centred.flatten()[largest] / y.flatten()[largest]).item()
-    return max(0.0, ratio**2 - centred.square().mean().item())
-
-
-def _attribute(module: nn.Module, eps: float) -> str | None:
-    """Return the attribute that holds eps, or None that stands for one."""
-    for name, value in vars(module).items():
-        if isinstance(value, float) and abs(value - eps) <= 1e-3 * value + 1e-6 * _TINY**2:
-            return name
-    empty = [name for name, value in vars(module).items() if value is None and "eps" in name]
-    return empty[0] if empty else None
-
-
-def _candidates(
-    module: nn.Module,
-    attribute: str | None,
-    measured: dict[torch.dtype, float],
-    dtype: torch.dtype,
-) -> list[float]:
-    """Return what eps may be for a dtype."""
-    value = None if attribute is None else getattr(module, attribute)
-    if value is not None:
-        return [value]
-    eps = measured.get(dtype, measured[torch.float32])
-    known = [torch.finfo(torch.float32).eps, torch.finfo(dtype).eps]
-    found = [each for each in known if abs(each - eps) <= 1e-3 * each or dtype.itemsize == 2]
-    return [*found, float(f"{eps:.3g}")]
-
-
-def _rows(n: int, dtype: torch.dtype) -> Tensor:
+def _rows(n: int, dtype: torch.dtype, norm: Norm, module: nn.Module) -> Tensor:
     scales = _FLOAT16_SCALES if dtype is torch.float16 else _SCALES
     # Enough of them for the largest error to be seen.
     rows = torch.tensor(scales * max(1, 1000 // n), dtype=torch.float64)[:, None]
     rows = rows * normal(len(rows), n)
-    special = torch.stack((5 + normal(n, seed=2), torch.zeros(n, dtype=torch.float64)))
-    return torch.cat((rows, special)).to(dtype)[None]
+    special = [5 + normal(1, n, seed=2)]
+    if _eps_of(module, norm):  # or there is nothing to be said of 0 / 0
+        special.append(torch.zeros(1, n, dtype=torch.float64))
+    return torch.cat((rows, *special)).to(dtype)[None]
 
 
-def _vectors(n: int, dtype: torch.dtype, offset: bool, has_bias: bool) -> list[Tensor]:
-    weight = (uniform(n) - int(offset)).to(dtype)
-    return [weight, uniform(n, seed=3).to(dtype)] if has_bias else [weight]
+def _vectors(n: int, norm: Norm, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    return (uniform(n) - int(norm.offset)).to(dtype), uniform(n, seed=3).to(dtype)
 
 
-def _operands(
-    x: Tensor, vectors: list[Tensor], device: torch.device
-) -> tuple[Tensor, Tensor, Tensor | None]:
-    bias = vectors[1].to(device) if len(vectors) == 2 else None
-    return x.to(device), vectors[0].to(device), bias
+def _parameters(
+    module: nn.Module, norm: Norm, n: int, dtype: torch.dtype
+) -> dict[str, Tensor | None]:
+    own: dict[str, Tensor | None] = dict.fromkeys(module._parameters)
+    vectors = zip((norm.weight, norm.bias), _vectors(n, norm, dtype), strict=True)
+    return own | {name: value for name, value in vectors if name is not None}
 
 
-def _exact(op: str, x: Tensor, weight: Any, bias: Tensor | None, eps: float) -> Tensor:
-    if op == "layer_norm":
-        x = x - x.mean(-1, keepdim=True)
-    y = x / (x.square().mean(-1, keepdim=True) + eps).sqrt() * weight
-    return torch.nan_to_num(y) if bias is None else torch.nan_to_num(y) + bias
-
-
-def _confirm(
-    module: nn.Module,
-    op: str,
-    offset: bool,
-    eps: float,
-    dtype: torch.dtype,
-    device: torch.device,
-    n: int,
-    has_bias: bool,
-) -> str | None:
-    """Say how the result differs from the op's in a dtype, None if it does not."""
-    x, vectors = _rows(n, dtype), _vectors(n, dtype, offset, has_bias)
-    if not eps:
-        x = x[:, :-1]  # nothing is to be said of 0 / 0
-    weight, *rest = (each.double() for each in vectors)
-    exact = _exact(op, x.double(), weight + int(offset), rest[0] if rest else None, eps)
-    bound = OPS[op].bounds[DTYPE_NAMES[dtype]]
-    for training in (False, True):
-        try:
-            y = _run(module, *_operands(x, vectors, device), training)
-        except RefusedError as error:
-            return f"is unknown ({error})"
-        if y.dtype != dtype:
-            return f"has dtype {y.dtype}"
-        if (found := difference(y, exact, bound, 0.0)) is not None:
-            return found
-    return None
-
-
-def _confirm_gradients(
-    module: nn.Module,
-    op: str,
-    offset: bool,
-    eps: float,
-    device: torch.device,
-    n: int,
-    has_bias: bool,
-) -> None:
-    x = (0.5 + normal(4, n, seed=4)).float()
-    inputs = [each.to(device) for each in (x, *_vectors(n, torch.float32, offset, has_bias))]
-
-    def own(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-        return _run(module, x, weight, bias, training=True)
-
-    def exact(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-        return _exact(op, x, weight + int(offset), bias, eps)
-
-    if (found := gradient_difference(own, exact, tuple(inputs))) is not None:
-        raise RefusedError(f"compared with {op}, its result {found}")
-
-
-def _confirm_op(
-    module: nn.Module,
-    recipe: NormRecipe,
-    dtype: torch.dtype,
-    device: torch.device,
-    n: int,
-    has_bias: bool,
-) -> None:
-    """Run what the module would be swapped for."""
-    x, vectors = _rows(n, dtype), _vectors(n, dtype, recipe.offset, has_bias)
-    eps = dict(recipe.eps)[dtype]
-    if not eps:
-        x = x[:, :-1]
-    weight, *rest = (each.double() for each in vectors)
-    exact = _exact(
-        recipe.op, x.double(), weight + int(recipe.offset), rest[0] if rest else None, eps
+def _exact(module: nn.Module, norm: Norm, x: Tensor, n: int) -> Tensor:
+    """Return the formula's value in float64."""
+    weight, bias = (each.double() for each in _vectors(n, norm, x.dtype))
+    wide, eps = x.double(), _eps_of(module, norm)
+    return _formula(
+        norm,
+        wide,
+        weight + int(norm.offset) if norm.weight else None,
+        bias if norm.bias else None,
+        eps,
     )
-    x, *operands = _operands(x, vectors, device)
-    swapped = shadow(module, _named(module, *operands))
-    swapped.__class__ = swapped_class(type(module), replace(recipe, single=False))
-    y = run(swapped, x)
-    found = difference(y, exact, OPS[recipe.op].bounds[DTYPE_NAMES[dtype]], 0.0)
+
+
+def _formula(
+    norm: Norm, x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float
+) -> Tensor:
+    if norm.op == "layer_norm":
+        x = x - x.mean(-1, keepdim=True)
+    y = torch.nan_to_num(x / (x.square().mean(-1, keepdim=True) + eps).sqrt())
+    y = y if weight is None else y * weight
+    return y if bias is None else y + bias
+
+
+def _difference(module: nn.Module, norm: Norm, dtype: torch.dtype, n: int) -> str | None:
+    """Say how the result differs from the formula's in a dtype, None if it does not."""
+    x = _rows(n, dtype, norm, module)
+    exact = _exact(module, norm, x, n)
+    bound = OPS[norm.op].bounds[DTYPE_NAMES[dtype]]
+    try:
+        y = run(shadow(module, _parameters(module, norm, n, dtype)), x)
+    except RefusedError as error:
+        return f"is unknown ({error})"
+    if y.dtype != dtype:
+        return f"has dtype {y.dtype}"
+    return difference(y, exact, bound, 0.0)
+
+
+def _check_gradients(module: nn.Module, norm: Norm, n: int) -> None:
+    x = (0.5 + normal(4, n, seed=4)).float()
+    names = [name for name in (norm.weight, norm.bias) if name is not None]
+    vectors = dict(zip((norm.weight, norm.bias), _vectors(n, norm, torch.float32), strict=True))
+    eps = _eps_of(module, norm)
+
+    def own(x: Tensor, *given: Tensor) -> Tensor:
+        tensors = dict.fromkeys(module._parameters) | dict(zip(names, given, strict=True))
+        return run(shadow(module, tensors, training=True), x)
+
+    def exact(x: Tensor, *given: Tensor) -> Tensor:
+        tensors = dict(zip(names, given, strict=True))
+        weight = None if norm.weight is None else tensors[norm.weight] + int(norm.offset)
+        return _formula(norm, x, weight, None if norm.bias is None else tensors[norm.bias], eps)
+
+    found = gradient_difference(own, exact, (x, *(vectors[name] for name in names)))
     if found is not None:
-        raise RefusedError(f"the op's own result {found} in {DTYPE_NAMES[dtype]}")
+        raise RefusedError(f"compared with {norm.op}, its result {found}")

@@ -1,7 +1,7 @@
-"""Running the forward of a module on inputs of our own, so that nothing else notices.
+"""Running the forward of a module on inputs of our own, as a check of how it rounds.
 
 A forward runs on a shadow of its module: an object of the same class that shares what is never
-written to, with tensors of its own and without hooks. The module itself is not touched.
+written to, with tensors of its own and without hooks, on the CPU. The module is not touched.
 """
 
 from __future__ import annotations
@@ -16,24 +16,21 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from tensor_ops.accuracy import Bound, measure
 from tensor_ops_torch.modules.recipes import is_dtensor
+from tensor_ops_torch.modules.refusal import RefusedError
 from tensor_ops_torch.tensors import DTYPE_NAMES, as_numpy
 
 __all__ = [
     "GRADIENT_TOLERANCE",
     "PROBED",
-    "RefusedError",
     "difference",
     "gradient_difference",
-    "is_single",
     "isolated",
     "normal",
     "run",
     "shadow",
-    "stand_in",
     "uniform",
     "unsupported",
 ]
@@ -46,33 +43,24 @@ _ABSOLUTE = {torch.float64: 2e-15}
 _HALF_ULP = Bound(2)
 
 
-class RefusedError(Exception):
-    """A module is not what an op computes; the message says why."""
-
-
 @contextlib.contextmanager
-def isolated(device: torch.device) -> Iterator[None]:
-    """Run without autocast and inference mode, and put every random number generator back."""
-    generators = [(torch.get_rng_state, torch.set_rng_state)]
-    if device.type not in ("cpu", "meta"):
-        backend = torch.get_device_module(device)
-        generators.append(
-            (lambda: backend.get_rng_state(device), lambda s: backend.set_rng_state(s, device))
-        )
-    autocast = device.type if torch.amp.is_autocast_available(device.type) else "cpu"
-    states = [get() for get, _ in generators]
-    python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002
+def isolated() -> Iterator[None]:
+    """Run on the CPU, in float32, without autocast and inference mode; keep the random state."""
+    dtype = torch.get_default_dtype()
+    state, python, numpy = torch.get_rng_state(), random.getstate(), np.random.get_state()  # noqa: NPY002
     try:
+        torch.set_default_dtype(torch.float32)
         with (
+            torch.device("cpu"),
             torch.inference_mode(False),
             torch.no_grad(),
-            torch.autocast(autocast, enabled=False),
+            torch.autocast("cpu", enabled=False),
             warnings.catch_warnings(action="ignore"),
         ):
             yield
     finally:
-        for (_, put), state in zip(generators, states, strict=True):
-            put(state)
+        torch.set_default_dtype(dtype)
+        torch.set_rng_state(state)
         random.setstate(python)
         np.random.set_state(numpy)  # noqa: NPY002
 
@@ -102,23 +90,6 @@ def shadow(
     return made
 
 
-def stand_in(
-    module: nn.Module, answer: Callable[..., Any] | None = None, *, training: bool = False
-) -> nn.Module:
-    """Return a shadow of a module without children that is called without any hooks.
-
-    What it returns is that of `answer`, if there is one, and else of its own forward.
-    """
-    made = shadow(module, dict(module._parameters), training=training)
-    kind = type(module)
-
-    def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N807
-        return kind.forward(self, *args, **kwargs) if answer is None else answer(*args, **kwargs)
-
-    made.__class__ = type(kind.__name__, (kind,), {"__call__": __call__})
-    return made
-
-
 def run(module: nn.Module, x: Tensor) -> Tensor:
     """Return what the forward of a shadow makes of a tensor.
 
@@ -127,7 +98,7 @@ def run(module: nn.Module, x: Tensor) -> Tensor:
     RefusedError
         If it raises, draws random numbers, writes to its input or returns no tensor.
     """
-    given, before = x.detach().clone(), _generator_state(x.device)
+    given, before = x.detach().clone(), torch.get_rng_state()
     try:
         y = type(module).forward(module, x)
     except Exception as error:
@@ -138,30 +109,13 @@ def run(module: nn.Module, x: Tensor) -> Tensor:
             f"its forward raised {type(error).__name__} for a tensor of {x.dtype} "
             f"with shape {tuple(x.shape)}: {first}"
         ) from error
-    if not torch.equal(_generator_state(x.device), before):
+    if not torch.equal(torch.get_rng_state(), before):
         raise RefusedError("its forward draws random numbers")
     if not torch.equal(given, x.detach()):
         raise RefusedError("its forward writes to its input")
     if type(y) is not Tensor:
         raise RefusedError(f"its forward returns {type(y).__name__}, expected a Tensor")
     return y
-
-
-def is_single(module: nn.Module, x: Tensor) -> bool:
-    """Return whether the forward of a shadow is one function of PyTorch."""
-    with _Count() as count:
-        type(module).forward(module, x)
-    return count.calls == 1
-
-
-class _Count(TorchDispatchMode):
-    """Counts the functions that PyTorch runs."""
-
-    calls = 0
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        self.calls += 1
-        return func(*args, **(kwargs or {}))
 
 
 def difference(
@@ -235,8 +189,6 @@ def uniform(n: int, seed: int = 1) -> Tensor:
 
 def unsupported(tensor: Tensor) -> str | None:
     """Say why a parameter is none that the ops take, None if they do."""
-    if tensor.device.type == "meta":
-        return "is on the meta device, which computes nothing; swap after the weights are loaded"
     kind = type(tensor)
     if kind not in (nn.Parameter, Tensor) and not is_dtensor(kind):
         return f"is a {kind.__name__}; swap before what made it one"
@@ -249,11 +201,3 @@ def _own(value: Any) -> Any:
     if isinstance(value, Tensor):
         return value.detach().clone()
     return value.copy() if type(value) in (list, dict, set) else value
-
-
-def _generator_state(device: torch.device) -> Tensor:
-    state: Tensor = torch.get_rng_state()
-    if device.type not in ("cpu", "meta"):
-        own = torch.get_device_module(device).get_rng_state(device)
-        state = torch.cat((state, own.cpu()))
-    return state

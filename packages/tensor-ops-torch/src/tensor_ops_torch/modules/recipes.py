@@ -1,46 +1,36 @@
-"""Forwards that run an op of tensor_ops, and the classes that have them.
+"""Forwards that run an op of tensor_ops.
 
-A swapped module is an instance of a class that is made here: a subclass of the module's own, with
-another ``forward``. Each forward runs the original one whenever the call is not what the module was
-recognised by.
+Each runs the module's own forward whenever the call is not what the module was recognised by.
 """
 
 from __future__ import annotations
 
-import copyreg
 import functools
-import types
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
-from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import torch
 from torch import Tensor, nn
 from torch.autograd import forward_ad
+from torch.nn.modules.module import _has_any_global_hook
 
 from tensor_ops.ops import OPS
 from tensor_ops_torch.direct import PLAIN, REFUSED, direct, is_bare, shortened
+from tensor_ops_torch.modules.classes import swapped_class
+from tensor_ops_torch.modules.conditions import Conditions
 from tensor_ops_torch.ops import OPERATORS
 from tensor_ops_torch.tensors import HALF
 
 __all__ = [
-    "SMALL",
     "ActivationRecipe",
     "GatedRecipe",
     "NormRecipe",
     "Recipe",
-    "base_of",
-    "has_other_forward",
     "is_dtensor",
-    "recipe_of",
-    "swapped_class",
 ]
 
-# Where a module is one function of PyTorch, the call of an op from Python may cost more than the op
-# saves, below so many numbers.
-SMALL = 65536
-_RECIPE, _BASE = "_tensor_ops_recipe", "_tensor_ops_base"
 _MISSING = object()
 Forward = Callable[..., Any]
 
@@ -52,61 +42,79 @@ class NormRecipe:
     Attributes
     ----------
     op : {"rms_norm", "layer_norm"}
+    weight, bias : str or None
+        The parameters; without a weight, that of the op is one.
     offset : bool
         Whether one is added to the weight.
-    attribute : str or None
-        The module's attribute that holds eps, read at every call.
-    eps : tuple of (torch.dtype, float)
-        The dtypes for which the module was confirmed, and eps where no attribute holds one.
-    single : bool
-        Whether the module is one function of PyTorch, which runs where the input is small.
+    eps : tuple of (torch.dtype, float or str)
+        The dtypes for which the module was confirmed, with eps or the attribute that holds it,
+        which is read at every call.
+    width : int or None
+        What the length of a row has to be.
+    conditions : Conditions
+        Under which the module computes this; otherwise its own forward runs.
     """
 
     op: str
+    weight: str | None
     offset: bool
-    attribute: str | None
-    eps: tuple[tuple[torch.dtype, float], ...]
-    single: bool
+    bias: str | None
+    eps: tuple[tuple[torch.dtype, float | str], ...]
+    width: int | None
+    conditions: Conditions
 
     def forward(self, original: Forward) -> Forward:
         at_once, compute = direct(OPS[self.op]), shortened(OPS[self.op], OPERATORS[self.op])
-        offset, attribute = self.offset, self.attribute
-        default, single = dict(self.eps), self.single
+        name_of_weight, name_of_bias, offset = self.weight, self.bias, self.offset
+        eps_of, width, holds = dict(self.eps), self.width, self.conditions.check()
         has_bias = self.op == "layer_norm"
 
-        def on_row(module: nn.Module, x: Tensor) -> Any:
+        def on_row(module: nn.Module, x: Tensor, eps: float) -> Any:
             """Compute what generation asks for most; REFUSED for anything else."""
-            eps, parameters = default[x.dtype], module._parameters
-            weight: Any = parameters["weight"]
-            if type(weight) not in PLAIN or weight.dtype is not x.dtype:
-                raise TypeError
-            if attribute is not None and (given := getattr(module, attribute)) is not None:
-                eps = given
+            parameters = module._parameters
+            weight: Any
+            if name_of_weight is None:
+                weight = _ones(x.shape[-1], x.dtype, x.device)
+            else:
+                weight = parameters[name_of_weight]
+                if type(weight) not in PLAIN or weight.dtype is not x.dtype:
+                    raise TypeError
             if has_bias:
-                bias = parameters["bias"]
-                if bias is not None and type(bias) not in PLAIN:
+                bias: Any = None if name_of_bias is None else parameters[name_of_bias]
+                if name_of_bias is not None and (
+                    type(bias) not in PLAIN or bias.dtype is not x.dtype
+                ):
                     raise TypeError
                 return at_once(x, weight, bias, eps)
             return at_once(x, weight, eps)
 
         def forward(module: nn.Module, x: Any = _MISSING, /, *args: Any, **kwargs: Any) -> Any:
-            if args or kwargs or (single and _is_small(x)):
+            bare = is_bare(x)
+            if args or kwargs or not (bare or _is_taken(x)) or not holds(module):
                 return _original(original, module, x, args, kwargs)
-            if not offset and is_bare(x) and x.is_contiguous():
-                try:
-                    return on_row(module, x)
-                except REFUSED:
-                    pass  # the questions below decide
-            if not _is_taken(x) or not x.is_contiguous():
-                return _original(original, module, x, args, kwargs)
-            weight = _parameter(module, "weight")
-            bias = _parameter(module, "bias") if has_bias else None
             dtype = x.dtype
-            if dtype not in default or not _fits(weight, x) or not (bias is None or _fits(bias, x)):
+            eps: Any = eps_of.get(dtype)
+            if type(eps) is str:
+                eps = getattr(module, eps)
+            if type(eps) not in (float, int) or not 0 <= eps < math.inf:
                 return original(module, x)
-            eps = None if attribute is None else getattr(module, attribute)
-            if eps is None:
-                eps = default[dtype]
+            if not x.ndim or not x.is_contiguous() or (width or x.shape[-1]) != x.shape[-1]:
+                return original(module, x)
+            if bare and not offset:
+                try:
+                    return on_row(module, x, eps)
+                except REFUSED:
+                    if not _is_taken(x):
+                        return original(module, x)
+            if name_of_weight is None:
+                weight = _ones(x.shape[-1], dtype, x.device)
+            else:
+                weight = _parameter(module, name_of_weight)
+            bias = None if name_of_bias is None else _parameter(module, name_of_bias)
+            if not (_fits(weight, x) or name_of_weight is None) or not (
+                name_of_bias is None or _fits(bias, x)
+            ):
+                return original(module, x)
             biases: tuple[Any, ...] = (bias,) if has_bias else ()
             if not offset:
                 return compute(x, weight, *biases, eps)
@@ -121,48 +129,50 @@ class NormRecipe:
 
 @dataclass(frozen=True)
 class ActivationRecipe:
-    """``silu(x)`` or ``gelu(x, approximate)``.
+    """``silu(x)``, ``gelu(x, approximate)`` or ``softmax(x)``.
 
     Attributes
     ----------
-    op : {"silu", "gelu"}
+    op : {"silu", "gelu", "softmax"}
     approximate : str or None
-    watched : tuple of (str, object)
-        The module's attributes that change what it computes, with the values it was recognised by.
     dtypes : tuple of torch.dtype
         Those for which the module was confirmed.
-    single : bool
-        Whether the module is one function of PyTorch, which runs where the input is small.
+    conditions : Conditions
+        Under which the module computes this; otherwise its own forward runs.
     """
 
     op: str
     approximate: str | None
-    watched: tuple[tuple[str, Any], ...]
     dtypes: tuple[torch.dtype, ...]
-    single: bool
+    conditions: Conditions
 
     @property
     def scalars(self) -> tuple[str, ...]:
         return () if self.approximate is None else (self.approximate,)
 
     def forward(self, original: Forward) -> Forward:
-        compute = shortened(OPS[self.op], OPERATORS[self.op])
-        scalars, dtypes = self.scalars, self.dtypes
-        watched, single = self.watched, self.single
+        at_once, operator = direct(OPS[self.op]), OPERATORS[self.op]
+        scalars, dtypes, holds = self.scalars, self.dtypes, self.conditions.check()
 
         def forward(module: nn.Module, x: Any = _MISSING, /, *args: Any, **kwargs: Any) -> Any:
-            if args or kwargs or (single and _is_small(x)) or not _is_taken(x):
+            bare = is_bare(x)
+            if args or kwargs or not (bare or _is_taken(x)) or not holds(module):
                 return _original(original, module, x, args, kwargs)
-            if not x.is_contiguous() or x.dtype not in dtypes or _has_changed(module, watched):
+            if not x.is_contiguous() or x.dtype not in dtypes or not x.ndim:
                 return original(module, x)
-            return compute(x, *scalars)
+            if bare:
+                try:
+                    return at_once(x, *scalars)
+                except REFUSED:
+                    pass  # the operator says what of, or knows better
+            return operator(x, *scalars)
 
         return forward
 
 
 @dataclass(frozen=True)
 class GatedRecipe:
-    """``down(silu_mul(gate(x), up(x)))``, or with ``gelu_mul``.
+    """``after(silu_mul(gate(x), up(x)))``, or with ``gelu_mul``.
 
     Attributes
     ----------
@@ -172,36 +182,40 @@ class GatedRecipe:
         The names of `gate` and `up` in the order of their calls, or of the one that has both.
     gate_first : bool
         Whether `gate` is the first of the two.
-    down : str
+    after : tuple of str
+        The names of what is called on the product, one after the other.
     activation : str or None
         The name of the activation; None where the module calls a function.
     activation_base, activation_recipe : type and ActivationRecipe, or None
         What the activation was recognised by.
     dtypes : tuple of torch.dtype
-        Those for which the module was confirmed.
+        Those for which the activation was confirmed.
+    conditions : Conditions
+        Under which the module computes this; otherwise its own forward runs.
     """
 
     op: str
     approximate: str | None
     projections: tuple[str, ...]
     gate_first: bool
-    down: str
+    after: tuple[str, ...]
     activation: str | None
     activation_base: type[nn.Module] | None
     activation_recipe: ActivationRecipe | None
     dtypes: tuple[torch.dtype, ...]
+    conditions: Conditions
 
     def forward(self, original: Forward) -> Forward:
         at_once, operator, dtypes = direct(OPS[self.op]), OPERATORS[self.op], self.dtypes
         scalars = () if self.approximate is None else (self.approximate,)
         name, recipe, base = self.activation, self.activation_recipe, self.activation_base
         kind: type[nn.Module] | None = None
-        watched: tuple[tuple[str, Any], ...] = ()
+        act_holds: Callable[[nn.Module], bool] | None = None
         if base is not None and recipe is not None:
-            kind, watched = swapped_class(base, recipe), recipe.watched
-        single = recipe is None or recipe.single
-        projections, down, gate_first = self.projections, self.down, self.gate_first
-        function = self._function()
+            kind, act_holds = swapped_class(base, recipe), recipe.conditions.check()
+        projections, after, gate_first = self.projections, self.after, self.gate_first
+        called = tuple(each for each in (name, *projections, *after) if each is not None)
+        function, holds = self._function(), self.conditions.check()
 
         def product(gate: Any, up: Any, bare: bool) -> Any:
             """Return what an op makes of both; None where they are not for an op."""
@@ -213,29 +227,31 @@ class GatedRecipe:
             if (
                 _is_known(gate)
                 and _are_alike(gate, up)
+                and _is_known(up)
                 and gate.dtype is up.dtype
                 and gate.dtype in dtypes
                 and gate.shape == up.shape
                 and gate.device == up.device
-                and not (single and _is_small(gate))
             ):
                 return operator(gate, up, *scalars)
             return None
 
         def forward(module: nn.Module, x: Any = _MISSING, /, *args: Any, **kwargs: Any) -> Any:
-            if args or kwargs:
+            if args or kwargs or not holds(module):
                 return _original(original, module, x, args, kwargs)
             bare = is_bare(x)
             if not (bare or _is_taken(x)) or x.dtype not in dtypes:
                 return _original(original, module, x, args, kwargs)
             children = module._modules
+            if None in map(children.get, called):
+                return original(module, x)  # which asks for them, or calls a function
             activate: Any = function
             if name is not None:
                 activate = children[name]
                 if (
                     type(activate) is not kind
                     or _is_hooked(activate)
-                    or (watched and _has_changed(activate, watched))
+                    or (act_holds is not None and not act_holds(activate))
                 ):
                     return original(module, x)
             if len(projections) == 2:
@@ -243,8 +259,12 @@ class GatedRecipe:
             else:
                 first, second = children[projections[0]](x).chunk(2, -1)
             gate, up = (first, second) if gate_first else (second, first)
-            found = product(gate, up, bare)
-            return children[down](activate(gate) * up if found is None else found)
+            y = product(gate, up, bare)
+            if y is None:
+                y = activate(gate) * up
+            for each in after:
+                y = children[each](y)
+            return y
 
         return forward
 
@@ -256,80 +276,24 @@ class GatedRecipe:
 
 Recipe = NormRecipe | ActivationRecipe | GatedRecipe
 
-# Classes live as long as a module of theirs does.
-_classes: WeakKeyDictionary[type, WeakValueDictionary[Recipe, type]] = WeakKeyDictionary()
+_kept: dict[tuple[int, torch.dtype, torch.device], Tensor] = {}
 
 
-def swapped_class(base: type[nn.Module], recipe: Recipe) -> type[nn.Module]:
-    """Return the subclass of a class of modules whose forward follows a recipe.
-
-    It has the name of its base: what looks at names, as ``repr`` and some policies of sharding do,
-    finds the module that it knew.
-    """
-    known = _classes.setdefault(base, WeakValueDictionary())
-    found = known.get(recipe)
+def _ones(n: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Return the weight of a norm that has none."""
+    if torch.compiler.is_compiling():
+        return torch.ones(n, dtype=dtype, device=device)
+    found = _kept.get((n, dtype, device))
     if found is None:
-        found = known[recipe] = _new_class(base, recipe)
+        with torch.inference_mode(False):  # for calls that record gradients, too
+            found = _kept[n, dtype, device] = torch.ones(n, dtype=dtype, device=device)
     return found
-
-
-def recipe_of(module: nn.Module) -> Recipe | None:
-    """Return the recipe that the forward of a module follows."""
-    return getattr(type(module), _RECIPE, None)
-
-
-def base_of(module: nn.Module) -> type[nn.Module] | None:
-    """Return the class that a swapped module had, None where its class was not made here."""
-    return vars(type(module)).get(_BASE)
-
-
-def has_other_forward(module: nn.Module) -> bool:
-    """Return whether a forward was set on an instance that is not its class's own."""
-    own = vars(module).get("forward")
-    # What accelerate leaves behind when its hooks are removed is the class's own.
-    is_own = getattr(own, "__func__", None) is type(module).forward and own.__self__ is module
-    return own is not None and not is_own
-
-
-def _new_class(base: type[nn.Module], recipe: Recipe) -> type[nn.Module]:
-    forward = recipe.forward(base.forward)
-    forward.__name__, forward.__qualname__ = "forward", f"{base.__qualname__}.forward"
-    forward.__doc__ = base.forward.__doc__
-
-    def __reduce_ex__(self: Any, protocol: Any) -> Any:  # noqa: N807
-        reduced = super(made, self).__reduce_ex__(max(int(protocol), 2))
-        if type(self) is made and reduced[:2] == (copyreg.__newobj__, (made,)):  # type: ignore[attr-defined]
-            return (_rebuild, (base, recipe), *reduced[2:])
-        return reduced
-
-    namespace = {
-        "__module__": base.__module__,
-        "__qualname__": base.__qualname__,
-        "__doc__": base.__doc__,
-        "forward": forward,
-        "__reduce_ex__": __reduce_ex__,
-        _BASE: base,
-        _RECIPE: recipe,
-    }
-    made: type[nn.Module] = types.new_class(
-        base.__name__, (base,), exec_body=lambda body: body.update(namespace)
-    )
-    return made
-
-
-def _rebuild(base: type[nn.Module], recipe: Recipe) -> nn.Module:
-    """Make the module that was pickled or copied, before its state is set."""
-    kind = swapped_class(base, recipe)
-    made: nn.Module = object.__new__(kind)
-    return made
 
 
 def _is_taken(x: Any) -> bool:
     """Return whether an operator takes a tensor and returns what the original would."""
     return (
         _is_known(x)
-        and x.layout is torch.strided
-        and not x.is_nested
         and not x.is_meta
         # A trace is there to run without this package.
         and not torch.jit.is_tracing()
@@ -339,19 +303,10 @@ def _is_taken(x: Any) -> bool:
     )
 
 
-def _is_small(x: Any) -> bool:
-    # What is compiled has no Python to wait for, and should not depend on sizes.
-    return (
-        type(x) is Tensor
-        and not torch.compiler.is_compiling()
-        and not torch.jit.is_tracing()
-        and x.numel() < SMALL
-    )
-
-
 def _is_known(x: Any) -> bool:
     kind = type(x)
-    return kind in PLAIN or is_dtensor(kind)
+    is_kind = kind in PLAIN or is_dtensor(kind)
+    return is_kind and x.layout is torch.strided and not x.is_nested
 
 
 def _are_alike(tensor: Any, x: Tensor) -> bool:
@@ -386,10 +341,6 @@ def _fits(vector: Any, x: Tensor) -> bool:
     )
 
 
-def _has_changed(module: Any, watched: tuple[tuple[str, Any], ...]) -> bool:
-    return any(getattr(module, name) != value for name, value in watched)
-
-
 def _is_hooked(module: Any) -> bool:
     """Return whether something waits for the call of a module."""
     return bool(
@@ -398,4 +349,5 @@ def _is_hooked(module: Any) -> bool:
         or module._backward_hooks
         or module._backward_pre_hooks
         or "forward" in vars(module)
+        or _has_any_global_hook()
     )

@@ -29,6 +29,10 @@ class SwapEntry:
         Why it cannot.
     also : tuple of str
         Its other names, where the model holds it more than once.
+    missing : str or None
+        The name of what it computes, where that is known and no op of tensor_ops computes it.
+    trusted : bool
+        Whether its class was trusted, instead of its source code having been read.
     """
 
     name: str
@@ -37,13 +41,16 @@ class SwapEntry:
     swapped: bool = False
     reason: str | None = None
     also: tuple[str, ...] = ()
+    missing: str | None = None
+    trusted: bool = False
 
     @property
     def outcome(self) -> str:
         """What became of it, in words."""
-        if self.swapped:
-            return "swapped"
-        return self.reason or "can be swapped"
+        if self.reason is not None:
+            return self.reason
+        done = "swapped" if self.swapped else "can be swapped"
+        return f"{done}, for its class is trusted" if self.trusted else done
 
 
 @dataclass(frozen=True)
@@ -67,8 +74,13 @@ class SwapReport:
 
     @property
     def refused(self) -> tuple[SwapEntry, ...]:
-        """The modules that no op can compute, each with the reason."""
-        return tuple(each for each in self.entries if each.reason is not None)
+        """The modules that look like an op and cannot be swapped, each with the reason."""
+        return tuple(each for each in self.entries if each.reason is not None and not each.missing)
+
+    @property
+    def missing(self) -> tuple[SwapEntry, ...]:
+        """The modules that compute what is known and no op of tensor_ops does."""
+        return tuple(each for each in self.entries if each.missing)
 
     @property
     def counts(self) -> dict[str, int]:
@@ -86,6 +98,8 @@ class SwapReport:
 
     def __str__(self) -> str:
         total = len(self.entries)
+        if not total:
+            return "0 modules swapped: nothing in the model looks like an op of tensor_ops"
         lines = [f"{len(self.swapped)} of {total} {'module' if total == 1 else 'modules'} swapped"]
         rows = [
             (each.name or "(model)", each.class_name, each.op or "-", each.outcome)

@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import nn
 
-from tensor_ops import BackendError, state
-from tensor_ops.ops import OPS
-from tensor_ops.resolution import function_in_place
-from tensor_ops_torch.modules.activations import looks_like_activation, recognise_activation
-from tensor_ops_torch.modules.gated import looks_gated, recognise_gated
-from tensor_ops_torch.modules.norms import looks_like_norm, recognise_norm
-from tensor_ops_torch.modules.probe import RefusedError, isolated, shadow
-from tensor_ops_torch.modules.recipes import (
-    ActivationRecipe,
-    Recipe,
+from tensor_ops_torch.modules.classes import (
     base_of,
     has_other_forward,
     recipe_of,
+    set_class,
     swapped_class,
 )
+from tensor_ops_torch.modules.probe import isolated
+from tensor_ops_torch.modules.recipes import ActivationRecipe, Recipe
+from tensor_ops_torch.modules.recognition import Outcome, recognise
 from tensor_ops_torch.modules.report import SwapEntry, SwapError, SwapReport
+from tensor_ops_torch.modules.source import forget_sources
 
 __all__ = [
     "prepare_model",
@@ -35,12 +31,15 @@ __all__ = [
 ]
 
 
-def swap_modules(model: nn.Module, strict: bool = False) -> SwapReport:
+def swap_modules(
+    model: nn.Module, strict: bool = False, trust: Iterable[type[nn.Module]] = ()
+) -> SwapReport:
     """Let ops of tensor_ops compute the norms, activations and gated MLPs of a model.
 
-    RMSNorm, LayerNorm, SiLU, GELU, SwiGLU and GeGLU MLPs are recognised by what they compute, on
-    numbers of our own, whoever wrote them. Each gets another ``forward``, and nothing else:
-    parameters, buffers, hooks, names in ``state_dict()``, identity and ``isinstance`` stay.
+    RMSNorm, LayerNorm, softmax, SiLU, GELU, SwiGLU and GeGLU MLPs are recognised by the source code
+    of their ``forward``, whoever wrote them: every part of it has to be part of the op. Each gets
+    another ``forward``, and nothing else: parameters, buffers, hooks, names in ``state_dict()``,
+    identity and ``isinstance`` stay.
 
     Parameters
     ----------
@@ -48,6 +47,9 @@ def swap_modules(model: nn.Module, strict: bool = False) -> SwapReport:
         It is changed in place; `restore_model` undoes it.
     strict : bool
         Whether a module that looks like an op and cannot be swapped is an error.
+    trust : iterable of type
+        Classes of norms and activations whose source code does not show what they compute, and
+        that compute what their results on samples show.
 
     Returns
     -------
@@ -57,7 +59,7 @@ def swap_modules(model: nn.Module, strict: bool = False) -> SwapReport:
     Raises
     ------
     TypeError
-        If `model` is no module.
+        If `model` is no module, or what is trusted no class of modules.
     SwapError
         If `strict`, naming what cannot be swapped. Nothing is changed then.
 
@@ -66,8 +68,9 @@ def swap_modules(model: nn.Module, strict: bool = False) -> SwapReport:
     Results stay within the error bounds of the ops, and the modules that are swapped were within
     those bounds of the formula themselves; half types have 2 ULP.
 
-    Where a call is not what a module was recognised by, as under autocast or for another dtype,
-    its own forward runs.
+    Where a call is not what a module was recognised by, as under autocast, for another dtype or
+    with an attribute that has changed, its own forward runs. A module that is given a ``qconfig``,
+    as eager quantisation does, gets its own class back.
 
     Examples
     --------
@@ -80,7 +83,7 @@ def swap_modules(model: nn.Module, strict: bool = False) -> SwapReport:
       1       SiLU       silu        swapped
       2       LayerNorm  layer_norm  swapped
     """
-    found = _inspect(model)
+    found = _inspect(model, _classes(trust))
     report = SwapReport(tuple(entry for _, entry, _ in found))
     if strict and report.refused:
         lines = "".join(
@@ -97,8 +100,7 @@ def swap_modules(model: nn.Module, strict: bool = False) -> SwapReport:
         if recipe is None or entry.swapped:
             entries.append(entry)
             continue
-        vars(module).pop("forward", None)
-        module.__class__ = swapped_class(type(module), recipe)
+        set_class(module, swapped_class(type(module), recipe))
         entries.append(replace(entry, swapped=True))
     return SwapReport(tuple(entries))
 
@@ -126,7 +128,7 @@ def swap_report(model: nn.Module) -> SwapReport:
     >>> print(tensor_ops_torch.swap_report(torch.nn.SiLU(inplace=True)))
     0 of 1 module swapped
       module   class  op  outcome
-      (model)  SiLU   -   it writes to its input (inplace=True)
+      (model)  SiLU   -   its forward writes to its input (inplace=True), line 475
     """
     return SwapReport(tuple(entry for _, entry, _ in _inspect(model)))
 
@@ -183,8 +185,7 @@ def restore_model(model: nn.Module) -> nn.Module:
             SwapReport(tuple(blocked)),
         )
     for module, base in swapped:
-        vars(module).pop("forward", None)
-        module.__class__ = base
+        set_class(module, base)
     return model
 
 
@@ -219,7 +220,9 @@ def prepare_model(model: nn.Module) -> nn.Module:
     return prepare_model_with_custom_kernels(model)
 
 
-def prepare_model_with_custom_kernels(model: nn.Module, strict: bool = False) -> nn.Module:
+def prepare_model_with_custom_kernels(
+    model: nn.Module, strict: bool = False, trust: Iterable[type[nn.Module]] = ()
+) -> nn.Module:
     """Swap modules as `swap_modules` does, and return the model.
 
     Parameters
@@ -228,6 +231,8 @@ def prepare_model_with_custom_kernels(model: nn.Module, strict: bool = False) ->
         It is changed in place.
     strict : bool
         Whether a module that looks like an op and cannot be swapped is an error.
+    trust : iterable of type
+        Classes that `swap_modules` takes for what their results on samples show.
 
     Returns
     -------
@@ -249,20 +254,32 @@ def prepare_model_with_custom_kernels(model: nn.Module, strict: bool = False) ->
     >>> tensor_ops_torch.prepare_model_with_custom_kernels(model, strict=True)
     Traceback (most recent call last):
     tensor_ops_torch.modules.report.SwapError: swap_modules: 1 of 1 modules cannot be swapped:
-      0 (SiLU): it writes to its input (inplace=True)
+      0 (SiLU): its forward writes to its input (inplace=True), line 475
     Nothing was changed; strict=False swaps the others
     """
-    swap_modules(model, strict)
+    swap_modules(model, strict, trust)
     return model
 
 
 _SIMPLE = (bool, int, float, str, bytes, type(None), torch.dtype, torch.device)
 # What every module has; its tensors and children are looked at by themselves.
 _INTERNAL = vars(nn.Module()).keys()
+
+
+def _classes(trust: Iterable[type[nn.Module]]) -> frozenset[type[nn.Module]]:
+    classes = frozenset(trust) if isinstance(trust, Iterable) else frozenset({trust})
+    for each in classes:
+        if not (isinstance(each, type) and issubclass(each, nn.Module)):
+            raise TypeError(
+                f"swap_modules: trust has {each!r}, expected classes of modules, such as [MyNorm]"
+            )
+    return classes
+
+
 _Found = tuple[nn.Module, SwapEntry, Recipe | None]
 
 
-def _inspect(model: nn.Module) -> list[_Found]:
+def _inspect(model: nn.Module, trusted: Collection[type] = ()) -> list[_Found]:
     """Return every module that looks like an op, its entry, and its recipe if it has one."""
     _check(model, "swap_modules")
     names: dict[int, list[str]] = {}
@@ -272,122 +289,60 @@ def _inspect(model: nn.Module) -> list[_Found]:
         modules[id(module)] = module
     devices = dict(_devices(model, torch.device("cpu")))
     activations: dict[int, ActivationRecipe | str] = {}
-    outcomes: dict[int, tuple[Recipe | None, str | None]] = {}
-    # Gated MLPs last: they are recognised by what their activations are.
-    for look in (_look_at_leaf, _look_at_gated):
-        # The layers of a model are alike; one of each kind is looked at.
-        seen: dict[Any, _Outcome] = {}
-        for key, module in modules.items():
-            if key in outcomes:
-                continue
-            kind = (_configuration(module), devices[key])
-            if kind not in seen:
-                seen[kind] = look(module, devices[key], activations)
-            outcome = seen[kind]
+    outcomes: dict[int, Outcome] = {}
+    # The layers of a model are alike; one of each kind is looked at.
+    seen: dict[Any, Outcome | None] = {}
+    with isolated():
+        # A gated MLP is recognised by its activation: children come before their parents.
+        for key, module in reversed(modules.items()):
+            recipe = recipe_of(module)
+            if recipe is not None:
+                outcome: Outcome | None = Outcome(recipe)
+            else:
+                of_children = tuple(
+                    (name, activations.get(id(child))) for name, child in module.named_children()
+                )
+                kind = (_configuration(module), devices[key], of_children)
+                if kind not in seen:
+                    seen[kind] = recognise(module, devices[key], activations, trusted)
+                outcome = seen[kind]
             if outcome is None:
                 continue
             outcomes[key] = outcome
-            recipe, reason = outcome
-            if isinstance(recipe, ActivationRecipe):
-                activations[key] = recipe
-            elif look is _look_at_leaf and not module._parameters:
-                activations[key] = str(reason)
+            if isinstance(outcome.recipe, ActivationRecipe):
+                activations[key] = outcome.recipe
+            elif outcome.reason is not None and not (module._parameters or module._modules):
+                activations[key] = outcome.reason
+    forget_sources()
     found: list[_Found] = []
     for key, module in modules.items():
         if key not in outcomes:
             continue
-        recipe, reason = outcomes[key]
+        outcome = outcomes[key]
         first, *also = names[key]
         entry = SwapEntry(
             first,
             type(module).__name__,
-            None if recipe is None else recipe.op,
+            None if outcome.recipe is None else outcome.recipe.op,
             recipe_of(module) is not None,
-            reason,
+            outcome.reason,
             tuple(also),
+            outcome.missing,
+            type(module) in trusted and outcome.recipe is not None,
         )
-        found.append((module, entry, recipe))
+        found.append((module, entry, outcome.recipe))
     return found
-
-
-_Outcome = tuple[Recipe | None, str | None] | None
-
-
-def _look_at_leaf(
-    module: nn.Module, device: torch.device, activations: dict[int, ActivationRecipe | str]
-) -> _Outcome:
-    """Return the recipe of a module or why it has none; None if it looks like no op."""
-    recipe = recipe_of(module)
-    if recipe is not None:
-        return recipe, None
-    with isolated(device):
-        if looks_like_norm(module):
-            return _recognised(lambda: recognise_norm(module), module, device)
-        if not _is_script(module) and looks_like_activation(module, device):
-            return _recognised(lambda: recognise_activation(module, device), module, device)
-    return None
-
-
-def _look_at_gated(
-    module: nn.Module, device: torch.device, activations: dict[int, ActivationRecipe | str]
-) -> _Outcome:
-    with isolated(device):
-        if _is_script(module) or not looks_gated(module, activations, device):
-            return None
-        return _recognised(lambda: recognise_gated(module, activations, device), module, device)
-
-
-def _recognised(
-    recognise: Callable[[], Recipe], module: nn.Module, device: torch.device
-) -> tuple[Recipe | None, str | None]:
-    try:
-        _check_class(module)
-        recipe = recognise()
-        _check_backend(recipe, device)
-        # A class that cannot be derived from shows here.
-        trial = shadow(module)
-        trial.__class__ = swapped_class(type(module), recipe)
-    except RefusedError as error:
-        return None, str(error)
-    except Exception as error:
-        return None, f"recognising it raised {type(error).__name__}: {error}"
-    return recipe, None
-
-
-def _check_class(module: nn.Module) -> None:
-    kind = type(module)
-    if has_other_forward(module):
-        raise RefusedError(
-            "its forward was replaced on the instance, as hooks of accelerate do; swap before"
-        )
-    if _is_script(module):
-        raise RefusedError("it was compiled by torch.jit; swap before")
-    if any({"__reduce__", "__reduce_ex__"} & vars(each).keys() for each in kind.__mro__[:-1]):
-        raise RefusedError(f"its class {kind.__name__} says how it is pickled")
-
-
-def _check_backend(recipe: Recipe, device: torch.device) -> None:
-    """Refuse a device that no backend computes on: PyTorch's own functions are there already."""
-    if device.type == "cpu":
-        return
-    kind = "rocm" if device.type == "cuda" and torch.version.hip else device.type
-    try:
-        function_in_place(OPS[recipe.op], state.current(), "float32", f"{kind}:{device.index or 0}")
-    except BackendError as error:
-        raise RefusedError(f"no backend runs on {device}: {error}") from error
-
-
-def _is_script(module: nn.Module) -> bool:
-    return isinstance(module, torch.jit.ScriptModule)
 
 
 def _configuration(module: nn.Module) -> Any:
     """Return what tells modules apart whose forwards do the same, as far as can be seen."""
+    if isinstance(module, torch.jit.ScriptModule):
+        return type(module), id(module)
     fields = tuple(
         (name, _value(value)) for name, value in vars(module).items() if name not in _INTERNAL
     )
     tensors = tuple(
-        (name, None if each is None else (type(each), each.shape, each.dtype, each.device))
+        (name, None if each is None else (type(each), _shape(each), each.dtype, each.device))
         for held in (module._parameters, module._buffers)
         for name, each in held.items()
     )
@@ -396,6 +351,11 @@ def _configuration(module: nn.Module) -> Any:
         for name, child in module._modules.items()
     )
     return type(module), fields, tensors, children
+
+
+def _shape(tensor: torch.Tensor) -> Any:
+    # Lazy modules have tensors that have no shape yet.
+    return None if nn.parameter.is_lazy(tensor) else tensor.shape
 
 
 def _value(value: Any) -> Any:

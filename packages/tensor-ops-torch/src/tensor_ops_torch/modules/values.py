@@ -1,0 +1,136 @@
+"""What the variables of a forward hold while it is read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import nn
+
+from tensor_ops_torch.modules.algebra import Formula, symbol
+from tensor_ops_torch.modules.refusal import RefusedError
+
+__all__ = [
+    "N",
+    "Attribute",
+    "Child",
+    "Device",
+    "Itself",
+    "LastAxis",
+    "Method",
+    "Parent",
+    "Shape",
+    "TensorMethod",
+    "Value",
+    "X",
+    "as_formula",
+]
+
+X = symbol("x")
+# The length of a row.
+N = symbol("n", positive=True)
+
+
+@dataclass(frozen=True)
+class Value:
+    """A tensor.
+
+    Attributes
+    ----------
+    formula : Formula
+    dtype : torch.dtype
+    shape : {"rows", "column", "means", "vector"}
+        That of x; with a last axis of one element; without its last axis; or one row.
+    """
+
+    formula: Formula
+    dtype: torch.dtype
+    shape: str
+
+    def as_formula(self, formula: Formula) -> Value:
+        return replace(self, formula=formula)
+
+
+@dataclass(frozen=True)
+class Attribute:
+    """An attribute of the module that holds a number; it is read when it is used."""
+
+    name: str
+    value: int | float
+
+    @property
+    def formula(self) -> Formula:
+        return symbol(f"self.{self.name}")
+
+
+@dataclass(frozen=True)
+class Itself:
+    """The module."""
+
+
+@dataclass(frozen=True)
+class Parent:
+    """What ``super()`` returns in a function of a class."""
+
+    kind: type
+
+
+@dataclass(frozen=True)
+class Child:
+    """A child of the module."""
+
+    name: str
+    module: nn.Module
+
+
+@dataclass(frozen=True)
+class Method:
+    """A function of a class; where it is bound, the module is its first argument."""
+
+    owner: type
+    name: str
+    function: Any
+    bound: bool = True
+
+
+@dataclass(frozen=True)
+class TensorMethod:
+    """A method of a tensor, and what it does to formulas."""
+
+    value: Value
+    handler: Any
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The shape of a tensor."""
+
+    of: str
+
+
+@dataclass(frozen=True)
+class LastAxis:
+    """The shape of a row."""
+
+
+@dataclass(frozen=True)
+class Device:
+    """The device of a tensor, which is that of every other one of the call."""
+
+
+def as_formula(value: Any) -> Formula:
+    """Return what stands for a value in a formula.
+
+    Raises
+    ------
+    RefusedError
+        If it is neither a tensor nor a number.
+    """
+    if isinstance(value, (Value, Attribute)):
+        return value.formula
+    if isinstance(value, Formula):
+        return value
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return Formula(value)
+    raise RefusedError(f"computes with a {type(value).__name__}")

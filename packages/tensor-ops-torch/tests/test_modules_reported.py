@@ -1,0 +1,236 @@
+"""What is swapped beside the usual, what is only reported, and in which surroundings."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+import tensor_ops_torch
+from tensor_ops_torch import SwapError, restore_model, swap_modules, swap_report
+
+X = torch.randn(3, 5, 16, generator=torch.Generator().manual_seed(0))
+
+
+def same(module, counts, x=X, **options):
+    """Check what is swapped of a module, and that it gives what it gave."""
+    right = module(x)
+    assert swap_modules(module, strict=True, **options).counts == counts
+    torch.testing.assert_close(module(x), right, rtol=1e-5, atol=1e-5)
+
+
+class Olmo(nn.Module):
+    def __init__(self, n):
+        super().__init__()
+        self.normalized_shape = (n,)
+
+    def forward(self, x):
+        wide = x.to(dtype=torch.float32)
+        return functional.layer_norm(wide, self.normalized_shape, None, None, eps=1e-5).to(x.dtype)
+
+
+class Weightless(nn.Module):
+    """Of rows of any length."""
+
+    eps = 1e-6
+
+    def forward(self, x):
+        return x * (x.pow(2).mean(-1, keepdim=True) + self.eps) ** -0.5
+
+
+@pytest.mark.parametrize(
+    ("module", "op"),
+    [
+        (nn.LayerNorm(16, elementwise_affine=False), "layer_norm"),
+        (nn.LayerNorm(16, bias=False), "layer_norm"),
+        (nn.RMSNorm(16, elementwise_affine=False), "rms_norm"),
+        (nn.LayerNorm(16, eps=0.1), "layer_norm"),
+        (Olmo(16), "layer_norm"),
+        (Weightless(), "rms_norm"),
+        (nn.Softmax(-1), "softmax"),
+    ],
+)
+def test_norms_without_weights_and_softmax(module, op):
+    same(module, {op: 1})
+
+
+def test_a_norm_without_a_weight_keeps_its_length():
+    """PyTorch raises for rows of another."""
+    module = nn.LayerNorm(16, elementwise_affine=False)
+    swap_modules(module)
+    with pytest.raises(RuntimeError, match="normalized_shape"):
+        module(X[..., :8])
+    weightless = Weightless()
+    swap_modules(weightless)
+    right = restore_model(copy.deepcopy(weightless))(X[..., :8])
+    torch.testing.assert_close(weightless(X[..., :8]), right)
+
+
+class Gated(nn.Module):
+    def __init__(self, *between):
+        super().__init__()
+        self.gate, self.up, self.down = (nn.Linear(16, 16) for _ in range(3))
+        self.act = nn.SiLU()
+        self.first, self.second = between
+
+    def forward(self, x):
+        return self.down(self.second(self.first(self.act(self.gate(x)) * self.up(x))))
+
+
+@pytest.mark.parametrize(
+    "between",
+    [(nn.Dropout(0), nn.Identity()), (nn.Dropout(0.5), nn.LayerNorm(16))],
+    ids=["nothing", "dropout and norm"],
+)
+def test_gated_mlps_with_layers_before_the_last(between):
+    module = Gated(*between)
+    reference = copy.deepcopy(module)
+    assert swap_modules(module, strict=True).counts["silu_mul"] == 1
+    for mode in (True, False):
+        module.train(mode)
+        reference.train(mode)
+        torch.manual_seed(1)
+        found = module(X)
+        torch.manual_seed(1)
+        torch.testing.assert_close(found, reference(X), rtol=1e-5, atol=1e-5)
+
+
+class QuickGelu(nn.Module):
+    def forward(self, x):
+        return x * torch.sigmoid(1.702 * x)
+
+
+class Experts(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.gate_up = nn.Parameter(torch.zeros(4, 32, 16))
+        self.down = nn.Parameter(torch.zeros(4, 16, 16))
+        self.act = nn.SiLU()
+
+    def forward(self, x, index):
+        gate, up = functional.linear(x, self.gate_up[index]).chunk(2, dim=-1)
+        return functional.linear(self.act(gate) * up, self.down[index])
+
+
+@pytest.mark.parametrize(
+    ("module", "missing"), [(QuickGelu(), "quick_gelu"), (Experts(), "grouped MLP")]
+)
+def test_what_no_op_computes_is_said_and_no_error(module, missing):
+    report = swap_modules(module, strict=True)
+    assert [each.missing for each in report.missing] == [missing]
+    assert "no op of tensor_ops" in report.missing[0].reason
+    assert not report.refused
+
+
+class Affine(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight, self.bias = (nn.Parameter(torch.ones(16)) for _ in range(2))
+
+    def forward(self, x):
+        return x * self.weight + self.bias
+
+
+def test_what_is_no_norm_is_not_reported():
+    assert not swap_modules(nn.Sequential(Affine(), nn.Linear(16, 16)), strict=True).entries
+    text = str(swap_report(Affine()))
+    assert text == "0 modules swapped: nothing in the model looks like an op of tensor_ops"
+
+
+def by_hand(x, eps):
+    return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + eps)
+
+
+class ByHand(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.rand(16))
+        self.epsilon = 1e-3
+
+    def forward(self, x):
+        return self.weight * by_hand(x, self.epsilon)
+
+
+class Cubed(ByHand):
+    def forward(self, x):
+        return by_hand(x, self.epsilon) * self.weight**3
+
+
+def test_trusted_classes():
+    assert not swap_report(ByHand()).counts
+    module = nn.Sequential(ByHand())
+    same(module, {"rms_norm": 1}, trust=[ByHand])
+    module[0].epsilon = 1.0
+    torch.testing.assert_close(module(X), restore_model(copy.deepcopy(module))(X))
+    report = swap_modules(nn.Sequential(ByHand()), trust=[ByHand])
+    assert "swapped, for its class is trusted" in str(report)
+    assert report.entries[0].trusted
+    (entry,) = swap_modules(Cubed(), trust=[Cubed]).refused
+    assert entry.reason.startswith("its class is trusted, but its results on samples are those of")
+
+
+@pytest.mark.parametrize("wrong", [[ByHand()], ["ByHand"], [int], ByHand()])
+def test_what_cannot_be_trusted(wrong):
+    with pytest.raises(TypeError, match=r"expected classes of modules, such as \[MyNorm\]"):
+        swap_modules(nn.SiLU(), trust=wrong)
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
+def test_torchscript_children():
+    scripted = torch.jit.script(nn.Sequential(nn.LayerNorm(16), nn.Linear(16, 16)))
+    model = nn.Sequential(nn.SiLU(), scripted)
+    report = swap_modules(model)
+    assert report.counts == {"silu": 1}
+    assert [each.reason for each in report.refused] == ["it was compiled by torch.jit; swap before"]
+    assert model(X).shape == X.shape
+
+
+def test_default_dtype_and_device():
+    try:
+        torch.set_default_dtype(torch.bfloat16)
+        with torch.device("meta"):
+            model = nn.Sequential(nn.LayerNorm(16), nn.SiLU(), nn.RMSNorm(16), nn.GELU())
+            report = swap_modules(model, strict=True)
+        assert torch.get_default_dtype() is torch.bfloat16
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert len(report.swapped) == 4
+
+
+def test_modules_that_accelerate_offloads():
+    accelerate = pytest.importorskip("accelerate")
+    from accelerate.hooks import remove_hook_from_submodules
+
+    model = nn.Sequential(nn.Linear(16, 16), nn.LayerNorm(16), nn.SiLU())
+    right = model(X)
+    accelerate.cpu_offload(model, execution_device=torch.device("cpu"))
+    assert model[1].weight.device.type == "meta"
+    assert swap_modules(model, strict=True).counts == {"layer_norm": 1, "silu": 1}
+    torch.testing.assert_close(model(X), right)
+    restore_model(model)
+    torch.testing.assert_close(model(X), right, rtol=0, atol=0)
+    swap_modules(model)
+    remove_hook_from_submodules(model)
+    assert swap_report(model).counts == {"layer_norm": 1, "silu": 1}
+    torch.testing.assert_close(model(X), right)
+    assert type(restore_model(model)[1]) is nn.LayerNorm
+
+
+def test_a_model_that_was_saved_with_another_forward(monkeypatch):
+    """Where the code differs from that which was read, nothing is known of it."""
+    model = nn.Sequential(Weightless())
+    swap_modules(model)
+    monkeypatch.setattr(Weightless, "forward", lambda self, x: x + 1)
+    with pytest.warns(UserWarning, match="its forward is another one here"):
+        copied = copy.deepcopy(model)
+    assert type(copied[0]) is Weightless
+
+
+def test_strict_names_the_line():
+    class Clamped(nn.Module):
+        def forward(self, x):
+            return functional.gelu(x).clamp(max=10)
+
+    with pytest.raises(SwapError, match=r"its forward uses clamp of a tensor.* line \d+"):
+        tensor_ops_torch.prepare_model_with_custom_kernels(Clamped(), strict=True)
