@@ -1,0 +1,437 @@
+"""A row's bits depend neither on the batch around it nor on the grad mode, where an op computes.
+
+PyTorch's own matrix products do depend on the batch, so those of a model are replaced here by
+products of one row each. What is left of a model then gives the same bits for a sequence by itself
+and for the same sequence among others.
+"""
+
+import copy
+import functools
+import itertools
+import os
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+from torch.utils._python_dispatch import TorchDispatchMode
+
+import tensor_ops
+from tensor_ops_torch import swap_modules
+from tensor_ops_torch.modules.classes import recipe_of
+from tensor_ops_torch.modules.recipes import NormRecipe
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+
+import transformers
+from transformers.activations import NewGELUActivation
+from transformers.models.bert import modeling_bert
+from transformers.models.gpt2 import modeling_gpt2
+from transformers.models.llama import modeling_llama
+from transformers.pytorch_utils import Conv1D
+
+cpp = pytest.importorskip("tensor_ops_cpp")
+
+DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
+WIDTHS = (1, 3, 60, 64, 768, 5000)
+ROWS = 256
+# The first and the last, those beside the middle, where two threads part, and some between.
+SINGLE = (0, 128, 200, ROWS - 1)
+_INTEGERS = {2: torch.int16, 4: torch.int32, 8: torch.int64}
+
+
+class GemmaNorm(nn.Module):
+    def __init__(self, n):
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(n))
+        self.eps = 1e-6
+
+    def forward(self, x):
+        y = x.float() * torch.rsqrt(x.float().square().mean(-1, keepdim=True) + self.eps)
+        return (y * (1.0 + self.weight.float())).type_as(x)
+
+
+class Moved(nn.Module):
+    """Stands for a linear layer: elements take other places, and none of them is rounded."""
+
+    def __init__(self, places):
+        super().__init__()
+        self.places = places
+
+    def forward(self, x):
+        return x.roll(self.places, -1)
+
+
+class MovedTwice(nn.Module):
+    """Stands for a linear layer that computes gate and up at once."""
+
+    def __init__(self):
+        super().__init__()
+        self.gate, self.up = Moved(1), Moved(2)
+
+    def forward(self, x):
+        return torch.cat((self.gate(x), self.up(x)), -1)
+
+
+class GatedMLP(nn.Module):
+    def __init__(self, act):
+        super().__init__()
+        self.gate, self.up, self.down, self.act = Moved(1), Moved(2), Moved(3), act
+
+    def forward(self, x):
+        return self.down(self.act(self.gate(x)) * self.up(x))
+
+
+class FusedMLP(nn.Module):
+    """A gated MLP whose gate and up are halves of the same rows."""
+
+    def __init__(self, act):
+        super().__init__()
+        self.both, self.down, self.act = MovedTwice(), Moved(3), act
+
+    def forward(self, x):
+        gate, up = self.both(x).chunk(2, dim=-1)
+        return self.down(up * self.act(gate))
+
+
+class FunctionalMLP(nn.Module):
+    """A gated MLP whose activation is no module."""
+
+    def __init__(self):
+        super().__init__()
+        self.gate, self.up, self.down = Moved(1), Moved(2), Moved(3)
+
+    def forward(self, x):
+        return self.down(functional.silu(self.gate(x)) * self.up(x))
+
+
+# What makes a norm of rows of length n, and the op that computes it.
+NORMS = {
+    "RMSNorm": (lambda n: nn.RMSNorm(n, eps=1e-6), "rms_norm"),
+    "RMSNorm, 1 + weight": (GemmaNorm, "rms_norm"),
+    "RMSNorm, no weight": (lambda n: nn.RMSNorm(n, 1e-6, elementwise_affine=False), "rms_norm"),
+    "LayerNorm": (nn.LayerNorm, "layer_norm"),
+    "LayerNorm, no bias": (lambda n: nn.LayerNorm(n, bias=False), "layer_norm"),
+    "LayerNorm, no weight": (lambda n: nn.LayerNorm(n, elementwise_affine=False), "layer_norm"),
+}
+# What makes a module for rows of any length, and the op that computes it.
+ACTIVATIONS = {
+    "SiLU": (nn.SiLU, "silu"),
+    "GELU": (nn.GELU, "gelu"),
+    "GELU, tanh": (lambda: nn.GELU("tanh"), "gelu"),
+    "NewGELU": (NewGELUActivation, "gelu"),
+}
+GATED = {
+    "SwiGLU": (lambda: GatedMLP(nn.SiLU()), "silu_mul"),
+    "SwiGLU, halves": (lambda: FusedMLP(nn.SiLU()), "silu_mul"),
+    "SwiGLU, function": (FunctionalMLP, "silu_mul"),
+    "GeGLU": (lambda: GatedMLP(nn.GELU()), "gelu_mul"),
+    "GeGLU, tanh": (lambda: GatedMLP(nn.GELU("tanh")), "gelu_mul"),
+    "GeGLU, halves": (lambda: FusedMLP(nn.GELU("tanh")), "gelu_mul"),
+}
+OTHERS = {"Softmax": (lambda: nn.Softmax(-1), "softmax")} | ACTIVATIONS | GATED
+OP = {name: op for name, (_, op) in (NORMS | OTHERS).items()}
+# Below it, PyTorch's own LayerNorm is too far from the formula in some dtypes to be swapped.
+NARROW = 8
+# Written out in PyTorch's functions, these round more often than an op does in other dtypes.
+SOME_DTYPES = {
+    "RMSNorm, 1 + weight": DTYPES[:3],
+    "NewGELU": (torch.float32, torch.float64),
+}
+MODES = {"grad": torch.enable_grad, "no_grad": torch.no_grad, "inference": torch.inference_mode}
+
+
+@pytest.fixture
+def threads():
+    """Sets how many threads the kernels use, and sets it back."""
+    before = cpp.get_num_threads()
+    yield cpp.set_num_threads
+    cpp.set_num_threads(before)
+
+
+class Operators(TorchDispatchMode):
+    """Says which operators run."""
+
+    def __init__(self):
+        super().__init__()
+        self.seen = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if func.namespace == "tensor_ops":
+            self.seen.append(func._schema.name.removeprefix("tensor_ops::"))
+        return func(*args, **(kwargs or {}))
+
+
+@functools.cache
+def swapped(name, n):
+    """Return a module with random parameters in float32 after a swap, and the recipe's dtypes."""
+    module = NORMS[name][0](n) if name in NORMS else OTHERS[name][0]()
+    generator = torch.Generator().manual_seed(n)
+    with torch.no_grad():
+        for each in module.parameters():
+            each.copy_(torch.randn(each.shape, generator=generator))
+    report = swap_modules(module)
+    recipe = recipe_of(module)
+    if OP[name] == "layer_norm" and n < NARROW:
+        known = () if recipe is None else tuple(dict(recipe.eps))
+        return module, known
+    assert not report.refused
+    known = tuple(dict(recipe.eps) if isinstance(recipe, NormRecipe) else recipe.dtypes)
+    assert known == SOME_DTYPES.get(name, DTYPES)
+    return module, known
+
+
+def modules_of(name, widths=WIDTHS):
+    """Yield modules that an op computes in their dtype, with their lengths of rows and dtypes."""
+    for n in widths:
+        module, dtypes = swapped(name, n if name in NORMS else 0)
+        for dtype in dtypes:
+            yield copy.deepcopy(module).to(dtype), n, dtype
+
+
+@functools.cache
+def rows_of(n, dtype):
+    """Return rows of different scales, some with infinities, zeros, and what is no number."""
+    generator = torch.Generator().manual_seed(n)
+    x = torch.randn(ROWS, n, generator=generator, dtype=torch.float64)
+    x *= torch.tensor([1.0, 30.0, 1e-3, 1e3]).repeat(ROWS // 4)[:, None]
+    x[-1, ::2] = -torch.inf
+    x[1, n // 2] = torch.inf
+    x[200, -1] = torch.nan
+    x[128] = 0.0
+    return x.to(dtype)
+
+
+def bits(x):
+    """Return the bits of numbers; which NaN it is does not matter."""
+    x = x.detach()
+    return torch.where(x.isnan(), torch.nan, x).view(_INTEGERS[x.itemsize])
+
+
+def assert_same(found, wanted, what):
+    assert found.dtype == wanted.dtype, what
+    assert found.shape == wanted.shape, what
+    assert torch.equal(bits(found), bits(wanted)), what
+
+
+def batches(x):
+    """Yield the shapes and parts in which rows come, with where the rows are in `x`."""
+    n = x.shape[-1]
+    yield "all", x, slice(None)
+    yield "three axes", x.view(8, ROWS // 8, n), slice(None)
+    yield "a part", x[3:130], slice(3, 130)
+    for i in SINGLE:
+        yield f"row {i}", x[i : i + 1], slice(i, i + 1)
+        yield f"row {i} by itself", x[i : i + 1].clone(), slice(i, i + 1)
+        yield f"row {i}, one axis", x[i], slice(i, i + 1)
+
+
+def assert_rows_stay(module, x, wanted, what):
+    """Compare the results for all batches of `x`, in each grad mode, with those of all rows."""
+    for mode, grad in MODES.items():
+        for batch, part, where in batches(x):
+            given = part.detach().requires_grad_() if mode == "grad" else part
+            with grad():
+                found = module(given)
+            assert found.requires_grad == (mode == "grad")
+            assert_same(found.reshape(-1, x.shape[-1]), wanted[where], f"{what}, {mode}, {batch}")
+
+
+@pytest.mark.parametrize("name", OP)
+def test_the_op_runs_for_every_batch(name):
+    for module, n, dtype in modules_of(name, (1, 64)):
+        for grad in MODES.values():
+            for batch, part, _ in batches(rows_of(n, dtype)):
+                with Operators() as operators, grad():
+                    module(part)
+                assert operators.seen == [OP[name]], f"{dtype}, {n}, {batch}"
+
+
+@pytest.mark.parametrize("name", OP)
+def test_rows_with_the_kernels(name, threads):
+    # The elements of an MLP come from its layers, whatever their lengths.
+    widths = (3, 768) if "_mul" in OP[name] else WIDTHS
+    for module, n, dtype in modules_of(name, widths):
+        x = rows_of(n, dtype)
+        with tensor_ops.use_backend("cpp"):
+            threads(1)
+            with torch.no_grad():
+                wanted = module(x)
+            for count in (1, 2):
+                threads(count)
+                assert_rows_stay(module, x, wanted, f"{dtype}, {n}, {count} threads")
+
+
+@pytest.mark.parametrize("name", OP)
+def test_rows_with_python(name):
+    for module, n, dtype in modules_of(name, (3, 64)):
+        x = rows_of(n, dtype)
+        with tensor_ops.use_backend("python"):
+            with torch.no_grad():
+                wanted = module(x)
+            assert_rows_stay(module, x, wanted, f"{dtype}, {n}")
+
+
+@functools.cache
+def minus_infinities():
+    """Return tensors with -inf at the ends of vectors and of rows, alone and among others."""
+    found = [torch.full((8, 4, 4096), -torch.inf)]
+    for n in (1, 2, 3, 8, 17, 33, 100, 5000):
+        found.append(torch.full((3, n), -torch.inf))
+        for at in {0, n // 2, n - 1}:
+            x = torch.linspace(-3, 3, n)
+            x[at] = -torch.inf
+            found.append(x)
+    return found
+
+
+@pytest.mark.parametrize("backend", ["cpp", "python"])
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_minus_infinity(name, backend):
+    """The limit there is a negative zero, on every path to the op."""
+    for module, _, dtype in modules_of(name, (1,)):
+        paths = dict.fromkeys(MODES, module) | {
+            "vmap": torch.func.vmap(module),
+            "functionalize": torch.func.functionalize(module),
+        }
+        for (path, call), x in itertools.product(paths.items(), minus_infinities()):
+            given = x[None].to(dtype)
+            given.requires_grad_(path == "grad")
+            with tensor_ops.use_backend(backend), MODES.get(path, torch.no_grad)():
+                y = call(given)
+            assert_negative_zeros(y[given == -torch.inf], f"{dtype}, {path}, {x.shape}")
+
+
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_minus_infinity_compiled(name):
+    for module, _, dtype in modules_of(name, (1,)):
+        torch._dynamo.reset()
+        compiled = torch.compile(module, fullgraph=True, backend="aot_eager")
+        for grad in (torch.enable_grad, torch.no_grad):
+            with grad():
+                y = compiled(torch.full((3, 17), -torch.inf, dtype=dtype))
+            assert_negative_zeros(y, f"{dtype}")
+
+
+@pytest.mark.parametrize("backend", ["cpp", "python"])
+@pytest.mark.parametrize("name", GATED)
+def test_minus_infinity_in_a_gated_mlp(name, backend):
+    """The gate's negative zero times what is positive."""
+    for module, _, dtype in modules_of(name, (1,)):
+        halves = getattr(module, "both", module)
+        halves.up.register_forward_hook(lambda _, args, y: torch.full_like(y, 2.0))
+        for mode, grad in MODES.items():
+            for shape in ((1,), (100,), (3, 17), (ROWS, 4096)):
+                x = torch.full(shape, -torch.inf, dtype=dtype)
+                x.requires_grad_(mode == "grad")
+                with tensor_ops.use_backend(backend), grad():
+                    assert_negative_zeros(module(x), f"{dtype}, {mode}, {shape}")
+
+
+def assert_negative_zeros(x, what):
+    assert x.numel(), what
+    assert (bits(x) == bits(torch.tensor(-0.0, dtype=x.dtype))).all(), what
+
+
+SMALL = {
+    "hidden_size": 60,
+    "intermediate_size": 100,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "vocab_size": 99,
+    "max_position_embeddings": 32,
+    "pad_token_id": 0,
+    "bos_token_id": 1,
+    "eos_token_id": None,
+    "attn_implementation": "eager",
+}
+GPT2 = {
+    "n_embd": 60,
+    "n_layer": 2,
+    "n_head": 4,
+    "n_positions": 32,
+    "vocab_size": 99,
+    "bos_token_id": 1,
+    "eos_token_id": None,
+    "attn_implementation": "eager",
+}
+# The model, its configuration, where its attention is, and how many modules each op computes.
+MODELS = {
+    "Llama": (
+        ("LlamaForCausalLM", "LlamaConfig", SMALL | {"num_key_value_heads": 2, "head_dim": 14}),
+        modeling_llama,
+        {"rms_norm": 5, "silu_mul": 2, "silu": 2},
+    ),
+    "BERT": (
+        ("BertForMaskedLM", "BertConfig", SMALL),
+        modeling_bert,
+        {"layer_norm": 6, "gelu": 3},
+    ),
+    "GPT-2": (
+        ("GPT2LMHeadModel", "GPT2Config", GPT2),
+        modeling_gpt2,
+        {"layer_norm": 5, "gelu": 2},
+    ),
+}
+LENGTH = 7
+
+
+def product_by_rows(x, weight, bias=None):
+    """Multiply each row by a matrix, by itself."""
+    # Vectors of their own have one alignment, and float32 does not depend on what oneDNN has.
+    wide = weight.float()
+    rows = [wide @ row.float().clone() for row in x.reshape(-1, x.shape[-1])]
+    y = torch.stack(rows).to(x.dtype).view(*x.shape[:-1], weight.shape[0])
+    return y if bias is None else y + bias
+
+
+def linear(self, x):
+    return product_by_rows(x, self.weight, self.bias)
+
+
+def conv1d(self, x):
+    return product_by_rows(x, self.weight.t().contiguous(), self.bias)
+
+
+def attention(module, query, key, value, attention_mask, scaling=None, dropout=0.0, **kwargs):
+    """Eager attention of one query at a time."""
+    groups = query.shape[1] // key.shape[1]
+    scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
+    rows = []
+    for b, head in itertools.product(*map(range, query.shape[:2])):
+        keys, values = key[b, head // groups], value[b, head // groups].t().contiguous()
+        for i, row in enumerate(query[b, head]):
+            scores = product_by_rows(row, keys.contiguous()) * scaling
+            if attention_mask is not None:
+                scores = scores + attention_mask[b, 0, i]
+            weights = functional.softmax(scores, dim=-1, dtype=torch.float32).to(query.dtype)
+            rows.append(product_by_rows(weights, values))
+    return torch.stack(rows).view(query.shape).transpose(1, 2).contiguous(), None
+
+
+@pytest.fixture
+def products_by_rows(monkeypatch):
+    monkeypatch.setattr(nn.Linear, "forward", linear)
+    monkeypatch.setattr(Conv1D, "forward", conv1d)
+    for _, where, _ in MODELS.values():
+        monkeypatch.setattr(where, "eager_attention_forward", attention)
+
+
+@pytest.mark.parametrize("backend", ["cpp", "python"])
+@pytest.mark.parametrize("dtype", DTYPES[:2], ids=str)
+@pytest.mark.parametrize("name", MODELS)
+def test_a_sequence_by_itself(name, dtype, backend, products_by_rows):
+    (kind, config, settings), _, counts = MODELS[name]
+    torch.manual_seed(0)
+    model = getattr(transformers, kind)(getattr(transformers, config)(**settings)).to(dtype).eval()
+    assert swap_modules(model, strict=True).counts == counts
+    tokens = torch.randint(3, 99, (8, LENGTH), generator=torch.Generator().manual_seed(1))
+    with tensor_ops.use_backend(backend):
+        with torch.no_grad():
+            wanted = model(tokens).logits
+        for (mode, grad), i in itertools.product(MODES.items(), (0, 5)):
+            with grad():
+                found = model(tokens[i : i + 1]).logits
+            assert found.requires_grad == (mode == "grad")
+            assert_same(found, wanted[i : i + 1], f"sequence {i}, {mode}")
+        assert_same(model(tokens).logits, wanted, "all, grad")
