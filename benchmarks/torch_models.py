@@ -26,6 +26,7 @@ PROMPT = 128
 DTYPES, BATCHES, PHASES = ("float32", "bfloat16"), (1, 8), ("prefill", "decode")
 BEFORE, AFTER = "as it comes", "swapped"
 FEW = (1, 64)
+WIDTH, ROWS = 768, (1, 16, 256, 4096)  # of layers that are one function of PyTorch
 ENOUGH = 0.02  # seconds that a call is repeated for
 # A step of prefill takes longer than one of decode, and all of the larger batch do.
 FEWER = {("decode", 1): 1, ("decode", 8): 2, ("prefill", 1): 4, ("prefill", 8): 10}
@@ -62,6 +63,7 @@ def measure(pairs: int, rounds: int) -> dict[str, Any]:
     with torch.inference_mode():
         figures = {
             "models": [each for dtype in DTYPES for each in models(dtype, pairs, rounds)],
+            "layers": list(layers(rounds)),
             "calls": list(calls(rounds)),
         }
     versions = {"torch": torch.__version__, "transformers": transformers.__version__}
@@ -195,6 +197,24 @@ def modules(
         yield {"kind": kind, "count": len(names), "seconds": in_turn(switch, once, rounds)}
 
 
+def layers(rounds: int) -> Iterator[dict[str, Any]]:
+    """Time layers that are one function of PyTorch, by the number of rows, hot."""
+    import torch
+    from torch import nn
+
+    kinds = (nn.LayerNorm(WIDTH), nn.RMSNorm(WIDTH), nn.SiLU(), nn.GELU(), nn.GELU("tanh"))
+    for layer in (*kinds, nn.Softmax(-1)):
+        model = nn.Sequential(layer)
+        switch = Switch(model)
+        for rows in ROWS:
+            x = torch.randn(rows, WIDTH)
+
+            def once(module: Any = layer, x: Any = x) -> float:
+                return _per_call(lambda: module(x))
+
+            yield {"layer": repr(layer), "rows": rows, "seconds": in_turn(switch, once, rounds)}
+
+
 def calls(rounds: int) -> Iterator[dict[str, Any]]:
     """Time calls on few elements: the operator, and PyTorch's function where there is one."""
     import torch
@@ -283,6 +303,14 @@ def blocks(content: dict[str, Any]) -> dict[str, str]:
                 for module in each["modules"]
             ),
         ),
+        "layers": _table(
+            ("layer", *(f"{rows} row{'s' * (rows > 1)}" for rows in ROWS)),
+            (
+                (f"`{layer}`", *(_times(cells[layer, rows]) for rows in ROWS))
+                for cells in [{(e["layer"], e["rows"]): e["seconds"] for e in content["layers"]}]
+                for layer in dict.fromkeys(each["layer"] for each in content["layers"])
+            ),
+        ),
         "calls": _table(
             ("op", "operator", "PyTorch's function"),
             (
@@ -308,6 +336,11 @@ def _ratio(seconds: dict[str, list[float]]) -> str:
     low = max(0, math.floor(len(ratios) / 2 - reach))
     high = min(len(ratios) - 1, math.ceil(len(ratios) / 2 + reach) - 1)
     return f"{statistics.median(ratios):.3f} ({ratios[low]:.3f} to {ratios[high]:.3f})"
+
+
+def _times(seconds: dict[str, list[float]]) -> str:
+    before, after = _microseconds(seconds[BEFORE]), _microseconds(seconds[AFTER])
+    return f"{before} → {after}"
 
 
 def _microseconds(seconds: Iterable[float]) -> str:
