@@ -77,14 +77,12 @@ def match_norm(reading: Reading, parameters: Collection[str]) -> Norm | None:
         for weight, offset in ((None, False), *itertools.product(names, (False, True))):
             scaled = normed
             if weight is not None:
-                scaled = normed * (
-                    symbol(f"self.{weight}") + 1 if offset else symbol(f"self.{weight}")
-                )
-            for bias in (None, *names) if op == "layer_norm" else (None,):
+                factor = symbol(f"self.{weight}")
+                scaled = normed * (factor + 1 if offset else factor)
+            biases = [each for each in names if each != weight] if op == "layer_norm" else []
+            for bias in (None, *biases):
                 whole = scaled if bias is None else scaled + symbol(f"self.{bias}")
-                if whole == reading.formula and len({eps, weight, bias} - {None}) == len(
-                    [each for each in (eps, weight, bias) if each is not None]
-                ):
+                if whole == reading.formula:
                     return Norm(op, weight, offset, bias, eps)
     return None
 

@@ -110,14 +110,16 @@ def _find(
             recipe = readings.recipe(numbers, activations)
             if recipe is not None:
                 return recipe
-    except RefusedError as error:
+    except RefusedError:
         if _is_grouped(module, activations):
             return Outcome(
                 reason="its experts share tensors of three axes, which no op of tensor_ops takes",
                 missing="grouped MLP",
             )
-        _check_class_of_like(module, activations)
-        return Outcome(reason=str(error)) if _looks_like(module, activations) else None
+        if not _looks_like(module, activations):
+            return None
+        _check_class(module)  # what was done to the module is said before what its forward does
+        raise
     reading = readings.of(torch.float32, numbers=True)
     if (name := missing_op(reading)) is not None:
         return Outcome(reason=f"it computes {name}, which no op of tensor_ops does", missing=name)
@@ -131,14 +133,6 @@ def _is_grouped(module: nn.Module, activations: Mapping[int, ActivationRecipe | 
     stacked = [each for each in module._parameters.values() if each is not None and each.ndim == 3]
     active = any(id(child) in activations for child in module._modules.values())
     return len(stacked) >= 2 and active
-
-
-def _check_class_of_like(
-    module: nn.Module, activations: Mapping[int, ActivationRecipe | str]
-) -> None:
-    """Name what was done to a module that looks like an op before what its forward says."""
-    if _looks_like(module, activations):
-        _check_class(module)
 
 
 class _Readings:
@@ -223,7 +217,7 @@ def _guess(module: nn.Module) -> Recipe:
     RefusedError
         If they are those of no op.
     """
-    conditions = Conditions(functions=())
+    conditions = Conditions()
     closest = None
     guesses = (
         guess_norms(module) if any(each is not None for each in module._parameters.values()) else ()
@@ -312,11 +306,8 @@ def _is_near(module: nn.Module) -> bool:
     n = vectors[0].shape[0] if vectors and vectors[0].ndim == 1 else 97
     x = 3 * normal(4, n).float()
     given: dict[str, Tensor | None] = {
-        name: None
-        if each is None
-        else torch.ones(each.shape)
-        if name[0] != "b"
-        else torch.zeros(each.shape)
+        # Ones for a weight, zeros for a bias.
+        name: None if each is None else torch.full(each.shape, float(name[0] != "b"))
         for name, each in module._parameters.items()
     }
     try:

@@ -125,10 +125,10 @@ def swap_report(model: nn.Module) -> SwapReport:
     --------
     >>> import torch
     >>> import tensor_ops_torch
-    >>> print(tensor_ops_torch.swap_report(torch.nn.SiLU(inplace=True)))
+    >>> print(tensor_ops_torch.swap_report(torch.nn.SiLU(inplace=True)))  # doctest: +ELLIPSIS
     0 of 1 module swapped
       module   class  op  outcome
-      (model)  SiLU   -   its forward writes to its input (inplace=True), line 475
+      (model)  SiLU   -   its forward writes to its input (inplace=True), line ...
     """
     return SwapReport(tuple(entry for _, entry, _ in _inspect(model)))
 
@@ -251,10 +251,10 @@ def prepare_model_with_custom_kernels(
     >>> import torch
     >>> import tensor_ops_torch
     >>> model = torch.nn.Sequential(torch.nn.SiLU(inplace=True))
-    >>> tensor_ops_torch.prepare_model_with_custom_kernels(model, strict=True)
+    >>> tensor_ops_torch.prepare_model_with_custom_kernels(model, strict=True)  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     tensor_ops_torch.modules.report.SwapError: swap_modules: 1 of 1 modules cannot be swapped:
-      0 (SiLU): its forward writes to its input (inplace=True), line 475
+      0 (SiLU): its forward writes to its input (inplace=True), line ...
     Nothing was changed; strict=False swaps the others
     """
     swap_modules(model, strict, trust)
@@ -264,18 +264,6 @@ def prepare_model_with_custom_kernels(
 _SIMPLE = (bool, int, float, str, bytes, type(None), torch.dtype, torch.device)
 # What every module has; its tensors and children are looked at by themselves.
 _INTERNAL = vars(nn.Module()).keys()
-
-
-def _classes(trust: Iterable[type[nn.Module]]) -> frozenset[type[nn.Module]]:
-    classes = frozenset(trust) if isinstance(trust, Iterable) else frozenset({trust})
-    for each in classes:
-        if not (isinstance(each, type) and issubclass(each, nn.Module)):
-            raise TypeError(
-                f"swap_modules: trust has {each!r}, expected classes of modules, such as [MyNorm]"
-            )
-    return classes
-
-
 _Found = tuple[nn.Module, SwapEntry, Recipe | None]
 
 
@@ -332,6 +320,16 @@ def _inspect(model: nn.Module, trusted: Collection[type] = ()) -> list[_Found]:
         )
         found.append((module, entry, outcome.recipe))
     return found
+
+
+def _classes(trust: Iterable[type[nn.Module]]) -> frozenset[type[nn.Module]]:
+    classes = frozenset(trust) if isinstance(trust, Iterable) else frozenset({trust})
+    for each in classes:
+        if not (isinstance(each, type) and issubclass(each, nn.Module)):
+            raise TypeError(
+                f"swap_modules: trust has {each!r}, expected classes of modules, such as [MyNorm]"
+            )
+    return classes
 
 
 def _configuration(module: nn.Module) -> Any:
