@@ -1,8 +1,10 @@
 """What the swapped modules are worth in a Llama of transformers, and what a call costs, on the CPU.
 
-A random-weight Llama is timed as it comes and with its modules swapped, step by step in turn, in
-one process: reading a prompt (prefill) and writing a token (decode). Then each kind of swapped
-module alone, at the same shapes, and each operator on few elements beside PyTorch's own functions.
+A random-weight Llama is timed as it comes and with its modules swapped, step by step in turn:
+reading a prompt (prefill) and writing a token (decode). So is each kind of swapped module alone, at
+the same shapes. Both are timed in several processes, because where the memory of a process lies
+changes either side's time by one or two percent for as long as the process lives. Then layers of
+PyTorch by their number of rows, and each operator on few elements beside PyTorch's own functions.
 
     nox -s bench_torch -- --json benchmarks/results/torch_models.json
     nox -s bench_torch -- --report benchmarks/results/torch_models.json
@@ -14,6 +16,8 @@ import json
 import math
 import random
 import statistics
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -27,6 +31,7 @@ DTYPES, BATCHES, PHASES = ("float32", "bfloat16"), (1, 8), ("prefill", "decode")
 BEFORE, AFTER = "as it comes", "swapped"
 FEW = (1, 64)
 WIDTH, ROWS = 768, (1, 16, 256, 4096)  # of layers that are one function of PyTorch
+MODULE_ROUNDS = 5  # times that a module is timed in each process
 ENOUGH = 0.02  # seconds that a call is repeated for
 # A step of prefill takes longer than one of decode, and all of the larger batch do.
 FEWER = {("decode", 1): 1, ("decode", 8): 2, ("prefill", 1): 4, ("prefill", 8): 10}
@@ -38,11 +43,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--json", type=Path, help="write the figures here")
     parser.add_argument("--report", type=Path, help="bring the page up to date from this file")
-    parser.add_argument("--pairs", type=int, default=240, help="steps timed of either side")
-    parser.add_argument("--rounds", type=int, default=15, help="times that a module is timed")
+    parser.add_argument("--processes", type=int, default=11, help="in which models are timed")
+    parser.add_argument("--pairs", type=int, default=48, help="steps of either side in each")
+    parser.add_argument("--rounds", type=int, default=15, help="times that a layer is timed")
+    parser.add_argument("--one-process", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if options.one_process:
+        json.dump(time_models(options.pairs), sys.stdout)
+        return
     if options.report is None:
-        content = measure(options.pairs, options.rounds)
+        content = measure(options.processes, options.pairs, options.rounds)
         print("\n\n".join(blocks(content).values()))
         if options.json is not None:
             options.json.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
@@ -52,20 +62,18 @@ def main() -> None:
     update(PAGE, blocks(json.loads(options.report.read_text(encoding="utf-8"))))
 
 
-def measure(pairs: int, rounds: int) -> dict[str, Any]:
+def measure(processes: int, pairs: int, rounds: int) -> dict[str, Any]:
     """Return every figure, in seconds."""
     import torch
     import transformers
 
     from threads import facts
 
+    figures: dict[str, Any] = {"models": combined([other_process(pairs) for _ in range(processes)])}
     keep_memory()
     with torch.inference_mode():
-        figures = {
-            "models": [each for dtype in DTYPES for each in models(dtype, pairs, rounds)],
-            "layers": list(layers(rounds)),
-            "calls": list(calls(rounds)),
-        }
+        figures["layers"] = list(layers(rounds))
+        figures["calls"] = list(calls(rounds))
     versions = {"torch": torch.__version__, "transformers": transformers.__version__}
     return facts() | versions | {"threads": torch.get_num_threads()} | figures
 
@@ -83,7 +91,35 @@ def keep_memory() -> None:
         mallopt(mmap_threshold, 2**25)
 
 
-def models(dtype: str, pairs: int, rounds: int) -> Iterator[dict[str, Any]]:
+def other_process(pairs: int) -> Any:
+    """Return what `time_models` measures in a process of its own."""
+    command = [sys.executable, __file__, "--one-process", "--pairs", str(pairs)]
+    return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
+
+
+def time_models(pairs: int) -> list[dict[str, Any]]:
+    import torch
+
+    keep_memory()
+    with torch.inference_mode():
+        return [each for dtype in DTYPES for each in models(dtype, pairs)]
+
+
+def combined(processes: list[list[dict[str, Any]]]) -> list[dict[str, Any]]:
+    """Return one entry for each of a process, with a list of the figures of all processes."""
+
+    def collect(same: tuple[dict[str, Any], ...]) -> dict[str, Any]:
+        kept = {key: value for key, value in same[0].items() if key != "process"}
+        return kept | {"processes": [each["process"] for each in same]}
+
+    return [
+        collect(same)
+        | {"modules": list(map(collect, zip(*(e["modules"] for e in same), strict=True)))}
+        for same in zip(*processes, strict=True)
+    ]
+
+
+def models(dtype: str, pairs: int) -> Iterator[dict[str, Any]]:
     """Time a whole model, and the kinds of its modules, at each batch size and phase."""
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
@@ -103,14 +139,15 @@ def models(dtype: str, pairs: int, rounds: int) -> Iterator[dict[str, Any]]:
         prompt = torch.randint(VOCABULARY, (batch, PROMPT))
         for phase in PHASES:
             rows = PROMPT if phase == "prefill" else 1
-            seconds = in_turn(switch, PHASE[phase](model, prompt), pairs // FEWER[phase, batch])
-            alone = modules(model, switch, (batch, rows, HIDDEN), rounds)
+            count = max(4, pairs // FEWER[phase, batch])
+            seconds = in_turn(switch, PHASE[phase](model, prompt), count)
+            alone = modules(model, switch, (batch, rows, HIDDEN))
             yield {
                 "dtype": dtype,
                 "batch": batch,
                 "phase": phase,
                 "tokens": batch * rows,
-                "seconds": seconds,
+                "process": medians(seconds),
                 "modules": list(alone),
             }
 
@@ -173,9 +210,14 @@ def in_turn(switch: Switch, once: Timed, pairs: int) -> dict[str, list[float]]:
     return seconds
 
 
-def modules(
-    model: Any, switch: Switch, shape: tuple[int, ...], rounds: int
-) -> Iterator[dict[str, Any]]:
+def medians(seconds: dict[str, list[float]]) -> dict[str, float]:
+    """Return what one process measured: median seconds, and the median of the turns' ratios."""
+    middle = {which: statistics.median(times) for which, times in seconds.items()}
+    ratio = statistics.median(a / b for a, b in zip(seconds[BEFORE], seconds[AFTER], strict=True))
+    return {key: float(f"{value:.5g}") for key, value in {**middle, "ratio": ratio}.items()}
+
+
+def modules(model: Any, switch: Switch, shape: tuple[int, ...]) -> Iterator[dict[str, Any]]:
     """Time one module of each kind that is swapped, hot."""
     import torch
 
@@ -194,7 +236,8 @@ def modules(
         def once(module: Any = module, x: Any = x) -> float:
             return _per_call(lambda: module(x))
 
-        yield {"kind": kind, "count": len(names), "seconds": in_turn(switch, once, rounds)}
+        process = medians(in_turn(switch, once, MODULE_ROUNDS))
+        yield {"kind": kind, "count": len(names), "process": process}
 
 
 def layers(rounds: int) -> Iterator[dict[str, Any]]:
@@ -280,9 +323,9 @@ def blocks(content: dict[str, Any]) -> dict[str, str]:
                     each["dtype"],
                     each["batch"],
                     each["phase"],
-                    f"{each['tokens'] / statistics.median(each['seconds'][BEFORE]):.1f}",
-                    f"{each['tokens'] / statistics.median(each['seconds'][AFTER]):.1f}",
-                    _ratio(each["seconds"]),
+                    f"{each['tokens'] / _median(each, BEFORE):.1f}",
+                    f"{each['tokens'] / _median(each, AFTER):.1f}",
+                    _ratio(each),
                 )
                 for each in content["models"]
             ),
@@ -295,9 +338,9 @@ def blocks(content: dict[str, Any]) -> dict[str, str]:
                     each["dtype"],
                     each["batch"],
                     each["phase"],
-                    _microseconds(module["seconds"][BEFORE]),
-                    _microseconds(module["seconds"][AFTER]),
-                    _ratio(module["seconds"]),
+                    _microseconds([_median(module, BEFORE)]),
+                    _microseconds([_median(module, AFTER)]),
+                    _ratio(module),
                 )
                 for each in content["models"]
                 for module in each["modules"]
@@ -325,17 +368,22 @@ def blocks(content: dict[str, Any]) -> dict[str, str]:
     }
 
 
-def _ratio(seconds: dict[str, list[float]]) -> str:
-    """Return how many times as fast the swap makes it: the median of the pairs, and its bounds.
+def _median(entry: dict[str, Any], key: str) -> float:
+    return statistics.median(each[key] for each in entry["processes"])
+
+
+def _ratio(entry: dict[str, Any]) -> str:
+    """Return how many times as fast the swap makes it: the median of the processes, and its bounds.
 
     The bounds are the two of the sorted ratios between which the median lies with a probability of
-    0.95, whatever their distribution.
+    at least 0.95, whatever their distribution.
     """
-    ratios = sorted(a / b for a, b in zip(seconds[BEFORE], seconds[AFTER], strict=True))
-    reach = 0.98 * math.sqrt(len(ratios))
-    low = max(0, math.floor(len(ratios) / 2 - reach))
-    high = min(len(ratios) - 1, math.ceil(len(ratios) / 2 + reach) - 1)
-    return f"{statistics.median(ratios):.3f} ({ratios[low]:.3f} to {ratios[high]:.3f})"
+    ratios = sorted(each["ratio"] for each in entry["processes"])
+    count = len(ratios)
+    outside = [sum(math.comb(count, below) for below in range(k + 1)) for k in range(count // 2)]
+    # With the k-th of either end, the median lies outside in 2 * outside[k] of 2**count cases.
+    k = max((k for k, cases in enumerate(outside) if 2 * cases <= 0.05 * 2**count), default=0)
+    return f"{statistics.median(ratios):.3f} ({ratios[k]:.3f} to {ratios[-1 - k]:.3f})"
 
 
 def _times(seconds: dict[str, list[float]]) -> str:
