@@ -59,8 +59,6 @@ CPP_TESTS = f"packages/{CPP}"
 # What decides, besides its sources, how the C++ backend is compiled.
 COMPILER_SETTINGS = ("CXX", "CXXFLAGS", "LDFLAGS", "CMAKE_ARGS", "SKBUILD_CMAKE_ARGS")
 FUZZED = ("binding", "configuration", "command")
-# The two pools and what they are made of.
-POOLS = ("doorbell", "pages", "placement", "pool", "pool_limit", "resources", "result_pool")
 # What has no meaning there: limits of memory, which AddressSanitizer does not survive, and what a
 # binary that is released links and exports.
 NOT_SANITIZED = [
@@ -242,7 +240,8 @@ def sanitize(session: nox.Session) -> None:
     for sanitizer in ("thread", "address,undefined"):
         driver = str(Path(session.create_tmp(), "stress_pools").resolve())
         sources = [f"{CPP_TESTS}/tests/native/stress_pools.cpp"]
-        sources += [f"{CPP_TESTS}/native/launch/{name}.cpp" for name in POOLS]
+        for room in ("threads", "memory"):
+            sources += map(str, sorted(Path(CPP_TESTS, "native", room).glob("*.cpp")))
         words = ["-std=c++17", "-O1", "-g", f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all"]
         words += ["-Wall", "-Wextra", "-Werror", f"-I{CPP_TESTS}/native", "-pthread", "-o", driver]
         session.run("g++", *words, *sources, external=True)

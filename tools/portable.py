@@ -176,9 +176,8 @@ def compilations(target: str, includes: list[str], objects: Path) -> Iterable[li
     # zig leaves an object in the current directory for one that goes nowhere
     optimization = "-O1" if "linux" in target else "-O0"
     ops = sorted(NATIVE.glob("ops/*.cpp"))
-    launcher = sorted([*NATIVE.glob("launch/*.cpp"), *NATIVE.glob("python/*.cpp"), *ops])
     version = '-DTENSOR_OPS_VERSION="0"'
-    for source in launcher:
+    for source in sorted(NATIVE.glob("*/*.cpp")):
         output = ["-c", "-o", f"{objects}/{source.stem}.o"]
         yield [*WARNINGS, optimization, *includes, version, *output, str(source)]
     for level in TARGETS[target]:

@@ -30,8 +30,8 @@
 
 #define KERNEL_PASS 0
 
+#include "isa/levels.h"
 #include "launch/declaration.h"
-#include "launch/levels.h"
 
 // The arguments after the name: a braced Declaration.
 #define DECLARE_OP(op, ...)                                                                  \

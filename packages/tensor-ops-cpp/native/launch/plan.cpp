@@ -6,9 +6,9 @@
 #include <memory>
 #include <vector>
 
-#include "launch/float_mode.h"
-#include "launch/pool.h"
-#include "launch/streams.h"
+#include "isa/float_mode.h"
+#include "memory/streams.h"
+#include "threads/pool.h"
 
 namespace tensor_ops {
 namespace {

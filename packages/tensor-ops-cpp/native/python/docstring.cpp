@@ -1,8 +1,8 @@
 #include "python/docstring.h"
 
-#include "launch/arguments.h"
-#include "launch/dtypes.h"
+#include "arrays/dtypes.h"
 #include "launch/errors.h"
+#include "python/arguments.h"
 
 namespace tensor_ops {
 namespace {

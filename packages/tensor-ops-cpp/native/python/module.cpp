@@ -8,18 +8,18 @@
 #include <string>
 #include <utility>
 
-#include "launch/cache.h"
+#include "arrays/dtypes.h"
+#include "arrays/results.h"
+#include "isa/isa.h"
 #include "launch/declaration.h"
-#include "launch/dtypes.h"
 #include "launch/errors.h"
-#include "launch/isa.h"
-#include "launch/launch.h"
-#include "launch/pool_limit.h"
-#include "launch/resources.h"
-#include "launch/result_pool.h"
-#include "launch/results.h"
-#include "launch/threads.h"
+#include "memory/cache.h"
+#include "memory/pool_limit.h"
+#include "memory/result_pool.h"
+#include "python/call.h"
 #include "python/docstring.h"
+#include "threads/resources.h"
+#include "threads/threads.h"
 
 namespace py = pybind11;
 

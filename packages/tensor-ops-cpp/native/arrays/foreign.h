@@ -4,9 +4,9 @@
 
 #include <utility>
 
+#include "arrays/dlpack.h"
+#include "arrays/numpy.h"
 #include "launch/declaration.h"
-#include "launch/dlpack.h"
-#include "launch/numpy.h"
 
 namespace tensor_ops {
 

@@ -1,4 +1,4 @@
-#include "launch/pool_limit.h"
+#include "memory/pool_limit.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "launch/errors.h"
-#include "launch/resources.h"
+#include "threads/resources.h"
 
 namespace tensor_ops {
 namespace {

@@ -1,4 +1,4 @@
-#include "launch/placement.h"
+#include "threads/placement.h"
 
 #if defined(__linux__)
 #include <sched.h>

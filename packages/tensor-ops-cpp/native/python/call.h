@@ -1,8 +1,8 @@
 // A call of an op, from its Python arguments to its result.
 #pragma once
 
+#include "arrays/numpy.h"
 #include "launch/declaration.h"
-#include "launch/numpy.h"
 
 namespace tensor_ops {
 

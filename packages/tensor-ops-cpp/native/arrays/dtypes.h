@@ -1,7 +1,7 @@
 // The supported dtypes, as NumPy has them.
 #pragma once
 
-#include "launch/numpy.h"
+#include "arrays/numpy.h"
 #include "launch/run.h"
 
 namespace tensor_ops {

@@ -1,9 +1,9 @@
 // The arrays that a call writes its results into.
 #pragma once
 
-#include "launch/checks.h"
-#include "launch/foreign.h"
-#include "launch/numpy.h"
+#include "arrays/foreign.h"
+#include "arrays/numpy.h"
+#include "python/checks.h"
 
 namespace tensor_ops {
 

@@ -1,13 +1,13 @@
-#include "launch/checks.h"
+#include "python/checks.h"
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 
-#include "launch/dtypes.h"
+#include "arrays/dtypes.h"
+#include "arrays/foreign.h"
 #include "launch/errors.h"
-#include "launch/foreign.h"
-#include "launch/overlap.h"
+#include "python/overlap.h"
 
 namespace tensor_ops {
 namespace {

@@ -1,12 +1,12 @@
-#include "launch/threads.h"
+#include "threads/threads.h"
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
 
-#include "launch/pool.h"
-#include "launch/resources.h"
+#include "threads/pool.h"
+#include "threads/resources.h"
 
 namespace tensor_ops {
 namespace {

@@ -1,11 +1,11 @@
-#include "launch/isa.h"
+#include "isa/isa.h"
 
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
 
+#include "isa/levels.h"
 #include "launch/errors.h"
-#include "launch/levels.h"
 
 #if defined(__x86_64__)
 #include <cpuid.h>

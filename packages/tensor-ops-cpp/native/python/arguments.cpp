@@ -1,9 +1,9 @@
-#include "launch/arguments.h"
+#include "python/arguments.h"
 
 #include <memory>
 
-#include "launch/checks.h"
 #include "launch/errors.h"
+#include "python/checks.h"
 
 namespace tensor_ops {
 namespace {

@@ -1,4 +1,4 @@
-#include "launch/result_pool.h"
+#include "memory/result_pool.h"
 
 #include <time.h>
 
@@ -10,9 +10,9 @@
 #include <mutex>
 #include <new>
 
-#include "launch/fork.h"
-#include "launch/pages.h"
-#include "launch/pool_limit.h"
+#include "memory/pages.h"
+#include "memory/pool_limit.h"
+#include "threads/fork.h"
 
 namespace tensor_ops {
 namespace {

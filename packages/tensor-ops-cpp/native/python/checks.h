@@ -4,10 +4,10 @@
 #include <string>
 #include <vector>
 
-#include "launch/arguments.h"
+#include "arrays/dlpack.h"
+#include "arrays/numpy.h"
 #include "launch/declaration.h"
-#include "launch/dlpack.h"
-#include "launch/numpy.h"
+#include "python/arguments.h"
 
 namespace tensor_ops {
 

@@ -1,9 +1,9 @@
-#include "launch/foreign.h"
+#include "arrays/foreign.h"
 
 #include <algorithm>
 #include <string>
 
-#include "launch/dtypes.h"
+#include "arrays/dtypes.h"
 #include "launch/errors.h"
 
 namespace tensor_ops {

@@ -1,4 +1,4 @@
-#include "launch/resources.h"
+#include "threads/resources.h"
 
 #if defined(_WIN32)
 #define WIN32_LEAN_AND_MEAN

@@ -1,4 +1,4 @@
-#include "launch/dtypes.h"
+#include "arrays/dtypes.h"
 
 #include <atomic>
 #include <cstring>

@@ -1,4 +1,4 @@
-#include "launch/doorbell.h"
+#include "threads/doorbell.h"
 
 #if defined(__linux__)
 #include <linux/futex.h>

@@ -1,11 +1,11 @@
-#include "launch/overlap.h"
+#include "python/overlap.h"
 
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 
-#include "launch/checks.h"
 #include "launch/errors.h"
+#include "python/checks.h"
 
 namespace tensor_ops {
 namespace {

@@ -1,4 +1,4 @@
-#include "launch/cache.h"
+#include "memory/cache.h"
 
 #include <atomic>
 #include <cstdlib>
@@ -6,7 +6,7 @@
 #include <map>
 #include <string>
 
-#include "launch/resources.h"
+#include "threads/resources.h"
 
 namespace tensor_ops {
 namespace {

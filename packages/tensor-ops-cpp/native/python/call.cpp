@@ -1,22 +1,22 @@
-#include "launch/launch.h"
+#include "python/call.h"
 
 #include <algorithm>
 #include <chrono>
 #include <thread>
 
-#include "launch/arguments.h"
-#include "launch/cache.h"
-#include "launch/checks.h"
-#include "launch/dtypes.h"
+#include "arrays/dtypes.h"
+#include "arrays/results.h"
+#include "isa/float_mode.h"
+#include "isa/isa.h"
 #include "launch/errors.h"
-#include "launch/float_mode.h"
-#include "launch/isa.h"
 #include "launch/plan.h"
-#include "launch/result_pool.h"
-#include "launch/results.h"
-#include "launch/straight.h"
-#include "launch/streams.h"
-#include "launch/threads.h"
+#include "memory/cache.h"
+#include "memory/result_pool.h"
+#include "memory/streams.h"
+#include "python/arguments.h"
+#include "python/checks.h"
+#include "python/straight.h"
+#include "threads/threads.h"
 
 namespace tensor_ops {
 namespace {

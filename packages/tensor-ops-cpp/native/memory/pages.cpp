@@ -1,4 +1,4 @@
-#include "launch/pages.h"
+#include "memory/pages.h"
 
 #if defined(_WIN32)
 #define WIN32_LEAN_AND_MEAN

@@ -4,9 +4,9 @@
 
 #include <cstddef>
 
-#include "launch/checks.h"
+#include "arrays/results.h"
 #include "launch/declaration.h"
-#include "launch/results.h"
+#include "python/checks.h"
 
 namespace tensor_ops {
 

@@ -1,6 +1,6 @@
 // The caller claims pieces like any other thread and never waits for one that nobody has claimed: a
 // thread that is slow to wake up, or that has to share its processor, costs nothing but its help.
-#include "launch/pool.h"
+#include "threads/pool.h"
 
 #if !defined(_WIN32)
 #include <pthread.h>
@@ -17,9 +17,9 @@
 #include <new>
 #include <thread>
 
-#include "launch/doorbell.h"
-#include "launch/fork.h"
-#include "launch/placement.h"
+#include "threads/doorbell.h"
+#include "threads/fork.h"
+#include "threads/placement.h"
 
 #if defined(__x86_64__) || defined(_M_X64)
 #include <immintrin.h>

@@ -3,8 +3,8 @@
 
 #include <string>
 
+#include "arrays/numpy.h"
 #include "launch/declaration.h"
-#include "launch/numpy.h"
 
 namespace tensor_ops {
 

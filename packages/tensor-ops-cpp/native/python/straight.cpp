@@ -1,4 +1,4 @@
-#include "launch/straight.h"
+#include "python/straight.h"
 
 #include <cstdint>
 

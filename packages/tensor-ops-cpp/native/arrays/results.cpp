@@ -1,12 +1,12 @@
 // Large results are arrays that own their memory, like any other; the memory is the pool's, and
 // goes back to it by way of the handler that NumPy keeps with every array (NEP 49).
-#include "launch/results.h"
+#include "arrays/results.h"
 
 #include <cstring>
 
 #include "launch/errors.h"
-#include "launch/pages.h"
-#include "launch/result_pool.h"
+#include "memory/pages.h"
+#include "memory/result_pool.h"
 
 // As PyTraceMalloc_Track, which the header of Python 3.11 declares without extern "C".
 #if defined(__APPLE__)
