@@ -93,7 +93,9 @@ def pytorch(place: Workplace) -> dict[str, Any]:
         raise SkippedError("torch is not installed")
     install(place, "tensor-ops-torch")
     tests = "packages/tensor-ops-torch/tests"
-    found = _pytest(place, f"{tests}/test_cuda_tensors.py", f"{tests}/backends/test_on_gpu.py")
+    found = _pytest(
+        place, f"{tests}/operators/test_cuda_tensors.py", f"{tests}/backends/test_on_gpu.py"
+    )
     if not found.get("passed"):
         raise SkippedError("torch sees no CUDA device")
     return found

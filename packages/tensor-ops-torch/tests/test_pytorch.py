@@ -12,7 +12,7 @@ if "{hidden}":
     sys.modules["torch"] = None  # as if nothing of that name were installed
 from importlib import import_module
 import tensor_ops_torch
-import tensor_ops_torch.device
+import tensor_ops_torch.devices.device
 from tensor_ops_torch import (
     BackendError,
     configure_torch_backend,
@@ -22,7 +22,7 @@ from tensor_ops_torch import (
 for use in (
     lambda: resolve_torch_device("auto"),
     lambda: resolve_torch_device("cpu"),
-    lambda: tensor_ops_torch.device.resolve_torch_device(None),
+    lambda: tensor_ops_torch.devices.device.resolve_torch_device(None),
     lambda: configure_torch_backend("cpu", "cpu"),
     lambda: resolve_amp_config("cpu"),
     lambda: resolve_amp_config(None),
@@ -48,7 +48,7 @@ import sys
 sys.modules["torch"] = None
 import tensor_ops
 from tensor_ops_torch import create_session, explain_session, resolve_ort_providers
-from tensor_ops_torch import providers, session
+from tensor_ops_torch.devices import providers, session
 from onnx import TensorProto, helper
 
 print(resolve_ort_providers("auto", ["CPUExecutionProvider", "CUDAExecutionProvider"]))

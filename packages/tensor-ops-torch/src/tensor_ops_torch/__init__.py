@@ -12,11 +12,11 @@ from warnings import warn as _warn
 
 from tensor_ops import BackendError
 from tensor_ops_torch import pytorch as _pytorch
-from tensor_ops_torch.amp import resolve_amp_config
-from tensor_ops_torch.device import resolve_torch_device
-from tensor_ops_torch.providers import resolve_ort_providers
-from tensor_ops_torch.session import SessionExplanation, create_session, explain_session
-from tensor_ops_torch.tuning import Tuning, configure_torch_backend
+from tensor_ops_torch.devices.amp import resolve_amp_config
+from tensor_ops_torch.devices.device import resolve_torch_device
+from tensor_ops_torch.devices.providers import resolve_ort_providers
+from tensor_ops_torch.devices.session import SessionExplanation, create_session, explain_session
+from tensor_ops_torch.devices.tuning import Tuning, configure_torch_backend
 
 __version__ = "0.1.0"
 
@@ -52,26 +52,26 @@ if _pytorch.is_usable():
 
 # Imported when they are first asked for: few programs need them all.
 _LATER = {
-    "AMPConfig": "amp",
+    "AMPConfig": "devices.amp",
     "AMDBackend": "backends.amd",
     "Backend": "backends",
     "CPUBackend": "backends.cpu",
-    "HardwareConfig": "core.config",
-    "HardwareDetector": "core.hardware_detector",
-    "HardwareProfile": "core.hardware_detector",
-    "HardwareType": "core.hardware_detector",
-    "KernelPyTorchConfig": "core.config",
+    "HardwareConfig": "hardware.config",
+    "HardwareDetector": "hardware.detector",
+    "HardwareProfile": "hardware.detector",
+    "HardwareType": "hardware.detector",
+    "KernelPyTorchConfig": "hardware.config",
     "MPSBackend": "backends.mps",
     "MemoryMonitor": "backends.monitor",
     "MemorySample": "backends.monitor",
-    "NVIDIAArchitecture": "core.config",
+    "NVIDIAArchitecture": "hardware.config",
     "NVIDIABackend": "backends.nvidia",
-    "NVIDIAConfig": "core.config",
+    "NVIDIAConfig": "hardware.config",
     "TPUBackend": "backends.tpu",
-    "TPUCompilationMode": "core.config",
-    "TPUConfig": "core.config",
-    "TPUTopology": "core.config",
-    "TPUVersion": "core.config",
+    "TPUCompilationMode": "hardware.config",
+    "TPUConfig": "hardware.config",
+    "TPUTopology": "hardware.config",
+    "TPUVersion": "hardware.config",
     "UnifiedValidator": "validation.unified_validator",
     "ValidationCheck": "validation.report",
     "ValidationReport": "validation.report",

@@ -18,10 +18,6 @@ OLDEST = "2.6"
 INSTALL = f"pip install 'torch>={OLDEST}'"
 
 _PACKAGE = __name__.rpartition(".")[0]
-# What can be imported without PyTorch.
-_WITHOUT = {
-    f"{_PACKAGE}.{name}" for name in ("amp", "device", "providers", "pytorch", "session", "tuning")
-}
 
 
 class _Unusable(ModuleType):
@@ -93,7 +89,8 @@ class _Refusing:
 
     @staticmethod
     def find_spec(name: str, *_: Any) -> None:
-        if name.startswith(f"{_PACKAGE}.") and name not in _WITHOUT:
+        # Names of devices and providers can be looked up without PyTorch.
+        if name.startswith(f"{_PACKAGE}.") and not name.startswith(f"{_PACKAGE}.devices"):
             require()
 
 

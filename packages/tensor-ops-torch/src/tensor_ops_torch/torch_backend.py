@@ -23,7 +23,7 @@ from torch import Tensor
 from tensor_ops.arguments import DTYPES, check_outputs, check_values
 from tensor_ops.op import Op
 from tensor_ops.ops import OPS
-from tensor_ops_torch.tensors import DTYPE_NAMES, as_numpy
+from tensor_ops_torch.operators.tensors import DTYPE_NAMES, as_numpy
 
 __all__ = ["API_VERSION", "info", "probe", "supports"]
 

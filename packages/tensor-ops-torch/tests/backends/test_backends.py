@@ -25,9 +25,9 @@ from tensor_ops_torch.backends.precision import autocast_always, autocast_no_mor
 from tensor_ops_torch.backends.runtimes import HostRuntime, MpsRuntime, XpuRuntime
 from tensor_ops_torch.backends.tpu import TPUBackend
 from tensor_ops_torch.backends.xpu import XPUBackend
-from tensor_ops_torch.core.config import KernelPyTorchConfig, NVIDIAConfig
-from tensor_ops_torch.core.hardware_detector import HardwareDetector, HardwareType
-from tensor_ops_torch.core.profile import MB
+from tensor_ops_torch.hardware.config import KernelPyTorchConfig, NVIDIAConfig
+from tensor_ops_torch.hardware.detector import HardwareDetector, HardwareType
+from tensor_ops_torch.hardware.profile import MB
 
 ACCELERATORS = [NVIDIABackend, TPUBackend, AMDBackend, XPUBackend, MPSBackend]
 ABSENT = [each for each in ACCELERATORS if HardwareDetector().find(each.name) is None]

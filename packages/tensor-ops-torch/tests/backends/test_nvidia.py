@@ -12,13 +12,13 @@ import tensor_ops
 from tensor_ops_torch.backends import nvidia
 from tensor_ops_torch.backends.float8 import Float8Linear
 from tensor_ops_torch.backends.nvidia import NVIDIABackend
-from tensor_ops_torch.core.config import (
+from tensor_ops_torch.hardware.config import (
     HardwareConfig,
     KernelPyTorchConfig,
     NVIDIAArchitecture,
     NVIDIAConfig,
 )
-from tensor_ops_torch.core.profile import MB
+from tensor_ops_torch.hardware.profile import MB
 from tensor_ops_torch.validation import nvidia as rules
 
 

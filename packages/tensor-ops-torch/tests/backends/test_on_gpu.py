@@ -7,9 +7,9 @@ from torch import nn
 from tensor_ops_torch.backends.cpu import CPUBackend
 from tensor_ops_torch.backends.float8 import Float8Linear
 from tensor_ops_torch.backends.nvidia import NVIDIABackend
-from tensor_ops_torch.core.config import HardwareConfig, KernelPyTorchConfig, NVIDIAConfig
-from tensor_ops_torch.core.hardware_detector import HardwareDetector
-from tensor_ops_torch.core.profile import MB
+from tensor_ops_torch.hardware.config import HardwareConfig, KernelPyTorchConfig, NVIDIAConfig
+from tensor_ops_torch.hardware.detector import HardwareDetector
+from tensor_ops_torch.hardware.profile import MB
 from tensor_ops_torch.validation.unified_validator import UnifiedValidator
 
 PROFILE = HardwareDetector().find("nvidia")

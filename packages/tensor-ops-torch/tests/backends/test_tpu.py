@@ -18,8 +18,8 @@ from tensor_ops_torch.backends import tpu
 from tensor_ops_torch.backends.monitor import MemoryBudgetWarning
 from tensor_ops_torch.backends.runtimes import HostRuntime
 from tensor_ops_torch.backends.tpu import TPUBackend
-from tensor_ops_torch.core import hardware_detector
-from tensor_ops_torch.core.config import (
+from tensor_ops_torch.hardware import detector as hardware_detector
+from tensor_ops_torch.hardware.config import (
     HardwareConfig,
     KernelPyTorchConfig,
     TPUCompilationMode,
@@ -27,8 +27,8 @@ from tensor_ops_torch.core.config import (
     TPUTopology,
     TPUVersion,
 )
-from tensor_ops_torch.core.hardware_detector import HardwareDetector, HardwareType
-from tensor_ops_torch.core.profile import MB
+from tensor_ops_torch.hardware.detector import HardwareDetector, HardwareType
+from tensor_ops_torch.hardware.profile import MB
 
 HAS_TPU = HardwareDetector().find("tpu") is not None
 MONITORING = {

@@ -22,8 +22,8 @@ from torch import nn
 import tensor_ops
 from tensor_ops_torch.backends.tpu import TPUBackend
 from tensor_ops_torch.backends.cpu import CPUBackend
-from tensor_ops_torch.core.config import KernelPyTorchConfig, TPUVersion
-from tensor_ops_torch.core.hardware_detector import HardwareDetector
+from tensor_ops_torch.hardware.config import KernelPyTorchConfig, TPUVersion
+from tensor_ops_torch.hardware.detector import HardwareDetector
 warnings.simplefilter("ignore", tensor_ops.BackendFallbackWarning)
 config = KernelPyTorchConfig()
 tpu = config.hardware.tpu

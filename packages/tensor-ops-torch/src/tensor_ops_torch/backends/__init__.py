@@ -11,8 +11,8 @@ from collections.abc import Collection
 from importlib import import_module
 
 from tensor_ops_torch.backends.base import Backend
-from tensor_ops_torch.core.config import KernelPyTorchConfig
-from tensor_ops_torch.core.hardware_detector import HardwareDetector
+from tensor_ops_torch.hardware.config import KernelPyTorchConfig
+from tensor_ops_torch.hardware.detector import HardwareDetector
 
 __all__ = ["BACKENDS", "Backend", "create_backend"]
 

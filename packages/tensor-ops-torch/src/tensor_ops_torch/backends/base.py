@@ -18,9 +18,9 @@ from tensor_ops_torch.backends.monitor import MemoryMonitor
 from tensor_ops_torch.backends.placement import MovingLoader, map_tensors, move_model
 from tensor_ops_torch.backends.precision import autocast_always, autocast_no_more
 from tensor_ops_torch.backends.runtimes import HostRuntime, Runtime
-from tensor_ops_torch.core.config import KernelPyTorchConfig
-from tensor_ops_torch.core.profile import MB
-from tensor_ops_torch.core.settings import Settings
+from tensor_ops_torch.hardware.config import KernelPyTorchConfig
+from tensor_ops_torch.hardware.profile import MB
+from tensor_ops_torch.hardware.settings import Settings
 from tensor_ops_torch.validation.report import Status, ValidationCheck, raise_failed
 
 __all__ = ["Backend", "without_effect"]

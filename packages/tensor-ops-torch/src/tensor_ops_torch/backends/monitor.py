@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import NamedTuple
 
 from tensor_ops.names import did_you_mean
-from tensor_ops_torch.core.settings import number
+from tensor_ops_torch.hardware.settings import number
 
 __all__ = ["MemoryBudgetWarning", "MemoryMonitor", "MemorySample"]
 

@@ -14,9 +14,9 @@ from tensor_ops import BackendError
 from tensor_ops_torch.backends.base import Backend
 from tensor_ops_torch.backends.float8 import to_float8
 from tensor_ops_torch.backends.runtimes import CudaRuntime, Runtime
-from tensor_ops_torch.core.config import NVIDIAConfig
-from tensor_ops_torch.core.hardware_detector import nvidia_profile
-from tensor_ops_torch.core.profile import GB, MB, HardwareProfile
+from tensor_ops_torch.hardware.config import NVIDIAConfig
+from tensor_ops_torch.hardware.detector import nvidia_profile
+from tensor_ops_torch.hardware.profile import GB, MB, HardwareProfile
 from tensor_ops_torch.validation.nvidia import NVIDIATarget, check_settings
 
 __all__ = ["NVIDIABackend"]

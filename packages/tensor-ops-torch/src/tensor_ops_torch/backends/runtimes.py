@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from tensor_ops_torch.core.cpu import allowed_memory, memory_of_process
+from tensor_ops_torch.hardware.cpu import allowed_memory, memory_of_process
 
 __all__ = ["CudaRuntime", "HostRuntime", "MpsRuntime", "Runtime", "XlaRuntime", "XpuRuntime"]
 

@@ -14,10 +14,10 @@ from tensor_ops import BackendError, BackendFallbackWarning
 from tensor_ops_torch.backends.base import Backend, without_effect
 from tensor_ops_torch.backends.monitor import MemoryMonitor
 from tensor_ops_torch.backends.runtimes import Runtime, XlaRuntime
-from tensor_ops_torch.core import xla
-from tensor_ops_torch.core.config import TPUCompilationMode, TPUConfig
-from tensor_ops_torch.core.hardware_detector import HardwareType, probe
-from tensor_ops_torch.core.profile import MB
+from tensor_ops_torch.hardware import xla
+from tensor_ops_torch.hardware.config import TPUCompilationMode, TPUConfig
+from tensor_ops_torch.hardware.detector import HardwareType, probe
+from tensor_ops_torch.hardware.profile import MB
 from tensor_ops_torch.validation.tpu import TPUTarget, check_settings
 
 __all__ = ["TPUBackend"]

@@ -2,7 +2,7 @@
 
 from tensor_ops_torch.backends.base import Backend
 from tensor_ops_torch.backends.runtimes import Runtime, XpuRuntime
-from tensor_ops_torch.core.hardware_detector import HardwareType, probe
+from tensor_ops_torch.hardware.detector import HardwareType, probe
 
 __all__ = ["XPUBackend"]
 

@@ -1,1 +1,1 @@
-"""What the machine has, and what is wanted of it: `hardware_detector` and `config`."""
+"""The documented import paths `core.config` and `core.hardware_detector` of what `hardware` has."""

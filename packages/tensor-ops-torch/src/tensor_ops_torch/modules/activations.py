@@ -23,7 +23,7 @@ from tensor_ops_torch.modules.reading import Reading
 from tensor_ops_torch.modules.recipes import ActivationRecipe
 from tensor_ops_torch.modules.refusal import RefusedError
 from tensor_ops_torch.modules.values import X
-from tensor_ops_torch.tensors import DTYPE_NAMES
+from tensor_ops_torch.operators.tensors import DTYPE_NAMES
 
 __all__ = ["FUNCTIONS", "check_activation", "exact", "match_activation", "missing_op"]
 

@@ -28,7 +28,7 @@ from tensor_ops_torch.modules.reading import Reading
 from tensor_ops_torch.modules.recipes import NormRecipe
 from tensor_ops_torch.modules.refusal import RefusedError
 from tensor_ops_torch.modules.values import X
-from tensor_ops_torch.tensors import DTYPE_NAMES
+from tensor_ops_torch.operators.tensors import DTYPE_NAMES
 
 __all__ = ["Norm", "check_norm", "guess_norms", "match_norm"]
 

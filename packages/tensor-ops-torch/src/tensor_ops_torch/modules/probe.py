@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from tensor_ops.accuracy import Bound, measure
 from tensor_ops_torch.modules.recipes import is_dtensor
 from tensor_ops_torch.modules.refusal import RefusedError
-from tensor_ops_torch.tensors import DTYPE_NAMES, as_numpy
+from tensor_ops_torch.operators.tensors import DTYPE_NAMES, as_numpy
 
 __all__ = [
     "GRADIENT_TOLERANCE",

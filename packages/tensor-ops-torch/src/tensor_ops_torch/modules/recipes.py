@@ -17,11 +17,11 @@ from torch.autograd import forward_ad
 from torch.nn.modules.module import _has_any_global_hook
 
 from tensor_ops.ops import OPS
-from tensor_ops_torch.direct import PLAIN, REFUSED, direct, is_bare, shortened
 from tensor_ops_torch.modules.classes import swapped_class
 from tensor_ops_torch.modules.conditions import Conditions
+from tensor_ops_torch.operators.direct import PLAIN, REFUSED, direct, is_bare, shortened
+from tensor_ops_torch.operators.tensors import HALF
 from tensor_ops_torch.ops import OPERATORS
-from tensor_ops_torch.tensors import HALF
 
 __all__ = [
     "ActivationRecipe",

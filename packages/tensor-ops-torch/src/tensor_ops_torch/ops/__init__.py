@@ -3,9 +3,9 @@
 from importlib import import_module
 
 from tensor_ops.ops import OPS
-from tensor_ops_torch import sharding
-from tensor_ops_torch.function import function_of
-from tensor_ops_torch.operator import define
+from tensor_ops_torch.operators import sharding
+from tensor_ops_torch.operators.definition import define
+from tensor_ops_torch.operators.function import function_of
 
 __all__ = ["FUNCTIONS", "OPERATORS"]
 

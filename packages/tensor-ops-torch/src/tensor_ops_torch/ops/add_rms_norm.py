@@ -10,7 +10,7 @@
 import torch
 from torch import Tensor
 
-from tensor_ops_torch.rows import (
+from tensor_ops_torch.operators.rows import (
     has_ordinary_squares,
     in_range,
     inverse_rms,

@@ -8,8 +8,8 @@ tensor([-0.3173,  1.6827])
 
 from torch import Tensor
 
+from tensor_ops_torch.operators.rows import sum_of, wide_dtype
 from tensor_ops_torch.ops import gelu, silu_mul
-from tensor_ops_torch.rows import sum_of, wide_dtype
 
 
 def composed(gate: Tensor, up: Tensor, approximate: str = "tanh") -> Tensor:

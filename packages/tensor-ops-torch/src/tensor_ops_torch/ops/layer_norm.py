@@ -9,7 +9,7 @@ tensor([[0., 2.]])
 import torch
 from torch import Tensor
 
-from tensor_ops_torch.rows import (
+from tensor_ops_torch.operators.rows import (
     has_ordinary_squares,
     in_range,
     is_differentiated,

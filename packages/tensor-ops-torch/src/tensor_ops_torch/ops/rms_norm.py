@@ -8,7 +8,7 @@ tensor([[0.8485, 1.1314]])
 
 from torch import Tensor
 
-from tensor_ops_torch.rows import (
+from tensor_ops_torch.operators.rows import (
     has_ordinary_squares,
     in_range,
     inverse_rms,

@@ -10,7 +10,7 @@ tensor([[-1.8000, -4.0000,  2.6000,  2.0000]])
 import torch
 from torch import Tensor
 
-from tensor_ops_torch.rows import sum_of, wide_dtype
+from tensor_ops_torch.operators.rows import sum_of, wide_dtype
 
 
 def composed(x: Tensor, cos: Tensor, sin: Tensor, *, interleaved: bool = False) -> Tensor:

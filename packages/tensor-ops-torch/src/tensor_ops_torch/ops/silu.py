@@ -11,7 +11,7 @@ import math
 import torch
 from torch import Tensor
 
-from tensor_ops_torch.rows import is_differentiated, wide_dtype
+from tensor_ops_torch.operators.rows import is_differentiated, wide_dtype
 
 
 def composed(x: Tensor) -> Tensor:

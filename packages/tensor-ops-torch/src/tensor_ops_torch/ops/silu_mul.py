@@ -9,8 +9,8 @@ tensor([-0.5379,  1.4621])
 import torch
 from torch import Tensor
 
+from tensor_ops_torch.operators.rows import sum_of, wide_dtype
 from tensor_ops_torch.ops import silu
-from tensor_ops_torch.rows import sum_of, wide_dtype
 
 
 def composed(gate: Tensor, up: Tensor) -> Tensor:

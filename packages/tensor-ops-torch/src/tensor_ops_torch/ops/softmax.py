@@ -9,7 +9,7 @@ tensor([[0.2119, 0.2119, 0.5761]])
 import torch
 from torch import Tensor
 
-from tensor_ops_torch.rows import wide_dtype
+from tensor_ops_torch.operators.rows import wide_dtype
 
 
 def composed(x: Tensor, scale: float = 1.0) -> Tensor:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from tensor_ops_torch.core.config import NVIDIAArchitecture
-from tensor_ops_torch.core.profile import GB, MB, NVIDIA_MEMORY_GB
+from tensor_ops_torch.hardware.config import NVIDIAArchitecture
+from tensor_ops_torch.hardware.profile import GB, MB, NVIDIA_MEMORY_GB
 from tensor_ops_torch.validation.model import ModelFacts
 from tensor_ops_torch.validation.report import ValidationCheck, failed, passed, skipped, warning
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import torch.nn.attention
 
-from tensor_ops_torch.core.config import NVIDIAArchitecture, NVIDIAConfig
-from tensor_ops_torch.core.profile import (
+from tensor_ops_torch.hardware.config import NVIDIAArchitecture, NVIDIAConfig
+from tensor_ops_torch.hardware.profile import (
     GB,
     LOWEST_CAPABILITY,
     MB,

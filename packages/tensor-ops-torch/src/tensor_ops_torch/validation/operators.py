@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from tensor_ops_torch.core import xla
+from tensor_ops_torch.hardware import xla
 from tensor_ops_torch.validation.model import ModelFacts, observe
 from tensor_ops_torch.validation.report import ValidationCheck, failed, passed, skipped, warning
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from tensor_ops_torch.core.config import TPUConfig, TPUTopology, TPUVersion
-from tensor_ops_torch.core.profile import GB, TPU_MEMORY_GB, HardwareProfile
+from tensor_ops_torch.hardware.config import TPUConfig, TPUTopology, TPUVersion
+from tensor_ops_torch.hardware.profile import GB, TPU_MEMORY_GB, HardwareProfile
 from tensor_ops_torch.validation.report import ValidationCheck, failed, passed, skipped, warning
 
 __all__ = ["TPUTarget", "check_settings"]

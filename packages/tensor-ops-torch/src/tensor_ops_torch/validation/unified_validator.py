@@ -8,14 +8,14 @@ import torch
 from torch import nn
 
 from tensor_ops import BackendError
-from tensor_ops_torch.core.config import (
+from tensor_ops_torch.hardware.config import (
     KernelPyTorchConfig,
     NVIDIAArchitecture,
     NVIDIAConfig,
     TPUConfig,
 )
-from tensor_ops_torch.core.hardware_detector import HardwareType, nvidia_profile, probe
-from tensor_ops_torch.core.profile import MB, HardwareProfile
+from tensor_ops_torch.hardware.detector import HardwareType, nvidia_profile, probe
+from tensor_ops_torch.hardware.profile import MB, HardwareProfile
 from tensor_ops_torch.validation import nvidia, tpu
 from tensor_ops_torch.validation.memory import check_generation, check_memory, size_in_dtype
 from tensor_ops_torch.validation.model import ModelFacts

@@ -7,7 +7,7 @@ import pickle
 import pytest
 
 import tensor_ops
-from tensor_ops_torch.core.config import (
+from tensor_ops_torch.hardware.config import (
     HardwareConfig,
     KernelPyTorchConfig,
     NVIDIAArchitecture,

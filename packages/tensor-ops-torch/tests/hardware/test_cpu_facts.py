@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from tensor_ops_torch.core import cpu
+from tensor_ops_torch.hardware import cpu
 
 MEMORY = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 

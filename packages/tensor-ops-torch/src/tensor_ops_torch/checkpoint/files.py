@@ -1,4 +1,4 @@
-"""Checkpoints that any backend loads, whichever has saved them."""
+"""Saving models to files, and loading them."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from tensor_ops_torch.backends.placement import map_tensors
-from tensor_ops_torch.checkpoint_names import ModelNames
-from tensor_ops_torch.file_replacement import replacing
+from tensor_ops_torch.checkpoint.names import ModelNames
+from tensor_ops_torch.checkpoint.replacement import replacing
 
 __all__ = ["load_checkpoint", "save_checkpoint"]
 

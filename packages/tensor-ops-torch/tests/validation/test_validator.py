@@ -8,8 +8,8 @@ from torch import nn
 
 import tensor_ops
 from tensor_ops_torch.backends.nvidia import NVIDIABackend
-from tensor_ops_torch.core import hardware_detector
-from tensor_ops_torch.core.config import (
+from tensor_ops_torch.hardware import detector as hardware_detector
+from tensor_ops_torch.hardware.config import (
     HardwareConfig,
     KernelPyTorchConfig,
     NVIDIAConfig,
@@ -17,8 +17,8 @@ from tensor_ops_torch.core.config import (
     TPUTopology,
     TPUVersion,
 )
-from tensor_ops_torch.core.hardware_detector import HardwareType
-from tensor_ops_torch.core.profile import GB
+from tensor_ops_torch.hardware.detector import HardwareType
+from tensor_ops_torch.hardware.profile import GB
 from tensor_ops_torch.validation.report import Status, ValidationCheck, ValidationReport
 from tensor_ops_torch.validation.unified_validator import UnifiedValidator
 

@@ -15,7 +15,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from tensor_ops.names import AUTO
-from tensor_ops_torch.device import build_name, check_device
+from tensor_ops_torch.devices.device import build_name, check_device
 from tensor_ops_torch.pytorch import torch
 
 __all__ = ["Change", "Tuning", "configure_torch_backend"]

@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from tensor_ops_torch.core.config import NVIDIAArchitecture, NVIDIAConfig, TPUConfig
-from tensor_ops_torch.core.profile import NVIDIA_MEMORY_GB
+from tensor_ops_torch.hardware.config import NVIDIAArchitecture, NVIDIAConfig, TPUConfig
+from tensor_ops_torch.hardware.profile import NVIDIA_MEMORY_GB
 from tensor_ops_torch.validation import unified_validator
 from tensor_ops_torch.validation.report import Status, ValidationCheck, ValidationReport
 from tensor_ops_torch.validation.unified_validator import UnifiedValidator

@@ -16,7 +16,7 @@ from torch.autograd import forward_ad
 from tensor_ops import state
 from tensor_ops.op import Op
 from tensor_ops.resolution import function_in_place
-from tensor_ops_torch.tensors import dtype_name, takes_tensors
+from tensor_ops_torch.operators.tensors import dtype_name, takes_tensors
 
 __all__ = ["PLAIN", "REFUSED", "direct", "is_bare", "shortened"]
 

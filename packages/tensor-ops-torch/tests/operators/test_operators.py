@@ -14,9 +14,9 @@ from torch.autograd import gradcheck, gradgradcheck
 import tensor_ops
 import tensor_ops_torch
 from tensor_ops.resolution import function_in_place
-from tensor_ops_torch import operator
+from tensor_ops_torch.operators import definition
+from tensor_ops_torch.operators.tensors import DTYPE_NAMES, as_numpy
 from tensor_ops_torch.ops import OPERATORS
-from tensor_ops_torch.tensors import DTYPE_NAMES, as_numpy
 
 OPS_MODULES = {name: import_module(f"tensor_ops_torch.ops.{name}") for name in OPERATORS}
 # Everything of torch.compile but the generation of code.
@@ -473,8 +473,8 @@ class TestComposedAtTheEdges:
 
 
 def test_devices_of_no_backend_say_so_once(monkeypatch):
-    monkeypatch.setattr(operator, "_told", set())
-    kernel = operator._device_kernel(tensor_ops.ops.OPS["silu"], OPS_MODULES["silu"].composed)
+    monkeypatch.setattr(definition, "_told", set())
+    kernel = definition._device_kernel(tensor_ops.ops.OPS["silu"], OPS_MODULES["silu"].composed)
     x = torch.ones(3, device="meta")  # stands for a device that is not here
     with pytest.warns(tensor_ops.BackendFallbackWarning, match="no backend can run.*meta"):
         kernel(x)
@@ -484,12 +484,12 @@ def test_devices_of_no_backend_say_so_once(monkeypatch):
 
 
 def test_devices_of_no_backend_check_scalars(monkeypatch):
-    monkeypatch.setattr(operator, "_told", {"meta"})
+    monkeypatch.setattr(definition, "_told", {"meta"})
     x, weight = torch.ones(2, 4, device="meta"), torch.ones(4, device="meta")
     for name, args, message in (
         ("rms_norm", (x, weight, -1.0), "rms_norm: eps is -1.0, expected a finite number >= 0"),
         ("gelu", (x, "erf"), "gelu: approximate is 'erf', expected 'tanh' or 'none'"),
     ):
-        kernel = operator._device_kernel(tensor_ops.ops.OPS[name], OPS_MODULES[name].composed)
+        kernel = definition._device_kernel(tensor_ops.ops.OPS[name], OPS_MODULES[name].composed)
         with pytest.raises(ValueError, match=message):
             kernel(*args)

@@ -11,7 +11,7 @@ MODULES = ["amp", "device", "providers", "session", "tuning"]
 
 
 def examples(name):
-    module = importlib.import_module(f"tensor_ops_torch.{name}")
+    module = importlib.import_module(f"tensor_ops_torch.devices.{name}")
     finder = doctest.DocTestFinder()
     return [test for test in finder.find(module) if test.examples]
 

@@ -9,10 +9,11 @@ import torch
 
 import tensor_ops
 from tensor_ops_torch.backends import create_backend
-from tensor_ops_torch.core import hardware_detector, xla
-from tensor_ops_torch.core.config import NVIDIAArchitecture, TPUVersion
-from tensor_ops_torch.core.hardware_detector import HardwareDetector, HardwareType, priority
-from tensor_ops_torch.core.profile import (
+from tensor_ops_torch.hardware import detector as hardware_detector
+from tensor_ops_torch.hardware import xla
+from tensor_ops_torch.hardware.config import NVIDIAArchitecture, TPUVersion
+from tensor_ops_torch.hardware.detector import HardwareDetector, HardwareType, priority
+from tensor_ops_torch.hardware.profile import (
     GB,
     HardwareProfile,
     nvidia_architecture,

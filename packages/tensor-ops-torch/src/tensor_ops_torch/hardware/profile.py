@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 from tensor_ops import ConfigError
 from tensor_ops.names import did_you_mean
-from tensor_ops_torch.core.config import NVIDIAArchitecture, TPUVersion
+from tensor_ops_torch.hardware.config import NVIDIAArchitecture, TPUVersion
 
 __all__ = [
     "CAPABILITIES",

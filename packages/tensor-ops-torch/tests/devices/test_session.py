@@ -379,7 +379,7 @@ class TestNodes:
         """Have a backend whose provider is there and runs no node of these models."""
         if AZURE not in onnxruntime.get_available_providers():
             pytest.skip(f"this build of ONNX Runtime has no {AZURE}")
-        from tensor_ops_torch import providers
+        from tensor_ops_torch.devices import providers
 
         monkeypatch.setitem(providers.PROVIDERS, "cuda", (AZURE,))
 

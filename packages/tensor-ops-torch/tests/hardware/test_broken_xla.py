@@ -10,8 +10,8 @@ from torch import nn
 import tensor_ops
 from tensor_ops_torch.backends import create_backend, tpu
 from tensor_ops_torch.backends.tpu import TPUBackend
-from tensor_ops_torch.core import xla
-from tensor_ops_torch.core.hardware_detector import HardwareDetector
+from tensor_ops_torch.hardware import xla
+from tensor_ops_torch.hardware.detector import HardwareDetector
 from tensor_ops_torch.validation.unified_validator import UnifiedValidator
 
 UNDEFINED = "_XLAC.so: undefined symbol: deleteNode"

@@ -13,7 +13,7 @@ from types import ModuleType
 from tensor_ops import BackendError, BackendUnavailableError
 from tensor_ops.names import AUTO
 from tensor_ops.selection import Choice, choose
-from tensor_ops_torch.device import DEVICE_BACKENDS, check_backend
+from tensor_ops_torch.devices.device import DEVICE_BACKENDS, check_backend
 
 __all__ = [
     "CPU",

@@ -11,7 +11,7 @@ from typing import TypedDict
 
 from tensor_ops import BackendError, BackendUnavailableError
 from tensor_ops.names import AUTO
-from tensor_ops_torch.device import as_device, resolve_torch_device
+from tensor_ops_torch.devices.device import as_device, resolve_torch_device
 from tensor_ops_torch.pytorch import torch
 
 __all__ = ["AMPConfig", "resolve_amp_config"]

@@ -11,8 +11,8 @@ from typing import Any, Literal, NamedTuple
 from tensor_ops import BackendError, BackendFallbackWarning, BackendUnavailableError, state
 from tensor_ops.names import AUTO, AUTOMATIC, DEFAULT_PRIORITY, did_you_mean
 from tensor_ops.selection import Decision, Step
-from tensor_ops_torch.device import resolve_torch_device
-from tensor_ops_torch.providers import (
+from tensor_ops_torch.devices.device import resolve_torch_device
+from tensor_ops_torch.devices.providers import (
     CPU,
     ORDER,
     PROVIDERS,

@@ -8,11 +8,11 @@ import warnings
 import pytest
 
 import tensor_ops_torch
-from tensor_ops_torch import backends, core, validation
+from tensor_ops_torch import backends, core, hardware, validation
 
-PACKAGES = (backends, core, validation)
+PACKAGES = (backends, core, hardware, validation)
 MODULES = [
-    "tensor_ops_torch.checkpoint",
+    "tensor_ops_torch.checkpoint.files",
     *(
         module.name
         for package in PACKAGES

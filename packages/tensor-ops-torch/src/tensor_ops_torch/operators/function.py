@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 import torch
 
 from tensor_ops.op import Op
-from tensor_ops_torch.direct import shortened
+from tensor_ops_torch.operators.direct import shortened
 
 __all__ = ["function_of"]
 
@@ -39,7 +39,7 @@ def function_of(op: Op, operator: Callable[..., Any], torch_side: ModuleType) ->
         return explained(*args, **kwargs) if kwargs or not args else compute(*args)
 
     function.__name__ = function.__qualname__ = op.name
-    function.__module__ = __package__
+    function.__module__ = "tensor_ops_torch"
     function.__doc__ = _docstring(op, torch_side)
     function.__signature__ = signature  # type: ignore[attr-defined]
     return function

@@ -10,9 +10,9 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 import tensor_ops
 import tensor_ops_torch
 from tensor_ops.ops import OPS
-from tensor_ops_torch import operator
+from tensor_ops_torch.operators import definition
+from tensor_ops_torch.operators.tensors import as_numpy
 from tensor_ops_torch.ops import OPERATORS
-from tensor_ops_torch.tensors import as_numpy
 
 HALVES = [torch.float16, torch.bfloat16]
 MIXED = [(op, wide) for op in OPS.values() for wide in op.mixtures]
@@ -174,9 +174,9 @@ def test_autocast_brings_arguments_to_float32(op, given):
 
 
 def test_a_device_of_no_backend(op, given, monkeypatch):
-    monkeypatch.setattr(operator, "_device_function", lambda op, x: None)
+    monkeypatch.setattr(definition, "_device_function", lambda op, x: None)
     composed = import_module(f"tensor_ops_torch.ops.{op.name}").composed
-    found = as_tuple(operator._device_kernel(op, composed)(*given.values()))
+    found = as_tuple(definition._device_kernel(op, composed)(*given.values()))
     for each, like in zip(found, op.results_like, strict=True):
         assert each.dtype == given[like].dtype
 

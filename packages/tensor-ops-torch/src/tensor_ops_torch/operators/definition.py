@@ -17,8 +17,8 @@ from tensor_ops import BackendError, BackendFallbackWarning, state
 from tensor_ops.arguments import check_values
 from tensor_ops.op import Op
 from tensor_ops.resolution import function_in_place
-from tensor_ops_torch.rows import may_have_tangents
-from tensor_ops_torch.tensors import (
+from tensor_ops_torch.operators.rows import may_have_tangents
+from tensor_ops_torch.operators.tensors import (
     HALF,
     dtype_name,
     takes_tensors,

@@ -1,0 +1,384 @@
+"""Which hardware there is, read from the hardware, and which of it is the best.
+
+The order is that of the guide:
+
+1. NVIDIA Hopper and Blackwell
+2. TPU v5p, v6e, v7
+3. NVIDIA with compute capability 8.0 (A100)
+4. TPU v4, v5e, and versions unknown here
+5. other GPUs: NVIDIA first, then older TPUs, AMD, Intel and Apple
+6. the CPU
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection
+from pathlib import Path
+from types import MappingProxyType
+
+import torch
+
+from tensor_ops import BackendError, ConfigError
+from tensor_ops.names import did_you_mean
+from tensor_ops_torch.hardware import xla
+from tensor_ops_torch.hardware.config import NVIDIAArchitecture, TPUVersion
+from tensor_ops_torch.hardware.cpu import allowed_memory, brand_of_mac, cpu_facts
+from tensor_ops_torch.hardware.profile import (
+    GB,
+    HardwareProfile,
+    HardwareType,
+    check_capability_names,
+    nvidia_architecture,
+    nvidia_capabilities,
+    tpu_version,
+)
+
+__all__ = [
+    "HardwareDetector",
+    "HardwareProfile",
+    "HardwareType",
+    "nvidia_profile",
+    "priority",
+    "probe",
+]
+
+PCI = Path("/sys/bus/pci/devices")
+_GOOGLE = "0x1ae0"
+# Those that torch_xla looks for.
+_TPU_CHIPS = {"0x0027", "0x005e", "0x0063", "0x006f", "0x0056", "0x0062", "0x0076"}
+_NEW_TPUS = {TPUVersion.V5P, TPUVersion.V6E, TPUVersion.V7}
+_OLD_TPUS = {TPUVersion.V2, TPUVersion.V3}
+_BEST_NVIDIA = {NVIDIAArchitecture.HOPPER, NVIDIAArchitecture.BLACKWELL}
+_ORDER = list(HardwareType)
+
+
+class HardwareDetector:
+    """Finds out which hardware this process can use.
+
+    A device counts when this PyTorch can compute on it: the driver and the device answer, and the
+    build has code for its architecture. The first question looks at the hardware, and the answer
+    is kept; a new detector looks anew.
+
+    Examples
+    --------
+    >>> from tensor_ops_torch.core.hardware_detector import HardwareDetector
+    >>> detector = HardwareDetector()
+    >>> profile = detector.detect()
+    >>> detector.get_optimal_backend() == profile.hardware_type
+    True
+    >>> detector.detect_all()[-1].hardware_type.value
+    'cpu'
+    """
+
+    def __init__(self) -> None:
+        self._found: tuple[HardwareProfile, ...] | None = None
+        self._reasons: dict[str, str] = {}
+
+    def detect(self) -> HardwareProfile:
+        """Return the facts of the best hardware, in the order of this module."""
+        return self.detect_all()[0]
+
+    def detect_all(self) -> tuple[HardwareProfile, ...]:
+        """Return the facts of all hardware that there is, the best first, the CPU last."""
+        if self._found is None:
+            found = []
+            for kind in _PROBES:
+                profile = probe(kind)
+                if isinstance(profile, str):
+                    self._reasons[kind.value] = profile
+                else:
+                    found.append(profile)
+            self._found = tuple(sorted(found, key=priority))
+        return self._found
+
+    @property
+    def reasons(self) -> MappingProxyType[str, str]:
+        """Why each kind of hardware that is not there is not."""
+        self.detect_all()
+        return MappingProxyType(self._reasons)
+
+    def find(self, kind: str) -> HardwareProfile | None:
+        """Return the facts of one kind of hardware, None if it is not there.
+
+        Raises
+        ------
+        tensor_ops.ConfigError
+            If there is no such kind.
+        """
+        kinds = [each.value for each in HardwareType]
+        if kind not in kinds:
+            near = did_you_mean(str(kind), kinds)
+            raise ConfigError(
+                f"{kind!r} is no kind of hardware; {near}expected one of {', '.join(kinds)}"
+            )
+        return next((each for each in self.detect_all() if each.hardware_type == kind), None)
+
+    def get_optimal_backend(self, requires: Collection[str] = ()) -> str:
+        """Return the name of the best backend: "nvidia", "tpu", "amd", "xpu", "mps" or "cpu".
+
+        Parameters
+        ----------
+        requires : collection of str
+            What the work needs, of `tensor_ops_torch.hardware.profile.CAPABILITIES`; hardware
+            without it is passed over.
+
+        Returns
+        -------
+        str
+
+        Raises
+        ------
+        tensor_ops.BackendError
+            If no hardware here has what is required.
+
+        Examples
+        --------
+        >>> HardwareDetector().get_optimal_backend(requires=["bfloat16", "fp88"])
+        Traceback (most recent call last):
+            ...
+        tensor_ops.errors.ConfigError: 'fp88' is no capability; did you mean 'fp8'? ...
+        """
+        check_capability_names(requires)
+        wanted = {requires} if isinstance(requires, str) else set(requires)
+        for profile in self.detect_all():
+            if wanted <= profile.capabilities:
+                return profile.hardware_type.value
+        lacks = (
+            f"{each.hardware_type.value} lacks {', '.join(sorted(wanted - each.capabilities))}"
+            for each in self.detect_all()
+        )
+        absent = (f"no {kind} ({reason})" for kind, reason in self.reasons.items())
+        raise BackendError(
+            f"no hardware here has {', '.join(sorted(wanted))}: {'; '.join([*lacks, *absent])}"
+        )
+
+
+def priority(profile: HardwareProfile) -> tuple[int, int]:
+    """Return the level of hardware in the order of this module, and its place in the level."""
+    return _level(profile), _ORDER.index(profile.hardware_type)
+
+
+def _level(profile: HardwareProfile) -> int:
+    kind = profile.hardware_type
+    if kind is HardwareType.CPU:
+        return 6
+    if kind is HardwareType.NVIDIA:
+        if profile.architecture in _BEST_NVIDIA:
+            return 1
+        return 3 if profile.compute_capability == (8, 0) else 5
+    if kind is HardwareType.TPU:
+        if profile.tpu_version in _NEW_TPUS:
+            return 2
+        return 5 if profile.tpu_version in _OLD_TPUS else 4
+    return 5
+
+
+def probe(kind: HardwareType) -> HardwareProfile | str:
+    """Return the facts of one kind of hardware, or why it cannot be used. It never raises."""
+    try:
+        return _PROBES[kind]()
+    except Exception as error:  # one driver that is broken must not hide other hardware
+        return f"{type(error).__name__}: {error}"
+
+
+def nvidia_profile(device_id: int = 0) -> HardwareProfile | str:
+    """Return the facts of an NVIDIA GPU, or why there is none.
+
+    Raises
+    ------
+    tensor_ops.BackendError
+        If there are GPUs, but none of this number.
+    """
+    if torch.version.hip:
+        return f"this PyTorch ({torch.__version__}) is built for ROCm"
+    if not torch.version.cuda:
+        return (
+            f"this PyTorch ({torch.__version__}) is built without CUDA; "
+            "https://pytorch.org/get-started has builds with it"
+        )
+    if not torch.cuda.is_available() or not torch.cuda.device_count():
+        return "PyTorch finds no CUDA device; nvidia-smi shows whether the driver does"
+    count = torch.cuda.device_count()
+    if device_id >= count:
+        raise BackendError(
+            f"NVIDIAConfig.device_id is {device_id}, but there are {count} CUDA devices; expected "
+            f"a number below {count} (CUDA_VISIBLE_DEVICES decides which they are)"
+        )
+    properties = torch.cuda.get_device_properties(device_id)
+    capability = (properties.major, properties.minor)
+    if not _has_code_for(capability, built := torch.cuda.get_arch_list()):
+        return (
+            f"this PyTorch ({torch.__version__}) has no code for {properties.name} "
+            f"(sm_{capability[0]}{capability[1]}), only {', '.join(built)}; install one that does"
+        )
+    return HardwareProfile(
+        HardwareType.NVIDIA,
+        properties.name,
+        count,
+        properties.total_memory / GB,
+        compute_capability=capability,
+        architecture=nvidia_architecture(capability, properties.name),
+        compute_units=properties.multi_processor_count,
+        software=f"PyTorch {torch.__version__}, CUDA {torch.version.cuda}",
+        capabilities=nvidia_capabilities(capability) | _several(count),
+    )
+
+
+def _has_code_for(capability: tuple[int, int], built: Collection[str]) -> bool:
+    """Return whether a build runs on a GPU: binaries for its major version, or PTX to compile."""
+    number = 10 * capability[0] + capability[1]
+    for name in built:
+        kind, _, digits = name.partition("_")
+        own = int("".join(each for each in digits if each.isdigit()))
+        if kind == "compute" and own <= number:
+            return True
+        # sm_90a and the like are for that very architecture
+        exact = not digits.isdigit()
+        if kind == "sm" and (own == number if exact else own <= number < own - own % 10 + 10):
+            return True
+    return not built
+
+
+def _tpu() -> HardwareProfile | str:
+    chosen = xla.chosen_device()
+    chips = _chips()
+    if not xla.is_installed():
+        there = f"{chips} TPU chips are there, but " if chips else ""
+        return f"{there}torch_xla is not installed; pip install torch_xla"
+    if chosen not in (None, "TPU"):
+        return f"PJRT_DEVICE={chosen} keeps torch_xla from the TPU"
+    if chosen is None and not chips:
+        # Not asked of torch_xla, which would set PJRT_DEVICE=CPU for this process.
+        return "no TPU chip is on the PCI bus"
+    return xla.why_not_importable() or _of_torch_xla()
+
+
+def _of_torch_xla() -> HardwareProfile | str:
+    import torch_xla
+    import torch_xla.core.xla_model as xm
+    import torch_xla.runtime as xr
+
+    if (kind := xr.device_type()) != "TPU":
+        return f"torch_xla's device is {kind}"
+    device = torch_xla.device()
+    name = xm.xla_device_kind(device)
+    count = xr.addressable_runtime_device_count()
+    return HardwareProfile(
+        HardwareType.TPU,
+        name,
+        count,
+        xm.get_memory_info(device)["bytes_limit"] / GB,
+        tpu_version=tpu_version(name),
+        host_count=_hosts(),
+        slice_count=int(os.environ.get("MEGASCALE_NUM_SLICES") or 1),
+        software=f"PyTorch {torch.__version__}, torch_xla {torch_xla.__version__}",
+        capabilities=frozenset({"xla", "bfloat16"}) | _several(count),
+    )
+
+
+def _hosts() -> int:
+    from torch_xla._internal import tpu
+
+    return int(tpu.num_tpu_workers())
+
+
+def _chips() -> int:
+    """Return the number of TPU chips on the PCI bus."""
+    return sum(
+        _word(device / "vendor") == _GOOGLE and _word(device / "device") in _TPU_CHIPS
+        for device in (PCI.iterdir() if PCI.is_dir() else ())
+    )
+
+
+def _word(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8").strip()
+    except OSError:
+        return ""
+
+
+def _amd() -> HardwareProfile | str:
+    if not torch.version.hip:
+        return f"this PyTorch ({torch.__version__}) is built without ROCm"
+    if not torch.cuda.is_available() or not torch.cuda.device_count():
+        return "PyTorch finds no ROCm device; rocminfo shows whether the driver does"
+    properties = torch.cuda.get_device_properties(0)
+    count = torch.cuda.device_count()
+    return HardwareProfile(
+        HardwareType.AMD,
+        properties.name,
+        count,
+        properties.total_memory / GB,
+        architecture=properties.gcnArchName.partition(":")[0],
+        compute_units=properties.multi_processor_count,
+        software=f"PyTorch {torch.__version__}, ROCm {torch.version.hip}",
+        capabilities=frozenset({"float16", "bfloat16", "float64", "dynamic_shapes"})
+        | _several(count),
+    )
+
+
+def _xpu() -> HardwareProfile | str:
+    xpu = getattr(torch, "xpu", None)
+    if xpu is None or not torch.xpu.is_available() or not torch.xpu.device_count():
+        return "PyTorch finds no XPU; it is an Intel GPU with a PyTorch built for it"
+    properties = torch.xpu.get_device_properties(0)
+    count = torch.xpu.device_count()
+    found = {"float16", "bfloat16", "dynamic_shapes"}
+    if getattr(properties, "has_fp64", False):
+        found.add("float64")
+    return HardwareProfile(
+        HardwareType.XPU,
+        properties.name,
+        count,
+        properties.total_memory / GB,
+        compute_units=getattr(properties, "max_compute_units", None),
+        software=f"PyTorch {torch.__version__}",
+        capabilities=frozenset(found) | _several(count),
+    )
+
+
+def _mps() -> HardwareProfile | str:
+    if not torch.backends.mps.is_built():
+        return f"this PyTorch ({torch.__version__}) is built without MPS, which only Macs have"
+    if not torch.backends.mps.is_available():
+        return "PyTorch finds no MPS device; it needs macOS 14 and an Apple GPU"
+    return HardwareProfile(
+        HardwareType.MPS,
+        brand_of_mac() or "Apple GPU",
+        1,
+        (torch.mps.recommended_max_memory() or allowed_memory()) / GB,
+        software=f"PyTorch {torch.__version__}",
+        capabilities=frozenset({"float16", "bfloat16", "dynamic_shapes"}),
+    )
+
+
+def _cpu() -> HardwareProfile:
+    facts = cpu_facts()
+    found = {"float16", "bfloat16", "float64", "dynamic_shapes"}
+    if facts.isa is not None:
+        found.add("custom_kernels")
+    return HardwareProfile(
+        HardwareType.CPU,
+        facts.name,
+        1,
+        facts.memory / GB,
+        compute_units=facts.cores,
+        isa=facts.isa,
+        software=f"PyTorch {torch.__version__}",
+        capabilities=frozenset(found),
+    )
+
+
+def _several(count: int) -> frozenset[str]:
+    return frozenset({"multi_device"} if count > 1 else ())
+
+
+_PROBES: dict[HardwareType, Callable[[], HardwareProfile | str]] = {
+    HardwareType.NVIDIA: nvidia_profile,
+    HardwareType.TPU: _tpu,
+    HardwareType.AMD: _amd,
+    HardwareType.XPU: _xpu,
+    HardwareType.MPS: _mps,
+    HardwareType.CPU: _cpu,
+}
