@@ -1,7 +1,8 @@
 // exp, without branches or tables, down into the subnormal numbers.
 #pragma once
 
-#include "kernels/polynomial.h"
+#include "kernels/constants.h"
+#include "kernels/vector.h"
 
 namespace tensor_ops::TENSOR_OPS_LEVEL {
 namespace {
@@ -39,39 +40,15 @@ struct ReducedExp {
   C fraction, exponent;
 };
 
-// exp(x + lo), where lo is at most a few units in the last place of x. The polynomials are by
-// tools/fit_polynomials.py; the product of k and log(2)'s first part is exact.
-TENSOR_OPS_INLINE ReducedExp<float> reduced_exp(float x, float lo) {
-  const float k = rounded_product(x, 1.44269504f);
-  float r = fma(k, -0.693359375f, x);
-  r = fma(k, 2.12194440e-4f, r) + lo;
-  const float q = polynomial(r, 0.00139411131f, 0.00836317521f, 0.0416663736f, 0.166665763f, 0.5f);
-  return {fma(r * r, q, r), k};
-}
-
-TENSOR_OPS_INLINE ReducedExp<double> reduced_exp(double x, double lo) {
-  const double k = rounded_product(x, 1.4426950408889634);
-  double r = fma(k, -6.93147180369123816490e-01, x);
-  r = fma(k, -1.90821492927058770002e-10, r) + lo;
-  const double q = polynomial(r, 2.5110038941419351e-08, 2.7620076797013646e-07,
-                              2.7557242365479354e-06, 2.4801521320158068e-05,
-                              0.00019841269886565843, 0.0013888888917198393, 0.0083333333333222154,
-                              0.041666666666624157, 0.16666666666666674, 0.50000000000000011);
-  return {fma(r * r, q, r), k};
-}
-
+// exp(x + lo), where lo is at most a few units in the last place of x.
 template <class C>
-struct ExpRange;
-// Beyond lowest and highest exp(x), and exp(x) times anything up to `factor`, is 0 or infinity; so
-// is exp(deepest) times `factor` and any finite number.
-template <>
-struct ExpRange<float> {
-  static constexpr float lowest = -110, highest = 90, factor = 200, deepest = -262;
-};
-template <>
-struct ExpRange<double> {
-  static constexpr double lowest = -760, highest = 711, factor = 2000, deepest = -2125;
-};
+TENSOR_OPS_INLINE ReducedExp<C> reduced_exp(C x, C lo) {
+  using Constants = ExpConstants<C>;
+  const C k = rounded_product(x, Constants::log2_e.hi);
+  C r = fma(k, -Constants::ln2.hi, x);
+  r = fma(k, -Constants::ln2.lo, r) + lo;
+  return {fma(r * r, polynomial(r, Constants::series), r), k};
+}
 
 // exp of a number as (1 + fraction) * scale1 * scale2, the scales powers of two.
 template <class C>
@@ -90,7 +67,7 @@ struct ScaledExp {
 // subnormal grid.
 template <class C>
 TENSOR_OPS_INLINE ScaledExp<C> scaled_exp(C x, C lo = 0) {
-  x = at_most(at_least(x, ExpRange<C>::lowest), ExpRange<C>::highest);
+  x = at_most(at_least(x, ExpConstants<C>::lowest), ExpConstants<C>::highest);
   const ReducedExp<C> e = reduced_exp(x, lo);
   const C k = rounded_product(e.exponent, C(0.5));
   return {e.fraction, power_of_two(k), power_of_two(e.exponent - k)};

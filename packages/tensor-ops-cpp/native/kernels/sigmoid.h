@@ -12,19 +12,19 @@ template <class C>
 TENSOR_OPS_INLINE C times_sigmoid(C x, C magnitude, C lo = 0) {
   const ScaledExp<C> e = scaled_exp(-magnitude, -lo);
   // The clamp keeps -inf * 0 from becoming NaN: there the limit is 0.
-  const C below = e.times(at_least(x, -ExpRange<C>::factor));
+  const C below = e.times(at_least(x, -ExpConstants<C>::factor));
   return (x >= 0 ? x : below) / (1 + e.value());
 }
 
-// x * sigmoid(w) * up likewise, also where the product without `up` is no normal number; |w| at
-// most -ExpRange<C>::deepest. Nothing on the way is greater than `up` or the result, and what is
+// x * sigmoid(w) * up likewise, also where the product without `up` is subnormal; |w| is at most
+// -ExpConstants<C>::deepest. No intermediate result is greater than `up` or the result, and what is
 // lost to underflow is less than the smallest normal number.
 template <class C>
 TENSOR_OPS_INLINE C times_sigmoid_and(C x, C up, C magnitude, C lo = 0) {
   const DeepExp<C> e = deep_exp(-magnitude, -lo);
   const C part = e.part(1);
   const C share = up / e.added_to(1, part);
-  const C below = at_least(x, ExpRange<C>::deepest) * ((share * e.scale) * part);
+  const C below = at_least(x, ExpConstants<C>::deepest) * ((share * e.scale) * part);
   return x >= 0 ? x * share : below * (is_minus_infinity(x) ? 0 : e.rest);
 }
 
@@ -42,11 +42,11 @@ struct Silu {
   }
   template <class C>
   static TENSOR_OPS_INLINE C apply(C x, C up) {
-    return times_sigmoid_and(x, up, at_most(magnitude(x), -ExpRange<C>::deepest));
+    return times_sigmoid_and(x, up, at_most(magnitude(x), -ExpConstants<C>::deepest));
   }
 
   template <class C>
-  static constexpr C ordinary = kOrdinaryExponent<C>;
+  static constexpr C ordinary = ExpConstants<C>::ordinary;
   template <Digits digits, class V>
   static TENSOR_OPS_INLINE V apply_ordinary(V x) {
     return over_one_plus<digits>(x, exp_of_negative<digits>(x));

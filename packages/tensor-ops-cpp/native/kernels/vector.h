@@ -91,6 +91,18 @@ TENSOR_OPS_INLINE Floats fma(Floats a, Floats b, Floats c) { return a * b + c; }
 TENSOR_OPS_INLINE Doubles fma(Doubles a, Doubles b, Doubles c) { return a * b + c; }
 #endif
 
+// Horner's rule, of a number or of a vector; the coefficient of the highest power comes first.
+template <class X, class C, std::size_t... I>
+TENSOR_OPS_INLINE X polynomial(X x, const C* coefficients, std::index_sequence<I...>) {
+  X value = X{} + coefficients[0];
+  ((value = fma(value, x, X{} + coefficients[I + 1])), ...);
+  return value;
+}
+template <class X, class C, std::size_t terms>
+TENSOR_OPS_INLINE X polynomial(X x, const C (&coefficients)[terms]) {
+  return polynomial(x, coefficients, std::make_index_sequence<terms - 1>());
+}
+
 // Of two numbers; b where one of them is NaN.
 #if defined(__x86_64__)
 TENSOR_OPS_INLINE Floats larger(Floats a, Floats b) { return TENSOR_OPS_X86(max_ps)(a, b); }

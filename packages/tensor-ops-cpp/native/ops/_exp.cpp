@@ -15,7 +15,7 @@ struct Exp {
     return scaled_exp(x).value();
   }
   template <class C>
-  static constexpr C ordinary = kOrdinaryExponent<C>;
+  static constexpr C ordinary = ExpConstants<C>::ordinary;
   template <Digits digits, class V>
   static TENSOR_OPS_INLINE V apply_ordinary(V x) {
     return exp_of_negative<digits>(-x);

@@ -18,7 +18,7 @@ struct Extremes {
 // Where exp(hi) is 0 anyway lo may be anything, even infinite or NaN.
 template <class C>
 TENSOR_OPS_INLINE C exp_of(C hi, C lo) {
-  return scaled_exp(hi, hi > 2 * ExpRange<C>::lowest ? lo : 0).value();
+  return scaled_exp(hi, hi > 2 * ExpConstants<C>::lowest ? lo : 0).value();
 }
 
 // exp(scale * (x[i] - peak)), peak being the x for which that is the largest, for scales of
@@ -123,10 +123,10 @@ class RowExponentials {
  private:
   static constexpr int kBias = sizeof(C) == sizeof(float) ? 127 : 1023;
   static Pair<C> factor_of(double scale) {
-    const Pair<double> product = exact_product(scale, kLog2E<double>.hi);
+    const Pair<double> product = exact_product(scale, ExpConstants<double>::log2_e.hi);
     const C hi = static_cast<C>(product.hi);
     return {hi, static_cast<C>((product.hi - static_cast<double>(hi)) +
-                               (product.lo + scale * kLog2E<double>.lo))};
+                               (product.lo + scale * ExpConstants<double>::log2_e.lo))};
   }
   TENSOR_OPS_INLINE V shifted(V x) const { return fma(x, V{} + factor_.hi, V{} + kExp2Shift<C>); }
 

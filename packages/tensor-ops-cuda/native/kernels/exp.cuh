@@ -2,63 +2,19 @@
 // underflow, and forms that are right anywhere and never lose a bit before a product does.
 #pragma once
 
-#include "kernels/arithmetic.cuh"
+#include "kernels/constants.cuh"
 #include "kernels/elements.cuh"
 
 namespace tensor_ops {
 
-// exp(r) is 1 + r + r^2 q(r) for |r| <= log(2) / 2; beyond kLowest exp is 0 even times kFactor; exp
-// of kDeepest times kFactor and any number is 0. The product of an exponent and kLn2Hi is exact.
-// 2^r is 1 + r p(r) for |r| <= 1/2; relative errors 7.6e-9 and 2.1e-17.
-template <class R>
-struct ExpConstants;
-template <>
-struct ExpConstants<float> {
-  static constexpr float kLog2E = 1.44269504f, kLog2ELo = 1.92596303e-08f;
-  static constexpr float kLn2Hi = 0.693359375f, kLn2Lo = -2.12194440e-4f;
-  static constexpr float kLowest = -110, kFactor = 200, kDeepest = -262, kOrdinary = 80;
-  static constexpr int kLeastExponent = -126;
-};
-template <>
-struct ExpConstants<double> {
-  static constexpr double kLog2E = 1.4426950408889634, kLog2ELo = 2.0355273740931033e-17;
-  static constexpr double kLn2Hi = 6.93147180369123816490e-01, kLn2Lo = 1.90821492927058770002e-10;
-  static constexpr double kLowest = -760, kFactor = 2000, kDeepest = -2125, kOrdinary = 690;
-  static constexpr int kLeastExponent = -1022;
-};
-
-__device__ __forceinline__ float exp_series(float r) {
-  constexpr float q[] = {0.00139411131f, 0.00836317521f, 0.0416663736f, 0.166665763f, 0.5f};
-  return polynomial(r, q);
-}
-__device__ __forceinline__ double exp_series(double r) {
-  constexpr double q[] = {2.5110038941419351e-08, 2.7620076797013646e-07, 2.7557242365479354e-06,
-                          2.4801521320158068e-05, 0.00019841269886565843, 0.0013888888917198393,
-                          0.0083333333333222154,  0.041666666666624157,   0.16666666666666674,
-                          0.50000000000000011};
-  return polynomial(r, q);
-}
-__device__ __forceinline__ float exp2_series(float r) {
-  constexpr float p[] = {0.000154697351f, 0.00133908668f, 0.00961803086f,
-                         0.0555035695f,   0.240226507f,   0.693147182f};
-  return polynomial(r, p);
-}
-__device__ __forceinline__ double exp2_series(double r) {
-  constexpr double p[] = {4.4566761605529841e-10, 7.0725862125807788e-09, 1.0178051723732434e-07,
-                          1.3215442586443145e-06, 1.5252733853290228e-05, 0.00015403530441738812,
-                          0.0013333558146395995,  0.0096181291076068865,  0.055504108664821659,
-                          0.24022650695910097,    0.69314718055994529};
-  return polynomial(r, p);
-}
-
 // 2^(k + r), given k + kShift, and a result that is a normal number.
 __device__ __forceinline__ float ordinary_exp2(float shifted, float r) {
   const float power = exponent_bits(shifted, 0x3f800000u);
-  return fused(power * r, exp2_series(r), power);
+  return fused(power * r, Exp2Constants<float>::series(r), power);
 }
 __device__ __forceinline__ double ordinary_exp2(double shifted, double r) {
   const double power = exponent_bits(shifted, 0x3ff0000000000000ull);
-  return fused(power * r, exp2_series(r), power);
+  return fused(power * r, Exp2Constants<double>::series(r), power);
 }
 
 // To 1 ULP, or to far more digits than a half type has, for a quotient and a divisor that are far
@@ -80,10 +36,10 @@ __device__ __forceinline__ Real<Element> ordinary_exp(Real<Element> x) {
   using R = Real<Element>;
   using C = ExpConstants<R>;
   if constexpr (is_half<Element>) {
-    return fast_exp2(x * C::kLog2E);
+    return fast_exp2(x * C::kLog2EHi);
   } else {
-    const R shifted = fused(x, C::kLog2E, Format<R>::kShift);
-    const R r = fused(x, C::kLog2E, Format<R>::kShift - shifted);
+    const R shifted = fused(x, C::kLog2EHi, Format<R>::kShift);
+    const R r = fused(x, C::kLog2EHi, Format<R>::kShift - shifted);
     return ordinary_exp2(shifted, fused(x, C::kLog2ELo, r));
   }
 }
@@ -98,9 +54,9 @@ struct ReducedExp {
 template <class R>
 __device__ __forceinline__ ReducedExp<R> reduced_exp(R x, R lo) {
   using C = ExpConstants<R>;
-  const R k = rounded(x * C::kLog2E);
+  const R k = rounded(x * C::kLog2EHi);
   const R r = fused(k, -C::kLn2Lo, fused(k, -C::kLn2Hi, x)) + lo;
-  return {fused(r * r, exp_series(r), r), k};
+  return {fused(r * r, C::series(r), r), k};
 }
 
 // exp of a number as (1 + fraction) * scale1 * scale2, the scales powers of two.

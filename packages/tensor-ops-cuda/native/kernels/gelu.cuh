@@ -12,33 +12,10 @@ struct Magnitude {
   R hi, lo;
 };
 
-// 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) = x * sigmoid(x * (c1 + c3 x^2)), with the
-// constants as hi + lo. From kFar on the result is x or, even times the largest number, 0.
-// d1 and d3 are c1 and c3 times log2(e); d1's hi has half the bits, so that what rounding takes
-// from the factor is exact.
-template <class R>
-struct TanhConstants;
-template <>
-struct TanhConstants<float> {
-  static constexpr float kC1Hi = 1.59576917f, kC1Lo = -4.53406805e-08f;
-  static constexpr float kC3Hi = 0.0713548139f, kC3Lo = 2.39883247e-09f;
-  static constexpr float kD1Hi = 0x1.26ap+1f, kD1Lo = 0.00045038565f;
-  static constexpr float kD3Hi = 0.102943242f, kD3Lo = -2.01619854e-09f;
-  static constexpr float kFar = 14.9f, kOrdinary = 9.7f;
-};
-template <>
-struct TanhConstants<double> {
-  static constexpr double kC1Hi = 1.5957691216057308, kC1Lo = -9.9693088091109202e-17;
-  static constexpr double kC3Hi = 0.071354816272600249, kC3Lo = -6.175149918155315e-19;
-  static constexpr double kD1Hi = 0x1.26aec2p+1, kD1Lo = 1.2948402037571394e-08;
-  static constexpr double kD3Hi = 0.10294323958002349, kD3Lo = -5.978177400718744e-18;
-  static constexpr double kFar = 30.6, kOrdinary = 20.5;
-};
-
 template <class Element>
 struct TanhGelu {
   using R = Real<Element>;
-  using C = TanhConstants<R>;
+  using C = GeluTanhConstants<R>;
 
   static __device__ __forceinline__ bool is_ordinary(R x) { return magnitude(x) < C::kOrdinary; }
   static __device__ __forceinline__ bool is_ordinary_gate(R x) { return is_ordinary(x); }
@@ -86,47 +63,6 @@ struct TanhGelu {
   }
 };
 
-// The tail Phi(-a) exp(a^2 / 2) (a + kShift) of the normal distribution is a smooth function of
-// v = a / (a + kShift), here in powers of 2 v - 1; relative errors 3.8e-8 and 4.1e-17. From kEnd on
-// Phi(-a) times anything finite is 0.
-template <class R>
-struct MillsConstants;
-template <>
-struct MillsConstants<float> {
-  static constexpr float kShift = 1.5f, kEnd = 22.875f, kOrdinary = 12.5f, kTiny = 0x1p-64f;
-  static constexpr float kHalfLog2E = 0.721347511f, kHalfLog2ELo = 9.62981517e-09f;
-};
-template <>
-struct MillsConstants<double> {
-  static constexpr double kShift = 4.5, kEnd = 65.1, kOrdinary = 37, kTiny = 0x1p-512;
-  static constexpr double kHalfLog2E = 0.72134752044448169, kHalfLog2ELo = 1.0177636870465517e-17;
-};
-
-__device__ __forceinline__ float mills_series(float u) {
-  constexpr float c[] = {-3.95245916e-05f, 0.000103873943f, 0.000532971928f, 0.000338434533f,
-                         -0.0010817087f,   -0.00276979897f, -0.00242497306f, 0.00400563842f,
-                         0.0176399015f,    0.0178944226f,   -0.0574955158f,  -0.195099413f,
-                         0.617341995f};
-  return polynomial(u, c);
-}
-// For arguments up to kOrdinary; relative error 2.1e-5.
-__device__ __forceinline__ float short_mills_series(float u) {
-  constexpr float c[] = {-0.00224649417f, 0.00105069042f, 0.0170107018f, 0.0189228207f,
-                         -0.0573403426f,  -0.195196137f,  0.617337763f};
-  return polynomial(u, c);
-}
-__device__ __forceinline__ double mills_series(double u) {
-  constexpr double c[] = {8.5188898756904821e-10,  -6.4377909836811337e-11, -1.0591808184920767e-08,
-                          -4.850308906613259e-09,  6.9688394566266494e-08,  6.3779235877070665e-08,
-                          -3.7863412413486461e-07, -5.0154310740034406e-07, 2.1424914029821446e-06,
-                          3.1907476935043314e-06,  -1.4235733254240766e-05, -1.5933230007037042e-05,
-                          0.00011204264083297183,  6.3811760907557892e-06,  -0.00091774648802587339,
-                          0.0017488305652533958,   0.0042236133783802102,   -0.033871326176991519,
-                          0.11138259657032358,     -0.25314179995097374,    0.44645251705567601,
-                          -0.64025776025261705,    0.76323052897020316};
-  return polynomial(u, c);
-}
-
 template <class Element>
 struct NormalGelu {
   using R = Real<Element>;
@@ -142,13 +78,13 @@ struct NormalGelu {
     const R a = magnitude(x), v = ordinary_quotient<Element>(a, a + C::kShift), square = a * a;
     R moment;
     if constexpr (is_half<Element>) {
-      moment = fast_exp2(square * -C::kHalfLog2E) * (v * short_mills_series(v + v - 1));
+      moment = fast_exp2(square * -C::kHalfLog2EHi) * (v * C::half_series(v + v - 1));
     } else {
-      const R shifted = fused(square, -C::kHalfLog2E, Format<R>::kShift);
-      const R r = fused(square, -C::kHalfLog2E, Format<R>::kShift - shifted);
-      const R of_square = fused(product_error(a, a, square), -C::kHalfLog2E, r);
+      const R shifted = fused(square, -C::kHalfLog2EHi, Format<R>::kShift);
+      const R r = fused(square, -C::kHalfLog2EHi, Format<R>::kShift - shifted);
+      const R of_square = fused(product_error(a, a, square), -C::kHalfLog2EHi, r);
       const R power = ordinary_exp2(shifted, fused(square, -C::kHalfLog2ELo, of_square));
-      moment = power * (v * mills_series(v + v - 1));
+      moment = power * (v * C::series(v + v - 1));
     }
     return (x < 0 ? -R{0} : x) - moment;
   }
@@ -158,7 +94,7 @@ struct NormalGelu {
     const R a = at_most(magnitude(x), C::kEnd);
     const Magnitude<R> half_of = half_square(a);
     const R v = a / (a + C::kShift);
-    const R moment = scaled_exp(-half_of.hi, -half_of.lo).times(v * mills_series(v + v - 1));
+    const R moment = scaled_exp(-half_of.hi, -half_of.lo).times(v * C::series(v + v - 1));
     return (x < 0 ? -R{0} : x) - moment;
   }
 
@@ -170,7 +106,7 @@ struct NormalGelu {
     const Magnitude<R> half_of = half_square(a);
     const DeepExp<R> e = deep_exp(-half_of.hi, -half_of.lo);
     const R v = (a * grow) / (a + C::kShift);
-    const R part = e.part(v * mills_series(fused(2 * shrink, v, R{-1})));
+    const R part = e.part(v * C::series(fused(2 * shrink, v, R{-1})));
     const R below = (-(up * e.scale) * part) * e.rest;
     const R above = e.added(x * grow, -part) * up;
     return (x < 0 ? below : above) * (x == -static_cast<R>(INFINITY) ? R{0} : shrink);

@@ -69,8 +69,7 @@ struct SoftmaxRow {
       const R rest = fused(value, scale.factor_hi, -k);
       const R r = fused(value, scale.factor_lo, rest), power = k - exponent;
       // What is no normal number is 0.
-      return power < ExpConstants<R>::kLeastExponent ? R{0}
-                                                     : ordinary_exp2(power + Format<R>::kShift, r);
+      return power < 1 - Format<R>::kBias ? R{0} : ordinary_exp2(power + Format<R>::kShift, r);
     }
   }
 
@@ -278,12 +277,12 @@ constexpr double kLeastScale = 0x1p-60, kMostScale = 0x1p60;
 
 template <class R>
 Scale<R> scale_of(double scale) {
-  constexpr double kLog2E = 1.4426950408889634, kLog2ELo = 2.0355273740931033e-17;
+  using C = ExpConstants<double>;
   Scale<R> result{};
   result.is_ordinary = scale > kLeastScale && scale < kMostScale;
   if (result.is_ordinary) {
-    const double hi = scale * kLog2E;
-    const double lo = std::fma(scale, kLog2E, -hi) + scale * kLog2ELo;
+    const double hi = scale * C::kLog2EHi;
+    const double lo = std::fma(scale, C::kLog2EHi, -hi) + scale * C::kLog2ELo;
     result.factor_hi = static_cast<R>(hi);
     result.factor_lo = static_cast<R>((hi - static_cast<double>(result.factor_hi)) + lo);
   }

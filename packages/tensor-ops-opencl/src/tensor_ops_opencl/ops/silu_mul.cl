@@ -2,10 +2,10 @@
 #include "op.clh"
 
 static V silu_mul(V x, V up) {
-  const VI is_ordinary = (magnitude(x) < ORDINARY_EXPONENT) & is_ordinary_factor(up);
+  const VI is_ordinary = (magnitude(x) < EXP_ORDINARY) & is_ordinary_factor(up);
   const V ordinary = quotient(x * up, 1 + exp_ordinary(-x));
   if (all_of(is_ordinary)) return ordinary;
-  const V anywhere = times_sigmoid_and(x, up, at_most(magnitude(x), -DEEPEST), ALL(0));
+  const V anywhere = times_sigmoid_and(x, up, at_most(magnitude(x), -EXP_DEEPEST), ALL(0));
   return choose(is_ordinary, ordinary, anywhere);
 }
 

@@ -82,7 +82,7 @@ static V exponential(Row row, REAL base, V x) {
   const V r = fused(x, ALL(row.scale.factor_lo), rest);
 #endif
   // What is no normal number is 0.
-  return choose(shifted < (REAL)(SHIFT + LEAST_EXPONENT + 1), ALL(0), exp2_ordinary(shifted, r));
+  return choose(shifted < (REAL)(SHIFT + 2 - BIAS), ALL(0), exp2_ordinary(shifted, r));
 }
 
 // Between summing and writing exponentials are kept, in local memory or in y; where y cannot hold them
@@ -144,7 +144,7 @@ static V careful_exponential(Row row, REAL peak, V x) {
   const V product = difference * hi;
   const V rest = product_error(difference, hi, product) + fused(difference, lo, lost * hi);
   const V value = exp_value(scaled_exp(at_most(product, 0), choose(magnitude(rest) < (REAL)INFINITY, rest, ALL(0))));
-  return choose(product != product, product, choose(product < (REAL)LOWEST, ALL(0), value));
+  return choose(product != product, product, choose(product < (REAL)EXP_LOWEST, ALL(0), value));
 }
 
 // By one work-item: any scale and any numbers.

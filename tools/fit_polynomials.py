@@ -1,8 +1,9 @@
-"""Fit the polynomials of native/kernels/exp.h, exp2.h and normal_tail.h.
+"""Fit the polynomials of kernel_constants.toml.
 
 Run with mpmath and NumPy: ``python tools/fit_polynomials.py``. It prints the coefficients, highest
-degree first, as C++ literals of the given type, and the largest relative error of the polynomial
-with its rounded coefficients (evaluation error comes on top).
+degree first, with as many digits as the type has, and the largest relative error of the polynomial
+with its rounded coefficients (evaluation error comes on top). The half series of mills was fitted
+by weighted least squares instead: its last digits differ from those printed here.
 """
 
 import mpmath as mp
@@ -56,7 +57,7 @@ def report(title, f, weight, lo, hi, degree, dtype):
     worst = max(
         abs(weight(x) * (f(x) - mp.polyval([mp.mpf(float(v)) for v in c[::-1]], x))) for x in grid
     )
-    print(f"// {title}, degree {degree}: relative error {mp.nstr(worst, 3)}")
+    print(f"# {title}, degree {degree}: relative error {mp.nstr(worst, 3)}")
     print(literals(c[::-1], dtype))
 
 
@@ -81,7 +82,7 @@ def report_exp2(entries, degree, dtype):
 
 def report_powers(entries, dtype):
     values = [dtype(float(mp.mpf(2) ** (mp.mpf(j) / entries))) for j in range(entries)]
-    print(f"// 2^(j / {entries})")
+    print(f"# 2^(j / {entries})")
     print(literals(values, dtype))
 
 
@@ -110,15 +111,14 @@ def report_tail_pieces(degree, dtype):
                 *(abs(mp.polyval(c[::-1], x) / f(x) - 1) for x in mp.linspace(0, width, 200)),
             )
             columns[((127 + octave) * 4 + quarter) % 16] = c
-    print(f"// normal tail in 16 pieces, degree {degree}: relative error {mp.nstr(worst, 3)}")
+    print(f"# normal tail in 16 pieces, degree {degree}: relative error {mp.nstr(worst, 3)}")
     for power in range(degree, -1, -1):
-        print("{" + literals([dtype(float(c[power])) for c in columns], dtype) + "},")
+        print("[" + literals([dtype(float(c[power])) for c in columns], dtype) + "],")
 
 
 def literals(values, dtype):
-    suffix = "f" if dtype is np.float32 else ""
     digits = 9 if dtype is np.float32 else 17
-    return ", ".join(f"{float(v):.{digits}g}{suffix}" for v in values)
+    return ", ".join(f"{float(v):.{digits}g}" for v in values)
 
 
 def tail_ratio(shift):
@@ -154,6 +154,7 @@ def main():
     report_tail_pieces(3, np.float32)
     for degree, dtype, top, shift in (
         (12, np.float32, mp.mpf("20.5"), mp.mpf(3) / 2),
+        (6, np.float32, mp.mpf("12.5"), mp.mpf(3) / 2),
         (22, np.float64, 54, mp.mpf(9) / 2),
     ):
         f = tail_ratio(shift)
