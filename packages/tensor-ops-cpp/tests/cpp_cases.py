@@ -1,11 +1,11 @@
-"""Calls of every op, built from its signature: a new op is tested without touching this."""
-
-import inspect
+"""Calls of every op, built from what tensor_ops says of its arguments."""
 
 import ml_dtypes
 import numpy as np
 
 import tensor_ops_cpp
+from tensor_ops.ops import OPS as MEANINGS
+from tensor_ops.variants import named
 
 DTYPES = {
     "float32": np.dtype(np.float32),
@@ -15,54 +15,43 @@ DTYPES = {
 }
 
 OPS = tensor_ops_cpp.ops
-HALF_ROWS = {"cos", "sin"}
-ROWS = {"x", "residual", "gate", "up"}
+# Every op with the keyword arguments that select each of its formulas.
+OP_VARIANTS = [(op, dict(variant.options)) for op in OPS for variant in named(op)]
+
+
+def with_argument(role):
+    """Return the ops that have an argument of a role."""
+    return [op for op in OPS if any(kind.role == role for kind in MEANINGS[op].kinds.values())]
 
 
 def array_names(op):
-    """The op's array arguments, in order."""
-    known = ROWS | HALF_ROWS | {"weight", "bias"}
-    return [name for name in inspect.signature(OPS[op]).parameters if name in known]
+    """Return the names of the op's arrays, in order."""
+    return [name for name, kind in MEANINGS[op].kinds.items() if kind.is_array]
 
 
-def variants(op):
-    """Keyword arguments that select each of the op's formulas."""
-    names = inspect.signature(OPS[op]).parameters
-    if "approximate" in names:
-        return [{"approximate": "tanh"}, {"approximate": "none"}]
-    if "interleaved" in names:
-        return [{"interleaved": False}, {"interleaved": True}]
-    return [{}]
-
-
-OP_VARIANTS = [(op, kwargs) for op in OPS for kwargs in variants(op)]
+def full_names(op):
+    """Return the names of the op's arrays that have the result's shape, in order."""
+    return [name for name, kind in MEANINGS[op].kinds.items() if kind.is_full]
 
 
 def arguments(op, shape, dtype, rng):
     """Random arrays for the op, x being of the shape given."""
-    result = []
-    for name in array_names(op):
-        if name in ROWS:
-            size = shape
-        elif name in HALF_ROWS:
-            size = (*shape[:-1], shape[-1] // 2)
-        else:
-            size = shape[-1:]
-        result.append(rng.normal(size=size).astype(dtype))
-    return result
+    shapes = {
+        "rows": shape,
+        "elements": shape,
+        "row_vector": shape[-1:],
+        "half_rows": (*shape[:-1], shape[-1] // 2),
+    }
+    kinds = (MEANINGS[op].kinds[name] for name in array_names(op))
+    return [rng.normal(size=shapes[kind.role]).astype(dtype) for kind in kinds]
 
 
 def as_tuple(result):
     return result if isinstance(result, tuple) else (result,)
 
 
-def outputs(op):
-    """How many arrays the op returns."""
-    return 2 if op == "add_rms_norm" else 1
-
-
 def empty_outs(op, x):
-    outs = tuple(np.empty(x.shape, x.dtype) for _ in range(outputs(op)))
+    outs = tuple(np.empty(x.shape, x.dtype) for _ in range(MEANINGS[op].outputs))
     return outs if len(outs) == 2 else outs[0]
 
 

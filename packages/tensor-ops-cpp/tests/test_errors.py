@@ -145,10 +145,7 @@ def test_error(name):
     call, error, message = ERRORS[name]
     with pytest.raises(error, match=re.escape(message)) as caught:
         call()
-    assert re.match(
-        r"(silu|gelu|rms_norm|add_rms_norm|layer_norm|softmax|rope|silu_mul|gelu_mul): ",
-        str(caught.value),
-    )
+    assert str(caught.value).partition(": ")[0] in t.ops
     assert type(caught.value) is error
 
 

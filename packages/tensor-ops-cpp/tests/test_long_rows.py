@@ -2,7 +2,16 @@
 
 import numpy as np
 import pytest
-from cpp_cases import DTYPES, OP_VARIANTS, OPS, arguments, as_tuple, same_bits
+from cpp_cases import (
+    DTYPES,
+    OP_VARIANTS,
+    OPS,
+    arguments,
+    as_tuple,
+    full_names,
+    same_bits,
+    with_argument,
+)
 
 pytestmark = pytest.mark.filterwarnings("ignore:(overflow|invalid)")
 
@@ -50,11 +59,11 @@ def test_one_extraordinary_element(op, kwargs, value, dtype, rng):
 
 
 @pytest.mark.parametrize("scale", [1e-30, 1e30])
-@pytest.mark.parametrize("op", ["rms_norm", "add_rms_norm", "layer_norm"])
+@pytest.mark.parametrize("op", with_argument("row_vector"))
 @pytest.mark.parametrize("name", ["float32", "bfloat16", "float64"])
 def test_rows_that_need_double(op, scale, name, rng):
     given = arguments(op, (1, 50_002), DTYPES[name], rng)
-    for k in range(2 if op == "add_rms_norm" else 1):
+    for k in range(len(full_names(op))):
         given[k] = (given[k].astype(np.float64) * scale).astype(DTYPES[name])
     with_many_threads(op, given, {})
 

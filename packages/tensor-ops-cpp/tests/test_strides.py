@@ -6,12 +6,13 @@ from cpp_cases import (
     LAYOUTS,
     OP_VARIANTS,
     OPS,
-    ROWS,
     arguments,
     array_names,
     as_tuple,
     empty_outs,
+    full_names,
     same_bits,
+    with_argument,
 )
 
 SHAPES = [(4, 6), (3, 5, 4, 8), (2, 130), (1, 2), (5, 1, 64)]
@@ -48,7 +49,7 @@ def test_out_is_a_full_shape_input(op, kwargs, layout, dtype, rng):
     plain = arguments(op, (5, 70), dtype, rng)
     expected = as_tuple(OPS[op](*plain, **kwargs))
     for k, name in enumerate(array_names(op)):
-        if name not in ROWS:
+        if name not in full_names(op):
             continue
         for which in range(len(expected)):
             given = [lay_out(a.copy()) for a in plain]
@@ -81,7 +82,7 @@ def test_empty(op, kwargs, shape, dtype, rng):
 
 
 @pytest.mark.parametrize("shape", [(), (1,), (1, 1, 1), (7,), (2, 1, 3)])
-@pytest.mark.parametrize("op", ["silu", "gelu", "silu_mul", "gelu_mul"])
+@pytest.mark.parametrize("op", with_argument("elements"))
 def test_elementwise_ranks(op, shape, dtype, rng):
     given = [rng.normal(size=shape).astype(dtype) for _ in array_names(op)]
     y = OPS[op](*given)

@@ -5,9 +5,15 @@ from pathlib import Path
 import pytest
 
 import tensor_ops_cuda
+from tensor_ops.ops import OPS
 
 EMULATED = "emulated on the host"
-BY_ROWS = ("rms_norm", "add_rms_norm", "layer_norm", "softmax")
+# The ops whose results depend on a whole row; those with half rows see pairs of elements only.
+BY_ROWS = [
+    op
+    for op in tensor_ops_cuda.ops
+    if {"rows", "half_rows"} & {kind.role for kind in OPS[op].kinds.values()} == {"rows"}
+]
 
 
 @pytest.fixture

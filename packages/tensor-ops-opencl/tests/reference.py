@@ -23,6 +23,11 @@ def choices(op):
     ]
 
 
+def with_argument(role):
+    """Return the names of the ops that have an argument of a role."""
+    return [name for name, op in OPS.items() if any(k.role == role for k in op.kinds.values())]
+
+
 def calls(name, shape, dtype, wide=()):
     """Yield the arguments of natural calls of an op, one for each of its choices.
 

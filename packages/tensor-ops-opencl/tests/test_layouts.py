@@ -5,7 +5,7 @@ The device need not be a GPU for that: work-groups and barriers are the same eve
 
 import numpy as np
 import pytest
-from reference import DTYPES, OPS, as_tuple, calls, check, samples
+from reference import DTYPES, OPS, as_tuple, calls, check, samples, with_argument
 
 import tensor_ops_opencl
 from tensor_ops_opencl.walks import LONGEST_WHOLE_ROW
@@ -54,7 +54,7 @@ def test_split_rows(gpu, name, dtype):
 
 
 @pytest.mark.parametrize("kind", ["cpu", "gpu"])
-@pytest.mark.parametrize("name", ["silu", "silu_mul", "gelu", "gelu_mul"])
+@pytest.mark.parametrize("name", with_argument("elements"))
 def test_signs_of_zeros_where_the_device_does_not_round_quotients(use_device, name, kind):
     use_device(kind=kind, max_work_group_size=64, rounds_division=False)
     for dtype in DTYPES:
@@ -92,7 +92,7 @@ def test_in_place(gpu, name):
                 np.testing.assert_array_equal(got, each)
 
 
-@pytest.mark.parametrize("name", ["silu", "silu_mul", "gelu", "gelu_mul"])
+@pytest.mark.parametrize("name", with_argument("elements"))
 def test_an_element_has_the_same_bits_beside_any_other(device, name):
     """Neighbours may need another formula, and take part in the same vectors."""
     (values, *_) = calls(name, (1, 64), "float32")

@@ -5,7 +5,7 @@ import itertools
 import ml_dtypes
 import numpy as np
 import pytest
-from reference import OPS, as_tuple, calls, check
+from reference import OPS, as_tuple, calls, check, with_argument
 
 import tensor_ops_opencl
 from tensor_ops_opencl import op as declarations
@@ -118,7 +118,7 @@ def test_layouts(name, layout, half, device):
             assert got.tobytes() == each.tobytes()
 
 
-@pytest.mark.parametrize("name", ["rms_norm", "add_rms_norm", "layer_norm"])
+@pytest.mark.parametrize("name", with_argument("row_vector"))
 def test_arrays_that_repeat_one_element(name, half, device):
     for values in mixed_calls(name, (4, 66), half):
         repeated = on_arrays(lambda a: np.broadcast_to(a.ravel()[0], a.shape), values)

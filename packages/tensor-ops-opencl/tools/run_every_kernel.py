@@ -6,13 +6,14 @@ oclgrind --data-races --log FILE python tools/run_every_kernel.py
 import dataclasses
 import itertools
 
-import ml_dtypes
 import numpy as np
 
 import tensor_ops_opencl
+from tensor_ops.arguments import DTYPES
+from tensor_ops.samples import Draw, arguments
+from tensor_ops.variants import named
 from tensor_ops_opencl import discovery, session, walks
 
-DTYPES = (np.float32, np.float16, ml_dtypes.bfloat16, np.float64)
 # Lanes that share a row and rows that share a group need no more than this; then long rows.
 SHAPES = ((3, 2), (5, 70), (2, 200))
 LONGEST_WHOLE_ROW, PART = 150, 64
@@ -27,56 +28,35 @@ def main() -> None:
         changed = dataclasses.replace(device, kind=kind, max_work_group_size=16)
         session._sessions[""] = session.Session(changed)
         count = 0
-        for dtype, shape in itertools.product(DTYPES, SHAPES):
-            for name, arguments in _calls(np.dtype(dtype), shape):
-                tensor_ops_opencl.ops[name](**arguments)
-                count += 1
+        for name, dtype, shape in itertools.product(tensor_ops_opencl.ops, DTYPES, SHAPES):
+            for variant in named(name):
+                for given in _calls(variant, dtype, shape):
+                    tensor_ops_opencl.ops[name](**given, **variant.options)
+                    count += 1
         print(f"{kind}: {count} calls")
 
 
-def _calls(dtype, shape):
-    rows, n = shape
-    rng = np.random.default_rng(0)
-
-    def draw(*shape):
-        return rng.standard_normal(shape).astype(dtype)
-
-    x, other, weight = draw(rows, n), draw(rows, n), draw(n)
-    # The rows that need care too.
-    large = x.copy()
-    large[0] = np.inf
-    for first in (x, large):
-        yield "rms_norm", {"x": first, "weight": weight}
-        yield "add_rms_norm", {"x": first, "residual": other, "weight": weight}
-        yield "layer_norm", {"x": first, "weight": weight, "bias": None}
-        yield "layer_norm", {"x": first, "weight": weight, "bias": draw(n)}
-        yield "silu", {"x": first}
-        yield "silu_mul", {"gate": first, "up": other}
-        for approximate in ("tanh", "none"):
-            yield "gelu", {"x": first, "approximate": approximate}
-            yield "gelu_mul", {"gate": first, "up": other, "approximate": approximate}
-        yield "softmax", {"x": first, "scale": 0.5}
-        yield "softmax", {"x": first, "scale": -0.5}
-        for interleaved in (False, True):
-            angles = draw(1, n // 2), draw(rows, n // 2)
-            yield "rope", {
-                "x": first, "cos": angles[0], "sin": angles[1], "interleaved": interleaved
-            }  # fmt: skip
-    if x.dtype.itemsize == 2:
-        wide, wide_weight = other.astype(np.float32), weight.astype(np.float32)
-        yield "rms_norm", {"x": x, "weight": wide_weight}
-        yield "add_rms_norm", {"x": x, "residual": wide, "weight": weight}
-        yield "add_rms_norm", {"x": x, "residual": wide, "weight": wide_weight}
-        yield "layer_norm", {"x": x, "weight": wide_weight, "bias": wide_weight}
-        for interleaved in (False, True):
-            angles = wide[:1, : n // 2], wide[:, : n // 2]
-            yield "rope", {
-                "x": x, "cos": angles[0], "sin": angles[1], "interleaved": interleaved
-            }  # fmt: skip
-    for name, arguments in (("silu", {"x": x}), ("softmax", {"x": x})):
-        yield name, arguments | {"out": arguments["x"]}
-    yield "rms_norm", {"x": x, "weight": weight, "out": x}
-    yield "layer_norm", {"x": x, "weight": weight, "out": x}
+def _calls(variant, dtype, shape):
+    """Yield the arguments of calls on ordinary and other values, of one dtype and of two."""
+    op, draw = variant.op, Draw(dtype, f"{variant.name}/{shape}")
+    values = arguments(op, shape, draw)
+    yield values
+    infinite = values[op.first].copy()
+    infinite[0] = np.inf
+    yield values | {op.first: infinite}
+    if DTYPES[dtype].itemsize == 2:
+        for wide in op.mixtures:
+            yield arguments(op, shape, draw, wide)
+    for name, kind in op.kinds.items():
+        if kind.optional:
+            yield values | {name: None}
+        if kind.role == "half_rows":
+            yield values | {name: values[name][:1]}
+        if kind.role == "real" and kind.minimum < 0:
+            yield values | {name: 0.5}
+            yield values | {name: -0.5}
+    if op.outputs == 1:
+        yield values | {"out": values[op.first]}
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ from torch import distributed
 from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor, init_device_mesh
 
 import tensor_ops_torch
+from tensor_ops.ops import OPS
 
 
 def draw(*shape):
@@ -15,35 +16,30 @@ def draw(*shape):
 
 
 def calls():
-    """Yield name, arguments, and a placement for each array."""
-    x, vector, rows = (4, 6, 8), draw(8), [Shard(0), Shard(1), Replicate()]
-    whole = Replicate()
-    for rows_at in rows:
-        yield "rms_norm", (draw(*x), vector), (rows_at, whole)
-        yield "add_rms_norm", (draw(*x), draw(*x) / 2, vector), (rows_at, rows_at, whole)
-        yield "layer_norm", (draw(*x), vector, -vector), (rows_at, whole, whole)
-        yield "layer_norm", (draw(*x), vector), (rows_at, whole)
-        yield "softmax", (draw(*x), 0.5), (rows_at,)
-        yield "rope", (draw(*x), draw(6, 4), draw(6, 4)), (rows_at, whole, whole)
-    for anywhere in [*rows, Shard(2)]:
-        yield "silu", (draw(*x),), (anywhere,)
-        yield "gelu", (draw(*x), "none"), (anywhere,)
-        yield "silu_mul", (draw(*x), draw(*x) + 1), (anywhere, anywhere)
-        yield "gelu_mul", (draw(*x), draw(*x) + 1), (anywhere, anywhere)
-    half, other = draw(*x).bfloat16(), draw(*x) / 2
-    for rows_at in rows:
-        yield "rms_norm", (half, vector), (rows_at, whole)
-        yield "add_rms_norm", (half, other, vector), (rows_at, rows_at, whole)
-        yield "add_rms_norm", (half, other, vector.bfloat16()), (rows_at, rows_at, whole)
-        yield "layer_norm", (half, vector, -vector), (rows_at, whole, whole)
-        yield "rope", (half, draw(6, 4), draw(6, 4)), (rows_at, whole, whole)
+    """Yield an operator, its arrays and a placement for each: rows are whole, elements anywhere."""
+    x, rows = (4, 6, 8), [Shard(0), Shard(1), Replicate()]
+    shapes = {"rows": x, "elements": x, "row_vector": x[2:], "half_rows": (x[1], x[2] // 2)}
+    for name, op in OPS.items():
+        names = [argument for argument, kind in op.kinds.items() if kind.is_array]
+        kinds = [op.kinds[argument] for argument in names]
+        arrays = [draw(*shapes[kind.role]) / (k + 1) for k, kind in enumerate(kinds)]
+        is_elementwise = kinds[0].role == "elements"
+        for place in [*rows, Shard(2)] if is_elementwise else rows:
+            placements = [place if kind.is_full else Replicate() for kind in kinds]
+            yield name, arrays, placements
+            required = sum(not kind.optional for kind in kinds)
+            if required < len(kinds):
+                yield name, arrays[:required], placements[:required]
+            for wide in op.mixtures:
+                halves = zip(names, arrays, strict=True)
+                mixed = [each if argument in wide else each.bfloat16() for argument, each in halves]
+                yield name, mixed, placements
     # What has to be brought together before rows are whole.
-    yield "rms_norm", (draw(*x), vector), (Shard(2), Shard(0))
+    yield "rms_norm", (draw(*x), draw(8)), (Shard(2), Shard(0))
 
 
-def results(function, arguments):
-    arrays = [each for each in arguments if isinstance(each, torch.Tensor)]
-    found = function(*arguments)
+def results(function, arrays):
+    found = function(*arrays)
     found = found if isinstance(found, tuple) else (found,)
     loss = sum((each * (index + 2)).square().sum() for index, each in enumerate(found))
     return [*found, *torch.autograd.grad(loss, arrays)]
@@ -52,17 +48,15 @@ def results(function, arguments):
 def main():
     distributed.init_process_group("gloo")
     mesh = init_device_mesh("cpu", (distributed.get_world_size(),))
-    for name, arguments, placements in calls():
+    for name, arrays, placements in calls():
         function = getattr(tensor_ops_torch, name)
-        arrays = [each for each in arguments if isinstance(each, torch.Tensor)]
-        scalars = arguments[len(arrays) :]
         whole = [each.clone().requires_grad_() for each in arrays]
         sharded = [
             distribute_tensor(each, mesh, [placement]).requires_grad_()
             for each, placement in zip(arrays, placements, strict=True)
         ]
-        expected = results(function, (*whole, *scalars))
-        found = results(function, (*sharded, *scalars))
+        expected = results(function, whole)
+        found = results(function, sharded)
         assert all(isinstance(each, DTensor) for each in found), name
         if placements[0] == Shard(0):
             assert found[0].placements == (Shard(0),), (name, found[0].placements)

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from operator_calls import positional
 
 import tensor_ops
 import tensor_ops_torch
@@ -17,22 +18,10 @@ ROWS, N = 96, 512
 DTYPES = [torch.float32, torch.float16, torch.bfloat16, torch.float64]
 
 
-def draw(*shape, seed=0):
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randn(*shape, generator=generator, dtype=torch.float64)
-
-
-CALLS = {
-    "rms_norm": lambda: (draw(ROWS, N), draw(N)),
-    "add_rms_norm": lambda: (draw(ROWS, N), draw(ROWS, N, seed=1), draw(N)),
-    "layer_norm": lambda: (draw(ROWS, N), draw(N), draw(N, seed=1)),
-    "silu": lambda: (draw(ROWS, N),),
-    "gelu": lambda: (draw(ROWS, N), "none"),
-    "silu_mul": lambda: (draw(ROWS, N), draw(ROWS, N, seed=1)),
-    "gelu_mul": lambda: (draw(ROWS, N), draw(ROWS, N, seed=1)),
-    "softmax": lambda: (draw(ROWS, N), 0.5),
-    "rope": lambda: (draw(2, ROWS, N), draw(ROWS, N // 2), draw(ROWS, N // 2, seed=1)),
-}
+def call_of(name):
+    is_on_heads = any(kind.role == "half_rows" for kind in OPS[name].kinds.values())
+    arguments = positional(name, (ROWS, 2, N) if is_on_heads else (ROWS, N))
+    return [each.detach() if torch.is_tensor(each) else each for each in arguments]
 
 
 def moved(arguments, *where):
@@ -50,7 +39,7 @@ def test_the_backend_is_there():
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("name", [name for name in OPERATORS if OPS[name].mixtures])
 def test_float32_arguments_beside_half_ones(name, dtype):
-    arguments = moved(CALLS[name](), dtype)
+    arguments = moved(call_of(name), dtype)
     for wide in OPS[name].mixtures:
         given = [
             each.float() if argument in wide else each
@@ -68,7 +57,7 @@ def test_float32_arguments_beside_half_ones(name, dtype):
 @pytest.mark.parametrize("name", OPERATORS)
 def test_values(name, dtype):
     """Those of the op in float64, of the same rounded arguments."""
-    arguments = moved(CALLS[name](), dtype)
+    arguments = moved(call_of(name), dtype)
     found = OPERATORS[name](*moved(arguments, "cuda"))
     with tensor_ops.use_backend("python"):
         expected = OPERATORS[name](*moved(arguments, torch.float64))
@@ -81,7 +70,7 @@ def test_values(name, dtype):
 @pytest.mark.parametrize("name", OPERATORS)
 def test_gradients(name):
     def gradients(*where):
-        arguments = moved(CALLS[name](), *where)
+        arguments = moved(call_of(name), *where)
         arrays = [each.requires_grad_() for each in arguments if torch.is_tensor(each)]
         results = as_tuple(OPERATORS[name](*arguments))
         return torch.autograd.grad(sum(each.square().sum() for each in results), arrays)
@@ -91,7 +80,7 @@ def test_gradients(name):
 
 
 def test_nothing_waits_for_the_device():
-    arguments = {name: moved(CALLS[name](), "cuda", torch.float32) for name in OPERATORS}
+    arguments = {name: moved(call_of(name), "cuda", torch.float32) for name in OPERATORS}
     for name, values in arguments.items():
         OPERATORS[name](*values)
     torch.cuda.set_sync_debug_mode("error")
@@ -130,7 +119,7 @@ def test_graphs_are_captured():
 @pytest.mark.parametrize("name", OPERATORS)
 def test_compile_without_graph_breaks(name):
     torch._dynamo.reset()
-    arguments = moved(CALLS[name](), "cuda", torch.float32)
+    arguments = moved(call_of(name), "cuda", torch.float32)
     compiled = torch.compile(OPERATORS[name], fullgraph=True, backend="aot_eager")
     for one, other in zip(
         as_tuple(compiled(*arguments)), as_tuple(OPERATORS[name](*arguments)), strict=True

@@ -9,10 +9,12 @@ from importlib import import_module
 import numpy as np
 import pytest
 import torch
+from operator_calls import positional
 from torch.autograd import gradcheck, gradgradcheck
 
 import tensor_ops
 import tensor_ops_torch
+from tensor_ops.ops import OPS
 from tensor_ops.resolution import function_in_place
 from tensor_ops_torch.operators import definition
 from tensor_ops_torch.operators.tensors import DTYPE_NAMES, as_numpy
@@ -44,22 +46,15 @@ def draw(*shape):
     return torch.randn(*shape, dtype=torch.float64, generator=generator, requires_grad=True)
 
 
-CALLS = {
-    "rms_norm": lambda: (draw(3, 6), draw(6)),
-    "add_rms_norm": lambda: (draw(3, 6), draw(3, 6), draw(6)),
-    "layer_norm": lambda: (draw(3, 6), draw(6), draw(6)),
-    "silu": lambda: (draw(3, 4),),
-    "gelu": lambda: (draw(3, 4),),
-    "silu_mul": lambda: (draw(3, 4), draw(3, 4)),
-    "gelu_mul": lambda: (draw(3, 4), draw(3, 4), "none"),
-    "softmax": lambda: (draw(3, 5), 0.7),
-    "rope": lambda: (draw(2, 3, 6), draw(3, 3), draw(3)),
-}
+def call_of(name):
+    """Return arguments of an operator; the angles of half rows serve several heads."""
+    is_on_heads = any(kind.role == "half_rows" for kind in OPS[name].kinds.values())
+    return positional(name, (2, 3, 6) if is_on_heads else (3, 6))
 
 
 @pytest.mark.parametrize("name", OPERATORS)
 def test_gradients(name):
-    operator, arguments = OPERATORS[name], CALLS[name]()
+    operator, arguments = OPERATORS[name], call_of(name)
     assert gradcheck(operator, arguments)
     assert gradgradcheck(operator, arguments)
 
@@ -73,7 +68,7 @@ def test_gradients_where_arguments_are_left_out():
 
 @pytest.mark.parametrize("name", OPERATORS)
 def test_what_pytorch_checks_of_an_operator(name):
-    outcome = torch.library.opcheck(OPERATORS[name], CALLS[name]())
+    outcome = torch.library.opcheck(OPERATORS[name], call_of(name))
     assert set(outcome.values()) == {"SUCCESS"}
 
 
@@ -94,7 +89,7 @@ class TestResults:
     @pytest.mark.parametrize("dtype", DTYPE_NAMES, ids=DTYPE_NAMES.get)
     @pytest.mark.parametrize("name", OPERATORS)
     def test_of_any_dtype(self, name, dtype):
-        arguments = [as_dtype(each, dtype) for each in CALLS[name]()]
+        arguments = [as_dtype(each, dtype) for each in call_of(name)]
         found = OPERATORS[name](*arguments)
         arrays = [as_numpy(each) if torch.is_tensor(each) else each for each in arguments]
         with tensor_ops.use_backend("cpp"):
@@ -105,7 +100,7 @@ class TestResults:
 
     @pytest.mark.parametrize("name", OPERATORS)
     def test_of_any_layout(self, name):
-        arguments = [as_dtype(each, torch.float32) for each in CALLS[name]()]
+        arguments = [as_dtype(each, torch.float32) for each in call_of(name)]
         spread = [
             torch.stack((each, each), dim=-1)[..., 1] if torch.is_tensor(each) else each
             for each in arguments
@@ -158,7 +153,7 @@ class TestGradients:
     @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
     @pytest.mark.parametrize("name", OPERATORS)
     def test_of_training_dtypes(self, name, dtype):
-        rounded = [as_dtype(each, dtype) for each in CALLS[name]()]
+        rounded = [as_dtype(each, dtype) for each in call_of(name)]
         exact = [as_dtype(each, torch.float64) for each in rounded]
         found, expected = (
             gradients_of(function, values)
@@ -196,7 +191,7 @@ class TestTransforms:
     @pytest.mark.parametrize("name", OPERATORS)
     def test_compile_without_graph_breaks(self, name):
         torch._dynamo.reset()
-        operator, arguments = OPERATORS[name], CALLS[name]()
+        operator, arguments = OPERATORS[name], call_of(name)
         compiled = torch.compile(operator, fullgraph=True, backend=BACKEND)
         found, expected = gradients_of(compiled, arguments), gradients_of(operator, arguments)
         for one, other in zip(found, expected, strict=True):
@@ -204,7 +199,7 @@ class TestTransforms:
 
     @pytest.mark.parametrize("name", OPERATORS)
     def test_vmap(self, name):
-        operator, arguments = OPERATORS[name], CALLS[name]()
+        operator, arguments = OPERATORS[name], call_of(name)
         tensors = [each.detach() for each in arguments if torch.is_tensor(each)]
         scalars = arguments[len(tensors) :]
         # All mapped, each along another axis, then the first alone.
@@ -252,7 +247,7 @@ class TestTransforms:
 
     @pytest.mark.parametrize("name", OPERATORS)
     def test_meta_tensors(self, name):
-        arguments = [each.to("meta") if torch.is_tensor(each) else each for each in CALLS[name]()]
+        arguments = [each.to("meta") if torch.is_tensor(each) else each for each in call_of(name)]
         for each in as_tuple(OPERATORS[name](*arguments)):
             assert (each.device.type, each.shape) == ("meta", arguments[0].shape)
 
@@ -349,7 +344,7 @@ class TestSelection:
 @pytest.mark.parametrize("name", OPERATORS)
 def test_composed_is_the_op(name):
     """What runs on devices that no backend has gives the op's values."""
-    arguments = [as_dtype(each, torch.float64) for each in CALLS[name]()]
+    arguments = [as_dtype(each, torch.float64) for each in call_of(name)]
     found = as_tuple(OPS_MODULES[name].composed(*arguments))
     for one, other in zip(found, as_tuple(OPERATORS[name](*arguments)), strict=True):
         torch.testing.assert_close(one, other)
