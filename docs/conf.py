@@ -11,7 +11,15 @@ project = "tensor-ops"
 copyright = "the tensor-ops contributors"
 html_title = "tensor-ops"
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "numpydoc", "links", "mathml", "docstrings"]
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "numpydoc",
+    "links",
+    "mathml",
+    "docstrings",
+    "ops",
+]
 # What the site shows under another name, or not at all.
 exclude_patterns = ["_build", "README.md", "decisions/README.md"]
 root_doc = "index"
