@@ -8,7 +8,6 @@ hardly between two calls.
 
 import argparse
 import importlib.util
-import inspect
 import json
 import platform
 import statistics
@@ -17,9 +16,10 @@ from pathlib import Path
 
 import numpy as np
 
-from threads import DTYPES, commit
-
-HEAD = 128
+from comparison.cases import REUSED, Case, arguments, outputs
+from tensor_ops.arguments import DTYPES
+from tensor_ops.variants import named
+from threads import commit
 
 
 def load(path, name):
@@ -30,47 +30,20 @@ def load(path, name):
     return module
 
 
-def arguments(function, shape, dtype, rng):
-    """Arrays for an op, by the names of its parameters; rope takes heads of 128."""
-    names = inspect.signature(function).parameters
-    if "cos" in names:
-        shape = (shape[0], shape[1] // HEAD, HEAD)
-    sizes = {
-        "weight": shape[-1:],
-        "bias": shape[-1:],
-        "cos": (shape[0], 1, HEAD // 2),
-        "sin": (shape[0], 1, HEAD // 2),
-    }
-    arrays = {"x", "residual", "gate", "up", *sizes}
-    return [
-        (2 * rng.standard_normal(sizes.get(name, shape))).astype(dtype)
-        for name in names
-        if name in arrays
-    ]
-
-
-def variants(function):
-    """Keyword arguments for each of an op's formulas."""
-    names = inspect.signature(function).parameters
-    if "approximate" in names:
-        return [{"approximate": "tanh"}, {"approximate": "none"}]
-    return [{"interleaved": False}, {"interleaved": True}] if "interleaved" in names else [{}]
-
-
-def compare(builds, op, shape, dtype, keywords, rounds, seconds):
+def compare(builds, variant, shape, dtype, rounds, seconds):
     """Return the median microseconds of a call of each build, results written in place."""
-    rng = np.random.default_rng(0)
-    given = arguments(builds["new"].ops[op], shape, DTYPES[dtype], rng)
-    outs = [np.zeros_like(given[0]) for _ in range(2 if op == "add_rms_norm" else 1)]
-    keywords = {**keywords, "out": tuple(outs) if len(outs) > 1 else outs[0], "num_threads": 1}
+    case = Case(variant.name, dtype, shape, 1, REUSED)
+    given = arguments(case)
+    outs = outputs(case, given)
+    keywords = {**variant.options, "out": outs if len(outs) > 1 else outs[0], "num_threads": 1}
     times = {name: [] for name in builds}
     calls = 1
     for round_ in range(-1, rounds):
         for name, build in builds.items():
-            function = build.ops[op]
+            function = build.ops[variant.op.name]
             start = time.perf_counter()
             for _ in range(calls):
-                function(*given, **keywords)
+                function(*given.values(), **keywords)
             spent = (time.perf_counter() - start) / calls
             if round_ >= 0:
                 times[name].append(1e6 * spent)
@@ -99,15 +72,15 @@ def main():
     builds = {"old": load(options.old, "old"), "new": load(options.new, "new")}
     cells = []
     for op in builds["new"].ops:
-        for keywords in variants(builds["new"].ops[op]):
+        for variant in named(op):
             for shape in ((1, 4096), (128, 4096)):
                 for dtype in DTYPES:
-                    case = (op, shape, dtype, keywords)
-                    times = compare(builds, *case, options.rounds, options.seconds)
-                    cell = {"op": op, **keywords, "shape": shape, "dtype": dtype, "us": times}
+                    times = compare(builds, variant, shape, dtype, options.rounds, options.seconds)
+                    what = {"op": op, **variant.options}
+                    cell = what | {"shape": shape, "dtype": dtype, "us": times}
                     cell["ratio"] = round(times["old"] / times["new"], 2)
                     cells.append(cell)
-                    print(f"{op} {keywords} {shape} {dtype}: {times} {cell['ratio']}", flush=True)
+                    print(f"{variant.name} {shape} {dtype}: {times} {cell['ratio']}", flush=True)
     if options.json:
         report = {
             "machine": {"cpu": cpu(), "python": platform.python_version(), "numpy": np.__version__},

@@ -22,42 +22,26 @@ import sys
 import time
 from pathlib import Path
 
-import ml_dtypes
 import numpy as np
 
 import tensor_ops_cpp
+from comparison.cases import REUSED, Case, arguments, outputs
+from tensor_ops.arguments import DTYPES
+from tensor_ops.variants import named
 
 THREADS = {"one": 1, "two": 2, "default": None}
-DTYPES = {
-    "float32": np.float32,
-    "float16": np.float16,
-    "bfloat16": ml_dtypes.bfloat16,
-    "float64": np.float64,
-}
 N = 4096
 IDLE = 0.02
 
 
 def call(op, dtype, rows, n=N):
     """Return a call of the op on (rows, n), which takes num_threads."""
-    rng = np.random.default_rng(0)
-
-    def normal(*shape):
-        return rng.standard_normal(shape, dtype=np.float32).astype(DTYPES[dtype])
-
-    x = normal(rows, n)
-    given = {
-        "rms_norm": lambda: (x, normal(n)),
-        "add_rms_norm": lambda: (x, normal(rows, n), normal(n)),
-        "layer_norm": lambda: (x, normal(n), normal(n)),
-        "silu_mul": lambda: (x, normal(rows, n)),
-        "gelu_mul": lambda: (x, normal(rows, n)),
-        "rope": lambda: (x, normal(rows, n // 2), normal(rows, n // 2)),
-    }.get(op, lambda: (x,))()
-    out = np.empty_like(x)
-    if op == "add_rms_norm":
-        out = (out, np.empty_like(x))
-    return functools.partial(tensor_ops_cpp.ops[op], *given, out=out)
+    (variant, *_) = named(op)
+    case = Case(variant.name, dtype, (rows, n), 1, REUSED)
+    values = arguments(case)
+    out = outputs(case, values)
+    out = out if len(out) > 1 else out[0]
+    return functools.partial(tensor_ops_cpp.ops[op], *values.values(), out=out)
 
 
 def nothing():

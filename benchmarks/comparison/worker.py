@@ -85,6 +85,8 @@ class Worker:
         return {"errors": found}
 
     def _make(self, case: Case, values: dict[str, Any]) -> dict[str, Way]:
+        if case.variant not in getattr(self._peer, "HAS", VARIANTS):
+            raise UnsupportedError(f"no {case.variant} is written for {self._peer.LABEL}")
         out = cases.outputs(case, values) if case.mode == REUSED and values else None
         ways: dict[str, Way] = self._peer.ways(case, values, out)
         return ways

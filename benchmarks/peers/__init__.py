@@ -6,6 +6,8 @@ A peer is a module with these names, which runs in a process of its own (``compa
     What tables and figures call it.
 ``PACKAGES``
     The distributions whose versions its times belong to.
+``HAS`` (optional)
+    The names of the variants of ops that it has; without this it is asked for every one.
 ``TAKES_ARGUMENTS`` (optional)
     False if `ways` needs no `values` and no `out`, and is to be given none.
 ``start(threads)``
@@ -13,8 +15,8 @@ A peer is a module with these names, which runs in a process of its own (``compa
 ``ways(case, values, out)``
     Return the calls that compute a case, a `Way` for each name; ``""`` where there is one way
     only. `values` are the arrays of the op by name; `out` is a tuple of arrays of the results'
-    shapes and dtype to write into, or None where the result is to be new. What a peer does not
-    have it refuses by raising `UnsupportedError`.
+    shapes and dtype to write into, or None where the result is to be new. A dtype or mode that the
+    peer does not have it refuses by raising `UnsupportedError`.
 """
 
 from collections.abc import Callable

@@ -41,8 +41,6 @@ def ways(case: Case, values: dict[str, Array], out: tuple[Array, ...] | None) ->
     """Return the kernel, and the making of its result where that is part of the call."""
     if case.dtype not in ("float32", "float64"):
         raise UnsupportedError(f"Numba has no {case.dtype} on CPUs")
-    if case.variant not in KERNELS:
-        raise UnsupportedError(f"no {case.variant} is written for Numba")
     is_parallel = _threads > 1 and math.prod(case.shape) >= PARALLEL_FROM
     kernel = _compiled(case.variant, case.dtype, is_parallel)
     given = tuple(_flat(case, value) for value in values.values())
@@ -261,3 +259,5 @@ KERNELS: dict[str, Callable[[Real], Kernel]] = {
     "rope": rope,
     "rope:interleaved": rope_interleaved,
 }
+
+HAS = tuple(KERNELS)

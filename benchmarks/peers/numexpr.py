@@ -44,8 +44,6 @@ def ways(case: Case, values: dict[str, Array], out: tuple[Array, ...] | None) ->
         raise UnsupportedError(f"numexpr has no {case.dtype}")
     if case.variant.endswith(":none"):
         raise UnsupportedError("numexpr has no erf")
-    if case.variant not in FORMULAS:
-        raise UnsupportedError(f"no {case.variant} is written for numexpr")
     outputs = VARIANTS[case.variant].op.outputs
     targets = out if out is not None else (None,) * outputs
     return {"": Way(functools.partial(FORMULAS[case.variant], *values.values(), *targets))}
@@ -126,3 +124,5 @@ FORMULAS: dict[str, Callable[..., Any]] = {
     "rope": rope,
     "rope:interleaved": rope_interleaved,
 }
+
+HAS = tuple(FORMULAS)

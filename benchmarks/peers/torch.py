@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 
 from comparison.cases import Case
-from peers import UnsupportedError, Way
+from peers import Way
 
 LABEL = "PyTorch"
 PACKAGES = ("torch",)
@@ -29,8 +29,6 @@ def start(threads: int) -> None:
 def ways(case: Case, values: dict[str, Any], out: tuple[Any, ...] | None) -> dict[str, Way]:
     """Return PyTorch's function, or the composition that writes into `out`."""
     functions: dict[str, Callable[..., Any]] = PLAIN if out is None else INTO
-    if case.variant not in functions:
-        raise UnsupportedError(f"no {case.variant} is written for PyTorch")
     given = [as_tensor(value) for value in values.values()]
     targets = [as_tensor(array) for array in out or ()]
     found = {"": _way(functools.partial(functions[case.variant], *given, *targets))}
@@ -192,3 +190,5 @@ INTO: dict[str, Callable[..., Any]] = {
     "rope": rope_into,
     "rope:interleaved": rope_interleaved_into,
 }
+
+HAS = tuple(PLAIN)

@@ -12,11 +12,13 @@ import torch
 import torch._dynamo
 
 from comparison.cases import Case
-from peers import UnsupportedError, Way
+from peers import Way
 from peers import torch as eager
+from tensor_ops.variants import VARIANTS
 
 LABEL = "torch.compile"
 PACKAGES = ("torch",)
+HAS = eager.HAS
 
 
 def start(threads: int) -> None:
@@ -26,8 +28,6 @@ def start(threads: int) -> None:
 
 def ways(case: Case, values: dict[str, Any], out: tuple[Any, ...] | None) -> dict[str, Way]:
     """Return the compiled formula; with `out`, its copying into `out` is compiled away."""
-    if case.variant not in eager.PLAIN:
-        raise UnsupportedError(f"no {case.variant} is written for PyTorch")
     given = [eager.as_tensor(value) for value in values.values()]
     targets = [eager.as_tensor(array) for array in out or ()]
     rows = case.shape[0]
@@ -47,15 +47,14 @@ def _plain(variant: str, dtype: str, rows: Any) -> Callable[..., Any]:
 
 @functools.cache
 def _into(variant: str, dtype: str, rows: Any) -> Callable[..., Any]:
-    formula = eager.PLAIN[variant]
+    formula, outputs = eager.PLAIN[variant], VARIANTS[variant].op.outputs
 
     def into(*tensors: Any) -> Any:
-        if variant == "add_rms_norm":
-            *given, out, total = tensors
-            result, summed = formula(*given)
-            return out.copy_(result), total.copy_(summed)
-        *given, out = tensors
-        return out.copy_(formula(*given))
+        given, targets = tensors[:-outputs], tensors[-outputs:]
+        if outputs == 1:
+            return targets[0].copy_(formula(*given))
+        pairs = zip(targets, formula(*given), strict=True)
+        return tuple(target.copy_(result) for target, result in pairs)
 
     return _compile(into)
 
