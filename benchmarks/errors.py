@@ -229,7 +229,7 @@ def _table(record: dict[str, Any], dtype: str) -> str:
         if cell["dtype"] == dtype and not cell["in_float32"]
     }
     rows = []
-    for variant in VARIANTS.values():
+    for variant in _measured(record):
         found = [cells.get((variant.name, backend)) for backend in BACKENDS]
         errors = [
             _shown(cell, variant.op.bound(dtype, cell["backend"])) if cell else NOT_MEASURED
@@ -246,7 +246,7 @@ def _mixed_table(record: dict[str, Any]) -> str:
         for cell in record["cells"]
     }
     rows = []
-    for variant in VARIANTS.values():
+    for variant in _measured(record):
         for wide in variant.op.mixtures:
             for dtype in HALVES:
                 found = [cells.get((variant.name, dtype, wide, backend)) for backend in BACKENDS]
@@ -260,6 +260,12 @@ def _mixed_table(record: dict[str, Any]) -> str:
     backends = (f"`{name}`" for name in BACKENDS)
     head = ("op", "`x`", "in float32", *backends, "allowed")
     return _markdown(head, rows, ("---", "---", "---", *["---:"] * len(BACKENDS), "---"))
+
+
+def _measured(record: dict[str, Any]) -> list[Variant]:
+    """Return the variants that a record has; an op that is new is in the next one."""
+    names = {cell["variant"] for cell in record["cells"]}
+    return [variant for variant in VARIANTS.values() if variant.name in names]
 
 
 def _shown(cell: dict[str, Any], bound: Bound) -> str:

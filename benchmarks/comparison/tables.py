@@ -113,10 +113,9 @@ def _again(again: dict[str, Any] | None) -> list[tuple[str, str]]:
 
 
 def _extent(results: Results) -> str:
-    """Return what was measured of all that could be."""
-    lacking = [variant for variant in VARIANTS if variant not in results.values("variant")]
+    """Return what was measured."""
+    ops = ", ".join(f"`{variant}`" for variant in results.values("variant"))
     threads = " and ".join(map(str, results.values("threads")))
-    ops = f"all but {', '.join(lacking)}" if lacking else "all ops and variants"
     return f"{ops}; threads: {threads}"
 
 
