@@ -20,9 +20,9 @@ import numpy as np
 import tensor_ops
 from comparison.record import commit
 from comparison.report import BLOCK
+from tensor_ops import machine
 from tensor_ops.accuracy import Bound, Measured, measure
 from tensor_ops.arguments import DTYPES
-from tensor_ops.cli import machine
 from tensor_ops.samples import Draw, arguments, mixed
 from tensor_ops.variants import VARIANTS, Variant
 

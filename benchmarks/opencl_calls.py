@@ -22,7 +22,7 @@ import numpy as np
 import opencl_limits
 from comparison import opencl, report
 from comparison.record import Elsewhere
-from tensor_ops.cli import machine
+from tensor_ops import machine
 
 PAGE_SIZE = 4096
 #: How far behind the beginning of a page an allocator may put an array.

@@ -72,7 +72,7 @@ def measure(options: argparse.Namespace) -> None:
 
 def setting() -> dict[str, Any]:
     """Return what the figures depend on."""
-    from tensor_ops.cli import machine
+    from tensor_ops import machine
     from tensor_ops_opencl import session
 
     facts, handle = machine.facts(), session.current().device.handle

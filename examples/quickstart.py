@@ -16,9 +16,8 @@ from typing import Any
 import embed_sentences
 
 import tensor_ops
-from tensor_ops import benchmark
+from tensor_ops import benchmark, machine
 from tensor_ops.benchmark import Result
-from tensor_ops.cli import machine
 from tensor_ops.timing import format_time
 
 __all__ = ["main"]

@@ -12,7 +12,7 @@ from typing import Any
 
 from comparison.cases import Case
 from comparison.process import PeerProcess
-from tensor_ops.cli import machine
+from tensor_ops import machine
 
 __all__ = ["FORMAT", "Elsewhere", "Record", "read"]
 

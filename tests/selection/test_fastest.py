@@ -111,7 +111,7 @@ def test_one_backend_for_all_sizes_is_called_without_a_step_between(write):
     with use_backend("fastest"):
         x = np.ones(3, "f")
         assert tensor_ops.silu(x) == "beta"
-        function = state.current().functions["silu"][x.dtype]
+        function = resolution.function_for(OPS["silu"], state.current(), "float32")
     assert function.__module__ != "tensor_ops.resolution"
 
 
@@ -234,15 +234,12 @@ def test_an_array_on_a_device_stays_there(write, install, settings):
     assert "stays on its device" in found.times["reason"]
 
 
-def test_what_computes_in_place_has_the_fastest_over_all_sizes(
-    write, monkeypatch, install, settings
-):
-    install("device")
-    monkeypatch.setattr(resolution, "COPIES_HOST_ARRAYS", {"device"})
+def test_what_computes_in_place_has_the_fastest_over_all_sizes(write, install, settings):
+    install("device", CAPABILITIES={"copies_host_arrays": True})
     settings.write(backend_priority=["device", "alpha", "beta"])
     write(entry(SMALL, device=1, alpha=2, beta=1e3), entry(LARGE, device=1, alpha=100, beta=90))
     plan = state.plan_for("fastest", "a test")
-    function = resolution.function_in_place(OPS["silu"], plan, "float32", "cpu")
+    function = resolution.Route(OPS["silu"], in_place=True).function(plan, "f", "float32")
     assert function(None) == "alpha"
 
 

@@ -29,7 +29,7 @@ def as_numpy(tensor):
 
 
 def test_the_contract_says_so():
-    assert tensor_ops_cpp.EXCHANGES_ARRAYS is True
+    assert tensor_ops_cpp.CAPABILITIES["exchanges_arrays"] is True
 
 
 @pytest.mark.parametrize("dtype", TYPES)

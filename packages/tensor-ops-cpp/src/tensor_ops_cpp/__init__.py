@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tensor_ops_cpp import _native
-from tensor_ops_cpp._backend import API_VERSION, EXCHANGES_ARRAYS, info, probe, supports
+from tensor_ops_cpp._backend import API_VERSION, CAPABILITIES, info, probe, supports
 from tensor_ops_cpp._optimization import (
     OptimizationInfo,
     get_num_threads,
@@ -26,7 +26,7 @@ from tensor_ops_cpp._pool import PoolInfo, pool_info, set_pool_limit, trim_pool
 
 __all__ = [
     "API_VERSION",
-    "EXCHANGES_ARRAYS",
+    "CAPABILITIES",
     "OptimizationInfo",
     "PoolInfo",
     "__version__",

@@ -4,14 +4,14 @@ from typing import Any
 
 from tensor_ops_cpp import _native
 
-__all__ = ["API_VERSION", "EXCHANGES_ARRAYS", "info", "probe", "supports"]
+__all__ = ["API_VERSION", "CAPABILITIES", "info", "probe", "supports"]
 
 #: The version of the contract that this module keeps.
 API_VERSION = 1
 
-#: Whether the ops take host arrays whose type has DLPack's C exchange API, as PyTorch's tensors do,
-#: and return arrays of the same kind.
-EXCHANGES_ARRAYS = True
+#: What this backend can do, in the words of the contract: the ops also take host arrays whose type
+#: has DLPack's C exchange API, as PyTorch's tensors do, and return arrays of the same kind.
+CAPABILITIES = {"exchanges_arrays": True, "devices": ["cpu"]}
 
 
 def probe() -> dict[str, Any]:

@@ -15,13 +15,21 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tensor_ops_cuda import _native
-from tensor_ops_cuda._backend import API_VERSION, driver_version, info, probe, supports
+from tensor_ops_cuda._backend import (
+    API_VERSION,
+    CAPABILITIES,
+    driver_version,
+    info,
+    probe,
+    supports,
+)
 from tensor_ops_cuda._devices import CudaInfo, Device, devices, get_cuda_info
 from tensor_ops_cuda._native import DeviceArray, to_device
 from tensor_ops_cuda._pool import PoolInfo, pool_info, set_pool_limit, trim_pool
 
 __all__ = [
     "API_VERSION",
+    "CAPABILITIES",
     "CudaInfo",
     "Device",
     "DeviceArray",

@@ -5,10 +5,13 @@ from typing import Any
 from tensor_ops_cuda import _native
 from tensor_ops_cuda._devices import chosen, devices, get_cuda_info
 
-__all__ = ["API_VERSION", "driver_version", "info", "probe", "supports"]
+__all__ = ["API_VERSION", "CAPABILITIES", "driver_version", "info", "probe", "supports"]
 
 #: The version of the contract that this module keeps.
 API_VERSION = 1
+
+#: What this backend can do, in the words of the contract.
+CAPABILITIES = {"copies_host_arrays": True, "devices": ["gpu"]}
 
 
 def probe() -> dict[str, Any]:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from tensor_ops_opencl.backend import (
     API_VERSION,
+    CAPABILITIES,
     driver_version,
     get_opencl_info,
     info,
@@ -29,6 +30,7 @@ from tensor_ops_opencl.table import OpenCLInfo
 
 __all__ = [
     "API_VERSION",
+    "CAPABILITIES",
     "BuildError",
     "Device",
     "DeviceError",

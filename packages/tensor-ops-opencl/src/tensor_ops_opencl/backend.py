@@ -9,10 +9,21 @@ from tensor_ops_opencl.errors import DeviceError
 from tensor_ops_opencl.ops import OPS
 from tensor_ops_opencl.table import OpenCLInfo
 
-__all__ = ["API_VERSION", "driver_version", "get_opencl_info", "info", "probe", "supports"]
+__all__ = [
+    "API_VERSION",
+    "CAPABILITIES",
+    "driver_version",
+    "get_opencl_info",
+    "info",
+    "probe",
+    "supports",
+]
 
 #: The version of the contract that this module keeps.
 API_VERSION = 1
+
+#: What this backend can do, in the words of the contract.
+CAPABILITIES = {"copies_host_arrays": True, "devices": ["gpu", "cpu", "accelerator"]}
 
 
 def probe() -> dict[str, Any]:

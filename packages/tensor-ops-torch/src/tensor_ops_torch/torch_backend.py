@@ -20,14 +20,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tensor_ops.arguments import DTYPES, check_outputs, check_values
-from tensor_ops.op import Op
-from tensor_ops.ops import OPS
+from tensor_ops.extension import DTYPES, OPS, Op, check_outputs, check_values
 from tensor_ops_torch.operators.tensors import DTYPE_NAMES, as_numpy
 
-__all__ = ["API_VERSION", "info", "probe", "supports"]
+__all__ = ["API_VERSION", "CAPABILITIES", "info", "probe", "supports"]
 
 API_VERSION = 1
+CAPABILITIES = {"devices": ["cpu"]}
 
 _TORCH_DTYPES = {name: dtype for dtype, name in DTYPE_NAMES.items()}
 

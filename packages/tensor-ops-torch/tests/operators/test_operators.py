@@ -14,8 +14,8 @@ from torch.autograd import gradcheck, gradgradcheck
 
 import tensor_ops
 import tensor_ops_torch
-from tensor_ops.ops import OPS
-from tensor_ops.resolution import function_in_place
+from tensor_ops.contract import Capabilities
+from tensor_ops.extension import OPS, Route
 from tensor_ops_torch.operators import definition
 from tensor_ops_torch.operators.tensors import DTYPE_NAMES, as_numpy
 from tensor_ops_torch.ops import OPERATORS
@@ -322,23 +322,23 @@ class TestSelection:
     def test_a_named_backend_that_is_missing_is_an_error(self):
         plan = tensor_ops.state.plan_for("mps", "a test")
         with pytest.raises(tensor_ops.BackendUnavailableError, match="mps"):
-            function_in_place(tensor_ops.ops.OPS["silu"], plan, "float32", "cpu")
+            Route(OPS["silu"], in_place=True).function(plan, "float32", "float32")
 
     def test_nothing_but_a_name_takes_tensors_from_the_cpu(self, monkeypatch):
         """A backend with memory of its own is passed over, unless it was asked for."""
         copying = types.SimpleNamespace(
             API_VERSION=1, supports=lambda *_: None, silu=lambda *_, **__: None
         )
-        known = {"cuda": tensor_ops.backends.Backend("cuda", copying, None)}
+        can = Capabilities(copies_host_arrays=True)
+        known = {"cuda": tensor_ops.backends.Backend("cuda", copying, None, capabilities=can)}
         monkeypatch.setattr(tensor_ops.backends, "_backends", tensor_ops.backends._backends | known)
-        op = tensor_ops.ops.OPS["silu"]
+        route = Route(OPS["silu"], in_place=True)
         levels = [tensor_ops.selection.BUILT_IN]
         auto = tensor_ops.state.Plan(tensor_ops.selection.decide(levels))
-        assert function_in_place(op, auto, "float32", "cpu").__module__ != copying
-        assert function_in_place(op, auto, "float32", "cpu") is not copying.silu
+        assert route.function(auto, "float32", "float32") is not copying.silu
         wishes = tensor_ops.selection.Wishes("a test", preferred="cuda")
         preferred = tensor_ops.state.Plan(tensor_ops.selection.decide([wishes]))
-        assert function_in_place(op, preferred, "float32", "cpu") is copying.silu
+        assert route.function(preferred, "float32", "float32") is copying.silu
 
 
 @pytest.mark.parametrize("name", OPERATORS)

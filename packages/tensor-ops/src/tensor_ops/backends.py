@@ -8,11 +8,19 @@ wrong in a backend makes that backend unavailable, with the reason kept, and not
 from __future__ import annotations
 
 import importlib
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from functools import cache
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from tensor_ops import entry_points, numpy_backend
+from tensor_ops.contract import (
+    API_VERSION,
+    INFO_KEYS,
+    NUMBER_KEYS,
+    Capabilities,
+    capabilities_of,
+)
 from tensor_ops.errors import BackendError, BackendUnavailableError, ConfigError
 from tensor_ops.names import ALIASES, AUTOMATIC, FLOOR, KNOWN, install_command, split
 
@@ -37,36 +45,11 @@ __all__ = [
     "rescan",
 ]
 
-API_VERSION = 1
 ENTRY_POINT_GROUP = "tensor_ops.backends"
 
 # What a backend may raise without taking more than itself down: anything, sys.exit() included;
 # only the user's own interrupt passes.
 FAILURES = (Exception, SystemExit)
-
-INFO_KEYS = (
-    "name",
-    "display_name",
-    "available",
-    "reason",
-    "version",
-    "device_name",
-    "device_count",
-    "compute_capability",
-    "compute_units",
-    "max_memory",
-    "max_shared_memory",
-    "dtypes",
-    "ops",
-)
-# Those that are 0 where they have no meaning, so that arithmetic with them needs no check.
-NUMBER_KEYS = (
-    "device_count",
-    "compute_capability",
-    "compute_units",
-    "max_memory",
-    "max_shared_memory",
-)
 
 
 class Backend(NamedTuple):
@@ -88,6 +71,8 @@ class Backend(NamedTuple):
         The kind of the device that it computes host arrays on, if it says so.
     wrong_setting : str or None
         What is wrong with a setting of its own, which is an error of the configuration.
+    capabilities : Capabilities
+        What it declares; the defaults where it declares nothing.
     """
 
     name: str
@@ -97,6 +82,7 @@ class Backend(NamedTuple):
     is_broken: bool = False
     kind: str | None = None
     wrong_setting: str | None = None
+    capabilities: Capabilities = Capabilities()
 
 
 class _InstalledNames(Collection[str]):
@@ -222,30 +208,8 @@ _lost_by_fork: set[str] = set()
 
 @cache
 def _entry_points() -> dict[str, tuple[EntryPoint, ...]]:
-    # Imported here because it costs more than the rest of this package.
-    from importlib.metadata import entry_points
-
-    points: Iterable[EntryPoint]
-    try:
-        points = entry_points(group=ENTRY_POINT_GROUP)
-    except Exception:
-        points = _readable_entry_points()
-    found: dict[str, dict[str, EntryPoint]] = {}
-    for point in points:
-        if point.name not in _RESERVED and ":" not in point.name:
-            found.setdefault(point.name, {})[point.value] = point
-    return {name: tuple(points.values()) for name, points in found.items()}
-
-
-def _readable_entry_points() -> Iterator[EntryPoint]:
-    """Yield what `entry_points` would, had one broken distribution not ended it for all."""
-    from importlib.metadata import distributions
-
-    for distribution in distributions():
-        try:
-            yield from distribution.entry_points.select(group=ENTRY_POINT_GROUP)
-        except Exception:
-            continue
+    found = entry_points.named(ENTRY_POINT_GROUP)
+    return {name: found[name] for name in found if name not in _RESERVED and ":" not in name}
 
 
 def _load(name: str) -> Backend:
@@ -253,16 +217,12 @@ def _load(name: str) -> Backend:
     if kind:
         return _on_device(load(backend), name, kind)
     if name == FLOOR:
-        from tensor_ops import numpy_backend
-
-        return Backend(name, numpy_backend, None, kind="cpu")
+        return _probe(name, numpy_backend)
     points = _entry_points().get(name, ())
     if not points:
         return Backend(name, None, _not_installed(name))
     if len(points) > 1:
-        claims = " and ".join(sorted(f"{_distribution(point)} ({point.value})" for point in points))
-        reason = f"{claims} claim this name; uninstall all but one of them"
-        return Backend(name, None, reason, is_broken=True)
+        return Backend(name, None, entry_points.claims(points), is_broken=True)
     return _import(name, points[0])
 
 
@@ -290,17 +250,27 @@ def _import(name: str, point: EntryPoint) -> Backend:
         version = getattr(module, "API_VERSION", None)
         if not isinstance(version, int) or version != API_VERSION:
             return Backend(name, None, _wrong_version(point, version), is_broken=True)
-        probed = module.probe()
-        kind, wrong = probed.get("kind"), probed.get("wrong_setting")
-        wrong_setting = str(wrong) if wrong else None
-        if probed["available"] and wrong_setting is None:
-            return Backend(name, module, None, kind=kind)
-        reason = probed.get("reason") or wrong_setting or "its probe() found no usable device"
-        is_lost = name in _lost_by_fork
-        return Backend(name, module, str(reason), None, is_lost, kind, wrong_setting)
+        return _probe(name, module)
     except FAILURES as error:
         reason = f"its probe() failed: {one_line(error)}"
         return Backend(name, module, reason, error, is_broken=True)
+
+
+def _probe(name: str, module: ModuleType) -> Backend:
+    try:
+        capabilities = capabilities_of(vars(module).get("CAPABILITIES", {}))
+    except (TypeError, ValueError) as error:
+        reason = f"what it declares is wrong: {error}"
+        return Backend(name, module, reason, error, is_broken=True)
+    probed = module.probe()
+    only = capabilities.devices[0] if len(capabilities.devices) == 1 else None
+    kind, wrong = probed.get("kind", only), probed.get("wrong_setting")
+    wrong_setting = str(wrong) if wrong else None
+    found = Backend(name, module, None, None, False, kind, wrong_setting, capabilities)
+    if probed["available"] and wrong_setting is None:
+        return found
+    reason = probed.get("reason") or wrong_setting or "its probe() found no usable device"
+    return found._replace(reason=str(reason), is_broken=name in _lost_by_fork)
 
 
 def _not_installed(name: str) -> str:
@@ -319,12 +289,8 @@ def _not_installed(name: str) -> str:
 
 
 def _wrong_version(point: EntryPoint, version: object) -> str:
-    distribution = _distribution(point)
+    distribution = entry_points.distribution_of(point)
     return (
         f"{distribution} has API_VERSION {version!r} and this tensor-ops wants {API_VERSION}; "
         "install versions of both that go together"
     )
-
-
-def _distribution(point: EntryPoint) -> str:
-    return point.dist.name if point.dist else point.value

@@ -25,7 +25,7 @@ from tensor_ops.accuracy import Bound, Measured, measure
 from tensor_ops.dispatch import CALL
 from tensor_ops.errors import TensorOpsError
 from tensor_ops.names import FLOOR
-from tensor_ops.op import Op
+from tensor_ops.op_table import Op
 from tensor_ops.resolution import function_for
 from tensor_ops.samples import Draw, arguments
 from tensor_ops.timing import Timing, format_time, time_calls

@@ -7,9 +7,9 @@ from tensor_ops import state
 from tensor_ops.arguments import check_ndarray, dtype_name
 from tensor_ops.dispatch import CALL
 from tensor_ops.foreign import facts, is_foreign
-from tensor_ops.names import FASTEST
-from tensor_ops.op import OPS, Op
-from tensor_ops.resolution import CPU, measured, walk
+from tensor_ops.names import CPU, FASTEST
+from tensor_ops.op_table import OPS, Op
+from tensor_ops.resolution import measured, walk
 from tensor_ops.selection import Step
 
 __all__ = ["Explanation", "explain"]

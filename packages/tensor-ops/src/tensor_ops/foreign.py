@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tensor_ops.arguments import DTYPES, dtype_name
-from tensor_ops.resolution import CPU, exchanges_arrays, function_for, host_function
+from tensor_ops.names import CPU
+from tensor_ops.resolution import Route, function_for
 
 if TYPE_CHECKING:
-    from tensor_ops.op import Op
+    from tensor_ops.op_table import Op
     from tensor_ops.state import Plan
 
 __all__ = ["caller", "facts", "has_foreign_beside_array", "is_foreign"]
@@ -47,15 +48,17 @@ def has_foreign_beside_array(op: Op, args: tuple[Any, ...], kwargs: Mapping[str,
     return isinstance(x, np.ndarray) and any(map(is_foreign, others))
 
 
-def caller(op: Op, plan: Plan) -> Callable[..., Any]:
-    """Return a function that runs an op on arrays of which some speak DLPack.
+def caller(of_arrays: Route) -> Callable[..., Any]:
+    """Return a function that runs a route's op, by a plan, on arrays of which some speak DLPack.
 
     Host arrays are seen as NumPy arrays over the same memory and the result comes back as the
     kind of `x`; device arrays go to a backend of that device as they are.
     """
+    op = of_arrays.op
+    exchanging = Route(op, exchanges_arrays=True)
 
-    def call(*args: Any, **kwargs: Any) -> Any:
-        taking = _taking_as_is(op, plan, args, kwargs)
+    def call(plan: Plan, *args: Any, **kwargs: Any) -> Any:
+        taking = _function_of_exchange(exchanging, plan, args, kwargs)
         if taking is not None:
             try:
                 return taking(*args, **kwargs)
@@ -72,8 +75,10 @@ def caller(op: Op, plan: Plan) -> Callable[..., Any]:
         for name, kind in op.kinds.items():
             if kind.is_array and not (kind.optional and values[name] is None):
                 values[name] = seen(op.name, name, values[name])
+        function: Any
         if device == CPU:
-            function = host_function(op, plan, values[op.first])
+            view = values[op.first]
+            function = of_arrays.function(plan, view.dtype, dtype_name(op.name, op.first, view))
         else:
             function = function_for(op, plan, _device_dtype(op.name, op.first, x), device)
         result = function(**values, out=_outputs(op.name, out, seen))
@@ -84,8 +89,8 @@ def caller(op: Op, plan: Plan) -> Callable[..., Any]:
     return call
 
 
-def _taking_as_is(
-    op: Op, plan: Plan, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+def _function_of_exchange(
+    route: Route, plan: Plan, args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> Callable[..., Any] | None:
     """Return the function of the backend if it takes these host arrays as they are."""
     x: Any = args[0] if args else None
@@ -93,15 +98,11 @@ def _taking_as_is(
         return None
     if _tracks_tangents() or any(map(_is_recorded, (*args, *kwargs.values()))):
         return None
-    functions, key = plan.functions.setdefault(op.name, {}), ("as is", x.dtype)
     try:
-        return functions[key]  # type: ignore[no-any-return]
+        return plan.functions[route][x.dtype]
     except LookupError:
-        pass
-    dtype = _device_dtype(op.name, op.first, x)
-    function = function_for(op, plan, dtype) if dtype in DTYPES else None
-    taking = functions[key] = function if function and exchanges_arrays(function) else None
-    return taking
+        name = _device_dtype(route.op.name, route.op.first, x)
+        return route.function(plan, x.dtype, name) if name in DTYPES else None
 
 
 def facts(op: str, argument: str, value: Any) -> tuple[str, str, int | None]:

@@ -9,7 +9,7 @@ __all__ = [
     "ALIASES",
     "AUTO",
     "AUTOMATIC",
-    "COPIES_HOST_ARRAYS",
+    "CPU",
     "DEFAULT_PRIORITY",
     "DEVICE_KINDS",
     "FASTEST",
@@ -32,8 +32,8 @@ DEFAULT_PRIORITY = ("cuda", "opencl", "cpp", FLOOR)
 # What may follow a backend's name and a colon, as in "opencl:gpu": the kind of device that it
 # must run on.
 DEVICE_KINDS = ("gpu", "cpu", "accelerator")
-# Backends that compute in memory of their own, to which they copy the host's arrays.
-COPIES_HOST_ARRAYS = frozenset({"cuda", "opencl"})
+# The device of host arrays.
+CPU = "cpu"
 
 
 class KnownBackend(NamedTuple):

@@ -5,9 +5,12 @@ from typing import Any
 import numpy as np
 
 from tensor_ops.arguments import DTYPES
-from tensor_ops.backends import API_VERSION, INFO_KEYS, NUMBER_KEYS
+from tensor_ops.contract import API_VERSION, INFO_KEYS, NUMBER_KEYS
+from tensor_ops.op_table import OPS
 
-__all__ = ["API_VERSION", "info", "probe", "supports"]
+__all__ = ["API_VERSION", "CAPABILITIES", "info", "probe", "supports"]
+
+CAPABILITIES = {"devices": ["cpu"]}
 
 
 def probe() -> dict[str, Any]:
@@ -29,14 +32,14 @@ def info() -> dict[str, Any]:
             "device_count": 1,
             "compute_units": 1,
             "dtypes": list(DTYPES),
-            "ops": list(_ops()),
+            "ops": list(OPS),
         }
     )
 
 
 def supports(op: str, dtype: str, device: str) -> str | None:
     """Return why an op cannot run for a dtype on a device, None if it can."""
-    if op not in _ops():
+    if op not in OPS:
         return f"it has no {op}"
     if dtype not in DTYPES:
         return f"it has no {dtype}; it has {', '.join(DTYPES)}"
@@ -44,13 +47,7 @@ def supports(op: str, dtype: str, device: str) -> str | None:
 
 
 def __getattr__(name: str) -> Any:
-    op = _ops().get(name)
+    op = OPS.get(name)
     if op is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return op.numpy
-
-
-def _ops() -> dict[str, Any]:
-    from tensor_ops.ops import OPS
-
-    return OPS

@@ -1,143 +1,18 @@
-"""What an op is: its signature, its NumPy body, its samples and its error bounds, in one object.
-
-`op` is the decorator of the files in ``tensor_ops/ops``. It makes the public function, which
-dispatches to a backend, and puts the op into `OPS`.
-"""
+"""The decorator of the files in ``tensor_ops/ops``, which makes an op of a NumPy function."""
 
 import functools
-import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ParamSpec, TypeVar
 
-import numpy as np
-
 from tensor_ops.accuracy import Bound
-from tensor_ops.arguments import Kind, check_outputs, check_values, kind_of, mixtures
 from tensor_ops.dispatch import dispatcher
+from tensor_ops.op_table import OPS, Op
 from tensor_ops.samples import ErrorSample, Sample
 
 __all__ = ["OPS", "Op", "op"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-# Filled by the files in tensor_ops/ops, by name.
-OPS: dict[str, "Op"] = {}
-
-
-class Op:
-    """One op and all that it means, apart from what any backend does for it.
-
-    Attributes
-    ----------
-    name : str
-    body : callable
-        The NumPy implementation; `out` is always given and nothing is checked.
-    public : callable
-        What users call: it checks nothing and dispatches.
-    kinds : mapping of str to Kind
-        Its arguments in order, without `out` and `backend`.
-    results_like : tuple of str
-        For each array that it returns, the argument whose dtype it has.
-    samples, errors : sequence
-        Calls that must give right results, and calls that must raise, besides those that
-        follow from the kinds of its arguments.
-    bounds : mapping of str to Bound
-        The largest allowed error for each dtype.
-    wider_bounds : mapping of (str, str) to Bound
-        The exceptions, by backend and dtype.
-    plain : callable or None
-        The expression that a NumPy user would write, for `benchmark` to compare with: it takes
-        the arrays by position and the switches by name, scalars being at their defaults.
-    """
-
-    def __init__(
-        self,
-        body: Callable[..., Any],
-        results_like: tuple[str, ...],
-        bounds: Mapping[str, Bound],
-        samples: Sequence[Sample],
-        errors: Sequence[ErrorSample],
-        wider_bounds: Mapping[tuple[str, str], Bound],
-        plain: Callable[..., Any] | None = None,
-    ) -> None:
-        self.name = body.__name__
-        self.public: Callable[..., Any] = body
-        self.body = body
-        self.bounds = bounds
-        self.samples = samples
-        self.errors = errors
-        self.wider_bounds = wider_bounds
-        self.plain = plain
-        annotated = inspect.signature(body)
-        self.signature = annotated.replace(
-            parameters=[p.replace(annotation=p.empty) for p in annotated.parameters.values()],
-            return_annotation=annotated.empty,
-        )
-        own = [p for p in annotated.parameters.values() if p.name not in ("out", "backend")]
-        self.kinds: dict[str, Kind] = {p.name: kind_of(p.annotation) for p in own}
-        self.results_like = results_like or (self.first,)
-        self._defaults = {p.name: p.default for p in own if p.default is not p.empty}
-        self._defaults["out"] = None
-        self._positional = [p.name for p in own if p.kind is p.POSITIONAL_OR_KEYWORD]
-
-    def __repr__(self) -> str:
-        return f"<op {self.name}>"
-
-    @property
-    def first(self) -> str:
-        """The name of the argument that gives the result its shape and dtype."""
-        return next(iter(self.kinds))
-
-    @property
-    def outputs(self) -> int:
-        """How many arrays it returns."""
-        return len(self.results_like)
-
-    @property
-    def mixtures(self) -> list[tuple[str, ...]]:
-        """The sets of arguments that may be float32 beside a half `x`."""
-        return mixtures(self.kinds)
-
-    def bound(self, dtype: str, backend: str) -> Bound:
-        """Return the largest error that `backend` may make for a dtype."""
-        return self.wider_bounds.get((backend, dtype), self.bounds[dtype])
-
-    def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        """Return every argument of a call by name, defaults filled in.
-
-        Raises
-        ------
-        TypeError
-            For a missing, unexpected or repeated argument, as Python itself does.
-        """
-        given = dict(zip(self._positional, args, strict=False))
-        values = {**self._defaults, **given, **kwargs}
-        is_complete = values.keys() == {*self.kinds, "out"}
-        if not is_complete or len(given) < len(args) or given.keys() & kwargs.keys():
-            self._refuse(args, kwargs)
-        return values
-
-    def _refuse(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        """Raise what Python itself says of a call that does not fit the signature."""
-        try:
-            self.signature.bind(*args, **kwargs)
-        except TypeError as error:
-            message = f"{self.name}: {error}; the arguments are {self.signature}"
-            raise TypeError(message) from None
-
-    def numpy(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the op with NumPy: check the arguments, make room for the result, run the body."""
-        values = self.bind(args, kwargs)
-        out = values.pop("out")
-        check_values(self.name, self.kinds, values)
-        outputs = check_outputs(self.name, self.results_like, self.kinds, values, out)
-        target = outputs[0] if self.outputs == 1 else outputs
-        if outputs[0].size:
-            # NaN, Inf and 0 are results here, not accidents to warn about.
-            with np.errstate(all="ignore"):
-                self.body(**values, out=target)
-        return target
 
 
 def op(

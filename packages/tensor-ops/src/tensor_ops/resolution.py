@@ -2,33 +2,77 @@
 
 from __future__ import annotations
 
-import sys
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Any
 
 from tensor_ops import backends, selection
-from tensor_ops.arguments import dtype_name
 from tensor_ops.errors import BackendError, BackendFallbackWarning, warn_caller
-from tensor_ops.names import AUTOMATIC, COPIES_HOST_ARRAYS, FASTEST, split
+from tensor_ops.names import AUTOMATIC, CPU, FASTEST, split
 from tensor_ops.selection import Choice
 
 if TYPE_CHECKING:
-    from tensor_ops.op import Op
+    from tensor_ops.op_table import Op
     from tensor_ops.state import Plan
     from tensor_ops.tuning_table import Ranking
 
-__all__ = [
-    "CPU",
-    "exchanges_arrays",
-    "function_for",
-    "function_in_place",
-    "host_function",
-    "measured",
-    "walk",
-]
+__all__ = ["Route", "function_for", "measured", "walk"]
 
-CPU = "cpu"
+
+class Route:
+    """A way of calling an op; with a dtype, the key of the functions that a plan keeps.
+
+    Two routes are never equal, so that looking one up costs as little as can be: whoever calls an
+    op makes its route once.
+
+    Attributes
+    ----------
+    op : Op
+    device : str
+        Where the arrays are, as in ``cpu`` or ``cuda:0``.
+    in_place : bool
+        Whether the caller chose the device. Then no backend copies the arrays to another, unless
+        it was asked for.
+    exchanges_arrays : bool
+        Whether arrays of another library than NumPy are given as they are, by DLPack's C exchange
+        API. There is no function then where the backend does not take them.
+    """
+
+    __slots__ = ("device", "exchanges_arrays", "in_place", "op")
+
+    def __init__(
+        self, op: Op, device: str = CPU, in_place: bool = False, exchanges_arrays: bool = False
+    ) -> None:
+        self.op = op
+        self.device = device
+        self.in_place = in_place
+        self.exchanges_arrays = exchanges_arrays
+
+    def function(self, plan: Plan, dtype: Hashable, name: str) -> Callable[..., Any] | None:
+        """Return the backend's function, and keep it in the plan.
+
+        Parameters
+        ----------
+        plan : Plan
+        dtype : hashable
+            The dtype in the library of the arrays.
+        name : str
+            The name of that dtype, such as ``float32``.
+
+        Raises
+        ------
+        BackendError
+            As `function_for`.
+        """
+        functions = plan.functions.setdefault(self, {})
+        try:
+            return functions[dtype]
+        except KeyError:
+            pass
+        function, exchanges = _found(self.op, plan, name, self.device, self.in_place)
+        kept = None if self.exchanges_arrays and not exchanges else function
+        functions[dtype] = kept
+        return kept
 
 
 def walk(
@@ -45,12 +89,11 @@ def walk(
     host's arrays to a device unless it was asked for.
     """
     decision, ranking = plan.decision, measured(op, plan, dtype, device, size)
-    may_pass_over = in_place and device == CPU and decision.mode in AUTOMATIC
-    copying = COPIES_HOST_ARRAYS if may_pass_over else frozenset()
+    may_not_copy = in_place and device == CPU and decision.mode in AUTOMATIC
 
     def why_not(name: str) -> str | None:
         reason, backend = _why_not(op, name, dtype, device), split(name)[0]
-        if reason is None and backend in copying:
+        if reason is None and may_not_copy and backends.load(name).capabilities.copies_host_arrays:
             return "it would copy the arrays from the CPU to its device"
         if reason is None and ranking and backend in ranking.wrong:
             return f"it was measured to be wrong: {ranking.wrong[backend]}"
@@ -74,43 +117,6 @@ def measured(
     return None if table is None else table.ranking(op.name, dtype, size)
 
 
-def host_function(op: Op, plan: Plan, x: Any) -> Callable[..., Any]:
-    """Return the function for a NumPy array, and keep it in the plan.
-
-    Raises
-    ------
-    TypeError
-        If the dtype of `x` is not supported.
-    BackendError
-        As `function_for`.
-    """
-    functions = plan.functions.setdefault(op.name, {})
-    function = functions.get(x.dtype)
-    if function is None:
-        function = function_for(op, plan, dtype_name(op.name, op.first, x))
-        functions[x.dtype] = function
-    return function
-
-
-def function_in_place(op: Op, plan: Plan, dtype: str, device: str) -> Callable[..., Any]:
-    """Return the function that computes in the memory of a device, and keep it in the plan.
-
-    Where the caller chose the device, nothing but a backend that was asked for copies arrays to
-    another.
-
-    Raises
-    ------
-    BackendError
-        As `function_for`.
-    """
-    functions = plan.functions.setdefault(op.name, {})
-    function = functions.get((dtype, device))
-    if function is None:
-        function = function_for(op, plan, dtype, device, in_place=True)
-        functions[dtype, device] = function
-    return function
-
-
 def function_for(
     op: Op, plan: Plan, dtype: str, device: str = CPU, in_place: bool = False
 ) -> Callable[..., Any]:
@@ -123,41 +129,41 @@ def function_for(
     BackendError
         If no candidate can run it.
     """
+    return _found(op, plan, dtype, device, in_place)[0]
+
+
+def _found(
+    op: Op, plan: Plan, dtype: str, device: str, in_place: bool
+) -> tuple[Callable[..., Any], bool]:
+    """Return the function, and whether it takes arrays of other libraries as they are."""
     plan.choice  # noqa: B018 - raises or warns before any op-specific reason is looked for
     if plan.decision.mode == FASTEST and device == CPU and not in_place:
         return _function_by_size(op, plan, dtype)
     return _function(op, plan, dtype, device, walk(op, plan, dtype, device, in_place))
 
 
-def exchanges_arrays(function: Callable[..., Any]) -> bool:
-    """Return whether a backend's function takes arrays with DLPack's C exchange API as they are.
-
-    What it refuses of them, it refuses before any work.
-    """
-    backend = sys.modules.get(getattr(function, "__module__", None) or "")
-    return bool(getattr(backend, "EXCHANGES_ARRAYS", False))
-
-
-def _function_by_size(op: Op, plan: Plan, dtype: str) -> Callable[..., Any]:
+def _function_by_size(op: Op, plan: Plan, dtype: str) -> tuple[Callable[..., Any], bool]:
     """Return the function of the fastest backend, chosen anew for each call where sizes differ."""
     table = plan.times.table
     rankings = table.rankings(op.name, dtype) if table else []
     sizes = [ranking.size for ranking in rankings] or [None]
-    functions = [
-        _function(op, plan, dtype, CPU, walk(op, plan, dtype, size=size)) for size in sizes
-    ]
+    found = [_function(op, plan, dtype, CPU, walk(op, plan, dtype, size=size)) for size in sizes]
+    functions = [function for function, _ in found]
     if table is None or all(function == functions[0] for function in functions):
-        return functions[0]
+        return found[0]
     limits, first = table.limits(op.name, dtype), op.first
 
     def by_size(*args: Any, **kwargs: Any) -> Any:
         x = args[0] if args else kwargs[first]
         return functions[bisect_left(limits, x.size)](*args, **kwargs)
 
-    return by_size
+    # Arrays of other libraries have their own ways of telling their size.
+    return by_size, False
 
 
-def _function(op: Op, plan: Plan, dtype: str, device: str, choice: Choice) -> Callable[..., Any]:
+def _function(
+    op: Op, plan: Plan, dtype: str, device: str, choice: Choice
+) -> tuple[Callable[..., Any], bool]:
     """Return the op's function of the backend that a walk has found."""
     if choice.backend is None:
         steps = "; ".join(f"{step.backend}: {step.reason}" for step in choice.steps)
@@ -166,8 +172,8 @@ def _function(op: Op, plan: Plan, dtype: str, device: str, choice: Choice) -> Ca
             f"({plan.decision.mode} by {plan.decision.source}): {steps}"
         )
     _warn_of_failures(op, choice)
-    function: Callable[..., Any] = getattr(backends.load(choice.backend).module, op.name)
-    return function
+    backend = backends.load(choice.backend)
+    return getattr(backend.module, op.name), backend.capabilities.exchanges_arrays
 
 
 class _Failure(str):

@@ -16,7 +16,7 @@ import numpy as np
 from tensor_ops.arguments import DTYPES
 
 if TYPE_CHECKING:
-    from tensor_ops.op import Op
+    from tensor_ops.op_table import Op
 
 __all__ = ["Draw", "ErrorSample", "Sample", "arguments", "mixed"]
 

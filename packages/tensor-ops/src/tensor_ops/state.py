@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,6 +14,7 @@ from tensor_ops.names import AUTOMATIC, FASTEST, not_a_name, resolve
 from tensor_ops.selection import Choice, Decision, Wishes
 
 if TYPE_CHECKING:
+    from tensor_ops.resolution import Route
     from tensor_ops.tuning_table import Tuning
 
 __all__ = [
@@ -59,14 +60,18 @@ class Times:
 class Plan:
     """A decision with what has been found out about it: the walk and the functions to call.
 
-    `functions` maps an op's name to the function for each dtype; `host_function` fills it.
+    Attributes
+    ----------
+    decision : Decision
+    functions : dict
+        The function for each dtype that a `Route` has met; only `Route.function` writes it.
     """
 
     __slots__ = ("_choice", "_lock", "decision", "functions")
 
     def __init__(self, decision: Decision) -> None:
         self.decision = decision
-        self.functions: dict[str, dict[Any, Any]] = {}
+        self.functions: dict[Route, dict[Hashable, Callable[..., Any] | None]] = {}
         self._choice: Choice | None = None
         self._lock = threading.RLock()
 

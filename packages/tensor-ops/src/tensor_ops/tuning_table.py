@@ -19,7 +19,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tensor_ops import backends, trusted_files
+from tensor_ops import backends, installed, machine, trusted_files
 from tensor_ops.errors import ConfigError, TensorOpsError
 from tensor_ops.names import split
 
@@ -263,10 +263,7 @@ def write(path: Path, table: Table) -> None:
 
 def machine_facts() -> dict[str, Any]:
     """Return what every backend's times depend on."""
-    from tensor_ops import __version__
-    from tensor_ops.cli import machine
-
-    return machine.processor() | {"tensor_ops": __version__}
+    return machine.processor() | {"tensor_ops": installed.version_of("tensor-ops")}
 
 
 def backend_facts(name: str) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import NamedTuple
 
-from tensor_ops.names import did_you_mean
+from tensor_ops.extension import did_you_mean
 from tensor_ops_torch.hardware.settings import number
 
 __all__ = ["MemoryBudgetWarning", "MemoryMonitor", "MemorySample"]

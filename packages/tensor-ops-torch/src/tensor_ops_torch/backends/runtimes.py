@@ -8,7 +8,8 @@ from typing import Any
 
 import torch
 
-from tensor_ops_torch.hardware.cpu import allowed_memory, memory_of_process
+from tensor_ops.extension import machine
+from tensor_ops_torch.hardware.cpu import allowed_memory
 
 __all__ = ["CudaRuntime", "HostRuntime", "MpsRuntime", "Runtime", "XlaRuntime", "XpuRuntime"]
 
@@ -48,7 +49,7 @@ class HostRuntime(Runtime):
         self.device = torch.device("cpu")
 
     def memory(self) -> dict[str, int]:
-        found = memory_of_process()
+        found = machine.memory_of_process()
         used, total = found.get("used", 0), allowed_memory()
         return {
             "allocated": used,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TypedDict
 
 from tensor_ops import BackendError, BackendUnavailableError
-from tensor_ops.names import AUTO
+from tensor_ops.extension import AUTO
 from tensor_ops_torch.devices.device import as_device, resolve_torch_device
 from tensor_ops_torch.pytorch import torch
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tensor_ops import BackendError, BackendUnavailableError
-from tensor_ops.names import AUTO, did_you_mean, not_a_name
+from tensor_ops.extension import AUTO, did_you_mean, not_a_name
 from tensor_ops_torch.pytorch import require, torch
 
 __all__ = [

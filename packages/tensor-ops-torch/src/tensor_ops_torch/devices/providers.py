@@ -11,8 +11,7 @@ from collections.abc import Collection, Iterable
 from types import ModuleType
 
 from tensor_ops import BackendError, BackendUnavailableError
-from tensor_ops.names import AUTO
-from tensor_ops.selection import Choice, choose
+from tensor_ops.extension import AUTO, Choice, choose
 from tensor_ops_torch.devices.device import DEVICE_BACKENDS, check_backend
 
 __all__ = [

@@ -8,9 +8,15 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, NamedTuple
 
-from tensor_ops import BackendError, BackendFallbackWarning, BackendUnavailableError, state
-from tensor_ops.names import AUTO, AUTOMATIC, DEFAULT_PRIORITY, did_you_mean
-from tensor_ops.selection import Decision, Step
+from tensor_ops import BackendError, BackendFallbackWarning, BackendUnavailableError, extension
+from tensor_ops.extension import (
+    AUTO,
+    AUTOMATIC,
+    DEFAULT_PRIORITY,
+    Decision,
+    Step,
+    did_you_mean,
+)
 from tensor_ops_torch.devices.device import resolve_torch_device
 from tensor_ops_torch.devices.providers import (
     CPU,
@@ -97,7 +103,7 @@ def explain_session(
     ------
     ConfigError
         If no backend has that name.
-    BackendUnavailableError
+    BackendUnavailableError, extension
         If ONNX Runtime is not installed and `available` not given.
 
     Examples
@@ -151,7 +157,7 @@ def create_session(
 
     Raises
     ------
-    BackendUnavailableError
+    BackendUnavailableError, extension
         If ONNX Runtime is not installed, or a backend is forced or named and ONNX Runtime was
         built without its provider or cannot bring it up.
     BackendError
@@ -238,9 +244,7 @@ _CPU_NODES = ("allow", "warn", "raise")
 
 
 def _decision(backend: str | None) -> Decision:
-    if backend is None or backend == AUTO:
-        return state.current().decision
-    return state.plan_for(backend, "backend= of create_session()").decision
+    return extension.decision(None if backend == AUTO else backend, "backend= of create_session()")
 
 
 def _candidates(decision: Decision) -> tuple[str, ...]:

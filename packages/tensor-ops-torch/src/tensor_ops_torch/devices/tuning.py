@@ -14,7 +14,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, NamedTuple
 
-from tensor_ops.names import AUTO
+from tensor_ops.extension import AUTO, machine
 from tensor_ops_torch.devices.device import build_name, check_device
 from tensor_ops_torch.pytorch import torch
 
@@ -256,11 +256,10 @@ def _mps_rows(device: torch.device) -> list[tuple[str, str]]:
 
 def _cpu_rows(device: torch.device) -> list[tuple[str, str]]:
     # What `tensor-ops doctor` shows of the machine.
-    from tensor_ops.cli import machine
-
     facts = machine.facts()
     level = torch.backends.cpu.get_cpu_capability()
-    memory = "unknown" if facts["memory"] is None else f"{_mib(facts['memory'])} in the machine"
+    total = machine.total_memory()
+    memory = "unknown" if total is None else f"{_mib(total)} in the machine"
     return [
         ("device", f"{facts['cpu'] or facts['architecture']}, kernels for {level}"),
         ("threads", f"{torch.get_num_threads()} of {facts['usable_cpus']} usable CPUs"),

@@ -13,6 +13,7 @@ The order is that of the guide:
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Collection
 from pathlib import Path
 from types import MappingProxyType
@@ -20,10 +21,10 @@ from types import MappingProxyType
 import torch
 
 from tensor_ops import BackendError, ConfigError
-from tensor_ops.names import did_you_mean
+from tensor_ops.extension import did_you_mean, machine
 from tensor_ops_torch.hardware import xla
 from tensor_ops_torch.hardware.config import NVIDIAArchitecture, TPUVersion
-from tensor_ops_torch.hardware.cpu import allowed_memory, brand_of_mac, cpu_facts
+from tensor_ops_torch.hardware.cpu import allowed_memory, cpu_facts
 from tensor_ops_torch.hardware.profile import (
     GB,
     HardwareProfile,
@@ -345,7 +346,7 @@ def _mps() -> HardwareProfile | str:
         return "PyTorch finds no MPS device; it needs macOS 14 and an Apple GPU"
     return HardwareProfile(
         HardwareType.MPS,
-        brand_of_mac() or "Apple GPU",
+        (sys.platform == "darwin" and machine.cpu_name()) or "Apple GPU",
         1,
         (torch.mps.recommended_max_memory() or allowed_memory()) / GB,
         software=f"PyTorch {torch.__version__}",

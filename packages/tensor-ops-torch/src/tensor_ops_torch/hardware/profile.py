@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from tensor_ops import ConfigError
-from tensor_ops.names import did_you_mean
+from tensor_ops.extension import did_you_mean
 from tensor_ops_torch.hardware.config import NVIDIAArchitecture, TPUVersion
 
 __all__ = [

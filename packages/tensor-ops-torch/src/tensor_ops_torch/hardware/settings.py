@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from tensor_ops import ConfigError
-from tensor_ops.names import did_you_mean
+from tensor_ops.extension import did_you_mean
 
 __all__ = ["Settings", "checked", "choice", "flag", "integer", "member", "number", "part"]
 

@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from tensor_ops.ops import OPS
+from tensor_ops.extension import OPS
 from tensor_ops_torch.modules.algebra import Formula, function, power
 from tensor_ops_torch.modules.classes import swapped_class
 from tensor_ops_torch.modules.conditions import Conditions

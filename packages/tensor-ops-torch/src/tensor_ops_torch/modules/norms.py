@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from tensor_ops.ops import OPS
+from tensor_ops.extension import OPS
 from tensor_ops_torch.modules.algebra import Formula, Function, Sum, Symbol, number, symbol
 from tensor_ops_torch.modules.classes import swapped_class
 from tensor_ops_torch.modules.conditions import Conditions

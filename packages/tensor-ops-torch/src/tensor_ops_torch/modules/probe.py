@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from tensor_ops.accuracy import Bound, measure
+from tensor_ops.extension import Bound, measure
 from tensor_ops_torch.modules.recipes import is_dtensor
 from tensor_ops_torch.modules.refusal import RefusedError
 from tensor_ops_torch.operators.tensors import DTYPE_NAMES, as_numpy

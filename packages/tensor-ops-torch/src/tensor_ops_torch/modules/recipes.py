@@ -16,10 +16,16 @@ from torch import Tensor, nn
 from torch.autograd import forward_ad
 from torch.nn.modules.module import _has_any_global_hook
 
-from tensor_ops.ops import OPS
+from tensor_ops.extension import OPS
 from tensor_ops_torch.modules.classes import swapped_class
 from tensor_ops_torch.modules.conditions import Conditions
-from tensor_ops_torch.operators.direct import PLAIN, REFUSED, direct, is_bare, shortened
+from tensor_ops_torch.operators.direct import (
+    PLAIN,
+    REFUSED,
+    can_bypass_dispatcher,
+    direct,
+    shortened,
+)
 from tensor_ops_torch.operators.tensors import HALF
 from tensor_ops_torch.ops import OPERATORS
 
@@ -89,8 +95,8 @@ class NormRecipe:
             return at_once(x, weight, eps)
 
         def forward(module: nn.Module, x: Any = _MISSING, /, *args: Any, **kwargs: Any) -> Any:
-            bare = is_bare(x)
-            if args or kwargs or not (bare or _is_taken(x)) or not holds(module):
+            bypasses = can_bypass_dispatcher(x)
+            if args or kwargs or not (bypasses or _is_taken(x)) or not holds(module):
                 return _original(original, module, x, args, kwargs)
             dtype = x.dtype
             eps: Any = eps_of.get(dtype)
@@ -100,7 +106,7 @@ class NormRecipe:
                 return original(module, x)
             if not x.ndim or not x.is_contiguous() or (width or x.shape[-1]) != x.shape[-1]:
                 return original(module, x)
-            if bare and not offset:
+            if bypasses and not offset:
                 try:
                     return on_row(module, x, eps)
                 except REFUSED:
@@ -155,12 +161,12 @@ class ActivationRecipe:
         scalars, dtypes, holds = self.scalars, self.dtypes, self.conditions.check()
 
         def forward(module: nn.Module, x: Any = _MISSING, /, *args: Any, **kwargs: Any) -> Any:
-            bare = is_bare(x)
-            if args or kwargs or not (bare or _is_taken(x)) or not holds(module):
+            bypasses = can_bypass_dispatcher(x)
+            if args or kwargs or not (bypasses or _is_taken(x)) or not holds(module):
                 return _original(original, module, x, args, kwargs)
             if not x.is_contiguous() or x.dtype not in dtypes or not x.ndim:
                 return original(module, x)
-            if bare:
+            if bypasses:
                 try:
                     return at_once(x, *scalars)
                 except REFUSED:
@@ -217,9 +223,9 @@ class GatedRecipe:
         called = tuple(each for each in (name, *projections, *after) if each is not None)
         function, holds = self._function(), self.conditions.check()
 
-        def product(gate: Any, up: Any, bare: bool) -> Any:
+        def product(gate: Any, up: Any, bypasses: bool) -> Any:
             """Return what an op makes of both; None where they are not for an op."""
-            if bare and type(gate) is Tensor and type(up) is Tensor and gate.dtype in dtypes:
+            if bypasses and type(gate) is Tensor and type(up) is Tensor and gate.dtype in dtypes:
                 try:
                     return at_once(gate, up, *scalars)
                 except REFUSED:
@@ -239,8 +245,8 @@ class GatedRecipe:
         def forward(module: nn.Module, x: Any = _MISSING, /, *args: Any, **kwargs: Any) -> Any:
             if args or kwargs or not holds(module):
                 return _original(original, module, x, args, kwargs)
-            bare = is_bare(x)
-            if not (bare or _is_taken(x)) or x.dtype not in dtypes:
+            bypasses = can_bypass_dispatcher(x)
+            if not (bypasses or _is_taken(x)) or x.dtype not in dtypes:
                 return _original(original, module, x, args, kwargs)
             children = module._modules
             if None in map(children.get, called):
@@ -259,7 +265,7 @@ class GatedRecipe:
             else:
                 first, second = children[projections[0]](x).chunk(2, -1)
             gate, up = (first, second) if gate_first else (second, first)
-            y = product(gate, up, bare)
+            y = product(gate, up, bypasses)
             if y is None:
                 y = activate(gate) * up
             for each in after:

@@ -12,9 +12,8 @@ from functools import lru_cache
 import torch
 from torch import Tensor, nn
 
-from tensor_ops import BackendError, state
-from tensor_ops.ops import OPS
-from tensor_ops.resolution import function_in_place
+from tensor_ops import BackendError
+from tensor_ops.extension import OPS, function_of
 from tensor_ops_torch.modules.activations import (
     FUNCTIONS,
     check_activation,
@@ -31,6 +30,7 @@ from tensor_ops_torch.modules.reading import Reading, read
 from tensor_ops_torch.modules.recipes import ActivationRecipe, Recipe
 from tensor_ops_torch.modules.refusal import RefusedError
 from tensor_ops_torch.modules.source import definition_of
+from tensor_ops_torch.operators.tensors import device_route
 
 __all__ = ["Outcome", "recognise"]
 
@@ -253,9 +253,8 @@ def _check_backend(recipe: Recipe, device: torch.device) -> None:
     """Refuse a device that no backend computes on: PyTorch's own functions are there already."""
     if device.type in ("cpu", "meta"):
         return
-    kind = "rocm" if device.type == "cuda" and torch.version.hip else device.type
     try:
-        function_in_place(OPS[recipe.op], state.current(), "float32", f"{kind}:{device.index or 0}")
+        function_of(device_route(OPS[recipe.op], device), torch.float32, "float32")
     except BackendError as error:
         raise RefusedError(f"no backend runs on {device}: {error}") from error
 

@@ -13,17 +13,15 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from tensor_ops import BackendError, BackendFallbackWarning, state
-from tensor_ops.arguments import check_values
-from tensor_ops.op import Op
-from tensor_ops.resolution import function_in_place
+from tensor_ops import BackendError, BackendFallbackWarning
+from tensor_ops.extension import CPU, Op, Route, check_values, decision, function_of
 from tensor_ops_torch.operators.rows import may_have_tangents
 from tensor_ops_torch.operators.tensors import (
+    EXCHANGES,
     HALF,
+    device_route,
     dtype_name,
-    takes_tensors,
     taking_arrays,
-    taking_tensors,
 )
 
 __all__ = ["NAMESPACE", "define"]
@@ -89,15 +87,17 @@ def _schema(op: Op) -> str:
 
 def _host_kernel(op: Op) -> Callable[..., Any]:
     count, first = len(_arrays(op)), op.first
+    of_tensors = Route(op, CPU, in_place=True, exchanges_arrays=True)
+    of_arrays = Route(op, CPU, in_place=True)
 
     def kernel(*args: Any, **scalars: Any) -> Any:
-        name = dtype_name(op.name, first, args[0])
-        of_backend = function_in_place(op, state.current(), name, "cpu")
-        if not takes_tensors(of_backend):
-            _check(op, args)  # it would speak of NumPy arrays
+        dtype, name = args[0].dtype, dtype_name(op.name, first, args[0])
+        function: Any = function_of(of_tensors, dtype, name) if EXCHANGES else None
+        if function is None:
+            _check(op, args)  # the backend would speak of NumPy arrays
         # A backend that takes tensors asks them for tangents, which they cannot tell from here.
-        taking = taking_arrays if may_have_tangents() else taking_tensors
-        function = taking(op, of_backend)
+        if function is None or may_have_tangents():
+            function = taking_arrays(op, function_of(of_arrays, dtype, name))
         arrays = [
             each.detach() if each is not None and each.requires_grad else each
             for each in args[:count]
@@ -129,15 +129,13 @@ def _device_kernel(op: Op, composed: Callable[..., Any]) -> Callable[..., Any]:
 
 def _device_function(op: Op, x: Tensor) -> Callable[..., Any] | None:
     """Return the function of a backend of the device, None where PyTorch's own functions run."""
-    plan = state.current()
-    device = x.device
-    kind = "rocm" if device.type == "cuda" and torch.version.hip else device.type
+    route = device_route(op, x.device)
     try:
-        name = dtype_name(op.name, op.first, x)
-        return function_in_place(op, plan, name, f"{kind}:{device.index or 0}")
+        return function_of(route, x.dtype, dtype_name(op.name, op.first, x))
     except BackendError as error:
-        if plan.decision.strict:
+        if decision().strict:
             raise
+        kind = route.device.partition(":")[0]
         if kind not in _told:
             warnings.warn(
                 f"{error}. PyTorch's own functions run on {kind} instead",

@@ -13,12 +13,10 @@ import torch
 from torch import Tensor, autograd, nn
 from torch.autograd import forward_ad
 
-from tensor_ops import state
-from tensor_ops.op import Op
-from tensor_ops.resolution import function_in_place
-from tensor_ops_torch.operators.tensors import dtype_name, takes_tensors
+from tensor_ops.extension import Op, exchanging_function
+from tensor_ops_torch.operators.tensors import EXCHANGES, dtype_name
 
-__all__ = ["PLAIN", "REFUSED", "direct", "is_bare", "shortened"]
+__all__ = ["PLAIN", "REFUSED", "can_bypass_dispatcher", "direct", "shortened"]
 
 # What is raised, before any work, for what the operator should be asked about: for tensors of other
 # kinds, for those of torch.func, which have no memory, and where a backend takes no tensors.
@@ -28,8 +26,8 @@ PLAIN = frozenset({Tensor, nn.Parameter})
 _is_as_is = (PLAIN | {type(None), float, int, str, bool}).__contains__
 
 
-def is_bare(x: Any) -> bool:
-    """Return whether a backend may compute on a tensor with nobody missing the dispatcher.
+def can_bypass_dispatcher(x: Any) -> bool:
+    """Return whether skipping PyTorch's dispatcher for a tensor is unobservable.
 
     In a model each of these questions costs a few lines of the cache, and so more than it seems to.
     """
@@ -52,21 +50,9 @@ def is_bare(x: Any) -> bool:
 def direct(op: Op) -> Callable[..., Any]:
     """Return a function that computes what an operator does, or raises one of `REFUSED`.
 
-    Its first tensor is bare, the others are plain.
+    Its first tensor can bypass the dispatcher, the others are plain.
     """
-    name, first = op.name, op.first
-
-    def call(x: Tensor, *rest: Any) -> Any:
-        plan = state.current()
-        try:
-            function = plan.functions[name][x.dtype]
-        except LookupError:
-            found = function_in_place(op, plan, dtype_name(name, first, x), "cpu")
-            function = found if takes_tensors(found) else _refuse
-            plan.functions[name][x.dtype] = function
-        return function(x, *rest)
-
-    return call
+    return exchanging_function(op, dtype_name) if EXCHANGES else _refuse
 
 
 def shortened(op: Op, operator: Callable[..., Any]) -> Callable[..., Any]:
@@ -74,7 +60,7 @@ def shortened(op: Op, operator: Callable[..., Any]) -> Callable[..., Any]:
     at_once = direct(op)
 
     def compute(x: Any, *rest: Any) -> Any:
-        if is_bare(x) and all(map(_is_as_is, map(type, rest))):
+        if can_bypass_dispatcher(x) and all(map(_is_as_is, map(type, rest))):
             try:
                 return at_once(x, *rest)
             except REFUSED:

@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 import torch
 
-from tensor_ops.op import Op
+from tensor_ops.extension import Op
 from tensor_ops_torch.operators.direct import shortened
 
 __all__ = ["function_of"]

@@ -14,7 +14,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-from tensor_ops.op import Op
+from tensor_ops.extension import Op
 
 __all__ = ["register"]
 

@@ -4,31 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from tensor_ops.arguments import DTYPES
-from tensor_ops.resolution import exchanges_arrays
-
-if TYPE_CHECKING:
-    from tensor_ops.op import Op
+from tensor_ops.extension import DTYPES, Op, Route
 
 __all__ = [
     "DTYPE_NAMES",
+    "EXCHANGES",
     "HALF",
     "as_numpy",
+    "device_route",
     "dtype_name",
-    "takes_tensors",
     "taking_arrays",
-    "taking_tensors",
 ]
 
 DTYPE_NAMES = {getattr(torch, name): name for name in DTYPES}
 # Beside an `x` of these, weights, residuals and angles may be float32.
 HALF = frozenset({torch.float16, torch.bfloat16})
+# Whether this PyTorch has DLPack's C exchange API, by which a backend takes tensors as they are.
+EXCHANGES = hasattr(Tensor, "__dlpack_c_exchange_api__")
 
 
 def dtype_name(op: str, argument: str, tensor: Tensor) -> str:
@@ -49,6 +47,17 @@ def dtype_name(op: str, argument: str, tensor: Tensor) -> str:
     return name
 
 
+def device_route(op: Op, device: torch.device) -> Route:
+    """Return the route of an op for tensors that stay on a device."""
+    kind = "rocm" if device.type == "cuda" and torch.version.hip else device.type
+    return _route(op, f"{kind}:{device.index or 0}")
+
+
+@cache
+def _route(op: Op, device: str) -> Route:
+    return Route(op, device, in_place=True)
+
+
 def as_numpy(tensor: Tensor) -> np.ndarray[Any, Any]:
     """Return a NumPy array over the memory of a CPU tensor."""
     bare = tensor.detach()
@@ -56,17 +65,6 @@ def as_numpy(tensor: Tensor) -> np.ndarray[Any, Any]:
         # NumPy's own types have no bfloat16; the same bits travel as int16.
         return _view(bare.view(torch.int16)).view(DTYPES["bfloat16"])
     return _view(bare)
-
-
-def takes_tensors(function: Callable[..., Any]) -> bool:
-    """Return whether a backend's function takes CPU tensors as they are."""
-    return exchanges_arrays(function) and hasattr(Tensor, "__dlpack_c_exchange_api__")
-
-
-@cache
-def taking_tensors(op: Op, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function of CPU tensors without gradients that runs a backend's function."""
-    return function if takes_tensors(function) else taking_arrays(op, function)
 
 
 @cache

@@ -2,7 +2,7 @@
 
 from importlib import import_module
 
-from tensor_ops.ops import OPS
+from tensor_ops.extension import OPS
 from tensor_ops_torch.operators import sharding
 from tensor_ops_torch.operators.definition import define
 from tensor_ops_torch.operators.function import function_of

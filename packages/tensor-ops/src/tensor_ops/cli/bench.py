@@ -132,7 +132,7 @@ def _measure(
 def _record(
     arguments: Namespace, names: list[str], results: "list[Result]", interrupted: bool
 ) -> dict[str, Any]:
-    from tensor_ops.cli import machine
+    from tensor_ops import machine
 
     given = {key: value for key, value in vars(arguments).items() if key not in ("run", "parser")}
     return {

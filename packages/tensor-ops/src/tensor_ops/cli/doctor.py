@@ -53,8 +53,9 @@ def report(required: list[str]) -> dict[str, Any]:
 
     Nothing here fails on a broken configuration: that is a fact to report.
     """
-    from tensor_ops.cli import machine
+    from tensor_ops import machine
     from tensor_ops.cli.configuration import Configuration
+    from tensor_ops.cli.tools import tools
 
     configuration = Configuration.read()
     asked_for = (*configuration.considered(DEFAULT_PRIORITY), FLOOR, *required)
@@ -78,7 +79,7 @@ def report(required: list[str]) -> dict[str, Any]:
         "tensor_ops": tensor_ops.__version__,
         "executable": sys.executable,
         "machine": machine.facts(),
-        "tools": machine.tools(),
+        "tools": tools(),
         "backends": [_backend(name, name in considered) for name in names],
         "configuration": configuration.as_dict(),
         "selection": chosen,

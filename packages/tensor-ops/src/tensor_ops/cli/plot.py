@@ -3,8 +3,8 @@
 import platform
 from typing import Any
 
+from tensor_ops import machine
 from tensor_ops.benchmark import Result
-from tensor_ops.cli import machine
 
 __all__ = ["draw"]
 

@@ -1,62 +1,18 @@
-"""Facts about this machine and the tools on it, for reports."""
+"""The tools on this machine that backends are built or run with, for reports."""
 
 import ctypes.util
 import importlib.util
 import os
-import platform
 import shutil
 import subprocess
-import sys
 from pathlib import Path
-from typing import Any
-
-import numpy as np
 
 from tensor_ops import installed
 
-__all__ = ["facts", "processor", "tools"]
+__all__ = ["tools"]
 
 # Packages on PyPI that are OpenCL drivers.
 OPENCL_PACKAGES = ("pocl-binary-distribution", "intel-opencl-rt")
-
-# The instruction sets that kernels are compiled for, by their names in /proc/cpuinfo.
-SIMD = (
-    "sse4_2",
-    "avx2",
-    "fma",
-    "f16c",
-    "avx512f",
-    "avx512bw",
-    "avx512_bf16",
-    "avx512_fp16",
-    "amx_tile",
-    "asimd",
-    "asimdhp",
-    "sve",
-)
-
-
-def facts() -> dict[str, Any]:
-    """Return what a measurement on this machine depends on; None is "unknown"."""
-    return {
-        "python": platform.python_version(),
-        "implementation": platform.python_implementation(),
-        "numpy": np.__version__,
-        "os": platform.platform(),
-        **processor(),
-        "simd": _simd(),
-        "logical_cpus": os.cpu_count(),
-        "memory": _memory(),
-    }
-
-
-def processor() -> dict[str, Any]:
-    """Return what CPU this process runs on, and on how many of them; None is "unknown"."""
-    return {
-        "architecture": platform.machine(),
-        "cpu": _cpu_name(),
-        "usable_cpus": _usable_cpus(),
-    }
 
 
 def tools() -> dict[str, dict[str, str | None]]:
@@ -78,42 +34,6 @@ def tools() -> dict[str, dict[str, str | None]]:
             "version": None,
         },
     }
-
-
-def _cpu_name() -> str | None:
-    if sys.platform == "darwin":
-        return _first_line("sysctl", "-n", "machdep.cpu.brand_string")
-    return _cpuinfo("model name") or platform.processor() or None
-
-
-def _simd() -> list[str]:
-    present = (_cpuinfo("flags") or _cpuinfo("Features") or "").split()
-    return [name for name in SIMD if name in present]
-
-
-def _cpuinfo(key: str) -> str | None:
-    """Return the first value of a key in Linux's /proc/cpuinfo."""
-    try:
-        text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return None
-    for line in text.splitlines():
-        name, _, value = line.partition(":")
-        if name.strip() == key:
-            return value.strip()
-    return None
-
-
-def _usable_cpus() -> int | None:
-    affinity = getattr(os, "sched_getaffinity", None)
-    return len(affinity(0)) if affinity else os.cpu_count()
-
-
-def _memory() -> int | None:
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):
-        return None
 
 
 def _which(name: str) -> str | None:
@@ -169,10 +89,6 @@ def _version(path: str, *query: str) -> str | None:
     # nvcc's first line is its name; the release stands further down.
     release = [line for line in lines if "release" in line]
     return next(iter([*release, *lines]), None)
-
-
-def _first_line(*command: str) -> str | None:
-    return next(iter(_output(*command)), None)
 
 
 def _output(*command: str) -> list[str]:

@@ -1,0 +1,137 @@
+"""What packages that build on tensor_ops use besides the ops: plug-ins, bindings, other wheels.
+
+Everything here is public and keeps its meaning within a minor version; other modules of tensor_ops
+are its own.
+
+>>> from tensor_ops import extension
+>>> route = extension.Route(extension.OPS["silu"], "cpu")
+>>> function = extension.function_of(route, "float32", "float32")
+>>> callable(function)
+True
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Any
+
+from tensor_ops import machine, state
+from tensor_ops.accuracy import Bound, measure
+from tensor_ops.arguments import DTYPES, check_outputs, check_values
+from tensor_ops.names import (
+    AUTO,
+    AUTOMATIC,
+    CPU,
+    DEFAULT_PRIORITY,
+    did_you_mean,
+    not_a_name,
+)
+from tensor_ops.op_table import OPS, Op
+from tensor_ops.resolution import Route
+from tensor_ops.selection import Choice, Decision, Step, choose
+
+__all__ = [
+    "AUTO",
+    "AUTOMATIC",
+    "CPU",
+    "DEFAULT_PRIORITY",
+    "DTYPES",
+    "OPS",
+    "Bound",
+    "Choice",
+    "Decision",
+    "Op",
+    "Route",
+    "Step",
+    "check_outputs",
+    "check_values",
+    "choose",
+    "decision",
+    "did_you_mean",
+    "exchanging_function",
+    "function_of",
+    "machine",
+    "measure",
+    "not_a_name",
+]
+
+
+def decision(backend: str | None = None, source: str = "") -> Decision:
+    """Return which backends may run here, in which order, and who said so.
+
+    Parameters
+    ----------
+    backend : str, optional
+        A backend that the call names.
+    source : str, optional
+        How it names it, in words, as in ``"backend= of create_session()"``.
+
+    Raises
+    ------
+    ConfigError
+        If no backend has that name.
+    BackendError
+        If another one is forced.
+
+    Examples
+    --------
+    >>> decision("python", "an example").candidates
+    ('python',)
+    """
+    plan = state.current() if backend is None else state.plan_for(backend, source)
+    return plan.decision
+
+
+def function_of(route: Route, dtype: Hashable, name: str) -> Callable[..., Any] | None:
+    """Return the function of the backend that runs an op here.
+
+    Parameters
+    ----------
+    route : Route
+        What is asked for, made once.
+    dtype : hashable
+        The dtype of the arrays in their own library; what is found is kept for it.
+    name : str
+        The name of that dtype, such as ``float32``.
+
+    Returns
+    -------
+    callable or None
+        None if the route exchanges arrays and the backend does not take them as they are.
+
+    Raises
+    ------
+    BackendUnavailableError
+        If a backend is forced or named and unavailable.
+    BackendError
+        If no backend can run it.
+    """
+    return route.function(state.current(), dtype, name)
+
+
+def exchanging_function(op: Op, name_of: Callable[[str, str, Any], str]) -> Callable[..., Any]:
+    """Return a function that gives CPU arrays of another library to a backend as they are.
+
+    It takes as little time on the way as can be. It raises TypeError, ValueError or LookupError
+    before computing where the backend does not take them, so that the caller may go another way.
+
+    Parameters
+    ----------
+    op : Op
+    name_of : callable
+        Returns the name of an array's dtype, such as ``float32``, of the op's name, the name of its
+        first argument and that array; it raises TypeError for a dtype that no op takes.
+    """
+    route, current = Route(op, CPU, in_place=True, exchanges_arrays=True), state.current
+
+    def call(x: Any, *rest: Any) -> Any:
+        plan = current()
+        try:
+            function = plan.functions[route][x.dtype]
+        except LookupError:
+            function = route.function(plan, x.dtype, name_of(op.name, op.first, x))
+        if function is None:
+            raise TypeError(f"{op.name}: the backend takes NumPy arrays only")
+        return function(x, *rest)
+
+    return call
