@@ -6,10 +6,10 @@ import sys
 import warnings
 from collections.abc import Sequence
 from io import TextIOWrapper
-from typing import TextIO
+from typing import Any, TextIO
 
 import tensor_ops
-from tensor_ops.cli import bench, configure_backend, doctor, explain, info, tune
+from tensor_ops.cli import bench, configure_backend, doctor, explain, info, other_commands, tune
 from tensor_ops.command_name import COMMAND
 from tensor_ops.errors import BackendFallbackWarning, ConfigWarning, TensorOpsError
 
@@ -65,17 +65,24 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(argv: Sequence[str]) -> int:
-    arguments = _parser().parse_args(_spelled(argv))
     with warnings.catch_warnings():
         warnings.simplefilter("always", BackendFallbackWarning)
         # Once, however often the file is looked for.
         warnings.simplefilter("default", ConfigWarning)
         warnings.showwarning = _show_warning
+        parser, commands = _parser()
+        words = _spelled(argv)
+        # The metadata of installed packages is read only where none of our own commands is given.
+        if not (words and words[0] in commands.choices):
+            others = other_commands.add(commands)
+            if words and words[0] in others:
+                return other_commands.run(words[0], argv[1:])
+        arguments = parser.parse_args(words)
         status: int = arguments.run(arguments)
         return status
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser() -> "tuple[argparse.ArgumentParser, argparse._SubParsersAction[Any]]":
     parser = argparse.ArgumentParser(
         prog=COMMAND,
         description="Configure, examine and measure the backends of tensor_ops.",
@@ -89,7 +96,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for command in (configure_backend, doctor, info, explain, bench, tune):
         command.add(commands)
-    return parser
+    return parser, commands
 
 
 def _spelled(argv: Sequence[str]) -> list[str]:
