@@ -1,0 +1,135 @@
+"""What imports what: no circles, and nothing that ARCHITECTURE.md does not allow."""
+
+import ast
+import itertools
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+SOURCES = {path.name: path for path in ROOT.glob("packages/*/src/*") if path.is_dir()}
+
+
+def modules(package):
+    """Return the files of a package by the names of their modules."""
+    found = {}
+    for path in SOURCES[package].rglob("*.py"):
+        parts = [package, *path.relative_to(SOURCES[package]).with_suffix("").parts]
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+def imported(path):
+    """Return the modules, or names in modules, that a file imports, also within functions.
+
+    What only type checkers read is left out.
+    """
+    names, todo = set(), [ast.parse(path.read_text(encoding="utf-8"))]
+    while todo:
+        node = todo.pop()
+        if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
+            todo += node.orelse
+            continue
+        todo += ast.iter_child_nodes(node)
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path} has a relative import"
+            names |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return names
+
+
+def graph(package):
+    """Return for each module of a package the modules of it that it imports."""
+    files = modules(package)
+
+    def owner(name):
+        while name and name not in files:
+            name = name.rpartition(".")[0]
+        return name
+
+    edges = {}
+    for module, path in files.items():
+        # What is compiled is in no file of Python, and imports nothing of ours.
+        names = {name for name in imported(path) if not name.startswith(f"{package}._native")}
+        edges[module] = {owner(name) for name in names} - {"", module}
+    return edges
+
+
+def circle(edges):
+    """Return modules that import each other in a circle, none if there is no circle."""
+    done = set()
+
+    def visit(module, way):
+        if module in way:
+            return [*way[way.index(module) :], module]
+        if module in done:
+            return []
+        for each in sorted(edges[module]):
+            if found := visit(each, [*way, module]):
+                return found
+        done.add(module)
+        return []
+
+    return next((found for module in edges if (found := visit(module, []))), [])
+
+
+def rows(heading):
+    """Return the cells of the table below a line of the page."""
+    lines = PAGE.partition(heading)[2].lstrip().splitlines()[1:]
+    table = itertools.takewhile(bool, lines)
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in table]
+
+
+def words(cell):
+    return re.findall(r"`([^`]*)`", cell)
+
+
+@pytest.mark.parametrize("package", sorted(SOURCES))
+def test_no_modules_import_each_other_in_a_circle(package):
+    assert circle(graph(package)) == []
+
+
+def test_a_circle_is_found():
+    assert circle({"a": {"b"}, "b": {"c"}, "c": {"b"}}) == ["b", "c", "b"]
+
+
+def test_packages_import_what_the_page_allows():
+    table = rows("| package | may import |")
+    assert {words(package)[0] for package, _ in table} == SOURCES.keys()
+    for package, cell in table:
+        [name], allowed = words(package), words(cell)
+        for module, path in modules(name).items():
+            others = {each for each in imported(path) if each.split(".")[0] in SOURCES}
+            for other in others - {each for each in others if each.split(".")[0] == name}:
+                assert is_allowed(other, allowed), f"{module} imports {other}"
+
+
+def is_allowed(name, allowed):
+    """Return whether a name is in an allowed module itself, which has a name for the public."""
+    return any(name == each or name.rpartition(".")[0] == each for each in allowed)
+
+
+def test_layers_of_the_core_import_only_those_below():
+    layers = [words(cell) for cell, _ in rows("| layer, the lowest first | holds |")]
+    edges = graph("tensor_ops")
+    level = {}
+    for module in edges:
+        name = module.removeprefix("tensor_ops.")
+        found = [n for n, names in enumerate(layers) if name in names or group(name) in names]
+        assert len(found) == 1, f"{module} is in {len(found)} layers of ARCHITECTURE.md"
+        level[module] = found[0]
+    known = {*edges, *(f"tensor_ops.{group(module)}" for module in edges)}
+    for name in (name for names in layers for name in names):
+        known_name = name if name == "tensor_ops" else f"tensor_ops.{name}"
+        assert known_name in known or name.endswith("/"), f"there is no {name}"
+    for module, others in edges.items():
+        for other in others:
+            assert level[other] <= level[module], f"{module} imports {other} of a higher layer"
+
+
+def group(name):
+    """Return what stands for all modules of a folder, such as ``ops/``."""
+    return f"{name.removeprefix('tensor_ops.').partition('.')[0]}/"
