@@ -37,7 +37,7 @@ def try_input(data):
         message.encode()  # it can be shown
         return
     # What is accepted can be used, shown and written.
-    decision = selection.decide([found.wishes(INSTALLED)])
+    decision = selection.decide([found.level(INSTALLED)])
     assert decision.candidates
     saved = config.save(PATH, {"preferred_backend": "auto"}, INSTALLED)
     assert saved.as_dict() == found.as_dict() | {"preferred_backend": "auto"}

@@ -4,21 +4,21 @@ import itertools
 
 import pytest
 
+from tensor_ops import selection
 from tensor_ops.errors import BackendError
 from tensor_ops.names import DEFAULT_PRIORITY
 from tensor_ops.selection import (
     BUILT_IN,
     Choice,
+    ConfigLevel,
     Decision,
     Step,
-    Wishes,
     choose_for,
     decide,
     in_measured_order,
-    in_order_of_devices,
 )
 
-# Strongest first, each with the wishes it can state besides a priority.
+# Strongest first, each with what it can state besides a priority.
 LEVELS = {
     "call": ["named"],
     "context": ["named"],
@@ -29,7 +29,7 @@ LEVELS = {
 
 
 def wish_of(level, kind, backend):
-    return Wishes(level, **{kind: backend}, lift=f"change the {level}")
+    return ConfigLevel(level, **{kind: backend}, lift=f"change the {level}")
 
 
 def in_order(*candidates, **attributes):
@@ -106,17 +106,17 @@ def test_a_preference_gives_way_to_a_weaker_force(level):
 
 
 def test_a_priority_does_not_undo_a_weaker_force():
-    decision = decide([Wishes("env", priority=("opencl",)), Wishes("file", force="cuda")])
+    decision = decide([ConfigLevel("env", priority=("opencl",)), ConfigLevel("file", force="cuda")])
     assert (decision.mode, decision.source, decision.candidates) == ("force", "file", ("cuda",))
     assert decision.overridden == ("env",)
-    agreeing = [Wishes("env", priority=("cuda", "opencl")), Wishes("file", force="cuda")]
+    agreeing = [ConfigLevel("env", priority=("cuda", "opencl")), ConfigLevel("file", force="cuda")]
     assert decide(agreeing).overridden == ()
 
 
 def test_a_priority_beside_or_below_a_force_is_not_overridden():
     order = ("opencl", "python")
-    levels = [Wishes("env", force="cpp"), Wishes("env", priority=order)]
-    assert decide([*levels, Wishes("file", priority=order)]).overridden == ()
+    levels = [ConfigLevel("env", force="cpp"), ConfigLevel("env", priority=order)]
+    assert decide([*levels, ConfigLevel("file", priority=order)]).overridden == ()
 
 
 def test_the_stronger_of_two_forces_holds():
@@ -134,7 +134,7 @@ def test_the_stronger_of_two_forces_holds():
     ],
 )
 def test_a_weaker_force_of_the_same_backend(stronger, weaker, overridden):
-    levels = [Wishes("environment", force=stronger), Wishes("file", force=weaker)]
+    levels = [ConfigLevel("environment", force=stronger), ConfigLevel("file", force=weaker)]
     decision = decide(levels)
     assert (decision.source, decision.candidates) == ("environment", (stronger,))
     assert decision.overridden == overridden
@@ -142,7 +142,7 @@ def test_a_weaker_force_of_the_same_backend(stronger, weaker, overridden):
 
 @pytest.mark.parametrize(("level", "kind"), every_wish())
 def test_a_level_that_says_nothing_is_passed_over(level, kind):
-    silent = [Wishes(name) for name in LEVELS]
+    silent = [ConfigLevel(name) for name in LEVELS]
     decision = decide([*silent, wish_of(level, kind, "opencl"), *silent])
     assert (decision.source, decision.candidates[0]) == (level, "opencl")
 
@@ -178,12 +178,15 @@ def test_the_fastest_under_a_force_is_the_forced_one(level, kind, below):
 
 
 def test_the_fastest_keeps_to_the_priority_of_any_level():
-    levels = [Wishes("call", named="fastest"), Wishes("file", priority=("opencl", "cuda"))]
+    levels = [
+        ConfigLevel("call", named="fastest"),
+        ConfigLevel("file", priority=("opencl", "cuda")),
+    ]
     assert decide(levels).candidates == ("opencl", "cuda", "python")
 
 
 def test_what_was_measured_goes_before_the_rest():
-    decision = decide([Wishes("file", preferred="fastest", priority=("a", "b:gpu", "c", "d"))])
+    decision = decide([ConfigLevel("file", preferred="fastest", priority=("a", "b:gpu", "c", "d"))])
     found = in_measured_order(decision, ["c", "z", "b"])
     assert found.candidates == ("c", "b:gpu", "a", "d", "python")
     assert found.measured == ("c", "b:gpu")
@@ -202,7 +205,7 @@ def test_what_was_measured_goes_before_the_rest():
 )
 def test_only_what_was_not_measured_waits_for_the_backend_of_cpus(measured, expected):
     """An OpenCL device that is a CPU stands behind cpp in the built-in order."""
-    decision = in_measured_order(decide([Wishes("file", preferred="fastest")]), measured)
+    decision = in_measured_order(decide([ConfigLevel("file", preferred="fastest")]), measured)
     choice = choose_for(
         decision, lambda name: None if name == "opencl" else "no", {"opencl": "cpu"}.get
     )
@@ -212,20 +215,20 @@ def test_only_what_was_not_measured_waits_for_the_backend_of_cpus(measured, expe
 
 @pytest.mark.parametrize("level", ["environment", "file"])
 def test_force_goes_before_the_rest_of_its_level(level):
-    wishes = Wishes(level, force="cuda", preferred="cpp", priority=("opencl", "python"))
-    decision = decide([wishes])
+    level = ConfigLevel(level, force="cuda", preferred="cpp", priority=("opencl", "python"))
+    decision = decide([level])
     assert (decision.mode, decision.candidates) == ("force", ("cuda",))
 
 
 def test_preferred_goes_before_the_priority_of_its_level():
-    decision = decide([Wishes("file", preferred="cpp", priority=("opencl", "cuda"))])
+    decision = decide([ConfigLevel("file", preferred="cpp", priority=("opencl", "cuda"))])
     assert decision.mode == "preferred"
     assert decision.candidates == ("cpp", "opencl", "cuda", "python")
 
 
 @pytest.mark.parametrize("preferred", [None, "auto"])
 def test_a_priority_without_a_preference_is_auto(preferred):
-    decision = decide([Wishes("file", preferred=preferred, priority=("cpp", "cuda"))])
+    decision = decide([ConfigLevel("file", preferred=preferred, priority=("cpp", "cuda"))])
     assert (decision.mode, decision.source) == ("auto", "file")
     assert decision.candidates == ("cpp", "cuda", "python")
 
@@ -248,14 +251,14 @@ def test_nothing_anywhere_is_the_built_in_default():
     ],
 )
 def test_the_order_of_fall_back_is_the_strongest_one_given(kind, priorities, expected):
-    below = [Wishes(f"level {n}", priority=given) for n, given in enumerate(priorities)]
+    below = [ConfigLevel(f"level {n}", priority=given) for n, given in enumerate(priorities)]
     assert decide([wish_of("top", kind, "auto"), *below]).candidates == expected
 
 
 def test_a_preference_takes_the_order_of_a_lower_level():
     levels = [
-        Wishes("env", preferred="cpp"),
-        Wishes("file", preferred="cuda", priority=("opencl", "cuda")),
+        ConfigLevel("env", preferred="cpp"),
+        ConfigLevel("file", preferred="cuda", priority=("opencl", "cuda")),
     ]
     decision = decide(levels)
     assert (decision.mode, decision.source) == ("preferred", "env")
@@ -263,7 +266,7 @@ def test_a_preference_takes_the_order_of_a_lower_level():
 
 
 def test_a_higher_priority_goes_before_a_lower_preference():
-    levels = [Wishes("env", priority=("opencl",)), Wishes("file", preferred="cpp")]
+    levels = [ConfigLevel("env", priority=("opencl",)), ConfigLevel("file", preferred="cpp")]
     decision = decide(levels)
     assert (decision.mode, decision.source) == ("auto", "env")
     assert decision.candidates == ("opencl", "python")
@@ -279,7 +282,7 @@ def test_a_higher_priority_goes_before_a_lower_preference():
     ],
 )
 def test_python_keeps_its_place_and_is_the_floor(priority, expected):
-    assert decide([Wishes("file", priority=priority)]).candidates == expected
+    assert decide([ConfigLevel("file", priority=priority)]).candidates == expected
 
 
 @pytest.mark.parametrize(
@@ -291,7 +294,7 @@ def test_python_keeps_its_place_and_is_the_floor(priority, expected):
     ],
 )
 def test_a_preference_stands_once_and_first(preferred, expected):
-    assert decide([Wishes("file", preferred=preferred)]).candidates == expected
+    assert decide([ConfigLevel("file", preferred=preferred)]).candidates == expected
 
 
 @pytest.mark.parametrize(("level", "kind"), every_wish())
@@ -306,12 +309,12 @@ def test_auto_is_not_strict():
 
 
 def test_strictness_keeps_the_priority_for_those_who_list_backends():
-    levels = [Wishes("call", named="python"), Wishes("file", priority=("cpp", "python"))]
+    levels = [ConfigLevel("call", named="python"), ConfigLevel("file", priority=("cpp", "python"))]
     assert decide(levels).priority == ("cpp", "python")
 
 
 def test_levels_may_be_any_iterable():
-    assert decide(iter([Wishes("call", named="cpp")])).candidates == ("cpp",)
+    assert decide(iter([ConfigLevel("call", named="cpp")])).candidates == ("cpp",)
 
 
 def no_kind(name):
@@ -375,7 +378,7 @@ def test_a_cpu_as_device_stands_behind_cpp_in_the_built_in_order(kind, available
 
 
 @pytest.mark.parametrize("kind", ["cpu", "gpu"])
-@pytest.mark.parametrize("levels", [[], [Wishes("file", preferred="opencl")]])
+@pytest.mark.parametrize("levels", [[], [ConfigLevel("file", preferred="opencl")]])
 def test_backends_are_listed_in_the_order_in_which_they_are_tried(kind, levels):
     decision = decide(levels)
     kinds = {"opencl": kind, "cpp": "cpu", "python": "cpu"}
@@ -386,22 +389,23 @@ def test_backends_are_listed_in_the_order_in_which_they_are_tried(kind, levels):
         tried.append(choose_for(left, lambda name: None, kinds.get).backend)
         order.remove(tried[-1])
         decision = decision._replace(mode="auto")  # the preferred one has had its turn
-    listed = in_order_of_devices(decide(levels), decide(levels).candidates[:-1], kinds.get)
-    assert [name for name in listed if name in kinds] == tried[:-1]
+    every = selection.steps(decide(levels), lambda name: None, kinds.get)
+    listed = [step.backend for step in every if step.reason is None]
+    assert [name for name in listed if name in kinds] == tried
 
 
 def test_an_order_that_the_user_wrote_is_kept():
-    decision = decide([Wishes("file", priority=DEFAULT_PRIORITY)])
+    decision = decide([ConfigLevel("file", priority=DEFAULT_PRIORITY)])
     choice = choose_for(decision, lambda name: None if name != "cuda" else "no", lambda name: "cpu")
     assert choice.backend == "opencl"
 
 
 def test_a_preferred_backend_runs_whatever_its_device():
-    decision = decide([Wishes("file", preferred="opencl")])
+    decision = decide([ConfigLevel("file", preferred="opencl")])
     assert choose_for(decision, lambda name: None, lambda name: "cpu").backend == "opencl"
 
 
 def test_falling_back_along_the_built_in_order_heeds_devices_too():
-    decision = decide([Wishes("file", preferred="cuda")])
+    decision = decide([ConfigLevel("file", preferred="cuda")])
     choice = choose_for(decision, {"cuda": "no"}.get, lambda name: "cpu")
     assert choice.backend == "cpp"

@@ -238,8 +238,8 @@ def test_what_computes_in_place_has_the_fastest_over_all_sizes(write, install, s
     install("device", CAPABILITIES={"copies_host_arrays": True})
     settings.write(backend_priority=["device", "alpha", "beta"])
     write(entry(SMALL, device=1, alpha=2, beta=1e3), entry(LARGE, device=1, alpha=100, beta=90))
-    plan = state.plan_for("fastest", "a test")
-    function = resolution.Route(OPS["silu"], in_place=True).function(plan, "f", "float32")
+    table = state.table_for("fastest", "a test")
+    function = resolution.Route(OPS["silu"], in_place=True).function(table, "f", "float32")
     assert function(None) == "alpha"
 
 
@@ -337,7 +337,7 @@ def test_nobody_else_reads_the_table(write, of_size, monkeypatch):
     assert explain("silu", np.ones(3, "f")).times is None
 
 
-# Beside other wishes
+# Beside other level
 
 
 def test_a_force_holds_over_it(write, settings, of_size):

@@ -266,7 +266,7 @@ class TestPlaces:
         ('{\n  "backend_priority": []\n}', 2, "empty list"),
         ('{\n  "backend_priority": ["cpp", "auto"]\n}', 2, "'auto' is not a backend"),
         ('{\n  "backend_priority": ["cpp", "cpp"]\n}', 2, "names 'cpp' twice"),
-        ('{\n  "force_backend": null,\n  "force_backend": null\n}', 3, "stands twice"),
+        ('{\n  "force_backend": null,\n  "force_backend": null\n}', 3, "duplicate key"),
         ('\ufeff{"force_backend": null}', 1, "byte order mark"),
     ],
 )

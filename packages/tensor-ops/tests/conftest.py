@@ -19,7 +19,7 @@ def config_file(monkeypatch, tmp_path):
     monkeypatch.setattr(sys, "prefix", str(tmp_path / "prefix"))
     monkeypatch.setattr(sys, "base_prefix", "/usr")
     monkeypatch.setattr(state, "_settings", None)
-    monkeypatch.setattr(state, "_plans", {})
+    monkeypatch.setattr(state, "_tables", {})
     monkeypatch.setattr(config_location, "_absolute_paths", {})
     path = tmp_path / "prefix" / "etc" / "tensor-ops" / "backend.json"
     path.parent.mkdir(parents=True)

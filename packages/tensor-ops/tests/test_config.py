@@ -264,16 +264,16 @@ def test_aliases_and_plug_ins_are_names(home):
         home / "backend.json",
         '{"preferred_backend": "openmp", "backend_priority": ["numpy", "mine", "cuda"]}',
     )
-    wishes = config.load(path, ["cpp", "mine"]).wishes(["cpp", "mine"])
-    assert wishes.preferred == "cpp"
-    assert wishes.priority == ("python", "mine", "cuda")
-    assert wishes.source == str(path)
+    level = config.load(path, ["cpp", "mine"]).level(["cpp", "mine"])
+    assert level.preferred == "cpp"
+    assert level.priority == ("python", "mine", "cuda")
+    assert level.source == str(path)
 
 
 @pytest.mark.parametrize(("installed", "target"), [((), "python"), (("cpp",), "cpp")])
 def test_cpu_is_cpp_where_that_is_installed(home, installed, target):
     path = put(home / "backend.json", '{"force_backend": "cpu"}')
-    assert config.load(path, installed).wishes(installed).force == target
+    assert config.load(path, installed).level(installed).force == target
 
 
 # What is refused: content, line, and what the message says
@@ -296,12 +296,12 @@ REFUSED = {
     ),
     "unknown key, not ASCII": ('{\n\n  "größe": 1}', 3, ["'größe'"]),
     "case of a key": ('{"Force_Backend": null}', 1, ["did you mean 'force_backend'"]),
-    "key twice": (
+    "duplicate key": (
         '{\n  "force_backend": null,\n  "preferred_backend": "cpp",\n  "force_backend": "cpp"\n}',
         4,
-        ["'force_backend'", "twice"],
+        ["'force_backend'", "duplicate key"],
     ),
-    "same key, same value twice": ('{"description": 1,\n"description": 1}', 2, ["twice"]),
+    "same key, same value twice": ('{"description": 1,\n"description": 1}', 2, ["duplicate key"]),
     "unknown backend": (
         '{\n  "preferred_backend": "cdua"\n}',
         2,
@@ -373,9 +373,9 @@ def test_file_is_judged_the_same_on_every_machine(home, priority, installed):
     read = config.load(path, installed)
     assert read.backend_priority == tuple(priority)
     names = [resolve(name, installed) for name in priority]
-    assert read.wishes(installed).priority == tuple(dict.fromkeys(names))
+    assert read.level(installed).priority == tuple(dict.fromkeys(names))
     environ = {config.ENV_PRIORITY: ",".join(priority)}
-    (level,) = config.environment_wishes(installed, environ)
+    (level,) = config.environment_levels(installed, environ)
     assert level.priority == tuple(dict.fromkeys(names))
 
 
@@ -421,7 +421,7 @@ def test_each_variable_is_one_level():
         config.ENV_PREFERRED: "auto",
         config.ENV_PRIORITY: "cpp, numpy",
     }
-    levels = config.environment_wishes(INSTALLED, environ)
+    levels = config.environment_levels(INSTALLED, environ)
     assert [level.source for level in levels] == [
         "TENSOR_OPS_FORCE_BACKEND",
         "TENSOR_OPS_BACKEND",
@@ -434,7 +434,7 @@ def test_each_variable_is_one_level():
 
 def test_empty_variables_say_nothing():
     environ = {config.ENV_FORCE: "", config.ENV_PREFERRED: " "}
-    assert config.environment_wishes(INSTALLED, environ) == ()
+    assert config.environment_levels(INSTALLED, environ) == ()
 
 
 @pytest.mark.parametrize(
@@ -455,7 +455,7 @@ def test_empty_variables_say_nothing():
 )
 def test_bad_variable_is_refused_by_its_name(name, value, says):
     with pytest.raises(ConfigError) as caught:
-        config.environment_wishes(INSTALLED, {name: value})
+        config.environment_levels(INSTALLED, {name: value})
     assert name in str(caught.value)
     assert says in str(caught.value)
 

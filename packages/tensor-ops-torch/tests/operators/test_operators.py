@@ -320,9 +320,9 @@ class TestSelection:
         assert len(calls) == 1
 
     def test_a_named_backend_that_is_missing_is_an_error(self):
-        plan = tensor_ops.state.plan_for("mps", "a test")
+        table = tensor_ops.state.table_for("mps", "a test")
         with pytest.raises(tensor_ops.BackendUnavailableError, match="mps"):
-            Route(OPS["silu"], in_place=True).function(plan, "float32", "float32")
+            Route(OPS["silu"], in_place=True).function(table, "float32", "float32")
 
     def test_nothing_but_a_name_takes_tensors_from_the_cpu(self, monkeypatch):
         """A backend with memory of its own is passed over, unless it was asked for."""
@@ -334,10 +334,10 @@ class TestSelection:
         monkeypatch.setattr(tensor_ops.backends, "_backends", tensor_ops.backends._backends | known)
         route = Route(OPS["silu"], in_place=True)
         levels = [tensor_ops.selection.BUILT_IN]
-        auto = tensor_ops.state.Plan(tensor_ops.selection.decide(levels))
+        auto = tensor_ops.state.DispatchTable(tensor_ops.selection.decide(levels))
         assert route.function(auto, "float32", "float32") is not copying.silu
-        wishes = tensor_ops.selection.Wishes("a test", preferred="cuda")
-        preferred = tensor_ops.state.Plan(tensor_ops.selection.decide([wishes]))
+        level = tensor_ops.selection.ConfigLevel("a test", preferred="cuda")
+        preferred = tensor_ops.state.DispatchTable(tensor_ops.selection.decide([level]))
         assert route.function(preferred, "float32", "float32") is copying.silu
 
 

@@ -62,7 +62,7 @@ W = torch.linspace(0.5, 2, 6)
 
 def test_the_backend_is_called_at_once(backend, monkeypatch):
     net = swap_modules_of(nn.Sequential(nn.RMSNorm(6), Gated()))
-    monkeypatch.setattr("tensor_ops_torch.operators.definition.function_in_place", None)
+    monkeypatch.setattr("tensor_ops_torch.operators.definition.function_of", None)
     if backend == "cpp":
         assert net(X).shape == tensor_ops_torch.silu(X).shape == X.shape
         return

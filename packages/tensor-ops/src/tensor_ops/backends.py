@@ -22,7 +22,7 @@ from tensor_ops.contract import (
     capabilities_of,
 )
 from tensor_ops.errors import BackendError, BackendUnavailableError, ConfigError
-from tensor_ops.names import ALIASES, AUTOMATIC, FLOOR, KNOWN, install_command, split
+from tensor_ops.names import ALIASES, AUTOMATIC, KNOWN, LAST_RESORT, install_command, split
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -200,7 +200,7 @@ def one_line(error: BaseException) -> str:
 
 
 # A plug-in under one of these names, or with a kind of device in its name, could never be chosen.
-_RESERVED = frozenset({*AUTOMATIC, FLOOR, *ALIASES})
+_RESERVED = frozenset({*AUTOMATIC, LAST_RESORT, *ALIASES})
 _backends: dict[str, Backend] = {}
 # The backends that were available in the process that this one was forked from.
 _lost_by_fork: set[str] = set()
@@ -216,7 +216,7 @@ def _load(name: str) -> Backend:
     backend, kind = split(name)
     if kind:
         return _on_device(load(backend), name, kind)
-    if name == FLOOR:
+    if name == LAST_RESORT:
         return _probe(name, numpy_backend)
     points = _entry_points().get(name, ())
     if not points:

@@ -24,7 +24,7 @@ from tensor_ops import plain, registry, state
 from tensor_ops.accuracy import Bound, Measured, measure
 from tensor_ops.dispatch import CALL
 from tensor_ops.errors import TensorOpsError
-from tensor_ops.names import FLOOR
+from tensor_ops.names import LAST_RESORT
 from tensor_ops.op_table import Op
 from tensor_ops.resolution import function_for
 from tensor_ops.samples import Draw, arguments
@@ -196,7 +196,7 @@ def measure_op(
     """
     names = registry.get_available_backends() if backends is None else backends
     first = [PLAIN] if variant(case.op).op.plain else []
-    results, calls = prepare(case, [*first, FLOOR, *names])
+    results, calls = prepare(case, [*first, LAST_RESORT, *names])
     timings = time_calls(calls, seconds, repeats)
     base = timings.get(PLAIN)
     for name, timing in timings.items():
@@ -280,7 +280,7 @@ def _function(result: Result, what: Variant) -> Callable[..., Any]:
     if result.backend == PLAIN:
         assert what.op.plain is not None
         return plain.caller(what.op.plain, result.case.dtype)
-    return function_for(what.op, state.plan_past_forces(result.backend, CALL), result.case.dtype)
+    return function_for(what.op, state.table_past_forces(result.backend, CALL), result.case.dtype)
 
 
 def _call(function: Callable[..., Any], what: Variant, values: dict[str, Any]) -> Callable[[], Any]:

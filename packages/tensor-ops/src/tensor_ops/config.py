@@ -11,7 +11,7 @@ from tensor_ops import config_location, trusted_files
 from tensor_ops.config_location import ENV_CONFIG
 from tensor_ops.errors import ConfigError
 from tensor_ops.names import AUTO, AUTOMATIC, DEFAULT_PRIORITY, did_you_mean, resolve
-from tensor_ops.selection import Wishes
+from tensor_ops.selection import ConfigLevel
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = [
     "DEFAULTS",
     "Config",
-    "environment_wishes",
+    "environment_levels",
     "load",
     "repeated",
     "save",
@@ -40,7 +40,7 @@ IGNORED_KEYS = ("$schema", "description")
 class Config(NamedTuple):
     """The content of one ``backend.json``; a key that the file lacks is None.
 
-    Names are kept as the user wrote them; `wishes` resolves aliases.
+    Names are kept as the user wrote them; `level` resolves aliases.
     """
 
     path: Path | None = None
@@ -57,9 +57,9 @@ class Config(NamedTuple):
             "force_backend": self.force_backend,
         }
 
-    def wishes(self, installed: Collection[str]) -> Wishes:
+    def level(self, installed: Collection[str]) -> ConfigLevel:
         """Return what this file asks of the selection."""
-        return Wishes(
+        return ConfigLevel(
             source=str(self.path),
             force=self.force_backend and resolve(self.force_backend, installed),
             preferred=_preferred(self.preferred_backend, installed),
@@ -113,27 +113,27 @@ def save(
     return saved
 
 
-def environment_wishes(
+def environment_levels(
     installed: Collection[str], environ: Mapping[str, str] = os.environ
-) -> tuple[Wishes, ...]:
+) -> tuple[ConfigLevel, ...]:
     """Return what the environment asks for, one level for each variable, strongest first."""
     force, preferred, priority = (
         environ.get(name, "").strip() for name in (ENV_FORCE, ENV_PREFERRED, ENV_PRIORITY)
     )
-    levels: list[Wishes] = []
+    levels: list[ConfigLevel] = []
     if force:
         name = _env_name(ENV_FORCE, force, installed)
-        levels.append(Wishes(ENV_FORCE, force=name, lift=f"unset {ENV_FORCE}"))
+        levels.append(ConfigLevel(ENV_FORCE, force=name, lift=f"unset {ENV_FORCE}"))
     if preferred:
         if preferred not in AUTOMATIC:
             preferred = _env_name(ENV_PREFERRED, preferred, installed)
-        levels.append(Wishes(ENV_PREFERRED, preferred=preferred))
+        levels.append(ConfigLevel(ENV_PREFERRED, preferred=preferred))
     if priority:
         written = [name.strip() for name in priority.split(",")]
         names = tuple(_env_name(ENV_PRIORITY, name, installed) for name in written)
         if problem := repeated(written):
             raise ConfigError(f"environment variable {ENV_PRIORITY} {problem}")
-        levels.append(Wishes(ENV_PRIORITY, priority=tuple(dict.fromkeys(names))))
+        levels.append(ConfigLevel(ENV_PRIORITY, priority=tuple(dict.fromkeys(names))))
     return tuple(levels)
 
 
@@ -163,7 +163,7 @@ def _validated(path: Path, text: str, installed: Collection[str]) -> Config:
     keys = [key for key, _ in pairs]
     for key in keys:
         if keys.count(key) > 1:
-            raise ConfigError(f"{_at(path, text, key, 1)}: the key {key!r} stands twice")
+            raise ConfigError(f"{_at(path, text, key, 1)}: duplicate key {key!r}; write it once")
         if key not in DEFAULTS and key not in IGNORED_KEYS:
             hint = did_you_mean(key, DEFAULTS)
             allowed = ", ".join([*DEFAULTS, *IGNORED_KEYS])
@@ -200,7 +200,7 @@ def _parse(path: Path, text: str) -> list[tuple[str, Any]]:
     import json
 
     try:
-        # Objects become lists of pairs, so that a key that stands twice can be seen.
+        # Objects become lists of pairs, so that a duplicate key can be seen.
         parsed = json.loads(text, object_pairs_hook=_Pairs, parse_constant=_reject_constant)
     except json.JSONDecodeError as error:
         raise ConfigError(

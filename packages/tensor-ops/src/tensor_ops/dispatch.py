@@ -23,37 +23,37 @@ CALL = "backend= on the call"
 def dispatcher(op: Op) -> Callable[..., Any]:
     """Return the public function of an op.
 
-    The way through it for NumPy arrays is kept short: one look-up for the plan that holds here
-    and one for the dtype. Everything else goes through `find`.
+    The way through it for NumPy arrays is kept short: one look-up for the dispatch table in force
+    here and one for the dtype. Everything else goes through `find`.
     """
     keywords = {*op.kinds, "out"}
     ndarray = np.ndarray
-    current, plan_for = state.current, state.plan_for
+    current, table_for = state.current, state.table_for
     route = Route(op)
     call_foreign = foreign.caller(route)
 
-    def find(plan: state.Plan, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    def find(table: state.DispatchTable, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         x = args[0] if args else op.bind(args, kwargs)[op.first]
         if foreign.is_foreign(x):
-            return partial(call_foreign, plan)
+            return partial(call_foreign, table)
         check_ndarray(op.name, op.first, x)
-        return route.function(plan, x.dtype, dtype_name(op.name, op.first, x))
+        return route.function(table, x.dtype, dtype_name(op.name, op.first, x))
 
     def call(*args: Any, backend: str | None = None, **kwargs: Any) -> Any:
         if kwargs and not kwargs.keys() <= keywords:
             op.bind(args, kwargs)  # raises: what a backend takes besides is no part of the op
-        plan: Any = current() if backend is None else plan_for(backend, CALL)
+        table: Any = current() if backend is None else table_for(backend, CALL)
         try:
             x = args[0]
-            function = plan.functions[route][x.dtype if type(x) is ndarray else None]
+            function = table.functions[route][x.dtype if type(x) is ndarray else None]
         except LookupError:
-            function = find(plan, args, kwargs)
+            function = find(table, args, kwargs)
         try:
             return function(*args, **kwargs)
         except (TypeError, ValueError):
             # Asked here only, so that calls with NumPy arrays alone do not pay for the question.
             if not foreign.has_foreign_beside_array(op, args, kwargs):
                 raise
-        return call_foreign(plan, *args, **kwargs)
+        return call_foreign(table, *args, **kwargs)
 
     return call

@@ -105,13 +105,13 @@ def explain(
     'python'
     """
     found = _op(op)
-    plan = state.current() if backend is None else state.plan_for(backend, CALL)
+    table = state.current() if backend is None else state.table_for(backend, CALL)
     dtype, device, size = None, CPU, None
     given = found.signature.bind_partial(*args, **kwargs).arguments
     if found.first in given:
         dtype, device, size = _facts(found, given[found.first])
-    choice = walk(found, plan, dtype, device, size=size)
-    decision = plan.decision
+    choice = walk(found, table, dtype, device, size=size)
+    decision = table.decision
     return Explanation(
         found.name,
         dtype,
@@ -121,7 +121,7 @@ def explain(
         decision.mode,
         choice.steps,
         decision.overridden,
-        _times(found, plan, dtype, device, size),
+        _times(found, table, dtype, device, size),
     )
 
 
@@ -134,11 +134,11 @@ def _facts(op: Op, x: Any) -> tuple[str, str, int | None]:
 
 
 def _times(
-    op: Op, plan: state.Plan, dtype: str | None, device: str, size: int | None
+    op: Op, table: state.DispatchTable, dtype: str | None, device: str, size: int | None
 ) -> dict[str, Any] | None:
-    if plan.decision.mode != FASTEST:
+    if table.decision.mode != FASTEST:
         return None
-    ranking = measured(op, plan, dtype, device, size)
+    ranking = measured(op, table, dtype, device, size)
     if ranking is not None:
         return {
             "seconds": dict(ranking.seconds),
@@ -152,7 +152,7 @@ def _times(
         reason = "the array stays on its device; the times are those of arrays on the CPU"
     else:
         tune = f"tensor-ops tune --ops {op.name} --dtype {dtype}"
-        reason = plan.times.reason or f"no times: run '{tune}'"
+        reason = table.times.reason or f"no times: run '{tune}'"
     return {"seconds": {}, "size": None, "date": None, "reason": reason}
 
 

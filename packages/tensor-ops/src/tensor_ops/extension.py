@@ -78,8 +78,8 @@ def decision(backend: str | None = None, source: str = "") -> Decision:
     >>> decision("python", "an example").candidates
     ('python',)
     """
-    plan = state.current() if backend is None else state.plan_for(backend, source)
-    return plan.decision
+    table = state.current() if backend is None else state.table_for(backend, source)
+    return table.decision
 
 
 def function_of(route: Route, dtype: Hashable, name: str) -> Callable[..., Any] | None:
@@ -125,11 +125,11 @@ def exchanging_function(op: Op, name_of: Callable[[str, str, Any], str]) -> Call
     route, current = Route(op, CPU, in_place=True, exchanges_arrays=True), state.current
 
     def call(x: Any, *rest: Any) -> Any:
-        plan = current()
+        table = current()
         try:
-            function = plan.functions[route][x.dtype]
+            function = table.functions[route][x.dtype]
         except LookupError:
-            function = route.function(plan, x.dtype, name_of(op.name, op.first, x))
+            function = route.function(table, x.dtype, name_of(op.name, op.first, x))
         if function is None:
             raise TypeError(f"{op.name}: the backend takes NumPy arrays only")
         return function(x, *rest)

@@ -18,7 +18,7 @@ from tensor_ops.resolution import Route, function_for
 
 if TYPE_CHECKING:
     from tensor_ops.op_table import Op
-    from tensor_ops.state import Plan
+    from tensor_ops.state import DispatchTable
 
 __all__ = ["caller", "facts", "has_foreign_beside_array", "is_foreign"]
 
@@ -49,7 +49,7 @@ def has_foreign_beside_array(op: Op, args: tuple[Any, ...], kwargs: Mapping[str,
 
 
 def caller(of_arrays: Route) -> Callable[..., Any]:
-    """Return a function that runs a route's op, by a plan, on arrays of which some speak DLPack.
+    """Return a function that runs an op, by a dispatch table, on arrays that may speak DLPack.
 
     Host arrays are seen as NumPy arrays over the same memory and the result comes back as the
     kind of `x`; device arrays go to a backend of that device as they are.
@@ -57,8 +57,8 @@ def caller(of_arrays: Route) -> Callable[..., Any]:
     op = of_arrays.op
     exchanging = Route(op, exchanges_arrays=True)
 
-    def call(plan: Plan, *args: Any, **kwargs: Any) -> Any:
-        taking = _function_of_exchange(exchanging, plan, args, kwargs)
+    def call(table: DispatchTable, *args: Any, **kwargs: Any) -> Any:
+        taking = _function_of_exchange(exchanging, table, args, kwargs)
         if taking is not None:
             try:
                 return taking(*args, **kwargs)
@@ -78,9 +78,9 @@ def caller(of_arrays: Route) -> Callable[..., Any]:
         function: Any
         if device == CPU:
             view = values[op.first]
-            function = of_arrays.function(plan, view.dtype, dtype_name(op.name, op.first, view))
+            function = of_arrays.function(table, view.dtype, dtype_name(op.name, op.first, view))
         else:
-            function = function_for(op, plan, _device_dtype(op.name, op.first, x), device)
+            function = function_for(op, table, _device_dtype(op.name, op.first, x), device)
         result = function(**values, out=_outputs(op.name, out, seen))
         if out is not None:
             return out
@@ -90,7 +90,7 @@ def caller(of_arrays: Route) -> Callable[..., Any]:
 
 
 def _function_of_exchange(
-    route: Route, plan: Plan, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    route: Route, table: DispatchTable, args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> Callable[..., Any] | None:
     """Return the function of the backend if it takes these host arrays as they are."""
     x: Any = args[0] if args else None
@@ -99,10 +99,10 @@ def _function_of_exchange(
     if _tracks_tangents() or any(map(_is_recorded, (*args, *kwargs.values()))):
         return None
     try:
-        return plan.functions[route][x.dtype]
+        return table.functions[route][x.dtype]
     except LookupError:
         name = _device_dtype(route.op.name, route.op.first, x)
-        return route.function(plan, x.dtype, name) if name in DTYPES else None
+        return route.function(table, x.dtype, name) if name in DTYPES else None
 
 
 def facts(op: str, argument: str, value: Any) -> tuple[str, str, int | None]:

@@ -64,87 +64,47 @@ def pytorch() -> PyTorch | None:
 
 def about(name: str) -> str | None:
     """Return what this machine has of a known name, in words; None if there is nothing to say."""
-    describe = _DESCRIBED.get(name)
-    return describe() if describe else None
-
-
-def _torch() -> str | None:
-    found = pytorch()
-    return found and f"PyTorch {found.version} is, but not tensor-ops-torch"
-
-
-def _mps() -> str | None:
-    if platform.system() != "Darwin":
+    if name in _DISTRIBUTIONS:
+        distribution = _DISTRIBUTIONS[name]
+        version = version_of(distribution)
+        if version is None:
+            return f"no {distribution}"
+        return f"{distribution} {version} is installed, and no op here uses it"
+    if name == "mps" and platform.system() != "Darwin":
         return f"Apple's GPUs are in Macs, and this is {platform.system()}"
-    return _with_pytorch("is installed")
-
-
-def _rocm() -> str | None:
+    if name == "cudnn":
+        for distribution in ("nvidia-cudnn-cu13", "nvidia-cudnn-cu12"):
+            if version := version_of(distribution):
+                return f"{distribution} {version} is installed, and no op here calls it"
     found = pytorch()
-    return found and f"PyTorch {found.version} is built for {found.built_for}"
+    if found is None:
+        return "PyTorch is not installed" if name == "mps" else None
+    return _about_pytorch(found).get(name)
 
 
-def _tpu() -> str:
-    return _distribution("torch_xla")
+# The distributions of known names, for which nothing but a version is told.
+_DISTRIBUTIONS = {"tpu": "torch_xla", "nki": "neuronx-cc", "triton": "triton"}
 
 
-def _nki() -> str:
-    return _distribution("neuronx-cc")
+def _about_pytorch(found: PyTorch) -> dict[str, str | None]:
+    version = f"PyTorch {found.version}"
+    built = f"{version} is built for {found.built_for}"
+    return {
+        "torch": f"{version} is, but not tensor-ops-torch",
+        "mps": f"{version} is installed",
+        "rocm": built,
+        "cudnn": None if found.cuda else f"{built}, so has no cuDNN",
+        "mkl": _within(version, "Intel MKL", found.has_mkl),
+        "mkldnn": _within(version, "oneDNN", found.has_mkldnn),
+    }
 
 
-def _triton() -> str:
-    return _distribution("triton")
-
-
-def _cudnn() -> str | None:
-    for name in ("nvidia-cudnn-cu13", "nvidia-cudnn-cu12"):
-        if version := version_of(name):
-            return f"{name} {version} is installed, and no op here calls it"
-    found = pytorch()
-    if found is None or found.cuda:
-        return None
-    return f"PyTorch {found.version} is built for {found.built_for}, so has no cuDNN"
-
-
-def _mkl() -> str | None:
-    return _within("Intel MKL", "has_mkl")
-
-
-def _mkldnn() -> str | None:
-    return _within("oneDNN", "has_mkldnn")
-
-
-_DESCRIBED = {
-    "torch": _torch,
-    "mps": _mps,
-    "rocm": _rocm,
-    "tpu": _tpu,
-    "nki": _nki,
-    "triton": _triton,
-    "cudnn": _cudnn,
-    "mkl": _mkl,
-    "mkldnn": _mkldnn,
-}
-
-
-def _with_pytorch(what: str) -> str:
-    found = pytorch()
-    return f"PyTorch {found.version} {what}" if found else "PyTorch is not installed"
-
-
-def _within(library: str, attribute: str) -> str | None:
-    found = pytorch()
-    has = getattr(found, attribute, None)
-    if found is None or has is None:
+def _within(version: str, library: str, has: bool | None) -> str | None:
+    if has is None:
         return None
     if has:
-        return f"PyTorch {found.version} has {library} within, for its own use"
-    return f"PyTorch {found.version} is built without {library}"
-
-
-def _distribution(name: str) -> str:
-    version = version_of(name)
-    return f"{name} {version} is installed, and no op here uses it" if version else f"no {name}"
+        return f"{version} has {library} within, for its own use"
+    return f"{version} is built without {library}"
 
 
 def version_of(distribution: str) -> str | None:

@@ -13,7 +13,7 @@ __all__ = [
     "DEFAULT_PRIORITY",
     "DEVICE_KINDS",
     "FASTEST",
-    "FLOOR",
+    "LAST_RESORT",
     "KNOWN",
     "KnownBackend",
     "did_you_mean",
@@ -27,8 +27,8 @@ AUTO = "auto"
 FASTEST = "fastest"
 # What may stand where a backend is preferred or named, and is none.
 AUTOMATIC = (AUTO, FASTEST)
-FLOOR = "python"
-DEFAULT_PRIORITY = ("cuda", "opencl", "cpp", FLOOR)
+LAST_RESORT = "python"
+DEFAULT_PRIORITY = ("cuda", "opencl", "cpp", LAST_RESORT)
 # What may follow a backend's name and a colon, as in "opencl:gpu": the kind of device that it
 # must run on.
 DEVICE_KINDS = ("gpu", "cpu", "accelerator")
@@ -83,7 +83,7 @@ KNOWN = {
         _known("cuda", "NVIDIA CUDA", "cuda"),
         _known("opencl", "OpenCL", "opencl"),
         _known("cpp", "C++ (SIMD, threads)", "cpp"),
-        KnownBackend(FLOOR, "Python (NumPy)", "pip install ./packages/tensor-ops"),
+        KnownBackend(LAST_RESORT, "Python (NumPy)", "pip install ./packages/tensor-ops"),
         _known("torch", "PyTorch", "torch"),
         _known(
             "mps", "Apple Metal (MPS)", "torch", "Apple GPUs are reached through PyTorch", _TENSORS
@@ -189,7 +189,7 @@ def resolve(name: str, installed: Collection[str]) -> str:
 
 def _backend(name: str, installed: Collection[str]) -> str:
     if name == "cpu" and "cpp" not in installed:
-        return FLOOR
+        return LAST_RESORT
     target = ALIASES.get(name, name)
     if target in KNOWN or target in installed:
         return target

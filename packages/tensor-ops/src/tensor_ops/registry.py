@@ -7,7 +7,7 @@ from contextvars import ContextVar
 from typing import Any, ParamSpec, TypeVar
 
 from tensor_ops import backends, selection, state
-from tensor_ops.names import ALIASES, AUTOMATIC, FLOOR, KNOWN, resolve, split
+from tensor_ops.names import ALIASES, AUTOMATIC, KNOWN, LAST_RESORT, resolve, split
 from tensor_ops.ops import OPS
 from tensor_ops.selection import Decision
 
@@ -100,9 +100,9 @@ def get_available_backends() -> list[str]:
     Only the backends of the effective priority list and the one that runs here are looked at.
     """
     decision = state.current().decision
-    available = [name for name in _places(decision) if backends.load(name).reason is None]
-    ordered = selection.in_order_of_devices(decision, available, backends.kind_of_device)
-    return list(dict.fromkeys(split(name)[0] for name in ordered))
+    wider = decision._replace(candidates=tuple(_places(decision)))
+    steps = selection.steps(wider, lambda name: backends.load(name).reason, backends.kind_of_device)
+    return list(dict.fromkeys(split(step.backend)[0] for step in steps if step.reason is None))
 
 
 def is_backend_available(name: str) -> bool:
@@ -118,7 +118,7 @@ def is_backend_available(name: str) -> bool:
 
 def get_default_backend() -> str:
     """Return the backend that runs outside of any `use_backend`."""
-    name = state.plan_for(None).choice.backend
+    name = state.table_for(None).choice.backend
     assert name is not None, "the NumPy backend is always there"
     return name
 
@@ -141,7 +141,7 @@ def set_default_backend(name: str | None) -> None:
         If no backend has that name.
     """
     if name is not None and name not in AUTOMATIC:
-        state.plan_for(name, "set_default_backend()").choice  # noqa: B018 - raises
+        state.table_for(name, "set_default_backend()").choice  # noqa: B018 - raises
         name = _resolve(name)
     state.set_default(name)
 
@@ -185,7 +185,7 @@ class use_backend:  # noqa: N801 - reads as a function, like torch.no_grad
         name = self._name
         if name not in AUTOMATIC:
             name = _resolve(name)
-            state.plan_for(name, "use_backend()").choice  # noqa: B018 - raises
+            state.table_for(name, "use_backend()").choice  # noqa: B018 - raises
         # In the context, not in self: threads and tasks may share one object.
         _outer_names.set((*_outer_names.get(), state.context_name.get()))
         state.context_name.set(name)
@@ -261,7 +261,7 @@ def _considered() -> list[str]:
 
 def _places(decision: Decision) -> list[str]:
     """Return what a decision names, in order, with the kinds of device that it demands."""
-    return list(dict.fromkeys([*decision.candidates, *decision.priority, FLOOR]))
+    return list(dict.fromkeys([*decision.candidates, *decision.priority, LAST_RESORT]))
 
 
 def _status(name: str, considered: bool) -> str:

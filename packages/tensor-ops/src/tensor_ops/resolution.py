@@ -13,14 +13,14 @@ from tensor_ops.selection import Choice
 
 if TYPE_CHECKING:
     from tensor_ops.op_table import Op
-    from tensor_ops.state import Plan
+    from tensor_ops.state import DispatchTable
     from tensor_ops.tuning_table import Ranking
 
 __all__ = ["Route", "function_for", "measured", "walk"]
 
 
 class Route:
-    """A way of calling an op; with a dtype, the key of the functions that a plan keeps.
+    """A way of calling an op; with a dtype, the key of the functions that a dispatch table keeps.
 
     Two routes are never equal, so that looking one up costs as little as can be: whoever calls an
     op makes its route once.
@@ -48,12 +48,14 @@ class Route:
         self.in_place = in_place
         self.exchanges_arrays = exchanges_arrays
 
-    def function(self, plan: Plan, dtype: Hashable, name: str) -> Callable[..., Any] | None:
-        """Return the backend's function, and keep it in the plan.
+    def function(
+        self, table: DispatchTable, dtype: Hashable, name: str
+    ) -> Callable[..., Any] | None:
+        """Return the backend's function, and keep it in the dispatch table.
 
         Parameters
         ----------
-        plan : Plan
+        table : DispatchTable
         dtype : hashable
             The dtype in the library of the arrays.
         name : str
@@ -64,12 +66,12 @@ class Route:
         BackendError
             As `function_for`.
         """
-        functions = plan.functions.setdefault(self, {})
+        functions = table.functions.setdefault(self, {})
         try:
             return functions[dtype]
         except KeyError:
             pass
-        function, exchanges = _found(self.op, plan, name, self.device, self.in_place)
+        function, exchanges = _found(self.op, table, name, self.device, self.in_place)
         kept = None if self.exchanges_arrays and not exchanges else function
         functions[dtype] = kept
         return kept
@@ -77,18 +79,18 @@ class Route:
 
 def walk(
     op: Op,
-    plan: Plan,
+    table: DispatchTable,
     dtype: str | None,
     device: str = CPU,
     in_place: bool = False,
     size: int | None = None,
 ) -> Choice:
-    """Return the walk over a plan's candidates for one op, dtype, device and number of elements.
+    """Return the walk over the candidates for one op, dtype, device and size in elements.
 
     With `dtype` None only the presence of the op counts. With `in_place` no backend copies the
     host's arrays to a device unless it was asked for.
     """
-    decision, ranking = plan.decision, measured(op, plan, dtype, device, size)
+    decision, ranking = table.decision, measured(op, table, dtype, device, size)
     may_not_copy = in_place and device == CPU and decision.mode in AUTOMATIC
 
     def why_not(name: str) -> str | None:
@@ -105,53 +107,53 @@ def walk(
 
 
 def measured(
-    op: Op, plan: Plan, dtype: str | None, device: str, size: int | None
+    op: Op, table: DispatchTable, dtype: str | None, device: str, size: int | None
 ) -> Ranking | None:
-    """Return the measured times that a plan goes by, None if it goes by none.
+    """Return the measured times to go by, None if there are none.
 
     They are those of host arrays: an array on a device stays on it.
     """
-    if plan.decision.mode != FASTEST or device != CPU or dtype is None:
+    if table.decision.mode != FASTEST or device != CPU or dtype is None:
         return None
-    table = plan.times.table
-    return None if table is None else table.ranking(op.name, dtype, size)
+    times = table.times.table
+    return None if times is None else times.ranking(op.name, dtype, size)
 
 
 def function_for(
-    op: Op, plan: Plan, dtype: str, device: str = CPU, in_place: bool = False
+    op: Op, table: DispatchTable, dtype: str, device: str = CPU, in_place: bool = False
 ) -> Callable[..., Any]:
     """Return the backend's function for one op, dtype and device.
 
     Raises
     ------
     BackendUnavailableError
-        If the plan is strict and its backend is unavailable.
+        If the decision is strict and its backend is unavailable.
     BackendError
         If no candidate can run it.
     """
-    return _found(op, plan, dtype, device, in_place)[0]
+    return _found(op, table, dtype, device, in_place)[0]
 
 
 def _found(
-    op: Op, plan: Plan, dtype: str, device: str, in_place: bool
+    op: Op, table: DispatchTable, dtype: str, device: str, in_place: bool
 ) -> tuple[Callable[..., Any], bool]:
     """Return the function, and whether it takes arrays of other libraries as they are."""
-    plan.choice  # noqa: B018 - raises or warns before any op-specific reason is looked for
-    if plan.decision.mode == FASTEST and device == CPU and not in_place:
-        return _function_by_size(op, plan, dtype)
-    return _function(op, plan, dtype, device, walk(op, plan, dtype, device, in_place))
+    table.choice  # noqa: B018 - raises or warns before any op-specific reason is looked for
+    if table.decision.mode == FASTEST and device == CPU and not in_place:
+        return _function_by_size(op, table, dtype)
+    return _function(op, table, dtype, device, walk(op, table, dtype, device, in_place))
 
 
-def _function_by_size(op: Op, plan: Plan, dtype: str) -> tuple[Callable[..., Any], bool]:
+def _function_by_size(op: Op, table: DispatchTable, dtype: str) -> tuple[Callable[..., Any], bool]:
     """Return the function of the fastest backend, chosen anew for each call where sizes differ."""
-    table = plan.times.table
-    rankings = table.rankings(op.name, dtype) if table else []
+    times = table.times.table
+    rankings = times.rankings(op.name, dtype) if times else []
     sizes = [ranking.size for ranking in rankings] or [None]
-    found = [_function(op, plan, dtype, CPU, walk(op, plan, dtype, size=size)) for size in sizes]
+    found = [_function(op, table, dtype, CPU, walk(op, table, dtype, size=size)) for size in sizes]
     functions = [function for function, _ in found]
-    if table is None or all(function == functions[0] for function in functions):
+    if times is None or all(function == functions[0] for function in functions):
         return found[0]
-    limits, first = table.limits(op.name, dtype), op.first
+    limits, first = times.limits(op.name, dtype), op.first
 
     def by_size(*args: Any, **kwargs: Any) -> Any:
         x = args[0] if args else kwargs[first]
@@ -162,14 +164,14 @@ def _function_by_size(op: Op, plan: Plan, dtype: str) -> tuple[Callable[..., Any
 
 
 def _function(
-    op: Op, plan: Plan, dtype: str, device: str, choice: Choice
+    op: Op, table: DispatchTable, dtype: str, device: str, choice: Choice
 ) -> tuple[Callable[..., Any], bool]:
     """Return the op's function of the backend that a walk has found."""
     if choice.backend is None:
         steps = "; ".join(f"{step.backend}: {step.reason}" for step in choice.steps)
         raise BackendError(
             f"{op.name}: no backend can run {dtype} on {device} "
-            f"({plan.decision.mode} by {plan.decision.source}): {steps}"
+            f"({table.decision.mode} by {table.decision.source}): {steps}"
         )
     _warn_of_failures(op, choice)
     backend = backends.load(choice.backend)

@@ -1,33 +1,33 @@
 """Which backend runs: one rule over plain values, without I/O.
 
 Each level (the call, the context, the default, the environment, the file, the built-in
-default) states what it wants as `Wishes`. `decide` takes the first level that wants
+default) says what it asks for as a `ConfigLevel`. `decide` takes the first level that wants
 anything, unless another forces a backend; `choose_for` walks the candidates of that decision.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Literal, NamedTuple
 
 from tensor_ops.errors import BackendError
-from tensor_ops.names import AUTO, AUTOMATIC, DEFAULT_PRIORITY, FASTEST, FLOOR, split
+from tensor_ops.names import AUTO, AUTOMATIC, DEFAULT_PRIORITY, FASTEST, LAST_RESORT, split
 
 __all__ = [
     "BUILT_IN",
     "Choice",
     "Decision",
     "Step",
-    "Wishes",
+    "ConfigLevel",
     "choose",
     "choose_for",
     "decide",
     "in_measured_order",
-    "in_order_of_devices",
+    "steps",
 ]
 
 Mode = Literal["force", "named", "preferred", "fastest", "auto"]
 
 
-class Wishes(NamedTuple):
+class ConfigLevel(NamedTuple):
     """What one level asks for; None is "says nothing".
 
     Attributes
@@ -107,13 +107,13 @@ class Choice(NamedTuple):
     steps: tuple[Step, ...]
 
 
-BUILT_IN = Wishes("the built-in default", preferred=AUTO, priority=DEFAULT_PRIORITY)
+BUILT_IN = ConfigLevel("the built-in default", preferred=AUTO, priority=DEFAULT_PRIORITY)
 
 # The backend that is made for CPUs: in the built-in order, others that run on a CPU stand behind.
 _FOR_CPUS = "cpp"
 
 
-def decide(levels: Iterable[Wishes]) -> Decision:
+def decide(levels: Iterable[ConfigLevel]) -> Decision:
     """Return the decision of the strongest level that forces, else of the first that asks.
 
     Within a level, `force` goes before `named`, `preferred` and `priority`. The order of
@@ -126,7 +126,7 @@ def decide(levels: Iterable[Wishes]) -> Decision:
 
     Examples
     --------
-    >>> decide([Wishes("backend.json", preferred="cpp"), BUILT_IN]).candidates
+    >>> decide([ConfigLevel("backend.json", preferred="cpp"), BUILT_IN]).candidates
     ('cpp', 'cuda', 'opencl', 'python')
     """
     levels = [*levels, BUILT_IN]
@@ -139,9 +139,9 @@ def decide(levels: Iterable[Wishes]) -> Decision:
         if level.named is not None and level.named not in AUTOMATIC:
             return Decision("named", (level.named,), level.source, priority)
         if level.preferred is not None and level.preferred not in AUTOMATIC:
-            candidates = _with_floor((level.preferred, *priority))
+            candidates = _with_last_resort((level.preferred, *priority))
             return Decision("preferred", candidates, level.source, priority, is_built_in)
-        candidates = _with_floor(priority)
+        candidates = _with_last_resort(priority)
         if FASTEST in (level.named, level.preferred):
             return Decision("fastest", candidates, level.source, priority, is_built_in)
         if AUTO in (level.named, level.preferred) or level.priority is not None:
@@ -169,21 +169,13 @@ def in_measured_order(decision: Decision, backends: Iterable[str]) -> Decision:
 
 def choose(candidates: Iterable[str], reason: Callable[[str], str | None]) -> Choice:
     """Return the first candidate for which `reason` is None, with every step on the way."""
-    steps: list[Step] = []
-    for backend in candidates:
-        steps.append(Step(backend, reason(backend)))
-        if steps[-1].reason is None:
-            return Choice(split(backend)[0], tuple(steps))
-    return Choice(None, tuple(steps))
+    return _first(Step(backend, reason(backend)) for backend in candidates)
 
 
 def choose_for(
     decision: Decision, reason: Callable[[str], str | None], kind: Callable[[str], str | None]
 ) -> Choice:
     """Return the choice among a decision's candidates.
-
-    In the built-in order, which is one of devices, a backend whose device is a CPU waits until
-    the one that is made for CPUs has had its turn; not if it was asked for, or has been measured.
 
     Parameters
     ----------
@@ -193,39 +185,42 @@ def choose_for(
     kind : callable
         Returns the kind of device that an available backend runs on.
     """
+    return _first(steps(decision, reason, kind))
+
+
+def steps(
+    decision: Decision, reason: Callable[[str], str | None], kind: Callable[[str], str | None]
+) -> Iterator[Step]:
+    """Yield every candidate of a decision with the reason against it; see `choose_for`.
+
+    In the built-in order, which is one of devices, a backend whose device is a CPU waits until
+    the one that is made for CPUs has had its turn; not if it was asked for, or has been measured.
+    """
     candidates = list(decision.candidates)
     asked_for = candidates[:1] if decision.mode == "preferred" else decision.measured
+    may_wait = decision.order_is_built_in and _FOR_CPUS in candidates
     tried: set[str] = set()
-
-    def why_not(name: str) -> str | None:
+    for name in candidates:
         why = reason(name)
-        is_behind = name in asked_for or {name, _FOR_CPUS} & tried or _FOR_CPUS not in candidates
+        has_turn = name == _FOR_CPUS or name in asked_for or {name, _FOR_CPUS} & tried
+        if may_wait and why is None and not has_turn and kind(name) == "cpu":
+            candidates.insert(candidates.index(_FOR_CPUS) + 1, name)
+            why = f"its device is a CPU, for which {_FOR_CPUS!r} is tried first"
         tried.add(name)
-        if why is not None or is_behind or name == _FOR_CPUS or kind(name) != "cpu":
-            return why
-        candidates.insert(candidates.index(_FOR_CPUS) + 1, name)  # choose() comes to it again
-        return f"its device is a CPU, for which {_FOR_CPUS!r} is tried first"
-
-    return choose(candidates, why_not if decision.order_is_built_in else reason)
+        yield Step(name, why)
 
 
-def in_order_of_devices(
-    decision: Decision, available: Iterable[str], kind: Callable[[str], str | None]
-) -> list[str]:
-    """Return available backends in the order in which `choose_for` comes to them."""
-    names = list(available)
-    if not decision.order_is_built_in or _FOR_CPUS not in names:
-        return names
-    asked_for = decision.candidates[:1] if decision.mode == "preferred" else ()
-    before = names[: names.index(_FOR_CPUS)]
-    waiting = [name for name in before if name not in asked_for and kind(name) == "cpu"]
-    others = [name for name in names if name not in waiting]
-    place = others.index(_FOR_CPUS) + 1
-    return [*others[:place], *waiting, *others[place:]]
+def _first(steps: Iterable[Step]) -> Choice:
+    walked: list[Step] = []
+    for step in steps:
+        walked.append(step)
+        if step.reason is None:
+            return Choice(split(step.backend)[0], tuple(walked))
+    return Choice(None, tuple(walked))
 
 
 def _forced(
-    forcing: Wishes, forced: str, levels: list[Wishes], priority: tuple[str, ...]
+    forcing: ConfigLevel, forced: str, levels: list[ConfigLevel], priority: tuple[str, ...]
 ) -> Decision:
     overridden, narrowed_by = [], None
     is_stronger = True
@@ -275,6 +270,6 @@ def _narrower(a: str, b: str) -> str | None:
     return a if kind_a else b
 
 
-def _with_floor(candidates: Iterable[str]) -> tuple[str, ...]:
+def _with_last_resort(candidates: Iterable[str]) -> tuple[str, ...]:
     """Return the candidates once each, with the NumPy backend last unless it has a place."""
-    return tuple(dict.fromkeys((*candidates, FLOOR)))
+    return tuple(dict.fromkeys((*candidates, LAST_RESORT)))

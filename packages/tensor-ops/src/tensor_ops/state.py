@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tensor_ops import backends, config, config_location, selection
 from tensor_ops.errors import BackendFallbackWarning, warn_caller
 from tensor_ops.names import AUTOMATIC, FASTEST, not_a_name, resolve
-from tensor_ops.selection import Choice, Decision, Wishes
+from tensor_ops.selection import Choice, ConfigLevel, Decision
 
 if TYPE_CHECKING:
     from tensor_ops.resolution import Route
     from tensor_ops.tuning_table import Tuning
 
 __all__ = [
-    "Plan",
+    "DispatchTable",
     "context_name",
     "current",
     "enforce",
-    "plan_for",
-    "plan_past_forces",
+    "table_for",
+    "table_past_forces",
     "reload",
     "set_default",
     "settings",
@@ -57,7 +57,7 @@ class Times:
         return self._found
 
 
-class Plan:
+class DispatchTable:
     """A decision with what has been found out about it: the walk and the functions to call.
 
     Attributes
@@ -141,14 +141,14 @@ class Plan:
 class Settings(NamedTuple):
     """The levels that hold for the whole process, and the file that was read."""
 
-    default: Wishes | None
-    environment: tuple[Wishes, ...]
+    default: ConfigLevel | None
+    environment: tuple[ConfigLevel, ...]
     file: config.Config
 
-    def levels(self) -> list[Wishes]:
+    def levels(self) -> list[ConfigLevel]:
         """Return the levels below the context, strongest first."""
         default = [self.default] if self.default else []
-        return [*default, *self.environment, self.file.wishes(backends.INSTALLED)]
+        return [*default, *self.environment, self.file.level(backends.INSTALLED)]
 
 
 # The backend named by the innermost use_backend(), None outside of any.
@@ -158,8 +158,8 @@ _VERB = {"force": "forced", "named": "named"}
 _lock = threading.RLock()
 _settings: Settings | None = None
 _times = Times()
-# Keyed by who named what; None is the process-wide plan. Replaced as a whole when settings change.
-_plans: dict[tuple[str, str] | None, Plan] = {}
+# Keyed by who named what; None is the process-wide one. Replaced as a whole when settings change.
+_tables: dict[tuple[str, str] | None, DispatchTable] = {}
 
 
 def settings() -> Settings:
@@ -196,9 +196,9 @@ def enforce() -> None:
     BackendUnavailableError
         If the forced backend is unavailable.
     """
-    plan = plan_for(None)
-    if plan.decision.mode == "force":
-        plan.choice  # noqa: B018 - raises
+    table = table_for(None)
+    if table.decision.mode == "force":
+        table.choice  # noqa: B018 - raises
 
 
 def start() -> None:
@@ -206,47 +206,49 @@ def start() -> None:
 
     After an error or an interrupt nothing is kept, so that the next import starts afresh.
     """
-    global _settings, _times, _plans
+    global _settings, _times, _tables
     try:
         enforce()
     except BaseException:
         with _lock:
             backends.rescan()
             backends.forget_probes()
-            _settings, _times, _plans = None, Times(), {}
+            _settings, _times, _tables = None, Times(), {}
         raise
 
 
 def set_default(name: str | None) -> None:
     """Set or clear the default backend of the process."""
-    default = None if name is None else Wishes("set_default_backend()", preferred=name)
+    default = None if name is None else ConfigLevel("set_default_backend()", preferred=name)
     _change(lambda: settings()._replace(default=default))
 
 
 def _change(new_settings: Callable[[], Settings]) -> None:
-    """Put settings into force, and start their plans, in one step or not at all.
+    """Put settings into force, and start their dispatch tables, in one step or not at all.
 
     The handler of a signal may run at any point here and change the settings itself, perhaps
     after reading a newer file: what it did is not undone, the new settings are asked for again.
     """
-    global _settings, _plans
+    global _settings, _tables
     with _lock:
         while True:
-            plans = _plans
+            tables = _tables
             new = new_settings()
-            if plans is _plans:
-                _settings, _plans = new, {}
+            if tables is _tables:
+                _settings, _tables = new, {}
                 return
 
 
-def current() -> Plan:
-    """Return the plan that holds here: the context's if there is one, else the process's."""
+def current() -> DispatchTable:
+    """Return the dispatch table in force here: that of the context, else that of the process."""
     name = context_name.get()
-    return _plans.get(None) or plan_for(None) if name is None else plan_for(name, "use_backend()")
+    if name is None:
+        return _tables.get(None) or table_for(None)
+    return table_for(name, "use_backend()")
 
 
-def plan_for(name: str | None, source: str = "") -> Plan:
-    """Return the plan for a call or context that names a backend, or for neither.
+def table_for(name: str | None, source: str = "") -> DispatchTable:
+    """Return the dispatch table for a call or context that names a backend, or for neither.
 
     Raises
     ------
@@ -260,43 +262,43 @@ def plan_for(name: str | None, source: str = "") -> Plan:
     if name is not None and not isinstance(name, str):
         raise not_a_name(name)
     key = None if name is None else (name, source)
-    plan = _plans.get(key)
-    if plan is None:
+    table = _tables.get(key)
+    if table is None:
         with _lock:
             # Those of the settings that are read next: a signal's handler may replace both.
-            plans = _plans
+            tables = _tables
             levels = settings().levels()
             if name is not None:
                 levels.insert(0, _named(name, source))
-            plan = plans.setdefault(key, Plan(selection.decide(levels)))
-    return plan
+            table = tables.setdefault(key, DispatchTable(selection.decide(levels)))
+    return table
 
 
-def plan_past_forces(name: str, source: str) -> Plan:
-    """Return a plan for a backend that runs whatever is forced.
+def table_past_forces(name: str, source: str) -> DispatchTable:
+    """Return a dispatch table for a backend that runs whatever is forced.
 
     It is for what compares backends, such as ``tensor-ops bench``.
     """
-    return Plan(selection.decide([_named(name, source)]))
+    return DispatchTable(selection.decide([_named(name, source)]))
 
 
-def _named(name: str, source: str) -> Wishes:
+def _named(name: str, source: str) -> ConfigLevel:
     own = name if name in AUTOMATIC else resolve(name, backends.INSTALLED)
-    return Wishes(source, named=own)
+    return ConfigLevel(source, named=own)
 
 
-def _read(default: Wishes | None) -> Settings:
+def _read(default: ConfigLevel | None) -> Settings:
     path = config_location.find()
     file = config.load(path, backends.INSTALLED) if path else config.Config()
-    return Settings(default, config.environment_wishes(backends.INSTALLED), file)
+    return Settings(default, config.environment_levels(backends.INSTALLED), file)
 
 
 def _begin_forked_child() -> None:
     """Look again at the backends, whose devices may not survive a fork, and at the choice."""
-    global _lock, _plans
+    global _lock, _tables
     _lock = threading.RLock()  # another thread of the parent may have held it
     backends.probe_again()
-    _plans = {}
+    _tables = {}
 
 
 if hasattr(os, "register_at_fork"):

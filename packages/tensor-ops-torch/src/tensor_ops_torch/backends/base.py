@@ -349,7 +349,7 @@ class Backend:
             stacklevel=3,
         )
 
-    def _heed(self, checks: list[ValidationCheck]) -> None:
+    def _warn_or_raise(self, checks: list[ValidationCheck]) -> None:
         """Raise for what the device cannot do, and warn of what it does not do as expected."""
         raise_failed(type(self).__name__, tuple(checks))
         for check in checks:

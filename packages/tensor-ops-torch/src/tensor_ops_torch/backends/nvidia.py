@@ -66,7 +66,7 @@ class NVIDIABackend(Backend):
 
     def _configure(self) -> None:
         settings = self._settings
-        self._heed(check_settings(settings, NVIDIATarget.of(self._profile)))
+        self._warn_or_raise(check_settings(settings, NVIDIATarget.of(self._profile)))
         self._set_precision(settings)
         self._limit_memory(settings)
         if settings.memory_growth_enabled:

@@ -115,7 +115,7 @@ class TPUBackend(Backend):
 
     def _configure(self) -> None:
         settings = self._settings
-        self._heed(check_settings(settings, self._target))
+        self._warn_or_raise(check_settings(settings, self._target))
         if settings.precision is None:
             return
         dtype = getattr(torch, settings.precision)

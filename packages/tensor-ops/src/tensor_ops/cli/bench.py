@@ -3,7 +3,7 @@
 import json
 import os
 import sys
-from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from argparse import ArgumentParser, Namespace
 from datetime import UTC, datetime
 from importlib import import_module
 from pathlib import Path
@@ -14,12 +14,11 @@ import numpy as np
 import tensor_ops
 from tensor_ops import backends
 from tensor_ops.cli import cases, values
+from tensor_ops.cli.parser import Commands, add_command
 from tensor_ops.errors import TensorOpsError
-from tensor_ops.names import FLOOR
+from tensor_ops.names import LAST_RESORT
 
 if TYPE_CHECKING:
-    from argparse import _SubParsersAction
-
     from tensor_ops.benchmark import Case, Result
 
 __all__ = ["add", "run"]
@@ -40,15 +39,15 @@ what was measured."""
 PLOT_SUFFIXES = (".svg", ".png", ".pdf")
 
 
-def add(commands: "_SubParsersAction[ArgumentParser]") -> None:
+def add(commands: "Commands[ArgumentParser]") -> None:
     """Add this command's parser."""
-    parser = commands.add_parser(
+    parser = add_command(
+        commands,
         "bench",
+        run,
         help="time and error of every backend against NumPy",
         description="Measure time and error of every op on every available backend.",
         epilog=EXAMPLES,
-        formatter_class=RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     cases.add(parser, shapes="1x4096 128x4096", dtypes="float32")
     effort = parser.add_mutually_exclusive_group()
@@ -60,7 +59,6 @@ def add(commands: "_SubParsersAction[ArgumentParser]") -> None:
     parser.add_argument(
         "--plot", metavar="FILE", type=Path, help="draw the times: .svg, .png or .pdf"
     )
-    parser.set_defaults(run=run, parser=parser)
 
 
 def run(arguments: Namespace) -> int:
@@ -139,7 +137,7 @@ def _record(
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": machine.facts(),
         "versions": {"tensor_ops": tensor_ops.__version__, "numpy": np.__version__},
-        "backends": {name: backends.info(name) for name in dict.fromkeys((FLOOR, *names))},
+        "backends": {name: backends.info(name) for name in dict.fromkeys((LAST_RESORT, *names))},
         "arguments": json.loads(json.dumps(given, default=str)),
         "environment": {
             k: v for k, v in os.environ.items() if k.startswith(("TENSOR_OPS_", "OMP_"))

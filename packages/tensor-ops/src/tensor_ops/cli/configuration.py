@@ -6,7 +6,7 @@ from typing import Any
 from tensor_ops import backends, config, config_location, selection, state, tuning_table
 from tensor_ops.errors import ConfigError
 from tensor_ops.names import FASTEST
-from tensor_ops.selection import BUILT_IN, Decision, Wishes
+from tensor_ops.selection import BUILT_IN, ConfigLevel, Decision
 
 __all__ = ["Configuration"]
 
@@ -19,13 +19,13 @@ class Configuration:
     ----------
     file : Config
         The default one where there is no valid file.
-    environment : tuple of Wishes
+    environment : tuple of ConfigLevel
     problems : tuple of str
         What makes ``import tensor_ops`` fail.
     """
 
     file: config.Config
-    environment: tuple[Wishes, ...]
+    environment: tuple[ConfigLevel, ...]
     problems: tuple[str, ...]
 
     @classmethod
@@ -33,7 +33,7 @@ class Configuration:
         """Read both; what is broken becomes a problem."""
         problems: list[str] = []
         file = config.Config()
-        environment: tuple[Wishes, ...] = ()
+        environment: tuple[ConfigLevel, ...] = ()
         try:
             if path := config_location.find():
                 file = config.Config(path)
@@ -41,7 +41,7 @@ class Configuration:
         except ConfigError as error:
             problems.append(str(error))
         try:
-            environment = config.environment_wishes(backends.INSTALLED)
+            environment = config.environment_levels(backends.INSTALLED)
         except ConfigError as error:
             problems.append(str(error))
         return cls(file, environment, tuple(problems))
@@ -88,7 +88,7 @@ class Configuration:
             "problems": list(self.problems),
         }
 
-    def _levels(self) -> list[Wishes]:
+    def _levels(self) -> list[ConfigLevel]:
         levels = state.Settings(None, self.environment, self.file).levels()
         return [*levels, BUILT_IN]
 
@@ -102,7 +102,7 @@ class Configuration:
             "overridden_by": self._overriding(name, setting),
         }
 
-    def _overriding(self, name: str, setting: Wishes) -> str | None:
+    def _overriding(self, name: str, setting: ConfigLevel) -> str | None:
         """Return the level that decides instead; only a force leaves no use for a priority."""
         decision = self.decision()
         if decision is None or (name == "priority" and setting.wanted is not None):

@@ -2,19 +2,17 @@
 
 import os
 import sys
-from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from argparse import ArgumentParser, Namespace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tensor_ops import backends, config, config_location, selection, tuning_table
 from tensor_ops.cli import values
+from tensor_ops.cli.parser import Commands, add_command
 from tensor_ops.command_name import COMMAND
 from tensor_ops.config_location import ENV_CONFIG
 from tensor_ops.errors import ConfigError
 from tensor_ops.names import AUTOMATIC, FASTEST, resolve
-
-if TYPE_CHECKING:
-    from argparse import _SubParsersAction
 
 __all__ = ["add", "run"]
 
@@ -30,15 +28,15 @@ examples:
 Changes take effect at the next import of tensor_ops, or at tensor_ops.reload_config()."""
 
 
-def add(commands: "_SubParsersAction[ArgumentParser]") -> None:
+def add(commands: "Commands[ArgumentParser]") -> None:
     """Add this command's parser."""
-    parser = commands.add_parser(
+    parser = add_command(
+        commands,
         "configure_backend",
+        run,
         help="show or change which backend runs",
         description="Show or change backend.json, which says which backend runs.",
         epilog=EXAMPLES,
-        formatter_class=RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     parser.add_argument("--show", "-s", action="store_true", help="print the configuration")
     parser.add_argument(
@@ -68,7 +66,6 @@ def add(commands: "_SubParsersAction[ArgumentParser]") -> None:
     parser.add_argument(
         "--config", metavar="PATH", type=Path, help="the file, instead of the one in use"
     )
-    parser.set_defaults(run=run, parser=parser)
 
 
 def run(arguments: Namespace) -> int:
@@ -140,7 +137,7 @@ def _tell_if_unavailable(name: str, saved: config.Config) -> None:
     if saved.force_backend is not None:
         outcome = "'import tensor_ops' raises ImportError"
     else:
-        decision = selection.decide([saved.wishes(backends.INSTALLED)])
+        decision = selection.decide([saved.level(backends.INSTALLED)])
         choice = selection.choose_for(
             decision, lambda other: backends.load(other).reason, backends.kind_of_device
         )
@@ -149,7 +146,7 @@ def _tell_if_unavailable(name: str, saved: config.Config) -> None:
 
 
 def _tell_if_unmeasured(saved: config.Config) -> None:
-    decision = selection.decide([saved.wishes(backends.INSTALLED)])
+    decision = selection.decide([saved.level(backends.INSTALLED)])
     if reason := tuning_table.use(decision.candidates).reason:
         _note(f"{reason}. Until then 'fastest' is the same as 'auto'")
 

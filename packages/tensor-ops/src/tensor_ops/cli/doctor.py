@@ -3,31 +3,30 @@
 import json
 import sys
 from argparse import ArgumentParser, Namespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import tensor_ops
 from tensor_ops import backends
 from tensor_ops.cli import values
+from tensor_ops.cli.parser import Commands, add_command
 from tensor_ops.errors import ConfigError
-from tensor_ops.names import DEFAULT_PRIORITY, FLOOR, KNOWN, install_command, split
-
-if TYPE_CHECKING:
-    from argparse import _SubParsersAction
+from tensor_ops.names import DEFAULT_PRIORITY, KNOWN, LAST_RESORT, install_command, split
 
 __all__ = ["add", "report", "run"]
 
 
-def add(commands: "_SubParsersAction[ArgumentParser]") -> None:
+def add(commands: "Commands[ArgumentParser]") -> None:
     """Add this command's parser."""
-    parser = commands.add_parser(
+    parser = add_command(
+        commands,
         "test_capabilities",
+        run,
         aliases=["doctor"],
         help="the machine, its tools, every backend, and what runs and why",
         description="Look at the machine, its tools, every backend and the configuration. Exits "
         "with 1 when the configuration is broken, a forced backend is missing, or a required one "
         "is unavailable.",
         epilog="example: tensor-ops doctor --require cpp",
-        allow_abbrev=False,
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument(
@@ -38,7 +37,6 @@ def add(commands: "_SubParsersAction[ArgumentParser]") -> None:
         default=[],
         help="exit with 1 if this backend is unavailable; may be given more than once",
     )
-    parser.set_defaults(run=run)
 
 
 def run(arguments: Namespace) -> int:
@@ -58,7 +56,7 @@ def report(required: list[str]) -> dict[str, Any]:
     from tensor_ops.cli.tools import tools
 
     configuration = Configuration.read()
-    asked_for = (*configuration.considered(DEFAULT_PRIORITY), FLOOR, *required)
+    asked_for = (*configuration.considered(DEFAULT_PRIORITY), LAST_RESORT, *required)
     considered = {split(name)[0] for name in asked_for}
     names = dict.fromkeys([*KNOWN, *backends.INSTALLED])
     problems = list(configuration.problems)
@@ -88,7 +86,7 @@ def report(required: list[str]) -> dict[str, Any]:
 
 
 def _backend(name: str, considered: bool) -> dict[str, Any]:
-    installed = name == FLOOR or name in backends.INSTALLED
+    installed = name == LAST_RESORT or name in backends.INSTALLED
     known = KNOWN.get(name)
     facts: dict[str, Any] = {
         "name": name,

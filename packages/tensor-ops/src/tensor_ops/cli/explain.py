@@ -2,28 +2,26 @@
 
 import json
 from argparse import ArgumentParser, Namespace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tensor_ops import explanation
 from tensor_ops.arguments import DTYPES
 from tensor_ops.cli import values
-
-if TYPE_CHECKING:
-    from argparse import _SubParsersAction
+from tensor_ops.cli.parser import Commands, add_command
 
 __all__ = ["add", "run"]
 
 
-def add(commands: "_SubParsersAction[ArgumentParser]") -> None:
+def add(commands: "Commands[ArgumentParser]") -> None:
     """Add this command's parser."""
-    parser = commands.add_parser(
+    parser = add_command(
+        commands,
         "explain",
+        run,
         help="which backend runs a call, and why",
         description="Say which backend runs a call, and why. Exits with 1 when none can.",
         epilog="example: tensor-ops explain rms_norm --shape 128x4096 --dtype float16",
-        allow_abbrev=False,
     )
     parser.add_argument("op", metavar="OP", type=values.op)
     parser.add_argument("--shape", type=values.shape, default=(128, 4096), help="default: 128x4096")
@@ -32,7 +30,6 @@ def add(commands: "_SubParsersAction[ArgumentParser]") -> None:
         "--backend", metavar="NAME", type=values.backend_or_auto, help="as on the call"
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.set_defaults(run=run)
 
 
 def run(arguments: Namespace) -> int:

@@ -2,29 +2,27 @@
 
 import json
 from argparse import ArgumentParser, Namespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tensor_ops import registry
 from tensor_ops.cli import values
-
-if TYPE_CHECKING:
-    from argparse import _SubParsersAction
+from tensor_ops.cli.parser import Commands, add_command
 
 __all__ = ["add", "run"]
 
 
-def add(commands: "_SubParsersAction[ArgumentParser]") -> None:
+def add(commands: "Commands[ArgumentParser]") -> None:
     """Add this command's parser."""
-    parser = commands.add_parser(
+    parser = add_command(
+        commands,
         "info",
+        run,
         help="facts about the backend that runs, or about a named one",
         description="Print what get_backend_info() knows about the backend that runs, or about a "
         "named one.",
-        allow_abbrev=False,
     )
     parser.add_argument("name", metavar="NAME", nargs="?", type=values.backend)
     parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.set_defaults(run=run)
 
 
 def run(arguments: Namespace) -> int:

@@ -2,7 +2,7 @@
 
 import os
 import sys
-from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from argparse import ArgumentParser, Namespace
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING
 from tensor_ops import tuning_table
 from tensor_ops.arguments import DTYPES
 from tensor_ops.cli import cases, values
+from tensor_ops.cli.parser import Commands, add_command
 from tensor_ops.command_name import COMMAND
 from tensor_ops.errors import TensorOpsError
 from tensor_ops.names import split
 from tensor_ops.tuning_table import Entry, Table, TableError
 
 if TYPE_CHECKING:
-    from argparse import _SubParsersAction
-
     from tensor_ops.benchmark import Case
 
 __all__ = ["add", "run"]
@@ -37,16 +36,16 @@ Exits with 1 if nothing could be measured or there is no table to show, with 130
 leaves the table as it was."""
 
 
-def add(commands: "_SubParsersAction[ArgumentParser]") -> None:
+def add(commands: "Commands[ArgumentParser]") -> None:
     """Add this command's parser."""
-    parser = commands.add_parser(
+    parser = add_command(
+        commands,
         "tune",
+        run,
         help="measure which backend is the fastest here, for --backend=fastest",
         description="Time every op on every available backend, for each dtype and size, and keep "
         "the times. Where the preferred backend is 'fastest', they choose the backend of a call.",
         epilog=EXAMPLES,
-        formatter_class=RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     cases.add(parser, shapes="1x128 1x4096 16x4096 128x4096", dtypes="all")
     parser.add_argument(
@@ -55,7 +54,6 @@ def add(commands: "_SubParsersAction[ArgumentParser]") -> None:
     instead = parser.add_mutually_exclusive_group()
     instead.add_argument("--show", action="store_true", help="print the table that is there")
     instead.add_argument("--clear", action="store_true", help="remove the table")
-    parser.set_defaults(run=run, parser=parser)
 
 
 def run(arguments: Namespace) -> int:
