@@ -12,7 +12,8 @@ from choices import Choices
 
 import tensor_ops_cpp
 from tensor_ops import accuracy
-from tensor_ops.arguments import DTYPES, check_outputs, check_values, is_half
+from tensor_ops.arguments import DTYPES, is_half
+from tensor_ops.checks import check_outputs, check_values
 from tensor_ops.ops import OPS
 from tensor_ops_cpp import _native
 

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import tarfile
 import zipfile
 from email.parser import HeaderParser
 from pathlib import Path
@@ -10,14 +11,28 @@ import pytest
 from packaging.requirements import Requirement
 
 PACKAGE = Path(__file__).parents[1]
+SHARED = PACKAGE.parent / "tensor-ops" / "src" / "tensor_ops"
+# What the build backend is asked for, without a front end that would install it again.
+MAKE_SDIST = "import hatchling.build as b, sys; print(b.build_sdist(sys.argv[1]))"
+
+
+def build_wheel(source, folder):
+    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
+    subprocess.run([*command, "--wheel-dir", str(folder), str(source)], check=True)
+    (path,) = folder.glob("*.whl")
+    return path
 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("wheel")
-    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
-    subprocess.run([*command, "--wheel-dir", str(folder), str(PACKAGE)], check=True)
-    (path,) = folder.glob("*.whl")
+    return build_wheel(PACKAGE, tmp_path_factory.mktemp("wheel"))
+
+
+@pytest.fixture(scope="module")
+def sdist(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("sdist")
+    subprocess.run([sys.executable, "-c", MAKE_SDIST, str(folder)], cwd=PACKAGE, check=True)
+    (path,) = folder.glob("*.tar.gz")
     return path
 
 
@@ -40,6 +55,28 @@ def test_it_is_pure_python_with_the_kernels_inside(wheel):
     }
     assert files <= inside
     assert any(name.endswith(".cl") for name in files)
+
+
+@pytest.mark.parametrize("name", ["arguments.py", "checks.py"])
+def test_files_shared_with_tensor_ops_are_inside_as_files(wheel, sdist, name):
+    original = (SHARED / name).read_bytes()
+    assert zipfile.ZipFile(wheel).read(f"tensor_ops_opencl/{name}") == original
+    with tarfile.open(sdist) as archive:
+        (member,) = (each for each in archive if each.name.endswith(f"tensor_ops_opencl/{name}"))
+        assert member.isfile()
+        assert archive.extractfile(member).read() == original
+
+
+def test_a_wheel_built_from_the_sdist_has_the_same_files(wheel, sdist, tmp_path):
+    with tarfile.open(sdist) as archive:
+        archive.extractall(tmp_path, filter="data")
+    (unpacked,) = tmp_path.iterdir()
+    built = build_wheel(unpacked, tmp_path / "wheels")
+    files, expected = (zipfile.ZipFile(each) for each in (built, wheel))
+    assert set(files.namelist()) == set(expected.namelist())
+    for name in files.namelist():
+        if not name.endswith("/RECORD"):
+            assert files.read(name) == expected.read(name), name
 
 
 @pytest.mark.parametrize(
@@ -66,6 +103,7 @@ def test_installed_it_finds_its_kernels(wheel, python, tmp_path, device):
         f"import sys; sys.path.insert(0, {str(site)!r})\n"
         "import numpy as np, tensor_ops_opencl as t\n"
         "print(t.__file__, t.silu(np.ones(3, np.float32)))\n"
+        "assert 'tensor_ops' not in sys.modules\n"
     )
     place, _, result = python(code).partition(" ")
     assert place.startswith(str(site))

@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tensor_ops_opencl import runtime
-from tensor_ops_opencl.arguments import output_names
 from tensor_ops_opencl.call import Call, launch, raise_for, repeats
+from tensor_ops_opencl.checks import output_names
 from tensor_ops_opencl.programs import programs_of
 
 __all__ = ["run"]

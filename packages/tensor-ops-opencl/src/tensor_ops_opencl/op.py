@@ -12,8 +12,10 @@ from typing import Any
 import numpy as np
 
 from tensor_ops_opencl import device_arrays, host_arrays
-from tensor_ops_opencl.arguments import Kind, check_out, check_values, kind_of
+from tensor_ops_opencl.arguments import Kind, dtype_name, kind_of
+from tensor_ops_opencl.array_types import HOST_ARRAYS, array_type_of
 from tensor_ops_opencl.call import Call
+from tensor_ops_opencl.checks import check_outputs, check_values
 from tensor_ops_opencl.walks import Walk
 
 __all__ = ["OPS", "Op", "op"]
@@ -71,11 +73,13 @@ class Op:
         """Check a call and run it where its arrays are."""
         values = self._bind(args, kwargs)
         out = values.pop("out")
-        dtype = check_values(self.name, self.kinds, values)
-        given = None
+        first = self.arrays[0]
+        x = values[first]
+        arrays = array_type_of(self.name, first, x)
+        check_values(self.name, self.kinds, values, arrays)
         if out is not None:
-            given = check_out(self.name, self.results_like, self.kinds, values, out)
-        x = values[self.arrays[0]]
+            out = check_outputs(self.name, self.results_like, self.kinds, values, out, arrays)
+        dtype = dtype_name(self.name, first, x)
         call = Call(
             op=self.name,
             walk=self.walk,
@@ -85,9 +89,9 @@ class Op:
             inputs={name: values[name] for name in self.arrays},
             kinds=self.kinds,
             results_like=self.results_like,
-            out=given,
+            out=out,
         )
-        where = host_arrays if isinstance(x, np.ndarray) else device_arrays
+        where = host_arrays if arrays is HOST_ARRAYS else device_arrays
         results = where.run(call)
         return results[0] if len(results) == 1 else results
 

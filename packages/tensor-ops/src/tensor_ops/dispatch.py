@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tensor_ops import foreign, state
-from tensor_ops.arguments import check_ndarray, dtype_name
+from tensor_ops.arguments import dtype_name
+from tensor_ops.checks import check_ndarray
 from tensor_ops.resolution import Route
 
 if TYPE_CHECKING:

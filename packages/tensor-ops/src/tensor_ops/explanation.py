@@ -4,7 +4,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from tensor_ops import state
-from tensor_ops.arguments import check_ndarray, dtype_name
+from tensor_ops.arguments import dtype_name
+from tensor_ops.checks import check_ndarray
 from tensor_ops.dispatch import CALL
 from tensor_ops.foreign import facts, is_foreign
 from tensor_ops.names import CPU, FASTEST

@@ -17,7 +17,8 @@ from typing import Any
 
 from tensor_ops import machine, state
 from tensor_ops.accuracy import Bound, measure
-from tensor_ops.arguments import DTYPES, check_outputs, check_values
+from tensor_ops.arguments import DTYPES
+from tensor_ops.checks import check_outputs, check_values
 from tensor_ops.names import (
     AUTO,
     AUTOMATIC,

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from tensor_ops.accuracy import Bound
-from tensor_ops.arguments import Kind, check_outputs, check_values, kind_of, mixtures
+from tensor_ops.arguments import Kind, kind_of, mixtures
+from tensor_ops.checks import check_outputs, check_values
 from tensor_ops.samples import ErrorSample, Sample
 
 __all__ = ["OPS", "Op"]

@@ -1,0 +1,1 @@
+../../../tensor-ops/src/tensor_ops/checks.py
