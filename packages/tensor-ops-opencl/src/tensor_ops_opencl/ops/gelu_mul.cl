@@ -1,11 +1,13 @@
-// gelu_mul: gelu(gate) * up, right also where gelu(gate) alone is no normal number.
+// gelu_mul: gelu(gate) * up, right also where gelu(gate) alone is subnormal or 0.
 #include "op.clh"
+#include "gelu.clh"
 
-static V gelu_mul(V x, V up) {
-  const VI is_ordinary = is_ordinary_gate(x) & is_ordinary_factor(up);
-  const V ordinary = gelu_and_ordinary(x, up);
-  return all_of(is_ordinary) ? ordinary : choose(is_ordinary, ordinary, gelu_and_anywhere(x, up));
+static V formula(V gate, V up) {
+  const VI is_ordinary = is_ordinary_gate(gate) & is_ordinary_factor(up);
+  const V ordinary = gelu_and_ordinary(gate, up);
+  if (all_of(is_ordinary)) return ordinary;
+  return choose(is_ordinary, ordinary, gelu_and_anywhere(gate, up));
 }
 
-#define STEP(i, count, u) stream(gelu_mul(get(gate + (i), count), get(up + (i), count)), y + (i), count)
-BINARY_KERNEL(gelu_mul)
+#define IS_BINARY
+#include "elements.clh"

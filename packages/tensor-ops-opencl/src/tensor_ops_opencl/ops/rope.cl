@@ -1,5 +1,6 @@
 // rope: rotary position embedding, the rotation of pairs of elements of each row.
 #include "op.clh"
+#include "rows.clh"
 
 // Where the angles of a row lie: leading axes that an angle array repeats make its rows come round
 // again, after `period` rows that each serve `each` rows of x.
@@ -73,71 +74,75 @@ static Two turned_anyhow(V a, V b, V c, V s) {
   return IS_RIGHT(remainder_of(y)) ? y : carefully_turned(a, b, c, s, y);
 }
 
+static void whole_row(global const Element* from, global Element* to, global const Parameter* c,
+                      global const Parameter* s, size_t n) {
+  const size_t pairs = n / 2;
+  size_t at = 0;
+#ifdef INTERLEAVED
+// The pairs of a row are x[2 i], x[2 i + 1].
+#if IS_SPLIT
+  for (; IS_ROOM_FOR_TWO(2 * at, n); at += WIDTH) {
+    const Two both = load_two(from + 2 * at);
+    stream_two(turned_anyhow(both.first, both.second, load_parameter(c + at), load_parameter(s + at)),
+               to + 2 * at);
+  }
+#endif
+#define STEP(i, count, u)                                                                   \
+  {                                                                                         \
+  const size_t whole_ = 2 * (count), head_ = whole_ < WIDTH ? whole_ : WIDTH;             \
+  const size_t tail_ = whole_ - head_;                                                    \
+  const V low_ = get(from + 2 * (i), head_), high_ = get(from + 2 * (i) + WIDTH, tail_);  \
+  const V a_ = (V)(low_.even, high_.even), b_ = (V)(low_.odd, high_.odd);                 \
+  const Two y_ =                                                                          \
+      turned_anyhow(a_, b_, get_parameter(c + (i), count), get_parameter(s + (i), count));        \
+  V both_;                                                                                \
+  both_.even = y_.first.lo;                                                               \
+  both_.odd = y_.second.lo;                                                               \
+  stream(both_, to + 2 * (i), head_);                                                     \
+  both_.even = y_.first.hi;                                                               \
+  both_.odd = y_.second.hi;                                                               \
+  stream(both_, to + 2 * (i) + WIDTH, tail_);                                             \
+  }
+#else
+  // The pairs of a row are x[i], x[n / 2 + i].
+  for (; IS_ROOM_FOR_TWO(at, pairs); at += 2 * WIDTH) {
+    const Two a = load_two(from + at), b = load_two(from + pairs + at);
+    const Two cosines = load_two_parameters(c + at), sines = load_two_parameters(s + at);
+    Two y1 = turned(a.first, b.first, cosines.first, sines.first);
+    Two y2 = turned(a.second, b.second, cosines.second, sines.second);
+    if (!IS_RIGHT(remainder_of(y1) + remainder_of(y2))) {
+      y1 = carefully_turned(a.first, b.first, cosines.first, sines.first, y1);
+      y2 = carefully_turned(a.second, b.second, cosines.second, sines.second, y2);
+    }
+    const Two of_a = {y1.first, y2.first}, of_b = {y1.second, y2.second};
+    stream_two(of_a, to + at);
+    stream_two(of_b, to + pairs + at);
+  }
+#define STEP(i, count, u)                                                           \
+  {                                                                                 \
+  const V a_ = get(from + (i), count), b_ = get(from + pairs + (i), count);       \
+  const Two y_ =                                                                  \
+      turned_anyhow(a_, b_, get_parameter(c + (i), count), get_parameter(s + (i), count)); \
+  stream(y_.first, to + (i), count);                                              \
+  stream(y_.second, to + pairs + (i), count);                                     \
+  }
+#endif
+  EACH_VECTOR(at, pairs, STEP)
+#undef STEP
+}
+
+// The rows are those of x from number `first` on.
 kernel void rows_of_pairs(global const Element* x, global const Parameter* cos,
                           global const Parameter* sin, global Element* y, ulong cos_each,
                           ulong cos_period, ulong sin_each, ulong sin_period, ulong n, ulong rows,
                           ulong first, uint per) {
-  const size_t pairs = n / 2;
   const Angles of_cos = {cos_each, cos_period}, of_sin = {sin_each, sin_period};
   for (uint k = 0; k < per; ++k) {
-    const Place place = place_of(k, per, rows);
-    if (!place.is_live) break;
-    global const Element* from = x + place.row * n;
-    global Element* to = y + place.row * n;
-    global const Parameter* c = cos + angles_of(of_cos, first + place.row) * pairs;
-    global const Parameter* s = sin + angles_of(of_sin, first + place.row) * pairs;
-    size_t at = 0;
-#ifdef INTERLEAVED
-// The pairs of a row are x[2 i], x[2 i + 1].
-#if IS_SPLIT
-    for (; IS_ROOM_FOR_TWO(2 * at, n); at += WIDTH) {
-      const Two both = load_two(from + 2 * at);
-      stream_two(turned_anyhow(both.first, both.second, load_parameter(c + at), load_parameter(s + at)),
-                 to + 2 * at);
-    }
-#endif
-#define STEP(i, count, u)                                                                   \
-  {                                                                                         \
-    const size_t whole_ = 2 * (count), head_ = whole_ < WIDTH ? whole_ : WIDTH;             \
-    const size_t tail_ = whole_ - head_;                                                    \
-    const V low_ = get(from + 2 * (i), head_), high_ = get(from + 2 * (i) + WIDTH, tail_);  \
-    const V a_ = (V)(low_.even, high_.even), b_ = (V)(low_.odd, high_.odd);                 \
-    const Two y_ =                                                                          \
-        turned_anyhow(a_, b_, get_parameter(c + (i), count), get_parameter(s + (i), count));        \
-    V both_;                                                                                \
-    both_.even = y_.first.lo;                                                               \
-    both_.odd = y_.second.lo;                                                               \
-    stream(both_, to + 2 * (i), head_);                                                     \
-    both_.even = y_.first.hi;                                                               \
-    both_.odd = y_.second.hi;                                                               \
-    stream(both_, to + 2 * (i) + WIDTH, tail_);                                             \
-  }
-#else
-    // The pairs of a row are x[i], x[n / 2 + i].
-    for (; IS_ROOM_FOR_TWO(at, pairs); at += 2 * WIDTH) {
-      const Two a = load_two(from + at), b = load_two(from + pairs + at);
-      const Two cosines = load_two_parameters(c + at), sines = load_two_parameters(s + at);
-      Two y1 = turned(a.first, b.first, cosines.first, sines.first);
-      Two y2 = turned(a.second, b.second, cosines.second, sines.second);
-      if (!IS_RIGHT(remainder_of(y1) + remainder_of(y2))) {
-        y1 = carefully_turned(a.first, b.first, cosines.first, sines.first, y1);
-        y2 = carefully_turned(a.second, b.second, cosines.second, sines.second, y2);
-      }
-      const Two of_a = {y1.first, y2.first}, of_b = {y1.second, y2.second};
-      stream_two(of_a, to + at);
-      stream_two(of_b, to + pairs + at);
-    }
-#define STEP(i, count, u)                                                           \
-  {                                                                                 \
-    const V a_ = get(from + (i), count), b_ = get(from + pairs + (i), count);       \
-    const Two y_ =                                                                  \
-        turned_anyhow(a_, b_, get_parameter(c + (i), count), get_parameter(s + (i), count)); \
-    stream(y_.first, to + (i), count);                                              \
-    stream(y_.second, to + pairs + (i), count);                                     \
-  }
-#endif
-    EACH_VECTOR(at, pairs, STEP)
-#undef STEP
+    const size_t row = row_of(k, per);
+    if (row >= rows) break;
+    global const Parameter* c = cos + angles_of(of_cos, first + row) * (n / 2);
+    global const Parameter* s = sin + angles_of(of_sin, first + row) * (n / 2);
+    whole_row(x + row * n, y + row * n, c, s, n);
   }
   FINISH_STREAMS();
 }

@@ -1,13 +1,14 @@
-// silu_mul: silu(gate) * up, right also where silu(gate) alone is no normal number.
+// silu_mul: silu(gate) * up, right also where silu(gate) alone is subnormal or 0.
 #include "op.clh"
+#include "exp.clh"
 
-static V silu_mul(V x, V up) {
-  const VI is_ordinary = (magnitude(x) < EXP_ORDINARY) & is_ordinary_factor(up);
-  const V ordinary = quotient(x * up, 1 + exp_ordinary(-x));
+static V formula(V gate, V up) {
+  const VI is_ordinary = (magnitude(gate) < EXP_ORDINARY) & is_ordinary_factor(up);
+  const V ordinary = quotient(gate * up, 1 + exp_ordinary(-gate));
   if (all_of(is_ordinary)) return ordinary;
-  const V anywhere = times_sigmoid_and(x, up, at_most(magnitude(x), -EXP_DEEPEST), ALL(0));
+  const V anywhere = times_sigmoid_and(gate, up, at_most(magnitude(gate), -EXP_DEEPEST), ALL(0));
   return choose(is_ordinary, ordinary, anywhere);
 }
 
-#define STEP(i, count, u) stream(silu_mul(get(gate + (i), count), get(up + (i), count)), y + (i), count)
-BINARY_KERNEL(silu_mul)
+#define IS_BINARY
+#include "elements.clh"

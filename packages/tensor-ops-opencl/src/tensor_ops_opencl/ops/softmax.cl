@@ -1,6 +1,8 @@
 // softmax: exp(scale * x) over its sum, computed from the row's largest product so that nothing
 // overflows.
 #include "op.clh"
+#include "rows.clh"
+#include "exp.clh"
 
 // log2_e times the scale and the scale's mantissa, each as hi + lo. The first is for scales and
 // products in an ordinary range; the other and the exponent are for any, which a REAL may not hold.
@@ -18,19 +20,12 @@ typedef struct {
   local V* kept;
 } Row;
 
-#define ARRAYS global const Element *x, global Element *y
-#define NUMBERS                                                                        \
-  REAL factor_hi, REAL factor_lo, REAL mantissa_hi, REAL mantissa_lo, int is_ordinary, \
-      int exponent, ulong n, ulong rows
-
-static Row row_at(ARRAYS, NUMBERS, size_t r, local V* kept) {
-  const Scale scale = {factor_hi, factor_lo, mantissa_hi, mantissa_lo, is_ordinary, exponent};
-  Row row = {x + r * n, y + r * n, n, scale, kept};
-  return row;
-}
-#define ROW_AT(r, kept)                                                                          \
-  row_at(x, y, factor_hi, factor_lo, mantissa_hi, mantissa_lo, is_ordinary, exponent, n, rows, r, \
-         kept)
+#define ARGUMENTS                                                                     \
+  global const Element *x, global Element *y, REAL factor_hi, REAL factor_lo,         \
+      REAL mantissa_hi, REAL mantissa_lo, int is_ordinary, int exponent
+#define ROW                                                                           \
+  {x + r * n, y + r * n, n,                                                           \
+   {factor_hi, factor_lo, mantissa_hi, mantissa_lo, is_ordinary, exponent}, kept_room}
 
 // Products of larger magnitude have too few digits behind the binary point.
 #ifdef ELEMENT_float64
@@ -88,7 +83,7 @@ static V exponential(Row row, REAL base, V x) {
 // Between summing and writing exponentials are kept, in local memory or in y; where y cannot hold them
 // as they are, or is to go past the caches, they are computed again.
 #if defined(KEPT)
-#define KEPT_ROOM(room) local V room[KEPT / WIDTH + 1]
+#define ROW_MEMORY local V kept_room[KEPT / WIDTH + 1]
 static void keep(Row row, V value, size_t i, size_t count) {
   *(local V*)((local REAL*)row.kept + i) = value;
 }
@@ -96,7 +91,7 @@ static V kept(Row row, REAL base, size_t i, size_t count) {
   return *(local V*)((local REAL*)row.kept + i);
 }
 #else
-#define KEPT_ROOM(room) local V* room = 0
+#define ROW_MEMORY local V* kept_room = 0
 #if IS_HALF || defined(STREAMS)
 static void keep(Row row, V value, size_t i, size_t count) {}
 static V kept(Row row, REAL base, size_t i, size_t count) {
@@ -177,61 +172,42 @@ RARE void write_carefully(Row row) {
 #undef STEP
 }
 
-kernel void whole_rows(ARRAYS, NUMBERS, uint per) {
-  LANES_ROOM(room);
-  KEPT_ROOM(kept_room);
-  for (uint k = 0; k < per; ++k) {
-    const Place place = place_of(k, per, rows);
-    if (LANES == 1 && !place.is_live) break;
-    const Row row = ROW_AT(place.row, kept_room);
-    const REAL greatest = greatest_of_lanes(greatest_of(row, 0, n), room);
-    const bool is_ordinary = is_ordinary_row(row, greatest);
-    const bool is_mine = place.is_live && is_ordinary;
-    const REAL base = base_of(row, greatest);
-    const REAL total = sum_of_lanes(is_mine ? sum_exponentials(row, base, 0, n) : 0, room);
-    if (is_mine) write(row, base, total, 0, n);
-    if (place.is_live && !is_ordinary && lane() == 0) write_carefully(row);
-  }
-  FINISH_STREAMS();
+static void whole_row(Row row, bool is_live, local REAL* room) {
+  const REAL greatest = greatest_of_lanes(greatest_of(row, 0, row.n), room);
+  const bool is_ordinary = is_ordinary_row(row, greatest), is_mine = is_live && is_ordinary;
+  const REAL base = base_of(row, greatest);
+  const REAL total = sum_of_lanes(is_mine ? sum_exponentials(row, base, 0, row.n) : 0, room);
+  if (is_mine) write(row, base, total, 0, row.n);
+  if (is_live && !is_ordinary && lane() == 0) write_carefully(row);
 }
 
-// A long row in parts, each of them the work of a group.
-static REAL greatest_of_parts(global const REAL* found) {
+#define QUANTITIES 2
+
+static REAL greatest_of_parts(global REAL* found) {
   REAL greatest = found[0];
   for (size_t i = 1; i < get_num_groups(0); ++i) greatest = GREATER(greatest, found[i]);
   return greatest;
 }
 
-kernel void measure_parts(ARRAYS, NUMBERS, ulong part, global REAL* found) {
-  LANES_ROOM(room);
-  const size_t r = get_group_id(1), begin = get_group_id(0) * part, parts = get_num_groups(0);
-  const REAL mine = greatest_of(ROW_AT(r, 0), begin, end_of(begin, part, n));
-  const REAL greatest = greatest_of_lanes(mine, room);
-  if (lane() == 0) found[r * 2 * parts + get_group_id(0)] = greatest;
+static void measure_part(Row row, size_t begin, size_t end, local REAL* room, global REAL* found) {
+  put_found(found, 0, greatest_of_lanes(greatest_of(row, begin, end), room));
 }
 
-kernel void sum_parts(ARRAYS, NUMBERS, ulong part, global REAL* found) {
-  LANES_ROOM(room);
-  const size_t r = get_group_id(1), begin = get_group_id(0) * part, parts = get_num_groups(0);
-  const Row row = ROW_AT(r, 0);
-  global REAL* of_row = found + r * 2 * parts;
-  const REAL greatest = greatest_of_parts(of_row);
+static void sum_part(Row row, size_t begin, size_t end, local REAL* room, global REAL* found) {
+  const REAL greatest = greatest_of_parts(found);
   REAL sum = 0;
   if (is_ordinary_row(row, greatest))
-    sum = sum_exponentials(row, base_of(row, greatest), begin, end_of(begin, part, n));
-  sum = sum_of_lanes(sum, room);
-  if (lane() == 0) of_row[parts + get_group_id(0)] = sum;
+    sum = sum_exponentials(row, base_of(row, greatest), begin, end);
+  put_found(found, 1, sum_of_lanes(sum, room));
 }
 
-kernel void write_parts(ARRAYS, NUMBERS, ulong part, global const REAL* found) {
-  const size_t r = get_group_id(1), begin = get_group_id(0) * part, parts = get_num_groups(0);
-  const Row row = ROW_AT(r, 0);
-  global const REAL* of_row = found + r * 2 * parts;
-  const REAL greatest = greatest_of_parts(of_row);
+static void write_part(Row row, size_t begin, size_t end, local REAL* room, global REAL* found) {
+  const REAL greatest = greatest_of_parts(found);
   if (is_ordinary_row(row, greatest))
-    write(row, base_of(row, greatest), sum_of_parts(of_row + parts), begin,
-          end_of(begin, part, n));
+    write(row, base_of(row, greatest), sum_of_parts(found, 1), begin, end);
   else if (begin == 0 && lane() == 0)
     write_carefully(row);
-  FINISH_STREAMS();
 }
+
+#include "row_kernels.clh"
+PART_KERNEL(sum_parts, sum_part)
