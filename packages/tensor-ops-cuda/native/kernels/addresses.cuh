@@ -1,4 +1,4 @@
-// Where a row of an array begins.
+// The arrays of a call, and where a row of each begins.
 #pragma once
 
 #include <algorithm>
@@ -12,19 +12,37 @@ __device__ __noinline__ inline std::int64_t long_quotient(std::int64_t a, std::i
   return a / b;
 }
 
-// Division of 64 bits takes several times as long, and several times the code.
+// A division of 64 bits takes several times as long as one of 32 bits, and several times the code.
 __device__ __forceinline__ std::int64_t quotient_of(std::int64_t a, std::int64_t b, bool is_short) {
   if (!is_short) return long_quotient(a, b);
   return static_cast<std::uint32_t>(a) / static_cast<std::uint32_t>(b);
 }
 
-// In elements from the first of each array.
+constexpr std::int64_t kShortCount = std::int64_t{1} << 31;
+
+// The arrays of a call, as kernels take them.
+template <int kArrays>
+struct Pointers {
+  void* array[kArrays];
+
+  explicit Pointers(const Call& call) { std::copy_n(call.array, kArrays, array); }
+};
+
+// The same with their rows.
+template <int kArrays>
+struct Arrays : Pointers<kArrays> {
+  Rows rows;
+
+  explicit Arrays(const Call& call) : Pointers<kArrays>(call), rows(call.rows) {}
+};
+
+// Where a row begins, in elements from the first of each array.
 template <int kArrays>
 struct RowOffsets {
   std::int64_t of[kArrays];
 
   __device__ __forceinline__ RowOffsets(const Rows& rows, std::int64_t row) {
-    const bool is_short = rows.count < (std::int64_t{1} << 31);
+    const bool is_short = rows.count < kShortCount;
 #pragma unroll
     for (int k = 0; k < kArrays; ++k) of[k] = 0;
 #pragma unroll 1
@@ -40,7 +58,25 @@ struct RowOffsets {
   }
 };
 
-// What one instruction loads or stores.
+// The addresses of element `first` of a row in every array.
+template <int kArrays>
+struct RowAddresses {
+  const Arrays<kArrays>& arrays;
+  RowOffsets<kArrays> offset;
+  std::int64_t first;
+
+  __device__ __forceinline__ RowAddresses(const Arrays<kArrays>& arrays_, std::int64_t row,
+                                          std::int64_t first_ = 0)
+      : arrays(arrays_), offset(arrays_.rows, row), first(first_) {}
+
+  // In array k, whose elements are of type Element, as an address of a T.
+  template <class Element, class T = Element>
+  __device__ __forceinline__ T* in(int k) const {
+    return reinterpret_cast<T*>(static_cast<Element*>(arrays.array[k]) + offset.of[k] + first);
+  }
+};
+
+// The most bytes that one instruction loads or stores.
 constexpr int kVectorBytes = 16;
 
 // Whether every row of the first `arrays` arrays can be taken in vectors of `width` elements.

@@ -28,7 +28,7 @@ __device__ __forceinline__ bool is_finite(R x) {
   return magnitude(x) < static_cast<R>(INFINITY);
 }
 
-// What FMA leaves of a product, and what a sum leaves, exactly.
+// The exact rounding errors of a product and of a sum.
 template <class R>
 __device__ __forceinline__ R product_error(R a, R b, R product) {
   return fused(a, b, -product);
@@ -61,7 +61,7 @@ __device__ __forceinline__ double exponent_bits(double sum, unsigned long long a
   return __longlong_as_double(static_cast<long long>((bits << 52) + added));
 }
 
-// 2^k for an integer k that makes it a normal number.
+// 2^k for an integer k, where it is not subnormal.
 template <class R>
 __device__ __forceinline__ R power_of_two(R k) {
   return exponent_bits(k + (Format<R>::kShift + Format<R>::kBias));
@@ -84,8 +84,21 @@ __device__ __forceinline__ bool is_safe(double mean_square) {
 
 // Powers of two that bring rows of double near 1: products with the first, of rows whose squares
 // overflow, and with the second, of rows whose squares underflow, have squares and sums of squares
-// that are normal numbers.
+// that neither overflow nor are subnormal.
 constexpr double kShrink = 0x1p-540, kGrow = 0x1p540;
+
+// The elements of a row as they are, or times a power of two.
+struct Unscaled {
+  static constexpr double factor = 1;
+  template <class R>
+  __device__ __forceinline__ R operator()(R x) const {
+    return x;
+  }
+};
+struct Scaled {
+  double factor;
+  __device__ __forceinline__ double operator()(double x) const { return x * factor; }
+};
 
 // Horner's scheme, highest power first.
 template <class R, int kTerms>

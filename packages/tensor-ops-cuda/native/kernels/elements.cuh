@@ -63,26 +63,28 @@ struct alignas(std::min<std::size_t>(kCount * sizeof(Element), kVectorBytes)) Pa
   Element element[kCount];
 };
 
-// `count` elements, from an aligned address where that is kCount.
-template <class Element, int kCount>
-__device__ __forceinline__ Packed<Element, kCount> load_vector(const Element* from, int count) {
-  if (count == kCount) return *reinterpret_cast<const Packed<Element, kCount>*>(from);
-  Packed<Element, kCount> vector{};
+// kCount elements of a row of n, from `first` on; what lies beyond the row is `rest`. `whole` says
+// that the row is aligned and consists of whole vectors.
+template <int kCount, class Element>
+__device__ __forceinline__ Packed<Element, kCount> load_part(const Element* row, int first, int n,
+                                                             bool whole, Element rest = {}) {
+  if (whole && first < n) return *reinterpret_cast<const Packed<Element, kCount>*>(row + first);
+  Packed<Element, kCount> part;
 #pragma unroll
   for (int i = 0; i < kCount; ++i)
-    if (i < count) vector.element[i] = from[i];
-  return vector;
+    part.element[i] = !whole && first + i < n ? row[first + i] : rest;
+  return part;
 }
 
 template <class Element, int kCount>
-__device__ __forceinline__ void store_vector(const Packed<Element, kCount>& vector, Element* to,
-                                             int count) {
-  if (count == kCount) {
-    *reinterpret_cast<Packed<Element, kCount>*>(to) = vector;
+__device__ __forceinline__ void store_part(const Packed<Element, kCount>& part, Element* row,
+                                           int first, int n, bool whole) {
+  if (whole) {
+    if (first < n) *reinterpret_cast<Packed<Element, kCount>*>(row + first) = part;
   } else {
 #pragma unroll
     for (int i = 0; i < kCount; ++i)
-      if (i < count) to[i] = vector.element[i];
+      if (first + i < n) row[first + i] = part.element[i];
   }
 }
 

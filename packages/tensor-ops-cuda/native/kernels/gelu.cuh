@@ -1,5 +1,6 @@
 // The Gaussian error linear unit: x times the normal distribution function at x, or its
-// approximation by tanh, alone and times a second factor.
+// approximation by tanh. Each function is that of gelu, and of gelu_mul, whose second input is a
+// factor and whose product is right also where gelu(x) alone is subnormal.
 #pragma once
 
 #include "kernels/sigmoid.cuh"
@@ -18,11 +19,11 @@ struct TanhGelu {
   using C = GeluTanhConstants<R>;
 
   static __device__ __forceinline__ bool is_ordinary(R x) { return magnitude(x) < C::kOrdinary; }
-  static __device__ __forceinline__ bool is_ordinary_gate(R x) { return is_ordinary(x); }
-
-  static __device__ __forceinline__ R ordinary(R x) {
-    return ordinary_quotient<Element>(x, divisor(x));
+  static __device__ __forceinline__ bool is_ordinary(R x, R up) {
+    return is_ordinary(x) && is_ordinary_factor(up);
   }
+
+  static __device__ __forceinline__ R ordinary(R x) { return ordinary(x, 1); }
   static __device__ __forceinline__ R ordinary(R x, R up) {
     return ordinary_quotient<Element>(x * up, divisor(x));
   }
@@ -69,8 +70,8 @@ struct NormalGelu {
   using C = MillsConstants<R>;
 
   static __device__ __forceinline__ bool is_ordinary(R x) { return magnitude(x) < C::kOrdinary; }
-  static __device__ __forceinline__ bool is_ordinary_gate(R x) {
-    return is_ordinary(x) && magnitude(x) > C::kTiny;
+  static __device__ __forceinline__ bool is_ordinary(R x, R up) {
+    return is_ordinary(x) && magnitude(x) > C::kTiny && is_ordinary_factor(up);
   }
 
   // max(x, -0) - a Phi(-a), so that it is -0 where x < 0 and the moment is 0.

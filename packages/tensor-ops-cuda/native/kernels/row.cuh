@@ -1,4 +1,4 @@
-// A lane's share of a row, in registers.
+// A row as a team of threads computes it, and a lane's vectors of it in registers.
 #pragma once
 
 #include <cstdint>
@@ -7,42 +7,95 @@
 
 namespace tensor_ops {
 
-// Vector j of lane l is the row's vector j * lanes + l. What lies beyond the row is `rest`.
-template <class Element, int kVectors, int kCount = kWidth<Element>>
-struct RowShare {
+// Vector j of a lane is the row's vector j * lanes + lane: the index of its first element.
+template <int kCount, class Team>
+__device__ __forceinline__ int first_element(const Team& team, int j) {
+  return (j * team.lanes() + team.lane()) * kCount;
+}
+
+// A row of x and of y, or a part of one. `whole` says that the row is aligned and consists of whole
+// vectors. A row of no elements is that of a team which has no row left, and which takes part in
+// what the threads of its warp do together.
+template <class Element_>
+struct Row {
+  using Element = Element_;
   using R = Real<Element>;
+  static constexpr int kCount = kWidth<Element>;
+  using Vector = Packed<Element, kCount>;
 
-  Packed<Element, kCount> vector[kVectors];
+  const Element* x;
+  Element* y;
+  int n;
+  bool whole;
 
-  // `whole` where the row is aligned and has whole vectors.
-  __device__ __forceinline__ void load(const Element* row, int n, int lane, int lanes, bool whole,
-                                       Element rest) {
-    if (whole) {
-#pragma unroll
-      for (int j = 0; j < kVectors; ++j) {
-        const int first = (j * lanes + lane) * kCount;
-        if (first < n) {
-          vector[j] = *reinterpret_cast<const Packed<Element, kCount>*>(row + first);
-        } else {
-#pragma unroll
-          for (int i = 0; i < kCount; ++i) vector[j].element[i] = rest;
-        }
-      }
-    } else {
-#pragma unroll
-      for (int j = 0; j < kVectors; ++j) {
-        const int first = (j * lanes + lane) * kCount;
-#pragma unroll
-        for (int i = 0; i < kCount; ++i)
-          vector[j].element[i] = first + i < n ? row[first + i] : rest;
-      }
-    }
+  template <class Other>
+  __device__ __forceinline__ Packed<Other, kCount> load(const Other* row, int first) const {
+    return load_part<kCount>(row, first, n, whole);
   }
 
-  __device__ __forceinline__ R at(int j, int i) const { return real(vector[j].element[i]); }
+  // visit(first, vector) for each vector of x that is a lane's.
+  template <class Team, class Visit>
+  __device__ __forceinline__ void each(const Team& team, Visit visit) const {
+#pragma unroll 2
+    for (int first = team.lane() * kCount; first < n; first += team.lanes() * kCount)
+      visit(first, load(x, first));
+  }
 
-  // Makes the compiler convert the elements anew: what they were converted to before, for a half
-  // type, would take twice their registers while threads wait for each other.
+  // function(x) of all elements, combined.
+  template <class A, class Team, class Function, class Combine>
+  __device__ __forceinline__ A combine(Team& team, A start, Function function,
+                                       Combine combined) const {
+    A total = start;
+    each(team, [&](int first, const Vector& in) {
+#pragma unroll
+      for (int i = 0; i < kCount; ++i)
+        if (first + i < n) total = combined(total, function(real(in.element[i])));
+    });
+    return team.combine(total, combined);
+  }
+
+  // y[first + i] = value(i) for the elements of a vector.
+  template <class Value>
+  __device__ __forceinline__ void write(int first, Value value) const {
+    Vector result;
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) result.element[i] = rounded_to<Element>(value(i));
+    store_part(result, y, first, n, whole);
+  }
+};
+
+// A lane's vectors of a row.
+template <class Element, int kVectors, int kCount = kWidth<Element>>
+struct RowShare {
+  Packed<Element, kCount> vector[kVectors];
+
+  template <class Team, class Any>
+  __device__ __forceinline__ void load(const Team& team, const Row<Any>& row, const Element* from,
+                                       Element rest = {}) {
+    const auto load_all = [&](bool whole) {
+#pragma unroll
+      for (int j = 0; j < kVectors; ++j)
+        vector[j] = load_part<kCount>(from, first_element<kCount>(team, j), row.n, whole, rest);
+    };
+    // One branch, so that all loads are in flight together.
+    row.whole ? load_all(true) : load_all(false);
+  }
+
+  __device__ __forceinline__ Real<Element> at(int j, int i) const {
+    return real(vector[j].element[i]);
+  }
+
+  // visit(j, i) for element i of each vector j.
+  template <class Visit>
+  __device__ __forceinline__ void each(Visit visit) const {
+#pragma unroll
+    for (int j = 0; j < kVectors; ++j)
+#pragma unroll
+      for (int i = 0; i < kCount; ++i) visit(j, i);
+  }
+
+  // Makes the compiler convert the elements of a half type once more: the results of an earlier
+  // conversion would take twice their registers while threads wait for each other.
   __device__ __forceinline__ void forget_conversions() {
     if constexpr (is_half<Element>) {
 #pragma unroll
@@ -50,31 +103,5 @@ struct RowShare {
     }
   }
 };
-
-template <class Element, int kCount>
-__device__ __forceinline__ void store_part(const Packed<Element, kCount>& result, Element* row,
-                                           int first, int n, bool whole) {
-  if (whole) {
-    if (first < n) *reinterpret_cast<Packed<Element, kCount>*>(row + first) = result;
-  } else {
-#pragma unroll
-    for (int i = 0; i < kCount; ++i)
-      if (first + i < n) row[first + i] = result.element[i];
-  }
-}
-
-template <class Element, int kCount>
-__device__ __forceinline__ Packed<Element, kCount> load_part(const Element* row, int first, int n,
-                                                             bool whole) {
-  Packed<Element, kCount> part{};
-  if (whole) {
-    if (first < n) part = *reinterpret_cast<const Packed<Element, kCount>*>(row + first);
-  } else {
-#pragma unroll
-    for (int i = 0; i < kCount; ++i)
-      if (first + i < n) part.element[i] = row[first + i];
-  }
-  return part;
-}
 
 }  // namespace tensor_ops

@@ -1,14 +1,14 @@
-// Products with the sigmoid function.
+// Products with the sigmoid function, and the sigmoid linear unit.
 #pragma once
 
 #include "kernels/exp.cuh"
 
 namespace tensor_ops {
 
-// An op has a short formula for ordinary numbers and one that is right anywhere, which is rarely
-// called: inlined it would take registers from the other.
+// The formulas for all numbers are rarely called: inlined, they would take registers from the short
+// ones for ordinary numbers.
 
-// Whether a second factor can be multiplied in without a thought of overflow; NaN is not.
+// Whether a product with a second factor cannot overflow; that with NaN counts as one that can.
 template <class R>
 __device__ __forceinline__ bool is_ordinary_factor(R up) {
   return magnitude(up) < R{1e36f};
@@ -23,8 +23,8 @@ __device__ __noinline__ R times_sigmoid(R x, R size, R lo) {
   return (x >= 0 ? x : below) / (1 + e.value());
 }
 
-// x * sigmoid(w) * up likewise, also where the product without `up` is no normal number; |w| at
-// most -kDeepest. Nothing on the way is greater than `up` or the result.
+// x * sigmoid(w) * up likewise, also where the product without `up` is subnormal; |w| at most
+// -kDeepest. No intermediate result is greater than `up` or the result.
 template <class R>
 __device__ __noinline__ R times_sigmoid_and(R x, R up, R size, R lo) {
   const DeepExp<R> e = deep_exp(-size, -lo);
@@ -34,5 +34,27 @@ __device__ __noinline__ R times_sigmoid_and(R x, R up, R size, R lo) {
   const R below = at_least(x, ExpConstants<R>::kDeepest) * ((share * e.scale) * part);
   return below * (x == -static_cast<R>(INFINITY) ? R{0} : e.rest);
 }
+
+// The function of silu and of silu_mul, whose second input is a factor.
+template <class Element>
+struct Silu {
+  using R = Real<Element>;
+  using C = ExpConstants<R>;
+
+  static __device__ __forceinline__ bool is_ordinary(R x) { return magnitude(x) < C::kOrdinary; }
+  static __device__ __forceinline__ bool is_ordinary(R x, R up) {
+    return is_ordinary(x) && is_ordinary_factor(up);
+  }
+
+  static __device__ __forceinline__ R ordinary(R x) { return ordinary(x, 1); }
+  static __device__ __forceinline__ R ordinary(R x, R up) {
+    return ordinary_quotient<Element>(x * up, 1 + ordinary_exp<Element>(-x));
+  }
+
+  static __device__ __forceinline__ R anywhere(R x) { return times_sigmoid(x, magnitude(x), R{0}); }
+  static __device__ __forceinline__ R anywhere(R x, R up) {
+    return times_sigmoid_and(x, up, at_most(magnitude(x), -C::kDeepest), R{0});
+  }
+};
 
 }  // namespace tensor_ops

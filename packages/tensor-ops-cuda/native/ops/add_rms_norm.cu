@@ -10,8 +10,7 @@ void launch_add_rms_norm(const Call& call) {
     using X = decltype(x);
     with_wide_element<X>(call.array_dtype[1], [&](auto residual) {
       with_wide_element<X>(call.array_dtype[2], [&](auto weight) {
-        using Types = RmsTypes<X, decltype(residual), decltype(weight), true>;
-        launch_rows<X, RmsKernels<Types>>(call, 5);
+        launch_rows<RmsNorm<X, decltype(weight), decltype(residual)>>(call);
       });
     });
   });

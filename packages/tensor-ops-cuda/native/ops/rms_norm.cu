@@ -8,9 +8,8 @@ namespace {
 void launch_rms_norm(const Call& call) {
   with_element(call.dtype, [&](auto x) {
     using X = decltype(x);
-    with_wide_element<X>(call.array_dtype[1], [&](auto weight) {
-      launch_rows<X, RmsKernels<RmsTypes<X, X, decltype(weight), false>>>(call, 3);
-    });
+    with_wide_element<X>(call.array_dtype[1],
+                         [&](auto weight) { launch_rows<RmsNorm<X, decltype(weight)>>(call); });
   });
 }
 

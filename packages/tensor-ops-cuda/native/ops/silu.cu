@@ -3,21 +3,6 @@
 #include "op.h"
 
 namespace tensor_ops {
-namespace {
-
-template <class Element>
-struct Silu {
-  using R = Real<Element>;
-  static __device__ __forceinline__ bool is_ordinary(R x) {
-    return magnitude(x) < ExpConstants<R>::kOrdinary;
-  }
-  static __device__ __forceinline__ R ordinary(R x) {
-    return ordinary_quotient<Element>(x, 1 + ordinary_exp<Element>(-x));
-  }
-  static __device__ __forceinline__ R anywhere(R x) { return times_sigmoid(x, magnitude(x), R{0}); }
-};
-
-}  // namespace
 
 DECLARE_OP(silu, {
                      "silu",

@@ -1,0 +1,174 @@
+// The driver of ops that compute whole rows: it launches an op's kernels, and gives every row to a
+// team. How many threads share a row follows from its length alone, so that the bits of a row do
+// not depend on how many rows there are.
+//
+// An op is a class derived from RowCall that is passed to the kernels by value. It has
+//
+//     Element, kArrays         the elements of x; how many arrays the op has
+//     Measured                 the op whose measuring parts are launched: itself, or another one
+//                              whose kernels are the same for more types
+//     kMostVectors             the most vectors of a lane that the registers hold
+//     kSteps                   passes over rows in parts
+//     at(row, first, n)        the row, or the n elements of it from `first` on
+//     row<kVectors>(team, row) computes a row whose vectors a team holds in registers
+//     part<kStep>(team, row, parts)  does one pass over a part of a longer row
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <type_traits>
+
+#include "kernels/addresses.cuh"
+#include "kernels/launch.cuh"
+#include "kernels/row.cuh"
+#include "kernels/team.cuh"
+#include "launch/memory.h"
+
+namespace tensor_ops {
+
+// Vectors of a lane while a block has room for more lanes, and the most that its registers hold.
+// More lanes would have fewer registers each.
+constexpr int kFewVectors = 4, kManyVectors = 8;
+constexpr int kMostLanes = 512;
+// Threads of a block whose teams are parts of warps or one warp.
+constexpr int kSharedThreads = 128;
+constexpr std::int64_t kMostBlocks = 1 << 30;
+
+// What every kernel of an op on rows is given. `whole` says that every row of every array is
+// aligned and consists of whole vectors.
+template <int kArrays_>
+struct RowCall : Arrays<kArrays_> {
+  static constexpr int kArrays = kArrays_;
+  std::int64_t n;
+  bool whole;
+
+  RowCall(const Call& call, bool whole_) : Arrays<kArrays>(call), n(call.n), whole(whole_) {}
+};
+
+template <class Op, int kVectors, bool kCluster>
+__global__ void __launch_bounds__(kMostLanes, 1) compute_rows(const __grid_constant__ Op op) {
+  if constexpr (!kCluster || HAS_CLUSTERS) {
+    Team<kCluster> team;
+    // Teams of one warp stay together to the last of their rows.
+    for (std::int64_t row = team.first_row(); row - threadIdx.y < op.rows.count;
+         row += team.row_step()) {
+      const bool is_live = row < op.rows.count;
+      const int n = is_live ? static_cast<int>(op.n) : 0;
+      op.template row<kVectors>(team, op.at(is_live ? row : 0, 0, n));
+    }
+  }
+}
+
+// --- Rows in parts, each of them a block's -------------------------------------------------------
+
+// How rows of n elements are cut, and the numbers that parts leave for later steps.
+struct RowParts {
+  static constexpr int kNumbers = 3;  // of each part
+
+  std::int64_t n, each, count;  // elements of a row and of a part, parts of a row
+  std::int64_t all;             // parts of all rows
+  double* numbers;
+
+  __device__ __forceinline__ int size(std::int64_t part) const {
+    return static_cast<int>(part + 1 < count ? each : n - part * each);
+  }
+};
+
+// The parts of one row, one of which is a block's.
+struct PartsOfRow : RowParts {
+  std::int64_t row, own;
+
+  __device__ __forceinline__ PartsOfRow(const RowParts& parts, std::int64_t index)
+      : RowParts(parts), row(index / parts.count), own(index - row * parts.count) {}
+
+  __device__ __forceinline__ double& number(int k, std::int64_t part) const {
+    return numbers[k * all + row * count + part];
+  }
+  // Numbers kFirst, kFirst + 1, ... of the block's own part.
+  template <int kFirst = 0, class... Numbers>
+  __device__ __forceinline__ void leave(const Team<false>& team, Numbers... given) const {
+    int k = kFirst;
+    if (team.lane() == 0) ((number(k++, own) = given), ...);
+  }
+
+  // function(part) of all parts of the row, combined.
+  template <class Function, class Combine>
+  __device__ __forceinline__ double combine(Team<false>& team, double start, Function function,
+                                            Combine combined) const {
+    double value = start;
+    for (std::int64_t part = team.lane(); part < count; part += team.lanes())
+      value = combined(value, function(part));
+    return team.combine(value, combined);
+  }
+  template <class Function>
+  __device__ __forceinline__ double sum(Team<false>& team, Function function) const {
+    return combine(team, 0, function, Plus());
+  }
+};
+
+template <class Op, int kStep>
+__global__ void __launch_bounds__(kMostLanes, 1)
+    compute_parts(const __grid_constant__ Op op, const __grid_constant__ RowParts parts) {
+  Team<false> team;
+  for (std::int64_t index = blockIdx.x; index < parts.all; index += gridDim.x) {
+    const PartsOfRow of_row(parts, index);
+    const auto part = op.at(of_row.row, of_row.own * parts.each, parts.size(of_row.own));
+    op.template part<kStep>(team, part, of_row);
+  }
+}
+
+template <class Op, int kStep = 0>
+void launch_parts(const Call& call, const Grid& grid, bool whole, const RowParts& parts) {
+  using Launched = std::conditional_t<kStep == 0, typename Op::Measured, Op>;
+  launch(call, grid, compute_parts<Launched, kStep>, Launched(call, whole), parts);
+  if constexpr (kStep + 1 < Op::kSteps) launch_parts<Op, kStep + 1>(call, grid, whole, parts);
+}
+
+// --- Launching -----------------------------------------------------------------------------------
+
+constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+constexpr int power_of_two_from(std::int64_t number, int most) {
+  int power = 1;
+  while (power < number && power < most) power *= 2;
+  return power;
+}
+
+// Threads (lanes, rows together) and blocks for rows that `cluster` blocks share each.
+inline Grid row_grid(const Call& call, int lanes, int cluster) {
+  const int together = lanes <= kWarp ? kSharedThreads / lanes : 1;
+  const std::int64_t teams = ceil_div(call.rows.count, together);
+  const std::int64_t blocks = std::min(teams, kMostBlocks / cluster) * cluster;
+  return {static_cast<unsigned>(blocks),
+          dim3(static_cast<unsigned>(lanes), static_cast<unsigned>(together)), sizeof(TeamRoom),
+          static_cast<unsigned>(cluster)};
+}
+
+template <class Op>
+void launch_rows(const Call& call) {
+  constexpr int kCount = kWidth<typename Op::Element>, kMost = Op::kMostVectors;
+  const bool whole = fits_vectors(call, Op::kArrays, kCount);
+  const std::int64_t vectors = ceil_div(call.n, kCount);
+  const int lanes = power_of_two_from(ceil_div(vectors, kFewVectors), kMostLanes);
+  const std::int64_t each = ceil_div(vectors, lanes);
+  const auto compute = [&](auto* kernel, int cluster) {
+    launch(call, row_grid(call, lanes, cluster), kernel, Op(call, whole));
+  };
+  if (each <= kFewVectors) return compute(compute_rows<Op, kFewVectors, false>, 1);
+  if (each <= kMost) return compute(compute_rows<Op, kMost, false>, 1);
+  if (call.device.has_clusters && each <= kMost * kMostCluster)
+    return compute(compute_rows<Op, kMost, true>,
+                   power_of_two_from(ceil_div(each, kMost), kMostCluster));
+
+  constexpr std::int64_t kPart = std::int64_t{kMostLanes} * kManyVectors * kCount;
+  RowParts parts{call.n, kPart, ceil_div(call.n, kPart), 0, nullptr};
+  parts.all = call.rows.count * parts.count;
+  const DeviceMemory memory(
+      static_cast<std::size_t>(parts.all) * RowParts::kNumbers * sizeof(double), call.stream);
+  parts.numbers = static_cast<double*>(memory.data());
+  const Grid grid{static_cast<unsigned>(std::min(parts.all, kMostBlocks)), kMostLanes,
+                  sizeof(TeamRoom)};
+  launch_parts<Op>(call, grid, whole, parts);
+}
+
+}  // namespace tensor_ops
