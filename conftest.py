@@ -31,7 +31,18 @@ def pytest_addoption(parser):
         help="run only on this backend (repeatable)",
     )
     parser.addoption(
+        "--pages",
+        metavar="PACKAGE",
+        help="follow the pages of the documentation that need this package: opencl, cuda or torch",
+    )
+    parser.addoption(
         "--dist-folder",
         metavar="FOLDER",
         help="the sdists and wheels that tests/wheels is about",
+    )
+
+
+def pytest_configure(config):
+    config.addinivalue_line(
+        "markers", "unsanitized(reason): has no meaning, or no time, in a build with sanitizers"
     )

@@ -21,7 +21,7 @@ def names(module: str) -> list[str]:
     return [name for name in OPS if hasattr(import_module(module), name)]
 
 
-class Ops(SphinxDirective):
+class Ops(SphinxDirective):  # type: ignore[misc]  # which has no types here
     """Lists the ops of a module, each with its signature and docstring."""
 
     required_arguments = 1
@@ -29,4 +29,5 @@ class Ops(SphinxDirective):
     def run(self) -> list[nodes.Node]:
         (module,) = self.arguments
         lines = [f".. autofunction:: {module}.{name}" for name in names(module)]
-        return self.parse_text_to_nodes("\n".join(lines))
+        found: list[nodes.Node] = self.parse_text_to_nodes("\n".join(lines))
+        return found

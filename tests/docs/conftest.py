@@ -10,6 +10,9 @@ is special about it:
 ``<!-- run: REASON -->``
     The block is not run here, for one of the reasons in ``test_pages.py``.
 
+A page that begins with ``<!-- needs: PACKAGE -->`` is followed where that package is: with
+``--pages=PACKAGE``.
+
 A ``text`` block is the output of the block before it; ``...`` in it stands for anything. A Python
 block that imports tensor_ops starts a new interpreter, any other goes on in the last one.
 """
@@ -46,13 +49,16 @@ PAGES = sorted(
 )
 # It is followed in a copy of the checkout, by test_contributing.py.
 CONTRIBUTING = Path("CONTRIBUTING.md")
+NEEDS = re.compile(r"<!-- needs: (opencl|cuda|torch) -->")
 
 
 def pytest_generate_tests(metafunc):
     if "page" in metafunc.fixturenames:
         metafunc.parametrize("page", PAGES, ids=str)
     if "followed_page" in metafunc.fixturenames:
-        metafunc.parametrize("followed_page", [p for p in PAGES if p != CONTRIBUTING], ids=str)
+        package = metafunc.config.getoption("--pages")
+        followed = [page for page in PAGES if page != CONTRIBUTING and needed_by(page) == package]
+        metafunc.parametrize("followed_page", followed, ids=str)
 
 
 @pytest.fixture
@@ -100,10 +106,18 @@ class Outcome:
     failure: str | None = None
 
 
+def needed_by(page):
+    """Return the package that a page says it needs, or None."""
+    first, *_ = (ROOT / page).read_text(encoding="utf-8").splitlines()
+    found = NEEDS.fullmatch(first)
+    return found and found[1]
+
+
 def blocks(page):
     """Return the code blocks of a page, in order."""
     found, notes, start = [], {}, None
-    for number, line in enumerate((ROOT / page).read_text(encoding="utf-8").splitlines(), 1):
+    text = NEEDS.sub("", (ROOT / page).read_text(encoding="utf-8"), count=1)
+    for number, line in enumerate(text.splitlines(), 1):
         fence = re.fullmatch(r"( *)(`{3,}|~{3,}) *(\S*)", line)
         if start is not None:
             opening, first, code = start

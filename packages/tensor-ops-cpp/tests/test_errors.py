@@ -235,6 +235,7 @@ def test_overlap_that_takes_too_long_to_find():
         t.silu(x, out=out)
 
 
+@pytest.mark.unsanitized(reason="AddressSanitizer does not survive a limit of memory")
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc/self/statm")
 def test_memory_error_for_gathered_rows():
     code = """

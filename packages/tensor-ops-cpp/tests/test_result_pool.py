@@ -567,6 +567,7 @@ def test_fork_while_other_threads_allocate():
     assert children == [0] * 20
 
 
+@pytest.mark.unsanitized(reason="AddressSanitizer does not survive a limit of memory")
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc/self/statm")
 def test_no_memory():
     """The pool gives way before there is a MemoryError, and works on after one."""

@@ -239,6 +239,7 @@ assert signal.sigwait([signal.SIGUSR1]) == signal.SIGUSR1
 """)
 
 
+@pytest.mark.unsanitized(reason="AddressSanitizer does not survive a limit of memory")
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc/self/statm")
 def test_no_more_threads_to_be_had():
     run_in_new_process("""

