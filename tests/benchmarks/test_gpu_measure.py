@@ -115,7 +115,7 @@ def test_everything_is_measured(measure, monkeypatch, tmp_path, capsys):
         assert all(goals.OURS in figure["us"] for figure in own)
     assert all(np.all(np.array(t) > 0) for figure in figures for t in figure["us"].values())
     peers = {goals.fastest_peer(figure) for figure in figures if figure["way"] == parts.CALL}
-    assert peers <= {"torch", "torch.compile"}
+    assert peers <= {"torch", "torch.compile", None}  # None: no library has the op
     assert {found.goal.split(",")[0] for found in goals.findings(figures)} >= {
         "of the copy",
         "no library faster",

@@ -47,7 +47,9 @@ def test_it_names_the_simd_level_of_the_cpp_backend(printed: str) -> None:
 
 def test_the_table_is_at_most_100_columns_wide(printed: str) -> None:
     table = printed.split("ops at LLM shapes")[1]
-    assert max(map(len, table.splitlines())) <= 100
+    # A reason why a backend does not have an op may be longer.
+    lines = (line for line in table.splitlines() if "skipped: " not in line)
+    assert max(map(len, lines)) <= 100
 
 
 def test_a_wrong_result_is_an_error(

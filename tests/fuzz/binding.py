@@ -19,7 +19,7 @@ from tensor_ops_cpp import _native
 
 __all__ = ["WrongCallError", "try_input"]
 
-NAMES = sorted(OPS)
+NAMES = sorted(tensor_ops_cpp.ops)
 DTYPE_NAMES = sorted(DTYPES)
 SIZES = [1, 2, 3, 0, 4, 5, 6, 8, 15, 16, 17, 31, 32, 33, 64, 66, 130, 258, 1030]
 MOST = 5000  # elements

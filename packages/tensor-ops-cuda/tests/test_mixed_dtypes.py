@@ -13,7 +13,7 @@ from tensor_ops.samples import Draw, arguments
 pytestmark = pytest.mark.usefixtures("device")
 
 HALVES = {"float16": np.dtype(np.float16), "bfloat16": np.dtype(ml_dtypes.bfloat16)}
-MIXTURES = [(name, wide) for name, op in OPS.items() for wide in op.mixtures]
+MIXTURES = [(name, wide) for name in tensor_ops_cuda.ops for wide in OPS[name].mixtures]
 # Parts of a warp, a warp, a block with few and many vectors of each lane; whole vectors and not.
 LENGTHS = (2, 14, 60, 250, 1022, 2048, 8192, 16386, 24576)
 # A cluster's blocks, and parts.
