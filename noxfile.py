@@ -42,6 +42,7 @@ BY_FILE = (*PARALLEL, "--dist", "loadfile")
 CONFORMANCE = "tests/conformance"
 # The code blocks of the pages, of which --pages chooses those that need a package.
 BLOCKS = "tests/docs/test_pages.py::test_blocks_run"
+TENTH_OP = "tests/docs/test_tenth_op.py::test_a_backend_has_it"
 WHEEL_TESTS = f"{CUDA}/tests/wheel"
 FUZZED = ("binding", "configuration", "command")
 # The folders of the C++ backend whose code knows no Python.
@@ -89,7 +90,7 @@ def opencl(session: nox.Session) -> None:
     install_group(session, "test")
     opencl_driver(session)
     only = ["--require-backend=opencl", "--pages=opencl"]
-    session.run("pytest", *BY_FILE, *only, *(session.posargs or [OPENCL, BLOCKS]))
+    session.run("pytest", *BY_FILE, *only, *(session.posargs or [OPENCL, BLOCKS, TENTH_OP]))
 
 
 @nox.session
@@ -132,7 +133,7 @@ def cuda(session: nox.Session) -> None:
         session.run("pytest", "-q", *only, *session.posargs, env=environment)
         return
     session.run("pytest", "-q", WHEEL_TESTS, env=environment)
-    session.run("pytest", *PARALLEL, *only, CUDA, f"--ignore={WHEEL_TESTS}", BLOCKS)
+    session.run("pytest", *PARALLEL, *only, CUDA, f"--ignore={WHEEL_TESTS}", BLOCKS, TENTH_OP)
     session.run("pytest", *PARALLEL, *only, CONFORMANCE, "--backend=cuda")
 
 

@@ -1,0 +1,88 @@
+"""An op is its files: one more, in a copy of the checkout, is everywhere where an op has to be.
+
+Its file in tensor_ops is that of CONTRIBUTING.md; those of OpenCL and CUDA are beside this test.
+PyTorch has none: its operator is composed of what the op's own file says.
+"""
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tensor_ops import backends
+
+ROOT = Path(__file__).parents[2]
+CONTRIBUTING = Path("CONTRIBUTING.md")
+FILES = Path(__file__).with_name("squared_relu")
+PLACES = {
+    ".cl": "packages/tensor-ops-opencl/src/tensor_ops_opencl/ops",
+    ".py": "packages/tensor-ops-opencl/src/tensor_ops_opencl/ops",
+    ".cu": "packages/tensor-ops-cuda/native/ops",
+}
+NOT_COPIED = (".*", "__pycache__", "_build", "build", "dist", "shared", "*.so", "*.whl")
+EMULATION = "-C cmake.define.TENSOR_OPS_CUDA_EMULATION=ON"
+# The pages that are made from the op table, or from records that do not have the op yet.
+PAGES = "tests/docs/test_accuracy.py tests/docs/test_performance.py tests/docs/test_site.py"
+# Tests that walk over the op table without a backend to run it on.
+WALKS = "packages/tensor-ops/tests tests/docs/test_docstrings.py tests/benchmarks/test_peers.py"
+DIFFERENTIATED = """
+import torch, tensor_ops_torch
+x = torch.linspace(-2, 2, 8, dtype=torch.float64, requires_grad=True)
+assert torch.autograd.gradcheck(tensor_ops_torch.squared_relu, (x,))
+assert torch.autograd.gradgradcheck(tensor_ops_torch.squared_relu, (x,))
+"""
+
+
+@pytest.fixture
+def reader(read, environment, tmp_path):
+    """Someone who has added the op, and sees the packages of a copy of the checkout."""
+    copy = tmp_path / "checkout"
+    shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(*NOT_COPIED))
+    for block in read(CONTRIBUTING):
+        if "squared_relu." in block.notes.get("file", ""):
+            (copy / block.notes["file"]).write_text(block.code, encoding="utf-8")
+    for path in FILES.iterdir():
+        shutil.copy(path, copy / PLACES[path.suffix])
+    sources = sorted(copy.glob("packages/*/src"))
+    pure = [path for path in sources if not (path.parent / "CMakeLists.txt").exists()]
+    return environment(
+        tmp_path,
+        copy,
+        with_pip=True,
+        sources=pure,
+        variables={"PIP_NO_INDEX": "1", "PIP_NO_BUILD_ISOLATION": "0"},
+    )
+
+
+def run(reader, command):
+    done = reader.bash(command)
+    assert done.failure is None, done.output
+    return done.output
+
+
+def test_no_test_and_no_page_lists_the_ops(reader):
+    run(reader, f"python -m pytest -q {PAGES}")
+    passed = run(reader, f"python -m pytest -q {WALKS} -k squared_relu")
+    assert re.match(r"\.{10}", passed), passed
+
+
+def test_pytorch_has_it(reader):
+    pytest.importorskip("torch")
+    run(reader, "python -m pytest -q tests/conformance -k squared_relu --backend=torch")
+    run(reader, f"python -c '{DIFFERENTIATED}'")
+
+
+@pytest.mark.parametrize("name", ["opencl", "cuda"])
+def test_a_backend_has_it(name, reader, request):
+    reason = backends.load(name).reason
+    if reason is not None:
+        required = name in request.config.getoption("--require-backend")
+        (pytest.fail if required else pytest.skip)(f"{name}: {reason}")
+    if name == "cuda":
+        for path in (reader.directory / PLACES[".cu"]).glob("[!s]*.cu"):
+            path.unlink()  # what would only take time to build
+        run(reader, f"pip install -q --no-deps {EMULATION} ./packages/tensor-ops-cuda")
+    only = f"--backend={name} --require-backend={name}"
+    passed = run(reader, f"python -m pytest -q tests/conformance -k squared_relu {only}")
+    assert re.search(r"^squared_relu +[1-9]\d* / 0 / 0$", passed, re.MULTILINE), passed
