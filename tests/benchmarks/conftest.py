@@ -16,6 +16,7 @@ from peers import UnsupportedError, Way
 
 LABEL = "misbehaving"
 PACKAGES = ()
+HAS = ("silu", "gelu:tanh", "softmax", "rms_norm", "rope")
 
 
 def start(threads):

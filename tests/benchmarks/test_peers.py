@@ -91,6 +91,12 @@ def test_a_library_that_is_not_installed_is_absent(misbehaving, tmp_path):
         assert "no_such_library" in worker.absent
 
 
+def test_a_peer_is_asked_for_what_it_has(misbehaving):
+    with PeerProcess(misbehaving, 1) as worker:
+        answer = worker.ask({"ask": "prepare", "case": case("rope:interleaved").as_dict()})
+    assert answer == {"unsupported": "no rope:interleaved is written for misbehaving"}
+
+
 def test_a_crash_costs_one_answer(misbehaving, record):
     wanted = [case("silu"), case("rms_norm")]
     assert list(driver.measure(wanted, [misbehaving, "numpy"], record, 2)) == wanted
