@@ -163,11 +163,13 @@ def xla(session: nox.Session) -> None:
 
 @nox.session
 def nightly(session: nox.Session) -> None:
-    """Run the conformance suite's random calls with 10,000 examples each."""
+    """Run 10,000 random calls of each op, and check the CUDA kernels of GPUs from old to new."""
     install_packages(session)
-    install_group(session, "test")
+    install_group(session, "test", "cuda-test")
     properties = f"{CONFORMANCE}/test_properties.py"
-    session.run("pytest", "-q", properties, "--hypothesis-profile=nightly", *session.posargs)
+    session.run("pytest", *PARALLEL, properties, "--hypothesis-profile=nightly", *session.posargs)
+    gpus = {"CUDA_WHEEL_ARCHITECTURES": "75-real,90-real,120-real,120-virtual"}
+    session.run("pytest", "-q", WHEEL_TESTS, env=cuda_compiler(session) | gpus)
 
 
 @nox.session
