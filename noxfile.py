@@ -68,7 +68,7 @@ def tests(session: nox.Session) -> None:
     install_packages(session)
     install_group(session, "test", "peers")
     install_model(session)
-    elsewhere = (CONFORMANCE, "tests/wheels", OPENCL, CUDA, TORCH)
+    elsewhere = (CONFORMANCE, "tests/ci", "tests/wheels", OPENCL, CUDA, TORCH)
     everything = ["tests", "packages", *(f"--ignore={folder}" for folder in elsewhere)]
     session.run("pytest", *BY_FILE, *(session.posargs or everything))
 
