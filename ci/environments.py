@@ -188,8 +188,8 @@ def run_actionlint(session: nox.Session, files: list[str]) -> None:
 def native_sources() -> list[str]:
     """Return the C++ and CUDA files of the checkout."""
     endings = {".cpp", ".h", ".hpp", ".cu", ".cuh"}
-    files = [*_files(ROOT / "packages"), *_files(ROOT / "native")]
-    return [str(path) for path in files if path.suffix in endings]
+    files = [path for folder in ("native", "packages") for path in _files(ROOT / folder)]
+    return [str(path.relative_to(ROOT)) for path in files if path.suffix in endings]
 
 
 def _files(folder: Path, *left_out: str) -> list[Path]:
