@@ -36,8 +36,11 @@ def imported(path):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{path} has a relative import"
-            names |= {f"{node.module}.{alias.name}" for alias in node.names}
+            origin = node.module
+            if node.level:  # in files that two packages share
+                assert node.level == 1, f"{path} imports from outside of its folder"
+                origin = ".".join((*path.parts[path.parts.index("src") + 1 : -1], node.module))
+            names |= {f"{origin}.{alias.name}" for alias in node.names}
     return names
 
 
