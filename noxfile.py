@@ -186,8 +186,8 @@ def sanitize(session: nox.Session) -> None:
     sources = [f"{CPP}/tests/native/stress_pools.cpp"]
     for folder in WITHOUT_PYTHON:
         sources += map(str, sorted(Path(CPP, "native", folder).glob("*.cpp")))
-    options = ["-std=c++17", "-O1", "-g", "-fno-sanitize-recover=all", f"-I{CPP}/native"]
-    options += ["-Wall", "-Wextra", "-Werror", "-pthread"]
+    options = ["-std=c++17", "-O1", "-g", "-fno-sanitize-recover=all", "-pthread"]
+    options += ["-Wall", "-Wextra", "-Werror", f"-I{CPP}/native", "-Inative"]
     for sanitizer in ("thread", "address,undefined"):
         driver = str(Path(session.create_tmp(), "stress_pools").resolve())
         checks = f"-fsanitize={sanitizer}"
@@ -229,7 +229,7 @@ def portable(session: nox.Session) -> None:
 
     What is missing here is said and left out; -- aarch64 runs that check only.
     """
-    build_tools = ("scikit-build-core>=0.11", "pybind11>=3", "numpy>=2.2", "cmake>=3.25", "ninja")
+    build_tools = ("scikit-build-core>=1.0", "pybind11>=3", "numpy>=2.2", "cmake>=3.25", "ninja")
     session.install("pip", *build_tools)
     if not session.posargs or "clang" in session.posargs:
         session.run("python", "-m", "pip", "install", "-q", "ziglang", success_codes=[0, 1])

@@ -26,6 +26,8 @@ __all__ = ["main"]
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "packages/tensor-ops-cpp"
 NATIVE = PACKAGE / "native"
+# What all native packages share.
+SHARED = ROOT / "native"
 # The fewest processors that have the level, and no more than it.
 PROCESSORS = {"x86-64-v2": "Nehalem", "x86-64-v3": "Haswell"}
 BELOW_EVERY_LEVEL = "qemu64"
@@ -177,7 +179,7 @@ def compilations(target: str, includes: list[str], objects: Path) -> Iterable[li
     optimization = "-O1" if "linux" in target else "-O0"
     ops = sorted(NATIVE.glob("ops/*.cpp"))
     version = '-DTENSOR_OPS_VERSION="0"'
-    for source in sorted(NATIVE.glob("*/*.cpp")):
+    for source in sorted([*NATIVE.glob("*/*.cpp"), *SHARED.glob("*/*.cpp")]):
         output = ["-c", "-o", f"{objects}/{source.stem}.o"]
         yield [*WARNINGS, optimization, *includes, version, *output, str(source)]
     for level in TARGETS[target]:
@@ -206,7 +208,7 @@ def includes(work: Path, target: str) -> list[str]:
         shutil.copytree(python, headers, dirs_exist_ok=True)
         (headers / "pyconfig.h").write_text(WINDOWS_CONFIGURATION, encoding="utf-8")
         python = str(headers)
-    words = [f"-I{NATIVE}"]
+    words = [f"-I{NATIVE}", f"-I{SHARED}"]
     for headers_of in (pybind11.get_include(), numpy_headers, python):
         words += ["-isystem", headers_of]
     return words

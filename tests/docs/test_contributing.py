@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-COPIED = ["pyproject.toml", "packages", "conftest.py", "tests/conformance"]
+COPIED = ["pyproject.toml", "packages", "native", "conftest.py", "tests/conformance"]
 BUILD_BACKENDS = ["hatchling", "scikit_build_core", "pybind11"]
 
 

@@ -74,15 +74,28 @@ def test_wheel_has_nothing_else(package, wheel):
 def test_sdist_has_only_what_is_in_the_repository(package, sdist):
     with tarfile.open(sdist(package)) as archive:
         inside = {name.partition("/")[2] for name in archive.getnames() if "/" in name}
-    folder = ROOT / "packages" / package
-    listed = subprocess.run(
-        ["git", "ls-files"], cwd=folder, capture_output=True, text=True, check=False
-    ).stdout.split()
+    listed = _in_the_repository(ROOT / "packages" / package)
+    if package in NATIVE:
+        listed += [f"native/{name}" for name in _in_the_repository(ROOT / "native")]
     if not listed:
         pytest.skip("this checkout has no git history to compare with")
     assert {"LICENSE", "README.md", "CHANGELOG.md", "pyproject.toml"} <= inside
     # Hatchling takes a .gitignore with it.
     assert inside - set(listed) <= {"PKG-INFO", ".gitignore"}
+
+
+def test_sdist_of_a_native_package_has_what_they_share(native_package, sdist):
+    with tarfile.open(sdist(native_package)) as archive:
+        inside = {name.partition("/")[2] for name in archive.getnames()}
+    shared = {path for path in (ROOT / "native").rglob("*") if path.is_file()}
+    assert {path.relative_to(ROOT).as_posix() for path in shared} <= inside
+
+
+def _in_the_repository(folder):
+    """Return the files below a folder that git knows, none without a git history."""
+    words = ["git", "ls-files"]
+    done = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=False)
+    return done.stdout.split()
 
 
 def test_wheel_of_a_pure_package_is_the_same_from_sdist_and_tree(package, wheel):

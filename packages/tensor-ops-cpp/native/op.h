@@ -7,7 +7,7 @@
 //     #include "kernels/..."
 //     namespace tensor_ops::TENSOR_OPS_LEVEL { EXPORT_KERNELS(name, ...) }
 //     #else
-//     namespace tensor_ops { DECLARE_OP(name, {...}) }
+//     namespace tensor_ops { DECLARE_OP(name, nanoseconds(...), {...}) }
 //     #endif
 //
 // Code of a kernel pass must neither run on a lesser CPU nor be linked into code that does: no
@@ -30,13 +30,14 @@
 
 #define KERNEL_PASS 0
 
+#include "declaration/registry.h"
 #include "isa/levels.h"
-#include "launch/declaration.h"
+#include "launch/op.h"
 
-// The arguments after the name: a braced Declaration.
-#define DECLARE_OP(op, ...)                                                                  \
-  TENSOR_OPS_FOR_EACH_LEVEL(TENSOR_OPS_IMPORT_KERNELS, op)                                   \
-  static const Op op##_op{__VA_ARGS__, {TENSOR_OPS_FOR_EACH_LEVEL(TENSOR_OPS_KERNELS, op)}}; \
+// The cost is a call of nanoseconds(), the rest a braced Declaration.
+#define DECLARE_OP(op, cost, ...)                                                                  \
+  TENSOR_OPS_FOR_EACH_LEVEL(TENSOR_OPS_IMPORT_KERNELS, op)                                         \
+  static const Op op##_op{__VA_ARGS__, cost, {TENSOR_OPS_FOR_EACH_LEVEL(TENSOR_OPS_KERNELS, op)}}; \
   static const Registration op##_registration{op##_op};
 
 #define TENSOR_OPS_IMPORT_KERNELS(op, level, name) \

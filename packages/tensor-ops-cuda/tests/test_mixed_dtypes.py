@@ -244,31 +244,31 @@ def test_dtypes_that_do_not_go_together(half):
     refuse(
         "layer_norm",
         norm | {"weight": wrong},
-        f"layer_norm: weight has dtype float64, expected {half} like x, or float32; "
+        f"layer_norm: weight must have x's dtype {half}, or float32, got float64; "
         "convert it with weight.astype(x.dtype)",
     )
-    refuse("layer_norm", norm | {"weight": norm["weight"].astype(other)}, f"dtype {other.name}")
+    refuse("layer_norm", norm | {"weight": norm["weight"].astype(other)}, f"got {other.name}")
     wide = norm["weight"].astype(np.float32)
     refuse(
         "layer_norm",
         norm | {"weight": wide},
-        f"layer_norm: bias has dtype {half}, expected float32 like weight; "
+        f"layer_norm: bias must have weight's dtype float32, got {half}; "
         "convert it with bias.astype(weight.dtype)",
     )
     refuse(
-        "layer_norm", norm | {"bias": wide}, f"bias has dtype float32, expected {half} like weight"
+        "layer_norm", norm | {"bias": wide}, f"bias must have weight's dtype {half}, got float32"
     )
     single = {key: each.astype(np.float32) for key, each in norm.items()}
     refuse(
         "layer_norm",
         single | {"weight": norm["weight"]},
-        f"weight has dtype {half}, expected float32 like x; convert it",
+        f"weight must have x's dtype float32, got {half}; convert it",
     )
     gate = norm["x"]
     refuse(
         "silu_mul",
         {"gate": gate, "up": gate.astype(np.float32)},
-        f"silu_mul: up has dtype float32, expected {half} like gate; convert it",
+        f"silu_mul: up must have gate's dtype {half}, got float32; convert it",
     )
 
 
@@ -278,13 +278,13 @@ def test_outputs_have_their_own_dtypes(half):
     short, wide = np.empty((2, 8), HALVES[half]), np.empty((2, 8), np.float32)
     refuse(
         "add_rms_norm", values,
-        f"add_rms_norm: out[1] has dtype {half}, expected float32 like residual; "
+        f"add_rms_norm: out[1] must have residual's dtype float32, got {half}; "
         "give an array of dtype float32",
         out=(short, short.copy()),
     )  # fmt: skip
     refuse(
         "add_rms_norm", values,
-        f"out[0] has dtype float32, expected {half} like x; give an array of dtype {half}",
+        f"out[0] must have x's dtype {half}, got float32; give an array of dtype {half}",
         out=(wide, wide.copy()),
     )  # fmt: skip
     y, h = run("add_rms_norm", values, out=(short, wide))

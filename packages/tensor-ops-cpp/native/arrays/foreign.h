@@ -4,9 +4,7 @@
 
 #include <utility>
 
-#include "arrays/dlpack.h"
-#include "arrays/numpy.h"
-#include "launch/declaration.h"
+#include "arrays/array.h"
 
 namespace tensor_ops {
 
@@ -19,14 +17,14 @@ bool are_tangents_tracked();
 
 // Throws ValueError, with the op's and the argument's name, for an array that would lose its
 // gradient or its tangent, or whose signs are not in memory, and PythonError. May run Python code.
-void require_all_in_memory(const Op& op, const char* name, Use use, PyObject* object,
+void require_all_in_memory(const char* op, const char* name, PyObject* object, bool is_output,
                            bool has_tangents);
 
-// Valid as long as the object is and keeps its memory. Runs no Python code. Throws TypeError,
-// ValueError or PythonError, with the op's and the argument's name, for what is no host array of a
-// supported dtype.
-Owned view_of_foreign(const Op& op, const char* name, Use use, PyObject* object,
-                      const dlpack::ExchangeAPI& api);
+// A view of the array's object, valid as long as that is and keeps its memory; sets the array's
+// dtype. Runs no Python code. Throws TypeError, ValueError or PythonError, with the op's and the
+// argument's name, for what is no host array of a supported dtype.
+Owned view_of_foreign(const char* op, const char* name, const dlpack::ExchangeAPI& api,
+                      Array& array);
 
 // Whether a library says that an array of its own must not be written to. Throws PythonError.
 bool is_read_only_foreign(PyObject* object, const dlpack::ExchangeAPI& api);
@@ -34,16 +32,13 @@ bool is_read_only_foreign(PyObject* object, const dlpack::ExchangeAPI& api);
 // Lets autograd know that an array was written to.
 void note_written(PyObject* object);
 
-// Of a view that was made here.
-DType dtype_of_view(PyArrayObject* view);
-
 // A new array of a library, and the view that it is written by.
 class ForeignResult {
  public:
   ForeignResult() = default;
-  // C-contiguous, of the shape and dtype of a view; not initialised. Throws MemoryError,
-  // std::runtime_error or PythonError.
-  ForeignResult(const Op& op, PyArrayObject* like, const dlpack::ExchangeAPI& api);
+  // C-contiguous, of the shape and dtype of an array; not initialised. Throws MemoryError, Error
+  // or PythonError.
+  ForeignResult(const char* op, const Array& like, const dlpack::ExchangeAPI& api);
   ForeignResult(ForeignResult&& other) noexcept { *this = std::move(other); }
   ForeignResult& operator=(ForeignResult&& other) noexcept {
     std::swap(api_, other.api_);

@@ -4,7 +4,7 @@
 
 #include <cstring>
 
-#include "launch/errors.h"
+#include "declaration/errors.h"
 #include "memory/pages.h"
 #include "memory/result_pool.h"
 
@@ -98,17 +98,19 @@ void prepare_results() {
   if (!handler_capsule) throw PythonError();
 }
 
-void Result::prepare(const Op& op, const CheckedCall& call, std::size_t i) {
-  PyArrayObject* like = call.array[op.outputs[i].like];
-  if (call.out[i]) {
-    array_ = Owned::borrow(reinterpret_cast<PyObject*>(call.out[i]));
-    if (call.exchange) given_ = Owned::borrow(call.given_out[i]);
+void Result::prepare(const Declaration& op, const CheckedCall& call, std::size_t i) {
+  const Array& given = call.out[i];
+  const dlpack::ExchangeAPI* exchange = call.reader.exchange();
+  if (given.object) {
+    array_ = Owned::borrow(reinterpret_cast<PyObject*>(given.view));
+    if (exchange) given_ = Owned::borrow(given.object);
     return;
   }
-  if (call.exchange) {
-    foreign_ = ForeignResult(op, like, *call.exchange);
+  if (exchange) {
+    foreign_ = ForeignResult(op.name, call.array[op.outputs[i].like], *exchange);
     return;
   }
+  PyArrayObject* like = call.array[op.outputs[i].like].view;
   const std::size_t bytes = bytes_of(like);
   if (bytes >= kLeastKept && bytes <= pool_limit() && numpy_allocates_as_always())
     array_ = new_pooled_array(like, bytes);

@@ -2,8 +2,7 @@
 #pragma once
 
 #include "arrays/foreign.h"
-#include "arrays/numpy.h"
-#include "python/checks.h"
+#include "binding/checks.h"
 
 namespace tensor_ops {
 
@@ -13,8 +12,8 @@ void prepare_results();
 class Result {
  public:
   // The i-th of a call: what the caller gave for it, or a new array of x's kind and shape and the
-  // output's dtype; not initialised. Throws MemoryError, std::runtime_error or PythonError.
-  void prepare(const Op& op, const CheckedCall& call, std::size_t i);
+  // output's dtype; not initialised. Throws MemoryError, Error or PythonError.
+  void prepare(const Declaration& op, const CheckedCall& call, std::size_t i);
 
   PyArrayObject* array() const { return foreign_ ? foreign_.view() : array_.array(); }
   std::size_t bytes() const { return bytes_of(array()); }

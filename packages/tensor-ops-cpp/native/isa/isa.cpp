@@ -4,8 +4,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "declaration/errors.h"
 #include "isa/levels.h"
-#include "launch/errors.h"
 
 #if defined(__x86_64__)
 #include <cpuid.h>

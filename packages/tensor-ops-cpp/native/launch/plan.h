@@ -3,7 +3,7 @@
 
 #include <cstddef>
 
-#include "launch/declaration.h"
+#include "declaration/declaration.h"
 #include "launch/run.h"
 
 namespace tensor_ops {

@@ -3,6 +3,8 @@
 
 #include <cstddef>
 
+#include "declaration/dtype.h"
+
 namespace tensor_ops {
 
 // A run of rows: row r of array k starts data[k] + r * stride[k] bytes from the first. The arrays
@@ -43,8 +45,6 @@ struct RowSteps {
   RowStep step[kMostSteps];
   std::size_t count;  // 0 where rows cannot be shared
 };
-
-enum DType { kFloat32, kFloat16, kBFloat16, kFloat64, kDTypes };
 
 // Which arrays of a call are float32 beside a half x: a sum of these. Rows are those of x's shape,
 // parameters the others.

@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <limits>
 
-#include "launch/errors.h"
+#include "declaration/errors.h"
 #include "threads/resources.h"
 
 namespace tensor_ops {

@@ -29,16 +29,16 @@ EXPORT_KERNELS(_copy, each_dtype<Copy>())
 
 namespace tensor_ops {
 
-DECLARE_OP(_copy, {
-                      "_copy",
-                      Walk::kElements,
-                      Cost{0.08, 0.04, 0.04, 0.18},
-                      "A copy, for the benchmarks.",
-                      "y = x",
-                      {rows("x", "Input.")},
-                      {{"y", "The copy."}},
-                      "Not part of the package's interface.",
-                  })
+DECLARE_OP(_copy, nanoseconds(0.08, 0.04, 0.04, 0.18),
+           {
+               "_copy",
+               Walk::kElements,
+               "A copy, for the benchmarks.",
+               "y = x",
+               {rows("x", "Input.")},
+               {{"y", "The copy."}},
+               "Not part of the package's interface.",
+           })
 
 }  // namespace tensor_ops
 

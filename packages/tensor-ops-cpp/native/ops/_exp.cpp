@@ -32,16 +32,16 @@ EXPORT_KERNELS(_exp, each_dtype<Unary<Exp>::On>())
 
 namespace tensor_ops {
 
-DECLARE_OP(_exp, {
-                     "_exp",
-                     Walk::kElements,
-                     Cost{0.15, 0.17, 0.22, 0.47},
-                     "Exponential function, element by element.",
-                     "y = exp(x)",
-                     {rows("x", "Input.")},
-                     {{"y", "The exponentials."}},
-                     "Not part of the package's interface.",
-                 })
+DECLARE_OP(_exp, nanoseconds(0.15, 0.17, 0.22, 0.47),
+           {
+               "_exp",
+               Walk::kElements,
+               "Exponential function, element by element.",
+               "y = exp(x)",
+               {rows("x", "Input.")},
+               {{"y", "The exponentials."}},
+               "Not part of the package's interface.",
+           })
 
 }  // namespace tensor_ops
 

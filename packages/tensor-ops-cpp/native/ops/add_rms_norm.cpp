@@ -133,11 +133,10 @@ EXPORT_KERNELS(add_rms_norm, each_dtype_parameters_and_rows<AddRmsNormKernel>())
 
 namespace tensor_ops {
 
-DECLARE_OP(add_rms_norm,
+DECLARE_OP(add_rms_norm, nanoseconds(0.26, 0.23, 0.28, 0.52),
            {
                "add_rms_norm",
                Walk::kRows,
-               Cost{0.26, 0.23, 0.28, 0.52},
                "Residual addition, then root-mean-square normalisation of the last axis.",
                "h = x + residual\n    y = h * weight / sqrt(mean(h**2) + eps)",
                {rows("x", "Input."), wide_rows("residual", "Added to x."),

@@ -16,11 +16,10 @@ EXPORT_KERNELS(gelu, each_dtype<Unary<GeluTanh>::On>(), each_dtype<Unary<GeluErf
 
 namespace tensor_ops {
 
-DECLARE_OP(gelu,
+DECLARE_OP(gelu, nanoseconds(0.30, 0.25, 0.31, 0.81),
            {
                "gelu",
                Walk::kElements,
-               Cost{0.30, 0.25, 0.31, 0.81},
                "Gaussian error linear unit, element by element.",
                "y = 0.5 * x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x**3)))  (\"tanh\")\n"
                "    y = 0.5 * x * (1 + erf(x / sqrt(2)))  (\"none\")",

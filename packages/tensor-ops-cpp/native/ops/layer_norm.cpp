@@ -300,11 +300,10 @@ EXPORT_KERNELS(layer_norm, each_dtype_and_parameters<LayerNorm>())
 
 namespace tensor_ops {
 
-DECLARE_OP(layer_norm,
+DECLARE_OP(layer_norm, nanoseconds(0.20, 0.25, 0.24, 0.41),
            {
                "layer_norm",
                Walk::kRows,
-               Cost{0.20, 0.25, 0.24, 0.41},
                "Normalisation of the last axis to mean 0 and variance 1, scaled and shifted.",
                "y = (x - mean(x)) / sqrt(var(x) + eps) * weight + bias",
                {rows("x", "Input."), row("weight", "Scale of each element of a row."),

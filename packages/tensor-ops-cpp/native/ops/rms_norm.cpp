@@ -107,11 +107,10 @@ EXPORT_KERNELS(rms_norm, each_dtype_and_parameters<RmsNormKernel>())
 
 namespace tensor_ops {
 
-DECLARE_OP(rms_norm,
+DECLARE_OP(rms_norm, nanoseconds(0.13, 0.14, 0.17, 0.33),
            {
                "rms_norm",
                Walk::kRows,
-               Cost{0.13, 0.14, 0.17, 0.33},
                "Root-mean-square normalisation of the last axis.",
                "y = x * weight / sqrt(mean(x**2) + eps)",
                {rows("x", "Input."), row("weight", "Scale of each element of a row."),

@@ -409,11 +409,10 @@ EXPORT_KERNELS(softmax, each_dtype<Softmax>())
 
 namespace tensor_ops {
 
-DECLARE_OP(softmax,
+DECLARE_OP(softmax, nanoseconds(0.24, 0.24, 0.30, 0.61),
            {
                "softmax",
                Walk::kRows,
-               Cost{0.24, 0.24, 0.30, 0.61},
                "Softmax of the scaled last axis, stable for any magnitude.",
                "y = exp(scale * x - max(scale * x)) / sum(exp(scale * x - max(scale * x)))",
                {rows("x", "Input."), scalar("scale", 1.0, "Multiplies x.")},

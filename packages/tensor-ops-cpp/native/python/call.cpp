@@ -1,28 +1,24 @@
 #include "python/call.h"
 
 #include <algorithm>
-#include <chrono>
-#include <thread>
 
-#include "arrays/dtypes.h"
 #include "arrays/results.h"
+#include "binding/checks.h"
+#include "declaration/errors.h"
 #include "isa/float_mode.h"
 #include "isa/isa.h"
-#include "launch/errors.h"
 #include "launch/plan.h"
 #include "memory/cache.h"
 #include "memory/result_pool.h"
 #include "memory/streams.h"
-#include "python/arguments.h"
-#include "python/checks.h"
-#include "python/straight.h"
+#include "python/contiguous_rows.h"
 #include "threads/threads.h"
 
 namespace tensor_ops {
 namespace {
 
 Plan new_plan(const Op& op, const CheckedCall& call) {
-  PyArrayObject* x = call.array[0];
+  PyArrayObject* x = call.array[0].view;
   Plan plan;
   plan.walk = op.walk;
   plan.operands = 0;
@@ -70,10 +66,10 @@ Plan make_plan(const Op& op, const CheckedCall& call, const Result* outputs) {
   Plan plan = new_plan(op, call);
   for (int k = 0; k < call.arrays; ++k) {
     const std::size_t length = call.kind[k] == Kind::kHalfRows ? plan.n / 2 : plan.n;
-    if (call.array[k])
-      add_array(plan, call.array[k], length, false);
+    if (call.array[k].object)
+      add_array(plan, call.array[k].view, length, false);
     else
-      add_operand(plan, length, kItemSizes[call.dtype], false);
+      add_operand(plan, length, kItemSizes[call.array[0].dtype()], false);
   }
   for (std::size_t i = 0; i < op.outputs.size(); ++i)
     add_array(plan, outputs[i].array(), plan.n, true);
@@ -83,32 +79,40 @@ Plan make_plan(const Op& op, const CheckedCall& call, const Result* outputs) {
 
 // Letting other threads run costs as much as a few hundred elements; NumPy's ufuncs draw the same
 // line.
-class ReleasedGil {
- public:
-  explicit ReleasedGil(std::size_t elements) {
-    if (elements >= 500) state_ = PyEval_SaveThread();
-  }
-  ReleasedGil(const ReleasedGil&) = delete;
-  ReleasedGil& operator=(const ReleasedGil&) = delete;
-  // When the interpreter ends, CPython before 3.14 ends a daemon thread that asks for the GIL by
-  // unwinding its stack. That must neither leave a destructor nor, without the GIL, drop our
-  // references: the thread waits for the process to end instead, as it does in 3.14.
-  ~ReleasedGil() {
-    if (!state_) return;
-    try {
-      PyEval_RestoreThread(state_);
-    } catch (...) {
-      for (;;) std::this_thread::sleep_for(std::chrono::hours(1));
-    }
-  }
+bool is_worth_releasing_gil(std::size_t elements) { return elements >= 500; }
 
- private:
-  PyThreadState* state_ = nullptr;
-};
+int require_threads(const Op& op, PyObject* object) {
+  if (!object || object == Py_None) return 0;
+  const bool is_integer =
+      (PyLong_Check(object) && !PyBool_Check(object)) ||
+      (PyArray_IsScalar(object, Integer) && !PyArray_IsScalar(object, Timedelta));
+  if (!is_integer)
+    throw TypeError(
+        text(op.name, ": num_threads must be an int or None, got ", Py_TYPE(object)->tp_name));
+  const Owned index(PyNumber_Index(object));
+  if (!index) throw PythonError();
+  int overflow = 0;
+  const long value = PyLong_AsLongAndOverflow(index.get(), &overflow);
+  if (overflow < 0 || (overflow == 0 && value < 1))
+    throw ValueError(text(op.name, ": num_threads must be at least 1, got ", repr_text(object)));
+  constexpr long kPlenty = 1 << 20;
+  return static_cast<int>(overflow ? kPlenty : std::min(value, kPlenty));
+}
+
+// Which arrays are float32 beside an x of a half dtype: a sum of Mixture's.
+int mixture_of(const CheckedCall& call) {
+  int mixture = kOneDType;
+  for (int k = 1; k < call.arrays; ++k) {
+    const Array& array = call.array[k];
+    if (array.object && array.dtype() != call.array[0].dtype())
+      mixture |= call.kind[k] == Kind::kRows ? kWideRows : kWideParameters;
+  }
+  return mixture;
+}
 
 void populate_results(const Op& op, const CheckedCall& call, const Result* outputs) {
   for (std::size_t i = 0; i < op.outputs.size(); ++i)
-    if (!call.out[i]) outputs[i].populate();
+    if (!call.out[i].object) outputs[i].populate();
 }
 
 // Whether a call reads and writes more than stays in the cache until somebody reads the results,
@@ -120,17 +124,18 @@ bool should_stream(const CheckedCall& call, const Result* outputs, std::size_t c
   std::size_t bytes = 0;
   for (std::size_t i = 0; i < count; ++i) bytes += outputs[i].bytes();
   for (int k = 0; k < call.arrays; ++k) {
-    if (!call.array[k]) continue;
-    bytes += bytes_of(call.array[k]);
+    if (!call.array[k].object) continue;
+    PyArrayObject* array = call.array[k].view;
+    bytes += bytes_of(array);
     for (std::size_t i = 0; i < count; ++i)
-      if (PyArray_DATA(call.array[k]) == PyArray_DATA(outputs[i].array())) return false;
+      if (PyArray_DATA(array) == PyArray_DATA(outputs[i].array())) return false;
   }
   const std::size_t threshold = streaming_threshold();
   return bytes >= (measures_rows ? threshold : threshold + threshold / 2);
 }
 
-void compute_straight(Kernel kernel, const StraightRows& rows, const double* scalars,
-                      bool streams) {
+void compute_contiguous(Kernel kernel, const ContiguousRows& rows, const double* scalars,
+                        bool streams) {
   const DefaultFloatMode mode;
   kernel({rows.data, rows.stride, rows.rows, rows.n, scalars, streams});
   if (streams) finish_streams();
@@ -154,36 +159,40 @@ void compute_by_plan(const Op& op, const Plan& plan, const RowKernel& kernel, co
 }
 
 void compute(const Op& op, const CheckedCall& call, const Result* outputs, std::size_t elements,
-             const RowKernel& kernel) {
-  const int threads = call.threads
-                          ? sensible_threads(call.threads)
-                          : threads_for(op.cost[call.dtype] * static_cast<double>(elements));
+             const RowKernel& kernel, int wanted_threads) {
+  const DType dtype = call.array[0].dtype();
+  const int threads = wanted_threads ? sensible_threads(wanted_threads)
+                                     : threads_for(op.cost[dtype] * static_cast<double>(elements));
   const bool streams = should_stream(call, outputs, op.outputs.size(), kernel.steps->count > 1);
-  StraightRows rows;
-  if (threads == 1 && lie_straight(op, call, outputs, elements, rows)) {
-    const ReleasedGil released(elements);
+  ContiguousRows rows;
+  if (threads == 1 && as_contiguous_rows(op, call, outputs, elements, rows)) {
+    const ReleasedGil released(is_worth_releasing_gil(elements));
     populate_results(op, call, outputs);
-    return compute_straight(kernel.run, rows, call.scalar, streams);
+    return compute_contiguous(kernel.run, rows, call.scalar, streams);
   }
   Plan plan = make_plan(op, call, outputs);
   plan.streams = streams;
-  const ReleasedGil released(elements);
+  const ReleasedGil released(is_worth_releasing_gil(elements));
   if (threads == 1) populate_results(op, call, outputs);
   compute_by_plan(op, plan, kernel, call.scalar, threads);
 }
 
 }  // namespace
 
-Owned launch(const Op& op, PyObject* const* args, Py_ssize_t positional, PyObject* keyword_names) {
+Owned call(const Op& op, PyObject* const* args, Py_ssize_t positional, PyObject* keyword_names) {
   const IsaChoice& isa = isa_choice();
   if (!isa.reason.empty())
-    throw std::runtime_error(text(op.name, ": tensor_ops_cpp is unavailable: ", isa.reason));
-  const CheckedCall call = check(op, sort_arguments(op, args, positional, keyword_names));
-  const auto elements = static_cast<std::size_t>(size_of(call.array[0]));
+    throw UnavailableError(text(op.name, ": tensor_ops_cpp is unavailable: ", isa.reason));
+  const Arguments arguments = sort_arguments(op, args, positional, keyword_names);
+  const int threads = require_threads(op, arguments.keyword);
+  CheckedCall call(op);
+  check(op, arguments, call);
+  const auto elements = static_cast<std::size_t>(size_of(call.array[0].view));
   Result outputs[2];
   for (std::size_t i = 0; i < op.outputs.size(); ++i) outputs[i].prepare(op, call, i);
   const DTypeKernels& kernels = op.kernels[isa.index]->variant[call.variant];
-  if (elements > 0) compute(op, call, outputs, elements, kernels.of[call.mixture][call.dtype]);
+  const RowKernel& kernel = kernels.of[mixture_of(call)][call.array[0].dtype()];
+  if (elements > 0) compute(op, call, outputs, elements, kernel, threads);
   Owned first = outputs[0].release();
   if (op.outputs.size() == 1) return first;
   const Owned second = outputs[1].release();

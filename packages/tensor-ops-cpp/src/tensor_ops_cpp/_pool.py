@@ -1,9 +1,9 @@
-"""The memory of large results, which is kept when they are freed and used again."""
+"""The memory that a native backend keeps when it is freed, and uses again."""
 
 import operator
 
-from tensor_ops_cpp import _native
-from tensor_ops_cpp._table import Table
+from . import _native
+from ._table import Table
 
 __all__ = ["PoolInfo", "pool_info", "set_pool_limit", "trim_pool"]
 
@@ -13,21 +13,21 @@ class PoolInfo(Table):
 
 
 def pool_info() -> PoolInfo:
-    """Describe the memory that is kept for results.
+    """Describe the memory that is kept: of results, and on CUDA devices pinned memory of copies.
 
     Returns
     -------
     PoolInfo
-        A dict with ``limit`` (bytes that may be kept; 0: the pool is off), ``held_bytes`` and
-        ``held_blocks`` (kept now, for results to come), ``used_bytes`` and ``used_blocks`` (of
-        arrays that are alive), ``hits`` and ``misses`` (large results that took kept memory, and
-        that took fresh memory).
+        A dict with ``limit`` (bytes that may be kept), ``held_bytes`` and ``held_blocks`` (kept
+        now, for calls to come), ``used_bytes`` and ``used_blocks`` (of arrays that are alive, and
+        of calls that run), ``hits`` and ``misses`` (requests that took kept memory, and that took
+        fresh memory). It prints as a table.
     """
     return PoolInfo(_native.pool_info())
 
 
 def set_pool_limit(bytes: int) -> None:
-    """Set how many bytes may be kept for results, for the whole process.
+    """Set how many bytes may be kept, for the whole process.
 
     What is kept beyond that is given back to the system at once. Memory of arrays that are alive
     does not count.
@@ -35,7 +35,7 @@ def set_pool_limit(bytes: int) -> None:
     Parameters
     ----------
     bytes : int
-        0 turns the pool off.
+        0 keeps none.
     """
     if isinstance(bytes, bool):
         raise TypeError("set_pool_limit: bytes must be an int, got bool")
@@ -51,7 +51,7 @@ def set_pool_limit(bytes: int) -> None:
 
 
 def trim_pool() -> int:
-    """Give all memory that is kept for results back to the system.
+    """Give all memory that is kept back to the system.
 
     Returns
     -------

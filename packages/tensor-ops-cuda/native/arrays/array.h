@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <string>
 
-#include "arrays/dlpack.h"
-#include "arrays/python.h"
+#include "binding/dlpack.h"
+#include "binding/python.h"
 #include "launch/problem.h"
 
 namespace tensor_ops {
@@ -64,9 +64,10 @@ class Lease {
   dlpack::ManagedTensorVersioned* versioned_ = nullptr;
 };
 
+// As native/binding/checks.h describes it.
 struct Array {
   PyObject* object = nullptr;  // borrowed; null where not given
-  bool is_output = false;      // messages then advise no copy, which the result would not reach
+  bool is_output = false;
   Source source;
   View view;
   const dlpack::ExchangeAPI* api = nullptr;  // of kExchange
@@ -74,18 +75,21 @@ struct Array {
   cudaStream_t stream = nullptr;
   bool has_stream = false;
   Lease lease;
-};
 
-// kDTypes for an unsupported one.
-DType dtype_of(dlpack::DataType dtype);
-dlpack::DataType dlpack_dtype(DType dtype);
+  bool is_numpy() const { return source == Source::kNumPy; }
+  DType dtype() const { return view.dtype; }
+  int dims() const { return view.dims; }
+  const std::int64_t* shape() const { return view.shape; }
+  const std::int64_t* strides() const { return view.stride; }
+  char* data() const { return view.data; }
+  bool is_contiguous() const { return view.is_contiguous(); }
+};
 
 // All of a view but its device. Throws ValueError.
 void read_tensor(const char* op, const char* name, const dlpack::Tensor& tensor, View& view);
 
-// "float32" or "int64"; "(2, 3)"; "on cuda:0" or "in host memory".
+// "float32" or "int64"; "on cuda:0" or "in host memory".
 std::string dtype_text(const Array& array);
-std::string shape_text(int dims, const std::int64_t* shape);
 std::string device_text(int device);
 
 }  // namespace tensor_ops

@@ -24,7 +24,7 @@ struct Release {
       // It may be another thread's.
       if (memory->stream() == cudaStreamPerThread) CUDA_CHECK(cudaDeviceSynchronize());
       delete memory;
-    } catch (const CudaError&) {
+    } catch (const Error&) {
       // The driver is gone, and the memory with it.
     }
     if (!stream_owner || !Py_IsInitialized()) return;
@@ -65,7 +65,7 @@ void fill(Managed& managed, Exported* exported) {
   managed.tensor = {exported->array.data(),
                     {dlpack::kCUDA, exported->array.device},
                     static_cast<std::int32_t>(exported->array.shape.size()),
-                    dlpack_dtype(exported->array.dtype),
+                    dlpack::data_type(exported->array.dtype),
                     exported->array.shape.data(),
                     exported->strides.data(),
                     0};

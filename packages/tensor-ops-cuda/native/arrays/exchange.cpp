@@ -1,6 +1,6 @@
 // Arrays whose type has DLPack's C exchange API: seen without a Python call.
 #include "arrays/readers.h"
-#include "launch/errors.h"
+#include "declaration/errors.h"
 
 namespace tensor_ops {
 

@@ -2,9 +2,9 @@
 #include <cstring>
 
 #include "arrays/readers.h"
+#include "declaration/errors.h"
 #include "launch/cuda.h"
 #include "launch/device.h"
-#include "launch/errors.h"
 
 namespace tensor_ops {
 namespace {

@@ -5,7 +5,7 @@
 #include "arrays/device_array.h"
 #include "arrays/leases.h"
 #include "arrays/readers.h"
-#include "launch/errors.h"
+#include "declaration/errors.h"
 #include "launch/streams.h"
 
 namespace tensor_ops {

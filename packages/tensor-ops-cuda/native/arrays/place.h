@@ -7,6 +7,7 @@
 
 #include "arrays/array.h"
 #include "arrays/source.h"
+#include "binding/arguments.h"
 #include "launch/device.h"
 
 namespace tensor_ops {
@@ -15,10 +16,14 @@ class Place {
  public:
   explicit Place(const char* op) : op_(op) {}
 
+  // Nothing is asked of arrays before they are read one by one.
+  void begin(const Declaration&, const Arguments&) {}
+
   // The view of an argument, with the call's stream made to wait for it. The first array decides
   // the device and the stream. Throws TypeError, ValueError, CudaError or PythonError.
   void read(const char* name, PyObject* object, Array& array);
 
+  bool is_read_only(const Array& array) const { return array.view.is_read_only; }
   bool is_host() const { return device_ == kHost; }
   int device() const { return device_; }
   cudaStream_t stream() const { return stream_; }

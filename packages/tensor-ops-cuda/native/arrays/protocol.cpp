@@ -1,21 +1,10 @@
 // Arrays that speak DLPack's Python protocol.
 #include "arrays/readers.h"
+#include "declaration/errors.h"
 #include "launch/cuda.h"
-#include "launch/errors.h"
 
 namespace tensor_ops {
 namespace {
-
-// The error that is set, as text; none is set after it.
-std::string take_error_text() {
-  PyObject *type, *value, *traceback;
-  PyErr_Fetch(&type, &value, &traceback);
-  const Owned owned_type(type), owned_value(value), owned_traceback(traceback);
-  const Owned str(value ? PyObject_Str(value) : nullptr);
-  const char* utf8 = str ? PyUnicode_AsUTF8(str.get()) : nullptr;
-  if (!utf8) PyErr_Clear();
-  return utf8 ? utf8 : "unknown error";
-}
 
 [[noreturn]] void refuse_export(const char* op, const char* name, PyObject* object) {
   if (!PyErr_ExceptionMatches(PyExc_BufferError)) throw PythonError();

@@ -2,8 +2,8 @@
 
 #include <cstring>
 
-#include "arrays/dtypes.h"
-#include "launch/errors.h"
+#include "binding/dtypes.h"
+#include "declaration/errors.h"
 #include "launch/pinned_pool.h"
 
 namespace tensor_ops {
@@ -48,23 +48,6 @@ Owned new_pinned_array(PyArrayObject* like, DType dtype, std::size_t bytes) {
   return array;
 }
 
-// What the exchange API's allocator says.
-struct AllocatorError {
-  std::string kind = "RuntimeError", message = "no reason given";
-
-  static void set(void* context, const char* kind, const char* message) {
-    auto* error = static_cast<AllocatorError*>(context);
-    error->kind = kind ? kind : "";
-    error->message = message ? message : "";
-  }
-  [[noreturn]] void raise() const {
-    if (PyErr_Occurred()) throw PythonError();
-    const std::string whole = text("no result could be allocated: ", message);
-    if (kind == "MemoryError") throw MemoryError(whole);
-    throw std::runtime_error(whole);
-  }
-};
-
 // The result as the caller's library has it, or as it is where that takes none.
 Owned as_library_has_it(const Array& x, Owned own) {
   const Owned space(PyObject_HasAttrString(x.object, "__array_namespace__")
@@ -106,9 +89,9 @@ Owned as_numba_has_it(Owned own) {
 
 }  // namespace
 
-void Result::allocate(const Array& x, DType dtype, const Place& place) {
+void Result::allocate(const char* op, const Array& x, DType dtype, const Place& place) {
   if (place.is_host()) return allocate_on_host(x, dtype);
-  if (x.source == Source::kExchange) return allocate_by_exchange(x, dtype);
+  if (x.source == Source::kExchange) return allocate_by_exchange(op, x, dtype);
   own_ = new_device_array(place.device(), dtype, x.view.dims, x.view.shape, place.stream(),
                           place.stream_owner());
   read_device_array(own_, view_);
@@ -126,30 +109,19 @@ void Result::allocate_on_host(const Array& x, DType dtype) {
     view_.stride[d] = PyArray_STRIDE(reinterpret_cast<PyArrayObject*>(object_.get()), d);
 }
 
-void Result::allocate_by_exchange(const Array& x, DType dtype) {
-  std::int64_t shape[kMaxDims], strides[kMaxDims], step = 1;
-  for (int d = x.view.dims - 1; d >= 0; --d) {
-    shape[d] = x.view.shape[d];
-    strides[d] = step;
-    step *= shape[d];
-  }
-  dlpack::Tensor prototype{
-      nullptr, {dlpack::kCUDA, x.view.device}, x.view.dims, dlpack_dtype(dtype), shape, strides, 0};
-  AllocatorError error;
-  if (x.api->allocate(&prototype, &tensor_, &error, AllocatorError::set) != 0) error.raise();
+void Result::allocate_by_exchange(const char* op, const Array& x, DType dtype) {
+  tensor_ = dlpack::allocate(op, *x.api, {dlpack::kCUDA, x.view.device}, dtype, x.view.dims,
+                             x.view.shape);
   lease_ = Lease(tensor_);
   view_.device = x.view.device;
-  read_tensor("result", "result", tensor_->tensor, view_);
+  read_tensor(op, "the result", tensor_->tensor, view_);
 }
 
 Owned Result::object(const Array& x) {
   if (object_) return std::move(object_);
   if (tensor_) {
-    void* object = nullptr;
-    // The tensor is the function's, whether or not it succeeds.
     lease_.release();
-    if (x.api->managed_to_object(tensor_, &object) != 0) throw PythonError();
-    return Owned(static_cast<PyObject*>(object));
+    return dlpack::to_object(*x.api, tensor_);
   }
   Owned own(to_object(std::move(own_)));
   if (x.source == Source::kProtocol) return as_library_has_it(x, std::move(own));

@@ -9,9 +9,9 @@ namespace tensor_ops {
 
 class Result {
  public:
-  // C-contiguous, of x's shape; not initialised. The dtype is x's or float32. Throws PythonError,
-  // MemoryError or CudaError.
-  void allocate(const Array& x, DType dtype, const Place& place);
+  // C-contiguous, of x's shape; not initialised. The dtype is x's or float32. Throws MemoryError,
+  // Error or PythonError, naming the op where a library allocates.
+  void allocate(const char* op, const Array& x, DType dtype, const Place& place);
   // What the caller gets, once the work is enqueued. Throws PythonError.
   Owned object(const Array& x);
 
@@ -19,7 +19,7 @@ class Result {
 
  private:
   void allocate_on_host(const Array& x, DType dtype);
-  void allocate_by_exchange(const Array& x, DType dtype);
+  void allocate_by_exchange(const char* op, const Array& x, DType dtype);
 
   View view_;
   Owned object_;                                      // NumPy's

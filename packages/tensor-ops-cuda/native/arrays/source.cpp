@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "arrays/device_array.h"
-#include "launch/errors.h"
+#include "declaration/errors.h"
 
 namespace tensor_ops {
 namespace {
@@ -14,17 +14,6 @@ Owned attribute_of(PyTypeObject* type, const char* name) {
   Owned value(PyObject_GetAttrString(reinterpret_cast<PyObject*>(type), name));
   if (!value) PyErr_Clear();
   return value;
-}
-
-// Null where the type has none of a version that we know.
-const dlpack::ExchangeAPI* exchange_api(PyTypeObject* type) {
-  const Owned capsule = attribute_of(type, dlpack::kExchangeAttribute);
-  if (!capsule || !PyCapsule_IsValid(capsule.get(), dlpack::kExchangeCapsule)) return nullptr;
-  const auto* header = static_cast<const dlpack::ExchangeHeader*>(
-      PyCapsule_GetPointer(capsule.get(), dlpack::kExchangeCapsule));
-  while (header && header->version.major > 1) header = header->previous;
-  return header && header->version.major == 1 ? reinterpret_cast<const dlpack::ExchangeAPI*>(header)
-                                              : nullptr;
 }
 
 // A user's subclass of an array type belongs to the array's package: the one of the type that has
@@ -53,7 +42,9 @@ TypeFacts find_facts(PyTypeObject* type) {
     return facts;
   }
   facts.may_require_grad = static_cast<bool>(attribute_of(type, "requires_grad"));
-  if ((facts.api = exchange_api(type))) {
+  const Owned capsule = attribute_of(type, dlpack::kExchangeAttribute);
+  if (capsule) facts.api = dlpack::exchange_api(capsule.get());
+  if (facts.api) {
     facts.source = Source::kExchange;
     facts.package = package_of(type, dlpack::kExchangeAttribute);
   } else if (attribute_of(type, "__dlpack__") && attribute_of(type, "__dlpack_device__")) {
@@ -112,10 +103,11 @@ class KnownTypes {
   std::atomic<std::size_t> count_{0};
 };
 
+KnownTypes known;
+
 }  // namespace
 
 TypeFacts facts_of(PyObject* object) {
-  static KnownTypes known;
   PyTypeObject* type = Py_TYPE(object);
   if (const TypeFacts* found = known.find(type)) return *found;
   TypeFacts facts = find_facts(type);

@@ -6,20 +6,12 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "declaration/declaration.h"
+#include "declaration/dtype.h"
+
 namespace tensor_ops {
 
-enum DType { kFloat32, kFloat16, kBFloat16, kFloat64, kDTypes };
-
-inline constexpr const char* kDTypeNames[kDTypes] = {"float32", "float16", "bfloat16", "float64"};
-inline constexpr std::size_t kItemSizes[kDTypes] = {4, 2, 2, 8};
-inline constexpr char kSupportedDTypes[] = "float32, float16, bfloat16 and float64";
-
-// Whether elements of a dtype are computed in float32, which is wider.
-constexpr bool is_half_dtype(DType dtype) { return dtype == kFloat16 || dtype == kBFloat16; }
-
-constexpr int kMaxArrays = 6;  // array arguments and outputs together
-constexpr int kMaxAxes = 12;   // of rows, after axes that lie one after another became one
-constexpr int kMaxScalars = 2;
+constexpr int kMaxAxes = 12;  // of rows, after axes that lie one after another became one
 
 // Where the rows of each array lie. Within a row, elements are neighbours.
 struct Rows {

@@ -1,7 +1,5 @@
 #include "launch/cuda.h"
 
-#include "launch/errors.h"
-
 namespace tensor_ops {
 namespace {
 
@@ -13,15 +11,14 @@ std::string function_of(const char* call) {
 
 }  // namespace
 
-CudaError::CudaError(cudaError_t code, const char* call)
-    : std::runtime_error(text(function_of(call), " failed: ", cudaGetErrorName(code), ", ",
-                              cudaGetErrorString(code))),
-      code_(code) {}
-
 void check_cuda(cudaError_t code, const char* call) {
   if (code == cudaSuccess) return;
   cudaGetLastError();
-  throw CudaError(code, call);
+  const std::string message =
+      text(function_of(call), " failed: ", cudaGetErrorName(code), ", ", cudaGetErrorString(code));
+  if (code == cudaErrorMemoryAllocation)
+    throw CudaMemoryError(text(message, "; free arrays, or use smaller ones"));
+  throw CudaError(message);
 }
 
 }  // namespace tensor_ops

@@ -3,21 +3,20 @@
 
 #include <cuda_runtime.h>
 
-#include <stdexcept>
+#include "declaration/errors.h"
 
 namespace tensor_ops {
 
-// Becomes MemoryError where the device has no memory left, else RuntimeError.
-class CudaError : public std::runtime_error {
- public:
-  CudaError(cudaError_t code, const char* call);
-  cudaError_t code() const { return code_; }
-
- private:
-  cudaError_t code_;
+struct CudaError : Error {
+  using Error::Error;
+};
+// The device has no memory left.
+struct CudaMemoryError : MemoryError {
+  using MemoryError::MemoryError;
 };
 
-// Throws CudaError for anything but success, and clears an error that does not outlast its call.
+// Throws CudaError or CudaMemoryError for anything but success, and clears an error that does not
+// outlast its call.
 void check_cuda(cudaError_t code, const char* call);
 
 #define CUDA_CHECK(call) ::tensor_ops::check_cuda((call), #call)

@@ -10,8 +10,8 @@
 #include <mutex>
 #include <sstream>
 
+#include "declaration/errors.h"
 #include "launch/cuda.h"
-#include "launch/errors.h"
 
 namespace tensor_ops {
 namespace {

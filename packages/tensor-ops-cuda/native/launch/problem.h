@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "launch/declaration.h"
+#include "launch/op.h"
 
 namespace tensor_ops {
 

@@ -4,10 +4,10 @@
 #include <atomic>
 #include <memory>
 
+#include "declaration/errors.h"
 #include "launch/chunks.h"
 #include "launch/cuda.h"
 #include "launch/device.h"
-#include "launch/errors.h"
 #include "launch/memory.h"
 #include "launch/pinned_pool.h"
 #include "launch/pipeline.h"
@@ -305,8 +305,8 @@ void run_from_host(const Problem& given, const DeviceFacts& device) {
         has_begun = transfer.has_begun();
         throw;
       }
-    } catch (const CudaError& error) {
-      if (error.code() != cudaErrorMemoryAllocation || has_begun) throw;
+    } catch (const CudaMemoryError&) {
+      if (has_begun) throw;
       if (rows == 1) throw_no_memory(problem, device);
     }
   }

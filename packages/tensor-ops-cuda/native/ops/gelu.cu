@@ -11,7 +11,7 @@ void launch_gelu(const Call& call) {
 
 }  // namespace
 
-DECLARE_OP(gelu,
+DECLARE_OP(gelu, launch_gelu,
            {
                "gelu",
                Walk::kElements,
@@ -22,7 +22,6 @@ DECLARE_OP(gelu,
                 choice("approximate", "tanh", "none", "Which of the two formulas.")},
                {{"y", "The activations."}},
                "D. Hendrycks and K. Gimpel, Gaussian error linear units (GELUs), arXiv:1606.08415.",
-               launch_gelu,
            })
 
 }  // namespace tensor_ops

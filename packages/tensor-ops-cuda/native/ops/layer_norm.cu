@@ -216,18 +216,17 @@ void launch_layer_norm(const Call& call) {
 
 }  // namespace
 
-DECLARE_OP(layer_norm,
+DECLARE_OP(layer_norm, launch_layer_norm,
            {
                "layer_norm",
                Walk::kRows,
                "Normalisation of the last axis to mean 0 and variance 1, scaled and shifted.",
                "y = (x - mean(x)) / sqrt(var(x) + eps) * weight + bias",
-               {rows("x", "Input."), wide(row("weight", "Scale of each element of a row.")),
-                like("weight", optional_row("bias", "Added to each row.")),
+               {rows("x", "Input."), row("weight", "Scale of each element of a row."),
+                optional_row("bias", "Added to each row."),
                 non_negative("eps", 1e-5, "Added to the variance.")},
                {{"y", "The normalised rows."}},
                "J. L. Ba, J. R. Kiros and G. E. Hinton, Layer normalization, arXiv:1607.06450.",
-               launch_layer_norm,
            })
 
 }  // namespace tensor_ops

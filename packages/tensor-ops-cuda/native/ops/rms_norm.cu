@@ -15,17 +15,16 @@ void launch_rms_norm(const Call& call) {
 
 }  // namespace
 
-DECLARE_OP(rms_norm,
+DECLARE_OP(rms_norm, launch_rms_norm,
            {
                "rms_norm",
                Walk::kRows,
                "Root-mean-square normalisation of the last axis.",
                "y = x * weight / sqrt(mean(x**2) + eps)",
-               {rows("x", "Input."), wide(row("weight", "Scale of each element of a row.")),
+               {rows("x", "Input."), row("weight", "Scale of each element of a row."),
                 non_negative("eps", 1e-6, "Added to the mean of squares.")},
                {{"y", "The normalised rows."}},
                "B. Zhang and R. Sennrich, Root mean square layer normalization, arXiv:1910.07467.",
-               launch_rms_norm,
            })
 
 }  // namespace tensor_ops

@@ -217,7 +217,7 @@ void launch_softmax(const Call& call) {
 
 }  // namespace
 
-DECLARE_OP(softmax,
+DECLARE_OP(softmax, launch_softmax,
            {
                "softmax",
                Walk::kRows,
@@ -227,7 +227,6 @@ DECLARE_OP(softmax,
                {{"y", "The probabilities, which add up to 1 along each row."}},
                "J. S. Bridle, Probabilistic interpretation of feedforward classification "
                "network outputs, 1990.",
-               launch_softmax,
            })
 
 }  // namespace tensor_ops

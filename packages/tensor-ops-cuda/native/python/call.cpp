@@ -3,10 +3,10 @@
 #include <algorithm>
 
 #include "arrays/results.h"
-#include "launch/errors.h"
+#include "binding/checks.h"
+#include "declaration/errors.h"
 #include "launch/run.h"
 #include "launch/staging.h"
-#include "python/checks.h"
 #include "python/host_device.h"
 
 namespace tensor_ops {
@@ -70,22 +70,23 @@ void release(CheckedCall& call) {
     if (each.object) arrays[count++] = &each;
   for (Array& each : call.out)
     if (each.object && count < kMaxArrays) arrays[count++] = &each;
-  call.place.release(arrays, count);
+  call.reader.release(arrays, count);
 }
 
 Owned compute(const Op& op, CheckedCall& call) {
-  const int index = call.place.is_host() ? chosen_host_device() : call.place.device();
+  const int index = call.reader.is_host() ? chosen_host_device() : call.reader.device();
   const DeviceFacts& device = usable_device(index);
   const CurrentDevice current(index);
   Result result[2];
   const View* outputs[2];
   for (std::size_t i = 0; i < op.outputs.size(); ++i) {
     if (!call.out[i].object)
-      result[i].allocate(call.array[0], output_dtype(op, i, call), call.place);
+      result[i].allocate(op.name, call.array[0], call.array[op.outputs[i].like].dtype(),
+                         call.reader);
     outputs[i] = call.out[i].object ? &call.out[i].view : &result[i].view();
   }
-  if (call.array[0].view.size() > 0) run(make_problem(op, call, outputs), device, call.place);
-  if (!call.place.is_host()) release(call);
+  if (call.array[0].view.size() > 0) run(make_problem(op, call, outputs), device, call.reader);
+  if (!call.reader.is_host()) release(call);
   Owned objects[2];
   for (std::size_t i = 0; i < op.outputs.size(); ++i)
     objects[i] =
@@ -100,7 +101,7 @@ Owned compute(const Op& op, CheckedCall& call) {
 
 Owned call(const Op& op, PyObject* const* args, Py_ssize_t positional, PyObject* keyword_names) {
   try {
-    CheckedCall checked(op.name);
+    CheckedCall checked(op);
     check(op, sort_arguments(op, args, positional, keyword_names), checked);
     return compute(op, checked);
   } catch (const UnavailableError& error) {

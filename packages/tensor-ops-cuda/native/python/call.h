@@ -1,8 +1,8 @@
 // A call of an op, from its Python arguments to its result.
 #pragma once
 
-#include "arrays/python.h"
-#include "launch/declaration.h"
+#include "binding/python.h"
+#include "launch/op.h"
 
 namespace tensor_ops {
 

@@ -2,8 +2,8 @@
 
 #include "arrays/device_array.h"
 #include "arrays/readers.h"
+#include "declaration/errors.h"
 #include "launch/device.h"
-#include "launch/errors.h"
 #include "launch/streams.h"
 #include "python/host_device.h"
 

@@ -2,9 +2,9 @@
 
 #include <cstdlib>
 
-#include "arrays/python.h"
+#include "binding/python.h"
+#include "declaration/errors.h"
 #include "launch/device.h"
-#include "launch/errors.h"
 
 namespace tensor_ops {
 

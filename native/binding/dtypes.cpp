@@ -1,0 +1,80 @@
+#include "binding/dtypes.h"
+
+#include <atomic>
+#include <cstring>
+
+#include "declaration/errors.h"
+
+namespace tensor_ops {
+namespace {
+
+Name numpy_ma("numpy.ma"), masked_array("MaskedArray");
+
+// ml_dtypes is not a dependency: its type is known by name, and remembered (kept alive) once seen.
+std::atomic<PyTypeObject*> bfloat16_type{nullptr};
+
+bool is_masked(PyObject* object) {
+  const Owned module = imported_module(numpy_ma.get());
+  if (!module) return false;  // without numpy.ma there are no masked arrays
+  const Owned type(PyObject_GetAttr(module.get(), masked_array.get()));
+  if (!type) PyErr_Clear();
+  // Not isinstance(), which would ask the object.
+  return type && PyType_Check(type.get()) &&
+         PyObject_TypeCheck(object, reinterpret_cast<PyTypeObject*>(type.get()));
+}
+
+bool module_is_ml_dtypes(PyTypeObject* type) {
+  const Owned module(PyObject_GetAttrString(reinterpret_cast<PyObject*>(type), "__module__"));
+  if (!module) {
+    PyErr_Clear();
+    return false;
+  }
+  return PyUnicode_Check(module.get()) &&
+         PyUnicode_CompareWithASCIIString(module.get(), "ml_dtypes") == 0;
+}
+
+}  // namespace
+
+bool is_bfloat16_type(PyTypeObject* type) {
+  if (type == bfloat16_type.load(std::memory_order_relaxed)) return true;
+  const char* dot = std::strrchr(type->tp_name, '.');
+  if (std::strcmp(dot ? dot + 1 : type->tp_name, "bfloat16") != 0) return false;
+  if (!module_is_ml_dtypes(type)) return false;
+  PyTypeObject* none = nullptr;
+  if (bfloat16_type.compare_exchange_strong(none, type)) Py_INCREF(type);
+  return true;
+}
+
+DType dtype_of(PyArray_Descr* descr) {
+  switch (descr->type_num) {
+    case NPY_FLOAT:
+      return kFloat32;
+    case NPY_HALF:
+      return kFloat16;
+    case NPY_DOUBLE:
+      return kFloat64;
+    default:
+      break;
+  }
+  const bool may_be_bfloat16 = PyTypeNum_ISUSERDEF(descr->type_num) &&
+                               PyDataType_ELSIZE(descr) == 2 && is_bfloat16_type(descr->typeobj);
+  return may_be_bfloat16 ? kBFloat16 : kDTypes;
+}
+
+DType checked_dtype(const char* op, const char* name, PyArrayObject* array, bool is_output) {
+  auto* object = reinterpret_cast<PyObject*>(array);
+  if (!PyArray_CheckExact(object) && is_masked(object))
+    throw TypeError(
+        text(op, ": ", name,
+             " must be a numpy.ndarray, got a MaskedArray, whose mask would be ignored; ",
+             is_output ? "give an array without a mask" : "fill it with .filled(value) first"));
+  const DType dtype = dtype_of(PyArray_DESCR(array));
+  if (dtype == kDTypes || PyArray_ISNOTSWAPPED(array)) return dtype;
+  throw TypeError(text(
+      op, ": ", name, " must have native byte order, got dtype ", dtype_attribute_text(object),
+      is_output
+          ? text("; give an array of native byte order")
+          : text("; convert it with ", name, ".astype(", name, ".dtype.newbyteorder(\"=\"))")));
+}
+
+}  // namespace tensor_ops

@@ -1,0 +1,29 @@
+// What the extension modules of all native backends have.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+namespace tensor_ops {
+
+// Imports NumPy's C API, makes pybind11 translate our errors, and adds the ops, the dict `ops` of
+// those that are public, the tuple `dtypes` and `__version__`.
+void add_ops(pybind11::module_& module, const char* version);
+
+// The state of a pool of memory, as pool_info() returns it.
+template <class State>
+pybind11::dict pool_dict(const State& state) {
+  pybind11::dict info;
+  info["limit"] = state.limit;
+  info["held_bytes"] = state.held_bytes;
+  info["held_blocks"] = state.held_blocks;
+  info["used_bytes"] = state.used_bytes;
+  info["used_blocks"] = state.used_blocks;
+  info["hits"] = state.hits;
+  info["misses"] = state.misses;
+  return info;
+}
+
+// None for an empty text.
+pybind11::object text_or_none(const std::string& text);
+
+}  // namespace tensor_ops

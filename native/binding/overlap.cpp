@@ -1,0 +1,174 @@
+#include "binding/overlap.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <numeric>
+
+#include "binding/checks.h"
+#include "declaration/errors.h"
+
+namespace tensor_ops {
+namespace {
+
+std::int64_t size_of(const Array& array) {
+  std::int64_t size = 1;
+  for (int d = 0; d < array.dims(); ++d) size *= array.shape()[d];
+  return size;
+}
+
+std::int64_t item_size(const Array& array) {
+  return static_cast<std::int64_t>(kItemSizes[array.dtype()]);
+}
+
+// The addresses [first, last) that an array's elements lie in.
+struct Range {
+  std::uintptr_t first, last;
+};
+
+Range range_of(const Array& array) {
+  const auto start = reinterpret_cast<std::uintptr_t>(array.data());
+  if (size_of(array) == 0) return {start, start};
+  Range range{start, start + kItemSizes[array.dtype()]};
+  for (int d = 0; d < array.dims(); ++d) {
+    const std::int64_t reach = (array.shape()[d] - 1) * array.strides()[d];
+    (reach < 0 ? range.first : range.last) += static_cast<std::uintptr_t>(reach);
+  }
+  return range;
+}
+
+// A number i in [0, most] that adds i * step to a sum.
+struct Term {
+  std::int64_t step, most;
+};
+
+// Whether i * step, summed over the terms, can be `target`: two elements share a byte where a sum
+// of both arrays' index times stride, and of the byte within the element, is the distance of their
+// ends. All steps are positive. A depth-first search, the largest step first.
+class SumSearch {
+ public:
+  void add(std::int64_t step, std::int64_t most) {
+    if (step != 0 && most > 0) terms_[count_++] = {std::abs(step), most};
+  }
+
+  bool may_reach(std::int64_t target) {
+    std::sort(terms_, terms_ + count_,
+              [](const Term& a, const Term& b) { return a.step > b.step; });
+    merge_equal_steps();
+    reach_[count_] = divisor_[count_] = 0;
+    for (int t = count_ - 1; t >= 0; --t) {
+      reach_[t] = reach_[t + 1] + terms_[t].step * terms_[t].most;
+      divisor_[t] = std::gcd(divisor_[t + 1], terms_[t].step);
+    }
+    return search(0, target);
+  }
+
+ private:
+  static constexpr int kMostTerms = 2 * NPY_MAXDIMS + 2;
+
+  void merge_equal_steps() {
+    int kept = 0;
+    for (int t = 0; t < count_; ++t) {
+      if (kept > 0 && terms_[kept - 1].step == terms_[t].step)
+        terms_[kept - 1].most += terms_[t].most;
+      else
+        terms_[kept++] = terms_[t];
+    }
+    count_ = kept;
+  }
+
+  bool search(int t, std::int64_t target) {
+    if (target < 0 || target > reach_[t]) return false;
+    if (target == 0) return true;
+    if (target % divisor_[t] != 0) return false;
+    if (t == count_ - 1) return true;  // a multiple within reach
+    if (++steps_ > kMostSteps) return true;
+    const std::int64_t step = terms_[t].step;
+    // The rest has to reach what is left over.
+    const std::int64_t rest = reach_[t + 1];
+    const std::int64_t most = std::min(terms_[t].most, target / step);
+    const std::int64_t least = target > rest ? (target - rest + step - 1) / step : 0;
+    for (std::int64_t i = most; i >= least; --i)
+      if (search(t + 1, target - i * step)) return true;
+    return false;
+  }
+
+  static constexpr int kMostSteps = 1'000'000;
+  Term terms_[kMostTerms];
+  std::int64_t reach_[kMostTerms + 1], divisor_[kMostTerms + 1];
+  int count_ = 0, steps_ = 0;
+};
+
+// a's element at i and b's at j share a byte where a.data + i.sa + p == b.data + j.sb + q, for
+// bytes p and q within the element. Counted from the lowest address of a and the highest of b, all
+// terms are positive.
+//
+// Exact, unless the search takes too many steps, which arrays of a few axes never need: such arrays
+// count as sharing.
+bool may_share_memory(const Array& a, const Array& b) {
+  const Range of_a = range_of(a), of_b = range_of(b);
+  if (of_a.first >= of_b.last || of_b.first >= of_a.last) return false;
+  SumSearch search;
+  for (int d = 0; d < a.dims(); ++d) search.add(a.strides()[d], a.shape()[d] - 1);
+  for (int d = 0; d < b.dims(); ++d) search.add(b.strides()[d], b.shape()[d] - 1);
+  search.add(1, item_size(a) - 1);
+  search.add(1, item_size(b) - 1);
+  return search.may_reach(static_cast<std::int64_t>(of_b.last - 1 - of_a.first));
+}
+
+bool is_same_view(const Array& a, const Array& b) {
+  if (a.data() != b.data() || a.dtype() != b.dtype() || a.dims() != b.dims() ||
+      !std::equal(a.shape(), a.shape() + a.dims(), b.shape()))
+    return false;
+  for (int d = 0; d < a.dims(); ++d)
+    if (a.shape()[d] > 1 && a.strides()[d] != b.strides()[d]) return false;
+  return true;
+}
+
+// Every axis, in order of stride, must step over all that the shorter strides reach. Layouts that
+// fail this without two elements sharing memory exist, but nobody makes them to write into.
+bool may_overlap_itself(const Array& array) {
+  if (array.is_contiguous() || size_of(array) == 0) return false;
+  int axis[NPY_MAXDIMS], axes = 0;
+  for (int d = 0; d < array.dims(); ++d)
+    if (array.shape()[d] > 1) axis[axes++] = d;
+  const auto step = [&array](int d) { return std::abs(array.strides()[d]); };
+  std::sort(axis, axis + axes, [&](int a, int b) { return step(a) < step(b); });
+  std::int64_t reach = item_size(array);
+  for (int i = 0; i < axes; ++i) {
+    if (step(axis[i]) < reach) return true;
+    reach += (array.shape()[axis[i]] - 1) * step(axis[i]);
+  }
+  return false;
+}
+
+void check_against_inputs(const Declaration& op, const CheckedCall& call, std::size_t i) {
+  const Array& out = call.out[i];
+  for (int k = 0; k < call.arrays; ++k) {
+    if (!call.array[k].object) continue;
+    const Array& input = call.array[k];
+    const bool may_be_input = call.kind[k] == Kind::kRows;
+    if (may_be_input && is_same_view(out, input)) continue;
+    if (may_share_memory(out, input))
+      throw ValueError(text(op.name, ": ", output_name(op, i), " overlaps ", call.name[k],
+                            may_be_input ? " without being exactly the same view" : "",
+                            "; give an array of its own memory"));
+  }
+}
+
+}  // namespace
+
+void check_overlap(const Declaration& op, const CheckedCall& call) {
+  for (std::size_t i = 0; i < op.outputs.size(); ++i) {
+    if (may_overlap_itself(call.out[i]))
+      throw ValueError(
+          text(op.name, ": ", output_name(op, i),
+               " overlaps itself (several elements share memory); give an array made by "
+               "numpy.empty"));
+    check_against_inputs(op, call, i);
+  }
+  if (op.outputs.size() == 2 && may_share_memory(call.out[0], call.out[1]))
+    throw ValueError(text(op.name, ": out[0] and out[1] overlap; give two separate arrays"));
+}
+
+}  // namespace tensor_ops

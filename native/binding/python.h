@@ -1,0 +1,100 @@
+// Python's and NumPy's C API, the latter imported once, in binding/module.cpp.
+#pragma once
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#define NPY_NO_DEPRECATED_API NPY_2_0_API_VERSION
+#define NPY_TARGET_VERSION NPY_2_0_API_VERSION
+#define PY_ARRAY_UNIQUE_SYMBOL tensor_ops_numpy_api
+#ifndef TENSOR_OPS_IMPORTS_NUMPY
+#define NO_IMPORT_ARRAY
+#endif
+#include <numpy/arrayobject.h>
+#include <numpy/arrayscalars.h>
+
+#include <atomic>
+#include <chrono>
+#include <string>
+#include <thread>
+#include <utility>
+
+namespace tensor_ops {
+
+// A strong reference.
+class Owned {
+ public:
+  Owned() = default;
+  explicit Owned(PyObject* stolen) : object_(stolen) {}
+  Owned(Owned&& other) noexcept : object_(std::exchange(other.object_, nullptr)) {}
+  Owned& operator=(Owned&& other) noexcept {
+    std::swap(object_, other.object_);
+    return *this;
+  }
+  ~Owned() { Py_XDECREF(object_); }
+
+  static Owned borrow(PyObject* object) { return Owned(Py_NewRef(object)); }
+
+  PyObject* get() const { return object_; }
+  PyArrayObject* array() const { return reinterpret_cast<PyArrayObject*>(object_); }
+  PyObject* release() { return std::exchange(object_, nullptr); }
+  explicit operator bool() const { return object_ != nullptr; }
+
+ private:
+  PyObject* object_ = nullptr;
+};
+
+// A constant Python string, made at its first use and kept. Instances are static variables of a
+// file, never of a function: without a GIL, a thread that waits for another one to initialise such
+// a variable cannot be stopped for the garbage collector, which may have stopped that other thread.
+class Name {
+ public:
+  constexpr explicit Name(const char* text) : text_(text) {}
+
+  // Throws PythonError.
+  PyObject* get() const;
+
+ private:
+  const char* text_;
+  mutable std::atomic<PyObject*> interned_{nullptr};
+};
+
+// Lets other threads run Python, and be stopped, while this one computes or waits.
+class ReleasedGil {
+ public:
+  explicit ReleasedGil(bool is_released = true)
+      : state_(is_released ? PyEval_SaveThread() : nullptr) {}
+  ReleasedGil(const ReleasedGil&) = delete;
+  ReleasedGil& operator=(const ReleasedGil&) = delete;
+  // When the interpreter ends, CPython before 3.14 ends a daemon thread that asks for the GIL by
+  // unwinding its stack. That must neither leave a destructor nor, without the GIL, drop our
+  // references: the thread waits for the process to end instead, as it does in 3.14.
+  ~ReleasedGil() {
+    if (!state_) return;
+    try {
+      PyEval_RestoreThread(state_);
+    } catch (...) {
+      for (;;) std::this_thread::sleep_for(std::chrono::hours(1));
+    }
+  }
+
+ private:
+  PyThreadState* state_;
+};
+
+// A module if it was imported already, else null. Throws PythonError.
+Owned imported_module(PyObject* name);
+
+// The first line of the Python exception that is set, which is then cleared.
+std::string take_error_text();
+
+// repr(object), or what it is where that fails.
+std::string repr_text(PyObject* object);
+
+// "(2, 3)"
+std::string shape_text(int dims, const npy_intp* shape);
+
+// str(object.dtype), which every array library has.
+std::string dtype_attribute_text(PyObject* object);
+
+}  // namespace tensor_ops

@@ -1,0 +1,19 @@
+// All ops that are compiled in. Each backend defines its Op, a Declaration with the backend's
+// kernels, in launch/op.h.
+#pragma once
+
+#include <vector>
+
+namespace tensor_ops {
+
+struct Op;
+
+// Sorted by name. An op whose name starts with an underscore is for the tests.
+const std::vector<const Op*>& registered_ops();
+
+// Enters an op of static storage duration into registered_ops().
+struct Registration {
+  explicit Registration(const Op& op);
+};
+
+}  // namespace tensor_ops

@@ -1,0 +1,81 @@
+#include "arrays/array_reader.h"
+
+#include "arrays/foreign.h"
+#include "binding/dtypes.h"
+#include "declaration/errors.h"
+
+namespace tensor_ops {
+namespace {
+
+const char* type_name(PyObject* object) { return Py_TYPE(object)->tp_name; }
+
+}  // namespace
+
+void ArrayReader::begin(const Declaration& op, const Arguments& arguments) {
+  first_ = op.parameters[0].name;
+  first_object_ = arguments.value[0];
+  if (PyArray_Check(first_object_)) return;
+  exchange_ = exchange_api(Py_TYPE(first_object_));
+  if (!exchange_) return;
+  const bool has_tangents = are_tangents_tracked();
+  PyObject* const* value = arguments.value;
+  for (const Parameter& parameter : op.parameters) {
+    PyObject* object = *value++;
+    if (parameter.is_array() && object) begin_foreign(parameter.name, object, false, has_tangents);
+  }
+  PyObject* out = arguments.out;
+  if (out && !PyTuple_Check(out)) begin_foreign("out", out, true, has_tangents);
+  for (Py_ssize_t i = 0; out && PyTuple_Check(out) && i < PyTuple_GET_SIZE(out); ++i)
+    begin_foreign("out", PyTuple_GET_ITEM(out, i), true, has_tangents);
+  views_.reserve(foreign_.size());
+}
+
+void ArrayReader::begin_foreign(const char* name, PyObject* object, bool is_output,
+                                bool has_tangents) {
+  const dlpack::ExchangeAPI* api = exchange_api(Py_TYPE(object));
+  if (!api) return;  // read() refuses it
+  require_all_in_memory(op_, name, object, is_output, has_tangents);
+  foreign_.push_back({object, api});
+}
+
+void ArrayReader::read(const char* name, PyObject* object, Array& array) {
+  array.object = object;
+  if (!exchange_) return read_numpy(name, array);
+  const dlpack::ExchangeAPI* api = api_of(object);
+  if (!api && PyArray_Check(object)) refuse_two_libraries(name, object);
+  if (!api)
+    throw TypeError(
+        text(op_, ": ", name, " must be an array like ", first_, ", got ", type_name(object)));
+  array.view = views_.emplace_back(view_of_foreign(op_, name, *api, array)).array();
+}
+
+void ArrayReader::read_numpy(const char* name, Array& array) const {
+  PyObject* object = array.object;
+  if (!PyArray_Check(object)) {
+    if (PyArray_Check(first_object_) && exchange_api(Py_TYPE(object)))
+      refuse_two_libraries(name, object);
+    throw TypeError(text(op_, ": ", name, " must be a numpy.ndarray, got ", type_name(object),
+                         array.is_output ? "" : "; convert it with numpy.asarray"));
+  }
+  array.view = reinterpret_cast<PyArrayObject*>(object);
+  array.type = checked_dtype(op_, name, array.view, array.is_output);
+}
+
+bool ArrayReader::is_read_only(const Array& array) const {
+  return exchange_ ? is_read_only_foreign(array.object, *api_of(array.object))
+                   : !PyArray_ISWRITEABLE(array.view);
+}
+
+const dlpack::ExchangeAPI* ArrayReader::api_of(PyObject* object) const {
+  for (const Foreign& each : foreign_)
+    if (each.object == object) return each.api;
+  return nullptr;
+}
+
+void ArrayReader::refuse_two_libraries(const char* name, PyObject* object) const {
+  throw TypeError(text(op_, ": ", name, " must be an array like ", first_, ", which is a ",
+                       type_name(first_object_), ", got a ", type_name(object),
+                       "; give all arrays of a call as NumPy's or all as tensors"));
+}
+
+}  // namespace tensor_ops

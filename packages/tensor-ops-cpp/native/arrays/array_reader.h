@@ -1,0 +1,43 @@
+// Reads the array arguments of a call: all NumPy's, or all of one other library.
+#pragma once
+
+#include <vector>
+
+#include "arrays/array.h"
+#include "binding/arguments.h"
+
+namespace tensor_ops {
+
+class ArrayReader {
+ public:
+  explicit ArrayReader(const char* op) : op_(op) {}
+
+  // Asks the library of the arguments all that may run Python code, before any memory is looked
+  // at. Throws TypeError, ValueError or PythonError, as read() does.
+  void begin(const Declaration& op, const Arguments& arguments);
+  void read(const char* name, PyObject* object, Array& array);
+  bool is_read_only(const Array& array) const;
+
+  // How the arrays' library allocates; null where that is NumPy.
+  const dlpack::ExchangeAPI* exchange() const { return exchange_; }
+
+ private:
+  struct Foreign {
+    PyObject* object;  // borrowed
+    const dlpack::ExchangeAPI* api;
+  };
+
+  void begin_foreign(const char* name, PyObject* object, bool is_output, bool has_tangents);
+  void read_numpy(const char* name, Array& array) const;
+  const dlpack::ExchangeAPI* api_of(PyObject* object) const;
+  [[noreturn]] void refuse_two_libraries(const char* name, PyObject* object) const;
+
+  const char* op_;
+  const char* first_ = nullptr;  // the first argument, which decides the library
+  PyObject* first_object_ = nullptr;
+  const dlpack::ExchangeAPI* exchange_ = nullptr;
+  std::vector<Foreign> foreign_;
+  std::vector<Owned> views_;
+};
+
+}  // namespace tensor_ops
