@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from tensor_ops_opencl.backend import (
     API_VERSION,
     CAPABILITIES,
+    __version__,
     driver_version,
     get_opencl_info,
     info,
@@ -47,8 +48,6 @@ __all__ = [
     "supports",
     "trim_pool",
 ]
-
-__version__ = "0.1.0"
 
 #: The ops by name; each is also an attribute of this module.
 ops: dict[str, Callable[..., Any]] = dict(OPS)

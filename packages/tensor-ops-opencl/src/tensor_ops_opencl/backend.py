@@ -12,12 +12,15 @@ from tensor_ops_opencl.table import OpenCLInfo
 __all__ = [
     "API_VERSION",
     "CAPABILITIES",
+    "__version__",
     "driver_version",
     "get_opencl_info",
     "info",
     "probe",
     "supports",
 ]
+
+__version__ = "0.1.0"
 
 #: The version of the contract that this module keeps.
 API_VERSION = 1
@@ -67,8 +70,6 @@ def info() -> dict[str, Any]:
         ``compute_capability`` (0: it is CUDA's), ``compute_units``, ``max_memory`` and
         ``max_shared_memory`` (bytes), ``dtypes`` and ``ops``. Without a device its numbers are 0.
     """
-    from tensor_ops_opencl import __version__
-
     device, problem = _device()
     return {
         "name": "opencl",

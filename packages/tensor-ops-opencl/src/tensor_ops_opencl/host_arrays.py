@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 
 from tensor_ops_opencl import runtime, session, staging
-from tensor_ops_opencl.call import Call, launch, raise_for, repeats
+from tensor_ops_opencl.call import Call, launch, raise_for
+from tensor_ops_opencl.layouts import angle_rows, exportable, plain, target_for
 from tensor_ops_opencl.results import new_array
 from tensor_ops_opencl.session import Session
 
@@ -37,31 +38,6 @@ def run(call: Call) -> tuple[Array, ...]:
         raise_for(cl, call.op, error)
         raise
     return results
-
-
-def plain(array: Array) -> Array:
-    """Return the array, or a copy in C order whose elements are aligned if it is not so."""
-    if array.flags.c_contiguous and array.flags.aligned:
-        return array
-    return np.array(array, order="C")
-
-
-def target_for(result: Array) -> Array:
-    """Return the array to compute in for a result: itself, or memory in C order."""
-    is_plain = result.flags.c_contiguous and result.flags.aligned
-    return result if is_plain else np.empty(result.shape, result.dtype)
-
-
-def angle_rows(x: Array, angles: Array) -> tuple[Array, tuple[int, int]]:
-    """Return angles as rows of n/2 in memory, and how they are repeated; see `call.repeats`."""
-    half = x.shape[-1] // 2
-    if angles.ndim == 0 or angles.shape[-1] != half:
-        angles = np.broadcast_to(angles, (*angles.shape[:-1], half))
-    repeated = repeats(x.shape[:-1], angles.shape[:-1])
-    if repeated is None:
-        angles = np.broadcast_to(angles, (*x.shape[:-1], half))
-        repeated = 1, x.size // x.shape[-1]
-    return plain(angles), repeated
 
 
 def _run_in_place(cl: Any, here: Session, call: Call, results: tuple[Array, ...]) -> None:
@@ -146,11 +122,6 @@ def _make_visible(cl: Any, queue: Any, buffer: Any, size: int) -> None:
 
 def _buffer(cl: Any, here: Session, access: int, array: Array) -> Any:
     return cl.Buffer(here.context, access | cl.mem_flags.USE_HOST_PTR, hostbuf=exportable(array))
-
-
-def exportable(array: Array) -> Array:
-    """Return an array of plain numbers over the same memory: bfloat16 has no buffer protocol."""
-    return array if array.dtype.kind == "f" else array.view(np.uint16)
 
 
 def _address(array: Array) -> int:

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from tensor_ops_opencl import host_arrays
 from tensor_ops_opencl.call import Call, launch
+from tensor_ops_opencl.layouts import angle_rows, exportable, plain, target_for
 from tensor_ops_opencl.session import Session
 
 __all__ = ["run"]
@@ -96,7 +96,7 @@ def _run(
 ) -> None:
     x = next(iter(call.inputs.values()))
     n, rows = call.walk.counts(x.shape)
-    targets = [host_arrays.target_for(result) for result in results]
+    targets = [target_for(result) for result in results]
     outputs = [target.reshape(rows, n) for target in targets]
     full: dict[str, Array] = {}
     whole: dict[str, Any] = {}
@@ -107,11 +107,11 @@ def _run(
         elif call.kinds[name].is_full:
             full[name] = array.reshape(rows, n)
         elif call.kinds[name].role == "half_rows":
-            memory, repeated = host_arrays.angle_rows(x, array)
+            memory, repeated = angle_rows(x, array)
             extra += map(np.uint64, repeated)
             whole[name] = _upload(cl, here, lanes[0], memory)
         else:
-            whole[name] = _upload(cl, here, lanes[0], host_arrays.plain(array))
+            whole[name] = _upload(cl, here, lanes[0], plain(array))
     lanes[0].queue.finish()  # the other lane reads them too
     step = max(1, PIECE // (n * max(array.itemsize for array in full.values())))
     for index, start in enumerate(range(0, rows, step)):
@@ -150,5 +150,5 @@ def _upload(cl: Any, here: Session, lane: Lane, array: Array) -> Any:
     """Return a buffer of the device with what every piece needs."""
     flags = cl.mem_flags.READ_ONLY
     memory = cl.Buffer(here.context, flags, array.nbytes)
-    cl.enqueue_copy(lane.queue, memory, host_arrays.exportable(array), is_blocking=False)
+    cl.enqueue_copy(lane.queue, memory, exportable(array), is_blocking=False)
     return memory
