@@ -43,13 +43,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         With 2 for a usage error and 0 for ``--help`` and ``--version``, as argparse does it.
     """
     if isinstance(sys.stdout, TextIOWrapper) and sys.stdout.errors == "strict":
-        # The path of a file may be in no encoding; what was done is not to fail for saying so.
+        # A path may not be encodable. A command that has succeeded must not fail when it prints it.
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
         try:
             return _run(sys.argv[1:] if argv is None else argv)
         finally:
-            # Now, and not when Python ends: a reader that has gone is noticed here.
+            # Flushed here and not when Python ends, so that a closed pipe is noticed in time.
             if sys.stdout is not None:
                 sys.stdout.flush()
     except BrokenPipeError:
@@ -67,7 +67,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(argv: Sequence[str]) -> int:
     with warnings.catch_warnings():
         warnings.simplefilter("always", BackendFallbackWarning)
-        # Once, however often the file is looked for.
+        # Shown once, although the file is looked for several times.
         warnings.simplefilter("default", ConfigWarning)
         warnings.showwarning = _show_warning
         parser, commands = _parser()

@@ -31,11 +31,11 @@ class Bound(NamedTuple):
     -----
     Relative to the row, weights are taken to be of like magnitude: one that dwarfs the others, on
     an element near the row's mean, brings out more digits than the row has. Nor may bias and
-    weighted elements cancel in all of a row: what is left is smaller than what was rounded. Who
-    has such rows gives `measure` the magnitudes of the terms, which hold for any.
+    weighted elements cancel in all of a row: what is left is smaller than what was rounded. For
+    such rows `measure` takes the magnitudes of the terms, with which the bound holds for any.
 
-    Below the smallest normal number of the dtype, where relative precision ends, an error of
-    that number is always allowed.
+    An error of the dtype's smallest normal number is always allowed: subnormal numbers have less
+    relative precision.
     """
 
     limit: float

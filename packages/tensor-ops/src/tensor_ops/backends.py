@@ -1,4 +1,4 @@
-"""Finding, importing and probing backends; the contract they keep.
+"""Finding, importing and probing backends.
 
 A backend is an importable module that an installed distribution names under the entry-point
 group ``tensor_ops.backends``. Nothing is imported before it is asked for, and whatever goes
@@ -47,8 +47,8 @@ __all__ = [
 
 ENTRY_POINT_GROUP = "tensor_ops.backends"
 
-# What a backend may raise without taking more than itself down: anything, sys.exit() included;
-# only the user's own interrupt passes.
+# Any of these disables the backend that raises it, and nothing else. KeyboardInterrupt is not among
+# them: the user's interrupt must end the call.
 FAILURES = (Exception, SystemExit)
 
 
@@ -161,9 +161,9 @@ def rescan() -> None:
 
 
 def forget_probes() -> None:
-    """Let backends be tried and probed again: what they said may hang on a setting of their own.
+    """Forget what the probes found, so that backends are probed again with their own new settings.
 
-    One that was available and has been uninstalled goes on as it was imported.
+    A backend that was available and has been uninstalled since stays as it was imported.
     """
     for name, backend in list(_backends.items()):
         if backend.reason is not None or split(name)[0] in INSTALLED:
@@ -171,7 +171,7 @@ def forget_probes() -> None:
 
 
 def probe_again() -> None:
-    """Forget what the probes said, in a forked child: not every device survives a fork."""
+    """Forget what the probes found, in a forked child: not every device survives a fork."""
     _lost_by_fork.update(name for name, backend in _backends.items() if backend.reason is None)
     _backends.clear()
 

@@ -43,7 +43,7 @@ __all__ = [
     "prepare",
 ]
 
-# What stands in the place of a backend's name for the plain expression.
+# The name of the plain expression, where results have the name of a backend.
 PLAIN = "plain NumPy"
 
 # One token and one prompt at the hidden size of a 7B model.
@@ -238,7 +238,7 @@ def format_table(results: Iterable[Result]) -> str:
     """Return results as text, one line each."""
     head = ("op", "shape", "dtype", "backend", "median", "95% interval", "vs NumPy", "error", "")
     rows = [head, *map(_row, results)]
-    # A last cell that explains a failure may be long: it sets no width.
+    # The last cell may be a long explanation, so it does not count for the widths.
     widths = [max(len(row[column]) for row in rows) for column in range(len(head) - 1)]
     lines = []
     for row in rows:

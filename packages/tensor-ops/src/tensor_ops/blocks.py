@@ -9,8 +9,8 @@ __all__ = ["WIDE", "compute_dtype", "element_blocks", "row_blocks", "view_blocks
 
 Array = np.ndarray[Any, Any]
 
-# Bytes. Smaller, and the calls into NumPy cost more than their work; larger, and the temporaries
-# of an op leave the cache.
+# The size of a block in bytes. With smaller blocks the calls into NumPy cost more than their work;
+# with larger ones the temporaries of an op leave the cache.
 BLOCK = 512 * 1024
 
 WIDE = np.dtype(np.float64)

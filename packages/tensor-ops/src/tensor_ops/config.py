@@ -107,7 +107,7 @@ def save(
     text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
     saved = _validated(path, text, installed)  # before anything is touched
     path.parent.mkdir(parents=True, exist_ok=True)
-    # A new file is not for others to write, whatever the umask: it would be refused.
+    # Whatever the umask, others may not write a new file: reading it would be an error.
     mode = path.stat().st_mode if path.exists() else 0o644 & ~_umask()
     trusted_files.replace(path, text, mode)
     return saved
@@ -148,7 +148,7 @@ def repeated(names: Sequence[str]) -> str | None:
 
 
 def _is_writable(path: Path) -> bool:
-    # The mode besides access(): root may write what is marked as read-only.
+    # The mode counts too, since access() lets root write files that are marked as read-only.
     return bool(path.stat().st_mode & 0o222) and os.access(path, os.W_OK)
 
 
@@ -226,7 +226,7 @@ def _at(path: Path, text: str, key: str, occurrence: int = 0, problem: str = "")
     found = [match.start() for match in re.finditer(rf'"{re.escape(key)}"\s*:', text)]
     place = found[occurrence] if len(found) > occurrence else 0
     if named := re.search(r"'([^']*)'", problem):
-        # A list is written one name to a line; the later of two that are the same is too many.
+        # Lists usually have one name per line; of two equal names the later one is at fault.
         value = text[place:].partition("]")[0]
         place += max(0, value.rfind(f'"{named[1]}"'))
     line = text.count("\n", 0, place) + 1

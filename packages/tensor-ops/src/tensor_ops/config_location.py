@@ -99,7 +99,8 @@ def exists(path: str | os.PathLike[str], named_by: str = "") -> bool:
             "that this process may read"
         ) from error
     if not stat.S_ISREG(mode):
-        # What was named by mistake, such as /dev/null or a folder of the user's, is to stay.
+        # It may have been named by mistake, as /dev/null or a folder, so do not suggest to delete
+        # it.
         remedy = f"name a file or unset {ENV_CONFIG}" if named_by else "put a file in its place"
         raise ConfigError(f"{named_by}{path}: is {_kind(mode)}, no regular file; {remedy}")
     return True
@@ -141,7 +142,7 @@ def _kind(mode: int) -> str:
     return "a pipe" if stat.S_ISFIFO(mode) else "a device or a socket"
 
 
-# What relative paths in TENSOR_OPS_CONFIG stood for when they were first read.
+# The absolute path for each value of TENSOR_OPS_CONFIG, as of when it was first read.
 _absolute_paths: dict[str, str] = {}
 
 
@@ -149,7 +150,7 @@ def _absolute(named: str) -> str:
     path = _absolute_paths.get(named)
     if path is None:
         try:
-            # Not abspath(), which takes "link/.." for the folder that the link is in.
+            # Not os.path.abspath(), which resolves "link/.." without following the link.
             base = "" if os.path.isabs(named) else os.getcwd()
             path = _absolute_paths[named] = os.path.join(base, named)
         except FileNotFoundError:
@@ -182,8 +183,8 @@ def _prefix_file() -> str:
 
 def _user_file() -> str | None:
     if sys.platform == "linux":
-        # The XDG specification, which says to ignore a relative path; importing platformdirs costs
-        # as much as all of us.
+        # The XDG specification says to ignore a relative path. Importing platformdirs, which knows
+        # that too, would take as long as importing the rest of tensor_ops.
         root = os.environ.get("XDG_CONFIG_HOME", "")
         root = root if os.path.isabs(root) else os.path.expanduser("~/.config")
         folder = os.path.join(root, "tensor-ops")

@@ -13,7 +13,7 @@ __all__ = ["claims", "distribution_of", "named"]
 
 def named(group: str) -> dict[str, tuple[EntryPoint, ...]]:
     """Return the entry points of a group by name; several distributions may claim one name."""
-    # Imported here because it costs more than the rest of this package.
+    # Imported here because it takes longer than the rest of this package.
     from importlib.metadata import entry_points
 
     points: Iterable[EntryPoint]

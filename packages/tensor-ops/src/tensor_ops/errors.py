@@ -66,6 +66,6 @@ def warn_caller(message: str, category: type[Warning]) -> None:
 
 
 def _is_ours(frame: FrameType) -> bool:
-    # exec() may run code in a namespace without a name.
+    # Code that exec() runs may be in a namespace without __name__.
     name = str(frame.f_globals.get("__name__"))
     return name == "tensor_ops" or name.startswith("tensor_ops.")

@@ -58,12 +58,12 @@ def caller(of_arrays: Route) -> Callable[..., Any]:
     exchanging = Route(op, exchanges_arrays=True)
 
     def call(table: DispatchTable, *args: Any, **kwargs: Any) -> Any:
-        taking = _function_of_exchange(exchanging, table, args, kwargs)
-        if taking is not None:
+        exchange = _function_of_exchange(exchanging, table, args, kwargs)
+        if exchange is not None:
             try:
-                return taking(*args, **kwargs)
+                return exchange(*args, **kwargs)
             except (TypeError, ValueError):
-                pass  # said below, in the words that hold for every backend
+                pass  # the checks below give the error that every backend gives
         values = op.bind(args, kwargs)
         out, x = values.pop("out"), values[op.first]
         device = _device(op.name, op.first, x)
@@ -145,8 +145,8 @@ def _view(op: str, argument: str, value: Any) -> np.ndarray[Any, Any]:
         raise TypeError(f"{op}: {argument} must be an array, got {_type_name(value)}")
     value = _without_autograd(op, argument, value)
     if hasattr(value, "is_neg") and value.is_neg():
-        # PyTorch hands such a view out with the signs that are in memory. Resolved, it is a copy,
-        # from which its owner would not get a result.
+        # PyTorch exports such a view with the signs that are in memory. Resolving it makes a copy,
+        # so that a result would not reach the owner of the view.
         remedy = (
             "give a tensor that is none"
             if argument.startswith("out")
@@ -227,7 +227,7 @@ def _library(op: str, argument: str, value: Any) -> Any:
     """Return the namespace that makes arrays like `value`: the array API's, or its package."""
     if hasattr(value, "__array_namespace__"):
         return value.__array_namespace__()
-    # A user's subclass of an array type is from the user's package, which makes no arrays.
+    # A subclass may be of a user's package, which makes no arrays: its bases are looked at too.
     for kind in type(value).__mro__:
         library = sys.modules.get(kind.__module__.partition(".")[0])
         if hasattr(library, "from_dlpack"):

@@ -25,7 +25,7 @@ __all__ = [
 
 AUTO = "auto"
 FASTEST = "fastest"
-# What may stand where a backend is preferred or named, and is none.
+# Values that stand where a backend is preferred or named, without being backends.
 AUTOMATIC = (AUTO, FASTEST)
 LAST_RESORT = "python"
 DEFAULT_PRIORITY = ("cuda", "opencl", "cpp", LAST_RESORT)
@@ -106,8 +106,8 @@ KNOWN = {
 
 ALIASES = {"numpy": "python", "cpu": "cpp", "openmp": "cpp"}
 
-# What hardware and its interfaces are called elsewhere, and the names that serve them here. Some
-# are near to the name of something else, as "gpu" is to "tpu".
+# Other names of hardware and its interfaces, with the backends to suggest for them. By spelling
+# alone, "gpu" would be taken for "tpu".
 _MEANT = {
     "amd": ("opencl:gpu", "cpp"),
     "apple": ("mps",),

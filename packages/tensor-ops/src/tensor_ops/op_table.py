@@ -130,7 +130,7 @@ class Op:
         outputs = check_outputs(self.name, self.results_like, self.kinds, values, out)
         target = outputs[0] if self.outputs == 1 else outputs
         if outputs[0].size:
-            # NaN, Inf and 0 are results here, not accidents to warn about.
+            # NaN, infinity and division by zero are regular results here: NumPy must not warn.
             with np.errstate(all="ignore"):
                 self.body(**values, out=target)
         return target

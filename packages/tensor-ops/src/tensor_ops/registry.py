@@ -27,7 +27,7 @@ __all__ = [
 P = ParamSpec("P")
 R = TypeVar("R")
 
-# What the open blocks of a context go back to at their ends, the innermost last.
+# The names to restore at the ends of the open `use_backend` blocks, the innermost last.
 _outer_names: ContextVar[tuple[str | None, ...]] = ContextVar("tensor_ops_outer", default=())
 
 _RUN_LATER = (

@@ -109,7 +109,8 @@ class Choice(NamedTuple):
 
 BUILT_IN = ConfigLevel("the built-in default", preferred=AUTO, priority=DEFAULT_PRIORITY)
 
-# The backend that is made for CPUs: in the built-in order, others that run on a CPU stand behind.
+# The backend that is made for CPUs. In the built-in order, other backends whose device is a CPU
+# come after it.
 _FOR_CPUS = "cpp"
 
 
@@ -225,7 +226,7 @@ def _forced(
     overridden, narrowed_by = [], None
     is_stronger = True
     for level in levels:
-        # The order of a weaker level says nothing against a force, that of a stronger one does.
+        # Only the priority of a stronger level contradicts the force.
         first = level.priority[0] if level.priority and is_stronger else None
         wanted = level.wanted or first
         if level is forcing:
@@ -235,7 +236,7 @@ def _forced(
             continue
         both = _narrower(forced, wanted)
         if level.named is None:
-            # A preference for a kind of device may be met all the same; a force is held or not.
+            # A weaker preference for a kind of device may still be met; another force cannot be.
             if both is None or (level.force is not None and both != forced):
                 overridden.append(level.source)
         elif both is None:

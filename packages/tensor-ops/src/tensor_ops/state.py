@@ -36,12 +36,12 @@ class Times:
 
     Attributes
     ----------
-    is_told : bool
-        Whether it has been said that the table cannot be used.
+    has_warned : bool
+        Whether the user has been warned that the table cannot be used.
     """
 
     def __init__(self) -> None:
-        self.is_told = False
+        self.has_warned = False
         self._read: Tuning | None = None
         self._found: Tuning | None = None
 
@@ -52,7 +52,7 @@ class Times:
 
             with _lock:
                 self._read = self._read or tuning_table.find()
-            # Looking at the backends imports them, so no lock is held.
+            # This imports backends, so no lock is held.
             self._found = tuning_table.fitting(self._read, decision.candidates)
         return self._found
 
@@ -91,7 +91,8 @@ class DispatchTable:
             choice = self._walk()  # imports backends, so no lock is held yet
             with self._lock:
                 if self._choice is None:
-                    # Where the user's filter makes this an error, every call raises it.
+                    # A warnings filter may turn this into an error. The choice is not kept then, so
+                    # that every call raises it.
                     self._warn_of_fallback(choice)
                     self._choice = choice
         return choice
@@ -124,7 +125,7 @@ class DispatchTable:
         ]
         times = _times
         is_table_broken = self.decision.mode == FASTEST and self.times.is_broken
-        if is_table_broken and not times.is_told:
+        if is_table_broken and not times.has_warned:
             problems.insert(
                 0,
                 f"the times that {FASTEST!r}, asked for by {self.decision.source}, goes by are not "
@@ -135,7 +136,7 @@ class DispatchTable:
                 f"{'; '.join(problems)}. Running on {choice.backend!r} instead",
                 BackendFallbackWarning,
             )
-        times.is_told = times.is_told or is_table_broken
+        times.has_warned = times.has_warned or is_table_broken
 
 
 class Settings(NamedTuple):
@@ -158,7 +159,8 @@ _VERB = {"force": "forced", "named": "named"}
 _lock = threading.RLock()
 _settings: Settings | None = None
 _times = Times()
-# Keyed by who named what; None is the process-wide one. Replaced as a whole when settings change.
+# By the name of a backend and the level that names it; None is the process-wide table. Replaced as
+# a whole when the settings change.
 _tables: dict[tuple[str, str] | None, DispatchTable] = {}
 
 
@@ -224,10 +226,10 @@ def set_default(name: str | None) -> None:
 
 
 def _change(new_settings: Callable[[], Settings]) -> None:
-    """Put settings into force, and start their dispatch tables, in one step or not at all.
+    """Replace the settings and discard their dispatch tables in one step, or change nothing.
 
-    The handler of a signal may run at any point here and change the settings itself, perhaps
-    after reading a newer file: what it did is not undone, the new settings are asked for again.
+    A signal handler may run at any point here and change the settings itself, perhaps after
+    reading a newer file. Its change is kept: the new settings are then computed again.
     """
     global _settings, _tables
     with _lock:
@@ -265,7 +267,8 @@ def table_for(name: str | None, source: str = "") -> DispatchTable:
     table = _tables.get(key)
     if table is None:
         with _lock:
-            # Those of the settings that are read next: a signal's handler may replace both.
+            # Taken before the settings are read: a signal handler may replace both in between, and
+            # the new table then belongs to the old settings.
             tables = _tables
             levels = settings().levels()
             if name is not None:

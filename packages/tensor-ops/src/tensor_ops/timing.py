@@ -12,7 +12,7 @@ __all__ = ["Timing", "format_time", "median_interval", "time_calls"]
 
 # Fewer samples than this have no 95% confidence interval of their median.
 FEWEST_ROUNDS = 6
-# A round calls an op for about this long, so that the clock's own steps do not show.
+# A round calls an op for about this long, so that the clock's resolution does not matter.
 ROUND_SECONDS = 1e-3
 
 

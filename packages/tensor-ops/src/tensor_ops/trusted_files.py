@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["read", "replace"]
 
-# Bytes; a larger file was named by mistake, and there may be no memory or end to it.
+# In bytes. A larger file was named by mistake; it may not fit into memory, or have no end.
 LARGEST = 2**24
 
 
@@ -48,7 +48,7 @@ def replace(path: Path, text: str, mode: int) -> None:
 
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".tmp")
     try:
-        # What JSON can spell and UTF-8 cannot, half of a pair of surrogates, stays spelled out.
+        # JSON can hold a lone surrogate, which UTF-8 cannot: it is written as an escape.
         with open(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
             file.write(text)
             file.flush()
@@ -61,7 +61,7 @@ def replace(path: Path, text: str, mode: int) -> None:
 
 
 def _open_without_waiting(path: str, flags: int) -> int:
-    # A pipe that has taken the file's place since it was looked at would wait for a writer.
+    # Opening a pipe that has replaced the file in the meantime would wait for a writer.
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 

@@ -21,7 +21,7 @@ __all__ = ["DTYPES", "SECONDS", "SHAPES", "measure", "table_of"]
 SHAPES = ((1, 128), (1, 4096), (16, 4096), (128, 4096))
 # For each case, so that all cases together take about a minute.
 SECONDS = 0.05
-# A backend that takes so many times as long as the fastest need not be timed well.
+# A backend that is slower than the fastest by this factor has one round only.
 FAR_TOO_SLOW = 3.0
 
 

@@ -40,10 +40,10 @@ __all__ = [
     "write",
 ]
 
-# Raised with every change of the file's content that an older tensor-ops would misread.
+# Increased with every change of the file that an older tensor-ops would misread.
 FORMAT = 1
 TUNE = "tensor-ops tune"
-# Seconds; JSON can spell numbers that no call takes and no float holds.
+# In seconds: JSON can hold numbers that are no time of a call, and that no float holds.
 LONGEST = 1e9
 # What a backend's times depend on, besides the machine: keys of its info().
 BACKEND_KEYS = ("version", "device_name", "compute_units")
@@ -280,7 +280,7 @@ def misfit(table: Table, candidates: Collection[str]) -> str | None:
     if reason := _difference(table.machine, machine_facts()):
         return reason
     names = {split(name)[0] for name in candidates}
-    # A backend with times and no facts was measured on a device that nobody knows.
+    # A backend with times but without facts was measured on an unknown device, which never fits.
     unknown: dict[str, Mapping[str, Any]] = {
         name: {} for entry in table.entries for name in entry.seconds
     }
@@ -326,7 +326,7 @@ def _ranking(entries: list[Entry], size: int | None) -> Ranking:
 
 
 def _geometric_mean(values: list[float]) -> float:
-    # The mean of one is that one, to the last digit.
+    # A single value is returned as it is, without a rounding error.
     return math.exp(math.fsum(map(math.log, values)) / len(values)) if values[1:] else values[0]
 
 

@@ -179,7 +179,7 @@ def _is_in_use(path: Path) -> bool:
 
 def _environment(saved: config.Config) -> str:
     """Return the environment variables that override the file, as NAME=value."""
-    # Nothing but a force goes before the force of the file.
+    # Only a force overrides the force of the file.
     names = [config.ENV_FORCE]
     if saved.force_backend is None:
         names += [config.ENV_PREFERRED, config.ENV_PRIORITY]

@@ -24,7 +24,7 @@ ENTRY_POINT_GROUP = "tensor_ops.commands"
 def add(commands: _SubParsersAction[ArgumentParser]) -> set[str]:
     """Add a line of help for each, and return their names; nothing of them is imported."""
     found = entry_points.named(ENTRY_POINT_GROUP)
-    # Ours keep their names.
+    # A command of our own goes before one of another package with the same name.
     names = {name for name in found if name not in commands.choices}
     for name in sorted(names):
         of = " or ".join(sorted(entry_points.distribution_of(point) for point in found[name]))

@@ -86,7 +86,7 @@ def _tool(backend: str, path: str | None, *query: str) -> dict[str, str | None]:
 
 def _version(path: str, *query: str) -> str | None:
     lines = _output(path, *(query or ("--version",)))
-    # nvcc's first line is its name; the release stands further down.
+    # The first line of nvcc is its name; a later one has the release.
     release = [line for line in lines if "release" in line]
     return next(iter([*release, *lines]), None)
 
