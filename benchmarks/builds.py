@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from comparison.cases import REUSED, Case, arguments, outputs
+from tensor_ops import machine
 from tensor_ops.arguments import DTYPES
 from tensor_ops.variants import named
 from threads import commit
@@ -52,13 +53,6 @@ def compare(builds, variant, shape, dtype, rounds, seconds):
     return {name: round(statistics.median(values), 3) for name, values in times.items()}
 
 
-def cpu():
-    for line in Path("/proc/cpuinfo").read_text().splitlines():
-        if line.startswith("model name"):
-            return line.split(":", 1)[1].strip()
-    return platform.processor()
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("old", type=Path)
@@ -83,7 +77,11 @@ def main():
                     print(f"{variant.name} {shape} {dtype}: {times} {cell['ratio']}", flush=True)
     if options.json:
         report = {
-            "machine": {"cpu": cpu(), "python": platform.python_version(), "numpy": np.__version__},
+            "machine": {
+                "cpu": machine.cpu_name(),
+                "python": platform.python_version(),
+                "numpy": np.__version__,
+            },
             "old_commit": options.old_commit,
             "new_commit": commit(),
             "threads": 1,

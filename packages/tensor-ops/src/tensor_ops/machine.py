@@ -75,7 +75,10 @@ def cpu_name() -> str | None:
     """Return what the processor calls itself."""
     if sys.platform == "darwin":
         command = ["/usr/sbin/sysctl", "-n", "machdep.cpu.brand_string"]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+        except (OSError, subprocess.SubprocessError):
+            return None
         return done.stdout.strip() or None
     return _cpuinfo("model name") or platform.processor() or None
 
