@@ -31,6 +31,7 @@ def dispatcher(op: Op) -> Callable[..., Any]:
     ndarray = np.ndarray
     current, table_for = state.current, state.table_for
     route = Route(op)
+    key = route.key
     call_foreign = foreign.caller(route)
 
     def find(table: state.DispatchTable, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
@@ -46,7 +47,7 @@ def dispatcher(op: Op) -> Callable[..., Any]:
         table: Any = current() if backend is None else table_for(backend, CALL)
         try:
             x = args[0]
-            function = table.functions[route][x.dtype if type(x) is ndarray else None]
+            function = table.functions[key][x.dtype if type(x) is ndarray else None]
         except LookupError:
             function = find(table, args, kwargs)
         try:

@@ -123,12 +123,13 @@ def exchanging_function(op: Op, name_of: Callable[[str, str, Any], str]) -> Call
         Returns the name of an array's dtype, such as ``float32``, of the op's name, the name of its
         first argument and that array; it raises TypeError for a dtype that no op takes.
     """
-    route, current = Route(op, CPU, in_place=True, exchanges_arrays=True), state.current
+    route = Route(op, CPU, in_place=True, exchanges_arrays=True)
+    key, current = route.key, state.current
 
     def call(x: Any, *rest: Any) -> Any:
         table = current()
         try:
-            function = table.functions[route][x.dtype]
+            function = table.functions[key][x.dtype]
         except LookupError:
             function = route.function(table, x.dtype, name_of(op.name, op.first, x))
         if function is None:

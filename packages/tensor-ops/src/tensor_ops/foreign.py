@@ -99,7 +99,7 @@ def _function_of_exchange(
     if _tracks_tangents() or any(map(_is_recorded, (*args, *kwargs.values()))):
         return None
     try:
-        return table.functions[route][x.dtype]
+        return table.functions[route.key][x.dtype]
     except LookupError:
         name = _device_dtype(route.op.name, route.op.first, x)
         return route.function(table, x.dtype, name) if name in DTYPES else None

@@ -20,10 +20,7 @@ __all__ = ["Route", "function_for", "measured", "walk"]
 
 
 class Route:
-    """A way of calling an op; with a dtype, the key of the functions that a dispatch table keeps.
-
-    Two routes are never equal, so that looking one up costs as little as can be: whoever calls an
-    op makes its route once.
+    """A way of calling an op, for which a dispatch table keeps the function for each dtype.
 
     Attributes
     ----------
@@ -36,9 +33,12 @@ class Route:
     exchanges_arrays : bool
         Whether arrays of another library than NumPy are given as they are, by DLPack's C exchange
         API. There is no function then where the backend does not take them.
+    key : str
+        All of that in words, under which a dispatch table keeps the functions: no other key is
+        looked up as fast.
     """
 
-    __slots__ = ("device", "exchanges_arrays", "in_place", "op")
+    __slots__ = ("device", "exchanges_arrays", "in_place", "key", "op")
 
     def __init__(
         self, op: Op, device: str = CPU, in_place: bool = False, exchanges_arrays: bool = False
@@ -47,6 +47,8 @@ class Route:
         self.device = device
         self.in_place = in_place
         self.exchanges_arrays = exchanges_arrays
+        how = " in place" * in_place + " as they are" * exchanges_arrays
+        self.key = f"{op.name} on {device}{how}"
 
     def function(
         self, table: DispatchTable, dtype: Hashable, name: str
@@ -66,7 +68,7 @@ class Route:
         BackendError
             As `function_for`.
         """
-        functions = table.functions.setdefault(self, {})
+        functions = table.functions.setdefault(self.key, {})
         try:
             return functions[dtype]
         except KeyError:

@@ -14,7 +14,6 @@ from tensor_ops.names import AUTOMATIC, FASTEST, not_a_name, resolve
 from tensor_ops.selection import Choice, ConfigLevel, Decision
 
 if TYPE_CHECKING:
-    from tensor_ops.resolution import Route
     from tensor_ops.tuning_table import Tuning
 
 __all__ = [
@@ -64,14 +63,15 @@ class DispatchTable:
     ----------
     decision : Decision
     functions : dict
-        The function for each dtype that a `Route` has met; only `Route.function` writes it.
+        By the key of a `Route`, the function for each dtype that it has met. Nothing but
+        `Route.function` writes it.
     """
 
     __slots__ = ("_choice", "_lock", "decision", "functions")
 
     def __init__(self, decision: Decision) -> None:
         self.decision = decision
-        self.functions: dict[Route, dict[Hashable, Callable[..., Any] | None]] = {}
+        self.functions: dict[str, dict[Hashable, Callable[..., Any] | None]] = {}
         self._choice: Choice | None = None
         self._lock = threading.RLock()
 
