@@ -52,7 +52,7 @@ struct BFloat16 {
     return __builtin_convertvector(rounded(x) >> 16, Halves);
 #endif
   }
-  // Two vectors of neighbours in turn: a mask or a shift, instead of a shuffle, takes them apart.
+  // Two vectors whose elements take turns: a mask and a shift, instead of a shuffle, separate them.
   using PackedPair = BitsOf<Floats>;
   static TENSOR_OPS_INLINE Pair<Floats> widen_pair(PackedPair x) {
     return {bit_cast<Floats>(x << 16), bit_cast<Floats>(x & 0xFFFF0000u)};
@@ -124,7 +124,7 @@ struct Float16 {
 #endif
 };
 
-// Whether vectors come cheaper in pairs.
+// Whether vectors are widened and narrowed more cheaply in pairs.
 template <class Element>
 constexpr bool comes_in_pairs = std::is_same_v<Element, BFloat16>;
 

@@ -7,14 +7,14 @@
 namespace tensor_ops::TENSOR_OPS_LEVEL {
 namespace {
 
-// What may multiply an ordinary argument: so little that digits which a product loses below the
-// normal numbers do not show in the result.
+// The largest second factor of the vector form: so small that the digits which a subnormal product
+// loses do not show in the result.
 template <class C>
 constexpr C kOrdinaryFactor = sizeof(C) == sizeof(float) ? C(0x1p23) : C(0x1p52);
 
-// Function::apply(x...) computes one number of any kind. Function::apply_ordinary(x...), which a
-// function may have for speed, computes vectors of ordinary numbers: the first argument at most
-// Function::ordinary in magnitude, a second one at most kOrdinaryFactor.
+// Function::apply(x...) computes one result for any arguments. Function::apply_ordinary(x...),
+// which a function may have for speed, computes vectors of results for ordinary arguments: a first
+// one of at most Function::ordinary in magnitude, and a second one of at most kOrdinaryFactor.
 template <class Function, class = void>
 constexpr bool has_vector_form = false;
 template <class Function>
@@ -88,34 +88,26 @@ struct Map {
   }
 };
 
-// y = Function::apply(x)
-template <class Function>
-struct Unary {
+// The driver of all rows of a run: y = Function::apply(x...).
+template <class Function, class Inputs>
+struct Elementwise;
+template <class Function, std::size_t... k>
+struct Elementwise<Function, std::index_sequence<k...>> {
   template <class Element>
   struct On {
     using T = typename Element::Storage;
     static void run(const Run& run) {
       for (std::size_t r = 0; r < run.rows; ++r)
-        Map<Function, Element>::row(run.streams, run.n, row_of<T>(run, 1, r),
-                                    row_of<const T>(run, 0, r));
+        Map<Function, Element>::row(run.streams, run.n, row_of<T>(run, sizeof...(k), r),
+                                    row_of<const T>(run, k, r)...);
     }
   };
 };
-
-// y = Function::apply(gate, up), which is Function::apply(gate) * up even where the first factor is
-// no normal number
 template <class Function>
-struct Gated {
-  template <class Element>
-  struct On {
-    using T = typename Element::Storage;
-    static void run(const Run& run) {
-      for (std::size_t r = 0; r < run.rows; ++r)
-        Map<Function, Element>::row(run.streams, run.n, row_of<T>(run, 2, r),
-                                    row_of<const T>(run, 0, r), row_of<const T>(run, 1, r));
-    }
-  };
-};
+using Unary = Elementwise<Function, std::index_sequence<0>>;
+// Function::apply(gate, up) is Function::apply(gate) * up even where the first factor is subnormal.
+template <class Function>
+using Gated = Elementwise<Function, std::index_sequence<0, 1>>;
 
 }  // namespace
 }  // namespace tensor_ops::TENSOR_OPS_LEVEL

@@ -1,4 +1,4 @@
-// exp, without branches or tables, down into the subnormal numbers.
+// exp of a number without branches or tables, also where the result is subnormal.
 #pragma once
 
 #include "kernels/constants.h"
@@ -25,8 +25,8 @@ TENSOR_OPS_INLINE C rounded_product(C a, C b) {
   return fma(a, b, Rounding<C>::shift) - Rounding<C>::shift;
 }
 
-// 2^k for an integer k that makes it a normal number. The sum's low bits hold the biased exponent;
-// the shift moves them into place and drops the rest.
+// 2^k for an integer k, if that is not subnormal. The sum's low bits hold the biased exponent; the
+// shift moves them into place and drops the rest.
 TENSOR_OPS_INLINE float power_of_two(float k) {
   return bit_cast<float>(bit_cast<std::uint32_t>(k + (Rounding<float>::shift + 127)) << 23);
 }
@@ -55,16 +55,16 @@ template <class C>
 struct ScaledExp {
   C fraction, scale1, scale2;
   TENSOR_OPS_INLINE C value() const { return ((1 + fraction) * scale1) * scale2; }
-  // More accurate than factor * value(): 1 + fraction is not rounded, and where the exp is too
-  // small for a normal number it loses no bits before the product does.
+  // More accurate than factor * value(): 1 + fraction is not rounded, and where the exp is
+  // subnormal it loses no bits before the product does.
   TENSOR_OPS_INLINE C times(C factor) const {
     const C scaled = factor * scale1;
     return fma(fraction, scaled, scaled) * scale2;
   }
 };
 
-// exp(x + lo). Error of value(), lo being 0: 1.1 ULP in normal numbers; then rounding to the
-// subnormal grid.
+// exp(x + lo). If lo is 0, the error of value() is 1.1 ULP, before the result is rounded to a
+// subnormal number.
 template <class C>
 TENSOR_OPS_INLINE ScaledExp<C> scaled_exp(C x, C lo = 0) {
   x = at_most(at_least(x, ExpConstants<C>::lowest), ExpConstants<C>::highest);
@@ -74,12 +74,12 @@ TENSOR_OPS_INLINE ScaledExp<C> scaled_exp(C x, C lo = 0) {
 }
 
 // exp of a number <= 0 as (1 + fraction) * scale * scale * rest, the last three powers of two, for
-// products that may be ordinary numbers where the exp alone is none: whoever multiplies brings in
-// the large factor before `rest`.
+// products that may be normal numbers though the exp alone is subnormal or 0: the caller multiplies
+// by the large factor before `rest`.
 template <class C>
 struct DeepExp {
   C fraction, scale, rest;
-  // factor * exp short of one scale and the rest.
+  // factor * exp, but for one scale and the rest.
   TENSOR_OPS_INLINE C part(C factor) const {
     const C scaled = factor * scale;
     return fma(fraction, scaled, scaled);

@@ -1,4 +1,4 @@
-// Powers of two of vectors, for results that are normal numbers.
+// Powers of two of vectors, for results that are not subnormal.
 #pragma once
 
 #include "kernels/constants.h"

@@ -40,8 +40,9 @@ TENSOR_OPS_INLINE void store_part(T* to, P v, std::size_t count) {
 #endif
 }
 
-// A store past the caches, to a multiple of the vector's size, which the launcher makes visible in
-// order with later ones. Where the level has none it is an ordinary one.
+// A store past the caches, to an address that is a multiple of the vector's size, or an ordinary
+// store where the level has no such instruction. The launcher makes the stores of a run visible
+// before what follows it.
 template <class P>
 TENSOR_OPS_INLINE void stream_vector(void* to, P v) {
 #if defined(__x86_64__)
@@ -58,22 +59,30 @@ TENSOR_OPS_INLINE void stream_vector(void* to, P v) {
 #endif
 }
 
-constexpr std::size_t kLine = 64;  // bytes of a cache's line
+// Stores a vector past the caches, where `streams`, or into them.
+template <bool streams, class P>
+TENSOR_OPS_INLINE void write_vector(void* to, P v) {
+  if constexpr (streams)
+    stream_vector(to, v);
+  else
+    store_vector(to, v);
+}
 
-// Asks for `bytes` from an address on, which need not be there, to be brought into the second-level
-// cache.
+constexpr std::size_t kLine = 64;  // bytes of a cache line
+
+// Prefetches `bytes` from an address on, which need not be mapped, into the second-level cache.
 TENSOR_OPS_INLINE void prefetch(const void* from, std::size_t bytes) {
   for (std::size_t i = 0; i < bytes; i += kLine)
     __builtin_prefetch(reinterpret_cast<const char*>(reinterpret_cast<std::uintptr_t>(from) + i), 0,
                        2);
 }
 
-// How far ahead of its use memory is asked for, in bytes.
+// How far ahead of its use memory is prefetched, in bytes.
 constexpr std::ptrdiff_t kAhead = 2560;
 
-// What is loaded, computed and stored at a time: whole vectors, several for the sake of more
-// independent work, or the first elements of one at an end of a row. `streams` is true of whole
-// vectors that are on their way past the caches.
+// The extent of what is loaded, computed and stored at a time: whole vectors, several so that their
+// work is independent, or the first elements of one vector at an end of a row. `streams` is true if
+// whole vectors are stored past the caches.
 template <std::size_t count, bool is_streamed = false>
 struct Whole {
   static constexpr std::size_t vectors = count;
@@ -93,9 +102,8 @@ struct Block {
 
 // function(a's vector, others' vectors) for each vector of the blocks.
 template <class Function, class V, std::size_t count, class... More>
-TENSOR_OPS_INLINE Block<V, count> map(Function function, const Block<V, count>& a,
-                                      const More&... others) {
-  Block<V, count> result;
+TENSOR_OPS_INLINE auto map(Function function, const Block<V, count>& a, const More&... others) {
+  Block<decltype(function(a.vector[0], others.vector[0]...)), count> result;
   for (std::size_t u = 0; u < count; ++u)
     result.vector[u] = function(a.vector[u], others.vector[u]...);
   return result;
@@ -124,13 +132,8 @@ TENSOR_OPS_INLINE Block<VectorFor<Element>, 1> load(const typename Element::Stor
 template <class Element, std::size_t count, bool streams>
 TENSOR_OPS_INLINE void store(typename Element::Storage* y,
                              const Block<VectorFor<Element>, count>& block, Whole<count, streams>) {
-  for (std::size_t u = 0; u < count; ++u) {
-    const auto packed = Element::narrow(block.vector[u]);
-    if constexpr (streams)
-      stream_vector(y + u * kLanesFor<Element>, packed);
-    else
-      store_vector(y + u * kLanesFor<Element>, packed);
-  }
+  for (std::size_t u = 0; u < count; ++u)
+    write_vector<streams>(y + u * kLanesFor<Element>, Element::narrow(block.vector[u]));
 }
 template <class Element>
 TENSOR_OPS_INLINE void store(typename Element::Storage* y,
@@ -139,32 +142,32 @@ TENSOR_OPS_INLINE void store(typename Element::Storage* y,
 }
 
 template <class V, std::size_t... L>
-TENSOR_OPS_INLINE Pair<V> taken_apart(V first, V second, std::index_sequence<L...>) {
+TENSOR_OPS_INLINE Pair<V> deinterleaved(V first, V second, std::index_sequence<L...>) {
   return {__builtin_shufflevector(first, second, (2 * L)...),
           __builtin_shufflevector(first, second, (2 * L + 1)...)};
 }
 
-// Elements from an address on as two vectors, of first and of second neighbours.
+// Elements from an address on as two vectors, of the elements with even and with odd numbers.
 template <class Element>
-TENSOR_OPS_INLINE Pair<VectorFor<Element>> load_apart(const typename Element::Storage* x) {
+TENSOR_OPS_INLINE Pair<VectorFor<Element>> load_deinterleaved(const typename Element::Storage* x) {
   if constexpr (comes_in_pairs<Element>) {
     return Element::widen_pair(load_vector<typename Element::PackedPair>(x));
   } else {
     const auto both = load<Element>(x, Whole<2>{});
-    return taken_apart(both.vector[0], both.vector[1],
-                       std::make_index_sequence<kLanesFor<Element>>());
+    return deinterleaved(both.vector[0], both.vector[1],
+                         std::make_index_sequence<kLanesFor<Element>>());
   }
 }
 
-// load() and store() for whoever does not mind which of a block's elements is where, as long as it
-// is the same in all blocks of an extent: the cheapest order for elements of Order, which for
-// float32 is that of memory. Element is Order, or one of the two is float32.
+// load() and store() in an order of a block's elements that is the same in all blocks of an extent,
+// but need not be that of memory: the cheapest one for elements of Order, which for float32 is that
+// of memory. Element is Order, or one of the two is float32.
 template <class Element, class Order = Element, class Extent>
 TENSOR_OPS_INLINE auto load_unordered(const typename Element::Storage* x, Extent extent) {
   if constexpr (comes_in_pairs<Order> && Extent::vectors % 2 == 0) {
     Block<VectorFor<Element>, Extent::vectors> block;
     for (std::size_t u = 0; u < Extent::vectors; u += 2) {
-      const auto pair = load_apart<Element>(x + u * kLanesFor<Element>);
+      const auto pair = load_deinterleaved<Element>(x + u * kLanesFor<Element>);
       block.vector[u] = pair.hi;
       block.vector[u + 1] = pair.lo;
     }
@@ -179,17 +182,13 @@ TENSOR_OPS_INLINE void store_unordered(typename Element::Storage* y, const Value
   if constexpr (!comes_in_pairs<Order> || Extent::vectors % 2 != 0) {
     store<Element>(y, block, extent);
   } else {
-    for (std::size_t u = 0; u < Extent::vectors; u += 2) {
-      const auto packed = Element::narrow_pair({block.vector[u], block.vector[u + 1]});
-      if constexpr (Extent::streams)
-        stream_vector(y + u * kLanesFor<Element>, packed);
-      else
-        store_vector(y + u * kLanesFor<Element>, packed);
-    }
+    for (std::size_t u = 0; u < Extent::vectors; u += 2)
+      write_vector<Extent::streams>(y + u * kLanesFor<Element>,
+                                    Element::narrow_pair({block.vector[u], block.vector[u + 1]}));
   }
 }
 
-// The block itself; of a part, with `otherwise` for what is missing.
+// The block itself, or a part with `otherwise` for its missing elements.
 template <class V, std::size_t count, bool streams>
 TENSOR_OPS_INLINE Block<V, count> only(Whole<count, streams>, const Block<V, count>& block,
                                        Lane<V> = 0) {
@@ -203,7 +202,7 @@ TENSOR_OPS_INLINE Block<V, 1> only(Part part, const Block<V, 1>& block, Lane<V> 
   return kept;
 }
 
-// Asks for the block that is so many bytes after one at `from`.
+// Prefetches the block that is so many bytes after one at `from`.
 template <class T, class Extent>
 TENSOR_OPS_INLINE void prefetch_block(const T* from, std::ptrdiff_t distance, Extent) {
   prefetch(reinterpret_cast<const void*>(reinterpret_cast<std::uintptr_t>(from) +
@@ -256,8 +255,8 @@ TENSOR_OPS_INLINE void write_lines(std::size_t line, std::size_t end, Write writ
   for_blocks<typename Element::Compute>(i, end, write);
 }
 
-// Asks for the last line of a row, which it shares with what follows: an ordinary store that had to
-// wait for it would hold up the streamed ones behind it.
+// Prefetches the last line of a row, which it shares with what follows: an ordinary store that had
+// to wait for it would hold up the streamed ones behind it.
 template <class T>
 TENSOR_OPS_INLINE void prefetch_last_line(const T* end) {
   __builtin_prefetch(end, 1, 2);
@@ -275,16 +274,7 @@ TENSOR_OPS_INLINE void for_lines(bool streams, std::size_t begin, std::size_t en
     for_blocks<typename Element::Compute>(line, end, write);
 }
 
-// y[i] = values(i, extent), a block, for i from begin to end.
-template <class Element, class Values>
-TENSOR_OPS_INLINE void write_row(bool streams, std::size_t begin, std::size_t end,
-                                 typename Element::Storage* y, Values values) {
-  for_lines<Element>(streams, begin, end, y, [&](std::size_t i, auto extent) {
-    store<Element>(y + i, values(i, extent), extent);
-  });
-}
-
-// The same of values in the order of load_unordered().
+// y[i] = values(i, extent), a block in the order of load_unordered(), for i from begin to end.
 template <class Element, class Values>
 TENSOR_OPS_INLINE void write_unordered_row(bool streams, std::size_t begin, std::size_t end,
                                            typename Element::Storage* y, Values values) {
@@ -293,8 +283,7 @@ TENSOR_OPS_INLINE void write_unordered_row(bool streams, std::size_t begin, std:
   });
 }
 
-// y[i] = x[i], without a look at what they are. Where the copy is streamed it asks for as much from
-// `next` on.
+// y[i] = x[i], bit by bit. A streamed copy prefetches as many elements from `next` on.
 template <class Element>
 TENSOR_OPS_INLINE void copy_row(bool streams, std::size_t n, typename Element::Storage* y,
                                 const typename Element::Storage* x,
@@ -306,13 +295,8 @@ TENSOR_OPS_INLINE void copy_row(bool streams, std::size_t n, typename Element::S
     if constexpr (std::is_same_v<decltype(extent), Part>)
       store_part(y + i, load_part<P>(x + i, extent.elements), extent.elements);
     else
-      for (std::size_t u = 0; u < extent.vectors; ++u) {
-        const P packed = load_vector<P>(x + i + u * lanes);
-        if constexpr (extent.streams)
-          stream_vector(y + i + u * lanes, packed);
-        else
-          store_vector(y + i + u * lanes, packed);
-      }
+      for (std::size_t u = 0; u < extent.vectors; ++u)
+        write_vector<extent.streams>(y + i + u * lanes, load_vector<P>(x + i + u * lanes));
   });
 }
 

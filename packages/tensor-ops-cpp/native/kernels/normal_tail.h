@@ -14,8 +14,8 @@ struct NormalTailMoment {
   C part;
 };
 
-// a * grow * Phi(-a) for a >= 0, `shrink` being 1 / grow, for products that may be ordinary numbers
-// where a * Phi(-a) is none.
+// a * grow * Phi(-a) for a >= 0, `shrink` being 1 / grow, for products that may be normal numbers
+// though a * Phi(-a) is subnormal or 0.
 template <class C>
 TENSOR_OPS_INLINE NormalTailMoment<C> deep_normal_tail_moment(C a, C grow, C shrink) {
   a = at_most(a, MillsConstants<C>::end);

@@ -29,52 +29,51 @@ TENSOR_OPS_INLINE WideScale wide_rms_scale(std::size_t n, double eps, Value valu
   return {factor, 1 / __builtin_sqrt(mean_square(factor))};
 }
 
-// Kernel and steps of an op whose Norm<Element> has what rows that are measured and then written
-// have (rows.h), row_at(run, r), squares(row, begin, end, writer) of a chunk, and wide_row(row) for
-// the rows without a scale. Found is the scale.
+// Kernel and steps of an op whose Norm has Row and the other members that run_rows() wants except
+// for row(), and besides squares(row, begin, end, writer), the sum of them, and wide_row(row) for
+// the rows without a scale. The scale is all that there is of statistics.
 template <class Element, class Norm>
-struct RmsNormalisation {
+struct RmsNormalisation : Norm {
   using C = typename Element::Compute;
+  using Row = typename Norm::Row;
+  using Statistics = C;
 
-  static void run(const Run& run) {
-    with_writer<Element, Norm>(run, [&](auto writer) {
-      for (std::size_t r = 0; r < run.rows; ++r) {
-        const auto row = Norm::row_at(run, r);
-        const double squares = sum_of_chunks(row.n, [&](std::size_t begin, std::size_t end) {
-          return Norm::squares(row, begin, end, writer);
-        });
-        writer.finish();
-        const C scale = rms_scale<C>(squares, row.n, row.eps);
-        if (scale == 0)
-          Norm::wide_row(row);
-        else
-          writer.write(row, scale);
-      }
-      writer.finish();
+  template <class Writer>
+  static TENSOR_OPS_INLINE void row(const Row& row, Writer& writer) {
+    const double squares = sum_of_chunks(row.n, [&](std::size_t begin, std::size_t end) {
+      return Norm::squares(row, begin, end, writer);
     });
+    writer.finish();
+    const C scale = rms_scale<C>(squares, row.n, row.eps);
+    if (scale == 0)
+      Norm::wide_row(row);
+    else
+      writer.write(row, scale);
   }
+
+  static void run(const Run& run) { run_rows<Element, RmsNormalisation>(run); }
 
  private:
   static void measure(const RowChunk& chunk) {
-    AtOnce<Element, Norm> writer;
+    ImmediateWriter<Element, RmsNormalisation> writer;
     chunk.partials[0] = Norm::squares(Norm::row_at(chunk.row, 0), chunk.begin, chunk.end, writer);
   }
   static void find_scale(const Run& run, const double* partials, std::size_t chunks,
                          double* found) {
-    const auto row = Norm::row_at(run, 0);
+    const Row row = Norm::row_at(run, 0);
     found[0] = static_cast<double>(rms_scale<C>(total_of(partials, chunks, 0), row.n, row.eps));
   }
-  static void write(const RowChunk& chunk) {
-    const auto row = Norm::row_at(chunk.row, 0);
+  static void write_chunk(const RowChunk& chunk) {
+    const Row row = Norm::row_at(chunk.row, 0);
     const C scale = static_cast<C>(chunk.found[0]);
     if (scale != 0)
-      write_measured<Element, Norm>(row, scale, chunk.begin, chunk.end);
+      write_range<Element, RmsNormalisation>(row, scale, chunk.begin, chunk.end);
     else if (chunk.begin == 0)
       Norm::wide_row(row);
   }
 
  public:
-  static constexpr RowSteps steps{{{measure, find_scale}, {write, nullptr}}, 2};
+  static constexpr RowSteps steps{{{measure, find_scale}, {write_chunk, nullptr}}, 2};
 };
 
 }  // namespace

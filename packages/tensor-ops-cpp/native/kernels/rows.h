@@ -25,44 +25,66 @@ TENSOR_OPS_INLINE T* optional_row_of(const Run& run, std::size_t k, std::size_t 
   return run.data[k] ? row_of<T>(run, k, r) : nullptr;
 }
 
-// Whether load_unordered() takes parameters apart, because elements come in pairs and they do not.
+// Whether load_unordered() deinterleaves parameters, because elements come in pairs and they do
+// not.
 template <class Element, class Parameter>
-constexpr bool takes_apart = comes_in_pairs<Element> && !comes_in_pairs<Parameter>;
+constexpr bool deinterleaves = comes_in_pairs<Element> && !comes_in_pairs<Parameter>;
 
-// Parameters are taken apart once for a run of rows, in a copy on the stack, instead of for each
-// row: where there are rows enough, the parameters have room, and blocks of two or more vectors
-// begin at the same elements of all rows, as the results' lines do.
-constexpr std::size_t kMostTakenApart = std::size_t{1} << 13;  // of all parameters together
-constexpr std::size_t kFewestRows = 8;                         // below that it does not pay
-template <class Element>
-TENSOR_OPS_INLINE bool is_taken_apart_once(const Run& run, std::size_t parameters,
-                                           std::ptrdiff_t y_stride) {
-  return run.rows >= kFewestRows && run.n * parameters <= kMostTakenApart &&
-         run.n >= 2 * kUnroll * kLanesFor<Element> &&
-         y_stride % static_cast<std::ptrdiff_t>(kLine) == 0;
-}
-template <class Element, class Parameter>
-TENSOR_OPS_INLINE void take_apart(std::size_t n, typename Parameter::Storage* to,
-                                  const typename Parameter::Storage* from,
-                                  const typename Element::Storage* y) {
-  constexpr std::size_t lanes = kLanesFor<Element>;
-  for (std::size_t i = distance_to_line<Element>(y); i + 2 * lanes <= n; i += 2 * lanes) {
-    const auto pair = load_apart<Parameter>(from + i);
-    store_vector(to + i, pair.hi);
-    store_vector(to + i + lanes, pair.lo);
-  }
-}
-
-// A block of parameters in the order of load_unordered<Element>(); `apart` is that copy of them
-// where there is one. Less than two vectors are in the order of memory in any case.
-template <class Element, class Parameter, bool is_once, class Extent>
+// A block of parameters in the order of load_unordered<Element>(). Blocks of two or more vectors
+// come from `copy`, which is in that order, where there is one; the others are in the order of
+// memory in any case.
+template <class Element, class Parameter, bool has_copy, class Extent>
 TENSOR_OPS_INLINE auto load_parameters(const typename Parameter::Storage* parameters,
-                                       [[maybe_unused]] const typename Parameter::Storage* apart,
+                                       [[maybe_unused]] const typename Parameter::Storage* copy,
                                        std::size_t i, Extent extent) {
-  if constexpr (is_once && Extent::vectors % 2 == 0)
-    return load<Parameter>(apart + i, extent);
+  if constexpr (has_copy && Extent::vectors % 2 == 0)
+    return load<Parameter>(copy + i, extent);
   else
     return load_unordered<Parameter, Element>(parameters + i, extent);
+}
+
+constexpr std::size_t kMostCopied = std::size_t{1} << 13;  // parameters in all
+
+// function(run, std::true_type()) with deinterleaved copies of the parameters behind the arrays of
+// the run: its rows, so many parameters, of which the last may be missing, and its result.
+template <class Element, class Parameter, std::size_t parameters, class Function>
+__attribute__((noinline)) void run_with_copies(const Run& run, Function function) {
+  using P = typename Parameter::Storage;
+  constexpr std::size_t lanes = kLanesFor<Element>, arrays = parameters + 2;
+  alignas(kLine) P copies[kMostCopied];
+  char* data[arrays + parameters];
+  std::ptrdiff_t stride[arrays + parameters] = {};
+  for (std::size_t k = 0; k < arrays; ++k) {
+    data[k] = run.data[k];
+    stride[k] = run.stride[k];
+  }
+  const auto y = row_of<const typename Element::Storage>(run, arrays - 1, 0);
+  for (std::size_t p = 0; p < parameters; ++p) {
+    P* const copy = copies + p * (kMostCopied / parameters);
+    data[arrays + p] = reinterpret_cast<char*>(copy);
+    const P* const from = optional_row_of<const P>(run, 1 + p, 0);
+    if (!from) continue;
+    for (std::size_t i = distance_to_line<Element>(y); i + 2 * lanes <= run.n; i += 2 * lanes) {
+      const auto pair = load_deinterleaved<Parameter>(from + i);
+      store_vector(copy + i, pair.hi);
+      store_vector(copy + i + lanes, pair.lo);
+    }
+  }
+  function(Run{data, stride, run.rows, run.n, run.scalars, run.streams}, std::true_type());
+}
+
+// The same if it pays, else function(run, std::false_type()). Copies pay where there are rows
+// enough, and blocks of two or more vectors begin at the same elements of all rows, as the lines of
+// the results do.
+template <class Element, class Parameter, std::size_t parameters, class Function>
+TENSOR_OPS_INLINE void with_copied_parameters(const Run& run, Function function) {
+  constexpr std::size_t kFewestRows = 8;
+  if constexpr (deinterleaves<Element, Parameter>)
+    if (run.rows >= kFewestRows && run.n * parameters <= kMostCopied &&
+        run.n >= 2 * kUnroll * kLanesFor<Element> &&
+        run.stride[parameters + 1] % static_cast<std::ptrdiff_t>(kLine) == 0)
+      return run_with_copies<Element, Parameter, parameters>(run, function);
+  function(run, std::false_type());
 }
 
 // Sums are kept in a fixed number of lanes, element i always going to the same one: the result does
@@ -152,69 +174,73 @@ TENSOR_OPS_INLINE bool is_safe_in(double, double mean_square) {
   return mean_square > 0x1p-960 && mean_square < __builtin_inf();
 }
 
-// Rows that a type has no room for are computed in double, multiplied by a power of two that is 1
-// unless they are double themselves: then it brings what is about as large as `magnitude`, a number
-// whose square is outside double's range, to the middle of that range.
+// Rows whose sums leave the range of a type are computed in double, multiplied by a power of two.
+// That is 1 unless the type is double itself: then it brings numbers about as large as `magnitude`,
+// whose squares are outside the range of double, to the middle of that range.
 template <class C>
 TENSOR_OPS_INLINE double wide_factor(double magnitude) {
   if (sizeof(C) == sizeof(float)) return 1;
   return magnitude > 1 ? 0x1p-600 : 0x1p600;
 }
 
-// An eps of such a row. It may be all there is in a divisor, and then is not 0.
+// eps for such a row. Where the row is 0, eps is all that is left of a divisor: it may not vanish.
 TENSOR_OPS_INLINE double wide_eps(double eps, double factor) {
   const double scaled = (eps * factor) * factor;
   return eps > 0 && scaled < __DBL_MIN__ ? __DBL_MIN__ : scaled;
 }
 
-// An Op on rows that are measured and then written has: streams(run), whether that may write past
-// the caches; Row, with the fields n, y and streams; Found, what is known of a row once it is
-// measured; write(row, found, i, extent) for a block of it; and ask_ahead(row, i, extent) and
-// ask_next(row, i, extent) for a block of its inputs that is kAhead bytes on, or in the next row.
+// An op whose rows are measured before they are written has:
+//   Row, with the fields n, y and streams, and row_at(run, r);
+//   Statistics, what is known of a row once it is measured;
+//   row(row, writer), which measures a row, with writer.overlap(row, i, extent) for each block,
+//   then
+//     calls writer.finish(), and hands the row and its statistics to writer.write();
+//   write(row, statistics, i, extent), which writes a block;
+//   prefetch(row, i, extent, is_next) of a block of its inputs, kAhead bytes on or in the next row.
 template <class Element, class Op>
-TENSOR_OPS_INLINE void write_measured(const typename Op::Row& of, const typename Op::Found& what,
-                                      std::size_t begin, std::size_t end) {
+TENSOR_OPS_INLINE void write_range(const typename Op::Row& of,
+                                   const typename Op::Statistics& measured, std::size_t begin,
+                                   std::size_t end) {
   // Copies that nothing else can see, so that they stay in registers.
   const typename Op::Row row = of;
-  const typename Op::Found found = what;
+  const typename Op::Statistics statistics = measured;
   const auto write = [&](std::size_t i, auto extent) TENSOR_OPS_INLINE_LAMBDA {
-    if constexpr (extent.streams) Op::ask_ahead(row, i, extent);
-    Op::write(row, found, i, extent);
+    if constexpr (extent.streams) Op::prefetch(row, i, extent, false);
+    Op::write(row, statistics, i, extent);
   };
   for_lines<Element>(row.streams, begin, end, row.y, write);
 }
 
 // Writes rows as soon as they are measured.
 template <class Element, class Op>
-struct AtOnce {
-  static constexpr std::size_t rows_at_a_time = 1;
-  TENSOR_OPS_INLINE void write(const typename Op::Row& row, const typename Op::Found& found) {
-    write_measured<Element, Op>(row, found, 0, row.n);
+struct ImmediateWriter {
+  TENSOR_OPS_INLINE void write(const typename Op::Row& row,
+                               const typename Op::Statistics& statistics) {
+    write_range<Element, Op>(row, statistics, 0, row.n);
   }
   template <class Extent>
-  TENSOR_OPS_INLINE void beside(const typename Op::Row&, std::size_t, Extent) {}
+  TENSOR_OPS_INLINE void overlap(const typename Op::Row&, std::size_t, Extent) {}
   TENSOR_OPS_INLINE void finish() {}
 };
 
-// Writes each row past the caches while the next one is measured and the one after that is asked
-// for: computing and storing do not wait for one another.
+// Writes each row past the caches while the next one is measured and the one after that is
+// prefetched: computing and storing do not wait for one another.
 template <class Element, class Op>
-class OneBehind {
+class DelayedWriter {
  public:
-  static constexpr std::size_t rows_at_a_time = 2;
-  TENSOR_OPS_INLINE void write(const typename Op::Row& row, const typename Op::Found& found) {
+  TENSOR_OPS_INLINE void write(const typename Op::Row& row,
+                               const typename Op::Statistics& statistics) {
     row_ = row;
-    found_ = found;
+    statistics_ = statistics;
     prefetch_last_line(row.y + row.n);
     at_ = write_to_line<Element>(0, row.n, row.y, block_writer());
   }
-  // Called for each block that is measured.
   template <class Extent>
-  TENSOR_OPS_INLINE void beside(const typename Op::Row& measured, std::size_t i, Extent extent) {
+  TENSOR_OPS_INLINE void overlap(const typename Op::Row& measured, std::size_t i, Extent extent) {
     if constexpr (Extent::vectors == kUnroll) {
-      Op::ask_next(measured, i, extent);
+      Op::prefetch(measured, i, extent, true);
       if (at_ + kStep > row_.n) return;
-      Op::write(row_, found_, at_, Whole<kUnroll, true>{});
+      Op::write(row_, statistics_, at_, Whole<kUnroll, true>{});
       at_ += kStep;
     }
   }
@@ -227,23 +253,28 @@ class OneBehind {
   static constexpr std::size_t kStep = kUnroll * kLanesFor<Element>;
   TENSOR_OPS_INLINE auto block_writer() const {
     return [this](std::size_t i, auto extent)
-               TENSOR_OPS_INLINE_LAMBDA { Op::write(row_, found_, i, extent); };
+               TENSOR_OPS_INLINE_LAMBDA { Op::write(row_, statistics_, i, extent); };
   }
 
   typename Op::Row row_{};
-  typename Op::Found found_{};
+  typename Op::Statistics statistics_{};
   std::size_t at_ = 0;
 };
 
-// function(writer) with the writer for a run.
-template <class Element, class Op, class Function>
-TENSOR_OPS_INLINE void with_writer(const Run& run, Function function) {
+// The driver of such an op, for all rows of a run. The context goes to row_at().
+template <class Element, class Op, class... Context>
+TENSOR_OPS_INLINE void run_rows(const Run& run, Context... context) {
+  const auto run_with = [&](auto writer) TENSOR_OPS_INLINE_LAMBDA {
+    for (std::size_t r = 0; r < run.rows; ++r) Op::row(Op::row_at(run, r, context...), writer);
+    writer.finish();
+  };
   // Three rows are in the second-level cache at a time.
   constexpr std::size_t kMostBytes = std::size_t{1} << 17;
-  if (Op::streams(run) && run.n * sizeof(typename Element::Storage) <= kMostBytes)
-    function(OneBehind<Element, Op>());
+  if (Op::row_at(run, 0, context...).streams &&
+      run.n * sizeof(typename Element::Storage) <= kMostBytes)
+    run_with(DelayedWriter<Element, Op>());
   else
-    function(AtOnce<Element, Op>());
+    run_with(ImmediateWriter<Element, Op>());
 }
 
 }  // namespace

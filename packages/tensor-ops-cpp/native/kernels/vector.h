@@ -189,6 +189,9 @@ class MagnitudeCheck {
     return true;
 #endif
   }
+  TENSOR_OPS_INLINE bool is_finite() const {
+    return at_most(static_cast<C>(sizeof(C) == sizeof(float) ? __FLT_MAX__ : __DBL_MAX__));
+  }
 
  private:
   using Signed = Vector<std::make_signed_t<UnsignedOf<C>>>;

@@ -16,7 +16,6 @@ struct AddRmsNorm {
   using W = typename Parameter::Storage;
   using R = typename Residual::Storage;
   using C = typename Element::Compute;
-  using Found = C;
   // Results are written in the order (memory.h) that suits h, whose elements may be wider than x's.
   using Order = Residual;
 
@@ -32,7 +31,7 @@ struct AddRmsNorm {
     std::ptrdiff_t x_to_next, residual_to_next;  // bytes to those of the next row
   };
   // Both can be streamed where their lines begin at the same elements.
-  static TENSOR_OPS_INLINE bool streams(const Run& run) {
+  static TENSOR_OPS_INLINE bool can_stream(const Run& run) {
     constexpr std::size_t ratio = sizeof(R) / sizeof(T);
     const auto starts_apart = reinterpret_cast<std::uintptr_t>(run.data[3]) * ratio -
                               reinterpret_cast<std::uintptr_t>(run.data[4]);
@@ -48,7 +47,7 @@ struct AddRmsNorm {
             row_of<R>(run, 4, r),
             run.n,
             run.scalars[0],
-            streams(run),
+            can_stream(run),
             run.stride[0],
             run.stride[1]};
   }
@@ -72,7 +71,7 @@ struct AddRmsNorm {
                                           Writer& writer) {
     const bool keeps_sums = goes_by_way_of_h(row);
     return chunk_sum_of_squares<C>(begin, end, [&](std::size_t i, auto extent) {
-      writer.beside(row, i, extent);
+      writer.overlap(row, i, extent);
       const auto sum = sums<Element>(row, i, extent);
       if constexpr (!is_half<Element>)
         if (keeps_sums) store_unordered<Residual>(row.h + i, sum, extent);
@@ -91,14 +90,10 @@ struct AddRmsNorm {
     if (!kept_sums) store_unordered<Residual, Order>(row.h + i, sum, extent);
   }
   template <class Extent>
-  static TENSOR_OPS_INLINE void ask_ahead(const Row& row, std::size_t i, Extent extent) {
-    prefetch_block(row.x + i, kAhead, extent);
-    prefetch_block(row.residual + i, kAhead, extent);
-  }
-  template <class Extent>
-  static TENSOR_OPS_INLINE void ask_next(const Row& row, std::size_t i, Extent extent) {
-    prefetch_block(row.x + i, row.x_to_next, extent);
-    prefetch_block(row.residual + i, row.residual_to_next, extent);
+  static TENSOR_OPS_INLINE void prefetch(const Row& row, std::size_t i, Extent extent,
+                                         bool is_next) {
+    prefetch_block(row.x + i, is_next ? row.x_to_next : kAhead, extent);
+    prefetch_block(row.residual + i, is_next ? row.residual_to_next : kAhead, extent);
   }
 
   static __attribute__((noinline)) void wide_row(const Row& row) {

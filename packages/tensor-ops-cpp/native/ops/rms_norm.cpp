@@ -8,28 +8,26 @@
 namespace tensor_ops::TENSOR_OPS_LEVEL {
 namespace {
 
-// `is_once` is true of runs whose weight is taken apart once: its copy follows the arrays.
-template <class Element, class Parameter, bool is_once = false>
+// `has_copy` is true of runs with a deinterleaved copy of the weight behind their arrays.
+template <class Element, class Parameter, bool has_copy>
 struct RmsNorm {
   using T = typename Element::Storage;
   using W = typename Parameter::Storage;
   using C = typename Element::Compute;
-  using Found = C;
 
   struct Row {
     const T* x;
-    const W *weight, *weight_apart;
+    const W *weight, *weight_copy;
     T* y;
     std::size_t n;
     double eps;
     bool streams;
     std::ptrdiff_t to_next;  // bytes from x to that of the next row
   };
-  static TENSOR_OPS_INLINE bool streams(const Run& run) { return run.streams; }
   static TENSOR_OPS_INLINE Row row_at(const Run& run, std::size_t r) {
     return {row_of<const T>(run, 0, r),
             row_of<const W>(run, 1, r),
-            is_once ? row_of<const W>(run, 3, r) : nullptr,
+            has_copy ? row_of<const W>(run, 3, r) : nullptr,
             row_of<T>(run, 2, r),
             run.n,
             run.scalars[0],
@@ -41,7 +39,7 @@ struct RmsNorm {
   static TENSOR_OPS_INLINE double squares(const Row& row, std::size_t begin, std::size_t end,
                                           Writer& writer) {
     return chunk_sum_of_squares<C>(begin, end, [&](std::size_t i, auto extent) {
-      writer.beside(row, i, extent);
+      writer.overlap(row, i, extent);
       return load_unordered<Element>(row.x + i, extent);
     });
   }
@@ -51,16 +49,13 @@ struct RmsNorm {
     const auto scaled = [scale](auto value, auto weight) { return (value * scale) * weight; };
     const auto x = load_unordered<Element>(row.x + i, extent);
     const auto weight =
-        load_parameters<Element, Parameter, is_once>(row.weight, row.weight_apart, i, extent);
+        load_parameters<Element, Parameter, has_copy>(row.weight, row.weight_copy, i, extent);
     store_unordered<Element>(row.y + i, map(scaled, x, weight), extent);
   }
   template <class Extent>
-  static TENSOR_OPS_INLINE void ask_ahead(const Row& row, std::size_t i, Extent extent) {
-    prefetch_block(row.x + i, kAhead, extent);
-  }
-  template <class Extent>
-  static TENSOR_OPS_INLINE void ask_next(const Row& row, std::size_t i, Extent extent) {
-    prefetch_block(row.x + i, row.to_next, extent);
+  static TENSOR_OPS_INLINE void prefetch(const Row& row, std::size_t i, Extent extent,
+                                         bool is_next) {
+    prefetch_block(row.x + i, is_next ? row.to_next : kAhead, extent);
   }
 
   static __attribute__((noinline)) void wide_row(const Row& row) {
@@ -76,24 +71,15 @@ struct RmsNorm {
   }
 };
 
-template <class Element, class Parameter>
-struct RmsNormKernel : RmsNormalisation<Element, RmsNorm<Element, Parameter>> {
-  static void run(const Run& run) {
-    if constexpr (takes_apart<Element, Parameter>)
-      if (is_taken_apart_once<Element>(run, 1, run.stride[2])) return run_once(run);
-    RmsNormalisation<Element, RmsNorm<Element, Parameter>>::run(run);
-  }
+template <class Element, class Parameter, bool has_copy = false>
+using Normalisation = RmsNormalisation<Element, RmsNorm<Element, Parameter, has_copy>>;
 
- private:
-  static __attribute__((noinline)) void run_once(const Run& run) {
-    using W = typename Parameter::Storage;
-    alignas(kLine) W weight[kMostTakenApart];
-    take_apart<Element, Parameter>(run.n, weight, row_of<const W>(run, 1, 0),
-                                   row_of<const typename Element::Storage>(run, 2, 0));
-    char* const data[] = {run.data[0], run.data[1], run.data[2], reinterpret_cast<char*>(weight)};
-    const std::ptrdiff_t stride[] = {run.stride[0], run.stride[1], run.stride[2], 0};
-    RmsNormalisation<Element, RmsNorm<Element, Parameter, true>>::run(
-        {data, stride, run.rows, run.n, run.scalars, run.streams});
+template <class Element, class Parameter>
+struct RmsNormKernel : Normalisation<Element, Parameter> {
+  static void run(const Run& run) {
+    with_copied_parameters<Element, Parameter, 1>(run, [](const Run& given, auto has_copy) {
+      Normalisation<Element, Parameter, has_copy>::run(given);
+    });
   }
 };
 

@@ -15,64 +15,59 @@ struct Extremes {
   C least, greatest;
 };
 
+// Of x[begin] to x[end - 1]; NaN is passed over.
+template <class Element>
+TENSOR_OPS_INLINE auto extremes(const typename Element::Storage* x, std::size_t begin,
+                                std::size_t end) {
+  using C = typename Element::Compute;
+  constexpr C infinity = static_cast<C>(__builtin_inf());
+  Lanes<Vector<C>> least, greatest;
+  for (std::size_t u = 0; u < kUnroll; ++u) {
+    least.vector[u] += infinity;
+    greatest.vector[u] -= infinity;
+  }
+  for_blocks<C>(begin, end, [&](std::size_t i, auto extent) {
+    const auto block = load_unordered<Element>(x + i, extent);
+    const auto low = only(extent, block, infinity), high = only(extent, block, -infinity);
+    for (std::size_t u = 0; u < extent.vectors; ++u) {
+      least.vector[u] = smaller(low.vector[u], least.vector[u]);
+      greatest.vector[u] = larger(high.vector[u], greatest.vector[u]);
+    }
+  });
+  Extremes<C> found{infinity, -infinity};
+  for (std::size_t u = 0; u < kUnroll; ++u)
+    for (std::size_t l = 0; l < kLanes<C>; ++l) {
+      found.least = at_most(found.least, least.vector[u][l]);
+      found.greatest = at_least(found.greatest, greatest.vector[u][l]);
+    }
+  return found;
+}
+
 // Where exp(hi) is 0 anyway lo may be anything, even infinite or NaN.
 template <class C>
 TENSOR_OPS_INLINE C exp_of(C hi, C lo) {
   return scaled_exp(hi, hi > 2 * ExpConstants<C>::lowest ? lo : 0).value();
 }
 
-// exp(scale * (x[i] - peak)), peak being the x for which that is the largest, for scales of
-// ordinary size: where the difference overflows its exponential is 0. The argument is kept as hi +
-// lo, since its absolute error is the relative error of the result.
-template <class Element>
-struct Exponentials {
-  using T = typename Element::Storage;
-  using C = typename Element::Compute;
-  const T* x;
-  C peak;
-  Pair<C> scale;
+// exp(scale * (x - peak)), where peak is the x of a row for which that is the largest, for scales
+// of ordinary size: where the difference overflows its exponential is 0. The argument is kept as hi
+// + lo, since its absolute error is the relative error of the result. Half types have digits enough
+// without the low part.
+template <class Element, class C>
+TENSOR_OPS_INLINE C careful_exp(C x, C peak, Pair<C> scale) {
+  if constexpr (is_half<Element>) return scaled_exp((x - peak) * scale.hi).value();
+  const Pair<C> difference = exact_sum(x, -peak);
+  const Pair<C> product = exact_product(scale.hi, difference.hi);
+  return exp_of(product.hi, fma(scale.hi, difference.lo, fma(scale.lo, difference.hi, product.lo)));
+}
 
-  Exponentials(const T* row, C peak_of_row, double factor)
-      : x(row), peak(peak_of_row), scale{static_cast<C>(factor), 0} {
-    scale.lo = static_cast<C>(factor - static_cast<double>(scale.hi));
-  }
-
-  TENSOR_OPS_INLINE C at(std::size_t i) const {
-    const C value = Element::load(x[i]);
-    if constexpr (sizeof(T) == 2) {
-      // The half types have digits enough without the low part.
-      return scaled_exp((value - peak) * scale.hi).value();
-    } else {
-      const Pair<C> difference = exact_sum(value, -peak);
-      const Pair<C> product = exact_product(scale.hi, difference.hi);
-      const C lo = fma(scale.hi, difference.lo, fma(scale.lo, difference.hi, product.lo));
-      return exp_of(product.hi, lo);
-    }
-  }
-};
-
-// The same in double for any scale. Below one, a difference that overflows may have an ordinary
-// product: there it is taken of quarters.
-template <class Element>
-struct AnyScaleExponentials {
-  const typename Element::Storage* x;
-  double part, scale, peak;
-
-  AnyScaleExponentials(const typename Element::Storage* row, typename Element::Compute peak_of_row,
-                       double factor)
-      : x(row),
-        part(__builtin_fabs(factor) < 1 ? 0.25 : 1),
-        scale(factor / part),
-        peak(part * static_cast<double>(peak_of_row)) {}
-
-  TENSOR_OPS_INLINE double at(std::size_t i) const {
-    const double value = part * static_cast<double>(Element::load(x[i]));
-    const Pair<double> difference = exact_sum(value, -peak);
-    const Pair<double> product = exact_product(scale, difference.hi);
-    const double lo = fma(scale, difference.lo, product.lo);
-    return exp_of(product.hi, lo == lo ? lo : 0);
-  }
-};
+// The same in double for any scale.
+TENSOR_OPS_INLINE double careful_exp_of_any(double x, double peak, double scale) {
+  const Pair<double> difference = exact_sum(x, -peak);
+  const Pair<double> product = exact_product(scale, difference.hi);
+  const double lo = fma(scale, difference.lo, product.lo);
+  return exp_of(product.hi, lo == lo ? lo : 0);
+}
 
 // exp(scale * x) of vectors, times a power of two that is the same for all of a row: 2^-k, where
 // 2^k is about the row's largest exponential. scale * x is nowhere rounded before the nearest k has
@@ -98,7 +93,7 @@ class RowExponentials {
       : factor_(factor_of(scale)),
         shifted_peak_(Exp2<V>::whole(shifted(V{} + peak))),
         exp2_(shifted_peak_),
-        // Where the power of two would be no normal number the exponential is 0.
+        // Where the power of two would be subnormal the exponential is 0.
         lowest_(Exp2<V>::unshifted(shifted_peak_) + static_cast<C>(1 - kBias)) {}
 
   // Whether none of a row with this least element is 0.
@@ -159,54 +154,32 @@ struct Softmax {
             run.stride[0]};
   }
 
-  // NaN is passed over.
-  static TENSOR_OPS_INLINE Extremes<C> extremes(const T* x, std::size_t begin, std::size_t end) {
-    constexpr C infinity = static_cast<C>(__builtin_inf());
-    Lanes<V> least, greatest;
-    for (std::size_t u = 0; u < kUnroll; ++u) {
-      least.vector[u] += infinity;
-      greatest.vector[u] -= infinity;
-    }
-    for_blocks<C>(begin, end, [&](std::size_t i, auto extent) {
-      const auto block = load_unordered<Element>(x + i, extent);
-      const auto low = only(extent, block, infinity), high = only(extent, block, -infinity);
-      for (std::size_t u = 0; u < extent.vectors; ++u) {
-        least.vector[u] = smaller(low.vector[u], least.vector[u]);
-        greatest.vector[u] = larger(high.vector[u], greatest.vector[u]);
-      }
-    });
-    Extremes<C> found{infinity, -infinity};
-    for (std::size_t u = 0; u < kUnroll; ++u)
-      for (std::size_t l = 0; l < kLanes<C>; ++l) {
-        found.least = at_most(found.least, least.vector[u][l]);
-        found.greatest = at_least(found.greatest, greatest.vector[u][l]);
-      }
-    return found;
-  }
-
   // How a row's exponentials can be computed.
   enum Method { kOrdinary, kOrdinaryWithZeros, kCareful };
-
-  static TENSOR_OPS_INLINE C peak_of(const Row& row, Extremes<C> found) {
-    return row.scale >= 0 ? found.greatest : found.least;
-  }
-  static TENSOR_OPS_INLINE Method method_for(const Row& row, Extremes<C> found) {
+  struct Peak {
+    C value;  // the x with the largest exponential
+    Method method;
+  };
+  static TENSOR_OPS_INLINE Peak peak_of(const Row& row, Extremes<C> found) {
     using Exponentials = RowExponentials<Element>;
+    const C peak = row.scale >= 0 ? found.greatest : found.least;
     if (!TENSOR_OPS_HAS_FMA ||
         !Exponentials::are_ordinary(row.scale, static_cast<double>(found.least),
                                     static_cast<double>(found.greatest)))
-      return kCareful;
-    const Exponentials exponentials(peak_of(row, found), row.scale);
-    return exponentials.all_show(found.least) ? kOrdinary : kOrdinaryWithZeros;
+      return {peak, kCareful};
+    const bool all_show = Exponentials(peak, row.scale).all_show(found.least);
+    return {peak, all_show ? kOrdinary : kOrdinaryWithZeros};
   }
 
-  // function(exponential of a vector), for a method other than kCareful.
+  // function(exponential of a vector), unless the row is to be computed carefully.
   template <class Function>
-  static TENSOR_OPS_INLINE auto with_exponential(const Row& row, Method method, C peak,
-                                                 Function function) {
-    const RowExponentials<Element> exponentials(peak, row.scale);
-    return method == kOrdinary ? function([exponentials](V x) { return exponentials.of(x); })
-                               : function([exponentials](V x) { return exponentials.of_any(x); });
+  static TENSOR_OPS_INLINE void with_exponential(const Row& row, Peak peak, Function function) {
+    if (peak.method == kCareful) return;
+    const RowExponentials<Element> exponentials(peak.value, row.scale);
+    if (peak.method == kOrdinary)
+      function([exponentials](V x) { return exponentials.of(x); });
+    else
+      function([exponentials](V x) { return exponentials.of_any(x); });
   }
 
   // The exponentials of a block; zeros after a part's elements.
@@ -231,45 +204,93 @@ struct Softmax {
   template <class Exponential>
   static TENSOR_OPS_INLINE void scale_in_place(const Row& row, Exponential exponential, C factor,
                                                std::size_t begin, std::size_t end) {
-    write_row<Element>(false, begin, end, row.y, [&](std::size_t i, auto extent) {
+    for_lines<Element>(false, begin, end, row.y, [&](std::size_t i, auto extent) {
       const auto scaled = [factor](V value) { return value * factor; };
       if constexpr (is_half<Element>)
-        return map(scaled, exponentials_of(exponential, row.x + i, extent));
+        store<Element>(row.y + i, map(scaled, exponentials_of(exponential, row.x + i, extent)),
+                       extent);
       else
-        return map(scaled, load<Element>(row.y + i, extent));
+        store<Element>(row.y + i, map(scaled, load<Element>(row.y + i, extent)), extent);
     });
   }
 
+  static TENSOR_OPS_INLINE void row(const Row& row) {
+    const Peak peak = peak_of(row, extremes<Element>(row.x, 0, row.n));
+    if (peak.method == kCareful) careful_row(row, peak.value);
+    with_exponential(row, peak, [&](auto exponential) {
+      const double total = sum_of_chunks(row.n, [&](std::size_t begin, std::size_t end) {
+        return sum_in_place(row, exponential, begin, end);
+      });
+      scale_in_place(row, exponential, static_cast<C>(1 / total), 0, row.n);
+    });
+  }
+
+  // A row with any scale and any numbers.
+  static __attribute__((noinline)) void careful_row(const Row& row, C peak) {
+    const double size = __builtin_fabs(row.scale);
+    const auto x = [&](std::size_t i) { return Element::load(row.x[i]); };
+    if (!is_finite(peak)) {
+      const T nan = Element::store(static_cast<C>(__builtin_nan("")));
+      for (std::size_t i = 0; i < row.n; ++i) row.y[i] = nan;
+    } else if (size > 0x1p-60 && size < 0x1p60) {
+      const C hi = static_cast<C>(row.scale);
+      const Pair<C> scale{hi, static_cast<C>(row.scale - static_cast<double>(hi))};
+      divide_by_sum(row, [=](std::size_t i) { return careful_exp<Element>(x(i), peak, scale); });
+    } else {
+      // If the scale is below one, a difference that overflows may have an ordinary product: there
+      // it is taken of quarters.
+      const double part = size < 1 ? 0.25 : 1, scale = row.scale / part;
+      const double part_of_peak = part * static_cast<double>(peak);
+      divide_by_sum(row, [=](std::size_t i) {
+        return careful_exp_of_any(part * static_cast<double>(x(i)), part_of_peak, scale);
+      });
+    }
+  }
   template <class Exponential>
-  static TENSOR_OPS_INLINE void ordinary_row(const Row& row, Exponential exponential) {
-    const double total = sum_of_chunks(row.n, [&](std::size_t begin, std::size_t end) {
-      return sum_in_place(row, exponential, begin, end);
-    });
-    scale_in_place(row, exponential, static_cast<C>(1 / total), 0, row.n);
+  static TENSOR_OPS_INLINE void divide_by_sum(const Row& row, Exponential exponential_at) {
+    const auto exponential = [=](std::size_t i) { return static_cast<double>(exponential_at(i)); };
+    const double total = wide_sum(row.n, exponential);
+#pragma omp simd
+    for (std::size_t i = 0; i < row.n; ++i)
+      row.y[i] = Element::store(static_cast<C>(exponential(i) / total));
   }
 
-  // Rows whose exponentials are kept in a cache from summing to scaling.
-  static constexpr std::size_t kKept = 32768 / sizeof(C);
-
-  struct KeptRows {
+  // For rows whose exponentials are kept in a cache from summing to scaling.
+  struct Kept {
     struct Row : Softmax::Row {
       C* kept;
     };
-    using Found = C;  // the factor
-    static TENSOR_OPS_INLINE bool streams(const Run& run) { return run.streams; }
+    using Statistics = C;  // the factor of the exponentials
 
-    template <class Exponential, class Writer>
-    static TENSOR_OPS_INLINE double sum(const Row& row, Exponential exponential, Writer& writer) {
-      return sum_of_chunks(row.n, [&](std::size_t begin, std::size_t end) {
-        return chunk_sum<C>(begin, end, [&](std::size_t i, auto extent) {
-          writer.beside(row, i, extent);
-          const auto block = exponentials_of(exponential, row.x + i, extent);
-          for (std::size_t u = 0; u < extent.vectors; ++u)
-            store_vector(row.kept + i + u * kLanes<C>, block.vector[u]);
-          return block;
-        });
-      });
+    // A row that is written with a delay keeps its exponentials while those of the next row are
+    // computed.
+    static constexpr std::size_t kMost = 32768 / sizeof(C);
+    using Rooms = C[2][kMost + kLanes<C>];
+    static TENSOR_OPS_INLINE Row row_at(const Run& run, std::size_t r, Rooms* rooms) {
+      return {Softmax::row_at(run, r), (*rooms)[run.streams ? r % 2 : 0]};
     }
+
+    template <class Writer>
+    static TENSOR_OPS_INLINE void row(const Row& row, Writer& writer) {
+      const Peak peak = peak_of(row, extremes<Element>(row.x, 0, row.n));
+      with_exponential(row, peak, [&](auto exponential) {
+        const double total = sum_of_chunks(row.n, [&](std::size_t begin, std::size_t end) {
+          return chunk_sum<C>(begin, end, [&](std::size_t i, auto extent) {
+            writer.overlap(row, i, extent);
+            const auto block = exponentials_of(exponential, row.x + i, extent);
+            for (std::size_t u = 0; u < extent.vectors; ++u)
+              store_vector(row.kept + i + u * kLanes<C>, block.vector[u]);
+            return block;
+          });
+        });
+        writer.finish();
+        writer.write(row, static_cast<C>(1 / total));
+      });
+      if (peak.method != kCareful) return;
+      writer.finish();
+      careful_row(row, peak.value);
+    }
+
     template <class Extent>
     static TENSOR_OPS_INLINE void write(const Row& row, C factor, std::size_t i, Extent extent) {
       Block<V, Extent::vectors> block;
@@ -278,80 +299,30 @@ struct Softmax {
       store<Element>(row.y + i, block, extent);
     }
     template <class Extent>
-    static TENSOR_OPS_INLINE void ask_ahead(const Row&, std::size_t, Extent) {}
-    template <class Extent>
-    static TENSOR_OPS_INLINE void ask_next(const Row& row, std::size_t i, Extent extent) {
-      prefetch_block(row.x + i, row.to_next, extent);
+    static TENSOR_OPS_INLINE void prefetch(const Row& row, std::size_t i, Extent extent,
+                                           bool is_next) {
+      if (is_next) prefetch_block(row.x + i, row.to_next, extent);
     }
 
     static void run(const Run& run) {
-      alignas(kLine) C kept[2][kKept + kLanes<C>];
-      with_writer<Element, KeptRows>(run, [&](auto writer) {
-        std::size_t next = 0;
-        for (std::size_t r = 0; r < run.rows; ++r) {
-          const Row row{row_at(run, r), kept[next]};
-          with_method(row, [&](auto exponential) {
-            next = (next + 1) % writer.rows_at_a_time;
-            const double total = sum(row, exponential, writer);
-            writer.finish();
-            writer.write(row, static_cast<C>(1 / total));
-          });
-        }
-        writer.finish();
-      });
+      alignas(kLine) Rooms rooms;
+      run_rows<Element, Kept>(run, &rooms);
     }
   };
 
-  // A row with any scale and any numbers.
-  static __attribute__((noinline)) void careful_row(const Row& row, C peak) {
-    const double size = __builtin_fabs(row.scale);
-    if (!is_finite(peak))
-      fill_nan(row.y, row.n);
-    else if (size > 0x1p-60 && size < 0x1p60)
-      careful_row_of(row, Exponentials<Element>(row.x, peak, row.scale));
-    else
-      careful_row_of(row, AnyScaleExponentials<Element>(row.x, peak, row.scale));
-  }
-
-  static void fill_nan(T* y, std::size_t n) {
-    const T nan = Element::store(static_cast<C>(__builtin_nan("")));
-    for (std::size_t i = 0; i < n; ++i) y[i] = nan;
-  }
-
-  template <class AllExponentials>
-  static TENSOR_OPS_INLINE void careful_row_of(const Row& row, AllExponentials exponentials) {
-    const auto exponential = [&](std::size_t i) { return static_cast<double>(exponentials.at(i)); };
-    const double total = wide_sum(row.n, exponential);
-#pragma omp simd
-    for (std::size_t i = 0; i < row.n; ++i)
-      row.y[i] = Element::store(static_cast<C>(exponential(i) / total));
-  }
-
-  // function(exponential of a vector) for a row that need not be done carefully.
-  template <class Function>
-  static TENSOR_OPS_INLINE void with_method(const Row& row, Function function) {
-    const Extremes<C> found = extremes(row.x, 0, row.n);
-    const C peak = peak_of(row, found);
-    const Method method = method_for(row, found);
-    if (method == kCareful)
-      careful_row(row, peak);
-    else
-      with_exponential(row, method, peak, function);
-  }
-
   static void run(const Run& run) {
-    if (run.n <= kKept && (run.streams || is_half<Element>)) return KeptRows::run(run);
-    for (std::size_t r = 0; r < run.rows; ++r) {
-      const Row row = row_at(run, r);
-      with_method(row, [&](auto exponential) { ordinary_row(row, exponential); });
-    }
+    if (run.n <= Kept::kMost && (run.streams || is_half<Element>)) return Kept::run(run);
+    for (std::size_t r = 0; r < run.rows; ++r) row(row_at(run, r));
   }
 
  private:
   enum { kPeak, kMethod, kFactor };
+  static Peak found_peak(const double* found) {
+    return {static_cast<C>(found[kPeak]), static_cast<Method>(found[kMethod])};
+  }
 
   static void find_extremes(const RowChunk& chunk) {
-    const Extremes<C> found = extremes(row_at(chunk.row, 0).x, chunk.begin, chunk.end);
+    const auto found = extremes<Element>(row_at(chunk.row, 0).x, chunk.begin, chunk.end);
     chunk.partials[0] = static_cast<double>(found.least);
     chunk.partials[1] = static_cast<double>(found.greatest);
   }
@@ -361,13 +332,14 @@ struct Softmax {
       all.least = at_most(all.least, static_cast<C>(partials[chunk * kPartials]));
       all.greatest = at_least(all.greatest, static_cast<C>(partials[chunk * kPartials + 1]));
     }
-    const Row row = row_at(run, 0);
-    found[kPeak] = static_cast<double>(peak_of(row, all));
-    found[kMethod] = method_for(row, all);
+    const Peak peak = peak_of(row_at(run, 0), all);
+    found[kPeak] = static_cast<double>(peak.value);
+    found[kMethod] = peak.method;
   }
   static void add_up(const RowChunk& chunk) {
+    const Row row = row_at(chunk.row, 0);
     chunk.partials[0] = 0;
-    with_found(chunk, [&](const Row& row, auto exponential) {
+    with_exponential(row, found_peak(chunk.found), [&](auto exponential) {
       chunk.partials[0] = sum_in_place(row, exponential, chunk.begin, chunk.end);
     });
   }
@@ -375,23 +347,13 @@ struct Softmax {
     found[kFactor] = static_cast<double>(static_cast<C>(1 / total_of(partials, chunks, 0)));
   }
   static void write(const RowChunk& chunk) {
+    const Row row = row_at(chunk.row, 0);
+    const Peak peak = found_peak(chunk.found);
     const C factor = static_cast<C>(chunk.found[kFactor]);
-    with_found(chunk, [&](const Row& row, auto exponential) {
+    with_exponential(row, peak, [&](auto exponential) {
       scale_in_place(row, exponential, factor, chunk.begin, chunk.end);
     });
-    const bool is_careful = static_cast<Method>(chunk.found[kMethod]) == kCareful;
-    if (is_careful && chunk.begin == 0)
-      careful_row(row_at(chunk.row, 0), static_cast<C>(chunk.found[kPeak]));
-  }
-
-  // function(row, exponential) unless the row is to be done carefully.
-  template <class Function>
-  static TENSOR_OPS_INLINE void with_found(const RowChunk& chunk, Function function) {
-    const auto method = static_cast<Method>(chunk.found[kMethod]);
-    if (method == kCareful) return;
-    const Row row = row_at(chunk.row, 0);
-    with_exponential(row, method, static_cast<C>(chunk.found[kPeak]),
-                     [&](auto exponential) { function(row, exponential); });
+    if (peak.method == kCareful && chunk.begin == 0) careful_row(row, peak.value);
   }
 
  public:
