@@ -4,8 +4,6 @@ They are pretended to: what is tested so is which of PyTorch's switches are set 
 not what a GPU then does.
 """
 
-import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -14,9 +12,6 @@ import torch
 from tensor_ops_torch.backends import nvidia
 from tensor_ops_torch.backends.runtimes import HostRuntime
 from tensor_ops_torch.hardware.profile import GB, HardwareProfile, HardwareType
-
-# pytest's importlib mode does not put this directory on the path.
-sys.path.append(str(Path(__file__).parent))
 
 MIB = 2**20
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable
-from importlib import import_module
 from types import ModuleType
 from typing import Any
 
@@ -22,6 +21,7 @@ from torch import Tensor
 
 from tensor_ops.extension import DTYPES, OPS, Op, check_outputs, check_values
 from tensor_ops_torch.operators.tensors import DTYPE_NAMES, as_numpy
+from tensor_ops_torch.ops import FORMULAS
 
 __all__ = ["API_VERSION", "CAPABILITIES", "info", "probe", "supports"]
 
@@ -51,13 +51,13 @@ def info() -> dict[str, Any]:
         "max_memory": 0,
         "max_shared_memory": 0,
         "dtypes": list(DTYPES),
-        "ops": list(OPS),
+        "ops": [name for name in OPS if name in FORMULAS],
     }
 
 
 def supports(op: str, dtype: str, device: str) -> str | None:
     """Return why an op cannot run for a dtype on a device, None if it can."""
-    if op not in OPS:
+    if op not in FORMULAS:
         return f"it has no {op}"
     if dtype not in DTYPES:
         return f"it has no {dtype}; it has {', '.join(DTYPES)}"
@@ -157,6 +157,6 @@ def _wide(array: np.ndarray[Any, Any], twice: bool) -> Tensor:
     return torch.from_numpy(np.stack([wide, wide]) if twice else wide)
 
 
-for _name, _op in OPS.items():
-    globals()[_name] = _function(_op, import_module(f"tensor_ops_torch.ops.{_name}"))
+for _name, _formulas in FORMULAS.items():
+    globals()[_name] = _function(OPS[_name], _formulas)
     __all__ += [_name]  # noqa: PLE0604

@@ -2,12 +2,9 @@
 
 import pytest
 import torch
-from operator_calls import positional
 
 import tensor_ops
 import tensor_ops_torch
-from tensor_ops.ops import OPS
-from tensor_ops_torch.ops import OPERATORS
 
 pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no CUDA device"),
@@ -18,14 +15,8 @@ ROWS, N = 96, 512
 DTYPES = [torch.float32, torch.float16, torch.bfloat16, torch.float64]
 
 
-def call_of(name):
-    is_on_heads = any(kind.role == "half_rows" for kind in OPS[name].kinds.values())
-    arguments = positional(name, (ROWS, 2, N) if is_on_heads else (ROWS, N))
-    return [each.detach() if torch.is_tensor(each) else each for each in arguments]
-
-
-def moved(arguments, *where):
-    return [each.to(*where) if torch.is_tensor(each) else each for each in arguments]
+def tensors_of(call, *where):
+    return [each.detach().to(*where) for each in call.arrays(ROWS, N)]
 
 
 def as_tuple(results):
@@ -37,56 +28,50 @@ def test_the_backend_is_there():
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
-@pytest.mark.parametrize("name", [name for name in OPERATORS if OPS[name].mixtures])
-def test_float32_arguments_beside_half_ones(name, dtype):
-    arguments = moved(call_of(name), dtype)
-    for wide in OPS[name].mixtures:
+def test_float32_arguments_beside_half_ones(call, dtype):
+    names = [name for name, kind in call.op.kinds.items() if kind.is_array]
+    for wide in call.op.mixtures:
         given = [
-            each.float() if argument in wide else each
-            for argument, each in zip(OPS[name].kinds, arguments, strict=False)
+            each.float() if name in wide else each
+            for name, each in zip(names, tensors_of(call, dtype), strict=False)
         ]
-        found = OPERATORS[name](*moved(given, "cuda"))
+        found = call.operator(*(each.cuda() for each in given))
         with tensor_ops.use_backend("python"):
-            expected = OPERATORS[name](*given)
+            expected = call.operator(*given)
         for one, other in zip(as_tuple(found), as_tuple(expected), strict=True):
             assert (one.device.type, one.dtype) == ("cuda", other.dtype)
             torch.testing.assert_close(one.cpu(), other)
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("name", OPERATORS)
-def test_values(name, dtype):
+def test_values(call, dtype):
     """Those of the op in float64, of the same rounded arguments."""
-    arguments = moved(call_of(name), dtype)
-    found = OPERATORS[name](*moved(arguments, "cuda"))
+    tensors = tensors_of(call, dtype)
+    found = call.operator(*(each.cuda() for each in tensors))
     with tensor_ops.use_backend("python"):
-        expected = OPERATORS[name](*moved(arguments, torch.float64))
+        expected = call.operator(*(each.double() for each in tensors))
     for one, other in zip(as_tuple(found), as_tuple(expected), strict=True):
         assert (one.device.type, one.dtype) == ("cuda", dtype)
         tolerance = 4 * torch.finfo(dtype).eps
         torch.testing.assert_close(one.cpu().double(), other, rtol=tolerance, atol=tolerance)
 
 
-@pytest.mark.parametrize("name", OPERATORS)
-def test_gradients(name):
-    def gradients(*where):
-        arguments = moved(call_of(name), *where)
-        arrays = [each.requires_grad_() for each in arguments if torch.is_tensor(each)]
-        results = as_tuple(OPERATORS[name](*arguments))
-        return torch.autograd.grad(sum(each.square().sum() for each in results), arrays)
+def test_gradients(derived):
+    def gradients(device):
+        tensors = [each.requires_grad_() for each in tensors_of(derived, device)]
+        results = as_tuple(derived.operator(*tensors))
+        return torch.autograd.grad(sum(each.square().sum() for each in results), tensors)
 
     for one, other in zip(gradients("cuda"), gradients("cpu"), strict=True):
         torch.testing.assert_close(one.cpu(), other, rtol=1e-10, atol=1e-10)
 
 
-def test_nothing_waits_for_the_device():
-    arguments = {name: moved(call_of(name), "cuda", torch.float32) for name in OPERATORS}
-    for name, values in arguments.items():
-        OPERATORS[name](*values)
+def test_nothing_waits_for_the_device(call):
+    tensors = tensors_of(call, "cuda", torch.float32)
+    call.operator(*tensors)
     torch.cuda.set_sync_debug_mode("error")
     try:
-        for name, values in arguments.items():
-            OPERATORS[name](*values)
+        call.operator(*tensors)
     finally:
         torch.cuda.set_sync_debug_mode("default")
 
@@ -116,13 +101,12 @@ def test_graphs_are_captured():
     assert torch.equal(y, tensor_ops_torch.rms_norm(x, weight))
 
 
-@pytest.mark.parametrize("name", OPERATORS)
-def test_compile_without_graph_breaks(name):
+def test_compile_without_graph_breaks(call):
     torch._dynamo.reset()
-    arguments = moved(call_of(name), "cuda", torch.float32)
-    compiled = torch.compile(OPERATORS[name], fullgraph=True, backend="aot_eager")
+    tensors = tensors_of(call, "cuda", torch.float32)
+    compiled = torch.compile(call.operator, fullgraph=True, backend="aot_eager")
     for one, other in zip(
-        as_tuple(compiled(*arguments)), as_tuple(OPERATORS[name](*arguments)), strict=True
+        as_tuple(compiled(*tensors)), as_tuple(call.operator(*tensors)), strict=True
     ):
         assert torch.equal(one, other)
 

@@ -1,7 +1,5 @@
 """Float32 weights, residuals and angles beside half tensors, in all that PyTorch asks for."""
 
-from importlib import import_module
-
 import numpy as np
 import pytest
 import torch
@@ -12,7 +10,7 @@ import tensor_ops_torch
 from tensor_ops.ops import OPS
 from tensor_ops_torch.operators import definition
 from tensor_ops_torch.operators.tensors import as_numpy
-from tensor_ops_torch.ops import OPERATORS
+from tensor_ops_torch.ops import FORMULAS, OPERATORS
 
 HALVES = [torch.float16, torch.bfloat16]
 MIXED = [(op, wide) for op in OPS.values() for wide in op.mixtures]
@@ -83,7 +81,7 @@ def test_values_are_those_of_tensor_ops(op, given, backend, mode):
 
 def test_composed_is_the_op(op, given):
     """What runs on devices that no backend has."""
-    found = as_tuple(import_module(f"tensor_ops_torch.ops.{op.name}").composed(*given.values()))
+    found = as_tuple(FORMULAS[op.name].composed(*given.values()))
     exact = as_tuple(OPERATORS[op.name](*(each.double() for each in given.values())))
     for one, other, like in zip(found, exact, op.results_like, strict=True):
         assert one.dtype == given[like].dtype
@@ -92,7 +90,7 @@ def test_composed_is_the_op(op, given):
 
 
 def test_composed_gives_the_same_bits_in_one_dtype(op, case, half):
-    composed = import_module(f"tensor_ops_torch.ops.{op.name}").composed
+    composed = FORMULAS[op.name].composed
     same = in_dtypes(tensors_of(op), (), half)
     mixed = {name: each.float() if name in case[1] else each for name, each in same.items()}
     pairs = zip(*(as_tuple(composed(*each.values())) for each in (same, mixed)), strict=True)
@@ -120,7 +118,7 @@ def test_what_pytorch_checks_of_an_operator(op, given):
 def test_gradients(op, given, half):
     """Each has the dtype of its argument, and the value of the formula's in float64."""
     found = gradients_of(OPERATORS[op.name], given.values())
-    composed = import_module(f"tensor_ops_torch.ops.{op.name}").composed
+    composed = FORMULAS[op.name].composed
     expected = gradients_of(composed, [each.double() for each in given.values()])
     bound = 8 * torch.finfo(half).eps
     for one, other, argument in zip(found, expected, given.values(), strict=True):
@@ -174,8 +172,8 @@ def test_autocast_brings_arguments_to_float32(op, given):
 
 
 def test_a_device_of_no_backend(op, given, monkeypatch):
-    monkeypatch.setattr(definition, "_device_function", lambda op, x: None)
-    composed = import_module(f"tensor_ops_torch.ops.{op.name}").composed
+    monkeypatch.setattr(definition, "_device_function", lambda *_: None)
+    composed = FORMULAS[op.name].composed
     found = as_tuple(definition._device_kernel(op, composed)(*given.values()))
     for each, like in zip(found, op.results_like, strict=True):
         assert each.dtype == given[like].dtype

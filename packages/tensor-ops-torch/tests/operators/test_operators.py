@@ -4,12 +4,10 @@ import doctest
 import inspect
 import types
 from concurrent.futures import ThreadPoolExecutor
-from importlib import import_module
 
 import numpy as np
 import pytest
 import torch
-from operator_calls import positional
 from torch.autograd import gradcheck, gradgradcheck
 
 import tensor_ops
@@ -18,15 +16,14 @@ from tensor_ops.contract import Capabilities
 from tensor_ops.extension import OPS, Route
 from tensor_ops_torch.operators import definition
 from tensor_ops_torch.operators.tensors import DTYPE_NAMES, as_numpy
-from tensor_ops_torch.ops import OPERATORS
+from tensor_ops_torch.ops import FORMULAS, OPERATORS
 
-OPS_MODULES = {name: import_module(f"tensor_ops_torch.ops.{name}") for name in OPERATORS}
 # Everything of torch.compile but the generation of code.
 BACKEND = "aot_eager"
 
 
-def as_dtype(value, dtype):
-    return value.detach().to(dtype) if torch.is_tensor(value) else value
+def in_dtype(tensors, dtype):
+    return [each.detach().to(dtype) for each in tensors]
 
 
 def as_tuple(results):
@@ -35,8 +32,8 @@ def as_tuple(results):
 
 def gradients_of(function, arguments):
     """Return the gradients of a sum of squares of the results."""
-    arrays = [each.detach().requires_grad_() for each in arguments if torch.is_tensor(each)]
-    results = as_tuple(function(*arrays, *arguments[len(arrays) :]))
+    arrays = [each.detach().requires_grad_() for each in arguments]
+    results = as_tuple(function(*arrays))
     loss = sum((each * (index + 1)).square().sum() for index, each in enumerate(results))
     return torch.autograd.grad(loss, arrays)
 
@@ -46,17 +43,9 @@ def draw(*shape):
     return torch.randn(*shape, dtype=torch.float64, generator=generator, requires_grad=True)
 
 
-def call_of(name):
-    """Return arguments of an operator; the angles of half rows serve several heads."""
-    is_on_heads = any(kind.role == "half_rows" for kind in OPS[name].kinds.values())
-    return positional(name, (2, 3, 6) if is_on_heads else (3, 6))
-
-
-@pytest.mark.parametrize("name", OPERATORS)
-def test_gradients(name):
-    operator, arguments = OPERATORS[name], call_of(name)
-    assert gradcheck(operator, arguments)
-    assert gradgradcheck(operator, arguments)
+def test_gradients(derived):
+    assert gradcheck(derived.operator, derived.arrays())
+    assert gradgradcheck(derived.operator, derived.arrays())
 
 
 def test_gradients_where_arguments_are_left_out():
@@ -66,9 +55,9 @@ def test_gradients_where_arguments_are_left_out():
     assert gradcheck(tensor_ops_torch.softmax, (x,))
 
 
-@pytest.mark.parametrize("name", OPERATORS)
-def test_what_pytorch_checks_of_an_operator(name):
-    outcome = torch.library.opcheck(OPERATORS[name], call_of(name))
+def test_what_pytorch_checks_of_an_operator(derived):
+    keywords = derived.operator.keywords
+    outcome = torch.library.opcheck(derived.operator.func, derived.arrays(), keywords)
     assert set(outcome.values()) == {"SUCCESS"}
 
 
@@ -87,26 +76,20 @@ class TestResults:
     """The same numbers as tensor_ops gives for NumPy arrays, bit for bit."""
 
     @pytest.mark.parametrize("dtype", DTYPE_NAMES, ids=DTYPE_NAMES.get)
-    @pytest.mark.parametrize("name", OPERATORS)
-    def test_of_any_dtype(self, name, dtype):
-        arguments = [as_dtype(each, dtype) for each in call_of(name)]
-        found = OPERATORS[name](*arguments)
-        arrays = [as_numpy(each) if torch.is_tensor(each) else each for each in arguments]
+    def test_of_any_dtype(self, call, dtype):
+        tensors = in_dtype(call.arrays(), dtype)
+        found = call.operator(*tensors)
         with tensor_ops.use_backend("cpp"):
-            expected = getattr(tensor_ops, name)(*arrays)
+            expected = call.public(*map(as_numpy, tensors))
         for one, other in zip(as_tuple(found), as_tuple(expected), strict=True):
             assert one.dtype == dtype
             np.testing.assert_array_equal(as_numpy(one), other)
 
-    @pytest.mark.parametrize("name", OPERATORS)
-    def test_of_any_layout(self, name):
-        arguments = [as_dtype(each, torch.float32) for each in call_of(name)]
-        spread = [
-            torch.stack((each, each), dim=-1)[..., 1] if torch.is_tensor(each) else each
-            for each in arguments
-        ]
-        expected = as_tuple(OPERATORS[name](*arguments))
-        for one, other in zip(as_tuple(OPERATORS[name](*spread)), expected, strict=True):
+    def test_of_any_layout(self, call):
+        tensors = in_dtype(call.arrays(), torch.float32)
+        spread = [torch.stack((each, each), dim=-1)[..., 1] for each in tensors]
+        expected = as_tuple(call.operator(*tensors))
+        for one, other in zip(as_tuple(call.operator(*spread)), expected, strict=True):
             assert one.is_contiguous()
             assert torch.equal(one, other)
 
@@ -151,17 +134,10 @@ class TestGradients:
     """Against those that PyTorch finds for the formula in its own functions, in float64."""
 
     @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
-    @pytest.mark.parametrize("name", OPERATORS)
-    def test_of_training_dtypes(self, name, dtype):
-        rounded = [as_dtype(each, dtype) for each in call_of(name)]
-        exact = [as_dtype(each, torch.float64) for each in rounded]
-        found, expected = (
-            gradients_of(function, values)
-            for function, values in (
-                (OPERATORS[name], rounded),
-                (OPS_MODULES[name].composed, exact),
-            )
-        )
+    def test_of_training_dtypes(self, derived, dtype):
+        rounded = in_dtype(derived.arrays(), dtype)
+        found = gradients_of(derived.operator, rounded)
+        expected = gradients_of(derived.composed, in_dtype(rounded, torch.float64))
         # Two roundings to the dtype, of the result and on the way to it; sums of a dozen terms.
         bound = 8 * torch.finfo(dtype).eps
         for one, other in zip(found, expected, strict=True):
@@ -188,20 +164,16 @@ class TestGradients:
 
 
 class TestTransforms:
-    @pytest.mark.parametrize("name", OPERATORS)
-    def test_compile_without_graph_breaks(self, name):
+    def test_compile_without_graph_breaks(self, derived):
         torch._dynamo.reset()
-        operator, arguments = OPERATORS[name], call_of(name)
-        compiled = torch.compile(operator, fullgraph=True, backend=BACKEND)
-        found, expected = gradients_of(compiled, arguments), gradients_of(operator, arguments)
+        compiled = torch.compile(derived.operator, fullgraph=True, backend=BACKEND)
+        found = gradients_of(compiled, derived.arrays())
+        expected = gradients_of(derived.operator, derived.arrays())
         for one, other in zip(found, expected, strict=True):
             torch.testing.assert_close(one, other)
 
-    @pytest.mark.parametrize("name", OPERATORS)
-    def test_vmap(self, name):
-        operator, arguments = OPERATORS[name], call_of(name)
-        tensors = [each.detach() for each in arguments if torch.is_tensor(each)]
-        scalars = arguments[len(tensors) :]
+    def test_vmap(self, call):
+        tensors = [each.detach() for each in call.arrays()]
         # All mapped, each along another axis, then the first alone.
         batches = [torch.stack((each, -each, each / 2)) for each in tensors]
         moved = [each.movedim(0, index % each.ndim) for index, each in enumerate(batches)]
@@ -210,13 +182,13 @@ class TestTransforms:
             (moved, axes),
             ([batches[0], *tensors[1:]], (0, *(None,) * (len(tensors) - 1))),
         ):
-            mapped = torch.vmap(lambda *each: operator(*each, *scalars), dims)(*values)
+            mapped = torch.vmap(call.operator, dims)(*values)
             for index in range(3):
                 single = [
                     each if dim is None else each.select(dim, index)
                     for each, dim in zip(values, dims, strict=True)
                 ]
-                expected = as_tuple(operator(*single, *scalars))
+                expected = as_tuple(call.operator(*single))
                 for one, other in zip(as_tuple(mapped), expected, strict=True):
                     assert torch.equal(one[index], other)
 
@@ -245,11 +217,10 @@ class TestTransforms:
             assert tensor_ops_torch.silu(x).dtype is torch.bfloat16
         assert torch.equal(found, tensor_ops_torch.rms_norm(x.float(), weight))
 
-    @pytest.mark.parametrize("name", OPERATORS)
-    def test_meta_tensors(self, name):
-        arguments = [each.to("meta") if torch.is_tensor(each) else each for each in call_of(name)]
-        for each in as_tuple(OPERATORS[name](*arguments)):
-            assert (each.device.type, each.shape) == ("meta", arguments[0].shape)
+    def test_meta_tensors(self, call):
+        tensors = [each.detach().to("meta") for each in call.arrays()]
+        for each in as_tuple(call.operator(*tensors)):
+            assert (each.device.type, each.shape) == ("meta", tensors[0].shape)
 
     def test_threads(self):
         x, weight = torch.randn(64, 256), torch.randn(256)
@@ -341,12 +312,10 @@ class TestSelection:
         assert route.function(preferred, "float32", "float32") is copying.silu
 
 
-@pytest.mark.parametrize("name", OPERATORS)
-def test_composed_is_the_op(name):
+def test_composed_is_the_op(derived):
     """What runs on devices that no backend has gives the op's values."""
-    arguments = [as_dtype(each, torch.float64) for each in call_of(name)]
-    found = as_tuple(OPS_MODULES[name].composed(*arguments))
-    for one, other in zip(found, as_tuple(OPERATORS[name](*arguments)), strict=True):
+    found = as_tuple(derived.composed(*derived.arrays()))
+    for one, other in zip(found, as_tuple(derived.operator(*derived.arrays())), strict=True):
         torch.testing.assert_close(one, other)
 
 
@@ -367,16 +336,16 @@ class TestComposedAtTheEdges:
     def test_rms_norm_of_float64(self, rows, eps, expected):
         x, weight = torch.tensor(rows, dtype=torch.float64), torch.ones(2).double()
         right = torch.tensor(expected, dtype=torch.float64)
-        composed = OPS_MODULES["rms_norm"].composed
+        composed = FORMULAS["rms_norm"].composed
         torch.testing.assert_close(composed(x, weight, eps), right, rtol=4e-15, atol=0)
-        composed = OPS_MODULES["add_rms_norm"].composed
+        composed = FORMULAS["add_rms_norm"].composed
         y, h = composed(x, torch.zeros_like(x), weight, eps)
         torch.testing.assert_close(y, right, rtol=4e-15, atol=0)
         assert torch.equal(h, x)
 
     def test_a_sum_that_overflows_in_float64(self):
         x = torch.tensor([[1.5e308, 1.5e308], [1.0, 1.0]], dtype=torch.float64)
-        y, h = OPS_MODULES["add_rms_norm"].composed(x, x, torch.ones(2).double())
+        y, h = FORMULAS["add_rms_norm"].composed(x, x, torch.ones(2).double())
         torch.testing.assert_close(y, torch.ones_like(x), rtol=1e-6, atol=0)
         assert h.isinf().tolist() == [[True, True], [False, False]]
 
@@ -390,7 +359,7 @@ class TestComposedAtTheEdges:
     )
     def test_layer_norm_of_float64(self, row, eps, expected):
         x = torch.tensor([row, [*range(len(row))]], dtype=torch.float64)
-        composed, weight = OPS_MODULES["layer_norm"].composed, torch.ones(len(row)).double()
+        composed, weight = FORMULAS["layer_norm"].composed, torch.ones(len(row)).double()
         found = composed(x, weight, -weight, eps)
         right = torch.tensor(expected, dtype=torch.float64) - 1
         torch.testing.assert_close(found[0], right, rtol=4e-15, atol=4e-15)
@@ -416,8 +385,8 @@ class TestComposedAtTheEdges:
         up = -torch.ones_like(x)
         for name, options in (("silu", ()), ("gelu", ("tanh",)), ("gelu", ("none",))):
             for found, expected in (
-                (OPS_MODULES[name].composed(x, *options), signs),
-                (OPS_MODULES[f"{name}_mul"].composed(x, up, *options), [not s for s in signs]),
+                (FORMULAS[name].composed(x, *options), signs),
+                (FORMULAS[f"{name}_mul"].composed(x, up, *options), [not s for s in signs]),
             ):
                 assert not found.any()
                 assert found.signbit().tolist() == expected
@@ -454,8 +423,8 @@ class TestComposedAtTheEdges:
         # PyTorch has other code for few elements than for whole vectors.
         x = torch.full((67,), torch.inf, dtype=dtype)
         up = torch.ones_like(x).requires_grad_()
-        assert torch.equal(OPS_MODULES["gelu"].composed(x, approximate), x)
-        assert torch.equal(OPS_MODULES["gelu_mul"].composed(x, up, approximate), x)
+        assert torch.equal(FORMULAS["gelu"].composed(x, approximate), x)
+        assert torch.equal(FORMULAS["gelu_mul"].composed(x, up, approximate), x)
         y = OPERATORS["gelu_mul"](x, up, approximate)
         (grad,) = torch.autograd.grad(y, up, torch.ones_like(y))
         assert torch.equal(grad, x)
@@ -468,8 +437,8 @@ class TestComposedAtTheEdges:
 
 
 def test_devices_of_no_backend_say_so_once(monkeypatch):
-    monkeypatch.setattr(definition, "_told", set())
-    kernel = definition._device_kernel(tensor_ops.ops.OPS["silu"], OPS_MODULES["silu"].composed)
+    monkeypatch.setattr(definition, "_warned", set())
+    kernel = definition._device_kernel(tensor_ops.ops.OPS["silu"], FORMULAS["silu"].composed)
     x = torch.ones(3, device="meta")  # stands for a device that is not here
     with pytest.warns(tensor_ops.BackendFallbackWarning, match="no backend can run.*meta"):
         kernel(x)
@@ -479,12 +448,12 @@ def test_devices_of_no_backend_say_so_once(monkeypatch):
 
 
 def test_devices_of_no_backend_check_scalars(monkeypatch):
-    monkeypatch.setattr(definition, "_told", {"meta"})
+    monkeypatch.setattr(definition, "_warned", {"meta"})
     x, weight = torch.ones(2, 4, device="meta"), torch.ones(4, device="meta")
     for name, args, message in (
         ("rms_norm", (x, weight, -1.0), "rms_norm: eps is -1.0, expected a finite number >= 0"),
         ("gelu", (x, "erf"), "gelu: approximate is 'erf', expected 'tanh' or 'none'"),
     ):
-        kernel = definition._device_kernel(tensor_ops.ops.OPS[name], OPS_MODULES[name].composed)
+        kernel = definition._device_kernel(tensor_ops.ops.OPS[name], FORMULAS[name].composed)
         with pytest.raises(ValueError, match=message):
             kernel(*args)

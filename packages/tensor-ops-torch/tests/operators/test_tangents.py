@@ -1,17 +1,12 @@
 """Forward-mode derivatives of the operators, alone and with the other transforms."""
 
-from functools import partial
-from importlib import import_module
-
 import pytest
 import torch
 from torch import func
 from torch.autograd import forward_ad, gradcheck, gradgradcheck
 
 import tensor_ops_torch
-from tensor_ops_torch.ops import OPERATORS
-
-OPS_MODULES = {name: import_module(f"tensor_ops_torch.ops.{name}") for name in OPERATORS}
+from tensor_ops_torch.ops import FORMULAS, OPERATORS
 
 # PyTorch's own, when it first meets a tangent.
 pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
@@ -22,49 +17,25 @@ def draw(*shape):
     return torch.randn(*shape, dtype=torch.float64, generator=generator, requires_grad=True)
 
 
-# An op, its arrays and its scalars.
-CALLS = {
-    "rms_norm": ("rms_norm", lambda: (draw(3, 6), draw(6)), {"eps": 0.1}),
-    "add_rms_norm": ("add_rms_norm", lambda: (draw(3, 6), draw(3, 6) / 2, draw(6)), {}),
-    "layer_norm": ("layer_norm", lambda: (draw(3, 6), draw(6), draw(6) / 2), {"eps": 0.1}),
-    "layer_norm without bias": ("layer_norm", lambda: (draw(3, 6), draw(6)), {}),
-    "silu": ("silu", lambda: (draw(3, 4),), {}),
-    "gelu": ("gelu", lambda: (draw(3, 4),), {}),
-    "gelu, erf": ("gelu", lambda: (draw(3, 4),), {"approximate": "none"}),
-    "silu_mul": ("silu_mul", lambda: (draw(3, 4), draw(3, 4) / 2), {}),
-    "gelu_mul": ("gelu_mul", lambda: (draw(3, 4), draw(3, 4) / 2), {}),
-    "gelu_mul, erf": ("gelu_mul", lambda: (draw(3, 4), draw(3, 4) / 2), {"approximate": "none"}),
-    "softmax": ("softmax", lambda: (draw(3, 5),), {}),
-    "softmax, scaled": ("softmax", lambda: (draw(3, 5),), {"scale": 0.7}),
-    "rope": ("rope", lambda: (draw(2, 3, 6), draw(3, 3), draw(3)), {}),
-    "rope, pairs": ("rope", lambda: (draw(2, 3, 4), draw(3, 2), draw(2)), {"interleaved": True}),
-}
-
-
 def as_tuple(results):
     return results if isinstance(results, tuple) else (results,)
-
-
-def of_call(call):
-    """Return an operator and its formula in PyTorch's functions, both of arrays, and arrays."""
-    name, arrays, scalars = CALLS[call]
-    functions = (partial(each, **scalars) for each in (OPERATORS[name], OPS_MODULES[name].composed))
-    return *functions, arrays()
 
 
 def loss_of(function):
     return lambda *arrays: sum((each + each**3).sum() for each in as_tuple(function(*arrays)))
 
 
-@pytest.mark.parametrize("call", CALLS)
 class TestOfFloat64:
-    def test_against_differences(self, call):
-        operator, _, arrays = of_call(call)
-        assert gradcheck(operator, arrays, check_forward_ad=True, check_batched_forward_grad=True)
+    def test_against_differences(self, derived):
+        assert gradcheck(
+            derived.operator,
+            derived.arrays(),
+            check_forward_ad=True,
+            check_batched_forward_grad=True,
+        )
 
-    def test_of_gradients(self, call):
-        operator, _, arrays = of_call(call)
-        assert gradgradcheck(operator, arrays, check_fwd_over_rev=True)
+    def test_of_gradients(self, derived):
+        assert gradgradcheck(derived.operator, derived.arrays(), check_fwd_over_rev=True)
 
     @pytest.mark.parametrize(
         "transform",
@@ -77,8 +48,8 @@ class TestOfFloat64:
         ],
         ids=["jacfwd", "hessian", "reverse over forward", "forward twice", "third"],
     )
-    def test_transforms(self, call, transform):
-        operator, composed, arrays = of_call(call)
+    def test_transforms(self, derived, transform):
+        operator, composed, arrays = derived.operator, derived.composed, derived.arrays()
         arrays = [each.detach() for each in arrays]
         for index in range(len(arrays)):
             found, expected = (
@@ -86,8 +57,8 @@ class TestOfFloat64:
             )
             torch.testing.assert_close(found, expected)
 
-    def test_of_some_arrays(self, call):
-        operator, composed, arrays = of_call(call)
+    def test_of_some_arrays(self, derived):
+        operator, composed, arrays = derived.operator, derived.composed, derived.arrays()
         for index, array in enumerate(arrays):
             with forward_ad.dual_level():
                 duals = [each.detach() for each in arrays]
@@ -100,8 +71,8 @@ class TestOfFloat64:
                     right = torch.zeros_like(other) if right is None else right
                     torch.testing.assert_close((one, tangent), (other, right))
 
-    def test_vmap(self, call):
-        operator, composed, arrays = of_call(call)
+    def test_vmap(self, derived):
+        operator, composed, arrays = derived.operator, derived.composed, derived.arrays()
         batches = tuple(torch.stack((each, -each)).detach() for each in arrays)
 
         def derivative(function):
@@ -114,10 +85,9 @@ class TestOfFloat64:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
-@pytest.mark.parametrize("call", CALLS)
-def test_of_training_dtypes(call, dtype):
+def test_of_training_dtypes(derived, dtype):
     """Against those of the formula in float64, with results that are the operator's."""
-    operator, composed, arrays = of_call(call)
+    operator, composed, arrays = derived.operator, derived.composed, derived.arrays()
     rounded = tuple(each.detach().to(dtype) for each in arrays)
     exact = tuple(each.double() for each in rounded)
     results, tangents = map(as_tuple, func.jvp(operator, rounded, rounded))
@@ -152,7 +122,7 @@ def test_fused_gradients_have_tangents():
             dual = forward_ad.make_dual(x, ones)
             (grad,) = torch.autograd.grad(OPERATORS[name](dual, *arguments).square().sum(), x)
             found = forward_ad.unpack_dual(grad).tangent
-        result = OPS_MODULES[name].composed(x, *arguments).square().sum()
+        result = FORMULAS[name].composed(x, *arguments).square().sum()
         (grad,) = torch.autograd.grad(result, x, create_graph=True)
         (expected,) = torch.autograd.grad(grad, x, ones)  # second derivatives are symmetric
         torch.testing.assert_close(found, expected)

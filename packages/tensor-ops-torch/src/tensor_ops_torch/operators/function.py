@@ -20,7 +20,9 @@ _OF_ERROR = re.compile(r"ValueError\n    If `out` cannot take the result.\n")
 _OF_ERRORS = re.compile(r"(?:, ([^,]*?))? or `out` cannot take the result")
 
 
-def function_of(op: Op, operator: Callable[..., Any], torch_side: ModuleType) -> Callable[..., Any]:
+def function_of(
+    op: Op, operator: Callable[..., Any], formulas: ModuleType | None
+) -> Callable[..., Any]:
     """Return a function that calls an operator, at once where it can, and documents itself."""
     parameters = [p for p in op.signature.parameters.values() if p.name not in _LEFT_OUT]
     signature = inspect.Signature(parameters)
@@ -40,7 +42,7 @@ def function_of(op: Op, operator: Callable[..., Any], torch_side: ModuleType) ->
 
     function.__name__ = function.__qualname__ = op.name
     function.__module__ = "tensor_ops_torch"
-    function.__doc__ = _docstring(op, torch_side)
+    function.__doc__ = _docstring(op, formulas)
     function.__signature__ = signature  # type: ignore[attr-defined]
     return function
 
@@ -70,7 +72,7 @@ def _explain(
     raise error
 
 
-def _docstring(op: Op, torch_side: ModuleType) -> str:
+def _docstring(op: Op, formulas: ModuleType | None) -> str:
     """Return the op's docstring, said of tensors, with the example of the operator's own file."""
     head, *sections = re.split(
         r"\n\n(?=[A-Z][a-z ]+\n---)", inspect.cleandoc(op.public.__doc__ or "")
@@ -88,10 +90,12 @@ def _docstring(op: Op, torch_side: ModuleType) -> str:
         body = _OF_ERRORS.sub(lambda found: f" or {found[1]}" if found[1] else "", body)
         body = re.sub(r"\barray(s?)\b", r"tensor\1", _OF_RESULT.sub("", body))
         kept.append(f"{title}\n{body}")
-    _, _, example = inspect.cleandoc(torch_side.__doc__ or "").partition("\n\n")
-    promise = (
-        "Has derivatives, in reverse and in forward mode. "
-        f"As ``torch.ops.tensor_ops.{op.name}`` it is known to torch.compile."
-    )
-    kept.insert(1, promise)
-    return "\n\n".join([*kept, f"Examples\n--------\n{example}\n"])
+    if formulas is None:
+        derivatives = "Has no derivatives: differentiating through it is an error."
+    else:
+        derivatives = "Has derivatives, in reverse and in forward mode."
+        _, _, example = inspect.cleandoc(formulas.__doc__ or "").partition("\n\n")
+        kept.append(f"Examples\n--------\n{example}\n")
+    compiled = f"As ``torch.ops.tensor_ops.{op.name}`` it is known to torch.compile."
+    kept.insert(1, f"{derivatives} {compiled}")
+    return "\n\n".join(kept)

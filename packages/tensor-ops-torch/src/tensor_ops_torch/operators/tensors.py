@@ -16,6 +16,7 @@ __all__ = [
     "DTYPE_NAMES",
     "EXCHANGES",
     "HALF",
+    "array_names",
     "as_numpy",
     "device_route",
     "dtype_name",
@@ -27,6 +28,11 @@ DTYPE_NAMES = {getattr(torch, name): name for name in DTYPES}
 HALF = frozenset({torch.float16, torch.bfloat16})
 # Whether this PyTorch has DLPack's C exchange API, by which a backend takes tensors as they are.
 EXCHANGES = hasattr(Tensor, "__dlpack_c_exchange_api__")
+
+
+def array_names(op: Op) -> list[str]:
+    """Return the names of the arguments that are arrays, which come before the scalars."""
+    return [name for name, kind in op.kinds.items() if kind.is_array]
 
 
 def dtype_name(op: str, argument: str, tensor: Tensor) -> str:

@@ -1,15 +1,21 @@
-"""PyTorch's side of the ops, one file for each of tensor_ops."""
+"""PyTorch's side of the ops: the formulas of each that has a file here, under the op's name."""
 
 from importlib import import_module
+from pkgutil import iter_modules
 
 from tensor_ops.extension import OPS
 from tensor_ops_torch.operators import sharding
 from tensor_ops_torch.operators.definition import define
 from tensor_ops_torch.operators.function import function_of
 
-__all__ = ["FUNCTIONS", "OPERATORS"]
+__all__ = ["FORMULAS", "FUNCTIONS", "OPERATORS"]
 
-_FILES = {name: import_module(f"{__name__}.{name}") for name in OPS}
-OPERATORS = {name: define(OPS[name], file) for name, file in _FILES.items()}
-FUNCTIONS = {name: function_of(OPS[name], OPERATORS[name], _FILES[name]) for name in OPS}
+#: The files, by the names of their ops. An op without one has no derivatives in PyTorch.
+FORMULAS = {
+    each.name: import_module(f"{__name__}.{each.name}")
+    for each in iter_modules(__path__)
+    if each.name in OPS
+}
+OPERATORS = {name: define(op, FORMULAS.get(name)) for name, op in OPS.items()}
+FUNCTIONS = {name: function_of(op, OPERATORS[name], FORMULAS.get(name)) for name, op in OPS.items()}
 sharding.register(OPERATORS, OPS)
