@@ -1,0 +1,27 @@
+"""What the tests of swapped modules share."""
+
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+# pytest's importlib mode does not put this folder, which has `lookalikes`, on the path.
+sys.path.append(str(Path(__file__).parent))
+
+
+def pytest_generate_tests(metafunc):
+    """Run the tests of `lookalikes` for each case of the file that imports them."""
+    for argument, table in (("lookalike_case", "CASES"), ("other_words", "OPS")):
+        if argument in metafunc.fixturenames:
+            cases = getattr(metafunc.module, table)
+            metafunc.parametrize(argument, cases.values(), ids=cases)
+
+
+@pytest.fixture
+def one_thread():
+    """Many threads take longer than one for the few numbers of these tests."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)

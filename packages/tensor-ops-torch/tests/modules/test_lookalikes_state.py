@@ -1,0 +1,454 @@
+"""Modules whose state changes between calls."""
+
+import inspect
+import itertools
+import math
+
+import pytest
+import torch
+from lookalike_bases import (
+    WRITTEN,
+    Config,
+    FunctionNorm,
+    GemmaNorm,
+    HandLayerNorm,
+    LlamaNorm,
+    Norm,
+    PlainNorm,
+    TorchLayerNorm,
+    TorchRMSNorm,
+    _plus_one,
+    by_hand,
+    drawn,
+    forward_on_the_instance,
+    post_hook,
+    pre_hook,
+    small,
+)
+from lookalikes import (  # noqa: F401 -- the tests of this file
+    SINGLE,
+    WIDTH,
+    Lookalikes,
+    draw,
+    of,
+    setting,
+    test_a_lookalike_does_what_its_own_forward_does,
+    test_a_lookalike_is_not_the_op,
+    test_an_op_in_other_words_does_what_its_own_forward_does,
+)
+from torch import nn
+from torch.nn.utils import parametrize
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+CASES = Lookalikes()
+add, lookalike = CASES.add, CASES.lookalike
+
+
+@lookalike(setting(scale=2.0))
+class ScaleOfOne(Norm):
+    def __init__(self):
+        super().__init__()
+        self.scale = 1.0
+
+    def forward(self, x):
+        return self.weight * by_hand(x.float(), self.eps).to(x.dtype) * self.scale
+
+
+@lookalike(setting(enabled=False), setting(enabled=True))
+class Enabled(Norm):
+    def __init__(self):
+        super().__init__()
+        self.enabled = True
+
+    def forward(self, x):
+        if not self.enabled:
+            return x
+        return self.weight * by_hand(x.float(), self.eps).to(x.dtype)
+
+
+@lookalike(setting(shift=1.0))
+class ShiftOfZero(Norm):
+    def __init__(self):
+        super().__init__()
+        self.shift = 0.0
+
+    def forward(self, x):
+        return (self.weight + self.shift) * by_hand(x.float(), self.eps).to(x.dtype)
+
+
+class TwoEps(Norm):
+    def __init__(self):
+        super().__init__()
+        self.a_eps = self.variance_epsilon = self.z_eps = self.eps
+
+    def forward(self, x):
+        return self.weight * by_hand(x.float(), self.variance_epsilon).to(x.dtype)
+
+
+unused = setting(eps=0.5, a_eps=0.25, z_eps=0.75)
+
+
+add("eps of equal values", TwoEps, unused, setting(variance_epsilon=0.5), setting(z_eps=9.0))
+
+
+class EpsTwoOfTwo(Norm):
+    """Two attributes take part, and only their sum is the eps."""
+
+    def __init__(self):
+        super().__init__()
+        self.eps, self.more = 1e-5, 0.0
+
+    def forward(self, x):
+        return self.weight * by_hand(x.float(), self.eps + self.more).to(x.dtype)
+
+
+add("eps is a sum", EpsTwoOfTwo, setting(more=0.5), setting(eps=0.5, more=0.0))
+
+
+class ExponentAsAttribute(Norm):
+    def __init__(self):
+        super().__init__()
+        self.power, self.axis, self.keep, self.cast = 2, -1, True, torch.float32
+
+    def forward(self, x):
+        y = x.to(self.cast)
+        y = y * torch.rsqrt(y.pow(self.power).mean(self.axis, keepdim=self.keep) + self.eps)
+        return self.weight * y.to(x.dtype)
+
+
+add("power changes", ExponentAsAttribute, setting(power=4))
+
+
+add("axis changes", ExponentAsAttribute, setting(axis=0))
+
+
+add("axes change", ExponentAsAttribute, setting(axis=(0, -1)))
+
+
+add("keepdim changes", ExponentAsAttribute, setting(keep=False), inputs=of(WIDTH, WIDTH))
+
+
+add("cast changes", ExponentAsAttribute, setting(cast=torch.float16))
+
+
+add("cast to integers", ExponentAsAttribute, setting(cast=torch.int32))
+
+
+NORMS = {
+    "llama": LlamaNorm,
+    "plain": PlainNorm,
+    "gemma": GemmaNorm,
+    "function": FunctionNorm,
+    "torch": TorchRMSNorm,
+    "layer": TorchLayerNorm,
+    "layer by hand": HandLayerNorm,
+}
+
+
+def parameter(*shape, dtype=None):
+    """Return a change that replaces the weight."""
+
+    def change(module, patch):
+        values = draw(*shape, seed=4).to(dtype or module.weight.dtype)
+        module.weight = nn.Parameter(values)
+
+    return change
+
+
+class Halving(torch.Tensor):
+    """A weight that multiplies by half of itself."""
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        result = super().__torch_function__(func, types, args, kwargs or {})
+        named = getattr(func, "__name__", "")
+        factors = ("mul", "__mul__", "__rmul__", "rms_norm", "layer_norm", "add", "__radd__")
+        return result / 2 if named in factors else result
+
+
+def subclass_weight(module, patch):
+    weight = module.weight.detach().clone().as_subclass(Halving)
+    module.weight = nn.Parameter(weight)
+
+
+def overloaded_weight(module, patch):
+    class Constant:
+        shape = torch.Size([WIDTH])
+        dtype = torch.float32
+
+        def __mul__(self, other):
+            return other * 3
+
+        __rmul__ = __mul__
+
+        def float(self):
+            return self
+
+        def __radd__(self, other):
+            return self
+
+    del module.weight
+    module.weight = Constant()
+
+
+def without_weight(module, patch):
+    del module.weight
+
+
+def parametrize_weight(module, patch):
+    class Double(nn.Module):
+        def forward(self, weight):
+            return 2 * weight
+
+    parametrize.register_parametrization(module, "weight", Double())
+
+
+def forward_on_the_class(module, patch):
+    """Replace it on the class that was written, whatever class a swap gave the module."""
+    owner = next(each for each in type(module).__mro__ if each in WRITTEN)
+    patch.setattr(owner, "forward", lambda self, x: x + 1)
+
+
+def code_of_forward(module, patch):
+    owner = next(each for each in type(module).__mro__ if each in WRITTEN)
+    forward = inspect.unwrap(owner.__dict__["forward"])
+    patch.setattr(forward, "__code__", _plus_one.__code__)
+
+
+STATES = {
+    "eps grows": setting(eps=0.5),
+    "eps of zero": setting(eps=0.0),
+    "eps below zero": setting(eps=-0.5),
+    "eps not finite": setting(eps=math.inf),
+    "eps not a number": setting(eps=math.nan),
+    "eps of True": setting(eps=True),
+    "eps of None": setting(eps=None),
+    "eps of text": setting(eps="1e-5"),
+    "eps of a scalar tensor": setting(eps=lambda: torch.tensor(0.5)),
+    "eps of a row": setting(eps=lambda: torch.linspace(0, 2, WIDTH)),
+    "eps with gradient": setting(eps=lambda: nn.Parameter(torch.tensor(0.5))),
+    "weight of None": setting(weight=None),
+    "weight of ones": setting(weight=lambda: nn.Parameter(torch.ones(WIDTH))),
+    "weight is missing": without_weight,
+    "weight of one number": parameter(1),
+    "weight of no axis": parameter(),
+    "weight of two axes": parameter(3, WIDTH),
+    "weight of 32": parameter(32),
+    "weight in float64": parameter(WIDTH, dtype=torch.float64),
+    "weight in bfloat16": parameter(WIDTH, dtype=torch.bfloat16),
+    "weight is a subclass": subclass_weight,
+    "weight with operators of its own": overloaded_weight,
+    "weight is parametrized": parametrize_weight,
+    "weight without gradient": lambda module, patch: module.requires_grad_(False),
+    "module in float64": lambda module, patch: module.double(),
+    "module in bfloat16": lambda module, patch: module.bfloat16(),
+    "forward on the instance": forward_on_the_instance,
+    "forward on the class": forward_on_the_class,
+    "code of forward": code_of_forward,
+    "hook before": pre_hook,
+    "hook after": post_hook,
+}
+
+
+for _kind, (_state_name, _change) in itertools.product(
+    ("llama", "gemma", "torch", "layer", "layer by hand"), STATES.items()
+):
+    add(f"{_kind}: {_state_name}", NORMS[_kind], _change, dtypes=SINGLE, inputs=small)
+
+
+add("shape of RMSNorm", TorchRMSNorm, setting(normalized_shape=(3, WIDTH)), dtypes=SINGLE)
+
+
+add("shape of LayerNorm", TorchLayerNorm, setting(normalized_shape=(32,)), dtypes=SINGLE)
+
+
+add("bias of None", TorchLayerNorm, setting(bias=None), dtypes=SINGLE)
+
+
+add("bias by hand of None", HandLayerNorm, setting(bias=None), dtypes=SINGLE)
+
+
+add(
+    "bias of one number",
+    HandLayerNorm,
+    setting(bias=lambda: nn.Parameter(torch.ones(1))),
+    dtypes=SINGLE,
+)
+
+
+add(
+    "shapes of two axes",
+    drawn(lambda: nn.LayerNorm((3, WIDTH))),
+    inputs=of(2, 3, WIDTH),
+    like=TorchLayerNorm,
+)
+
+
+@lookalike(setting(other=0.5))
+class EpsIsAProperty(Norm):
+    def __init__(self):
+        super().__init__(eps=0)
+        self.other = 1e-5
+
+    @property
+    def eps(self):
+        return self.other
+
+    @eps.setter
+    def eps(self, value):
+        pass
+
+    def forward(self, x):
+        return self.weight * by_hand(x.float(), self.eps).to(x.dtype)
+
+
+def class_eps(module, patch):
+    patch.setattr(EpsOfTheClass, "epsilon", 0.5)
+
+
+@lookalike(class_eps, setting(epsilon=2.0))
+class EpsOfTheClass(Norm):
+    epsilon = 1e-5
+
+    def forward(self, x):
+        return self.weight * by_hand(x.float(), self.epsilon).to(x.dtype)
+
+
+def config_eps(module, patch):
+    patch.setattr(module.config, "eps", 0.5)
+
+
+@lookalike(config_eps)
+class EpsOfAConfig(Norm):
+    def __init__(self):
+        super().__init__()
+        self.config = Config()
+
+    def forward(self, x):
+        return self.weight * by_hand(x.float(), self.config.eps).to(x.dtype)
+
+
+def item_eps(module, patch):
+    module.values["eps"] = 0.5
+
+
+@lookalike(item_eps)
+class EpsInADict(Norm):
+    def __init__(self):
+        super().__init__()
+        self.values = {"eps": 1e-5}
+
+    def forward(self, x):
+        return self.weight * by_hand(x.float(), self.values["eps"]).to(x.dtype)
+
+
+def make_closure():
+    epsilon = 1e-5
+
+    class EpsOfAClosure(Norm):
+        def forward(self, x):
+            return self.weight * by_hand(x.float(), epsilon).to(x.dtype)
+
+    def change(value):
+        nonlocal epsilon
+        epsilon = value
+
+    EpsOfAClosure.change = staticmethod(change)
+    return EpsOfAClosure()
+
+
+add("EpsOfAClosure", make_closure, lambda module, patch: module.change(0.5))
+
+
+class MutableDefault(Norm):
+    def forward(self, x, settings={"eps": 1e-5}):  # noqa: B006 -- it is the point
+        return self.weight * by_hand(x.float(), settings["eps"]).to(x.dtype)
+
+
+def default_eps(module, patch):
+    patch.setitem(MutableDefault.forward.__defaults__[0], "eps", 0.5)
+
+
+add("MutableDefault", MutableDefault, default_eps)
+
+
+class DefaultOfForward(Norm):
+    def forward(self, x, eps=1e-5, *, power=2):
+        y = x.float()
+        y = y * torch.rsqrt(y.pow(power).mean(-1, keepdim=True) + eps)
+        return self.weight * y.to(x.dtype)
+
+
+def defaults(module, patch):
+    patch.setattr(DefaultOfForward.forward, "__defaults__", (0.5,))
+
+
+def keyword_defaults(module, patch):
+    patch.setattr(DefaultOfForward.forward, "__kwdefaults__", {"power": 4})
+
+
+add("defaults change", DefaultOfForward, defaults)
+
+
+add("keyword defaults change", DefaultOfForward, keyword_defaults)
+
+
+EPSILON = 1e-5
+
+
+def global_eps(module, patch):
+    patch.setitem(globals(), "EPSILON", 0.5)
+
+
+@lookalike(global_eps)
+class EpsIsGlobal(Norm):
+    def forward(self, x):
+        return self.weight * by_hand(x.float(), EPSILON).to(x.dtype)
+
+
+def inverse_root(x, eps):
+    return torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + eps)
+
+
+def other_root(module, patch):
+    patch.setitem(globals(), "inverse_root", lambda x, eps: torch.ones_like(x))
+
+
+def code_of_root(module, patch):
+    patch.setattr(inverse_root, "__code__", (lambda x, eps: x + eps).__code__)
+
+
+class CallsAFunction(Norm):
+    def forward(self, x):
+        y = x.float()
+        return self.weight * (y * inverse_root(y, self.eps)).to(x.dtype)
+
+
+add("function is rebound", CallsAFunction, other_root)
+
+
+add("function has another code", CallsAFunction, code_of_root)
+
+
+def method_on_the_instance(module, patch):
+    module._norm = lambda x: x + 1
+
+
+def method_on_the_class(module, patch):
+    patch.setattr(GemmaNorm, "_norm", lambda self, x: x + 1)
+
+
+add("method set on the instance", GemmaNorm, method_on_the_instance)
+
+
+add("method set on the class", GemmaNorm, method_on_the_class)
+
+
+OPS = {
+    "eps of two": TwoEps,
+    "scale of one": ScaleOfOne,
+    "eps is a property": EpsIsAProperty,
+    "closure": make_closure,
+    "function of the file": CallsAFunction,
+    **NORMS,
+}
