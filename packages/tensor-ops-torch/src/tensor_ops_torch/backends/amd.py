@@ -1,8 +1,7 @@
 """An AMD GPU."""
 
 from tensor_ops_torch.backends.base import Backend
-from tensor_ops_torch.backends.runtimes import CudaRuntime, Runtime
-from tensor_ops_torch.hardware.detector import HardwareType, probe
+from tensor_ops_torch.backends.runtimes import CudaRuntime
 
 __all__ = ["AMDBackend"]
 
@@ -14,7 +13,4 @@ class AMDBackend(Backend):
     """
 
     name = "amd"
-
-    def _find(self) -> Runtime | str:
-        found = probe(HardwareType.AMD)
-        return found if isinstance(found, str) else CudaRuntime()
+    _runtime_class = CudaRuntime

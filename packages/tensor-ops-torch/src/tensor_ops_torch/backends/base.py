@@ -19,6 +19,7 @@ from tensor_ops_torch.backends.placement import MovingLoader, map_tensors, move_
 from tensor_ops_torch.backends.precision import autocast_always, autocast_no_more
 from tensor_ops_torch.backends.runtimes import HostRuntime, Runtime
 from tensor_ops_torch.hardware.config import KernelPyTorchConfig
+from tensor_ops_torch.hardware.detector import HardwareType, probe
 from tensor_ops_torch.hardware.profile import MB
 from tensor_ops_torch.hardware.settings import Settings
 from tensor_ops_torch.validation.report import Status, ValidationCheck, raise_failed
@@ -68,6 +69,7 @@ class Backend:
     """
 
     name: ClassVar[str]
+    _runtime_class: ClassVar[type[Runtime]]
     # The part of ``config.hardware`` that is about this backend.
     part: ClassVar[str | None] = None
 
@@ -284,7 +286,8 @@ class Backend:
 
     def _find(self) -> Runtime | str:
         """Return the device, or why there is none."""
-        raise NotImplementedError
+        found = probe(HardwareType(self.name))
+        return found if isinstance(found, str) else self._runtime_class()
 
     def _configure(self) -> None:
         """Apply the settings to the process. Backends without settings have nothing to do."""

@@ -1,7 +1,7 @@
 """The CPU."""
 
 from tensor_ops_torch.backends.base import Backend
-from tensor_ops_torch.backends.runtimes import HostRuntime, Runtime
+from tensor_ops_torch.backends.runtimes import HostRuntime
 
 __all__ = ["CPUBackend"]
 
@@ -18,6 +18,4 @@ class CPUBackend(Backend):
     """
 
     name = "cpu"
-
-    def _find(self) -> Runtime | str:
-        return HostRuntime()
+    _runtime_class = HostRuntime

@@ -1,8 +1,7 @@
 """An Apple GPU."""
 
 from tensor_ops_torch.backends.base import Backend
-from tensor_ops_torch.backends.runtimes import MpsRuntime, Runtime
-from tensor_ops_torch.hardware.detector import HardwareType, probe
+from tensor_ops_torch.backends.runtimes import MpsRuntime
 
 __all__ = ["MPSBackend"]
 
@@ -14,7 +13,4 @@ class MPSBackend(Backend):
     """
 
     name = "mps"
-
-    def _find(self) -> Runtime | str:
-        found = probe(HardwareType.MPS)
-        return found if isinstance(found, str) else MpsRuntime()
+    _runtime_class = MpsRuntime

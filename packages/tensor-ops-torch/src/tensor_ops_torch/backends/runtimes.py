@@ -51,14 +51,9 @@ class HostRuntime(Runtime):
     def memory(self) -> dict[str, int]:
         found = machine.memory_of_process()
         used, total = found.get("used", 0), allowed_memory()
-        return {
-            "allocated": used,
-            "reserved": used,
-            "peak": max(used, found.get("peak", 0)),
-            "total": total,
-            # of the machine, where a cgroup allows less than that
-            "free": min(found.get("available", total), max(0, total - used)),
-        }
+        # What the machine has left may be more than a cgroup allows.
+        free = min(found.get("available", total), max(0, total - used))
+        return _memory(used, used, max(used, found.get("peak", 0)), total, free)
 
     def synchronize(self) -> None:
         """Do nothing: a call on the CPU returns when it is done."""
@@ -68,52 +63,51 @@ class HostRuntime(Runtime):
         gc.collect()
 
 
-class CudaRuntime(Runtime):
+class _GpuRuntime(Runtime):
+    """A device whose allocator PyTorch's module `module` asks, such as ``torch.cuda``."""
+
+    module: Any
+
+    def memory(self) -> dict[str, int]:
+        free, total = self._free_and_total()
+        return _memory(
+            self.module.memory_allocated(self.device),
+            self.module.memory_reserved(self.device),
+            self.module.max_memory_allocated(self.device),
+            total,
+            free,
+        )
+
+    @abstractmethod
+    def _free_and_total(self) -> tuple[int, int]: ...
+
+    def synchronize(self) -> None:
+        self.module.synchronize(self.device)
+
+    def empty_cache(self) -> None:
+        self.module.empty_cache()
+
+
+class CudaRuntime(_GpuRuntime):
     """A GPU of ``torch.cuda``: NVIDIA's, and AMD's with a PyTorch for ROCm."""
 
     def __init__(self, device_id: int = 0) -> None:
-        self.device = torch.device("cuda", device_id)
+        self.module, self.device = torch.cuda, torch.device("cuda", device_id)
         self.has_kernels = torch.version.hip is None
 
-    def memory(self) -> dict[str, int]:
-        free, total = torch.cuda.mem_get_info(self.device)
-        return {
-            "allocated": torch.cuda.memory_allocated(self.device),
-            "reserved": torch.cuda.memory_reserved(self.device),
-            "peak": torch.cuda.max_memory_allocated(self.device),
-            "total": total,
-            "free": free,
-        }
-
-    def synchronize(self) -> None:
-        torch.cuda.synchronize(self.device)
-
-    def empty_cache(self) -> None:
-        torch.cuda.empty_cache()
+    def _free_and_total(self) -> tuple[int, int]:
+        return torch.cuda.mem_get_info(self.device)
 
 
-class XpuRuntime(Runtime):
+class XpuRuntime(_GpuRuntime):
     """An Intel GPU."""
 
     def __init__(self) -> None:
-        self.device = torch.device("xpu", 0)
+        self.module, self.device = torch.xpu, torch.device("xpu", 0)
 
-    def memory(self) -> dict[str, int]:
+    def _free_and_total(self) -> tuple[int, int]:
         total = torch.xpu.get_device_properties(self.device).total_memory
-        reserved = torch.xpu.memory_reserved(self.device)
-        return {
-            "allocated": torch.xpu.memory_allocated(self.device),
-            "reserved": reserved,
-            "peak": torch.xpu.max_memory_allocated(self.device),
-            "total": total,
-            "free": total - reserved,
-        }
-
-    def synchronize(self) -> None:
-        torch.xpu.synchronize(self.device)
-
-    def empty_cache(self) -> None:
-        torch.xpu.empty_cache()
+        return total - torch.xpu.memory_reserved(self.device), total
 
 
 class MpsRuntime(Runtime):
@@ -128,13 +122,7 @@ class MpsRuntime(Runtime):
         reserved = torch.mps.driver_allocated_memory()
         total = torch.mps.recommended_max_memory()
         self._peak = max(self._peak, allocated)
-        return {
-            "allocated": allocated,
-            "reserved": reserved,
-            "peak": self._peak,
-            "total": total,
-            "free": max(0, total - reserved),
-        }
+        return _memory(allocated, reserved, self._peak, total, max(0, total - reserved))
 
     def synchronize(self) -> None:
         torch.mps.synchronize()
@@ -161,13 +149,7 @@ class XlaRuntime(Runtime):
             return HostRuntime().memory()
         found = self._xm.get_memory_info(self.device)
         used, total = found["bytes_used"], found["bytes_limit"]
-        return {
-            "allocated": used,
-            "reserved": used,
-            "peak": found.get("peak_bytes_used", used),
-            "total": total,
-            "free": total - used,
-        }
+        return _memory(used, used, found.get("peak_bytes_used", used), total, total - used)
 
     def synchronize(self) -> None:
         """Run what was traced so far, and wait for it."""
@@ -178,3 +160,13 @@ class XlaRuntime(Runtime):
         """Collect garbage and wait: XLA gives memory back when its work is done."""
         gc.collect()
         self.synchronize()
+
+
+def _memory(allocated: int, reserved: int, peak: int, total: int, free: int) -> dict[str, int]:
+    return {
+        "allocated": allocated,
+        "reserved": reserved,
+        "peak": peak,
+        "total": total,
+        "free": free,
+    }

@@ -1,8 +1,7 @@
 """An Intel GPU."""
 
 from tensor_ops_torch.backends.base import Backend
-from tensor_ops_torch.backends.runtimes import Runtime, XpuRuntime
-from tensor_ops_torch.hardware.detector import HardwareType, probe
+from tensor_ops_torch.backends.runtimes import XpuRuntime
 
 __all__ = ["XPUBackend"]
 
@@ -14,7 +13,4 @@ class XPUBackend(Backend):
     """
 
     name = "xpu"
-
-    def _find(self) -> Runtime | str:
-        found = probe(HardwareType.XPU)
-        return found if isinstance(found, str) else XpuRuntime()
+    _runtime_class = XpuRuntime

@@ -7,20 +7,22 @@ device is checked by the backend, and ahead of it by
 `tensor_ops_torch.validation.unified_validator.UnifiedValidator`.
 """
 
+# ruff: noqa: RUF009 -- `setting` returns a field, as `dataclasses.field` does
+
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from tensor_ops_torch.hardware.settings import (
     Settings,
-    checked,
     choice,
     flag,
     integer,
     member,
     number,
     part,
+    setting,
 )
 
 __all__ = [
@@ -127,24 +129,16 @@ class NVIDIAConfig(Settings):
     tensor_ops.errors.ConfigError: NVIDIAConfig.max_memory_fraction is 90 (int); expected ...
     """
 
-    architecture: NVIDIAArchitecture = field(
-        default=NVIDIAArchitecture.AUTO, metadata=checked(member(NVIDIAArchitecture))
-    )
-    device_id: int = field(default=0, metadata=checked(integer(0)))
-    fp8_enabled: bool = field(default=False, metadata=checked(flag()))
-    flash_attention_version: str = field(default="auto", metadata=checked(choice("auto", "2", "3")))
-    tensor_core_version: int | None = field(
-        default=None, metadata=checked(integer(1, 5, optional=True))
-    )
-    memory_pool_init_mb: int = field(default=0, metadata=checked(integer(0)))
-    memory_growth_enabled: bool | None = field(default=None, metadata=checked(flag(optional=True)))
-    max_memory_fraction: float | None = field(
-        default=None, metadata=checked(number(0, 1, optional=True))
-    )
-    precision: str | None = field(
-        default=None, metadata=checked(choice("float32", "float16", "bfloat16", optional=True))
-    )
-    allow_fp32: bool = field(default=True, metadata=checked(flag()))
+    architecture: NVIDIAArchitecture = setting(NVIDIAArchitecture.AUTO, member(NVIDIAArchitecture))
+    device_id: int = setting(0, integer(0))
+    fp8_enabled: bool = setting(False, flag())
+    flash_attention_version: str = setting("auto", choice("auto", "2", "3"))
+    tensor_core_version: int | None = setting(None, integer(1, 5, optional=True))
+    memory_pool_init_mb: int = setting(0, integer(0))
+    memory_growth_enabled: bool | None = setting(None, flag(optional=True))
+    max_memory_fraction: float | None = setting(None, number(0, 1, optional=True))
+    precision: str | None = setting(None, choice("float32", "float16", "bfloat16", optional=True))
+    allow_fp32: bool = setting(True, flag())
 
 
 @dataclass
@@ -198,30 +192,22 @@ class TPUConfig(Settings):
     tensor_ops.errors.ConfigError: TPUConfig.precision is 'float64' (str); ...
     """
 
-    version: TPUVersion = field(default=TPUVersion.AUTO, metadata=checked(member(TPUVersion)))
-    topology: TPUTopology = field(default=TPUTopology.AUTO, metadata=checked(member(TPUTopology)))
-    compilation_mode: TPUCompilationMode = field(
-        default=TPUCompilationMode.TORCH_XLA, metadata=checked(member(TPUCompilationMode))
+    version: TPUVersion = setting(TPUVersion.AUTO, member(TPUVersion))
+    topology: TPUTopology = setting(TPUTopology.AUTO, member(TPUTopology))
+    compilation_mode: TPUCompilationMode = setting(
+        TPUCompilationMode.TORCH_XLA, member(TPUCompilationMode)
     )
-    enable_xla_cache: bool = field(default=False, metadata=checked(flag()))
-    cache_max_size: int | None = field(default=None, metadata=checked(integer(1, optional=True)))
-    precision: str | None = field(
-        default=None,
-        metadata=checked(
-            choice("bfloat16", "float32", optional=True, why=", the formats that TPUs compute in")
-        ),
+    enable_xla_cache: bool = setting(False, flag())
+    cache_max_size: int | None = setting(None, integer(1, optional=True))
+    precision: str | None = setting(
+        None,
+        choice("bfloat16", "float32", optional=True, why=", the formats that TPUs compute in"),
     )
-    mixed_precision: bool | None = field(default=None, metadata=checked(flag(optional=True)))
-    memory_fraction: float | None = field(
-        default=None, metadata=checked(number(0, 1, optional=True))
-    )
-    allocation_history_retention_seconds: float | None = field(
-        default=None, metadata=checked(number(0, optional=True))
-    )
-    monitoring_interval_seconds: float = field(default=1.0, metadata=checked(number(0)))
-    monitoring_duration_seconds: float | None = field(
-        default=None, metadata=checked(number(0, optional=True))
-    )
+    mixed_precision: bool | None = setting(None, flag(optional=True))
+    memory_fraction: float | None = setting(None, number(0, 1, optional=True))
+    allocation_history_retention_seconds: float | None = setting(None, number(0, optional=True))
+    monitoring_interval_seconds: float = setting(1.0, number(0))
+    monitoring_duration_seconds: float | None = setting(None, number(0, optional=True))
 
 
 @dataclass
@@ -234,8 +220,8 @@ class HardwareConfig(Settings):
     tpu : TPUConfig
     """
 
-    nvidia: NVIDIAConfig = field(default_factory=NVIDIAConfig, metadata=checked(part(NVIDIAConfig)))
-    tpu: TPUConfig = field(default_factory=TPUConfig, metadata=checked(part(TPUConfig)))
+    nvidia: NVIDIAConfig = setting(NVIDIAConfig, part(NVIDIAConfig))
+    tpu: TPUConfig = setting(TPUConfig, part(TPUConfig))
 
 
 @dataclass
@@ -257,6 +243,4 @@ class KernelPyTorchConfig(Settings):
     AttributeError: NVIDIAConfig.fp8_enable is no setting; did you mean 'fp8_enabled'? ...
     """
 
-    hardware: HardwareConfig = field(
-        default_factory=HardwareConfig, metadata=checked(part(HardwareConfig))
-    )
+    hardware: HardwareConfig = setting(HardwareConfig, part(HardwareConfig))

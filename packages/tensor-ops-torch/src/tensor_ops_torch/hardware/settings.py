@@ -11,7 +11,7 @@ from typing import Any
 from tensor_ops import ConfigError
 from tensor_ops.extension import did_you_mean
 
-__all__ = ["Settings", "checked", "choice", "flag", "integer", "member", "number", "part"]
+__all__ = ["Settings", "choice", "flag", "integer", "member", "number", "part", "setting"]
 
 Check = Callable[[str, Any], Any]
 
@@ -55,92 +55,81 @@ class Settings:
         return found
 
 
-def checked(check: Check) -> dict[str, Check]:
-    """Return the metadata of a field that is checked."""
-    return {"check": check}
+def setting(default: Any, check: Check) -> Any:
+    """Return a field of a dataclass with a default, or a class that makes one, and a check."""
+    metadata = {"check": check}
+    if isinstance(default, type):
+        return dataclasses.field(default_factory=default, metadata=metadata)
+    return dataclasses.field(default=default, metadata=metadata)
 
 
 def part(kind: type[Settings]) -> Check:
     """Return a check for settings of a kind."""
-
-    def check(label: str, value: Any) -> Any:
-        if not isinstance(value, kind):
-            raise _wrong(label, value, f"a {kind.__name__}")
-        return value
-
-    return check
+    return _check(lambda value: isinstance(value, kind), f"a {kind.__name__}")
 
 
 def flag(*, optional: bool = False) -> Check:
     """Return a check for True and False, and None where that has a meaning."""
-
-    def check(label: str, value: Any) -> Any:
-        if isinstance(value, bool) or (optional and value is None):
-            return value
-        raise _wrong(label, value, "True, False or None" if optional else "True or False")
-
-    return check
+    wanted = "True, False or None" if optional else "True or False"
+    return _check(lambda value: isinstance(value, bool) or (optional and value is None), wanted)
 
 
 def integer(at_least: int, at_most: int | None = None, *, optional: bool = False) -> Check:
     """Return a check for an int within limits, both included."""
-    limits = f">= {at_least}" if at_most is None else f"from {at_least} to {at_most}"
-    wanted = f"an int {limits}{' or None' if optional else ''}"
 
-    def check(label: str, value: Any) -> Any:
-        if optional and value is None:
-            return None
+    def accepts(value: Any) -> bool:
         is_int = isinstance(value, int) and not isinstance(value, bool)
-        if is_int and value >= at_least and (at_most is None or value <= at_most):
-            return value
-        raise _wrong(label, value, wanted)
+        return is_int and value >= at_least and (at_most is None or value <= at_most)
 
-    return check
+    limits = f">= {at_least}" if at_most is None else f"from {at_least} to {at_most}"
+    return _check(accepts, f"an int {limits}", optional)
 
 
 def number(above: float, at_most: float | None = None, *, optional: bool = False) -> Check:
     """Return a check for a finite number above one limit and not above another."""
-    limits = f"> {above:g}" if at_most is None else f"> {above:g} and <= {at_most:g}"
-    wanted = f"a number {limits}{' or None' if optional else ''}"
 
-    def check(label: str, value: Any) -> Any:
-        if optional and value is None:
-            return None
+    def accepts(value: Any) -> bool:
         is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
         is_inside = is_number and math.isfinite(value) and value > above
-        if is_inside and (at_most is None or value <= at_most):
-            return value
-        raise _wrong(label, value, wanted)
+        return is_inside and (at_most is None or value <= at_most)
 
-    return check
+    limits = f"> {above:g}" if at_most is None else f"> {above:g} and <= {at_most:g}"
+    return _check(accepts, f"a number {limits}", optional)
 
 
 def choice(*allowed: str, optional: bool = False, why: str = "") -> Check:
     """Return a check for one of several strings; `why` says why there are no others."""
     wanted = f"one of {', '.join(map(repr, allowed))}{' or None' if optional else ''}{why}"
 
-    def check(label: str, value: Any) -> Any:
-        if (optional and value is None) or (isinstance(value, str) and value in allowed):
-            return value
-        raise _wrong(label, value, wanted, allowed)
+    def accepts(value: Any) -> bool:
+        return (optional and value is None) or (isinstance(value, str) and value in allowed)
 
-    return check
+    return _check(accepts, wanted, names=allowed)
 
 
 def member(kind: type[enum.Enum]) -> Check:
     """Return a check for a member of an enumeration, or the value of one."""
     names = ", ".join(f"{kind.__name__}.{each.name}" for each in kind)
-    values = [str(each.value) for each in kind]
+    values = [each.value for each in kind]
+    is_member = _check(lambda value: value in values, f"one of {names}", names=values)
+    return lambda label, value: kind(is_member(label, value))
+
+
+def _check(
+    accepts: Callable[[Any], bool],
+    wanted: str,
+    optional: bool = False,
+    names: Collection[str] = (),
+) -> Check:
+    """Return a check that raises ConfigError for what is not accepted, with the nearest name."""
 
     def check(label: str, value: Any) -> Any:
-        try:
-            return kind(value)
-        except ValueError:
-            raise _wrong(label, value, f"one of {names}", values) from None
+        if accepts(value) or (optional and value is None):
+            return value
+        near = did_you_mean(value, names) if isinstance(value, str) and names else ""
+        expected = f"{wanted} or None" if optional else wanted
+        raise ConfigError(
+            f"{label} is {value!r} ({type(value).__name__}); {near}expected {expected}"
+        )
 
     return check
-
-
-def _wrong(label: str, value: Any, wanted: str, names: Collection[str] = ()) -> ConfigError:
-    near = did_you_mean(value, names) if isinstance(value, str) and names else ""
-    return ConfigError(f"{label} is {value!r} ({type(value).__name__}); {near}expected {wanted}")

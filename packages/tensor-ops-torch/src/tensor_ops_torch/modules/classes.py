@@ -94,10 +94,13 @@ class _QConfig:
 
 
 def _new_class(base: type[nn.Module], recipe: Recipe) -> type[nn.Module]:
-    # Some classes keep a list of what is derived from them, by name.
-    told = next(each for each in base.__mro__ if "__init_subclass__" in vars(each))
-    if told.__module__ not in ("builtins", "typing") or type(base) not in (type, ABCMeta):
-        raise RefusedError(f"its class {base.__name__} has a say in what is derived from it")
+    # Some classes keep a list of their subclasses by name, which one more would disturb.
+    defining = next(each for each in base.__mro__ if "__init_subclass__" in vars(each))
+    if defining.__module__ not in ("builtins", "typing") or type(base) not in (type, ABCMeta):
+        raise RefusedError(
+            f"its class {base.__name__} runs code when it is subclassed (by __init_subclass__ or "
+            "a metaclass)"
+        )
 
     def original(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
         return base.forward(module, *args, **kwargs)
