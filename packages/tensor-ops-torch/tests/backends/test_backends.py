@@ -18,9 +18,9 @@ from tensor_ops_torch.backends.amd import AMDBackend
 from tensor_ops_torch.backends.cpu import CPUBackend
 from tensor_ops_torch.backends.float8 import to_float8
 from tensor_ops_torch.backends.monitor import MemoryBudgetWarning, MemoryMonitor
+from tensor_ops_torch.backends.moving import map_tensors, move_model
 from tensor_ops_torch.backends.mps import MPSBackend
 from tensor_ops_torch.backends.nvidia import NVIDIABackend
-from tensor_ops_torch.backends.placement import map_tensors, move_model
 from tensor_ops_torch.backends.precision import autocast_always, autocast_no_more
 from tensor_ops_torch.backends.runtimes import HostRuntime, MpsRuntime, XpuRuntime
 from tensor_ops_torch.backends.tpu import TPUBackend

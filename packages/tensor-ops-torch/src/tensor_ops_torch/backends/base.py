@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from tensor_ops import BackendError, BackendFallbackWarning, BackendUnavailableError
 from tensor_ops_torch.backends.float8 import from_float8
 from tensor_ops_torch.backends.monitor import MemoryMonitor
-from tensor_ops_torch.backends.placement import MovingLoader, map_tensors, move_model
+from tensor_ops_torch.backends.moving import MovingLoader, map_tensors, move_model
 from tensor_ops_torch.backends.precision import autocast_always, autocast_no_more
 from tensor_ops_torch.backends.runtimes import HostRuntime, Runtime
 from tensor_ops_torch.hardware.config import KernelPyTorchConfig
@@ -309,7 +309,7 @@ class Backend:
                 f"{type(self).__name__}: model is a {type(model).__name__}, expected a "
                 "torch.nn.Module"
             )
-        self._tell_of_changes()
+        self._warn_of_changes()
         autocast_no_more(model)
         from_float8(model)
         move_model(model, self.device, self._dtype)
@@ -318,7 +318,7 @@ class Backend:
         """Return a copy of the settings of this backend, None if there are none."""
         return None if self.part is None else copy.copy(getattr(config.hardware, self.part))
 
-    def _tell_of_changes(self) -> None:
+    def _warn_of_changes(self) -> None:
         now = self._settings_of(self.config)
         if now == self._settings:
             return

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from tensor_ops_torch.backends.placement import map_tensors
+from tensor_ops_torch.backends.moving import map_tensors
 from tensor_ops_torch.checkpoint.names import ModelNames
 from tensor_ops_torch.checkpoint.replacement import replacing
 

@@ -236,7 +236,7 @@ def create_session(
             "library of the device that is missing or of another version"
         )
     session.explanation = explanation._replace(running=running, nodes=_nodes(session))
-    _tell(session.explanation, decision, failed, cpu_nodes)
+    _warn_of_fallback(session.explanation, decision, failed, cpu_nodes)
     return session
 
 
@@ -285,20 +285,20 @@ def _unavailable(explanation: SessionExplanation) -> BackendUnavailableError:
     )
 
 
-def _tell(
+def _warn_of_fallback(
     explanation: SessionExplanation, decision: Decision, failed: Mapping[str, str], cpu_nodes: str
 ) -> None:
     """Warn of everything that does not run where it should, or raise."""
     passed_over = {step.backend: step.reason for step in explanation.steps if step.reason}
-    told = [
+    reasons = [
         f"backend {name!r} cannot run: {passed_over[name]}"
         for name in passed_over
         if (decision.mode == "preferred" and name == decision.candidates[0])
         or any(each in failed for each in PROVIDERS.get(name, ()))
         or (decision.mode in AUTOMATIC and name == _gpu_here())
     ]
-    if told:
-        _warn(f"{'; '.join(told)}. The session runs on {explanation.providers[0]} instead")
+    if reasons:
+        _warn(f"{'; '.join(reasons)}. The session runs on {explanation.providers[0]} instead")
     strays = {} if explanation.providers[0] == CPU else (explanation.nodes or {}).get(CPU, {})
     if strays and cpu_nodes != "allow":
         total = sum(sum(each.values()) for each in (explanation.nodes or {}).values())

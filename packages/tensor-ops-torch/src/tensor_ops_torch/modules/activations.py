@@ -11,19 +11,19 @@ from tensor_ops.extension import OPS
 from tensor_ops_torch.modules.algebra import Formula, function, power
 from tensor_ops_torch.modules.classes import swapped_class
 from tensor_ops_torch.modules.conditions import Conditions
-from tensor_ops_torch.modules.probe import (
-    PROBED,
+from tensor_ops_torch.modules.reading import Reading
+from tensor_ops_torch.modules.recipes import ActivationRecipe
+from tensor_ops_torch.modules.refusal import RefusedError
+from tensor_ops_torch.modules.samples import (
+    SAMPLED,
+    compared,
     difference,
     gradient_difference,
     normal,
     run,
     shadow,
 )
-from tensor_ops_torch.modules.reading import Reading
-from tensor_ops_torch.modules.recipes import ActivationRecipe
-from tensor_ops_torch.modules.refusal import RefusedError
 from tensor_ops_torch.modules.values import X
-from tensor_ops_torch.operators.tensors import DTYPE_NAMES
 
 __all__ = ["FUNCTIONS", "check_activation", "exact", "match_activation", "missing_op"]
 
@@ -97,7 +97,9 @@ def check_activation(
     """
     op, approximate = activation
     name = op if approximate is None else f"{op}(approximate={approximate!r})"
-    reasons = {dtype: _difference(module, activation, dtype) for dtype in PROBED if dtype in dtypes}
+    reasons = {
+        dtype: _difference(module, activation, dtype) for dtype in SAMPLED if dtype in dtypes
+    }
     if reasons[torch.float32] is not None:
         raise RefusedError(f"compared with {name} in float32, its result {reasons[torch.float32]}")
     if gradients:
@@ -130,11 +132,4 @@ def _range(op: str, dtype: torch.dtype) -> Tensor:
 def _difference(module: nn.Module, activation: Activation, dtype: torch.dtype) -> str | None:
     """Say how the result differs from the formula's in a dtype, None if it does not."""
     x = _range(activation[0], dtype)
-    try:
-        y = run(shadow(module), x)
-    except RefusedError as error:
-        return f"is unknown ({error})"
-    if y.dtype != dtype:
-        return f"has dtype {y.dtype}"
-    bound = OPS[activation[0]].bounds[DTYPE_NAMES[dtype]]
-    return difference(y, exact(activation, x.double()), bound)
+    return compared(shadow(module), x, exact(activation, x.double()), activation[0])

@@ -14,8 +14,12 @@ from tensor_ops_torch.modules.algebra import Formula, Function, Sum, Symbol, num
 from tensor_ops_torch.modules.classes import swapped_class
 from tensor_ops_torch.modules.conditions import Conditions
 from tensor_ops_torch.modules.functions import layer_norm_of, rms_norm_of
-from tensor_ops_torch.modules.probe import (
-    PROBED,
+from tensor_ops_torch.modules.reading import Reading
+from tensor_ops_torch.modules.recipes import NormRecipe
+from tensor_ops_torch.modules.refusal import RefusedError
+from tensor_ops_torch.modules.samples import (
+    SAMPLED,
+    compared,
     difference,
     gradient_difference,
     normal,
@@ -24,9 +28,6 @@ from tensor_ops_torch.modules.probe import (
     uniform,
     unsupported,
 )
-from tensor_ops_torch.modules.reading import Reading
-from tensor_ops_torch.modules.recipes import NormRecipe
-from tensor_ops_torch.modules.refusal import RefusedError
 from tensor_ops_torch.modules.values import X
 from tensor_ops_torch.operators.tensors import DTYPE_NAMES
 
@@ -102,7 +103,7 @@ def guess_norms(module: nn.Module) -> Iterator[dict[torch.dtype, Norm]]:
     for op, offset, eps in itertools.product(_OPS, (False, True), (*attributes, *_USUAL_EPS)):
         if (op == "rms_norm" and bias is not None) or (offset and weight is None):
             continue
-        yield dict.fromkeys(PROBED, Norm(op, weight, offset, bias, eps))
+        yield dict.fromkeys(SAMPLED, Norm(op, weight, offset, bias, eps))
 
 
 def check_norm(
@@ -127,7 +128,7 @@ def check_norm(
         n = module._parameters[norm.weight].shape[0]
     eps: list[tuple[torch.dtype, float | str]] = []
     reasons: dict[torch.dtype, str | None] = {}
-    for each in PROBED:
+    for each in SAMPLED:
         if each not in norms:
             reasons[each] = "is not known"
             continue
@@ -244,15 +245,8 @@ def _formula(
 def _difference(module: nn.Module, norm: Norm, dtype: torch.dtype, n: int) -> str | None:
     """Say how the result differs from the formula's in a dtype, None if it does not."""
     x = _rows(n, dtype, norm, module)
-    exact = _exact(module, norm, x, n)
-    bound = OPS[norm.op].bounds[DTYPE_NAMES[dtype]]
-    try:
-        y = run(shadow(module, _parameters(module, norm, n, dtype)), x)
-    except RefusedError as error:
-        return f"is unknown ({error})"
-    if y.dtype != dtype:
-        return f"has dtype {y.dtype}"
-    return difference(y, exact, bound, 0.0)
+    trial = shadow(module, _parameters(module, norm, n, dtype))
+    return compared(trial, x, _exact(module, norm, x, n), norm.op, 0.0)
 
 
 def _check_gradients(module: nn.Module, norm: Norm, n: int) -> None:

@@ -22,9 +22,9 @@ from tensor_ops_torch.modules.conditions import Conditions
 from tensor_ops_torch.operators.direct import (
     PLAIN,
     REFUSED,
+    bypassing,
     can_bypass_dispatcher,
     direct,
-    shortened,
 )
 from tensor_ops_torch.operators.tensors import HALF
 from tensor_ops_torch.ops import OPERATORS
@@ -70,7 +70,7 @@ class NormRecipe:
     conditions: Conditions
 
     def forward(self, original: Forward) -> Forward:
-        at_once, compute = direct(OPS[self.op]), shortened(OPS[self.op], OPERATORS[self.op])
+        run_directly, compute = direct(OPS[self.op]), bypassing(OPS[self.op], OPERATORS[self.op])
         name_of_weight, name_of_bias, offset = self.weight, self.bias, self.offset
         eps_of, width, holds = dict(self.eps), self.width, self.conditions.check()
         has_bias = self.op == "layer_norm"
@@ -91,8 +91,8 @@ class NormRecipe:
                     type(bias) not in PLAIN or bias.dtype is not x.dtype
                 ):
                     raise TypeError
-                return at_once(x, weight, bias, eps)
-            return at_once(x, weight, eps)
+                return run_directly(x, weight, bias, eps)
+            return run_directly(x, weight, eps)
 
         def forward(module: nn.Module, x: Any = _MISSING, /, *args: Any, **kwargs: Any) -> Any:
             bypasses = can_bypass_dispatcher(x)
@@ -157,7 +157,7 @@ class ActivationRecipe:
         return () if self.approximate is None else (self.approximate,)
 
     def forward(self, original: Forward) -> Forward:
-        at_once, operator = direct(OPS[self.op]), OPERATORS[self.op]
+        run_directly, operator = direct(OPS[self.op]), OPERATORS[self.op]
         scalars, dtypes, holds = self.scalars, self.dtypes, self.conditions.check()
 
         def forward(module: nn.Module, x: Any = _MISSING, /, *args: Any, **kwargs: Any) -> Any:
@@ -168,9 +168,9 @@ class ActivationRecipe:
                 return original(module, x)
             if bypasses:
                 try:
-                    return at_once(x, *scalars)
+                    return run_directly(x, *scalars)
                 except REFUSED:
-                    pass  # the operator says what of, or knows better
+                    pass  # the operator computes it, or raises an error that says what is wrong
             return operator(x, *scalars)
 
         return forward
@@ -212,7 +212,7 @@ class GatedRecipe:
     conditions: Conditions
 
     def forward(self, original: Forward) -> Forward:
-        at_once, operator, dtypes = direct(OPS[self.op]), OPERATORS[self.op], self.dtypes
+        run_directly, operator, dtypes = direct(OPS[self.op]), OPERATORS[self.op], self.dtypes
         scalars = () if self.approximate is None else (self.approximate,)
         name, recipe, base = self.activation, self.activation_recipe, self.activation_base
         kind: type[nn.Module] | None = None
@@ -227,7 +227,7 @@ class GatedRecipe:
             """Return what an op makes of both; None where they are not for an op."""
             if bypasses and type(gate) is Tensor and type(up) is Tensor and gate.dtype in dtypes:
                 try:
-                    return at_once(gate, up, *scalars)
+                    return run_directly(gate, up, *scalars)
                 except REFUSED:
                     pass  # the questions below decide
             if (

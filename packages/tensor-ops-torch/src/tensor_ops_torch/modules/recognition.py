@@ -25,10 +25,10 @@ from tensor_ops_torch.modules.classes import has_other_forward, swapped_class
 from tensor_ops_torch.modules.conditions import Conditions
 from tensor_ops_torch.modules.gated import check_gated, looks_gated, match_gated
 from tensor_ops_torch.modules.norms import check_norm, guess_norms, match_norm
-from tensor_ops_torch.modules.probe import PROBED, normal, run, shadow
 from tensor_ops_torch.modules.reading import Reading, read
 from tensor_ops_torch.modules.recipes import ActivationRecipe, Recipe
 from tensor_ops_torch.modules.refusal import RefusedError
+from tensor_ops_torch.modules.samples import SAMPLED, normal, run, shadow
 from tensor_ops_torch.modules.source import definition_of
 from tensor_ops_torch.operators.tensors import device_route
 
@@ -153,7 +153,7 @@ class _Readings:
 
     def all(self, numbers: bool) -> Iterator[tuple[torch.dtype, Reading]]:
         """Yield every dtype in which the forward can be read."""
-        for dtype in PROBED:
+        for dtype in SAMPLED:
             try:
                 yield dtype, self.of(dtype, numbers=numbers)
             except RefusedError:
@@ -230,7 +230,7 @@ def _guess(module: nn.Module) -> Recipe:
     if not module._parameters and not module._modules:
         for function in FUNCTIONS:
             try:
-                return check_activation(module, function, PROBED, conditions, gradients=True)
+                return check_activation(module, function, SAMPLED, conditions, gradients=True)
             except RefusedError as error:
                 closest = closest or error
     raise RefusedError(

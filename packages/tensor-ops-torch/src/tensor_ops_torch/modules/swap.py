@@ -16,10 +16,10 @@ from tensor_ops_torch.modules.classes import (
     set_class,
     swapped_class,
 )
-from tensor_ops_torch.modules.probe import isolated
 from tensor_ops_torch.modules.recipes import ActivationRecipe, Recipe
 from tensor_ops_torch.modules.recognition import Outcome, recognise
 from tensor_ops_torch.modules.report import SwapEntry, SwapError, SwapReport
+from tensor_ops_torch.modules.samples import isolated
 from tensor_ops_torch.modules.source import forget_sources
 
 __all__ = [

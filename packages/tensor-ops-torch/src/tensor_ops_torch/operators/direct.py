@@ -1,7 +1,8 @@
-"""An op for CPU tensors past PyTorch's dispatcher, which takes longer than a row of numbers.
+"""Calling an op on CPU tensors without PyTorch's dispatcher.
 
-Generation calls an op thousands of times per second on single rows. Where nothing listens to the
-dispatcher, the backend's function is called at once; everywhere else the operator is.
+Generating text calls ops thousands of times per second on single rows, and the dispatcher takes
+longer than computing a row. Where skipping it is unobservable, the backend's function is called
+directly; everywhere else the operator is.
 """
 
 from __future__ import annotations
@@ -16,10 +17,11 @@ from torch.autograd import forward_ad
 from tensor_ops.extension import Op, exchanging_function
 from tensor_ops_torch.operators.tensors import EXCHANGES, dtype_name
 
-__all__ = ["PLAIN", "REFUSED", "can_bypass_dispatcher", "direct", "shortened"]
+__all__ = ["PLAIN", "REFUSED", "direct", "can_bypass_dispatcher", "bypassing"]
 
-# What is raised, before any work, for what the operator should be asked about: for tensors of other
-# kinds, for those of torch.func, which have no memory, and where a backend takes no tensors.
+# What a direct call raises before it computes anything, so that the caller may call the operator:
+# for tensors of other kinds, for those of torch.func, which have no memory, and where a backend
+# does not take tensors.
 REFUSED = (TypeError, ValueError, LookupError)
 # A subclass of Tensor may mean something else by its memory.
 PLAIN = frozenset({Tensor, nn.Parameter})
@@ -27,9 +29,9 @@ _is_as_is = (PLAIN | {type(None), float, int, str, bool}).__contains__
 
 
 def can_bypass_dispatcher(x: Any) -> bool:
-    """Return whether skipping PyTorch's dispatcher for a tensor is unobservable.
+    """Return whether skipping the dispatcher is unobservable for a tensor.
 
-    In a model each of these questions costs a few lines of the cache, and so more than it seems to.
+    Keep this short: within a model each of these questions costs a few cache lines.
     """
     return (
         type(x) is Tensor
@@ -50,21 +52,22 @@ def can_bypass_dispatcher(x: Any) -> bool:
 def direct(op: Op) -> Callable[..., Any]:
     """Return a function that computes what an operator does, or raises one of `REFUSED`.
 
-    Its first tensor can bypass the dispatcher, the others are plain.
+    The caller has asked `can_bypass_dispatcher` for the first tensor; the types of the others are
+    among `PLAIN`.
     """
     return exchanging_function(op, dtype_name) if EXCHANGES else _refuse
 
 
-def shortened(op: Op, operator: Callable[..., Any]) -> Callable[..., Any]:
-    """Return an operator that goes past the dispatcher where it can."""
-    at_once = direct(op)
+def bypassing(op: Op, operator: Callable[..., Any]) -> Callable[..., Any]:
+    """Return an operator that bypasses the dispatcher where it can."""
+    run_directly = direct(op)
 
     def compute(x: Any, *rest: Any) -> Any:
         if can_bypass_dispatcher(x) and all(map(_is_as_is, map(type, rest))):
             try:
-                return at_once(x, *rest)
+                return run_directly(x, *rest)
             except REFUSED:
-                pass  # the operator says what of, or knows better
+                pass  # the operator computes it, or raises an error that says what is wrong
         return operator(x, *rest)
 
     return compute

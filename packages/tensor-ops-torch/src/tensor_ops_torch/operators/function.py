@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 import torch
 
 from tensor_ops.extension import Op
-from tensor_ops_torch.operators.direct import shortened
+from tensor_ops_torch.operators.direct import bypassing
 
 __all__ = ["function_of"]
 
@@ -35,7 +35,7 @@ def function_of(
         except RuntimeError as error:
             _explain(op, signature, args, kwargs, error)
 
-    compute = shortened(op, explained)
+    compute = bypassing(op, explained)
 
     def function(*args: Any, **kwargs: Any) -> Any:
         return explained(*args, **kwargs) if kwargs or not args else compute(*args)

@@ -17,14 +17,15 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from tensor_ops.extension import Bound, measure
+from tensor_ops.extension import OPS, Bound, measure
 from tensor_ops_torch.modules.recipes import is_dtensor
 from tensor_ops_torch.modules.refusal import RefusedError
 from tensor_ops_torch.operators.tensors import DTYPE_NAMES, as_numpy
 
 __all__ = [
     "GRADIENT_TOLERANCE",
-    "PROBED",
+    "SAMPLED",
+    "compared",
     "difference",
     "gradient_difference",
     "isolated",
@@ -35,7 +36,7 @@ __all__ = [
     "unsupported",
 ]
 
-PROBED = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
+SAMPLED = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 # Relative to the largest gradient, in float32.
 GRADIENT_TOLERANCE = 1e-4
 # What an element may always differ by: torch's own gelu has no relative precision far below zero.
@@ -149,6 +150,17 @@ def difference(
         return found.problem
     worst = (values.double() - exact).abs().max().item()
     return f"differs by up to {worst:.2g}, more than {bound}"
+
+
+def compared(trial: nn.Module, x: Tensor, exact: Tensor, op: str, scale: float = 1.0) -> str | None:
+    """Say how the result of a shadow differs from the exact one by more than an op may."""
+    try:
+        y = run(trial, x)
+    except RefusedError as error:
+        return f"is unknown ({error})"
+    if y.dtype != x.dtype:
+        return f"has dtype {y.dtype}"
+    return difference(y, exact, OPS[op].bounds[DTYPE_NAMES[y.dtype]], scale)
 
 
 def gradient_difference(
