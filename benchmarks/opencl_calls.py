@@ -78,9 +78,9 @@ def in_process(index: str) -> dict[str, Any]:
 
 def of_this_device() -> dict[str, Any]:
     """Return the figures of the device that this process uses."""
-    from tensor_ops_opencl import session
+    from tensor_ops_opencl import contexts
 
-    platform = session.current().device.handle.platform
+    platform = contexts.current().device.handle.platform
     return {
         "driver": platform.name.strip(),
         "version": platform.version.strip(),
@@ -95,9 +95,9 @@ def buffers() -> dict[str, float]:
     """Return the time of making a buffer of the memory of a few rows."""
     import pyopencl as cl
 
-    from tensor_ops_opencl import session
+    from tensor_ops_opencl import contexts
 
-    context = session.current().context
+    context = contexts.current().handle
     size = 4 * opencl_limits.FEW_ROWS[0] * opencl_limits.FEW_ROWS[1]
     memory = np.zeros(size + 2 * PAGE_SIZE, np.uint8)
     page = -memory.__array_interface__["data"][0] % PAGE_SIZE

@@ -52,11 +52,11 @@ def main() -> None:
 
 def measure(options: argparse.Namespace) -> None:
     """Take all figures."""
-    from tensor_ops_opencl import session
+    from tensor_ops_opencl import contexts
 
     elsewhere = Elsewhere()
     found: dict[str, Any] = {
-        "device": str(session.current().device),
+        "device": str(contexts.current().device),
         "setting": setting(),
         "launch_us": launches(),
         "one_row_us": one_row(),
@@ -73,9 +73,9 @@ def measure(options: argparse.Namespace) -> None:
 def setting() -> dict[str, Any]:
     """Return what the figures depend on."""
     from tensor_ops import machine
-    from tensor_ops_opencl import session
+    from tensor_ops_opencl import contexts
 
-    facts, handle = machine.facts(), session.current().device.handle
+    facts, handle = machine.facts(), contexts.current().device.handle
     return {
         "cpu": facts["cpu"],
         "cores": facts["usable_cpus"],
@@ -89,15 +89,15 @@ def launches() -> dict[str, float]:
     """Return the time of launches that do nothing."""
     import pyopencl as cl
 
-    from tensor_ops_opencl import session
+    from tensor_ops_opencl import contexts
 
-    here = session.current()
+    here = contexts.current()
     queue = here.queue()
-    program = cl.Program(here.context, "kernel void nothing(global float* x) {}").build()
+    program = cl.Program(here.handle, "kernel void nothing(global float* x) {}").build()
     kernel = cl.Kernel(program, "nothing")
     memory = np.zeros(4096, np.float32)
     flags = cl.mem_flags.READ_WRITE | cl.mem_flags.USE_HOST_PTR
-    buffer = cl.Buffer(here.context, flags, hostbuf=memory)
+    buffer = cl.Buffer(here.handle, flags, hostbuf=memory)
     kernel.set_args(buffer)
 
     def awaited() -> None:

@@ -13,7 +13,7 @@ import pytest
 sys.path.append(str(Path(__file__).parent))
 
 import tensor_ops_opencl
-from tensor_ops_opencl import discovery, session
+from tensor_ops_opencl import contexts, discovery
 
 
 @pytest.fixture
@@ -32,8 +32,8 @@ def use_device(device, monkeypatch):
     """A function that makes this process use the device as if it were another kind of one."""
 
     def use(**changes):
-        changed = session.Session(dataclasses.replace(device, **changes))
-        monkeypatch.setitem(session._sessions, os.environ.get(discovery.VARIABLE, ""), changed)
+        changed = contexts.DeviceContext(dataclasses.replace(device, **changes))
+        monkeypatch.setitem(contexts._contexts, os.environ.get(discovery.VARIABLE, ""), changed)
         return changed
 
     return use

@@ -8,7 +8,7 @@ import pytest
 from reference import DTYPES, OPS, as_tuple, calls, check, samples, with_argument
 
 import tensor_ops_opencl
-from tensor_ops_opencl.walks import LONGEST_WHOLE_ROW
+from tensor_ops_opencl.iteration import LONGEST_WHOLE_ROW
 
 # One lane for each row, several rows in a group, a group for each row.
 SHAPES = [(300, 6), (7, 64), (2, 3, 1026)]

@@ -9,7 +9,7 @@ from reference import OPS, as_tuple, calls, check, with_argument
 
 import tensor_ops_opencl
 from tensor_ops_opencl import op as declarations
-from tensor_ops_opencl.walks import LONGEST_WHOLE_ROW
+from tensor_ops_opencl.iteration import LONGEST_WHOLE_ROW
 
 HALVES = {"float16": np.dtype(np.float16), "bfloat16": np.dtype(ml_dtypes.bfloat16)}
 MIXED = [name for name, op in OPS.items() if op.mixtures]

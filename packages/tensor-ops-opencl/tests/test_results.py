@@ -64,7 +64,7 @@ def test_the_limit_holds(device):
 def test_what_nobody_asks_for_is_given_back(device, monkeypatch):
     t.silu(X)
     assert t.pool_info()["held_blocks"] == 1
-    monkeypatch.setattr(results, "PATIENCE", -1.0)
+    monkeypatch.setattr(results, "LONGEST_IDLE", -1.0)
     t.silu(X[:150_000])
     assert t.pool_info()["held_blocks"] == 0
 

@@ -12,7 +12,7 @@ import tensor_ops_opencl
 from tensor_ops.arguments import DTYPES
 from tensor_ops.samples import Draw, arguments
 from tensor_ops.variants import named
-from tensor_ops_opencl import discovery, session, walks
+from tensor_ops_opencl import contexts, discovery, iteration
 
 # Lanes that share a row and rows that share a group need no more than this; then long rows.
 SHAPES = ((3, 2), (5, 70), (2, 200))
@@ -21,12 +21,12 @@ LONGEST_WHOLE_ROW, PART = 150, 64
 
 def main() -> None:
     """Run all ops, laid out as for a CPU and as for a GPU with small groups."""
-    walks.LONGEST_WHOLE_ROW, walks.PART = LONGEST_WHOLE_ROW, PART
-    walks.CPU_PIECE, walks.GPU_GROUP = 64, 16
+    iteration.LONGEST_WHOLE_ROW, iteration.PART = LONGEST_WHOLE_ROW, PART
+    iteration.CPU_PIECE, iteration.GPU_GROUP = 64, 16
     device = discovery.chosen()
     for kind in ("cpu", "gpu"):
         changed = dataclasses.replace(device, kind=kind, max_work_group_size=16)
-        session._sessions[""] = session.Session(changed)
+        contexts._contexts[""] = contexts.DeviceContext(changed)
         count = 0
         for name, dtype, shape in itertools.product(tensor_ops_opencl.ops, DTYPES, SHAPES):
             for variant in named(name):

@@ -23,7 +23,8 @@ from tensor_ops_opencl.backend import (
     probe,
     supports,
 )
-from tensor_ops_opencl.discovery import Device, devices
+from tensor_ops_opencl.device import Device
+from tensor_ops_opencl.discovery import devices
 from tensor_ops_opencl.errors import BuildError, DeviceError
 from tensor_ops_opencl.ops import OPS
 from tensor_ops_opencl.results import pool_info, set_pool_limit, trim_pool

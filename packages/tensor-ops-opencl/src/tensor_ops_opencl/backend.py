@@ -1,10 +1,11 @@
 """The contract between ``tensor_ops`` and a backend, as this package keeps it."""
 
+import os
 from typing import Any
 
 from tensor_ops_opencl import compiler, discovery, drivers, runtime
 from tensor_ops_opencl.arguments import DTYPES
-from tensor_ops_opencl.discovery import Device
+from tensor_ops_opencl.device import Device
 from tensor_ops_opencl.errors import DeviceError
 from tensor_ops_opencl.ops import OPS
 from tensor_ops_opencl.table import OpenCLInfo
@@ -145,8 +146,6 @@ def get_opencl_info() -> OpenCLInfo:
     >>> sorted(tensor_ops_opencl.get_opencl_info())[:3]
     ['available', 'broken_drivers', 'chosen_by']
     """
-    import os
-
     device, problem = _device()
     try:
         version = runtime.opencl().VERSION_TEXT

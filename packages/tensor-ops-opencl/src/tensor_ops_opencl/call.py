@@ -8,8 +8,8 @@ import numpy as np
 
 from tensor_ops_opencl.arguments import Kind
 from tensor_ops_opencl.errors import DeviceError
+from tensor_ops_opencl.iteration import Iteration
 from tensor_ops_opencl.programs import Programs
-from tensor_ops_opencl.walks import Walk
 
 __all__ = ["Call", "launch", "raise_for", "repeats"]
 
@@ -20,7 +20,7 @@ class Call(NamedTuple):
     Attributes
     ----------
     op : str
-    walk : Walk
+    iteration : Iteration
     dtype : str
     options : tuple of str
         Build options that follow from dtypes and switches.
@@ -35,7 +35,7 @@ class Call(NamedTuple):
     """
 
     op: str
-    walk: Walk
+    iteration: Iteration
     dtype: str
     options: tuple[str, ...]
     numbers: tuple[np.generic, ...]
@@ -83,14 +83,12 @@ def launch(
     if prepared is None:
         types = [None] * len(buffers) + [number.dtype for number in numbers]
         prepared = programs.prepared[key] = _prepare(call, programs, types, part, options)
-    passes, found_bytes = prepared
-    found = scratch(found_bytes) if found_bytes else None
+    kernels, scratch_bytes = prepared
+    handed_on = scratch(scratch_bytes) if scratch_bytes else None
     event = None
-    for kernel, global_size, local_size, sizes in passes:
-        handed_on = [found if size is None else size for size in sizes]
-        event = kernel(
-            queue, global_size, local_size, *buffers, *numbers, *handed_on, wait_for=wait_for
-        )
+    for kernel, global_size, local_size, sizes in kernels:
+        last = [handed_on if size is None else size for size in sizes]
+        event = kernel(queue, global_size, local_size, *buffers, *numbers, *last, wait_for=wait_for)
     return event
 
 
@@ -104,13 +102,13 @@ def _prepare(
     """Return the kernels of a call with their sizes, and the bytes that they hand on."""
     if call.dtype == "float64" and not programs.device.has_float64:
         raise DeviceError(f"{call.op}: {programs.device} has no float64; use float32")
-    planned = call.walk.plan(programs.device, call.real.itemsize, *part)
-    passes = []
-    for each in planned.passes:
-        options_of_all = call.options + planned.options + options
-        kernel = programs.kernel(call.op, options_of_all, each.kernel, [*types, *each.types])
-        passes.append((kernel, each.global_size, each.local_size, each.numbers))
-    return passes, planned.found * call.real.itemsize
+    launches = call.iteration.launches(programs.device, call.real.itemsize, *part)
+    all_options = call.options + launches.options + options
+    kernels = []
+    for each in launches.kernels:
+        kernel = programs.kernel(call.op, all_options, each.kernel, [*types, *each.types])
+        kernels.append((kernel, each.global_size, each.local_size, each.numbers))
+    return kernels, launches.scratch * call.real.itemsize
 
 
 @lru_cache(maxsize=256)

@@ -1,14 +1,11 @@
 """Whether the compiler of a device can be used at all."""
 
-from __future__ import annotations
-
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tensor_ops_opencl import runtime
-
-if TYPE_CHECKING:
-    from tensor_ops_opencl.discovery import Device
+from tensor_ops_opencl.device import Device
+from tensor_ops_opencl.errors import first_line
 
 __all__ = ["problem_with"]
 
@@ -40,7 +37,7 @@ def _first_error(handle: Any) -> str | None:
             program = cl.Program(cl.Context([handle]), _NOTHING)
             program.compile()
         except cl.Error as error:
-            return _error_in(_log(cl, program, handle)) or _first_line(str(error)) or repr(error)
+            return _error_in(_log(cl, program, handle)) or first_line(error)
     return None
 
 
@@ -54,7 +51,3 @@ def _log(cl: Any, program: Any, handle: Any) -> str:
 def _error_in(log: str) -> str:
     said = [line.strip() for line in log.splitlines() if "error:" in line.lower()]
     return said[0] if said else ""
-
-
-def _first_line(text: str) -> str:
-    return text.strip().partition("\n")[0]

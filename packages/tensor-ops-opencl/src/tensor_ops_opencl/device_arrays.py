@@ -75,7 +75,7 @@ def run(call: Call) -> tuple[Any, ...]:
                 for name, array in zip(names, results, strict=True)
             ],
             extra,
-            (*call.walk.counts(x.shape), 0),
+            (*call.iteration.counts(x.shape), 0),
             lambda size: cl.Buffer(queue.context, cl.mem_flags.READ_WRITE, size),
             wait_for=waits,
         )

@@ -4,15 +4,20 @@ from typing import Any
 
 import numpy as np
 
-from tensor_ops_opencl import runtime, session, staging
+from tensor_ops_opencl import contexts, runtime, staging
 from tensor_ops_opencl.call import Call, launch, raise_for
-from tensor_ops_opencl.layouts import angle_rows, exportable, plain, target_for
+from tensor_ops_opencl.contexts import DeviceContext
+from tensor_ops_opencl.host_memory import (
+    Array,
+    address,
+    contiguous,
+    exportable,
+    shared_inputs,
+    target_for,
+)
 from tensor_ops_opencl.results import new_array
-from tensor_ops_opencl.session import Session
 
 __all__ = ["run"]
-
-Array = np.ndarray[Any, Any]
 
 #: What results must be aligned to for streaming, in bytes; halves of rows too.
 ALIGNMENT = 16
@@ -20,7 +25,7 @@ ALIGNMENT = 16
 
 def run(call: Call) -> tuple[Array, ...]:
     """Run a call on the chosen device and return its results when they are complete."""
-    here = session.current()
+    context = contexts.current()
     x = next(iter(call.inputs.values()))
     if call.out is not None:
         results = call.out
@@ -28,55 +33,51 @@ def run(call: Call) -> tuple[Array, ...]:
         results = tuple(new_array(x.shape, call.inputs[name].dtype) for name in call.results_like)
     if x.size == 0:
         return results
+    # A result that kernels cannot write is computed elsewhere and copied.
+    targets = [target_for(result) for result in results]
     cl = runtime.opencl()
+    compute = _run_in_place if context.device.shares_memory else staging.run
     try:
-        if here.device.shares_memory:
-            _run_in_place(cl, here, call, results)
-        else:
-            staging.run(cl, here, call, results)
+        compute(cl, context, call, targets)
     except cl.Error as error:
         raise_for(cl, call.op, error)
         raise
+    for result, target in zip(results, targets, strict=True):
+        if target is not result:
+            result[...] = target
     return results
 
 
-def _run_in_place(cl: Any, here: Session, call: Call, results: tuple[Array, ...]) -> None:
-    queue = here.queue()
+def _run_in_place(cl: Any, context: DeviceContext, call: Call, targets: list[Array]) -> None:
+    queue = context.queue()
     flags = cl.mem_flags
-    # Where a result cannot be written in place it is written here and copied.
-    targets = [target_for(result) for result in results]
-    outputs = [_buffer(cl, here, flags.READ_WRITE, target) for target in targets]
+    outputs = [_buffer(cl, context, flags.READ_WRITE, target) for target in targets]
     # One memory is one buffer: an input that is overwritten has that of the result.
     known = {}
     if call.out is not None:
-        known = {_address(t): buffer for t, buffer in zip(targets, outputs, strict=True)}
+        known = {address(t): buffer for t, buffer in zip(targets, outputs, strict=True)}
+    shared, extra = shared_inputs(call)
+    access = _access_to_inputs(cl, context)
     inputs: list[Any] = []
-    extra: list[np.generic] = []
     overwrites = False
-    x = next(iter(call.inputs.values()))
     for name, array in call.inputs.items():
-        if array is None:
-            inputs.append(None)
-            continue
-        if call.kinds[name].role == "half_rows":
-            memory, repeated = angle_rows(x, array)
-            extra += map(np.uint64, repeated)
-        else:
-            memory = plain(array)
-        buffer = known.get(_address(memory)) if known and call.kinds[name].is_full else None
-        overwrites = overwrites or buffer is not None
-        inputs.append(buffer or _buffer(cl, here, _access_to_inputs(cl, here), memory))
-    n, rows = call.walk.counts(x.shape)
-    streams = not overwrites and _should_stream(here, n, targets)
+        buffer, memory = None, shared.get(name)
+        if call.kinds[name].is_full:
+            memory = contiguous(array)
+            buffer = known.get(address(memory)) if known else None
+            overwrites = overwrites or buffer is not None
+        inputs.append(buffer or _buffer(cl, context, access, memory))
+    n, rows = call.iteration.counts(targets[0].shape)
+    streams = not overwrites and _should_stream(context, n, targets)
     try:
         launch(
             call,
-            here.programs,
+            context.programs,
             queue,
             [*inputs, *outputs],
             extra,
             (n, rows, 0),
-            lambda size: cl.Buffer(here.context, flags.READ_WRITE, size),
+            lambda size: cl.Buffer(context.handle, flags.READ_WRITE, size),
             options=("-DSTREAMS",) if streams else (),
         )
         for target, buffer in zip(targets, outputs, strict=True):
@@ -85,27 +86,24 @@ def _run_in_place(cl: Any, here: Session, call: Call, results: tuple[Array, ...]
         # One wait for all that has been enqueued: waking up is what waiting costs. Nobody may be
         # given this memory while a kernel works on it, whatever has interrupted the call.
         queue.finish()
-    for result, target in zip(results, targets, strict=True):
-        if target is not result:
-            result[...] = target
 
 
-def _access_to_inputs(cl: Any, here: Session) -> int:
+def _access_to_inputs(cl: Any, context: DeviceContext) -> int:
     """Return the flag for buffers of inputs, which kernels only read.
 
-    On a CPU that is left unsaid: Intel's runtime copies memory that is declared read-only and does
-    not begin at a page whenever a buffer is made of it, which takes longer than most kernels.
+    A CPU gets none: Intel's runtime copies memory that is declared read-only and does not begin at
+    a page whenever a buffer is made of it, which takes longer than most kernels.
     """
-    return 0 if here.device.kind == "cpu" else int(cl.mem_flags.READ_ONLY)
+    return 0 if context.device.kind == "cpu" else int(cl.mem_flags.READ_ONLY)
 
 
-def _should_stream(here: Session, n: int, targets: list[Array]) -> bool:
-    """Return whether results are to go past the caches, which they would push all else out of."""
+def _should_stream(context: DeviceContext, n: int, targets: list[Array]) -> bool:
+    """Return whether to write results past the caches, which they would push all else out of."""
     return (
-        here.device.kind == "cpu"
-        and sum(target.nbytes for target in targets) >= here.device.cache_size // 2
+        context.device.kind == "cpu"
+        and sum(target.nbytes for target in targets) >= context.device.cache_size // 2
         and (n == 1 or all(n * target.itemsize % (2 * ALIGNMENT) == 0 for target in targets))
-        and all(_address(target) % ALIGNMENT == 0 for target in targets)
+        and all(address(target) % ALIGNMENT == 0 for target in targets)
     )
 
 
@@ -120,9 +118,7 @@ def _make_visible(cl: Any, queue: Any, buffer: Any, size: int) -> None:
     mapped.base.release(queue)
 
 
-def _buffer(cl: Any, here: Session, access: int, array: Array) -> Any:
-    return cl.Buffer(here.context, access | cl.mem_flags.USE_HOST_PTR, hostbuf=exportable(array))
-
-
-def _address(array: Array) -> int:
-    return int(array.__array_interface__["data"][0])
+def _buffer(cl: Any, context: DeviceContext, access: int, array: Array | None) -> Any:
+    if array is None:
+        return None
+    return cl.Buffer(context.handle, access | cl.mem_flags.USE_HOST_PTR, hostbuf=exportable(array))

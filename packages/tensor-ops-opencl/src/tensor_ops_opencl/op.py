@@ -1,4 +1,4 @@
-"""What an op is here: its signature, its walk and the numbers that its kernels are given.
+"""What an op is here: its signature, how its kernels iterate and the numbers that they take.
 
 `op` is the decorator of the files in ``tensor_ops_opencl/ops``; the .cl file of the same stem has
 the kernels.
@@ -16,7 +16,7 @@ from tensor_ops_opencl.arguments import Kind, dtype_name, kind_of
 from tensor_ops_opencl.array_types import HOST_ARRAYS, array_type_of
 from tensor_ops_opencl.call import Call
 from tensor_ops_opencl.checks import check_outputs, check_values
-from tensor_ops_opencl.walks import Walk
+from tensor_ops_opencl.iteration import Iteration
 
 __all__ = ["OPS", "Op", "op"]
 
@@ -44,18 +44,18 @@ class Op:
         Its arguments in order, without `out`.
     results_like : tuple of str
         For each array that it returns, the argument whose dtype it has.
-    walk : Walk
+    iteration : Iteration
     """
 
     def __init__(
         self,
         declared: Callable[..., Any],
-        walk: Walk,
+        iteration: Iteration,
         results_like: tuple[str, ...],
         numbers: Numbers | None,
     ) -> None:
         self.name = declared.__name__
-        self.walk = walk
+        self.iteration = iteration
         self.signature = inspect.signature(declared)
         own = [p for p in self.signature.parameters.values() if p.name != "out"]
         self.kinds: dict[str, Kind] = {p.name: kind_of(p.annotation) for p in own}
@@ -82,7 +82,7 @@ class Op:
         dtype = dtype_name(self.name, first, x)
         call = Call(
             op=self.name,
-            walk=self.walk,
+            iteration=self.iteration,
             dtype=dtype,
             options=self._options(dtype, values),
             numbers=self._numbers_of(dtype, values),
@@ -135,14 +135,14 @@ class Op:
 
 
 def op(
-    walk: Walk, *, results_like: tuple[str, ...] = (), numbers: Numbers | None = None
+    iteration: Iteration, *, results_like: tuple[str, ...] = (), numbers: Numbers | None = None
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Turn the declaration of an op into the function that runs it.
 
     Parameters
     ----------
-    walk : Walk
-        How its kernels go over the arrays.
+    iteration : Iteration
+        How its kernels iterate over the arrays.
     results_like : tuple of str, optional
         For each array that it returns, the argument whose dtype it has; without it the op returns
         one array in the dtype of the first argument.
@@ -152,7 +152,7 @@ def op(
     """
 
     def decorate(declared: Callable[..., Any]) -> Callable[..., Any]:
-        new = Op(declared, walk, results_like, numbers)
+        new = Op(declared, iteration, results_like, numbers)
         run = new.run
 
         @functools.wraps(declared)

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from tensor_ops_opencl import discovery, runtime
-from tensor_ops_opencl.discovery import Device
+from tensor_ops_opencl import runtime
+from tensor_ops_opencl.device import Device, describe
 from tensor_ops_opencl.errors import BuildError, DeviceError
 
 __all__ = ["Programs", "programs_of", "source"]
@@ -127,7 +127,8 @@ class Programs:
 @lru_cache(maxsize=16)
 def programs_of(context: Any, handle: Any) -> Programs:
     """Return the programs of a device in somebody's context, kept for the contexts used last."""
-    return Programs(context, discovery.of_context(handle))
+    runtime.note_use()
+    return Programs(context, describe(handle))
 
 
 @cache

@@ -17,10 +17,10 @@ __all__ = ["new_array", "pool_info", "set_pool_limit", "trim_pool"]
 Array = np.ndarray[Any, Any]
 
 PAGE = 4096
-#: Bytes from which on memory is kept: what is smaller, the allocator has at hand.
-LEAST = 128 * 1024
-#: Seconds after which memory that nobody has asked for is given back.
-PATIENCE = 60.0
+#: Smaller results, in bytes, are not pooled: the allocator keeps their memory itself.
+SMALLEST_POOLED = 128 * 1024
+#: Seconds after which pooled memory that no result needed is returned to the system.
+LONGEST_IDLE = 60.0
 
 
 def new_array(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
@@ -30,10 +30,10 @@ def new_array(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
         size *= extent
     if size < PAGE:
         return np.empty(shape, dtype)
-    if size < LEAST or size > _pool.limit:
+    if size < SMALLEST_POOLED or size > _pool.limit:
         return np.ndarray(shape, dtype, _fresh(size))
-    # The result holds the lease, whoever holds the result's memory holds the result.
-    return np.ndarray(shape, dtype, np.asarray(_Lease(_pool.take(size))))
+    # The result's base returns the block to the pool when the last view of it is gone.
+    return np.ndarray(shape, dtype, np.asarray(_PooledMemory(_pool.take(size))))
 
 
 def pool_info() -> dict[str, int]:
@@ -86,8 +86,8 @@ def trim_pool() -> int:
     return _pool.trim(0)
 
 
-class _Lease:
-    """What the memory of a result belongs to while anybody holds it."""
+class _PooledMemory:
+    """Owns the memory of a result and returns it to the pool when no array refers to it."""
 
     __slots__ = ("__array_interface__", "_memory")
 
@@ -99,8 +99,8 @@ class _Lease:
         _pool.give(self._memory)
 
 
-class _Pool:
-    """Blocks of memory by size, those that were given back last in use first."""
+class _MemoryPool:
+    """Blocks of memory that are free, reused LIFO: the most recently freed one of a size first."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
@@ -122,7 +122,7 @@ class _Pool:
         now = time.monotonic()
         with self._lock:
             self._free.append((now, block))
-            while self._free and now - self._free[0][0] > PATIENCE:
+            while self._free and now - self._free[0][0] > LONGEST_IDLE:
                 del self._free[0]
             self.trim(self.limit)
 
@@ -138,8 +138,8 @@ class _Pool:
         """Return the sizes of the blocks that are held."""
         return [block.size for _, block in self._free]
 
-    def start_anew(self) -> None:
-        """Forget what a parent process held, and a lock that a thread of its may hold."""
+    def reset(self) -> None:
+        """Start empty in a forked child, where a thread of the parent may hold the lock."""
         self._lock = threading.RLock()
         self._free.clear()
 
@@ -163,6 +163,6 @@ def _default_limit() -> int:
     return min(memory // 16, 4 * 2**30)
 
 
-_pool = _Pool(_default_limit())
+_pool = _MemoryPool(_default_limit())
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_pool.start_anew)
+    os.register_at_fork(after_in_child=_pool.reset)

@@ -9,12 +9,10 @@ from typing import Any
 import numpy as np
 
 from tensor_ops_opencl.call import Call, launch
-from tensor_ops_opencl.layouts import angle_rows, exportable, plain, target_for
-from tensor_ops_opencl.session import Session
+from tensor_ops_opencl.contexts import DeviceContext
+from tensor_ops_opencl.host_memory import Array, exportable, shared_inputs
 
 __all__ = ["run"]
-
-Array = np.ndarray[Any, Any]
 
 #: Bytes of each input that are on their way at once: small enough for copies to overlap, large
 #: enough for the bus.
@@ -24,10 +22,10 @@ PIECE = 4 * 2**20
 class Lane:
     """A queue with pinned and device memory for one piece of every full array."""
 
-    def __init__(self, cl: Any, here: Session) -> None:
-        self.queue = here.new_queue()
+    def __init__(self, cl: Any, context: DeviceContext) -> None:
+        self.queue = context.new_queue()
         self._cl = cl
-        self._context = here.context
+        self._context = context.handle
         self._pinned: dict[int, tuple[Any, Array]] = {}
         self._on_device: dict[int, Any] = {}
         self._results: list[tuple[Array, Array]] = []
@@ -72,66 +70,53 @@ class Lane:
         self._results.clear()
 
 
-def run(cl: Any, here: Session, call: Call, results: tuple[Array, ...]) -> None:
-    """Run a call whose arrays are not in the device's memory."""
-    lanes = _lanes(cl, here)
+def run(cl: Any, context: DeviceContext, call: Call, targets: list[Array]) -> None:
+    """Run a call on a device with memory of its own, and store its results in `targets`."""
     try:
-        _run(cl, here, call, results, lanes)
+        _run_in_pieces(cl, context, call, targets, _lanes(cl, context))
     except BaseException:
         # What is left of this call must not be taken for results of the next.
-        del here.own.lanes
+        del context.own.lanes
         raise
 
 
-def _lanes(cl: Any, here: Session) -> tuple[Lane, Lane]:
+def _lanes(cl: Any, context: DeviceContext) -> tuple[Lane, Lane]:
     try:
-        lanes: tuple[Lane, Lane] = here.own.lanes
+        lanes: tuple[Lane, Lane] = context.own.lanes
     except AttributeError:
-        lanes = here.own.lanes = Lane(cl, here), Lane(cl, here)
+        lanes = context.own.lanes = Lane(cl, context), Lane(cl, context)
     return lanes
 
 
-def _run(
-    cl: Any, here: Session, call: Call, results: tuple[Array, ...], lanes: tuple[Lane, Lane]
+def _run_in_pieces(
+    cl: Any, context: DeviceContext, call: Call, targets: list[Array], lanes: tuple[Lane, Lane]
 ) -> None:
-    x = next(iter(call.inputs.values()))
-    n, rows = call.walk.counts(x.shape)
-    targets = [target_for(result) for result in results]
+    n, rows = call.iteration.counts(targets[0].shape)
     outputs = [target.reshape(rows, n) for target in targets]
-    full: dict[str, Array] = {}
-    whole: dict[str, Any] = {}
-    extra: list[np.generic] = []
-    for name, array in call.inputs.items():
-        if array is None:
-            whole[name] = None
-        elif call.kinds[name].is_full:
-            full[name] = array.reshape(rows, n)
-        elif call.kinds[name].role == "half_rows":
-            memory, repeated = angle_rows(x, array)
-            extra += map(np.uint64, repeated)
-            whole[name] = _upload(cl, here, lanes[0], memory)
-        else:
-            whole[name] = _upload(cl, here, lanes[0], plain(array))
+    full = {
+        name: array.reshape(rows, n)
+        for name, array in call.inputs.items()
+        if call.kinds[name].is_full
+    }
+    shared, extra = shared_inputs(call)
+    uploaded = {name: _upload(cl, context, lanes[0], array) for name, array in shared.items()}
     lanes[0].queue.finish()  # the other lane reads them too
     step = max(1, PIECE // (n * max(array.itemsize for array in full.values())))
     for index, start in enumerate(range(0, rows, step)):
         lane = lanes[index % 2]
         lane.finish()
         piece = slice(start, min(start + step, rows))
-        slots = {name: slot for slot, name in enumerate(full)}
-        inputs = [
-            lane.send(slots[name], full[name][piece]) if name in full else whole[name]
-            for name in call.inputs
-        ]
+        sent = {name: lane.send(k, array[piece]) for k, (name, array) in enumerate(full.items())}
+        memory = sent | uploaded
         places = [
             lane.device_memory(len(full) + k, output[piece].nbytes)
             for k, output in enumerate(outputs)
         ]
         launch(
             call,
-            here.programs,
+            context.programs,
             lane.queue,
-            [*inputs, *places],
+            [*(memory[name] for name in call.inputs), *places],
             extra,
             (n, piece.stop - start, start),
             lambda size, lane=lane: lane.device_memory(-1, size),  # type: ignore[misc]
@@ -141,14 +126,12 @@ def _run(
         lane.queue.flush()
     for lane in lanes:
         lane.finish()
-    for result, target in zip(results, targets, strict=True):
-        if target is not result:
-            result[...] = target
 
 
-def _upload(cl: Any, here: Session, lane: Lane, array: Array) -> Any:
+def _upload(cl: Any, context: DeviceContext, lane: Lane, array: Array | None) -> Any:
     """Return a buffer of the device with what every piece needs."""
-    flags = cl.mem_flags.READ_ONLY
-    memory = cl.Buffer(here.context, flags, array.nbytes)
+    if array is None:
+        return None
+    memory = cl.Buffer(context.handle, cl.mem_flags.READ_ONLY, array.nbytes)
     cl.enqueue_copy(lane.queue, memory, exportable(array), is_blocking=False)
     return memory

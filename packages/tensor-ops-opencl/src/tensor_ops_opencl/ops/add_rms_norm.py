@@ -3,13 +3,13 @@
 from typing import Any
 
 from tensor_ops_opencl.arguments import Array, NonNegative, ResidualRows, Rows, RowVector
+from tensor_ops_opencl.iteration import RowIteration
 from tensor_ops_opencl.op import op
 from tensor_ops_opencl.scalars import eps_parts
-from tensor_ops_opencl.walks import RowWalk
 
 
 @op(
-    RowWalk(("measure_parts", "write_parts"), found=1),
+    RowIteration(("measure_parts", "write_parts"), quantities=1),
     results_like=("x", "residual"),
     numbers=eps_parts,
 )

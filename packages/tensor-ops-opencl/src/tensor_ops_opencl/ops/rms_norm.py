@@ -3,12 +3,12 @@
 from typing import Any
 
 from tensor_ops_opencl.arguments import Array, NonNegative, Rows, RowVector
+from tensor_ops_opencl.iteration import RowIteration
 from tensor_ops_opencl.op import op
 from tensor_ops_opencl.scalars import eps_parts
-from tensor_ops_opencl.walks import RowWalk
 
 
-@op(RowWalk(("measure_parts", "write_parts"), found=1), numbers=eps_parts)
+@op(RowIteration(("measure_parts", "write_parts"), quantities=1), numbers=eps_parts)
 def rms_norm(x: Rows, weight: RowVector, eps: NonNegative = 1e-6, *, out: Array = None) -> Any:
     r"""Scale each row to a root mean square of one, then by a weight.
 

@@ -3,8 +3,8 @@
 from typing import Any
 
 from tensor_ops_opencl.arguments import Array, HalfRows, Rows
+from tensor_ops_opencl.iteration import PAIRS
 from tensor_ops_opencl.op import op
-from tensor_ops_opencl.walks import PAIRS
 
 
 @op(PAIRS)

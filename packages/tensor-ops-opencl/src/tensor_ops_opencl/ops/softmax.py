@@ -3,12 +3,12 @@
 from typing import Any
 
 from tensor_ops_opencl.arguments import Array, Finite, Rows
+from tensor_ops_opencl.iteration import RowIteration
 from tensor_ops_opencl.op import op
 from tensor_ops_opencl.scalars import scale_parts
-from tensor_ops_opencl.walks import RowWalk
 
 
-@op(RowWalk(("measure_parts", "sum_parts", "write_parts"), found=2), numbers=scale_parts)
+@op(RowIteration(("measure_parts", "sum_parts", "write_parts"), quantities=2), numbers=scale_parts)
 def softmax(x: Rows, scale: Finite = 1.0, *, out: Array = None) -> Any:
     r"""Turn each row, times a scale, into positive numbers whose sum is one.
 

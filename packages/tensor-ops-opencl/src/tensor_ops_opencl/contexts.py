@@ -1,23 +1,24 @@
-"""The device that host arrays are computed on: its context, and a queue for each thread."""
+"""The context of the device that host arrays are computed on, and a queue for each thread."""
 
 import os
 import threading
 from typing import Any
 
 from tensor_ops_opencl import discovery, runtime
-from tensor_ops_opencl.discovery import VARIABLE, Device
+from tensor_ops_opencl.device import Device
+from tensor_ops_opencl.discovery import VARIABLE
 from tensor_ops_opencl.programs import Programs
 
-__all__ = ["Session", "current"]
+__all__ = ["DeviceContext", "current"]
 
 
-class Session:
+class DeviceContext:
     """A context on one device.
 
     Attributes
     ----------
     device : Device
-    context : pyopencl.Context
+    handle : pyopencl.Context
     programs : Programs
     own : threading.local
         What belongs to one thread: its queue, and memory that it uses again.
@@ -25,8 +26,8 @@ class Session:
 
     def __init__(self, device: Device) -> None:
         self.device = device
-        self.context = runtime.opencl().Context([device.handle])
-        self.programs = Programs(self.context, device)
+        self.handle = runtime.opencl().Context([device.handle])
+        self.programs = Programs(self.handle, device)
         self.own = threading.local()
 
     def queue(self) -> Any:
@@ -39,11 +40,11 @@ class Session:
 
     def new_queue(self) -> Any:
         """Return another queue on the device."""
-        return runtime.opencl().CommandQueue(self.context, self.device.handle)
+        return runtime.opencl().CommandQueue(self.handle, self.device.handle)
 
 
-def current() -> Session:
-    """Return the session of the chosen device, which the first call makes.
+def current() -> DeviceContext:
+    """Return the context of the device for host arrays, which the first call makes.
 
     Raises
     ------
@@ -52,14 +53,14 @@ def current() -> Session:
     """
     runtime.opencl()  # refuses a forked child
     wanted = os.environ.get(VARIABLE, "")
-    session = _sessions.get(wanted)
-    if session is None:
+    context = _contexts.get(wanted)
+    if context is None:
         with _lock:
-            session = _sessions.get(wanted)
-            if session is None:
-                session = _sessions[wanted] = Session(discovery.chosen(wanted))
-    return session
+            context = _contexts.get(wanted)
+            if context is None:
+                context = _contexts[wanted] = DeviceContext(discovery.chosen(wanted))
+    return context
 
 
-_sessions: dict[str, Session] = {}
+_contexts: dict[str, DeviceContext] = {}
 _lock = threading.Lock()

@@ -1,4 +1,4 @@
-"""How work is laid out on a device: the work-items, groups and passes of an op's kernels.
+"""How an op's kernels iterate over its arrays: their work-items, work-groups and launches.
 
 A CPU is given one work-item for each of its pieces of work: its vectors are those of the kernel's
 types, and a barrier would cost it more than a row. A GPU is given lanes that share a row. What
@@ -13,17 +13,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tensor_ops_opencl.discovery import Device
+from tensor_ops_opencl.device import Device
 
 __all__ = [
     "ELEMENTS",
     "PAIRS",
-    "ElementWalk",
-    "PairWalk",
-    "Pass",
-    "Plan",
-    "RowWalk",
-    "Walk",
+    "ElementIteration",
+    "PairIteration",
+    "KernelLaunch",
+    "Launches",
+    "RowIteration",
+    "Iteration",
 ]
 
 #: Rows longer than this are split among groups, in parts of this many elements.
@@ -45,10 +45,10 @@ _COUNT = np.dtype(np.uint64)
 _SMALL_COUNT = np.dtype(np.uint32)
 
 
-class Pass(NamedTuple):
+class KernelLaunch(NamedTuple):
     """One kernel to launch.
 
-    `numbers` are its arguments that follow the op's own; None stands for the buffer of what passes
+    `numbers` are its arguments that follow the op's own; None stands for the buffer of what kernels
     hand on.
     """
 
@@ -59,27 +59,27 @@ class Pass(NamedTuple):
     types: tuple[np.dtype[np.unsignedinteger] | None, ...]
 
 
-class Plan(NamedTuple):
+class Launches(NamedTuple):
     """What to build and to launch for one call.
 
-    `found` is how many numbers of the type to compute in the passes hand on.
+    `scratch` is how many numbers of the type to compute in the kernels hand on to the next.
     """
 
     options: tuple[str, ...]
-    passes: tuple[Pass, ...]
-    found: int = 0
+    kernels: tuple[KernelLaunch, ...]
+    scratch: int = 0
 
 
 @dataclass(frozen=True)
-class ElementWalk:
-    """A walk over elements one by one, whatever their shape."""
+class ElementIteration:
+    """Over elements one by one, whatever their shape."""
 
     def counts(self, shape: Sequence[int]) -> tuple[int, int]:
         """Return the length of a row and the number of rows, the units that work is cut in."""
         return 1, math.prod(shape)
 
-    def plan(self, device: Device, size: int, n: int, rows: int, first: int) -> Plan:
-        """Return the plan for `rows` rows of length `n`, from row `first` on.
+    def launches(self, device: Device, size: int, n: int, rows: int, first: int) -> Launches:
+        """Return the launches for `rows` rows of length `n`, from row `first` on.
 
         `size` is that of the type to compute in.
         """
@@ -87,70 +87,73 @@ class ElementWalk:
         lanes = _most_lanes(device)
         span = CPU_PIECE if lanes == 1 else lanes * width * VECTORS_PER_LANE
         groups = -(-n * rows // span)
-        only = Pass("elements", (groups * lanes,), (lanes,), (n * rows, span), (_COUNT, _COUNT))
-        return Plan(_options(width, lanes, 1), (only,))
+        only = KernelLaunch(
+            "elements", (groups * lanes,), (lanes,), (n * rows, span), (_COUNT, _COUNT)
+        )
+        return Launches(_options(width, lanes, 1), (only,))
 
 
 @dataclass(frozen=True)
-class RowWalk:
-    """A walk over rows of which something is measured before they are written.
+class RowIteration:
+    """Over rows of which something is measured before they are written.
 
     Attributes
     ----------
-    passes : tuple of str
+    kernels : tuple of str
         The kernels for the parts of long rows.
-    found : int
-        How many numbers each part hands on.
+    quantities : int
+        How many numbers each part hands on to the next kernel.
     """
 
-    passes: tuple[str, ...]
-    found: int
+    kernels: tuple[str, ...]
+    quantities: int
 
     def counts(self, shape: Sequence[int]) -> tuple[int, int]:
-        """See `ElementWalk.counts`."""
+        """See `ElementIteration.counts`."""
         return _rows_of(shape)
 
-    def plan(self, device: Device, size: int, n: int, rows: int, first: int) -> Plan:
-        """See `ElementWalk.plan`."""
+    def launches(self, device: Device, size: int, n: int, rows: int, first: int) -> Launches:
+        """See `ElementIteration.launches`."""
         if n > LONGEST_WHOLE_ROW:
             return self._split(device, size, n, rows)
         width, lanes, together = _shape_for(device, size, n)
         sizes, per = _sizes_for(device, lanes, together, n, rows)
-        only = Pass("whole_rows", *sizes, (n, rows, per), (_COUNT, _COUNT, _SMALL_COUNT))
+        only = KernelLaunch("whole_rows", *sizes, (n, rows, per), (_COUNT, _COUNT, _SMALL_COUNT))
         options = _options(width, lanes, together) + _kept(device, size)
-        return Plan(options, (only,))
+        return Launches(options, (only,))
 
-    def _split(self, device: Device, size: int, n: int, rows: int) -> Plan:
+    def _split(self, device: Device, size: int, n: int, rows: int) -> Launches:
         width = _width(device, size)
         lanes = _most_lanes(device)
         parts = -(-n // PART)
         sizes = (parts * lanes, rows), (lanes, 1)
         numbers, types = (n, rows, PART, None), (_COUNT, _COUNT, _COUNT, None)
-        passes = tuple(Pass(kernel, *sizes, numbers, types) for kernel in self.passes)
-        return Plan(_options(width, lanes, 1), passes, parts * rows * self.found)
+        kernels = tuple(KernelLaunch(name, *sizes, numbers, types) for name in self.kernels)
+        return Launches(_options(width, lanes, 1), kernels, parts * rows * self.quantities)
 
 
 @dataclass(frozen=True)
-class PairWalk:
-    """A walk over rows whose pairs of elements each go their own way."""
+class PairIteration:
+    """Over rows whose pairs of elements are computed independently."""
 
     def counts(self, shape: Sequence[int]) -> tuple[int, int]:
-        """See `ElementWalk.counts`."""
+        """See `ElementIteration.counts`."""
         return _rows_of(shape)
 
-    def plan(self, device: Device, size: int, n: int, rows: int, first: int) -> Plan:
-        """See `ElementWalk.plan`."""
+    def launches(self, device: Device, size: int, n: int, rows: int, first: int) -> Launches:
+        """See `ElementIteration.launches`."""
         width, lanes, together = _shape_for(device, size, n // 2)
         sizes, per = _sizes_for(device, lanes, together, n, rows)
         numbers, types = (n, rows, first, per), (_COUNT, _COUNT, _COUNT, _SMALL_COUNT)
-        return Plan(
-            _options(width, lanes, together), (Pass("rows_of_pairs", *sizes, numbers, types),)
+        return Launches(
+            _options(width, lanes, together),
+            (KernelLaunch("rows_of_pairs", *sizes, numbers, types),),
         )
 
 
-Walk = ElementWalk | RowWalk | PairWalk
-ELEMENTS = ElementWalk()
-PAIRS = PairWalk()
+Iteration = ElementIteration | RowIteration | PairIteration
+ELEMENTS = ElementIteration()
+PAIRS = PairIteration()
 
 
 def _rows_of(shape: Sequence[int]) -> tuple[int, int]:
