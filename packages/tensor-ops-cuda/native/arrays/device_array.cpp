@@ -87,9 +87,10 @@ void delete_unused_versioned(PyObject* capsule) {
   delete_unused<dlpack::ManagedTensorVersioned>(capsule, dlpack::kVersionedCapsule);
 }
 
-HostArea area_of(const View& view) {
-  HostArea area{view.data, static_cast<std::int64_t>(kItemSizes[view.dtype]), 0, {}, {}};
+StridedArea area_of(const View& view) {
+  StridedArea area{view.data, static_cast<std::int64_t>(kItemSizes[view.dtype]), 0, {}, {}};
   for (int d = 0; d < view.dims; ++d) add_axis(area, view.shape[d], view.stride[d]);
+  add_axis(area, 1, area.item_size);  // an area has an axis, an array need not have one
   return area;
 }
 
@@ -119,16 +120,14 @@ PyObject* stream_owner_of(const DeviceArray& array) {
   return release ? release->stream_owner : nullptr;
 }
 
-// By way of pinned memory where it can be had; the host waits, since it may write to `from` again.
+// Through pinned memory if possible; the host waits, since its caller may write to `from` again.
 void upload(const View& from, const DeviceArray& to) {
   if (to.size() == 0) return;
   const CurrentDevice current(to.device);
-  const PinnedMemory pinned(to.bytes());
-  std::unique_ptr<char[]> pageable;
-  if (!pinned.data()) pageable.reset(new char[to.bytes()]);
-  char* packed = pinned.data() ? pinned.data() : pageable.get();
-  pack(area_of(from), packed);
-  CUDA_CHECK(cudaMemcpyAsync(to.data(), packed, to.bytes(), cudaMemcpyHostToDevice, to.stream));
+  const HostBuffer packed = new_host_buffer(to.bytes());
+  pack(area_of(from), packed.get());
+  CUDA_CHECK(
+      cudaMemcpyAsync(to.data(), packed.get(), to.bytes(), cudaMemcpyHostToDevice, to.stream));
   CUDA_CHECK(cudaStreamSynchronize(to.stream));
 }
 

@@ -1,18 +1,18 @@
 // Cutting a host call into parts of its leading axes.
 #pragma once
 
-#include "launch/host_copy.h"
+#include "launch/area.h"
 
 namespace tensor_ops {
 
-// Boxes of at most so many rows that cover a problem, in order: whole inner axes, some steps of one
-// axis, and single steps of those outside of it.
+// Boxes of at most `most_rows` rows that cover a problem, in order. A box has whole inner axes,
+// some steps of one axis, and a single step of each axis outside of it.
 class Chunks {
  public:
   Chunks(const Problem& problem, std::int64_t most_rows);
 
   std::int64_t count() const { return count_; }
-  // Rows of the largest one.
+  // Rows of the largest box.
   std::int64_t most_rows() const { return step_ * inner_; }
   Box box(std::int64_t chunk) const;
 

@@ -5,15 +5,17 @@
 #include <algorithm>
 #include <condition_variable>
 #include <deque>
+#include <future>
 #include <mutex>
 #include <new>
 #include <system_error>
 #include <thread>
+#include <vector>
 
 namespace tensor_ops {
 namespace {
 
-// More than this do not copy faster: the memory is busy.
+// More threads do not copy faster: a few keep the memory busy.
 constexpr int kMostThreads = 8;
 
 int allowed_threads() {
@@ -22,62 +24,45 @@ int allowed_threads() {
   return std::clamp(cpus, 1, kMostThreads);
 }
 
-// Of one call of in_parts().
-struct Batch {
-  std::mutex mutex;
-  std::condition_variable all_done;
-  std::int64_t left;
-
-  void finish_one() {
-    const std::lock_guard lock(mutex);
-    if (--left == 0) all_done.notify_one();
-  }
-  void wait() {
-    std::unique_lock lock(mutex);
-    all_done.wait(lock, [this] { return left == 0; });
-  }
-};
-
-// Its threads live as long as the process: they own nothing that would have to be given back.
+// The threads live as long as the process, and own nothing that would have to be released.
 class CopyThreads {
  public:
   CopyThreads() {
-    for (int i = 1; i < allowed_threads(); ++i) {
+    for (; count_ + 1 < allowed_threads(); ++count_) {
       try {
-        std::thread([this] { work_forever(); }).detach();
-        ++helpers_;
+        std::thread([this] { run_tasks(); }).detach();
       } catch (const std::system_error&) {
-        return;  // fewer do it too
+        return;  // The copies are shared by those that could be started.
       }
     }
   }
 
-  int helpers() const { return helpers_; }
+  int count() const { return count_; }
 
-  void add(std::function<void()> work) {
+  void add(std::packaged_task<void()> task) {
     {
       const std::lock_guard lock(mutex_);
-      waiting_.push_back(std::move(work));
+      tasks_.push_back(std::move(task));
     }
-    is_there_work_.notify_one();
+    has_tasks_.notify_one();
   }
 
  private:
-  void work_forever() {
+  void run_tasks() {
     for (;;) {
       std::unique_lock lock(mutex_);
-      is_there_work_.wait(lock, [this] { return !waiting_.empty(); });
-      const std::function<void()> work = std::move(waiting_.front());
-      waiting_.pop_front();
+      has_tasks_.wait(lock, [this] { return !tasks_.empty(); });
+      std::packaged_task<void()> task = std::move(tasks_.front());
+      tasks_.pop_front();
       lock.unlock();
-      work();
+      task();
     }
   }
 
   std::mutex mutex_;
-  std::condition_variable is_there_work_;
-  std::deque<std::function<void()>> waiting_;
-  int helpers_ = 0;
+  std::condition_variable has_tasks_;
+  std::deque<std::packaged_task<void()>> tasks_;
+  int count_ = 0;
 };
 
 CopyThreads& copy_threads() {
@@ -87,30 +72,28 @@ CopyThreads& copy_threads() {
 
 }  // namespace
 
-void in_parts(std::int64_t count, std::int64_t least,
-              const std::function<void(std::int64_t, std::int64_t)>& work) {
+void run_in_parallel(std::int64_t count, std::int64_t least,
+                     const std::function<void(std::int64_t, std::int64_t)>& work) {
   const std::int64_t most = count / std::max<std::int64_t>(least, 1);
   if (most < 2) return work(0, count);
   CopyThreads& threads = copy_threads();
-  const std::int64_t parts = std::min<std::int64_t>(most, threads.helpers() + 1);
+  const std::int64_t parts = std::min<std::int64_t>(most, threads.count() + 1);
   const auto begin_of = [=](std::int64_t part) {
     return count / parts * part + std::min(part, count % parts);
   };
-  Batch batch;
-  batch.left = parts - 1;
+  const auto run_part = [&](std::int64_t part) { work(begin_of(part), begin_of(part + 1)); };
+  std::vector<std::future<void>> others;
   for (std::int64_t part = 1; part < parts; ++part) {
-    const auto job = [&, part] {
-      work(begin_of(part), begin_of(part + 1));
-      batch.finish_one();
-    };
     try {
-      threads.add(job);
+      std::packaged_task<void()> task([&run_part, part] { run_part(part); });
+      others.push_back(task.get_future());
+      threads.add(std::move(task));
     } catch (const std::bad_alloc&) {
-      job();
+      run_part(part);  // The task was not added.
     }
   }
-  work(0, begin_of(1));
-  batch.wait();
+  run_part(0);
+  for (const std::future<void>& each : others) each.wait();
 }
 
 }  // namespace tensor_ops

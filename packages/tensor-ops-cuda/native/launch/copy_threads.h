@@ -6,9 +6,9 @@
 
 namespace tensor_ops {
 
-// Calls work(begin, end) for parts of [0, count), on this thread and others, and returns when all
-// are done. A part has `least` items or more. The work must not throw.
-void in_parts(std::int64_t count, std::int64_t least,
-              const std::function<void(std::int64_t, std::int64_t)>& work);
+// Calls work(begin, end) for parts of [0, count) on this thread and others, and returns when all
+// calls have. A part has at least `least` items. The work must not throw.
+void run_in_parallel(std::int64_t count, std::int64_t least,
+                     const std::function<void(std::int64_t, std::int64_t)>& work);
 
 }  // namespace tensor_ops

@@ -8,7 +8,7 @@
 namespace tensor_ops {
 namespace {
 
-// What one thread should have to copy at least, for another to pay.
+// Fewer bytes are copied in less time than it takes to start another thread on them.
 constexpr std::int64_t kLeastBytes = 1 << 20;
 
 template <std::size_t kItem>
@@ -33,7 +33,7 @@ void copy_run(char* to, std::int64_t to_step, const char* from, std::int64_t fro
 // Calls copy(address in the area, index of the first element, count) for runs of the last axis that
 // make up the elements [begin, end).
 template <class Copy>
-void for_each_run(const HostArea& area, std::int64_t begin, std::int64_t end, Copy copy) {
+void for_each_run(const StridedArea& area, std::int64_t begin, std::int64_t end, Copy copy) {
   const int last = area.axes - 1;
   std::int64_t at[kMaxDims + 1];
   char* data = area.data;
@@ -59,70 +59,26 @@ void for_each_run(const HostArea& area, std::int64_t begin, std::int64_t end, Co
 }
 
 template <class Copy>
-void for_each_run_in_parts(const HostArea& area, Copy copy) {
-  const std::int64_t item = area.item_size;
-  if (area.axes == 0) return copy(area.data, 0, 1, item);
-  const std::int64_t step = area.stride[area.axes - 1];
-  in_parts(area.count(), kLeastBytes / item, [&](std::int64_t begin, std::int64_t end) {
-    for_each_run(area, begin, end, [&](char* data, std::int64_t first, std::int64_t count) {
-      copy(data, first, count, step);
-    });
-  });
+void for_each_run_in_parallel(const StridedArea& area, Copy copy) {
+  run_in_parallel(
+      area.count(), kLeastBytes / area.item_size,
+      [&](std::int64_t begin, std::int64_t end) { for_each_run(area, begin, end, copy); });
 }
 
 }  // namespace
 
-Box whole(const Problem& problem) {
-  Box box;
-  std::fill_n(box.begin, problem.axes, 0);
-  std::copy_n(problem.extent, problem.axes, box.extent);
-  return box;
+void pack(const StridedArea& from, char* to) {
+  const std::int64_t item = from.item_size, step = from.stride[from.axes - 1];
+  for_each_run_in_parallel(from, [=](const char* run, std::int64_t first, std::int64_t count) {
+    copy_run(to + first * item, item, run, step, item, count);
+  });
 }
 
-void add_axis(HostArea& area, std::int64_t extent, std::int64_t stride) {
-  if (extent == 1) return;
-  const int last = area.axes - 1;
-  if (last >= 0 && area.stride[last] == extent * stride) {
-    area.extent[last] *= extent;
-    area.stride[last] = stride;
-    return;
-  }
-  area.extent[area.axes] = extent;
-  area.stride[area.axes++] = stride;
-}
-
-std::int64_t HostArea::count() const {
-  std::int64_t count = 1;
-  for (int d = 0; d < axes; ++d) count *= extent[d];
-  return count;
-}
-
-bool HostArea::is_contiguous() const { return axes == 0 || (axes == 1 && stride[0] == item_size); }
-
-HostArea area_of(const Problem& problem, const Operand& operand, const Box& box) {
-  HostArea area{operand.data, operand.item_size(), 0, {}, {}};
-  for (int d = 0; d < problem.axes; ++d) {
-    area.data += box.begin[d] * operand.stride[d];
-    if (!repeats(problem, operand, d)) add_axis(area, box.extent[d], operand.stride[d]);
-  }
-  add_axis(area, operand.length, operand.element_stride);
-  return area;
-}
-
-void pack(const HostArea& from, char* to) {
-  const std::int64_t item = from.item_size;
-  for_each_run_in_parts(
-      from, [=](const char* data, std::int64_t first, std::int64_t count, std::int64_t step) {
-        copy_run(to + first * item, item, data, step, item, count);
-      });
-}
-
-void unpack(const char* from, const HostArea& to) {
-  const std::int64_t item = to.item_size;
-  for_each_run_in_parts(to,
-                        [=](char* data, std::int64_t first, std::int64_t count, std::int64_t step) {
-                          copy_run(data, step, from + first * item, item, item, count);
-                        });
+void unpack(const char* from, const StridedArea& to) {
+  const std::int64_t item = to.item_size, step = to.stride[to.axes - 1];
+  for_each_run_in_parallel(to, [=](char* run, std::int64_t first, std::int64_t count) {
+    copy_run(run, step, from + first * item, item, item, count);
+  });
 }
 
 }  // namespace tensor_ops

@@ -22,22 +22,27 @@ std::size_t physical_memory() {
 
 std::size_t default_limit() { return std::min(physical_memory() / 16, std::size_t{4} << 30); }
 
-// Pinned memory cannot be swapped out: results that are kept must not take the whole machine's.
+// Pinned memory cannot be swapped out: results that a program keeps must not take all of the
+// machine's memory.
 std::size_t most_in_use() { return physical_memory() / 4; }
 
-// Blocks of sizes an eighth apart are found again by calls of nearly the same size.
+// Sizes are rounded up to steps of an eighth at most, so that calls of nearly the same size find a
+// kept block.
 std::size_t rounded(std::size_t bytes) {
   std::size_t grain = kPage;
   while (grain * 16 <= bytes) grain *= 2;
   return (bytes + grain - 1) / grain * grain;
 }
 
-class Pool {
+class PinnedPool {
  public:
   void* take(std::size_t bytes) {
     const std::size_t size = rounded(bytes);
-    if (void* kept = take_kept(size)) return kept;
-    if (is_too_much(size)) return nullptr;
+    {
+      const std::lock_guard lock(mutex_);
+      if (void* kept = take_kept(size)) return kept;
+      if (state_.used_bytes + size > most_in_use()) return nullptr;
+    }
     void* fresh = allocate(size);
     if (!fresh && trim(0) > 0) fresh = allocate(size);
     if (!fresh) return nullptr;
@@ -48,20 +53,18 @@ class Pool {
   }
 
   void give_back(void* data) {
-    std::size_t limit;
-    {
-      const std::lock_guard lock(mutex_);
-      const auto found = used_.find(data);
-      kept_.push_back({data, found->second});
-      state_.used_bytes -= found->second;
-      state_.held_bytes += found->second;
-      used_.erase(found);
-      limit = state_.limit;
-    }
+    std::unique_lock lock(mutex_);
+    const auto found = used_.find(data);
+    kept_.push_back({data, found->second});
+    state_.used_bytes -= found->second;
+    state_.held_bytes += found->second;
+    used_.erase(found);
+    const std::size_t limit = state_.limit;
+    lock.unlock();
     trim(limit);
   }
 
-  // The oldest first.
+  // Frees kept blocks, the oldest first, until those that are left have at most `limit` bytes.
   std::size_t trim(std::size_t limit) {
     std::size_t freed = 0;
     for (;;) {
@@ -71,7 +74,7 @@ class Pool {
       kept_.pop_front();
       state_.held_bytes -= block.bytes;
       lock.unlock();
-      // At the process's end the driver may be gone, and its memory with it.
+      // At the end of the process the driver may have been unloaded, and has freed its memory.
       if (cudaFreeHost(block.data) != cudaSuccess) cudaGetLastError();
       freed += block.bytes;
     }
@@ -99,9 +102,8 @@ class Pool {
     std::size_t bytes;
   };
 
-  // The one last given back, whose memory may still be in a cache.
+  // The block that was given back last, since its memory may still be in a cache.
   void* take_kept(std::size_t size) {
-    const std::lock_guard lock(mutex_);
     const auto found = std::find_if(kept_.rbegin(), kept_.rend(),
                                     [size](const Block& block) { return block.bytes == size; });
     if (found == kept_.rend()) return nullptr;
@@ -111,11 +113,6 @@ class Pool {
     ++state_.hits;
     note_use(data, size);
     return data;
-  }
-
-  bool is_too_much(std::size_t size) {
-    const std::lock_guard lock(mutex_);
-    return state_.used_bytes + size > most_in_use();
   }
 
   void note_use(void* data, std::size_t size) {
@@ -137,15 +134,15 @@ class Pool {
 };
 
 // Never destroyed: arrays may be freed after the module is gone.
-Pool& pool() {
-  static auto* the_pool = new Pool;
-  return *the_pool;
+PinnedPool& pool() {
+  static auto* pinned_pool = new PinnedPool;
+  return *pinned_pool;
 }
 
 }  // namespace
 
 void* take_pinned(std::size_t bytes) { return pool().take(bytes); }
-// A forked child has the memory, but neither the driver nor, perhaps, the lock.
+// A forked child has neither the driver nor, perhaps, a lock that it could take.
 void give_back_pinned(void* data) {
   if (!is_forked_child()) pool().give_back(data);
 }
@@ -154,5 +151,10 @@ void set_pinned_pool_limit(std::size_t bytes) {
   if (!is_forked_child()) pool().set_limit(bytes);
 }
 std::size_t trim_pinned_pool() { return is_forked_child() ? 0 : pool().trim(0); }
+
+HostBuffer new_host_buffer(std::size_t bytes) {
+  if (void* pinned = take_pinned(bytes)) return {static_cast<char*>(pinned), give_back_pinned};
+  return {new char[bytes], [](void* data) { delete[] static_cast<char*>(data); }};
+}
 
 }  // namespace tensor_ops

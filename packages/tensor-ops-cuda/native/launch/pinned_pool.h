@@ -1,13 +1,14 @@
-// Host memory that devices reach by themselves. It is slow to come by, so that what is given back
-// is kept for the next call.
+// Pinned host memory, which devices read and write by themselves. It is slow to allocate, so that
+// blocks that are given back are kept for the next call.
 #pragma once
 
 #include <cstddef>
+#include <memory>
 
 namespace tensor_ops {
 
-// Null where the system pins no more memory, or a quarter of it is in use already. Needs a usable
-// device to be current.
+// Null if the system pins no more memory, or if results hold a quarter of the machine's memory
+// already. A usable device must be current.
 void* take_pinned(std::size_t bytes);
 void give_back_pinned(void* data);
 
@@ -20,29 +21,11 @@ struct PinnedPoolState {
 
 PinnedPoolState pinned_pool_state();
 void set_pinned_pool_limit(std::size_t bytes);
-// Gives all that is kept back to the system; how many bytes that were.
+// Gives all kept blocks back to the system, and returns their bytes.
 std::size_t trim_pinned_pool();
 
-// Memory for as long as the object lives; none where it cannot be had.
-class PinnedMemory {
- public:
-  PinnedMemory() = default;
-  explicit PinnedMemory(std::size_t bytes) : data_(take_pinned(bytes)) {}
-  PinnedMemory(PinnedMemory&& other) noexcept : data_(other.data_) { other.data_ = nullptr; }
-  PinnedMemory& operator=(PinnedMemory&& other) noexcept {
-    void* data = data_;
-    data_ = other.data_;
-    other.data_ = data;
-    return *this;
-  }
-  ~PinnedMemory() {
-    if (data_) give_back_pinned(data_);
-  }
-
-  char* data() const { return static_cast<char*>(data_); }
-
- private:
-  void* data_ = nullptr;
-};
+// Pinned memory, or pageable memory where none can be pinned, which the driver copies more slowly.
+using HostBuffer = std::unique_ptr<char, void (*)(void*)>;
+HostBuffer new_host_buffer(std::size_t bytes);
 
 }  // namespace tensor_ops

@@ -9,13 +9,14 @@
 namespace tensor_ops {
 namespace {
 
-struct Idle {
+// Never destroyed: a call may end after static objects are gone.
+struct IdlePipelines {
   std::mutex mutex;
   std::map<int, std::vector<std::unique_ptr<Pipeline>>> of_device;
 };
 
-Idle& idle() {
-  static auto* pipelines = new Idle;
+IdlePipelines& idle() {
+  static auto* pipelines = new IdlePipelines;
   return *pipelines;
 }
 
@@ -35,15 +36,18 @@ void Pipeline::drain() const {
     if (cudaStreamSynchronize(stream->get()) != cudaSuccess) cudaGetLastError();
 }
 
-BorrowedPipeline::BorrowedPipeline(int device) : device_(device), pipeline_(take_idle(device)) {
-  if (!pipeline_) pipeline_ = std::make_unique<Pipeline>();
+BorrowedPipeline borrow_pipeline(int device) {
+  std::unique_ptr<Pipeline> pipeline = take_idle(device);
+  if (!pipeline) pipeline = std::make_unique<Pipeline>();
+  return {pipeline.release(), {device}};
 }
 
-BorrowedPipeline::~BorrowedPipeline() {
+void ReturnPipeline::operator()(Pipeline* returned) const {
   constexpr std::size_t kMostIdle = 8;
+  std::unique_ptr<Pipeline> pipeline(returned);
   const std::lock_guard lock(idle().mutex);
-  auto& pipelines = idle().of_device[device_];
-  if (pipelines.size() < kMostIdle) pipelines.push_back(std::move(pipeline_));
+  auto& pipelines = idle().of_device[device];
+  if (pipelines.size() < kMostIdle) pipelines.push_back(std::move(pipeline));
 }
 
 }  // namespace tensor_ops

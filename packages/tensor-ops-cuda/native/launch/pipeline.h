@@ -8,32 +8,27 @@
 
 namespace tensor_ops {
 
-constexpr int kSlots = 4;  // chunks under way at a time
+constexpr int kSlots = 4;  // chunks in flight at a time
 
 struct Pipeline {
   Stream upload, compute, download;
-  struct Marks {
+  struct SlotEvents {
     Event uploaded, computed, downloaded;
-  } marks[kSlots];
-  Event prepared;
+  } events[kSlots];
+  Event allocated;
 
-  // Waits for all that was enqueued, whatever becomes of it.
+  // Waits for all that was enqueued; errors are the caller's who enqueued it.
   void drain() const;
 };
 
-// One of the device, which is current, for this thread alone as long as the object lives.
-class BorrowedPipeline {
- public:
-  explicit BorrowedPipeline(int device);
-  ~BorrowedPipeline();
-  BorrowedPipeline(const BorrowedPipeline&) = delete;
-  BorrowedPipeline& operator=(const BorrowedPipeline&) = delete;
-
-  Pipeline& operator*() const { return *pipeline_; }
-
- private:
-  int device_;
-  std::unique_ptr<Pipeline> pipeline_;
+// Keeps a pipeline for the next call.
+struct ReturnPipeline {
+  int device;
+  void operator()(Pipeline* pipeline) const;
 };
+using BorrowedPipeline = std::unique_ptr<Pipeline, ReturnPipeline>;
+
+// One of the device, which is current, for this thread alone. Throws CudaError.
+BorrowedPipeline borrow_pipeline(int device);
 
 }  // namespace tensor_ops

@@ -16,16 +16,7 @@ bool is_direct(const Problem& problem, const Operand& operand) {
          reinterpret_cast<std::uintptr_t>(operand.data) % static_cast<std::size_t>(item) == 0;
 }
 
-// An operand's elements, each once: where it repeats along a leading axis it has one there.
-StridedArea area_of(const Problem& problem, const Operand& operand) {
-  StridedArea area{operand.data, 0, {}, {}};
-  for (int d = 0; d < problem.axes; ++d)
-    if (!repeats(problem, operand, d)) add_axis(area, problem.extent[d], operand.stride[d]);
-  add_axis(area, operand.length, operand.element_stride);
-  return area;
-}
-
-// The same elements one after another in memory of their own.
+// An operand of the same elements, each once and one after another, at `data`.
 Operand packed(const Problem& problem, const Operand& operand, void* data) {
   Operand result = operand;
   result.data = static_cast<char*>(data);
@@ -46,11 +37,10 @@ struct Gathered {
 
 void gather(Problem& problem, int k, Gathered& gathered, cudaStream_t stream) {
   Operand& operand = problem.operand[k];
-  gathered.area[k] = area_of(problem, operand);
-  const auto bytes = static_cast<std::size_t>(count_of(gathered.area[k]) * operand.item_size());
-  gathered.memory[k] = DeviceMemory(bytes, stream);
+  gathered.area[k] = area_of(problem, operand, whole(problem));
+  gathered.memory[k] = DeviceMemory(static_cast<std::size_t>(gathered.area[k].bytes()), stream);
   operand = packed(problem, operand, gathered.memory[k].data());
-  if (!operand.is_output) gather_area(gathered.area[k], operand.data, operand.item_size(), stream);
+  if (!operand.is_output) gather_area(gathered.area[k], operand.data, stream);
 }
 
 // More axes than kernels take: what is packed has one.
@@ -92,8 +82,7 @@ void run_on_device(const Problem& given, const DeviceFacts& device, cudaStream_t
   problem.op->launch(new_call(problem, device, stream));
   for (int k = 0; k < problem.operands; ++k)
     if (problem.operand[k].is_output && gathered.memory[k].data())
-      scatter_area(gathered.memory[k].data(), gathered.area[k], problem.operand[k].item_size(),
-                   stream);
+      scatter_area(gathered.memory[k].data(), gathered.area[k], stream);
 }
 
 }  // namespace tensor_ops

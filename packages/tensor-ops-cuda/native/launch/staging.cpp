@@ -8,6 +8,7 @@
 #include "launch/chunks.h"
 #include "launch/cuda.h"
 #include "launch/device.h"
+#include "launch/host_copy.h"
 #include "launch/memory.h"
 #include "launch/pinned_pool.h"
 #include "launch/pipeline.h"
@@ -16,8 +17,8 @@
 namespace tensor_ops {
 namespace {
 
-// Copies of this size run at the bus's full speed, and the first upload and the last download,
-// which nothing overlaps, are short.
+// Copies of this size run at the bus's full speed, while the first upload and the last download,
+// which overlap with nothing, are short.
 std::atomic<std::int64_t> bytes_of_chunk{16 << 20};
 
 constexpr std::int64_t kAlignment = 256;
@@ -26,18 +27,12 @@ std::int64_t aligned(std::int64_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
-// Pinned where it can be had: else copies take the driver's own way, which is slower.
-class HostBuffer {
- public:
-  explicit HostBuffer(std::int64_t bytes) : pinned_(static_cast<std::size_t>(bytes)) {
-    if (!pinned_.data()) pageable_.reset(new char[static_cast<std::size_t>(bytes)]);
-  }
-  char* data() const { return pinned_.data() ? pinned_.data() : pageable_.get(); }
-
- private:
-  PinnedMemory pinned_;
-  std::unique_ptr<char[]> pageable_;
-};
+// Makes what `later` is asked to do from now on wait for what `earlier` was asked to do.
+void order(const Stream& earlier, Event& event, const Stream& later) {
+  if (&earlier == &later) return;
+  event.record(earlier.get());
+  later.wait_for(event);
+}
 
 bool is_pinned(const void* data) {
   cudaPointerAttributes attributes;
@@ -45,18 +40,41 @@ bool is_pinned(const void* data) {
   return attributes.type == cudaMemoryTypeHost;
 }
 
-// How an operand travels.
-enum class Way {
-  kAbsent,
-  kOnce,    // it repeats: all of it goes up before the first chunk
-  kChunks,  // with each chunk
+// When an operand is copied to the device or back.
+enum class Schedule {
+  kNever,      // it was not given
+  kOnce,       // it repeats: all of it is uploaded before the first chunk
+  kEachChunk,  // its part of each chunk
 };
 
-// What of a chunk in flight is to be done when it has come down.
-struct Slot {
-  std::unique_ptr<HostBuffer> host;
+Schedule schedule_of(const Problem& problem, const Operand& operand) {
+  if (!operand.data) return Schedule::kNever;
+  for (int d = 0; d < problem.axes; ++d)
+    if (repeats(problem, operand, d)) return Schedule::kOnce;
+  return Schedule::kEachChunk;
+}
+
+void copy_async(void* to, const void* from, std::int64_t bytes, cudaMemcpyKind kind,
+                const Stream& stream) {
+  CUDA_CHECK(cudaMemcpyAsync(to, from, static_cast<std::size_t>(bytes), kind, stream.get()));
+}
+
+// Memory on both sides for operands of one schedule.
+struct Buffers {
+  HostBuffer host{nullptr, nullptr};
   DeviceMemory device;
+
+  void allocate(std::int64_t bytes, const Stream& stream) {
+    host = new_host_buffer(static_cast<std::size_t>(bytes));
+    device = DeviceMemory(static_cast<std::size_t>(bytes), stream.get());
+  }
+  char* on_device(std::int64_t offset) const { return static_cast<char*>(device.data()) + offset; }
+};
+
+// A chunk in flight.
+struct Slot : Buffers {
   Box box;
+  Pipeline::SlotEvents* events;
   bool is_busy = false;
 };
 
@@ -68,48 +86,45 @@ class Transfer {
   Transfer(const Transfer&) = delete;
   Transfer& operator=(const Transfer&) = delete;
 
-  void run();
-  // Whether a result may have been written.
-  bool has_begun() const { return has_begun_; }
+  // Sets `has_begun` before a result may be written.
+  void run(bool& has_begun);
 
  private:
   void allocate();
   void upload_repeating();
-  void upload(Slot& slot, const Box& box);
+  void upload(Slot& slot);
   void compute(Slot& slot);
   void download(Slot& slot);
   void finish(Slot& slot);
   Problem device_problem(const Slot& slot) const;
-  bool travels_directly(int k, const HostArea& area) const {
-    return is_pinned_[k] && area.is_contiguous();
+
+  // Calls function(k, area of the operand in the slot's chunk, where in host memory the driver
+  // copies it): in the caller's memory if that is pinned and contiguous, else in the slot's.
+  template <class Function>
+  void for_each_in_chunk(const Slot& slot, bool is_output, Function function) const {
+    for (int k = 0; k < problem_.operands; ++k) {
+      const Operand& operand = problem_.operand[k];
+      if (schedule_[k] != Schedule::kEachChunk || operand.is_output != is_output) continue;
+      const StridedArea area = area_of(problem_, operand, slot.box);
+      const bool is_direct = is_pinned_[k] && area.is_contiguous();
+      function(k, area, is_direct ? area.data : slot.host.get() + offset_[k]);
+    }
   }
-  int number(const Slot& slot) const { return static_cast<int>(&slot - slots_); }
-  Pipeline::Marks& marks(const Slot& slot) const { return pipeline_.marks[number(slot)]; }
 
   const Problem& problem_;
   const DeviceFacts& device_;
   Pipeline& pipeline_;
   Chunks chunks_;
-  // One stream for all where there is nothing to overlap.
-  cudaStream_t up_, down_;
-  bool is_single_;
+  // All three are one stream if there is a single chunk, and so nothing to overlap.
+  const Stream &compute_, &upload_, &download_;
 
-  Way way_[kMaxArrays];
+  Schedule schedule_[kMaxArrays];
   bool is_pinned_[kMaxArrays];
-  std::int64_t offset_[kMaxArrays];  // within a slot's memory, or that of what goes up once
-  std::int64_t slot_bytes_ = 0, once_bytes_ = 0;
-  std::unique_ptr<HostBuffer> once_host_;
-  DeviceMemory once_device_;
+  std::int64_t offset_[kMaxArrays];  // within a slot's buffers, or those of repeating operands
+  std::int64_t slot_bytes_ = 0, repeating_bytes_ = 0;
+  Buffers repeating_;
   Slot slots_[kSlots];
-  bool has_begun_ = false;
 };
-
-Way way_of(const Problem& problem, const Operand& operand) {
-  if (!operand.data) return Way::kAbsent;
-  for (int d = 0; d < problem.axes; ++d)
-    if (repeats(problem, operand, d)) return Way::kOnce;
-  return Way::kChunks;
-}
 
 Transfer::Transfer(const Problem& problem, const DeviceFacts& device, Pipeline& pipeline,
                    std::int64_t most_rows)
@@ -117,85 +132,64 @@ Transfer::Transfer(const Problem& problem, const DeviceFacts& device, Pipeline& 
       device_(device),
       pipeline_(pipeline),
       chunks_(problem, most_rows),
-      up_(pipeline.upload.get()),
-      down_(pipeline.download.get()),
-      is_single_(chunks_.count() == 1) {
-  if (is_single_) up_ = down_ = pipeline.compute.get();
+      compute_(pipeline.compute),
+      upload_(chunks_.count() == 1 ? pipeline.compute : pipeline.upload),
+      download_(chunks_.count() == 1 ? pipeline.compute : pipeline.download) {
   for (int k = 0; k < problem.operands; ++k) {
     const Operand& operand = problem.operand[k];
-    way_[k] = way_of(problem, operand);
-    is_pinned_[k] = way_[k] == Way::kChunks && is_pinned(operand.data);
-    std::int64_t& total = way_[k] == Way::kOnce ? once_bytes_ : slot_bytes_;
+    schedule_[k] = schedule_of(problem, operand);
+    is_pinned_[k] = schedule_[k] == Schedule::kEachChunk && is_pinned(operand.data);
+    std::int64_t& total = schedule_[k] == Schedule::kOnce ? repeating_bytes_ : slot_bytes_;
     offset_[k] = total;
-    if (way_[k] == Way::kOnce) total += aligned(area_of(problem, operand, whole(problem)).bytes());
-    if (way_[k] == Way::kChunks)
+    if (schedule_[k] == Schedule::kOnce)
+      total += aligned(area_of(problem, operand, whole(problem)).bytes());
+    if (schedule_[k] == Schedule::kEachChunk)
       total += aligned(chunks_.most_rows() * operand.length * operand.item_size());
   }
 }
 
-// All of it before anything is written.
+// All memory is allocated before any result is written.
 void Transfer::allocate() {
-  cudaStream_t stream = pipeline_.compute.get();
-  if (once_bytes_ > 0) {
-    once_host_ = std::make_unique<HostBuffer>(once_bytes_);
-    once_device_ = DeviceMemory(static_cast<std::size_t>(once_bytes_), stream);
+  if (repeating_bytes_ > 0) repeating_.allocate(repeating_bytes_, compute_);
+  for (int s = 0; s < std::min<std::int64_t>(kSlots, chunks_.count()); ++s) {
+    slots_[s].allocate(slot_bytes_, compute_);
+    slots_[s].events = &pipeline_.events[s];
   }
-  const auto slots = std::min<std::int64_t>(kSlots, chunks_.count());
-  for (std::int64_t s = 0; s < slots; ++s) {
-    slots_[s].host = std::make_unique<HostBuffer>(slot_bytes_);
-    slots_[s].device = DeviceMemory(static_cast<std::size_t>(slot_bytes_), stream);
-  }
-  if (is_single_) return;
-  pipeline_.prepared.record(stream);
-  pipeline_.upload.wait_for(pipeline_.prepared);
+  order(compute_, pipeline_.allocated, upload_);
 }
 
 void Transfer::upload_repeating() {
-  if (once_bytes_ == 0) return;
+  if (repeating_bytes_ == 0) return;
   for (int k = 0; k < problem_.operands; ++k)
-    if (way_[k] == Way::kOnce)
+    if (schedule_[k] == Schedule::kOnce)
       pack(area_of(problem_, problem_.operand[k], whole(problem_)),
-           once_host_->data() + offset_[k]);
-  CUDA_CHECK(cudaMemcpyAsync(once_device_.data(), once_host_->data(),
-                             static_cast<std::size_t>(once_bytes_), cudaMemcpyHostToDevice, up_));
+           repeating_.host.get() + offset_[k]);
+  copy_async(repeating_.device.data(), repeating_.host.get(), repeating_bytes_,
+             cudaMemcpyHostToDevice, upload_);
 }
 
-void Transfer::upload(Slot& slot, const Box& box) {
-  slot.box = box;
+void Transfer::upload(Slot& slot) {
   slot.is_busy = true;
-  for (int k = 0; k < problem_.operands; ++k) {
-    const Operand& operand = problem_.operand[k];
-    if (way_[k] != Way::kChunks || operand.is_output) continue;
-    const HostArea area = area_of(problem_, operand, box);
-    const char* from = area.data;
-    if (!travels_directly(k, area)) {
-      char* packed = slot.host->data() + offset_[k];
-      pack(area, packed);
-      from = packed;
-    }
-    CUDA_CHECK(cudaMemcpyAsync(static_cast<char*>(slot.device.data()) + offset_[k], from,
-                               static_cast<std::size_t>(area.bytes()), cudaMemcpyHostToDevice,
-                               up_));
-  }
-  if (is_single_) return;
-  marks(slot).uploaded.record(up_);
-  pipeline_.compute.wait_for(marks(slot).uploaded);
+  for_each_in_chunk(slot, false, [&](int k, const StridedArea& area, char* from) {
+    if (from != area.data) pack(area, from);
+    copy_async(slot.on_device(offset_[k]), from, area.bytes(), cudaMemcpyHostToDevice, upload_);
+  });
+  order(upload_, slot.events->uploaded, compute_);
 }
 
-// The slot's chunk, whose arrays lie packed in device memory.
+// The slot's chunk, whose arrays are packed in device memory.
 Problem Transfer::device_problem(const Slot& slot) const {
   Problem part = problem_;
   std::copy_n(slot.box.extent, problem_.axes, part.extent);
   for (int k = 0; k < part.operands; ++k) {
-    if (way_[k] == Way::kAbsent) continue;
-    const bool is_once = way_[k] == Way::kOnce;
+    if (schedule_[k] == Schedule::kNever) continue;
+    const bool is_once = schedule_[k] == Schedule::kOnce;
     Operand& operand = part.operand[k];
-    const Operand& host = problem_.operand[k];
-    operand.data = static_cast<char*>((is_once ? once_device_ : slot.device).data()) + offset_[k];
+    operand.data = (is_once ? repeating_ : slot).on_device(offset_[k]);
     operand.element_stride = operand.item_size();
     std::int64_t step = operand.length * operand.item_size();
     for (int d = part.axes - 1; d >= 0; --d) {
-      if (repeats(problem_, host, d)) continue;
+      if (repeats(problem_, problem_.operand[k], d)) continue;
       operand.stride[d] = step;
       if (is_once) operand.data += slot.box.begin[d] * step;
       step *= is_once ? problem_.extent[d] : part.extent[d];
@@ -205,51 +199,42 @@ Problem Transfer::device_problem(const Slot& slot) const {
 }
 
 void Transfer::compute(Slot& slot) {
-  run_on_device(device_problem(slot), device_, pipeline_.compute.get());
-  if (is_single_) return;
-  marks(slot).computed.record(pipeline_.compute.get());
-  pipeline_.download.wait_for(marks(slot).computed);
+  run_on_device(device_problem(slot), device_, compute_.get());
+  order(compute_, slot.events->computed, download_);
 }
 
 void Transfer::download(Slot& slot) {
-  has_begun_ = true;
-  for (int k = 0; k < problem_.operands; ++k) {
-    if (!problem_.operand[k].is_output) continue;
-    const HostArea area = area_of(problem_, problem_.operand[k], slot.box);
-    char* to = travels_directly(k, area) ? area.data : slot.host->data() + offset_[k];
-    CUDA_CHECK(cudaMemcpyAsync(to, static_cast<char*>(slot.device.data()) + offset_[k],
-                               static_cast<std::size_t>(area.bytes()), cudaMemcpyDeviceToHost,
-                               down_));
-  }
-  marks(slot).downloaded.record(down_);
+  for_each_in_chunk(slot, true, [&](int k, const StridedArea& area, char* to) {
+    copy_async(to, slot.on_device(offset_[k]), area.bytes(), cudaMemcpyDeviceToHost, download_);
+  });
+  slot.events->downloaded.record(download_.get());
 }
 
 void Transfer::finish(Slot& slot) {
   if (!slot.is_busy) return;
-  marks(slot).downloaded.synchronize();
+  slot.events->downloaded.synchronize();
   slot.is_busy = false;
-  for (int k = 0; k < problem_.operands; ++k) {
-    if (!problem_.operand[k].is_output) continue;
-    const HostArea area = area_of(problem_, problem_.operand[k], slot.box);
-    if (!travels_directly(k, area)) unpack(slot.host->data() + offset_[k], area);
-  }
+  for_each_in_chunk(slot, true, [](int, const StridedArea& area, const char* from) {
+    if (from != area.data) unpack(from, area);
+  });
 }
 
-void Transfer::run() {
+void Transfer::run(bool& has_begun) {
   allocate();
   upload_repeating();
-  for (std::int64_t chunk = 0; chunk < chunks_.count(); ++chunk) {
+  for (std::int64_t chunk = 0; chunk < chunks_.count() + kSlots; ++chunk) {
     Slot& slot = slots_[chunk % kSlots];
     finish(slot);
-    upload(slot, chunks_.box(chunk));
+    if (chunk >= chunks_.count()) continue;
+    slot.box = chunks_.box(chunk);
+    upload(slot);
     compute(slot);
+    has_begun = true;
     download(slot);
   }
-  for (std::int64_t after = chunks_.count(); after < chunks_.count() + kSlots; ++after)
-    finish(slots_[after % kSlots]);
 }
 
-// Elementwise calls can be cut anywhere.
+// The problem of the call; an elementwise one as rows of one element, which can be cut anywhere.
 Problem cut_anywhere(const Problem& given) {
   Problem problem = given;
   collapse(problem);
@@ -268,7 +253,7 @@ Problem cut_anywhere(const Problem& given) {
 std::int64_t rows_of_chunk(const Problem& problem, std::int64_t bytes) {
   std::int64_t row = 0;
   for (int k = 0; k < problem.operands; ++k)
-    if (way_of(problem, problem.operand[k]) == Way::kChunks)
+    if (schedule_of(problem, problem.operand[k]) == Schedule::kEachChunk)
       row += problem.operand[k].length * problem.operand[k].item_size();
   return std::max<std::int64_t>(1, bytes / std::max<std::int64_t>(row, 1));
 }
@@ -292,19 +277,13 @@ void set_chunk_bytes(std::int64_t bytes) { bytes_of_chunk = bytes; }
 
 void run_from_host(const Problem& given, const DeviceFacts& device) {
   const CurrentDevice current(device.index);
-  const BorrowedPipeline pipeline(device.index);
+  const BorrowedPipeline pipeline = borrow_pipeline(device.index);
   const Problem problem = cut_anywhere(given);
   std::int64_t rows = std::min(rows_of_chunk(problem, chunk_bytes()), problem.rows());
   for (;; rows = std::max<std::int64_t>(1, rows / 4)) {
-    bool has_begun = true;
+    bool has_begun = false;
     try {
-      Transfer transfer(problem, device, *pipeline, rows);
-      try {
-        return transfer.run();
-      } catch (...) {
-        has_begun = transfer.has_begun();
-        throw;
-      }
+      return Transfer(problem, device, *pipeline, rows).run(has_begun);
     } catch (const CudaMemoryError&) {
       if (has_begun) throw;
       if (rows == 1) throw_no_memory(problem, device);

@@ -1,12 +1,13 @@
-// Calls on host memory: chunks of rows go up, are computed and come down at the same time.
+// Calls on host memory: one chunk of rows is uploaded while another is computed and a third one is
+// downloaded.
 #pragma once
 
 #include "launch/problem.h"
 
 namespace tensor_ops {
 
-// Returns when the results are there. Nothing may be empty. Throws CudaError, or MemoryError where
-// the device has no memory even for the smallest chunk.
+// Returns when the results have been written. No array may be empty. Throws CudaError, or
+// MemoryError where the device has no memory even for the smallest chunk.
 void run_from_host(const Problem& problem, const DeviceFacts& device);
 
 // Bytes of a chunk, all its arrays together. For tests, which set a small one.

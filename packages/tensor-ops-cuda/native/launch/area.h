@@ -1,0 +1,38 @@
+// The elements of an operand, or of a part of it, by axes.
+#pragma once
+
+#include <cstdint>
+
+#include "launch/problem.h"
+
+namespace tensor_ops {
+
+// A part of a problem's leading axes.
+struct Box {
+  std::int64_t begin[kMaxDims];
+  std::int64_t extent[kMaxDims];
+};
+
+Box whole(const Problem& problem);
+
+// Elements in the order of their axes, of which there is at least one; the last varies fastest.
+struct StridedArea {
+  char* data;
+  std::int64_t item_size;
+  int axes;
+  std::int64_t extent[kMaxDims + 1];
+  std::int64_t stride[kMaxDims + 1];  // bytes
+
+  std::int64_t count() const;
+  std::int64_t bytes() const { return count() * item_size; }
+  bool is_contiguous() const { return axes == 1 && (extent[0] == 1 || stride[0] == item_size); }
+};
+
+// Appends an axis, merged with the last one if their steps are one contiguous run.
+void add_axis(StridedArea& area, std::int64_t extent, std::int64_t stride);
+
+// An operand's elements within a box, each once: where the operand repeats along an axis, the area
+// has no such axis.
+StridedArea area_of(const Problem& problem, const Operand& operand, const Box& box);
+
+}  // namespace tensor_ops
