@@ -5,7 +5,7 @@
     python benchmarks/compare_peers.py --report benchmarks/results/peers.json
 
 Without choices it measures everything, which takes most of an hour, keeps the figures in
-benchmarks/results/peers.json and brings docs/performance.md up to date. With choices, it prints
+benchmarks/results/peers.json and brings the pages about it up to date. With choices, it prints
 what was measured, and keeps it where --json says. Ctrl-C keeps what is complete.
 """
 

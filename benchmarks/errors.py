@@ -19,7 +19,7 @@ import numpy as np
 
 import tensor_ops
 from comparison.record import commit
-from comparison.report import BLOCK
+from comparison.report import BLOCK, FIGURES, ROOT
 from tensor_ops import machine
 from tensor_ops.accuracy import Bound, Measured, measure
 from tensor_ops.arguments import DTYPES
@@ -27,7 +27,8 @@ from tensor_ops.samples import Draw, arguments, mixed
 from tensor_ops.variants import VARIANTS, Variant
 
 FORMAT = 2
-PAGE = Path(__file__).parents[1] / "docs" / "accuracy.md"
+PAGE = ROOT / "docs" / "accuracy.md"
+SUMMARY = FIGURES / "summary-accuracy.svg"
 BACKENDS = ("python", "cpp", "opencl", "cuda")
 SHAPES = ((1, 64), (7, 130), (3, 2, 2, 10), (32, 4096), (2, 40000))
 HALVES = ("float16", "bfloat16")
@@ -45,8 +46,12 @@ def main() -> None:
     if given.json:
         given.json.write_text(as_text(measure_all()), encoding="utf-8")
     else:
+        import summary_figures
+
         page = PAGE.read_text(encoding="utf-8")
-        PAGE.write_text(fill(page, read(given.report)), encoding="utf-8")
+        record = read(given.report)
+        PAGE.write_text(fill(page, record), encoding="utf-8")
+        SUMMARY.write_text(summary_figures.accuracy(record), encoding="utf-8")
 
 
 def measure_all() -> dict[str, Any]:

@@ -27,7 +27,10 @@ WIDTH = 600
 # Where the plotted area begins and ends, between the labels and the margin.
 LEFT, RIGHT = 140, 44
 TOP, LINE = 104, 18
-SHAPES = {(1, 4096): ("one row", "#9ecae1"), (2048, 4096): ("2048 rows", "#08519c")}
+SHAPES: dict[tuple[int, ...], tuple[str, str]] = {
+    (1, 4096): ("one row", "#9ecae1"),
+    (2048, 4096): ("2048 rows", "#08519c"),
+}
 BACKENDS = {"python": "#969696", "cpp": "#08519c", "opencl": "#e6550d", "cuda": "#31a354"}
 DTYPE = "float32"
 
@@ -107,7 +110,7 @@ def accuracy(record: Mapping[str, Any]) -> str:
 
 def _times(results: Results, peer: str) -> dict[tuple[int, ...], float]:
     """Return the geometric mean over ops of a library's time relative to ours, by shape."""
-    found = {}
+    found: dict[tuple[int, ...], float] = {}
     for shape in SHAPES:
         cells = results.cells(dtype=DTYPE, shape=shape, threads=THREADS, mode=ALLOCATED)
         ratios = [ratio.value for cell in cells if (ratio := cell.of_peer(peer))]

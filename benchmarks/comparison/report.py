@@ -7,27 +7,31 @@ from pathlib import Path
 from comparison import tables
 from comparison.results import Results
 
-__all__ = ["FIGURES", "PAGE", "fill", "update", "write"]
+__all__ = ["FIGURES", "PAGES", "fill", "update", "write"]
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "performance.md"
+PAGES = (ROOT / "docs" / "performance.md", ROOT / "docs" / "performance_by_op.md")
 FIGURES = ROOT / "docs" / "figures"
 
 BLOCK = re.compile(r"(<!-- measured (.+?) -->\n).*?(<!-- end of \2 -->)", re.DOTALL)
 
 
 def write(results: Results) -> list[Path]:
-    """Bring the page about performance and its figures up to date; return what was written."""
+    """Bring the pages about performance and their figures up to date; return what was written."""
+    import summary_figures
     from comparison import figures  # which needs matplotlib
 
-    update(PAGE, tables.blocks(results))
+    for page in PAGES:
+        update(page, tables.blocks(results))
     FIGURES.mkdir(exist_ok=True)
     drawn = []
     for dtype in results.values("dtype"):
         path = FIGURES / figure_name(dtype)
         figures.draw(results, dtype, path)
         drawn.append(path)
-    return [PAGE, *drawn]
+    summary = FIGURES / "summary-performance.svg"
+    summary.write_text(summary_figures.performance(results), encoding="utf-8")
+    return [*PAGES, *drawn, summary]
 
 
 def figure_name(dtype: str) -> str:

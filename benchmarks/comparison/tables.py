@@ -20,7 +20,7 @@ CLAIMED = {"rms_norm": "1.5 to 2", "silu": "1 to 2", "gelu:tanh": "1 to 2"}
 
 
 def blocks(results: Results) -> dict[str, str]:
-    """Return the blocks of docs/performance.md by name."""
+    """Return the blocks of the pages about performance by name."""
     shapes = results.values("shape", threads=THREADS, dtype="float32")
     made = {
         "setting": setting(results),

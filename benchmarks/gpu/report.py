@@ -1,4 +1,4 @@
-"""The part of docs/performance.md about CUDA, made from the record of a GPU.
+"""The page about performance on a GPU, made from the record of a GPU.
 
     python -m gpu.report DIR/gpu_check.json
 
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from comparison.goals import Finding
-from comparison.report import PAGE
+from comparison.report import ROOT
 from gpu.goals import COPY, OURS, fastest_peer, findings, ratio
 from gpu.parts import BANDWIDTH, CALL, GRAPH, HOST, HOST_ARRAYS
 from tensor_ops.timing import format_time
@@ -24,6 +24,7 @@ from tensor_ops.timing import format_time
 __all__ = ["FORMAT", "RECORD", "blocks", "fill", "read"]
 
 FORMAT = 1
+PAGE = ROOT / "docs" / "performance_cuda.md"
 RECORD = Path(__file__).parents[1] / "results" / "gpu_check.json"
 BLOCK = re.compile(r"(<!-- from a GPU (.+?) -->\n).*?(<!-- so far a GPU \2 -->)", re.DOTALL)
 NAMES = ("setting", "goals", "missed", "bandwidth", "large", "small", "host", "numpy", "checks")
