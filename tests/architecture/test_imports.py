@@ -36,10 +36,11 @@ def imported(path):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
-            origin = node.module
+            origin = node.module or ""
             if node.level:  # in files that two packages share
                 assert node.level == 1, f"{path} imports from outside of its folder"
-                origin = ".".join((*path.parts[path.parts.index("src") + 1 : -1], node.module))
+                package = path.parts[path.parts.index("src") + 1 : -1]
+                origin = ".".join((*package, origin)).rstrip(".")
             names |= {f"{origin}.{alias.name}" for alias in node.names}
     return names
 
