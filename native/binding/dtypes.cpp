@@ -45,31 +45,15 @@ bool is_bfloat16_type(PyTypeObject* type) {
   return true;
 }
 
-DType dtype_of(PyArray_Descr* descr) {
-  switch (descr->type_num) {
-    case NPY_FLOAT:
-      return kFloat32;
-    case NPY_HALF:
-      return kFloat16;
-    case NPY_DOUBLE:
-      return kFloat64;
-    default:
-      break;
-  }
-  const bool may_be_bfloat16 = PyTypeNum_ISUSERDEF(descr->type_num) &&
-                               PyDataType_ELSIZE(descr) == 2 && is_bfloat16_type(descr->typeobj);
-  return may_be_bfloat16 ? kBFloat16 : kDTypes;
-}
-
-DType checked_dtype(const char* op, const char* name, PyArrayObject* array, bool is_output) {
+void refuse_masked_and_swapped(const char* op, const char* name, PyArrayObject* array,
+                               bool is_output) {
   auto* object = reinterpret_cast<PyObject*>(array);
   if (!PyArray_CheckExact(object) && is_masked(object))
     throw TypeError(
         text(op, ": ", name,
              " must be a numpy.ndarray, got a MaskedArray, whose mask would be ignored; ",
              is_output ? "give an array without a mask" : "fill it with .filled(value) first"));
-  const DType dtype = dtype_of(PyArray_DESCR(array));
-  if (dtype == kDTypes || PyArray_ISNOTSWAPPED(array)) return dtype;
+  if (dtype_of(PyArray_DESCR(array)) == kDTypes || PyArray_ISNOTSWAPPED(array)) return;
   throw TypeError(text(
       op, ": ", name, " must have native byte order, got dtype ", dtype_attribute_text(object),
       is_output

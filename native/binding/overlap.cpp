@@ -28,7 +28,10 @@ struct Range {
 
 Range range_of(const Array& array) {
   const auto start = reinterpret_cast<std::uintptr_t>(array.data());
-  if (size_of(array) == 0) return {start, start};
+  const std::int64_t size = size_of(array);
+  if (size == 0) return {start, start};
+  if (array.is_contiguous())
+    return {start, start + static_cast<std::uintptr_t>(size * item_size(array))};
   Range range{start, start + kItemSizes[array.dtype()]};
   for (int d = 0; d < array.dims(); ++d) {
     const std::int64_t reach = (array.shape()[d] - 1) * array.strides()[d];

@@ -1,7 +1,5 @@
 #include "arrays/array_reader.h"
 
-#include "arrays/foreign.h"
-#include "binding/dtypes.h"
 #include "declaration/errors.h"
 
 namespace tensor_ops {
@@ -32,15 +30,15 @@ void ArrayReader::begin(const Declaration& op, const Arguments& arguments) {
 
 void ArrayReader::begin_foreign(const char* name, PyObject* object, bool is_output,
                                 bool has_tangents) {
-  const dlpack::ExchangeAPI* api = exchange_api(Py_TYPE(object));
+  const dlpack::ExchangeAPI* api =
+      Py_TYPE(object) == Py_TYPE(first_object_) ? exchange_ : exchange_api(Py_TYPE(object));
   if (!api) return;  // read() refuses it
   require_all_in_memory(op_, name, object, is_output, has_tangents);
   foreign_.push_back({object, api});
 }
 
-void ArrayReader::read(const char* name, PyObject* object, Array& array) {
-  array.object = object;
-  if (!exchange_) return read_numpy(name, array);
+void ArrayReader::read_foreign(const char* name, Array& array) {
+  PyObject* object = array.object;
   const dlpack::ExchangeAPI* api = api_of(object);
   if (!api && PyArray_Check(object)) refuse_two_libraries(name, object);
   if (!api)
@@ -49,21 +47,12 @@ void ArrayReader::read(const char* name, PyObject* object, Array& array) {
   array.view = views_.emplace_back(view_of_foreign(op_, name, *api, array)).array();
 }
 
-void ArrayReader::read_numpy(const char* name, Array& array) const {
+void ArrayReader::refuse(const char* name, const Array& array) const {
   PyObject* object = array.object;
-  if (!PyArray_Check(object)) {
-    if (PyArray_Check(first_object_) && exchange_api(Py_TYPE(object)))
-      refuse_two_libraries(name, object);
-    throw TypeError(text(op_, ": ", name, " must be a numpy.ndarray, got ", type_name(object),
-                         array.is_output ? "" : "; convert it with numpy.asarray"));
-  }
-  array.view = reinterpret_cast<PyArrayObject*>(object);
-  array.type = checked_dtype(op_, name, array.view, array.is_output);
-}
-
-bool ArrayReader::is_read_only(const Array& array) const {
-  return exchange_ ? is_read_only_foreign(array.object, *api_of(array.object))
-                   : !PyArray_ISWRITEABLE(array.view);
+  if (PyArray_Check(first_object_) && exchange_api(Py_TYPE(object)))
+    refuse_two_libraries(name, object);
+  throw TypeError(text(op_, ": ", name, " must be a numpy.ndarray, got ", type_name(object),
+                       array.is_output ? "" : "; convert it with numpy.asarray"));
 }
 
 const dlpack::ExchangeAPI* ArrayReader::api_of(PyObject* object) const {

@@ -3,8 +3,9 @@
 
 #include <vector>
 
-#include "arrays/array.h"
+#include "arrays/foreign.h"
 #include "binding/arguments.h"
+#include "binding/dtypes.h"
 
 namespace tensor_ops {
 
@@ -15,8 +16,17 @@ class ArrayReader {
   // Asks the library of the arguments all that may run Python code, before any memory is looked
   // at. Throws TypeError, ValueError or PythonError, as read() does.
   void begin(const Declaration& op, const Arguments& arguments);
-  void read(const char* name, PyObject* object, Array& array);
-  bool is_read_only(const Array& array) const;
+  void read(const char* name, PyObject* object, Array& array) {
+    array.object = object;
+    if (exchange_) return read_foreign(name, array);
+    if (!PyArray_Check(object)) refuse(name, array);
+    array.view = reinterpret_cast<PyArrayObject*>(object);
+    array.type = checked_dtype(op_, name, array.view, array.is_output);
+  }
+  bool is_read_only(const Array& array) const {
+    return exchange_ ? is_read_only_foreign(array.object, *api_of(array.object))
+                     : !PyArray_ISWRITEABLE(array.view);
+  }
 
   // How the arrays' library allocates; null where that is NumPy.
   const dlpack::ExchangeAPI* exchange() const { return exchange_; }
@@ -28,7 +38,8 @@ class ArrayReader {
   };
 
   void begin_foreign(const char* name, PyObject* object, bool is_output, bool has_tangents);
-  void read_numpy(const char* name, Array& array) const;
+  void read_foreign(const char* name, Array& array);
+  [[noreturn]] void refuse(const char* name, const Array& array) const;
   const dlpack::ExchangeAPI* api_of(PyObject* object) const;
   [[noreturn]] void refuse_two_libraries(const char* name, PyObject* object) const;
 

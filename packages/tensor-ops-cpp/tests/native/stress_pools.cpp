@@ -14,8 +14,8 @@
 #include <thread>
 #include <vector>
 
-#include "threads/pool.h"
 #include "memory/result_pool.h"
+#include "threads/pool.h"
 
 namespace {
 

@@ -40,9 +40,9 @@ bool refuse_grad(const char* op, const char* name, const Array& array, const std
                           ".detach(), or call in ", package, ".no_grad()"));
   // Such a view is handed out with the signs that are in memory.
   if (is_true(Owned(PyObject_CallMethodNoArgs(array.object, is_neg.get()))))
-    throw ValueError(text(op, ": ", name, " is a view that negates lazily; ",
-                          array.is_output ? text("give another tensor")
-                                          : text("pass ", name, ".resolve_neg()")));
+    throw ValueError(text(
+        op, ": ", name, " is a view that negates lazily; ",
+        array.is_output ? text("give another tensor") : text("pass ", name, ".resolve_neg()")));
   return has_grad;
 }
 
