@@ -12,19 +12,19 @@ namespace {
 // is not finite, as where a product overflows or is infinite.
 template <class C>
 TENSOR_OPS_INLINE C sum_of_products(C a, C b, C c, C d) {
-  const double formula = static_cast<double>(a) * static_cast<double>(b) +
-                         static_cast<double>(c) * static_cast<double>(d);
 #if TENSOR_OPS_HAS_FMA
   const C cd = c * d;
   const C value = fma(a, b, cd) - fma(-c, d, cd);
 #else
-  // Products of two float32 numbers are exact in double.
-  if constexpr (sizeof(C) == sizeof(float)) return static_cast<C>(formula);
   const Pair<C> ab = exact_product(a, b), cd = exact_product(c, d);
   const Pair<C> total = exact_sum(ab.hi, cd.hi);
   const C value = total.hi + (total.lo + (ab.lo + cd.lo));
 #endif
-  return is_finite(value) ? value : static_cast<C>(formula);
+  const double formula = static_cast<double>(a) * static_cast<double>(b) +
+                         static_cast<double>(c) * static_cast<double>(d);
+  // In double, products of two float32 numbers are exact.
+  constexpr bool is_exact = !TENSOR_OPS_HAS_FMA && sizeof(C) == sizeof(float);
+  return !is_exact && is_finite(value) ? value : static_cast<C>(formula);
 }
 
 // Products of two half-precision numbers are exact in float32. A float32 sine beside half-precision
