@@ -12,7 +12,7 @@ from tensor_ops_opencl.host_memory import (
     address,
     contiguous,
     exportable,
-    shared_inputs,
+    shared_input,
     target_for,
 )
 from tensor_ops_opencl.results import new_array
@@ -56,17 +56,22 @@ def _run_in_place(cl: Any, context: DeviceContext, call: Call, targets: list[Arr
     known = {}
     if call.out is not None:
         known = {address(t): buffer for t, buffer in zip(targets, outputs, strict=True)}
-    shared, extra = shared_inputs(call)
     access = _access_to_inputs(cl, context)
     inputs: list[Any] = []
+    extra: list[np.generic] = []
+    memory: Array | None
     overwrites = False
     for name, array in call.inputs.items():
-        buffer, memory = None, shared.get(name)
+        buffer = None
         if call.kinds[name].is_full:
             memory = contiguous(array)
             buffer = known.get(address(memory)) if known else None
             overwrites = overwrites or buffer is not None
-        inputs.append(buffer or _buffer(cl, context, access, memory))
+        else:
+            memory = shared_input(call, name, extra)
+        if buffer is None and memory is not None:
+            buffer = _buffer(cl, context, access, memory)
+        inputs.append(buffer)
     n, rows = call.iteration.counts(targets[0].shape)
     streams = not overwrites and _should_stream(context, n, targets)
     try:
@@ -118,7 +123,5 @@ def _make_visible(cl: Any, queue: Any, buffer: Any, size: int) -> None:
     mapped.base.release(queue)
 
 
-def _buffer(cl: Any, context: DeviceContext, access: int, array: Array | None) -> Any:
-    if array is None:
-        return None
+def _buffer(cl: Any, context: DeviceContext, access: int, array: Array) -> Any:
     return cl.Buffer(context.handle, access | cl.mem_flags.USE_HOST_PTR, hostbuf=exportable(array))

@@ -6,7 +6,7 @@ import numpy as np
 
 from tensor_ops_opencl.call import Call, repeats
 
-__all__ = ["Array", "address", "contiguous", "exportable", "shared_inputs", "target_for"]
+__all__ = ["Array", "address", "contiguous", "exportable", "shared_input", "target_for"]
 
 Array = np.ndarray[Any, Any]
 
@@ -24,21 +24,20 @@ def target_for(result: Array) -> Array:
     return result if is_usable else np.empty(result.shape, result.dtype)
 
 
-def shared_inputs(call: Call) -> tuple[dict[str, Array | None], list[np.generic]]:
-    """Return the inputs that rows share, weights and angles, in contiguous memory.
+def shared_input(call: Call, name: str, numbers: list[np.generic]) -> Array | None:
+    """Return an input that rows share, weights or angles, in contiguous memory.
 
-    Kernels also take the numbers that say how angles are repeated; see `call.repeats`.
+    How angles are repeated is appended to the `numbers` that kernels take; see `call.repeats`.
     """
+    array: Array | None = call.inputs[name]
+    if array is None:
+        return None
+    if call.kinds[name].role != "half_rows":
+        return contiguous(array)
     x = next(iter(call.inputs.values()))
-    found: dict[str, Array | None] = {}
-    numbers: list[np.generic] = []
-    for name, array in call.inputs.items():
-        if call.kinds[name].role == "half_rows":
-            found[name], repeated = _angle_rows(x, array)
-            numbers += map(np.uint64, repeated)
-        elif not call.kinds[name].is_full:
-            found[name] = None if array is None else contiguous(array)
-    return found, numbers
+    memory, repeated = _angle_rows(x, array)
+    numbers += map(np.uint64, repeated)
+    return memory
 
 
 def _angle_rows(x: Array, angles: Array) -> tuple[Array, tuple[int, int]]:

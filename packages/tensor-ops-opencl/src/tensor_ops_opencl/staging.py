@@ -10,7 +10,7 @@ import numpy as np
 
 from tensor_ops_opencl.call import Call, launch
 from tensor_ops_opencl.contexts import DeviceContext
-from tensor_ops_opencl.host_memory import Array, exportable, shared_inputs
+from tensor_ops_opencl.host_memory import Array, exportable, shared_input
 
 __all__ = ["run"]
 
@@ -98,8 +98,12 @@ def _run_in_pieces(
         for name, array in call.inputs.items()
         if call.kinds[name].is_full
     }
-    shared, extra = shared_inputs(call)
-    uploaded = {name: _upload(cl, context, lanes[0], array) for name, array in shared.items()}
+    extra: list[np.generic] = []
+    uploaded = {
+        name: _upload(cl, context, lanes[0], shared_input(call, name, extra))
+        for name in call.inputs
+        if name not in full
+    }
     lanes[0].queue.finish()  # the other lane reads them too
     step = max(1, PIECE // (n * max(array.itemsize for array in full.values())))
     for index, start in enumerate(range(0, rows, step)):

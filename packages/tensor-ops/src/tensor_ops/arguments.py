@@ -62,6 +62,10 @@ DTYPES: Mapping[str, np.dtype[Any]] = _DTypes()
 _names: dict[Any, str] = {}
 
 
+_FULL = frozenset({"elements", "rows"})
+_ARRAYS = _FULL | {"row_vector", "half_rows"}
+
+
 class Kind(NamedTuple):
     """What an argument is.
 
@@ -89,12 +93,12 @@ class Kind(NamedTuple):
 
     @property
     def is_array(self) -> bool:
-        return self.role in ("elements", "rows", "row_vector", "half_rows")
+        return self.role in _ARRAYS
 
     @property
     def is_full(self) -> bool:
         """True for arrays that have the result's shape."""
-        return self.role in ("elements", "rows")
+        return self.role in _FULL
 
 
 Elements = Annotated[Any, Kind("elements")]

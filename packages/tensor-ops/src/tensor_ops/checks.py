@@ -51,6 +51,9 @@ class ArrayType(NamedTuple):
 
 
 def _is_ndarray(value: Any) -> bool:
+    # The type of most arrays, asked first: np.ma is slow to look up.
+    if type(value) is np.ndarray:
+        return True
     return isinstance(value, np.ndarray) and not isinstance(value, np.ma.MaskedArray)
 
 
