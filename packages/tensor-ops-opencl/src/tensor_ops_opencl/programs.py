@@ -126,7 +126,7 @@ class Programs:
 
 @lru_cache(maxsize=16)
 def programs_of(context: Any, handle: Any) -> Programs:
-    """Return the programs of a device in somebody's context, kept for the contexts used last."""
+    """Return the programs of a device in a caller's context, kept for the contexts used last."""
     runtime.note_use()
     return Programs(context, describe(handle))
 

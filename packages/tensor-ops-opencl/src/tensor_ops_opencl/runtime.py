@@ -1,6 +1,6 @@
 """The OpenCL runtime: pyopencl, the platforms that its loader finds, and what a fork does to them.
 
-Nothing of OpenCL is touched before somebody asks. From then on a forked child must not use it: the
+OpenCL is first used when a device is asked for. From then on a forked child must not use it: the
 runtimes' threads and connections stay with the parent, and a call would wait for them for ever.
 """
 

@@ -49,15 +49,15 @@ RARE V careful_sum_of_products(V a, V b, V c, V d, V value) {
   return choose(is_finite(value), value, (scaled * LARGE) * LARGE);
 }
 
-static Two turned(V a, V b, V c, V s) {
-  const Two y = {sum_of_products(a, c, -b, s), sum_of_products(b, c, a, s)};
+static Two rotate_ordinary(Two x, V c, V s) {
+  const Two y = {sum_of_products(x.first, c, -x.second, s), sum_of_products(x.second, c, x.first, s)};
   return y;
 }
 
-static Two carefully_turned(V a, V b, V c, V s, Two y) {
-  const Two result = {careful_sum_of_products(a, c, -b, s, y.first),
-                      careful_sum_of_products(b, c, a, s, y.second)};
-  return result;
+static Two rotate_carefully(Two x, V c, V s, Two ordinary) {
+  const Two y = {careful_sum_of_products(x.first, c, -x.second, s, ordinary.first),
+                 careful_sum_of_products(x.second, c, x.first, s, ordinary.second)};
+  return y;
 }
 
 // 0, or NaN where one of the numbers is not finite.
@@ -69,64 +69,71 @@ static V remainder_of(Two y) { return fused(y.first, ALL(0), y.second * ALL(0));
 #define IS_RIGHT(remainder) all_of((remainder) == ALL(0))
 #endif
 
-static Two turned_anyhow(V a, V b, V c, V s) {
-  const Two y = turned(a, b, c, s);
-  return IS_RIGHT(remainder_of(y)) ? y : carefully_turned(a, b, c, s, y);
+static Two rotate(Two x, V c, V s) {
+  const Two y = rotate_ordinary(x, c, s);
+  return IS_RIGHT(remainder_of(y)) ? y : rotate_carefully(x, c, s, y);
 }
 
-static void whole_row(global const Element* from, global Element* to, global const Parameter* c,
+// The pairs of a row: x[2 i] and x[2 i + 1] if they are interleaved, else x[i] and x[pairs + i].
+#ifdef INTERLEAVED
+static Two get_pairs(global const Element* x, size_t pairs, size_t i, size_t count) {
+  const size_t whole = 2 * count, head = whole < WIDTH ? whole : WIDTH;
+  const V low = get(x + 2 * i, head), high = get(x + 2 * i + WIDTH, whole - head);
+  const Two result = {(V)(low.even, high.even), (V)(low.odd, high.odd)};
+  return result;
+}
+
+static void stream_pairs(Two value, global Element* y, size_t pairs, size_t i, size_t count) {
+  const size_t whole = 2 * count, head = whole < WIDTH ? whole : WIDTH;
+  V both;
+  both.even = value.first.lo;
+  both.odd = value.second.lo;
+  stream(both, y + 2 * i, head);
+  both.even = value.first.hi;
+  both.odd = value.second.hi;
+  stream(both, y + 2 * i + WIDTH, whole - head);
+}
+#else
+static Two get_pairs(global const Element* x, size_t pairs, size_t i, size_t count) {
+  const Two result = {get(x + i, count), get(x + pairs + i, count)};
+  return result;
+}
+
+static void stream_pairs(Two value, global Element* y, size_t pairs, size_t i, size_t count) {
+  stream(value.first, y + i, count);
+  stream(value.second, y + pairs + i, count);
+}
+#endif
+
+static void whole_row(global const Element* x, global Element* y, global const Parameter* c,
                       global const Parameter* s, size_t n) {
   const size_t pairs = n / 2;
   size_t at = 0;
-#ifdef INTERLEAVED
-// The pairs of a row are x[2 i], x[2 i + 1].
-#if IS_SPLIT
-  for (; IS_ROOM_FOR_TWO(2 * at, n); at += WIDTH) {
-    const Two both = load_two(from + 2 * at);
-    stream_two(turned_anyhow(both.first, both.second, load_parameter(c + at), load_parameter(s + at)),
-               to + 2 * at);
-  }
-#endif
-#define STEP(i, count, u)                                                                   \
-  {                                                                                         \
-  const size_t whole_ = 2 * (count), head_ = whole_ < WIDTH ? whole_ : WIDTH;             \
-  const size_t tail_ = whole_ - head_;                                                    \
-  const V low_ = get(from + 2 * (i), head_), high_ = get(from + 2 * (i) + WIDTH, tail_);  \
-  const V a_ = (V)(low_.even, high_.even), b_ = (V)(low_.odd, high_.odd);                 \
-  const Two y_ =                                                                          \
-      turned_anyhow(a_, b_, get_parameter(c + (i), count), get_parameter(s + (i), count));        \
-  V both_;                                                                                \
-  both_.even = y_.first.lo;                                                               \
-  both_.odd = y_.second.lo;                                                               \
-  stream(both_, to + 2 * (i), head_);                                                     \
-  both_.even = y_.first.hi;                                                               \
-  both_.odd = y_.second.hi;                                                               \
-  stream(both_, to + 2 * (i) + WIDTH, tail_);                                             \
-  }
-#else
-  // The pairs of a row are x[i], x[n / 2 + i].
+#if defined(INTERLEAVED) && IS_SPLIT
+  for (; IS_ROOM_FOR_TWO(2 * at, n); at += WIDTH)
+    stream_two(rotate(load_two(x + 2 * at), load_parameter(c + at), load_parameter(s + at)),
+               y + 2 * at);
+#elif !defined(INTERLEAVED)
   for (; IS_ROOM_FOR_TWO(at, pairs); at += 2 * WIDTH) {
-    const Two a = load_two(from + at), b = load_two(from + pairs + at);
+    const Two a = load_two(x + at), b = load_two(x + pairs + at);
     const Two cosines = load_two_parameters(c + at), sines = load_two_parameters(s + at);
-    Two y1 = turned(a.first, b.first, cosines.first, sines.first);
-    Two y2 = turned(a.second, b.second, cosines.second, sines.second);
+    const Two x1 = {a.first, b.first}, x2 = {a.second, b.second};
+    Two y1 = rotate_ordinary(x1, cosines.first, sines.first);
+    Two y2 = rotate_ordinary(x2, cosines.second, sines.second);
     if (!IS_RIGHT(remainder_of(y1) + remainder_of(y2))) {
-      y1 = carefully_turned(a.first, b.first, cosines.first, sines.first, y1);
-      y2 = carefully_turned(a.second, b.second, cosines.second, sines.second, y2);
+      y1 = rotate_carefully(x1, cosines.first, sines.first, y1);
+      y2 = rotate_carefully(x2, cosines.second, sines.second, y2);
     }
     const Two of_a = {y1.first, y2.first}, of_b = {y1.second, y2.second};
-    stream_two(of_a, to + at);
-    stream_two(of_b, to + pairs + at);
-  }
-#define STEP(i, count, u)                                                           \
-  {                                                                                 \
-  const V a_ = get(from + (i), count), b_ = get(from + pairs + (i), count);       \
-  const Two y_ =                                                                  \
-      turned_anyhow(a_, b_, get_parameter(c + (i), count), get_parameter(s + (i), count)); \
-  stream(y_.first, to + (i), count);                                              \
-  stream(y_.second, to + pairs + (i), count);                                     \
+    stream_two(of_a, y + at);
+    stream_two(of_b, y + pairs + at);
   }
 #endif
+#define STEP(i, count, u)                                                                  \
+  {                                                                                        \
+    const V c_ = get_parameter(c + (i), count), s_ = get_parameter(s + (i), count);        \
+    stream_pairs(rotate(get_pairs(x, pairs, i, count), c_, s_), y, pairs, i, count);       \
+  }
   EACH_VECTOR(at, pairs, STEP)
 #undef STEP
 }

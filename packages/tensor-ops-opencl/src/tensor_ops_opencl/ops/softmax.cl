@@ -53,8 +53,8 @@ static bool is_ordinary_row(Row row, REAL greatest) {
   return row.scale.is_ordinary && fabs(row.scale.factor_hi * greatest) < MOST_ORDINARY;
 }
 
-// Exponentials are multiplied by 2^(HEADROOM - k), where 2^k is about the row's largest: those of
-// which something is left beside it are normal numbers. This is SHIFT and that exponent.
+// Exponentials are multiplied by 2^(HEADROOM - k), where 2^k is about the row's largest: those that
+// are not negligible beside it are then no subnormals. This is SHIFT and that exponent.
 #ifdef ELEMENT_float64
 #define HEADROOM 60
 #else
@@ -76,7 +76,7 @@ static V exponential(Row row, REAL base, V x) {
 #else
   const V r = fused(x, ALL(row.scale.factor_lo), rest);
 #endif
-  // What is no normal number is 0.
+  // Subnormal results are 0.
   return choose(shifted < (REAL)(SHIFT + 2 - BIAS), ALL(0), exp2_ordinary(shifted, r));
 }
 
@@ -125,7 +125,7 @@ static void write(Row row, REAL base, REAL total, size_t begin, size_t end) {
 #undef STEP
 }
 
-// exp(scale * (x - peak)), with what is rounded from difference and product made good. Where the
+// exp(scale * (x - peak)), compensated for the rounding of difference and product. Where the
 // scale's exponent is not positive, a difference that overflows may have an ordinary product: there
 // it is taken of quarters.
 static V careful_exponential(Row row, REAL peak, V x) {
