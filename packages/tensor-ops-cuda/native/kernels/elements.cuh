@@ -63,17 +63,23 @@ struct alignas(std::min<std::size_t>(kCount * sizeof(Element), kVectorBytes)) Pa
   Element element[kCount];
 };
 
-// kCount elements of a row of n, from `first` on; what lies beyond the row is `rest`. `whole` says
-// that the row is aligned and consists of whole vectors.
-template <int kCount, class Element>
-__device__ __forceinline__ Packed<Element, kCount> load_part(const Element* row, int first, int n,
-                                                             bool whole, Element rest = {}) {
-  if (whole && first < n) return *reinterpret_cast<const Packed<Element, kCount>*>(row + first);
-  Packed<Element, kCount> part;
+// Loads kCount elements of a row of n, from `first` on; what lies beyond the row is `rest`. `whole`
+// says that the row is aligned and consists of whole vectors. A result by value would be taken
+// apart into elements, which takes more registers.
+template <class Element, int kCount>
+__device__ __forceinline__ void load_part(Packed<Element, kCount>& part, const Element* row,
+                                          int first, int n, bool whole, Element rest = {}) {
+  if (whole) {
+    if (first < n) {
+      part = *reinterpret_cast<const Packed<Element, kCount>*>(row + first);
+    } else {
 #pragma unroll
-  for (int i = 0; i < kCount; ++i)
-    part.element[i] = !whole && first + i < n ? row[first + i] : rest;
-  return part;
+      for (int i = 0; i < kCount; ++i) part.element[i] = rest;
+    }
+  } else {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) part.element[i] = first + i < n ? row[first + i] : rest;
+  }
 }
 
 template <class Element, int kCount>

@@ -61,8 +61,8 @@ __global__ void __launch_bounds__(kVectorThreads, 1)
     if (count[e] == 0) continue;
 #pragma unroll
     for (int k = 0; k < kInputs; ++k)
-      given[e][k] = load_part<kCount>(static_cast<const Element*>(arrays.array[k]) + first, 0,
-                                      count[e], count[e] == kCount);
+      load_part(given[e][k], static_cast<const Element*>(arrays.array[k]) + first, 0, count[e],
+                count[e] == kCount);
   }
 #pragma unroll
   for (int e = 0; e < kEach; ++e) {

@@ -30,7 +30,9 @@ struct Row {
 
   template <class Other>
   __device__ __forceinline__ Packed<Other, kCount> load(const Other* row, int first) const {
-    return load_part<kCount>(row, first, n, whole);
+    Packed<Other, kCount> part;
+    load_part(part, row, first, n, whole);
+    return part;
   }
 
   // visit(first, vector) for each vector of x that is a lane's.
@@ -75,9 +77,8 @@ struct RowShare {
     const auto load_all = [&](bool whole) {
 #pragma unroll
       for (int j = 0; j < kVectors; ++j)
-        vector[j] = load_part<kCount>(from, first_element<kCount>(team, j), row.n, whole, rest);
+        load_part(vector[j], from, first_element<kCount>(team, j), row.n, whole, rest);
     };
-    // One branch, so that all loads are in flight together.
     row.whole ? load_all(true) : load_all(false);
   }
 
