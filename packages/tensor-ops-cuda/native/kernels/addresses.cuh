@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "kernels/device.cuh"
 #include "launch/call.h"
 
 namespace tensor_ops {
@@ -13,7 +14,7 @@ __device__ __noinline__ inline std::int64_t long_quotient(std::int64_t a, std::i
 }
 
 // A division of 64 bits takes several times as long as one of 32 bits, and several times the code.
-__device__ __forceinline__ std::int64_t quotient_of(std::int64_t a, std::int64_t b, bool is_short) {
+DEVICE std::int64_t quotient_of(std::int64_t a, std::int64_t b, bool is_short) {
   if (!is_short) return long_quotient(a, b);
   return static_cast<std::uint32_t>(a) / static_cast<std::uint32_t>(b);
 }
@@ -41,7 +42,7 @@ template <int kArrays>
 struct RowOffsets {
   std::int64_t of[kArrays];
 
-  __device__ __forceinline__ RowOffsets(const Rows& rows, std::int64_t row) {
+  DEVICE RowOffsets(const Rows& rows, std::int64_t row) {
     const bool is_short = rows.count < kShortCount;
 #pragma unroll
     for (int k = 0; k < kArrays; ++k) of[k] = 0;
@@ -65,13 +66,12 @@ struct RowAddresses {
   RowOffsets<kArrays> offset;
   std::int64_t first;
 
-  __device__ __forceinline__ RowAddresses(const Arrays<kArrays>& arrays_, std::int64_t row,
-                                          std::int64_t first_ = 0)
+  DEVICE RowAddresses(const Arrays<kArrays>& arrays_, std::int64_t row, std::int64_t first_ = 0)
       : arrays(arrays_), offset(arrays_.rows, row), first(first_) {}
 
   // In array k, whose elements are of type Element, as an address of a T.
   template <class Element, class T = Element>
-  __device__ __forceinline__ T* in(int k) const {
+  DEVICE T* in(int k) const {
     return reinterpret_cast<T*>(static_cast<Element*>(arrays.array[k]) + offset.of[k] + first);
   }
 };

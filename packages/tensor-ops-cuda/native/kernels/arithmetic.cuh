@@ -8,33 +8,33 @@
 
 namespace tensor_ops {
 
-__device__ __forceinline__ float fused(float a, float b, float c) { return fmaf(a, b, c); }
-__device__ __forceinline__ double fused(double a, double b, double c) { return fma(a, b, c); }
-__device__ __forceinline__ float magnitude(float x) { return fabsf(x); }
-__device__ __forceinline__ double magnitude(double x) { return fabs(x); }
+DEVICE float fused(float a, float b, float c) { return fmaf(a, b, c); }
+DEVICE double fused(double a, double b, double c) { return fma(a, b, c); }
+DEVICE float magnitude(float x) { return fabsf(x); }
+DEVICE double magnitude(double x) { return fabs(x); }
 
 // NaN stays NaN.
 template <class R>
-__device__ __forceinline__ R at_least(R x, R low) {
+DEVICE R at_least(R x, R low) {
   return x < low ? low : x;
 }
 template <class R>
-__device__ __forceinline__ R at_most(R x, R high) {
+DEVICE R at_most(R x, R high) {
   return x > high ? high : x;
 }
 
 template <class R>
-__device__ __forceinline__ bool is_finite(R x) {
+DEVICE bool is_finite(R x) {
   return magnitude(x) < static_cast<R>(INFINITY);
 }
 
 // The exact rounding errors of a product and of a sum.
 template <class R>
-__device__ __forceinline__ R product_error(R a, R b, R product) {
+DEVICE R product_error(R a, R b, R product) {
   return fused(a, b, -product);
 }
 template <class R>
-__device__ __forceinline__ R sum_error(R a, R b, R sum) {
+DEVICE R sum_error(R a, R b, R sum) {
   const R part = sum - a;
   return (a - (sum - part)) + (b - part);
 }
@@ -53,34 +53,30 @@ struct Format<double> {
 };
 
 // A number whose low bits, those of a sum with kShift, become a biased exponent.
-__device__ __forceinline__ float exponent_bits(float sum, unsigned added = 0) {
+DEVICE float exponent_bits(float sum, unsigned added = 0) {
   return __uint_as_float((__float_as_uint(sum) << 23) + added);
 }
-__device__ __forceinline__ double exponent_bits(double sum, unsigned long long added = 0) {
+DEVICE double exponent_bits(double sum, unsigned long long added = 0) {
   const auto bits = static_cast<unsigned long long>(__double_as_longlong(sum));
   return __longlong_as_double(static_cast<long long>((bits << 52) + added));
 }
 
 // 2^k for an integer k, where it is not subnormal.
 template <class R>
-__device__ __forceinline__ R power_of_two(R k) {
+DEVICE R power_of_two(R k) {
   return exponent_bits(k + (Format<R>::kShift + Format<R>::kBias));
 }
 
 template <class R>
-__device__ __forceinline__ R rounded(R x) {
+DEVICE R rounded(R x) {
   return (x + Format<R>::kShift) - Format<R>::kShift;
 }
 
 // Whether a mean of squares has lost nothing to underflow or overflow. A NaN is not safe, since it
 // may come from an overflow. Rows of float whose mean is not safe are computed again in double, and
 // those of double times a power of two.
-__device__ __forceinline__ bool is_safe(float mean_square) {
-  return mean_square >= 1e-30f && mean_square <= 1e33f;
-}
-__device__ __forceinline__ bool is_safe(double mean_square) {
-  return mean_square >= 1e-290 && mean_square <= 1e290;
-}
+DEVICE bool is_safe(float mean_square) { return mean_square >= 1e-30f && mean_square <= 1e33f; }
+DEVICE bool is_safe(double mean_square) { return mean_square >= 1e-290 && mean_square <= 1e290; }
 
 // Powers of two that bring rows of double near 1: products with the first, of rows whose squares
 // overflow, and with the second, of rows whose squares underflow, have squares and sums of squares
@@ -91,18 +87,18 @@ constexpr double kShrink = 0x1p-540, kGrow = 0x1p540;
 struct Unscaled {
   static constexpr double factor = 1;
   template <class R>
-  __device__ __forceinline__ R operator()(R x) const {
+  DEVICE R operator()(R x) const {
     return x;
   }
 };
 struct Scaled {
   double factor;
-  __device__ __forceinline__ double operator()(double x) const { return x * factor; }
+  DEVICE double operator()(double x) const { return x * factor; }
 };
 
 // Horner's scheme, highest power first.
 template <class R, int kTerms>
-__device__ __forceinline__ R polynomial(R x, const R (&coefficients)[kTerms]) {
+DEVICE R polynomial(R x, const R (&coefficients)[kTerms]) {
   R value = coefficients[0];
 #pragma unroll
   for (int i = 1; i < kTerms; ++i) value = fused(value, x, coefficients[i]);

@@ -34,23 +34,21 @@ using Real = typename RealOf<Element>::type;
 template <class Element>
 constexpr bool is_half = sizeof(Element) == 2;
 
-__device__ __forceinline__ float real(float x) { return x; }
-__device__ __forceinline__ double real(double x) { return x; }
-__device__ __forceinline__ float real(Float16 x) { return __half2float(__ushort_as_half(x.bits)); }
-__device__ __forceinline__ float real(BFloat16 x) {
-  return __uint_as_float(static_cast<unsigned>(x.bits) << 16);
-}
+DEVICE float real(float x) { return x; }
+DEVICE double real(double x) { return x; }
+DEVICE float real(Float16 x) { return __half2float(__ushort_as_half(x.bits)); }
+DEVICE float real(BFloat16 x) { return __uint_as_float(static_cast<unsigned>(x.bits) << 16); }
 
 template <class Element>
-__device__ __forceinline__ Element rounded_to(Real<Element> x) {
+DEVICE Element rounded_to(Real<Element> x) {
   return x;
 }
 template <>
-__device__ __forceinline__ Float16 rounded_to<Float16>(float x) {
+DEVICE Float16 rounded_to<Float16>(float x) {
   return {__half_as_ushort(__float2half_rn(x))};
 }
 template <>
-__device__ __forceinline__ BFloat16 rounded_to<BFloat16>(float x) {
+DEVICE BFloat16 rounded_to<BFloat16>(float x) {
   return {__bfloat16_as_ushort(__float2bfloat16_rn(x))};
 }
 
@@ -67,8 +65,8 @@ struct alignas(std::min<std::size_t>(kCount * sizeof(Element), kVectorBytes)) Pa
 // says that the row is aligned and consists of whole vectors. A result by value would be taken
 // apart into elements, which takes more registers.
 template <class Element, int kCount>
-__device__ __forceinline__ void load_part(Packed<Element, kCount>& part, const Element* row,
-                                          int first, int n, bool whole, Element rest = {}) {
+DEVICE void load_part(Packed<Element, kCount>& part, const Element* row, int first, int n,
+                      bool whole, Element rest = {}) {
   if (whole) {
     if (first < n) {
       part = *reinterpret_cast<const Packed<Element, kCount>*>(row + first);
@@ -83,8 +81,8 @@ __device__ __forceinline__ void load_part(Packed<Element, kCount>& part, const E
 }
 
 template <class Element, int kCount>
-__device__ __forceinline__ void store_part(const Packed<Element, kCount>& part, Element* row,
-                                           int first, int n, bool whole) {
+DEVICE void store_part(const Packed<Element, kCount>& part, Element* row, int first, int n,
+                       bool whole) {
   if (whole) {
     if (first < n) *reinterpret_cast<Packed<Element, kCount>*>(row + first) = part;
   } else {

@@ -19,8 +19,7 @@ constexpr int kFullThreads = 2048;
 
 // One branch for a vector, not one for each element.
 template <class Function, class Element, int kInputs, int kCount>
-__device__ __forceinline__ Packed<Element, kCount> result_of(
-    const Packed<Element, kCount> (&given)[kInputs]) {
+DEVICE Packed<Element, kCount> result_of(const Packed<Element, kCount> (&given)[kInputs]) {
   const auto apply = [&](auto function, int i) {
     const auto x = real(given[0].element[i]);
     if constexpr (kInputs == 1)
@@ -79,7 +78,7 @@ struct ElementRows : Arrays<kInputs + 1> {
   using Vector = Packed<Element, kCount>;
   using Arrays<kInputs + 1>::Arrays;
 
-  __device__ __forceinline__ void vector(std::int64_t row, std::int64_t index) const {
+  DEVICE void vector(std::int64_t row, std::int64_t index) const {
     const RowAddresses address(*this, row, index * kCount);
     Vector given[kInputs];
 #pragma unroll
@@ -110,8 +109,8 @@ void launch_elements(const Call& call) {
           vectors < std::int64_t{kFullThreads} * kEach * call.device.multiprocessors;
       const auto kernel = is_small ? compute_flat<F, Element, kInputs, 1>
                                    : compute_flat<F, Element, kInputs, kEach>;
-      launch(call, vector_grid(vectors, is_small ? 1 : kEach), kernel, Pointers<kInputs + 1>(call),
-             call.n);
+      launch(call.stream, vector_grid(vectors, is_small ? 1 : kEach), kernel,
+             Pointers<kInputs + 1>(call), call.n);
     } else if (fits_vectors(call, kInputs + 1, kCount)) {
       launch_vectors(call, ElementRows<F, Element, kInputs, kCount>(call), call.n / kCount);
     } else {

@@ -8,11 +8,11 @@
 namespace tensor_ops {
 
 // 2^(k + r), given k + kShift, and a result that is a normal number.
-__device__ __forceinline__ float ordinary_exp2(float shifted, float r) {
+DEVICE float ordinary_exp2(float shifted, float r) {
   const float power = exponent_bits(shifted, 0x3f800000u);
   return fused(power * r, Exp2Constants<float>::series(r), power);
 }
-__device__ __forceinline__ double ordinary_exp2(double shifted, double r) {
+DEVICE double ordinary_exp2(double shifted, double r) {
   const double power = exponent_bits(shifted, 0x3ff0000000000000ull);
   return fused(power * r, Exp2Constants<double>::series(r), power);
 }
@@ -20,7 +20,7 @@ __device__ __forceinline__ double ordinary_exp2(double shifted, double r) {
 // To 1 ULP, or to far more digits than a half type has, for a quotient and a divisor that are far
 // from overflow and underflow.
 template <class Element>
-__device__ __forceinline__ Real<Element> ordinary_quotient(Real<Element> a, Real<Element> b) {
+DEVICE Real<Element> ordinary_quotient(Real<Element> a, Real<Element> b) {
   if constexpr (sizeof(Element) == 8) {
     return a / b;
   } else {
@@ -32,7 +32,7 @@ __device__ __forceinline__ Real<Element> ordinary_quotient(Real<Element> a, Real
 
 // exp(x) for |x| <= kOrdinary: to 1.1 ULP, or to far more digits than a half type has.
 template <class Element>
-__device__ __forceinline__ Real<Element> ordinary_exp(Real<Element> x) {
+DEVICE Real<Element> ordinary_exp(Real<Element> x) {
   using R = Real<Element>;
   using C = ExpConstants<R>;
   if constexpr (is_half<Element>) {
@@ -52,7 +52,7 @@ struct ReducedExp {
 
 // exp(x + lo), where lo is at most a few units in the last place of x.
 template <class R>
-__device__ __forceinline__ ReducedExp<R> reduced_exp(R x, R lo) {
+DEVICE ReducedExp<R> reduced_exp(R x, R lo) {
   using C = ExpConstants<R>;
   const R k = rounded(x * C::kLog2EHi);
   const R r = fused(k, -C::kLn2Lo, fused(k, -C::kLn2Hi, x)) + lo;
@@ -64,9 +64,9 @@ template <class R>
 struct ScaledExp {
   R fraction, scale1, scale2;
 
-  __device__ __forceinline__ R value() const { return ((1 + fraction) * scale1) * scale2; }
+  DEVICE R value() const { return ((1 + fraction) * scale1) * scale2; }
   // Where the exp is too small for a normal number it loses no bits before the product does.
-  __device__ __forceinline__ R times(R factor) const {
+  DEVICE R times(R factor) const {
     const R scaled = factor * scale1;
     return fused(fraction, scaled, scaled) * scale2;
   }
@@ -74,7 +74,7 @@ struct ScaledExp {
 
 // exp(x + lo) for x <= 0.
 template <class R>
-__device__ __forceinline__ ScaledExp<R> scaled_exp(R x, R lo) {
+DEVICE ScaledExp<R> scaled_exp(R x, R lo) {
   const ReducedExp<R> e = reduced_exp(at_least(x, ExpConstants<R>::kLowest), lo);
   const R k = rounded(e.exponent * R{0.5});
   return {e.fraction, power_of_two(k), power_of_two(e.exponent - k)};
@@ -88,19 +88,17 @@ struct DeepExp {
   R fraction, scale, rest;
 
   // factor * exp short of one scale and the rest.
-  __device__ __forceinline__ R part(R factor) const {
+  DEVICE R part(R factor) const {
     const R scaled = factor * scale;
     return fused(fraction, scaled, scaled);
   }
   // x + factor * exp, given the part.
-  __device__ __forceinline__ R added(R x, R its_part) const {
-    return fused(its_part, scale * rest, x);
-  }
+  DEVICE R added(R x, R its_part) const { return fused(its_part, scale * rest, x); }
 };
 
 // exp(x + lo) for kDeepest <= x <= 0: never 0, so that it leaves an infinite factor infinite.
 template <class R>
-__device__ __forceinline__ DeepExp<R> deep_exp(R x, R lo) {
+DEVICE DeepExp<R> deep_exp(R x, R lo) {
   const ReducedExp<R> e = reduced_exp(x, lo);
   const R k = rounded(e.exponent * (R{1} / 3));
   return {e.fraction, power_of_two(k), power_of_two(e.exponent - 2 * k)};

@@ -18,15 +18,11 @@ struct TanhGelu {
   using R = Real<Element>;
   using C = GeluTanhConstants<R>;
 
-  static __device__ __forceinline__ bool is_ordinary(R x) { return magnitude(x) < C::kOrdinary; }
-  static __device__ __forceinline__ bool is_ordinary(R x, R up) {
-    return is_ordinary(x) && is_ordinary_factor(up);
-  }
+  static DEVICE bool is_ordinary(R x) { return magnitude(x) < C::kOrdinary; }
+  static DEVICE bool is_ordinary(R x, R up) { return is_ordinary(x) && is_ordinary_factor(up); }
 
-  static __device__ __forceinline__ R ordinary(R x) { return ordinary(x, 1); }
-  static __device__ __forceinline__ R ordinary(R x, R up) {
-    return ordinary_quotient<Element>(x * up, divisor(x));
-  }
+  static DEVICE R ordinary(R x) { return ordinary(x, 1); }
+  static DEVICE R ordinary(R x, R up) { return ordinary_quotient<Element>(x * up, divisor(x)); }
 
   static __device__ __noinline__ R anywhere(R x) {
     const Magnitude<R> w = sigmoid_argument(at_most(magnitude(x), C::kFar));
@@ -39,7 +35,7 @@ struct TanhGelu {
 
  private:
   // 1 + exp(-argument of the sigmoid), for an ordinary x.
-  static __device__ __forceinline__ R divisor(R x) {
+  static DEVICE R divisor(R x) {
     const R square = x * x;
     const R factor = fused(square, C::kD3Hi, C::kD1Hi);
     if constexpr (is_half<Element>) return 1 + fast_exp2(-(x * factor) - x * C::kD1Lo);
@@ -52,7 +48,7 @@ struct TanhGelu {
   }
 
   // The magnitude of the sigmoid's argument, given that of x.
-  static __device__ __forceinline__ Magnitude<R> sigmoid_argument(R a) {
+  static DEVICE Magnitude<R> sigmoid_argument(R a) {
     const R square = a * a, square_lo = product_error(a, a, square);
     const R cubic = square * C::kC3Hi;
     const R of_cubic = fused(square, C::kC3Lo, product_error(square, C::kC3Hi, cubic));
@@ -69,13 +65,13 @@ struct NormalGelu {
   using R = Real<Element>;
   using C = MillsConstants<R>;
 
-  static __device__ __forceinline__ bool is_ordinary(R x) { return magnitude(x) < C::kOrdinary; }
-  static __device__ __forceinline__ bool is_ordinary(R x, R up) {
+  static DEVICE bool is_ordinary(R x) { return magnitude(x) < C::kOrdinary; }
+  static DEVICE bool is_ordinary(R x, R up) {
     return is_ordinary(x) && magnitude(x) > C::kTiny && is_ordinary_factor(up);
   }
 
   // max(x, -0) - a Phi(-a), so that it is -0 where x < 0 and the moment is 0.
-  static __device__ __forceinline__ R ordinary(R x) {
+  static DEVICE R ordinary(R x) {
     const R a = magnitude(x), v = ordinary_quotient<Element>(a, a + C::kShift), square = a * a;
     R moment;
     if constexpr (is_half<Element>) {
@@ -89,7 +85,7 @@ struct NormalGelu {
     }
     return (x < 0 ? -R{0} : x) - moment;
   }
-  static __device__ __forceinline__ R ordinary(R x, R up) { return ordinary(x) * up; }
+  static DEVICE R ordinary(R x, R up) { return ordinary(x) * up; }
 
   static __device__ __noinline__ R anywhere(R x) {
     const R a = at_most(magnitude(x), C::kEnd);
@@ -114,7 +110,7 @@ struct NormalGelu {
   }
 
  private:
-  static __device__ __forceinline__ Magnitude<R> half_square(R a) {
+  static DEVICE Magnitude<R> half_square(R a) {
     const R square = a * a;
     return {square * R{0.5}, product_error(a, a, square) * R{0.5}};
   }

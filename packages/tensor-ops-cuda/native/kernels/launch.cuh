@@ -1,4 +1,4 @@
-// Launching a kernel on a call's stream.
+// Launching a kernel.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <utility>
 
-#include "launch/call.h"
 #include "launch/cuda.h"
 
 namespace tensor_ops {
@@ -18,13 +17,13 @@ struct Grid {
 };
 
 template <class... Parameters, class... Arguments>
-void launch(const Call& call, const Grid& grid, void (*kernel)(Parameters...),
+void launch(cudaStream_t stream, const Grid& grid, void (*kernel)(Parameters...),
             Arguments&&... arguments) {
   cudaLaunchConfig_t config{};
   config.gridDim = grid.blocks;
   config.blockDim = grid.threads;
   config.dynamicSmemBytes = grid.shared_bytes;
-  config.stream = call.stream;
+  config.stream = stream;
   cudaLaunchAttribute cluster{};
   if (grid.cluster > 1) {
     cluster.id = cudaLaunchAttributeClusterDimension;

@@ -29,7 +29,7 @@ struct RmsRow : Row<X> {
   // The sum times a factor. A large factor comes after the sum, whose terms may be large and
   // cancel, and a small one before it, since the sum may overflow.
   template <class A, class Scaling = Unscaled>
-  __device__ __forceinline__ static A sum_at(const Vectors& in, int i, Scaling scaled = {}) {
+  DEVICE static A sum_at(const Vectors& in, int i, Scaling scaled = {}) {
     const A x = real(in.x.element[i]);
     if constexpr (kHasResidual) {
       const A added = real(in.residual.element[i]);
@@ -40,7 +40,7 @@ struct RmsRow : Row<X> {
   }
 
   template <class A, class Scaling = Unscaled>
-  __device__ __forceinline__ static A plus_squares(A sum, const Vectors& in, Scaling scaled = {}) {
+  DEVICE static A plus_squares(A sum, const Vectors& in, Scaling scaled = {}) {
 #pragma unroll
     for (int i = 0; i < kCount; ++i) {
       const A value = sum_at<A>(in, i, scaled);
@@ -53,8 +53,7 @@ struct RmsRow : Row<X> {
   // before they are scaled, since small ones would lose digits; for a small row, the factor times
   // the scale may be infinite.
   template <class A, class Scaling = Unscaled>
-  __device__ __forceinline__ void write_sums(int first, const Vectors& in, A scale,
-                                             Scaling scaled = {}) const {
+  DEVICE void write_sums(int first, const Vectors& in, A scale, Scaling scaled = {}) const {
     const auto w = this->load(weight, first);
     this->write(first, [&](int i) {
       const A sum = sum_at<A>(in, i);
@@ -72,7 +71,7 @@ struct RmsRow : Row<X> {
   }
 
   template <class Team, class Visit>
-  __device__ __forceinline__ void each_sum(const Team& team, Visit visit) const {
+  DEVICE void each_sum(const Team& team, Visit visit) const {
     this->each(team, [&](int first, const Packed<X, kCount>& x) {
       Vectors in;
       in.x = x;
@@ -82,24 +81,22 @@ struct RmsRow : Row<X> {
   }
 
   template <class Team, class Scaling>
-  __device__ __forceinline__ double squares(Team& team, Scaling scaled) const {
+  DEVICE double squares(Team& team, Scaling scaled) const {
     double sum = 0;
     each_sum(team, [&](int, const Vectors& in) { sum = plus_squares(sum, in, scaled); });
     return team.combine(sum, Plus());
   }
 
   template <class A, class Team, class Scaling>
-  __device__ __forceinline__ void write_all(const Team& team, A scale, Scaling scaled) const {
+  DEVICE void write_all(const Team& team, A scale, Scaling scaled) const {
     each_sum(team, [&](int first, const Vectors& in) { write_sums(first, in, scale, scaled); });
   }
 };
 
 // How a row is computed whose mean of squares is not safe, one of NaN likewise, since that may come
 // from an overflow: one of float as it is, in double, and one of double near 1.
-__device__ __forceinline__ Unscaled scaling_for(float) { return {}; }
-__device__ __forceinline__ Scaled scaling_for(double mean_square) {
-  return {mean_square < 1 ? kGrow : kShrink};
-}
+DEVICE Unscaled scaling_for(float) { return {}; }
+DEVICE Scaled scaling_for(double mean_square) { return {mean_square < 1 ? kGrow : kShrink}; }
 
 // Rarely called: inlined, it would take registers from its callers.
 template <class Row, class Team, class Scaling>
@@ -111,8 +108,7 @@ __device__ __noinline__ void careful_rms_row(Team& team, const Row& row, double 
 
 // A row of at most kVectors vectors of each lane.
 template <int kVectors, class Team, class X, class Weight, class Residual>
-__device__ __forceinline__ void rms_row(Team& team, const RmsRow<X, Weight, Residual>& row,
-                                        double eps) {
+DEVICE void rms_row(Team& team, const RmsRow<X, Weight, Residual>& row, double eps) {
   using Row = RmsRow<X, Weight, Residual>;
   using R = typename Row::R;
   RowShare<X, kVectors> x;
@@ -156,7 +152,7 @@ struct RmsNorm : RowCall<std::is_same_v<Residual, NoResidual> ? 3 : 5> {
   RmsNorm(const Call& call, bool whole_)
       : RowCall<Row::kHasResidual ? 5 : 3>(call, whole_), eps(call.scalar[0]) {}
 
-  __device__ __forceinline__ Row at(std::int64_t index, std::int64_t first, int n) const {
+  DEVICE Row at(std::int64_t index, std::int64_t first, int n) const {
     constexpr int kWeight = Row::kHasResidual ? 2 : 1;
     const RowAddresses address(*this, index, first);
     Row row{{address.template in<X>(0), address.template in<X>(kWeight + 1), n, this->whole},
@@ -171,15 +167,14 @@ struct RmsNorm : RowCall<std::is_same_v<Residual, NoResidual> ? 3 : 5> {
   }
 
   template <int kVectors, class Team>
-  __device__ __forceinline__ void row(Team& team, const Row& row) const {
+  DEVICE void row(Team& team, const Row& row) const {
     rms_row<kVectors>(team, row, eps);
   }
 
   // A part leaves the sum of its squares times a factor, and the factor: 1 where that is safe, and
   // for float, whose parts are added in double.
   template <int kStep>
-  __device__ __forceinline__ void part(Team<false>& team, const Row& row,
-                                       const PartsOfRow& parts) const {
+  DEVICE void part(Team<false>& team, const Row& row, const PartsOfRow& parts) const {
     constexpr bool is_double = sizeof(R) == 8;
     if constexpr (kStep == 0) {
       double squares = row.squares(team, Unscaled()), factor = 1;

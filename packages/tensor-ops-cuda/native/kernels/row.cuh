@@ -9,7 +9,7 @@ namespace tensor_ops {
 
 // Vector j of a lane is the row's vector j * lanes + lane: the index of its first element.
 template <int kCount, class Team>
-__device__ __forceinline__ int first_element(const Team& team, int j) {
+DEVICE int first_element(const Team& team, int j) {
   return (j * team.lanes() + team.lane()) * kCount;
 }
 
@@ -29,7 +29,7 @@ struct Row {
   bool whole;
 
   template <class Other>
-  __device__ __forceinline__ Packed<Other, kCount> load(const Other* row, int first) const {
+  DEVICE Packed<Other, kCount> load(const Other* row, int first) const {
     Packed<Other, kCount> part;
     load_part(part, row, first, n, whole);
     return part;
@@ -37,7 +37,7 @@ struct Row {
 
   // visit(first, vector) for each vector of x that is a lane's.
   template <class Team, class Visit>
-  __device__ __forceinline__ void each(const Team& team, Visit visit) const {
+  DEVICE void each(const Team& team, Visit visit) const {
 #pragma unroll 2
     for (int first = team.lane() * kCount; first < n; first += team.lanes() * kCount)
       visit(first, load(x, first));
@@ -45,8 +45,7 @@ struct Row {
 
   // function(x) of all elements, combined.
   template <class A, class Team, class Function, class Combine>
-  __device__ __forceinline__ A combine(Team& team, A start, Function function,
-                                       Combine combined) const {
+  DEVICE A combine(Team& team, A start, Function function, Combine combined) const {
     A total = start;
     each(team, [&](int first, const Vector& in) {
 #pragma unroll
@@ -58,7 +57,7 @@ struct Row {
 
   // y[first + i] = value(i) for the elements of a vector.
   template <class Value>
-  __device__ __forceinline__ void write(int first, Value value) const {
+  DEVICE void write(int first, Value value) const {
     Vector result;
 #pragma unroll
     for (int i = 0; i < kCount; ++i) result.element[i] = rounded_to<Element>(value(i));
@@ -72,8 +71,7 @@ struct RowShare {
   Packed<Element, kCount> vector[kVectors];
 
   template <class Team, class Any>
-  __device__ __forceinline__ void load(const Team& team, const Row<Any>& row, const Element* from,
-                                       Element rest = {}) {
+  DEVICE void load(const Team& team, const Row<Any>& row, const Element* from, Element rest = {}) {
     const auto load_all = [&](bool whole) {
 #pragma unroll
       for (int j = 0; j < kVectors; ++j)
@@ -82,13 +80,11 @@ struct RowShare {
     row.whole ? load_all(true) : load_all(false);
   }
 
-  __device__ __forceinline__ Real<Element> at(int j, int i) const {
-    return real(vector[j].element[i]);
-  }
+  DEVICE Real<Element> at(int j, int i) const { return real(vector[j].element[i]); }
 
   // visit(j, i) for element i of each vector j.
   template <class Visit>
-  __device__ __forceinline__ void each(Visit visit) const {
+  DEVICE void each(Visit visit) const {
 #pragma unroll
     for (int j = 0; j < kVectors; ++j)
 #pragma unroll
@@ -97,7 +93,7 @@ struct RowShare {
 
   // Makes the compiler convert the elements of a half type once more: the results of an earlier
   // conversion would take twice their registers while threads wait for each other.
-  __device__ __forceinline__ void forget_conversions() {
+  DEVICE void forget_conversions() {
     if constexpr (is_half<Element>) {
 #pragma unroll
       for (int j = 0; j < kVectors; ++j) make_opaque(vector[j]);

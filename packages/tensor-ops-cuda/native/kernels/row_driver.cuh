@@ -69,7 +69,7 @@ struct RowParts {
   std::int64_t all;             // parts of all rows
   double* numbers;
 
-  __device__ __forceinline__ int size(std::int64_t part) const {
+  DEVICE int size(std::int64_t part) const {
     return static_cast<int>(part + 1 < count ? each : n - part * each);
   }
 };
@@ -78,30 +78,30 @@ struct RowParts {
 struct PartsOfRow : RowParts {
   std::int64_t row, own;
 
-  __device__ __forceinline__ PartsOfRow(const RowParts& parts, std::int64_t index)
+  DEVICE PartsOfRow(const RowParts& parts, std::int64_t index)
       : RowParts(parts), row(index / parts.count), own(index - row * parts.count) {}
 
-  __device__ __forceinline__ double& number(int k, std::int64_t part) const {
+  DEVICE double& number(int k, std::int64_t part) const {
     return numbers[k * all + row * count + part];
   }
   // Numbers kFirst, kFirst + 1, ... of the block's own part.
   template <int kFirst = 0, class... Numbers>
-  __device__ __forceinline__ void leave(const Team<false>& team, Numbers... given) const {
+  DEVICE void leave(const Team<false>& team, Numbers... given) const {
     int k = kFirst;
     if (team.lane() == 0) ((number(k++, own) = given), ...);
   }
 
   // function(part) of all parts of the row, combined.
   template <class Function, class Combine>
-  __device__ __forceinline__ double combine(Team<false>& team, double start, Function function,
-                                            Combine combined) const {
+  DEVICE double combine(Team<false>& team, double start, Function function,
+                        Combine combined) const {
     double value = start;
     for (std::int64_t part = team.lane(); part < count; part += team.lanes())
       value = combined(value, function(part));
     return team.combine(value, combined);
   }
   template <class Function>
-  __device__ __forceinline__ double sum(Team<false>& team, Function function) const {
+  DEVICE double sum(Team<false>& team, Function function) const {
     return combine(team, 0, function, Plus());
   }
 };
@@ -120,7 +120,7 @@ __global__ void __launch_bounds__(kMostLanes, 1)
 template <class Op, int kStep = 0>
 void launch_parts(const Call& call, const Grid& grid, bool whole, const RowParts& parts) {
   using Launched = std::conditional_t<kStep == 0, typename Op::Measured, Op>;
-  launch(call, grid, compute_parts<Launched, kStep>, Launched(call, whole), parts);
+  launch(call.stream, grid, compute_parts<Launched, kStep>, Launched(call, whole), parts);
   if constexpr (kStep + 1 < Op::kSteps) launch_parts<Op, kStep + 1>(call, grid, whole, parts);
 }
 
@@ -152,7 +152,7 @@ void launch_rows(const Call& call) {
   const int lanes = power_of_two_from(ceil_div(vectors, kFewVectors), kMostLanes);
   const std::int64_t each = ceil_div(vectors, lanes);
   const auto compute = [&](auto* kernel, int cluster) {
-    launch(call, row_grid(call, lanes, cluster), kernel, Op(call, whole));
+    launch(call.stream, row_grid(call, lanes, cluster), kernel, Op(call, whole));
   };
   if (each <= kFewVectors) return compute(compute_rows<Op, kFewVectors, false>, 1);
   if (each <= kMost) return compute(compute_rows<Op, kMost, false>, 1);

@@ -10,7 +10,7 @@ namespace tensor_ops {
 
 // Whether a product with a second factor cannot overflow; that with NaN counts as one that can.
 template <class R>
-__device__ __forceinline__ bool is_ordinary_factor(R up) {
+DEVICE bool is_ordinary_factor(R up) {
   return magnitude(up) < R{1e36f};
 }
 
@@ -41,18 +41,16 @@ struct Silu {
   using R = Real<Element>;
   using C = ExpConstants<R>;
 
-  static __device__ __forceinline__ bool is_ordinary(R x) { return magnitude(x) < C::kOrdinary; }
-  static __device__ __forceinline__ bool is_ordinary(R x, R up) {
-    return is_ordinary(x) && is_ordinary_factor(up);
-  }
+  static DEVICE bool is_ordinary(R x) { return magnitude(x) < C::kOrdinary; }
+  static DEVICE bool is_ordinary(R x, R up) { return is_ordinary(x) && is_ordinary_factor(up); }
 
-  static __device__ __forceinline__ R ordinary(R x) { return ordinary(x, 1); }
-  static __device__ __forceinline__ R ordinary(R x, R up) {
+  static DEVICE R ordinary(R x) { return ordinary(x, 1); }
+  static DEVICE R ordinary(R x, R up) {
     return ordinary_quotient<Element>(x * up, 1 + ordinary_exp<Element>(-x));
   }
 
-  static __device__ __forceinline__ R anywhere(R x) { return times_sigmoid(x, magnitude(x), R{0}); }
-  static __device__ __forceinline__ R anywhere(R x, R up) {
+  static DEVICE R anywhere(R x) { return times_sigmoid(x, magnitude(x), R{0}); }
+  static DEVICE R anywhere(R x, R up) {
     return times_sigmoid_and(x, up, at_most(magnitude(x), -C::kDeepest), R{0});
   }
 };

@@ -21,14 +21,14 @@ struct TeamRoom {
 
 struct Plus {
   template <class T>
-  __device__ __forceinline__ T operator()(T a, T b) const {
+  DEVICE T operator()(T a, T b) const {
     return a + b;
   }
 };
 
 struct Lesser {
   template <class T>
-  __device__ __forceinline__ T operator()(T a, T b) const {
+  DEVICE T operator()(T a, T b) const {
     return b < a ? b : a;
   }
 };
@@ -36,7 +36,7 @@ struct Lesser {
 // NaN is passed over.
 struct Greater {
   template <class T>
-  __device__ __forceinline__ T operator()(T a, T b) const {
+  DEVICE T operator()(T a, T b) const {
     return b > a ? b : a;
   }
 };
@@ -46,30 +46,28 @@ struct Greater {
 template <bool kCluster>
 class Team {
  public:
-  __device__ __forceinline__ Team() : room_(static_cast<TeamRoom*>(shared_memory())) {
+  DEVICE Team() : room_(static_cast<TeamRoom*>(shared_memory())) {
     // No block writes into another's memory before that block has begun.
     if constexpr (kCluster) cluster_barrier();
   }
 
-  __device__ __forceinline__ int lane() const {
+  DEVICE int lane() const {
     return static_cast<int>(kCluster ? rank() * blockDim.x + threadIdx.x : threadIdx.x);
   }
-  __device__ __forceinline__ int lanes() const {
+  DEVICE int lanes() const {
     return static_cast<int>(kCluster ? blocks() * blockDim.x : blockDim.x);
   }
 
   // The first of the team's rows, and how far it is to the next: all blocks' rows.
-  __device__ __forceinline__ std::int64_t first_row() const {
+  DEVICE std::int64_t first_row() const {
     return std::int64_t{blockIdx.x / blocks()} * blockDim.y + threadIdx.y;
   }
-  __device__ __forceinline__ std::int64_t row_step() const {
-    return std::int64_t{gridDim.x / blocks()} * blockDim.y;
-  }
+  DEVICE std::int64_t row_step() const { return std::int64_t{gridDim.x / blocks()} * blockDim.y; }
 
   // One number of every lane, combined, in all of them; in the same order whatever else is
   // computed.
   template <class T, class Combine>
-  __device__ __forceinline__ T combine(T value, Combine combined) {
+  DEVICE T combine(T value, Combine combined) {
     const int lanes = static_cast<int>(blockDim.x);
     for (int mask = (lanes < kWarp ? lanes : kWarp) / 2; mask > 0; mask /= 2)
       value = combined(value, __shfl_xor_sync(kWholeWarp, value, mask));
@@ -81,7 +79,7 @@ class Team {
 
  private:
   template <class T, class Combine>
-  __device__ __forceinline__ T combine_warps(T value, Combine combined) {
+  DEVICE T combine_warps(T value, Combine combined) {
     T* room = reinterpret_cast<T*>(room_->of_warp[turn_]);
     const int warps = static_cast<int>(blockDim.x) / kWarp, lane = threadIdx.x % kWarp;
     if (lane == 0) room[threadIdx.x / kWarp] = value;
@@ -93,7 +91,7 @@ class Team {
   }
 
   template <class T, class Combine>
-  __device__ __forceinline__ T combine_blocks(T value, Combine combined) {
+  DEVICE T combine_blocks(T value, Combine combined) {
     T* room = reinterpret_cast<T*>(room_->of_block[turn_]);
     if (threadIdx.x < blocks()) of_block(room, threadIdx.x)[rank()] = value;
     cluster_barrier();
@@ -103,26 +101,22 @@ class Team {
   }
 
 #if HAS_CLUSTERS
-  __device__ __forceinline__ static unsigned rank() {
-    return kCluster ? __clusterRelativeBlockRank() : 0;
-  }
-  __device__ __forceinline__ static unsigned blocks() {
-    return kCluster ? __clusterSizeInBlocks() : 1;
-  }
-  __device__ __forceinline__ static void cluster_barrier() {
+  DEVICE static unsigned rank() { return kCluster ? __clusterRelativeBlockRank() : 0; }
+  DEVICE static unsigned blocks() { return kCluster ? __clusterSizeInBlocks() : 1; }
+  DEVICE static void cluster_barrier() {
     __cluster_barrier_arrive();
     __cluster_barrier_wait();
   }
   template <class T>
-  __device__ __forceinline__ static T* of_block(T* own, unsigned block) {
+  DEVICE static T* of_block(T* own, unsigned block) {
     return static_cast<T*>(__cluster_map_shared_rank(own, block));
   }
 #else
-  __device__ __forceinline__ static unsigned rank() { return 0; }
-  __device__ __forceinline__ static unsigned blocks() { return 1; }
-  __device__ __forceinline__ static void cluster_barrier() {}
+  DEVICE static unsigned rank() { return 0; }
+  DEVICE static unsigned blocks() { return 1; }
+  DEVICE static void cluster_barrier() {}
   template <class T>
-  __device__ __forceinline__ static T* of_block(T* own, unsigned) {
+  DEVICE static T* of_block(T* own, unsigned) {
     return own;
   }
 #endif
@@ -132,8 +126,6 @@ class Team {
 };
 
 // Whether a condition holds for any row of this warp: lanes that shuffle together stay together.
-__device__ __forceinline__ bool any_of_warp(bool condition) {
-  return __any_sync(kWholeWarp, condition) != 0;
-}
+DEVICE bool any_of_warp(bool condition) { return __any_sync(kWholeWarp, condition) != 0; }
 
 }  // namespace tensor_ops

@@ -31,7 +31,7 @@ inline Grid vector_grid(std::int64_t vectors, int each = 1) {
 
 template <class Op>
 void launch_vectors(const Call& call, const Op& op, std::int64_t per_row) {
-  launch(call, vector_grid(call.rows.count * per_row), compute_vectors<Op>, op, per_row);
+  launch(call.stream, vector_grid(call.rows.count * per_row), compute_vectors<Op>, op, per_row);
 }
 
 }  // namespace tensor_ops

@@ -1,7 +1,8 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "launch/cuda.h"
+#include "kernels/device.cuh"
+#include "kernels/launch.cuh"
 #include "launch/gather.h"
 
 namespace tensor_ops {
@@ -13,7 +14,7 @@ constexpr std::int64_t kMostBlocks = 4096;
 
 // The address of element `index` of an area.
 template <class Index>
-__device__ __forceinline__ char* element_of(const StridedArea& area, Index index) {
+DEVICE char* element_of(const StridedArea& area, Index index) {
   char* data = area.data;
   for (int d = area.axes - 1; d > 0; --d) {
     const auto extent = static_cast<Index>(area.extent[d]);
@@ -36,34 +37,25 @@ __global__ void copy_items(const StridedArea area, Item* packed, Index count) {
   }
 }
 
-template <bool kGathers, class Item, class Index>
-void launch_copy(const StridedArea& area, void* packed, cudaStream_t stream) {
-  const std::int64_t count = area.count();
-  cudaLaunchConfig_t config{};
-  config.gridDim =
-      dim3(static_cast<unsigned>(std::min(kMostBlocks, (count + kThreads - 1) / kThreads)));
-  config.blockDim = dim3(kThreads);
-  config.stream = stream;
-  CUDA_CHECK(cudaLaunchKernelEx(&config, copy_items<kGathers, Item, Index>, area,
-                                static_cast<Item*>(packed), static_cast<Index>(count)));
-}
-
-template <bool kGathers, class Item>
-void copy_area_of(const StridedArea& area, void* packed, cudaStream_t stream) {
-  if (area.count() < std::int64_t{1} << 31)
-    launch_copy<kGathers, Item, std::uint32_t>(area, packed, stream);
-  else
-    launch_copy<kGathers, Item, std::uint64_t>(area, packed, stream);
-}
-
 template <bool kGathers>
 void copy_area(const StridedArea& area, void* packed, cudaStream_t stream) {
+  const std::int64_t count = area.count();
+  const std::int64_t blocks = std::min(kMostBlocks, (count + kThreads - 1) / kThreads);
+  const Grid grid{static_cast<unsigned>(blocks), kThreads};
+  const auto copy = [&](auto item) {
+    using Item = decltype(item);
+    auto* items = static_cast<Item*>(packed);
+    if (count < std::int64_t{1} << 31)
+      launch(stream, grid, copy_items<kGathers, Item, std::uint32_t>, area, items, count);
+    else
+      launch(stream, grid, copy_items<kGathers, Item, std::uint64_t>, area, items, count);
+  };
   if (area.item_size == 2)
-    copy_area_of<kGathers, std::uint16_t>(area, packed, stream);
+    copy(std::uint16_t{});
   else if (area.item_size == 4)
-    copy_area_of<kGathers, std::uint32_t>(area, packed, stream);
+    copy(std::uint32_t{});
   else
-    copy_area_of<kGathers, std::uint64_t>(area, packed, stream);
+    copy(std::uint64_t{});
 }
 
 }  // namespace

@@ -15,8 +15,8 @@ struct Moments {
 // double near 1 if its variance, or that of several such rows together, is not safe. NaN comes from
 // an overflow, or stays what it is. Rows of equal large elements have no variance, and are not to
 // overflow.
-__device__ __forceinline__ Unscaled scaling_for(float, float) { return {}; }
-__device__ __forceinline__ Scaled scaling_for(double mean, double with_eps) {
+DEVICE Unscaled scaling_for(float, float) { return {}; }
+DEVICE Scaled scaling_for(double mean, double with_eps) {
   if (!(with_eps <= 1e290 && magnitude(mean) <= 1e140)) return {kShrink};
   return {with_eps < 1e-290 && magnitude(mean) < 1e-100 ? kGrow : 1};
 }
@@ -24,7 +24,7 @@ __device__ __forceinline__ Scaled scaling_for(double mean, double with_eps) {
 // eps of a row times a factor: where it is not 0, neither is the result, so that rows of equal
 // elements are 0.
 template <class Scaling>
-__device__ __forceinline__ double scaled_eps(double eps, Scaling scaled) {
+DEVICE double scaled_eps(double eps, Scaling scaled) {
   return eps > 0 ? at_least(scaled(scaled(eps)), 0x1p-1022) : 0;
 }
 
@@ -39,9 +39,8 @@ struct LayerRow : Row<X> {
 
   // y = ((x - mean) - rest) * scale * weight + bias, computed in A.
   template <class A, class Scaling>
-  __device__ __forceinline__ void write_deviations(int first, const Vector& in,
-                                                   const Moments<A>& moments, A scale,
-                                                   Scaling scaled) const {
+  DEVICE void write_deviations(int first, const Vector& in, const Moments<A>& moments, A scale,
+                               Scaling scaled) const {
     const auto w = this->load(weight, first);
     Packed<Weight, kCount> b{};
     if (bias) b = this->load(bias, first);
@@ -54,8 +53,8 @@ struct LayerRow : Row<X> {
   }
 
   template <class A, class Team, class Scaling>
-  __device__ __forceinline__ void write_all(const Team& team, const Moments<A>& moments, A scale,
-                                            Scaling scaled) const {
+  DEVICE void write_all(const Team& team, const Moments<A>& moments, A scale,
+                        Scaling scaled) const {
     this->each(team, [&](int first, const Vector& in) {
       write_deviations(first, in, moments, scale, scaled);
     });
@@ -64,7 +63,7 @@ struct LayerRow : Row<X> {
   // The mean is compensated once by the mean of the deviations from it, so that a row of equal
   // elements has no deviations at all.
   template <class Team, class Scaling>
-  __device__ __forceinline__ Moments<double> exact_moments(Team& team, Scaling scaled) const {
+  DEVICE Moments<double> exact_moments(Team& team, Scaling scaled) const {
     const auto mean_of = [&](auto function) {
       const auto of_element = [&](R x) { return function(scaled(static_cast<double>(x))); };
       return this->combine(team, 0.0, of_element, Plus()) / this->n;
@@ -90,8 +89,7 @@ __device__ __noinline__ void careful_layer_norm_row(Team& team, const Row& row, 
 
 // A row of at most kVectors vectors of each lane.
 template <int kVectors, class Team, class X, class Weight>
-__device__ __forceinline__ void layer_norm_row(Team& team, const LayerRow<X, Weight>& row,
-                                               double eps) {
+DEVICE void layer_norm_row(Team& team, const LayerRow<X, Weight>& row, double eps) {
   using R = Real<X>;
   constexpr int kCount = kWidth<X>;
   RowShare<X, kVectors> share;
@@ -139,22 +137,21 @@ struct LayerNorm : RowCall<4> {
 
   LayerNorm(const Call& call, bool whole_) : RowCall<4>(call, whole_), eps(call.scalar[0]) {}
 
-  __device__ __forceinline__ Row at(std::int64_t index, std::int64_t first, int n) const {
+  DEVICE Row at(std::int64_t index, std::int64_t first, int n) const {
     const RowAddresses<4> address(*this, index, first);
     const Weight* bias = this->array[2] ? address.in<Weight>(2) : nullptr;
     return {{address.in<X>(0), address.in<X>(3), n, this->whole}, address.in<Weight>(1), bias};
   }
 
   template <int kVectors, class Team>
-  __device__ __forceinline__ void row(Team& team, const Row& row) const {
+  DEVICE void row(Team& team, const Row& row) const {
     layer_norm_row<kVectors>(team, row, eps);
   }
 
   // A part leaves its mean, its sum of squared deviations from it, and the factor that its elements
   // were multiplied by: 1 where they are safe, and for float, whose parts are added in double.
   template <int kStep>
-  __device__ __forceinline__ void part(Team<false>& team, const Row& row,
-                                       const PartsOfRow& parts) const {
+  DEVICE void part(Team<false>& team, const Row& row, const PartsOfRow& parts) const {
     constexpr bool is_double = sizeof(R) == 8;
     if constexpr (kStep == 0) {
       Scaled scaled{1};
@@ -186,9 +183,8 @@ struct LayerNorm : RowCall<4> {
   // The mean and the variance of a row, given what its parts have left, each times what
   // scaling_of(part) says.
   template <class ScalingOf>
-  __device__ __forceinline__ static Moments<double> moments_of_parts(Team<false>& team,
-                                                                     const PartsOfRow& parts,
-                                                                     ScalingOf scaling_of) {
+  DEVICE static Moments<double> moments_of_parts(Team<false>& team, const PartsOfRow& parts,
+                                                 ScalingOf scaling_of) {
     const double count = static_cast<double>(parts.n);
     const auto mean_of = [&](std::int64_t part) { return scaling_of(part)(parts.number(0, part)); };
     // Around the first part's mean, so that rows of equal elements have exactly that mean.

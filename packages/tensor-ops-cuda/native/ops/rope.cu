@@ -23,21 +23,21 @@ struct Scales<double> {
 
 // a * b + c * d to 1.5 ULP, without cancellation (Kahan).
 template <class R>
-__device__ __forceinline__ R sum_of_products(R a, R b, R c, R d) {
+DEVICE R sum_of_products(R a, R b, R c, R d) {
   const R product = c * d;
   return fused(a, b, product) + product_error(c, d, product);
 }
 
 // The same, and where all products are exact the bits of fused(a, b, c * d): adding an error of 0
 // could change the sign of a zero.
-__device__ __forceinline__ float sum_of_wide_products(float a, float b, float c, float d) {
+DEVICE float sum_of_wide_products(float a, float b, float c, float d) {
   const float product = c * d, sum = fused(a, b, product), error = product_error(c, d, product);
   return error == 0 ? sum : sum + error;
 }
 
 // A product of scaled factors; one with an infinity is not scaled.
 template <class R>
-__device__ __forceinline__ R small_product(R a, R b) {
+DEVICE R small_product(R a, R b) {
   constexpr R kInfinity = static_cast<R>(INFINITY);
   if (magnitude(a) == kInfinity || magnitude(b) == kInfinity) return a * b;
   return (a * Scales<R>::kSmall) * (b * Scales<R>::kSmall);
@@ -59,7 +59,7 @@ struct Pair {
   R a, b;
 };
 template <class Element, class Angle, class R = Real<Element>>
-__device__ __forceinline__ Pair<R> rotated(R a, R b, R c, R s) {
+DEVICE Pair<R> rotated(R a, R b, R c, R s) {
   if constexpr (is_half<Angle>)  // whose products are exact
     return {fused(a, c, -(b * s)), fused(b, c, a * s)};
   else if constexpr (is_half<Element>)
@@ -71,8 +71,8 @@ __device__ __forceinline__ Pair<R> rotated(R a, R b, R c, R s) {
 // Rotates kCount pairs of a row, from pair `first` on. The pairs of a row are x[i], x[pairs + i]
 // or, interleaved, x[2 i], x[2 i + 1].
 template <bool kInterleaved, int kCount, class Element, class Angle>
-__device__ __forceinline__ void rotate_pairs(const Element* x, const Angle* cos, const Angle* sin,
-                                             Element* y, std::int64_t first, std::int64_t pairs) {
+DEVICE void rotate_pairs(const Element* x, const Angle* cos, const Angle* sin, Element* y,
+                         std::int64_t first, std::int64_t pairs) {
   using R = Real<Element>;
   using Vector = Packed<Element, kCount>;
   const std::int64_t low = kInterleaved ? 2 * first : first;
@@ -111,7 +111,7 @@ struct Rope : Arrays<4> {
 
   explicit Rope(const Call& call) : Arrays<4>(call), pairs(call.n / 2) {}
 
-  __device__ __forceinline__ void vector(std::int64_t row, std::int64_t index) const {
+  DEVICE void vector(std::int64_t row, std::int64_t index) const {
     const RowAddresses<4> address(*this, row);
     rotate_pairs<kInterleaved, kCount>(address.in<const Element>(0), address.in<const Angle>(1),
                                        address.in<const Angle>(2), address.in<Element>(3),

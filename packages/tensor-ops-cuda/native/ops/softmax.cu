@@ -17,7 +17,7 @@ struct Scale {
   bool is_ordinary;
 
   // 1, or -1 where the smallest x has the largest exponential.
-  __device__ __forceinline__ R sign() const { return rescaled < 0 ? R{-1} : R{1}; }
+  DEVICE R sign() const { return rescaled < 0 ? R{-1} : R{1}; }
 };
 
 // Products of larger magnitude have too few digits behind the binary point.
@@ -52,16 +52,16 @@ struct SoftmaxRow : Row<X> {
   Scale<R> scale;
 
   // `peak` is the x with the largest exponential, up to the scale's sign.
-  __device__ __forceinline__ bool is_ordinary(R peak) const {
+  DEVICE bool is_ordinary(R peak) const {
     return scale.is_ordinary && magnitude(scale.factor_hi * peak) < kMostOrdinary<R>;
   }
 
   // exp(scale * x) / 2^k for k = peak_exponent(): scale * x is nowhere rounded before the nearest
   // integer, or for a half type k, has been taken from it.
-  __device__ __forceinline__ R peak_exponent(R peak) const {
+  DEVICE R peak_exponent(R peak) const {
     return fused(peak, scale.factor_hi, Format<R>::kShift) - Format<R>::kShift;
   }
-  __device__ __forceinline__ R exponential(R value, R exponent) const {
+  DEVICE R exponential(R value, R exponent) const {
     if constexpr (is_half<Element>) {
       return fast_exp2(fused(value, scale.factor_hi, -exponent));
     } else {
@@ -75,7 +75,7 @@ struct SoftmaxRow : Row<X> {
 
   // exp(scale * (x - peak)) for any numbers. The rounding errors of the difference and of the
   // product are compensated.
-  __device__ __forceinline__ double careful_exponential(double value, double peak) const {
+  DEVICE double careful_exponential(double value, double peak) const {
     const double a = value * scale.part, b = -peak * scale.part;
     const double difference = a + b, lost = sum_error(a, b, difference);
     const double product = difference * scale.rescaled;
@@ -86,7 +86,7 @@ struct SoftmaxRow : Row<X> {
   }
 
   template <class Team, class Function>
-  __device__ __forceinline__ void write_all(const Team& team, Function function) const {
+  DEVICE void write_all(const Team& team, Function function) const {
     this->each(team, [&](int first, const Vector& in) {
       this->write(first, [&](int i) { return function(real(in.element[i])); });
     });
@@ -94,21 +94,20 @@ struct SoftmaxRow : Row<X> {
 
   // Whichever x has the largest exponential; NaN is passed over.
   template <class Team>
-  __device__ __forceinline__ R find_peak(Team& team) const {
+  DEVICE R find_peak(Team& team) const {
     const R sign = scale.sign();
     const auto signed_x = [=](R x) { return x * sign; };
     return sign * this->combine(team, -static_cast<R>(INFINITY), signed_x, Greater());
   }
 
   template <class Team>
-  __device__ __forceinline__ double careful_sum(Team& team, double peak) const {
+  DEVICE double careful_sum(Team& team, double peak) const {
     const auto exponential = [&](R x) { return careful_exponential(x, peak); };
     return this->combine(team, 0.0, exponential, Plus());
   }
 
   template <class Team>
-  __device__ __forceinline__ void write_carefully(const Team& team, double peak,
-                                                  double total) const {
+  DEVICE void write_carefully(const Team& team, double peak, double total) const {
     const double factor = is_finite(peak) ? 1 / total : NAN;
     write_all(team, [&](R x) { return static_cast<R>(careful_exponential(x, peak) * factor); });
   }
@@ -125,7 +124,7 @@ __device__ __noinline__ void careful_softmax_row(Team& team, const SoftmaxRow<X>
 
 // A row of at most kVectors vectors of each lane.
 template <int kVectors, class Team, class X>
-__device__ __forceinline__ void softmax_row(Team& team, const SoftmaxRow<X>& row) {
+DEVICE void softmax_row(Team& team, const SoftmaxRow<X>& row) {
   using R = Real<X>;
   constexpr R kLowest = -static_cast<R>(INFINITY);
   RowShare<X, kVectors> share;
@@ -171,20 +170,19 @@ struct Softmax : RowCall<2> {
   Softmax(const Call& call, bool whole_)
       : RowCall<2>(call, whole_), scale(scale_of<R>(call.scalar[0])) {}
 
-  __device__ __forceinline__ SoftmaxRow<X> at(std::int64_t index, std::int64_t first, int n) const {
+  DEVICE SoftmaxRow<X> at(std::int64_t index, std::int64_t first, int n) const {
     const RowAddresses<2> address(*this, index, first);
     return {{address.in<X>(0), address.in<X>(1), n, whole}, scale};
   }
 
   template <int kVectors, class Team>
-  __device__ __forceinline__ void row(Team& team, const SoftmaxRow<X>& row) const {
+  DEVICE void row(Team& team, const SoftmaxRow<X>& row) const {
     softmax_row<kVectors>(team, row);
   }
 
   // A part leaves its peak, and then its sum of exponentials.
   template <int kStep>
-  __device__ __forceinline__ void part(Team<false>& team, const SoftmaxRow<X>& row,
-                                       const PartsOfRow& parts) const {
+  DEVICE void part(Team<false>& team, const SoftmaxRow<X>& row, const PartsOfRow& parts) const {
     if constexpr (kStep == 0) {
       parts.leave(team, row.find_peak(team));
     } else {
