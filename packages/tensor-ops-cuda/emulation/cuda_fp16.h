@@ -13,7 +13,8 @@ inline unsigned short __half_as_ushort(__half value) { return value.bits; }
 inline float __half2float(__half value) {
   const std::uint32_t sign = (value.bits & 0x8000u) << 16, rest = value.bits & 0x7fffu;
   if (rest >= 0x7c00u) return __uint_as_float(sign | 0x7f800000u | (rest & 0x3ffu) << 13);
-  // A float16's bits at a float's place are 2^112 times too small, its subnormal numbers too.
+  // The bits of a float16, moved to where a float has them, are a number 2^112 times too small,
+  // also if it is subnormal.
   return __uint_as_float(sign | __float_as_uint(__uint_as_float(rest << 13) * 0x1p112f));
 }
 

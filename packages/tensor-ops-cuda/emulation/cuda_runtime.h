@@ -1,10 +1,10 @@
 // The part of the CUDA runtime that tensor_ops_cuda uses, on the host, so that everything but speed
 // can be tested on a machine that has no GPU. Names, types and error codes are CUDA's.
 //
-// It is meant to find mistakes. A stream is a queue that nothing works off until somebody waits for
-// it; where several could go on, lots are drawn, so that a missing wait shows as wrong numbers.
-// Device memory is filled with NaN when it is new and when it is released. Copies that leave an
-// allocation, memory that was released, and handles that are unknown are errors.
+// It is meant to find mistakes. The tasks of a stream run only when the host waits for them. If
+// several streams could go on, one is chosen at random, so that a missing wait shows as wrong
+// numbers. Device memory is filled with NaN when it is new and when it is released. Copies that
+// leave an allocation, memory that was released, and handles that are unknown are errors.
 //
 // What the device is like is read from the environment:
 //
@@ -13,7 +13,7 @@
 //     TENSOR_OPS_EMULATED_DRIVER      version of the driver, as in 12040, or "none"
 //     TENSOR_OPS_EMULATED_MEMORY      bytes of memory of each device; 4 GiB by default
 //     TENSOR_OPS_EMULATED_PINNED      bytes of host memory that can be pinned; 4 GiB by default
-//     TENSOR_OPS_EMULATED_SEED        of the lots that are drawn
+//     TENSOR_OPS_EMULATED_SEED        of the random choices
 //
 // The first three are read once, the others each time.
 #pragma once

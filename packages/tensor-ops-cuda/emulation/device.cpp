@@ -245,7 +245,8 @@ void* shared_memory_of(const void* own, unsigned rank) {
 void block_barrier() { cluster->wait(cluster->current()->block->all); }
 void cluster_barrier() { cluster->wait(cluster->barrier()); }
 
-// A lane may be one exchange ahead of the others, never two: what it gave last is still there.
+// A lane may be one exchange ahead of the others, but never two, so that the value it gave before
+// the last one is still needed, and there are two.
 std::uint64_t exchange(std::uint64_t given, unsigned from_lane) {
   Thread& self = *cluster->current();
   const unsigned parity = self.exchanges++ % 2, warp = self.number / kWarp;

@@ -1,9 +1,9 @@
 // The part of CUDA C++ that kernels are written in, on the host. cuda_runtime.h includes it first,
 // and kernel_launch.h after its own types.
 //
-// The threads of a block are fibers: they run one at a time, in an order drawn by lot, each until
-// it waits at a barrier. A kernel that leaves one out shows it as wrong numbers, and one whose
-// barrier not all threads reach ends the process with a message.
+// The threads of a block are fibers: they run one at a time, in a random order, each until it waits
+// at a barrier. A missing barrier shows as wrong numbers, and one that not all threads reach ends
+// the process with a message.
 #pragma once
 
 #include <cmath>

@@ -41,7 +41,8 @@ struct Graph {
   std::vector<std::function<void()>> work;
 };
 
-// The streams that can go on, by lot, until the ticket is done. An error where nothing can.
+// Runs tasks of streams that can go on, chosen at random, until the ticket is done. An error if no
+// stream can.
 cudaError_t run_until(const Ticket& ticket);
 // A ticket that is done when everything that is in the stream now is.
 Ticket end_of(cudaStream_t stream);
@@ -54,7 +55,7 @@ cudaError_t push(cudaStream_t stream, std::function<void()> work);
 void finish_device(int device);
 int device_of(cudaStream_t stream);
 
-// Whether bytes lie in one live allocation.
+// Whether bytes are within one live allocation.
 bool is_device_range(const void* data, std::size_t bytes);
 bool is_pinned_range(const void* data, std::size_t bytes);
 bool touches_device_memory(const void* data);

@@ -19,7 +19,8 @@ std::map<const char*, Allocation> device_memory, pinned_memory;
 std::size_t device_bytes[kMaxDevices], pinned_bytes;
 std::uint64_t release_threshold[kMaxDevices];
 
-// Released memory stays readable for a while, so that who reads it finds NaN and not the kernel.
+// Released memory stays readable for a while, so that kernels which read it find NaN and do not
+// crash.
 constexpr std::size_t kQuarantine = 64 << 20;
 std::deque<const char*> quarantine;
 std::size_t quarantined;
@@ -144,7 +145,7 @@ cudaError_t cudaMallocAsync(void** data, std::size_t bytes, cudaStream_t stream)
   const int device = device_of(stream);
   cudaError_t error = allocate(data, bytes, device);
   if (error == cudaErrorMemoryAllocation && !is_capturing(stream)) {
-    // Memory whose release is enqueued is there for who waits for it.
+    // Memory whose release is enqueued becomes free when the device has done its work.
     finish_device(device);
     error = allocate(data, bytes, device);
   }

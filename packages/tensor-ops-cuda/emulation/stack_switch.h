@@ -1,5 +1,5 @@
-// Tells AddressSanitizer, where it checks, of every change to another stack: else it takes what is
-// on a fiber's for errors, or for the end of the thread's.
+// Tells AddressSanitizer, if it is on, of every switch to another stack: it would report accesses
+// to a fiber's stack as errors.
 #pragma once
 
 #include <cstddef>
@@ -17,11 +17,12 @@ struct StackBounds {
 
 #if defined(__SANITIZE_ADDRESS__)
 
-// Before the change; what is kept belongs to the stack that is left.
+// Before the switch; `kept` belongs to the stack that is left.
 inline void leave_stack(void** kept, const StackBounds& next) {
   __sanitizer_start_switch_fiber(kept, next.bottom, next.bytes);
 }
-// After it, with what was kept when this stack was left; returns the bounds of the other.
+// After the switch, with what was kept when this stack was left; returns the bounds of the other
+// one.
 inline StackBounds enter_stack(void* kept) {
   StackBounds left;
   __sanitizer_finish_switch_fiber(kept, &left.bottom, &left.bytes);

@@ -21,7 +21,7 @@ struct CUstream_st {
 };
 struct CUevent_st {
   emulation::Ticket ticket = std::make_shared<bool>(true);
-  CUgraph_st* capture = nullptr;  // it was recorded in the course of
+  CUgraph_st* capture = nullptr;  // the capture during which it was recorded
 };
 struct CUgraph_st : emulation::Graph {};
 struct CUgraphExec_st : emulation::Graph {};
@@ -42,7 +42,7 @@ CUstream_st* new_stream(bool waits_for_legacy) {
   return &stream;
 }
 
-// The stream behind a handle, null where there is none.
+// The stream of a handle, null for an unknown one.
 CUstream_st* resolve(cudaStream_t stream) {
   if (stream == nullptr || stream == cudaStreamLegacy) {
     CUstream_st*& found = legacy[current_device()];
@@ -93,12 +93,12 @@ void do_next_task(CUstream_st& stream) {
   *task.done = true;
 }
 
-CUstream_st* drawn_by_lot() {
-  static std::mt19937 lots(static_cast<unsigned>(setting("TENSOR_OPS_EMULATED_SEED", 1)));
+CUstream_st* random_stream() {
+  static std::mt19937 random(static_cast<unsigned>(setting("TENSOR_OPS_EMULATED_SEED", 1)));
   std::vector<CUstream_st*> ready;
   for (CUstream_st& each : streams)
     if (can_go_on(each)) ready.push_back(&each);
-  return ready.empty() ? nullptr : ready[lots() % ready.size()];
+  return ready.empty() ? nullptr : ready[random() % ready.size()];
 }
 
 bool is_finished(const CUstream_st& stream) { return stream.tasks.empty(); }
@@ -107,8 +107,8 @@ bool is_finished(const CUstream_st& stream) { return stream.tasks.empty(); }
 
 cudaError_t run_until(const Ticket& ticket) {
   while (!*ticket) {
-    CUstream_st* next = drawn_by_lot();
-    if (!next) return cudaErrorUnknown;  // everybody waits for somebody else
+    CUstream_st* next = random_stream();
+    if (!next) return cudaErrorUnknown;  // a deadlock: all streams wait for each other
     do_next_task(*next);
   }
   return sticky_error();

@@ -13,7 +13,7 @@ DEVICE double fused(double a, double b, double c) { return fma(a, b, c); }
 DEVICE float magnitude(float x) { return fabsf(x); }
 DEVICE double magnitude(double x) { return fabs(x); }
 
-// NaN stays NaN.
+// The bounds of x; NaN stays NaN.
 template <class R>
 DEVICE R at_least(R x, R low) {
   return x < low ? low : x;
@@ -72,7 +72,7 @@ DEVICE R rounded(R x) {
   return (x + Format<R>::kShift) - Format<R>::kShift;
 }
 
-// Whether a mean of squares has lost nothing to underflow or overflow. A NaN is not safe, since it
+// Whether a mean of squares has lost no digits to underflow or overflow. NaN is not safe, since it
 // may come from an overflow. Rows of float whose mean is not safe are computed again in double, and
 // those of double times a power of two.
 DEVICE bool is_safe(float mean_square) { return mean_square >= 1e-30f && mean_square <= 1e33f; }

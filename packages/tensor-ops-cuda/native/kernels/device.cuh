@@ -1,4 +1,4 @@
-// What the host compiler cannot know of a device: the instructions behind a few functions.
+// Functions of the device that the host compiler does not know.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -16,21 +16,21 @@ DEVICE void* shared_memory() {
   return memory;
 }
 
-// To 2 ULP, subnormal numbers as 0 (CUDA C++ Programming Guide, intrinsic functions).
+// 2^x to 2 ULP; subnormal numbers count as 0 (CUDA C++ Programming Guide, intrinsic functions).
 DEVICE float fast_exp2(float x) {
   float y;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
 
-// To 1 ULP, subnormal numbers as 0.
+// 1 / x to 1 ULP; subnormal numbers count as 0.
 DEVICE float fast_reciprocal(float x) {
   float y;
   asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
 
-// Hides from the compiler that 16 bytes are what they were.
+// Makes the compiler treat 16 bytes as if they had changed.
 template <class T>
 DEVICE void make_opaque(T& value) {
   static_assert(sizeof(T) == 16);

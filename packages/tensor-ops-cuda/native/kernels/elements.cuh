@@ -1,4 +1,4 @@
-// Elements in memory, and as the numbers that are computed with.
+// The element types: how elements lie in memory, and the numbers that are computed with.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -55,7 +55,8 @@ DEVICE BFloat16 rounded_to<BFloat16>(float x) {
 template <class Element>
 constexpr int kWidth = kVectorBytes / static_cast<int>(sizeof(Element));
 
-// Wider ones, of float32 beside as many half elements, take several instructions.
+// Vectors of float32 beside vectors of as many half elements are wider, and take several
+// instructions.
 template <class Element, int kCount>
 struct alignas(std::min<std::size_t>(kCount * sizeof(Element), kVectorBytes)) Packed {
   Element element[kCount];
@@ -92,7 +93,7 @@ DEVICE void store_part(const Packed<Element, kCount>& part, Element* row, int fi
   }
 }
 
-// function(Element()) for the type of a dtype's elements.
+// Calls function(Element()) for the element type of a dtype.
 template <class Function>
 void with_element(DType dtype, Function function) {
   switch (dtype) {
@@ -107,7 +108,7 @@ void with_element(DType dtype, Function function) {
   }
 }
 
-// The same for an array that has the elements of another, or float32 ones beside half ones.
+// The same for an array that has the element type of x, or float32 if that is a half type.
 template <class Element, class Function>
 void with_wide_element(DType dtype, Function function) {
   if constexpr (is_half<Element>) {

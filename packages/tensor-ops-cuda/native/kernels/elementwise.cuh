@@ -1,7 +1,7 @@
 // Ops that compute every element alone.
 //
-// The function of an op has a short formula, ordinary(), for numbers that is_ordinary(), and one
-// that is right for all numbers, anywhere(). All take the reals of the op's inputs.
+// The function of an op is a class: is_ordinary() says whether the short formula, ordinary(), is
+// right for given numbers, and general() is right for all. Each takes a number of every input.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@ constexpr int kLoads = 4;
 // About as many threads as a multiprocessor holds.
 constexpr int kFullThreads = 2048;
 
-// One branch for a vector, not one for each element.
+// The function of a vector's elements, with a single branch for all of them.
 template <class Function, class Element, int kInputs, int kCount>
 DEVICE Packed<Element, kCount> result_of(const Packed<Element, kCount> (&given)[kInputs]) {
   const auto apply = [&](auto function, int i) {
@@ -29,7 +29,7 @@ DEVICE Packed<Element, kCount> result_of(const Packed<Element, kCount> (&given)[
   };
   const auto check = [](auto... x) { return Function::is_ordinary(x...); };
   const auto ordinary = [](auto... x) { return Function::ordinary(x...); };
-  const auto anywhere = [](auto... x) { return Function::anywhere(x...); };
+  const auto general = [](auto... x) { return Function::general(x...); };
   Packed<Element, kCount> result;
   bool is_ordinary = true;
 #pragma unroll
@@ -40,7 +40,7 @@ DEVICE Packed<Element, kCount> result_of(const Packed<Element, kCount> (&given)[
   if (is_ordinary) return result;
 #pragma unroll
   for (int i = 0; i < kCount; ++i)
-    if (!apply(check, i)) result.element[i] = rounded_to<Element>(apply(anywhere, i));
+    if (!apply(check, i)) result.element[i] = rounded_to<Element>(apply(general, i));
   return result;
 }
 
@@ -102,7 +102,7 @@ void launch_elements(const Call& call) {
     using F = Function<Element>;
     constexpr int kCount = kWidth<Element>;
     if (is_flat(call, kInputs + 1)) {
-      // A double takes two registers.
+      // A thread has fewer loads of double in flight, which take twice the registers.
       constexpr int kEach = kLoads / kInputs / (sizeof(Element) == 8 ? 2 : 1);
       const std::int64_t vectors = (call.n + kCount - 1) / kCount;
       const bool is_small =

@@ -1,5 +1,7 @@
-// The exponential function: a short form for arguments whose result is far from overflow and
-// underflow, and forms that are right anywhere and never lose a bit before a product does.
+// The exponential function: a short formula for arguments whose result is far from overflow and
+// underflow, and longer ones for all arguments. Where the exponential alone would be subnormal,
+// these return it in parts, so that a product with it keeps all digits that the product itself can
+// hold.
 #pragma once
 
 #include "kernels/constants.cuh"
@@ -7,7 +9,7 @@
 
 namespace tensor_ops {
 
-// 2^(k + r), given k + kShift, and a result that is a normal number.
+// 2^(k + r), given k + kShift, where the result is not subnormal.
 DEVICE float ordinary_exp2(float shifted, float r) {
   const float power = exponent_bits(shifted, 0x3f800000u);
   return fused(power * r, Exp2Constants<float>::series(r), power);
@@ -17,15 +19,16 @@ DEVICE double ordinary_exp2(double shifted, double r) {
   return fused(power * r, Exp2Constants<double>::series(r), power);
 }
 
-// To 1 ULP, or to far more digits than a half type has, for a quotient and a divisor that are far
-// from overflow and underflow.
+// a / b to 1 ULP, or to far more digits than a half type has, for a quotient and a divisor that are
+// far from overflow and underflow.
 template <class Element>
 DEVICE Real<Element> ordinary_quotient(Real<Element> a, Real<Element> b) {
   if constexpr (sizeof(Element) == 8) {
     return a / b;
   } else {
     const float reciprocal = fast_reciprocal(b), rough = a * reciprocal;
-    // What is left is subtracted, not added: -0 less 0 is -0, and -0 plus 0 is not.
+    // The remainder is subtracted, not added, to keep the sign of a zero: -0 - 0 is -0, but -0 + 0
+    // is +0.
     return is_half<Element> ? rough : fused(fused(rough, b, -a), -reciprocal, rough);
   }
 }
@@ -65,7 +68,7 @@ struct ScaledExp {
   R fraction, scale1, scale2;
 
   DEVICE R value() const { return ((1 + fraction) * scale1) * scale2; }
-  // Where the exp is too small for a normal number it loses no bits before the product does.
+  // factor * exp, which loses no bits to a subnormal exp.
   DEVICE R times(R factor) const {
     const R scaled = factor * scale1;
     return fused(fraction, scaled, scaled) * scale2;
@@ -81,22 +84,23 @@ DEVICE ScaledExp<R> scaled_exp(R x, R lo) {
 }
 
 // exp of a number <= 0 as (1 + fraction) * scale * scale * rest, the last three powers of two, for
-// products that may be ordinary numbers where the exp alone is none: whoever multiplies brings in
-// the large factor before `rest`.
+// products that may be in range where the exp alone is 0. The large factor of such a product must
+// be multiplied in before `rest`.
 template <class R>
 struct DeepExp {
   R fraction, scale, rest;
 
-  // factor * exp short of one scale and the rest.
+  // factor * exp without one scale and the rest.
   DEVICE R part(R factor) const {
     const R scaled = factor * scale;
     return fused(fraction, scaled, scaled);
   }
-  // x + factor * exp, given the part.
+  // x + factor * exp, given part(factor).
   DEVICE R added(R x, R its_part) const { return fused(its_part, scale * rest, x); }
 };
 
-// exp(x + lo) for kDeepest <= x <= 0: never 0, so that it leaves an infinite factor infinite.
+// exp(x + lo) for kDeepest <= x <= 0. No part of it is 0, so that its product with infinity is not
+// NaN.
 template <class R>
 DEVICE DeepExp<R> deep_exp(R x, R lo) {
   const ReducedExp<R> e = reduced_exp(x, lo);

@@ -7,7 +7,8 @@
 
 namespace tensor_ops {
 
-// A magnitude as hi + lo: its absolute error is the relative error of an exp.
+// A magnitude as hi + lo: the absolute error of an exponential's argument becomes the relative
+// error of the exponential.
 template <class R>
 struct Magnitude {
   R hi, lo;
@@ -24,11 +25,11 @@ struct TanhGelu {
   static DEVICE R ordinary(R x) { return ordinary(x, 1); }
   static DEVICE R ordinary(R x, R up) { return ordinary_quotient<Element>(x * up, divisor(x)); }
 
-  static __device__ __noinline__ R anywhere(R x) {
+  static __device__ __noinline__ R general(R x) {
     const Magnitude<R> w = sigmoid_argument(at_most(magnitude(x), C::kFar));
     return times_sigmoid(x, w.hi, w.lo);
   }
-  static __device__ __noinline__ R anywhere(R x, R up) {
+  static __device__ __noinline__ R general(R x, R up) {
     const Magnitude<R> w = sigmoid_argument(at_most(magnitude(x), C::kFar));
     return times_sigmoid_and(x, up, w.hi, w.lo);
   }
@@ -87,7 +88,7 @@ struct NormalGelu {
   }
   static DEVICE R ordinary(R x, R up) { return ordinary(x) * up; }
 
-  static __device__ __noinline__ R anywhere(R x) {
+  static __device__ __noinline__ R general(R x) {
     const R a = at_most(magnitude(x), C::kEnd);
     const Magnitude<R> half_of = half_square(a);
     const R v = a / (a + C::kShift);
@@ -95,8 +96,9 @@ struct NormalGelu {
     return (x < 0 ? -R{0} : x) - moment;
   }
 
-  // A tiny x is scaled, or its digits would be lost before it meets `up`.
-  static __device__ __noinline__ R anywhere(R x, R up) {
+  // A tiny x is scaled: its product with the distribution may be subnormal before `up` is
+  // multiplied in.
+  static __device__ __noinline__ R general(R x, R up) {
     const bool is_tiny = magnitude(x) < C::kTiny;
     const R grow = is_tiny ? 1 / C::kTiny : 1, shrink = is_tiny ? C::kTiny : 1;
     const R a = at_most(magnitude(x), C::kEnd);

@@ -93,8 +93,8 @@ struct RmsRow : Row<X> {
   }
 };
 
-// How a row is computed whose mean of squares is not safe, one of NaN likewise, since that may come
-// from an overflow: one of float as it is, in double, and one of double near 1.
+// How the elements of a row are scaled if its mean of squares is not safe: a row of float is
+// computed in double as it is, a row of double near 1.
 DEVICE Unscaled scaling_for(float) { return {}; }
 DEVICE Scaled scaling_for(double mean_square) { return {mean_square < 1 ? kGrow : kShrink}; }
 
@@ -171,8 +171,8 @@ struct RmsNorm : RowCall<std::is_same_v<Residual, NoResidual> ? 3 : 5> {
     rms_row<kVectors>(team, row, eps);
   }
 
-  // A part leaves the sum of its squares times a factor, and the factor: 1 where that is safe, and
-  // for float, whose parts are added in double.
+  // A part stores the factor of its elements and the sum of their squares. The factor is 1 if that
+  // sum is safe, and for float, whose squares are added in double.
   template <int kStep>
   DEVICE void part(Team<false>& team, const Row& row, const PartsOfRow& parts) const {
     constexpr bool is_double = sizeof(R) == 8;
@@ -183,7 +183,7 @@ struct RmsNorm : RowCall<std::is_same_v<Residual, NoResidual> ? 3 : 5> {
         factor = scaling_for(mean).factor;
         squares = row.squares(team, Scaled{factor});
       }
-      parts.leave(team, squares, factor);
+      parts.store(team, squares, factor);
     } else {
       // All parts take the least of their factors.
       const auto factor_of = [&](std::int64_t part) { return parts.number(1, part); };

@@ -7,15 +7,16 @@
 
 namespace tensor_ops {
 
-// Vector j of a lane is the row's vector j * lanes + lane: the index of its first element.
+// The index of the first element of vector j of a lane, which is vector j * lanes + lane of the
+// row.
 template <int kCount, class Team>
 DEVICE int first_element(const Team& team, int j) {
   return (j * team.lanes() + team.lane()) * kCount;
 }
 
 // A row of x and of y, or a part of one. `whole` says that the row is aligned and consists of whole
-// vectors. A row of no elements is that of a team which has no row left, and which takes part in
-// what the threads of its warp do together.
+// vectors. A team that has no row left is given one of no elements: it still takes part in what the
+// threads of its warp do together.
 template <class Element_>
 struct Row {
   using Element = Element_;
@@ -35,7 +36,7 @@ struct Row {
     return part;
   }
 
-  // visit(first, vector) for each vector of x that is a lane's.
+  // Calls visit(first, vector) for each of the lane's vectors of x.
   template <class Team, class Visit>
   DEVICE void each(const Team& team, Visit visit) const {
 #pragma unroll 2
@@ -43,7 +44,7 @@ struct Row {
       visit(first, load(x, first));
   }
 
-  // function(x) of all elements, combined.
+  // Combines function(x) of all elements.
   template <class A, class Team, class Function, class Combine>
   DEVICE A combine(Team& team, A start, Function function, Combine combined) const {
     A total = start;
@@ -55,7 +56,7 @@ struct Row {
     return team.combine(total, combined);
   }
 
-  // y[first + i] = value(i) for the elements of a vector.
+  // Writes value(i) to y[first + i] for the elements of a vector.
   template <class Value>
   DEVICE void write(int first, Value value) const {
     Vector result;
@@ -65,7 +66,7 @@ struct Row {
   }
 };
 
-// A lane's vectors of a row.
+// A lane's vectors of a row, in registers.
 template <class Element, int kVectors, int kCount = kWidth<Element>>
 struct RowShare {
   Packed<Element, kCount> vector[kVectors];
@@ -77,12 +78,13 @@ struct RowShare {
       for (int j = 0; j < kVectors; ++j)
         load_part(vector[j], from, first_element<kCount>(team, j), row.n, whole, rest);
     };
+    // A single branch, so that all loads are in flight together.
     row.whole ? load_all(true) : load_all(false);
   }
 
   DEVICE Real<Element> at(int j, int i) const { return real(vector[j].element[i]); }
 
-  // visit(j, i) for element i of each vector j.
+  // Calls visit(j, i) for each element i of each vector j.
   template <class Visit>
   DEVICE void each(Visit visit) const {
 #pragma unroll

@@ -4,14 +4,14 @@
 //
 // An op is a class derived from RowCall that is passed to the kernels by value. It has
 //
-//     Element, kArrays         the elements of x; how many arrays the op has
-//     Measured                 the op whose measuring parts are launched: itself, or another one
-//                              whose kernels are the same for more types
-//     kMostVectors             the most vectors of a lane that the registers hold
-//     kSteps                   passes over rows in parts
-//     at(row, first, n)        the row, or the n elements of it from `first` on
-//     row<kVectors>(team, row) computes a row whose vectors a team holds in registers
-//     part<kStep>(team, row, parts)  does one pass over a part of a longer row
+//     Element, kArrays               the type of x's elements; how many arrays the op has
+//     kMostVectors                   the most vectors of a lane that the registers hold
+//     at(row, first, n)              elements first to first + n - 1 of a row
+//     row<kVectors>(team, row)       computes a row that the registers of a team hold
+//     kSteps                         kernels that compute a longer row in parts, one after another
+//     part<kStep>(team, row, parts)  computes a part of a longer row in one of these kernels
+//     Measured                       the op whose first step is launched: the op itself, or one
+//                                    that shares this step with ops of other types
 #pragma once
 
 #include <algorithm>
@@ -30,7 +30,7 @@ namespace tensor_ops {
 // More lanes would have fewer registers each.
 constexpr int kFewVectors = 4, kManyVectors = 8;
 constexpr int kMostLanes = 512;
-// Threads of a block whose teams are parts of warps or one warp.
+// Threads of a block that has several teams, each a warp or a part of one.
 constexpr int kSharedThreads = 128;
 constexpr std::int64_t kMostBlocks = 1 << 30;
 
@@ -49,7 +49,8 @@ template <class Op, int kVectors, bool kCluster>
 __global__ void __launch_bounds__(kMostLanes, 1) compute_rows(const __grid_constant__ Op op) {
   if constexpr (!kCluster || HAS_CLUSTERS) {
     Team<kCluster> team;
-    // Teams of one warp stay together to the last of their rows.
+    // The teams of a block go on until the last of them has no row left, since the lanes of a warp
+    // exchange numbers.
     for (std::int64_t row = team.first_row(); row - threadIdx.y < op.rows.count;
          row += team.row_step()) {
       const bool is_live = row < op.rows.count;
@@ -59,9 +60,9 @@ __global__ void __launch_bounds__(kMostLanes, 1) compute_rows(const __grid_const
   }
 }
 
-// --- Rows in parts, each of them a block's -------------------------------------------------------
+// --- Rows in parts, each of which a block computes -----------------------------------------------
 
-// How rows of n elements are cut, and the numbers that parts leave for later steps.
+// How rows of n elements are cut, and the numbers that parts store for later steps.
 struct RowParts {
   static constexpr int kNumbers = 3;  // of each part
 
@@ -74,7 +75,7 @@ struct RowParts {
   }
 };
 
-// The parts of one row, one of which is a block's.
+// The parts of one row, and which of them the block computes.
 struct PartsOfRow : RowParts {
   std::int64_t row, own;
 
@@ -84,14 +85,14 @@ struct PartsOfRow : RowParts {
   DEVICE double& number(int k, std::int64_t part) const {
     return numbers[k * all + row * count + part];
   }
-  // Numbers kFirst, kFirst + 1, ... of the block's own part.
+  // Stores numbers kFirst, kFirst + 1, ... of the block's own part.
   template <int kFirst = 0, class... Numbers>
-  DEVICE void leave(const Team<false>& team, Numbers... given) const {
+  DEVICE void store(const Team<false>& team, Numbers... given) const {
     int k = kFirst;
     if (team.lane() == 0) ((number(k++, own) = given), ...);
   }
 
-  // function(part) of all parts of the row, combined.
+  // Combines function(part) of all parts of the row.
   template <class Function, class Combine>
   DEVICE double combine(Team<false>& team, double start, Function function,
                         Combine combined) const {
@@ -134,13 +135,13 @@ constexpr int power_of_two_from(std::int64_t number, int most) {
   return power;
 }
 
-// Threads (lanes, rows together) and blocks for rows that `cluster` blocks share each.
+// A grid of teams of `lanes` threads in each of `cluster` blocks; small teams share a block.
 inline Grid row_grid(const Call& call, int lanes, int cluster) {
   const int together = lanes <= kWarp ? kSharedThreads / lanes : 1;
   const std::int64_t teams = ceil_div(call.rows.count, together);
   const std::int64_t blocks = std::min(teams, kMostBlocks / cluster) * cluster;
   return {static_cast<unsigned>(blocks),
-          dim3(static_cast<unsigned>(lanes), static_cast<unsigned>(together)), sizeof(TeamRoom),
+          dim3(static_cast<unsigned>(lanes), static_cast<unsigned>(together)), sizeof(TeamMemory),
           static_cast<unsigned>(cluster)};
 }
 
@@ -167,7 +168,7 @@ void launch_rows(const Call& call) {
       static_cast<std::size_t>(parts.all) * RowParts::kNumbers * sizeof(double), call.stream);
   parts.numbers = static_cast<double*>(memory.data());
   const Grid grid{static_cast<unsigned>(std::min(parts.all, kMostBlocks)), kMostLanes,
-                  sizeof(TeamRoom)};
+                  sizeof(TeamMemory)};
   launch_parts<Op>(call, grid, whole, parts);
 }
 

@@ -8,13 +8,13 @@ namespace tensor_ops {
 // The formulas for all numbers are rarely called: inlined, they would take registers from the short
 // ones for ordinary numbers.
 
-// Whether a product with a second factor cannot overflow; that with NaN counts as one that can.
+// Whether a product with a second factor cannot overflow; false for NaN.
 template <class R>
 DEVICE bool is_ordinary_factor(R up) {
   return magnitude(up) < R{1e36f};
 }
 
-// x * sigmoid(w) for w of x's sign, given |w| as size + lo. About 2.5 ULP everywhere.
+// x * sigmoid(w) for w of x's sign, given |w| as size + lo. The error is about 2.5 ULP at most.
 template <class R>
 __device__ __noinline__ R times_sigmoid(R x, R size, R lo) {
   const ScaledExp<R> e = scaled_exp(-size, -lo);
@@ -23,8 +23,8 @@ __device__ __noinline__ R times_sigmoid(R x, R size, R lo) {
   return (x >= 0 ? x : below) / (1 + e.value());
 }
 
-// x * sigmoid(w) * up likewise, also where the product without `up` is subnormal; |w| at most
-// -kDeepest. No intermediate result is greater than `up` or the result.
+// x * sigmoid(w) * up with the same error, also where the product without `up` is subnormal. |w| is
+// at most -kDeepest. No intermediate result is greater than `up` or the result.
 template <class R>
 __device__ __noinline__ R times_sigmoid_and(R x, R up, R size, R lo) {
   const DeepExp<R> e = deep_exp(-size, -lo);
@@ -49,8 +49,8 @@ struct Silu {
     return ordinary_quotient<Element>(x * up, 1 + ordinary_exp<Element>(-x));
   }
 
-  static DEVICE R anywhere(R x) { return times_sigmoid(x, magnitude(x), R{0}); }
-  static DEVICE R anywhere(R x, R up) {
+  static DEVICE R general(R x) { return times_sigmoid(x, magnitude(x), R{0}); }
+  static DEVICE R general(R x, R up) {
     return times_sigmoid_and(x, up, at_most(magnitude(x), -C::kDeepest), R{0});
   }
 };

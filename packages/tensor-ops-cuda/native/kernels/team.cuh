@@ -9,12 +9,12 @@ namespace tensor_ops {
 
 constexpr int kWarp = 32;
 constexpr int kMostThreads = 1024;
-constexpr int kMostCluster = 8;  // blocks; what every device with clusters can run
+constexpr int kMostCluster = 8;  // blocks; every device that has clusters can run as many
 constexpr unsigned kWholeWarp = 0xffffffffu;
 
-// The shared memory of a team: what each warp and each block of the cluster has found, in two rooms
-// used in turn, so that writing to one needs no barrier after reading the other.
-struct TeamRoom {
+// The shared memory of a team: one number of each warp, and of each block of the cluster. There are
+// two sets that are used in turn, so that writing to one needs no barrier after reading the other.
+struct TeamMemory {
   double of_warp[2][kMostThreads / kWarp];
   double of_block[2][kMostCluster];
 };
@@ -33,7 +33,7 @@ struct Lesser {
   }
 };
 
-// NaN is passed over.
+// NaN is ignored.
 struct Greater {
   template <class T>
   DEVICE T operator()(T a, T b) const {
@@ -41,13 +41,14 @@ struct Greater {
   }
 };
 
-// Threads (x, y) of a block are lane x of row y. A team of more than a warp has a block, or a
-// cluster's blocks, to itself. All threads of a block call every function together.
+// The team of the calling thread. Thread (x, y) of a block is lane x of the team of row y. A team
+// of more than a warp has a block, or all blocks of a cluster, to itself. All threads of a block
+// must call combine() together.
 template <bool kCluster>
 class Team {
  public:
-  DEVICE Team() : room_(static_cast<TeamRoom*>(shared_memory())) {
-    // No block writes into another's memory before that block has begun.
+  DEVICE Team() : memory_(static_cast<TeamMemory*>(shared_memory())) {
+    // A block must not write into the memory of another one before that has started.
     if constexpr (kCluster) cluster_barrier();
   }
 
@@ -58,14 +59,14 @@ class Team {
     return static_cast<int>(kCluster ? blocks() * blockDim.x : blockDim.x);
   }
 
-  // The first of the team's rows, and how far it is to the next: all blocks' rows.
+  // The team computes rows first_row(), first_row() + row_step(), ...
   DEVICE std::int64_t first_row() const {
     return std::int64_t{blockIdx.x / blocks()} * blockDim.y + threadIdx.y;
   }
   DEVICE std::int64_t row_step() const { return std::int64_t{gridDim.x / blocks()} * blockDim.y; }
 
-  // One number of every lane, combined, in all of them; in the same order whatever else is
-  // computed.
+  // Combines one number of every lane, in an order that depends on the number of lanes alone; every
+  // lane gets the result.
   template <class T, class Combine>
   DEVICE T combine(T value, Combine combined) {
     const int lanes = static_cast<int>(blockDim.x);
@@ -80,11 +81,11 @@ class Team {
  private:
   template <class T, class Combine>
   DEVICE T combine_warps(T value, Combine combined) {
-    T* room = reinterpret_cast<T*>(room_->of_warp[turn_]);
+    T* numbers = reinterpret_cast<T*>(memory_->of_warp[turn_]);
     const int warps = static_cast<int>(blockDim.x) / kWarp, lane = threadIdx.x % kWarp;
-    if (lane == 0) room[threadIdx.x / kWarp] = value;
+    if (lane == 0) numbers[threadIdx.x / kWarp] = value;
     __syncthreads();
-    value = room[lane % warps];
+    value = numbers[lane % warps];
     for (int mask = warps / 2; mask > 0; mask /= 2)
       value = combined(value, __shfl_xor_sync(kWholeWarp, value, mask));
     return value;
@@ -92,11 +93,11 @@ class Team {
 
   template <class T, class Combine>
   DEVICE T combine_blocks(T value, Combine combined) {
-    T* room = reinterpret_cast<T*>(room_->of_block[turn_]);
-    if (threadIdx.x < blocks()) of_block(room, threadIdx.x)[rank()] = value;
+    T* numbers = reinterpret_cast<T*>(memory_->of_block[turn_]);
+    if (threadIdx.x < blocks()) of_block(numbers, threadIdx.x)[rank()] = value;
     cluster_barrier();
-    value = room[0];
-    for (unsigned block = 1; block < blocks(); ++block) value = combined(value, room[block]);
+    value = numbers[0];
+    for (unsigned block = 1; block < blocks(); ++block) value = combined(value, numbers[block]);
     return value;
   }
 
@@ -121,11 +122,12 @@ class Team {
   }
 #endif
 
-  TeamRoom* room_;
+  TeamMemory* memory_;
   int turn_ = 0;
 };
 
-// Whether a condition holds for any row of this warp: lanes that shuffle together stay together.
+// Whether a condition holds for any lane of the warp. Lanes that exchange numbers must take the
+// same branches, also where the warp has several rows.
 DEVICE bool any_of_warp(bool condition) { return __any_sync(kWholeWarp, condition) != 0; }
 
 }  // namespace tensor_ops

@@ -11,18 +11,18 @@ struct Moments {
   A mean, rest, variance;
 };
 
-// How a row is computed whose moments are not exact: one of float as it is, in double, and one of
-// double near 1 if its variance, or that of several such rows together, is not safe. NaN comes from
-// an overflow, or stays what it is. Rows of equal large elements have no variance, and are not to
-// overflow.
+// How the elements of a row are scaled if its moments are not exact: a row of float is computed in
+// double as it is, a row of double near 1 if its variance, or that of several such rows together,
+// is not safe. NaN may come from an overflow. The mean is tested too, since rows of equal large
+// elements have no variance.
 DEVICE Unscaled scaling_for(float, float) { return {}; }
 DEVICE Scaled scaling_for(double mean, double with_eps) {
   if (!(with_eps <= 1e290 && magnitude(mean) <= 1e140)) return {kShrink};
   return {with_eps < 1e-290 && magnitude(mean) < 1e-100 ? kGrow : 1};
 }
 
-// eps of a row times a factor: where it is not 0, neither is the result, so that rows of equal
-// elements are 0.
+// eps as the variance of scaled elements needs it. It stays positive, so that the result of a row
+// of equal elements is 0 and not NaN.
 template <class Scaling>
 DEVICE double scaled_eps(double eps, Scaling scaled) {
   return eps > 0 ? at_least(scaled(scaled(eps)), 0x1p-1022) : 0;
@@ -148,8 +148,9 @@ struct LayerNorm : RowCall<4> {
     layer_norm_row<kVectors>(team, row, eps);
   }
 
-  // A part leaves its mean, its sum of squared deviations from it, and the factor that its elements
-  // were multiplied by: 1 where they are safe, and for float, whose parts are added in double.
+  // A part stores the mean of its elements, the sum of their squared deviations from it, and the
+  // factor that they were multiplied by: 1 if the moments are safe, and for float, whose parts are
+  // added in double.
   template <int kStep>
   DEVICE void part(Team<false>& team, const Row& row, const PartsOfRow& parts) const {
     constexpr bool is_double = sizeof(R) == 8;
@@ -158,7 +159,7 @@ struct LayerNorm : RowCall<4> {
       Moments<double> moments = row.exact_moments(team, Unscaled());
       if constexpr (is_double) scaled = scaling_for(moments.mean, moments.variance + eps);
       if (scaled.factor != 1) moments = row.exact_moments(team, scaled);
-      parts.leave(team, moments.mean + moments.rest, moments.variance * row.n, scaled.factor);
+      parts.store(team, moments.mean + moments.rest, moments.variance * row.n, scaled.factor);
     } else {
       // All parts take the least of their factors.
       const auto factor_of = [&](std::int64_t part) { return parts.number(2, part); };
@@ -180,8 +181,8 @@ struct LayerNorm : RowCall<4> {
   }
 
  private:
-  // The mean and the variance of a row, given what its parts have left, each times what
-  // scaling_of(part) says.
+  // The mean and the variance of a row, from the moments of its parts, each scaled by
+  // scaling_of(part).
   template <class ScalingOf>
   DEVICE static Moments<double> moments_of_parts(Team<false>& team, const PartsOfRow& parts,
                                                  ScalingOf scaling_of) {

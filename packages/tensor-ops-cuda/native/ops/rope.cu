@@ -60,7 +60,7 @@ struct Pair {
 };
 template <class Element, class Angle, class R = Real<Element>>
 DEVICE Pair<R> rotated(R a, R b, R c, R s) {
-  if constexpr (is_half<Angle>)  // whose products are exact
+  if constexpr (is_half<Angle>)  // the products are exact
     return {fused(a, c, -(b * s)), fused(b, c, a * s)};
   else if constexpr (is_half<Element>)
     return {sum_of_wide_products(a, c, -b, s), sum_of_wide_products(b, c, a, s)};
@@ -87,7 +87,7 @@ DEVICE void rotate_pairs(const Element* x, const Angle* cos, const Angle* sin, E
   Vector out[2];
 #pragma unroll
   for (int i = 0; i < kCount; ++i) {
-    // Where the pair lies in the two vectors taken together.
+    // The places of the pair in the two vectors taken together.
     const int place_a = kInterleaved ? 2 * i : i;
     const int place_b = kInterleaved ? 2 * i + 1 : kCount + i;
     const R a = real(in[place_a / kCount].element[place_a % kCount]), c = real(cosine.element[i]);

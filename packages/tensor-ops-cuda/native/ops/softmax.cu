@@ -7,9 +7,10 @@
 namespace tensor_ops {
 namespace {
 
-// log2(e) times the scale as hi + lo, for scales and products in an ordinary range, and for any the
-// scale as part * rescaled: below one, a difference that overflows may have an ordinary product, so
-// that there it is taken of quarters.
+// The scale in the two forms that the formulas need. For scales of an ordinary magnitude, factor_hi
+// + factor_lo is the scale times log2(e). For all scales, part * rescaled is the scale: part is 1/4
+// for scales below 1, since the difference of two numbers may overflow where its product with the
+// scale does not.
 template <class R>
 struct Scale {
   R factor_hi, factor_lo;
@@ -20,7 +21,7 @@ struct Scale {
   DEVICE R sign() const { return rescaled < 0 ? R{-1} : R{1}; }
 };
 
-// Products of larger magnitude have too few digits behind the binary point.
+// Products of larger magnitude have too few digits after the binary point.
 template <class R>
 constexpr R kMostOrdinary = sizeof(R) == 8 ? R(0x1p40) : R(0x1p16);
 
@@ -56,8 +57,8 @@ struct SoftmaxRow : Row<X> {
     return scale.is_ordinary && magnitude(scale.factor_hi * peak) < kMostOrdinary<R>;
   }
 
-  // exp(scale * x) / 2^k for k = peak_exponent(): scale * x is nowhere rounded before the nearest
-  // integer, or for a half type k, has been taken from it.
+  // exp(scale * x) / 2^k for k = peak_exponent(). The product scale * x is not rounded before the
+  // nearest integer, or for a half type k, has been subtracted from it.
   DEVICE R peak_exponent(R peak) const {
     return fused(peak, scale.factor_hi, Format<R>::kShift) - Format<R>::kShift;
   }
@@ -92,7 +93,7 @@ struct SoftmaxRow : Row<X> {
     });
   }
 
-  // Whichever x has the largest exponential; NaN is passed over.
+  // The x that has the largest exponential; NaN is ignored.
   template <class Team>
   DEVICE R find_peak(Team& team) const {
     const R sign = scale.sign();
@@ -140,7 +141,7 @@ DEVICE void softmax_row(Team& team, const SoftmaxRow<X>& row) {
   share.each([&](int j, int i) {
     const R value = row.exponential(share.at(j, i), exponent);
     sum += value;
-    // A half type does not hold them as they are.
+    // A half type cannot hold the exponentials: they are computed once more.
     if constexpr (!is_half<X>) share.vector[j].element[i] = value;
   });
   const R factor = 1 / team.combine(sum, Plus());
@@ -180,11 +181,11 @@ struct Softmax : RowCall<2> {
     softmax_row<kVectors>(team, row);
   }
 
-  // A part leaves its peak, and then its sum of exponentials.
+  // A part stores its peak in the first step, and its sum of exponentials in the second one.
   template <int kStep>
   DEVICE void part(Team<false>& team, const SoftmaxRow<X>& row, const PartsOfRow& parts) const {
     if constexpr (kStep == 0) {
-      parts.leave(team, row.find_peak(team));
+      parts.store(team, row.find_peak(team));
     } else {
       const double sign = scale.sign();
       const auto peak_of = [&](std::int64_t part) { return parts.number(0, part) * sign; };
@@ -194,7 +195,7 @@ struct Softmax : RowCall<2> {
       if constexpr (kStep == 1) {
         const double sum = row.is_ordinary(peak) ? row.combine(team, R{0}, exponential, Plus())
                                                  : row.careful_sum(team, peak);
-        parts.leave<1>(team, sum);
+        parts.store<1>(team, sum);
       } else {
         const double total =
             parts.sum(team, [&](std::int64_t part) { return parts.number(1, part); });
