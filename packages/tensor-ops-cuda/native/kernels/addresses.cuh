@@ -37,43 +37,37 @@ struct Arrays : Pointers<kArrays> {
   explicit Arrays(const Call& call) : Pointers<kArrays>(call), rows(call.rows) {}
 };
 
-// Where a row begins, in elements from the first of each array.
+// The addresses of element `first` of a row in every array.
 template <int kArrays>
-struct RowOffsets {
-  std::int64_t of[kArrays];
-
-  DEVICE RowOffsets(const Rows& rows, std::int64_t row) {
+class RowAddresses {
+ public:
+  DEVICE RowAddresses(const Arrays<kArrays>& arrays, std::int64_t row, std::int64_t first = 0)
+      : arrays_(arrays) {
+    const Rows& rows = arrays.rows;
     const bool is_short = rows.count < kShortCount;
 #pragma unroll
-    for (int k = 0; k < kArrays; ++k) of[k] = 0;
+    for (int k = 0; k < kArrays; ++k) offset_[k] = first;
 #pragma unroll 1
     for (int axis = rows.axes - 1; axis > 0; --axis) {
       const std::int64_t outer = quotient_of(row, rows.extent[axis], is_short);
       const std::int64_t index = row - outer * rows.extent[axis];
 #pragma unroll
-      for (int k = 0; k < kArrays; ++k) of[k] += index * rows.stride[k][axis];
+      for (int k = 0; k < kArrays; ++k) offset_[k] += index * rows.stride[k][axis];
       row = outer;
     }
 #pragma unroll
-    for (int k = 0; k < kArrays; ++k) of[k] += row * rows.stride[k][0];
+    for (int k = 0; k < kArrays; ++k) offset_[k] += row * rows.stride[k][0];
   }
-};
-
-// The addresses of element `first` of a row in every array.
-template <int kArrays>
-struct RowAddresses {
-  const Arrays<kArrays>& arrays;
-  RowOffsets<kArrays> offset;
-  std::int64_t first;
-
-  DEVICE RowAddresses(const Arrays<kArrays>& arrays_, std::int64_t row, std::int64_t first_ = 0)
-      : arrays(arrays_), offset(arrays_.rows, row), first(first_) {}
 
   // In array k, whose elements are of type Element, as an address of a T.
   template <class Element, class T = Element>
   DEVICE T* in(int k) const {
-    return reinterpret_cast<T*>(static_cast<Element*>(arrays.array[k]) + offset.of[k] + first);
+    return reinterpret_cast<T*>(static_cast<Element*>(arrays_.array[k]) + offset_[k]);
   }
+
+ private:
+  const Arrays<kArrays>& arrays_;
+  std::int64_t offset_[kArrays];  // in elements
 };
 
 // The most bytes that one instruction loads or stores.

@@ -45,11 +45,13 @@ template <>
 struct Format<float> {
   static constexpr float kShift = 12582912.0f;  // adding and subtracting it rounds to an integer
   static constexpr int kBias = 127;
+  static constexpr unsigned kOneBits = 0x3f800000u;
 };
 template <>
 struct Format<double> {
   static constexpr double kShift = 6755399441055744.0;
   static constexpr int kBias = 1023;
+  static constexpr unsigned long long kOneBits = 0x3ff0000000000000ull;
 };
 
 // A number whose low bits, those of a sum with kShift, become a biased exponent.

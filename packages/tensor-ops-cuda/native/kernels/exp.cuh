@@ -10,13 +10,10 @@
 namespace tensor_ops {
 
 // 2^(k + r), given k + kShift, where the result is not subnormal.
-DEVICE float ordinary_exp2(float shifted, float r) {
-  const float power = exponent_bits(shifted, 0x3f800000u);
-  return fused(power * r, Exp2Constants<float>::series(r), power);
-}
-DEVICE double ordinary_exp2(double shifted, double r) {
-  const double power = exponent_bits(shifted, 0x3ff0000000000000ull);
-  return fused(power * r, Exp2Constants<double>::series(r), power);
+template <class R>
+DEVICE R ordinary_exp2(R shifted, R r) {
+  const R power = exponent_bits(shifted, Format<R>::kOneBits);
+  return fused(power * r, Exp2Constants<R>::series(r), power);
 }
 
 // a / b to 1 ULP, or to far more digits than a half type has, for a quotient and a divisor that are
