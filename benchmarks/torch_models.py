@@ -12,6 +12,7 @@ PyTorch by their number of rows, and each operator on few elements beside PyTorc
 
 import argparse
 import ctypes
+import functools
 import json
 import math
 import random
@@ -259,40 +260,23 @@ def layers(rounds: int) -> Iterator[dict[str, Any]]:
 
 
 def calls(rounds: int) -> Iterator[dict[str, Any]]:
-    """Time calls on few elements: the operator, and PyTorch's function where there is one."""
-    import torch
-    from torch.nn import functional
+    """Time calls on few elements: the operator, and the same by PyTorch's own functions."""
+    import tensor_ops_torch
+    from comparison.cases import ALLOCATED, Case, arguments
+    from peers.torch import PLAIN, as_tensor
+    from tensor_ops.ops import OPS
+    from tensor_ops.variants import named
 
-    import tensor_ops_torch as ours
-
-    x, weight, half = torch.randn(FEW), torch.randn(FEW[-1]), torch.randn(FEW[-1] // 2)
-    n = FEW[-1:]
-    pairs: dict[str, tuple[Callable[[], Any], Callable[[], Any] | None]] = {
-        "rms_norm": (
-            lambda: ours.rms_norm(x, weight),
-            lambda: functional.rms_norm(x, n, weight, 1e-6),
-        ),
-        "add_rms_norm": (lambda: ours.add_rms_norm(x, x, weight), None),
-        "layer_norm": (
-            lambda: ours.layer_norm(x, weight, weight),
-            lambda: functional.layer_norm(x, n, weight, weight),
-        ),
-        "silu": (lambda: ours.silu(x), lambda: functional.silu(x)),
-        "gelu": (lambda: ours.gelu(x), lambda: functional.gelu(x, approximate="tanh")),
-        "silu_mul": (lambda: ours.silu_mul(x, x), lambda: functional.silu(x) * x),
-        "gelu_mul": (
-            lambda: ours.gelu_mul(x, x),
-            lambda: functional.gelu(x, approximate="tanh") * x,
-        ),
-        "softmax": (lambda: ours.softmax(x), lambda: functional.softmax(x, -1)),
-        "rope": (lambda: ours.rope(x, half, half), None),
-    }
-    for name, functions in pairs.items():
+    for name in OPS:
+        (variant, *_) = named(name)
+        case = Case(variant.name, "float32", FEW, 1, ALLOCATED)
+        given = [as_tensor(value) for value in arguments(case).values()]
+        functions = getattr(tensor_ops_torch, name), PLAIN.get(variant.name)
         seconds: list[list[float]] = [[], []]
         for _ in range(rounds):
             for times, function in zip(seconds, functions, strict=True):
                 if function is not None:
-                    times.append(_per_call(function))
+                    times.append(_per_call(functools.partial(function, *given)))
         yield {"op": name, "operator": seconds[0], "pytorch": seconds[1]}
 
 
