@@ -5,14 +5,13 @@ the kernels.
 """
 
 import functools
-import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
 from tensor_ops_opencl import device_arrays, host_arrays
-from tensor_ops_opencl.arguments import Kind, dtype_name, kind_of
+from tensor_ops_opencl.arguments import Declaration, dtype_name
 from tensor_ops_opencl.array_types import HOST_ARRAYS, array_type_of
 from tensor_ops_opencl.call import Call
 from tensor_ops_opencl.checks import check_outputs, check_values
@@ -33,7 +32,7 @@ WIDE_OPTIONS = {
 Numbers = Callable[..., tuple[np.generic, ...]]
 
 
-class Op:
+class Op(Declaration):
     """One op.
 
     Attributes
@@ -54,24 +53,18 @@ class Op:
         results_like: tuple[str, ...],
         numbers: Numbers | None,
     ) -> None:
-        self.name = declared.__name__
+        super().__init__(declared)
         self.iteration = iteration
-        self.signature = inspect.signature(declared)
-        own = [p for p in self.signature.parameters.values() if p.name != "out"]
-        self.kinds: dict[str, Kind] = {p.name: kind_of(p.annotation) for p in own}
         self.arrays = [name for name, kind in self.kinds.items() if kind.is_array]
         self.results_like = results_like or (self.arrays[0],)
         self._wide = [name for name, kind in self.kinds.items() if kind.wide]
-        self._defaults = {p.name: p.default for p in own if p.default is not p.empty}
-        self._defaults["out"] = None
-        self._positional = [p.name for p in own if p.kind is p.POSITIONAL_OR_KEYWORD]
         self._reals = [name for name, kind in self.kinds.items() if kind.role == "real"]
         self._switches = [n for n, kind in self.kinds.items() if kind.role in ("choice", "flag")]
         self._numbers = functools.lru_cache(maxsize=256)(numbers) if numbers else None
 
     def run(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """Check a call and run it where its arrays are."""
-        values = self._bind(args, kwargs)
+        values = self.bind(args, kwargs)
         out = values.pop("out")
         first = self.arrays[0]
         x = values[first]
@@ -117,22 +110,6 @@ class Op:
         real = np.float64 if dtype == "float64" else np.float32
         return self._numbers(real, *(values[name] for name in self._reals))
 
-    def _bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        given = dict(zip(self._positional, args, strict=False))
-        values = {**self._defaults, **given, **kwargs}
-        is_complete = len(values) == len(self.kinds) + 1 and values.keys() >= self.kinds.keys()
-        if not is_complete or len(given) < len(args) or given.keys() & kwargs.keys():
-            self._refuse(args, kwargs)
-        return values
-
-    def _refuse(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        """Raise what Python itself says of a call that does not fit the signature."""
-        try:
-            self.signature.bind(*args, **kwargs)
-        except TypeError as error:
-            names = ", ".join(self.signature.parameters)
-            raise TypeError(f"{self.name}: {error}; the arguments are ({names})") from None
-
 
 def op(
     iteration: Iteration, *, results_like: tuple[str, ...] = (), numbers: Numbers | None = None
@@ -161,8 +138,7 @@ def op(
 
         del public.__wrapped__
         public.__module__ = "tensor_ops_opencl"  # where callers, and pickle, find it
-        plain = [p.replace(annotation=p.empty) for p in new.signature.parameters.values()]
-        public.__signature__ = inspect.Signature(plain)  # type: ignore[attr-defined]
+        public.__signature__ = new.signature  # type: ignore[attr-defined]
         OPS[new.name] = public
         return public
 

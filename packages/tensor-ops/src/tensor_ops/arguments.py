@@ -6,9 +6,10 @@ This file is also part of tensor-ops-opencl, which works without tensor-ops (dec
 imports nothing from its package.
 """
 
+import inspect
 import itertools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin
 
 import numpy as np
@@ -16,6 +17,7 @@ import numpy as np
 __all__ = [
     "DTYPES",
     "Array",
+    "Declaration",
     "Elements",
     "Finite",
     "HalfRows",
@@ -122,6 +124,53 @@ def kind_of(annotation: Any) -> Kind:
     if len(kinds) != 1:
         raise TypeError(f"{annotation!r} does not name one argument kind")
     return kinds[0]
+
+
+class Declaration:
+    """What the signature of the function that declares an op says.
+
+    Attributes
+    ----------
+    name : str
+    signature : inspect.Signature
+        Without annotations.
+    kinds : dict of str to Kind
+        The arguments in order, without `out` and `backend`.
+    """
+
+    def __init__(self, declared: Callable[..., Any]) -> None:
+        annotated = inspect.signature(declared)
+        parameters = list(annotated.parameters.values())
+        self.name = declared.__name__
+        self.signature = inspect.Signature([p.replace(annotation=p.empty) for p in parameters])
+        own = [p for p in parameters if p.name not in ("out", "backend")]
+        self.kinds: dict[str, Kind] = {p.name: kind_of(p.annotation) for p in own}
+        self._defaults = {p.name: p.default for p in own if p.default is not p.empty}
+        self._defaults["out"] = None
+        self._positional = [p.name for p in own if p.kind is p.POSITIONAL_OR_KEYWORD]
+
+    def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """Return every argument of a call by name, defaults filled in.
+
+        Raises
+        ------
+        TypeError
+            For a missing, unexpected or repeated argument, as Python itself does.
+        """
+        given = dict(zip(self._positional, args, strict=False))
+        values = {**self._defaults, **given, **kwargs}
+        is_complete = len(values) == len(self.kinds) + 1 and values.keys() >= self.kinds.keys()
+        if not is_complete or len(given) < len(args) or given.keys() & kwargs.keys():
+            self._raise_misfit(args, kwargs)
+        return values
+
+    def _raise_misfit(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        """Raise what Python itself says of a call that does not fit the signature."""
+        try:
+            self.signature.bind(*args, **kwargs)
+        except TypeError as error:
+            message = f"{self.name}: {error}; the arguments are {self.signature}"
+            raise TypeError(message) from None
 
 
 def is_half(dtype: Any) -> bool:

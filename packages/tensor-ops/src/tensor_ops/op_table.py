@@ -4,14 +4,13 @@
 `tensor_ops.op`.
 """
 
-import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from tensor_ops.accuracy import Bound
-from tensor_ops.arguments import Kind, kind_of, mixtures
+from tensor_ops.arguments import Declaration, mixtures
 from tensor_ops.checks import check_outputs, check_values
 from tensor_ops.samples import ErrorSample, Sample
 
@@ -21,7 +20,7 @@ __all__ = ["OPS", "Op"]
 OPS: dict[str, "Op"] = {}
 
 
-class Op:
+class Op(Declaration):
     """One op and all that it means, apart from what any backend does for it.
 
     Attributes
@@ -57,7 +56,7 @@ class Op:
         wider_bounds: Mapping[tuple[str, str], Bound],
         plain: Callable[..., Any] | None = None,
     ) -> None:
-        self.name = body.__name__
+        super().__init__(body)
         self.public: Callable[..., Any] = body
         self.body = body
         self.bounds = bounds
@@ -65,17 +64,7 @@ class Op:
         self.errors = errors
         self.wider_bounds = wider_bounds
         self.plain = plain
-        annotated = inspect.signature(body)
-        self.signature = annotated.replace(
-            parameters=[p.replace(annotation=p.empty) for p in annotated.parameters.values()],
-            return_annotation=annotated.empty,
-        )
-        own = [p for p in annotated.parameters.values() if p.name not in ("out", "backend")]
-        self.kinds: dict[str, Kind] = {p.name: kind_of(p.annotation) for p in own}
         self.results_like = results_like or (self.first,)
-        self._defaults = {p.name: p.default for p in own if p.default is not p.empty}
-        self._defaults["out"] = None
-        self._positional = [p.name for p in own if p.kind is p.POSITIONAL_OR_KEYWORD]
 
     def __repr__(self) -> str:
         return f"<op {self.name}>"
@@ -98,29 +87,6 @@ class Op:
     def bound(self, dtype: str, backend: str) -> Bound:
         """Return the largest error that `backend` may make for a dtype."""
         return self.wider_bounds.get((backend, dtype), self.bounds[dtype])
-
-    def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        """Return every argument of a call by name, defaults filled in.
-
-        Raises
-        ------
-        TypeError
-            For a missing, unexpected or repeated argument, as Python itself does.
-        """
-        given = dict(zip(self._positional, args, strict=False))
-        values = {**self._defaults, **given, **kwargs}
-        is_complete = values.keys() == {*self.kinds, "out"}
-        if not is_complete or len(given) < len(args) or given.keys() & kwargs.keys():
-            self._raise_misfit(args, kwargs)
-        return values
-
-    def _raise_misfit(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        """Raise what Python itself says of a call that does not fit the signature."""
-        try:
-            self.signature.bind(*args, **kwargs)
-        except TypeError as error:
-            message = f"{self.name}: {error}; the arguments are {self.signature}"
-            raise TypeError(message) from None
 
     def numpy(self, *args: Any, **kwargs: Any) -> Any:
         """Run the op with NumPy: check the arguments, make room for the result, run the body."""
