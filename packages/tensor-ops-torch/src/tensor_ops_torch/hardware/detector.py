@@ -17,6 +17,7 @@ import sys
 from collections.abc import Callable, Collection
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 import torch
 
@@ -52,6 +53,8 @@ _NEW_TPUS = {TPUVersion.V5P, TPUVersion.V6E, TPUVersion.V7}
 _OLD_TPUS = {TPUVersion.V2, TPUVersion.V3}
 _BEST_NVIDIA = {NVIDIAArchitecture.HOPPER, NVIDIAArchitecture.BLACKWELL}
 _ORDER = list(HardwareType)
+# What PyTorch computes on every GPU, and on the CPU.
+_ANYWHERE = frozenset({"float16", "bfloat16", "dynamic_shapes"})
 
 
 class HardwareDetector:
@@ -213,16 +216,16 @@ def nvidia_profile(device_id: int = 0) -> HardwareProfile | str:
             f"this PyTorch ({torch.__version__}) has no code for {properties.name} "
             f"(sm_{capability[0]}{capability[1]}), only {', '.join(built)}; install one that does"
         )
-    return HardwareProfile(
+    return _profile(
         HardwareType.NVIDIA,
         properties.name,
+        properties.total_memory,
+        nvidia_capabilities(capability),
         count,
-        properties.total_memory / GB,
+        f", CUDA {torch.version.cuda}",
         compute_capability=capability,
         architecture=nvidia_architecture(capability, properties.name),
         compute_units=properties.multi_processor_count,
-        software=f"PyTorch {torch.__version__}, CUDA {torch.version.cuda}",
-        capabilities=nvidia_capabilities(capability) | _several(count),
     )
 
 
@@ -265,16 +268,16 @@ def _of_torch_xla() -> HardwareProfile | str:
     device = torch_xla.device()
     name = xm.xla_device_kind(device)
     count = xr.addressable_runtime_device_count()
-    return HardwareProfile(
+    return _profile(
         HardwareType.TPU,
         name,
+        xm.get_memory_info(device)["bytes_limit"],
+        {"xla", "bfloat16"},
         count,
-        xm.get_memory_info(device)["bytes_limit"] / GB,
+        f", torch_xla {torch_xla.__version__}",
         tpu_version=tpu_version(name),
         host_count=_hosts(),
         slice_count=int(os.environ.get("MEGASCALE_NUM_SLICES") or 1),
-        software=f"PyTorch {torch.__version__}, torch_xla {torch_xla.__version__}",
-        capabilities=frozenset({"xla", "bfloat16"}) | _several(count),
     )
 
 
@@ -305,17 +308,15 @@ def _amd() -> HardwareProfile | str:
     if not torch.cuda.is_available() or not torch.cuda.device_count():
         return "PyTorch finds no ROCm device; rocminfo shows whether the driver does"
     properties = torch.cuda.get_device_properties(0)
-    count = torch.cuda.device_count()
-    return HardwareProfile(
+    return _profile(
         HardwareType.AMD,
         properties.name,
-        count,
-        properties.total_memory / GB,
+        properties.total_memory,
+        {*_ANYWHERE, "float64"},
+        torch.cuda.device_count(),
+        f", ROCm {torch.version.hip}",
         architecture=properties.gcnArchName.partition(":")[0],
         compute_units=properties.multi_processor_count,
-        software=f"PyTorch {torch.__version__}, ROCm {torch.version.hip}",
-        capabilities=frozenset({"float16", "bfloat16", "float64", "dynamic_shapes"})
-        | _several(count),
     )
 
 
@@ -324,18 +325,14 @@ def _xpu() -> HardwareProfile | str:
     if xpu is None or not torch.xpu.is_available() or not torch.xpu.device_count():
         return "PyTorch finds no XPU; it is an Intel GPU with a PyTorch built for it"
     properties = torch.xpu.get_device_properties(0)
-    count = torch.xpu.device_count()
-    found = {"float16", "bfloat16", "dynamic_shapes"}
-    if getattr(properties, "has_fp64", False):
-        found.add("float64")
-    return HardwareProfile(
+    has_fp64 = getattr(properties, "has_fp64", False)
+    return _profile(
         HardwareType.XPU,
         properties.name,
-        count,
-        properties.total_memory / GB,
+        properties.total_memory,
+        {*_ANYWHERE, "float64"} if has_fp64 else _ANYWHERE,
+        torch.xpu.device_count(),
         compute_units=getattr(properties, "max_compute_units", None),
-        software=f"PyTorch {torch.__version__}",
-        capabilities=frozenset(found) | _several(count),
     )
 
 
@@ -344,35 +341,44 @@ def _mps() -> HardwareProfile | str:
         return f"this PyTorch ({torch.__version__}) is built without MPS, which only Macs have"
     if not torch.backends.mps.is_available():
         return "PyTorch finds no MPS device; it needs macOS 14 and an Apple GPU"
-    return HardwareProfile(
-        HardwareType.MPS,
-        (sys.platform == "darwin" and machine.cpu_name()) or "Apple GPU",
-        1,
-        (torch.mps.recommended_max_memory() or allowed_memory()) / GB,
-        software=f"PyTorch {torch.__version__}",
-        capabilities=frozenset({"float16", "bfloat16", "dynamic_shapes"}),
-    )
+    name = (sys.platform == "darwin" and machine.cpu_name()) or "Apple GPU"
+    memory = torch.mps.recommended_max_memory() or allowed_memory()
+    return _profile(HardwareType.MPS, name, memory, _ANYWHERE)
 
 
 def _cpu() -> HardwareProfile:
     facts = cpu_facts()
-    found = {"float16", "bfloat16", "float64", "dynamic_shapes"}
-    if facts.isa is not None:
-        found.add("custom_kernels")
-    return HardwareProfile(
+    found = {*_ANYWHERE, "float64"} | ({"custom_kernels"} if facts.isa is not None else set())
+    return _profile(
         HardwareType.CPU,
         facts.name,
-        1,
-        facts.memory / GB,
+        facts.memory,
+        found,
         compute_units=facts.cores,
         isa=facts.isa,
-        software=f"PyTorch {torch.__version__}",
-        capabilities=frozenset(found),
     )
 
 
-def _several(count: int) -> frozenset[str]:
-    return frozenset({"multi_device"} if count > 1 else ())
+def _profile(
+    kind: HardwareType,
+    name: str,
+    memory: int,
+    capabilities: Collection[str],
+    count: int = 1,
+    driver: str = "",
+    **facts: Any,
+) -> HardwareProfile:
+    """Return the facts of `count` devices of one kind, each with `memory` bytes."""
+    several = {"multi_device"} if count > 1 else set()
+    return HardwareProfile(
+        kind,
+        name,
+        count,
+        memory / GB,
+        software=f"PyTorch {torch.__version__}{driver}",
+        capabilities=frozenset(capabilities) | several,
+        **facts,
+    )
 
 
 _PROBES: dict[HardwareType, Callable[[], HardwareProfile | str]] = {

@@ -131,9 +131,8 @@ def _mean(
 def _sum(
     reading: Any, input: Any, dim: Any = None, keepdim: Any = False, *, axis: Any = None
 ) -> Any:
-    value = _rows(input)
-    total = N * function("mean", value.formula)
-    return _reduced(value, total, axis if dim is None else dim, keepdim)
+    mean = _mean(reading, input, dim, keepdim, axis=axis)
+    return mean.as_formula(N * mean.formula)
 
 
 def _var(
@@ -166,13 +165,7 @@ def _vector_norm(reading: Any, x: Any, ord: Any = 2, dim: Any = None, keepdim: A
     return _norm(reading, x, ord, dim, keepdim)
 
 
-def _to(
-    reading: Any,
-    input: Any,
-    *args: Any,
-    dtype: Any = None,
-    device: Any = None,
-) -> Any:
+def _to(reading: Any, input: Any, *args: Any, dtype: Any = None, device: Any = None) -> Any:
     value = _tensor(input)
     for each in (*args, device):
         if isinstance(each, torch.dtype) and dtype is None:
@@ -322,16 +315,15 @@ def axis_of(shape: Shape, axis: Any) -> Any:
     raise RefusedError(f"uses the length of axis {axis}")
 
 
+_POWERS = {"rsqrt": -0.5, "sqrt": 0.5, "square": 2, "reciprocal": -1}
+_ALIASES = {"subtract": "sub", "multiply": "mul", "divide": "div", "true_divide": "div"}
+_ALIASES["negative"] = "neg"
+_CASTS = {"float": "float32", "double": "float64", "half": "float16", "bfloat16": "bfloat16"}
+# What functions of torch and methods of tensors share.
 _BOTH: dict[str, _Handler] = {
     **{name: _of_two(name) for name in ("add", "sub", "mul", "div", "pow")},
-    "rsqrt": _power_of(-0.5),
-    "sqrt": _power_of(0.5),
-    "square": _power_of(2),
-    "reciprocal": _power_of(-1),
-    "exp": _elementwise("exp"),
-    "sigmoid": _elementwise("sigmoid"),
-    "tanh": _elementwise("tanh"),
-    "erf": _elementwise("erf"),
+    **{name: _elementwise(name) for name in ("exp", "sigmoid", "tanh", "erf")},
+    **{name: _power_of(exponent) for name, exponent in _POWERS.items()},
     "neg": _negative,
     "clone": _same,
     "mean": _mean,
@@ -342,22 +334,13 @@ _BOTH: dict[str, _Handler] = {
     "chunk": _chunk,
     "unsqueeze": _unsqueeze,
 }
-_BOTH |= {
-    "subtract": _BOTH["sub"],
-    "multiply": _BOTH["mul"],
-    "divide": _BOTH["div"],
-    "true_divide": _BOTH["div"],
-    "negative": _negative,
-}
+_BOTH |= {alias: _BOTH[name] for alias, name in _ALIASES.items()}
 _METHODS: dict[str, _Handler] = {
     **_BOTH,
     "to": _to,
     "type": _to,
     "type_as": _type_as,
-    "float": _converted(torch.float32),
-    "double": _converted(torch.float64),
-    "half": _converted(torch.float16),
-    "bfloat16": _converted(torch.bfloat16),
+    **{name: _converted(getattr(torch, dtype)) for name, dtype in _CASTS.items()},
     "contiguous": _same,
     "size": _size,
 }

@@ -210,13 +210,13 @@ class _Frame:
             case ast.UnaryOp(op=ast.Not(), operand=operand):
                 return not self._truth(operand)
             case ast.UnaryOp(op=ast.USub(), operand=operand):
-                return self._operation("mul", self._value(operand), -1)
+                return self._operation(ast.Mult, self._value(operand), -1)
             case ast.UnaryOp(op=ast.UAdd(), operand=operand):
                 return self._value(operand)
             case ast.BinOp(left=left, op=kind, right=right):
                 if type(kind) not in _BINARY:
                     raise RefusedError(f"computes with {type(kind).__name__}")
-                return self._operation(_BINARY[type(kind)], self._value(left), self._value(right))
+                return self._operation(type(kind), self._value(left), self._value(right))
             case ast.BoolOp(op=kind, values=parts):
                 return self._either(isinstance(kind, ast.Or), parts)
             case ast.Compare():
@@ -247,11 +247,12 @@ class _Frame:
         code = self.function.__code__
         return name in code.co_varnames or name in code.co_cellvars
 
-    def _operation(self, name: str, first: Any, second: Any) -> Any:
+    def _operation(self, kind: type[ast.operator], first: Any, second: Any) -> Any:
+        name, on_numbers = _BINARY[kind]
         if not any(isinstance(each, (Value, Attribute, Formula)) for each in (first, second)):
             if not all(isinstance(each, (int, float)) for each in (first, second)):
                 raise RefusedError(f"computes with a {type(first).__name__}")
-            return _CONCRETE[name](first, second)
+            return on_numbers(first, second)
         return arithmetic(name, first, self.reading.known(second) if name == "pow" else second)
 
     def _truth(self, node: ast.expr) -> bool:
@@ -364,19 +365,13 @@ class _LocatedError(RefusedError):
     """An error that says where it is."""
 
 
-_BINARY: dict[type[ast.operator], str] = {
-    ast.Add: "add",
-    ast.Sub: "sub",
-    ast.Mult: "mul",
-    ast.Div: "div",
-    ast.Pow: "pow",
-}
-_CONCRETE: dict[str, Callable[[Any, Any], Any]] = {
-    "add": operator.add,
-    "sub": operator.sub,
-    "mul": operator.mul,
-    "div": operator.truediv,
-    "pow": operator.pow,
+# The name of an operation of formulas, and the same on numbers.
+_BINARY: dict[type[ast.operator], tuple[str, Callable[[Any, Any], Any]]] = {
+    ast.Add: ("add", operator.add),
+    ast.Sub: ("sub", operator.sub),
+    ast.Mult: ("mul", operator.mul),
+    ast.Div: ("div", operator.truediv),
+    ast.Pow: ("pow", operator.pow),
 }
 _COMPARISONS: dict[type, Callable[[Any, Any], bool]] = {
     ast.Eq: operator.eq,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch.nn.attention
@@ -78,12 +78,8 @@ class NVIDIATarget:
 
 def check_settings(settings: NVIDIAConfig, target: NVIDIATarget) -> list[ValidationCheck]:
     """Check each setting that asks for something."""
-    return [
-        check
-        for name, rule in _RULES.items()
-        if name in settings.changed()
-        for check in rule(settings, target)
-    ]
+    asked_for = settings.changed()
+    return [_RULES[name](settings, target) for name in _RULES if name in asked_for]
 
 
 def flash_attention_3_missing() -> str | None:
@@ -95,145 +91,132 @@ def flash_attention_3_missing() -> str | None:
     return None
 
 
-def _architecture(settings: NVIDIAConfig, target: NVIDIATarget) -> Iterator[ValidationCheck]:
+def _architecture(settings: NVIDIAConfig, target: NVIDIATarget) -> ValidationCheck:
     wanted = settings.architecture
     if not target.is_here:
-        yield skipped("architecture", f"no GPU is here to be {wanted.name}", "run it on the GPU")
-    elif target.architecture == wanted:
-        yield passed("architecture", f"{target.text} is {wanted.name}")
-    else:
-        found = (target.architecture or "unknown").upper()
-        yield failed(
-            "architecture",
-            f"{wanted.name} is asked for, {target.text} is {found}",
-            "choose another device_id, or NVIDIAArchitecture.AUTO to take what is there",
-        )
+        return skipped("architecture", f"no GPU is here to be {wanted.name}", "run it on the GPU")
+    if target.architecture == wanted:
+        return passed("architecture", f"{target.text} is {wanted.name}")
+    found = (target.architecture or "unknown").upper()
+    return failed(
+        "architecture",
+        f"{wanted.name} is asked for, {target.text} is {found}",
+        "choose another device_id, or NVIDIAArchitecture.AUTO to take what is there",
+    )
 
 
-def _tensor_cores(settings: NVIDIAConfig, target: NVIDIATarget) -> Iterator[ValidationCheck]:
+def _tensor_cores(settings: NVIDIAConfig, target: NVIDIATarget) -> ValidationCheck:
     name, wanted = "tensor_core_version", settings.tensor_core_version
     if target.capability is None:
-        yield _unknown(name)
-        return
+        return _unknown(name)
     there = TENSOR_CORES.get(NVIDIAArchitecture(target.architecture or "auto"))
     if there == wanted:
-        yield passed(name, f"{target.text} has tensor cores of generation {there}")
-    else:
-        yield failed(
-            name,
-            f"generation {wanted} is asked for, {target.text} has {there or 'no tensor cores'}",
-            f"set it to {there}, or to None to take what is there" if there else "set it to None",
-        )
+        return passed(name, f"{target.text} has tensor cores of generation {there}")
+    return failed(
+        name,
+        f"generation {wanted} is asked for, {target.text} has {there or 'no tensor cores'}",
+        f"set it to {there}, or to None to take what is there" if there else "set it to None",
+    )
 
 
-def _fp8(settings: NVIDIAConfig, target: NVIDIATarget) -> Iterator[ValidationCheck]:
+def _fp8(settings: NVIDIAConfig, target: NVIDIATarget) -> ValidationCheck:
     if target.capability is None:
-        yield _unknown("fp8_enabled")
-    elif target.capability >= (8, 9):
-        yield passed("fp8_enabled", f"{target.text} multiplies float8")
-    else:
-        yield failed(
-            "fp8_enabled",
-            f"{target.text} cannot multiply float8, which needs sm_89 (Ada, Hopper, Blackwell)",
-            "set fp8_enabled=False, and precision='bfloat16' for 16 bits",
-        )
+        return _unknown("fp8_enabled")
+    if target.capability >= (8, 9):
+        return passed("fp8_enabled", f"{target.text} multiplies float8")
+    return failed(
+        "fp8_enabled",
+        f"{target.text} cannot multiply float8, which needs sm_89 (Ada, Hopper, Blackwell)",
+        "set fp8_enabled=False, and precision='bfloat16' for 16 bits",
+    )
 
 
-def _attention(settings: NVIDIAConfig, target: NVIDIATarget) -> Iterator[ValidationCheck]:
+def _attention(settings: NVIDIAConfig, target: NVIDIATarget) -> ValidationCheck:
     name, version = "flash_attention_version", settings.flash_attention_version
     if target.capability is None:
-        yield _unknown(name)
-    elif version == "2":
+        return _unknown(name)
+    if version == "2":
         if target.capability >= (8, 0):
-            yield passed(name, f"{target.text} runs FlashAttention-2")
-        else:
-            yield failed(
-                name, f"{target.text} cannot run FlashAttention-2, which needs sm_80", _AUTO
-            )
-    elif target.capability != (9, 0):
-        yield failed(
+            return passed(name, f"{target.text} runs FlashAttention-2")
+        return failed(name, f"{target.text} cannot run FlashAttention-2, which needs sm_80", _AUTO)
+    if target.capability != (9, 0):
+        return failed(
             name,
             f"{target.text} cannot run FlashAttention-3, whose kernels in PyTorch are for sm_90",
             _AUTO,
         )
-    elif (missing := flash_attention_3_missing()) is None:
-        yield passed(name, f"{target.text} runs FlashAttention-3")
-    elif target.is_here:
+    if (missing := flash_attention_3_missing()) is None:
+        return passed(name, f"{target.text} runs FlashAttention-3")
+    if target.is_here:
         install = "build it from https://github.com/Dao-AILab/flash-attention/tree/main/hopper"
-        yield failed(name, missing, f"{install}, or {_AUTO}")
-    else:
-        yield skipped(name, f"{target.text} can run it; here {missing}", "run it on the GPU")
+        return failed(name, missing, f"{install}, or {_AUTO}")
+    return skipped(name, f"{target.text} can run it; here {missing}", "run it on the GPU")
 
 
-def _precision(settings: NVIDIAConfig, target: NVIDIATarget) -> Iterator[ValidationCheck]:
+def _precision(settings: NVIDIAConfig, target: NVIDIATarget) -> ValidationCheck:
     precision = settings.precision
     if target.capability is None:
-        yield _unknown("precision")
-    elif precision == "bfloat16" and target.capability < (8, 0):
-        yield warning(
+        return _unknown("precision")
+    if precision == "bfloat16" and target.capability < (8, 0):
+        return warning(
             "precision",
             f"{target.text} has no arithmetic for bfloat16 and emulates it",
             "set precision='float16'",
         )
-    elif precision == "float16" and target.capability < (5, 3):
-        yield failed(
+    if precision == "float16" and target.capability < (5, 3):
+        return failed(
             "precision", f"{target.text} has no float16 arithmetic", "set precision='float32'"
         )
-    else:
-        yield passed("precision", f"{target.text} computes {precision}")
+    return passed("precision", f"{target.text} computes {precision}")
 
 
-def _allow_fp32(settings: NVIDIAConfig, target: NVIDIATarget) -> Iterator[ValidationCheck]:
+def _allow_fp32(settings: NVIDIAConfig, target: NVIDIATarget) -> ValidationCheck:
     if settings.precision == "float32":
-        yield failed(
+        return failed(
             "allow_fp32", "precision='float32' is not allowed to be float32", "set allow_fp32=True"
         )
-    elif settings.precision is None:
-        yield warning(
+    if settings.precision is None:
+        return warning(
             "allow_fp32",
             "has no effect: precision is None, which leaves the model's dtypes as they are",
             "set precision to 'float16' or 'bfloat16'",
         )
-    else:
-        yield passed("allow_fp32", f"the whole model is converted to {settings.precision}")
+    return passed("allow_fp32", f"the whole model is converted to {settings.precision}")
 
 
-def _pool(settings: NVIDIAConfig, target: NVIDIATarget) -> Iterator[ValidationCheck]:
+def _pool(settings: NVIDIAConfig, target: NVIDIATarget) -> ValidationCheck:
     name, wanted = "memory_pool_init_mb", settings.memory_pool_init_mb
     budget = target.budget(settings.max_memory_fraction)
     if budget is not None and wanted * MB > budget:
-        yield failed(
+        return failed(
             name,
             f"{wanted} MB are more than the {budget / MB:.0f} MB that may be allocated",
             "lower it, or raise max_memory_fraction",
         )
-    elif budget is None or not target.is_here:
-        yield skipped(name, f"{wanted} MB are asked for", "run it on the GPU")
-    else:
-        yield passed(name, f"{wanted} of {budget / MB:.0f} MB")
+    if budget is None or not target.is_here:
+        return skipped(name, f"{wanted} MB are asked for", "run it on the GPU")
+    return passed(name, f"{wanted} of {budget / MB:.0f} MB")
 
 
-def _growth(settings: NVIDIAConfig, target: NVIDIATarget) -> Iterator[ValidationCheck]:
+def _growth(settings: NVIDIAConfig, target: NVIDIATarget) -> ValidationCheck:
     name = "memory_growth_enabled"
     if not settings.memory_growth_enabled and settings.memory_pool_init_mb == 0:
-        yield failed(
+        return failed(
             name,
             "memory must not grow beyond a pool of 0 MB: nothing could be allocated",
             "set memory_pool_init_mb, or memory_growth_enabled=None",
         )
-    elif not settings.memory_growth_enabled:
-        yield passed(name, f"memory stays within {settings.memory_pool_init_mb} MB")
-    else:
-        yield passed(name, "segments of the allocator grow in place")
+    if not settings.memory_growth_enabled:
+        return passed(name, f"memory stays within {settings.memory_pool_init_mb} MB")
+    return passed(name, "segments of the allocator grow in place")
 
 
-def _fraction(settings: NVIDIAConfig, target: NVIDIATarget) -> Iterator[ValidationCheck]:
+def _fraction(settings: NVIDIAConfig, target: NVIDIATarget) -> ValidationCheck:
     budget = target.budget(settings.max_memory_fraction)
     limit = f"{settings.max_memory_fraction:.0%} of the memory"
     if budget is None or not target.is_here:
-        yield skipped("max_memory_fraction", f"{limit} is asked for", "run it on the GPU")
-    else:
-        yield passed("max_memory_fraction", f"{limit} is {budget / MB:.0f} MB")
+        return skipped("max_memory_fraction", f"{limit} is asked for", "run it on the GPU")
+    return passed("max_memory_fraction", f"{limit} is {budget / MB:.0f} MB")
 
 
 def _unknown(name: str) -> ValidationCheck:
@@ -245,7 +228,7 @@ def _unknown(name: str) -> ValidationCheck:
 
 
 _AUTO = "set flash_attention_version='auto' and PyTorch chooses what the GPU can"
-_RULES: dict[str, Callable[[NVIDIAConfig, NVIDIATarget], Iterator[ValidationCheck]]] = {
+_RULES: dict[str, Callable[[NVIDIAConfig, NVIDIATarget], ValidationCheck]] = {
     "architecture": _architecture,
     "tensor_core_version": _tensor_cores,
     "fp8_enabled": _fp8,

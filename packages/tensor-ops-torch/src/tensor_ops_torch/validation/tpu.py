@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from tensor_ops_torch.hardware.config import TPUConfig, TPUTopology, TPUVersion
@@ -53,68 +53,63 @@ class TPUTarget:
 
 def check_settings(settings: TPUConfig, target: TPUTarget) -> list[ValidationCheck]:
     """Check each setting that asks for something of the TPU."""
-    return [
-        check
-        for name, rule in _RULES.items()
-        if name in settings.changed()
-        for check in rule(settings, target)
-    ]
+    asked_for = settings.changed()
+    found = (_RULES[name](settings, target) for name in _RULES if name in asked_for)
+    return [each for each in found if each is not None]
 
 
-def _version(settings: TPUConfig, target: TPUTarget) -> Iterator[ValidationCheck]:
+def _version(settings: TPUConfig, target: TPUTarget) -> ValidationCheck:
     wanted = settings.version
     if not target.is_here:
-        yield skipped("version", f"no TPU is here to be {wanted}", "run it on the TPU")
-    elif target.version == wanted:
-        yield passed("version", f"{target.name} is {wanted}")
-    else:
-        yield failed(
-            "version",
-            f"{wanted} is asked for, {target.name} is {target.version or 'unknown here'}",
-            "use that TPU, or TPUVersion.AUTO to take what is there",
-        )
+        return skipped("version", f"no TPU is here to be {wanted}", "run it on the TPU")
+    if target.version == wanted:
+        return passed("version", f"{target.name} is {wanted}")
+    return failed(
+        "version",
+        f"{wanted} is asked for, {target.name} is {target.version or 'unknown here'}",
+        "use that TPU, or TPUVersion.AUTO to take what is there",
+    )
 
 
-def _topology(settings: TPUConfig, target: TPUTarget) -> Iterator[ValidationCheck]:
+def _topology(settings: TPUConfig, target: TPUTarget) -> ValidationCheck:
     wanted = settings.topology
     if not target.is_here:
-        yield skipped("topology", f"no TPU is here to be a {wanted}", "run it on the TPU")
-    elif target.topology == wanted:
-        yield passed("topology", f"{target.name} is a {wanted}")
-    else:
-        yield failed(
-            "topology",
-            f"{wanted} is asked for, {target.name} is a {target.topology}",
-            "start the process on every host, or use TPUTopology.AUTO",
-        )
+        return skipped("topology", f"no TPU is here to be a {wanted}", "run it on the TPU")
+    if target.topology == wanted:
+        return passed("topology", f"{target.name} is a {wanted}")
+    return failed(
+        "topology",
+        f"{wanted} is asked for, {target.name} is a {target.topology}",
+        "start the process on every host, or use TPUTopology.AUTO",
+    )
 
 
-def _mixed(settings: TPUConfig, target: TPUTarget) -> Iterator[ValidationCheck]:
+def _mixed(settings: TPUConfig, target: TPUTarget) -> ValidationCheck | None:
     if settings.precision == "bfloat16":
         how = "runs under torch.autocast" if settings.mixed_precision else "is converted"
-        yield passed("mixed_precision", f"the model {how}")
-    elif settings.mixed_precision:
-        yield warning(
+        return passed("mixed_precision", f"the model {how}")
+    if settings.mixed_precision:
+        return warning(
             "mixed_precision",
             f"has no effect: precision is {settings.precision!r}, with nothing to mix",
             "set precision='bfloat16'",
         )
+    return None
 
 
-def _precision(settings: TPUConfig, target: TPUTarget) -> Iterator[ValidationCheck]:
-    yield passed("precision", f"{target.name} computes {settings.precision}")
+def _precision(settings: TPUConfig, target: TPUTarget) -> ValidationCheck:
+    return passed("precision", f"{target.name} computes {settings.precision}")
 
 
-def _fraction(settings: TPUConfig, target: TPUTarget) -> Iterator[ValidationCheck]:
+def _fraction(settings: TPUConfig, target: TPUTarget) -> ValidationCheck:
     name, limit = "memory_fraction", f"{settings.memory_fraction:.0%} of the memory"
     if target.memory is None:
-        yield skipped(name, f"{limit} is asked for", "set TPUConfig.version, or run it on the TPU")
-    else:
-        budget = target.memory * (settings.memory_fraction or 1)
-        yield passed(name, f"{limit} is {budget / GB:.1f} GB")
+        return skipped(name, f"{limit} is asked for", "set TPUConfig.version, or run it on the TPU")
+    budget = target.memory * (settings.memory_fraction or 1)
+    return passed(name, f"{limit} is {budget / GB:.1f} GB")
 
 
-_RULES: dict[str, Callable[[TPUConfig, TPUTarget], Iterator[ValidationCheck]]] = {
+_RULES: dict[str, Callable[[TPUConfig, TPUTarget], ValidationCheck | None]] = {
     "version": _version,
     "topology": _topology,
     "precision": _precision,
