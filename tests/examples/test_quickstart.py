@@ -1,5 +1,7 @@
 """The quickstart: the model, and a table of every op."""
 
+import contextlib
+import io
 from dataclasses import replace
 from types import ModuleType
 
@@ -11,19 +13,17 @@ from tensor_ops.accuracy import Measured
 from tensor_ops.variants import VARIANTS
 
 
-@pytest.fixture
-def printed(
-    embed_sentences: ModuleType,
-    quickstart: ModuleType,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> str:
-    monkeypatch.setattr(embed_sentences, "ROUNDS", 1)
-    try:
-        quickstart.main(["--seconds", "0.001"])
-    except SystemExit as error:
-        pytest.fail(f"{error}\n{capsys.readouterr().out}")
-    return capsys.readouterr().out
+@pytest.fixture(scope="module")
+def printed(embed_sentences: ModuleType, quickstart: ModuleType) -> str:
+    """What one run prints, which takes seconds."""
+    output = io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(output):
+        patch.setattr(embed_sentences, "ROUNDS", 1)
+        try:
+            quickstart.main(["--seconds", "0.001"])
+        except SystemExit as error:
+            pytest.fail(f"{error}\n{output.getvalue()}")
+    return output.getvalue()
 
 
 def test_it_runs_the_model_and_measures_every_op(printed: str) -> None:
