@@ -25,3 +25,35 @@ def one_thread():
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(threads)
+
+
+@pytest.fixture
+def model():
+    from small_models import make_model
+
+    return make_model()
+
+
+@pytest.fixture
+def x():
+    return torch.randn(2, 3, 16, generator=torch.Generator().manual_seed(1))
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """Which operators run, by name."""
+    seen = []
+
+    class Mode(torch.utils._python_dispatch.TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            if func.namespace == "tensor_ops":
+                seen.append(func._schema.name.removeprefix("tensor_ops::"))
+            return func(*args, **(kwargs or {}))
+
+    def run(function, *args):
+        seen.clear()
+        with Mode():
+            function(*args)
+        return list(seen)
+
+    return run
