@@ -164,8 +164,13 @@ struct LayerNorm : RowCall<4> {
       // All parts take the least of their factors.
       const auto factor_of = [&](std::int64_t part) { return parts.number(2, part); };
       const Scaled scaled{parts.combine(team, kGrow, factor_of, Lesser())};
-      const Moments<double> exact = moments_of_parts(
-          team, parts, [&](std::int64_t part) { return Scaled{scaled.factor / factor_of(part)}; });
+      const auto scaling_of = [&](std::int64_t part) {
+        if constexpr (is_double)
+          return Scaled{scaled.factor / factor_of(part)};
+        else
+          return Unscaled();
+      };
+      const Moments<double> exact = moments_of_parts(team, parts, scaling_of);
       const double with_eps = exact.variance + (is_double ? scaled_eps(eps, scaled) : eps);
       const double scale = 1 / sqrt(with_eps);
       if constexpr (is_double) {
@@ -194,7 +199,7 @@ struct LayerNorm : RowCall<4> {
       return (mean_of(part) - centre) * parts.size(part);
     }) / count;
     const double squares = parts.sum(team, [&](std::int64_t part) {
-      const Scaled scaled = scaling_of(part);
+      const auto scaled = scaling_of(part);
       const double deviation = mean_of(part) - mean;
       return scaled(scaled(parts.number(1, part))) + deviation * deviation * parts.size(part);
     });
