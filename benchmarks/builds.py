@@ -23,6 +23,9 @@ from tensor_ops.variants import named
 from threads import commit
 
 
+MANY_ROWS = ((32, 4096), (128, 4096), (1024, 4096))  # that threads share
+
+
 def load(path, name):
     """Import an extension module from its file; the last word of its name has to be its own."""
     spec = importlib.util.spec_from_file_location(f"{name}._native", path)
@@ -31,12 +34,16 @@ def load(path, name):
     return module
 
 
-def compare(builds, variant, shape, dtype, rounds, seconds):
+def compare(builds, variant, shape, dtype, threads, rounds, seconds):
     """Return the median microseconds of a call of each build, results written in place."""
-    case = Case(variant.name, dtype, shape, 1, REUSED)
+    case = Case(variant.name, dtype, shape, threads, REUSED)
     given = arguments(case)
     outs = outputs(case, given)
-    keywords = {**variant.options, "out": outs if len(outs) > 1 else outs[0], "num_threads": 1}
+    keywords = {
+        **variant.options,
+        "out": outs if len(outs) > 1 else outs[0],
+        "num_threads": threads,
+    }
     times = {name: [] for name in builds}
     calls = 1
     for round_ in range(-1, rounds):
@@ -59,6 +66,7 @@ def main():
     parser.add_argument("new", type=Path)
     parser.add_argument("--old-commit", help="what the old build was made from")
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--seconds", type=float, default=2e-3, help="of a round")
     options = parser.parse_args()
@@ -67,9 +75,10 @@ def main():
     cells = []
     for op in builds["new"].ops:
         for variant in named(op):
-            for shape in ((1, 4096), (128, 4096)):
+            for shape in ((1, 4096), (128, 4096)) if options.threads == 1 else MANY_ROWS:
                 for dtype in DTYPES:
-                    times = compare(builds, variant, shape, dtype, options.rounds, options.seconds)
+                    effort = (options.threads, options.rounds, options.seconds)
+                    times = compare(builds, variant, shape, dtype, *effort)
                     what = {"op": op, **variant.options}
                     cell = what | {"shape": shape, "dtype": dtype, "us": times}
                     cell["ratio"] = round(times["old"] / times["new"], 2)
@@ -84,7 +93,7 @@ def main():
             },
             "old_commit": options.old_commit,
             "new_commit": commit(),
-            "threads": 1,
+            "threads": options.threads,
             "median_of_rounds": options.rounds,
         }
         lines = ",\n".join(json.dumps(cell) for cell in cells)

@@ -1,5 +1,6 @@
-// The caller claims pieces like any other thread and never waits for one that nobody has claimed: a
-// thread that is slow to wake up, or that has to share its processor, costs nothing but its help.
+// The caller claims pieces like any other thread and never waits for a piece that nobody has
+// claimed. A thread that wakes up late, or that has to share its CPU, costs the call only the help
+// it did not give.
 #include "threads/pool.h"
 
 #if !defined(_WIN32)
@@ -19,7 +20,6 @@
 
 #include "threads/doorbell.h"
 #include "threads/fork.h"
-#include "threads/placement.h"
 
 #if defined(__x86_64__) || defined(_M_X64)
 #include <immintrin.h>
@@ -38,12 +38,12 @@ void relax() {
 
 using Clock = std::chrono::steady_clock;
 
-// Calls done() again and again for about the time that a sleeping thread takes to wake up. Once the
-// time is over that passes between calls that follow on one another, it goes on only while
-// may_go_on() says so.
-template <class Done, class MayGoOn>
-bool spin_until(Done done, MayGoOn may_go_on) {
-  constexpr std::chrono::microseconds kSpin{50}, kBrief{5};
+// Calls done() until it holds, for about as long as waking a sleeping thread takes. After the first
+// microseconds, which cover the gap between two calls in a row, goes on only while keep_spinning()
+// holds. Returns whether done() held.
+template <class Done, class KeepSpinning>
+bool spin_until(Done done, KeepSpinning keep_spinning) {
+  constexpr std::chrono::microseconds kSpin{50}, kGapBetweenCalls{5};
   const auto start = Clock::now();
   for (;;) {
     for (int i = 0; i < 64; ++i) {
@@ -51,44 +51,44 @@ bool spin_until(Done done, MayGoOn may_go_on) {
       relax();
     }
     const auto passed = Clock::now() - start;
-    if (passed > kSpin || (passed > kBrief && !may_go_on())) return false;
+    if (passed > kSpin || (passed > kGapBetweenCalls && !keep_spinning())) return false;
   }
 }
 
-// A spinning thread gives its CPU to any other that wants it: those of torch's OpenMP runtime, say,
-// wait for one another, and one that is held up holds up all. They also keep a CPU for milliseconds
-// only to wait for work. Beside such a thread ours had better sleep: the system gives a CPU to a
-// thread that wakes up rather than to one that gave it away.
-class Manners {
+// Decides whether an idle thread goes on spinning. It yields its CPU first: the threads of torch's
+// OpenMP runtime wait for one another, so that a spinning thread that holds up one of them holds up
+// all. They also spin for milliseconds themselves. Where one of them had the CPU meanwhile, the
+// next idle times are spent asleep, twice as many each time, because the system runs a thread that
+// wakes up sooner than one that has yielded.
+class SpinBackoff {
  public:
-  // Whether the calling thread has its CPU for itself and may go on spinning.
-  bool give_way() {
-    constexpr std::chrono::microseconds kUsual{20};
-    if (times_to_sleep_ > 0) {
-      --times_to_sleep_;
+  bool yield_and_keep_spinning() {
+    constexpr std::chrono::microseconds kLongestYieldAlone{20};
+    if (sleeps_left_ > 0) {
+      --sleeps_left_;
       return false;
     }
     const auto start = Clock::now();
     std::this_thread::yield();
-    const bool was_alone = Clock::now() - start < kUsual;
-    patience_ = was_alone ? kFew : std::min(2 * patience_, kMany);
-    if (!was_alone) times_to_sleep_ = patience_;
+    const bool was_alone = Clock::now() - start < kLongestYieldAlone;
+    sleeps_ = was_alone ? kFewestSleeps : std::min(2 * sleeps_, kMostSleeps);
+    if (!was_alone) sleeps_left_ = sleeps_;
     return was_alone;
   }
 
  private:
-  static constexpr int kFew = 64, kMany = 4096;
+  static constexpr int kFewestSleeps = 64, kMostSleeps = 4096;
 
-  int times_to_sleep_ = 0;
-  int patience_ = kFew;  // how often it sleeps before it tries again
+  int sleeps_left_ = 0;
+  int sleeps_ = kFewestSleeps;
 };
 
-// Two counts in one word with the number of the job that they are of, so that one compare-and-swap
-// changes those of this job and no other.
-class OfJob {
+// Two counts in one word with the number of their job, so that a compare-and-swap by a thread that
+// comes late cannot change those of another job.
+class JobCounts {
  public:
-  OfJob() = default;
-  OfJob(std::uint32_t job, int first, int second)
+  JobCounts() = default;
+  JobCounts(std::uint32_t job, int first, int second)
       : word_{std::uint64_t{job} << 32 | static_cast<std::uint64_t>(first) << 16 |
               static_cast<std::uint64_t>(second)} {}
 
@@ -99,30 +99,30 @@ class OfJob {
  private:
   std::uint64_t word_ = 0;
 };
+static_assert(kMostPieces <= 0xFFFF, "pieces fit in half a word");
 
 // How many threads may still join a job, and into how many ranges its pieces are divided.
-struct Ticket : OfJob {
-  using OfJob::OfJob;
-  int seats() const { return first(); }
+struct Seats : JobCounts {
+  using JobCounts::JobCounts;
+  int free() const { return first(); }
   int ranges() const { return second(); }
-  Ticket without_seat() const { return Ticket(job(), seats() - 1, ranges()); }
+  Seats without_one() const { return Seats(job(), free() - 1, ranges()); }
 };
 
-// The pieces that nobody has claimed yet of those that lie next to one another. A thread begins
-// with the range that was its own in the jobs before, and takes it from the front: what it wrote or
-// read there is in its own caches, and may be far from any other thread's. Then it helps with the
-// other ranges, from the back.
-struct Range : OfJob {
-  using OfJob::OfJob;
+// The neighbouring pieces, out of one share of a job, that nobody has claimed. Each thread claims
+// from the front of its own range, which takes no other thread's cache line, and then helps with
+// the other ranges from their backs.
+struct Range : JobCounts {
+  using JobCounts::JobCounts;
   int begin() const { return first(); }
   int end() const { return second(); }
   Range without_front() const { return Range(job(), begin() + 1, end()); }
   Range without_back() const { return Range(job(), begin(), end() - 1); }
 };
 
-// What a thread that is started meanwhile inherits: no signal for the process goes to it, which
-// handlers, sigwait() and a Python that wants to be interrupted expect on threads of their own. A
-// fault of the thread itself still does, so that its handler can report it.
+// Blocks signals while it exists, which threads that are started meanwhile inherit: signals for the
+// process then go to the threads that expect them, such as the one in which Python is interrupted.
+// Faults of the thread itself stay unblocked, so that their handlers can report them.
 class BlockedSignals {
 #if !defined(_WIN32)
  public:
@@ -152,15 +152,15 @@ class Pool {
     work_ = work;
     context_ = context;
     unfinished_.store(pieces, std::memory_order_relaxed);
-    placement_.begin(++jobs_);
+    ++jobs_;
     const int ranges = std::min(helpers + 1, kMostRanges);
     for (int r = 0; r < ranges; ++r)
       range_[r].left.store(Range(jobs_, pieces * r / ranges, pieces * (r + 1) / ranges),
                            std::memory_order_relaxed);
-    ticket_.store(Ticket(jobs_, helpers, ranges));
+    seats_.store(Seats(jobs_, helpers, ranges));
     wake(helpers);
-    finish(jobs_, 0, ranges);
-    ticket_.store(Ticket(jobs_, 0, ranges));
+    do_job(jobs_, 0, ranges);
+    seats_.store(Seats(jobs_, 0, ranges));
     const auto is_done = [this] { return unfinished_.load(std::memory_order_acquire) == 0; };
     while (!spin_until(is_done, [] { return true; })) std::this_thread::yield();
     return true;
@@ -194,8 +194,8 @@ class Pool {
     }
   }
 
-  // Does pieces of a job until none is left that nobody has claimed.
-  void finish(std::uint32_t job, int own, int ranges) {
+  // Does pieces of a job until all are claimed.
+  void do_job(std::uint32_t job, int own, int ranges) {
     do_pieces(
         job, range_[own].left, [](Range left) { return left.begin(); },
         [](Range left) { return left.without_front(); });
@@ -205,8 +205,7 @@ class Pool {
           [](Range left) { return left.without_back(); });
   }
 
-  // The job that a claimed piece is of cannot end, nor its fields change, before the piece is
-  // counted as done.
+  // The job cannot end, nor its fields change, before a claimed piece is counted as done.
   template <class Choose, class Without>
   void do_pieces(std::uint32_t job, std::atomic<Range>& range, Choose choose, Without without) {
     int done = 0;
@@ -219,36 +218,32 @@ class Pool {
     if (done) unfinished_.fetch_sub(done, std::memory_order_release);
   }
 
-  // Waits for work by spinning, then asleep. A spinning thread gives its CPU to any other that
-  // wants it: those of torch's OpenMP runtime wait for one another, and one that is held up holds
-  // up all.
+  // Waits for work by spinning, then asleep.
   [[noreturn]] void help(int number) {
-    Placement::ask_for_short_turns();
-    Manners manners;
-    const auto there_is_work = [this] { return ticket_.load().seats() > 0; };
+    SpinBackoff backoff;
+    const auto there_is_work = [this] { return seats_.load().free() > 0; };
     for (;;) {
-      Ticket seen = ticket_.load();
-      if (seen.seats() > 0) {
-        if (!ticket_.compare_exchange_weak(seen, seen.without_seat())) continue;
-        placement_.settle(seen.job());
+      Seats seen = seats_.load();
+      if (seen.free() > 0) {
+        if (!seats_.compare_exchange_weak(seen, seen.without_one())) continue;
         // The first range is the caller's.
-        finish(seen.job(), 1 + number % (seen.ranges() - 1), seen.ranges());
-      } else if (placement_.is_beside_caller() ||
-                 !spin_until(there_is_work, [&manners] { return manners.give_way(); })) {
+        do_job(seen.job(), 1 + number % (seen.ranges() - 1), seen.ranges());
+      } else if (!spin_until(there_is_work,
+                             [&backoff] { return backoff.yield_and_keep_spinning(); })) {
         sleep();
       }
     }
   }
 
-  // Whoever counts a sleeping thread out rings for one.
+  // A thread that lowers sleeping_ rings for as many threads as it has taken off.
   void sleep() {
     sleeping_.fetch_add(1);
-    // A job that came before that did not count this thread.
-    if (ticket_.load().seats() > 0 && counted_out()) return;
+    // A job that began before that did not know of this thread.
+    if (seats_.load().free() > 0 && leave_sleepers()) return;
     bell_.wait();
   }
 
-  bool counted_out() {
+  bool leave_sleepers() {
     int asleep = sleeping_.load();
     while (asleep > 0)
       if (sleeping_.compare_exchange_weak(asleep, asleep - 1)) return true;
@@ -260,7 +255,6 @@ class Pool {
   Work work_ = nullptr;
   const void* context_ = nullptr;
   std::atomic<int> threads_{0};  // written under running_
-  Placement placement_;
   Doorbell bell_;
 
   static constexpr int kMostRanges = 64;
@@ -268,7 +262,7 @@ class Pool {
     std::atomic<Range> left{Range()};
   };
   RangeOnItsLine range_[kMostRanges];
-  alignas(64) std::atomic<Ticket> ticket_{Ticket()};
+  alignas(64) std::atomic<Seats> seats_{Seats()};
   alignas(64) std::atomic<int> unfinished_{0};
   alignas(64) std::atomic<int> sleeping_{0};
 };

@@ -15,15 +15,14 @@ namespace {
 std::atomic<int> threads_set{0};
 std::atomic<int> threads_allowed{0};
 
-// Nanoseconds of work for each thread from which on it pays to share it with a thread that is
+// The nanoseconds of work for each thread from which it pays to share a call with a thread that is
 // awake, and to wake one up. Measured: see README.md, "Threads".
 constexpr double kWorthJoining = 2500, kWorthWaking = 40000;
 
-// Work of calls that followed one another without a pause, and for which no thread was woken. What
-// would not pay for one call may for many: who has done alone what was worth waking for is likely
-// to have more to do.
-std::atomic<double> streak{0};
-std::atomic<std::int64_t> streak_ends{0};
+// The nanoseconds of work of the calls in a row so far, without a pause between them, for which no
+// thread was woken. A loop of calls may be worth waking threads where none of its calls is.
+std::atomic<double> work_in_row{0};
+std::atomic<std::int64_t> row_ends{0};
 
 std::int64_t now() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(
@@ -31,16 +30,17 @@ std::int64_t now() {
       .count();
 }
 
-// Callers that get into one another's way here only misjudge what pays.
-double done_alone_before(double nanoseconds) {
+// Adds the work of a call to its row and returns the work before it. Two threads that race here
+// only misjudge what pays.
+double add_to_row(double nanoseconds) {
   constexpr std::int64_t kPause = 30000;
   const std::int64_t begin = now();
-  const double before = begin < streak_ends.load(std::memory_order_relaxed)
-                            ? streak.load(std::memory_order_relaxed)
+  const double before = begin < row_ends.load(std::memory_order_relaxed)
+                            ? work_in_row.load(std::memory_order_relaxed)
                             : 0;
-  streak.store(before + nanoseconds, std::memory_order_relaxed);
-  streak_ends.store(begin + static_cast<std::int64_t>(1.5 * nanoseconds) + kPause,
-                    std::memory_order_relaxed);
+  work_in_row.store(before + nanoseconds, std::memory_order_relaxed);
+  row_ends.store(begin + static_cast<std::int64_t>(1.5 * nanoseconds) + kPause,
+                 std::memory_order_relaxed);
   return before;
 }
 
@@ -71,7 +71,7 @@ int threads_for(double nanoseconds) {
   const double joined = std::min(most, nanoseconds / kWorthJoining);
   const double threads = std::min(joined, 1.0 + helpers_awake());
   if (threads == joined) return static_cast<int>(threads);
-  const double woken = (nanoseconds + done_alone_before(nanoseconds)) / kWorthWaking;
+  const double woken = (nanoseconds + add_to_row(nanoseconds)) / kWorthWaking;
   return static_cast<int>(std::max(threads, std::min(joined, woken)));
 }
 
