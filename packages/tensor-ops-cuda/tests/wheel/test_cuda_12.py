@@ -30,7 +30,8 @@ SOURCES = [
 def test_the_host_side_compiles_with_its_headers():
     pybind11 = pytest.importorskip("pybind11")
     folders = [*HEADERS, sysconfig.get_path("include"), pybind11.get_include(), np.get_include()]
-    options = ["-std=c++17", "-fsyntax-only", f"-I{PACKAGE / 'native'}"]
+    ours = [f"-I{folder / 'native'}" for folder in (PACKAGE, PACKAGE.parents[1])]
+    options = ["-std=c++17", "-fsyntax-only", *ours]
     options += [word for folder in folders for word in ("-isystem", str(folder))]
     options += ['-DTENSOR_OPS_CUDA_ARCHITECTURES=""', '-DTENSOR_OPS_VERSION=""']
 
