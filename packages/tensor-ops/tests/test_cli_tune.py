@@ -1,5 +1,6 @@
 """``tensor-ops tune``: measuring, keeping, showing and removing."""
 
+import contextlib
 import json
 import os
 import signal
@@ -288,8 +289,11 @@ def test_ctrl_c_exits_with_130_and_writes_nothing(path):
     seen = ""
     while "0/4  silu 2x8 float32" not in seen:  # the bar, and so the measuring, has begun
         seen += os.read(terminal, 1000).decode()
-    running.send_signal(signal.SIGINT)
-    running.communicate(timeout=60)
+    for _ in range(5):  # the exception is lost where C code that calls Python ignores it
+        running.send_signal(signal.SIGINT)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            running.communicate(timeout=10)
+            break
     assert running.returncode == 130
     assert os.read(terminal, 10_000).decode().endswith("stopped; the table is as it was\r\n")
     os.close(terminal)
