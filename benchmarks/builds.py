@@ -22,7 +22,6 @@ from tensor_ops.arguments import DTYPES
 from tensor_ops.variants import named
 from threads import commit
 
-
 MANY_ROWS = ((32, 4096), (128, 4096), (1024, 4096))  # that threads share
 
 

@@ -59,7 +59,8 @@ def test_docstring_has_the_sections_of_numpydoc(op):
 def test_examples_run(name, device):
     runner = doctest.DocTestRunner()
     thing = getattr(tensor_ops_cuda, name)
-    test = doctest.DocTestParser().get_doctest(inspect.getdoc(thing), {}, name, None, None)
+    names = {name: thing}
+    test = doctest.DocTestParser().get_doctest(inspect.getdoc(thing), names, name, None, None)
     assert test.examples
     assert runner.run(test).failed == 0
 

@@ -7,12 +7,12 @@ namespace {
 template <class Element>
 struct SquaredRelu {
   using R = Real<Element>;
-  static __device__ __forceinline__ bool is_ordinary(R) { return true; }
-  static __device__ __forceinline__ R ordinary(R x) {
+  static DEVICE bool is_ordinary(R) { return true; }
+  static DEVICE R ordinary(R x) {
     const R positive = x < R{0} ? R{0} : x;
     return positive * positive;
   }
-  static __device__ __forceinline__ R anywhere(R x) { return ordinary(x); }
+  static DEVICE R general(R x) { return ordinary(x); }
 };
 
 }  // namespace

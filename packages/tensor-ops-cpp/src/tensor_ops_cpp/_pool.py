@@ -22,6 +22,11 @@ def pool_info() -> PoolInfo:
         now, for calls to come), ``used_bytes`` and ``used_blocks`` (of arrays that are alive, and
         of calls that run), ``hits`` and ``misses`` (requests that took kept memory, and that took
         fresh memory). It prints as a table.
+
+    Examples
+    --------
+    >>> list(pool_info())[:3]
+    ['limit', 'held_bytes', 'held_blocks']
     """
     return PoolInfo(_native.pool_info())
 
