@@ -67,6 +67,18 @@ def test_median_interval_has_its_confidence():
     assert [timing.median_interval([1.0] * n) for n in range(6)] == [None] * 6
 
 
+@pytest.mark.parametrize("n", [1001, 1002, 2000, 5001])
+def test_median_interval_of_many_samples_has_its_confidence(n):
+    low, high = timing.median_interval(range(1, n + 1))
+    assert high == n + 1 - low
+    below = [sum(math.comb(n, k) for k in range(rank)) for rank in (low, low + 2)]
+    assert 40 * below[0] <= 2**n < 40 * below[1]
+
+
+def test_median_interval_of_a_minute_of_short_calls():
+    assert timing.median_interval(range(1, 1_000_001)) == (499_020, 500_981)
+
+
 def test_median_interval_covers_the_median():
     random = np.random.default_rng(1)
     hits = 0
