@@ -1,11 +1,11 @@
-"""The error bound that native/kernels/exp.h states."""
+"""The error bound that native/kernels/exp.h and exp2.h state."""
 
 import numpy as np
 import pytest
 
 from tensor_ops_cpp import _native
 
-# Change it there too.
+# A change of it belongs into both headers too.
 BOUND_ULP = 1.1
 
 
