@@ -24,8 +24,8 @@ struct Links {
   Block* after = nullptr;
 };
 
-// Stands in front of the memory that it describes. What is kept needs no other memory, so that
-// freeing cannot fail.
+// The header in front of the memory that it describes. Keeping a block needs no other memory, so
+// that freeing cannot fail.
 struct alignas(64) Block {
   std::size_t mapped;  // bytes of its pages, this header included
   unsigned size_class;
@@ -43,7 +43,7 @@ Block* block_of(const void* memory) {
   return const_cast<Block*>(static_cast<const Block*>(memory)) - 1;
 }
 
-// The last that came in is the first.
+// LIFO: the most recently freed block is reused first.
 template <Links Block::* links>
 class List {
  public:
@@ -82,13 +82,13 @@ SizeClass class_of(std::size_t bytes) {
   return {static_cast<unsigned>(8 * exponent) + static_cast<unsigned>(steps) - 9, steps * step};
 }
 
-// Blocks that go back to the system, once the lock is no longer held.
-class Leaving {
+// Blocks to be unmapped when this goes out of scope, after the lock is released.
+class PendingUnmap {
  public:
-  Leaving() = default;
-  Leaving(const Leaving&) = delete;
-  Leaving& operator=(const Leaving&) = delete;
-  ~Leaving() {
+  PendingUnmap() = default;
+  PendingUnmap(const PendingUnmap&) = delete;
+  PendingUnmap& operator=(const PendingUnmap&) = delete;
+  ~PendingUnmap() {
     while (Block* block = blocks_.first()) {
       blocks_.remove(block);
       unmap_pages({block, block->mapped});
@@ -125,13 +125,13 @@ class ResultPool {
   }
 
   void free(Block* block) {
-    Leaving leaving;
+    PendingUnmap pending;
     const std::lock_guard<std::mutex> own(mutex_);
     --state_.used_blocks;
     state_.used_bytes -= block->mapped;
     const std::uint64_t limit = this->limit();
-    if (block->capacity() < kLeastKept || block->mapped > limit) return leaving.push(block);
-    shrink_to(limit - block->mapped, leaving);
+    if (block->capacity() < kLeastKept || block->mapped > limit) return pending.push(block);
+    shrink_to(limit - block->mapped, pending);
     keep(block);
   }
 
@@ -141,17 +141,17 @@ class ResultPool {
   }
 
   void set_limit(std::uint64_t bytes) {
-    Leaving leaving;
+    PendingUnmap pending;
     const std::lock_guard<std::mutex> own(mutex_);
     limit_.store(std::min(bytes, kNotSet - 1), std::memory_order_relaxed);
-    shrink_to(bytes, leaving);
+    shrink_to(bytes, pending);
   }
 
   std::uint64_t trim() {
-    Leaving leaving;
+    PendingUnmap pending;
     const std::lock_guard<std::mutex> own(mutex_);
     const std::uint64_t held = state_.held_bytes;
-    shrink_to(0, leaving);
+    shrink_to(0, pending);
     return held;
   }
 
@@ -167,7 +167,7 @@ class ResultPool {
 
  private:
   Block* take(unsigned size_class) {
-    Leaving leaving;
+    PendingUnmap pending;
     const std::lock_guard<std::mutex> own(mutex_);
     Block* block = kept_[size_class].first();
     if (block) {
@@ -175,7 +175,7 @@ class ResultPool {
       use(block);
       ++state_.hits;
     }
-    give_back_idle(leaving);
+    give_back_idle(pending);
     return block;
   }
 
@@ -210,24 +210,24 @@ class ResultPool {
     state_.held_bytes -= block->mapped;
   }
 
-  void shrink_to(std::uint64_t bytes, Leaving& leaving) {
-    while (state_.held_bytes > bytes) give_back_oldest(leaving);
+  void shrink_to(std::uint64_t bytes, PendingUnmap& pending) {
+    while (state_.held_bytes > bytes) give_back_oldest(pending);
   }
 
   // No thread waits for time to pass: calls look at the oldest blocks, two at a time, so that none
   // has to do much and the pool still shrinks faster than it grows.
-  void give_back_idle(Leaving& leaving) {
+  void give_back_idle(PendingUnmap& pending) {
     constexpr std::int64_t kIdleSeconds = 60;
     for (int i = 0; i < 2 && by_age_.last(); ++i) {
       if (seconds_now() - by_age_.last()->kept_since < kIdleSeconds) return;
-      give_back_oldest(leaving);
+      give_back_oldest(pending);
     }
   }
 
-  void give_back_oldest(Leaving& leaving) {
+  void give_back_oldest(PendingUnmap& pending) {
     Block* block = by_age_.last();
     drop(block);
-    leaving.push(block);
+    pending.push(block);
   }
 
   std::mutex mutex_;

@@ -26,7 +26,7 @@ def silu_of(x: Array, up: Array | None = None, out: Array | None = None) -> Arra
     if up is None:
         result = np.divide(x, power, out=out)
     else:
-        # In this order, since half of the smallest x may be no normal number.
+        # In this order, since half of the smallest x may be subnormal.
         np.divide(up, power, out=power)
         result = np.multiply(x, power, out=out)
     if tail is not None:

@@ -198,7 +198,7 @@ def _rotate_float64(a: Array, b: Array, c: Array, s: Array) -> tuple[Array, Arra
 
 
 def _difference_of_products(a: Array, b: Array, c: Array, d: Array) -> Array:
-    """Return ``a * b - c * d`` with the rounding of both products made good."""
+    """Return ``a * b - c * d`` with the rounding errors of both products compensated."""
     left, right = a * b, c * d
     correction = product_error(a, b, left) - product_error(c, d, right)
     return add_where_finite(left - right, correction)

@@ -205,7 +205,7 @@ def _powers(x: Array, scale: float) -> Array:
 
 
 def _powers_float64(x: Array, scale: float) -> Array:
-    """Return the same with the rounding of the difference and of the product made good."""
+    """Return the same with the rounding errors of difference and product compensated."""
     if abs(scale) < 1:  # a difference that overflows may have an ordinary product
         x, scale = x * 0.25, scale * 4
     extreme = _extreme(x, scale)
