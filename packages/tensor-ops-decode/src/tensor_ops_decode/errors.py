@@ -1,0 +1,13 @@
+"""The exceptions that this package adds to those of tensor_ops."""
+
+from tensor_ops import TensorOpsError
+
+__all__ = ["ModelError", "ProgramError"]
+
+
+class ProgramError(TensorOpsError, ValueError):
+    """A program, or a node that is added to one, is not valid."""
+
+
+class ModelError(TensorOpsError, ValueError):
+    """A model's file says what cannot be right, or what is not supported."""

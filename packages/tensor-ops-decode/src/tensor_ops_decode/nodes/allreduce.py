@@ -1,0 +1,30 @@
+"""allreduce: the sum of a value over all ranks."""
+
+import numpy as np
+
+from tensor_ops_decode.node_kind import Array, Call, Input, Kind, Sample, Shapes
+
+__all__ = ["KIND"]
+
+
+def columns(shapes: Shapes) -> int:
+    return shapes.columns["x"]
+
+
+def compute(call: Call) -> Array:
+    return call.inputs["x"]  # of one rank
+
+
+def bound(call: Call, output: Array, activations: str) -> Array:
+    return np.zeros_like(output)
+
+
+KIND = Kind(
+    name="allreduce",
+    meaning="the sum of x over the ranks",
+    columns=columns,
+    compute=compute,
+    bound=bound,
+    inputs=(Input("x"),),
+    samples=(Sample("one rank", {"x": 33}),),
+)

@@ -1,0 +1,174 @@
+"""attention: grouped-query attention of a token to all tokens of its request up to itself."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tensor_ops.extension import OPS
+from tensor_ops_decode.errors import ProgramError
+from tensor_ops_decode.node_kind import Array, Attribute, Call, Input, Kind, Sample, Shapes, Weight
+from tensor_ops_decode.rounding import UNIT, of_magnitude
+
+__all__ = ["KIND"]
+
+
+def columns(shapes: Shapes) -> int:
+    heads, kv_heads, size = _sizes(shapes.attributes)
+    if heads % kv_heads:
+        raise ProgramError(
+            f"{shapes.where}: num_heads must be a multiple of num_kv_heads, got {heads} and "
+            f"{kv_heads}"
+        )
+    shapes.require("the columns of qkv", shapes.columns["qkv"], (heads + 2 * kv_heads) * size)
+    shapes.require("heads and head size of the cache", shapes.cache, (kv_heads, size))
+    given = shapes.weights
+    shapes.require("sin", "sin" in given, "cos" in given)
+    if "cos" in given:
+        shapes.require("the shape of sin", given["sin"], given["cos"])
+        if not 0 < 2 * given["cos"][1] <= size:
+            raise ProgramError(
+                f"{shapes.where}: cos must have 1 to {size // 2} columns, got {given['cos'][1]}"
+            )
+    for name in ("q_norm", "k_norm"):
+        if name in given:
+            shapes.require(f"the length of {name}", given[name][0], size)
+    return heads * size
+
+
+def compute(call: Call) -> Array:
+    query, key, value = _heads(call)
+    assert call.store is not None
+    keys, values = call.store(key, value)
+    p, values = _probabilities(call, query, keys), _per_query_head(call, values)
+    return np.einsum("hn,nhd->hd", p, values).reshape(-1)
+
+
+def bound(call: Call, output: Array, activations: str) -> Array:
+    query, key, value = _heads(call)
+    assert call.store is not None
+    keys, values = call.store(key, value)
+    n, heads = len(keys), len(query)
+    size = query.shape[1]
+    # A score is a sum of products of rotated numbers, each off by some roundings; the key may also
+    # round to the neighbour in a float16 cache.
+    to_cache = 2.0**-10 if call.cache_dtype == "float16" else 0.0
+    magnitude = np.einsum("hd,nhd->hn", np.abs(query), np.abs(_per_query_head(call, keys)))
+    scores = np.abs(call.attributes["scale"]) * magnitude
+    score_error = (scores * ((4 * size**0.5 + 24) * UNIT + to_cache)).max(axis=1, keepdims=True)
+    p = _probabilities(call, query, keys)
+    weighted = np.einsum("hn,nhd->hd", p, np.abs(_per_query_head(call, values)))
+    relative = 2 * score_error + (4 * n**0.5 + 16) * UNIT + to_cache
+    return of_magnitude(weighted * (1 + relative), 2).reshape(-1) + (
+        weighted * np.broadcast_to(relative, (heads, size))
+    ).reshape(-1)
+
+
+def _sizes(attributes) -> tuple[int, int, int]:  # type: ignore[no-untyped-def]
+    return attributes["num_heads"], attributes["num_kv_heads"], attributes["head_size"]
+
+
+def _heads(call: Call) -> tuple[Array, Array, Array]:
+    """Return query, key and value of this token, normalised and rotated: rows are heads."""
+    heads, kv_heads, size = _sizes(call.attributes)
+    parts = np.split(call.inputs["qkv"].reshape(-1, size), (heads, heads + kv_heads))
+    query, key = (
+        _rotated(call, _normalised(call, part, name))
+        for part, name in zip(parts, ("q_norm", "k_norm"), strict=False)
+    )
+    return query, key, parts[2]
+
+
+def _normalised(call: Call, x: Array, name: str) -> Array:
+    if name not in call.weights:
+        return x
+    return OPS["rms_norm"].numpy(x, call.weights[name], call.attributes["eps"])
+
+
+def _rotated(call: Call, x: Array) -> Array:
+    if "cos" not in call.weights:
+        return x
+    cos, sin = call.weights["cos"][call.position], call.weights["sin"][call.position]
+    rotated, is_interleaved = x.copy(), call.attributes["rotation"] == "interleaved"
+    part = np.ascontiguousarray(x[:, : 2 * len(cos)])
+    rotated[:, : 2 * len(cos)] = OPS["rope"].numpy(
+        part,
+        np.broadcast_to(cos, (len(x), len(cos))),
+        np.broadcast_to(sin, (len(x), len(sin))),
+        interleaved=is_interleaved,
+    )
+    return rotated
+
+
+def _per_query_head(call: Call, x: Array) -> Array:
+    """Return keys or values, shape (tokens, heads, size), with one head for each query head."""
+    heads, kv_heads, _ = _sizes(call.attributes)
+    return x.repeat(heads // kv_heads, axis=1)
+
+
+def _probabilities(call: Call, query: Array, keys: Array) -> Array:
+    """Return the weight of each token for each query head."""
+    scores = call.attributes["scale"] * np.einsum("hd,nhd->hn", query, _per_query_head(call, keys))
+    if cap := call.attributes["soft_cap"]:
+        scores = cap * np.tanh(scores / cap)
+    if window := call.attributes["window"]:
+        scores[:, : max(0, len(keys) - window)] = -np.inf
+    return OPS["softmax"].numpy(scores)
+
+
+def _sample(name: str, heads: int, kv_heads: int, size: int, **given: object) -> Sample:
+    rotated = given.pop("rotated", size)
+    weights: dict[str, list[tuple[int, ...]]] = {}
+    if isinstance(rotated, int) and rotated:
+        weights = {"cos": [(64, rotated // 2)], "sin": [(64, rotated // 2)]}
+    if given.pop("norms", False):
+        weights |= {"q_norm": [(size,)], "k_norm": [(size,)]}
+    attributes = {
+        "num_heads": heads,
+        "num_kv_heads": kv_heads,
+        "head_size": size,
+        "scale": size**-0.5,
+        "window": 0,
+        "soft_cap": 0.0,
+        "rotation": "halves",
+        "eps": 1e-6,
+    }
+    qkv = (heads + 2 * kv_heads) * size
+    return Sample(name, {"qkv": qkv}, weights, attributes | given, (kv_heads, size))
+
+
+KIND = Kind(
+    name="attention",
+    meaning="softmax(scale * q @ keys.T) @ values, of the request's tokens so far",
+    columns=columns,
+    compute=compute,
+    bound=bound,
+    inputs=(Input("qkv"),),
+    weights=(
+        Weight("cos", 2, optional=True),
+        Weight("sin", 2, optional=True),
+        Weight("q_norm", 1, optional=True),
+        Weight("k_norm", 1, optional=True),
+    ),
+    attributes=(
+        Attribute("num_heads", int, least=1),
+        Attribute("num_kv_heads", int, least=1),
+        Attribute("head_size", int, least=2),
+        Attribute("scale", float),
+        Attribute("window", int, least=0),
+        Attribute("soft_cap", float, least=0),
+        Attribute("rotation", str, choices=("halves", "interleaved")),
+        Attribute("eps", float, least=0),
+    ),
+    has_cache=True,
+    samples=(
+        _sample("one head", 1, 1, 32),
+        _sample("grouped heads", 9, 3, 64, rotation="interleaved"),
+        _sample("one key/value head", 5, 1, 48),
+        _sample("part of a head rotated", 4, 2, 80, rotated=32),
+        _sample("not rotated", 2, 2, 16, rotated=0, scale=0.3),
+        _sample("norms of queries and keys", 4, 2, 128, norms=True),
+        _sample("window", 4, 2, 32, window=5),
+        _sample("soft cap", 4, 4, 32, soft_cap=2.0, scale=1.0),
+        _sample("odd head size", 3, 1, 6),
+    ),
+)

@@ -1,0 +1,35 @@
+"""embed: the row of a table that a token names."""
+
+import numpy as np
+
+from tensor_ops_decode.node_kind import Array, Call, Input, Kind, Sample, Shapes, Weight
+
+__all__ = ["KIND"]
+
+
+def columns(shapes: Shapes) -> int:
+    shapes.require("the columns of tokens", shapes.columns["tokens"], 1)
+    return shapes.weights["weight"][1]
+
+
+def compute(call: Call) -> Array:
+    return call.weights["weight"][int(call.inputs["tokens"][0])]
+
+
+def bound(call: Call, output: Array, activations: str) -> Array:
+    return np.zeros_like(output)  # a copy; every supported format is exact in float32
+
+
+KIND = Kind(
+    name="embed",
+    meaning="weight[token]",
+    columns=columns,
+    compute=compute,
+    bound=bound,
+    inputs=(Input("tokens", dtype="int32"),),
+    weights=(Weight("weight", 2),),
+    samples=(
+        Sample("one block", {"tokens": 1}, {"weight": [(5, 32)]}),
+        Sample("several", {"tokens": 1}, {"weight": [(33, 160)]}),
+    ),
+)

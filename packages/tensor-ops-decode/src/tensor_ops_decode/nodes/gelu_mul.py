@@ -1,0 +1,37 @@
+"""gelu_mul: gelu of the first half of a row times its second half."""
+
+import numpy as np
+
+from tensor_ops.extension import OPS
+from tensor_ops_decode.node_kind import Array, Attribute, Call, Input, Kind, Sample, Shapes
+from tensor_ops_decode.rounding import of_magnitude
+
+__all__ = ["KIND"]
+
+
+def columns(shapes: Shapes) -> int:
+    shapes.require("the columns of x modulo 2", shapes.columns["x"] % 2, 0)
+    return shapes.columns["x"] // 2
+
+
+def compute(call: Call) -> Array:
+    return OPS["gelu_mul"].numpy(*np.split(call.inputs["x"], 2), call.attributes["approximate"])
+
+
+def bound(call: Call, output: Array, activations: str) -> Array:
+    return of_magnitude(np.abs(output), 8)
+
+
+KIND = Kind(
+    name="gelu_mul",
+    meaning="gelu(gate) * up, of the halves of x",
+    columns=columns,
+    compute=compute,
+    bound=bound,
+    inputs=(Input("x"),),
+    attributes=(Attribute("approximate", str, choices=("tanh", "none")),),
+    samples=(
+        Sample("tanh", {"x": 128}, attributes={"approximate": "tanh"}),
+        Sample("exact", {"x": 26}, attributes={"approximate": "none"}),
+    ),
+)

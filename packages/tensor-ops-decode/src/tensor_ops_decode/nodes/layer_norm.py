@@ -1,0 +1,46 @@
+"""layer_norm: a row without its mean, scaled to a variance of one, then by a weight."""
+
+import numpy as np
+
+from tensor_ops.extension import OPS
+from tensor_ops_decode.node_kind import Array, Attribute, Call, Input, Kind, Sample, Shapes, Weight
+from tensor_ops_decode.rounding import of_magnitude
+
+__all__ = ["KIND"]
+
+
+def columns(shapes: Shapes) -> int:
+    for name, shape in shapes.weights.items():
+        shapes.require(f"the length of {name}", shape[0], shapes.columns["x"])
+    return shapes.columns["x"]
+
+
+def compute(call: Call) -> Array:
+    weights = call.weights
+    return OPS["layer_norm"].numpy(
+        call.inputs["x"], weights["weight"], weights.get("bias"), call.attributes["eps"]
+    )
+
+
+def bound(call: Call, output: Array, activations: str) -> Array:
+    # The mean is rounded, and taken off every element.
+    x = call.inputs["x"]
+    scale = np.abs(call.weights["weight"]) / np.sqrt(x.var() + call.attributes["eps"])
+    bias = np.abs(call.weights.get("bias", np.zeros_like(output)))
+    return of_magnitude(scale * (np.abs(x) + np.abs(x.mean())) + bias, 6)
+
+
+KIND = Kind(
+    name="layer_norm",
+    meaning="(x - mean(x)) / sqrt(var(x) + eps) * weight + bias",
+    columns=columns,
+    compute=compute,
+    bound=bound,
+    inputs=(Input("x"),),
+    weights=(Weight("weight", 1), Weight("bias", 1, optional=True)),
+    attributes=(Attribute("eps", float, least=0),),
+    samples=(
+        Sample("usual", {"x": 384}, {"weight": [(384,)], "bias": [(384,)]}, {"eps": 1e-5}),
+        Sample("without bias", {"x": 13}, {"weight": [(13,)]}, {"eps": 1e-2}),
+    ),
+)

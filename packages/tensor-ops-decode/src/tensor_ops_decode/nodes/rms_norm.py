@@ -1,0 +1,38 @@
+"""rms_norm: a row scaled to a root mean square of one, then by a weight."""
+
+import numpy as np
+
+from tensor_ops.extension import OPS
+from tensor_ops_decode.node_kind import Array, Attribute, Call, Input, Kind, Sample, Shapes, Weight
+from tensor_ops_decode.rounding import of_magnitude
+
+__all__ = ["KIND"]
+
+
+def columns(shapes: Shapes) -> int:
+    shapes.require("the length of weight", shapes.weights["weight"][0], shapes.columns["x"])
+    return shapes.columns["x"]
+
+
+def compute(call: Call) -> Array:
+    return OPS["rms_norm"].numpy(call.inputs["x"], call.weights["weight"], call.attributes["eps"])
+
+
+def bound(call: Call, output: Array, activations: str) -> Array:
+    return of_magnitude(np.abs(output), 6)
+
+
+KIND = Kind(
+    name="rms_norm",
+    meaning="x * weight / sqrt(mean(x^2) + eps)",
+    columns=columns,
+    compute=compute,
+    bound=bound,
+    inputs=(Input("x"),),
+    weights=(Weight("weight", 1),),
+    attributes=(Attribute("eps", float, least=0),),
+    samples=(
+        Sample("usual", {"x": 576}, {"weight": [(576,)]}, {"eps": 1e-5}),
+        Sample("odd", {"x": 13}, {"weight": [(13,)]}, {"eps": 1e-2}),
+    ),
+)

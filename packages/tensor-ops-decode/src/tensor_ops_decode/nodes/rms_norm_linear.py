@@ -1,0 +1,56 @@
+"""rms_norm_linear: rms_norm, then a product with weights."""
+
+import numpy as np
+
+from tensor_ops.extension import OPS
+from tensor_ops_decode.node_kind import Array, Attribute, Call, Input, Kind, Sample, Shapes, Weight
+from tensor_ops_decode.rounding import dot_bound, of_magnitude
+
+__all__ = ["KIND"]
+
+
+def columns(shapes: Shapes) -> int:
+    shapes.require("the length of norm", shapes.weights["norm"][0], shapes.columns["x"])
+    return shapes.linear(shapes.columns["x"])
+
+
+def normalised(call: Call) -> Array:
+    return OPS["rms_norm"].numpy(call.inputs["x"], call.weights["norm"], call.attributes["eps"])
+
+
+def compute(call: Call) -> Array:
+    output = call.weights["weight"] @ normalised(call)
+    bias = call.weights.get("bias")
+    return output if bias is None else output + bias
+
+
+def bound(call: Call, output: Array, activations: str) -> Array:
+    x = normalised(call)
+    bound = dot_bound(x, call.weights["weight"], activations, of_magnitude(np.abs(x), 6))
+    bias = call.weights.get("bias")
+    return bound if bias is None else bound + of_magnitude(np.abs(bias), 2)
+
+
+KIND = Kind(
+    name="rms_norm_linear",
+    meaning="rms_norm(x, norm, eps) @ weight.T + bias",
+    columns=columns,
+    compute=compute,
+    bound=bound,
+    inputs=(Input("x"),),
+    weights=(
+        Weight("norm", 1),
+        Weight("weight", 2, many=True),
+        Weight("bias", 1, optional=True, many=True),
+    ),
+    attributes=(Attribute("eps", float, least=0),),
+    samples=(
+        Sample("usual", {"x": 64}, {"norm": [(64,)], "weight": [(48, 64)]}, {"eps": 1e-5}),
+        Sample(
+            "two matrices with biases",
+            {"x": 96},
+            {"norm": [(96,)], "weight": [(40, 96), (9, 96)], "bias": [(40,), (9,)]},
+            {"eps": 1e-6},
+        ),
+    ),
+)

@@ -1,0 +1,76 @@
+"""sample: a token drawn from the distribution of the logits."""
+
+import numpy as np
+
+from tensor_ops_decode.node_kind import Array, Call, Input, Kind, Sample, Shapes
+
+__all__ = ["KIND", "philox"]
+
+_MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
+_WEYL = (0x9E3779B9, 0xBB67AE85)
+_WORD = 0xFFFFFFFF
+
+
+def philox(seed: int, counter: int) -> int:
+    """Return the first word of Philox4x32-10, a random number that only its arguments decide.
+
+    Examples
+    --------
+    >>> hex(philox(0, 0))
+    '0x6627e8d5'
+
+    References
+    ----------
+    Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3", 2011.
+    """
+    key = [seed & _WORD, seed >> 32 & _WORD]
+    words = [counter & _WORD, counter >> 32 & _WORD, 0, 0]
+    for _ in range(10):
+        first, second = words[0] * _MULTIPLIERS[0], words[2] * _MULTIPLIERS[1]
+        words = [
+            second >> 32 ^ words[1] ^ key[0],
+            second & _WORD,
+            first >> 32 ^ words[3] ^ key[1],
+            first & _WORD,
+        ]
+        key = [key[0] + _WEYL[0] & _WORD, key[1] + _WEYL[1] & _WORD]
+    return words[0]
+
+
+def columns(shapes: Shapes) -> int:
+    return 1
+
+
+def compute(call: Call) -> Array:
+    logits, by = call.inputs["x"].astype(np.float64), call.sampling
+    temperature = float(by["temperature"])
+    if temperature == 0 or np.isnan(logits).any():
+        return np.argmax(logits, keepdims=True).astype(np.int32)
+    order = np.argsort(-logits, kind="stable")
+    if by["top_k"]:
+        order = order[: by["top_k"]]
+    with np.errstate(invalid="ignore"):  # two infinite logits
+        p = np.exp((logits[order] - logits[order[0]]) / temperature)
+    p = np.where(logits[order] == logits[order[0]], 1.0, p)
+    sums = np.cumsum(p)
+    kept = int(np.searchsorted(sums, float(by["top_p"]) * sums[-1])) + 1
+    kept = min(kept, int(np.count_nonzero(p >= float(by["min_p"]))), len(p))
+    u = philox(int(by["seed"]), call.position) * 2.0**-32
+    index = int(np.searchsorted(sums[:kept], u * sums[kept - 1], side="right"))
+    return order[[min(index, kept - 1)]].astype(np.int32)
+
+
+def bound(call: Call, output: Array, activations: str) -> Array:
+    return np.zeros(output.shape)
+
+
+KIND = Kind(
+    name="sample",
+    meaning="a random index, by softmax(x / temperature) cut to top_k, top_p and min_p",
+    columns=columns,
+    compute=compute,
+    bound=bound,
+    inputs=(Input("x"),),
+    output_dtype="int32",
+    samples=(Sample("odd", {"x": 333}),),
+)

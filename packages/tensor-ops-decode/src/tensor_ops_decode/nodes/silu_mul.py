@@ -1,0 +1,33 @@
+"""silu_mul: silu of the first half of a row times its second half."""
+
+import numpy as np
+
+from tensor_ops.extension import OPS
+from tensor_ops_decode.node_kind import Array, Call, Input, Kind, Sample, Shapes
+from tensor_ops_decode.rounding import of_magnitude
+
+__all__ = ["KIND"]
+
+
+def columns(shapes: Shapes) -> int:
+    shapes.require("the columns of x modulo 2", shapes.columns["x"] % 2, 0)
+    return shapes.columns["x"] // 2
+
+
+def compute(call: Call) -> Array:
+    return OPS["silu_mul"].numpy(*np.split(call.inputs["x"], 2))
+
+
+def bound(call: Call, output: Array, activations: str) -> Array:
+    return of_magnitude(np.abs(output), 6)
+
+
+KIND = Kind(
+    name="silu_mul",
+    meaning="silu(gate) * up, of the halves of x",
+    columns=columns,
+    compute=compute,
+    bound=bound,
+    inputs=(Input("x"),),
+    samples=(Sample("usual", {"x": 128}), Sample("odd", {"x": 26})),
+)

@@ -1,0 +1,51 @@
+"""silu_mul_linear_with_residual: the second half of a gated MLP and what it is added to."""
+
+import numpy as np
+
+from tensor_ops.extension import OPS
+from tensor_ops_decode.node_kind import Array, Call, Input, Kind, Sample, Shapes, Weight
+from tensor_ops_decode.rounding import dot_bound, of_magnitude
+
+__all__ = ["KIND"]
+
+
+def columns(shapes: Shapes) -> int:
+    shapes.require("the columns of x modulo 2", shapes.columns["x"] % 2, 0)
+    rows = shapes.linear(shapes.columns["x"] // 2)
+    shapes.require("the columns of residual", shapes.columns["residual"], rows)
+    return rows
+
+
+def activated(call: Call) -> Array:
+    return OPS["silu_mul"].numpy(*np.split(call.inputs["x"], 2))
+
+
+def compute(call: Call) -> Array:
+    output = call.weights["weight"] @ activated(call)
+    if "bias" in call.weights:
+        output = output + call.weights["bias"]
+    return output + call.inputs["residual"]
+
+
+def bound(call: Call, output: Array, activations: str) -> Array:
+    x = activated(call)
+    bound = dot_bound(x, call.weights["weight"], activations, of_magnitude(np.abs(x), 6))
+    for added in (call.weights.get("bias"), call.inputs["residual"]):
+        if added is not None:
+            bound += of_magnitude(np.abs(added), 3)
+    return bound
+
+
+KIND = Kind(
+    name="silu_mul_linear_with_residual",
+    meaning="silu_mul(x) @ weight.T + bias + residual",
+    columns=columns,
+    compute=compute,
+    bound=bound,
+    inputs=(Input("x"), Input("residual")),
+    weights=(Weight("weight", 2, many=True), Weight("bias", 1, optional=True, many=True)),
+    samples=(
+        Sample("usual", {"x": 192, "residual": 40}, {"weight": [(40, 96)]}),
+        Sample("bias", {"x": 128, "residual": 7}, {"weight": [(7, 64)], "bias": [(7,)]}),
+    ),
+)

@@ -1,0 +1,36 @@
+"""soft_cap: a value kept within a range by tanh."""
+
+import numpy as np
+
+from tensor_ops_decode.node_kind import Array, Attribute, Call, Input, Kind, Sample, Shapes
+from tensor_ops_decode.rounding import of_magnitude
+
+__all__ = ["KIND"]
+
+
+def columns(shapes: Shapes) -> int:
+    return shapes.columns["x"]
+
+
+def compute(call: Call) -> Array:
+    cap = call.attributes["cap"]
+    return cap * np.tanh(call.inputs["x"] / cap)
+
+
+def bound(call: Call, output: Array, activations: str) -> Array:
+    return of_magnitude(np.abs(output), 8)
+
+
+KIND = Kind(
+    name="soft_cap",
+    meaning="cap * tanh(x / cap)",
+    columns=columns,
+    compute=compute,
+    bound=bound,
+    inputs=(Input("x"),),
+    attributes=(Attribute("cap", float, least=2.0**-20),),
+    samples=(
+        Sample("odd", {"x": 33}, attributes={"cap": 1.5}),
+        Sample("usual", {"x": 64}, attributes={"cap": 30.0}),
+    ),
+)

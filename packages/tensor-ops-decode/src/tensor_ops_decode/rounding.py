@@ -1,0 +1,54 @@
+"""How far the rounding errors of an executor may go: what the bounds of the nodes are made of."""
+
+from typing import Any
+
+import numpy as np
+
+__all__ = ["UNIT", "dot_bound", "of_magnitude"]
+
+Array = np.ndarray[Any, Any]
+
+#: The unit roundoff of float32.
+UNIT = 2.0**-24
+
+# Products with integer weights round activations in blocks of so many elements.
+_BLOCK = 32
+# The largest error of a rounded activation, by the largest magnitude of its block.
+_STEP = {"float32": 0.0, "int8": 0.5 / 127, "int8x2": 0.5 / (127 * 254)}
+
+
+def of_magnitude(magnitude: Array, roundings: float) -> Array:
+    """Return the bound of so many roundings of numbers of this magnitude."""
+    return magnitude * (roundings * UNIT) + 2.0**-126
+
+
+def dot_bound(x: Array, weight: Array, activations: str, x_error: Array | float = 0.0) -> Array:
+    r"""Return the bound of ``weight @ x``.
+
+    Parameters
+    ----------
+    x : ndarray, shape (columns,)
+    weight : ndarray, shape (rows, columns)
+    activations : {"float32", "int8", "int8x2"}
+        What `x` is rounded to before the product.
+    x_error : ndarray or float
+        How far `x` itself may be off.
+
+    Notes
+    -----
+    A sum of n products in float32 is off by at most :math:`n u \sum |w_i x_i|`; rounding errors
+    being as good as independent, it is off by :math:`4 \sqrt{n} u \sum |w_i x_i|` in practice
+    (Higham and Mary, "A new approach to probabilistic rounding error analysis", 2019), which is the
+    bound here.
+    """
+    magnitude = np.abs(weight)
+    columns = len(x)
+    bound = of_magnitude(magnitude @ np.abs(x), 4 * columns**0.5 + 8)
+    if _STEP[activations]:
+        padded = np.zeros(-(-columns // _BLOCK) * _BLOCK)
+        padded[:columns] = np.abs(x)
+        largest = padded.reshape(-1, _BLOCK).max(axis=1).repeat(_BLOCK)[:columns]
+        bound += magnitude @ (largest * _STEP[activations])
+    if np.any(x_error):
+        bound += magnitude @ np.broadcast_to(x_error, x.shape)
+    return bound
