@@ -1,0 +1,131 @@
+"""Adds nodes to a program one by one, each checked when it is added."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from tensor_ops_decode.errors import ProgramError
+from tensor_ops_decode.nodes import KINDS
+from tensor_ops_decode.program import Cache, Limits, Node, Program, Tensor, Value
+from tensor_ops_decode.program_rules import output_of
+
+__all__ = ["Builder"]
+
+
+class Builder:
+    """A program that is being put together.
+
+    Parameters
+    ----------
+    limits : Limits
+
+    Examples
+    --------
+    >>> from tensor_ops_decode.builder import Builder
+    >>> from tensor_ops_decode.program import Limits, Tensor
+    >>> builder = Builder(Limits(1, 4, 4, 64, 16, 4))
+    >>> builder.tensor("table", Tensor("f32", (10, 8), {"attached": True}))
+    'table'
+    >>> x = builder.add("embed", {"tokens": "tokens"}, {"weight": "table"}, output="x")
+    >>> print(builder.program([x]))
+    x [tokens, 8] = embed(tokens=tokens, weight=table)
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
+        self._tensors: dict[str, Tensor] = {}
+        self._caches: dict[str, Cache] = {}
+        self._values = {"tokens": Value("tokens", 1, "int32")}
+        self._nodes: list[Node] = []
+
+    def tensor(self, name: str, tensor: Tensor) -> str:
+        """Declare a weight and return its name; the same one may be declared again."""
+        if self._tensors.setdefault(name, tensor) != tensor:
+            raise ProgramError(f"tensor {name!r} exists already, as {self._tensors[name]}")
+        return name
+
+    def rotary_tables(self, frequencies: Iterable[float], factor: float = 1.0) -> dict[str, str]:
+        """Declare the tables of cosines and sines for the slots ``cos`` and ``sin`` of attention.
+
+        Parameters
+        ----------
+        frequencies : iterable of float
+            Radians per position, one for each pair of elements.
+        factor : float, optional
+            What both tables are multiplied by.
+        """
+        frequencies = [float(each) for each in frequencies]
+        shape = (self.limits.max_seq_length, len(frequencies))
+        tables = {}
+        for slot in ("cos", "sin"):
+            source = {"rotary": slot, "frequencies": frequencies, "factor": factor}
+            name = f"rotary.{slot}"
+            while self._tensors.get(name, Tensor("f32", shape, source)).source != source:
+                name += "'"
+            tables[slot] = self.tensor(name, Tensor("f32", shape, source))
+        return tables
+
+    def cache(self, name: str, cache: Cache) -> str:
+        """Declare a cache, which one attention node uses, and return its name."""
+        if name in self._caches:
+            raise ProgramError(f"cache {name!r} exists already")
+        self._caches[name] = cache
+        return name
+
+    def add(
+        self,
+        kind: str,
+        inputs: Mapping[str, str],
+        weights: Mapping[str, str | Iterable[str]] | None = None,
+        attributes: Mapping[str, Any] | None = None,
+        *,
+        output: str,
+    ) -> str:
+        """Add a node and return the name of its output, which is the node's name too.
+
+        Raises
+        ------
+        ProgramError
+            If what is given does not fit; the program stays what it was.
+        """
+        where = f"{kind} {output!r}"
+        if kind not in KINDS:
+            raise ProgramError(f"{where}: no such kind; the kinds are {', '.join(sorted(KINDS))}")
+        if output in self._values:
+            raise ProgramError(f"{where}: a value of this name exists already")
+        attributes = dict(attributes or {})
+        lists = {
+            slot: (names,) if isinstance(names, str) else tuple(names)
+            for slot, names in (weights or {}).items()
+        }
+        for slot, name in inputs.items():
+            if name not in self._values:
+                raise ProgramError(f"{where}: {slot} is {name!r}, which no layer before writes")
+        for slot, names in lists.items():
+            for name in names:
+                if name not in self._tensors:
+                    raise ProgramError(
+                        f"{where}: {slot} names the tensor {name!r}, which is missing"
+                    )
+        self._values[output] = output_of(
+            where,
+            KINDS[kind],
+            {slot: self._values[name] for slot, name in inputs.items()},
+            {slot: [self._tensors[name].shape for name in names] for slot, names in lists.items()},
+            attributes,
+            self._caches.get(attributes.get("cache", "")),
+        )
+        outputs = {"output": output}
+        self._nodes.append(Node(kind, output, dict(inputs), lists, outputs, attributes))
+        return output
+
+    def value(self, name: str) -> Value:
+        """Return what is known of a value."""
+        return self._values[name]
+
+    def program(self, outputs: Iterable[str]) -> Program:
+        """Return the program, with the values that a caller may read after a step."""
+        values = {name: value for name, value in self._values.items() if name != "tokens"}
+        nodes, names = tuple(self._nodes), tuple(outputs)
+        return Program(self.limits, self._tensors, self._caches, values, nodes, names)

@@ -1,0 +1,74 @@
+"""The parts of a program: limits, tensors, caches, values and nodes, as plain records."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["Cache", "Limits", "Node", "Tensor", "Value"]
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The most that one step, and the caches, hold."""
+
+    max_requests: int
+    max_tokens: int
+    max_selected: int
+    max_seq_length: int
+    page_size: int
+    num_pages: int
+
+    @property
+    def pages_per_request(self) -> int:
+        """The pages that a request of the longest sequence takes."""
+        return -(-self.max_seq_length // self.page_size)
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A weight: its type, its shape and where it comes from.
+
+    Attributes
+    ----------
+    type : str
+    shape : tuple of int
+    source : mapping
+        ``{"file": ..., "tensor": ..., "transform": [...]}``, ``{"attached": True}`` of an array
+        that the caller gives, or ``{"rotary": "cos" or "sin", "frequencies": [...], "factor": f}``
+        of a table that is computed: row p is ``factor * cos(p * frequencies)``.
+    """
+
+    type: str
+    shape: tuple[int, ...]
+    source: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Cache:
+    """The keys and values of the tokens of all requests, for one attention node."""
+
+    num_kv_heads: int
+    head_size: int
+    dtype: str
+    paged: bool
+
+
+@dataclass(frozen=True)
+class Value:
+    """What nodes hand to one another: a matrix with a row for each token, or selected one."""
+
+    rows: str
+    columns: int
+    dtype: str
+
+
+@dataclass(frozen=True)
+class Node:
+    """One node: its kind, and the names of what it reads and writes."""
+
+    kind: str
+    name: str
+    inputs: Mapping[str, str]
+    weights: Mapping[str, tuple[str, ...]]
+    outputs: Mapping[str, str]
+    attributes: Mapping[str, Any]
