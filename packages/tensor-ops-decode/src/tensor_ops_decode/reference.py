@@ -1,0 +1,230 @@
+"""Runs programs with the NumPy meaning of their nodes: the executor of the backend ``python``.
+
+It computes token after token, so that a token's results do not depend on what else is in a step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from tensor_ops_decode.node_kind import Array, Call
+from tensor_ops_decode.nodes import KINDS
+from tensor_ops_decode.program import Node, Program, Tensor
+from tensor_ops_decode.step_rules import check_step, check_tensors
+from tensor_ops_decode.weights.formats import FORMATS
+
+__all__ = ["ReferenceExecutable", "compile_program", "supports_program"]
+
+# The arrays of a step besides the outputs, and what sets the length of each.
+_PER_TOKEN = ("tokens", "positions", "slots")
+_PER_REQUEST = {
+    "temperature": np.float32,
+    "top_p": np.float32,
+    "min_p": np.float32,
+    "top_k": np.int32,
+    "seed": np.uint64,
+}
+
+
+def supports_program(program: str) -> str | None:
+    """Say why a program cannot run here; every valid one can."""
+    return None
+
+
+def compile_program(
+    program: str,
+    tensors: Mapping[str, Array],
+    *,
+    num_workers: int | None = None,
+    options: Mapping[str, object] | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> ReferenceExecutable:
+    """Return a program ready to run, its weights converted to floating point.
+
+    Parameters
+    ----------
+    program : str
+        JSON.
+    tensors : mapping of str to ndarray
+        By name, as they are in the file.
+    num_workers : int, optional
+        Of no effect: NumPy has its own threads.
+    options : mapping, optional
+        ``dtype``: ``"float32"`` or ``"float64"``.
+    progress : callable, optional
+        Called with the bytes of weights that are done, and of all.
+    """
+    options = {"dtype": "float32", **(options or {})}
+    if set(options) != {"dtype"} or options["dtype"] not in ("float32", "float64"):
+        given = {key: value for key, value in options.items() if key != "dtype"} or options
+        raise ValueError(
+            f"the options of the backend 'python' are dtype='float32' or 'float64'; got {given}"
+        )
+    return ReferenceExecutable(Program.from_json(program), tensors, options, progress)
+
+
+class ReferenceExecutable:
+    """A compiled program of the backend ``python``.
+
+    Attributes
+    ----------
+    arrays : dict of str to ndarray
+        What a step reads and writes.
+    options : dict
+    memory : dict of str to int
+        Bytes by what takes them.
+    num_workers : int
+    """
+
+    num_workers = 1
+
+    def __init__(
+        self,
+        program: Program,
+        tensors: Mapping[str, Array],
+        options: Mapping[str, Any],
+        progress: Callable[[int, int], None] | None,
+    ) -> None:
+        self.options = dict(options)
+        self._dtype = np.dtype(options["dtype"])
+        self._program: Program | None = program
+        self._weights = self._converted(program, tensors, progress)
+        self._caches = {name: self._new_cache(name) for name in program.caches}
+        self.arrays = _new_arrays(program)
+        self.memory = {
+            "weights": sum(each.nbytes for slots in self._weights for each in slots.values()),
+            "caches": sum(each.nbytes for pair in self._caches.values() for each in pair),
+            "activations": sum(each.nbytes for each in self.arrays.values()),
+        }
+
+    def run(self, num_tokens: int, num_selected: int) -> None:
+        """Run one step of so many tokens, of which so many are selected."""
+        program = self._open()
+        check_step(program, self.arrays, num_tokens, num_selected)
+        rows = {int(token): row for row, token in enumerate(self.arrays["selected"][:num_selected])}
+        for token in range(num_tokens):
+            self._run_token(program, token, rows.get(token))
+
+    def close(self) -> None:
+        """Free the memory; a step after that is an error."""
+        self._program, self._weights, self._caches, self.arrays = None, [], {}, {}
+
+    def _run_token(self, program: Program, token: int, selected: int | None) -> None:
+        values: dict[str, Array] = {"tokens": self.arrays["tokens"][token : token + 1]}
+        for node, weights in zip(program.nodes, self._weights, strict=True):
+            name = node.outputs["output"]
+            row = token if program.values[name].rows == "tokens" else selected
+            if row is None:
+                continue
+            call = self._call(program, node, weights, values, token)
+            values[name] = KINDS[node.kind].compute(call)
+            if name in program.outputs:
+                self.arrays[name][row] = values[name]
+
+    def _call(
+        self,
+        program: Program,
+        node: Node,
+        weights: dict[str, Array],
+        values: dict[str, Array],
+        token: int,
+    ) -> Call:
+        slot, position = (int(self.arrays[name][token]) for name in ("slots", "positions"))
+        cache = node.attributes.get("cache")
+        return Call(
+            {slot_name: values[name] for slot_name, name in node.inputs.items()},
+            weights,
+            node.attributes,
+            position,
+            None if cache is None else self._storing(program, cache, slot, position),
+            "float32" if cache is None else program.caches[cache].dtype,
+            {name: self.arrays[name][slot] for name in _PER_REQUEST},
+        )
+
+    def _storing(
+        self, program: Program, cache: str, slot: int, position: int
+    ) -> Callable[[Array, Array], tuple[Array, Array]]:
+        """Return the function that writes to a cache and reads a request's tokens from it."""
+        size = program.limits.page_size
+        pages: Any = self.arrays["page_table"][slot, : position // size + 1]
+        if not program.caches[cache].paged:
+            size, pages = program.limits.max_seq_length, [slot]
+
+        def store(key: Array, value: Array) -> tuple[Array, Array]:
+            both = []
+            for memory, new in zip(self._caches[cache], (key, value), strict=True):
+                memory[pages[-1], position % size] = new
+                kept = memory[pages].reshape(-1, *new.shape)[: position + 1]
+                both.append(kept.astype(self._dtype, copy=False))
+            return both[0], both[1]
+
+        return store
+
+    def _converted(
+        self,
+        program: Program,
+        tensors: Mapping[str, Array],
+        progress: Callable[[int, int], None] | None,
+    ) -> list[dict[str, Array]]:
+        """Return the weights of each node in floating point; a tensor that two use is one array."""
+        names = {
+            name for node in program.nodes for names in node.weights.values() for name in names
+        }
+        check_tensors(program, tensors, names)
+        done, size = 0, sum(tensors[name].nbytes for name in names)
+        single: dict[str, Array] = {}
+        for name in sorted(names):
+            floats = _floats(program.tensors[name], tensors[name])
+            single[name] = floats.astype(self._dtype, copy=False)
+            done += tensors[name].nbytes
+            if progress is not None:
+                progress(done, size)
+
+        def joined(names: tuple[str, ...]) -> Array:
+            parts = [single[name] for name in names]
+            return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+        return [
+            {slot: joined(names) for slot, names in node.weights.items()} for node in program.nodes
+        ]
+
+    def _new_cache(self, name: str) -> tuple[Array, Array]:
+        program = self._open()
+        cache, limits = program.caches[name], program.limits
+        pages = (limits.num_pages, limits.page_size)
+        if not cache.paged:
+            pages = (limits.max_requests, limits.max_seq_length)
+        # float16 rounds as an executor's cache does; "float32" has the reference's own precision
+        dtype = np.float16 if cache.dtype == "float16" else self._dtype
+        shape = (*pages, cache.num_kv_heads, cache.head_size)
+        return np.zeros(shape, dtype), np.zeros(shape, dtype)
+
+    def _open(self) -> Program:
+        if self._program is None:
+            raise ValueError("the executable is closed; compile the program again")
+        return self._program
+
+
+def _floats(tensor: Tensor, data: Array) -> Array:
+    """Return the numbers of a tensor in float32."""
+    rows = data.reshape(-1).view(np.uint8).reshape(*tensor.shape[:-1], -1)
+    return FORMATS[tensor.type].dequantize(rows, tensor.shape[-1])
+
+
+def _new_arrays(program: Program) -> dict[str, Array]:
+    limits = program.limits
+    arrays = {name: np.zeros(limits.max_tokens, np.int32) for name in _PER_TOKEN}
+    arrays["selected"] = np.zeros(limits.max_selected, np.int32)
+    shape = (limits.max_requests, limits.pages_per_request)
+    arrays["page_table"] = np.zeros(shape, np.int32)
+    for name, dtype in _PER_REQUEST.items():
+        arrays[name] = np.zeros(limits.max_requests, dtype)
+    arrays["top_p"][:] = 1
+    for name in program.outputs:
+        value = program.values[name]
+        rows = limits.max_tokens if value.rows == "tokens" else limits.max_selected
+        arrays[name] = np.zeros((rows, value.columns), value.dtype)
+    return arrays

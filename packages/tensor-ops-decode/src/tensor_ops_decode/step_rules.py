@@ -1,0 +1,77 @@
+"""What must hold of the arrays that a caller fills for a step, and of the tensors of a program."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+
+from tensor_ops_decode.node_kind import Array
+from tensor_ops_decode.program import Program
+from tensor_ops_decode.weights.formats import FORMATS
+
+__all__ = ["check_step", "check_tensors"]
+
+
+def check_tensors(program: Program, tensors: Mapping[str, Array], names: Iterable[str]) -> None:
+    """Raise a ValueError unless the tensors of these names are given, with the bytes they need."""
+    for name in names:
+        if name not in tensors:
+            raise ValueError(f"tensor {name!r} is missing")
+        tensor, given = program.tensors[name], tensors[name]
+        expected = FORMATS[tensor.type].row_bytes(tensor.shape[-1])
+        if len(tensor.shape) == 2:
+            expected *= tensor.shape[0]
+        if given.nbytes != expected or not given.flags.c_contiguous:
+            raise ValueError(
+                f"tensor {name!r} must be {expected} contiguous bytes ({tensor.type}, shape "
+                f"{tensor.shape}), got {given.nbytes} bytes of {given.dtype}, shape {given.shape}"
+            )
+
+
+def check_step(
+    program: Program, arrays: Mapping[str, Array], num_tokens: int, num_selected: int
+) -> None:
+    """Raise a ValueError unless the arrays hold a step of so many tokens."""
+    limits = program.limits
+    for name, number, most in (
+        ("num_tokens", num_tokens, limits.max_tokens),
+        ("num_selected", num_selected, min(num_tokens, limits.max_selected)),
+    ):
+        if not (name == "num_selected" and number == 0) and not 0 < number <= most:
+            raise ValueError(f"{name} must be from 1 to {most}, got {number}")
+    tokens, positions, slots = (
+        arrays[name][:num_tokens] for name in ("tokens", "positions", "slots")
+    )
+    for what, given, end in (
+        ("token", tokens, _vocabulary(program)),
+        ("position", positions, limits.max_seq_length),
+        ("slot", slots, limits.max_requests),
+        ("selected index", arrays["selected"][:num_selected], num_tokens),
+    ):
+        bad = given[(given < 0) | (given >= end)]
+        if bad.size:
+            raise ValueError(f"each {what} must be from 0 to {end - 1}, got {bad[0]}")
+    if np.any(np.diff(arrays["selected"][:num_selected]) <= 0):
+        raise ValueError("the selected indices must ascend")
+    for slot in np.unique(slots):
+        if np.any(np.diff(positions[slots == slot]) != 1):
+            raise ValueError(f"the positions of slot {slot} must ascend one by one")
+    pages = arrays["page_table"]
+    for slot, position in zip(slots, positions, strict=True):
+        used = pages[slot, : position // limits.page_size + 1]
+        if np.any((used < 0) | (used >= limits.num_pages)):
+            raise ValueError(
+                f"the page table of slot {slot} must name pages from 0 to {limits.num_pages - 1}, "
+                f"got {used.tolist()}"
+            )
+
+
+def _vocabulary(program: Program) -> int:
+    """Return the smallest number of rows of the tables that tokens are looked up in."""
+    tables = [
+        program.tensors[node.weights["weight"][0]].shape[0]
+        for node in program.nodes
+        if node.inputs.get("tokens") == "tokens"
+    ]
+    return min(tables, default=2**31)
