@@ -23,11 +23,11 @@ def compute(call: Call) -> Array:
 
 
 def bound(call: Call, output: Array, activations: str) -> Array:
-    # The mean is rounded, and taken off every element.
+    # The mean, whose error depends on all elements, is taken off each of them.
     x = call.inputs["x"]
     scale = np.abs(call.weights["weight"]) / np.sqrt(x.var() + call.attributes["eps"])
     bias = np.abs(call.weights.get("bias", np.zeros_like(output)))
-    return of_magnitude(scale * (np.abs(x) + np.abs(x.mean())) + bias, 6)
+    return of_magnitude(scale * (np.abs(x) + np.abs(x).mean()) + bias, 6)
 
 
 KIND = Kind(

@@ -1,0 +1,75 @@
+"""Small programs for tests: one node of a sample, with random weights and inputs."""
+
+import gguf
+import numpy as np
+
+from tensor_ops_decode.builder import Builder
+from tensor_ops_decode.nodes import KINDS
+from tensor_ops_decode.program import Cache, Limits, Tensor
+from tensor_ops_decode.weights.formats import FORMATS
+
+TOKENS = 9
+LIMITS = Limits(2, TOKENS, TOKENS, 64, 4, 24)
+# Weights that every executor has as float32.
+PLAIN = ("cos", "sin", "tokens")
+TYPES = ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_1")
+
+
+def stored(values, kind):
+    """Return float32 values in the bytes of a type."""
+    if kind == "f32":
+        return values.astype(np.float32)
+    quantized = gguf.quants.quantize(
+        values.astype(np.float32), gguf.GGMLQuantizationType[kind.upper()]
+    )
+    return np.ascontiguousarray(quantized)
+
+
+def holds(kind, columns):
+    """Say whether a type can hold rows of so many columns."""
+    return columns % FORMATS[kind].block_size == 0
+
+
+def node_program(kind, sample, weight_type="f32", cache_dtype="float32", paged=True, seed=0):
+    """Return a program of one node and its tensors; each input is looked up in a table."""
+    draw = np.random.default_rng([seed, *map(ord, kind + sample.name)])
+    builder, tensors = Builder(LIMITS), {}
+
+    def tensor(name, shape, type_):
+        tensors[name] = stored(draw.standard_normal(shape), type_)
+        return builder.tensor(name, Tensor(type_, tuple(shape), {"attached": True}))
+
+    inputs = {}
+    for slot, columns in sample.columns.items():
+        if slot == "tokens":
+            inputs[slot] = "tokens"
+            continue
+        table = tensor(f"table.{slot}", (TOKENS, columns), "f32")
+        inputs[slot] = builder.add("embed", {"tokens": "tokens"}, {"weight": table}, output=slot)
+    weights = {
+        slot: [
+            tensor(f"{slot}.{i}", shape, weight_type if slot == "weight" else "f32")
+            for i, shape in enumerate(shapes)
+        ]
+        for slot, shapes in sample.weights.items()
+    }
+    attributes = dict(sample.attributes)
+    if KINDS[kind].has_cache:
+        cache = Cache(*sample.cache, cache_dtype, paged)
+        attributes["cache"] = builder.cache("cache", cache)
+    output = builder.add(kind, inputs, weights, attributes, output="output")
+    return builder.program([output]), tensors
+
+
+def fill_step(arrays, tokens=TOKENS, *, slot=0, first=0, selected=None):
+    """Write a step of one request into the arrays of an executable."""
+    arrays["tokens"][:tokens] = (np.arange(tokens) + first) % 5
+    arrays["positions"][:tokens] = np.arange(tokens) + first
+    arrays["slots"][:tokens] = slot
+    # The pages of a request lie in no order.
+    pages = arrays["page_table"].shape[1]
+    arrays["page_table"][slot] = (np.arange(pages)[::-1] + 3 * slot) % LIMITS.num_pages
+    selected = range(tokens) if selected is None else selected
+    arrays["selected"][: len(selected)] = selected
+    arrays["temperature"][slot], arrays["seed"][slot] = 0.9, 1234567890123
+    arrays["top_k"][slot], arrays["top_p"][slot], arrays["min_p"][slot] = 200, 0.95, 0.01

@@ -1,0 +1,82 @@
+"""Every node on every executor: its samples, within the bound that stands beside it."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from node_programs import TOKENS, TYPES, fill_step, holds, node_program
+from tensor_ops_decode import reference
+from tensor_ops_decode.nodes import KINDS
+
+SELECTED = [1, 4, TOKENS - 1]
+SAMPLES = [
+    pytest.param(kind, sample, id=f"{name}-{sample.name}")
+    for name, kind in KINDS.items()
+    for sample in kind.samples
+]
+
+
+STORED = [
+    pytest.param(kind, sample, weight_type, id=f"{name}-{sample.name}-{weight_type}")
+    for name, kind in KINDS.items()
+    for sample in kind.samples
+    for weight_type in TYPES[1:]
+    if "weight" in sample.weights and len(sample.weights["weight"][0]) == 2
+    if all(holds(weight_type, columns) for _, columns in sample.weights["weight"])
+]
+
+
+def expected(monkeypatch, program, tensors, kind, activations):
+    """Return the output of a step in float64, and its bound."""
+    bounds = []
+
+    def compute(call):
+        output = kind.compute(call)
+        bounds.append(kind.bound(call, output, activations))
+        return output
+
+    with monkeypatch.context() as patch:
+        patch.setitem(KINDS, kind.name, replace(kind, compute=compute))
+        output, rows = run(reference, program, tensors, {"dtype": "float64"})
+    # Inputs of the node may be nodes of the same kind, whose bounds come first.
+    return output, np.array(bounds).reshape(-1, output.shape[1])[-rows:]
+
+
+def run(executor, program, tensors, options):
+    executable = executor.compile_program(program.to_json(), tensors, options=options)
+    fill_step(executable.arrays, selected=SELECTED)
+    executable.run(TOKENS, len(SELECTED))
+    rows = TOKENS if program.values["output"].rows == "tokens" else len(SELECTED)
+    output = executable.arrays["output"][:rows].copy()
+    executable.close()
+    return output, rows
+
+
+def check(monkeypatch, executor, kind, sample, activations="float32", **given):
+    program, tensors = node_program(kind.name, sample, **given)
+    options = {} if executor is reference else {"activations": activations}
+    output, _ = run(executor, program, tensors, options)
+    right, bound = expected(monkeypatch, program, tensors, kind, activations)
+    error = np.abs(output.astype(np.float64) - right)
+    assert np.all(error <= bound), f"{(error / bound).max():.3g} times the bound"
+
+
+@pytest.mark.parametrize(("kind", "sample"), SAMPLES)
+def test_float32(monkeypatch, executor, kind, sample):
+    check(monkeypatch, executor, kind, sample)
+
+
+@pytest.mark.parametrize(("kind", "sample", "weight_type"), STORED)
+def test_stored_weights(monkeypatch, executor, kind, sample, weight_type):
+    rounds = weight_type.startswith("q") and kind.name != "embed" and executor is not reference
+    for activations in ("float32", "int8x2", "int8") if rounds else ("float32",):
+        check(monkeypatch, executor, kind, sample, activations, weight_type=weight_type)
+
+
+@pytest.mark.parametrize("paged", [True, False])
+@pytest.mark.parametrize("cache_dtype", ["float32", "float16"])
+@pytest.mark.parametrize("sample", KINDS["attention"].samples, ids=lambda sample: sample.name)
+def test_caches(monkeypatch, executor, sample, cache_dtype, paged):
+    kind = KINDS["attention"]
+    check(monkeypatch, executor, kind, sample, cache_dtype=cache_dtype, paged=paged)
