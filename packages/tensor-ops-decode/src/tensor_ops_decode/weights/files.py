@@ -1,0 +1,87 @@
+"""Opens the files of a model, whichever kind they are."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from tensor_ops_decode.weights.gguf import MAGIC, GgufFile
+from tensor_ops_decode.weights.mapped_file import FileFormatError
+from tensor_ops_decode.weights.safetensors import CONFIG, SafetensorsFolder
+from tensor_ops_decode.weights.tensor import Tensor
+
+__all__ = ["Weights", "open_weights"]
+
+
+class Weights(Protocol):
+    """The stored tensors of a model, and what its files say about it.
+
+    Attributes
+    ----------
+    path : str
+    metadata : mapping
+        The metadata of a GGUF file, or what config.json says.
+    names : tuple of str
+    """
+
+    path: str
+
+    @property
+    def metadata(self) -> Mapping[str, Any]: ...
+
+    @property
+    def names(self) -> tuple[str, ...]: ...
+
+    def tensor(self, name: str) -> Tensor: ...
+
+
+def open_weights(path: str | os.PathLike[str]) -> GgufFile | SafetensorsFolder:
+    """Open a model: a GGUF file, or a Hugging Face folder.
+
+    What is there decides, not its name. Files are mapped, not read: a tensor takes memory only
+    when it is used, and none that the system cannot take back.
+
+    Parameters
+    ----------
+    path : path-like
+
+    Returns
+    -------
+    GgufFile or SafetensorsFolder
+
+    Raises
+    ------
+    FileFormatError
+        If there is no model there, or its files are damaged or not supported.
+    OSError
+        If there is nothing there, or it cannot be read.
+
+    Examples
+    --------
+    >>> open_weights("missing.gguf")
+    Traceback (most recent call last):
+    FileNotFoundError: [Errno 2] No such file or directory: 'missing.gguf'
+    """
+    place = Path(path)
+    if not place.exists():
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), os.fspath(path))
+    if place.is_dir():
+        if Path(place, CONFIG).exists():
+            return SafetensorsFolder(place)
+        raise FileFormatError(
+            f"{place}: the folder has no {CONFIG}; expected a Hugging Face model or a GGUF file"
+        )
+    if not place.is_file():
+        raise FileFormatError(f"{place}: expected a GGUF file or a Hugging Face folder")
+    with open(place, "rb") as file:
+        begin = file.read(16)
+    if begin[:4] == MAGIC:
+        return GgufFile(place)
+    if begin[8:9] == b"{":
+        found = f"a safetensors file; give its folder, which has {CONFIG}"
+    else:
+        found = f"a file that begins with {begin!r}"
+    raise FileFormatError(f"{place}: expected a GGUF file or a Hugging Face folder, got {found}")

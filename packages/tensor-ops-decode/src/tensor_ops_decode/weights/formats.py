@@ -1,0 +1,197 @@
+"""The types of stored tensors: how many bytes a row takes, and what the bytes mean.
+
+A type stores each row as blocks of ``block_size`` values in ``block_bytes`` bytes. The block types
+are GGML's, with GGML's arithmetic: `Format.dequantize` returns what ggml computes, bit for bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+__all__ = ["FORMATS", "GGML_TYPES", "Format"]
+
+Bytes = NDArray[np.uint8]
+Values = NDArray[np.float32]
+
+_BYTES_AT_ONCE = 1 << 18  # so that the temporaries of a piece stay in the cache
+
+
+@dataclass(frozen=True)
+class Format:
+    """How a tensor's values are stored.
+
+    Attributes
+    ----------
+    name : str
+        The name in a program, such as ``"q8_0"``.
+    ggml_type : int
+        The number of the type in a GGUF file.
+    block_size : int
+        How many values a block holds; 1 for the float types.
+    block_bytes : int
+        How many bytes a block takes.
+    dequantize_blocks : callable or None
+        Maps blocks, uint8 ``[n, block_bytes]``, to their values, float32 ``[n, block_size]``. None
+        for a type that is known, and cannot be computed with.
+    """
+
+    name: str
+    ggml_type: int
+    block_size: int
+    block_bytes: int
+    dequantize_blocks: Callable[[Bytes], Values] | None = None
+
+    @property
+    def is_float(self) -> bool:
+        """Whether each value is a floating-point number of its own, and supported."""
+        return self.block_size == 1 and self.is_supported
+
+    @property
+    def is_supported(self) -> bool:
+        """Whether weights of this type can be computed with."""
+        return self.dequantize_blocks is not None
+
+    def row_bytes(self, columns: int) -> int:
+        """Return how many bytes a row takes.
+
+        Parameters
+        ----------
+        columns : int
+            How many values the row has.
+
+        Raises
+        ------
+        ValueError
+            If the row is not made of whole blocks.
+
+        Examples
+        --------
+        >>> FORMATS["q8_0"].row_bytes(64)
+        68
+        """
+        if columns % self.block_size:
+            raise ValueError(
+                f"a row of {columns} values cannot be stored as {self.name}: it takes a multiple "
+                f"of {self.block_size}"
+            )
+        return columns // self.block_size * self.block_bytes
+
+    def dequantize(self, rows: Bytes, columns: int, dtype: DTypeLike = np.float32) -> NDArray:  # type: ignore[type-arg]
+        """Return the values of stored rows.
+
+        Parameters
+        ----------
+        rows : ndarray of uint8, shape (..., row_bytes(columns))
+            The rows as they are stored.
+        columns : int
+            How many values a row has.
+        dtype : dtype, default float32
+            Values are computed in float32, and then converted.
+
+        Returns
+        -------
+        ndarray, shape (..., columns)
+
+        Raises
+        ------
+        ValueError
+            If the rows have another length or dtype, or the type is not supported.
+
+        Examples
+        --------
+        >>> FORMATS["bf16"].dequantize(np.array([[0x80, 0x3F]], np.uint8), 1)
+        array([[1.]], dtype=float32)
+        """
+        if self.dequantize_blocks is None:
+            raise ValueError(
+                f"tensors of type {self.name} are not supported; supported are "
+                + ", ".join(FORMATS)
+            )
+        length = self.row_bytes(columns)
+        if rows.dtype != np.uint8 or rows.ndim == 0 or rows.shape[-1] != length:
+            raise ValueError(
+                f"rows of {columns} values of {self.name} are uint8 of shape (..., {length}), got "
+                f"{rows.dtype} of shape {rows.shape}"
+            )
+        values = np.empty((*rows.shape[:-1], columns), dtype)
+        blocks = np.ascontiguousarray(rows).reshape(-1, self.block_bytes)
+        output = values.reshape(-1, self.block_size)
+        step = _BYTES_AT_ONCE // self.block_bytes
+        with np.errstate(all="ignore"):  # a damaged scale is infinite or NaN, and so are its values
+            for start in range(0, len(blocks), step):
+                piece = slice(start, start + step)
+                output[piece] = self.dequantize_blocks(blocks[piece])
+        return values
+
+
+def _f32(blocks: Bytes) -> Values:
+    return blocks.view("<f4").astype(np.float32, copy=False)
+
+
+def _f16(blocks: Bytes) -> Values:
+    return blocks.view("<f2").astype(np.float32)
+
+
+def _bf16(blocks: Bytes) -> Values:
+    return (blocks.view("<u2").astype(np.uint32) << 16).view(np.float32)
+
+
+def _q4_0(blocks: Bytes) -> Values:
+    return _f16(blocks[:, :2]) * (_nibbles(blocks[:, 2:]).view(np.int8) - np.int8(8))
+
+
+def _q4_1(blocks: Bytes) -> Values:
+    return _f16(blocks[:, :2]) * _nibbles(blocks[:, 4:]) + _f16(blocks[:, 2:4])
+
+
+def _q8_0(blocks: Bytes) -> Values:
+    return blocks[:, 2:].view(np.int8) * _f16(blocks[:, :2])
+
+
+def _nibbles(packed: Bytes) -> Bytes:
+    # The low halves of all bytes are the first half of the block.
+    return np.concatenate([packed & 15, packed >> 4], axis=1)
+
+
+_ALL = (
+    Format("f32", 0, 1, 4, _f32),
+    Format("f16", 1, 1, 2, _f16),
+    Format("q4_0", 2, 32, 18, _q4_0),
+    Format("q4_1", 3, 32, 20, _q4_1),
+    Format("q5_0", 6, 32, 22),
+    Format("q5_1", 7, 32, 24),
+    Format("q8_0", 8, 32, 34, _q8_0),
+    Format("q8_1", 9, 32, 40),
+    Format("q2_K", 10, 256, 84),
+    Format("q3_K", 11, 256, 110),
+    Format("q4_K", 12, 256, 144),
+    Format("q5_K", 13, 256, 176),
+    Format("q6_K", 14, 256, 210),
+    Format("q8_K", 15, 256, 292),
+    Format("iq2_xxs", 16, 256, 66),
+    Format("iq2_xs", 17, 256, 74),
+    Format("iq3_xxs", 18, 256, 98),
+    Format("iq1_s", 19, 256, 50),
+    Format("iq4_nl", 20, 32, 18),
+    Format("iq3_s", 21, 256, 110),
+    Format("iq2_s", 22, 256, 82),
+    Format("iq4_xs", 23, 256, 136),
+    Format("i8", 24, 1, 1),
+    Format("i16", 25, 1, 2),
+    Format("i32", 26, 1, 4),
+    Format("i64", 27, 1, 8),
+    Format("f64", 28, 1, 8),
+    Format("iq1_m", 29, 256, 56),
+    Format("bf16", 30, 1, 2, _bf16),
+    Format("tq1_0", 34, 256, 54),
+    Format("tq2_0", 35, 256, 66),
+    Format("mxfp4", 39, 32, 17),
+    Format("nvfp4", 40, 64, 36),
+    Format("q1_0", 41, 128, 18),
+)
+GGML_TYPES = {form.ggml_type: form for form in _ALL}  # those that GGUF files may have
+FORMATS = {form.name: form for form in _ALL if form.is_supported}  # those that weights may have

@@ -1,0 +1,275 @@
+"""A reader of GGUF files: little endian, versions 2 and 3.
+
+Opening reads the header only, without copying: metadata is decoded when asked for, tensors are
+views of the mapped file. Every count, size and offset is compared with the size of the file before
+it is used. The format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import struct
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tensor_ops_decode.weights.formats import GGML_TYPES, Format
+from tensor_ops_decode.weights.mapped_file import FileFormatError, MappedFile
+from tensor_ops_decode.weights.tensor import StoredTensor, Tensor, check_tensors
+
+__all__ = ["MAGIC", "GgufFile", "Metadata"]
+
+MAGIC = b"GGUF"
+VERSIONS = (2, 3)
+DEFAULT_ALIGNMENT = 32
+MAX_DIMENSIONS = 4
+MAX_NAME = 65535  # bytes of a key, by the specification; names of tensors are shorter
+
+_U32, _U64 = struct.Struct("<I"), struct.Struct("<Q")
+_UINT32, _STRING, _ARRAY = 4, 8, 9
+_SCALARS = {
+    number: struct.Struct(f"<{code}")
+    for number, code in zip((0, 1, 2, 3, 4, 5, 6, 7, 10, 11, 12), "BbHhIif?Qqd", strict=True)
+}
+_MIN_ENTRY = 8 + 4 + 1  # an empty key, a type and a value of one byte
+_MIN_TENSOR = 8 + 4 + 8 + 4 + 8  # an empty name, one dimension, a type and an offset
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """Where a value is; `count` is the elements of an array, or the bytes of a text."""
+
+    type: int
+    element: int
+    count: int
+    offset: int
+
+
+class Metadata(Mapping[str, Any]):
+    """The metadata of a GGUF file, each value decoded whenever it is asked for.
+
+    Numbers are int, float and bool, texts are str. An array of numbers is a read-only NumPy array
+    over the mapped file, an array of texts is a list: keep it instead of asking again.
+    """
+
+    def __init__(self, file: MappedFile, entries: dict[str, _Entry]) -> None:
+        self._file = file
+        self._entries = entries
+
+    def __getitem__(self, key: str) -> Any:
+        entry, file, what = self._entries[key], self._file, f"key {key!r}"
+        if entry.type in _SCALARS:
+            return file.unpack(_SCALARS[entry.type], entry.offset, what)
+        if entry.type == _STRING:
+            return file.text(entry.offset, entry.count, what)
+        if entry.element == _STRING:
+            return self._strings(entry, what)
+        code = _SCALARS[entry.element].format
+        data = file.view(entry.offset, entry.count * struct.calcsize(code), what)
+        return data.view(np.dtype(code))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._entries)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def _strings(self, entry: _Entry, what: str) -> list[str]:
+        file, offset, texts = self._file, entry.offset, []
+        end = file.end_of_strings(offset, entry.count, what)
+        data, start, unpack = file.read(offset, end - offset, what), 0, _U64.unpack_from
+        for index in range(entry.count):
+            begin = start + 8
+            start = begin + unpack(data, start)[0]
+            try:
+                texts.append(data[begin:start].decode())
+            except UnicodeDecodeError:
+                file.text(offset + begin, start - begin, f"element {index} of {what}")
+        return texts
+
+
+class GgufFile:
+    """A GGUF file.
+
+    Parameters
+    ----------
+    path : path-like
+
+    Attributes
+    ----------
+    path : str
+    version : int
+    metadata : Metadata
+    names : tuple of str
+        The names of the tensors, in the order of the file.
+
+    Raises
+    ------
+    FileFormatError
+        If the file is not one, or what it says cannot be. The error names the file, the key or the
+        tensor, the offset, what is there and what was expected.
+    OSError
+        If it cannot be opened.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._file = file = MappedFile(path)
+        self.path = file.path
+        self._offset = 0
+        magic = file.read(0, min(4, file.size), "the magic number")
+        if magic != MAGIC:
+            raise file.error("the magic number", 0, repr(magic), repr(MAGIC))
+        self._offset = 4
+        self.version = self._version()
+        num_tensors = self._count(_MIN_TENSOR, "the number of tensors")
+        num_entries = self._count(_MIN_ENTRY, "the number of keys")
+        self.metadata = Metadata(file, self._read_entries(num_entries))
+        self._refuse_splits()
+        alignment = self._alignment()
+        self._tensors = self._read_tensors(num_tensors, alignment)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self._tensors)
+
+    def tensor(self, name: str) -> Tensor:
+        """Return a tensor as a view of the mapped file.
+
+        Raises
+        ------
+        KeyError
+            If there is none of that name.
+        FileFormatError
+            If its type is not supported.
+        """
+        return self._tensors[name].open()
+
+    def _version(self) -> int:
+        offset = self._offset
+        version = self._number(_U32, "the version")
+        if version in VERSIONS:
+            return version
+        given, expected = f"version {version}", "2 or 3"
+        if version & 0xFFFF == 0:
+            given = "the file is big endian"
+            expected = "little endian; gguf_convert_endian.py of llama.cpp converts it"
+        raise self._file.error("the version", offset, given, expected)
+
+    def _number(self, form: struct.Struct, what: str) -> int:
+        value = self._file.unpack(form, self._offset, what)
+        self._offset += form.size
+        return int(value)
+
+    def _count(self, smallest: int, what: str) -> int:
+        """Read how many things follow, each of which takes at least `smallest` bytes."""
+        offset = self._offset
+        count = self._number(_U64, what)
+        most = (self._file.size - self._offset) // smallest
+        if count > most:
+            raise self._file.error(what, offset, str(count), f"at most {most} in a file this long")
+        return count
+
+    def _name(self, what: str) -> str:
+        offset = self._offset
+        length = self._number(_U64, what)
+        if length > MAX_NAME:
+            raise self._file.error(what, offset, f"{length} bytes", f"at most {MAX_NAME}")
+        name = self._file.text(self._offset, length, what)
+        self._offset += length
+        return name
+
+    def _read_entries(self, count: int) -> dict[str, _Entry]:
+        entries: dict[str, _Entry] = {}
+        for index in range(count):
+            offset = self._offset
+            key = self._name(f"the name of key {index}")
+            if key in entries:
+                raise self._file.error(f"key {key!r}", offset, "it is there twice", "one")
+            entries[key] = self._entry(f"key {key!r}")
+        return entries
+
+    def _entry(self, what: str) -> _Entry:
+        offset = self._offset
+        kind = self._number(_U32, f"the type of {what}")
+        element, count = kind, 1
+        if kind == _STRING:
+            count = self._number(_U64, f"the length of {what}")
+        elif kind == _ARRAY:
+            offset = self._offset
+            element = self._number(_U32, f"the type of the elements of {what}")
+            smallest = 8 if element == _STRING else _SCALARS.get(element, _U32).size
+            count = self._count(smallest, f"the number of elements of {what}")
+        if element not in _SCALARS and element != _STRING:
+            given = "an array of arrays" if element == _ARRAY else f"type {element}"
+            raise self._file.error(what, offset, given, "a type from 0 to 12")
+        begin = self._offset
+        if kind == _ARRAY and element == _STRING:
+            self._offset = self._file.end_of_strings(begin, count, what)
+        else:
+            size = count * (1 if kind == _STRING else _SCALARS[element].size)
+            self._file.check(begin, size, what)
+            self._offset += size
+        return _Entry(kind, element, count, begin)
+
+    def _refuse_splits(self) -> None:
+        count = self.metadata.get("split.count", 1)
+        if isinstance(count, int) and count > 1:
+            raise FileFormatError(
+                f"{self.path}: this is one of {count} parts of a model (key 'split.count'), which "
+                "are not supported; join them with llama-gguf-split --merge"
+            )
+
+    def _alignment(self) -> int:
+        key = "general.alignment"
+        entry = self.metadata._entries.get(key)
+        if entry is None:
+            return DEFAULT_ALIGNMENT
+        value = self.metadata[key] if entry.type == _UINT32 else 0
+        if value.bit_count() != 1:
+            given = str(value) if entry.type == _UINT32 else f"type {entry.type}"
+            raise self._file.error(f"key {key!r}", entry.offset, given, "a power of two, as uint32")
+        return int(value)
+
+    def _read_tensors(self, count: int, alignment: int) -> dict[str, StoredTensor]:
+        found = {}
+        for index in range(count):
+            offset = self._offset
+            name = self._name(f"the name of tensor {index}")
+            if name in found:
+                raise self._file.error(f"tensor {name!r}", offset, "it is there twice", "one")
+            found[name] = self._tensor_info(f"tensor {name!r}", alignment)
+        start = -(-self._offset // alignment) * alignment
+        tensors = {
+            name: StoredTensor(self._file, name, form, shape, start + offset, size)
+            for name, (form, shape, offset, size) in found.items()
+        }
+        check_tensors(list(tensors.values()))
+        return tensors
+
+    def _tensor_info(self, what: str, alignment: int) -> tuple[Format, tuple[int, ...], int, int]:
+        """Return a tensor's format, shape, offset in the data section, and size."""
+        file, begin = self._file, self._offset
+        num_dimensions = self._number(_U32, f"the number of dimensions of {what}")
+        if not 1 <= num_dimensions <= MAX_DIMENSIONS:
+            given = f"{num_dimensions} dimensions"
+            raise file.error(what, begin, given, f"1 to {MAX_DIMENSIONS}")
+        # The file has the fastest dimension first, NumPy has it last.
+        shape = tuple(self._number(_U64, f"the shape of {what}") for _ in range(num_dimensions))[
+            ::-1
+        ]
+        number = self._number(_U32, f"the type of {what}")
+        form = GGML_TYPES.get(number)
+        if form is None:
+            raise file.error(what, self._offset - 4, f"type {number}", "a type that ggml has")
+        size = math.prod(shape) // form.block_size * form.block_bytes
+        if not 0 < size <= file.size or shape[-1] % form.block_size:
+            expected = f"rows of whole blocks of {form.block_size}, none empty, within the file"
+            raise file.error(what, begin, f"{form.name} of shape {list(shape)}", expected)
+        offset = self._number(_U64, f"the offset of {what}")
+        if offset % alignment:
+            given = f"the data's offset is {offset}"
+            raise file.error(what, self._offset - 8, given, f"a multiple of {alignment}")
+        return form, shape, offset, size

@@ -1,0 +1,183 @@
+"""A reader of Hugging Face folders: config.json beside safetensors files, one or in shards.
+
+A safetensors file is the length of a JSON header as a uint64, the header, and the data. It is
+mapped, as a GGUF file is; the library's safe_open copies each tensor instead. The format:
+https://github.com/huggingface/safetensors#format
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import struct
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeGuard
+
+from tensor_ops_decode.weights.formats import FORMATS, Format
+from tensor_ops_decode.weights.mapped_file import FileFormatError, MappedFile
+from tensor_ops_decode.weights.tensor import StoredTensor, Tensor, check_tensors
+
+__all__ = ["CONFIG", "SafetensorsFolder", "read_json", "read_safetensors"]
+
+CONFIG = "config.json"
+SINGLE = "model.safetensors"
+INDEX = "model.safetensors.index.json"
+MAX_HEADER = 100_000_000  # bytes, as the library has it
+MAX_DIMENSIONS = 8
+
+# Of a dtype that is not supported only the size is known, and not of all.
+_DTYPES: dict[str, Format | tuple[str, int]] = {
+    **{name: FORMATS[name.lower()] for name in ("F32", "F16", "BF16")},
+    **{name: (name, 8) for name in ("F64", "I64", "U64", "C64")},
+    **{name: (name, 4) for name in ("I32", "U32")},
+    **{name: (name, 2) for name in ("I16", "U16")},
+    **{name: (name, 1) for name in ("I8", "U8", "BOOL", "F8_E4M3", "F8_E5M2", "F8_E8M0")},
+}
+
+
+class SafetensorsFolder:
+    """A folder with the files of a model as Hugging Face names them.
+
+    Parameters
+    ----------
+    path : path-like
+
+    Attributes
+    ----------
+    path : str
+    metadata : dict
+        What config.json says.
+    names : tuple of str
+        The names of the tensors.
+
+    Raises
+    ------
+    FileFormatError
+        If a file says what cannot be, or a tensor of the index is not in its shard.
+    OSError
+        If a file cannot be opened.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = os.fspath(Path(path))
+        self.metadata = read_json(Path(path, CONFIG))
+        self._tensors = self._read()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self._tensors)
+
+    def tensor(self, name: str) -> Tensor:
+        """Return a tensor as a view of the mapped file.
+
+        Raises
+        ------
+        KeyError
+            If there is none of that name.
+        FileFormatError
+            If its dtype is not supported.
+        """
+        return self._tensors[name].open()
+
+    def _read(self) -> dict[str, StoredTensor]:
+        single, index = Path(self.path, SINGLE), Path(self.path, INDEX)
+        if single.exists():
+            return read_safetensors(single)
+        if not index.exists():
+            raise FileFormatError(f"{self.path}: expected {SINGLE} or {INDEX} beside {CONFIG}")
+        shard_of = read_json(index).get("weight_map")
+        if not isinstance(shard_of, dict):
+            raise FileFormatError(f"{index}: expected an object as 'weight_map'")
+        for name, shard in shard_of.items():
+            # A name with a folder in it could lead anywhere.
+            if not isinstance(shard, str) or Path(shard).name != shard:
+                expected = "the name of a file in the folder"
+                raise FileFormatError(f"{index}: tensor {name!r}: {shard!r}; expected {expected}")
+        shards = {shard: read_safetensors(Path(self.path, shard)) for shard in shard_of.values()}
+        for name, shard in shard_of.items():
+            if name not in shards[shard]:
+                raise FileFormatError(f"{index}: tensor {name!r} is not in {shard}")
+        return {name: shards[shard][name] for name, shard in shard_of.items()}
+
+
+def read_safetensors(path: str | os.PathLike[str]) -> dict[str, StoredTensor]:
+    """Return where the tensors of one safetensors file are, by name.
+
+    Raises
+    ------
+    FileFormatError
+        If the file is not one, or what its header says cannot be.
+    """
+    file = MappedFile(path)
+    length = int(file.unpack(struct.Struct("<Q"), 0, "the length of the header"))
+    if length > min(MAX_HEADER, file.size - 8):
+        expected = f"at most {min(MAX_HEADER, file.size - 8)}"
+        raise file.error("the length of the header", 0, str(length), expected)
+    header = _parse(file.path, file.text(8, length, "the header"))
+    header.pop("__metadata__", None)
+    tensors = {name: _tensor(file, name, info, 8 + length) for name, info in header.items()}
+    check_tensors(list(tensors.values()))
+    return tensors
+
+
+def read_json(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Return the JSON object in a file.
+
+    Raises
+    ------
+    FileFormatError
+        If it holds something else.
+    """
+    try:
+        text = Path(path).read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise FileFormatError(f"{path}: {error}; expected UTF-8 text") from None
+    return _parse(os.fspath(path), text)
+
+
+def _parse(path: str, text: str) -> dict[str, Any]:
+    try:
+        value = json.loads(text, object_pairs_hook=_object)
+    except (ValueError, RecursionError) as error:
+        raise FileFormatError(f"{path}: the JSON cannot be read: {error}") from None
+    if not isinstance(value, dict):
+        raise FileFormatError(f"{path}: expected a JSON object, got {type(value).__name__}")
+    return value
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"key {twice!r} is there twice")
+    return made
+
+
+def _tensor(file: MappedFile, name: str, info: object, start: int) -> StoredTensor:
+    what = f"tensor {name!r}"
+    if not isinstance(info, Mapping):
+        raise file.error(what, 8, repr(info)[:80], "an object with dtype, shape and data_offsets")
+    dtype, shape, place = (info.get(key) for key in ("dtype", "shape", "data_offsets"))
+    if not isinstance(dtype, str):
+        raise file.error(what, 8, f"dtype {dtype!r}"[:80], "the name of a dtype")
+    if not _are_sizes(shape):
+        raise file.error(what, 8, f"shape {shape!r}"[:80], "a list of sizes")
+    if not _are_sizes(place) or len(place) != 2 or place[1] < place[0]:
+        raise file.error(what, 8, f"data_offsets {place!r}"[:80], "where its data begin and end")
+    size = place[1] - place[0]
+    known = _DTYPES.get(dtype)
+    width = known.block_bytes if isinstance(known, Format) else known[1] if known else None
+    if width is not None and math.prod(shape) * width != size:
+        given = f"{size} bytes of {dtype} for the shape {shape}"[:120]
+        raise file.error(what, start + place[0], given, "as many as the shape has")
+    form = known if isinstance(known, Format) else dtype
+    return StoredTensor(file, name, form, tuple(shape), start + place[0], size)
+
+
+def _are_sizes(value: object) -> TypeGuard[list[int]]:
+    if not isinstance(value, list) or len(value) > MAX_DIMENSIONS:
+        return False
+    return all(type(each) is int and 0 <= each < 1 << 63 for each in value)

@@ -1,0 +1,98 @@
+"""A stored tensor: its type, its shape, and its bytes where they are."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from tensor_ops_decode.weights.formats import FORMATS, Format
+from tensor_ops_decode.weights.mapped_file import FileFormatError, MappedFile
+
+__all__ = ["StoredTensor", "Tensor", "check_tensors"]
+
+
+@dataclass(frozen=True, eq=False)
+class Tensor:
+    """A tensor of a model's file, not copied.
+
+    Attributes
+    ----------
+    name : str
+    type : str
+        The name of its format, such as ``"q4_1"``.
+    shape : tuple of int
+        The logical shape, ``(rows, columns)`` or ``(columns,)``.
+    data : ndarray of uint8, shape (rows, row_bytes)
+        The rows as they are stored; read-only where they are part of a mapped file.
+    file : str
+        The file that it is from.
+    """
+
+    name: str
+    type: str
+    shape: tuple[int, ...]
+    data: NDArray[np.uint8]
+    file: str
+
+    @property
+    def format(self) -> Format:
+        """How its values are stored."""
+        return FORMATS[self.type]
+
+    def values(self, dtype: DTypeLike = np.float32) -> NDArray:  # type: ignore[type-arg]
+        """Return the values, computed in float32, as an array of the logical shape."""
+        return self.format.dequantize(self.data, self.shape[-1], dtype).reshape(self.shape)
+
+
+@dataclass(frozen=True)
+class StoredTensor:
+    """Where in a file a tensor is, checked against the size of the file when it is made.
+
+    `format` is the name of a type that is not one of `FORMATS`, and then `size` is its size.
+    """
+
+    file: MappedFile
+    name: str
+    format: Format | str
+    shape: tuple[int, ...]
+    offset: int
+    size: int
+
+    @property
+    def what(self) -> str:
+        """What an error calls it."""
+        return f"tensor {self.name!r}"
+
+    def open(self) -> Tensor:
+        """Return the tensor as a view of the file."""
+        form, path = self.format, self.file.path
+        if isinstance(form, str) or not form.is_supported:
+            name = form if isinstance(form, str) else form.name
+            raise FileFormatError(
+                f"{path}: {self.what} is of type {name}, which is not supported; supported are "
+                + ", ".join(FORMATS)
+            )
+        data = self.file.view(self.offset, self.size, self.what)
+        shape = self.shape or (1,)
+        if self.size == 0:
+            raise FileFormatError(f"{path}: {self.what} of shape {list(shape)} has no values")
+        rows = math.prod(shape[:-1])
+        return Tensor(self.name, form.name, shape, data.reshape(rows, self.size // rows), path)
+
+
+def check_tensors(tensors: list[StoredTensor]) -> None:
+    """Raise FileFormatError if a tensor is outside its file or two share bytes."""
+    previous: StoredTensor | None = None
+    for tensor in sorted(tensors, key=lambda tensor: tensor.offset):
+        tensor.file.check(tensor.offset, tensor.size, f"the data of {tensor.what}")
+        if previous is not None and tensor.offset < previous.offset + previous.size:
+            raise tensor.file.error(
+                f"the data of {tensor.what}",
+                tensor.offset,
+                f"it overlaps {previous.what}",
+                f"{previous.offset + previous.size} or more",
+            )
+        previous = tensor
