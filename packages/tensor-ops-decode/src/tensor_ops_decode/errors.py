@@ -2,12 +2,8 @@
 
 from tensor_ops import TensorOpsError
 
-__all__ = ["ModelError", "ProgramError"]
+__all__ = ["ProgramError"]
 
 
 class ProgramError(TensorOpsError, ValueError):
     """A program, or a node that is added to one, is not valid."""
-
-
-class ModelError(TensorOpsError, ValueError):
-    """A model's file says what cannot be right, or what is not supported."""

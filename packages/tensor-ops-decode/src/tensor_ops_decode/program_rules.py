@@ -11,20 +11,18 @@ from tensor_ops_decode.errors import ProgramError
 from tensor_ops_decode.node_kind import Kind, Shapes, Weight
 from tensor_ops_decode.nodes import KINDS
 from tensor_ops_decode.program_records import Cache, Limits, Node, Tensor, Value
+from tensor_ops_decode.weights.formats import FORMATS
+from tensor_ops_decode.weights.transforms import TRANSFORMS
 
 if TYPE_CHECKING:
     from tensor_ops_decode.program import Program
 
-__all__ = ["TENSOR_TYPES", "check_names", "check_program", "output_of"]
-
-#: The types of tensors, and how many elements a block of one holds.
-TENSOR_TYPES = {"f32": 1, "f16": 1, "bf16": 1, "q8_0": 32, "q4_0": 32, "q4_1": 32}
+__all__ = ["check_names", "check_program", "output_of"]
 
 # No dimension, and no product of two, is larger: sizes in bytes then fit in 64 bits.
 _MOST = 2**48
 _CACHE_DTYPES = ("float32", "float16")
 _ROWS = ("tokens", "selected")
-_TRANSFORMS = ("transpose", "plus_one")
 
 
 def check_program(program: Program) -> None:
@@ -115,16 +113,17 @@ def _check_node(
 
 
 def _check_tensor(where: str, tensor: Tensor) -> None:
-    _check_choice(f"{where}: type", tensor.type, tuple(TENSOR_TYPES))
+    _check_choice(f"{where}: type", tensor.type, tuple(FORMATS))
     if not isinstance(tensor.shape, tuple) or len(tensor.shape) not in (1, 2):
         raise ProgramError(f"{where}: shape must have one or two dimensions, got {tensor.shape!r}")
     for size in tensor.shape:
         _check_size(f"{where}: each dimension", size)
     _check_size(f"{where}: its elements", math.prod(tensor.shape))
-    if tensor.shape[-1] % TENSOR_TYPES[tensor.type]:
+    block_size = FORMATS[tensor.type].block_size
+    if tensor.shape[-1] % block_size:
         raise ProgramError(
-            f"{where}: {tensor.type} needs columns that are a multiple of "
-            f"{TENSOR_TYPES[tensor.type]}, got {tensor.shape[-1]}"
+            f"{where}: {tensor.type} needs columns that are a multiple of {block_size}, got "
+            f"{tensor.shape[-1]}"
         )
     source = tensor.source
     keys = set(source) if isinstance(source, Mapping) else None
@@ -132,10 +131,10 @@ def _check_tensor(where: str, tensor: Tensor) -> None:
         return
     if keys == {"file", "tensor", "transform"}:
         are_names = isinstance(source["file"], str) and isinstance(source["tensor"], str)
-        if not are_names or any(each not in _TRANSFORMS for each in source["transform"]):
+        if not are_names or any(each not in TRANSFORMS for each in source["transform"]):
             raise ProgramError(
                 f"{where}: source must name a file, a tensor and transforms out of "
-                f"{', '.join(_TRANSFORMS)}; got {source!r}"
+                f"{', '.join(TRANSFORMS)}; got {source!r}"
             )
     elif keys == {"rotary", "frequencies", "factor"}:
         _check_choice(f"{where}: rotary", source["rotary"], ("cos", "sin"))

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import pkgutil
 from importlib import import_module
-from typing import TYPE_CHECKING
 
-from tensor_ops_decode.errors import ModelError
 from tensor_ops_decode.models.decoder import Decoder
-
-if TYPE_CHECKING:
-    from tensor_ops_decode.weights import ModelFiles
+from tensor_ops_decode.weights import FileFormatError, Weights
 
 __all__ = ["decoder_of"]
 
@@ -22,20 +18,28 @@ _FAMILIES = [
 ]
 
 
-def decoder_of(files: ModelFiles) -> Decoder:
+def decoder_of(files: Weights) -> Decoder:
     """Return what the program of a model is made from.
 
     Raises
     ------
-    ModelError
+    FileFormatError
         If no family knows its architecture, or what the file says about it cannot be right.
     """
+    architecture = _architecture(files)
     for family in _FAMILIES:
-        if files.architecture in family.ARCHITECTURES:
+        if architecture in family.ARCHITECTURES:
             decoder: Decoder = family.decoder_of(files)
             return decoder
     known = sorted(name for family in _FAMILIES for name in family.ARCHITECTURES)
-    raise ModelError(
-        f"{files.path}: unknown architecture {files.architecture!r}; the known ones are "
+    raise FileFormatError(
+        f"{files.path}: unknown architecture {architecture!r}; the known ones are "
         f"{', '.join(known)}"
     )
+
+
+def _architecture(files: Weights) -> object:
+    """Return the name of the architecture, in a GGUF file or in config.json."""
+    names = files.metadata.get("architectures")
+    first = names[0] if isinstance(names, list) and names else None
+    return files.metadata.get("general.architecture", first)

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from tensor_ops_decode.builder import Builder
-from tensor_ops_decode.errors import ModelError
 from tensor_ops_decode.program import Cache, Limits, Program, Tensor
-
-if TYPE_CHECKING:
-    from tensor_ops_decode.weights import ModelFiles
+from tensor_ops_decode.weights import FileFormatError, Weights
 
 __all__ = ["GGUF_NAMES", "HUGGING_FACE_NAMES", "Decoder", "program_of"]
 
@@ -81,29 +77,27 @@ class Decoder:
     is_tied: bool
 
 
-def program_of(decoder: Decoder, files: ModelFiles, limits: Limits, cache_dtype: str) -> Program:
+def program_of(decoder: Decoder, files: Weights, limits: Limits, cache_dtype: str) -> Program:
     """Return the program of a model, with the values ``logits`` and ``next``.
 
     Parameters
     ----------
     decoder : Decoder
-    files : ModelFiles
+    files : Weights
         Where its tensors are.
     limits : Limits
     cache_dtype : {"float32", "float16"}
 
     Raises
     ------
-    ModelError
+    FileFormatError
         If a tensor is missing or has another shape.
     """
     return _Assembly(decoder, files, limits, cache_dtype).program()
 
 
 class _Assembly:
-    def __init__(
-        self, decoder: Decoder, files: ModelFiles, limits: Limits, cache_dtype: str
-    ) -> None:
+    def __init__(self, decoder: Decoder, files: Weights, limits: Limits, cache_dtype: str) -> None:
         self.decoder, self.files, self.cache_dtype = decoder, files, cache_dtype
         self.builder = Builder(limits)
         self.rotary = self.builder.rotary_tables(decoder.frequencies)
@@ -208,11 +202,11 @@ class _Assembly:
 
     def tensor(self, name: str, shape: tuple[int, ...]) -> str:
         if name not in self.files.names:
-            raise ModelError(f"{self.files.path}: tensor {name!r}, shape {shape}, is missing")
+            raise FileFormatError(f"{self.files.path}: tensor {name!r}, shape {shape}, is missing")
         found = self.files.tensor(name)
         if found.shape != shape:
-            raise ModelError(
+            raise FileFormatError(
                 f"{found.file}: tensor {name!r} has shape {found.shape}, expected {shape}"
             )
-        source = {"file": str(found.file), "tensor": name, "transform": []}
+        source = {"file": found.file, "tensor": name, "transform": []}
         return self.builder.tensor(name, Tensor(found.type, shape, source))

@@ -3,33 +3,30 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tensor_ops_decode.errors import ModelError
 from tensor_ops_decode.models.decoder import GGUF_NAMES, HUGGING_FACE_NAMES, Decoder
 from tensor_ops_decode.models.settings import Settings
 from tensor_ops_decode.node_kind import Array
-
-if TYPE_CHECKING:
-    from tensor_ops_decode.weights import ModelFiles
+from tensor_ops_decode.weights import FileFormatError, Weights
 
 __all__ = ["ARCHITECTURES", "decoder_of"]
 
 ARCHITECTURES = ("llama", "LlamaForCausalLM")
 
 
-def decoder_of(files: ModelFiles) -> Decoder:
+def decoder_of(files: Weights) -> Decoder:
     """Return what the program is made from, of a GGUF file or a folder of Hugging Face."""
-    return _from_gguf(files) if files.architecture == "llama" else _from_hugging_face(files)
+    is_gguf = "general.architecture" in files.metadata
+    return _from_gguf(files) if is_gguf else _from_hugging_face(files)
 
 
-def _from_gguf(files: ModelFiles) -> Decoder:
+def _from_gguf(files: Weights) -> Decoder:
     prefix = "llama."
     metadata = files.metadata
     settings = Settings(
-        str(files.path),
+        files.path,
         {key.removeprefix(prefix): metadata[key] for key in metadata if key.startswith(prefix)},
     )
     for name in ("expert_count", "expert_used_count"):
@@ -43,7 +40,7 @@ def _from_gguf(files: ModelFiles) -> Decoder:
     if scaling == "linear":
         frequencies /= settings.number("rope.scaling.factor")
     elif scaling != "none":
-        raise ModelError(f"{files.path}: rope.scaling.type {scaling!r} is not supported")
+        raise FileFormatError(f"{files.path}: rope.scaling.type {scaling!r} is not supported")
     if "rope_freqs.weight" in files.names:
         frequencies /= _factors(files, len(frequencies))
     return Decoder(
@@ -64,7 +61,7 @@ def _from_gguf(files: ModelFiles) -> Decoder:
     )
 
 
-def _from_hugging_face(files: ModelFiles) -> Decoder:
+def _from_hugging_face(files: Weights) -> Decoder:
     settings = Settings(f"{files.path}/config.json", files.metadata)
     settings.require("hidden_act", "silu", "silu")
     heads, hidden = settings.size("num_attention_heads"), settings.size("hidden_size")
@@ -93,7 +90,9 @@ def _from_hugging_face(files: ModelFiles) -> Decoder:
 
 def _head_size(settings: Settings, hidden: int, heads: int) -> int:
     if hidden % heads:
-        raise ModelError(f"{settings.where}: {heads} heads do not divide a hidden size of {hidden}")
+        raise FileFormatError(
+            f"{settings.where}: {heads} heads do not divide a hidden size of {hidden}"
+        )
     return hidden // heads
 
 
@@ -109,7 +108,7 @@ def _scaled(rope: Settings, frequencies: Array) -> Array:
     if kind == "linear":
         return frequencies / rope.number("factor")
     if kind != "llama3":
-        raise ModelError(f"{rope.where}: the rope type {kind!r} is not supported")
+        raise FileFormatError(f"{rope.where}: the rope type {kind!r} is not supported")
     # Long waves are slowed down by the factor, short ones not, and those between in part.
     factor, low, high = map(rope.number, ("factor", "low_freq_factor", "high_freq_factor"))
     turns = rope.size("original_max_position_embeddings") * frequencies / (2 * math.pi)
@@ -117,20 +116,22 @@ def _scaled(rope: Settings, frequencies: Array) -> Array:
     return frequencies * (smooth + (1 - smooth) / factor)
 
 
-def _factors(files: ModelFiles, expected: int) -> Array:
+def _factors(files: Weights, expected: int) -> Array:
     tensor = files.tensor("rope_freqs.weight")
     if tensor.shape != (expected,):
-        raise ModelError(
+        raise FileFormatError(
             f"{tensor.file}: tensor 'rope_freqs.weight' has shape {tensor.shape}, expected "
             f"{(expected,)}"
         )
-    factors = tensor.floats().astype(np.float64)
+    factors = tensor.values(np.float64)
     if not np.all(np.isfinite(factors) & (factors > 0)):
-        raise ModelError(f"{tensor.file}: tensor 'rope_freqs.weight' must hold positive numbers")
+        raise FileFormatError(
+            f"{tensor.file}: tensor 'rope_freqs.weight' must hold positive numbers"
+        )
     return factors
 
 
-def _rows(files: ModelFiles, name: str) -> int:
+def _rows(files: Weights, name: str) -> int:
     if name not in files.names:
-        raise ModelError(f"{files.path}: tensor {name!r} is missing")
+        raise FileFormatError(f"{files.path}: tensor {name!r} is missing")
     return int(files.tensor(name).shape[0])

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from tensor_ops_decode.errors import ModelError
+from tensor_ops_decode.weights import FileFormatError
 
 __all__ = ["Settings"]
 
@@ -32,7 +32,7 @@ class Settings:
         """Return a positive integer."""
         value = self._value(name, default)
         if not isinstance(value, int) or isinstance(value, bool) or not 0 < value <= _MOST:
-            raise ModelError(f"{self.where}: {name} must be a positive integer, got {value!r}")
+            raise FileFormatError(f"{self.where}: {name} must be a positive integer, got {value!r}")
         return value
 
     def number(self, name: str, default: float | None = None) -> float:
@@ -40,19 +40,21 @@ class Settings:
         value = self._value(name, default)
         is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
         if not is_number or not math.isfinite(value) or value <= 0:
-            raise ModelError(f"{self.where}: {name} must be a positive number, got {value!r}")
+            raise FileFormatError(f"{self.where}: {name} must be a positive number, got {value!r}")
         return float(value)
 
     def require(self, name: str, expected: object, default: object) -> None:
-        """Raise a ModelError unless a setting has the only value that is supported."""
+        """Raise a FileFormatError unless a setting has the only value that is supported."""
         value = self.values.get(name, default)
         if value != expected:
-            raise ModelError(f"{self.where}: {name} is {value!r}; only {expected!r} is supported")
+            raise FileFormatError(
+                f"{self.where}: {name} is {value!r}; only {expected!r} is supported"
+            )
 
     def _value(self, name: str, default: Any) -> Any:
         value = self.values.get(name)
         if value is None:
             value = default
         if value is None:
-            raise ModelError(f"{self.where}: {name} is missing")
+            raise FileFormatError(f"{self.where}: {name} is missing")
         return value
