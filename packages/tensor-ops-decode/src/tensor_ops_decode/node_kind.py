@@ -21,10 +21,21 @@ __all__ = [
     "Sample",
     "Shapes",
     "Weight",
+    "is_number",
 ]
 
 #: An ndarray. NumPy's own types leave so much open that they say no more than this.
 Array: TypeAlias = Any
+
+
+def is_number(value: object) -> bool:
+    """Return whether a value is a finite number that float64 holds."""
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:
+        return False
 
 
 @dataclass(frozen=True)
@@ -62,8 +73,7 @@ class Attribute:
                 expected = " or ".join(map(repr, self.choices)) or "a string"
                 raise ProgramError(f"{where}: {self.name} must be {expected}, got {value!r}")
             return
-        is_number = isinstance(value, (int, float) if self.type is float else int)
-        if not is_number or isinstance(value, bool) or not math.isfinite(value):  # type: ignore[arg-type]
+        if not is_number(value) or (self.type is int and not isinstance(value, int)):
             what = "a finite number" if self.type is float else "an integer"
             raise ProgramError(f"{where}: {self.name} must be {what}, got {value!r}")
         if self.least is not None and value < self.least:  # type: ignore[operator]

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
-from typing import Any, get_type_hints
+from dataclasses import asdict, dataclass, fields, is_dataclass
+from typing import Any, get_args, get_origin, get_type_hints
 
 from tensor_ops_decode.errors import ProgramError
 from tensor_ops_decode.program_records import Cache, Limits, Node, Tensor, Value
@@ -76,15 +76,8 @@ class Program:
                 f"with this release"
             )
         data = {key: value for key, value in data.items() if key not in ("format", "version")}
-        read = _record(Program, "program", data)
-        return Program(
-            _record(Limits, "limits", read["limits"], make=True),
-            _records(Tensor, "tensor", read["tensors"]),
-            _records(Cache, "cache", read["caches"]),
-            _records(Value, "value", read["values"]),
-            tuple(_record(Node, "node", each, make=True) for each in _list("nodes", read["nodes"])),
-            tuple(_list("outputs", read["outputs"])),
-        )
+        program: Program = _typed("program", data, Program)
+        return program
 
     def __str__(self) -> str:
         lines = []
@@ -98,36 +91,31 @@ class Program:
         return "\n".join(lines)
 
 
-def _record(cls: Any, where: str, data: object, *, make: bool = False) -> Any:
-    """Return the fields of a JSON object for a dataclass, or with `make` one of it."""
-    if not isinstance(data, dict):
-        raise ProgramError(f"{where} must be an object, got {data!r}")
-    check_names(where, "key", {field.name: False for field in fields(cls)}, data)
-    if not make:
-        return data
-    hints = get_type_hints(cls)
-    return cls(**{key: _frozen(value, str(hints[key])) for key, value in data.items()})
-
-
-def _frozen(value: object, hint: str) -> object:
-    """Return a value with tuples where JSON has lists, by the annotation of its field."""
-    if hint.startswith("tuple"):
-        return tuple(_list("shape", value))
-    if "tuple" in hint and isinstance(value, dict):
-        return {key: tuple(_list(key, each)) for key, each in value.items()}
-    return value
-
-
-def _records(cls: Any, what: str, data: object) -> dict[str, Any]:
-    if not isinstance(data, dict):
-        raise ProgramError(f"{what}s must be an object, got {data!r}")
-    return {name: _record(cls, f"{what} {name!r}", each, make=True) for name, each in data.items()}
-
-
-def _list(where: str, data: object) -> list[Any]:
-    if not isinstance(data, list):
-        raise ProgramError(f"{where} must be a list, got {data!r}")
+def _typed(where: str, data: Any, hint: Any) -> Any:
+    """Return JSON data as what a type annotation says: a record, a mapping, a tuple, a value."""
+    origin = get_origin(hint)
+    if isinstance(hint, type) and is_dataclass(hint):
+        _require(where, data, dict, "an object")
+        check_names(where, "key", {field.name: False for field in fields(hint)}, data)
+        hints = get_type_hints(hint)
+        made = {key: _typed(f"{where}: {key}", value, hints[key]) for key, value in data.items()}
+        return hint(**made)
+    if origin is Mapping:
+        _require(where, data, dict, "an object")
+        each = get_args(hint)[1]
+        return {key: _typed(f"{where}: {key!r}", value, each) for key, value in data.items()}
+    if origin is tuple:
+        _require(where, data, list, "a list")
+        each = get_args(hint)[0]
+        return tuple(_typed(f"{where}[{index}]", value, each) for index, value in enumerate(data))
+    if hint in (int, str, bool):
+        _require(where, data, hint, f"of type {hint.__name__}")
     return data
+
+
+def _require(where: str, data: object, type_: type, expected: str) -> None:
+    if not isinstance(data, type_) or (isinstance(data, bool) and type_ is int):
+        raise ProgramError(f"{where} must be {expected}, got {data!r}")
 
 
 def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

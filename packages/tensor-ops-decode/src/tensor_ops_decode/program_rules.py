@@ -8,7 +8,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from tensor_ops_decode.errors import ProgramError
-from tensor_ops_decode.node_kind import Kind, Shapes, Weight
+from tensor_ops_decode.node_kind import Kind, Shapes, Weight, is_number
 from tensor_ops_decode.nodes import KINDS
 from tensor_ops_decode.program_records import Cache, Limits, Node, Tensor, Value
 from tensor_ops_decode.weights.formats import FORMATS
@@ -35,8 +35,6 @@ def check_program(program: Program) -> None:
         _check_size(f"{where}: num_kv_heads", cache.num_kv_heads)
         _check_size(f"{where}: head_size", cache.head_size)
         _check_choice(f"{where}: dtype", cache.dtype, _CACHE_DTYPES)
-        if not isinstance(cache.paged, bool):
-            raise ProgramError(f"{where}: paged must be true or false, got {cache.paged!r}")
     for name, value in program.values.items():
         where = f"value {name!r}"
         _check_size(f"{where}: columns", value.columns)
@@ -114,7 +112,7 @@ def _check_node(
 
 def _check_tensor(where: str, tensor: Tensor) -> None:
     _check_choice(f"{where}: type", tensor.type, tuple(FORMATS))
-    if not isinstance(tensor.shape, tuple) or len(tensor.shape) not in (1, 2):
+    if len(tensor.shape) not in (1, 2):
         raise ProgramError(f"{where}: shape must have one or two dimensions, got {tensor.shape!r}")
     for size in tensor.shape:
         _check_size(f"{where}: each dimension", size)
@@ -126,22 +124,25 @@ def _check_tensor(where: str, tensor: Tensor) -> None:
             f"{tensor.shape[-1]}"
         )
     source = tensor.source
-    keys = set(source) if isinstance(source, Mapping) else None
+    keys = set(source)
     if keys == {"attached"} and source["attached"] is True:
         return
     if keys == {"file", "tensor", "transform"}:
         are_names = isinstance(source["file"], str) and isinstance(source["tensor"], str)
-        if not are_names or any(each not in TRANSFORMS for each in source["transform"]):
+        transforms = source["transform"]
+        are_known = isinstance(transforms, list) and set(map(str, transforms)) <= set(TRANSFORMS)
+        if not are_names or not are_known:
             raise ProgramError(
-                f"{where}: source must name a file, a tensor and transforms out of "
-                f"{', '.join(TRANSFORMS)}; got {source!r}"
+                f"{where}: source must name a file, a tensor and a list of transforms out of "
+                f"{', '.join(TRANSFORMS)}; got {dict(source)}"
             )
     elif keys == {"rotary", "frequencies", "factor"}:
         _check_choice(f"{where}: rotary", source["rotary"], ("cos", "sin"))
-        numbers = [source["factor"], *source["frequencies"]]
-        if not all(isinstance(each, (int, float)) and math.isfinite(each) for each in numbers):
+        frequencies = source["frequencies"]
+        are_numbers = isinstance(frequencies, list) and all(map(is_number, frequencies))
+        if not are_numbers or not is_number(source["factor"]):
             raise ProgramError(f"{where}: frequencies and factor must be finite numbers")
-        if tensor.type != "f32" or tensor.shape[1:] != (len(source["frequencies"]),):
+        if tensor.type != "f32" or tensor.shape[1:] != (len(frequencies),):
             raise ProgramError(f"{where}: must be f32 with a column for each frequency")
     else:
         raise ProgramError(
