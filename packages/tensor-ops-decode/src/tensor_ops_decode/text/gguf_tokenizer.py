@@ -1,0 +1,225 @@
+"""Builds the tokenizer that the metadata of a GGUF file describes.
+
+The conventions are llama.cpp's (src/llama-vocab.cpp): `tokenizer.ggml.model` is the algorithm, and
+for byte-level BPE `tokenizer.ggml.pre` names the pattern that cuts a text into words first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import tokenizers
+from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
+
+from tensor_ops_decode.text.tokenizer import Tokenizer
+from tensor_ops_decode.weights.gguf import GgufFile
+from tensor_ops_decode.weights.mapped_file import FileFormatError
+
+__all__ = ["PRE_TOKENIZERS", "PreTokenizer", "add_around", "build_from_gguf"]
+
+
+@dataclass(frozen=True)
+class PreTokenizer:
+    """How a text is cut into words before they are merged.
+
+    Attributes
+    ----------
+    patterns : tuple of str
+        Regular expressions, each of which cuts what the ones before it left.
+    ignore_merges : bool
+        Whether a word that is in the vocabulary is that token, whatever the merges say.
+    adds_bos : bool
+        Whether a text begins with the token `bos` unless the file says otherwise.
+    """
+
+    patterns: tuple[str, ...]
+    ignore_merges: bool = False
+    adds_bos: bool = False
+
+
+_GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+_CL100K = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}%s"
+    r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+
+PRE_TOKENIZERS = {
+    "gpt-2": PreTokenizer((_GPT2,)),
+    "smollm": PreTokenizer((r"\p{N}", _GPT2)),
+    "llama-bpe": PreTokenizer((_CL100K % "{1,3}",), ignore_merges=True, adds_bos=True),
+    "qwen2": PreTokenizer((_CL100K % "",)),
+}
+
+_UNKNOWN, _CONTROL, _USER_DEFINED = 2, 3, 4  # in tokenizer.ggml.token_type
+# Tokens that end a turn or a text, for files that name only one of them as eos.
+_END_TOKENS = {
+    "<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|eom_id|>", "<|end_of_text|>", "<|end|>",
+    "<end_of_turn>", "<EOT>",
+}  # fmt: skip
+_KEY = "tokenizer.ggml."
+
+
+def build_from_gguf(file: GgufFile) -> Tokenizer:
+    """Return the tokenizer of a GGUF file.
+
+    Raises
+    ------
+    FileFormatError
+        If the file has none, one that is not supported, or one that contradicts itself.
+    """
+    metadata = _TokenizerMetadata(file)
+    model = metadata.get("model", str)
+    names = metadata.names()
+    kinds = metadata.array("token_type", len(names), [1] * len(names))
+    if model == "gpt2":
+        tokenizer, adds_bos = _byte_level(metadata, names), metadata.pre_tokenizer().adds_bos
+        defaults: Mapping[str, int] = {}
+    elif model == "llama":
+        tokenizer, adds_bos = _sentence_piece(metadata, names), True
+        defaults = {"bos": 1, "eos": 2}
+    else:
+        raise metadata.error(f"the tokenizer {model!r} is not supported", "gpt2 or llama")
+    _add_tokens(tokenizer, names, kinds)
+    token = {
+        name: metadata.token(name, names, defaults.get(name)) for name in ("bos", "eos", "eot")
+    }
+    ends = {i for i, name in enumerate(names) if kinds[i] == _CONTROL and name in _END_TOKENS}
+    before = token["bos"] if metadata.get("add_bos_token", bool, adds_bos) else None
+    after = token["eos"] if metadata.get("add_eos_token", bool, False) else None
+    add_around(tokenizer, before, after)
+    ends |= {token["eot"]} if token["eot"] is not None else set()
+    return Tokenizer(tokenizer, bos=token["bos"], eos=token["eos"], end_tokens=ends)
+
+
+def add_around(tokenizer: tokenizers.Tokenizer, before: int | None, after: int | None) -> None:
+    """Let a tokenizer add a token before a text, and one after it."""
+    first = [(tokenizer.id_to_token(before), before)] if before is not None else []
+    last = [(tokenizer.id_to_token(after), after)] if after is not None else []
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single=[*(name for name, _ in first), "$A", *(name for name, _ in last)],
+        special_tokens=list(dict(first + last).items()),
+    )
+
+
+class _TokenizerMetadata:
+    """The keys of a file that describe its tokenizer, with their types checked."""
+
+    def __init__(self, file: GgufFile) -> None:
+        self._file = file
+
+    def error(self, given: str, expected: str) -> FileFormatError:
+        return FileFormatError(f"{self._file.path}: {given}; expected {expected}")
+
+    def get(self, key: str, kind: type, default: Any = None) -> Any:
+        value = self._file.metadata.get(_KEY + key, default)
+        if value is default and default is not None:
+            return default
+        if not isinstance(value, kind):
+            given = "it is missing" if value is None else f"it is {type(value).__name__}"
+            raise self.error(f"key {_KEY + key!r}: {given}", kind.__name__)
+        return value
+
+    def names(self) -> list[str]:
+        """Return the vocabulary; a token without a name gets one, as in llama.cpp."""
+        names = [name or f"[EMPTY_{i}]" for i, name in enumerate(self.get("tokens", list))]
+        if len(set(names)) < len(names):
+            raise self.error(f"key {_KEY + 'tokens'!r}: a token is there twice", "one of each")
+        return names
+
+    def array(self, key: str, length: int, default: list[Any]) -> list[Any]:
+        """Return one number for each token."""
+        value = self._file.metadata.get(_KEY + key)
+        if value is None:
+            return default
+        if not hasattr(value, "tolist") or len(value) < length:
+            raise self.error(f"key {_KEY + key!r}", f"an array of {length} numbers")
+        return list(value.tolist())
+
+    def token(self, name: str, names: Sequence[str], default: int | None) -> int | None:
+        """Return the number of a token that the file gives a role."""
+        key = f"{name}_token_id"
+        if default is None and _KEY + key not in self._file.metadata:
+            return None
+        token = int(self.get(key, int, default))
+        if not 0 <= token < len(names):
+            raise self.error(f"key {_KEY + key!r}: {token}", f"a token below {len(names)}")
+        return token
+
+    def pre_tokenizer(self) -> PreTokenizer:
+        name = self.get("pre", str)
+        if name not in PRE_TOKENIZERS:
+            raise self.error(
+                f"key {_KEY + 'pre'!r}: {name!r} is not supported", ", ".join(PRE_TOKENIZERS)
+            )
+        return PRE_TOKENIZERS[name]
+
+
+def _byte_level(metadata: _TokenizerMetadata, names: list[str]) -> tokenizers.Tokenizer:
+    merges = [tuple(merge.split(" ")) for merge in metadata.get("merges", list)]
+    if bad := next((merge for merge in merges if len(merge) != 2), None):
+        raise metadata.error(f"key {_KEY + 'merges'!r}: {' '.join(bad)!r}", "two tokens")
+    pre_tokenizer = metadata.pre_tokenizer()
+    vocab = {name: i for i, name in enumerate(names)}
+    bpe = models.BPE(vocab=vocab, merges=merges, ignore_merges=pre_tokenizer.ignore_merges)
+    tokenizer = tokenizers.Tokenizer(bpe)
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            *(
+                pre_tokenizers.Split(tokenizers.Regex(pattern), "isolated")
+                for pattern in pre_tokenizer.patterns
+            ),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
+    tokenizer.decoder = decoders.ByteLevel()
+    return tokenizer
+
+
+def _sentence_piece(metadata: _TokenizerMetadata, names: list[str]) -> tokenizers.Tokenizer:
+    """Return BPE with the merges that the scores imply.
+
+    SentencePiece merges the two neighbours whose union has the best score of the vocabulary; that
+    is BPE with every way to make a token as a merge, in the order of the tokens' scores.
+    """
+    vocab = {name: i for i, name in enumerate(names)}
+    scores = metadata.array("scores", len(names), [0.0] * len(names))
+    best_first = sorted(range(len(names)), key=lambda i: -scores[i])
+    merges = [
+        (name[:cut], name[cut:])
+        for name in map(names.__getitem__, best_first)
+        for cut in range(1, len(name))
+        if name[:cut] in vocab and name[cut:] in vocab
+    ]
+    unknown = metadata.token("unknown", names, 0)
+    bpe = models.BPE(
+        vocab=vocab,
+        merges=merges,
+        unk_token=names[unknown or 0],
+        fuse_unk=True,
+        byte_fallback=True,
+    )
+    tokenizer = tokenizers.Tokenizer(bpe)
+    adds_space = metadata.get("add_space_prefix", bool, True)
+    spaces = normalizers.Replace(" ", "▁")
+    before = [normalizers.Prepend("▁")] if adds_space else []
+    tokenizer.normalizer = normalizers.Sequence([*before, spaces])
+    strip = [decoders.Strip(" ", 1, 0)] if adds_space else []
+    tokenizer.decoder = decoders.Sequence(
+        [
+            decoders.Replace("▁", " "),
+            decoders.ByteFallback(),
+            decoders.Fuse(),
+            *strip,
+        ]
+    )
+    return tokenizer
+
+
+def _add_tokens(tokenizer: tokenizers.Tokenizer, names: list[str], kinds: list[Any]) -> None:
+    special = [name for i, name in enumerate(names) if kinds[i] in (_UNKNOWN, _CONTROL)]
+    others = [name for i, name in enumerate(names) if kinds[i] == _USER_DEFINED]
+    added = tokenizers.AddedToken
+    tokenizer.add_special_tokens([added(name, normalized=False, special=True) for name in special])
+    tokenizer.add_tokens([added(name, normalized=False) for name in others])

@@ -1,0 +1,88 @@
+"""Opens the tokenizer of a model, whichever kind its files are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import tokenizers
+
+from tensor_ops_decode.text.gguf_tokenizer import add_around, build_from_gguf
+from tensor_ops_decode.text.tokenizer import Tokenizer
+from tensor_ops_decode.weights.files import Weights
+from tensor_ops_decode.weights.gguf import GgufFile
+from tensor_ops_decode.weights.mapped_file import FileFormatError
+from tensor_ops_decode.weights.safetensors import read_json
+
+__all__ = ["open_tokenizer", "special_token_names"]
+
+
+def open_tokenizer(weights: Weights) -> Tokenizer:
+    """Return the tokenizer of a model.
+
+    Parameters
+    ----------
+    weights : GgufFile or SafetensorsFolder
+        What `open_weights` returned.
+
+    Raises
+    ------
+    FileFormatError
+        If there is none, one that is not supported, or one that contradicts itself.
+    """
+    try:
+        if isinstance(weights, GgufFile):
+            return build_from_gguf(weights)
+        return _from_folder(Path(weights.path))
+    except (FileFormatError, OSError, MemoryError):
+        raise
+    except Exception as error:  # the library raises what has no other class
+        raise FileFormatError(f"{weights.path}: the tokenizer cannot be built: {error}") from error
+
+
+def special_token_names(folder: Path) -> dict[str, str]:
+    """Return the names of the special tokens of a Hugging Face folder, such as ``bos_token``."""
+    found: dict[str, str] = {}
+    for name in ("special_tokens_map.json", "tokenizer_config.json"):
+        path = folder / name
+        for key, value in (read_json(path) if path.exists() else {}).items():
+            token = value.get("content") if isinstance(value, dict) else value
+            if key in ("bos_token", "eos_token", "unk_token", "pad_token"):
+                found.pop(key, None)
+                if isinstance(token, str):
+                    found[key] = token
+    return found
+
+
+def _from_folder(folder: Path) -> Tokenizer:
+    path = folder / "tokenizer.json"
+    if not path.exists():
+        raise FileFormatError(f"{folder}: expected a tokenizer.json")
+    tokenizer = tokenizers.Tokenizer.from_file(str(path))
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    names = special_token_names(folder)
+    bos, eos = (
+        tokenizer.token_to_id(names[key]) if key in names else None
+        for key in ("bos_token", "eos_token")
+    )
+    config = _optional_json(folder / "tokenizer_config.json")
+    adds = [config.get(key) for key in ("add_bos_token", "add_eos_token")]
+    if any(isinstance(value, bool) for value in adds):  # as transformers: more than tokenizer.json
+        add_around(tokenizer, bos if adds[0] else None, eos if adds[1] else None)
+    return Tokenizer(tokenizer, bos=bos, eos=eos, end_tokens=_end_tokens(folder))
+
+
+def _end_tokens(folder: Path) -> set[int]:
+    for name in ("generation_config.json", "config.json"):
+        found = _optional_json(folder / name).get("eos_token_id")
+        if found is not None:
+            tokens = found if isinstance(found, list) else [found]
+            if not all(type(token) is int for token in tokens):
+                raise FileFormatError(f"{folder / name}: eos_token_id: {found!r}; expected tokens")
+            return set(tokens)
+    return set()
+
+
+def _optional_json(path: Path) -> dict[str, Any]:
+    return read_json(path) if path.exists() else {}
