@@ -1,0 +1,184 @@
+"""The commands ``tensor-ops generate`` and ``tensor-ops export``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TextIO
+
+from tensor_ops import TensorOpsError
+from tensor_ops_decode.generate import Completion, Model, load
+
+__all__ = ["export", "generate"]
+
+GENERATE_EXAMPLES = """\
+examples:
+  tensor-ops generate SmolLM2-135M-Instruct.Q4_1.gguf "The capital of France is"
+  tensor-ops generate model.gguf --chat "Why is the sky blue?" --temperature 0.7
+  tensor-ops generate ./Llama-3.2-1B --backend python --max-new-tokens 16 "Once"
+  echo "Translate: good morning" | tensor-ops generate model.gguf -
+
+The text goes to standard output, piece by piece; tokens per second go to standard error."""
+
+EXPORT_EXAMPLES = """\
+examples:
+  tensor-ops export model.gguf program.json
+  tensor-ops export model.gguf --max-seq-length 4096 -
+
+The program names its weights by file and tensor; it holds none."""
+
+
+def generate(argv: Sequence[str]) -> int:
+    """Run ``tensor-ops generate`` with the words after the command's name."""
+    parser = argparse.ArgumentParser(
+        prog="tensor-ops generate",
+        description="Continue a text with a language model.",
+        epilog=GENERATE_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    _add_model(parser)
+    parser.add_argument("prompt", help="the text to continue; - reads it from standard input")
+    parser.add_argument(
+        "--chat", action="store_true", help="answer the prompt by the model's chat template"
+    )
+    parser.add_argument("--system", metavar="TEXT", help="the system's message of --chat")
+    parser.add_argument("--max-new-tokens", type=int, default=128, help="default: 128")
+    parser.add_argument(
+        "--temperature", type=float, default=0.0, help="0, the default, takes the likeliest token"
+    )
+    parser.add_argument("--top-k", type=int, default=0, help="sample from so many tokens only")
+    parser.add_argument("--top-p", type=float, default=1.0, help="sample from the likeliest")
+    parser.add_argument("--min-p", type=float, default=0.0, help="sample from tokens so likely")
+    parser.add_argument("--seed", type=int, default=0, help="of sampling; default: 0")
+    parser.add_argument("--stop", action="append", default=[], help="end before it; repeatable")
+    parser.add_argument("--ignore-eos", action="store_true", help="go on after end tokens")
+    parser.add_argument("--json", action="store_true", help="print one JSON object at the end")
+    arguments = parser.parse_args(argv)
+    if arguments.system is not None and not arguments.chat:
+        parser.error("--system needs --chat")
+    prompt = sys.stdin.read() if arguments.prompt == "-" else arguments.prompt
+    with _opened(arguments) as model:
+        given: str | list[int] = prompt
+        if arguments.chat:
+            system = [{"role": "system", "content": arguments.system}] if arguments.system else []
+            given = model.chat_prompt([*system, {"role": "user", "content": prompt}])
+
+        def show(_: int, piece: str) -> None:
+            if not arguments.json:
+                sys.stdout.write(piece)
+                sys.stdout.flush()
+
+        try:
+            (answer,) = model.generate(
+                given,
+                max_new_tokens=arguments.max_new_tokens,
+                temperature=arguments.temperature,
+                top_k=arguments.top_k,
+                top_p=arguments.top_p,
+                min_p=arguments.min_p,
+                seed=arguments.seed,
+                stop=arguments.stop,
+                ignore_eos=arguments.ignore_eos,
+                stream=show,
+            )
+        except ValueError as error:
+            raise TensorOpsError(str(error)) from error
+        _report(model, answer, as_json=arguments.json)
+    return 0
+
+
+def export(argv: Sequence[str]) -> int:
+    """Run ``tensor-ops export`` with the words after the command's name."""
+    parser = argparse.ArgumentParser(
+        prog="tensor-ops export",
+        description="Write the program of a model, which executors of any language can run.",
+        epilog=EXPORT_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    _add_model(parser)
+    parser.add_argument("output", help="the JSON file to write; - is standard output")
+    arguments = parser.parse_args(argv)
+    with _opened(arguments) as model:
+        text = model.kernel.program.to_json()
+    if arguments.output == "-":
+        print(text)
+    else:
+        Path(arguments.output).write_text(text + "\n", encoding="utf-8")
+    return 0
+
+
+def _add_model(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("model", help="a GGUF file, or a folder of Hugging Face")
+    parser.add_argument("--backend", help="the backend that must run it")
+    parser.add_argument("--num-workers", type=int, help="threads; default: those of the machine")
+    parser.add_argument("--max-seq-length", type=int, help="the longest prompt with its answer")
+    parser.add_argument(
+        "--activations",
+        choices=("int8x2", "int8", "float32"),
+        help="what activations are rounded to beside integer weights",
+    )
+
+
+def _opened(arguments: argparse.Namespace) -> Model:
+    """Return the model that the arguments name, with a progress bar while it is packed."""
+    names = ("num_workers", "max_seq_length", "activations")
+    options = {name: value for name in names if (value := getattr(arguments, name)) is not None}
+    bar = _Bar(sys.stderr)
+    try:
+        return load(arguments.model, arguments.backend, progress=bar.show, **options)
+    except (ValueError, TypeError) as error:
+        raise TensorOpsError(str(error)) from error
+    finally:
+        bar.wipe()
+
+
+def _report(model: Model, answer: Completion, *, as_json: bool) -> None:
+    """Print what follows the text: a line about the speed, or everything as JSON."""
+    several = len(answer.tokens) - 1
+    rate = several / answer.decode_seconds if several else None
+    if as_json:
+        record = {
+            "text": answer.text,
+            "tokens": list(answer.tokens),
+            "finish_reason": answer.finish_reason,
+            "prompt_tokens": len(answer.prompt_tokens),
+            "backend": model.kernel.backend,
+            "prompt_seconds": answer.prompt_seconds,
+            "tokens_per_second": rate,
+        }
+        print(json.dumps(record))
+        return
+    print()
+    sys.stdout.flush()
+    speed = "" if rate is None else f", {rate:.1f} tokens per second"
+    read = f"{len(answer.prompt_tokens)} tokens read in {answer.prompt_seconds:.2f} s"
+    written = f"{len(answer.tokens)} written{speed}"
+    print(f"{read}, {written}, on {model.kernel.backend}", file=sys.stderr)
+
+
+class _Bar:
+    """A progress bar of one line on a terminal; nothing elsewhere."""
+
+    _WIDTH = 24
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream if stream.isatty() else None
+
+    def show(self, done: int, size: int) -> None:
+        """Show that so many bytes of weights are packed."""
+        filled = self._WIDTH * done // max(size, 1)
+        self._write(f"[{'#' * filled:.<{self._WIDTH}}] packing {done >> 20} of {size >> 20} MiB")
+
+    def wipe(self) -> None:
+        """Leave nothing on the line."""
+        self._write("")
+
+    def _write(self, text: str) -> None:
+        if self._stream is not None:
+            self._stream.write("\r\x1b[K" + text)
+            self._stream.flush()

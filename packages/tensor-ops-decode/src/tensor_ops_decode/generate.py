@@ -1,0 +1,337 @@
+"""Text from prompts: opens a model, and runs its requests until each has its answer."""
+
+from __future__ import annotations
+
+import operator
+import os
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from tensor_ops_decode.persistent_kernel import PersistentKernel
+from tensor_ops_decode.weights import FileFormatError, Weights, open_weights
+
+if TYPE_CHECKING:
+    from tensor_ops_decode.text import Tokenizer
+
+__all__ = ["Completion", "Model", "load"]
+
+Prompt = str | Sequence[int]
+Messages = Sequence[Mapping[str, str]]
+
+
+@dataclass(frozen=True)
+class Completion:
+    """The answer to one prompt.
+
+    Attributes
+    ----------
+    text : str
+        Without the end token, and without the stop string that ended it.
+    tokens : tuple of int
+        All tokens that the model chose, an end token included.
+    finish_reason : {"end", "stop", "length"}
+        Whether the model ended its answer, wrote a stop string, or reached a limit.
+    prompt_tokens : tuple of int
+    prompt_seconds, decode_seconds : float
+        From the start to the first token, and from there to the last.
+    """
+
+    text: str
+    tokens: tuple[int, ...]
+    finish_reason: str
+    prompt_tokens: tuple[int, ...]
+    prompt_seconds: float = field(compare=False)
+    decode_seconds: float = field(compare=False)
+
+
+def load(
+    path: str | os.PathLike[str],
+    backend: str | None = None,
+    *,
+    progress: Callable[[int, int], None] | None = None,
+    **options: Any,
+) -> Model:
+    """Open a model, and pack its weights for a backend.
+
+    Parameters
+    ----------
+    path : path-like
+        A GGUF file, or a folder of Hugging Face with ``config.json`` and safetensors.
+    backend : str, optional
+        The backend that must run it; by default the one that tensor_ops chooses.
+    progress : callable, optional
+        Called with the bytes of weights that are packed, and of all.
+    **options
+        As in `PersistentKernel`: ``fallback_backends``, ``num_workers``, ``max_seq_length``,
+        ``max_num_batched_requests`` and others.
+
+    Returns
+    -------
+    Model
+
+    Raises
+    ------
+    FileFormatError
+        If there is no model, or one that is damaged or not supported.
+    BackendUnavailableError
+        If no backend can run it.
+    OSError
+        If it cannot be read.
+
+    Examples
+    --------
+    >>> import tensor_ops_decode
+    >>> model = tensor_ops_decode.load("SmolLM2-135M-Instruct.Q4_1.gguf")  # doctest: +SKIP
+    >>> model.generate("The capital of France is", max_new_tokens=4)[0].text  # doctest: +SKIP
+    ' Paris.\\n\\n'
+    """
+    from tensor_ops_decode.text import open_tokenizer  # few programs that use a kernel need it
+
+    weights = open_weights(path)
+    tokenizer = open_tokenizer(weights)
+    options.setdefault("eos_token_id", sorted(tokenizer.end_tokens))
+    kernel = PersistentKernel(mode="decode", backend=backend, model=path, **options)
+    kernel.compile(progress=progress)
+    model = Model(kernel, tokenizer, weights)
+    if tokenizer.vocab_size > model.vocabulary:
+        kernel.close()
+        raise FileFormatError(
+            f"{weights.path}: the tokenizer has {tokenizer.vocab_size} tokens, but the embedding "
+            f"only {model.vocabulary} rows"
+        )
+    return model
+
+
+class Model:
+    """A model that answers prompts; `load` makes one.
+
+    Attributes
+    ----------
+    kernel : PersistentKernel
+        What runs its steps.
+    tokenizer : Tokenizer
+    vocabulary : int
+        The number of tokens that it can choose from.
+    """
+
+    def __init__(self, kernel: PersistentKernel, tokenizer: Tokenizer, weights: Weights) -> None:
+        self.kernel = kernel
+        self.tokenizer = tokenizer
+        self.vocabulary = kernel.program.values["logits"].columns
+        self._weights = weights
+
+    def __enter__(self) -> Model:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Free the memory of the model."""
+        self.kernel.close()
+
+    def chat_prompt(self, messages: Messages) -> list[int]:
+        """Return the tokens of a conversation that the model is to continue.
+
+        Parameters
+        ----------
+        messages : sequence of mapping
+            Each with ``"role"`` and ``"content"``, the last of the role ``"user"``.
+
+        Raises
+        ------
+        ValueError
+            If the model has no chat template, or the template refuses the messages.
+        """
+        from tensor_ops_decode.text import open_chat_template
+
+        template = open_chat_template(self._weights, self.tokenizer)
+        if template is None:
+            raise ValueError(
+                f"{self._weights.path}: the model has no chat template; give it a plain prompt"
+            )
+        text = template.render(messages, add_generation_prompt=True)
+        return self.tokenizer.encode(text, add_special_tokens=False, parse_special_tokens=True)
+
+    def generate(
+        self,
+        prompts: Prompt | Sequence[Prompt],
+        *,
+        max_new_tokens: int = 128,
+        temperature: float = 0.0,
+        top_k: int = 0,
+        top_p: float = 1.0,
+        min_p: float = 0.0,
+        seed: int = 0,
+        stop: str | Sequence[str] = (),
+        ignore_eos: bool = False,
+        stream: Callable[[int, str], None] | None = None,
+    ) -> list[Completion]:
+        """Continue one or several prompts.
+
+        Parameters
+        ----------
+        prompts : str, sequence of int, or a sequence of these
+            Text or tokens. Several are computed together, as many as the model has requests; the
+            answer to each is the same as alone on the native backends.
+        max_new_tokens : int, optional
+        temperature : float, optional
+            0 takes the likeliest token; larger is more random.
+        top_k : int, optional
+            Sample from so many of the likeliest tokens only; 0 for all.
+        top_p : float, optional
+            Sample from the likeliest tokens whose probabilities sum to it.
+        min_p : float, optional
+            Sample from tokens at least so likely beside the likeliest.
+        seed : int, optional
+            Equal seeds give equal answers; prompt i has ``seed + i``.
+        stop : str or sequence of str, optional
+            An answer ends before one of these.
+        ignore_eos : bool, optional
+            Whether to go on after the model's end tokens.
+        stream : callable, optional
+            Called with the number of a prompt and a piece of text as soon as it is certain. The
+            pieces of a prompt are its text, and no piece ends within a character.
+
+        Returns
+        -------
+        list of Completion
+            In the order of the prompts.
+
+        Raises
+        ------
+        ValueError
+            If a prompt is empty, longer than the model's sequence, or names an unknown token; or if
+            a number is out of its range. Nothing has been computed then.
+        """
+        stops = (stop,) if isinstance(stop, str) else tuple(stop)
+        if not all(isinstance(each, str) and each for each in stops):
+            raise ValueError(f"stop must be strings that are not empty, got {stop!r}")
+        if not isinstance(max_new_tokens, int) or max_new_tokens < 1:
+            raise ValueError(f"max_new_tokens must be a positive integer, got {max_new_tokens!r}")
+        sampling = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p}
+        waiting = deque(
+            _Answer(number, self._tokens(prompt), self.tokenizer, stops, stream)
+            for number, prompt in enumerate(_listed(prompts))
+        )
+        answers = list(waiting)
+        for answer in answers:
+            self.kernel.check_request(answer.prompt, seed=seed + answer.number, **sampling)
+        running: dict[int, _Answer] = {}
+        try:
+            while waiting or running:
+                while waiting and self.kernel.free_slots:
+                    answer = waiting.popleft()
+                    request = self.kernel.add_request(
+                        answer.prompt, ignore_eos=True, seed=seed + answer.number, **sampling
+                    )
+                    running[request] = answer
+                    answer.start()
+                for request, token in self.kernel().items():
+                    if request not in running:
+                        continue  # another user's of the same kernel
+                    answer = running[request]
+                    answer.add(token, () if ignore_eos else self.tokenizer.end_tokens)
+                    limit = min(max_new_tokens, self.kernel.max_seq_length - len(answer.prompt))
+                    if answer.finish_reason or len(answer.tokens) >= limit:
+                        answer.finish()
+                        self.kernel.remove(request)
+                        del running[request]
+        finally:
+            for request in running:
+                self.kernel.remove(request)
+        return [answer.completion() for answer in answers]
+
+    def _tokens(self, prompt: Prompt) -> list[int]:
+        if isinstance(prompt, str):
+            return self.tokenizer.encode(prompt)
+        return [operator.index(token) for token in prompt]
+
+
+class _Answer:
+    """One prompt on its way: its tokens, and the text that is certain."""
+
+    def __init__(
+        self,
+        number: int,
+        prompt: list[int],
+        tokenizer: Tokenizer,
+        stops: tuple[str, ...],
+        stream: Callable[[int, str], None] | None,
+    ) -> None:
+        self.number, self.prompt = number, prompt
+        self.tokens: list[int] = []
+        self.finish_reason = ""
+        self._text = ""
+        self._held = ""
+        self._decoder = tokenizer.stream()
+        self._stops, self._stream = stops, stream
+        self._times: list[float] = []
+
+    def start(self) -> None:
+        """Note that the first step with this prompt begins."""
+        self._times = [time.perf_counter()]
+
+    def add(self, token: int, end_tokens: Iterable[int]) -> None:
+        """Take the next token."""
+        self.tokens.append(token)
+        self._times[1 + (len(self.tokens) > 1) :] = [time.perf_counter()]
+        if token in end_tokens:
+            self.finish_reason = "end"
+        else:
+            self._release(self._decoder.push(token))
+
+    def finish(self) -> None:
+        """Release what is held back, since nothing will follow."""
+        if self.finish_reason != "stop":
+            self._release(self._decoder.finish())
+            self._emit(self._held)
+        self.finish_reason = self.finish_reason or "length"
+
+    def completion(self) -> Completion:
+        """Return the answer, once it is finished."""
+        start, first, last = self._times[0], self._times[1], self._times[-1]
+        return Completion(
+            self._text,
+            tuple(self.tokens),
+            self.finish_reason,
+            tuple(self.prompt),
+            first - start,
+            last - first,
+        )
+
+    def _release(self, text: str) -> None:
+        """Emit text up to a stop string, or up to what may become one."""
+        text, self._held = self._held + text, ""
+        found = [place for stop in self._stops if (place := text.find(stop)) >= 0]
+        if found:
+            self.finish_reason = "stop"
+            self._emit(text[: min(found)])
+            return
+        kept = max((_overlap(text, stop) for stop in self._stops), default=0)
+        self._held = text[len(text) - kept :]
+        self._emit(text[: len(text) - kept])
+
+    def _emit(self, text: str) -> None:
+        self._text += text
+        if text and self._stream is not None:
+            self._stream(self.number, text)
+
+
+def _overlap(text: str, stop: str) -> int:
+    """Return how many characters at the end of a text begin a stop string."""
+    longest = min(len(text), len(stop) - 1)
+    return next((n for n in range(longest, 0, -1) if text.endswith(stop[:n])), 0)
+
+
+def _listed(prompts: Prompt | Sequence[Prompt]) -> list[Prompt]:
+    """Return prompts as a list, of which one may have been given without one."""
+    if isinstance(prompts, str):
+        return [prompts]
+    listed: list[Any] = list(prompts)
+    if listed and all(hasattr(each, "__index__") for each in listed):
+        return [listed]
+    return listed
