@@ -20,6 +20,7 @@ from environments import (
     build,
     cuda_compiler,
     install_group,
+    install_language_model,
     install_model,
     install_packages,
     install_sanitized,
@@ -63,11 +64,20 @@ def quickstart(session: nox.Session) -> None:
 
 
 @nox.session
+def generate(session: nox.Session) -> None:
+    """Answer a chat prompt with SmolLM2, on the C++ backend and with NumPy; -- PROMPT is yours."""
+    install_packages(session)
+    install_language_model(session)
+    session.run("python", "examples/generate_text.py", *session.posargs)
+
+
+@nox.session
 def tests(session: nox.Session) -> None:
     """Run every test that no other session runs, documentation included."""
     install_packages(session)
-    install_group(session, "test", "peers")
+    install_group(session, "test", "peers", "decode")
     install_model(session)
+    install_language_model(session)
     elsewhere = (CONFORMANCE, "tests/ci", "tests/wheels", OPENCL, CUDA, TORCH)
     everything = ["tests", "packages", *(f"--ignore={folder}" for folder in elsewhere)]
     session.run("pytest", *BY_FILE, *(session.posargs or everything))

