@@ -45,7 +45,7 @@ CONFORMANCE = "tests/conformance"
 BLOCKS = "tests/docs/test_pages.py::test_blocks_run"
 TENTH_OP = "tests/docs/test_tenth_op.py::test_a_backend_has_it"
 WHEEL_TESTS = f"{CUDA}/tests/wheel"
-FUZZED = ("binding", "configuration", "command")
+FUZZED = ("binding", "configuration", "command", "model_files")
 # The folders of the C++ backend whose code knows no Python.
 WITHOUT_PYTHON = ("threads", "memory")
 
@@ -212,8 +212,11 @@ def sanitize(session: nox.Session) -> None:
 
 @nox.session
 def fuzz(session: nox.Session) -> None:
-    """Fuzz binding, loader of backend.json and command line; -- --runs N says how often."""
-    session.install("atheris>=3", "./packages/tensor-ops")
+    """Fuzz binding, loader of backend.json, command line and readers of model files.
+
+    -- --runs N says how often.
+    """
+    session.install("atheris>=3", "./packages/tensor-ops", "./packages/tensor-ops-decode")
     temporary = Path(session.create_tmp()).resolve()  # where the corpora are kept
     chosen = [each for each in session.posargs if each in FUZZED] or FUZZED
     options = [each for each in session.posargs if each not in FUZZED]

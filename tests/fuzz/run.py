@@ -1,7 +1,8 @@
 """Run one target of the fuzzer: python tests/fuzz/run.py TARGET [--runs N] [libFuzzer's options].
 
-TARGET is binding, configuration or command. An input that fails is written to the current
-directory and shown; with its fix it goes to tests/fuzz/found/TARGET, where test_found.py runs it.
+TARGET is binding, configuration, command or model_files. An input that fails is written to the
+current directory and shown; with its fix it goes to tests/fuzz/found/TARGET, where test_found.py
+runs it.
 """
 
 import importlib
@@ -12,7 +13,7 @@ from pathlib import Path
 import atheris
 
 HERE = Path(__file__).parent
-TARGETS = ("binding", "configuration", "command")
+TARGETS = ("binding", "configuration", "command", "model_files")
 
 
 def main():
@@ -32,7 +33,7 @@ def main():
         os.environ["TENSOR_OPS_LIBFUZZER"] = core.__file__
         module = importlib.import_module(target)
     else:
-        with atheris.instrument_imports(include=["tensor_ops", "json"]):
+        with atheris.instrument_imports(include=["tensor_ops", "tensor_ops_decode", "json"]):
             module = importlib.import_module(target)
     corpus = Path(f"{target}_corpus")
     corpus.mkdir(exist_ok=True)

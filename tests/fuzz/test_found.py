@@ -19,6 +19,8 @@ def target(monkeypatch, tmp_path):
     def target(name):
         if name == "binding":
             pytest.importorskip("tensor_ops_cpp")
+        if name == "model_files":
+            pytest.importorskip("tensor_ops_decode")
         monkeypatch.setenv("TENSOR_OPS_CONFIG", "")  # which a target sets, and the end takes back
         return importlib.import_module(name).try_input
 
@@ -32,7 +34,7 @@ def test_found(target, path):
     target(path.parent.name)(path.read_bytes())
 
 
-@pytest.mark.parametrize("name", ["binding", "configuration", "command"])
+@pytest.mark.parametrize("name", ["binding", "configuration", "command", "model_files"])
 def test_any(target, name):
     draw = random.Random(name)
     try_input = target(name)
