@@ -56,7 +56,7 @@ def test_metadata_is_what_the_library_reads(tmp_path):
     assert metadata["key.string"] == "naïve ☃"
     assert metadata["key.bool"] is True
     assert len(metadata) == len(expected)
-    with pytest.raises(KeyError):
+    with pytest.raises(KeyError, match="no such key"):
         metadata["no such key"]
 
 
@@ -83,6 +83,11 @@ def test_a_tensor_is_a_read_only_view_of_the_mapped_file(tmp_path):
     while isinstance(base, np.ndarray):
         base = base.base
     assert isinstance(base.obj if isinstance(base, memoryview) else base, mmap.mmap)
+
+
+def test_a_tensor_that_is_not_there_is_a_key_error(tmp_path):
+    with pytest.raises(KeyError, match=r"a\.gguf has no tensor 'none'"):
+        open_weights(small_gguf(tmp_path / "a.gguf")).tensor("none")
 
 
 def test_a_tensor_outlives_the_file_object(tmp_path):

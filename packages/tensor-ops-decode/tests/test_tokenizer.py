@@ -257,6 +257,7 @@ def test_user_defined_tokens_are_parsed_always_and_are_text(tmp_path):
         ({"merges": ["a"]}, "'a'; expected two tokens"),
         ({"merges": ["no such"]}, "the tokenizer cannot be built: "),
         ({"names": ["a", "a"]}, "a token is there twice"),
+        ({"names": ["a" * 5000]}, "a token of 5000 characters; expected at most 4096"),
         ({"kinds": [1]}, r"'tokenizer\.ggml\.token_type'; expected an array of 266 numbers"),
         ({"bos_token_id": 1000}, r"bos_token_id': 1000; expected a token below 266"),
         ({"add_bos_token": 3}, "it is int; expected bool"),

@@ -52,6 +52,7 @@ PRE_TOKENIZERS = {
     "qwen2": PreTokenizer((_CL100K % "",)),
 }
 
+MAX_TOKEN = 4096  # characters, as ways to cut a token are tried; real ones have under 200
 _UNKNOWN, _CONTROL, _USER_DEFINED = 2, 3, 4  # in tokenizer.ggml.token_type
 # Tokens that end a turn or a text, for files that name only one of them as eos.
 _END_TOKENS = {
@@ -126,6 +127,9 @@ class _TokenizerMetadata:
         names = [name or f"[EMPTY_{i}]" for i, name in enumerate(self.get("tokens", list))]
         if len(set(names)) < len(names):
             raise self.error(f"key {_KEY + 'tokens'!r}: a token is there twice", "one of each")
+        if (longest := max(map(len, names), default=0)) > MAX_TOKEN:
+            given = f"key {_KEY + 'tokens'!r}: a token of {longest} characters"
+            raise self.error(given, f"at most {MAX_TOKEN}")
         return names
 
     def array(self, key: str, length: int, default: list[Any]) -> list[Any]:

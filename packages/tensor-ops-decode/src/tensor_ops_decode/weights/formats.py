@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -80,7 +81,7 @@ class Format:
             )
         return columns // self.block_size * self.block_bytes
 
-    def dequantize(self, rows: Bytes, columns: int, dtype: DTypeLike = np.float32) -> NDArray:  # type: ignore[type-arg]
+    def dequantize(self, rows: Bytes, columns: int, dtype: DTypeLike = np.float32) -> NDArray[Any]:
         """Return the values of stored rows.
 
         Parameters

@@ -145,6 +145,8 @@ class GgufFile:
         FileFormatError
             If its type is not supported.
         """
+        if name not in self._tensors:
+            raise KeyError(f"{self.path} has no tensor {name!r}")
         return self._tensors[name].open()
 
     def _version(self) -> int:

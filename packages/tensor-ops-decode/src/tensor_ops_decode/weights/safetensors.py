@@ -79,6 +79,8 @@ class SafetensorsFolder:
         FileFormatError
             If its dtype is not supported.
         """
+        if name not in self._tensors:
+            raise KeyError(f"{self.path} has no tensor {name!r}")
         return self._tensors[name].open()
 
     def _read(self) -> dict[str, StoredTensor]:

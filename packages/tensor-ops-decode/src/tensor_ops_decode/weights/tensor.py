@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -42,7 +43,7 @@ class Tensor:
         """How its values are stored."""
         return FORMATS[self.type]
 
-    def values(self, dtype: DTypeLike = np.float32) -> NDArray:  # type: ignore[type-arg]
+    def values(self, dtype: DTypeLike = np.float32) -> NDArray[Any]:
         """Return the values, computed in float32, as an array of the logical shape."""
         return self.format.dequantize(self.data, self.shape[-1], dtype).reshape(self.shape)
 
