@@ -57,15 +57,15 @@ class ConfigWarning(RuntimeWarning):
     """A user's configuration file is out of this process's reach, and is taken for none."""
 
 
-def warn_caller(message: str, category: type[Warning]) -> None:
-    """Warn at the line of the first caller outside this package."""
+def warn_caller(message: str, category: type[Warning], package: str = "tensor_ops") -> None:
+    """Warn at the line of the first caller outside a package."""
     level, frame = 2, sys._getframe(1)
-    while frame.f_back is not None and _is_ours(frame):
+    while frame.f_back is not None and _is_of(package, frame):
         level, frame = level + 1, frame.f_back
     warnings.warn(message, category, stacklevel=level)
 
 
-def _is_ours(frame: FrameType) -> bool:
+def _is_of(package: str, frame: FrameType) -> bool:
     # Code that exec() runs may be in a namespace without __name__.
     name = str(frame.f_globals.get("__name__"))
-    return name == "tensor_ops" or name.startswith("tensor_ops.")
+    return name in (package, "tensor_ops") or name.startswith((f"{package}.", "tensor_ops."))

@@ -15,10 +15,14 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import Any
 
-from tensor_ops import machine, state
+from tensor_ops import backends, machine, selection, state
 from tensor_ops.accuracy import Bound, measure
 from tensor_ops.arguments import DTYPES
+from tensor_ops.backends import FAILURES, Backend, one_line
 from tensor_ops.checks import check_outputs, check_values
+from tensor_ops.contract import Capabilities
+from tensor_ops.errors import warn_caller
+from tensor_ops.foreign import numpy_view
 from tensor_ops.names import (
     AUTO,
     AUTOMATIC,
@@ -37,8 +41,11 @@ __all__ = [
     "CPU",
     "DEFAULT_PRIORITY",
     "DTYPES",
+    "FAILURES",
     "OPS",
+    "Backend",
     "Bound",
+    "Capabilities",
     "Choice",
     "Decision",
     "Op",
@@ -47,13 +54,18 @@ __all__ = [
     "check_outputs",
     "check_values",
     "choose",
+    "choose_backend",
     "decision",
     "did_you_mean",
     "exchanging_function",
     "function_of",
+    "load_backend",
     "machine",
     "measure",
     "not_a_name",
+    "numpy_view",
+    "one_line",
+    "warn_caller",
 ]
 
 
@@ -83,6 +95,33 @@ def decision(backend: str | None = None, source: str = "") -> Decision:
     return table.decision
 
 
+def choose_backend(decision: Decision, reason: Callable[[Backend], str | None]) -> Choice:
+    """Return the choice for work that is no op, among the candidates of a decision.
+
+    Parameters
+    ----------
+    decision : Decision
+    reason : callable
+        Returns why a backend that is available cannot do the work, None if it can.
+
+    Raises
+    ------
+    ConfigError
+        If a setting of a candidate's own is wrong.
+
+    Examples
+    --------
+    >>> choose_backend(decision("python", "an example"), lambda backend: None).backend
+    'python'
+    """
+
+    def why_not(name: str) -> str | None:
+        unavailable = backends.reason_against(name)
+        return reason(backends.load(name)) if unavailable is None else unavailable
+
+    return selection.choose_for(decision, why_not, backends.kind_of_device)
+
+
 def function_of(route: Route, dtype: Hashable, name: str) -> Callable[..., Any] | None:
     """Return the function of the backend that runs an op here.
 
@@ -108,6 +147,17 @@ def function_of(route: Route, dtype: Hashable, name: str) -> Callable[..., Any] 
         If no backend can run it.
     """
     return route.function(state.current(), dtype, name)
+
+
+def load_backend(name: str) -> Backend:
+    """Return what is known of a backend, imported and probed: its module, its capabilities.
+
+    Examples
+    --------
+    >>> load_backend("python").capabilities.devices
+    ('cpu',)
+    """
+    return backends.load(name)
 
 
 def exchanging_function(op: Op, name_of: Callable[[str, str, Any], str]) -> Callable[..., Any]:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tensor_ops.op_table import Op
     from tensor_ops.state import DispatchTable
 
-__all__ = ["caller", "facts", "has_foreign_beside_array", "is_foreign"]
+__all__ = ["caller", "facts", "has_foreign_beside_array", "is_foreign", "numpy_view"]
 
 # DLDeviceType of dlpack.h to the names that a backend's supports() is asked about.
 _DEVICES = {2: "cuda", 4: "opencl", 7: "vulkan", 8: "metal", 10: "rocm", 14: "oneapi"}
@@ -69,7 +69,7 @@ def caller(of_arrays: Route) -> Callable[..., Any]:
         device = _device(op.name, op.first, x)
         seen, library = _without_autograd, None
         if device == CPU:
-            seen = _view
+            seen = numpy_view
             if out is None and not isinstance(x, np.ndarray):
                 library = _library(op.name, op.first, x)
         for name, kind in op.kinds.items():
@@ -112,7 +112,7 @@ def facts(op: str, argument: str, value: Any) -> tuple[str, str, int | None]:
     """
     device = _device(op, argument, value)
     if device == CPU:
-        view = _view(op, argument, value)
+        view = numpy_view(op, argument, value)
         return dtype_name(op, argument, view), device, view.size
     return _device_dtype(op, argument, value), device, None
 
@@ -137,8 +137,14 @@ def _device_dtype(op: str, argument: str, value: Any) -> str:
     return str(value.dtype).rpartition(".")[2]
 
 
-def _view(op: str, argument: str, value: Any) -> np.ndarray[Any, Any]:
-    """Return a NumPy array over the memory of `value`."""
+def numpy_view(op: str, argument: str, value: Any) -> np.ndarray[Any, Any]:
+    """Return a NumPy array over the memory of `value`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If there is none, naming the op and the argument.
+    """
     if isinstance(value, np.ndarray):
         return value
     if not is_foreign(value):
