@@ -10,6 +10,8 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 RUN_TIME = "    def __getattr__(name: str) -> Any: ...\n"
+# Without that package, type checkers take the name for Any.
+ELSEWHERE = "    from tensor_ops_decode import PersistentKernel as PersistentKernel\n"
 
 
 class StubBuildHook(BuildHookInterface[Any]):
@@ -29,4 +31,4 @@ def stub_of(package: Path) -> str:
     imports = "".join(f"    from tensor_ops.ops.{name} import {name} as {name}\n" for name in names)
     if RUN_TIME not in source:
         raise RuntimeError("tensor_ops/__init__.py has no __getattr__ for the stub to replace")
-    return source.replace(RUN_TIME, imports)
+    return source.replace(RUN_TIME, imports + ELSEWHERE)

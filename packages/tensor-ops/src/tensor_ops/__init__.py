@@ -6,6 +6,8 @@
 array([0., 0., 0.], dtype=float32)
 """
 
+from importlib import import_module as _import_module
+from importlib.util import find_spec as _find_spec
 from typing import TYPE_CHECKING, Any
 
 from tensor_ops import state as _state
@@ -56,6 +58,9 @@ __all__ = [
     "use_backend",
 ]
 
+# By name: the package that provides it, and the extra that installs that.
+_ELSEWHERE = {"PersistentKernel": ("tensor_ops_decode", "decode")}
+
 for _name in _OPS:
     globals()[_name] = _OPS[_name].public
     __all__ += [_name]  # noqa: PLE0604
@@ -64,9 +69,28 @@ if TYPE_CHECKING:  # in a wheel, a stub that the build makes names the ops: see 
 
     def __getattr__(name: str) -> Any: ...
 
+else:
+
+    def __getattr__(name):
+        """Return what another package of ours provides under this name, imported when needed."""
+        if name not in _ELSEWHERE:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        package, extra = _ELSEWHERE[name]
+        try:
+            return getattr(_import_module(package), name)
+        except ModuleNotFoundError as error:
+            if error.name != package:
+                raise
+            raise ImportError(
+                f"tensor_ops.{name} needs the package {package}, which is not installed: "
+                f"pip install 'tensor-ops[{extra}]'"
+            ) from error
+
 
 def __dir__() -> list[str]:
-    return [*__all__, "__version__"]
+    # What would fail is left out: pydoc and others look at every name.
+    elsewhere = [name for name, (package, _) in _ELSEWHERE.items() if _find_spec(package)]
+    return [*__all__, *elsewhere, "__version__"]
 
 
 # A forced backend that is missing, or a bad configuration, ends the import here. The package's
