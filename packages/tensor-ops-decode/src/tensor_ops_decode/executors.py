@@ -1,0 +1,174 @@
+"""Which backend runs a program, by the selection of tensor_ops, and why not the others.
+
+A backend runs programs if its ``CAPABILITIES`` say so and its module has ``supports_program`` and
+``compile_program``. The executor of the backend ``python`` is in this package.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from tensor_ops import BackendError, BackendFallbackWarning, BackendUnavailableError
+from tensor_ops.extension import (
+    FAILURES,
+    Backend,
+    Decision,
+    Step,
+    choose_backend,
+    decision,
+    load_backend,
+    one_line,
+    warn_caller,
+)
+from tensor_ops_decode import reference
+
+__all__ = ["Executor", "ExecutorChoice", "NoExecutorError"]
+
+
+class NoExecutorError(BackendUnavailableError, ValueError):
+    """No backend that may run a program can; the message gives the reason of each."""
+
+
+@dataclass(frozen=True)
+class Executor:
+    """A backend that runs programs, and how it was chosen.
+
+    Attributes
+    ----------
+    backend : str
+    module : module
+        It has ``compile_program``.
+    decided_by : str
+        The level that decided, as in `tensor_ops.explain`.
+    mode : str
+    steps : tuple of Step
+        Every backend that was looked at, with the reason for which it was passed over.
+    """
+
+    backend: str
+    module: Any
+    decided_by: str
+    mode: str
+    steps: tuple[Step, ...]
+
+
+class ExecutorChoice:
+    """The choice of a backend for programs, as it was asked for at one place of the code.
+
+    Parameters
+    ----------
+    backend : str or None
+        The one that runs or none; without it, context, default, environment and file decide.
+    fallback_backends : iterable of str
+        What is tried after that, in order.
+    caller : str
+        Who asks, in words.
+    refusal : callable, optional
+        Returns why the caller cannot use a backend of this name, None if it can.
+
+    Raises
+    ------
+    ConfigError
+        If no backend has one of the names.
+
+    Examples
+    --------
+    >>> ExecutorChoice("python").executor().backend
+    'python'
+    """
+
+    def __init__(
+        self,
+        backend: str | None = None,
+        fallback_backends: Iterable[str] = (),
+        caller: str = "PersistentKernel()",
+        refusal: Callable[[str], str | None] = lambda name: None,
+    ) -> None:
+        if isinstance(fallback_backends, str):
+            raise TypeError(
+                f"fallback_backends must be a list of names, got {fallback_backends!r}; write "
+                f"[{fallback_backends!r}]"
+            )
+        self._refusal = refusal
+        self._found: str | None = None
+        # What is in force now holds, though the program may be known only later.
+        self._ways = [_way(backend, f"backend= of {caller}")] + [
+            _way(name, f"fallback_backends= of {caller}") for name in fallback_backends
+        ]
+
+    def executor(self, program: str | None = None) -> Executor:
+        """Return the first executor that can run a program, or that there is if none is given.
+
+        Parameters
+        ----------
+        program : str, optional
+            JSON.
+
+        Raises
+        ------
+        NoExecutorError
+            If there is none.
+
+        Warns
+        -----
+        BackendFallbackWarning
+            If it is another than the one that was asked for, once.
+        """
+        steps: list[Step] = []
+        for way in self._ways:
+            if isinstance(way, Step):
+                steps.append(way)
+                continue
+            choice = choose_backend(way, lambda backend: self._reason(backend, program))
+            steps += choice.steps
+            if choice.backend is not None:
+                self._warn_of_fallback(steps, choice.backend)
+                module = _module_of(load_backend(choice.backend))
+                return Executor(choice.backend, module, way.source, way.mode, tuple(steps))
+        reasons = "; ".join(f"{step.backend}: {step.reason}" for step in steps)
+        raise NoExecutorError(f"no backend can run the program: {reasons}", steps[0].backend)
+
+    def _reason(self, backend: Backend, program: str | None) -> str | None:
+        """Return why an available backend cannot run a program."""
+        module = _module_of(backend)
+        name = backend.name.partition(":")[0]
+        if module is None:
+            return "it computes single ops and runs no programs"
+        reason = self._refusal(name)
+        if reason is not None or program is None:
+            return reason
+        try:
+            reason = module.supports_program(program)
+        except FAILURES as error:
+            return f"its supports_program() failed: {one_line(error)}"
+        if reason is None or (isinstance(reason, str) and reason):
+            return reason
+        return f"its supports_program() returned {reason!r}, expected None or a reason"
+
+    def _warn_of_fallback(self, steps: list[Step], chosen: str) -> None:
+        first = self._ways[0]
+        is_asked_for = isinstance(first, Step) or first.mode in ("force", "named", "preferred")
+        if steps[0].reason is None or not is_asked_for or self._found == chosen:
+            self._found = chosen
+            return
+        self._found = chosen
+        passed = "; ".join(f"backend {step.backend!r}: {step.reason}" for step in steps[:-1])
+        message = f"{passed}. Running the program on {chosen!r} instead"
+        warn_caller(message, BackendFallbackWarning, "tensor_ops_decode")
+
+
+def _way(name: str | None, source: str) -> Decision | Step:
+    """Return the decision if a backend is named so, or why a force does not allow it."""
+    try:
+        return decision(name, source)
+    except BackendError as error:
+        return Step(str(name), str(error))
+
+
+def _module_of(backend: Backend) -> Any:
+    """Return the module that runs the programs of a backend, None if nothing does."""
+    if backend.name.partition(":")[0] == "python":
+        return reference
+    return backend.module if backend.capabilities.runs_programs else None
