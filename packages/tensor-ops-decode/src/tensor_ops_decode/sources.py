@@ -1,0 +1,114 @@
+"""The arrays of a program's tensors, from where the program says that they come from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from tensor_ops.extension import numpy_view
+from tensor_ops_decode.node_kind import Array
+from tensor_ops_decode.program import Program, Tensor
+from tensor_ops_decode.weights import FileFormatError, Weights, apply_transforms, open_weights
+
+__all__ = ["FLOAT_TYPES", "attached_array", "tensors_of"]
+
+#: The types of tensors that arrays of these dtypes are.
+FLOAT_TYPES = {"float32": "f32", "float16": "f16", "bfloat16": "bf16"}
+
+
+def attached_array(name: str, array: object) -> Array:
+    """Return an array that a caller gives as a NumPy array over the same memory.
+
+    Parameters
+    ----------
+    name : str
+        Of its tensor.
+    array : ndarray or array with DLPack
+        On the host, C-contiguous, with one or two dimensions, of float32, float16 or bfloat16.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If it is none of that.
+    """
+    array = numpy_view("attach_input", name, array)
+    if str(array.dtype) not in FLOAT_TYPES or not array.dtype.isnative:
+        raise TypeError(
+            f"attach_input: {name} must be of {', '.join(FLOAT_TYPES)}, got {array.dtype}"
+        )
+    if array.ndim not in (1, 2) or array.size == 0:
+        raise ValueError(
+            f"attach_input: {name} must be a vector or a matrix, got the shape {array.shape}"
+        )
+    if not array.flags.c_contiguous:
+        raise ValueError(f"attach_input: {name} must be C-contiguous: pass a contiguous copy of it")
+    return array
+
+
+def tensors_of(
+    program: Program, attached: Mapping[str, Array], weights: Weights | None = None
+) -> dict[str, Array]:
+    """Return the array of each tensor of a program, in its dtype or as the bytes of the file.
+
+    Nothing is copied, unless the program asks for a transform.
+
+    Parameters
+    ----------
+    program : Program
+    attached : mapping of str to ndarray
+        What the caller gives.
+    weights : Weights, optional
+        The opened files of the model; without them, files are opened by the program's paths.
+
+    Raises
+    ------
+    FileFormatError
+        If a tensor is missing in its file, or is another one than the program was made for.
+    ValueError
+        If an array that is to be attached is missing.
+    """
+    opened: dict[str, Weights] = {}
+    arrays = {}
+    for name, tensor in program.tensors.items():
+        source = tensor.source
+        if "rotary" in source:
+            arrays[name] = _rotary_table(tensor)
+        elif "attached" in source:
+            if name not in attached:
+                raise ValueError(f"tensor {name!r} must be attached, and is not")
+            arrays[name] = attached[name]
+        else:
+            path = source["file"]
+            files = weights or opened.get(path)
+            if files is None:
+                files = opened[path] = open_weights(_model_of(path))
+            arrays[name] = _stored(name, tensor, files)
+    return arrays
+
+
+def _model_of(path: str) -> Path:
+    """Return what is opened for a file: of a model in safetensors, the folder."""
+    place = Path(path)
+    return place.parent if place.suffix == ".safetensors" else place
+
+
+def _stored(name: str, tensor: Tensor, files: Weights) -> Array:
+    stored = tensor.source["tensor"]
+    if stored not in files.names:
+        raise FileFormatError(f"{tensor.source['file']}: tensor {stored!r} is missing")
+    found = apply_transforms(files.tensor(stored), tensor.source["transform"])
+    if (found.type, found.shape) != (tensor.type, tensor.shape):
+        raise FileFormatError(
+            f"{found.file}: tensor {stored!r} is {found.type} of shape {found.shape}; the program "
+            f"was made for {tensor.type} of shape {tensor.shape}"
+        )
+    return found.data
+
+
+def _rotary_table(tensor: Tensor) -> Array:
+    source = tensor.source
+    angles = np.outer(np.arange(tensor.shape[0]), np.asarray(source["frequencies"], np.float64))
+    table = np.cos(angles) if source["rotary"] == "cos" else np.sin(angles)
+    return (table * source["factor"]).astype(np.float32)
