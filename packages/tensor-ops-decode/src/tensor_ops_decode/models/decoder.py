@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tensor_ops_decode.builder import Builder
 from tensor_ops_decode.program import Cache, Limits, Program, Tensor
@@ -77,7 +77,9 @@ class Decoder:
     is_tied: bool
 
 
-def program_of(decoder: Decoder, files: Weights, limits: Limits, cache_dtype: str) -> Program:
+def program_of(
+    decoder: Decoder, files: Weights, limits: Limits, cache_dtype: str | None = None
+) -> Program:
     """Return the program of a model, with the values ``logits`` and ``next``.
 
     Parameters
@@ -86,14 +88,20 @@ def program_of(decoder: Decoder, files: Weights, limits: Limits, cache_dtype: st
     files : Weights
         Where its tensors are.
     limits : Limits
-    cache_dtype : {"float32", "float16"}
+    cache_dtype : {"float32", "float16"}, optional
+        By default float32 if all matrices are f32, else float16.
 
     Raises
     ------
     FileFormatError
         If a tensor is missing or has another shape.
     """
-    return _Assembly(decoder, files, limits, cache_dtype).program()
+    program = _Assembly(decoder, files, limits, cache_dtype or "float32").program()
+    matrices = [tensor for tensor in program.tensors.values() if len(tensor.shape) == 2]
+    if cache_dtype is not None or all(tensor.type == "f32" for tensor in matrices):
+        return program
+    caches = {name: replace(each, dtype="float16") for name, each in program.caches.items()}
+    return replace(program, caches=caches)
 
 
 class _Assembly:
