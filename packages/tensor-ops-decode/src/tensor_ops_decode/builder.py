@@ -67,8 +67,11 @@ class Builder:
         return tables
 
     def cache(self, name: str, cache: Cache) -> str:
-        """Declare a cache, which one attention node uses, and return its name."""
-        if name in self._caches:
+        """Declare a cache, which one attention node uses, and return its name.
+
+        A cache that none uses is not part of the program.
+        """
+        if name in self._used_caches():
             raise ProgramError(f"cache {name!r} exists already")
         self._caches[name] = cache
         return name
@@ -81,8 +84,11 @@ class Builder:
         attributes: Mapping[str, Any] | None = None,
         *,
         output: str,
+        declared: tuple[int, int, str] | None = None,
     ) -> str:
         """Add a node and return the name of its output, which is the node's name too.
+
+        Its output must have the rows, the columns and the dtype that are `declared`, if they are.
 
         Raises
         ------
@@ -108,7 +114,7 @@ class Builder:
                     raise ProgramError(
                         f"{where}: {slot} names the tensor {name!r}, which is missing"
                     )
-        self._values[output] = output_of(
+        value = output_of(
             where,
             KINDS[kind],
             {slot: self._values[name] for slot, name in inputs.items()},
@@ -116,6 +122,13 @@ class Builder:
             attributes,
             self._caches.get(attributes.get("cache", "")),
         )
+        rows = self.limits.max_tokens if value.rows == "tokens" else self.limits.max_selected
+        given = (rows, value.columns, value.dtype)
+        if declared not in (None, given):
+            raise ProgramError(
+                f"{where}: its output has rows, columns and dtype {given}, declared are {declared}"
+            )
+        self._values[output] = value
         outputs = {"output": output}
         self._nodes.append(Node(kind, output, dict(inputs), lists, outputs, attributes))
         return output
@@ -127,5 +140,10 @@ class Builder:
     def program(self, outputs: Iterable[str]) -> Program:
         """Return the program, with the values that a caller may read after a step."""
         values = {name: value for name, value in self._values.items() if name != "tokens"}
+        caches = {name: self._caches[name] for name in self._used_caches()}
         nodes, names = tuple(self._nodes), tuple(outputs)
-        return Program(self.limits, self._tensors, self._caches, values, nodes, names)
+        return Program(self.limits, self._tensors, caches, values, nodes, names)
+
+    def _used_caches(self) -> list[str]:
+        named = [node.attributes.get("cache") for node in self._nodes]
+        return [name for name in named if name is not None]
