@@ -10,7 +10,7 @@ from tensor_ops_decode.node_kind import Array
 from tensor_ops_decode.program import Program
 from tensor_ops_decode.weights.formats import FORMATS
 
-__all__ = ["check_step", "check_tensors"]
+__all__ = ["check_step", "check_tensors", "vocabulary"]
 
 
 def check_tensors(program: Program, tensors: Mapping[str, Array], names: Iterable[str]) -> None:
@@ -44,7 +44,7 @@ def check_step(
         arrays[name][:num_tokens] for name in ("tokens", "positions", "slots")
     )
     for what, given, end in (
-        ("token", tokens, _vocabulary(program)),
+        ("token", tokens, vocabulary(program)),
         ("position", positions, limits.max_seq_length),
         ("slot", slots, limits.max_requests),
         ("selected index", arrays["selected"][:num_selected], num_tokens),
@@ -67,7 +67,7 @@ def check_step(
             )
 
 
-def _vocabulary(program: Program) -> int:
+def vocabulary(program: Program) -> int:
     """Return the smallest number of rows of the tables that tokens are looked up in."""
     tables = [
         program.tensors[node.weights["weight"][0]].shape[0]

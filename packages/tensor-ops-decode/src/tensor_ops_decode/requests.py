@@ -1,0 +1,259 @@
+"""Requests: the sequences that a kernel continues, and which of their tokens a step takes."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+from tensor_ops_decode.errors import CapacityError
+from tensor_ops_decode.kv_cache import PageTable
+from tensor_ops_decode.node_kind import Array
+from tensor_ops_decode.program import Limits, Program
+from tensor_ops_decode.sampling import Sampling
+from tensor_ops_decode.step_rules import vocabulary
+
+__all__ = ["Plan", "Request", "Requests", "checked_prompt"]
+
+
+@dataclass(eq=False)
+class Request:
+    """One sequence of tokens, its prompt and what was generated.
+
+    Attributes
+    ----------
+    number : int
+        What a user calls it by.
+    slot : int
+        Its place in the executable, as long as it is active.
+    tokens : list of int
+        The prompt, then what was generated.
+    prompt_length : int
+    end_tokens : frozenset of int
+        The request ends when one of these is generated.
+    max_new_tokens : int or None
+        It ends when so many are generated.
+    sampling : Sampling
+    num_fed : int
+        How many of its tokens have been through the model.
+    """
+
+    number: int
+    slot: int
+    tokens: list[int]
+    prompt_length: int
+    end_tokens: frozenset[int]
+    max_new_tokens: int | None
+    sampling: Sampling
+    num_fed: int = 0
+
+    @property
+    def generated(self) -> list[int]:
+        return self.tokens[self.prompt_length :]
+
+    @property
+    def finish_reason(self) -> str | None:
+        """``"stop"`` after an end token, ``"length"`` at the limit, None as long as it goes on."""
+        num_generated = len(self.tokens) - self.prompt_length
+        if num_generated and self.tokens[-1] in self.end_tokens:
+            return "stop"
+        return "length" if num_generated == self.max_new_tokens else None
+
+    @property
+    def num_waiting(self) -> int:
+        """How many of its tokens have not been through the model."""
+        return len(self.tokens) - self.num_fed
+
+    def advance(self, num_fed: int, token: int | None) -> None:
+        """Note that tokens went through the model, and the token that it chose after the last.
+
+        An interrupt between the two lines leaves a request that feeds these tokens once more, to
+        the same positions.
+        """
+        if token is not None:
+            self.tokens.append(token)
+        self.num_fed += num_fed
+
+
+#: The requests of a step, each with how many of its tokens it takes.
+Plan: TypeAlias = list[tuple[Request, int]]
+
+
+class Requests:
+    """The requests of a kernel: their slots in the executable and their pages.
+
+    Parameters
+    ----------
+    limits : Limits
+    arrays : mapping of str to ndarray
+        Those of the executable: the page table, and how each slot's tokens are chosen.
+
+    Attributes
+    ----------
+    were_added : bool
+        Whether there has been one, since the last `clear`.
+    """
+
+    def __init__(self, limits: Limits, arrays: Mapping[str, Array]) -> None:
+        self._limits = limits
+        self._arrays = arrays
+        self._numbers = itertools.count()
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget all requests; their numbers are not used again."""
+        limits, table = self._limits, self._arrays["page_table"]
+        self._pages = PageTable(table, limits.num_pages, limits.page_size)
+        self._active: dict[int, Request] = {}
+        self._ended: dict[int, Request] = {}
+        self.were_added = False
+
+    @property
+    def active(self) -> tuple[int, ...]:
+        """The numbers of those that have not ended, in the order in which they were added."""
+        self.retire()
+        return tuple(self._active)
+
+    def add(
+        self,
+        prompt: list[int],
+        end_tokens: frozenset[int],
+        max_new_tokens: int | None,
+        sampling: Sampling,
+    ) -> int:
+        """Add a request with a prompt that `checked_prompt` has returned; return its number."""
+        if len(self.active) == self._limits.max_requests:
+            raise ValueError(
+                f"{len(self._active)} requests are active, which is max_num_batched_requests; "
+                "call the kernel until one ends, or remove() one"
+            )
+        used = {request.slot for request in self._active.values()}
+        slot = min(set(range(self._limits.max_requests)) - used)
+        for name, value in asdict(sampling).items():
+            self._arrays[name][slot] = value
+        number, length = next(self._numbers), len(prompt)
+        self.were_added = True
+        self._active[number] = Request(
+            number, slot, prompt, length, end_tokens, max_new_tokens, sampling
+        )
+        return number
+
+    def find(self, number: int) -> Request:
+        """Return a request, active or ended."""
+        found = self._active.get(number) or self._ended.get(number)
+        if found is None:
+            there_are = ", ".join(map(str, [*self._active, *self._ended])) or "none"
+            raise ValueError(f"there is no request {number!r}; there are {there_are}")
+        return found
+
+    def remove(self, number: int) -> None:
+        """Forget a request, active or ended."""
+        self.find(number)
+        self._ended.pop(number, None)
+        active = self._active.pop(number, None)
+        if active is not None:
+            self._pages.release(active.slot)
+
+    def retire(self) -> None:
+        """Take back the slots and the pages of the requests that have ended."""
+        for number, request in list(self._active.items()):
+            if request.finish_reason is not None:
+                self._ended[number] = request
+                del self._active[number]
+                # An interrupt before this leaves the pages to the slot's next request.
+                self._pages.release(request.slot)
+
+    def planned_step(self) -> Plan:
+        """Return which requests take part in the next step, with how many tokens, pages allotted.
+
+        Those that are generating come first, with one token each, so that a long prompt does not
+        hold them up. What room there is then goes to prompts, in the order of their arrival.
+
+        Raises
+        ------
+        CapacityError
+            If there is no room for one; nothing has changed then.
+        """
+        self.retire()
+        room, plan = self._limits.max_tokens, []
+        for request in sorted(self._active.values(), key=lambda request: request.num_waiting > 1):
+            count = min(request.num_waiting, room)
+            if count:
+                plan.append((request, count))
+                room -= count
+        self._reserve(plan)
+        return plan
+
+    def fill(self, plan: Plan) -> tuple[int, list[int]]:
+        """Write a step into the arrays.
+
+        Returns
+        -------
+        num_tokens : int
+        selected : list of int
+            The numbers of the requests that get a token, in the order of the selected rows.
+        """
+        arrays, end = self._arrays, 0
+        selected: list[int] = []
+        for request, count in plan:
+            start, end, first = end, end + count, request.num_fed
+            arrays["tokens"][start:end] = request.tokens[first : first + count]
+            arrays["positions"][start:end] = range(first, first + count)
+            arrays["slots"][start:end] = request.slot
+            if count == request.num_waiting:
+                arrays["selected"][len(selected)] = end - 1
+                selected.append(request.number)
+        return end, selected
+
+    def _reserve(self, plan: Plan) -> None:
+        limits = self._limits
+        lengths = {request.slot: request.num_fed + count for request, count in plan}
+        full = self._pages.first_without(lengths)
+        for request, _ in plan:
+            number = request.number
+            if lengths[request.slot] > limits.max_seq_length:
+                raise CapacityError(
+                    f"request {number} has come to max_seq_length, {limits.max_seq_length} "
+                    "tokens; remove() it, or make a kernel for longer sequences",
+                    number,
+                )
+            if request.slot == full:
+                raise CapacityError(
+                    f"request {number} needs another page of {limits.page_size} tokens, and the "
+                    f"{limits.num_pages} pages are in use; remove() a request, or make a kernel "
+                    "with a larger max_num_pages",
+                    number,
+                )
+        self._pages.hold(lengths)
+
+
+def checked_prompt(program: Program, tokens: object, max_new_tokens: int | None) -> list[int]:
+    """Return a prompt as a list, if a program takes it and as many new tokens.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If it is empty, too long, or not made of the program's tokens.
+    """
+    given = np.asarray(tokens)
+    if given.ndim != 1 or (given.size and given.dtype.kind not in "iu"):
+        raise TypeError(f"the prompt must be a sequence of token ids, got {tokens!r:.80}")
+    if not given.size:
+        raise ValueError("the prompt is empty; it must have at least one token")
+    end = vocabulary(program)
+    wrong = given[(given < 0) | (given >= end)]
+    if wrong.size:
+        raise ValueError(f"tokens must be from 0 to {end - 1}, got {wrong[0]} in the prompt")
+    limits, length, new = program.limits, len(given), max_new_tokens
+    if new is not None and (not isinstance(new, int) or isinstance(new, bool) or new < 1):
+        raise ValueError(f"max_new_tokens must be a positive integer, got {new!r}")
+    most = min(limits.max_seq_length, limits.num_pages * limits.page_size)
+    if length + (new or 1) - 1 > most:  # the last token is not fed
+        raise ValueError(
+            f"a prompt of {length} tokens{f' and {new} new ones are' if new else ' is'} more than "
+            f"max_seq_length and max_num_pages leave room for, {most}"
+        )
+    return [int(token) for token in given]
