@@ -1,0 +1,107 @@
+"""The arguments of a kernel: what they must be, and what stands for those of other libraries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from tensor_ops.extension import did_you_mean
+from tensor_ops_decode.program import Limits
+
+__all__ = ["DEFAULT_SEQ_LENGTH", "check_names", "check_setting", "end_tokens_of", "limits_of"]
+
+#: The longest sequence where neither the caller nor the model asks for a shorter one.
+DEFAULT_SEQ_LENGTH = 2048
+
+# What Mirage's PersistentKernel has besides, and what to do here.
+_REPLACED = {
+    "num_local_schedulers": "the executor schedules its own work; num_workers sizes it",
+    "num_remote_schedulers": "the executor schedules its own work; num_workers sizes it",
+    "meta_tensors": "the kernel keeps them; add_request() takes tokens and tokens() returns them",
+    "profiler_tensor": "profile the process from outside; explain() shows what the kernel takes",
+    "trace_name": "profile the process from outside; explain() shows what the kernel takes",
+    "spec_decode_config": "there is no speculative decoding; leave it out",
+}
+_MODES = {
+    "offline": "add_request() every prompt and call the kernel until the requests have ended",
+    "online": "add_request() between calls, whenever a request arrives",
+}
+
+
+def check_names(given: Iterable[str], known: Iterable[str]) -> None:
+    """Raise a TypeError for arguments that are not known, saying what to do instead."""
+    for name in given:
+        if name in _REPLACED:
+            raise TypeError(f"PersistentKernel() has no argument {name!r}: {_REPLACED[name]}")
+        raise TypeError(
+            f"PersistentKernel() has no argument {name!r}; {did_you_mean(name, known)}"
+            f"the arguments are {', '.join(known)}"
+        )
+
+
+def check_setting(mode: str, world_size: object, mpi_rank: object, num_workers: object) -> None:
+    """Raise a ValueError unless a kernel can run in this mode, here."""
+    if mode != "decode":
+        instead = f"; for {mode!r} work, {_MODES[mode]}" if mode in _MODES else ""
+        raise ValueError(f"mode must be 'decode', got {mode!r}{instead}")
+    if _whole("world_size", world_size) != 1:
+        raise ValueError(
+            f"world_size must be 1, got {world_size}: a model cannot be spread over several ranks"
+        )
+    if mpi_rank != 0:
+        raise ValueError(f"mpi_rank must be 0, as world_size is 1; got {mpi_rank!r}")
+    if num_workers is not None:
+        _whole("num_workers", num_workers)
+
+
+def limits_of(
+    max_seq_length: int,
+    max_num_batched_requests: int,
+    max_num_batched_tokens: int,
+    max_num_pages: int | None,
+    page_size: int,
+) -> Limits:
+    """Return the limits of a kernel's program.
+
+    Raises
+    ------
+    ValueError
+        If one is no positive integer, or they do not fit together.
+    """
+    length = _whole("max_seq_length", max_seq_length)
+    requests = _whole("max_num_batched_requests", max_num_batched_requests)
+    tokens = _whole("max_num_batched_tokens", max_num_batched_tokens)
+    size = _whole("page_size", page_size)
+    if tokens < requests:
+        raise ValueError(
+            f"max_num_batched_tokens must be at least max_num_batched_requests, {requests}, since "
+            f"a step has a token of each request; got {tokens}"
+        )
+    num_pages = requests * -(-length // size)
+    if max_num_pages is not None:
+        if max_num_pages == 0:
+            raise ValueError(
+                "max_num_pages is 0: there is no memory to count with. get_backend_info() has a "
+                "max_memory of 0 for a backend that is unavailable, or has no memory of its own; "
+                "leave the argument out, and what the other limits need is reserved"
+            )
+        num_pages = min(num_pages, _whole("max_num_pages", max_num_pages))
+    return Limits(requests, tokens, requests, length, size, num_pages)
+
+
+def end_tokens_of(given: Any, metadata: Mapping[str, Any]) -> frozenset[int]:
+    """Return the tokens that end a request: those given, else those of the model's files."""
+    if given is None:
+        given = metadata.get("tokenizer.ggml.eos_token_id", metadata.get("eos_token_id"))
+    if given is None:
+        return frozenset()
+    tokens = given if isinstance(given, (list, tuple, set, frozenset)) else [given]
+    if any(not isinstance(each, int) or isinstance(each, bool) or each < 0 for each in tokens):
+        raise ValueError(f"eos_token_id must be a token, or a list of tokens, got {given!r}")
+    return frozenset(tokens)
+
+
+def _whole(name: str, value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise ValueError(f"{name} must be a positive integer, got {value!r}")
+    return value

@@ -1,0 +1,429 @@
+"""PersistentKernel: a model's decode step, compiled once and called for each token."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any
+
+from tensor_ops_decode import stand_in
+from tensor_ops_decode.errors import ProgramError
+from tensor_ops_decode.executors import ExecutorChoice
+from tensor_ops_decode.kernel_arguments import (
+    DEFAULT_SEQ_LENGTH,
+    check_names,
+    check_setting,
+    end_tokens_of,
+    limits_of,
+)
+from tensor_ops_decode.kernel_explanation import KernelExplanation
+from tensor_ops_decode.layers import Layers
+from tensor_ops_decode.models import decoder_of
+from tensor_ops_decode.models.decoder import program_of
+from tensor_ops_decode.node_kind import Array
+from tensor_ops_decode.program import Limits, Program
+from tensor_ops_decode.requests import Plan, Requests, checked_prompt
+from tensor_ops_decode.sampling import Sampling
+from tensor_ops_decode.sources import tensors_of
+from tensor_ops_decode.weights import Weights, open_weights
+
+__all__ = ["PersistentKernel"]
+
+_CUTLASS = "use_cutlass_kernel chooses between kernels of the backend 'cuda'; leave it out"
+
+
+class PersistentKernel(Layers):
+    """A language model whose decode step is one native call.
+
+    A kernel runs the model of a file, or one that is described with the ``_layer`` methods, or a
+    tiny stand-in with random weights if it is given neither. `compile` it once; then each call runs
+    one step of all requests. Methods may be called from several threads, one at a time runs.
+
+    Parameters
+    ----------
+    mode : {"decode"}, optional
+    backend : str, optional
+        The backend that runs, or none does. Without it, the configuration decides, as it does for
+        the ops.
+    fallback_backends : sequence of str, optional
+        What is tried, in order, where `backend` cannot run the program.
+    world_size, mpi_rank : int, optional
+        How many ranks share the model, and which one this is: 1 and 0.
+    model : path-like, optional
+        A GGUF file, or a folder of Hugging Face; or one that `open_weights` has opened.
+    num_workers : int, optional
+        Threads; the executor's default is one for each core.
+    max_seq_length : int, optional
+        The longest sequence, prompt included. By default the model's own, at most 2048.
+    max_num_batched_requests : int, optional
+        How many requests may be active.
+    max_num_batched_tokens : int, optional
+        How many tokens a step takes; longer prompts take several steps.
+    max_num_pages : int, optional
+        An upper bound of the pages of the caches; no more are reserved than the other limits need.
+    page_size : int, optional
+        Tokens per page.
+    eos_token_id : int or sequence of int, optional
+        What ends a request; by default what the model's files say.
+    activations : {"int8x2", "int8", "float32"}, optional
+        What activations are rounded to where weights are quantised, if the backend has that option.
+    cache_dtype : {"float32", "float16"}, optional
+        Of keys and values; by default float32 for a model whose matrices are all float32.
+    use_cutlass_kernel : bool, optional
+        An option of the backend ``cuda``.
+
+    Raises
+    ------
+    NoExecutorError
+        If no backend can run it; this is a `BackendUnavailableError` and a ValueError.
+    FileFormatError
+        If the model's files are damaged or not supported.
+    TypeError, ValueError
+        If an argument is unknown or wrong.
+
+    Examples
+    --------
+    >>> import tensor_ops
+    >>> with tensor_ops.PersistentKernel(backend="python") as kernel:
+    ...     kernel.compile()
+    ...     request = kernel.add_request([1, 2, 3], max_new_tokens=2)
+    ...     steps = [kernel(), kernel()]
+    ...     kernel.tokens(request) == [step[request] for step in steps]
+    True
+    """
+
+    def __init__(
+        self,
+        *,
+        mode: str = "decode",
+        backend: str | None = None,
+        fallback_backends: Sequence[str] = (),
+        world_size: int = 1,
+        mpi_rank: int = 0,
+        model: str | os.PathLike[str] | Weights | None = None,
+        num_workers: int | None = None,
+        max_seq_length: int | None = None,
+        max_num_batched_requests: int = 8,
+        max_num_batched_tokens: int = 256,
+        max_num_pages: int | None = None,
+        page_size: int = 16,
+        eos_token_id: int | Sequence[int] | None = None,
+        activations: str | None = None,
+        cache_dtype: str | None = None,
+        use_cutlass_kernel: bool | None = None,
+        **unknown: object,
+    ) -> None:
+        check_names(unknown, PersistentKernel.__init__.__kwdefaults__ or ())
+        check_setting(mode, world_size, mpi_rank, num_workers)
+        if cache_dtype not in (None, "float32", "float16"):
+            raise ValueError(f"cache_dtype must be 'float32' or 'float16', got {cache_dtype!r}")
+        end_tokens_of(eos_token_id, {})
+
+        def limits(default_length: int) -> Limits:
+            length = default_length if max_seq_length is None else max_seq_length
+            tokens = max_num_batched_tokens
+            return limits_of(length, max_num_batched_requests, tokens, max_num_pages, page_size)
+
+        super().__init__(limits(DEFAULT_SEQ_LENGTH), cache_dtype)
+        given = {"activations": activations, "use_cutlass_kernel": use_cutlass_kernel}
+        self._options = {name: value for name, value in given.items() if value is not None}
+        self._num_workers = num_workers
+        is_for_cuda = use_cutlass_kernel is not None
+        self._choice = ExecutorChoice(
+            backend,
+            fallback_backends,
+            refusal=lambda name: _CUTLASS if is_for_cuda and name != "cuda" else None,
+        )
+        self._executor = self._choice.executor()
+        self._model = "the layers described by hand"
+        self._weights: Weights | None = None
+        self._program: Program | None = None
+        self._names = ("logits", "next")
+        metadata: Mapping[str, Any] = {}
+        if model is not None:
+            self._weights = open_weights(model) if isinstance(model, (str, os.PathLike)) else model
+            self._model, metadata = str(self._weights.path), self._weights.metadata
+            decoder = decoder_of(self._weights)
+            bounds = limits(min(decoder.context, DEFAULT_SEQ_LENGTH))
+            self._program = program_of(decoder, self._weights, bounds, cache_dtype)
+            self._executor = self._choice.executor(self._program.to_json())
+        self._end_tokens = end_tokens_of(eos_token_id, metadata)
+        start = metadata.get("tokenizer.ggml.bos_token_id", metadata.get("bos_token_id"))
+        self._start_token = start if isinstance(start, int) else 0
+
+        self._lock = threading.RLock()
+        self._process = os.getpid()
+        self._executable: Any = None
+        self._is_closed = False
+        self._requests: Requests | None = None
+        self._last_rows: dict[int, int] = {}
+
+    def compile(self, progress: Callable[[int, int], None] | None = None) -> None:
+        """Make the program ready to run: nothing is allocated after that.
+
+        Parameters
+        ----------
+        progress : callable, optional
+            Called with the bytes of weights that are done, and of all.
+
+        Raises
+        ------
+        ProgramError
+            If layers were added that make no whole program.
+        NoExecutorError
+            If no backend can run the program.
+        """
+        with self._lock:
+            self._check_describing("compile")
+            if self._weights is None:
+                if not self._declared:
+                    self._model = stand_in.DESCRIPTION
+                    stand_in.add_layers(self, self._builder.limits)
+                self._program, *names = self.described_program()
+                self._names = (names[0], names[1])
+            program = self.program
+            text = program.to_json()
+            self._executor = self._choice.executor(text)
+            executable = self._executor.module.compile_program(
+                text,
+                tensors_of(program, self._attached, self._weights),
+                num_workers=self._num_workers,
+                options=self._options,
+                progress=progress,
+            )
+            self._attached = {}  # the executable holds what it has not copied
+            self._requests = Requests(program.limits, executable.arrays)
+            self._executable = executable
+
+    def __call__(self) -> dict[int, int]:
+        """Run one step of every active request.
+
+        Each goes on by one token, which is also its next input. A prompt longer than a step takes
+        several, beside the tokens of the others. If no request was added, a default one runs, which
+        has one start token and ignores end tokens.
+
+        Returns
+        -------
+        dict of int to int
+            The token of each request that has got one.
+
+        Raises
+        ------
+        CapacityError
+            If a request has come to the longest sequence, or no page is left; nothing was written.
+        RuntimeError
+            If no request is active, or the kernel is not compiled.
+        """
+        with self._in_use() as requests:
+            if not requests.were_added:
+                requests.add([self._start_token], frozenset(), None, Sampling())
+            plan = requests.planned_step()
+            if not plan:
+                raise RuntimeError("no request is active: add one with add_request(), or reset()")
+            return self._run(requests, plan)
+
+    def add_request(
+        self,
+        tokens: Sequence[int],
+        *,
+        max_new_tokens: int | None = None,
+        ignore_eos: bool = False,
+        **sampling: Any,
+    ) -> int:
+        """Add a request, which the next call takes up.
+
+        Parameters
+        ----------
+        tokens : sequence of int
+            The prompt.
+        max_new_tokens : int, optional
+            The request ends when it has generated so many. Without it, it goes on to an end token.
+        ignore_eos : bool, optional
+            Whether it goes on after an end token.
+        **sampling
+            ``temperature``, ``top_k``, ``top_p``, ``min_p`` and ``seed``, as in `Sampling`; without
+            them, the most probable token is taken.
+
+        Returns
+        -------
+        int
+            What the request is called by in the other methods.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If the prompt is empty, too long or has no tokens of the model, or there are as many
+            active requests as the kernel takes.
+        """
+        with self._in_use() as requests:
+            prompt, how = self._checked(tokens, max_new_tokens, sampling)
+            end_tokens = frozenset[int]() if ignore_eos else self._end_tokens
+            return requests.add(prompt, end_tokens, max_new_tokens, how)
+
+    def check_request(
+        self,
+        tokens: Sequence[int],
+        *,
+        max_new_tokens: int | None = None,
+        ignore_eos: bool = False,
+        **sampling: Any,
+    ) -> None:
+        """Raise the error that `add_request` would, unless it is that no more may be added now."""
+        with self._in_use():
+            self._checked(tokens, max_new_tokens, sampling)
+
+    def tokens(self, request: int) -> list[int]:
+        """Return what a request has generated, an end token included."""
+        with self._in_use() as requests:
+            return requests.find(request).generated
+
+    def finish_reason(self, request: int) -> str | None:
+        """Return ``"stop"`` or ``"length"`` for a request that has ended, None if it is active."""
+        with self._in_use() as requests:
+            return requests.find(request).finish_reason
+
+    def logits(self, request: int) -> Array:
+        """Return the logits of the token that the last call chose for a request, in float32."""
+        with self._in_use() as requests:
+            requests.find(request)
+            if request not in self._last_rows:
+                raise ValueError(f"request {request} has got no token in the last step")
+            logits: Array = self._executable.arrays[self._names[0]][self._last_rows[request]]
+            return logits.copy()
+
+    def remove(self, request: int) -> None:
+        """Forget a request, active or ended, and take back its pages."""
+        with self._in_use() as requests:
+            requests.remove(request)
+
+    def reset(self) -> None:
+        """Forget all requests."""
+        with self._in_use() as requests:
+            requests.clear()
+            self._last_rows = {}
+
+    def synchronize(self) -> None:
+        """Wait for the step that another thread runs; one's own has ended when its call returns."""
+        with self._in_use():
+            pass
+
+    def close(self) -> None:
+        """Free the memory; everything after that is an error, except for closing again."""
+        with self._lock:
+            executable, self._executable, self._is_closed = self._executable, None, True
+            if executable is not None and self._process == os.getpid():
+                executable.close()
+
+    def __enter__(self) -> PersistentKernel:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @property
+    def program(self) -> Program:
+        """What runs, as a plain value; of layers by hand, once they are compiled."""
+        if self._program is None:
+            raise RuntimeError("the program is known once compile() has been called")
+        return self._program
+
+    @property
+    def requests(self) -> tuple[int, ...]:
+        """The active requests, in the order in which they were added."""
+        with self._in_use() as requests:
+            return requests.active
+
+    @property
+    def free_slots(self) -> int:
+        """How many more requests may be added now."""
+        return self._limits.max_requests - len(self.requests)
+
+    @property
+    def max_seq_length(self) -> int:
+        """The longest sequence, prompt included."""
+        return self._limits.max_seq_length
+
+    @property
+    def backend(self) -> str:
+        """The backend that runs the kernel."""
+        return self._executor.backend
+
+    def explain(self) -> KernelExplanation:
+        """Return which backend runs the kernel and why, its limits, its options and its memory."""
+        executor, executable = self._executor, self._executable
+        return KernelExplanation(
+            executor.backend,
+            self._model,
+            executor.decided_by,
+            executor.mode,
+            executor.steps,
+            self._limits,
+            self._options if executable is None else executable.options,
+            self._num_workers if executable is None else executable.num_workers,
+            {} if executable is None else executable.memory,
+        )
+
+    @property
+    def _limits(self) -> Limits:
+        return self._builder.limits if self._program is None else self._program.limits
+
+    @contextmanager
+    def _in_use(self) -> Iterator[Requests]:
+        """Hold the lock and give the requests, if the kernel can run them."""
+        self._check_process()  # first: a thread of the parent may have held the lock
+        with self._lock:
+            self._check_open()
+            if self._requests is None:
+                raise RuntimeError("the kernel is not compiled: call compile() first")
+            yield self._requests
+
+    def _check_process(self) -> None:
+        if self._process != os.getpid():
+            raise RuntimeError(
+                f"the kernel belongs to the process {self._process}, from which this one was "
+                "forked; make a kernel of its own here"
+            )
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise ValueError("the kernel is closed; make a new one")
+
+    def _check_describing(self, where: str) -> None:
+        self._check_process()
+        self._check_open()
+        if self._executable is not None:
+            raise ProgramError(f"{where}: the kernel is compiled already")
+        if self._weights is not None and where != "compile":
+            raise ProgramError(f"{where}: the kernel runs {self._model}; leave model= out")
+
+    def _checked(
+        self, tokens: object, max_new_tokens: int | None, sampling: Mapping[str, Any]
+    ) -> tuple[list[int], Sampling]:
+        how = Sampling(**sampling)
+        if how.temperature and all(node.kind != "sample" for node in self.program.nodes):
+            raise ValueError("the program chooses by argmax; temperature must be 0")
+        return checked_prompt(self.program, tokens, max_new_tokens), how
+
+    def _run(self, requests: Requests, plan: Plan) -> dict[int, int]:
+        """Run a step, and return the token of each request that has got one."""
+        num_tokens, selected = requests.fill(plan)
+        self._last_rows = {}
+        self._executable.run(num_tokens, len(selected))
+        arrays, (_, name) = self._executable.arrays, self._names
+        rows: Any = range(len(selected))
+        if self.program.values[name].rows == "tokens":
+            rows = map(int, arrays["selected"])
+        self._last_rows = dict(zip(selected, rows, strict=False))
+        chosen = {number: int(arrays[name][row, 0]) for number, row in self._last_rows.items()}
+        for request, count in plan:
+            request.advance(count, chosen.get(request.number))
+        requests.retire()
+        return chosen

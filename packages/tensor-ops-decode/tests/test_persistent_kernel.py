@@ -1,0 +1,173 @@
+"""PersistentKernel: its arguments, and its life through threads, forks and interrupts."""
+
+import os
+import threading
+
+import pytest
+
+import tensor_ops
+from tensor_ops import PersistentKernel
+from tensor_ops_decode import ProgramError
+
+
+@pytest.fixture
+def kernel(runner):
+    with PersistentKernel(backend=runner, max_seq_length=64) as kernel:
+        kernel.compile()
+        yield kernel
+
+
+def test_tensor_ops_leads_to_it():
+    assert tensor_ops.PersistentKernel is PersistentKernel
+    assert "PersistentKernel" in dir(tensor_ops)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "words"),
+    [
+        ({"mode": "offline"}, ValueError, "mode must be 'decode', got 'offline'; .*add_request"),
+        ({"mode": "online"}, ValueError, "for 'online' work, add_request.. between calls"),
+        ({"mode": "encode"}, ValueError, "mode must be 'decode', got 'encode'$"),
+        ({"world_size": 2}, ValueError, "world_size must be 1, got 2: a model cannot be spread"),
+        ({"world_size": 0}, ValueError, "world_size must be a positive integer, got 0"),
+        ({"mpi_rank": 1}, ValueError, "mpi_rank must be 0, as world_size is 1; got 1"),
+        ({"num_workers": 0}, ValueError, "num_workers must be a positive integer, got 0"),
+        ({"page_size": True}, ValueError, "page_size must be a positive integer, got True"),
+        ({"max_num_pages": 0}, ValueError, "max_num_pages is 0: there is no memory to count with"),
+        ({"max_num_batched_tokens": 7}, ValueError, "at least max_num_batched_requests, 8"),
+        ({"eos_token_id": [1, -1]}, ValueError, r"eos_token_id must be a token, .*\[1, -1\]"),
+        ({"cache_dtype": "int8"}, ValueError, "cache_dtype must be 'float32' or 'float16'"),
+        ({"meta_tensors": []}, TypeError, "no argument 'meta_tensors': the kernel keeps them"),
+        ({"num_local_schedulers": 4}, TypeError, "the executor schedules its own work"),
+        ({"num_remote_schedulers": 4}, TypeError, "the executor schedules its own work"),
+        ({"profiler_tensor": 0}, TypeError, "no argument 'profiler_tensor': profile the process"),
+        ({"trace_name": ""}, TypeError, "no argument 'trace_name': profile the process"),
+        ({"spec_decode_config": 0}, TypeError, "there is no speculative decoding"),
+        ({"page_sise": 4}, TypeError, "no argument 'page_sise'; did you mean 'page_size'"),
+    ],
+)
+def test_wrong_arguments_say_what_to_do(arguments, error, words):
+    with pytest.raises(error, match=words):
+        PersistentKernel(backend="python", **arguments)
+
+
+def test_a_missing_model_is_an_error_when_the_kernel_is_made():
+    with pytest.raises(FileNotFoundError):
+        PersistentKernel(backend="python", model="missing.gguf")
+
+
+def test_pages_are_bounded_by_what_the_limits_need():
+    limits = {"max_seq_length": 33, "max_num_batched_requests": 3, "page_size": 16}
+    for given, reserved in ((None, 9), (100, 9), (4, 4)):
+        kernel = PersistentKernel(backend="python", max_num_pages=given, **limits)
+        assert kernel.explain().limits.num_pages == reserved
+
+
+def test_an_option_that_the_backend_does_not_have_is_its_error():
+    kernel = PersistentKernel(backend="python", activations="int8")
+    with pytest.raises(ValueError, match="the options of the backend 'python' are dtype="):
+        kernel.compile()
+
+
+def test_it_is_compiled_once_and_before_it_is_called():
+    kernel = PersistentKernel(backend="python")
+    with pytest.raises(RuntimeError, match=r"call compile\(\) first"):
+        kernel()
+    with pytest.raises(RuntimeError, match=r"known once compile\(\)"):
+        kernel.program  # noqa: B018 - raises
+    calls = []
+    kernel.compile(progress=lambda done, size: calls.append((done, size)))
+    assert calls[-1][0] == calls[-1][1] > 0
+    with pytest.raises(ProgramError, match="compiled already"):
+        kernel.compile()
+
+
+def test_the_program_of_the_stand_in_is_a_plain_value(kernel):
+    program = kernel.program
+    assert type(program).from_json(program.to_json()) == program
+    assert program.outputs == ("logits", "next")
+
+
+def test_after_closing_everything_but_closing_is_an_error(kernel):
+    kernel()
+    kernel.close()
+    kernel.close()
+    for use in (kernel, kernel.reset, kernel.synchronize, kernel.compile, lambda: kernel.requests):
+        with pytest.raises(ValueError, match="the kernel is closed"):
+            use()
+    assert kernel.explain().memory == {}
+
+
+def test_two_threads_that_call_one_kernel_get_each_token_once(kernel, runner):
+    request = kernel.add_request([1, 2, 3])
+    got = []
+
+    def call():
+        for _ in range(10):
+            got.append(kernel()[request])
+            kernel.synchronize()
+
+    threads = [threading.Thread(target=call) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(got) == 20
+    assert sorted(kernel.tokens(request)) == sorted(got)
+    with PersistentKernel(backend=runner, max_seq_length=64) as other:
+        other.compile()
+        alone = other.add_request([1, 2, 3], max_new_tokens=20)
+        while other.requests:
+            other()
+        assert other.tokens(alone) == kernel.tokens(request)
+
+
+@pytest.mark.parametrize("place", ["before", "after"])
+def test_an_interrupted_step_is_taken_again(kernel, runner, place):
+    request = kernel.add_request([1, 2, 3])
+    kernel()
+    executable = kernel._executable
+    kernel._executable = Interrupted(executable, place)
+    with pytest.raises(KeyboardInterrupt):
+        kernel()
+    kernel._executable = executable
+    for _ in range(4):
+        kernel()
+    with PersistentKernel(backend=runner, max_seq_length=64) as other:
+        other.compile()
+        other.add_request([1, 2, 3])
+        tokens = [next(iter(other().values())) for _ in range(5)]
+    assert kernel.tokens(request) == tokens
+
+
+class Interrupted:
+    """An executable whose step the user interrupts."""
+
+    def __init__(self, executable, place):
+        self.arrays = executable.arrays
+        self._executable, self._place = executable, place
+
+    def run(self, *counts):
+        if self._place == "after":
+            self._executable.run(*counts)
+        raise KeyboardInterrupt
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_forked_child_makes_a_kernel_of_its_own(kernel, runner):
+    kernel()
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            with pytest.raises(RuntimeError, match="forked; make a kernel of its own"):
+                kernel()
+            kernel.close()
+            own = PersistentKernel(backend=runner, max_seq_length=64)
+            own.compile()
+            code = 0 if own() else 2
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert kernel()
