@@ -1,0 +1,162 @@
+"""Which backend runs a program: the same levels as for ops, and the reason against each other."""
+
+import pickle
+
+import pytest
+
+import tensor_ops
+from tensor_ops import BackendFallbackWarning, PersistentKernel
+from tensor_ops_decode import NoExecutorError, reference
+
+
+@pytest.fixture
+def runner(install):
+    """Install a backend that runs programs as the reference does."""
+
+    def runner(name, refuses=None, **attributes):
+        module = {
+            "supports_program": lambda program: refuses,
+            "compile_program": reference.compile_program,
+            "CAPABILITIES": {"runs_programs": True},
+        }
+        return install(name, **{**module, **attributes})
+
+    return runner
+
+
+def compiled(**arguments):
+    kernel = PersistentKernel(**arguments)
+    kernel.compile()
+    return kernel
+
+
+def test_a_backend_without_an_executor_is_passed_over(install):
+    install("plain")
+    tensor_ops.set_default_backend("python")
+    with pytest.raises(NoExecutorError, match="plain: it computes single ops and runs no programs"):
+        PersistentKernel(backend="plain")
+
+
+def test_the_error_is_of_every_kind_that_callers_expect_and_survives_pickle(install):
+    install("plain")
+    with pytest.raises(tensor_ops.BackendUnavailableError) as raised:
+        PersistentKernel(backend="plain")
+    assert isinstance(raised.value, ValueError)
+    copy = pickle.loads(pickle.dumps(raised.value))
+    assert (str(copy), copy.name) == (str(raised.value), "plain")
+
+
+def test_a_plug_in_runs_programs(runner):
+    runner("mine")
+    with compiled(backend="mine") as kernel:
+        assert kernel.explain().backend == "mine"
+        assert kernel()
+
+
+def test_a_program_that_is_refused_falls_back_when_it_is_known(runner):
+    runner("mine", refuses="it has no attention")
+    kernel = PersistentKernel(backend="mine", fallback_backends=["numpy"])
+    assert kernel.explain().backend == "mine"
+    with pytest.warns(BackendFallbackWarning, match="'mine': it has no attention"):
+        kernel.compile()
+    assert kernel.explain().backend == "python"
+    assert [tuple(step) for step in kernel.explain().steps] == [
+        ("mine", "it has no attention"),
+        ("python", None),
+    ]
+
+
+def test_a_program_that_is_refused_is_an_error_without_fallbacks(runner):
+    runner("mine", refuses="it has no attention")
+    with pytest.raises(NoExecutorError, match=r"mine: it has no attention$"):
+        compiled(backend="mine")
+
+
+@pytest.mark.parametrize("answer", ["", 3])
+def test_a_wrong_answer_of_a_plug_in_is_a_reason(runner, answer):
+    runner("mine", refuses=answer)
+    with pytest.raises(NoExecutorError, match=r"supports_program.. returned"):
+        compiled(backend="mine")
+
+
+def test_a_plug_in_that_fails_is_a_reason(runner):
+    def fail(program):
+        raise OSError("no driver")
+
+    runner("mine", supports_program=fail)
+    with pytest.raises(NoExecutorError, match=r"supports_program.. failed: OSError: no driver"):
+        compiled(backend="mine")
+
+
+def test_the_levels_decide_in_their_order(runner, settings):
+    runner("mine")
+    runner("other")
+    settings.environment(BACKEND="mine")
+    tensor_ops.reload_config()
+    assert PersistentKernel().explain().backend == "mine"
+    tensor_ops.set_default_backend("other")
+    assert PersistentKernel().explain().backend == "other"
+    with tensor_ops.use_backend("python"):
+        assert PersistentKernel().explain().backend == "python"
+        assert PersistentKernel(backend="mine").explain().backend == "mine"
+
+
+def test_what_is_in_force_when_the_kernel_is_made_holds(runner):
+    runner("mine")
+    with tensor_ops.use_backend("mine"):
+        kernel = PersistentKernel()
+    kernel.compile()
+    assert kernel.explain().backend == "mine"
+
+
+def test_a_preferred_backend_that_cannot_falls_back_with_a_warning(install, settings):
+    install("plain")
+    settings.write(preferred_backend="plain", backend_priority=["plain", "python"])
+    tensor_ops.reload_config()
+    with pytest.warns(BackendFallbackWarning, match="single ops") as record:
+        kernel = PersistentKernel()
+    assert kernel.explain().backend == "python"
+    assert record[0].filename == __file__
+
+
+def test_a_force_stays_strict(runner, settings):
+    runner("mine", refuses="too large")
+    settings.environment(FORCE_BACKEND="mine")
+    tensor_ops.reload_config()
+    with pytest.raises(NoExecutorError, match=r"mine: too large; python: .*forces 'mine'"):
+        compiled(fallback_backends=["python"])
+    with pytest.raises(NoExecutorError, match=r"python: .*forces 'mine'"):
+        PersistentKernel(backend="python")
+
+
+def test_an_unknown_name_raises_before_anything_is_tried(runner):
+    runner("mine")
+    with pytest.raises(tensor_ops.ConfigError, match="did you mean 'numpy'"):
+        PersistentKernel(backend="mine", fallback_backends=["nunpy"])
+    with pytest.raises(TypeError, match=r"write \['python'\]"):
+        PersistentKernel(backend="mine", fallback_backends="python")
+
+
+def test_an_option_of_cuda_is_refused_elsewhere():
+    with pytest.raises(NoExecutorError, match="use_cutlass_kernel chooses between kernels of"):
+        PersistentKernel(backend="python", use_cutlass_kernel=True)
+
+
+def test_the_explanation_prints_and_is_plain():
+    kernel = PersistentKernel(backend="numpy", max_num_batched_requests=2)
+    before = kernel.explain().as_dict()
+    assert (before["memory"], before["options"]) == ({}, {})
+    kernel.compile()
+    after = kernel.explain()
+    assert after.as_dict()["limits"] == {
+        "max_seq_length": 2048,
+        "max_num_batched_requests": 2,
+        "max_num_batched_tokens": 256,
+        "max_num_pages": 256,
+        "page_size": 16,
+    }
+    assert after.as_dict()["options"] == {"dtype": "float32"}
+    assert after.memory["caches"] == 2 * 2 * 256 * 16 * 2 * 16 * 4
+    lines = str(after).splitlines()
+    assert lines[0].startswith("python runs a stand-in of 2 layers with random weights")
+    assert "  decided by backend= of PersistentKernel() (named)" in lines
