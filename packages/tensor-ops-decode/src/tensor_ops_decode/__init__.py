@@ -1,5 +1,43 @@
-"""Text generation with a model's whole decode step in one native call."""
+"""Text generation with a model's whole decode step in one native call.
+
+>>> import tensor_ops_decode
+>>> model = tensor_ops_decode.load("SmolLM2-135M-Instruct.Q4_1.gguf")  # doctest: +SKIP
+>>> model.generate("The capital of France is", max_new_tokens=2)[0].text  # doctest: +SKIP
+' Paris.'
+"""
+
+from tensor_ops_decode.builder import Builder
+from tensor_ops_decode.errors import CapacityError, ProgramError
+from tensor_ops_decode.executors import NoExecutorError
+from tensor_ops_decode.generate import Completion, Model, load
+from tensor_ops_decode.node_kind import Kind
+from tensor_ops_decode.nodes import KINDS
+from tensor_ops_decode.persistent_kernel import PersistentKernel
+from tensor_ops_decode.program import Cache, Limits, Node, Program, Tensor, Value
+from tensor_ops_decode.sampling import Sampling
+from tensor_ops_decode.weights import FileFormatError, open_weights
 
 __version__ = "0.1.0"
 
-__all__ = ["__version__"]
+__all__ = [
+    "KINDS",
+    "Builder",
+    "Cache",
+    "CapacityError",
+    "Completion",
+    "FileFormatError",
+    "Kind",
+    "Limits",
+    "Model",
+    "NoExecutorError",
+    "Node",
+    "PersistentKernel",
+    "Program",
+    "ProgramError",
+    "Sampling",
+    "Tensor",
+    "Value",
+    "__version__",
+    "load",
+    "open_weights",
+]

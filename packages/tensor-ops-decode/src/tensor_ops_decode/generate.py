@@ -6,7 +6,7 @@ import operator
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -32,8 +32,8 @@ class Completion:
         Without the end token, and without the stop string that ended it.
     tokens : tuple of int
         All tokens that the model chose, an end token included.
-    finish_reason : {"end", "stop", "length"}
-        Whether the model ended its answer, wrote a stop string, or reached a limit.
+    finish_reason : {"stop", "length"}
+        Whether the model ended its answer or wrote a stop string, or a limit was reached.
     prompt_tokens : tuple of int
     prompt_seconds, decode_seconds : float
         From the start to the first token, and from there to the last.
@@ -93,7 +93,7 @@ def load(
     weights = open_weights(path)
     tokenizer = open_tokenizer(weights)
     options.setdefault("eos_token_id", sorted(tokenizer.end_tokens))
-    kernel = PersistentKernel(mode="decode", backend=backend, model=path, **options)
+    kernel = PersistentKernel(backend=backend, model=weights, **options)
     kernel.compile(progress=progress)
     model = Model(kernel, tokenizer, weights)
     if tokenizer.vocab_size > model.vocabulary:
@@ -210,39 +210,47 @@ class Model:
         stops = (stop,) if isinstance(stop, str) else tuple(stop)
         if not all(isinstance(each, str) and each for each in stops):
             raise ValueError(f"stop must be strings that are not empty, got {stop!r}")
-        if not isinstance(max_new_tokens, int) or max_new_tokens < 1:
-            raise ValueError(f"max_new_tokens must be a positive integer, got {max_new_tokens!r}")
-        sampling = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p}
-        waiting = deque(
+        kernel = self.kernel
+        answers = [
             _Answer(number, self._tokens(prompt), self.tokenizer, stops, stream)
             for number, prompt in enumerate(_listed(prompts))
-        )
-        answers = list(waiting)
+        ]
+        requests = []
         for answer in answers:
-            self.kernel.check_request(answer.prompt, seed=seed + answer.number, **sampling)
+            # The last token of an answer is not fed.
+            room = kernel.max_seq_length - len(answer.prompt) + 1
+            request: dict[str, Any] = {
+                "tokens": answer.prompt,
+                "max_new_tokens": min(max_new_tokens, max(room, 1)),
+                "temperature": temperature,
+                "top_k": top_k,
+                "top_p": top_p,
+                "min_p": min_p,
+                "seed": seed + answer.number,
+            }
+            kernel.check_request(**request)
+            requests.append(request)
+        waiting = deque(zip(answers, requests, strict=True))
         running: dict[int, _Answer] = {}
         try:
             while waiting or running:
-                while waiting and self.kernel.free_slots:
-                    answer = waiting.popleft()
-                    request = self.kernel.add_request(
-                        answer.prompt, ignore_eos=True, seed=seed + answer.number, **sampling
-                    )
-                    running[request] = answer
+                while waiting and kernel.free_slots:
+                    answer, request = waiting.popleft()
                     answer.start()
-                for request, token in self.kernel().items():
-                    if request not in running:
-                        continue  # another user's of the same kernel
-                    answer = running[request]
-                    answer.add(token, () if ignore_eos else self.tokenizer.end_tokens)
-                    limit = min(max_new_tokens, self.kernel.max_seq_length - len(answer.prompt))
-                    if answer.finish_reason or len(answer.tokens) >= limit:
+                    number = kernel.add_request(**request, ignore_eos=ignore_eos)
+                    running[number] = answer
+                for number, token in kernel().items():
+                    if number not in running:
+                        continue  # of someone else who uses this kernel
+                    answer = running[number]
+                    answer.add(token, is_end=not ignore_eos and token in self.tokenizer.end_tokens)
+                    if answer.has_stopped or kernel.finish_reason(number) is not None:
                         answer.finish()
-                        self.kernel.remove(request)
-                        del running[request]
+                        kernel.remove(number)
+                        del running[number]
         finally:
-            for request in running:
-                self.kernel.remove(request)
+            for number in running:
+                kernel.remove(number)
         return [answer.completion() for answer in answers]
 
     def _tokens(self, prompt: Prompt) -> list[int]:
@@ -264,32 +272,30 @@ class _Answer:
     ) -> None:
         self.number, self.prompt = number, prompt
         self.tokens: list[int] = []
-        self.finish_reason = ""
+        self.has_stopped = False
         self._text = ""
         self._held = ""
-        self._decoder = tokenizer.stream()
+        self._tokenizer, self._decoder = tokenizer, tokenizer.stream()
         self._stops, self._stream = stops, stream
+        self._found_stop = False
         self._times: list[float] = []
 
     def start(self) -> None:
         """Note that the first step with this prompt begins."""
         self._times = [time.perf_counter()]
 
-    def add(self, token: int, end_tokens: Iterable[int]) -> None:
-        """Take the next token."""
+    def add(self, token: int, *, is_end: bool) -> None:
+        """Take the next token, and whether it ends the answer."""
         self.tokens.append(token)
         self._times[1 + (len(self.tokens) > 1) :] = [time.perf_counter()]
-        if token in end_tokens:
-            self.finish_reason = "end"
-        else:
+        if not is_end and token in self._tokenizer:
             self._release(self._decoder.push(token))
+        self.has_stopped = self.has_stopped or is_end
 
     def finish(self) -> None:
         """Release what is held back, since nothing will follow."""
-        if self.finish_reason != "stop":
-            self._release(self._decoder.finish())
-            self._emit(self._held)
-        self.finish_reason = self.finish_reason or "length"
+        self._release(self._decoder.finish())
+        self._emit(self._held)
 
     def completion(self) -> Completion:
         """Return the answer, once it is finished."""
@@ -297,7 +303,7 @@ class _Answer:
         return Completion(
             self._text,
             tuple(self.tokens),
-            self.finish_reason,
+            "stop" if self.has_stopped else "length",
             tuple(self.prompt),
             first - start,
             last - first,
@@ -305,10 +311,12 @@ class _Answer:
 
     def _release(self, text: str) -> None:
         """Emit text up to a stop string, or up to what may become one."""
+        if self._found_stop:
+            return
         text, self._held = self._held + text, ""
         found = [place for stop in self._stops if (place := text.find(stop)) >= 0]
         if found:
-            self.finish_reason = "stop"
+            self.has_stopped = self._found_stop = True
             self._emit(text[: min(found)])
             return
         kept = max((_overlap(text, stop) for stop in self._stops), default=0)

@@ -109,6 +109,10 @@ class Tokenizer:
             raise ValueError(f"token {token} is not one of the vocabulary of {self.vocab_size}")
         return str(name)
 
+    def __contains__(self, token: int) -> bool:
+        """Return whether a token is in the vocabulary; a model's embedding may have more rows."""
+        return 0 <= token < 1 << 32 and self._tokenizer.id_to_token(token) is not None
+
     def is_special(self, token: int) -> bool:
         """Return whether a token stands for no text."""
         added = self._added.get(token)
