@@ -7,23 +7,33 @@ from tensor_ops_decode import reference
 
 
 def pytest_generate_tests(metafunc):
-    if "executor" in metafunc.fixturenames:
-        chosen = metafunc.config.getoption("--backend") or ["python", "cpp"]
-        metafunc.parametrize("executor", chosen, indirect=True)
+    chosen = metafunc.config.getoption("--backend") or ["python", "cpp"]
+    for name in {"backend", "executor"} & set(metafunc.fixturenames):
+        metafunc.parametrize(name, chosen, indirect=True)
+
+
+@pytest.fixture
+def backend(request):
+    """The name of an available backend that runs programs."""
+    return _available(request)
 
 
 @pytest.fixture
 def executor(request):
-    """The module of a backend that runs programs."""
+    """The module that runs the programs of a backend."""
+    name = _available(request)
+    return reference if name == "python" else backends.load(name).module
+
+
+def _available(request):
     name = request.param
-    if name == "python":
-        return reference
-    reason = backends.load(name).reason
-    if reason is None and not backends.load(name).capabilities.runs_programs:
+    found = backends.load(name)
+    reason = found.reason
+    if reason is None and name != "python" and not found.capabilities.runs_programs:
         reason = "it runs no programs"
     if reason is not None:
         message = f"{name}: {reason}"
         if name in request.config.getoption("--require-backend"):
             pytest.fail(message)
         pytest.skip(message)
-    return backends.load(name).module
+    return name
