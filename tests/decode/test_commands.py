@@ -1,0 +1,89 @@
+"""``tensor-ops generate`` and ``tensor-ops export``."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+from byte_models import save_model
+
+from tensor_ops_decode import Program
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("model")
+    save_model(folder)
+    return folder
+
+
+def run(*words, stdin=None):
+    command = [sys.executable, "-m", "tensor_ops", *map(str, words)]
+    return subprocess.run(command, input=stdin, capture_output=True, encoding="utf-8", check=False)
+
+
+def test_the_text_goes_to_standard_output_and_the_speed_to_standard_error(folder):
+    done = run("generate", folder, "Once", "--backend=python", "--max-new-tokens=6", "--ignore-eos")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.endswith("\n")
+    assert "4 tokens read" in done.stderr
+    assert "6 written" in done.stderr
+    assert "tokens per second, on python" in done.stderr
+
+
+def test_json_is_one_object(folder):
+    words = ["--backend=python", "--max-new-tokens=6", "--ignore-eos", "--json"]
+    record = json.loads(run("generate", folder, "Once", *words).stdout)
+    assert len(record["tokens"]) == 6
+    assert record["finish_reason"] == "length"
+    assert record["backend"] == "python"
+    plain = run("generate", folder, "Once", *words[:-1])
+    assert plain.stdout == record["text"] + "\n"
+
+
+def test_a_prompt_comes_from_standard_input(folder):
+    words = ["--backend=python", "--max-new-tokens=3", "--json"]
+    given = run("generate", folder, "-", *words, stdin="Once")
+    assert json.loads(given.stdout)["prompt_tokens"] == 4
+
+
+def test_chat_uses_the_template(folder):
+    words = ["--chat", "--backend=python", "--max-new-tokens=3", "--json"]
+    record = json.loads(run("generate", folder, "hi", "--system=be brief", *words).stdout)
+    text = "<system>be brief</><user>hi</><assistant>"
+    assert record["prompt_tokens"] == len(text)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["missing.gguf", "Once"], "missing.gguf"),
+        ([".", "Once"], "config.json"),
+        (["FOLDER", "", "--backend=python"], "empty"),
+        (["FOLDER", "Once", "--backend=nothing"], "nothing"),
+        (["FOLDER", "Once", "--backend=python", "--temperature=-1"], "temperature"),
+        (["FOLDER", "Once", "--backend=python", "--max-seq-length=0"], "max_seq_length"),
+    ],
+)
+def test_failures_are_one_line_and_status_1(folder, tmp_path, words, message):
+    words = [folder if word == "FOLDER" else word for word in words]
+    words[0] = tmp_path if words[0] == "." else words[0]
+    done = run("generate", *words)
+    assert done.returncode == 1
+    assert done.stderr.startswith("tensor-ops: error: ")
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_wrong_usage_has_status_2(folder):
+    assert run("generate", folder).returncode == 2
+    assert run("generate", folder, "Once", "--system=x").returncode == 2
+
+
+def test_export_writes_a_program(folder, tmp_path):
+    output = tmp_path / "program.json"
+    words = ["--backend=python", "--max-seq-length=64"]
+    assert run("export", folder, output, *words).returncode == 0
+    program = Program.from_json(output.read_text(encoding="utf-8"))
+    assert program.limits.max_seq_length == 64
+    assert run("export", folder, "-", *words).stdout == output.read_text(encoding="utf-8")

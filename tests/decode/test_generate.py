@@ -1,0 +1,167 @@
+"""Text from prompts: streams, stops, ends, several prompts at once, and what is refused."""
+
+import numpy as np
+import pytest
+from byte_models import END, save_model
+
+import tensor_ops_decode
+
+PROMPTS = ["a", "Once upon a time", "12345678901234567890", "été"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("model")
+    save_model(folder)
+    return folder
+
+
+@pytest.fixture
+def model(folder, backend):
+    options = {"max_num_batched_requests": 2, "max_num_batched_tokens": 8, "page_size": 8}
+    with tensor_ops_decode.load(folder, backend, **options) as model:
+        yield model
+
+
+def test_prompts_together_are_answered_as_alone(model):
+    together = model.generate(PROMPTS, max_new_tokens=20, ignore_eos=True)
+    assert together == [
+        model.generate(prompt, max_new_tokens=20, ignore_eos=True)[0] for prompt in PROMPTS
+    ]
+    assert all(len(answer.tokens) == 20 for answer in together)
+
+
+def test_tokens_and_text_are_the_same_prompt(model):
+    tokens = model.tokenizer.encode(PROMPTS[1])
+    (by_text,), (by_tokens,) = model.generate(PROMPTS[1]), model.generate(np.array(tokens))
+    assert by_text == by_tokens
+    assert by_text.prompt_tokens == tuple(tokens)
+
+
+def test_pieces_of_a_stream_are_the_text(model):
+    pieces = {number: [] for number in range(len(PROMPTS))}
+    answers = model.generate(
+        PROMPTS, max_new_tokens=40, stream=lambda number, text: pieces[number].append(text)
+    )
+    assert ["".join(pieces[number]) for number in pieces] == [answer.text for answer in answers]
+    assert all(piece for each in pieces.values() for piece in each)
+
+
+def test_an_end_token_ends_an_answer(model, folder):
+    (longer,) = model.generate("a", max_new_tokens=30, ignore_eos=True)
+    # Any token that it chooses will do for the end.
+    place = next(i for i in range(3, 30) if longer.tokens[i] not in longer.tokens[:i])
+    backend = model.kernel.explain().backend
+    with tensor_ops_decode.load(folder, backend) as other:
+        other.tokenizer.end_tokens = frozenset({longer.tokens[place]})
+        other.kernel.close()
+        other.kernel = tensor_ops_decode.PersistentKernel(
+            backend=backend, model=folder, eos_token_id=longer.tokens[place]
+        )
+        other.kernel.compile()
+        (answer,) = other.generate("a", max_new_tokens=30)
+    assert answer.tokens == longer.tokens[: place + 1]
+    assert answer.finish_reason == "stop"
+    assert answer.text == model.tokenizer.decode(longer.tokens[:place])
+
+
+def test_a_stop_string_ends_an_answer_before_it(model):
+    (longer,) = model.generate(PROMPTS[1], max_new_tokens=60, ignore_eos=True)
+    stop = longer.text[10:13]
+    pieces = []
+    (answer,) = model.generate(
+        PROMPTS[1],
+        max_new_tokens=60,
+        ignore_eos=True,
+        stop=["never", stop],
+        stream=lambda _, text: pieces.append(text),
+    )
+    assert answer.text == longer.text[: longer.text.index(stop)] == "".join(pieces)
+    assert answer.finish_reason == "stop"
+    assert answer.tokens == longer.tokens[: len(answer.tokens)]
+
+
+def test_what_may_become_a_stop_string_is_released_in_the_end(model):
+    (longer,) = model.generate(PROMPTS[1], max_new_tokens=20, ignore_eos=True)
+    stop = longer.text[-2:] + "more"
+    (answer,) = model.generate(PROMPTS[1], max_new_tokens=20, ignore_eos=True, stop=stop)
+    assert answer == longer
+
+
+def test_an_answer_ends_with_the_sequence(folder, backend):
+    with tensor_ops_decode.load(folder, backend, max_seq_length=24) as model:
+        (answer,) = model.generate(PROMPTS[1], max_new_tokens=100, ignore_eos=True)
+    assert len(answer.tokens) == 24 - len(answer.prompt_tokens) + 1
+    assert answer.finish_reason == "length"
+
+
+def test_equal_seeds_give_equal_answers(model):
+    def answer(seed, **given):
+        settings = {"temperature": 2.0, "seed": seed, "max_new_tokens": 20, "ignore_eos": True}
+        return model.generate("a", **settings | given)[0].tokens
+
+    assert answer(1) == answer(1)
+    assert answer(1) != answer(2)
+    assert answer(3, top_k=1) == answer(3, temperature=0)
+    # A prompt's seed goes by its place.
+    settings = {"temperature": 2.0, "max_new_tokens": 20, "ignore_eos": True}
+    assert [each.tokens for each in model.generate(["a", "a"], seed=1, **settings)] == [
+        answer(1),
+        answer(2),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("prompt", "given", "words"),
+    [
+        ("", {}, "empty"),
+        ([], {}, "empty"),
+        ([END + 10], {}, "266"),
+        ([-1], {}, "-1"),
+        ("x" * 129, {}, "129"),
+        ("x", {"max_new_tokens": 0}, "max_new_tokens"),
+        ("x", {"temperature": -1}, "temperature"),
+        ("x", {"temperature": float("nan")}, "temperature"),
+        ("x", {"top_p": 1.5}, "top_p"),
+        ("x", {"min_p": -0.1}, "min_p"),
+        ("x", {"top_k": -1}, "top_k"),
+        ("x", {"stop": [""]}, "stop"),
+        ("x", {"seed": -1}, "seed"),
+    ],
+)
+def test_what_cannot_be_is_an_error_before_any_work(model, prompt, given, words):
+    shown = []
+    with pytest.raises(ValueError, match=words):
+        model.generate(["fine", prompt], stream=lambda *piece: shown.append(piece), **given)
+    assert not shown
+    assert model.kernel.requests == ()
+
+
+def test_an_interrupt_leaves_the_model_usable(model):
+    right = model.generate(PROMPTS, max_new_tokens=5)
+
+    def interrupt(number, text):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        model.generate(PROMPTS, max_new_tokens=50, stream=interrupt)
+    assert model.kernel.requests == ()
+    assert model.generate(PROMPTS, max_new_tokens=5) == right
+
+
+def test_a_chat_is_what_the_template_makes_of_it(model):
+    tokens = model.chat_prompt([{"role": "user", "content": "hi"}])
+    assert model.tokenizer.decode(tokens) == "<user>hi</><assistant>"
+
+
+def test_a_model_without_chat_template_says_so(tmp_path, backend):
+    save_model(tmp_path, template=None)
+    model = tensor_ops_decode.load(tmp_path, backend)
+    with model, pytest.raises(ValueError, match="no chat template"):
+        model.chat_prompt([{"role": "user", "content": "hi"}])
+
+
+def test_a_vocabulary_larger_than_the_embedding_is_an_error(tmp_path, backend):
+    save_model(tmp_path, vocabulary=257)
+    with pytest.raises(tensor_ops_decode.FileFormatError, match=r"258 tokens.*257 rows"):
+        tensor_ops_decode.load(tmp_path, backend)
