@@ -110,6 +110,14 @@ def installs_what_exists(code):
                 assert set(filter(None, extras.strip("]").split(","))) <= projects[name], word
 
 
+def calls_commands_that_exist(code):
+    projects = ROOT.glob("packages/*/pyproject.toml")
+    read = [tomllib.loads(path.read_text(encoding="utf-8"))["project"] for path in projects]
+    points = [each.get("entry-points", {}).get("tensor_ops.commands", ()) for each in read]
+    names = {name for each in points for name in each}
+    assert {line.split()[1] for line in code.splitlines()} <= names
+
+
 def calls_programs_of_the_system(code):
     commands = {line.split()[0] for line in code.splitlines() if line and line[0] != "#"}
     assert commands <= {"sudo", "nvcc", "nvidia-smi", "clinfo"}
@@ -142,6 +150,7 @@ REASONS = {
     NEEDS_GPU: starts_tools_that_exist,
     "by CI itself": runs_in_ci,
     "by hand; tests/examples runs what it runs": starts_sessions_that_exist,
+    "by hand; tests/decode/test_commands.py runs it": calls_commands_that_exist,
     "by hand; it needs docker": builds_images_that_exist,
     "by hand; it starts nox": starts_sessions_that_exist,
     "by hand; it installs packages": installs_what_exists,
