@@ -1,0 +1,83 @@
+// Matrix products with weights in the formats of GGML: y = W x, for the decode executor.
+//
+// A weight is packed once, 16 rows to a tile, in a layout that is the format's own and the same for
+// every instruction-set level. The tiles of a thread lie one behind the other, so that it reads one
+// sequential stream. The order of the sums depends on the format and the columns only, never on the
+// number of tokens.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+namespace tensor_ops {
+
+constexpr std::size_t kTileRows = 16;       // a lane of a vector is a row of the weight
+constexpr std::size_t kTileAlignment = 64;  // bytes; tile sizes are multiples of it
+
+// What a token's activations are converted to before a product. With the two kinds of integers a
+// block of 32 activations shares a scale d, and an activation is d * q or d * (q + q2 / 254), with
+// q and q2 from -127 to 127. A block with an Inf or a NaN makes the results NaN.
+enum class ActivationType { kFloat32, kInt8, kInt8x2 };
+constexpr std::size_t kActivationTypes = 3;
+
+// Of one weight format, one type of activations and one variant of a level. What prepare() writes
+// depends on columns, activations and variant, but not on the format: matrices of several formats
+// can share it.
+struct ProductKernel {
+  std::size_t (*prepared_bytes)(std::size_t columns);  // a multiple of 4
+  // Converts the activations of one token. `prepared` is aligned to 4 bytes at least.
+  void (*prepare)(const float* x, std::size_t columns, unsigned char* prepared);
+  // out[t * out_stride + r] for the 16 rows r of the tile and each token t, whose activations are
+  // at prepared + t * prepared_stride. Prefetches ahead, in what follows the tile in memory.
+  void (*multiply)(const unsigned char* tile, std::size_t columns, const unsigned char* prepared,
+                   std::size_t prepared_stride, std::size_t tokens, float* out,
+                   std::size_t out_stride);
+};
+
+struct ProductTable {
+  ProductKernel of[kActivationTypes];  // null pointers where a format has no such product
+};
+
+// How a file stores a row: blocks of `block_columns` columns in `block_bytes` bytes each, and how a
+// tile of rows is stored in memory. Rows have whole blocks. Rows need not be aligned.
+struct WeightFormat {
+  const char* name;
+  std::size_t block_columns, block_bytes;
+  std::size_t (*tile_bytes)(std::size_t columns);
+  // Packs 16 rows; a null pointer is a row past the end, which is filled with zeros.
+  void (*pack)(const unsigned char* const* rows, std::size_t columns, unsigned char* tile);
+  void (*dequantize)(const unsigned char* row, std::size_t columns, float* values);
+  std::vector<const ProductTable*> products;  // one per entry of product_variants()
+
+  std::size_t row_bytes(std::size_t columns) const { return columns / block_columns * block_bytes; }
+};
+
+// Sorted by name.
+const std::vector<const WeightFormat*>& weight_formats();
+// By its name in a program, such as "q4_1"; null where there is none.
+const WeightFormat* find_weight_format(const std::string& name);
+
+// Some levels have products in more than one variant, since CPUs of the level differ in what they
+// have for dot products.
+struct ProductVariant {
+  const char* name;
+  std::size_t level;  // an index into compiled_levels()
+  bool (*cpu_has)();
+};
+
+// All that are compiled in, by level, the fastest of a level last.
+const std::vector<ProductVariant>& product_variants();
+// The fastest of a level that the CPU has: an index into product_variants().
+std::size_t fastest_product_variant(std::size_t level);
+
+// The type in which a format can take activations: `wanted`, or float32 beside weights that are
+// floating-point numbers.
+ActivationType activations_for(const WeightFormat& format, ActivationType wanted);
+
+inline const ProductKernel& product_kernel(const WeightFormat& format, ActivationType activations,
+                                           std::size_t variant) {
+  return format.products[variant]->of[static_cast<std::size_t>(activations)];
+}
+
+}  // namespace tensor_ops
