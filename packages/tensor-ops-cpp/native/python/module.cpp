@@ -9,6 +9,7 @@
 #include "memory/cache.h"
 #include "memory/pool_limit.h"
 #include "memory/result_pool.h"
+#include "python/decode_product.h"
 #include "threads/resources.h"
 #include "threads/threads.h"
 
@@ -61,6 +62,7 @@ PYBIND11_MODULE(_native, module, py::mod_gil_not_used()) {
   module.def("set_pool_limit", set_pool_limit);
   module.def("trim_pool", trim_pool);
   module.def("pool_setting_problem", [] { return text_or_none(first_pool_limit().problem); });
+  add_decode_product(module);
 }
 
 }  // namespace tensor_ops

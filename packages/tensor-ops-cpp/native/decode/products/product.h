@@ -63,7 +63,7 @@ const WeightFormat* find_weight_format(const std::string& name);
 struct ProductVariant {
   const char* name;
   std::size_t level;  // an index into compiled_levels()
-  bool (*cpu_has)();
+  bool cpu_has;       // whether the CPU can run it
 };
 
 // All that are compiled in, by level, the fastest of a level last.

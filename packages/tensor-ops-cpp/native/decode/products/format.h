@@ -1,0 +1,47 @@
+// What every file of formats/ includes. It is compiled once per variant, with TENSOR_OPS_LEVEL
+// naming the variant's namespace, for its kernels, and once at the baseline for its declaration:
+//
+//     #include "decode/products/format.h"
+//     #if KERNEL_PASS
+//     #include "decode/products/..."
+//     namespace tensor_ops::TENSOR_OPS_LEVEL { EXPORT_PRODUCTS(name, ...) }
+//     #else
+//     namespace tensor_ops { DECLARE_WEIGHT_FORMAT(name, ...) }
+//     #endif
+//
+// What native/op.h says about code of a kernel pass holds here too.
+#pragma once
+
+#include "decode/products/product.h"
+#include "decode/products/tile.h"
+
+#ifdef TENSOR_OPS_LEVEL
+
+#define KERNEL_PASS 1
+
+// The arguments after the name: a ProductKernel for each ActivationType.
+#define EXPORT_PRODUCTS(format, ...)           \
+  extern const ProductTable format##_products; \
+  constexpr ProductTable format##_products = {{__VA_ARGS__}};
+
+#else
+
+#define KERNEL_PASS 0
+
+#include "decode/products/pack.h"
+#include "decode/products/variants.h"
+
+// The arguments after the name: the members of WeightFormat up to dequantize.
+#define DECLARE_WEIGHT_FORMAT(format, ...)                                               \
+  TENSOR_OPS_FOR_EACH_VARIANT(TENSOR_OPS_IMPORT_PRODUCTS, format)                        \
+  static const WeightFormat format##_format{                                             \
+      #format, __VA_ARGS__, {TENSOR_OPS_FOR_EACH_VARIANT(TENSOR_OPS_PRODUCTS, format)}}; \
+  static const WeightFormatRegistration format##_registration{format##_format};
+
+#define TENSOR_OPS_IMPORT_PRODUCTS(format, variant, name) \
+  namespace variant {                                     \
+  extern const ProductTable format##_products;            \
+  }
+#define TENSOR_OPS_PRODUCTS(format, variant, name) &variant::format##_products,
+
+#endif

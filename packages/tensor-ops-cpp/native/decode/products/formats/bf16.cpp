@@ -1,0 +1,41 @@
+// bf16: the upper halves of float32. A line of a tile has two columns, which take turns.
+#include "decode/products/format.h"
+
+#if KERNEL_PASS
+
+#include "decode/products/multiply.h"
+
+namespace tensor_ops::TENSOR_OPS_LEVEL {
+namespace {
+
+struct BF16 {
+  static constexpr std::size_t kColumns = 4;
+  const unsigned char* lines;
+  TENSOR_OPS_INLINE BF16(const unsigned char* tile, std::size_t block, std::size_t part)
+      : lines(tile + block * kColumns * kLineBytes / 2 + part * kVectorBytes) {}
+  TENSOR_OPS_INLINE void prefetch() const { prefetch_lines(lines, kColumns * kLineBytes / 2); }
+  TENSOR_OPS_INLINE void columns(std::size_t, Floats (&w)[4]) const {
+    for (std::size_t i = 0; i < 2; ++i) {
+      const auto pair = BFloat16::widen_pair(load_vector<Words>(lines + i * kLineBytes));
+      w[2 * i] = pair.hi;
+      w[2 * i + 1] = pair.lo;
+    }
+  }
+};
+
+}  // namespace
+
+EXPORT_PRODUCTS(bf16, float_product<BF16>)
+
+}  // namespace tensor_ops::TENSOR_OPS_LEVEL
+
+#else
+
+namespace tensor_ops {
+
+DECLARE_WEIGHT_FORMAT(bf16, 1, 2, number_tile_bytes<2>, pack_numbers<2, 2>,
+                      dequantize_numbers<2, load_bfloat16>)
+
+}  // namespace tensor_ops
+
+#endif

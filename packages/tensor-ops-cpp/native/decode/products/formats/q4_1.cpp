@@ -1,0 +1,63 @@
+// q4_1: 32 columns share a scale d and a minimum m, both half-precision; a weight is d q + m with q
+// from 0 to 15.
+#include "decode/products/format.h"
+
+namespace tensor_ops {
+namespace {
+using Tile = BlockTile<2, 4>;
+}  // namespace
+}  // namespace tensor_ops
+
+#if KERNEL_PASS
+
+#include "decode/products/multiply.h"
+
+namespace tensor_ops::TENSOR_OPS_LEVEL {
+namespace {
+
+struct Q4_1 : TileBlock<Tile> {
+  static constexpr int kLargest = 15, kZero = 0;
+  static constexpr std::size_t kScales = 1;
+  static constexpr bool kHasMinimum = true;
+  const Floats scale[kScales]{half(0)}, minimum{half(1)};
+  using TileBlock::TileBlock;
+  TENSOR_OPS_INLINE Words word(std::size_t j) const { return nibbles(j); }
+};
+
+}  // namespace
+
+EXPORT_BLOCK_PRODUCTS(q4_1, Q4_1)
+
+}  // namespace tensor_ops::TENSOR_OPS_LEVEL
+
+#else
+
+namespace tensor_ops {
+namespace {
+
+constexpr std::size_t kBlockBytes = 20;
+
+void pack_block(const unsigned char* block, BlockRow row) {
+  row.set_half(0, block);
+  row.set_half(1, block + 2);
+  for (std::size_t j = 0; j < Tile::kLines; ++j) row.set_word(j, block + 4 + 4 * j);
+}
+
+void dequantize(const unsigned char* row, std::size_t columns, float* values) {
+  for (; columns; columns -= kBlockColumns, row += kBlockBytes, values += kBlockColumns) {
+    const float scale = load_half(row), minimum = load_half(row + 2);
+    for (std::size_t i = 0; i < 16; ++i) {
+      values[i] = scale * static_cast<float>(row[4 + i] & 15) + minimum;
+      values[16 + i] = scale * static_cast<float>(row[4 + i] >> 4) + minimum;
+    }
+  }
+}
+
+}  // namespace
+
+DECLARE_WEIGHT_FORMAT(q4_1, kBlockColumns, kBlockBytes, Tile::bytes,
+                      pack_blocks<Tile, kBlockBytes, pack_block>, dequantize)
+
+}  // namespace tensor_ops
+
+#endif

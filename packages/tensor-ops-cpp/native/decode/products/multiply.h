@@ -1,0 +1,229 @@
+// The products: a tile of 16 rows times the activations of some tokens. Every sum of a lane runs
+// through the columns in an order that does not depend on the number of tokens.
+#pragma once
+
+#include <utility>
+
+#include "decode/products/activations.h"
+#include "decode/products/dot.h"
+#include "decode/products/product.h"
+#include "kernels/elements.h"
+
+namespace tensor_ops::TENSOR_OPS_LEVEL {
+namespace {
+
+// The vectors that the 16 lanes of a tile take.
+constexpr std::size_t kParts = kLineBytes / kVectorBytes;
+
+// Tokens at a time, and chains of additions of a token's floating-point sum, so that the sums stay
+// in the 16 or 32 registers that there are.
+#if defined(__AVX512F__)
+constexpr std::size_t kIntegerTokens = 8, kFloatTokens = 8, kChains = 2;
+#elif defined(__AVX2__)
+constexpr std::size_t kIntegerTokens = 4, kFloatTokens = 2, kChains = 2;
+#elif defined(__aarch64__)
+constexpr std::size_t kIntegerTokens = 4, kFloatTokens = 4, kChains = 1;
+#else
+constexpr std::size_t kIntegerTokens = 4, kFloatTokens = 2, kChains = 1;
+#endif
+
+// How far ahead of its use the stream of tiles is prefetched, in bytes.
+constexpr std::size_t kStreamAhead = 8192;
+
+TENSOR_OPS_INLINE void prefetch_lines(const unsigned char* from, std::size_t bytes) {
+  for (std::size_t i = 0; i < bytes; i += kLineBytes)
+    __builtin_prefetch(from + kStreamAhead + i, 0, 3);
+}
+
+// body(i) for each i < count, as a constant.
+template <class Body, std::size_t... I>
+TENSOR_OPS_INLINE void repeat(Body body, std::index_sequence<I...>) {
+  (body(std::integral_constant<std::size_t, I>{}), ...);
+}
+template <std::size_t count, class Body>
+TENSOR_OPS_INLINE void repeat(Body body) {
+  repeat(body, std::make_index_sequence<count>());
+}
+
+// The tokens that a kernel takes at a time, and their results.
+struct Tokens {
+  const unsigned char* prepared;
+  std::size_t prepared_stride;
+  float* out;
+  std::size_t out_stride;
+
+  TENSOR_OPS_INLINE const unsigned char* at(std::size_t token) const {
+    return prepared + token * prepared_stride;
+  }
+  TENSOR_OPS_INLINE void store(std::size_t token, std::size_t part, Floats sums) const {
+    store_vector(out + token * out_stride + part * kLanes<float>, sums);
+  }
+};
+
+// A part of a block of 32 columns of a tile. A block format derives from it:
+//   kLargest, kZero: its weights are integers from 0 to kLargest, less kZero, times a scale
+//   kScales: how many scales the columns of a block have, 1 or 2
+//   word(j): the integers of columns 4j to 4j + 3
+//   scale[], minimum: Floats; the minimum is added to a weight where kHasMinimum
+template <class Tile>
+class TileBlock {
+ public:
+  TENSOR_OPS_INLINE TileBlock(const unsigned char* tile, std::size_t block, std::size_t part)
+      : halves_(tile + Tile::halves_at(block) + part * kVectorBytes / 2),
+        lines_(tile + Tile::lines_at(block) + part * kVectorBytes) {}
+  TENSOR_OPS_INLINE void prefetch() const {
+    prefetch_lines(halves_, Tile::kHalfBytes);
+    prefetch_lines(lines_, Tile::kLines * kLineBytes);
+  }
+
+ protected:
+  TENSOR_OPS_INLINE Floats half(std::size_t index) const {
+    return Float16::widen(load_vector<Halves>(halves_ + index * kLineBytes / 2));
+  }
+  TENSOR_OPS_INLINE Words line(std::size_t index) const {
+    return load_vector<Words>(lines_ + index * kLineBytes);
+  }
+  // Line j has columns 4j to 4j + 3 in its low nibbles and those 16 further on in its high ones.
+  TENSOR_OPS_INLINE Words nibbles(std::size_t word) const {
+    return (word < kDotWords ? line(word) : line(word - kDotWords) >> 4) & 0x0F0F0F0Fu;
+  }
+
+ private:
+  const unsigned char *halves_, *lines_;
+};
+
+// Beside activations in int8, of one or two terms.
+template <class Format, std::size_t terms>
+struct IntegerProduct {
+  static constexpr std::size_t kTokens = kIntegerTokens;
+  static constexpr bool kSigned = Format::kLargest > 127 && !kTakesAnyByte;
+  static constexpr int kZero = kSigned ? 0 : Format::kZero;
+  static constexpr std::size_t kHalvesOfScale = 2 / Format::kScales;
+  using Activations = Int8Block<terms>;
+
+  // The sum over the columns of one scale.
+  static TENSOR_OPS_INLINE Floats sum(const Words* words, const Activations& x, std::size_t term,
+                                      std::size_t scale) {
+    Ints sum{};
+    for (std::size_t i = 0; i < kHalvesOfScale; ++i) {
+      const std::size_t half = scale * kHalvesOfScale + i;
+      Ints start{};
+      if constexpr (kZero != 0) start = splat<Ints>(x.minus_8_sums[term][half]) * (kZero / 8);
+      sum += dot<Format::kLargest>(start, words + half * kDotWords, x.q[term] + half * 16);
+    }
+    return __builtin_convertvector(sum, Floats);
+  }
+
+  static TENSOR_OPS_INLINE void add_block(Floats& sums, const Format& block, const Words* words,
+                                          const Activations& x) {
+    for (std::size_t s = 0; s < Format::kScales; ++s) {
+      Floats product = sum(words, x, 0, s);
+      if constexpr (terms == 2) product = fma(sum(words, x, 1, s), Floats{} + kSecondTerm, product);
+      sums = fma(product * block.scale[s], Floats{} + x.scale, sums);
+    }
+    if constexpr (Format::kHasMinimum) sums = fma(block.minimum, Floats{} + x.sum, sums);
+  }
+
+  template <std::size_t count>
+  static void run(const unsigned char* tile, std::size_t columns, Tokens tokens) {
+    Floats sums[count][kParts] = {};
+    for (std::size_t b = 0; b < columns / kBlockColumns; ++b)
+      repeat<kParts>([&](auto part) TENSOR_OPS_INLINE_LAMBDA {
+        const Format block(tile, b, part);
+        if constexpr (part == 0) block.prefetch();
+        Words words[2 * kDotWords];
+        for (std::size_t j = 0; j < 2 * kDotWords; ++j)
+          words[j] = kSigned ? signed_bytes(block.word(j)) : block.word(j);
+        repeat<count>([&](auto token) TENSOR_OPS_INLINE_LAMBDA {
+          const auto* x = reinterpret_cast<const Activations*>(tokens.at(token));
+          add_block(sums[token][part], block, words, x[b]);
+        });
+      });
+    for (std::size_t t = 0; t < count; ++t)
+      for (std::size_t p = 0; p < kParts; ++p) tokens.store(t, p, sums[t][p]);
+  }
+};
+
+// The weights of columns 4j to 4j + 3 of a block, as the file means them.
+template <class Format>
+TENSOR_OPS_INLINE void dequantize_columns(const Format& block, std::size_t j, Floats (&w)[4]) {
+  const Words word = block.word(j);
+  for (std::size_t i = 0; i < 4; ++i) {
+    const Ints value = bit_cast<Ints>(word >> (8 * i) & 255u) - Format::kZero;
+    w[i] = __builtin_convertvector(value, Floats) * block.scale[j * Format::kScales / 8];
+    if constexpr (Format::kHasMinimum) w[i] += block.minimum;
+  }
+}
+
+// A block format beside float32 activations.
+template <class Format>
+struct Dequantized : Format {
+  static constexpr std::size_t kColumns = kBlockColumns;
+  using Format::Format;
+  TENSOR_OPS_INLINE void columns(std::size_t j, Floats (&w)[4]) const {
+    dequantize_columns(static_cast<const Format&>(*this), j, w);
+  }
+};
+
+// Beside float32 activations. A format has kColumns columns in a block, of which columns(j, w) are
+// the weights of 4j to 4j + 3.
+template <class Format>
+struct FloatProduct {
+  static constexpr std::size_t kTokens = kFloatTokens;
+
+  template <std::size_t count>
+  static void run(const unsigned char* tile, std::size_t columns, Tokens tokens) {
+    Floats sums[count][kParts][kChains] = {};
+    for (std::size_t k = 0, b = 0; k < columns; k += Format::kColumns, ++b)
+      repeat<kParts>([&](auto part) TENSOR_OPS_INLINE_LAMBDA {
+        const Format block(tile, b, part);
+        if constexpr (part == 0) block.prefetch();
+        for (std::size_t j = 0; j < Format::kColumns / 4; ++j) {
+          Floats w[4];
+          block.columns(j, w);
+          repeat<count>([&](auto token) TENSOR_OPS_INLINE_LAMBDA {
+            const auto* x = reinterpret_cast<const float*>(tokens.at(token)) + k + 4 * j;
+            for (std::size_t i = 0; i < 4; ++i) {
+              Floats& sum = sums[token][part][i % kChains];
+              sum = fma(w[i], Floats{} + x[i], sum);
+            }
+          });
+        }
+      });
+    for (std::size_t t = 0; t < count; ++t)
+      for (std::size_t p = 0; p < kParts; ++p)
+        tokens.store(t, p, kChains == 1 ? sums[t][p][0] : sums[t][p][0] + sums[t][p][kChains - 1]);
+  }
+};
+
+template <class Product, std::size_t count>
+TENSOR_OPS_INLINE void multiply_tokens(const unsigned char* tile, std::size_t columns,
+                                       Tokens tokens, std::size_t remaining) {
+  for (; remaining >= count; remaining -= count) {
+    Product::template run<count>(tile, columns, tokens);
+    tokens.prepared += count * tokens.prepared_stride;
+    tokens.out += count * tokens.out_stride;
+  }
+  if constexpr (count > 1) multiply_tokens<Product, count / 2>(tile, columns, tokens, remaining);
+}
+
+template <class Product>
+void multiply(const unsigned char* tile, std::size_t columns, const unsigned char* prepared,
+              std::size_t prepared_stride, std::size_t tokens, float* out, std::size_t out_stride) {
+  multiply_tokens<Product, Product::kTokens>(tile, columns,
+                                             {prepared, prepared_stride, out, out_stride}, tokens);
+}
+
+template <class Format>
+constexpr ProductKernel float_product{float_bytes, prepare_floats, multiply<FloatProduct<Format>>};
+template <class Format, std::size_t terms>
+constexpr ProductKernel int8_product{int8_bytes<terms>, prepare_int8<terms>,
+                                     multiply<IntegerProduct<Format, terms>>};
+
+}  // namespace
+}  // namespace tensor_ops::TENSOR_OPS_LEVEL
+
+// The products of a block format.
+#define EXPORT_BLOCK_PRODUCTS(format, Format)                                          \
+  EXPORT_PRODUCTS(format, float_product<Dequantized<Format>>, int8_product<Format, 1>, \
+                  int8_product<Format, 2>)

@@ -1,0 +1,37 @@
+// Where things lie in a tile of a block format. A line is 64 bytes: for each of the 16 rows 4
+// bytes, or 2 of a half-precision number. Nothing here depends on the instruction-set level.
+#pragma once
+
+#include <cstddef>
+
+namespace tensor_ops {
+namespace {
+
+constexpr std::size_t kLineBytes = 64;
+constexpr std::size_t kBlockColumns = 32;
+
+// Blocks of 32 columns: `halves` half-precision numbers of each row, and `lines` lines. Where the
+// numbers of a block take half a line, those of two blocks share one, so that lines stay aligned.
+template <std::size_t halves, std::size_t lines>
+struct BlockTile {
+  static constexpr std::size_t kHalves = halves, kLines = lines;
+  static constexpr std::size_t kHalfBytes = halves * kLineBytes / 2;  // of a block
+  static constexpr std::size_t kShared = kHalfBytes % kLineBytes ? 2 : 1;
+  static constexpr std::size_t kHeadBytes = kShared * kHalfBytes;
+
+  static constexpr std::size_t halves_at(std::size_t block) {
+    return block / kShared * (kHeadBytes + kShared * lines * kLineBytes) +
+           block % kShared * kHalfBytes;
+  }
+  static constexpr std::size_t lines_at(std::size_t block) {
+    return block / kShared * (kHeadBytes + kShared * lines * kLineBytes) + kHeadBytes +
+           block % kShared * lines * kLineBytes;
+  }
+  static std::size_t bytes(std::size_t columns) {
+    const std::size_t blocks = columns / kBlockColumns;
+    return blocks ? lines_at(blocks - 1) + lines * kLineBytes : 0;
+  }
+};
+
+}  // namespace
+}  // namespace tensor_ops

@@ -1,0 +1,130 @@
+#include "python/decode_product.h"
+
+#include <pybind11/numpy.h>
+#include <pybind11/stl.h>
+
+#include <algorithm>
+#include <cstdint>
+
+#include "decode/products/product.h"
+#include "isa/float_mode.h"
+
+namespace py = pybind11;
+
+namespace tensor_ops {
+namespace {
+
+constexpr int kLayout = py::array::c_style | py::array::forcecast;
+using Bytes = py::array_t<std::uint8_t, kLayout>;
+using Floats = py::array_t<float, kLayout>;
+
+const WeightFormat& format_of(const std::string& name) {
+  const WeightFormat* format = find_weight_format(name);
+  if (!format) throw py::value_error("no weight format is called '" + name + "'");
+  return *format;
+}
+
+ActivationType activations_of(const std::string& name) {
+  const char* const names[kActivationTypes] = {"float32", "int8", "int8x2"};
+  const auto* found = std::find(names, names + kActivationTypes, name);
+  if (found == names + kActivationTypes)
+    throw py::value_error("activations are float32, int8 or int8x2, not '" + name + "'");
+  return static_cast<ActivationType>(found - names);
+}
+
+std::size_t variant_of(const std::string& name) {
+  const auto& variants = product_variants();
+  for (std::size_t i = 0; i < variants.size(); ++i)
+    if (variants[i].cpu_has && name == variants[i].name) return i;
+  throw py::value_error("this CPU has no variant of products called '" + name + "'");
+}
+
+void check_row_bytes(const WeightFormat& format, std::size_t bytes, std::size_t columns) {
+  if (columns % format.block_columns || bytes != format.row_bytes(columns))
+    throw py::value_error(std::string("a row of ") + format.name + " with " +
+                          std::to_string(columns) + " columns does not take " +
+                          std::to_string(bytes) + " bytes");
+}
+
+// Memory that is aligned to a line.
+class Lines {
+ public:
+  explicit Lines(std::size_t bytes) : memory_(bytes + kTileAlignment) {}
+  unsigned char* data() {
+    const auto at = reinterpret_cast<std::uintptr_t>(memory_.data());
+    return memory_.data() + (0 - at) % kTileAlignment;
+  }
+
+ private:
+  std::vector<unsigned char> memory_;
+};
+
+Floats decode_product(const std::string& format_name, const std::string& activations,
+                      const std::string& variant, const Bytes& weight, const Floats& x,
+                      std::size_t tokens_at_a_time) {
+  const WeightFormat& format = format_of(format_name);
+  const ProductKernel& kernel =
+      product_kernel(format, activations_of(activations), variant_of(variant));
+  if (!kernel.multiply) throw py::value_error(format_name + " has no product with " + activations);
+  if (weight.ndim() != 2 || x.ndim() != 2)
+    throw py::value_error("weight and x have two dimensions");
+  if (!tokens_at_a_time) throw py::value_error("tokens must be at least 1");
+  const auto rows = static_cast<std::size_t>(weight.shape(0));
+  const auto tokens = static_cast<std::size_t>(x.shape(0));
+  const auto columns = static_cast<std::size_t>(x.shape(1));
+  const auto row_bytes = static_cast<std::size_t>(weight.shape(1));
+  check_row_bytes(format, row_bytes, columns);
+
+  const DefaultFloatMode float_mode;
+  const std::size_t prepared_bytes = kernel.prepared_bytes(columns);
+  std::vector<float> prepared(tokens * prepared_bytes / sizeof(float));
+  auto* prepared_data = reinterpret_cast<unsigned char*>(prepared.data());
+  for (std::size_t t = 0; t < tokens; ++t)
+    kernel.prepare(x.data() + t * columns, columns, prepared_data + t * prepared_bytes);
+
+  Floats y({tokens, rows});
+  Lines tile(format.tile_bytes(columns));
+  std::vector<float> out(tokens * kTileRows);
+  for (std::size_t first = 0; first < rows; first += kTileRows) {
+    const unsigned char* row[kTileRows] = {};
+    const std::size_t present = std::min(kTileRows, rows - first);
+    for (std::size_t r = 0; r < present; ++r) row[r] = weight.data() + (first + r) * row_bytes;
+    format.pack(row, columns, tile.data());
+    for (std::size_t t = 0; t < tokens; t += tokens_at_a_time)
+      kernel.multiply(tile.data(), columns, prepared_data + t * prepared_bytes, prepared_bytes,
+                      std::min(tokens_at_a_time, tokens - t), out.data() + t * kTileRows,
+                      kTileRows);
+    for (std::size_t t = 0; t < tokens; ++t)
+      std::copy_n(out.data() + t * kTileRows, present, y.mutable_data() + t * rows + first);
+  }
+  return y;
+}
+
+Floats decode_dequantize(const std::string& format_name, const Bytes& row, std::size_t columns) {
+  const WeightFormat& format = format_of(format_name);
+  check_row_bytes(format, static_cast<std::size_t>(row.size()), columns);
+  const DefaultFloatMode float_mode;
+  Floats values(static_cast<py::ssize_t>(columns));
+  format.dequantize(row.data(), columns, values.mutable_data());
+  return values;
+}
+
+}  // namespace
+
+void add_decode_product(py::module_& module) {
+  module.def("decode_product", decode_product);
+  module.def("decode_dequantize", decode_dequantize);
+  module.def("decode_formats", [] {
+    std::vector<std::string> names;
+    for (const WeightFormat* format : weight_formats()) names.emplace_back(format->name);
+    return names;
+  });
+  module.def("decode_product_variants", [] {
+    std::vector<std::string> names;
+    for (const ProductVariant& variant : product_variants())
+      if (variant.cpu_has) names.emplace_back(variant.name);
+    return names;
+  });
+}
+
+}  // namespace tensor_ops
