@@ -25,12 +25,12 @@ void prepare_floats(const float* x, std::size_t columns, unsigned char* prepared
 
 constexpr float kSecondTerm = 1.0f / 254;
 
-// 32 activations in int8: scale * q[0], or scale * (q[0] + q[1] / 254). The error of an activation
-// is at most 0.501 * scale with one term and 0.002 * scale with two, where scale is the largest
-// magnitude of the block divided by 127.
+// 32 activations: scale * q[0] or scale * (q[0] + q[1] / 254). An activation's error is at
+// most 0.501 * scale with one term and 0.002 * scale with two, where scale is the largest magnitude
+// of the block divided by 127, and 2^-142 more where that is subnormal.
 template <std::size_t terms>
 struct Int8Block {
-  float scale, sum;  // the sum is that of the activations so written
+  float scale, sum;  // the sum is that of the activations, less the scale
   // -8 times the sums of q over the first and the last 16 columns: weights less their zero point z
   // are multiplied by adding z / 8 times as much to the product of the weights with it.
   std::int32_t minus_8_sums[terms][2];
@@ -46,7 +46,7 @@ TENSOR_OPS_INLINE void prepare_block(const float* x, Int8Block<terms>& block) {
   }
   block = {};
   if (largest >= 0x7F800000) {  // Inf or NaN
-    block.scale = block.sum = __builtin_nanf("");
+    block.scale = __builtin_nanf("");
     return;
   }
   const float magnitude = bit_cast<float>(largest);
@@ -78,8 +78,8 @@ TENSOR_OPS_INLINE void prepare_block(const float* x, Int8Block<terms>& block) {
       block.q[term][i] = static_cast<std::int8_t>(q[term][i]);
   }
   block.scale = magnitude / 127;
-  block.sum = block.scale * sums[0];
-  if constexpr (terms == 2) block.sum = block.scale * (sums[0] + sums[1] * kSecondTerm);
+  block.sum = sums[0];
+  if constexpr (terms == 2) block.sum += sums[1] * kSecondTerm;
 }
 
 template <std::size_t terms>

@@ -116,12 +116,14 @@ struct IntegerProduct {
 
   static TENSOR_OPS_INLINE void add_block(Floats& sums, const Format& block, const Words* words,
                                           const Activations& x) {
+    Floats total{};
     for (std::size_t s = 0; s < Format::kScales; ++s) {
       Floats product = sum(words, x, 0, s);
       if constexpr (terms == 2) product = fma(sum(words, x, 1, s), Floats{} + kSecondTerm, product);
-      sums = fma(product * block.scale[s], Floats{} + x.scale, sums);
+      total = s == 0 ? product * block.scale[s] : fma(product, block.scale[s], total);
     }
-    if constexpr (Format::kHasMinimum) sums = fma(block.minimum, Floats{} + x.sum, sums);
+    if constexpr (Format::kHasMinimum) total = fma(block.minimum, Floats{} + x.sum, total);
+    sums = fma(total, Floats{} + x.scale, sums);
   }
 
   template <std::size_t count>

@@ -1,0 +1,219 @@
+"""The matrix products of the decode executor against float64, with the bounds of product.h."""
+
+import gguf
+import numpy as np
+import pytest
+
+from tensor_ops_cpp import _native
+
+VARIANTS = _native.decode_product_variants()
+BLOCKS = {"q4_0": 18, "q4_1": 20, "q8_0": 34}  # bytes of 32 columns
+NUMBERS = {"bf16": 2, "f16": 2, "f32": 4}  # bytes of a column
+TERMS = {"int8": 1, "int8x2": 2}
+ROUNDING = 2.0**-24
+# Of an activation, in units of the largest of its block / 127; product.h states it.
+ACTIVATION_ERROR = {"float32": 0.0, "int8": 0.501, "int8x2": 0.002}
+
+PRODUCTS = [(f, "float32") for f in NUMBERS] + [(f, a) for f in BLOCKS for a in ACTIVATION_ERROR]
+every_product = pytest.mark.parametrize(("name", "activations"), PRODUCTS)
+every_variant = pytest.mark.parametrize("variant", VARIANTS)
+
+
+def random_weight(rng, name, rows, columns):
+    """The bytes of a weight whose integers are any, and whose scales are of both signs."""
+    if name == "bf16":
+        bits = rng.standard_normal((rows, columns)).astype(np.float32).view(np.uint32) >> 16
+        return bits.astype(np.uint16).view(np.uint8)
+    if name in NUMBERS:
+        dtype = np.float16 if name == "f16" else np.float32
+        return rng.standard_normal((rows, columns)).astype(dtype).view(np.uint8)
+    blocks = rng.integers(0, 256, (rows, columns // 32, BLOCKS[name]), np.uint8)
+    halves = 2 if name == "q4_1" else 1
+    scales = rng.standard_normal((rows, columns // 32, halves)).astype(np.float16)
+    blocks[:, :, : 2 * halves] = scales.view(np.uint8)
+    return blocks.reshape(rows, -1)
+
+
+def dequantized(name, weight):
+    return gguf.quants.dequantize(weight, gguf.GGMLQuantizationType[name.upper()])
+
+
+def minimums(name, weight):
+    """Magnitude of what a q4_1 block adds to all of its weights, for each column."""
+    blocks = weight.reshape(len(weight), -1, BLOCKS[name])
+    return np.repeat(np.abs(blocks[:, :, 2:4].copy().view(np.float16)[:, :, 0]), 32, axis=1)
+
+
+def error_bound(name, activations, weight, x):
+    values = np.abs(dequantized(name, weight).astype(np.float64))
+    columns = x.shape[1]
+    if activations == "float32":
+        rounding, error, magnitudes = columns + 2, np.zeros(x.shape), values
+    else:
+        largest = np.repeat(np.abs(x).reshape(len(x), -1, 32).max(-1), 32, axis=1)
+        error = ACTIVATION_ERROR[activations] / 127 * largest.astype(np.float64) + 2.0**-142
+        rounding = columns // 16 + 6
+        magnitudes = values
+        if name == "q4_1":  # the integers' share and the minimum's are summed apart
+            minimum = minimums(name, weight).astype(np.float64)
+            magnitudes = values + 2 * minimum
+    rounded = (np.abs(x) + error) @ magnitudes.T
+    return error @ values.T + 1.001 * rounding * ROUNDING * rounded + columns * 2.0**-149
+
+
+def check(name, activations, variant, weight, x, tokens=8):
+    y = _native.decode_product(name, activations, variant, weight, x, tokens)
+    exact = x.astype(np.float64) @ dequantized(name, weight).astype(np.float64).T
+    assert y.dtype == np.float32
+    assert y.shape == exact.shape
+    assert np.all(np.abs(y - exact) <= error_bound(name, activations, weight, x))
+    return y
+
+
+def test_formats_are_those_tested():
+    assert _native.decode_formats() == sorted([*BLOCKS, *NUMBERS])
+
+
+@pytest.mark.parametrize("name", [*BLOCKS, *NUMBERS])
+def test_dequantized_row_is_that_of_gguf(name, rng):
+    weight = random_weight(rng, name, 8, 96)
+    for row in weight:
+        values = _native.decode_dequantize(name, row, 96)
+        assert np.array_equal(values, dequantized(name, row[None])[0])
+
+
+@every_variant
+@pytest.mark.parametrize("name", NUMBERS)
+def test_any_number_of_columns_of_numbers_is_within_the_bound(name, variant, rng):
+    for columns in range(1, 301):
+        weight = random_weight(rng, name, 16, columns)
+        x = rng.standard_normal((3, columns)).astype(np.float32)
+        check(name, "float32", variant, weight, x)
+
+
+@every_variant
+@every_product
+def test_blocks_of_columns_are_within_the_bound(name, activations, variant, rng):
+    for columns in [*range(32, 321, 32), 576, 1536, 2048]:
+        weight = random_weight(rng, name, 32, columns)
+        x = rng.standard_normal((9, columns)).astype(np.float32)
+        x *= np.exp2(rng.integers(-20, 20, (9, 1))).astype(np.float32)
+        check(name, activations, variant, weight, x)
+
+
+@every_variant
+@every_product
+def test_bits_do_not_depend_on_the_number_of_tokens(name, activations, variant, rng):
+    for columns in (32, 224, 576):
+        weight = random_weight(rng, name, 16, columns)
+        x = rng.standard_normal((19, columns)).astype(np.float32)
+        alone = _native.decode_product(name, activations, variant, weight, x, 1)
+        for tokens in range(2, 20):
+            y = _native.decode_product(name, activations, variant, weight, x, tokens)
+            assert np.array_equal(y, alone)
+
+
+@every_product
+def test_rows_past_the_last_whole_tile_are_those_of_a_whole_one(name, activations, rng):
+    weight = random_weight(rng, name, 48, 64)
+    x = rng.standard_normal((2, 64)).astype(np.float32)
+    whole = _native.decode_product(name, activations, VARIANTS[-1], weight, x, 2)
+    for rows in range(1, 48):
+        y = _native.decode_product(name, activations, VARIANTS[-1], weight[:rows], x, 2)
+        assert np.array_equal(y, whole[:, :rows])
+
+
+@every_variant
+@pytest.mark.parametrize("activations", TERMS)
+@pytest.mark.parametrize("name", BLOCKS)
+def test_largest_integers_do_not_saturate(name, activations, variant):
+    # Scale 1, minimum 0, and integers that are all the same.
+    scale = np.array([1, 0] if name == "q4_1" else [1], np.float16).view(np.uint8)
+    data = BLOCKS[name] - len(scale)
+    for byte in (0x00, 0x7F, 0x80, 0xFF):
+        weight = np.tile(np.concatenate([scale, np.full(data, byte, np.uint8)]), (16, 2))
+        signs = np.where(np.arange(64) % 3, -1, 1).astype(np.float32)
+        x = 127 * np.stack([np.ones(64, np.float32), -np.ones(64, np.float32), signs])
+        y = _native.decode_product(name, activations, variant, weight, x, 3)
+        assert np.array_equal(y, x @ dequantized(name, weight).T)
+
+
+@pytest.mark.parametrize("activations", TERMS)
+@pytest.mark.parametrize("name", BLOCKS)
+@pytest.mark.skipif(len(VARIANTS) < 2, reason="the CPU has one variant of products only")
+def test_integers_are_the_same_on_every_variant_with_fma(name, activations, rng):
+    weight = random_weight(rng, name, 16, 1024)
+    x = rng.standard_normal((8, 1024)).astype(np.float32)
+    variants = [v for v in VARIANTS if v != "x86-64-v2"]
+    first, *others = (
+        _native.decode_product(name, activations, variant, weight, x, 8) for variant in variants
+    )
+    assert all(np.array_equal(first, y) for y in others)
+
+
+@every_variant
+@every_product
+def test_zero_is_zero_and_largest_and_least_numbers_are_within_the_bound(
+    name, activations, variant, rng
+):
+    weight = random_weight(rng, name, 16, 64)
+    zero = np.zeros((2, 64), np.float32)
+    assert not np.any(_native.decode_product(name, activations, variant, weight, zero, 2))
+    for exponent in (-149, -140, -128, -126, -101, -100, -99, -60, 100, 115):
+        x = np.clip(rng.standard_normal((4, 64)), -4, 4)
+        x = np.ldexp(x, exponent).astype(np.float32)
+        check(name, activations, variant, weight, x)
+    # One block near the largest float32, beside weights that keep the sums finite.
+    if name in BLOCKS:
+        weight = weight.copy().reshape(16, 2, -1)
+        weight[:, :, : 4 if name == "q4_1" else 2] = 0
+        weight[:, :, :2] = np.array([2.0**-24], np.float16).view(np.uint8)
+        weight = weight.reshape(16, -1)
+        x = np.full((1, 64), np.finfo(np.float32).max)
+        check(name, activations, variant, weight, x)
+
+
+@every_variant
+@every_product
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_activation_that_is_not_finite_gives_no_number(name, activations, variant, value, rng):
+    weight = random_weight(rng, name, 16, 96)
+    x = rng.standard_normal((8, 96)).astype(np.float32)
+    for token, column in enumerate((0, 31, 32, 50, 63, 64, 95)):
+        x[token, column] = value
+    y = _native.decode_product(name, activations, variant, weight, x, 8)
+    assert not np.any(np.isfinite(y[:7]))
+    assert np.all(np.isfinite(y[7]))
+
+
+@every_variant
+@every_product
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_weight_that_is_not_finite_gives_no_number_in_its_row(
+    name, activations, variant, value, rng
+):
+    weight = random_weight(rng, name, 16, 96)
+    scale = np.array([value], np.float16).view(np.uint8)
+    if name in BLOCKS:
+        for row, block in ((1, 0), (7, 1), (15, 2)):
+            at = block * BLOCKS[name]
+            weight[row, at : at + 2] = scale
+    else:
+        bits = np.array([value], np.float32).view(np.uint8)
+        number = {"f32": bits, "bf16": bits[2:], "f16": scale}[name]
+        for row, column in ((1, 0), (7, 50), (15, 95)):
+            at = column * NUMBERS[name]
+            weight[row, at : at + NUMBERS[name]] = number
+    x = rng.standard_normal((3, 96)).astype(np.float32)
+    y = _native.decode_product(name, activations, variant, weight, x, 3)
+    broken = np.isin(np.arange(16), (1, 7, 15))
+    assert not np.any(np.isfinite(y[:, broken]))
+    assert np.all(np.isfinite(y[:, ~broken]))
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_weights_that_are_numbers_take_float32_activations_only(name):
+    weight = np.zeros((16, 32 * NUMBERS[name]), np.uint8)
+    x = np.zeros((1, 32), np.float32)
+    with pytest.raises(ValueError, match=f"{name} has no product with int8"):
+        _native.decode_product(name, "int8", VARIANTS[0], weight, x, 1)
