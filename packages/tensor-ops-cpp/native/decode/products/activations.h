@@ -1,10 +1,8 @@
 // How products take the activations of a token.
 #pragma once
 
-#include <cstring>
-
+#include "decode/products/dot.h"
 #include "decode/products/tile.h"
-#include "kernels/vector.h"
 
 namespace tensor_ops::TENSOR_OPS_LEVEL {
 namespace {
@@ -37,49 +35,61 @@ struct Int8Block {
   std::int8_t q[terms][kBlockColumns];
 };
 
+template <class V>
+TENSOR_OPS_INLINE std::int32_t largest_lane(V v) {
+  if constexpr (sizeof(V) == 8) {
+    return v[0] > v[1] ? v[0] : v[1];
+  } else {
+    struct Parts {
+      typename VectorOf<std::int32_t, sizeof(V) / 2>::Type low, high;
+    };
+    const auto parts = bit_cast<Parts>(v);
+    return largest_lane(parts.low > parts.high ? parts.low : parts.high);
+  }
+}
+
+TENSOR_OPS_INLINE float largest_magnitude(const float* x) {
+  Ints largest{};  // magnitudes compare like their bits
+  for (std::size_t i = 0; i < kBlockColumns; i += kLanes<float>) {
+    const auto seen = bit_cast<Ints>(magnitude_of(load_vector<Floats>(x + i)));
+    largest = seen > largest ? seen : largest;
+  }
+  return bit_cast<float>(largest_lane(largest));
+}
+
 template <std::size_t terms>
-TENSOR_OPS_INLINE void prepare_block(const float* x, Int8Block<terms>& block) {
-  std::uint32_t largest = 0;
-  for (std::size_t i = 0; i < kBlockColumns; ++i) {
-    const std::uint32_t bits = bit_cast<std::uint32_t>(x[i]) & 0x7FFFFFFF;
-    largest = bits > largest ? bits : largest;
-  }
-  block = {};
-  if (largest >= 0x7F800000) {  // Inf or NaN
-    block.scale = __builtin_nanf("");
-    return;
-  }
-  const float magnitude = bit_cast<float>(largest);
+TENSOR_OPS_INLINE void prepare_block(const float* x, float magnitude, Int8Block<terms>& block) {
   // 127 divided by a number near the least would be infinite.
   const float up = magnitude < 0x1p-100f ? 0x1p100f : 1.0f;
   const float inverse = magnitude > 0 ? 127 / (magnitude * up) : 0.0f;
+  block.scale = is_finite(magnitude) ? magnitude / 127 : __builtin_nanf("");
+  constexpr std::size_t vectors = kBlockColumns / kLanes<float>;
+  Floats rest[vectors];
+  for (std::size_t v = 0; v < vectors; ++v)
+    rest[v] = load_vector<Floats>(x + v * kLanes<float>) * up * inverse;
 
-  // A sum with it rounds to an integer, which is what its bits differ by.
-  constexpr float kRounder = 0x1.8p23f;
-  const std::int32_t origin = bit_cast<std::int32_t>(kRounder);
-  std::int32_t q[terms][kBlockColumns];
-  for (std::size_t i = 0; i < kBlockColumns; ++i) {
-    float rest = x[i] * up * inverse;
-    for (std::size_t term = 0; term < terms; ++term) {
-      const float rounded = rest + kRounder;
-      q[term][i] = bit_cast<std::int32_t>(rounded) - origin;
-      rest = (rest - (rounded - kRounder)) * 254;
-    }
-  }
-  float sums[terms] = {};
+  block.sum = 0;
   for (std::size_t term = 0; term < terms; ++term) {
-    for (std::size_t half = 0; half < 2; ++half) {
-      std::int32_t sum = 0;
-      for (std::size_t i = 0; i < kBlockColumns / 2; ++i) sum += q[term][half * 16 + i];
-      block.minus_8_sums[term][half] = -8 * sum;
-      sums[term] += static_cast<float>(sum);
+    std::int32_t q[kBlockColumns];
+    for (std::size_t v = 0; v < vectors; ++v) {
+      // A sum with 1.5 * 2^23 rounds to an integer, by which its bits differ.
+      const Floats rounded = rest[v] + 0x1.8p23f;
+      store_vector(q + v * kLanes<float>,
+                   bit_cast<Ints>(rounded) - bit_cast<std::int32_t>(0x1.8p23f));
+      rest[v] = (rest[v] - (rounded - 0x1.8p23f)) * 254;
     }
     for (std::size_t i = 0; i < kBlockColumns; ++i)
-      block.q[term][i] = static_cast<std::int8_t>(q[term][i]);
+      block.q[term][i] = static_cast<std::int8_t>(q[i]);
+
+    const Words one = splat<Words>(0x01010101), ones[kDotWords] = {one, one, one, one};
+    std::int32_t sum = 0;
+    for (std::size_t half = 0; half < 2; ++half) {
+      const std::int32_t columns = dot<1>(Ints{}, ones, block.q[term] + half * 16)[0];
+      block.minus_8_sums[term][half] = -8 * columns;
+      sum += columns;
+    }
+    block.sum += static_cast<float>(sum) * (term == 0 ? 1 : kSecondTerm);
   }
-  block.scale = magnitude / 127;
-  block.sum = sums[0];
-  if constexpr (terms == 2) block.sum += sums[1] * kSecondTerm;
 }
 
 template <std::size_t terms>
@@ -90,8 +100,12 @@ std::size_t int8_bytes(std::size_t columns) {
 template <std::size_t terms>
 void prepare_int8(const float* x, std::size_t columns, unsigned char* prepared) {
   auto* blocks = reinterpret_cast<Int8Block<terms>*>(prepared);
-  for (std::size_t b = 0; b < columns / kBlockColumns; ++b)
-    prepare_block(x + b * kBlockColumns, blocks[b]);
+  const std::size_t count = columns / kBlockColumns;
+  // Two passes, for the chain of dependent instructions is long.
+  for (std::size_t b = 0; b < count; ++b)
+    blocks[b].scale = largest_magnitude(x + b * kBlockColumns);
+  for (std::size_t b = 0; b < count; ++b)
+    prepare_block(x + b * kBlockColumns, blocks[b].scale, blocks[b]);
 }
 
 }  // namespace

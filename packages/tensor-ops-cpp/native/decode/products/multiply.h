@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "decode/products/activations.h"
-#include "decode/products/dot.h"
 #include "decode/products/product.h"
 #include "kernels/elements.h"
 
@@ -44,6 +43,9 @@ template <std::size_t count, class Body>
 TENSOR_OPS_INLINE void repeat(Body body) {
   repeat(body, std::make_index_sequence<count>());
 }
+
+// Less 0, not 0 plus it: that would be an addition, since it changes -0.
+TENSOR_OPS_INLINE Floats broadcast(float x) { return x - Floats{}; }
 
 // The tokens that a kernel takes at a time, and their results.
 struct Tokens {
@@ -119,11 +121,11 @@ struct IntegerProduct {
     Floats total{};
     for (std::size_t s = 0; s < Format::kScales; ++s) {
       Floats product = sum(words, x, 0, s);
-      if constexpr (terms == 2) product = fma(sum(words, x, 1, s), Floats{} + kSecondTerm, product);
+      if constexpr (terms == 2) product = fma(sum(words, x, 1, s), broadcast(kSecondTerm), product);
       total = s == 0 ? product * block.scale[s] : fma(product, block.scale[s], total);
     }
-    if constexpr (Format::kHasMinimum) total = fma(block.minimum, Floats{} + x.sum, total);
-    sums = fma(total, Floats{} + x.scale, sums);
+    if constexpr (Format::kHasMinimum) total = fma(block.minimum, broadcast(x.sum), total);
+    sums = fma(total, broadcast(x.scale), sums);
   }
 
   template <std::size_t count>
@@ -187,7 +189,7 @@ struct FloatProduct {
             const auto* x = reinterpret_cast<const float*>(tokens.at(token)) + k + 4 * j;
             for (std::size_t i = 0; i < 4; ++i) {
               Floats& sum = sums[token][part][i % kChains];
-              sum = fma(w[i], Floats{} + x[i], sum);
+              sum = fma(w[i], broadcast(x[i]), sum);
             }
           });
         }
