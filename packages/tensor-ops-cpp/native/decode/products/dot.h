@@ -53,8 +53,11 @@ template <int largest>
 TENSOR_OPS_INLINE Shorts sums_of_two(Words words, Ints activations) {
   auto w = bit_cast<Register>(words), x = bit_cast<Register>(activations);
   if constexpr (largest > 127) {
-    const auto weights = bit_cast<Bytes>(words);
-    x = bit_cast<Register>(weights < 0 ? -bit_cast<Bytes>(x) : bit_cast<Bytes>(x));
+#if defined(__AVX512F__)
+    x = bit_cast<Register>(bit_cast<Bytes>(w) < 0 ? -bit_cast<Bytes>(x) : bit_cast<Bytes>(x));
+#else
+    x = bit_cast<Register>(TENSOR_OPS_X86(sign_epi8)(x, w));
+#endif
     w = bit_cast<Register>(TENSOR_OPS_X86(abs_epi8)(w));
   }
   return bit_cast<Shorts>(TENSOR_OPS_X86(maddubs_epi16)(w, x));

@@ -10,13 +10,13 @@ namespace {
 
 struct F16 {
   static constexpr std::size_t kColumns = 4;
-  const unsigned char* columns_;
+  const unsigned char* halves_;
   TENSOR_OPS_INLINE F16(const unsigned char* tile, std::size_t block, std::size_t part)
-      : columns_(tile + block * kColumns * kLineBytes / 2 + part * kVectorBytes / 2) {}
-  TENSOR_OPS_INLINE void prefetch() const { prefetch_lines(columns_, kColumns * kLineBytes / 2); }
+      : halves_(tile + block * kColumns * kLineBytes / 2 + part * kVectorBytes / 2) {}
+  TENSOR_OPS_INLINE void prefetch() const { prefetch_lines(halves_, kColumns * kLineBytes / 2); }
   TENSOR_OPS_INLINE void columns(std::size_t, Floats (&w)[4]) const {
     for (std::size_t i = 0; i < 4; ++i)
-      w[i] = Float16::widen(load_vector<Halves>(columns_ + i * kLineBytes / 2));
+      w[i] = widen(load_vector<Halves>(halves_ + i * kLineBytes / 2));
   }
 };
 
