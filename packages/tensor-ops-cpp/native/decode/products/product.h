@@ -4,6 +4,14 @@
 // every instruction-set level. The tiles of a thread lie one behind the other, so that it reads one
 // sequential stream. The order of the sums depends on the format and the columns only, never on the
 // number of tokens.
+//
+// Error of a result of K columns, against the product with the weights as the file means them,
+// where u = 2^-24 and nothing overflows (each to 0.1 %):
+//   float32 activations:  u (K + 2) sum(|w| |x|)
+//   integer activations:  sum(|w| e) + u (K / 16 + 6) sum((|w| + 2 |m|) (|x| + e))
+// and K 2^-149, which matters to subnormal results. e is the error of an activation: 0.501 d for
+// int8 and 0.002 d for int8x2, where d is the largest magnitude of the activation's block divided
+// by 127, and 2^-142 more. m is what the format adds to all weights of a block: its minimum, or 0.
 #pragma once
 
 #include <cstddef>
