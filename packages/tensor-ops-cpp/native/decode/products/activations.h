@@ -10,11 +10,9 @@ namespace {
 // float32 activations are followed by zeros up to a multiple of this many columns.
 constexpr std::size_t kColumnStep = 4;
 
-constexpr std::size_t padded(std::size_t columns) {
-  return (columns + kColumnStep - 1) / kColumnStep * kColumnStep;
+std::size_t float_bytes(std::size_t columns) {
+  return (columns + kColumnStep - 1) / kColumnStep * kColumnStep * sizeof(float);
 }
-
-std::size_t float_bytes(std::size_t columns) { return padded(columns) * sizeof(float); }
 
 void prepare_floats(const float* x, std::size_t columns, unsigned char* prepared) {
   __builtin_memcpy(prepared, x, columns * sizeof *x);
@@ -23,9 +21,9 @@ void prepare_floats(const float* x, std::size_t columns, unsigned char* prepared
 
 constexpr float kSecondTerm = 1.0f / 254;
 
-// 32 activations: scale * q[0] or scale * (q[0] + q[1] / 254). An activation's error is at
-// most 0.501 * scale with one term and 0.002 * scale with two, where scale is the largest magnitude
-// of the block divided by 127, and 2^-142 more where that is subnormal.
+// 32 activations: scale * q[0] or scale * (q[0] + q[1] / 254). An activation's error is at most
+// 0.501 * scale with one term and 0.002 * scale with two, where scale is the largest magnitude of
+// the block divided by 127, and 2^-142 more where that is subnormal.
 template <std::size_t terms>
 struct Int8Block {
   float scale, sum;  // the sum is that of the activations, less the scale
@@ -59,7 +57,7 @@ TENSOR_OPS_INLINE float largest_magnitude(const float* x) {
 
 template <std::size_t terms>
 TENSOR_OPS_INLINE void prepare_block(const float* x, float magnitude, Int8Block<terms>& block) {
-  // 127 divided by a number near the least would be infinite.
+  // 127 divided by a number close to zero would be infinite.
   const float up = magnitude < 0x1p-100f ? 0x1p100f : 1.0f;
   const float inverse = magnitude > 0 ? 127 / (magnitude * up) : 0.0f;
   block.scale = is_finite(magnitude) ? magnitude / 127 : __builtin_nanf("");
@@ -84,9 +82,9 @@ TENSOR_OPS_INLINE void prepare_block(const float* x, float magnitude, Int8Block<
     const Words one = splat<Words>(0x01010101), ones[kDotWords] = {one, one, one, one};
     std::int32_t sum = 0;
     for (std::size_t half = 0; half < 2; ++half) {
-      const std::int32_t columns = dot<1>(Ints{}, ones, block.q[term] + half * 16)[0];
-      block.minus_8_sums[term][half] = -8 * columns;
-      sum += columns;
+      const std::int32_t half_sum = dot<1>(Ints{}, ones, block.q[term] + half * 16)[0];
+      block.minus_8_sums[term][half] = -8 * half_sum;
+      sum += half_sum;
     }
     block.sum += static_cast<float>(sum) * (term == 0 ? 1 : kSecondTerm);
   }
@@ -101,7 +99,8 @@ template <std::size_t terms>
 void prepare_int8(const float* x, std::size_t columns, unsigned char* prepared) {
   auto* blocks = reinterpret_cast<Int8Block<terms>*>(prepared);
   const std::size_t count = columns / kBlockColumns;
-  // Two passes, for the chain of dependent instructions is long.
+  // In two passes, since the instructions of a block depend on each other: a CPU works on more
+  // blocks at a time if each takes fewer instructions.
   for (std::size_t b = 0; b < count; ++b)
     blocks[b].scale = largest_magnitude(x + b * kBlockColumns);
   for (std::size_t b = 0; b < count; ++b)

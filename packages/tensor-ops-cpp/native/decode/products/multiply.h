@@ -164,24 +164,18 @@ struct IntegerProduct {
   }
 };
 
-// The weights of columns 4j to 4j + 3 of a block, as the file means them.
-template <class Format>
-TENSOR_OPS_INLINE void dequantize_columns(const Format& block, std::size_t j, Floats (&w)[4]) {
-  const Words word = block.word(j);
-  for (std::size_t i = 0; i < 4; ++i) {
-    const Ints value = bit_cast<Ints>(word >> (8 * i) & 255u) - Format::kZero;
-    w[i] = __builtin_convertvector(value, Floats) * block.scale[j * Format::kScales / 8];
-    if constexpr (Format::kHasMinimum) w[i] += block.minimum;
-  }
-}
-
-// A block format beside float32 activations.
+// A block format beside float32 activations: the weights as the file means them.
 template <class Format>
 struct Dequantized : Format {
   static constexpr std::size_t kColumns = kBlockColumns;
   using Format::Format;
   TENSOR_OPS_INLINE void columns(std::size_t j, Floats (&w)[4]) const {
-    dequantize_columns(static_cast<const Format&>(*this), j, w);
+    const Words word = this->word(j);
+    for (std::size_t i = 0; i < 4; ++i) {
+      const Ints value = bit_cast<Ints>(word >> (8 * i) & 255u) - Format::kZero;
+      w[i] = __builtin_convertvector(value, Floats) * this->scale[j * Format::kScales / 8];
+      if constexpr (Format::kHasMinimum) w[i] += this->minimum;
+    }
   }
 };
 
