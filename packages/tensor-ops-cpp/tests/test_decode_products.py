@@ -1,10 +1,11 @@
 """The matrix products of the decode executor against float64, with the bounds of product.h."""
 
-import gguf
 import numpy as np
 import pytest
 
 from tensor_ops_cpp import _native
+
+gguf = pytest.importorskip("gguf")
 
 VARIANTS = _native.decode_product_variants()
 BLOCKS = {"q4_0": 18, "q4_1": 20, "q8_0": 34}  # bytes of 32 columns
@@ -47,16 +48,13 @@ def minimums(name, weight):
 def error_bound(name, activations, weight, x):
     values = np.abs(dequantized(name, weight).astype(np.float64))
     columns = x.shape[1]
-    if activations == "float32":
-        rounding, error, magnitudes = columns + 2, np.zeros(x.shape), values
-    else:
+    rounding, error, magnitudes = columns + 2, np.zeros(x.shape), values
+    if activations != "float32":
         largest = np.repeat(np.abs(x).reshape(len(x), -1, 32).max(-1), 32, axis=1)
         error = ACTIVATION_ERROR[activations] / 127 * largest.astype(np.float64) + 2.0**-142
         rounding = columns // 16 + 6
-        magnitudes = values
         if name == "q4_1":  # the integers' share and the minimum's are summed apart
-            minimum = minimums(name, weight).astype(np.float64)
-            magnitudes = values + 2 * minimum
+            magnitudes = values + 2.0 * minimums(name, weight)
     rounded = (np.abs(x) + error) @ magnitudes.T
     return error @ values.T + 1.001 * rounding * ROUNDING * rounded + columns * 2.0**-149
 
