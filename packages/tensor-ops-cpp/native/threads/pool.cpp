@@ -3,11 +3,6 @@
 // it did not give.
 #include "threads/pool.h"
 
-#if !defined(_WIN32)
-#include <pthread.h>
-#include <signal.h>
-#endif
-
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -20,21 +15,11 @@
 
 #include "threads/doorbell.h"
 #include "threads/fork.h"
-
-#if defined(__x86_64__) || defined(_M_X64)
-#include <immintrin.h>
-#endif
+#include "threads/relax.h"
+#include "threads/signals.h"
 
 namespace tensor_ops {
 namespace {
-
-void relax() {
-#if defined(__x86_64__) || defined(_M_X64)
-  _mm_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield");
-#endif
-}
 
 using Clock = std::chrono::steady_clock;
 
@@ -118,28 +103,6 @@ struct Range : JobCounts {
   int end() const { return second(); }
   Range without_front() const { return Range(job(), begin() + 1, end()); }
   Range without_back() const { return Range(job(), begin(), end() - 1); }
-};
-
-// Blocks signals while it exists, which threads that are started meanwhile inherit: signals for the
-// process then go to the threads that expect them, such as the one in which Python is interrupted.
-// Faults of the thread itself stay unblocked, so that their handlers can report them.
-class BlockedSignals {
-#if !defined(_WIN32)
- public:
-  BlockedSignals() {
-    sigset_t set;
-    sigfillset(&set);
-    for (int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT})
-      sigdelset(&set, fault);
-    pthread_sigmask(SIG_BLOCK, &set, &before_);
-  }
-  BlockedSignals(const BlockedSignals&) = delete;
-  BlockedSignals& operator=(const BlockedSignals&) = delete;
-  ~BlockedSignals() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-
- private:
-  sigset_t before_;
-#endif
 };
 
 class Pool {
