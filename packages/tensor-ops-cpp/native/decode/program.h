@@ -1,0 +1,94 @@
+// A program: what one step of a model computes, read from JSON and checked as if nobody had.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "decode/products/product.h"
+
+namespace tensor_ops::decode {
+
+struct NodeKind;
+
+// Which rows a value has: those of the step's tokens, or of the tokens whose logits are wanted.
+enum class Rows { kTokens, kSelected };
+
+// Each from 1 to 2^31 - 1.
+struct Limits {
+  std::size_t max_requests, max_tokens, max_selected, max_seq_length, page_size, num_pages;
+
+  std::size_t rows(Rows of) const { return of == Rows::kTokens ? max_tokens : max_selected; }
+  std::size_t pages_per_request() const { return (max_seq_length - 1) / page_size + 1; }
+};
+
+struct Tensor {
+  std::string name;
+  const WeightFormat* format;
+  bool is_matrix;
+  std::size_t rows, columns;  // a vector is one row
+
+  std::size_t bytes() const { return rows * format->row_bytes(columns); }
+};
+
+struct Cache {
+  std::string name;
+  std::size_t num_kv_heads, head_size;
+  bool is_half, is_paged;
+};
+
+struct Value {
+  std::string name;
+  Rows rows;
+  std::size_t columns;
+  bool is_int32;
+};
+
+constexpr std::size_t kAbsent = static_cast<std::size_t>(-1);
+
+struct Node {
+  std::string name;
+  const NodeKind* kind;
+  // By the slots of the kind: indices of values, kAbsent where an optional one is not given.
+  std::vector<std::size_t> inputs;
+  std::size_t output;
+  std::vector<std::vector<std::size_t>> weights;  // indices of tensors
+  std::vector<double> attributes;                 // of a choice, its index
+  std::size_t cache = kAbsent;
+
+  double attribute(const char* name) const;  // one that the kind has
+  // "node 'blk.0.attention' (attention)"
+  std::string where() const;
+};
+
+struct Program {
+  Limits limits;
+  std::vector<Tensor> tensors;
+  std::vector<Cache> caches;
+  std::vector<Value> values;  // the first is `tokens`
+  std::vector<Node> nodes;
+  std::vector<std::size_t> outputs;  // values
+};
+
+// Throws ValueError for whatever is wrong: syntax, names, dataflow or shapes.
+Program parse_program(std::string_view json);
+
+[[noreturn]] void refuse_size(const std::string& of_what);
+
+// a * b * ..., or ValueError where that is more bytes than memory can be.
+template <class... Sizes>
+std::size_t size_product(const std::string& of_what, Sizes... sizes) {
+  constexpr std::size_t kMost = std::size_t{1} << (sizeof(std::size_t) == 8 ? 48 : 30);
+  std::size_t product = 1;
+  const bool overflows = (__builtin_mul_overflow(product, sizes, &product) | ...);
+  if (overflows || product > kMost) refuse_size(of_what);
+  return product;
+}
+
+// Adds to a total likewise.
+inline void add_size(const char* of_what, std::size_t& total, std::size_t bytes) {
+  if (__builtin_add_overflow(total, bytes, &total)) refuse_size(of_what);
+}
+
+}  // namespace tensor_ops::decode

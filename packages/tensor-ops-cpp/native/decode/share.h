@@ -1,0 +1,103 @@
+// What one thread is given to do of one node in one step: plain pointers and sizes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "decode/products/product.h"
+
+#define DECODE_INLINE inline __attribute__((always_inline))
+
+namespace tensor_ops::decode {
+
+// What a caller has filled in for a step, checked.
+struct Step {
+  const std::int32_t *tokens, *positions, *slots;  // of each token
+  const std::int32_t* selected;                    // indices of tokens
+  const std::int32_t* page_table;                  // of each slot, so many pages
+  std::size_t pages_per_request;
+  const float *temperature, *top_p, *min_p;  // of each slot
+  const std::int32_t* top_k;
+  const std::uint64_t* seed;
+  std::size_t num_tokens, num_selected;
+};
+
+// The keys and values of one attention node. A page has for each head the keys of its positions,
+// then their values, row by row. Keys are in blocks of 16 positions, of which the last one of a
+// page may have fewer; a block has for each element of a head those of all its positions.
+struct CacheMemory {
+  unsigned char* data;
+  bool is_half, is_paged;  // a slot that is not paged has the page of its own number
+  std::size_t page_size, num_kv_heads, head_size;
+};
+
+// The tiles of one matrix that one thread multiplies. Their rows begin at a column of the output.
+struct TileRun {
+  const ProductKernel* kernel;
+  std::size_t prepared_offset;  // of this kind of activations in what is prepared of a row
+  std::size_t tile_bytes;
+  const unsigned char* tiles;
+  std::size_t first, rows;  // columns of the output
+};
+
+// One kind of activations that a node's products want.
+struct PreparedKind {
+  const ProductKernel* kernel;
+  std::size_t offset;
+};
+
+constexpr std::size_t kMostInputs = 2, kMostWeights = 4;
+
+struct alignas(64) Share {
+  const Step* step;
+  std::size_t rows;  // of the output
+  bool is_selected;  // whether these are the selected tokens, else all
+  std::size_t thread, threads;
+
+  const void* input[kMostInputs];  // null where not given
+  std::size_t input_columns[kMostInputs];
+  void* output;
+  std::size_t columns;  // of the output
+  const double* attributes;
+  const float* parameters[kMostWeights];  // vectors and tables; null where not given
+  std::size_t parameter_columns[kMostWeights];
+  const unsigned char* table;  // rows that are looked up, as the caller's memory has them
+  const WeightFormat* table_format;
+  std::size_t table_row_bytes;
+  CacheMemory cache;
+
+  // Products: the columns of the matrices, the kinds of activations that they want, the bytes of a
+  // row of all of these, and this thread's tiles.
+  std::size_t product_columns;
+  const PreparedKind* prepared;
+  std::size_t num_prepared, prepared_bytes;
+  const TileRun* tiles;
+  std::size_t num_tiles;
+
+  unsigned char* own;     // scratch of this thread, aligned to 64 bytes
+  unsigned char* shared;  // scratch of all threads
+
+  // Inlined, so that no code of one level can be linked into another's.
+  DECODE_INLINE const float* in(std::size_t k) const { return static_cast<const float*>(input[k]); }
+  DECODE_INLINE float* out() const { return static_cast<float*>(output); }
+  // Where this thread's part of `count` equal pieces begins and ends.
+  DECODE_INLINE std::size_t begin_of(std::size_t count) const { return count * thread / threads; }
+  DECODE_INLINE std::size_t end_of(std::size_t count) const {
+    return count * (thread + 1) / threads;
+  }
+};
+
+// Up to so many rows a thread does the first phase of products for itself: cheaper than to wait.
+constexpr std::size_t kFewRows = 4;
+
+using Phase = void (*)(const Share&);
+
+// A node's work on each thread. Between the phases all threads meet, except where the second phase
+// reads only what its own thread wrote in the first.
+struct NodeKernels {
+  Phase first;
+  Phase second = nullptr;
+  bool meets_if_few = true;
+};
+
+}  // namespace tensor_ops::decode
