@@ -1,0 +1,169 @@
+#include "decode/step_arrays.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+
+#include "declaration/errors.h"
+#include "decode/node_kind.h"
+#include "decode/value_plan.h"
+
+namespace tensor_ops::decode {
+namespace {
+
+using Type = StepArray::Type;
+
+void require_below(const char* what, std::int64_t given, std::size_t end) {
+  if (given < 0 || given >= static_cast<std::int64_t>(end))
+    throw ValueError(text("run: each ", what, " must be from 0 to ", end - 1, ", got ", given));
+}
+
+}  // namespace
+
+std::size_t StepArray::bytes() const {
+  return rows * std::max<std::size_t>(columns, 1) * (type == Type::kUint64 ? 8 : 4);
+}
+
+StepArrays::StepArrays(const Program& program) : num_words_(INT32_MAX) {
+  const Limits& limits = program.limits;
+  for (const char* name : {"tokens", "positions", "slots"})
+    add(name, Type::kInt32, limits.max_tokens);
+  add("selected", Type::kInt32, limits.max_selected);
+  add("page_table", Type::kInt32, limits.max_requests, limits.pages_per_request());
+  for (const char* name : {"temperature", "top_p", "min_p"})
+    add(name, Type::kFloat32, limits.max_requests);
+  add("top_k", Type::kInt32, limits.max_requests);
+  add("seed", Type::kUint64, limits.max_requests);
+  for (std::size_t output : program.outputs) {
+    const Value& value = program.values[output];
+    add(value.name.c_str(), value.is_int32 ? Type::kInt32 : Type::kFloat32, limits.rows(value.rows),
+        value.columns);
+  }
+  next_position_.resize(limits.max_requests);
+  bool reads_all = false;
+  for (const Node& node : program.nodes) {
+    has_samples_ |= node.kind->samples;
+    for (std::size_t s = 0; s < node.weights.size(); ++s)
+      if (node.kind->weights[s].form == WeightForm::kRows)
+        num_words_ = std::min(num_words_, program.tensors[node.weights[s][0]].rows);
+    if (node.cache == kAbsent || !program.caches[node.cache].is_paged) continue;
+    reads_pages_ = true;
+    const auto window = static_cast<std::size_t>(node.attribute("window"));
+    reads_all |= window == 0;
+    longest_window_ = std::max(longest_window_, window);
+  }
+  if (reads_all) longest_window_ = 0;
+}
+
+void StepArrays::add(const char* name, Type type, std::size_t rows, std::size_t columns) {
+  for (const StepArray& other : arrays_)
+    if (other.name == name)
+      throw ValueError(text("outputs: '", name, "' is the name of an array of every step"));
+  size_product(name, rows, std::max<std::size_t>(columns, 1), std::size_t{8});
+  arrays_.push_back({name, type, rows, columns, bytes_});
+  add_size("arrays", bytes_, aligned(arrays_.back().bytes()));
+}
+
+void StepArrays::allocate() {
+  memory_ = std::make_shared<Memory>(bytes_, "the arrays of a step");
+  const auto top_p = at<float>("top_p");
+  std::fill_n(top_p, next_position_.size(), 1.0f);
+}
+
+template <class T>
+T* StepArrays::at(const char* name) const {
+  return reinterpret_cast<T*>(value(name));
+}
+
+unsigned char* StepArrays::value(const std::string& name) const {
+  const auto found = std::find_if(arrays_.begin(), arrays_.end(),
+                                  [&](const StepArray& array) { return array.name == name; });
+  return memory_->data() + found->offset;
+}
+
+Step StepArrays::step() const {
+  return {at<std::int32_t>("tokens"),
+          at<std::int32_t>("positions"),
+          at<std::int32_t>("slots"),
+          at<std::int32_t>("selected"),
+          at<std::int32_t>("page_table"),
+          arrays_[4].columns,
+          at<float>("temperature"),
+          at<float>("top_p"),
+          at<float>("min_p"),
+          at<std::int32_t>("top_k"),
+          at<std::uint64_t>("seed"),
+          0,
+          0};
+}
+
+void StepArrays::check(const Limits& limits, const Step& step) {
+  const std::size_t most_selected = std::min(step.num_tokens, limits.max_selected);
+  if (step.num_tokens < 1 || step.num_tokens > limits.max_tokens)
+    throw ValueError(
+        text("run: num_tokens must be from 1 to ", limits.max_tokens, ", got ", step.num_tokens));
+  if (step.num_selected > most_selected)
+    throw ValueError(
+        text("run: num_selected must be from 0 to ", most_selected, ", got ", step.num_selected));
+  for (std::size_t j = 0; j < step.num_selected; ++j) {
+    require_below("index in selected", step.selected[j], step.num_tokens);
+    if (j > 0 && step.selected[j] <= step.selected[j - 1])
+      throw ValueError("run: the indices in selected must ascend");
+  }
+  check_tokens(limits, step);
+  if (reads_pages_) check_pages(limits, step);
+  if (has_samples_) check_sampling(step);
+}
+
+void StepArrays::check_tokens(const Limits& limits, const Step& step) {
+  std::fill(next_position_.begin(), next_position_.end(), -1);
+  for (std::size_t i = 0; i < step.num_tokens; ++i) {
+    require_below("token", step.tokens[i], num_words_);
+    require_below("position", step.positions[i], limits.max_seq_length);
+    require_below("slot", step.slots[i], limits.max_requests);
+    std::int32_t& next = next_position_[static_cast<std::size_t>(step.slots[i])];
+    if (next >= 0 && step.positions[i] != next)
+      throw ValueError(text("run: the positions of slot ", step.slots[i],
+                            " must ascend one by one, got ", step.positions[i], " after ",
+                            next - 1));
+    next = step.positions[i] + 1;
+  }
+}
+
+// Only the pages that are read must be there: those before all windows may be gone.
+void StepArrays::check_pages(const Limits& limits, const Step& step) const {
+  for (std::size_t i = 0; i < step.num_tokens; ++i) {
+    const auto slot = static_cast<std::size_t>(step.slots[i]);
+    const auto position = static_cast<std::size_t>(step.positions[i]);
+    const bool is_cut = longest_window_ > 0 && position + 1 > longest_window_;
+    // Of the tokens in a row of a slot, each but the first adds at most the page of its own.
+    const bool is_first = i == 0 || step.slots[i - 1] != step.slots[i];
+    const std::size_t begin = !is_first ? position : is_cut ? position + 1 - longest_window_ : 0;
+    for (std::size_t page = begin / limits.page_size; page <= position / limits.page_size; ++page) {
+      const std::int32_t given = step.page_table[slot * step.pages_per_request + page];
+      if (given < 0 || static_cast<std::size_t>(given) >= limits.num_pages)
+        throw ValueError(text("run: page_table[", slot, ", ", page, "] must be from 0 to ",
+                              limits.num_pages - 1, ", got ", given));
+    }
+  }
+}
+
+void StepArrays::check_sampling(const Step& step) const {
+  for (std::size_t i = 0; i < step.num_tokens; ++i) {
+    const std::int32_t slot = step.slots[i];
+    const auto require = [slot](const char* name, float given, bool is_valid,
+                                const char* expected) {
+      if (!is_valid)
+        throw ValueError(text("run: ", name, "[", slot, "] must be ", expected, ", got ", given));
+    };
+    const float temperature = step.temperature[slot], top_p = step.top_p[slot],
+                min_p = step.min_p[slot];
+    require("temperature", temperature, temperature >= 0 && std::isfinite(temperature),
+            "finite and at least 0");
+    require("top_p", top_p, top_p >= 0 && top_p <= 1, "from 0 to 1");
+    require("min_p", min_p, min_p >= 0 && min_p <= 1, "from 0 to 1");
+    require("top_k", static_cast<float>(step.top_k[slot]), step.top_k[slot] >= 0, "at least 0");
+  }
+}
+
+}  // namespace tensor_ops::decode

@@ -1,0 +1,58 @@
+// The arrays that a caller fills for a step and reads after it, in one block of memory that
+// outlives the executable where somebody still holds one of them.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "decode/memory.h"
+#include "decode/program.h"
+#include "decode/share.h"
+
+namespace tensor_ops::decode {
+
+struct StepArray {
+  enum class Type { kInt32, kFloat32, kUint64 };
+  std::string name;
+  Type type;
+  std::size_t rows, columns;  // 0 columns: one dimension
+  std::size_t offset;
+
+  std::size_t bytes() const;
+};
+
+class StepArrays {
+ public:
+  // Places the arrays. Throws ValueError where an output has the name of another array.
+  explicit StepArrays(const Program& program);
+
+  const std::vector<StepArray>& all() const { return arrays_; }
+  std::size_t bytes() const { return bytes_; }
+  // Throws MemoryError.
+  void allocate();
+  const std::shared_ptr<Memory>& memory() const { return memory_; }
+  // Of `tokens` or of an output.
+  unsigned char* value(const std::string& name) const;
+
+  Step step() const;
+  // Throws ValueError for a step that is out of the limits, or of which arrays hold what cannot be.
+  void check(const Limits& limits, const Step& step);
+
+ private:
+  void add(const char* name, StepArray::Type type, std::size_t rows, std::size_t columns = 0);
+  template <class T>
+  T* at(const char* name) const;
+  void check_tokens(const Limits& limits, const Step& step);
+  void check_pages(const Limits& limits, const Step& step) const;
+  void check_sampling(const Step& step) const;
+
+  std::vector<StepArray> arrays_;
+  std::size_t bytes_ = 0;
+  std::shared_ptr<Memory> memory_;
+  std::size_t num_words_;           // tokens that every embedding has
+  std::size_t longest_window_ = 0;  // positions that some node reads; 0: all of them
+  bool has_samples_ = false, reads_pages_ = false;
+  std::vector<std::int32_t> next_position_;  // by slot, while a step is checked
+};
+
+}  // namespace tensor_ops::decode
