@@ -1,0 +1,75 @@
+// The two phases of a node that ends in products with packed matrices: rows are prepared, by each
+// thread for itself where they are few, then each thread multiplies them by its own tiles.
+#pragma once
+
+#include "decode/kernels/op_rows.h"
+#include "decode/share.h"
+
+namespace tensor_ops::TENSOR_OPS_LEVEL {
+namespace {
+
+TENSOR_OPS_INLINE std::size_t aligned_bytes(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
+
+// Prologue::row(share, r, scratch) returns the row that is multiplied, which may be in the scratch;
+// Prologue::bias is the slot of the biases. The residual is the second input.
+template <class Prologue>
+struct ProductPhases {
+  static void prepare(const decode::Share& share) {
+    const bool is_few = share.rows <= decode::kFewRows;
+    const std::size_t begin = is_few ? 0 : share.begin_of(share.rows);
+    const std::size_t end = is_few ? share.rows : share.end_of(share.rows);
+    auto* const scratch = reinterpret_cast<float*>(share.own);
+    for (std::size_t r = begin; r < end; ++r) {
+      const float* const row = Prologue::row(share, r, scratch);
+      for (std::size_t k = 0; k < share.num_prepared; ++k)
+        share.prepared[k].kernel->prepare(
+            row, share.product_columns,
+            prepared(share) + r * share.prepared_bytes + share.prepared[k].offset);
+    }
+  }
+
+  static void multiply(const decode::Share& share) {
+    auto* const part =
+        reinterpret_cast<float*>(few_prepared(share) + decode::kFewRows * share.prepared_bytes);
+    for (std::size_t i = 0; i < share.num_tiles; ++i) {
+      const decode::TileRun& run = share.tiles[i];
+      const unsigned char* tile = run.tiles;
+      for (std::size_t r = 0; r < run.rows; r += kTileRows, tile += run.tile_bytes) {
+        const std::size_t column = run.first + r;
+        const bool is_whole = run.rows - r >= kTileRows;
+        float* const out = is_whole ? share.out() + column : part;
+        const std::size_t stride = is_whole ? share.columns : kTileRows;
+        run.kernel->multiply(tile, share.product_columns, prepared(share) + run.prepared_offset,
+                             share.prepared_bytes, share.rows, out, stride);
+        finish(share, out, stride, column, is_whole ? kTileRows : run.rows - r);
+      }
+    }
+  }
+
+ private:
+  static TENSOR_OPS_INLINE unsigned char* few_prepared(const decode::Share& share) {
+    return share.own + aligned_bytes(share.product_columns * sizeof(float));
+  }
+  static TENSOR_OPS_INLINE unsigned char* prepared(const decode::Share& share) {
+    return share.rows <= decode::kFewRows ? few_prepared(share) : share.shared;
+  }
+
+  // Adds bias and residual, and moves the rows of a tile that is not whole to the output.
+  static TENSOR_OPS_INLINE void finish(const decode::Share& share, const float* products,
+                                       std::size_t stride, std::size_t column, std::size_t lanes) {
+    const float* const bias = share.parameters[Prologue::bias];
+    const float* const residual = share.in(1);
+    float* const out = share.out() + column;
+    if (!bias && !residual && products == out) return;
+    for (std::size_t r = 0; r < share.rows; ++r)
+      for (std::size_t l = 0; l < lanes; ++l) {
+        float value = products[r * stride + l];
+        if (bias) value += bias[column + l];
+        if (residual) value += residual[r * share.columns + column + l];
+        out[r * share.columns + l] = value;
+      }
+  }
+};
+
+}  // namespace
+}  // namespace tensor_ops::TENSOR_OPS_LEVEL

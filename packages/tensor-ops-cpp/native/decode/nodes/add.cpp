@@ -1,0 +1,33 @@
+// add: a + b.
+#include "decode/node.h"
+
+#if KERNEL_PASS
+
+#include "decode/kernels/tanh.h"
+
+namespace tensor_ops::TENSOR_OPS_LEVEL {
+namespace {
+
+void run(const decode::Share& share) {
+  const std::size_t count = share.rows * share.columns, end = share.end_of(count);
+  const float *a = share.in(0), *b = share.in(1);
+  float* const y = share.out();
+#pragma omp simd
+  for (std::size_t i = share.begin_of(count); i < end; ++i) y[i] = a[i] + b[i];
+}
+
+}  // namespace
+
+EXPORT_NODE(add, run)
+
+}  // namespace tensor_ops::TENSOR_OPS_LEVEL
+
+#else
+
+namespace tensor_ops::decode {
+
+DECLARE_NODE(add, {"add", {{"a", "H"}, {"b", "H"}}, {"H"}})
+
+}  // namespace tensor_ops::decode
+
+#endif

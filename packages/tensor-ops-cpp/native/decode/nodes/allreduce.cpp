@@ -1,0 +1,31 @@
+// allreduce: the sum over all ranks; here there is one.
+#include "decode/node.h"
+
+#if KERNEL_PASS
+
+#include "decode/kernels/op_rows.h"
+
+namespace tensor_ops::TENSOR_OPS_LEVEL {
+namespace {
+
+void run(const decode::Share& share) {
+  const std::size_t count = share.rows * share.columns, begin = share.begin_of(count);
+  __builtin_memcpy(share.out() + begin, share.in(0) + begin,
+                   (share.end_of(count) - begin) * sizeof(float));
+}
+
+}  // namespace
+
+EXPORT_NODE(allreduce, run)
+
+}  // namespace tensor_ops::TENSOR_OPS_LEVEL
+
+#else
+
+namespace tensor_ops::decode {
+
+DECLARE_NODE(allreduce, {"allreduce", {{"x", "H"}}, {"H"}})
+
+}  // namespace tensor_ops::decode
+
+#endif

@@ -1,0 +1,45 @@
+// argmax: the index of the largest number of a row, the first one of equals; NaN is the largest.
+#include "decode/node.h"
+
+#if KERNEL_PASS
+
+#include "decode/kernels/op_rows.h"
+
+namespace tensor_ops::TENSOR_OPS_LEVEL {
+namespace {
+
+std::int32_t argmax(const float* x, std::size_t n) {
+  float largest = x[0];
+  bool has_nan = false;
+#pragma omp simd reduction(max : largest) reduction(| : has_nan)
+  for (std::size_t i = 0; i < n; ++i) {
+    has_nan |= x[i] != x[i];
+    largest = x[i] > largest ? x[i] : largest;
+  }
+  std::size_t i = 0;
+  while (i + 1 < n && (has_nan ? x[i] == x[i] : x[i] != largest)) ++i;
+  return static_cast<std::int32_t>(i);
+}
+
+void run(const decode::Share& share) {
+  auto* const y = static_cast<std::int32_t*>(share.output);
+  const std::size_t end = share.end_of(share.rows), n = share.input_columns[0];
+  for (std::size_t r = share.begin_of(share.rows); r < end; ++r)
+    y[r] = argmax(share.in(0) + r * n, n);
+}
+
+}  // namespace
+
+EXPORT_NODE(argmax, run)
+
+}  // namespace tensor_ops::TENSOR_OPS_LEVEL
+
+#else
+
+namespace tensor_ops::decode {
+
+DECLARE_NODE(argmax, {"argmax", {{"x", ""}}, {"1", true}})
+
+}  // namespace tensor_ops::decode
+
+#endif

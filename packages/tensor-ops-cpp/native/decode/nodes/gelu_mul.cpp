@@ -1,0 +1,34 @@
+// gelu_mul: gelu of the first half of a row times its second half.
+#include "decode/node.h"
+
+#if KERNEL_PASS
+
+#include "decode/kernels/op_rows.h"
+
+namespace tensor_ops::TENSOR_OPS_LEVEL {
+namespace {
+
+void run(const decode::Share& share) {
+  const std::size_t n = share.columns, begin = share.begin_of(share.rows);
+  const float* const gate = share.in(0) + begin * 2 * n;
+  run_op(gelu_mul_kernels, share.attributes[0] == 0 ? 0 : 1,
+         {{gate, 2 * n}, {gate + n, 2 * n}, {share.out() + begin * n, n}},
+         share.end_of(share.rows) - begin, n);
+}
+
+}  // namespace
+
+EXPORT_NODE(gelu_mul, run)
+
+}  // namespace tensor_ops::TENSOR_OPS_LEVEL
+
+#else
+
+namespace tensor_ops::decode {
+
+DECLARE_NODE(gelu_mul,
+             {"gelu_mul", {{"x", "2F"}}, {"F"}, {}, {choice("approximate", {"tanh", "none"})}})
+
+}  // namespace tensor_ops::decode
+
+#endif

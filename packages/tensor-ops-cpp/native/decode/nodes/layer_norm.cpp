@@ -1,0 +1,40 @@
+// layer_norm: (x - mean(x)) / sqrt(var(x) + eps) * weight + bias.
+#include "decode/node.h"
+
+#if KERNEL_PASS
+
+#include "decode/kernels/op_rows.h"
+
+namespace tensor_ops::TENSOR_OPS_LEVEL {
+namespace {
+
+void run(const decode::Share& share) {
+  const std::size_t n = share.columns, begin = share.begin_of(share.rows);
+  run_op(layer_norm_kernels, 0,
+         {{share.in(0) + begin * n, n},
+          {share.parameters[0], 0},
+          {share.parameters[1], 0},
+          {share.out() + begin * n, n}},
+         share.end_of(share.rows) - begin, n, share.attributes[0]);
+}
+
+}  // namespace
+
+EXPORT_NODE(layer_norm, run)
+
+}  // namespace tensor_ops::TENSOR_OPS_LEVEL
+
+#else
+
+namespace tensor_ops::decode {
+
+DECLARE_NODE(layer_norm, {"layer_norm",
+                          {{"x", "H"}},
+                          {"H"},
+                          {{"weight", WeightForm::kVector, "H", ""},
+                           {"bias", WeightForm::kVector, "H", "", true}},
+                          {number("eps", 0)}})
+
+}  // namespace tensor_ops::decode
+
+#endif

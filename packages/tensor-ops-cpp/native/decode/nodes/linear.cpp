@@ -1,0 +1,36 @@
+// linear: x W^T + bias + residual.
+#include "decode/node.h"
+
+#if KERNEL_PASS
+
+#include "decode/kernels/product_phases.h"
+
+namespace tensor_ops::TENSOR_OPS_LEVEL {
+namespace {
+
+struct AsGiven {
+  static constexpr std::size_t bias = 1;
+  static TENSOR_OPS_INLINE const float* row(const decode::Share& share, std::size_t r, float*) {
+    return share.in(0) + r * share.input_columns[0];
+  }
+};
+
+}  // namespace
+
+EXPORT_NODE(linear, ProductPhases<AsGiven>::prepare, ProductPhases<AsGiven>::multiply, false)
+
+}  // namespace tensor_ops::TENSOR_OPS_LEVEL
+
+#else
+
+namespace tensor_ops::decode {
+
+DECLARE_NODE(linear, {"linear",
+                      {{"x", "K"}, {"residual", "N", true}},
+                      {"N"},
+                      {{"weight", WeightForm::kMatrices, "N", "K"},
+                       {"bias", WeightForm::kBiases, "N", "", true}}})
+
+}  // namespace tensor_ops::decode
+
+#endif

@@ -1,0 +1,43 @@
+// rms_norm_linear: rms_norm(x) W^T + bias.
+#include "decode/node.h"
+
+#if KERNEL_PASS
+
+#include "decode/kernels/product_phases.h"
+
+namespace tensor_ops::TENSOR_OPS_LEVEL {
+namespace {
+
+struct Normalised {
+  static constexpr std::size_t bias = 2;
+  static TENSOR_OPS_INLINE const float* row(const decode::Share& share, std::size_t r,
+                                            float* scratch) {
+    const std::size_t n = share.input_columns[0];
+    run_op(rms_norm_kernels, 0, {{share.in(0) + r * n, 0}, {share.parameters[0], 0}, {scratch, 0}},
+           1, n, share.attributes[0]);
+    return scratch;
+  }
+};
+
+}  // namespace
+
+EXPORT_NODE(rms_norm_linear, ProductPhases<Normalised>::prepare,
+            ProductPhases<Normalised>::multiply, false)
+
+}  // namespace tensor_ops::TENSOR_OPS_LEVEL
+
+#else
+
+namespace tensor_ops::decode {
+
+DECLARE_NODE(rms_norm_linear, {"rms_norm_linear",
+                               {{"x", "K"}},
+                               {"N"},
+                               {{"norm", WeightForm::kVector, "K", ""},
+                                {"weight", WeightForm::kMatrices, "N", "K"},
+                                {"bias", WeightForm::kBiases, "N", "", true}},
+                               {number("eps", 0)}})
+
+}  // namespace tensor_ops::decode
+
+#endif

@@ -1,0 +1,136 @@
+// sample: a token drawn from the distribution of the logits.
+#include "decode/node.h"
+
+namespace tensor_ops::decode {
+// Double arithmetic and the standard library's heap: the same code for every level.
+void sample_rows(const Share& share);
+}  // namespace tensor_ops::decode
+
+#if KERNEL_PASS
+
+namespace tensor_ops::TENSOR_OPS_LEVEL {
+
+EXPORT_NODE(sample, decode::sample_rows)
+
+}  // namespace tensor_ops::TENSOR_OPS_LEVEL
+
+#else
+
+#include <algorithm>
+#include <cmath>
+
+#include "decode/value_plan.h"
+
+namespace tensor_ops::decode {
+namespace {
+
+// The first word of Philox4x32-10: a random number that only its arguments decide. Salmon, Moraes,
+// Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3", 2011.
+std::uint32_t philox(std::uint64_t seed, std::uint32_t counter) {
+  std::uint32_t key[2] = {static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32)};
+  std::uint32_t word[4] = {counter, 0, 0, 0};
+  for (int round = 0; round < 10; ++round) {
+    const std::uint64_t first = std::uint64_t{0xD2511F53} * word[0];
+    const std::uint64_t second = std::uint64_t{0xCD9E8D57} * word[2];
+    const std::uint32_t next[4] = {static_cast<std::uint32_t>(second >> 32) ^ word[1] ^ key[0],
+                                   static_cast<std::uint32_t>(second),
+                                   static_cast<std::uint32_t>(first >> 32) ^ word[3] ^ key[1],
+                                   static_cast<std::uint32_t>(first)};
+    std::copy_n(next, 4, word);
+    key[0] += 0x9E3779B9;
+    key[1] += 0xBB67AE85;
+  }
+  return word[0];
+}
+
+struct Candidate {
+  double weight;  // relative to the largest
+  std::int32_t index;
+
+  // The order of a heap, whose first is the likeliest, of equals the one of the lowest index.
+  bool operator<(const Candidate& other) const {
+    return weight < other.weight || (weight == other.weight && index > other.index);
+  }
+};
+
+// Equal logits have equal weights, so the weights order the candidates as the logits do; logits so
+// far apart that weights underflow to the same number are never drawn.
+std::int32_t draw(const float* x, std::size_t n, const Step& step, std::size_t token,
+                  Candidate* heap) {
+  const auto slot = static_cast<std::size_t>(step.slots[token]);
+  std::size_t best = 0;
+  for (std::size_t i = 0; i < n; ++i) {
+    if (std::isnan(x[i])) return static_cast<std::int32_t>(i);
+    if (x[i] > x[best]) best = i;
+  }
+  if (step.temperature[slot] == 0) return static_cast<std::int32_t>(best);
+  const auto temperature = static_cast<double>(step.temperature[slot]);
+  for (std::size_t i = 0; i < n; ++i) {
+    const double distance = static_cast<double>(x[i]) - static_cast<double>(x[best]);
+    heap[i] = {x[i] == x[best] ? 1.0 : std::exp(distance / temperature),
+               static_cast<std::int32_t>(i)};
+  }
+
+  // Candidates move from the heap to the end of the array, in descending order, as far as needed.
+  const std::size_t top_k = static_cast<std::size_t>(step.top_k[slot]);
+  const std::size_t most = top_k == 0 ? n : std::min(top_k, n);
+  const double u =
+      philox(step.seed[slot], static_cast<std::uint32_t>(step.positions[token])) * 0x1p-32;
+  std::make_heap(heap, heap + n);
+  std::size_t kept = 0;
+  double sum = 0;
+  const auto pop = [&] {
+    std::pop_heap(heap, heap + (n - kept));
+    return heap[n - ++kept].weight;
+  };
+  double total = 0;
+  if (most < n) {
+    while (kept < most) total += pop();
+  } else {
+    for (std::size_t i = 0; i < n; ++i) total += heap[i].weight;
+  }
+  // How many of them top_p and min_p keep, and their sum.
+  const double wanted = static_cast<double>(step.top_p[slot]) * total;
+  const auto least = static_cast<double>(step.min_p[slot]);
+  std::size_t last = 0;
+  for (; last < most; ++last) {
+    const double weight = last < kept ? heap[n - 1 - last].weight : pop();
+    if (last > 0 && (sum >= wanted || weight < least)) break;
+    sum += weight;
+    if (step.top_p[slot] == 1 && least == 0 && sum > u * total) {
+      return heap[n - 1 - last].index;  // nothing is cut off, so that this is the one
+    }
+  }
+  double below = 0;
+  for (std::size_t i = 0; i < last; ++i) {
+    below += heap[n - 1 - i].weight;
+    if (below > u * sum) return heap[n - 1 - i].index;
+  }
+  return heap[n - last].index;
+}
+
+Scratch scratch(const Program& program, const Node& node) {
+  return {aligned(size_product(node.where(), program.values[node.inputs[0]].columns,
+                               sizeof(Candidate))),
+          0};
+}
+
+}  // namespace
+
+void sample_rows(const Share& share) {
+  auto* const y = static_cast<std::int32_t*>(share.output);
+  auto* const heap = reinterpret_cast<Candidate*>(share.own);
+  const Step& step = *share.step;
+  const std::size_t n = share.input_columns[0], end = share.end_of(share.rows);
+  for (std::size_t r = share.begin_of(share.rows); r < end; ++r) {
+    const std::size_t token = share.is_selected ? static_cast<std::size_t>(step.selected[r]) : r;
+    y[r] = draw(share.in(0) + r * n, n, step, token, heap);
+  }
+}
+
+DECLARE_NODE(sample,
+             {"sample", {{"x", ""}}, {"1", true}, {}, {}, false, false, true, nullptr, scratch})
+
+}  // namespace tensor_ops::decode
+
+#endif

@@ -1,0 +1,34 @@
+// scale: factor * x.
+#include "decode/node.h"
+
+#if KERNEL_PASS
+
+#include "decode/kernels/tanh.h"
+
+namespace tensor_ops::TENSOR_OPS_LEVEL {
+namespace {
+
+void run(const decode::Share& share) {
+  const std::size_t count = share.rows * share.columns, end = share.end_of(count);
+  const float* const x = share.in(0);
+  float* const y = share.out();
+  const auto factor = static_cast<float>(share.attributes[0]);
+#pragma omp simd
+  for (std::size_t i = share.begin_of(count); i < end; ++i) y[i] = factor * x[i];
+}
+
+}  // namespace
+
+EXPORT_NODE(scale, run)
+
+}  // namespace tensor_ops::TENSOR_OPS_LEVEL
+
+#else
+
+namespace tensor_ops::decode {
+
+DECLARE_NODE(scale, {"scale", {{"x", "H"}}, {"H"}, {}, {number("factor")}})
+
+}  // namespace tensor_ops::decode
+
+#endif

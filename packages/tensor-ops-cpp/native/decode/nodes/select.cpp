@@ -1,0 +1,33 @@
+// select: the rows of the tokens that are selected.
+#include "decode/node.h"
+
+#if KERNEL_PASS
+
+#include "decode/kernels/op_rows.h"
+
+namespace tensor_ops::TENSOR_OPS_LEVEL {
+namespace {
+
+void run(const decode::Share& share) {
+  const std::size_t n = share.columns, end = share.end_of(share.rows);
+  for (std::size_t r = share.begin_of(share.rows); r < end; ++r)
+    __builtin_memcpy(share.out() + r * n,
+                     share.in(0) + static_cast<std::size_t>(share.step->selected[r]) * n,
+                     n * sizeof(float));
+}
+
+}  // namespace
+
+EXPORT_NODE(select, run)
+
+}  // namespace tensor_ops::TENSOR_OPS_LEVEL
+
+#else
+
+namespace tensor_ops::decode {
+
+DECLARE_NODE(select, {"select", {{"x", "H"}}, {"H"}, {}, {}, true})
+
+}  // namespace tensor_ops::decode
+
+#endif

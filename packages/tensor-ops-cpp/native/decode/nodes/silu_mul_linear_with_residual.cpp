@@ -1,0 +1,41 @@
+// silu_mul_linear_with_residual: silu_mul(x) W^T + bias + residual.
+#include "decode/node.h"
+
+#if KERNEL_PASS
+
+#include "decode/kernels/product_phases.h"
+
+namespace tensor_ops::TENSOR_OPS_LEVEL {
+namespace {
+
+struct Gated {
+  static constexpr std::size_t bias = 1;
+  static TENSOR_OPS_INLINE const float* row(const decode::Share& share, std::size_t r,
+                                            float* scratch) {
+    const std::size_t n = share.product_columns;
+    const float* const gate = share.in(0) + r * 2 * n;
+    run_op(silu_mul_kernels, 0, {{gate, 0}, {gate + n, 0}, {scratch, 0}}, 1, n);
+    return scratch;
+  }
+};
+
+}  // namespace
+
+EXPORT_NODE(silu_mul_linear_with_residual, ProductPhases<Gated>::prepare,
+            ProductPhases<Gated>::multiply, false)
+
+}  // namespace tensor_ops::TENSOR_OPS_LEVEL
+
+#else
+
+namespace tensor_ops::decode {
+
+DECLARE_NODE(silu_mul_linear_with_residual, {"silu_mul_linear_with_residual",
+                                             {{"x", "2F"}, {"residual", "N"}},
+                                             {"N"},
+                                             {{"weight", WeightForm::kMatrices, "N", "F"},
+                                              {"bias", WeightForm::kBiases, "N", "", true}}})
+
+}  // namespace tensor_ops::decode
+
+#endif

@@ -1,0 +1,34 @@
+// soft_cap: cap * tanh(x / cap).
+#include "decode/node.h"
+
+#if KERNEL_PASS
+
+#include "decode/kernels/tanh.h"
+
+namespace tensor_ops::TENSOR_OPS_LEVEL {
+namespace {
+
+void run(const decode::Share& share) {
+  const std::size_t count = share.rows * share.columns, end = share.end_of(count);
+  const float* const x = share.in(0);
+  float* const y = share.out();
+  const auto cap = static_cast<float>(share.attributes[0]);
+#pragma omp simd
+  for (std::size_t i = share.begin_of(count); i < end; ++i) y[i] = soft_capped(x[i], cap);
+}
+
+}  // namespace
+
+EXPORT_NODE(soft_cap, run)
+
+}  // namespace tensor_ops::TENSOR_OPS_LEVEL
+
+#else
+
+namespace tensor_ops::decode {
+
+DECLARE_NODE(soft_cap, {"soft_cap", {{"x", "H"}}, {"H"}, {}, {number("cap", 0x1p-20)}})
+
+}  // namespace tensor_ops::decode
+
+#endif
