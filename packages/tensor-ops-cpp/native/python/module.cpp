@@ -9,6 +9,7 @@
 #include "memory/cache.h"
 #include "memory/pool_limit.h"
 #include "memory/result_pool.h"
+#include "python/decode.h"
 #include "python/decode_product.h"
 #include "threads/resources.h"
 #include "threads/threads.h"
@@ -44,6 +45,7 @@ std::vector<const char*> features() {
 PYBIND11_MODULE(_native, module, py::mod_gil_not_used()) {
   module.doc() = "Native part of tensor_ops_cpp.";
   add_ops(module, TENSOR_OPS_VERSION);
+  add_decode(module);
   prepare_results();
   module.def("level", level_in_use);
   module.def("compiled_levels", [] { return level_names(false); });

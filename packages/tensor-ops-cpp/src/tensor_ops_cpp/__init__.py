@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from tensor_ops_cpp import _native
 from tensor_ops_cpp._backend import API_VERSION, CAPABILITIES, info, probe, supports
+from tensor_ops_cpp._decode import compile_program, supports_program
 from tensor_ops_cpp._optimization import (
     OptimizationInfo,
     get_num_threads,
@@ -30,6 +31,7 @@ __all__ = [
     "OptimizationInfo",
     "PoolInfo",
     "__version__",
+    "compile_program",
     "get_num_threads",
     "get_optimization_info",
     "has_avx",
@@ -48,6 +50,7 @@ __all__ = [
     "set_pool_limit",
     "simd_level",
     "supports",
+    "supports_program",
     "trim_pool",
 ]
 

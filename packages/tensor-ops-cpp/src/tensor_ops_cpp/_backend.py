@@ -11,7 +11,8 @@ API_VERSION = 1
 
 #: What this backend can do, in the words of the contract: the ops also take host arrays whose type
 #: has DLPack's C exchange API, as PyTorch's tensors do, and return arrays of the same kind.
-CAPABILITIES = {"exchanges_arrays": True, "devices": ["cpu"]}
+#: Whole programs of a model's decode step run too.
+CAPABILITIES = {"exchanges_arrays": True, "devices": ["cpu"], "runs_programs": True}
 
 
 def probe() -> dict[str, Any]:

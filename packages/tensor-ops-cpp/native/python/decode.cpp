@@ -1,0 +1,208 @@
+#include "python/decode.h"
+
+#include <pybind11/numpy.h>
+#include <pybind11/stl.h>
+
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "arrays/foreign.h"
+#include "binding/python.h"
+#include "declaration/errors.h"
+#include "decode/executable.h"
+#include "isa/isa.h"
+#include "threads/threads.h"
+
+namespace py = pybind11;
+
+namespace tensor_ops {
+namespace {
+
+using decode::Executable;
+using decode::StepArray;
+
+constexpr const char* kActivationNames[kActivationTypes] = {"float32", "int8", "int8x2"};
+
+ActivationType activations_option(const py::object& options) {
+  ActivationType activations = ActivationType::kInt8x2;
+  if (options.is_none()) return activations;
+  for (const auto& [key, value] : options.cast<py::dict>()) {
+    const auto name = py::str(key).cast<std::string>();
+    if (name != "activations")
+      throw ValueError(text("compile_program: unknown option '", name, "'; valid: activations"));
+    const auto wanted = py::str(value).cast<std::string>();
+    std::size_t type = 0;
+    while (type < kActivationTypes && wanted != kActivationNames[type]) ++type;
+    if (type == kActivationTypes)
+      throw ValueError(
+          text("compile_program: activations must be 'int8x2', 'int8' or 'float32', got '", wanted,
+               "'"));
+    activations = static_cast<ActivationType>(type);
+  }
+  return activations;
+}
+
+std::size_t workers_argument(const py::object& given) {
+  if (given.is_none()) return static_cast<std::size_t>(num_threads());
+  const Owned index(PyNumber_Index(given.ptr()));
+  if (!index || PyBool_Check(given.ptr())) {
+    PyErr_Clear();
+    throw TypeError(text("compile_program: num_workers must be an int or None, got ",
+                         Py_TYPE(given.ptr())->tp_name));
+  }
+  int overflow = 0;
+  const long value = PyLong_AsLongAndOverflow(index.get(), &overflow);
+  const int most = sensible_threads(1 << 20);
+  if (overflow != 0 || value < 1 || value > most)
+    throw ValueError(text("compile_program: num_workers must be from 1 to ", most, ", got ",
+                          repr_text(given.ptr())));
+  return static_cast<std::size_t>(value);
+}
+
+// A view by DLPack: of bfloat16, which NumPy lacks, as uint16; of what are no floats by NumPy
+// itself.
+Owned view_by_dlpack(const std::string& name, PyObject* object) {
+  if (const dlpack::ExchangeAPI* api = exchange_api(Py_TYPE(object))) {
+    require_all_in_memory("compile_program", name.c_str(), object, false, false);
+    Array array;
+    array.object = object;
+    try {
+      return view_of_foreign("compile_program", name.c_str(), *api, array);
+    } catch (const TypeError&) {
+    }
+  }
+  const py::object from_dlpack = py::module_::import("numpy").attr("from_dlpack");
+  Owned view(PyObject_CallOneArg(from_dlpack.ptr(), object));
+  if (!view)
+    throw TypeError(text("compile_program: tensor '", name,
+                         "' is not an array in host memory: ", take_error_text()));
+  return view;
+}
+
+// A tensor's memory as a C-contiguous array of NumPy, of any dtype.
+Owned as_numpy(const std::string& name, PyObject* object) {
+  Owned view = PyArray_Check(object) ? Owned::borrow(object) : view_by_dlpack(name, object);
+  if (!PyArray_IS_C_CONTIGUOUS(view.array()))
+    throw ValueError(text("compile_program: tensor '", name,
+                          "' is not C-contiguous; pass numpy.ascontiguousarray() of it"));
+  return view;
+}
+
+// An executable and the arrays whose memory it reads at each step.
+class PyExecutable {
+ public:
+  PyExecutable(const std::string& json, const py::object& tensors, const py::object& num_workers,
+               const py::object& options, const py::object& progress) {
+    decode::CompileOptions compile{workers_argument(num_workers), activations_option(options), {}};
+    options_["activations"] = kActivationNames[static_cast<std::size_t>(compile.activations)];
+    decode::Program program = decode::parse_program(json);
+    std::vector<decode::TensorBytes> bytes(program.tensors.size());
+    std::vector<Owned> views(program.tensors.size());
+    std::vector<py::object> objects(program.tensors.size());
+    for (std::size_t i = 0; i < bytes.size(); ++i) {
+      const py::str name(program.tensors[i].name);
+      if (!tensors.contains(name)) continue;
+      objects[i] = tensors[name];
+      views[i] = as_numpy(program.tensors[i].name, objects[i].ptr());
+      bytes[i] = {reinterpret_cast<const unsigned char*>(PyArray_DATA(views[i].array())),
+                  static_cast<std::size_t>(PyArray_NBYTES(views[i].array()))};
+    }
+    // Between nodes a signal may end it.
+    compile.progress = [&](std::size_t done, std::size_t all) {
+      const py::gil_scoped_acquire acquired;
+      if (PyErr_CheckSignals() != 0) throw py::error_already_set();
+      if (!progress.is_none()) progress(done, all);
+    };
+    {
+      const py::gil_scoped_release released;
+      executable_ = std::make_unique<Executable>(std::move(program), bytes, compile);
+    }
+    for (std::size_t i = 0; i < bytes.size(); ++i)
+      if (executable_->reads_from_caller(i)) {
+        kept_.push_back(std::move(objects[i]));
+        kept_.push_back(py::reinterpret_steal<py::object>(views[i].release()));
+      }
+    make_arrays();
+  }
+
+  void run(std::int64_t num_tokens, std::int64_t num_selected) {
+    // A negative number is as much out of range as the number it becomes.
+    const py::gil_scoped_release released;
+    executable_->run(static_cast<std::size_t>(num_tokens), static_cast<std::size_t>(num_selected));
+  }
+
+  void close() {
+    std::vector<py::object> kept;
+    const py::gil_scoped_release released;
+    executable_->close();
+    const std::lock_guard<std::mutex> lock(closing_);
+    kept.swap(kept_);
+  }
+
+  py::dict arrays() const { return arrays_; }
+  py::dict options() const { return options_; }
+  std::size_t num_workers() const { return executable_->threads(); }
+  py::dict memory() const {
+    py::dict memory;
+    for (const auto& [what, bytes] : executable_->memory()) memory[what] = bytes;
+    return memory;
+  }
+
+ private:
+  void make_arrays() {
+    using Shared = std::shared_ptr<decode::Memory>;
+    const Shared& memory = executable_->arrays().memory();
+    const py::capsule owner(new Shared(memory),
+                            [](void* shared) { delete static_cast<Shared*>(shared); });
+    for (const StepArray& array : executable_->arrays().all()) {
+      const char* const type = array.type == StepArray::Type::kInt32     ? "int32"
+                               : array.type == StepArray::Type::kFloat32 ? "float32"
+                                                                         : "uint64";
+      std::vector<std::size_t> shape{array.rows};
+      if (array.columns > 0) shape.push_back(array.columns);
+      arrays_[py::str(array.name)] =
+          py::array(py::dtype(type), shape, memory->data() + array.offset, owner);
+    }
+  }
+
+  std::unique_ptr<Executable> executable_;
+  std::mutex closing_;
+  std::vector<py::object> kept_;
+  py::dict arrays_, options_;
+};
+
+py::object unsupported_reason(const std::string& json) {
+  if (!isa_choice().reason.empty()) return py::str(isa_choice().reason);
+  try {
+    decode::parse_program(json);
+  } catch (const ValueError& error) {
+    return py::str(error.what());
+  }
+  return py::none();
+}
+
+}  // namespace
+
+void add_decode(py::module_& module) {
+  using namespace py::literals;
+  module.def("supports_program", unsupported_reason, "program"_a);
+  py::class_<PyExecutable>(module, "Executable", "A program made ready to run.")
+      .def("run", &PyExecutable::run, "num_tokens"_a, "num_selected"_a,
+           "Run one step of what is in `arrays`.")
+      .def("close", &PyExecutable::close, "Free all memory but that of `arrays`.")
+      .def_property_readonly("arrays", &PyExecutable::arrays)
+      .def_property_readonly("memory", &PyExecutable::memory)
+      .def_property_readonly("options", &PyExecutable::options)
+      .def_property_readonly("num_workers", &PyExecutable::num_workers);
+  module.def(
+      "compile_program",
+      [](const std::string& program, const py::object& tensors, const py::object& num_workers,
+         const py::object& options, const py::object& progress) {
+        return std::make_unique<PyExecutable>(program, tensors, num_workers, options, progress);
+      },
+      "program"_a, "tensors"_a, py::kw_only(), "num_workers"_a = py::none(),
+      "options"_a = py::none(), "progress"_a = py::none());
+}
+
+}  // namespace tensor_ops

@@ -1,0 +1,11 @@
+// Programs of a model's decode step, as Python sees them.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+namespace tensor_ops {
+
+// Adds supports_program(), compile_program() and the class Executable.
+void add_decode(pybind11::module_& module);
+
+}  // namespace tensor_ops

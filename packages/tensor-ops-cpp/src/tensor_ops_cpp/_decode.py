@@ -1,0 +1,77 @@
+"""Programs of a model's decode step: ``docs/guides/decode_programs.md`` is their contract."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tensor_ops_cpp import _native
+from tensor_ops_cpp._native import Executable
+
+__all__ = ["Executable", "compile_program", "supports_program"]
+
+
+def supports_program(program: str) -> str | None:
+    """Say why a program cannot run here.
+
+    Parameters
+    ----------
+    program : str
+        JSON.
+
+    Returns
+    -------
+    str or None
+        The reason, or None when it can.
+
+    Examples
+    --------
+    >>> import tensor_ops_cpp
+    >>> tensor_ops_cpp.supports_program("[]")
+    'program must be an object, got an array'
+    """
+    return _native.supports_program(program)
+
+
+def compile_program(
+    program: str,
+    tensors: Mapping[str, Any],
+    *,
+    num_workers: int | None = None,
+    options: Mapping[str, object] | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Executable:
+    """Make a program ready to run: pack its weights, take its memory and start its threads.
+
+    Parameters
+    ----------
+    program : str
+        JSON.
+    tensors : mapping of str to array
+        C-contiguous NumPy arrays, read-only ones too, or arrays that export DLPack, by name: the
+        bytes of the tensor's type, or numbers of its dtype.
+    num_workers : int, optional
+        Threads; `get_num_threads` by default.
+    options : mapping, optional
+        ``activations``: what the inputs of products with integer weights are rounded to:
+        ``"int8x2"`` (the default: two 8-bit numbers for each), ``"int8"`` or ``"float32"``.
+    progress : callable, optional
+        Called with the bytes of weights that are packed, and of all.
+
+    Returns
+    -------
+    Executable
+        With ``arrays``, ``run``, ``memory``, ``num_workers``, ``options`` and ``close``.
+
+    Raises
+    ------
+    ValueError
+        If the program, a tensor or an option is wrong; the error names which.
+    MemoryError
+        If there is not as much memory as it says that the program needs.
+    """
+    return _native.compile_program(
+        program,
+        tensors,
+        num_workers=num_workers,
+        options=None if options is None else dict(options),
+        progress=progress,
+    )
