@@ -162,6 +162,8 @@ def test_tensors_must_be_given_contiguous_and_of_the_right_size():
     q0 = LLAMA.tensors["q0"]
     assert "must have 23040 bytes" in refusal(TEXT, with_q0(q0[:-1]))
     assert "'q0' is not C-contiguous" in refusal(TEXT, with_q0(np.asfortranarray(q0)))
+    wide = with_q0(q0[:30].astype(np.float64))
+    assert "'q0' must be f32 or its bytes as uint8, got float64" in refusal(TEXT, wide)
     with pytest.raises(TypeError, match="'q0' is not an array in host memory"):
         tensor_ops_cpp.compile_program(TEXT, with_q0("text"))
 

@@ -80,12 +80,18 @@ Owned view_by_dlpack(const std::string& name, PyObject* object) {
   return view;
 }
 
-// A tensor's memory as a C-contiguous array of NumPy, of any dtype.
-Owned as_numpy(const std::string& name, PyObject* object) {
+// A tensor's memory as a C-contiguous array of NumPy: bytes, or numbers of the tensor's size.
+Owned as_numpy(const decode::Tensor& tensor, PyObject* object) {
+  const std::string& name = tensor.name;
   Owned view = PyArray_Check(object) ? Owned::borrow(object) : view_by_dlpack(name, object);
   if (!PyArray_IS_C_CONTIGUOUS(view.array()))
     throw ValueError(text("compile_program: tensor '", name,
                           "' is not C-contiguous; pass numpy.ascontiguousarray() of it"));
+  const WeightFormat& format = *tensor.format;
+  const auto item = static_cast<std::size_t>(PyArray_ITEMSIZE(view.array()));
+  if (item != 1 && (format.block_columns != 1 || item != format.block_bytes))
+    throw ValueError(text("compile_program: tensor '", name, "' must be ", format.name,
+                          " or its bytes as uint8, got ", dtype_attribute_text(object)));
   return view;
 }
 
@@ -104,7 +110,7 @@ class PyExecutable {
       const py::str name(program.tensors[i].name);
       if (!tensors.contains(name)) continue;
       objects[i] = tensors[name];
-      views[i] = as_numpy(program.tensors[i].name, objects[i].ptr());
+      views[i] = as_numpy(program.tensors[i], objects[i].ptr());
       bytes[i] = {reinterpret_cast<const unsigned char*>(PyArray_DATA(views[i].array())),
                   static_cast<std::size_t>(PyArray_NBYTES(views[i].array()))};
     }
