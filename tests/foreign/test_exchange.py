@@ -25,7 +25,7 @@ def x():
 @pytest.fixture
 def no_views(monkeypatch):
     """Lets no array be seen as one of NumPy's."""
-    monkeypatch.setattr("tensor_ops.foreign._view", None)
+    monkeypatch.setattr("tensor_ops.foreign.numpy_view", None)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "float64"])
