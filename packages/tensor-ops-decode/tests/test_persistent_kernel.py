@@ -1,6 +1,7 @@
 """PersistentKernel: its arguments, and its life through threads, forks and interrupts."""
 
 import os
+import sys
 import threading
 
 import pytest
@@ -20,6 +21,15 @@ def kernel(runner):
 def test_tensor_ops_leads_to_it():
     assert tensor_ops.PersistentKernel is PersistentKernel
     assert "PersistentKernel" in dir(tensor_ops)
+
+
+def test_without_its_package_the_error_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "tensor_ops_decode", None)
+    assert "PersistentKernel" not in dir(tensor_ops)
+    with pytest.raises(ImportError, match=r"pip install 'tensor-ops\[decode\]'"):
+        tensor_ops.PersistentKernel  # noqa: B018 - raises
+    with pytest.raises(AttributeError, match="no attribute 'NoKernel'"):
+        tensor_ops.NoKernel  # noqa: B018 - raises
 
 
 @pytest.mark.parametrize(
