@@ -119,6 +119,14 @@ def test_a_preferred_backend_that_cannot_falls_back_with_a_warning(install, sett
     assert record[0].filename == __file__
 
 
+def test_a_broken_backend_is_warned_of_where_none_was_asked_for(install, settings):
+    install("broken", API_VERSION=0)
+    settings.environment(BACKEND_PRIORITY="broken,python")
+    tensor_ops.reload_config()
+    with pytest.warns(BackendFallbackWarning, match="'broken': .*API_VERSION 0"):
+        assert PersistentKernel().explain().backend == "python"
+
+
 def test_a_force_stays_strict(runner, settings):
     runner("mine", refuses="too large")
     settings.environment(FORCE_BACKEND="mine")

@@ -12,6 +12,7 @@ from typing import Any
 
 from tensor_ops import BackendError, BackendFallbackWarning, BackendUnavailableError
 from tensor_ops.extension import (
+    AUTOMATIC,
     FAILURES,
     Backend,
     Decision,
@@ -148,15 +149,20 @@ class ExecutorChoice:
         return f"its supports_program() returned {reason!r}, expected None or a reason"
 
     def _warn_of_fallback(self, steps: list[Step], chosen: str) -> None:
-        first = self._ways[0]
-        is_asked_for = isinstance(first, Step) or first.mode in ("force", "named", "preferred")
-        if steps[0].reason is None or not is_asked_for or self._found == chosen:
-            self._found = chosen
+        """Warn if what was asked for does not run, or if something that is installed is broken."""
+        if self._found == chosen:
             return
         self._found = chosen
-        passed = "; ".join(f"backend {step.backend!r}: {step.reason}" for step in steps[:-1])
-        message = f"{passed}. Running the program on {chosen!r} instead"
-        warn_caller(message, BackendFallbackWarning, "tensor_ops_decode")
+        first = self._ways[0]
+        is_asked_for = isinstance(first, Step) or first.mode not in AUTOMATIC
+        problems = [
+            f"backend {step.backend!r}: {step.reason}"
+            for step in steps[:-1]
+            if is_asked_for or load_backend(step.backend).is_broken
+        ]
+        if problems:
+            message = f"{'; '.join(problems)}. Running the program on {chosen!r} instead"
+            warn_caller(message, BackendFallbackWarning, "tensor_ops_decode")
 
 
 def _way(name: str | None, source: str) -> Decision | Step:
