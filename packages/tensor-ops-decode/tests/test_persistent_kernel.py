@@ -136,11 +136,11 @@ def test_two_threads_that_call_one_kernel_get_each_token_once(kernel, runner):
 def test_an_interrupted_step_is_taken_again(kernel, runner, place):
     request = kernel.add_request([1, 2, 3])
     kernel()
-    executable = kernel._executable
-    kernel._executable = Interrupted(executable, place)
+    executable = kernel._requests._executable
+    kernel._requests._executable = Interrupted(executable, place)
     with pytest.raises(KeyboardInterrupt):
         kernel()
-    kernel._executable = executable
+    kernel._requests._executable = executable
     for _ in range(4):
         kernel()
     with PersistentKernel(backend=runner, max_seq_length=64) as other:

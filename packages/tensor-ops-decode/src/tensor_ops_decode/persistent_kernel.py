@@ -25,7 +25,7 @@ from tensor_ops_decode.models import decoder_of
 from tensor_ops_decode.models.decoder import program_of
 from tensor_ops_decode.node_kind import Array
 from tensor_ops_decode.program import Limits, Program
-from tensor_ops_decode.requests import Plan, Requests, checked_prompt
+from tensor_ops_decode.requests import Requests, checked_prompt
 from tensor_ops_decode.sampling import Sampling
 from tensor_ops_decode.sources import tensors_of
 from tensor_ops_decode.weights import Weights, open_weights
@@ -141,7 +141,7 @@ class PersistentKernel(Layers):
         self._model = "the layers described by hand"
         self._weights: Weights | None = None
         self._program: Program | None = None
-        self._names = ("logits", "next")
+        self._logits, self._tokens = "logits", "next"
         metadata: Mapping[str, Any] = {}
         if model is not None:
             self._weights = open_weights(model) if isinstance(model, (str, os.PathLike)) else model
@@ -159,7 +159,6 @@ class PersistentKernel(Layers):
         self._executable: Any = None
         self._is_closed = False
         self._requests: Requests | None = None
-        self._last_rows: dict[int, int] = {}
 
     def compile(self, progress: Callable[[int, int], None] | None = None) -> None:
         """Make the program ready to run: nothing is allocated after that.
@@ -176,14 +175,14 @@ class PersistentKernel(Layers):
         NoExecutorError
             If no backend can run the program.
         """
+        self._check_describing("compile")
         with self._lock:
             self._check_describing("compile")
             if self._weights is None:
                 if not self._declared:
                     self._model = stand_in.DESCRIPTION
                     stand_in.add_layers(self, self._builder.limits)
-                self._program, *names = self.described_program()
-                self._names = (names[0], names[1])
+                self._program, self._logits, self._tokens = self.described_program()
             program = self.program
             text = program.to_json()
             self._executor = self._choice.executor(text)
@@ -195,7 +194,7 @@ class PersistentKernel(Layers):
                 progress=progress,
             )
             self._attached = {}  # the executable holds what it has not copied
-            self._requests = Requests(program.limits, executable.arrays)
+            self._requests = Requests(program, executable, self._logits, self._tokens)
             self._executable = executable
 
     def __call__(self) -> dict[int, int]:
@@ -220,10 +219,7 @@ class PersistentKernel(Layers):
         with self._in_use() as requests:
             if not requests.were_added:
                 requests.add([self._start_token], frozenset(), None, Sampling())
-            plan = requests.planned_step()
-            if not plan:
-                raise RuntimeError("no request is active: add one with add_request(), or reset()")
-            return self._run(requests, plan)
+            return requests.step()
 
     def add_request(
         self,
@@ -288,11 +284,7 @@ class PersistentKernel(Layers):
     def logits(self, request: int) -> Array:
         """Return the logits of the token that the last call chose for a request, in float32."""
         with self._in_use() as requests:
-            requests.find(request)
-            if request not in self._last_rows:
-                raise ValueError(f"request {request} has got no token in the last step")
-            logits: Array = self._executable.arrays[self._names[0]][self._last_rows[request]]
-            return logits.copy()
+            return requests.logits(request)
 
     def remove(self, request: int) -> None:
         """Forget a request, active or ended, and take back its pages."""
@@ -303,7 +295,6 @@ class PersistentKernel(Layers):
         """Forget all requests."""
         with self._in_use() as requests:
             requests.clear()
-            self._last_rows = {}
 
     def synchronize(self) -> None:
         """Wait for the step that another thread runs; one's own has ended when its call returns."""
@@ -312,9 +303,12 @@ class PersistentKernel(Layers):
 
     def close(self) -> None:
         """Free the memory; everything after that is an error, except for closing again."""
+        if self._process != os.getpid():  # where the lock may be held by a thread that is gone
+            self._executable, self._is_closed = None, True
+            return
         with self._lock:
             executable, self._executable, self._is_closed = self._executable, None, True
-            if executable is not None and self._process == os.getpid():
+            if executable is not None:
                 executable.close()
 
     def __enter__(self) -> PersistentKernel:
@@ -411,19 +405,3 @@ class PersistentKernel(Layers):
         if how.temperature and all(node.kind != "sample" for node in self.program.nodes):
             raise ValueError("the program chooses by argmax; temperature must be 0")
         return checked_prompt(self.program, tokens, max_new_tokens), how
-
-    def _run(self, requests: Requests, plan: Plan) -> dict[int, int]:
-        """Run a step, and return the token of each request that has got one."""
-        num_tokens, selected = requests.fill(plan)
-        self._last_rows = {}
-        self._executable.run(num_tokens, len(selected))
-        arrays, (_, name) = self._executable.arrays, self._names
-        rows: Any = range(len(selected))
-        if self.program.values[name].rows == "tokens":
-            rows = map(int, arrays["selected"])
-        self._last_rows = dict(zip(selected, rows, strict=False))
-        chosen = {number: int(arrays[name][row, 0]) for number, row in self._last_rows.items()}
-        for request, count in plan:
-            request.advance(count, chosen.get(request.number))
-        requests.retire()
-        return chosen

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from tensor_ops_decode.errors import CapacityError
 from tensor_ops_decode.kv_cache import PageTable
 from tensor_ops_decode.node_kind import Array
-from tensor_ops_decode.program import Limits, Program
+from tensor_ops_decode.program import Program
 from tensor_ops_decode.sampling import Sampling
 from tensor_ops_decode.step_rules import vocabulary
 
-__all__ = ["Plan", "Request", "Requests", "checked_prompt"]
+__all__ = ["Request", "Requests", "checked_prompt"]
 
 
 @dataclass(eq=False)
@@ -78,18 +78,20 @@ class Request:
         self.num_fed += num_fed
 
 
-#: The requests of a step, each with how many of its tokens it takes.
-Plan: TypeAlias = list[tuple[Request, int]]
+# The requests of a step, each with how many of its tokens it takes.
+_Plan: TypeAlias = list[tuple[Request, int]]
 
 
 class Requests:
-    """The requests of a kernel: their slots in the executable and their pages.
+    """The requests of an executable: their slots in it, their pages, and its steps.
 
     Parameters
     ----------
-    limits : Limits
-    arrays : mapping of str to ndarray
-        Those of the executable: the page table, and how each slot's tokens are chosen.
+    program : Program
+    executable : executable
+        What a backend has made of it.
+    logits, tokens : str
+        The values that hold the logits of a step, and the tokens that it chose.
 
     Attributes
     ----------
@@ -97,9 +99,12 @@ class Requests:
         Whether there has been one, since the last `clear`.
     """
 
-    def __init__(self, limits: Limits, arrays: Mapping[str, Array]) -> None:
-        self._limits = limits
-        self._arrays = arrays
+    def __init__(self, program: Program, executable: Any, logits: str, tokens: str) -> None:
+        self._limits = program.limits
+        self._executable = executable
+        self._arrays: Mapping[str, Array] = executable.arrays
+        self._logits, self._tokens = executable.arrays[logits], executable.arrays[tokens]
+        self._has_row_per_token = program.values[tokens].rows == "tokens"
         self._numbers = itertools.count()
         self.clear()
 
@@ -109,6 +114,7 @@ class Requests:
         self._pages = PageTable(table, limits.num_pages, limits.page_size)
         self._active: dict[int, Request] = {}
         self._ended: dict[int, Request] = {}
+        self._rows: dict[int, int] = {}  # of the last step, by request
         self.were_added = False
 
     @property
@@ -166,36 +172,58 @@ class Requests:
                 # An interrupt before this leaves the pages to the slot's next request.
                 self._pages.release(request.slot)
 
-    def planned_step(self) -> Plan:
-        """Return which requests take part in the next step, with how many tokens, pages allotted.
+    def logits(self, number: int) -> Array:
+        """Return a copy of the logits that a request has got from the last step."""
+        self.find(number)
+        if number not in self._rows:
+            raise ValueError(f"request {number} has got no token in the last step")
+        logits: Array = self._logits[self._rows[number]].copy()
+        return logits
 
-        Those that are generating come first, with one token each, so that a long prompt does not
-        hold them up. What room there is then goes to prompts, in the order of their arrival.
+    def step(self) -> dict[int, int]:
+        """Run a step of all active requests, and return the token of each that has got one.
 
         Raises
         ------
         CapacityError
             If there is no room for one; nothing has changed then.
+        RuntimeError
+            If there are none.
         """
         self.retire()
+        plan = self._plan()
+        if not plan:
+            raise RuntimeError("no request is active: add one with add_request(), or reset()")
+        self._reserve(plan)
+        num_tokens, selected = self._fill(plan)
+        self._rows = {}
+        self._executable.run(num_tokens, len(selected))
+        rows: Iterable[int] = range(len(selected))
+        if self._has_row_per_token:
+            rows = self._arrays["selected"][: len(selected)].tolist()
+        self._rows = dict(zip(selected, rows, strict=True))
+        chosen = {number: int(self._tokens[row, 0]) for number, row in self._rows.items()}
+        for request, count in plan:
+            request.advance(count, chosen.get(request.number))
+        self.retire()
+        return chosen
+
+    def _plan(self) -> _Plan:
+        """Return which requests take part in the next step.
+
+        Those that are generating come first, with one token each, so that a long prompt does not
+        hold them up. What room there is then goes to prompts, in the order of their arrival.
+        """
         room, plan = self._limits.max_tokens, []
         for request in sorted(self._active.values(), key=lambda request: request.num_waiting > 1):
             count = min(request.num_waiting, room)
             if count:
                 plan.append((request, count))
                 room -= count
-        self._reserve(plan)
         return plan
 
-    def fill(self, plan: Plan) -> tuple[int, list[int]]:
-        """Write a step into the arrays.
-
-        Returns
-        -------
-        num_tokens : int
-        selected : list of int
-            The numbers of the requests that get a token, in the order of the selected rows.
-        """
+    def _fill(self, plan: _Plan) -> tuple[int, list[int]]:
+        """Write a step into the arrays; return its size and the requests that it gives a token."""
         arrays, end = self._arrays, 0
         selected: list[int] = []
         for request, count in plan:
@@ -208,7 +236,8 @@ class Requests:
                 selected.append(request.number)
         return end, selected
 
-    def _reserve(self, plan: Plan) -> None:
+    def _reserve(self, plan: _Plan) -> None:
+        """Allot the pages of a step, or raise a CapacityError."""
         limits = self._limits
         lengths = {request.slot: request.num_fed + count for request, count in plan}
         full = self._pages.first_without(lengths)
