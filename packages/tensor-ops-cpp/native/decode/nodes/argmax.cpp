@@ -3,23 +3,10 @@
 
 #if KERNEL_PASS
 
-#include "decode/kernels/op_rows.h"
+#include "decode/kernels/argmax.h"
 
 namespace tensor_ops::TENSOR_OPS_LEVEL {
 namespace {
-
-std::int32_t argmax(const float* x, std::size_t n) {
-  float largest = x[0];
-  bool has_nan = false;
-#pragma omp simd reduction(max : largest) reduction(| : has_nan)
-  for (std::size_t i = 0; i < n; ++i) {
-    has_nan |= x[i] != x[i];
-    largest = x[i] > largest ? x[i] : largest;
-  }
-  std::size_t i = 0;
-  while (i + 1 < n && (has_nan ? x[i] == x[i] : x[i] != largest)) ++i;
-  return static_cast<std::int32_t>(i);
-}
 
 void run(const decode::Share& share) {
   auto* const y = static_cast<std::int32_t*>(share.output);

@@ -2,15 +2,35 @@
 #include "decode/node.h"
 
 namespace tensor_ops::decode {
-// Double arithmetic and the standard library's heap: the same code for every level.
-void sample_rows(const Share& share);
+// The token for a row of n logits, drawn with the parameters of its slot. Double arithmetic
+// and the standard library's heap: the same code for every level.
+std::int32_t draw(const Share& share, const float* x, std::size_t n, std::size_t token,
+                  float largest);
 }  // namespace tensor_ops::decode
 
 #if KERNEL_PASS
 
-namespace tensor_ops::TENSOR_OPS_LEVEL {
+#include "decode/kernels/argmax.h"
 
-EXPORT_NODE(sample, decode::sample_rows)
+namespace tensor_ops::TENSOR_OPS_LEVEL {
+namespace {
+
+void run(const decode::Share& share) {
+  auto* const y = static_cast<std::int32_t*>(share.output);
+  const decode::Step& step = *share.step;
+  const std::size_t n = share.input_columns[0], end = share.end_of(share.rows);
+  for (std::size_t r = share.begin_of(share.rows); r < end; ++r) {
+    const std::size_t token = share.is_selected ? static_cast<std::size_t>(step.selected[r]) : r;
+    const float* const x = share.in(0) + r * n;
+    const std::int32_t best = argmax(x, n);
+    const bool draws = step.temperature[step.slots[token]] > 0 && x[best] == x[best];
+    y[r] = draws ? decode::draw(share, x, n, token, x[best]) : best;
+  }
+}
+
+}  // namespace
+
+EXPORT_NODE(sample, run)
 
 }  // namespace tensor_ops::TENSOR_OPS_LEVEL
 
@@ -53,21 +73,25 @@ struct Candidate {
   }
 };
 
+Scratch scratch(const Program& program, const Node& node) {
+  return {aligned(size_product(node.where(), program.values[node.inputs[0]].columns,
+                               sizeof(Candidate))),
+          0};
+}
+
+}  // namespace
+
 // Equal logits have equal weights, so the weights order the candidates as the logits do; logits so
 // far apart that weights underflow to the same number are never drawn.
-std::int32_t draw(const float* x, std::size_t n, const Step& step, std::size_t token,
-                  Candidate* heap) {
+std::int32_t draw(const Share& share, const float* x, std::size_t n, std::size_t token,
+                  float largest) {
+  const Step& step = *share.step;
   const auto slot = static_cast<std::size_t>(step.slots[token]);
-  std::size_t best = 0;
-  for (std::size_t i = 0; i < n; ++i) {
-    if (std::isnan(x[i])) return static_cast<std::int32_t>(i);
-    if (x[i] > x[best]) best = i;
-  }
-  if (step.temperature[slot] == 0) return static_cast<std::int32_t>(best);
   const auto temperature = static_cast<double>(step.temperature[slot]);
+  auto* const heap = reinterpret_cast<Candidate*>(share.own);
   for (std::size_t i = 0; i < n; ++i) {
-    const double distance = static_cast<double>(x[i]) - static_cast<double>(x[best]);
-    heap[i] = {x[i] == x[best] ? 1.0 : std::exp(distance / temperature),
+    const double distance = static_cast<double>(x[i]) - static_cast<double>(largest);
+    heap[i] = {x[i] == largest ? 1.0 : std::exp(distance / temperature),
                static_cast<std::int32_t>(i)};
   }
 
@@ -107,25 +131,6 @@ std::int32_t draw(const float* x, std::size_t n, const Step& step, std::size_t t
     if (below > u * sum) return heap[n - 1 - i].index;
   }
   return heap[n - last].index;
-}
-
-Scratch scratch(const Program& program, const Node& node) {
-  return {aligned(size_product(node.where(), program.values[node.inputs[0]].columns,
-                               sizeof(Candidate))),
-          0};
-}
-
-}  // namespace
-
-void sample_rows(const Share& share) {
-  auto* const y = static_cast<std::int32_t*>(share.output);
-  auto* const heap = reinterpret_cast<Candidate*>(share.own);
-  const Step& step = *share.step;
-  const std::size_t n = share.input_columns[0], end = share.end_of(share.rows);
-  for (std::size_t r = share.begin_of(share.rows); r < end; ++r) {
-    const std::size_t token = share.is_selected ? static_cast<std::size_t>(step.selected[r]) : r;
-    y[r] = draw(share.in(0) + r * n, n, step, token, heap);
-  }
 }
 
 DECLARE_NODE(sample,
