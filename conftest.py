@@ -9,7 +9,10 @@ os.umask(0o022)  # tests write configuration files, which are refused where othe
 for name in list(os.environ):
     if name.startswith("TENSOR_OPS_") and name != "TENSOR_OPS_CPP_ISA":
         del os.environ[name]
-if "PYTEST_XDIST_WORKER" not in os.environ:  # a worker has its controller's
+if "PYTEST_XDIST_WORKER" in os.environ:
+    # Workers share the cores: where PyTorch's threads wait for work they must not keep one busy.
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+else:  # a worker has its controller's
     no_config = tempfile.mkdtemp(prefix="tensor-ops-no-config-")
     atexit.register(shutil.rmtree, no_config, ignore_errors=True)
     os.environ["XDG_CONFIG_HOME"] = no_config

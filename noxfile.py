@@ -37,9 +37,10 @@ nox.needs_version = ">=2025.2.9"
 nox.options.default_venv_backend = "uv|virtualenv"
 nox.options.sessions = ["lint", "conformance", "opencl", "cuda", "torch", "tests", "workflows"]
 
-# Two processes: no test measures a time. A file's tests share what is slow to make.
+# Two processes: no test measures a time. A file's tests share what is slow to make; files go in the
+# order of their names, since by the number of tests those with one long test would come last.
 PARALLEL = ("-q", "-n", "2")
-BY_FILE = (*PARALLEL, "--dist", "loadfile")
+BY_FILE = (*PARALLEL, "--dist", "loadfile", "--no-loadscope-reorder")
 CONFORMANCE = "tests/conformance"
 # The code blocks of the pages, of which --pages chooses those that need a package.
 BLOCKS = "tests/docs/test_pages.py::test_blocks_run"
@@ -100,7 +101,7 @@ def opencl(session: nox.Session) -> None:
     install_group(session, "test")
     opencl_driver(session)
     only = ["--require-backend=opencl", "--pages=opencl"]
-    session.run("pytest", *BY_FILE, *only, *(session.posargs or [OPENCL, BLOCKS, TENTH_OP]))
+    session.run("pytest", *BY_FILE, *only, *(session.posargs or [TENTH_OP, BLOCKS, OPENCL]))
 
 
 @nox.session
@@ -143,7 +144,7 @@ def cuda(session: nox.Session) -> None:
         session.run("pytest", "-q", *only, *session.posargs, env=environment)
         return
     session.run("pytest", "-q", WHEEL_TESTS, env=environment)
-    session.run("pytest", *PARALLEL, *only, CUDA, f"--ignore={WHEEL_TESTS}", BLOCKS, TENTH_OP)
+    session.run("pytest", *PARALLEL, *only, TENTH_OP, BLOCKS, CUDA, f"--ignore={WHEEL_TESTS}")
     session.run("pytest", *PARALLEL, *only, CONFORMANCE, "--backend=cuda")
 
 
@@ -156,7 +157,7 @@ def torch(session: nox.Session) -> None:
     if session.posargs:
         session.run("pytest", "-q", "--pages=torch", *session.posargs)
         return
-    session.run("pytest", *PARALLEL, "--pages=torch", TORCH, BLOCKS)
+    session.run("pytest", *PARALLEL, "--pages=torch", BLOCKS, TORCH)
     # The levels are those of the C++ backend, which the session `conformance` tests.
     only = ["--backend=torch", "--require-backend=torch"]
     levels = f"--ignore={CONFORMANCE}/test_levels.py"

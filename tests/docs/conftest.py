@@ -61,13 +61,13 @@ def pytest_generate_tests(metafunc):
         metafunc.parametrize("followed_page", followed, ids=str)
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def read():
     """A function from a page to its code blocks."""
     return blocks
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def follow():
     """A function that follows a page as a reader would."""
     return _follow
@@ -78,7 +78,7 @@ def matches_fixture():
     return matches
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def environment():
     """A function that makes a virtual environment with everything that is installed here."""
     return Environment

@@ -29,7 +29,12 @@ def checkout(tmp_path):
 
 
 def test_contributing(checkout, environment, follow, tmp_path):
-    variables = {"PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+    variables = {
+        "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+        # Quick to build: the wheel that users get is built and tested elsewhere.
+        "SKBUILD_CMAKE_DEFINE": "TENSOR_OPS_ONE_LEVEL=ON",
+        "SKBUILD_CMAKE_BUILD_TYPE": "Debug",
+    }
     # Without the build backends at hand, pip fetches them into an environment of their own.
     if all(map(importlib.util.find_spec, BUILD_BACKENDS)) and shutil.which("cmake"):
         # Read as the value of build_isolation, so that 0 turns it off.

@@ -37,10 +37,11 @@ torch.library.opcheck(torch.ops.tensor_ops.squared_relu.default, (x,))
 """
 
 
-@pytest.fixture
-def reader(read, environment, tmp_path):
+@pytest.fixture(scope="module")
+def reader(read, environment, tmp_path_factory):
     """Someone who has added the op, and sees the packages of a copy of the checkout."""
-    copy = tmp_path / "checkout"
+    place = tmp_path_factory.mktemp("tenth_op")
+    copy = place / "checkout"
     shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(*NOT_COPIED))
     for block in read(CONTRIBUTING):
         if "squared_relu." in block.notes.get("file", ""):
@@ -50,7 +51,7 @@ def reader(read, environment, tmp_path):
     sources = sorted(copy.glob("packages/*/src"))
     pure = [path for path in sources if not (path.parent / "CMakeLists.txt").exists()]
     return environment(
-        tmp_path,
+        place,
         copy,
         with_pip=True,
         sources=pure,
