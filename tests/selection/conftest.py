@@ -134,3 +134,13 @@ def who():
         return result if isinstance(result, str) else "python"
 
     return who
+
+
+@pytest.fixture
+def fakes(settings, install):
+    """Two fakes that lead the priority, one without a device that does not."""
+    install("alpha")
+    install("beta", dtypes=("float32", "float16"))
+    install("hollow", available=False)
+    settings.write(backend_priority=["alpha", "beta", "python"])
+    tensor_ops.reload_config()
