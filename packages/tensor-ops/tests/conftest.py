@@ -1,5 +1,6 @@
 """A machine without any configuration, for every test of this package."""
 
+import shutil
 import sys
 
 import pytest
@@ -24,3 +25,10 @@ def config_file(monkeypatch, tmp_path):
     path = tmp_path / "prefix" / "etc" / "tensor-ops" / "backend.json"
     path.parent.mkdir(parents=True)
     return path
+
+
+@pytest.fixture
+def home(config_file, tmp_path):
+    """An empty folder, the only place where a configuration could be."""
+    shutil.rmtree(tmp_path / "prefix")
+    return tmp_path

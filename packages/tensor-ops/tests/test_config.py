@@ -1,30 +1,21 @@
-"""``backend.json`` and the environment: what is found, what is refused, how it is written."""
+"""What backend.json and the environment say, and what is refused of them."""
 
 import json
 import os
 import re
-import shutil
-import stat
 import sys
-import tempfile
 from pathlib import Path
 
 import pytest
 
 from tensor_ops import config, config_location
-from tensor_ops.config_location import ENV_CONFIG
-from tensor_ops.errors import ConfigError, ConfigWarning
+from tensor_ops.errors import ConfigError
 from tensor_ops.names import resolve
 
 INSTALLED = ("cpp",)
 MINIMAL = '{\n  "preferred_backend": "auto"\n}\n'
 
-
-@pytest.fixture(autouse=True)
-def home(config_file, tmp_path):
-    """An empty folder, the only place where a configuration could be."""
-    shutil.rmtree(tmp_path / "prefix")
-    return tmp_path
+pytestmark = pytest.mark.usefixtures("home")
 
 
 def put(path, content=MINIMAL):
@@ -33,212 +24,10 @@ def put(path, content=MINIMAL):
     return path
 
 
-def prefix_file():
-    return Path(sys.prefix, "etc", "tensor-ops", "backend.json")
-
-
 def user_file(home):
     found = Path(config_location._user_file())
     assert found.is_relative_to(home)
     return found
-
-
-def test_what_was_named_by_mistake_is_not_to_be_removed(home, monkeypatch):
-    monkeypatch.setenv(ENV_CONFIG, str(home))
-    with pytest.raises(ConfigError, match=rf"a folder.*name a file or unset {ENV_CONFIG}") as error:
-        config_location.find()
-    assert "remove" not in str(error.value)
-
-
-def test_a_file_that_is_too_large_is_not_read(home):
-    path = put(home / "backend.json")
-    os.truncate(path, 2**40)  # of which nothing is on the disk
-    with pytest.raises(ConfigError, match=r"backend\.json: is larger than"):
-        config.load(path, INSTALLED)
-
-
-# Where it is looked for
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="platformdirs decides elsewhere")
-def test_without_a_home_folder_nothing_is_looked_for_here(home, monkeypatch):
-    monkeypatch.delenv("XDG_CONFIG_HOME")
-    monkeypatch.chdir(home)
-    monkeypatch.setenv("HOME", ".")
-    put(home / ".config" / "tensor-ops" / "backend.json")
-    assert config_location.find() is None
-    monkeypatch.setattr(sys, "prefix", sys.base_prefix)
-    with pytest.raises(ConfigError, match="no home folder"):
-        config_location.default_path()
-
-
-def test_variable_that_names_a_folder(home, monkeypatch):
-    monkeypatch.setenv(ENV_CONFIG, str(home))
-    with pytest.raises(ConfigError, match="is a folder, no regular file"):
-        config_location.find()
-
-
-def test_variable_goes_before_prefix_before_user(home, monkeypatch):
-    assert config_location.find() is None
-    user = put(user_file(home))
-    assert config_location.find() == user
-    prefix = put(prefix_file())
-    assert config_location.find() == prefix
-    named = put(home / "named.json")
-    monkeypatch.setenv(ENV_CONFIG, str(named))
-    assert config_location.find() == named
-
-
-def test_variable_that_names_no_file_is_an_error_and_not_skipped(home, monkeypatch):
-    put(prefix_file())
-    missing = home / "missing.json"
-    monkeypatch.setenv(ENV_CONFIG, str(missing))
-    with pytest.raises(ConfigError) as caught:
-        config_location.find()
-    for text in (ENV_CONFIG, str(missing), "configure_backend"):
-        assert text in str(caught.value)
-    assert config_location.default_path() == missing
-
-
-def test_empty_variable_counts_as_unset(home, monkeypatch):
-    monkeypatch.setenv(ENV_CONFIG, "")
-    assert config_location.find() is None
-
-
-@pytest.mark.parametrize("xdg", ["", ".", "tensor-ops"])
-def test_current_directory_is_never_searched(home, monkeypatch, xdg):
-    for place in ("backend.json", "tensor-ops/backend.json", "etc/tensor-ops/backend.json"):
-        put(home / "cwd" / place)
-    put(home / "cwd" / "tensor-ops" / "tensor-ops" / "backend.json")
-    monkeypatch.chdir(home / "cwd")
-    monkeypatch.setenv("XDG_CONFIG_HOME", xdg)
-    assert config_location.find() is None
-
-
-def test_default_path_is_the_file_in_use(home):
-    user = put(user_file(home))
-    assert config_location.default_path() == user
-
-
-def test_default_path_is_the_environment_s_own_in_a_virtual_environment(home, monkeypatch):
-    monkeypatch.setattr(sys, "base_prefix", "/usr")
-    assert config_location.default_path() == prefix_file()
-    monkeypatch.setattr(sys, "base_prefix", sys.prefix)
-    assert config_location.default_path() == user_file(home)
-
-
-# What is there and cannot be looked at
-
-
-PLACES = {
-    "TENSOR_OPS_CONFIG": lambda home: home / "named" / "backend.json",
-    "prefix": lambda home: prefix_file(),
-    "user": user_file,
-}
-
-
-@pytest.fixture(params=PLACES)
-def place(request, home, monkeypatch):
-    """A path where a configuration is looked for; its folder is there, and nothing in it."""
-    path = PLACES[request.param](home)
-    path.parent.mkdir(parents=True)
-    if request.param == "TENSOR_OPS_CONFIG":
-        monkeypatch.setenv(ENV_CONFIG, str(path))
-    return path
-
-
-def refuse_to_find(path, *says):
-    for attempt in (config_location.find, configure):
-        with pytest.raises(ConfigError) as caught:
-            attempt()
-        for text in (str(path), *says):
-            assert text in str(caught.value), caught.value
-
-
-def configure():
-    path = config_location.default_path()
-    config.save(path, {"preferred_backend": "cpp"}, INSTALLED)
-
-
-@pytest.mark.skipif(os.name != "posix", reason="POSIX links")
-def test_dangling_link_is_no_missing_file(place):
-    place.symlink_to(place.parent / "mount" / "backend.json")
-    refuse_to_find(place, "cannot be looked at", "is a link to", "mount", "is not there")
-    assert place.is_symlink()
-    assert os.listdir(place.parent) == [place.name]
-
-
-@pytest.mark.skipif(os.name != "posix", reason="POSIX links")
-def test_folder_that_is_a_dangling_link_is_no_missing_file(place):
-    place.parent.rmdir()
-    place.parent.symlink_to("/nowhere/mount")
-    refuse_to_find(place, str(place.parent), "is a link to '/nowhere/mount'")
-
-
-@pytest.mark.skipif(os.name != "posix", reason="POSIX links")
-def test_link_to_itself(place):
-    place.symlink_to(place)
-    refuse_to_find(place, "cannot be looked at", "symbolic links")
-
-
-def test_folder_of_that_name(place):
-    place.mkdir()
-    refuse_to_find(place, "is a folder, no regular file")
-    assert place.is_dir()
-
-
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes here")
-def test_pipe_of_that_name_is_not_waited_for(place):
-    os.mkfifo(place)
-    refuse_to_find(place, "is a pipe, no regular file")
-
-
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes here")
-def test_pipe_that_comes_between_looking_and_reading_is_not_waited_for(home):
-    path = home / "backend.json"
-    os.mkfifo(path, 0o600)
-    with pytest.raises(ConfigError, match="is not valid JSON"):
-        config.load(path, INSTALLED)
-
-
-@pytest.mark.parametrize("error", [PermissionError(13, "denied"), OSError(5, "I/O error")])
-def test_place_that_cannot_be_looked_at(place, home, monkeypatch, error):
-    lstat = os.lstat
-
-    def refuse(path, *args, **kwargs):
-        if os.fspath(path) == str(place):
-            raise error
-        return lstat(path, *args, **kwargs)
-
-    monkeypatch.setattr(os, "lstat", refuse)
-    if place == user_file(home) and isinstance(error, PermissionError):
-        # It may be another user's, as under sudo.
-        with pytest.warns(ConfigWarning, match=f"{place}: cannot be looked at: denied") as caught:
-            assert config_location.find() is None
-        assert len(caught) == 1
-        return
-    with pytest.raises(ConfigError, match=f"{place}: cannot be looked at: {error.strerror}"):
-        config_location.find()
-
-
-def test_relative_variable_is_resolved_once(home, monkeypatch):
-    path = put(home / "here" / "backend.json")
-    (home / "there").mkdir()
-    monkeypatch.setenv(ENV_CONFIG, "backend.json")
-    monkeypatch.chdir(path.parent)
-    assert config_location.find() == path
-    monkeypatch.chdir(home / "there")
-    assert config_location.find() == config_location.default_path() == path
-
-
-def test_relative_variable_where_the_current_directory_is_gone(home, monkeypatch):
-    gone = home / "gone"
-    gone.mkdir()
-    monkeypatch.setenv(ENV_CONFIG, "backend.json")
-    monkeypatch.chdir(gone)
-    gone.rmdir()
-    with pytest.raises(ConfigError, match="current directory is gone; give an absolute path"):
-        config_location.find()
 
 
 # What is read
@@ -458,114 +247,3 @@ def test_bad_variable_is_refused_by_its_name(name, value, says):
         config.environment_levels(INSTALLED, {name: value})
     assert name in str(caught.value)
     assert says in str(caught.value)
-
-
-# Writing
-
-
-def test_new_file_holds_the_change_and_no_order_that_nobody_wrote(home):
-    path = home / "new" / "folder" / "backend.json"
-    saved = config.save(path, {"preferred_backend": "cpp"}, INSTALLED)
-    assert json.loads(path.read_text()) == {"preferred_backend": "cpp", "force_backend": None}
-    assert saved.as_dict() == config.DEFAULTS | {"preferred_backend": "cpp"}
-    assert saved == config.load(path, INSTALLED)
-
-
-def test_other_keys_their_order_and_absence_are_kept(home):
-    path = put(
-        home / "backend.json",
-        '{"description": "box", "force_backend": "cpp", "$schema": {"a": [1, 2.5]}}',
-    )
-    config.save(path, {"force_backend": None}, INSTALLED)
-    assert list(json.loads(path.read_text()).items()) == [
-        ("description", "box"),
-        ("force_backend", None),
-        ("$schema", {"a": [1, 2.5]}),
-    ]
-
-
-@pytest.mark.parametrize(
-    "changes", [{"preferred_backend": "cdua"}, {"backend_priority": []}, {"colour": "red"}]
-)
-def test_invalid_change_is_refused_in_the_file_s_own_name(home, changes):
-    path = put(home / "backend.json")
-    with pytest.raises(ConfigError, match=f"^{re.escape(str(path))}:"):
-        config.save(path, changes, INSTALLED)
-    assert path.read_text() == MINIMAL
-    missing = home / "folder" / "backend.json"
-    with pytest.raises(ConfigError):
-        config.save(missing, changes, INSTALLED)
-    assert not missing.parent.exists()
-
-
-@pytest.mark.skipif(os.name != "posix", reason="POSIX permissions")
-def test_read_only_file_is_replaced_on_demand_only(home):
-    path = put(home / "backend.json")
-    path.chmod(0o444)
-    with pytest.raises(ConfigError, match="is read-only; --force-write replaces it"):
-        config.save(path, {"preferred_backend": "cpp"}, INSTALLED)
-    assert path.read_text() == MINIMAL
-    config.save(path, {"preferred_backend": "cpp"}, INSTALLED, replace_read_only=True)
-    assert json.loads(path.read_text())["preferred_backend"] == "cpp"
-    assert stat.S_IMODE(path.stat().st_mode) == 0o444
-
-
-@pytest.mark.parametrize("call", ["fsync", "chmod", "replace"])
-@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()])
-def test_failure_in_the_middle_leaves_the_old_file(home, monkeypatch, call, error):
-    path = put(home / "backend.json")
-
-    def fail(*args, **kwargs):
-        raise error
-
-    monkeypatch.setattr(os, call, fail)
-    with pytest.raises(type(error)):
-        config.save(path, {"preferred_backend": "cpp"}, INSTALLED)
-    assert path.read_text() == MINIMAL
-    assert os.listdir(home) == ["backend.json"]
-
-
-def test_place_that_cannot_be_written_is_an_error(home, monkeypatch):
-    blocker = put(home / "file", "")
-    with pytest.raises(OSError, match=r"exists|[Nn]ot a directory"):
-        config.save(blocker / "backend.json", {"preferred_backend": "cpp"}, INSTALLED)
-    path = put(home / "folder" / "backend.json")
-
-    def refuse(*args, **kwargs):
-        raise PermissionError(13, "Permission denied")
-
-    monkeypatch.setattr(tempfile, "mkstemp", refuse)
-    with pytest.raises(PermissionError):
-        config.save(path, {"preferred_backend": "cpp"}, INSTALLED)
-    assert path.read_text() == MINIMAL
-
-
-def test_text_that_json_can_spell_and_utf_8_cannot_is_kept(home):
-    path = put(home / "backend.json", '{"description": "\\ud800"}')
-    config.save(path, {"preferred_backend": "cpp"}, INSTALLED)
-    assert json.loads(path.read_bytes())["description"] == "\ud800"
-
-
-@pytest.mark.skipif(os.name != "posix", reason="POSIX permissions and links")
-def test_permissions_and_links_are_kept(home):
-    target = put(home / "shared" / "real.json")
-    target.chmod(0o640)
-    link = home / "backend.json"
-    link.symlink_to(target)
-    config.save(link, {"preferred_backend": "cpp"}, INSTALLED)
-    assert link.is_symlink()
-    assert json.loads(target.read_text())["preferred_backend"] == "cpp"
-    assert stat.S_IMODE(target.stat().st_mode) == 0o640
-
-
-@pytest.mark.skipif(os.name != "posix", reason="POSIX permissions")
-@pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o644), (0o002, 0o644), (0o077, 0o600)])
-def test_new_file_can_be_read_by_others_and_not_written(home, umask, mode):
-    path = home / "backend.json"
-    before = os.umask(umask)
-    try:
-        config.save(path, {}, INSTALLED)
-    finally:
-        os.umask(before)
-    assert stat.S_IMODE(path.stat().st_mode) == mode
-    config.load(path, INSTALLED)
