@@ -31,3 +31,13 @@ def threads():
     before = tensor_ops_cpp.get_num_threads()
     yield
     tensor_ops_cpp.set_num_threads(before)
+
+
+@pytest.fixture
+def empty_pool():
+    """An empty pool of 64 MiB, whatever the tests before left."""
+    before = tensor_ops_cpp.pool_info()["limit"]
+    tensor_ops_cpp.set_pool_limit(64 * 2**20)
+    tensor_ops_cpp.trim_pool()
+    yield
+    tensor_ops_cpp.set_pool_limit(before)
