@@ -2,11 +2,13 @@
 
 import shutil
 import sys
+import types
 
 import pytest
 
-from tensor_ops import config, config_location, state
+from tensor_ops import backends, config, config_location, state
 from tensor_ops.config_location import ENV_CONFIG
+from tensor_ops.op import OPS
 
 
 @pytest.fixture(autouse=True)
@@ -32,3 +34,15 @@ def home(config_file, tmp_path):
     """An empty folder, the only place where a configuration could be."""
     shutil.rmtree(tmp_path / "prefix")
     return tmp_path
+
+
+@pytest.fixture
+def other(monkeypatch):
+    """A second backend: NumPy's ops under another name, to be changed by a test."""
+    module = types.ModuleType("other")
+    module.supports = lambda op, dtype, device: None
+    module.info = lambda: {"version": "1.0"}
+    for name, op in OPS.items():
+        setattr(module, name, op.numpy)
+    monkeypatch.setitem(backends._backends, "tpu", backends.Backend("tpu", module, None))
+    return module
