@@ -3,7 +3,7 @@
 
 namespace emulation {
 
-// Appends work to a stream's queue; defined in streams.cpp.
+// Appends work to a stream's queue; defined in stream_queues.cpp.
 cudaError_t enqueue(cudaStream_t stream, std::function<void()> work);
 
 inline unsigned cluster_size_of(const cudaLaunchConfig_t& config) {

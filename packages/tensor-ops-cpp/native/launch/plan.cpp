@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "isa/float_mode.h"
-#include "memory/streams.h"
+#include "memory/streaming_stores.h"
 #include "threads/pool.h"
 
 namespace tensor_ops {
@@ -239,7 +239,7 @@ void run_piece(const void* context, int piece) {
     walker.walk(part_begin(plan.rows, 1, piece, job.pieces),
                 part_begin(plan.rows, 1, piece + 1, job.pieces), 0, plan.n);
   }
-  if (plan.streams) finish_streams();
+  if (plan.streams) finish_streaming_stores();
 }
 
 // The address of a row in every array.
@@ -269,7 +269,7 @@ void run_piece_of_row(const void* context, int piece) {
   for (std::size_t chunk = part_begin(shared.chunks, 1, piece, shared.pieces); chunk < end; ++chunk)
     shared.step->run({shared.row, chunk * kChunk, std::min(shared.row.n, (chunk + 1) * kChunk),
                       shared.found, shared.partials + chunk * kPartials});
-  if (shared.row.streams) finish_streams();
+  if (shared.row.streams) finish_streaming_stores();
 }
 
 }  // namespace

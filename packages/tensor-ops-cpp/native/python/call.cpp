@@ -10,7 +10,7 @@
 #include "launch/plan.h"
 #include "memory/cache.h"
 #include "memory/result_pool.h"
-#include "memory/streams.h"
+#include "memory/streaming_stores.h"
 #include "python/contiguous_rows.h"
 #include "threads/threads.h"
 
@@ -138,7 +138,7 @@ void compute_contiguous(Kernel kernel, const ContiguousRows& rows, const double*
                         bool streams) {
   const DefaultFloatMode mode;
   kernel({rows.data, rows.stride, rows.rows, rows.n, scalars, streams});
-  if (streams) finish_streams();
+  if (streams) finish_streaming_stores();
 }
 
 // Rows that are not contiguous or not aligned are gathered, which takes memory.
