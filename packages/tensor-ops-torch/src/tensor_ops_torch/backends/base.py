@@ -6,7 +6,6 @@ import contextlib
 import copy
 import enum
 import warnings
-from types import TracebackType
 from typing import Any, ClassVar, Self
 
 import torch
@@ -272,12 +271,7 @@ class Backend:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self.close()
 
     def __repr__(self) -> str:

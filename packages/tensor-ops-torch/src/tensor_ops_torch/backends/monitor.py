@@ -7,7 +7,6 @@ import time
 import warnings
 from collections import deque
 from collections.abc import Callable
-from types import TracebackType
 from typing import NamedTuple
 
 from tensor_ops.extension import did_you_mean
@@ -121,12 +120,7 @@ class MemoryMonitor:
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, *exception: object) -> None:
         was_running = self.is_running
         self._ended.set()
         if self._thread is not None:

@@ -1,7 +1,6 @@
 """A progress bar of one line, for terminals only."""
 
 import shutil
-from types import TracebackType
 from typing import TextIO
 
 __all__ = ["Progress"]
@@ -23,12 +22,7 @@ class Progress:
     def __enter__(self) -> "Progress":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self._write("")
 
     def show(self, step: str) -> None:
