@@ -162,11 +162,5 @@ class XlaRuntime(Runtime):
         self.synchronize()
 
 
-def _memory(allocated: int, reserved: int, peak: int, total: int, free: int) -> dict[str, int]:
-    return {
-        "allocated": allocated,
-        "reserved": reserved,
-        "peak": peak,
-        "total": total,
-        "free": free,
-    }
+def _memory(*sizes: int) -> dict[str, int]:
+    return dict(zip(("allocated", "reserved", "peak", "total", "free"), sizes, strict=True))

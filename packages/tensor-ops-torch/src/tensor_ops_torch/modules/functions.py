@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -67,10 +68,10 @@ def layer_norm_of(x: Formula, eps: Formula) -> Formula:
 
 
 _OPERATIONS: dict[str, Callable[[Formula, Formula], Formula]] = {
-    "add": lambda a, b: a + b,
-    "sub": lambda a, b: a - b,
-    "mul": lambda a, b: a * b,
-    "div": lambda a, b: a / b,
+    "add": operator.add,
+    "sub": operator.sub,
+    "mul": operator.mul,
+    "div": operator.truediv,
 }
 
 
@@ -189,25 +190,22 @@ def _of_two(name: str) -> _Handler:
     return lambda reading, input, other: arithmetic(name, input, other)
 
 
-def _power_of(exponent: float) -> _Handler:
+def _mapped(change: Callable[[Formula], Formula]) -> _Handler:
+    """Return the handler of a function of each element by itself."""
+
     def call(reading: Any, input: Any) -> Any:
         value = _tensor(input)
-        return value.as_formula(power(value.formula, exponent))
+        return value.as_formula(change(value.formula))
 
     return call
 
 
 def _elementwise(name: str) -> _Handler:
-    def call(reading: Any, input: Any) -> Any:
-        value = _tensor(input)
-        return value.as_formula(function(name, value.formula))
-
-    return call
+    return _mapped(lambda formula: function(name, formula))
 
 
-def _negative(reading: Any, input: Any) -> Any:
-    value = _tensor(input)
-    return value.as_formula(-value.formula)
+def _power_of(exponent: float) -> _Handler:
+    return _mapped(lambda formula: power(formula, exponent))
 
 
 def _same(reading: Any, input: Any) -> Any:
@@ -324,7 +322,7 @@ _BOTH: dict[str, _Handler] = {
     **{name: _of_two(name) for name in ("add", "sub", "mul", "div", "pow")},
     **{name: _elementwise(name) for name in ("exp", "sigmoid", "tanh", "erf")},
     **{name: _power_of(exponent) for name, exponent in _POWERS.items()},
-    "neg": _negative,
+    "neg": _mapped(operator.neg),
     "clone": _same,
     "mean": _mean,
     "sum": _sum,
