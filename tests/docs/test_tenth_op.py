@@ -77,11 +77,12 @@ def test_pytorch_has_it(reader):
 
 
 @pytest.mark.parametrize("name", ["opencl", "cuda"])
-def test_a_backend_has_it(name, reader, request):
+def test_a_backend_has_it(name, request):
     reason = backends.load(name).reason
     if reason is not None:
         required = name in request.config.getoption("--require-backend")
         (pytest.fail if required else pytest.skip)(f"{name}: {reason}")
+    reader = request.getfixturevalue("reader")  # only now, as it takes seconds to make
     if name == "cuda":
         for path in (reader.directory / PLACES[".cu"]).glob("*.cu"):
             if path.stem != "squared_relu":
