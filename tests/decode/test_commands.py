@@ -5,8 +5,8 @@ import subprocess
 import sys
 
 import pytest
-from byte_models import save_model
 
+from byte_models import save_model
 from tensor_ops_decode import Program
 
 

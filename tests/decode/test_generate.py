@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from byte_models import END, save_model
 
 import tensor_ops_decode
+from byte_models import END, save_model
 
 PROMPTS = ["a", "Once upon a time", "12345678901234567890", "été"]
 
