@@ -5,7 +5,7 @@ import json
 
 import numpy as np
 import pytest
-from decode_llama import LIMITS, LONGEST, WORDS, Llama, run_step
+from decode_llama import LIMITS, LONGEST, WIDTH, WORDS, Llama, run_step
 
 import tensor_ops_cpp
 
@@ -160,10 +160,17 @@ def test_tensors_must_be_given_contiguous_and_of_the_right_size():
     missing = {name: each for name, each in LLAMA.tensors.items() if name != "q0"}
     assert "tensor 'q0' is not given" in refusal(TEXT, missing)
     q0 = LLAMA.tensors["q0"]
-    assert "must have 23040 bytes" in refusal(TEXT, with_q0(q0[:-1]))
+    assert "must have 23040 bytes" in refusal(TEXT, with_q0(q0[:-1].view(np.uint8)))
     assert "'q0' is not C-contiguous" in refusal(TEXT, with_q0(np.asfortranarray(q0)))
-    wide = with_q0(q0[:30].astype(np.float64))
-    assert "'q0' must be f32 or its bytes as uint8, got float64" in refusal(TEXT, wide)
+    for wrong, given in [
+        (q0[:30].astype(np.float64), "float64 of shape (30, 96)"),
+        (q0.reshape(96, 60), "float32 of shape (96, 60)"),
+        (q0.astype(">f4"), ">f4 of shape (60, 96)"),
+        (q0.view(np.int32), "int32 of shape (60, 96)"),
+        (q0.view(bool), "bool of shape (60, 384)"),
+    ]:
+        expected = f"'q0' must be f32 of shape (60, 96) or its bytes as uint8, got {given}"
+        assert expected in refusal(TEXT, with_q0(wrong))
     with pytest.raises(TypeError, match="'q0' is not an array in host memory"):
         tensor_ops_cpp.compile_program(TEXT, with_q0("text"))
 
@@ -177,10 +184,46 @@ def test_options_and_workers_must_be_valid():
         LLAMA.compile(num_workers=1.0)
 
 
-def test_more_memory_than_there_is_says_how_much_for_what():
-    text = changed(["limits", "num_pages"], 2**31 - 1)
-    with pytest.raises(MemoryError, match=r"needs \d+ bytes \(weights \d+, caches \d{13}, "):
+@pytest.mark.parametrize(
+    ("limit", "expected"),
+    [("num_pages", r"weights \d+, caches \d{13}, "), ("max_requests", r"weights.*arrays \d{12}\)")],
+)
+def test_more_memory_than_there_is_says_how_much_for_what(limit, expected):
+    text = changed(["limits", limit], 2**31 - 1)
+    with pytest.raises(MemoryError, match=rf"needs \d+ bytes \({expected}"):
         tensor_ops_cpp.compile_program(text, LLAMA.tensors)
+
+
+def test_arguments_of_wrong_types_are_refused():
+    for arguments, expected in [
+        ((None, {}), "program must be a str of JSON, got NoneType"),
+        ((TEXT, [LLAMA.tensors]), "tensors must be a mapping of names, got list"),
+    ]:
+        with pytest.raises(TypeError, match=expected):
+            tensor_ops_cpp.compile_program(*arguments)
+    with pytest.raises(TypeError, match="options must be a mapping or None, got str"):
+        LLAMA.compile(options="int8")
+    with pytest.raises(TypeError, match="progress must be callable, got int"):
+        LLAMA.compile(progress=1)
+    assert "not UTF-8 at byte 1" in refusal('"\ud800"')
+
+
+def test_only_the_tokens_of_a_step_are_looked_up():
+    """An argmax may be beyond the last row of a table."""
+    program = copy.deepcopy(LLAMA.program)
+    program["values"]["again"] = {"rows": "selected", "columns": WIDTH, "dtype": "float32"}
+    again = copy.deepcopy(program["nodes"][0])
+    again |= {"name": "again", "inputs": {"tokens": "argmax"}, "outputs": {"output": "again"}}
+    program["nodes"].append(again)
+    expected = "node 'again' (embed): tokens must be the value 'tokens', got 'argmax'"
+    assert expected in refusal(json.dumps(program))
+
+
+def test_names_may_have_any_character():
+    text = TEXT.replace('"logits"', '"lo\\u0000g\\ud83d\\ude00"')
+    made = tensor_ops_cpp.compile_program(text, LLAMA.tensors)
+    made.run(1, 1)
+    assert "lo\0g\N{GRINNING FACE}" in made.arrays
 
 
 @pytest.fixture(scope="module")

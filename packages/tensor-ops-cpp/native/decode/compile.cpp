@@ -206,7 +206,7 @@ void Executable::require_memory(const Layout& layout) {
 }
 
 void Executable::allocate(const Layout& layout) {
-  arrays_.allocate();
+  arrays_.allocate(program_.limits.max_requests);
   for (std::size_t t = 0; t < threads_; ++t) {
     streams_.emplace_back(layout.stream[t] + kPrefetched, "packed weights");
     own_.emplace_back(layout.scratch.own, "scratch");
@@ -233,7 +233,7 @@ void Executable::make_shares(const Layout& layout) {
   const auto memory_of = [&](std::size_t value) {
     const auto& outputs = program_.outputs;
     const bool is_array =
-        value == 0 || std::find(outputs.begin(), outputs.end(), value) != outputs.end();
+        value == kTokens || std::find(outputs.begin(), outputs.end(), value) != outputs.end();
     return is_array ? arrays_.value(program_.values[value].name)
                     : values_.data() + layout.values.offset[value];
   };

@@ -46,6 +46,10 @@ void check_inputs(const Program& program, const Node& node, Letters& letters) {
     if (value.is_int32 != kind.inputs[i].is_int32)
       throw ValueError(text(node.where(), ": ", slot, " must be ",
                             kind.inputs[i].is_int32 ? "int32, got float32" : "float32, got int32"));
+    // Only these are checked before a step to be rows of every table.
+    if (value.is_int32 && node.inputs[i] != kTokens)
+      throw ValueError(
+          text(node.where(), ": ", slot, " must be the value 'tokens', got '", value.name, "'"));
     if (value.rows != first.rows)
       throw ValueError(text(node.where(), ": ", slot, " must have the same rows as ",
                             kind.inputs[0].name, ": those of all tokens or the selected ones"));

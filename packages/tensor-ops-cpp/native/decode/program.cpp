@@ -165,7 +165,7 @@ class Reader {
     });
     for (std::size_t i = 0; i < program_.values.size(); ++i) values_[program_.values[i].name] = i;
     is_written_.assign(program_.values.size(), false);
-    is_written_[0] = true;
+    is_written_[kTokens] = true;
   }
 
   void read_node(const Json& json) {
@@ -252,7 +252,7 @@ class Reader {
     const std::string& name = Fields::require(json, Json::Kind::kString, "outputs").string;
     const std::size_t value = find(values_, "outputs", "outputs", "value", name);
     const auto& before = program_.outputs;
-    if (value == 0) throw ValueError("outputs: 'tokens' is an input");
+    if (value == kTokens) throw ValueError("outputs: 'tokens' is an input");
     if (std::find(before.begin(), before.end(), value) != before.end())
       throw ValueError(text("outputs: '", name, "' is named twice"));
     program_.outputs.push_back(value);

@@ -45,6 +45,7 @@ struct Value {
   bool is_int32;
 };
 
+constexpr std::size_t kTokens = 0;  // the value that is predefined
 constexpr std::size_t kAbsent = static_cast<std::size_t>(-1);
 
 struct Node {
@@ -66,7 +67,7 @@ struct Program {
   Limits limits;
   std::vector<Tensor> tensors;
   std::vector<Cache> caches;
-  std::vector<Value> values;  // the first is `tokens`
+  std::vector<Value> values;
   std::vector<Node> nodes;
   std::vector<std::size_t> outputs;  // values
 };

@@ -36,10 +36,9 @@ StepArrays::StepArrays(const Program& program) : num_words_(INT32_MAX) {
   add("seed", Type::kUint64, limits.max_requests);
   for (std::size_t output : program.outputs) {
     const Value& value = program.values[output];
-    add(value.name.c_str(), value.is_int32 ? Type::kInt32 : Type::kFloat32, limits.rows(value.rows),
+    add(value.name, value.is_int32 ? Type::kInt32 : Type::kFloat32, limits.rows(value.rows),
         value.columns);
   }
-  next_position_.resize(limits.max_requests);
   bool reads_all = false;
   for (const Node& node : program.nodes) {
     has_samples_ |= node.kind->samples;
@@ -55,7 +54,7 @@ StepArrays::StepArrays(const Program& program) : num_words_(INT32_MAX) {
   if (reads_all) longest_window_ = 0;
 }
 
-void StepArrays::add(const char* name, Type type, std::size_t rows, std::size_t columns) {
+void StepArrays::add(const std::string& name, Type type, std::size_t rows, std::size_t columns) {
   for (const StepArray& other : arrays_)
     if (other.name == name)
       throw ValueError(text("outputs: '", name, "' is the name of an array of every step"));
@@ -64,10 +63,10 @@ void StepArrays::add(const char* name, Type type, std::size_t rows, std::size_t 
   add_size("arrays", bytes_, aligned(arrays_.back().bytes()));
 }
 
-void StepArrays::allocate() {
+void StepArrays::allocate(std::size_t max_requests) {
   memory_ = std::make_shared<Memory>(bytes_, "the arrays of a step");
-  const auto top_p = at<float>("top_p");
-  std::fill_n(top_p, next_position_.size(), 1.0f);
+  std::fill_n(at<float>("top_p"), max_requests, 1.0f);
+  next_position_.resize(max_requests);
 }
 
 template <class T>

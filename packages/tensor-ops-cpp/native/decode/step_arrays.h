@@ -29,7 +29,7 @@ class StepArrays {
   const std::vector<StepArray>& all() const { return arrays_; }
   std::size_t bytes() const { return bytes_; }
   // Throws MemoryError.
-  void allocate();
+  void allocate(std::size_t max_requests);
   const std::shared_ptr<Memory>& memory() const { return memory_; }
   // Of `tokens` or of an output.
   unsigned char* value(const std::string& name) const;
@@ -39,7 +39,8 @@ class StepArrays {
   void check(const Limits& limits, const Step& step);
 
  private:
-  void add(const char* name, StepArray::Type type, std::size_t rows, std::size_t columns = 0);
+  void add(const std::string& name, StepArray::Type type, std::size_t rows,
+           std::size_t columns = 0);
   template <class T>
   T* at(const char* name) const;
   void check_tokens(const Limits& limits, const Step& step);

@@ -25,7 +25,7 @@ class Planner {
     last_.assign(count, 0);
     is_private_.assign(count, false);
     plan_.offset.assign(count, 0);
-    is_private_[0] = true;
+    is_private_[kTokens] = true;
     for (std::size_t output : program.outputs) is_private_[output] = true;
     for (std::size_t n = 0; n < program.nodes.size(); ++n) {
       first_[program.nodes[n].output] = last_[program.nodes[n].output] = n;

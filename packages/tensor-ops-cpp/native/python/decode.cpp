@@ -80,18 +80,38 @@ Owned view_by_dlpack(const std::string& name, PyObject* object) {
   return view;
 }
 
-// A tensor's memory as a C-contiguous array of NumPy: bytes, or numbers of the tensor's size.
+// Whether an array has the shape of a tensor and its dtype, of which NumPy lacks bfloat16: its bits
+// are uint16, or a dtype that a package has added.
+bool holds_numbers(const decode::Tensor& tensor, PyArrayObject* array) {
+  const std::string name = tensor.format->name;
+  const int type = PyArray_TYPE(array);
+  const bool is_dtype = name == "f32"    ? type == NPY_FLOAT32
+                        : name == "f16"  ? type == NPY_FLOAT16
+                        : name == "bf16" ? type == NPY_UINT16 || type >= NPY_USERDEF
+                                         : false;
+  const npy_intp* const shape = PyArray_DIMS(array);
+  const int dimensions = PyArray_NDIM(array);
+  return is_dtype && PyArray_ISNOTSWAPPED(array) && dimensions == (tensor.is_matrix ? 2 : 1) &&
+         static_cast<std::size_t>(shape[dimensions - 1]) == tensor.columns &&
+         (dimensions == 1 || static_cast<std::size_t>(shape[0]) == tensor.rows);
+}
+
+// A tensor's memory as a C-contiguous array of NumPy: its bytes or its numbers.
 Owned as_numpy(const decode::Tensor& tensor, PyObject* object) {
   const std::string& name = tensor.name;
   Owned view = PyArray_Check(object) ? Owned::borrow(object) : view_by_dlpack(name, object);
   if (!PyArray_IS_C_CONTIGUOUS(view.array()))
     throw ValueError(text("compile_program: tensor '", name,
                           "' is not C-contiguous; pass numpy.ascontiguousarray() of it"));
-  const WeightFormat& format = *tensor.format;
-  const auto item = static_cast<std::size_t>(PyArray_ITEMSIZE(view.array()));
-  if (item != 1 && (format.block_columns != 1 || item != format.block_bytes))
-    throw ValueError(text("compile_program: tensor '", name, "' must be ", format.name,
-                          " or its bytes as uint8, got ", dtype_attribute_text(object)));
+  const bool is_bytes = PyArray_TYPE(view.array()) == NPY_UINT8;
+  if (!is_bytes && !holds_numbers(tensor, view.array())) {
+    const std::string rows = tensor.is_matrix ? text(tensor.rows, ", ") : "";
+    const py::object shape = py::handle(view.get()).attr("shape");
+    throw ValueError(text("compile_program: tensor '", name, "' must be ", tensor.format->name,
+                          " of shape (", rows, tensor.columns, tensor.is_matrix ? "" : ",",
+                          ") or its bytes as uint8, got ", dtype_attribute_text(object),
+                          " of shape ", repr_text(shape.ptr())));
+  }
   return view;
 }
 

@@ -28,7 +28,7 @@ def supports_program(program: str) -> str | None:
     >>> tensor_ops_cpp.supports_program("[]")
     'program must be an object, got an array'
     """
-    return _native.supports_program(program)
+    return _native.supports_program(_encoded("supports_program", program))
 
 
 def compile_program(
@@ -68,10 +68,29 @@ def compile_program(
     MemoryError
         If there is not as much memory as it says that the program needs.
     """
+    where = "compile_program"
+    _require(isinstance(tensors, Mapping), where, "tensors", "a mapping of names", tensors)
+    if options is not None:
+        _require(isinstance(options, Mapping), where, "options", "a mapping or None", options)
+    _require(progress is None or callable(progress), where, "progress", "callable", progress)
     return _native.compile_program(
-        program,
+        _encoded(where, program),
         tensors,
         num_workers=num_workers,
         options=None if options is None else dict(options),
         progress=progress,
     )
+
+
+def _encoded(where: str, program: object) -> bytes:
+    """Return a program's text in UTF-8, which the native reader checks."""
+    if isinstance(program, str):
+        return program.encode(errors="surrogatepass")
+    if isinstance(program, bytes):
+        return program
+    raise TypeError(f"{where}: program must be a str of JSON, got {type(program).__name__}")
+
+
+def _require(is_right: bool, where: str, name: str, expected: str, given: object) -> None:
+    if not is_right:
+        raise TypeError(f"{where}: {name} must be {expected}, got {type(given).__name__}")
