@@ -3,6 +3,7 @@
 import os
 import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import nox
@@ -47,8 +48,13 @@ BLOCKS = "tests/docs/test_pages.py::test_blocks_run"
 TENTH_OP = "tests/docs/test_tenth_op.py::test_a_backend_has_it"
 WHEEL_TESTS = f"{CUDA}/tests/wheel"
 FUZZED = ("binding", "configuration", "command", "model_files")
-# The folders of the C++ backend whose code knows no Python.
-WITHOUT_PYTHON = ("threads", "memory")
+# Programs without Python that hammer what threads share, and the sources that they are about.
+STRESSED = {
+    "stress_pools": ("threads/*.cpp", "memory/*.cpp"),
+    "stress_team": ("threads/*.cpp", "decode/team.cpp"),
+}
+# Every node with its smallest weights: what sanitizers make slow is the rest.
+SAMPLE_OF_NODES = ["tests/decode/test_nodes.py", "-k", "not bf16 and not f16 and not q4_1"]
 
 # uv reads neither pip's settings nor takes a missing interpreter for an answer.
 if "PIP_FIND_LINKS" in os.environ:
@@ -185,8 +191,8 @@ def nightly(session: nox.Session) -> None:
 
 @nox.session
 def sanitize(session: nox.Session) -> None:
-    """Run the tests of C++ and emulated CUDA with ASan and UBSan, and C++'s pools with TSan."""
-    install_group(session, "test")
+    """Run C++ and emulated CUDA with ASan and UBSan, and what C++'s threads share with TSan."""
+    install_group(session, "test", "decode")
     install_sanitized(session, {})
     run = ["pytest", "-q", "-m", "not unsanitized"]
     only = ["--backend=cpp", "--require-backend=cpp"]
@@ -194,21 +200,28 @@ def sanitize(session: nox.Session) -> None:
     session.run(*run, *only, *(session.posargs or [CONFORMANCE, CPP]), env=environment)
     if session.posargs:
         return
-    sources = [f"{CPP}/tests/native/stress_pools.cpp"]
-    for folder in WITHOUT_PYTHON:
-        sources += map(str, sorted(Path(CPP, "native", folder).glob("*.cpp")))
-    options = ["-std=c++17", "-O1", "-g", "-fno-sanitize-recover=all", "-pthread"]
-    options += ["-Wall", "-Wextra", "-Werror", f"-I{CPP}/native", "-Inative"]
-    for sanitizer in ("thread", "address,undefined"):
-        driver = str(Path(session.create_tmp(), "stress_pools").resolve())
-        checks = f"-fsanitize={sanitizer}"
-        session.run("g++", *options, checks, "-o", driver, *sources, external=True)
-        suppressed = {"TSAN_OPTIONS": "halt_on_error=1:die_after_fork=0"}
-        session.run(driver, "2000", "20", env=suppressed, external=True)
+    session.run(*run, *only, *SAMPLE_OF_NODES, env=environment)
+    for name, patterns in STRESSED.items():
+        stress(session, name, patterns)
     session.install("--no-cache", *EMULATED, *SANITIZED, f"./{CUDA}")
     where = [f"{CUDA}/tests", f"--ignore={WHEEL_TESTS}", f"{CONFORMANCE}/test_samples.py"]
     only = ["--backend=cuda", "--require-backend=cuda"]
     session.run(*run, *only, *where, env=environment)
+
+
+def stress(session: nox.Session, name: str, patterns: Sequence[str]) -> None:
+    """Build and run a program of the C++ backend's tests with TSan, then with ASan and UBSan."""
+    sources = [f"{CPP}/tests/native/{name}.cpp"]
+    for pattern in patterns:
+        sources += map(str, sorted(Path(CPP, "native").glob(pattern)))
+    options = ["-std=c++17", "-O1", "-g", "-fno-sanitize-recover=all", "-pthread"]
+    options += ["-Wall", "-Wextra", "-Werror", f"-I{CPP}/native", "-Inative"]
+    for sanitizer in ("thread", "address,undefined"):
+        driver = str(Path(session.create_tmp(), name).resolve())
+        checks = f"-fsanitize={sanitizer}"
+        session.run("g++", *options, checks, "-o", driver, *sources, external=True)
+        suppressed = {"TSAN_OPTIONS": "halt_on_error=1:die_after_fork=0"}
+        session.run(driver, "2000", "20", env=suppressed, external=True)
 
 
 @nox.session

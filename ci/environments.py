@@ -38,6 +38,7 @@ ROOT = Path(__file__).parents[1]
 PACKAGES = sorted(f"packages/{path.parent.name}" for path in ROOT.glob("packages/*/pyproject.toml"))
 CPP, CUDA = "packages/tensor-ops-cpp", "packages/tensor-ops-cuda"
 OPENCL, TORCH = "packages/tensor-ops-opencl", "packages/tensor-ops-torch"
+DECODE = "packages/tensor-ops-decode"
 
 # Options of builds: CUDA kernels that run on the CPU; checks of memory and behaviour.
 EMULATED = ["-C", "cmake.define.TENSOR_OPS_CUDA_EMULATION=ON"]
@@ -85,7 +86,7 @@ def cpp_wheel(session: nox.Session) -> str:
 
 def install_sanitized(session: nox.Session, flags: dict[str, str]) -> None:
     """Install tensor_ops and a build of the C++ backend that checks memory and behaviour."""
-    session.install("./packages/tensor-ops")
+    session.install("./packages/tensor-ops", f"./{DECODE}")
     # Not a build from the cache, which may have been made with other flags.
     session.install("--no-cache", *SANITIZED, f"./{CPP}", env=flags)
 

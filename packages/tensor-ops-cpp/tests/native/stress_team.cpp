@@ -1,0 +1,99 @@
+// Runs jobs of teams of threads from several threads at once, lets their threads fall asleep
+// between some of them, and checks that every thread sees what the others wrote before they met.
+// Its use is with ThreadSanitizer, which sees the races that end well: `nox -s sanitize`.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "decode/team.h"
+
+namespace {
+
+using tensor_ops::decode::Team;
+
+void require(bool holds, const char* what) {
+  if (holds) return;
+  std::fprintf(stderr, "stress_team: %s\n", what);
+  std::_Exit(1);
+}
+
+// As in a step: each thread writes its own place, all meet, each reads what the others wrote.
+struct Job {
+  Team& team;
+  int meetings, slow_thread;
+  std::vector<int> written;
+};
+
+void work(void* context, std::size_t thread) {
+  Job& job = *static_cast<Job*>(context);
+  for (int meeting = 1; meeting <= job.meetings; ++meeting) {
+    if (static_cast<int>(thread) == job.slow_thread) std::this_thread::yield();
+    job.written[thread] = meeting;
+    job.team.meet();
+    for (int each : job.written) require(each == meeting, "a thread has not been met");
+    job.team.meet();
+  }
+}
+
+void run_job(Team& team, std::mt19937& random) {
+  const auto threads = static_cast<int>(team.threads());
+  // On this thread's stack, and gone when it returns.
+  Job job{team, static_cast<int>(random() % 4), static_cast<int>(random() % threads),
+          std::vector<int>(team.threads())};
+  team.run(work, &job);
+  for (int each : job.written) require(each == job.meetings, "a thread has done too little");
+}
+
+void run_teams(unsigned seed, int rounds) {
+  std::mt19937 random(seed);
+  for (int round = 0; round < rounds; ++round) {
+    Team team(1 + random() % 4);
+    for (unsigned jobs = random() % 16; jobs > 0; --jobs) {
+      run_job(team, random);
+      // Around the time that threads spin before they sleep.
+      if (random() % 4 == 0) std::this_thread::sleep_for(std::chrono::microseconds(random() % 120));
+    }
+  }
+}
+
+// A child has the memory of its parent's team and none of its threads: it can let go of it, and
+// make a team of its own. ThreadSanitizer cannot follow threads that such a child starts.
+void fork_one() {
+  auto team = std::make_unique<Team>(3);
+  std::mt19937 random(1);
+  run_job(*team, random);
+  const pid_t child = fork();
+  require(child >= 0, "cannot fork");
+  if (child == 0) {
+    alarm(60);
+    team.reset();
+#if !defined(__SANITIZE_THREAD__)
+    run_teams(1, 5);
+#endif
+    std::_Exit(0);
+  }
+  int status = 0;
+  require(waitpid(child, &status, 0) == child, "cannot wait for a forked child");
+  require(status == 0, "a forked child has failed");
+  run_job(*team, random);
+}
+
+}  // namespace
+
+// stress_team [ROUNDS [FORKS]]
+int main(int argc, char** argv) {
+  const int rounds = argc > 1 ? std::atoi(argv[1]) : 2000;
+  const int forks = argc > 2 ? std::atoi(argv[2]) : 20;
+  for (int i = 0; i < forks; ++i) fork_one();
+  std::vector<std::thread> threads;
+  for (unsigned seed = 1; seed <= 3; ++seed) threads.emplace_back(run_teams, seed, rounds);
+  for (std::thread& thread : threads) thread.join();
+  std::printf("stress_team: 3 threads, %d rounds, %d forks: fine\n", rounds, forks);
+}
