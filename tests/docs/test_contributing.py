@@ -1,4 +1,4 @@
-"""CONTRIBUTING.md is followed word for word, in a copy of the checkout: its op, its backend."""
+"""CONTRIBUTING.md is followed word for word in a copy of the checkout: its op, node, backend."""
 
 import importlib.util
 import shutil
@@ -7,13 +7,23 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-COPIED = ["pyproject.toml", "packages", "native", "conftest.py", "tests/conformance"]
+TESTS = ["conftest.py", "tests/conformance", "tests/decode"]
+COPIED = ["pyproject.toml", "packages", "native", *TESTS]
+# The files of a node, by backend.
+NODE = Path(__file__).with_name("squared_relu_node")
+NODES = {
+    ".py": "packages/tensor-ops-decode/src/tensor_ops_decode/nodes",
+    ".cpp": "packages/tensor-ops-cpp/native/decode/nodes",
+}
 BUILD_BACKENDS = ["hatchling", "scikit_build_core", "pybind11"]
 
 
 @pytest.fixture
 def checkout(tmp_path):
-    """A copy of what a contributor changes, without the ops that would only take time to build."""
+    """A copy of what a contributor changes, with the node that the page tells of.
+
+    Without the ops and nodes that would only take time to build.
+    """
     copy = tmp_path / "checkout"
     ignored = shutil.ignore_patterns("__pycache__", "build", "dist", "*.so")
     for name in COPIED:
@@ -23,12 +33,17 @@ def checkout(tmp_path):
             shutil.copytree(source, target, ignore=ignored)
         else:
             shutil.copy(source, target)
-    for path in copy.glob("packages/tensor-ops-cpp/native/ops/*.cpp"):
-        path.unlink()
+    for folder in ("ops", "decode/nodes"):
+        for path in copy.glob(f"packages/tensor-ops-cpp/native/{folder}/*.cpp"):
+            if path.stem != "embed":  # the inputs of all nodes under test are rows of tables
+                path.unlink()
+    for path in NODE.iterdir():
+        shutil.copy(path, copy / NODES[path.suffix])
     return copy
 
 
 def test_contributing(checkout, environment, follow, tmp_path):
+    pytest.importorskip("gguf", reason="it quantises the weights of nodes under test")
     variables = {
         "PIP_DISABLE_PIP_VERSION_CHECK": "1",
         # Quick to build: the wheel that users get is built and tested elsewhere.
@@ -43,13 +58,13 @@ def test_contributing(checkout, environment, follow, tmp_path):
         tmp_path,
         checkout,
         with_pip=True,
-        sources=[checkout / "packages/tensor-ops/src"],
+        sources=[checkout / f"packages/{name}/src" for name in ("tensor-ops", "tensor-ops-decode")],
         variables=variables,
     )
     follow(Path("CONTRIBUTING.md"), reader)
-    modules = "import tensor_ops, tensor_ops_cpp, tensor_ops_reference as reference"
-    files = "[m.__file__ for m in (tensor_ops, tensor_ops_cpp, reference)]"
-    found = reader.bash(f"python -c '{modules}; print(*{files}, sep=chr(10))'")
+    names = ["tensor_ops", "tensor_ops_cpp", "tensor_ops_decode", "tensor_ops_reference"]
+    files = f"[m.__file__ for m in ({', '.join(names)})]"
+    found = reader.bash(f"python -c 'import {', '.join(names)}; print(*{files}, sep=chr(10))'")
     assert all(line.startswith(str(tmp_path)) for line in found.output.splitlines()), found.output
     listed = reader.bash("tensor-ops info cpp; tensor-ops info reference")
     assert listed.output.count("squared_relu") == 2, listed.output

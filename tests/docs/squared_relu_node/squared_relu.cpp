@@ -1,0 +1,31 @@
+// squared_relu: max(x, 0)^2.
+#include "decode/node.h"
+
+#if KERNEL_PASS
+
+namespace tensor_ops::TENSOR_OPS_LEVEL {
+namespace {
+
+void run(const decode::Share& share) {
+  const std::size_t count = share.rows * share.columns, end = share.end_of(count);
+  const float* const x = share.in(0);
+  float* const y = share.out();
+#pragma omp simd
+  for (std::size_t i = share.begin_of(count); i < end; ++i) y[i] = x[i] > 0 ? x[i] * x[i] : 0.0f;
+}
+
+}  // namespace
+
+EXPORT_NODE(squared_relu, run)
+
+}  // namespace tensor_ops::TENSOR_OPS_LEVEL
+
+#else
+
+namespace tensor_ops::decode {
+
+DECLARE_NODE(squared_relu, {"squared_relu", {{"x", "H"}}, {"H"}})
+
+}  // namespace tensor_ops::decode
+
+#endif

@@ -1,0 +1,31 @@
+"""squared_relu: the square of what is positive, as between the projections of Primer."""
+
+import numpy as np
+
+from tensor_ops_decode.node_kind import Array, Call, Input, Kind, Sample, Shapes
+from tensor_ops_decode.rounding import of_magnitude
+
+__all__ = ["KIND"]
+
+
+def columns(shapes: Shapes) -> int:
+    return shapes.columns["x"]
+
+
+def compute(call: Call) -> Array:
+    return np.maximum(call.inputs["x"], 0) ** 2
+
+
+def bound(call: Call, output: Array, activations: str) -> Array:
+    return of_magnitude(output, 1)
+
+
+KIND = Kind(
+    name="squared_relu",
+    meaning="max(x, 0)^2",
+    columns=columns,
+    compute=compute,
+    bound=bound,
+    inputs=(Input("x"),),
+    samples=(Sample("odd", {"x": 33}), Sample("usual", {"x": 64})),
+)
