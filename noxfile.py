@@ -47,7 +47,9 @@ CONFORMANCE = "tests/conformance"
 BLOCKS = "tests/docs/test_pages.py::test_blocks_run"
 TENTH_OP = "tests/docs/test_tenth_op.py::test_a_backend_has_it"
 WHEEL_TESTS = f"{CUDA}/tests/wheel"
-FUZZED = ("binding", "configuration", "command", "model_files")
+# Those whose branches are the native code's, and those whose are Python's.
+FUZZED_NATIVE = ("binding", "decode_programs")
+FUZZED = ("configuration", "command", "model_files", *FUZZED_NATIVE)
 # Programs without Python that hammer what threads share, and the sources that they are about.
 STRESSED = {
     "stress_pools": ("threads/*.cpp", "memory/*.cpp"),
@@ -201,6 +203,7 @@ def sanitize(session: nox.Session) -> None:
     if session.posargs:
         return
     session.run(*run, *only, *SAMPLE_OF_NODES, env=environment)
+    session.run(*run, "tests/fuzz/test_found.py", "-k", "decode_programs", env=environment)
     for name, patterns in STRESSED.items():
         stress(session, name, patterns)
     session.install("--no-cache", *EMULATED, *SANITIZED, f"./{CUDA}")
@@ -226,7 +229,7 @@ def stress(session: nox.Session, name: str, patterns: Sequence[str]) -> None:
 
 @nox.session
 def fuzz(session: nox.Session) -> None:
-    """Fuzz binding, loader of backend.json, command line and readers of model files.
+    """Fuzz binding, decode programs, backend.json, command line and readers of model files.
 
     -- --runs N says how often.
     """
@@ -236,9 +239,10 @@ def fuzz(session: nox.Session) -> None:
     options = [each for each in session.posargs if each not in FUZZED]
     script = f"{ROOT}/tests/fuzz/run.py"
     with session.chdir(temporary):
-        for target in (each for each in chosen if each != "binding"):
+        for target in (each for each in chosen if each not in FUZZED_NATIVE):
             session.run("python", script, target, *options)
-    if "binding" not in chosen:
+    native = [each for each in chosen if each in FUZZED_NATIVE]
+    if not native:
         return
     # Only now: the runtime of the sanitizers keeps libFuzzer from seeing the branches of Python.
     coverage = str(temporary / "native_coverage.o")
@@ -247,7 +251,8 @@ def fuzz(session: nox.Session) -> None:
     flags = {"CXXFLAGS": "-fsanitize-coverage=trace-pc", "LDFLAGS": coverage}
     install_sanitized(session, flags)
     with session.chdir(temporary):
-        session.run("python", script, "binding", *options, env=sanitizer_environment())
+        for target in native:
+            session.run("python", script, target, *options, env=sanitizer_environment())
 
 
 @nox.session

@@ -1,8 +1,8 @@
 """Run one target of the fuzzer: python tests/fuzz/run.py TARGET [--runs N] [libFuzzer's options].
 
-TARGET is binding, configuration, command or model_files. An input that fails is written to the
-current directory and shown; with its fix it goes to tests/fuzz/found/TARGET, where test_found.py
-runs it.
+TARGET is binding, decode_programs, configuration, command or model_files. An input that fails is
+written to the current directory and shown; with its fix it goes to tests/fuzz/found/TARGET, where
+test_found.py runs it.
 """
 
 import importlib
@@ -13,7 +13,9 @@ from pathlib import Path
 import atheris
 
 HERE = Path(__file__).parent
-TARGETS = ("binding", "configuration", "command", "model_files")
+# The branches of these are the native code's.
+NATIVE = ("binding", "decode_programs")
+TARGETS = (*NATIVE, "configuration", "command", "model_files")
 
 
 def main():
@@ -26,9 +28,8 @@ def main():
         runs = options[place + 1]
         del options[place : place + 2]
     sys.path.insert(0, str(HERE))
-    if target == "binding":
-        # Its branches are the native code's: native_coverage.c tells libFuzzer, which is loaded
-        # before it, of them.
+    if target in NATIVE:
+        # native_coverage.c tells libFuzzer, which is loaded before it, of them.
         core = importlib.import_module("atheris.core_with_libfuzzer")
         os.environ["TENSOR_OPS_LIBFUZZER"] = core.__file__
         module = importlib.import_module(target)

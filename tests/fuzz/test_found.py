@@ -9,6 +9,11 @@ import pytest
 
 HERE = Path(__file__).parent
 FOUND = sorted(HERE.glob("found/*/*"))
+NEEDED = {
+    "binding": ["tensor_ops_cpp"],
+    "decode_programs": ["tensor_ops_cpp", "tensor_ops_decode"],
+    "model_files": ["tensor_ops_decode"],
+}
 
 
 @pytest.fixture
@@ -17,10 +22,8 @@ def target(monkeypatch, tmp_path):
     monkeypatch.syspath_prepend(HERE)
 
     def target(name):
-        if name == "binding":
-            pytest.importorskip("tensor_ops_cpp")
-        if name == "model_files":
-            pytest.importorskip("tensor_ops_decode")
+        for package in NEEDED.get(name, ()):
+            pytest.importorskip(package)
         monkeypatch.setenv("TENSOR_OPS_CONFIG", "")  # which a target sets, and the end takes back
         return importlib.import_module(name).try_input
 
@@ -34,11 +37,14 @@ def test_found(target, path):
     target(path.parent.name)(path.read_bytes())
 
 
-@pytest.mark.parametrize("name", ["binding", "configuration", "command", "model_files"])
+@pytest.mark.parametrize(
+    "name", ["binding", "decode_programs", "configuration", "command", "model_files"]
+)
 def test_any(target, name):
     draw = random.Random(name)
     try_input = target(name)
-    for data in getattr(sys.modules[name], "SEEDS", []):
+    module = sys.modules[name]
+    for data in getattr(module, "SEEDS", []):
         try_input(data)
-    for _ in range(200):
+    for _ in range(getattr(module, "RUNS", 200)):
         try_input(draw.randbytes(draw.choice([10, 40, 120])))
