@@ -66,6 +66,11 @@ def _check_node(
     for slot, name in node.inputs.items():
         if name not in written:
             raise ProgramError(f"{where}: {slot} is {name!r}, which no node before writes")
+    for expected in kind.inputs:
+        # Only these are checked before a step to be rows of every table.
+        name = node.inputs.get(expected.name, "tokens")
+        if expected.dtype == "int32" and name != "tokens":
+            raise ProgramError(f"{where}: {expected.name} must be the value 'tokens', got {name!r}")
     for slot, names in node.weights.items():
         for name in names:
             if name not in program.tensors:
