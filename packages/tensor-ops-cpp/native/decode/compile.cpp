@@ -88,7 +88,6 @@ Executable::Layout Executable::plan(ActivationType wanted) {
     const Node& node = program_.nodes[n];
     nodes_[n].kernels = kernels_of(*node.kind);
     nodes_[n].rows = program_.values[node.output].rows;
-    nodes_[n].attributes = node.attributes;
     layout.uses_shared.push_back(false);
     if (node.kind->scratch) {
       const Scratch wanted = node.kind->scratch(program_, node);
@@ -256,7 +255,7 @@ void Executable::make_shares(const Layout& layout) {
         }
       share.output = memory_of(node.output);
       share.columns = program_.values[node.output].columns;
-      share.attributes = compiled.attributes.data();
+      share.attributes = node.attributes.data();
       for (std::size_t s = 0; s < node.weights.size(); ++s) {
         const auto& tensors = node.weights[s];
         if (tensors.empty()) continue;

@@ -26,7 +26,7 @@ void Executable::run(std::size_t num_tokens, std::size_t num_selected) {
         "threads; compile the program again in the child");
   const std::lock_guard<std::mutex> lock(running_);
   if (!team_) throw Error("run: the executable is closed; compile the program again");
-  Step step = arrays_.step();
+  Step step = step_;
   step.num_tokens = num_tokens;
   step.num_selected = num_selected;
   arrays_.check(program_.limits, step);

@@ -58,7 +58,6 @@ class Executable {
     NodeKernels kernels;
     Rows rows;
     bool meets_before;
-    std::vector<double> attributes;
     std::vector<PreparedKind> prepared;
     std::vector<std::vector<TileRun>> tiles;  // by thread
     std::vector<Share> shares;                // by thread

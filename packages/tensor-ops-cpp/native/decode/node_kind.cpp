@@ -3,6 +3,7 @@
 #include <map>
 #include <utility>
 
+#include "declaration/errors.h"
 #include "isa/isa.h"
 
 namespace tensor_ops::decode {
@@ -23,6 +24,9 @@ std::map<std::string, Registered>& registry() {
 
 NodeRegistration::NodeRegistration(NodeKind kind, std::vector<const NodeKernels*> by_level) {
   const std::string name = kind.name;
+  if (kind.inputs.size() > kMostInputs || kind.weights.size() > kMostWeights)
+    throw Error(text("node kind ", name, ": a Share has room for ", kMostInputs, " inputs and ",
+                     kMostWeights, " weights"));
   registry().emplace(name, Registered{std::move(kind), std::move(by_level)});
 }
 

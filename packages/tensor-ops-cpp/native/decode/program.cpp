@@ -291,7 +291,7 @@ double Node::attribute(const char* attribute) const {
   const auto found = std::find_if(slots.begin(), slots.end(), [&](const AttributeSlot& slot) {
     return std::string_view(slot.name) == attribute;
   });
-  return attributes[static_cast<std::size_t>(found - slots.begin())];
+  return found == slots.end() ? 0 : attributes[static_cast<std::size_t>(found - slots.begin())];
 }
 
 Program parse_program(std::string_view json) { return Reader().read(parse_json(json)); }

@@ -58,7 +58,7 @@ struct Node {
   std::vector<double> attributes;                 // of a choice, its index
   std::size_t cache = kAbsent;
 
-  double attribute(const char* name) const;  // one that the kind has
+  double attribute(const char* name) const;  // 0 where the kind has none of that name
   // "node 'blk.0.attention' (attention)"
   std::string where() const;
 };

@@ -75,9 +75,12 @@ T* StepArrays::at(const char* name) const {
 }
 
 unsigned char* StepArrays::value(const std::string& name) const {
-  const auto found = std::find_if(arrays_.begin(), arrays_.end(),
-                                  [&](const StepArray& array) { return array.name == name; });
-  return memory_->data() + found->offset;
+  return memory_->data() + find(name).offset;
+}
+
+const StepArray& StepArrays::find(const std::string& name) const {
+  return *std::find_if(arrays_.begin(), arrays_.end(),
+                       [&](const StepArray& array) { return array.name == name; });
 }
 
 Step StepArrays::step() const {
@@ -86,7 +89,7 @@ Step StepArrays::step() const {
           at<std::int32_t>("slots"),
           at<std::int32_t>("selected"),
           at<std::int32_t>("page_table"),
-          arrays_[4].columns,
+          find("page_table").columns,
           at<float>("temperature"),
           at<float>("top_p"),
           at<float>("min_p"),

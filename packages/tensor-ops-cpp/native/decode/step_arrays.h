@@ -34,6 +34,7 @@ class StepArrays {
   // Of `tokens` or of an output.
   unsigned char* value(const std::string& name) const;
 
+  // Pointers to all of them, without the numbers of a step.
   Step step() const;
   // Throws ValueError for a step that is out of the limits, or of which arrays hold what cannot be.
   void check(const Limits& limits, const Step& step);
@@ -41,6 +42,7 @@ class StepArrays {
  private:
   void add(const std::string& name, StepArray::Type type, std::size_t rows,
            std::size_t columns = 0);
+  const StepArray& find(const std::string& name) const;
   template <class T>
   T* at(const char* name) const;
   void check_tokens(const Limits& limits, const Step& step);

@@ -3,8 +3,6 @@
 
 #if KERNEL_PASS
 
-#include "decode/kernels/op_rows.h"
-
 namespace tensor_ops::TENSOR_OPS_LEVEL {
 namespace {
 
