@@ -112,6 +112,12 @@ class _Assembly:
 
     def program(self) -> Program:
         decoder, builder = self.decoder, self.builder
+        further = self.name("attention_norm", decoder.layers)
+        if further in self.files.names:
+            raise FileFormatError(
+                f"{self.files.path}: there is a tensor {further!r}, but the model has only "
+                f"{decoder.layers} layers"
+            )
         embedding = self.matrix("embedding", decoder.vocabulary, decoder.hidden)
         x = builder.add("embed", {"tokens": "tokens"}, {"weight": embedding}, output="embedding")
         for layer in range(decoder.layers):

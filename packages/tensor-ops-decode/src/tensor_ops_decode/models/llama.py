@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -68,6 +69,8 @@ def _from_hugging_face(files: Weights) -> Decoder:
     head_size = settings.size("head_dim", _head_size(settings, hidden, heads))
     # transformers 5 keeps both settings of the rotation in one object.
     rope = files.metadata.get("rope_parameters") or files.metadata.get("rope_scaling") or {}
+    if not isinstance(rope, Mapping):
+        raise FileFormatError(f"{settings.where}: rope_parameters must be an object, got {rope!r}")
     rope = Settings(settings.where, rope)
     base = rope.number("rope_theta", settings.number("rope_theta", 10000.0))
     frequencies = _scaled(rope, _frequencies(base, head_size))
@@ -79,12 +82,14 @@ def _from_hugging_face(files: Weights) -> Decoder:
         kv_heads=settings.size("num_key_value_heads", heads),
         head_size=head_size,
         intermediate=settings.size("intermediate_size"),
-        vocabulary=_rows(files, "model.embed_tokens.weight"),
+        vocabulary=settings.size("vocab_size", _rows(files, "model.embed_tokens.weight")),
         context=settings.size("max_position_embeddings", 2048),
         eps=settings.number("rms_norm_eps", 1e-6),
         frequencies=tuple(frequencies.tolist()),
         rotation="halves",
-        is_tied="lm_head.weight" not in files.names,
+        # A head that is missing though the file promises one is an error.
+        is_tied=settings.values.get("tie_word_embeddings", False) is True
+        and "lm_head.weight" not in files.names,
     )
 
 
@@ -111,6 +116,10 @@ def _scaled(rope: Settings, frequencies: Array) -> Array:
         raise FileFormatError(f"{rope.where}: the rope type {kind!r} is not supported")
     # Long waves are slowed down by the factor, short ones not, and those between in part.
     factor, low, high = map(rope.number, ("factor", "low_freq_factor", "high_freq_factor"))
+    if high <= low:
+        raise FileFormatError(
+            f"{rope.where}: high_freq_factor must be larger than low_freq_factor, {low}, got {high}"
+        )
     turns = rope.size("original_max_position_embeddings") * frequencies / (2 * math.pi)
     smooth = np.clip((turns - low) / (high - low), 0, 1)
     return frequencies * (smooth + (1 - smooth) / factor)
