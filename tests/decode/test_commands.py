@@ -75,6 +75,23 @@ def test_failures_are_one_line_and_status_1(folder, tmp_path, words, message):
     assert done.stderr.count("\n") == 1
 
 
+def test_a_chat_without_template_is_an_error(tmp_path):
+    save_model(tmp_path, template=None)
+    done = run("generate", tmp_path, "hi", "--chat", "--backend=python")
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert "no chat template" in done.stderr
+
+
+@pytest.mark.parametrize(("closed", "status"), [("<&-", 1), (">&-", 0)])
+def test_streams_may_be_closed(folder, closed, status):
+    words = f"{sys.executable} -m tensor_ops generate {folder} - --backend=python {closed}"
+    done = subprocess.run(
+        ["bash", "-c", words], input="a", capture_output=True, encoding="utf-8", check=False
+    )
+    assert done.returncode == status
+    assert "Traceback" not in done.stderr
+
+
 def test_wrong_usage_has_status_2(folder):
     assert run("generate", folder).returncode == 2
     assert run("generate", folder, "Once", "--system=x").returncode == 2

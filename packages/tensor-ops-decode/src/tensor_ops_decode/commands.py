@@ -60,19 +60,26 @@ def generate(argv: Sequence[str]) -> int:
     arguments = parser.parse_args(argv)
     if arguments.system is not None and not arguments.chat:
         parser.error("--system needs --chat")
-    prompt = sys.stdin.read() if arguments.prompt == "-" else arguments.prompt
+    prompt = arguments.prompt
+    if prompt == "-":
+        if sys.stdin is None:
+            raise TensorOpsError("the prompt - is standard input, which is closed")
+        prompt = sys.stdin.read()
     with _opened(arguments) as model:
-        given: str | list[int] = prompt
-        if arguments.chat:
-            system = [{"role": "system", "content": arguments.system}] if arguments.system else []
-            given = model.chat_prompt([*system, {"role": "user", "content": prompt}])
 
         def show(_: int, piece: str) -> None:
             if not arguments.json:
-                sys.stdout.write(piece)
-                sys.stdout.flush()
+                print(piece, end="", flush=True)
 
         try:
+            given: str | list[int] = prompt
+            if arguments.chat:
+                system = [{"role": "system", "content": arguments.system}]
+                messages = [
+                    *(system if arguments.system else []),
+                    {"role": "user", "content": prompt},
+                ]
+                given = model.chat_prompt(messages)
             (answer,) = model.generate(
                 given,
                 max_new_tokens=arguments.max_new_tokens,
@@ -153,8 +160,7 @@ def _report(model: Model, answer: Completion, *, as_json: bool) -> None:
         }
         print(json.dumps(record))
         return
-    print()
-    sys.stdout.flush()
+    print(flush=True)
     speed = "" if rate is None else f", {rate:.1f} tokens per second"
     read = f"{len(answer.prompt_tokens)} tokens read in {answer.prompt_seconds:.2f} s"
     written = f"{len(answer.tokens)} written{speed}"
