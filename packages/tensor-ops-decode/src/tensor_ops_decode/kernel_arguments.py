@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tensor_ops.extension import did_you_mean
 from tensor_ops_decode.program import Limits
 
-__all__ = ["DEFAULT_SEQ_LENGTH", "check_names", "check_setting", "end_tokens_of", "limits_of"]
+__all__ = [
+    "DEFAULT_SEQ_LENGTH",
+    "check_names",
+    "check_setting",
+    "end_tokens_of",
+    "limits_of",
+    "whole",
+]
 
 #: The longest sequence where neither the caller nor the model asks for a shorter one.
 DEFAULT_SEQ_LENGTH = 2048
@@ -44,14 +52,14 @@ def check_setting(mode: str, world_size: object, mpi_rank: object, num_workers: 
     if mode != "decode":
         instead = f"; for {mode!r} work, {_MODES[mode]}" if mode in _MODES else ""
         raise ValueError(f"mode must be 'decode', got {mode!r}{instead}")
-    if _whole("world_size", world_size) != 1:
+    if whole("world_size", world_size) != 1:
         raise ValueError(
             f"world_size must be 1, got {world_size}: a model cannot be spread over several ranks"
         )
     if mpi_rank != 0:
         raise ValueError(f"mpi_rank must be 0, as world_size is 1; got {mpi_rank!r}")
     if num_workers is not None:
-        _whole("num_workers", num_workers)
+        whole("num_workers", num_workers)
 
 
 def limits_of(
@@ -68,10 +76,10 @@ def limits_of(
     ValueError
         If one is no positive integer, or they do not fit together.
     """
-    length = _whole("max_seq_length", max_seq_length)
-    requests = _whole("max_num_batched_requests", max_num_batched_requests)
-    tokens = _whole("max_num_batched_tokens", max_num_batched_tokens)
-    size = _whole("page_size", page_size)
+    length = whole("max_seq_length", max_seq_length)
+    requests = whole("max_num_batched_requests", max_num_batched_requests)
+    tokens = whole("max_num_batched_tokens", max_num_batched_tokens)
+    size = whole("page_size", page_size)
     if tokens < requests:
         raise ValueError(
             f"max_num_batched_tokens must be at least max_num_batched_requests, {requests}, since "
@@ -85,7 +93,7 @@ def limits_of(
                 "max_memory of 0 for a backend that is unavailable, or has no memory of its own; "
                 "leave the argument out, and what the other limits need is reserved"
             )
-        num_pages = min(num_pages, _whole("max_num_pages", max_num_pages))
+        num_pages = min(num_pages, whole("max_num_pages", max_num_pages))
     return Limits(requests, tokens, requests, length, size, num_pages)
 
 
@@ -96,12 +104,22 @@ def end_tokens_of(given: Any, metadata: Mapping[str, Any]) -> frozenset[int]:
     if given is None:
         return frozenset()
     tokens = given if isinstance(given, (list, tuple, set, frozenset)) else [given]
-    if any(not isinstance(each, int) or isinstance(each, bool) or each < 0 for each in tokens):
-        raise ValueError(f"eos_token_id must be a token, or a list of tokens, got {given!r}")
-    return frozenset(tokens)
+    try:
+        return frozenset(whole("eos_token_id", each, 0) for each in tokens)
+    except ValueError:
+        raise ValueError(
+            f"eos_token_id must be a token, or a list of tokens, got {given!r}"
+        ) from None
 
 
-def _whole(name: str, value: object) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise ValueError(f"{name} must be a positive integer, got {value!r}")
-    return value
+def whole(name: str, value: Any, least: int = 1, most: int | None = None) -> int:
+    """Return an argument as an int, if it is an integer of Python or NumPy in its range."""
+    try:
+        found = None if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        found = None
+    if found is None or found < least or (most is not None and found > most):
+        expected = "a positive integer" if least else "an integer, 0 or larger"
+        expected = expected if most is None else f"an integer from {least} to {most}"
+        raise ValueError(f"{name} must be {expected}, got {value!r}")
+    return found

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
+from numbers import Real
+
+import numpy as np
+
+from tensor_ops_decode.kernel_arguments import whole
 
 __all__ = ["Sampling"]
 
@@ -38,15 +42,15 @@ class Sampling:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name, most in (("temperature", math.inf), ("top_p", 1.0), ("min_p", 1.0)):
+        largest = float(np.finfo(np.float32).max)
+        for name, most in (("temperature", largest), ("top_p", 1.0), ("min_p", 1.0)):
             value = getattr(self, name)
-            is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+            is_number = isinstance(value, Real) and not isinstance(value, bool)
             is_empty = name == "top_p" and value == 0  # no token would be left
-            if not is_number or not 0 <= value <= most or math.isinf(value) or is_empty:
-                expected = "from 0 to 1" if most == 1 else "0 or larger, and finite"
+            if not is_number or not 0 <= value <= most or is_empty:
+                expected = "from 0 to 1" if most == 1 else "0 or larger, and finite in float32"
                 expected = "larger than 0, up to 1" if name == "top_p" else expected
                 raise ValueError(f"{name} must be a number {expected}, got {value!r}")
+            object.__setattr__(self, name, float(value))
         for name, end in (("top_k", 2**31), ("seed", 2**64)):
-            value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < end:
-                raise ValueError(f"{name} must be an integer from 0 to {end - 1}, got {value!r}")
+            object.__setattr__(self, name, whole(name, getattr(self, name), 0, end - 1))
