@@ -1,7 +1,11 @@
 """Text from prompts: streams, stops, ends, several prompts at once, and what is refused."""
 
+import pickle
+import threading
+
 import numpy as np
 import pytest
+import torch
 
 import tensor_ops_decode
 from byte_models import END, save_model
@@ -52,13 +56,7 @@ def test_an_end_token_ends_an_answer(model, folder):
     # Any token that it chooses will do for the end.
     place = next(i for i in range(3, 30) if longer.tokens[i] not in longer.tokens[:i])
     backend = model.kernel.explain().backend
-    with tensor_ops_decode.load(folder, backend) as other:
-        other.tokenizer.end_tokens = frozenset({longer.tokens[place]})
-        other.kernel.close()
-        other.kernel = tensor_ops_decode.PersistentKernel(
-            backend=backend, model=folder, eos_token_id=longer.tokens[place]
-        )
-        other.kernel.compile()
+    with tensor_ops_decode.load(folder, backend, eos_token_id=longer.tokens[place]) as other:
         (answer,) = other.generate("a", max_new_tokens=30)
     assert answer.tokens == longer.tokens[: place + 1]
     assert answer.finish_reason == "stop"
@@ -120,6 +118,10 @@ def test_equal_seeds_give_equal_answers(model):
         ([-1], {}, "-1"),
         ("x" * 129, {}, "129"),
         ("x", {"max_new_tokens": 0}, "max_new_tokens"),
+        ("x", {"max_new_tokens": None}, "max_new_tokens"),
+        ("x", {"max_new_tokens": True}, "max_new_tokens"),
+        ("x", {"temperature": 1e39}, "temperature"),
+        ("x", {"seed": True}, "seed"),
         ("x", {"temperature": -1}, "temperature"),
         ("x", {"temperature": float("nan")}, "temperature"),
         ("x", {"top_p": 1.5}, "top_p"),
@@ -165,3 +167,74 @@ def test_a_vocabulary_larger_than_the_embedding_is_an_error(tmp_path, backend):
     save_model(tmp_path, vocabulary=257)
     with pytest.raises(tensor_ops_decode.FileFormatError, match=r"258 tokens.*257 rows"):
         tensor_ops_decode.load(tmp_path, backend)
+
+
+def test_threads_have_the_answers_that_they_have_alone(model):
+    lists = [PROMPTS[:2], PROMPTS[2:], [PROMPTS[0]] * 3]
+    alone = [model.generate(prompts, max_new_tokens=20) for prompts in lists]
+    found = [None] * len(lists)
+
+    def run(number):
+        found[number] = model.generate(lists[number], max_new_tokens=20)
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(len(lists))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == alone
+
+
+def test_a_stream_may_generate_too(model):
+    right = model.generate(PROMPTS, max_new_tokens=6)
+    inner = []
+    outer = model.generate(
+        PROMPTS,
+        max_new_tokens=6,
+        stream=lambda *_: inner.append(model.generate(PROMPTS[0], max_new_tokens=6)[0]),
+    )
+    assert outer == right
+    assert set(inner) == {right[0]}
+
+
+def test_requests_wait_for_pages_that_others_hold(folder, backend, model):
+    right = model.generate(PROMPTS, max_new_tokens=20, ignore_eos=True)
+    # Room for the longest of the four, not for two of them.
+    options = {"max_num_pages": 5, "page_size": 8, "max_num_batched_requests": 4}
+    with tensor_ops_decode.load(folder, backend, **options) as small:
+        assert small.generate(PROMPTS, max_new_tokens=20, ignore_eos=True) == right
+        # An answer ends where the pages do.
+        (answer,) = small.generate(PROMPTS[0], max_new_tokens=100, ignore_eos=True)
+        assert len(answer.tokens) == 5 * 8
+        with pytest.raises(ValueError, match="41 tokens"):
+            small.generate("x" * 41)
+
+
+def test_numbers_of_numpy_are_numbers(model):
+    plain = {"temperature": 0.5, "top_k": 7, "top_p": 0.75, "min_p": 0.125, "seed": 3}
+    kinds = [np.float32, np.int32, np.float16, np.float64, np.uint64]
+    numpy = {name: kind(plain[name]) for name, kind in zip(plain, kinds, strict=True)}
+    right = model.generate("a", max_new_tokens=5, **plain)
+    assert model.generate("a", max_new_tokens=np.int64(5), **numpy) == right
+
+
+@pytest.mark.parametrize("of", [np.array, torch.tensor, tuple, iter])
+def test_rows_of_tokens_are_prompts(model, of):
+    rows = [[1], [3]]
+    right = [model.generate(row, max_new_tokens=4)[0] for row in rows]
+    assert model.generate(of(rows), max_new_tokens=4) == right
+    assert model.generate(of(rows[0]), max_new_tokens=4) == right[:1]
+
+
+@pytest.mark.parametrize(
+    "prompts",
+    [b"a", [b"a"], {"role": "user"}, {1, 2}, [True], [1.0], np.ones(2), ["a", 1], None, 3, [[[1]]]],
+)
+def test_what_is_no_prompt_is_an_error(model, prompts):
+    with pytest.raises(TypeError, match="prompt"):
+        model.generate(prompts)
+
+
+def test_a_kernel_is_not_pickled(model):
+    with pytest.raises(TypeError, match="cannot be pickled or copied"):
+        pickle.dumps(model.kernel)

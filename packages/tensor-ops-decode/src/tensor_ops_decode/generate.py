@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import operator
 import os
+import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from tensor_ops_decode.kernel_arguments import whole
 from tensor_ops_decode.persistent_kernel import PersistentKernel
 from tensor_ops_decode.weights import FileFormatError, Weights, open_weights
 
@@ -122,6 +124,7 @@ class Model:
         self.tokenizer = tokenizer
         self.vocabulary = kernel.program.values["logits"].columns
         self._weights = weights
+        self._lock = threading.RLock()
 
     def __enter__(self) -> Model:
         return self
@@ -210,53 +213,73 @@ class Model:
         stops = (stop,) if isinstance(stop, str) else tuple(stop)
         if not all(isinstance(each, str) and each for each in stops):
             raise ValueError(f"stop must be strings that are not empty, got {stop!r}")
-        kernel = self.kernel
+        if stream is not None and not callable(stream):
+            raise TypeError(f"stream must be a function, got {stream!r}")
+        most, seed = whole("max_new_tokens", max_new_tokens), whole("seed", seed, 0)
         answers = [
             _Answer(number, self._tokens(prompt), self.tokenizer, stops, stream)
             for number, prompt in enumerate(_listed(prompts))
         ]
-        requests = []
+        waiting: deque[tuple[_Answer, dict[str, Any]]] = deque()
         for answer in answers:
             # The last token of an answer is not fed.
-            room = kernel.max_seq_length - len(answer.prompt) + 1
+            room = self.kernel.program.limits.longest - len(answer.prompt) + 1
             request: dict[str, Any] = {
                 "tokens": answer.prompt,
-                "max_new_tokens": min(max_new_tokens, max(room, 1)),
+                "max_new_tokens": min(most, max(room, 1)),
+                "ignore_eos": ignore_eos,
                 "temperature": temperature,
                 "top_k": top_k,
                 "top_p": top_p,
                 "min_p": min_p,
                 "seed": seed + answer.number,
             }
-            kernel.check_request(**request)
-            requests.append(request)
-        waiting = deque(zip(answers, requests, strict=True))
+            self.kernel.check_request(**request)
+            waiting.append((answer, request))
         running: dict[int, _Answer] = {}
         try:
             while waiting or running:
-                while waiting and kernel.free_slots:
-                    answer, request = waiting.popleft()
-                    answer.start()
-                    number = kernel.add_request(**request, ignore_eos=ignore_eos)
-                    running[number] = answer
-                for number, token in kernel().items():
-                    if number not in running:
-                        continue  # of someone else who uses this kernel
+                for number, tokens, reason in self._advance(waiting, running):
                     answer = running[number]
-                    answer.add(token, is_end=not ignore_eos and token in self.tokenizer.end_tokens)
-                    if answer.has_stopped or kernel.finish_reason(number) is not None:
-                        answer.finish()
-                        kernel.remove(number)
+                    answer.add(tokens, reason)
+                    if answer.finish_reason is not None:
+                        self.kernel.remove(number)
                         del running[number]
         finally:
             for number in running:
-                kernel.remove(number)
+                self.kernel.remove(number)
         return [answer.completion() for answer in answers]
+
+    def _advance(
+        self, waiting: deque[tuple[_Answer, dict[str, Any]]], running: dict[int, _Answer]
+    ) -> list[tuple[int, list[int], str | None]]:
+        """Start what there is room for, run a step, and return how far each request has come.
+
+        The step is that of all threads that generate, each of which reads its own requests.
+        """
+        kernel = self.kernel
+        with self._lock:
+            while waiting:
+                answer, request = waiting[0]
+                if not kernel.has_room(len(answer.prompt) + request["max_new_tokens"] - 1):
+                    break
+                running[kernel.add_request(**request)] = answer
+                waiting.popleft()
+                answer.start()
+            active = kernel.requests
+            if active and (not running or not running.keys().isdisjoint(active)):
+                kernel()
+            return [(each, kernel.tokens(each), kernel.finish_reason(each)) for each in running]
 
     def _tokens(self, prompt: Prompt) -> list[int]:
         if isinstance(prompt, str):
             return self.tokenizer.encode(prompt)
-        return [operator.index(token) for token in prompt]
+        if isinstance(prompt, (bytes, Mapping, Set)) or not isinstance(prompt, Iterable):
+            raise TypeError(f"a prompt must be a text or token ids, got {prompt!r:.80}")
+        tokens = list(prompt)
+        if not all(map(_is_token, tokens)):
+            raise TypeError(f"a prompt must be a text or token ids, got {tokens!r:.80}")
+        return [operator.index(token) for token in tokens]
 
 
 class _Answer:
@@ -272,30 +295,31 @@ class _Answer:
     ) -> None:
         self.number, self.prompt = number, prompt
         self.tokens: list[int] = []
-        self.has_stopped = False
+        self.finish_reason: str | None = None
         self._text = ""
         self._held = ""
         self._tokenizer, self._decoder = tokenizer, tokenizer.stream()
         self._stops, self._stream = stops, stream
-        self._found_stop = False
         self._times: list[float] = []
 
     def start(self) -> None:
         """Note that the first step with this prompt begins."""
         self._times = [time.perf_counter()]
 
-    def add(self, token: int, *, is_end: bool) -> None:
-        """Take the next token, and whether it ends the answer."""
-        self.tokens.append(token)
-        self._times[1 + (len(self.tokens) > 1) :] = [time.perf_counter()]
-        if not is_end and token in self._tokenizer:
-            self._release(self._decoder.push(token))
-        self.has_stopped = self.has_stopped or is_end
-
-    def finish(self) -> None:
-        """Release what is held back, since nothing will follow."""
-        self._release(self._decoder.finish())
-        self._emit(self._held)
+    def add(self, tokens: list[int], reason: str | None) -> None:
+        """Take all tokens so far, and why the request has ended if it has."""
+        for token in tokens[len(self.tokens) :]:
+            self.tokens.append(token)
+            self._times[1 + (len(self.tokens) > 1) :] = [time.perf_counter()]
+            is_end = reason == "stop" and len(self.tokens) == len(tokens)
+            if not is_end and token in self._tokenizer:
+                self._release(self._decoder.push(token))
+            if self.finish_reason is not None:
+                return
+        if reason is not None:  # nothing will follow what is held back
+            self._release(self._decoder.finish())
+            self._emit(self._held)
+            self.finish_reason = self.finish_reason or reason
 
     def completion(self) -> Completion:
         """Return the answer, once it is finished."""
@@ -303,7 +327,7 @@ class _Answer:
         return Completion(
             self._text,
             tuple(self.tokens),
-            "stop" if self.has_stopped else "length",
+            self.finish_reason or "length",
             tuple(self.prompt),
             first - start,
             last - first,
@@ -311,12 +335,10 @@ class _Answer:
 
     def _release(self, text: str) -> None:
         """Emit text up to a stop string, or up to what may become one."""
-        if self._found_stop:
-            return
         text, self._held = self._held + text, ""
         found = [place for stop in self._stops if (place := text.find(stop)) >= 0]
         if found:
-            self.has_stopped = self._found_stop = True
+            self.finish_reason = "stop"
             self._emit(text[: min(found)])
             return
         kept = max((_overlap(text, stop) for stop in self._stops), default=0)
@@ -339,7 +361,18 @@ def _listed(prompts: Prompt | Sequence[Prompt]) -> list[Prompt]:
     """Return prompts as a list, of which one may have been given without one."""
     if isinstance(prompts, str):
         return [prompts]
+    if isinstance(prompts, (bytes, Mapping, Set)) or not isinstance(prompts, Iterable):
+        raise TypeError(f"prompts must be texts or token ids, got {prompts!r:.80}")
     listed: list[Any] = list(prompts)
-    if listed and all(hasattr(each, "__index__") for each in listed):
-        return [listed]
-    return listed
+    return [listed] if listed and all(map(_is_token, listed)) else listed
+
+
+def _is_token(value: Any) -> bool:
+    """Return whether a value is an integer of Python, or of a library of arrays."""
+    if isinstance(value, bool) or getattr(value, "ndim", None):
+        return False
+    try:
+        operator.index(value)
+    except TypeError:
+        return False
+    return True

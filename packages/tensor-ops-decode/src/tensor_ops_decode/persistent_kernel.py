@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Any
+from typing import Any, NoReturn
 
 from tensor_ops_decode import stand_in
 from tensor_ops_decode.errors import ProgramError
@@ -271,6 +271,14 @@ class PersistentKernel(Layers):
         with self._in_use():
             self._checked(tokens, max_new_tokens, sampling)
 
+    def has_room(self, length: int) -> bool:
+        """Return whether a request may be added now, and come to so many tokens.
+
+        Its prompt is among them. It is assumed that the active requests go on as far as they may.
+        """
+        with self._in_use() as requests:
+            return requests.has_room(length)
+
     def tokens(self, request: int) -> list[int]:
         """Return what a request has generated, an end token included."""
         with self._in_use() as requests:
@@ -311,6 +319,9 @@ class PersistentKernel(Layers):
             if executable is not None:
                 executable.close()
 
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a PersistentKernel cannot be pickled or copied; make a new one")
+
     def __enter__(self) -> PersistentKernel:
         return self
 
@@ -334,16 +345,6 @@ class PersistentKernel(Layers):
         """The active requests, in the order in which they were added."""
         with self._in_use() as requests:
             return requests.active
-
-    @property
-    def free_slots(self) -> int:
-        """How many more requests may be added now."""
-        return self._limits.max_requests - len(self.requests)
-
-    @property
-    def max_seq_length(self) -> int:
-        """The longest sequence, prompt included."""
-        return self._limits.max_seq_length
 
     @property
     def backend(self) -> str:

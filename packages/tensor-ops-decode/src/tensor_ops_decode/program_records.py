@@ -23,6 +23,11 @@ class Limits:
         """The pages that a request of the longest sequence takes."""
         return -(-self.max_seq_length // self.page_size)
 
+    @property
+    def longest(self) -> int:
+        """The tokens of the longest sequence that the pages have room for."""
+        return min(self.max_seq_length, self.num_pages * self.page_size)
+
 
 @dataclass(frozen=True)
 class Tensor:

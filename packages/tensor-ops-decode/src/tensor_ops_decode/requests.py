@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from tensor_ops_decode.errors import CapacityError
+from tensor_ops_decode.kernel_arguments import whole
 from tensor_ops_decode.kv_cache import PageTable
 from tensor_ops_decode.node_kind import Array
 from tensor_ops_decode.program import Program
@@ -122,6 +123,16 @@ class Requests:
         """The numbers of those that have not ended, in the order in which they were added."""
         self.retire()
         return tuple(self._active)
+
+    def has_room(self, length: int) -> bool:
+        """Return whether a sequence can come to this length, whatever the active ones do."""
+        limits, lengths = self._limits, [length]
+        for number in self.active:
+            request = self._active[number]
+            new = request.max_new_tokens or limits.longest
+            lengths.append(min(request.prompt_length + new - 1, limits.longest))
+        pages = sum(map(self._pages.pages_for, lengths))
+        return len(lengths) <= limits.max_requests and pages <= limits.num_pages
 
     def add(
         self,
@@ -276,10 +287,8 @@ def checked_prompt(program: Program, tokens: object, max_new_tokens: int | None)
     wrong = given[(given < 0) | (given >= end)]
     if wrong.size:
         raise ValueError(f"tokens must be from 0 to {end - 1}, got {wrong[0]} in the prompt")
-    limits, length, new = program.limits, len(given), max_new_tokens
-    if new is not None and (not isinstance(new, int) or isinstance(new, bool) or new < 1):
-        raise ValueError(f"max_new_tokens must be a positive integer, got {new!r}")
-    most = min(limits.max_seq_length, limits.num_pages * limits.page_size)
+    length, most = len(given), program.limits.longest
+    new = None if max_new_tokens is None else whole("max_new_tokens", max_new_tokens)
     if length + (new or 1) - 1 > most:  # the last token is not fed
         raise ValueError(
             f"a prompt of {length} tokens{f' and {new} new ones are' if new else ' is'} more than "
