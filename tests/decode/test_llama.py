@@ -32,6 +32,8 @@ MODELS = {
     "rotation scaled": {
         "rope_parameters": {"rope_type": "linear", "rope_theta": 10000.0, "factor": 2.5}
     },
+    "weights in float16": {"dtype": torch.float16},
+    "weights in bfloat16": {"dtype": torch.bfloat16, "tie_word_embeddings": False},
 }
 
 
@@ -51,9 +53,11 @@ def model(request, tmp_path_factory):
     }
     torch.manual_seed(list(MODELS).index(request.param))
     # Weights large enough that the model says something.
-    llama = LlamaForCausalLM(LlamaConfig(initializer_range=0.3, **settings)).eval()
+    stored = settings.pop("dtype", torch.float32)
+    llama = LlamaForCausalLM(LlamaConfig(initializer_range=0.3, **settings)).eval().to(stored)
     folder = tmp_path_factory.mktemp("llama")
     llama.save_pretrained(folder)
+    llama = LlamaForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
     draw = np.random.default_rng(7)
     prompts = [draw.integers(0, 331, length).tolist() for length in PROMPT_LENGTHS]
     return folder, prompts, [expected(llama, prompt) for prompt in prompts]
@@ -103,6 +107,7 @@ def test_greedy_tokens_are_those_of_transformers(model, backend, num_workers):
         max_num_batched_tokens=8,
         max_seq_length=128,
         page_size=4,
+        cache_dtype="float32",
     ) as kernel:
         kernel.compile()
         found = greedy(kernel, prompts[:3]) + greedy(kernel, prompts[3:])

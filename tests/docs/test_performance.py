@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+import decode_accuracy
 import torch_models
 from comparison import report
 from comparison.record import read
@@ -59,6 +60,14 @@ def test_the_page_about_pytorch_is_what_its_record_gives():
     made = torch_models.blocks(content)
     assert sorted(match[2] for match in report.BLOCK.finditer(shown)) == sorted(made)
     assert shown == report.fill(shown, made), "run: nox -s bench_torch -- --report ..."
+
+
+def test_the_accuracy_of_decode_is_what_its_record_gives():
+    content = json.loads((RECORD.parent / "decode_accuracy.json").read_text(encoding="utf-8"))
+    shown = decode_accuracy.PAGE.read_text(encoding="utf-8")
+    made = decode_accuracy.blocks(content)
+    assert [match[2] for match in report.BLOCK.finditer(shown)] == list(made)
+    assert shown == report.fill(shown, made), "run: benchmarks/decode_accuracy.py --report"
 
 
 def test_no_number_stands_in_the_prose(shown_text, gpu_text):
