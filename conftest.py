@@ -5,6 +5,8 @@ import os
 import shutil
 import tempfile
 
+import pytest
+
 os.umask(0o022)  # tests write configuration files, which are refused where others can write them
 for name in list(os.environ):
     if name.startswith("TENSOR_OPS_") and name != "TENSOR_OPS_CPP_ISA":
@@ -38,6 +40,7 @@ def pytest_addoption(parser):
         metavar="PACKAGE",
         help="follow the pages of the documentation that need this package: opencl, cuda or torch",
     )
+    parser.addoption("--nightly", action="store_true", help="run the tests that take minutes too")
     parser.addoption(
         "--dist-folder",
         metavar="FOLDER",
@@ -49,3 +52,11 @@ def pytest_configure(config):
     config.addinivalue_line(
         "markers", "unsanitized(reason): has no meaning, or no time, in a build with sanitizers"
     )
+    config.addinivalue_line("markers", "nightly: takes minutes, and runs with --nightly only")
+
+
+def pytest_collection_modifyitems(config, items):
+    if not config.getoption("--nightly"):
+        for item in items:
+            if item.get_closest_marker("nightly"):
+                item.add_marker(pytest.mark.skip(reason="takes minutes: --nightly runs it"))

@@ -182,9 +182,15 @@ def xla(session: nox.Session) -> None:
 
 @nox.session
 def nightly(session: nox.Session) -> None:
-    """Run 10,000 random calls of each op, and check the CUDA kernels of GPUs from old to new."""
+    """Run 10,000 random calls of each op, SmolLM2 beside transformers, and kernels of more GPUs.
+
+    The GPUs, for which the CUDA kernels are compiled and checked, are from old to new.
+    """
     install_packages(session)
-    install_group(session, "test", "cuda-test")
+    install_group(session, "test", "cuda-test", "peers", "decode")
+    install_language_model(session)
+    required = ["--require-backend=cpp", "--require-backend=python"]
+    session.run("pytest", *BY_FILE, "tests/decode", "--nightly", *required)
     properties = f"{CONFORMANCE}/test_properties.py"
     session.run("pytest", *PARALLEL, properties, "--hypothesis-profile=nightly", *session.posargs)
     gpus = {"CUDA_WHEEL_ARCHITECTURES": "75-real,90-real,120-real,120-virtual"}

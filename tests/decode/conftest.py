@@ -15,18 +15,23 @@ def pytest_generate_tests(metafunc):
 @pytest.fixture
 def backend(request):
     """The name of an available backend that runs programs."""
-    return _available(request)
+    return _available(request, request.param)
+
+
+@pytest.fixture
+def cpp(request):
+    """The name of the C++ backend, if it is available."""
+    return _available(request, "cpp")
 
 
 @pytest.fixture
 def executor(request):
     """The module that runs the programs of a backend."""
-    name = _available(request)
+    name = _available(request, request.param)
     return reference if name == "python" else backends.load(name).module
 
 
-def _available(request):
-    name = request.param
+def _available(request, name):
     found = backends.load(name)
     reason = found.reason
     if reason is None and name != "python" and not found.capabilities.runs_programs:
