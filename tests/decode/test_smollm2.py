@@ -25,7 +25,7 @@ PROMPTS = [
 NEW_TOKENS = 64
 # Logits of two implementations in float32 differ by less.
 FLOAT32_TIE = 2e-3
-# As benchmarks/decode_accuracy.py finds it for activations in two int8 terms.
+# Activations in two int8 terms: benchmarks/decode_accuracy.py finds a third of it in one logit.
 INT8X2_TIE = 2e-2
 
 

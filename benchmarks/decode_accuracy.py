@@ -1,0 +1,170 @@
+"""How near the logits of a GGUF model are to those of float64, beside llama.cpp's.
+
+Every engine reads the same text, token by token as it stands there. The logits after each token are
+held against those that the backend python computes in float64 from the same weights: the largest
+difference, and the Kullback-Leibler divergence of the next token's distribution.
+
+    python benchmarks/decode_accuracy.py MODEL.gguf --llama-python /path/to/bin/python
+    python benchmarks/decode_accuracy.py --report
+
+The first writes ``results/decode_accuracy.json`` and the table of the guide, the other the table.
+llama.cpp is what llama-cpp-python of the interpreter ``--llama-python`` was built with; it is left
+out where it is not installed, which the record says.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+ROOT = Path(__file__).parents[1]
+RECORD = ROOT / "benchmarks" / "results" / "decode_accuracy.json"
+PAGE = ROOT / "docs" / "guides" / "decode.md"
+LLAMA = "llama.cpp"
+NUM_TOKENS = 192
+TEXT = """\
+The harbour was empty when the ferry came in. Two boys sat on the wall and counted the crates that
+the crew carried down the ramp: oranges, machine parts, a piano wrapped in grey blankets. Nobody had
+ordered a piano. The captain read the label three times, shrugged, and had it set down beside the
+old scales, where it stood for the rest of the summer and was slowly tuned by the rain.
+
+To find out how deep a well is, drop a stone and count the seconds until you hear it. The stone
+falls about five metres in the first second and fifteen more in the next, because it gains speed as
+it falls. Sound needs time too, but so little that for any well you are likely to meet you may
+leave it out of the sum.
+
+A good map leaves most of the world away. It shows the road and not the dust on it, the river and
+not its colour, and it puts a name where there is only a field. Whoever reads it agrees to this
+bargain without a word, and is surprised, now and then, to find that the field is still there.
+"""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("model", type=Path, nargs="?")
+    parser.add_argument("--json", type=Path, default=RECORD, help="write the figures here")
+    parser.add_argument("--report", action="store_true", help="write the table of a record only")
+    parser.add_argument("--llama-python", default=sys.executable)
+    parser.add_argument("--llama", nargs=2, type=Path, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.llama:
+        of_llama(options.model, *options.llama)
+        return
+    if not options.report:
+        record = measure(options.model, options.llama_python)
+        options.json.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    from comparison.report import update
+
+    record = json.loads(options.json.read_text(encoding="utf-8"))
+    update(PAGE, blocks(record))
+    print(*blocks(record).values(), sep="\n")
+
+
+def measure(model: Path, llama_python: str) -> dict[str, Any]:
+    """Return how far the logits of every engine are from those of float64."""
+    import tensor_ops_cpp
+    from tensor_ops_decode import open_weights, reference
+    from tensor_ops_decode.text import open_tokenizer
+    from threads import facts
+
+    weights = open_weights(model)
+    tokens = open_tokenizer(weights).encode(TEXT)[:NUM_TOKENS]
+    right = of_backend(reference, weights, tokens, "float32", {"dtype": "float64"})
+    engines, missing = {}, {}
+    for cache in ("float16", "float32"):
+        for activations in ("int8x2", "int8", "float32"):
+            given = {"activations": activations}
+            logits = of_backend(tensor_ops_cpp, weights, tokens, cache, given)
+            name = f"cpp, activations {activations}, cache {cache}"
+            engines[name] = differences(logits, right)
+    with tempfile.TemporaryDirectory() as folder:
+        given, found = Path(folder, "tokens.npy"), Path(folder, "logits.npy")
+        np.save(given, tokens)
+        words = [llama_python, __file__, str(model), "--llama", str(given), str(found)]
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+        if done.returncode:
+            missing[LLAMA] = done.stderr.strip().rpartition("\n")[2]
+        else:
+            engines[LLAMA] = differences(np.load(found), right)
+    return facts() | {
+        "model": model.name,
+        "tokens": len(tokens),
+        "missing": missing,
+        "engines": engines,
+    }
+
+
+def of_backend(
+    backend: Any, weights: Any, tokens: list[int], cache: str, options: dict[str, object]
+) -> Any:
+    """Return the logits after each token, of a backend that runs programs."""
+    from tensor_ops_decode import Limits
+    from tensor_ops_decode.models import decoder_of
+    from tensor_ops_decode.models.decoder import program_of
+    from tensor_ops_decode.sources import tensors_of
+
+    step = 64
+    limits = Limits(1, step, step, NUM_TOKENS, 16, NUM_TOKENS // 16)
+    program = program_of(decoder_of(weights), weights, limits, cache)
+    executable = backend.compile_program(
+        program.to_json(), tensors_of(program, {}, weights), options=options
+    )
+    arrays, logits = executable.arrays, []
+    arrays["page_table"][0] = np.arange(limits.num_pages)
+    for start in range(0, len(tokens), step):
+        part = tokens[start : start + step]
+        rows = range(len(part))
+        arrays["tokens"][rows], arrays["positions"][rows] = (
+            part,
+            np.arange(start, start + len(part)),
+        )
+        arrays["selected"][rows] = rows
+        executable.run(len(part), len(part))
+        logits.append(arrays["logits"][rows].astype(np.float64))
+    executable.close()
+    return np.concatenate(logits)
+
+
+def of_llama(model: Path, tokens: Path, found: Path) -> None:
+    """Write the logits of llama.cpp after each token."""
+    from llama_cpp import Llama  # type: ignore[import-not-found]
+
+    ids = np.load(tokens).tolist()
+    engine = Llama(str(model), n_ctx=512, logits_all=True, verbose=False)
+    engine.eval(ids)
+    np.save(found, engine.scores[: len(ids)])
+
+
+def differences(logits: Any, right: Any) -> dict[str, float]:
+    """Return how far logits are from the right ones, and their distributions from the right."""
+    ours, theirs = (each - np.logaddexp.reduce(each, -1, keepdims=True) for each in (logits, right))
+    divergence = (np.exp(theirs) * (theirs - ours)).sum(-1)
+    return {
+        "largest_difference": float(np.abs(logits - right).max()),
+        "mean_divergence": float(divergence.mean()),
+        "largest_divergence": float(divergence.max()),
+        "other_best": int((logits.argmax(-1) != right.argmax(-1)).sum()),
+    }
+
+
+def blocks(record: dict[str, Any]) -> dict[str, str]:
+    """Return the tables of the guide by name."""
+    lines = [
+        "| engine | largest difference of a logit | mean divergence | largest divergence |"
+        f" another best token, of {record['tokens']} |",
+        "|---|---|---|---|---|",
+    ]
+    for name, found in record["engines"].items():
+        cells = [f"{found['largest_difference']:.2g}"]
+        cells += [f"{found[key]:.1e}" for key in ("mean_divergence", "largest_divergence")]
+        lines.append(f"| {name} | {' | '.join(cells)} | {found['other_best']} |")
+    return {"accuracy": "\n".join(lines)}
+
+
+if __name__ == "__main__":
+    main()
