@@ -5,12 +5,8 @@ import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
-import tensor_ops_decode
+from greedy_models import assert_same, expected, greedy, open_kernel
 
-# Logits of two implementations in float32 differ by less. Seeds are chosen so that the two largest
-# logits of every step are further apart.
-BOUND = 2e-4
-NEW_TOKENS = 64
 PROMPT_LENGTHS = (1, 2, 5, 11, 17)
 
 LLAMA3 = {
@@ -63,54 +59,12 @@ def model(request, tmp_path_factory):
     return folder, prompts, [expected(llama, prompt) for prompt in prompts]
 
 
-@torch.no_grad()
-def expected(llama, prompt):
-    """Return the greedy continuation of transformers, and the logits of its last step."""
-    ids = llama.generate(
-        torch.tensor([prompt]),
-        attention_mask=torch.ones(1, len(prompt), dtype=torch.int64),
-        max_new_tokens=NEW_TOKENS,
-        do_sample=False,
-        eos_token_id=None,
-        pad_token_id=0,
-    )
-    logits = llama(ids[:, :-1]).logits[0, len(prompt) - 1 :]
-    best = logits.topk(2).values
-    margin = (best[:, 0] - best[:, 1]).min().item()
-    assert margin > BOUND, f"choose another seed: two logits are {margin} apart"
-    return ids[0, len(prompt) :].tolist(), logits[-1].numpy()
-
-
-def greedy(kernel, prompts):
-    """Return what a kernel writes after prompts, all at once, and its last logits."""
-    requests = [kernel.add_request(prompt, ignore_eos=True) for prompt in prompts]
-    found = {request: [] for request in requests}
-    logits = {}
-    while len(logits) < len(requests):
-        for request, token in kernel().items():
-            found[request].append(token)
-            if len(found[request]) == NEW_TOKENS:
-                logits[request] = np.array(kernel.logits(request))
-                kernel.remove(request)
-    return [(found[request], logits[request]) for request in requests]
-
-
 @pytest.mark.parametrize("num_workers", [1, 2])
 def test_greedy_tokens_are_those_of_transformers(model, backend, num_workers):
     folder, prompts, right = model
-    with tensor_ops_decode.PersistentKernel(
-        mode="decode",
-        backend=backend,
-        model=folder,
-        num_workers=num_workers,
-        max_num_batched_requests=3,
-        max_num_batched_tokens=8,
-        max_seq_length=128,
-        page_size=4,
-        cache_dtype="float32",
+    with open_kernel(
+        folder, backend=backend, num_workers=num_workers, cache_dtype="float32"
     ) as kernel:
         kernel.compile()
         found = greedy(kernel, prompts[:3]) + greedy(kernel, prompts[3:])
-    for (tokens, logits), (right_tokens, right_logits) in zip(found, right, strict=True):
-        assert tokens == right_tokens
-        assert np.abs(logits - right_logits).max() < BOUND
+    assert_same(found, right)

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import pkgutil
-from importlib import import_module
-
+from tensor_ops_decode.models import llama, qwen
 from tensor_ops_decode.models.decoder import Decoder
+from tensor_ops_decode.models.settings import Settings
 from tensor_ops_decode.weights import FileFormatError, Weights
 
-__all__ = ["decoder_of"]
+__all__ = ["FAMILIES", "decoder_of"]
 
-# Their modules declare ARCHITECTURES and a function decoder_of().
-_FAMILIES = [
-    import_module(f"{__name__}.{module.name}")
-    for module in pkgutil.iter_modules(__path__)
-    if module.name not in ("decoder", "settings")
-]
+FAMILIES = (*llama.FAMILIES, *qwen.FAMILIES)
+
+# What makes a model one that no family describes, whatever its architecture is called.
+_EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts", "expert_count")
+_MODALITIES = ("vision_config", "audio_config")
 
 
 def decoder_of(files: Weights) -> Decoder:
@@ -26,20 +24,48 @@ def decoder_of(files: Weights) -> Decoder:
     FileFormatError
         If no family knows its architecture, or what the file says about it cannot be right.
     """
-    architecture = _architecture(files)
-    for family in _FAMILIES:
-        if architecture in family.ARCHITECTURES:
-            decoder: Decoder = family.decoder_of(files)
-            return decoder
-    known = sorted(name for family in _FAMILIES for name in family.ARCHITECTURES)
+    architecture = files.metadata.get("general.architecture")
+    if architecture is not None:
+        prefix = f"{architecture}."
+        values = {
+            key.removeprefix(prefix): files.metadata[key]
+            for key in files.metadata
+            if key.startswith(prefix)
+        }
+        settings = Settings(files.path, values)
+        _refuse(settings)
+        for family in FAMILIES:
+            if architecture == family.gguf:
+                return family.from_gguf(files, settings)
+        known = sorted({family.gguf for family in FAMILIES})
+    else:
+        names = files.metadata.get("architectures")
+        architecture = names[0] if isinstance(names, list) and names else None
+        settings = Settings(f"{files.path}/config.json", files.metadata)
+        _refuse(settings)
+        for family in FAMILIES:
+            if architecture == family.hugging_face:
+                return family.from_hugging_face(files, settings)
+        known = sorted(family.hugging_face for family in FAMILIES)
     raise FileFormatError(
         f"{files.path}: unknown architecture {architecture!r}; the known ones are "
         f"{', '.join(known)}"
     )
 
 
-def _architecture(files: Weights) -> object:
-    """Return the name of the architecture, in a GGUF file or in config.json."""
-    names = files.metadata.get("architectures")
-    first = names[0] if isinstance(names, list) and names else None
-    return files.metadata.get("general.architecture", first)
+def _refuse(settings: Settings) -> None:
+    """Raise a FileFormatError for what the architecture does not tell."""
+    values = settings.values
+    for name in _EXPERTS:
+        if values.get(name):
+            raise FileFormatError(
+                f"{settings.where}: {name} is {values[name]!r}; mixtures of experts are not "
+                "supported"
+            )
+    quantization = values.get("quantization_config")
+    if quantization:
+        method = settings.section("quantization_config").values.get("quant_method")
+        raise FileFormatError(
+            f"{settings.where}: weights quantised by {method!r} are not supported; use the "
+            "model's GGUF file, or the folder that it was quantised from"
+        )

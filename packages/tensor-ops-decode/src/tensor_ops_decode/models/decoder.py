@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from tensor_ops_decode.builder import Builder
+from tensor_ops_decode.models.rope import Rope
 from tensor_ops_decode.program import Cache, Limits, Program, Tensor
 from tensor_ops_decode.weights import FileFormatError, Weights
 
@@ -51,15 +52,30 @@ class Decoder:
     Attributes
     ----------
     names : mapping of str to str
-        As `GGUF_NAMES`.
+        As `GGUF_NAMES`. What a model has beside that has a name too: ``qkv`` and ``gate_up``
+        instead of their parts, ``q_norm`` and ``k_norm`` for the norms of each head, and
+        ``attention_post_norm`` and ``mlp_post_norm`` for norms before the residual is added.
     hidden, layers, heads, kv_heads, head_size, intermediate, vocabulary, context : int
         `context` is the longest sequence that the model was made for.
     eps : float
-    frequencies : tuple of float
-        Of the rotation of queries and keys: radians per position.
+    ropes : tuple of Rope
+        The rotation of queries and keys in each layer.
     rotation : {"halves", "interleaved"}
+    windows : tuple of int
+        How many positions each layer attends to; 0 for all.
+    scale : float
+        What scores are multiplied by.
     is_tied : bool
         Whether the head is the embedding.
+    activation : {"silu_mul", "gelu_mul"}
+        The gelu is the approximation by tanh.
+    biases : tuple of str
+        The matrices of a layer that must have a bias; others may.
+    embedding_scale : float
+    attention_cap, logit_cap : float
+        The soft caps of scores and of logits; 0 for none.
+    norm_transform : tuple of str
+        What is done to the weights of norms.
     """
 
     names: Mapping[str, str]
@@ -72,9 +88,17 @@ class Decoder:
     vocabulary: int
     context: int
     eps: float
-    frequencies: tuple[float, ...]
-    rotation: str
+    ropes: tuple[Rope, ...]
+    windows: tuple[int, ...]
+    scale: float
     is_tied: bool
+    rotation: str = "halves"
+    activation: str = "silu_mul"
+    biases: tuple[str, ...] = ()
+    embedding_scale: float = 1.0
+    attention_cap: float = 0.0
+    logit_cap: float = 0.0
+    norm_transform: tuple[str, ...] = ()
 
 
 def program_of(
@@ -108,7 +132,6 @@ class _Assembly:
     def __init__(self, decoder: Decoder, files: Weights, limits: Limits, cache_dtype: str) -> None:
         self.decoder, self.files, self.cache_dtype = decoder, files, cache_dtype
         self.builder = Builder(limits)
-        self.rotary = self.builder.rotary_tables(decoder.frequencies)
 
     def program(self) -> Program:
         decoder, builder = self.decoder, self.builder
@@ -120,101 +143,122 @@ class _Assembly:
             )
         embedding = self.matrix("embedding", decoder.vocabulary, decoder.hidden)
         x = builder.add("embed", {"tokens": "tokens"}, {"weight": embedding}, output="embedding")
+        if decoder.embedding_scale != 1:
+            factor = {"factor": decoder.embedding_scale}
+            x = builder.add("scale", {"x": x}, None, factor, output="scaled")
         for layer in range(decoder.layers):
             x = self.mlp(layer, self.attention(layer, x))
         x = builder.add("select", {"x": x}, output="selected")
         head = embedding
         if not decoder.is_tied:
             head = self.matrix("head", decoder.vocabulary, decoder.hidden)
-        norm = {"norm": self.vector("norm", decoder.hidden), "weight": head}
-        builder.add("rms_norm_linear", {"x": x}, norm, {"eps": decoder.eps}, output="logits")
+        weights = {"norm": self.norm("norm"), "weight": head}
+        logits = "uncapped" if decoder.logit_cap else "logits"
+        builder.add("rms_norm_linear", {"x": x}, weights, {"eps": decoder.eps}, output=logits)
+        if decoder.logit_cap:
+            cap = {"cap": decoder.logit_cap}
+            builder.add("soft_cap", {"x": logits}, None, cap, output="logits")
         return builder.program(["logits", builder.add("sample", {"x": "logits"}, output="next")])
 
     def attention(self, layer: int, x: str) -> str:
         decoder, builder, prefix = self.decoder, self.builder, f"layer.{layer}."
         size, heads, kv_heads = decoder.head_size, decoder.heads, decoder.kv_heads
+        parts = {"q": heads * size, "k": kv_heads * size, "v": kv_heads * size}
         qkv = builder.add(
             "rms_norm_linear",
             {"x": x},
-            {
-                "norm": self.vector("attention_norm", decoder.hidden, layer),
-                **self.linear({"q": heads, "k": kv_heads, "v": kv_heads}, size, layer),
-            },
+            {"norm": self.norm("attention_norm", layer), **self.linear("qkv", parts, layer)},
             {"eps": decoder.eps},
             output=f"{prefix}qkv",
         )
         cache = builder.cache(f"{prefix}cache", Cache(kv_heads, size, self.cache_dtype, True))
+        rope = decoder.ropes[layer]
+        weights = builder.rotary_tables(rope.of_length(builder.limits.max_seq_length), rope.factor)
+        for role in {"q_norm", "k_norm"} & decoder.names.keys():
+            weights[role] = self.norm(role, layer, size)
         attended = builder.add(
             "attention",
             {"qkv": qkv},
-            self.rotary,
+            weights,
             {
                 "num_heads": heads,
                 "num_kv_heads": kv_heads,
                 "head_size": size,
-                "scale": size**-0.5,
-                "window": 0,
-                "soft_cap": 0.0,
+                "scale": decoder.scale,
+                "window": decoder.windows[layer],
+                "soft_cap": decoder.attention_cap,
                 "rotation": decoder.rotation,
                 "eps": decoder.eps,
                 "cache": cache,
             },
             output=f"{prefix}attention",
         )
-        weights = self.linear({"o": decoder.hidden}, 1, layer, heads * size)
-        inputs = {"x": attended, "residual": x}
-        return builder.add("linear", inputs, weights, output=f"{prefix}attended")
+        projection = self.linear("o", {"o": decoder.hidden}, layer, heads * size)
+        return self.added(attended, projection, x, layer, "attention_post_norm", "attended")
 
     def mlp(self, layer: int, x: str) -> str:
         decoder, builder, prefix = self.decoder, self.builder, f"layer.{layer}."
+        parts = {"gate": decoder.intermediate, "up": decoder.intermediate}
         gate_up = builder.add(
             "rms_norm_linear",
             {"x": x},
-            {
-                "norm": self.vector("mlp_norm", decoder.hidden, layer),
-                **self.linear({"gate": 1, "up": 1}, decoder.intermediate, layer),
-            },
+            {"norm": self.norm("mlp_norm", layer), **self.linear("gate_up", parts, layer)},
             {"eps": decoder.eps},
             output=f"{prefix}gate_up",
         )
-        return builder.add(
-            "silu_mul_linear_with_residual",
-            {"x": gate_up, "residual": x},
-            self.linear({"down": decoder.hidden}, 1, layer, decoder.intermediate),
-            output=f"{prefix}output",
+        down = self.linear("down", {"down": decoder.hidden}, layer, decoder.intermediate)
+        if decoder.activation == "silu_mul" and "mlp_post_norm" not in decoder.names:
+            inputs = {"x": gate_up, "residual": x}
+            kind = "silu_mul_linear_with_residual"
+            return builder.add(kind, inputs, down, output=f"{prefix}output")
+        attributes = {"approximate": "tanh"} if decoder.activation == "gelu_mul" else None
+        hidden = builder.add(
+            decoder.activation, {"x": gate_up}, None, attributes, output=f"{prefix}hidden"
         )
+        return self.added(hidden, down, x, layer, "mlp_post_norm", "output")
+
+    def added(
+        self, x: str, weights: dict[str, list[str]], residual: str, layer: int, norm: str, name: str
+    ) -> str:
+        """Add a product to the residual, after its norm if the model has one."""
+        decoder, builder, output = self.decoder, self.builder, f"layer.{layer}.{name}"
+        if norm not in decoder.names:
+            return builder.add("linear", {"x": x, "residual": residual}, weights, output=output)
+        x = builder.add("linear", {"x": x}, weights, output=f"{output}.product")
+        norms = {"weight": self.norm(norm, layer)}
+        x = builder.add("rms_norm", {"x": x}, norms, {"eps": decoder.eps}, output=f"{output}.norm")
+        return builder.add("add", {"a": x, "b": residual}, output=output)
 
     def linear(
-        self, rows: Mapping[str, int], unit: int, layer: int, columns: int | None = None
+        self, fused: str, rows: Mapping[str, int], layer: int, columns: int | None = None
     ) -> dict[str, list[str]]:
         """Return the slots ``weight`` and, if there are any, ``bias`` for some matrices of a layer.
 
-        The matrix of each role has so many times `unit` rows.
+        Each role has so many rows; the file may have them as one matrix, `fused`.
         """
-        columns = columns or self.decoder.hidden
-        slots = {
-            "weight": [self.matrix(role, n * unit, columns, layer) for role, n in rows.items()]
-        }
-        have_bias = [role for role in rows if self.name(role, layer, "bias") in self.files.names]
-        if have_bias:
-            for role in rows:  # a missing one is an error then
-                slots.setdefault("bias", []).append(
-                    self.tensor(self.name(role, layer, "bias"), (rows[role] * unit,))
-                )
+        decoder, columns = self.decoder, columns or self.decoder.hidden
+        if fused in decoder.names:
+            rows = {fused: sum(rows.values())}
+        slots = {"weight": [self.matrix(role, n, columns, layer) for role, n in rows.items()]}
+        biases = {role: self.name(role, layer, "bias") for role in rows}
+        if any(role in decoder.biases or biases[role] in self.files.names for role in rows):
+            # A missing one is an error then.
+            slots["bias"] = [self.tensor(biases[role], (rows[role],)) for role in rows]
         return slots
 
     def matrix(self, role: str, rows: int, columns: int, layer: int | None = None) -> str:
         return self.tensor(self.name(role, layer), (rows, columns))
 
-    def vector(self, role: str, length: int, layer: int | None = None) -> str:
-        return self.tensor(self.name(role, layer), (length,))
+    def norm(self, role: str, layer: int | None = None, length: int | None = None) -> str:
+        shape = (length or self.decoder.hidden,)
+        return self.tensor(self.name(role, layer), shape, self.decoder.norm_transform)
 
     def name(self, role: str, layer: int | None, part: str = "weight") -> str:
         names = self.decoder.names
         prefix = "" if layer is None else names["layer"].format(layer)
         return f"{prefix}{names[role]}.{part}"
 
-    def tensor(self, name: str, shape: tuple[int, ...]) -> str:
+    def tensor(self, name: str, shape: tuple[int, ...], transform: tuple[str, ...] = ()) -> str:
         if name not in self.files.names:
             raise FileFormatError(f"{self.files.path}: tensor {name!r}, shape {shape}, is missing")
         found = self.files.tensor(name)
@@ -222,5 +266,6 @@ class _Assembly:
             raise FileFormatError(
                 f"{found.file}: tensor {name!r} has shape {found.shape}, expected {shape}"
             )
-        source = {"file": found.file, "tensor": name, "transform": []}
-        return self.builder.tensor(name, Tensor(found.type, shape, source))
+        kind = "f32" if "plus_one" in transform else found.type
+        source = {"file": found.file, "tensor": name, "transform": list(transform)}
+        return self.builder.tensor(name, Tensor(kind, shape, source))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,6 +11,7 @@ __all__ = ["Settings"]
 
 # More than any model has, and few enough that products of two fit in 64 bits.
 _MOST = 2**31 - 1
+_LARGEST = 1e300
 
 
 class Settings:
@@ -35,13 +35,33 @@ class Settings:
             raise FileFormatError(f"{self.where}: {name} must be a positive integer, got {value!r}")
         return value
 
+    def size_or_none(self, name: str, default: int) -> int:
+        """Return a positive integer, or 0 where the value is 0 or null."""
+        value = self.values.get(name, default)
+        return 0 if value is None or value == 0 else self.size(name, default)
+
     def number(self, name: str, default: float | None = None) -> float:
         """Return a positive, finite number."""
-        value = self._value(name, default)
-        is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-        if not is_number or not math.isfinite(value) or value <= 0:
-            raise FileFormatError(f"{self.where}: {name} must be a positive number, got {value!r}")
-        return float(value)
+        return self._positive(name, self._value(name, default))
+
+    def number_or_none(self, name: str, default: float) -> float:
+        """Return a positive number, or 0 where the value is 0 or null."""
+        value = self.values.get(name, default)
+        return 0.0 if value is None or value == 0 else self._positive(name, value)
+
+    def numbers(self, name: str, count: int) -> list[float]:
+        """Return a list of so many positive numbers."""
+        values = self._value(name, None)
+        if not isinstance(values, list) or len(values) != count:
+            raise FileFormatError(f"{self.where}: {name} must be a list of {count} numbers")
+        return [self._positive(f"{name}[{i}]", value) for i, value in enumerate(values)]
+
+    def section(self, name: str) -> Settings:
+        """Return the settings of an object within; none where it is missing or null."""
+        values = self.values.get(name)
+        if values is not None and not isinstance(values, Mapping):
+            raise FileFormatError(f"{self.where}: {name} must be an object, got {values!r}")
+        return Settings(self.where, values or {})
 
     def require(self, name: str, expected: object, default: object) -> None:
         """Raise a FileFormatError unless a setting has the only value that is supported."""
@@ -58,3 +78,9 @@ class Settings:
         if value is None:
             raise FileFormatError(f"{self.where}: {name} is missing")
         return value
+
+    def _positive(self, name: str, value: Any) -> float:
+        is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        if not is_number or not 0 < value <= _LARGEST:
+            raise FileFormatError(f"{self.where}: {name} must be a positive number, got {value!r}")
+        return float(value)

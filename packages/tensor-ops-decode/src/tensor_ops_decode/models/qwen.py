@@ -1,0 +1,52 @@
+"""Qwen 2, with biases of queries, keys and values, and Qwen 3, with norms of queries and keys."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tensor_ops_decode.models.checkpoint import gguf_decoder, hugging_face_decoder, layer_windows
+from tensor_ops_decode.models.decoder import GGUF_NAMES, HUGGING_FACE_NAMES, Decoder
+from tensor_ops_decode.models.family import Family
+from tensor_ops_decode.models.settings import Settings
+from tensor_ops_decode.weights import Weights
+
+__all__ = ["FAMILIES"]
+
+_BIASES = ("q", "k", "v")
+_GGUF_NORMS = {"q_norm": "attn_q_norm", "k_norm": "attn_k_norm"}
+_HUGGING_FACE_NORMS = {"q_norm": "self_attn.q_norm", "k_norm": "self_attn.k_norm"}
+
+
+def _qwen2_gguf(files: Weights, settings: Settings) -> Decoder:
+    return gguf_decoder(files, settings, biases=_BIASES)
+
+
+def _qwen3_gguf(files: Weights, settings: Settings) -> Decoder:
+    return gguf_decoder(files, settings, names=GGUF_NAMES | _GGUF_NORMS)
+
+
+def _qwen2(files: Weights, settings: Settings) -> Decoder:
+    return _hugging_face(files, settings, biases=_BIASES)
+
+
+def _qwen3(files: Weights, settings: Settings) -> Decoder:
+    return _hugging_face(
+        files,
+        settings,
+        names=HUGGING_FACE_NAMES | _HUGGING_FACE_NORMS,
+        head_size=settings.size("head_dim", 128),
+    )
+
+
+def _hugging_face(files: Weights, settings: Settings, **given: Any) -> Decoder:
+    windows = (0,) * settings.size("num_hidden_layers")
+    if settings.values.get("use_sliding_window", False):
+        first = settings.size_or_none("max_window_layers", 28)
+        windows = layer_windows(settings, lambda layer: layer >= first, 4096)
+    return hugging_face_decoder(files, settings, windows=windows, **given)
+
+
+FAMILIES = (
+    Family("Qwen 2 and 2.5", "qwen2", "Qwen2ForCausalLM", _qwen2_gguf, _qwen2),
+    Family("Qwen 3", "qwen3", "Qwen3ForCausalLM", _qwen3_gguf, _qwen3),
+)

@@ -1,0 +1,138 @@
+"""How fast queries and keys rotate, from what a model's file says."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from tensor_ops_decode.models.settings import Settings
+from tensor_ops_decode.node_kind import Array
+from tensor_ops_decode.weights import FileFormatError, Weights
+
+__all__ = ["Rope", "gguf_rope", "hugging_face_rope"]
+
+
+@dataclass(frozen=True)
+class Rope:
+    """The rotation of a layer.
+
+    Attributes
+    ----------
+    frequencies : tuple of float
+        Radians per position, one for each pair of elements that is rotated.
+    factor : float
+        What cosines and sines are multiplied by.
+    long_frequencies : tuple of float
+        Those of a model whose sequences may be longer than `short_length`, where they differ.
+    short_length : int
+    """
+
+    frequencies: tuple[float, ...]
+    factor: float = 1.0
+    long_frequencies: tuple[float, ...] = ()
+    short_length: int = 0
+
+    def of_length(self, max_seq_length: int) -> tuple[float, ...]:
+        """Return the frequencies for sequences up to a length."""
+        is_long = self.long_frequencies and max_seq_length > self.short_length
+        return self.long_frequencies if is_long else self.frequencies
+
+
+def gguf_rope(files: Weights, settings: Settings, size: int) -> Rope:
+    """Return the rotation that a GGUF file describes, of so many elements of a head."""
+    frequencies = _frequencies(settings.number("rope.freq_base", 10000.0), size)
+    kind = settings.values.get("rope.scaling.type", "none")
+    if kind == "linear":
+        frequencies /= settings.number("rope.scaling.factor")
+    elif kind not in ("none", "longrope"):
+        raise FileFormatError(f"{settings.where}: rope.scaling.type {kind!r} is not supported")
+    if "rope_freqs.weight" in files.names:
+        frequencies /= _factors(files, "rope_freqs.weight", len(frequencies))
+    if kind != "longrope" and "rope_factors_long.weight" not in files.names:
+        return Rope(tuple(frequencies.tolist()))
+    short, long = (
+        frequencies / _factors(files, f"rope_factors_{which}.weight", len(frequencies))
+        for which in ("short", "long")
+    )
+    return Rope(
+        tuple(short.tolist()),
+        settings.number("rope.scaling.attn_factor", 1.0),
+        tuple(long.tolist()),
+        settings.size("rope.scaling.original_context_length"),
+    )
+
+
+def hugging_face_rope(settings: Settings, rope: Settings, base: float, head_size: int) -> Rope:
+    """Return the rotation that config.json describes.
+
+    Parameters
+    ----------
+    settings : Settings
+        Of the model.
+    rope : Settings
+        Of the rotation, which may be those of some layers only.
+    base : float
+        Where `rope` has none.
+    head_size : int
+    """
+    part = rope.number("partial_rotary_factor", settings.number("partial_rotary_factor", 1.0))
+    if part > 1:
+        raise FileFormatError(f"{rope.where}: partial_rotary_factor must be at most 1, got {part}")
+    frequencies = _frequencies(rope.number("rope_theta", base), int(head_size * part))
+    kind = rope.values.get("rope_type", rope.values.get("type", "default"))
+    if kind in ("longrope", "su"):
+        return _longrope(settings, rope, frequencies)
+    if kind == "linear":
+        frequencies = frequencies / rope.number("factor")
+    elif kind == "llama3":
+        frequencies = _llama3(rope, frequencies)
+    elif kind != "default":
+        raise FileFormatError(f"{rope.where}: the rope type {kind!r} is not supported")
+    return Rope(tuple(frequencies.tolist()))
+
+
+def _frequencies(base: float, size: int) -> Array:
+    return base ** (-np.arange(0, size - size % 2, 2) / size)
+
+
+def _llama3(rope: Settings, frequencies: Array) -> Array:
+    # Long waves are slowed down by the factor, short ones not, and those between in part.
+    factor, low, high = map(rope.number, ("factor", "low_freq_factor", "high_freq_factor"))
+    if high <= low:
+        raise FileFormatError(
+            f"{rope.where}: high_freq_factor must be larger than low_freq_factor, {low}, got {high}"
+        )
+    turns = rope.size("original_max_position_embeddings") * frequencies / (2 * math.pi)
+    smooth = np.clip((turns - low) / (high - low), 0, 1)
+    return frequencies * (smooth + (1 - smooth) / factor)
+
+
+def _longrope(settings: Settings, rope: Settings, frequencies: Array) -> Rope:
+    short, long = (
+        frequencies / rope.numbers(name, len(frequencies))
+        for name in ("short_factor", "long_factor")
+    )
+    name = "original_max_position_embeddings"
+    length = rope.size(name, settings.values.get(name))
+    longest = settings.size("max_position_embeddings", length)
+    stretch = rope.number("factor", longest / length)
+    # As the paper has it, what is attended to from farther away is made as sharp as before.
+    factor = math.sqrt(1 + math.log(max(stretch, 1)) / math.log(max(length, 2)))
+    factor = rope.number("attention_factor", factor)
+    return Rope(tuple(short.tolist()), factor, tuple(long.tolist()), length)
+
+
+def _factors(files: Weights, name: str, expected: int) -> Array:
+    if name not in files.names:
+        raise FileFormatError(f"{files.path}: tensor {name!r} is missing")
+    tensor = files.tensor(name)
+    if tensor.shape != (expected,):
+        raise FileFormatError(
+            f"{tensor.file}: tensor {name!r} has shape {tensor.shape}, expected {(expected,)}"
+        )
+    factors = tensor.values(np.float64)
+    if not np.all(np.isfinite(factors) & (factors > 0)):
+        raise FileFormatError(f"{tensor.file}: tensor {name!r} must hold positive numbers")
+    return factors

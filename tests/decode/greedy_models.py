@@ -1,0 +1,62 @@
+"""What a small model of random weights says, by transformers and by a kernel."""
+
+import numpy as np
+import torch
+
+import tensor_ops_decode
+
+# Logits of two implementations in float32 differ by less. Seeds are chosen so that the two largest
+# logits of every step are further apart.
+BOUND = 2e-4
+NEW_TOKENS = 64
+
+
+@torch.no_grad()
+def expected(model, prompt):
+    """Return the greedy continuation of transformers, and the logits of its last step."""
+    ids = model.generate(
+        torch.tensor([prompt]),
+        attention_mask=torch.ones(1, len(prompt), dtype=torch.int64),
+        max_new_tokens=NEW_TOKENS,
+        do_sample=False,
+        eos_token_id=None,
+        pad_token_id=0,
+    )
+    logits = model(ids[:, :-1]).logits[0, len(prompt) - 1 :]
+    best = logits.topk(2).values
+    margin = (best[:, 0] - best[:, 1]).min().item()
+    assert margin > BOUND, f"choose another seed: two logits are {margin} apart"
+    return ids[0, len(prompt) :].tolist(), logits[-1].numpy()
+
+
+def open_kernel(model, **options):
+    """Return a kernel for a file or a folder, so small that steps, pages and slots are shared."""
+    return tensor_ops_decode.PersistentKernel(
+        mode="decode",
+        model=model,
+        max_num_batched_requests=3,
+        max_num_batched_tokens=8,
+        page_size=4,
+        **{"max_seq_length": 128, **options},
+    )
+
+
+def greedy(kernel, prompts):
+    """Return what a kernel writes after prompts, all at once, and its last logits."""
+    requests = [kernel.add_request(prompt, ignore_eos=True) for prompt in prompts]
+    found = {request: [] for request in requests}
+    logits = {}
+    while len(logits) < len(requests):
+        for request, token in kernel().items():
+            found[request].append(token)
+            if len(found[request]) == NEW_TOKENS:
+                logits[request] = np.array(kernel.logits(request))
+                kernel.remove(request)
+    return [(found[request], logits[request]) for request in requests]
+
+
+def assert_same(found, right):
+    """Assert that tokens are equal and logits within the bound."""
+    for (tokens, logits), (right_tokens, right_logits) in zip(found, right, strict=True):
+        assert tokens == right_tokens
+        assert np.abs(logits - right_logits).max() < BOUND

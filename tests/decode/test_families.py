@@ -1,0 +1,75 @@
+"""Models of every family against transformers: the same greedy tokens, from both kinds of files."""
+
+import numpy as np
+import pytest
+import torch
+import transformers
+
+from gguf_models import write_gguf
+from greedy_models import assert_same, expected, greedy, open_kernel
+
+PROMPT_LENGTHS = (3, 17)
+
+# The class of a model, and its settings; seeds are those whose best logits are apart.
+MODELS = {
+    "Mistral": ("Mistral", 0, {"sliding_window": 7, "head_dim": 16}),
+    "Mistral without a window": ("Mistral", 0, {"sliding_window": None}),
+    "Qwen 2": ("Qwen2", 0, {}),
+    "Qwen 2 with windows": (
+        "Qwen2",
+        0,
+        {"use_sliding_window": True, "sliding_window": 9, "max_window_layers": 1},
+    ),
+    "Qwen 3": ("Qwen3", 0, {"head_dim": 20, "tie_word_embeddings": False}),
+}
+# Their GGUF files do not have the window.
+ONLY_SAFETENSORS = ("Mistral", "Qwen 2 with windows")
+
+
+def small_model(name, **changed):
+    family, seed, settings = MODELS[name]
+    settings = {
+        "hidden_size": 48,
+        "intermediate_size": 100,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "vocab_size": 331,
+        "max_position_embeddings": 128,
+        "tie_word_embeddings": True,
+        "initializer_range": 0.3,  # so that the model says something
+        **settings,
+        **changed,
+    }
+    torch.manual_seed(seed)
+    config = getattr(transformers, f"{family}Config")(**settings)
+    # Other kernels of attention than the eager one have no soft cap.
+    model_class = getattr(transformers, f"{family}ForCausalLM")
+    model = model_class._from_config(config, attn_implementation="eager").eval()
+    for key, parameter in model.named_parameters():
+        if key.endswith(("norm.weight", "bias")):  # which begin as all ones or zeros
+            parameter.data.add_(torch.randn_like(parameter), alpha=0.2)
+    return model
+
+
+@pytest.fixture(scope="module", params=MODELS, ids=lambda name: name.replace(" ", "-"))
+def model(request, tmp_path_factory):
+    """A folder and a GGUF file of the same model, prompts, and what transformers says to them."""
+    model = small_model(request.param)
+    folder = tmp_path_factory.mktemp("model")
+    model.save_pretrained(folder)
+    files = [folder]
+    if request.param not in ONLY_SAFETENSORS:
+        files.append(folder / "model.gguf")
+        write_gguf(model, files[-1])
+    draw = np.random.default_rng(7)
+    prompts = [draw.integers(0, 331, length).tolist() for length in PROMPT_LENGTHS]
+    return files, prompts, [expected(model, prompt) for prompt in prompts]
+
+
+def test_greedy_tokens_are_those_of_transformers(model, backend):
+    files, prompts, right = model
+    for file in files:
+        with open_kernel(file, backend=backend) as kernel:
+            kernel.compile()
+            assert_same(greedy(kernel, prompts), right)
