@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from tensor_ops_decode.models import llama, qwen
+from tensor_ops_decode.models import gemma, llama, phi3, qwen
 from tensor_ops_decode.models.decoder import Decoder
 from tensor_ops_decode.models.settings import Settings
 from tensor_ops_decode.weights import FileFormatError, Weights
 
 __all__ = ["FAMILIES", "decoder_of"]
 
-FAMILIES = (*llama.FAMILIES, *qwen.FAMILIES)
+FAMILIES = (*llama.FAMILIES, *qwen.FAMILIES, *phi3.FAMILIES, *gemma.FAMILIES)
 
 # What makes a model one that no family describes, whatever its architecture is called.
 _EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts", "expert_count")

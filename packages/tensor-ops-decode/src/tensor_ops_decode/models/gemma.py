@@ -1,0 +1,156 @@
+"""Gemma 1 to 3: norms with one added to their weights, scaled embeddings, gelu.
+
+Gemma 2 has norms before and after, windows in every other layer, and soft caps. Gemma 3 has windows
+in five layers of six, which rotate by a base of their own, and norms of queries and keys.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tensor_ops_decode.models.checkpoint import gguf_decoder, hugging_face_decoder, layer_windows
+from tensor_ops_decode.models.decoder import GGUF_NAMES, HUGGING_FACE_NAMES, Decoder
+from tensor_ops_decode.models.family import Family
+from tensor_ops_decode.models.rope import gguf_rope, hugging_face_rope
+from tensor_ops_decode.models.settings import Settings
+from tensor_ops_decode.weights import FileFormatError, Weights
+
+__all__ = ["FAMILIES"]
+
+_GGUF2 = GGUF_NAMES | {
+    "attention_post_norm": "post_attention_norm",
+    "mlp_post_norm": "post_ffw_norm",
+}
+_GGUF3 = _GGUF2 | {"q_norm": "attn_q_norm", "k_norm": "attn_k_norm"}
+_HUGGING_FACE2 = HUGGING_FACE_NAMES | {
+    "attention_post_norm": "post_attention_layernorm",
+    "mlp_norm": "pre_feedforward_layernorm",
+    "mlp_post_norm": "post_feedforward_layernorm",
+}
+_HUGGING_FACE3 = _HUGGING_FACE2 | {"q_norm": "self_attn.q_norm", "k_norm": "self_attn.k_norm"}
+
+
+def _gguf1(files: Weights, settings: Settings, **given: Any) -> Decoder:
+    scale = settings.size("embedding_length") ** 0.5
+    return gguf_decoder(files, settings, activation="gelu_mul", embedding_scale=scale, **given)
+
+
+def _gguf2(files: Weights, settings: Settings) -> Decoder:
+    return _gguf1(
+        files,
+        settings,
+        names=_GGUF2,
+        windows=_gguf_windows(settings, window=4096, period=2),
+        scale=_gguf_scale(settings, largest=46),
+        attention_cap=settings.number_or_none("attn_logit_softcapping", 50.0),
+        logit_cap=settings.number_or_none("final_logit_softcapping", 30.0),
+    )
+
+
+def _gguf3(files: Weights, settings: Settings) -> Decoder:
+    windows = _gguf_windows(settings, window=0, period=6)
+    rotated = settings.size("rope.dimension_count", settings.size("attention.key_length"))
+    everywhere = gguf_rope(files, settings, rotated)
+    base = settings.number("rope.freq_base_swa", 10000.0)
+    # The scaling of the rotation is not for layers with a window.
+    within = gguf_rope(files, Settings(settings.where, {"rope.freq_base": base}), rotated)
+    return _gguf1(
+        files,
+        settings,
+        names=_GGUF3,
+        windows=windows,
+        ropes=tuple(within if window else everywhere for window in windows),
+        scale=_gguf_scale(settings, largest=62),
+        logit_cap=settings.number_or_none("final_logit_softcapping", 0.0),
+    )
+
+
+def _gguf_windows(settings: Settings, *, window: int, period: int) -> tuple[int, ...]:
+    """Return the window of each layer; the last layer of each period has none."""
+    layers = settings.size("block_count")
+    window = settings.size_or_none("attention.sliding_window", window)
+    period = settings.size("attention.sliding_window_pattern", period)
+    return tuple(window if (layer + 1) % period else 0 for layer in range(layers))
+
+
+def _gguf_scale(settings: Settings, *, largest: int) -> float:
+    """Return the scale of scores, which files do not have.
+
+    As in llama.cpp, the model with the most layers is known by their number.
+    """
+    size = settings.size("attention.key_length")
+    if settings.size("block_count") == largest:
+        size = settings.size("embedding_length") // settings.size("attention.head_count")
+    return settings.number("attention.scale", size**-0.5)
+
+
+def _hugging_face1(files: Weights, settings: Settings) -> Decoder:
+    # The first files say gelu, and mean its approximation by tanh.
+    name = "hidden_activation" if settings.values.get("hidden_activation") else "hidden_act"
+    if settings.values.get(name) != "gelu":
+        settings.require(name, "gelu_pytorch_tanh", "gelu_pytorch_tanh")
+    return _hugging_face(files, settings)
+
+
+def _hugging_face2(files: Weights, settings: Settings) -> Decoder:
+    settings.require("hidden_activation", "gelu_pytorch_tanh", "gelu_pytorch_tanh")
+    return _hugging_face(
+        files,
+        settings,
+        names=_HUGGING_FACE2,
+        windows=layer_windows(settings, lambda layer: layer % 2 == 0, 4096),
+        scale=settings.number("query_pre_attn_scalar", 256) ** -0.5,
+        attention_cap=settings.number_or_none("attn_logit_softcapping", 50.0),
+        logit_cap=settings.number_or_none("final_logit_softcapping", 30.0),
+    )
+
+
+def _hugging_face3(files: Weights, settings: Settings) -> Decoder:
+    text = settings.section("text_config")
+    if text.values:
+        settings = text
+    settings.require("hidden_activation", "gelu_pytorch_tanh", "gelu_pytorch_tanh")
+    settings.require("attn_logit_softcapping", None, None)
+    period = settings.size("sliding_window_pattern", 6)
+    windows = layer_windows(settings, lambda layer: (layer + 1) % period != 0, 4096)
+    size = settings.size("head_dim", 256)
+    # Before version 5, transformers kept the two rotations in settings of other names.
+    ropes = settings.section("rope_parameters")
+    everywhere = ropes.section("full_attention")
+    if not everywhere.values:
+        everywhere = settings.section("rope_scaling")
+    base = settings.number("rope_theta", 1e6)
+    full = hugging_face_rope(settings, everywhere, base, size)
+    base = settings.number("rope_local_base_freq", 10000.0)
+    within = hugging_face_rope(settings, ropes.section("sliding_attention"), base, size)
+    return _hugging_face(
+        files,
+        settings,
+        names=_HUGGING_FACE3,
+        windows=windows,
+        ropes=tuple(within if window else full for window in windows),
+        scale=settings.number("query_pre_attn_scalar", 256) ** -0.5,
+        logit_cap=settings.number_or_none("final_logit_softcapping", 0.0),
+    )
+
+
+def _hugging_face(files: Weights, settings: Settings, **given: Any) -> Decoder:
+    if settings.values.get("use_bidirectional_attention"):
+        raise FileFormatError(f"{settings.where}: use_bidirectional_attention is not supported")
+    return hugging_face_decoder(
+        files,
+        settings,
+        is_tied=True,
+        activation="gelu_mul",
+        embedding_scale=settings.size("hidden_size") ** 0.5,
+        head_size=settings.size("head_dim", 256),
+        norm_transform=("plus_one",),
+        **given,
+    )
+
+
+FAMILIES = (
+    Family("Gemma 1", "gemma", "GemmaForCausalLM", _gguf1, _hugging_face1),
+    Family("Gemma 2", "gemma2", "Gemma2ForCausalLM", _gguf2, _hugging_face2),
+    Family("Gemma 3", "gemma3", "Gemma3ForCausalLM", _gguf3, _hugging_face3),
+)

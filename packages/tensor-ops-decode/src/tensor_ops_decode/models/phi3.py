@@ -1,0 +1,29 @@
+"""Phi 3 and 4, whose files have q, k and v as one matrix, and gate and up as one."""
+
+from __future__ import annotations
+
+from tensor_ops_decode.models.checkpoint import gguf_decoder, hugging_face_decoder
+from tensor_ops_decode.models.decoder import GGUF_NAMES, HUGGING_FACE_NAMES, Decoder
+from tensor_ops_decode.models.family import Family
+from tensor_ops_decode.models.settings import Settings
+from tensor_ops_decode.weights import Weights
+
+__all__ = ["FAMILIES"]
+
+_GGUF = GGUF_NAMES | {"qkv": "attn_qkv", "gate_up": "ffn_up"}
+_HUGGING_FACE = HUGGING_FACE_NAMES | {"qkv": "self_attn.qkv_proj", "gate_up": "mlp.gate_up_proj"}
+
+
+def _gguf(files: Weights, settings: Settings) -> Decoder:
+    window = settings.size_or_none("attention.sliding_window", 0)
+    windows = (window,) * settings.size("block_count")
+    return gguf_decoder(files, settings, names=_GGUF, windows=windows)
+
+
+def _hugging_face(files: Weights, settings: Settings) -> Decoder:
+    window = settings.size_or_none("sliding_window", 0)
+    windows = (window,) * settings.size("num_hidden_layers")
+    return hugging_face_decoder(files, settings, names=_HUGGING_FACE, windows=windows)
+
+
+FAMILIES = (Family("Phi 3 and 4", "phi3", "Phi3ForCausalLM", _gguf, _hugging_face),)
