@@ -9,6 +9,13 @@ import tensor_ops_decode
 # logits of every step are further apart.
 BOUND = 2e-4
 NEW_TOKENS = 64
+# So small that requests share steps, and take several for a prompt and many pages.
+SMALL = {
+    "max_num_batched_requests": 3,
+    "max_num_batched_tokens": 8,
+    "max_seq_length": 128,
+    "page_size": 4,
+}
 
 
 @torch.no_grad()
@@ -30,14 +37,11 @@ def expected(model, prompt):
 
 
 def open_kernel(model, **options):
-    """Return a kernel for a file or a folder, so small that steps, pages and slots are shared."""
+    """Return a small kernel for a file or a folder."""
     return tensor_ops_decode.PersistentKernel(
         mode="decode",
         model=model,
-        max_num_batched_requests=3,
-        max_num_batched_tokens=8,
-        page_size=4,
-        **{"max_seq_length": 128, **options},
+        **(SMALL | options),
     )
 
 

@@ -66,6 +66,7 @@ def small_model(name, **changed):
         "vocab_size": 331,
         "max_position_embeddings": 128,
         "tie_word_embeddings": True,
+        "rms_norm_eps": 1e-3,
         "initializer_range": 0.3,  # so that the model says something
         **settings,
         **changed,
@@ -85,15 +86,21 @@ def small_model(name, **changed):
 def model(request, tmp_path_factory):
     """A folder and a GGUF file of the same model, prompts, and what transformers says to them."""
     model = small_model(request.param)
-    folder = tmp_path_factory.mktemp("model")
+    files = saved(model, tmp_path_factory.mktemp("model"))
+    prompts = some_prompts()
+    right = [expected(model, prompt) for prompt in prompts]
+    return files[: 1 if request.param in ONLY_SAFETENSORS else 2], prompts, right
+
+
+def saved(model, folder):
     model.save_pretrained(folder)
-    files = [folder]
-    if request.param not in ONLY_SAFETENSORS:
-        files.append(folder / "model.gguf")
-        write_gguf(model, files[-1])
+    write_gguf(model, folder / "model.gguf")
+    return folder, folder / "model.gguf"
+
+
+def some_prompts():
     draw = np.random.default_rng(7)
-    prompts = [draw.integers(0, 331, length).tolist() for length in PROMPT_LENGTHS]
-    return files, prompts, [expected(model, prompt) for prompt in prompts]
+    return [draw.integers(0, 331, length).tolist() for length in PROMPT_LENGTHS]
 
 
 def test_greedy_tokens_are_those_of_transformers(model, backend):
@@ -102,3 +109,44 @@ def test_greedy_tokens_are_those_of_transformers(model, backend):
         with open_kernel(file, backend=backend) as kernel:
             kernel.compile()
             assert_same(greedy(kernel, prompts), right)
+
+
+def test_alone_and_together_bits_are_the_same(model, backend):
+    (folder, *_), prompts, _ = model
+    with open_kernel(folder, backend=backend) as kernel:
+        kernel.compile()
+        together = greedy(kernel, prompts)
+    with open_kernel(folder, backend=backend, max_num_batched_tokens=3) as kernel:
+        kernel.compile()
+        alone = greedy(kernel, prompts[1:])
+    assert alone[0][0] == together[1][0]
+    assert np.array_equal(alone[0][1], together[1][1])
+
+
+def longrope(**factors):
+    return {
+        "original_max_position_embeddings": 96,
+        "rope_parameters": {
+            "rope_type": "longrope",
+            "rope_theta": 10000.0,
+            "partial_rotary_factor": 0.5,
+            "short_factor": [1.0, 1.1, 1.3],
+            "long_factor": [1.5, 2.5, 4.0],
+            **factors,
+        },
+    }
+
+
+@pytest.mark.parametrize(("max_seq_length", "which"), [(96, "short_factor"), (128, "long_factor")])
+def test_the_longest_sequence_chooses_the_factors_of_longrope(
+    tmp_path, backend, max_seq_length, which
+):
+    files = saved(small_model("Phi 3", **longrope()), tmp_path)
+    # transformers changes from one to the other on the way, so it is given the same twice.
+    factors = longrope()["rope_parameters"][which]
+    model = small_model("Phi 3", **longrope(short_factor=factors, long_factor=factors))
+    right = [expected(model, prompt) for prompt in some_prompts()]
+    for file in files:
+        with open_kernel(file, backend=backend, max_seq_length=max_seq_length) as kernel:
+            kernel.compile()
+            assert_same(greedy(kernel, some_prompts()), right)

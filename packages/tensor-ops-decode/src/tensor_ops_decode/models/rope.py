@@ -115,7 +115,7 @@ def _longrope(settings: Settings, rope: Settings, frequencies: Array) -> Rope:
         for name in ("short_factor", "long_factor")
     )
     name = "original_max_position_embeddings"
-    length = rope.size(name, settings.values.get(name))
+    length = settings.size(name, rope.values.get(name))
     longest = settings.size("max_position_embeddings", length)
     stretch = rope.number("factor", longest / length)
     # As the paper has it, what is attended to from farther away is made as sharp as before.
