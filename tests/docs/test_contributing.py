@@ -22,7 +22,7 @@ BUILD_BACKENDS = ["hatchling", "scikit_build_core", "pybind11"]
 def checkout(tmp_path):
     """A copy of what a contributor changes, with the node that the page tells of.
 
-    Without the ops and nodes that would only take time to build.
+    Without the ops, nodes and types of weights that would only take time to build.
     """
     copy = tmp_path / "checkout"
     ignored = shutil.ignore_patterns("__pycache__", "build", "dist", "*.so")
@@ -33,9 +33,10 @@ def checkout(tmp_path):
             shutil.copytree(source, target, ignore=ignored)
         else:
             shutil.copy(source, target)
-    for folder in ("ops", "decode/nodes"):
+    for folder in ("ops", "decode/nodes", "decode/products/formats"):
         for path in copy.glob(f"packages/tensor-ops-cpp/native/{folder}/*.cpp"):
-            if path.stem != "embed":  # the inputs of all nodes under test are rows of tables
+            # The inputs of a node under test are rows of float32 tables.
+            if path.stem not in ("embed", "f32"):
                 path.unlink()
     for path in NODE.iterdir():
         shutil.copy(path, copy / NODES[path.suffix])
