@@ -16,6 +16,13 @@ LLAMA3 = {
     "high_freq_factor": 4.0,
     "original_max_position_embeddings": 32,
 }
+LONGROPE = {
+    "rope_type": "longrope",
+    "short_factor": [1.0] * 8,
+    "long_factor": [-1.0] * 8,
+    "original_max_position_embeddings": 32,
+}
+QWEN = {"architectures": ["Qwen2ForCausalLM"], "use_sliding_window": True}
 
 
 @pytest.fixture
@@ -42,19 +49,32 @@ def refused(tmp_path):
     ("settings", "words"),
     [
         ({"num_attention_heads": 0}, "num_attention_heads must be a positive integer, got 0"),
-        ({"num_attention_heads": 3}, "3 heads do not divide a hidden size of 64"),
+        ({"num_attention_heads": 3, "head_dim": None}, "3 heads do not divide a hidden size of 64"),
         ({"num_key_value_heads": -2}, "num_key_value_heads must be a positive integer, got -2"),
         ({"num_key_value_heads": 4}, "k_proj.weight' has shape (32, 64), expected (64, 64)"),
         ({"hidden_size": "64"}, "hidden_size must be a positive integer, got '64'"),
-        ({"num_hidden_layers": 10**9}, "'model.layers.2.input_layernorm.weight', shape (64,), is"),
+        ({"num_hidden_layers": 10**9}, "is 1000000000, but there are only 21 tensors"),
+        ({"num_hidden_layers": 3}, "'model.layers.2.input_layernorm.weight', shape (64,), is"),
         ({"num_hidden_layers": 1}, "but the model has only 1 layers"),
         ({"vocab_size": 100}, "has shape (260, 64), expected (100, 64)"),
         ({"rms_norm_eps": float("nan")}, "rms_norm_eps must be a positive number, got nan"),
         ({"hidden_act": "gelu"}, "hidden_act is 'gelu'; only 'silu' is supported"),
         ({"architectures": ["GPT2LMHeadModel"]}, "unknown architecture 'GPT2LMHeadModel'"),
+        ({"architectures": [["LlamaForCausalLM"]]}, "unknown architecture ['LlamaForCausalLM']"),
+        ({"num_local_experts": 8}, "num_local_experts is 8; mixtures of experts are not supported"),
+        ({"quantization_config": {"quant_method": "gptq"}}, "weights quantized by 'gptq' are not"),
+        ({"vision_config": {"depth": 2}}, "vision_config; models of more than text are not"),
+        ({"architectures": ["MistralForCausalLM"], "sliding_window": -1}, "got -1"),
+        (QWEN | {"layer_types": ["full_attention"]}, "layer_types must be a list of 2 types"),
+        (QWEN | {"layer_types": ["full_attention", "ssm"]}, "layer_types has 'ssm'; supported are"),
+        (QWEN, "tensor 'model.layers.0.self_attn.q_proj.bias', shape (64,), is missing"),
         ({"rope_parameters": "yarn"}, "rope_parameters must be an object, got 'yarn'"),
         ({"rope_parameters": {"rope_type": "yarn"}}, "the rope type 'yarn' is not supported"),
         ({"rope_parameters": {"rope_type": "linear"}}, "factor is missing"),
+        ({"rope_parameters": {"rope_type": "dynamic"}}, "the rope type 'dynamic' is not supported"),
+        ({"rope_parameters": {"partial_rotary_factor": 1.5}}, "must be at most 1, got 1.5"),
+        ({"rope_parameters": LONGROPE | {"short_factor": [1.0]}}, "must be a list of 8 numbers"),
+        ({"rope_parameters": LONGROPE}, "long_factor[0] must be a positive number, got -1"),
         ({"rope_parameters": LLAMA3}, "high_freq_factor must be larger than low_freq_factor, 4.0"),
     ],
 )

@@ -11,7 +11,6 @@ __all__ = ["FAMILIES", "decoder_of"]
 
 FAMILIES = (*llama.FAMILIES, *qwen.FAMILIES, *phi3.FAMILIES, *gemma.FAMILIES)
 
-# What makes a model one that no family describes, whatever its architecture is called.
 _EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts", "expert_count")
 _MODALITIES = ("vision_config", "audio_config")
 
@@ -27,45 +26,52 @@ def decoder_of(files: Weights) -> Decoder:
     architecture = files.metadata.get("general.architecture")
     if architecture is not None:
         prefix = f"{architecture}."
-        values = {
-            key.removeprefix(prefix): files.metadata[key]
-            for key in files.metadata
-            if key.startswith(prefix)
-        }
-        settings = Settings(files.path, values)
-        _refuse(settings)
-        for family in FAMILIES:
-            if architecture == family.gguf:
-                return family.from_gguf(files, settings)
-        known = sorted({family.gguf for family in FAMILIES})
+        names = [name for name in files.metadata if name.startswith(prefix)]
+        values = {name.removeprefix(prefix): files.metadata[name] for name in names}
+        settings, layers = Settings(files.path, values), "block_count"
+        readers = {family.gguf: family.from_gguf for family in FAMILIES}
     else:
-        names = files.metadata.get("architectures")
-        architecture = names[0] if isinstance(names, list) and names else None
+        listed = files.metadata.get("architectures")
+        architecture = listed[0] if isinstance(listed, list) and listed else None
         settings = Settings(f"{files.path}/config.json", files.metadata)
-        _refuse(settings)
-        for family in FAMILIES:
-            if architecture == family.hugging_face:
-                return family.from_hugging_face(files, settings)
-        known = sorted(family.hugging_face for family in FAMILIES)
-    raise FileFormatError(
-        f"{files.path}: unknown architecture {architecture!r}; the known ones are "
-        f"{', '.join(known)}"
-    )
+        layers = "num_hidden_layers"
+        readers = {family.hugging_face: family.from_hugging_face for family in FAMILIES}
+        if architecture == "Gemma3ForCausalLM" and settings.values.get("text_config"):
+            settings = settings.section("text_config")
+    _refuse(settings)
+    reader = readers.get(architecture) if isinstance(architecture, str) else None
+    if reader is None:
+        raise FileFormatError(
+            f"{files.path}: unknown architecture {architecture!r}; the known ones are "
+            f"{', '.join(sorted(readers))}"
+        )
+    # What is made for each layer must not be made for a billion.
+    if settings.size(layers) > len(files.names):
+        raise FileFormatError(
+            f"{settings.where}: {layers} is {settings.size(layers)}, but there are only "
+            f"{len(files.names)} tensors"
+        )
+    return reader(files, settings)
 
 
 def _refuse(settings: Settings) -> None:
-    """Raise a FileFormatError for what the architecture does not tell."""
+    """Raise a FileFormatError for what no family runs, whatever its architecture is."""
     values = settings.values
     for name in _EXPERTS:
         if values.get(name):
             raise FileFormatError(
                 f"{settings.where}: {name} is {values[name]!r}; mixtures of experts are not "
-                "supported"
+                "supported, only dense models"
             )
-    quantization = values.get("quantization_config")
-    if quantization:
+    for name in _MODALITIES:
+        if values.get(name):
+            raise FileFormatError(
+                f"{settings.where}: there is a {name}; models of more than text are not "
+                "supported, but a GGUF file of the text model may be"
+            )
+    if values.get("quantization_config"):
         method = settings.section("quantization_config").values.get("quant_method")
         raise FileFormatError(
-            f"{settings.where}: weights quantised by {method!r} are not supported; use the "
-            "model's GGUF file, or the folder that it was quantised from"
+            f"{settings.where}: weights quantized by {method!r} are not supported; use the GGUF "
+            "file of the model, or the folder that it was quantized from"
         )

@@ -26,7 +26,7 @@ def gguf_decoder(files: Weights, settings: Settings, **given: Any) -> Decoder:
     """
     settings.require("rope.scale_linear", 1.0, 1.0)
     heads, hidden = settings.size("attention.head_count"), settings.size("embedding_length")
-    head_size = settings.size("attention.key_length", _quotient(hidden, heads))
+    head_size = _head_size(settings, "attention.key_length", hidden, heads)
     settings.require("attention.value_length", head_size, head_size)
     layers = settings.size("block_count")
     if "ropes" not in given:
@@ -67,7 +67,7 @@ def hugging_face_decoder(
     if "activation" not in given:
         settings.require("hidden_act", "silu", "silu")
     heads, hidden = settings.size("num_attention_heads"), settings.size("hidden_size")
-    head_size = given.get("head_size") or settings.size("head_dim", _quotient(hidden, heads))
+    head_size = given.get("head_size") or _head_size(settings, "head_dim", hidden, heads)
     layers = settings.size("num_hidden_layers")
     if "ropes" not in given:
         # transformers 5 keeps both settings of the rotation in one object.
@@ -124,9 +124,12 @@ def layer_windows(
     return tuple(known[each] for each in types)
 
 
-def _quotient(hidden: int, heads: int) -> int | None:
-    """Return the size of a head where the file does not say it, or None."""
-    return None if hidden % heads else hidden // heads
+def _head_size(settings: Settings, name: str, hidden: int, heads: int) -> int:
+    if settings.values.get(name) is None and hidden % heads:
+        raise FileFormatError(
+            f"{settings.where}: {heads} heads do not divide a hidden size of {hidden}"
+        )
+    return settings.size(name, hidden // heads)
 
 
 def _rows(files: Weights, name: str) -> int:

@@ -106,9 +106,6 @@ def _hugging_face2(files: Weights, settings: Settings) -> Decoder:
 
 
 def _hugging_face3(files: Weights, settings: Settings) -> Decoder:
-    text = settings.section("text_config")
-    if text.values:
-        settings = text
     settings.require("hidden_activation", "gelu_pytorch_tanh", "gelu_pytorch_tanh")
     settings.require("attn_logit_softcapping", None, None)
     period = settings.size("sliding_window_pattern", 6)

@@ -1,0 +1,210 @@
+"""What the settings of families mean: as older versions of transformers wrote them, and in GGUF."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import transformers
+
+from tensor_ops_decode import FileFormatError
+from tensor_ops_decode.models import decoder_of
+
+SIZES = {
+    "vocab_size": 331,
+    "hidden_size": 48,
+    "intermediate_size": 100,
+    "num_hidden_layers": 7,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+}
+# The settings of published models, but for their sizes.
+OLD = {
+    "Llama 3.2": {
+        "model_type": "llama",
+        "architectures": ["LlamaForCausalLM"],
+        "head_dim": 12,
+        "hidden_act": "silu",
+        "max_position_embeddings": 131072,
+        "rms_norm_eps": 1e-05,
+        "rope_scaling": {
+            "factor": 32.0,
+            "high_freq_factor": 4.0,
+            "low_freq_factor": 1.0,
+            "original_max_position_embeddings": 8192,
+            "rope_type": "llama3",
+        },
+        "rope_theta": 500000.0,
+        "tie_word_embeddings": True,
+    },
+    "Mistral 0.1": {
+        "model_type": "mistral",
+        "architectures": ["MistralForCausalLM"],
+        "hidden_act": "silu",
+        "max_position_embeddings": 32768,
+        "rms_norm_eps": 1e-05,
+        "rope_theta": 10000.0,
+        "sliding_window": 4096,
+        "tie_word_embeddings": False,
+    },
+    "Qwen 2.5": {
+        "model_type": "qwen2",
+        "architectures": ["Qwen2ForCausalLM"],
+        "hidden_act": "silu",
+        "max_position_embeddings": 32768,
+        "max_window_layers": 4,
+        "rms_norm_eps": 1e-06,
+        "rope_theta": 1000000.0,
+        "sliding_window": 32768,
+        "tie_word_embeddings": True,
+        "use_sliding_window": False,
+    },
+    "Qwen 2 with windows": {
+        "model_type": "qwen2",
+        "architectures": ["Qwen2ForCausalLM"],
+        "max_position_embeddings": 32768,
+        "max_window_layers": 4,
+        "sliding_window": 1024,
+        "use_sliding_window": True,
+    },
+    "Phi 3 mini 128k": {
+        "model_type": "phi3",
+        "architectures": ["Phi3ForCausalLM"],
+        "hidden_act": "silu",
+        "max_position_embeddings": 131072,
+        "original_max_position_embeddings": 4096,
+        "rms_norm_eps": 1e-05,
+        "rope_scaling": {
+            "long_factor": [1.0, 2.0, 3.0, 4.0, 5.0, 6.0],
+            "short_factor": [1.0, 1.1, 1.2, 1.3, 1.4, 1.5],
+            "type": "longrope",
+        },
+        "rope_theta": 10000.0,
+        "sliding_window": 262144,
+        "pad_token_id": 0,
+    },
+    "Gemma 1": {
+        "model_type": "gemma",
+        "architectures": ["GemmaForCausalLM"],
+        "head_dim": 256,
+        "hidden_act": "gelu",
+        "max_position_embeddings": 8192,
+        "rms_norm_eps": 1e-06,
+        "rope_theta": 10000.0,
+    },
+    "Gemma 2": {
+        "model_type": "gemma2",
+        "architectures": ["Gemma2ForCausalLM"],
+        "attn_logit_softcapping": 50.0,
+        "final_logit_softcapping": 30.0,
+        "head_dim": 256,
+        "hidden_act": "gelu_pytorch_tanh",
+        "hidden_activation": "gelu_pytorch_tanh",
+        "max_position_embeddings": 8192,
+        "query_pre_attn_scalar": 144,
+        "sliding_window": 4096,
+        "rope_theta": 10000.0,
+    },
+    "Gemma 3": {
+        "model_type": "gemma3_text",
+        "architectures": ["Gemma3ForCausalLM"],
+        "attn_logit_softcapping": None,
+        "final_logit_softcapping": None,
+        "head_dim": 256,
+        "hidden_activation": "gelu_pytorch_tanh",
+        "max_position_embeddings": 32768,
+        "query_pre_attn_scalar": 256,
+        "rope_local_base_freq": 10000,
+        "rope_scaling": {"factor": 8.0, "rope_type": "linear"},
+        "rope_theta": 1000000,
+        "sliding_window": 512,
+        "sliding_window_pattern": 6,
+    },
+}
+
+
+class Files:
+    """Files whose tensors have a shape and factors, and nothing else."""
+
+    path = "model"
+
+    def __init__(self, metadata, further=()):
+        names = ("model.embed_tokens.weight", "token_embd.weight", *further)
+        self.metadata, self.names = metadata, (*names, *map(str, range(100)))
+
+    def tensor(self, name):
+        factors = np.array([2.0, 3.0, 4.0])
+        shape = (331, 48) if "embd" in name or "embed" in name else (3,)
+        return SimpleNamespace(file=self.path, shape=shape, values=factors.astype)
+
+
+@pytest.mark.parametrize("name", OLD)
+def test_old_settings_mean_what_transformers_makes_of_them(name):
+    old = SIZES | OLD[name]
+    config = transformers.AutoConfig.for_model(**old)
+    new = config.to_dict() | {"architectures": old["architectures"]}
+    assert decoder_of(Files(old)) == decoder_of(Files(new))
+
+
+def test_gemma3_for_text_may_have_its_settings_within():
+    settings = SIZES | OLD["Gemma 3"]
+    within = {"architectures": settings["architectures"], "text_config": settings}
+    assert decoder_of(Files(within | {"vision_config": {"depth": 2}})) == decoder_of(
+        Files(settings)
+    )
+
+
+def gguf(architecture, further=(), **changed):
+    sizes = {
+        "embedding_length": 48,
+        "block_count": 7,
+        "feed_forward_length": 100,
+        "attention.head_count": 4,
+        "attention.head_count_kv": 2,
+        "attention.key_length": 6,
+        "attention.layer_norm_rms_epsilon": 1e-6,
+        "context_length": 4096,
+    }
+    values = sizes | {name.replace("__", "."): value for name, value in changed.items()}
+    metadata = {f"{architecture}.{name}": value for name, value in values.items()}
+    return Files(metadata | {"general.architecture": architecture}, further)
+
+
+def test_windows_of_gguf_come_in_periods():
+    every = gguf("gemma2", attention__sliding_window=9)
+    assert decoder_of(every).windows == (9, 0, 9, 0, 9, 0, 9)
+    sixth = gguf("gemma3", attention__sliding_window=9)
+    assert decoder_of(sixth).windows == (9, 9, 9, 9, 9, 0, 9)
+    third = gguf("gemma3", attention__sliding_window=9, attention__sliding_window_pattern=3)
+    assert decoder_of(third).windows == (9, 9, 0, 9, 9, 0, 9)
+    assert decoder_of(gguf("gemma3")).windows == (0,) * 7
+    assert decoder_of(gguf("phi3", attention__sliding_window=0)).windows == (0,) * 7
+
+
+@pytest.mark.parametrize(("architecture", "layers"), [("gemma2", 46), ("gemma3", 62)])
+def test_the_largest_gemma_has_a_scale_of_its_own(architecture, layers):
+    assert decoder_of(gguf(architecture)).scale == 6**-0.5
+    assert decoder_of(gguf(architecture, block_count=layers)).scale == 12**-0.5
+
+
+@pytest.mark.parametrize(
+    ("files", "words"),
+    [
+        (gguf("mamba"), "unknown architecture 'mamba'; the known ones are gemma, gemma2, gemma3"),
+        (gguf(["llama"]), "unknown architecture ['llama']"),
+        (gguf("llama", expert_count=8), "expert_count is 8; mixtures of experts"),
+        (gguf("llama", rope__scaling__type="yarn"), "rope.scaling.type 'yarn' is not supported"),
+        (gguf("llama", rope__scale_linear=0.5), "rope.scale_linear is 0.5"),
+        (gguf("llama", attention__head_count=[4, 4]), "must be a positive integer, got [4, 4]"),
+        (gguf("llama", block_count=10**9), "block_count is 1000000000, but there are only 102"),
+        (gguf("gemma3", attention__sliding_window=-2), "must be a positive integer, got -2"),
+        (
+            gguf("phi3", ["rope_factors_long.weight"], rope__scaling__original_context_length=96),
+            "tensor 'rope_factors_short.weight' is missing",
+        ),
+        (gguf("phi3", rope__scaling__type="longrope"), "'rope_factors_short.weight' is missing"),
+    ],
+)
+def test_what_is_not_supported_is_named(files, words):
+    with pytest.raises(FileFormatError) as caught:
+        decoder_of(files)
+    assert words in str(caught.value)
