@@ -92,7 +92,7 @@ def node(index, *path):
         (("limits", "page_size"), True, ["page_size", "True"]),
         (("limits", "max_tokens"), 2**60, ["max_tokens", str(2**60)]),
         (("limits", "more"), 1, ["more"]),
-        (("tensors", "table", "type"), "q4_K", ["table", "q4_K", "q8_0"]),
+        (("tensors", "table", "type"), "q2_K", ["table", "q2_K", "q8_0"]),
         (("tensors", "table", "shape"), [10, 0], ["table", "0"]),
         (("tensors", "table", "shape"), [2**30, 2**30], ["table", str(2**60)]),
         (("tensors", "table", "shape"), [1, 2, 3], ["table", "dimensions"]),

@@ -149,8 +149,41 @@ def _q4_1(blocks: Bytes) -> Values:
     return _f16(blocks[:, :2]) * _nibbles(blocks[:, 4:]) + _f16(blocks[:, 2:4])
 
 
+def _q5_0(blocks: Bytes) -> Values:
+    q = _nibbles(blocks[:, 6:]) | _fifth_bits(blocks[:, 2:6])
+    return _f16(blocks[:, :2]) * (q.view(np.int8) - np.int8(16))
+
+
+def _q5_1(blocks: Bytes) -> Values:
+    q = _nibbles(blocks[:, 8:]) | _fifth_bits(blocks[:, 4:8])
+    return _f16(blocks[:, :2]) * q + _f16(blocks[:, 2:4])
+
+
 def _q8_0(blocks: Bytes) -> Values:
     return blocks[:, 2:].view(np.int8) * _f16(blocks[:, :2])
+
+
+def _q4_k(blocks: Bytes) -> Values:
+    scales, minimums = _scales_and_minimums(blocks)
+    q = _nibbles(blocks[:, 16:].reshape(-1, 32)).reshape(-1, 8, 32)
+    return (scales * q - minimums).reshape(-1, 256)
+
+
+def _q5_k(blocks: Bytes) -> Values:
+    scales, minimums = _scales_and_minimums(blocks)
+    q = _nibbles(blocks[:, 48:].reshape(-1, 32)).reshape(-1, 8, 32)
+    # Bit i of byte j is the fifth bit of column 32 i + j.
+    high = blocks[:, None, 16:48] >> np.arange(8, dtype=np.uint8)[:, None] & 1
+    return (scales * (q | high << 4) - minimums).reshape(-1, 256)
+
+
+def _q6_k(blocks: Bytes) -> Values:
+    scales = _f16(blocks[:, 208:]) * blocks[:, 192:208].view(np.int8)
+    low = _nibbles(blocks[:, :128].reshape(-1, 64)).reshape(-1, 2, 4, 32)
+    high = blocks[:, 128:192].reshape(-1, 2, 1, 32)
+    high = high >> np.arange(0, 8, 2, dtype=np.uint8)[:, None]
+    q: NDArray[np.int8] = (low | (high & 3) << 4).view(np.int8) - np.int8(32)
+    return (scales[:, :, None] * q.reshape(-1, 16, 16)).reshape(-1, 256)
 
 
 def _nibbles(packed: Bytes) -> Bytes:
@@ -158,20 +191,36 @@ def _nibbles(packed: Bytes) -> Bytes:
     return np.concatenate([packed & 15, packed >> 4], axis=1)
 
 
+def _fifth_bits(packed: Bytes) -> Bytes:
+    return np.unpackbits(packed, axis=1, bitorder="little") * np.uint8(16)
+
+
+def _scales_and_minimums(blocks: Bytes) -> tuple[Values, Values]:
+    # Each 32 columns have an integer of 6 bits for either, and 256 what multiplies it. The upper
+    # two bits of the last four integers are beside the first four.
+    first, second, last = (blocks[:, start : start + 4] for start in (4, 8, 12))
+    scales = np.concatenate([first & 63, last & 15 | first >> 2 & 48], axis=1)
+    minimums = np.concatenate([second & 63, last >> 4 | second >> 2 & 48], axis=1)
+    return (
+        (_f16(blocks[:, :2]) * scales)[:, :, None],
+        (_f16(blocks[:, 2:4]) * minimums)[:, :, None],
+    )
+
+
 _ALL = (
     Format("f32", 0, 1, 4, _f32),
     Format("f16", 1, 1, 2, _f16),
     Format("q4_0", 2, 32, 18, _q4_0),
     Format("q4_1", 3, 32, 20, _q4_1),
-    Format("q5_0", 6, 32, 22),
-    Format("q5_1", 7, 32, 24),
+    Format("q5_0", 6, 32, 22, _q5_0),
+    Format("q5_1", 7, 32, 24, _q5_1),
     Format("q8_0", 8, 32, 34, _q8_0),
     Format("q8_1", 9, 32, 40),
     Format("q2_K", 10, 256, 84),
     Format("q3_K", 11, 256, 110),
-    Format("q4_K", 12, 256, 144),
-    Format("q5_K", 13, 256, 176),
-    Format("q6_K", 14, 256, 210),
+    Format("q4_K", 12, 256, 144, _q4_k),
+    Format("q5_K", 13, 256, 176, _q5_k),
+    Format("q6_K", 14, 256, 210, _q6_k),
     Format("q8_K", 15, 256, 292),
     Format("iq2_xxs", 16, 256, 66),
     Format("iq2_xs", 17, 256, 74),
