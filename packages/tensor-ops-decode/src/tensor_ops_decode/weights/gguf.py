@@ -12,6 +12,7 @@ import os
 import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,8 @@ _SCALARS = {
     number: struct.Struct(f"<{code}")
     for number, code in zip((0, 1, 2, 3, 4, 5, 6, 7, 10, 11, 12), "BbHhIif?Qqd", strict=True)
 }
+# What the parts of a split file say: the index of each, from 0, and how much there is in all.
+_PART, _NUM_PARTS, _NUM_TENSORS = "split.no", "split.count", "split.tensors.count"
 _MIN_ENTRY = 8 + 4 + 1  # an empty key, a type and a value of one byte
 _MIN_TENSOR = 8 + 4 + 8 + 4 + 8  # an empty name, one dimension, a type and an offset
 
@@ -92,17 +95,20 @@ class Metadata(Mapping[str, Any]):
 
 
 class GgufFile:
-    """A GGUF file.
+    """A GGUF file, or all parts of one that is split.
 
     Parameters
     ----------
     path : path-like
+        The file, or any of its parts: they are opened together.
 
     Attributes
     ----------
     path : str
+        The file, or its first part.
     version : int
     metadata : Metadata
+        That of the first part, which has all of the model's.
     names : tuple of str
         The names of the tensors, in the order of the file.
 
@@ -110,26 +116,26 @@ class GgufFile:
     ------
     FileFormatError
         If the file is not one, or what it says cannot be. The error names the file, the key or the
-        tensor, the offset, what is there and what was expected.
+        tensor, the offset, what is there and what was expected. Also if a part is missing.
     OSError
         If it cannot be opened.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self._file = file = MappedFile(path)
-        self.path = file.path
-        self._offset = 0
-        magic = file.read(0, min(4, file.size), "the magic number")
-        if magic != MAGIC:
-            raise file.error("the magic number", 0, repr(magic), repr(MAGIC))
-        self._offset = 4
-        self.version = self._version()
-        num_tensors = self._count(_MIN_TENSOR, "the number of tensors")
-        num_entries = self._count(_MIN_ENTRY, "the number of keys")
-        self.metadata = Metadata(file, self._read_entries(num_entries))
-        self._refuse_splits()
-        alignment = self._alignment()
-        self._tensors = self._read_tensors(num_tensors, alignment)
+        parts = _open_parts(_Part(path))
+        self.path, self.version, self.metadata = parts[0].path, parts[0].version, parts[0].metadata
+        self._tensors: dict[str, StoredTensor] = {}
+        for part in parts:
+            for name in part.tensors.keys() & self._tensors.keys():
+                other = self._tensors[name].file.path
+                raise FileFormatError(f"{part.path}: tensor {name!r} is in {other} too")
+            self._tensors.update(part.tensors)
+        expected = self.metadata.get(_NUM_TENSORS)
+        if len(parts) > 1 and expected != len(self._tensors):
+            raise FileFormatError(
+                f"{self.path}: key {_NUM_TENSORS!r} is {expected}, but the {len(parts)} parts have "
+                f"{len(self._tensors)} tensors"
+            )
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -148,6 +154,64 @@ class GgufFile:
         if name not in self._tensors:
             raise KeyError(f"{self.path} has no tensor {name!r}")
         return self._tensors[name].open()
+
+
+def _open_parts(part: _Part) -> list[_Part]:
+    """Return all parts of the file that one is of, which are beside it and named by number."""
+    count = part.number_of(_NUM_PARTS, 1)
+    if count <= 1:
+        return [part]
+    path, index = Path(part.path), part.number_of(_PART, 0)
+    end = _end_of_name(index, count)
+    if not path.name.endswith(end):
+        raise FileFormatError(
+            f"{path}: the file says that it is part {index + 1} of {count}; expected a name that "
+            f"ends with {end}, and all other parts beside it"
+        )
+    begin, parts = path.name.removesuffix(end), []
+    for other in range(count):
+        beside = path.with_name(begin + _end_of_name(other, count))
+        if not beside.is_file():
+            raise FileFormatError(
+                f"{path}: part {other + 1} of {count} is missing; expected {beside}"
+            )
+        parts.append(part if other == index else _Part(beside))
+        for key, expected in ((_NUM_PARTS, count), (_PART, other)):
+            given = parts[-1].number_of(key, None)
+            if given != expected:
+                raise FileFormatError(
+                    f"{beside}: key {key!r} is {given}; expected {expected}, by its name and {path}"
+                )
+    return parts
+
+
+def _end_of_name(index: int, count: int) -> str:
+    return f"-{index + 1:05}-of-{count:05}.gguf"
+
+
+class _Part:
+    """One file: its metadata, and where its tensors are."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._file = file = MappedFile(path)
+        self.path = file.path
+        self._offset = 0
+        magic = file.read(0, min(4, file.size), "the magic number")
+        if magic != MAGIC:
+            raise file.error("the magic number", 0, repr(magic), repr(MAGIC))
+        self._offset = 4
+        self.version = self._version()
+        num_tensors = self._count(_MIN_TENSOR, "the number of tensors")
+        num_entries = self._count(_MIN_ENTRY, "the number of keys")
+        self.metadata = Metadata(file, self._read_entries(num_entries))
+        self.tensors = self._read_tensors(num_tensors, self._alignment())
+
+    def number_of(self, key: str, default: int | None) -> Any:
+        """Return the integer of a key."""
+        value = self.metadata.get(key, default)
+        if value is not default and type(value) is not int:
+            raise FileFormatError(f"{self.path}: key {key!r} is no integer")
+        return value
 
     def _version(self) -> int:
         offset = self._offset
@@ -215,14 +279,6 @@ class GgufFile:
             self._file.check(begin, size, what)
             self._offset += size
         return _Entry(kind, element, count, begin)
-
-    def _refuse_splits(self) -> None:
-        count = self.metadata.get("split.count", 1)
-        if isinstance(count, int) and count > 1:
-            raise FileFormatError(
-                f"{self.path}: this is one of {count} parts of a model (key 'split.count'), which "
-                "are not supported; join them with llama-gguf-split --merge"
-            )
 
     def _alignment(self) -> int:
         key = "general.alignment"
