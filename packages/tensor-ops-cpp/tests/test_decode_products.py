@@ -8,7 +8,18 @@ from tensor_ops_cpp import _native
 gguf = pytest.importorskip("gguf")
 
 VARIANTS = _native.decode_product_variants()
-BLOCKS = {"q4_0": 18, "q4_1": 20, "q8_0": 34}  # bytes of 32 columns
+# Columns and bytes of a block, and where in it the half-precision numbers are: a scale, and what
+# the minimum is a multiple of.
+BLOCKS = {
+    "q4_0": (32, 18, (0,)),
+    "q4_1": (32, 20, (0, 2)),
+    "q4_K": (256, 144, (0, 2)),
+    "q5_0": (32, 22, (0,)),
+    "q5_1": (32, 24, (0, 2)),
+    "q5_K": (256, 176, (0, 2)),
+    "q6_K": (256, 210, (208,)),
+    "q8_0": (32, 34, (0,)),
+}
 NUMBERS = {"bf16": 2, "f16": 2, "f32": 4}  # bytes of a column
 TERMS = {"int8": 1, "int8x2": 2}
 ROUNDING = 2.0**-24
@@ -28,21 +39,38 @@ def random_weight(rng, name, rows, columns):
     if name in NUMBERS:
         dtype = np.float16 if name == "f16" else np.float32
         return rng.standard_normal((rows, columns)).astype(dtype).view(np.uint8)
-    blocks = rng.integers(0, 256, (rows, columns // 32, BLOCKS[name]), np.uint8)
-    halves = 2 if name == "q4_1" else 1
-    scales = rng.standard_normal((rows, columns // 32, halves)).astype(np.float16)
-    blocks[:, :, : 2 * halves] = scales.view(np.uint8)
+    block_columns, block_bytes, halves = BLOCKS[name]
+    blocks = rng.integers(0, 256, (rows, columns // block_columns, block_bytes), np.uint8)
+    # Those of K formats are multiplied by integers.
+    unit = 1 if block_columns == 32 else 1 / 64
+    for at in halves:
+        set_half(blocks, at, unit * rng.standard_normal(blocks.shape[:2]))
     return blocks.reshape(rows, -1)
+
+
+def set_half(blocks, at, values):
+    values = np.broadcast_to(values, blocks.shape[:-1]).astype(np.float16)
+    blocks[..., at : at + 2] = values[..., None].view(np.uint8)
+
+
+def whole(name, columns):
+    """The columns of as many blocks as 32 columns are there."""
+    return columns * BLOCKS[name][0] // 32 if name in BLOCKS else columns
 
 
 def dequantized(name, weight):
     return gguf.quants.dequantize(weight, gguf.GGMLQuantizationType[name.upper()])
 
 
+def has_minimum(name):
+    return name in BLOCKS and len(BLOCKS[name][2]) == 2
+
+
 def minimums(name, weight):
-    """Magnitude of what a q4_1 block adds to all of its weights, for each column."""
-    blocks = weight.reshape(len(weight), -1, BLOCKS[name])
-    return np.repeat(np.abs(blocks[:, :, 2:4].copy().view(np.float16)[:, :, 0]), 32, axis=1)
+    """Magnitude of what a block adds to all of its weights: the weights whose integer is 0."""
+    blocks = weight.reshape(len(weight), -1, BLOCKS[name][1]).copy()
+    blocks[:, :, 4 if BLOCKS[name][0] == 32 else 16 :] = 0
+    return np.abs(dequantized(name, blocks.reshape(weight.shape)))
 
 
 def error_bound(name, activations, weight, x):
@@ -53,7 +81,7 @@ def error_bound(name, activations, weight, x):
         largest = np.repeat(np.abs(x).reshape(len(x), -1, 32).max(-1), 32, axis=1)
         error = ACTIVATION_ERROR[activations] / 127 * largest.astype(np.float64) + 2.0**-142
         rounding = columns // 16 + 6
-        if name == "q4_1":  # the integers' share and the minimum's are summed apart
+        if has_minimum(name):  # the integers' share and the minimum's are summed apart
             magnitudes = values + 2.0 * minimums(name, weight)
     rounded = (np.abs(x) + error) @ magnitudes.T
     return error @ values.T + 1.001 * rounding * ROUNDING * rounded + columns * 2.0**-149
@@ -74,9 +102,10 @@ def test_formats_are_those_tested():
 
 @pytest.mark.parametrize("name", [*BLOCKS, *NUMBERS])
 def test_dequantized_row_is_that_of_gguf(name, rng):
-    weight = random_weight(rng, name, 8, 96)
+    columns = whole(name, 96)
+    weight = random_weight(rng, name, 8, columns)
     for row in weight:
-        values = _native.decode_dequantize(name, row, 96)
+        values = _native.decode_dequantize(name, row, columns)
         assert np.array_equal(values, dequantized(name, row[None])[0])
 
 
@@ -92,7 +121,8 @@ def test_any_number_of_columns_of_numbers_is_within_the_bound(name, variant, rng
 @every_variant
 @every_product
 def test_blocks_of_columns_are_within_the_bound(name, activations, variant, rng):
-    for columns in [*range(32, 321, 32), 576, 1536, 2048]:
+    block = whole(name, 32)
+    for columns in sorted({-(-k // block) * block for k in (*range(32, 321, 32), 576, 1536, 2048)}):
         weight = random_weight(rng, name, 32, columns)
         x = rng.standard_normal((9, columns)).astype(np.float32)
         x *= np.exp2(rng.integers(-20, 20, (9, 1))).astype(np.float32)
@@ -102,7 +132,7 @@ def test_blocks_of_columns_are_within_the_bound(name, activations, variant, rng)
 @every_variant
 @every_product
 def test_bits_do_not_depend_on_the_number_of_tokens(name, activations, variant, rng):
-    for columns in (32, 224, 576):
+    for columns in (whole(name, 32), whole(name, 96), 768):
         weight = random_weight(rng, name, 16, columns)
         x = rng.standard_normal((19, columns)).astype(np.float32)
         alone = _native.decode_product(name, activations, variant, weight, x, 1)
@@ -113,12 +143,13 @@ def test_bits_do_not_depend_on_the_number_of_tokens(name, activations, variant, 
 
 @every_product
 def test_rows_past_the_last_whole_tile_are_those_of_a_whole_one(name, activations, rng):
-    weight = random_weight(rng, name, 48, 64)
-    x = rng.standard_normal((2, 64)).astype(np.float32)
-    whole = _native.decode_product(name, activations, VARIANTS[-1], weight, x, 2)
+    columns = whole(name, 64)
+    weight = random_weight(rng, name, 48, columns)
+    x = rng.standard_normal((2, columns)).astype(np.float32)
+    all_rows = _native.decode_product(name, activations, VARIANTS[-1], weight, x, 2)
     for rows in range(1, 48):
         y = _native.decode_product(name, activations, VARIANTS[-1], weight[:rows], x, 2)
-        assert np.array_equal(y, whole[:, :rows])
+        assert np.array_equal(y, all_rows[:, :rows])
 
 
 @every_variant
@@ -126,12 +157,18 @@ def test_rows_past_the_last_whole_tile_are_those_of_a_whole_one(name, activation
 @pytest.mark.parametrize("name", BLOCKS)
 def test_largest_integers_do_not_saturate(name, activations, variant):
     # Scale 1, minimum 0, and integers that are all the same.
-    scale = np.array([1, 0] if name == "q4_1" else [1], np.float16).view(np.uint8)
-    data = BLOCKS[name] - len(scale)
+    columns, block_bytes, halves = BLOCKS[name]
     for byte in (0x00, 0x7F, 0x80, 0xFF):
-        weight = np.tile(np.concatenate([scale, np.full(data, byte, np.uint8)]), (16, 2))
-        signs = np.where(np.arange(64) % 3, -1, 1).astype(np.float32)
-        x = 127 * np.stack([np.ones(64, np.float32), -np.ones(64, np.float32), signs])
+        block = np.full(block_bytes, byte, np.uint8)
+        for at, value in zip(halves, (1, 0), strict=False):
+            set_half(block, at, value)
+        if name == "q6_K":
+            block[192:208] = 1
+        elif columns == 256:
+            block[4:16] = [1] * 4 + [0] * 4 + [1] * 4
+        weight = np.tile(block, (16, 2))
+        signs = np.where(np.arange(2 * columns) % 3, -1, 1).astype(np.float32)
+        x = 127 * np.stack([np.ones_like(signs), -np.ones_like(signs), signs])
         y = _native.decode_product(name, activations, variant, weight, x, 3)
         assert np.array_equal(y, x @ dequantized(name, weight).T)
 
@@ -154,20 +191,21 @@ def test_integers_are_the_same_on_every_variant_with_fma(name, activations, rng)
 def test_zero_is_zero_and_largest_and_least_numbers_are_within_the_bound(
     name, activations, variant, rng
 ):
-    weight = random_weight(rng, name, 16, 64)
-    zero = np.zeros((2, 64), np.float32)
+    columns = whole(name, 64)
+    weight = random_weight(rng, name, 16, columns)
+    zero = np.zeros((2, columns), np.float32)
     assert not np.any(_native.decode_product(name, activations, variant, weight, zero, 2))
     for exponent in (-149, -140, -128, -126, -101, -100, -99, -60, 100, 115):
-        x = np.clip(rng.standard_normal((4, 64)), -4, 4)
+        x = np.clip(rng.standard_normal((4, columns)), -4, 4)
         x = np.ldexp(x, exponent).astype(np.float32)
         check(name, activations, variant, weight, x)
     # One block near the largest float32, beside weights that keep the sums finite.
     if name in BLOCKS:
-        weight = weight.copy().reshape(16, 2, -1)
-        weight[:, :, : 4 if name == "q4_1" else 2] = 0
-        weight[:, :, :2] = np.array([2.0**-24], np.float16).view(np.uint8)
-        weight = weight.reshape(16, -1)
-        x = np.full((1, 64), np.finfo(np.float32).max)
+        blocks = weight.reshape(16, 2, -1).copy()
+        for at, value in zip(BLOCKS[name][2], (2.0**-24, 0), strict=False):
+            set_half(blocks, at, value)
+        weight = blocks.reshape(16, -1)
+        x = np.full((1, columns), np.finfo(np.float32).max)
         check(name, activations, variant, weight, x)
 
 
@@ -175,8 +213,9 @@ def test_zero_is_zero_and_largest_and_least_numbers_are_within_the_bound(
 @every_product
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 def test_activation_that_is_not_finite_gives_no_number(name, activations, variant, value, rng):
-    weight = random_weight(rng, name, 16, 96)
-    x = rng.standard_normal((8, 96)).astype(np.float32)
+    columns = whole(name, 96)
+    weight = random_weight(rng, name, 16, columns)
+    x = rng.standard_normal((8, columns)).astype(np.float32)
     for token, column in enumerate((0, 31, 32, 50, 63, 64, 95)):
         x[token, column] = value
     y = _native.decode_product(name, activations, variant, weight, x, 8)
@@ -190,19 +229,20 @@ def test_activation_that_is_not_finite_gives_no_number(name, activations, varian
 def test_weight_that_is_not_finite_gives_no_number_in_its_row(
     name, activations, variant, value, rng
 ):
-    weight = random_weight(rng, name, 16, 96)
-    scale = np.array([value], np.float16).view(np.uint8)
+    columns = whole(name, 96)
+    weight = random_weight(rng, name, 16, columns)
     if name in BLOCKS:
+        blocks = weight.reshape(16, 3, -1)
         for row, block in ((1, 0), (7, 1), (15, 2)):
-            at = block * BLOCKS[name]
-            weight[row, at : at + 2] = scale
+            set_half(blocks[row, block], BLOCKS[name][2][0], value)
     else:
+        scale = np.array([value], np.float16).view(np.uint8)
         bits = np.array([value], np.float32).view(np.uint8)
         number = {"f32": bits, "bf16": bits[2:], "f16": scale}[name]
         for row, column in ((1, 0), (7, 50), (15, 95)):
             at = column * NUMBERS[name]
             weight[row, at : at + NUMBERS[name]] = number
-    x = rng.standard_normal((3, 96)).astype(np.float32)
+    x = rng.standard_normal((3, columns)).astype(np.float32)
     y = _native.decode_product(name, activations, variant, weight, x, 3)
     broken = np.isin(np.arange(16), (1, 7, 15))
     assert not np.any(np.isfinite(y[:, broken]))

@@ -105,9 +105,49 @@ class TileBlock {
   TENSOR_OPS_INLINE Words nibbles(std::size_t word) const {
     return (word < kDotWords ? line(word) : line(word - kDotWords) >> 4) & 0x0F0F0F0Fu;
   }
+  // Bits 4 and above of a word, `bits` of each integer. Those of 8 / bits words share a line, the
+  // first word's lowest.
+  template <std::size_t bits>
+  TENSOR_OPS_INLINE Words high(std::size_t first_line, std::size_t word) const {
+    constexpr std::size_t together = 8 / bits;
+    const Words shared = line(first_line + word / together);
+    const std::size_t at = word % together * bits;
+    return (at < 4 ? shared << (4 - at) : shared >> (at - 4)) & ((1u << bits) - 1) * 0x10101010u;
+  }
+  // The two bytes that row r has at half line `index`.
+  TENSOR_OPS_INLINE Words pair(std::size_t index) const {
+    return __builtin_convertvector(load_vector<Halves>(halves_ + index * kLineBytes / 2), Words);
+  }
+
+  const unsigned char *halves_, *lines_;
+};
+
+TENSOR_OPS_INLINE Floats to_floats(Words small) {
+  return __builtin_convertvector(bit_cast<Ints>(small), Floats);
+}
+
+// A block of a K format. Its scales and minimums are the products of a half-precision number of 256
+// columns and a small integer: exact in float32, and computed where they are used, since the
+// integer takes a quarter of the memory.
+template <class Tile>
+class SuperBlock : public TileBlock<Tile> {
+ public:
+  TENSOR_OPS_INLINE SuperBlock(const unsigned char* tile, std::size_t block, std::size_t part)
+      : TileBlock<Tile>(tile, block, part),
+        index_(block % Tile::kBlocks),
+        integers_(this->pair(Tile::kPairs + index_)) {}
+  TENSOR_OPS_INLINE void prefetch() const {
+    prefetch_lines(this->halves_ + index_ * kLineBytes, kLineBytes);  // all lines of the head
+    prefetch_lines(this->lines_, Tile::kLines * kLineBytes);
+  }
+
+ protected:
+  TENSOR_OPS_INLINE Words low_integers() const { return integers_ & 255u; }
+  TENSOR_OPS_INLINE Words high_integers() const { return integers_ >> 8; }
 
  private:
-  const unsigned char *halves_, *lines_;
+  const std::size_t index_;
+  const Words integers_;
 };
 
 // Beside activations in int8, of one or two terms.

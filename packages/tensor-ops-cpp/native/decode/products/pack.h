@@ -70,21 +70,91 @@ class BlockRow {
   void set_word(std::size_t line, const unsigned char* bytes) const {
     std::memcpy(lines_ + line * kLineBytes, bytes, 4);
   }
+  // The lower four bits of 32 columns, in four lines, as TileBlock::nibbles() reads them.
+  void set_nibbles(std::size_t line, const unsigned char* q) const {
+    for (std::size_t i = 0; i < 16; ++i)
+      byte(line + i / 4, i % 4) = static_cast<unsigned char>((q[i] & 15) | (q[16 + i] & 15) << 4);
+  }
+  // Bits 4 and above of 32 columns, `bits` of each, as TileBlock::high() reads them.
+  template <std::size_t bits>
+  void set_high(std::size_t line, const unsigned char* q) const {
+    constexpr std::size_t together = 8 / bits;  // words to a line
+    for (std::size_t k = 0; k < kBlockColumns; ++k) {
+      unsigned char& packed = byte(line + k / 4 / together, k % 4);
+      packed = static_cast<unsigned char>(packed | q[k] >> 4 << k / 4 % together * bits);
+    }
+  }
 
  private:
+  unsigned char& byte(std::size_t line, std::size_t i) const {
+    return lines_[line * kLineBytes + i];
+  }
+
   unsigned char *halves_, *lines_;
 };
 
-// Packs rows of blocks of 32 columns, each by pack_block(bytes in the file, row of the tile's
-// block).
-template <class Tile, std::size_t block_bytes, void (*pack_block)(const unsigned char*, BlockRow)>
+// Packs rows of blocks of a file, each by pack_block(bytes in the file, row of the tile's block),
+// where a block is `together` blocks of 32 columns.
+template <class Tile, std::size_t block_bytes, void (*pack_block)(const unsigned char*, BlockRow),
+          std::size_t together = 1>
 void pack_blocks(const unsigned char* const* rows, std::size_t columns, unsigned char* tile) {
   std::memset(tile, 0, Tile::bytes(columns));
-  for (std::size_t b = 0; b < columns / kBlockColumns; ++b)
+  for (std::size_t b = 0; b < columns / kBlockColumns / together; ++b)
     for (std::size_t r = 0; r < kTileRows; ++r)
       if (rows[r])
         pack_block(rows[r] + b * block_bytes,
-                   {tile + Tile::halves_at(b), tile + Tile::lines_at(b), r});
+                   {tile + Tile::halves_at(b * together), tile + Tile::lines_at(b * together), r});
+}
+
+// The 32 integers of q5_0 and q5_1: 4 bytes of fifth bits, and 16 of which the low halves are the
+// first 16 columns.
+inline void unpack_five_bits(const unsigned char* block, unsigned char* q) {
+  for (std::size_t k = 0; k < kBlockColumns; ++k) {
+    const int low = block[4 + k % 16] >> k / 16 * 4 & 15;
+    const int high = block[k / 8] >> k % 8 & 1;
+    q[k] = static_cast<unsigned char>(low | high << 4);
+  }
+}
+
+constexpr std::size_t kSuperColumns = 256;
+
+// The integers of 32 columns of q4_K and q5_K, of 6 bits each. The upper two bits of the last four
+// blocks are beside the first four's.
+struct ScaleAndMinimum {
+  unsigned char scale, minimum;
+
+  ScaleAndMinimum(const unsigned char* block, std::size_t b) {
+    const unsigned char* packed = block + 4 + b % 4;
+    const int last = packed[8];
+    scale =
+        static_cast<unsigned char>(b < 4 ? packed[0] & 63 : (last & 15) | (packed[0] >> 6 << 4));
+    minimum = static_cast<unsigned char>(b < 4 ? packed[4] & 63 : last >> 4 | packed[4] >> 6 << 4);
+  }
+};
+
+template <class Tile>
+void pack_scales_and_minimums(const unsigned char* block, BlockRow row) {
+  row.set_half(0, block);
+  row.set_half(1, block + 2);
+  for (std::size_t b = 0; b < Tile::kBlocks; ++b) {
+    const ScaleAndMinimum integers(block, b);
+    const unsigned char pair[] = {integers.scale, integers.minimum};
+    row.set_half(Tile::kPairs + b, pair);
+  }
+}
+
+template <std::size_t block_bytes, void (*unpack)(const unsigned char*, unsigned char*)>
+void dequantize_super_blocks(const unsigned char* row, std::size_t columns, float* values) {
+  for (; columns; columns -= kSuperColumns, row += block_bytes) {
+    unsigned char q[kSuperColumns];
+    unpack(row, q);
+    const float d = load_half(row), e = load_half(row + 2);
+    for (std::size_t k = 0; k < kSuperColumns; ++k) {
+      const ScaleAndMinimum integers(row, k / kBlockColumns);
+      *values++ = d * static_cast<float>(integers.scale) * static_cast<float>(q[k]) -
+                  e * static_cast<float>(integers.minimum);
+    }
+  }
 }
 
 }  // namespace tensor_ops

@@ -33,5 +33,23 @@ struct BlockTile {
   }
 };
 
+// The K formats: 8 blocks of 32 columns, with `lines` lines each, share two half-precision numbers.
+// After those, still in halves of lines, is a pair of bytes of each block for each row.
+template <std::size_t lines>
+struct SuperBlockTile {
+  static constexpr std::size_t kHalves = 10, kLines = lines, kBlocks = 8;
+  static constexpr std::size_t kPairs = 2;  // the first half line of pairs
+  static constexpr std::size_t kHeadBytes = kHalves * kLineBytes / 2;
+  static constexpr std::size_t kBytes = kHeadBytes + kBlocks * lines * kLineBytes;
+
+  static constexpr std::size_t halves_at(std::size_t block) { return block / kBlocks * kBytes; }
+  static constexpr std::size_t lines_at(std::size_t block) {
+    return halves_at(block) + kHeadBytes + block % kBlocks * lines * kLineBytes;
+  }
+  static std::size_t bytes(std::size_t columns) {
+    return columns / kBlockColumns / kBlocks * kBytes;
+  }
+};
+
 }  // namespace
 }  // namespace tensor_ops

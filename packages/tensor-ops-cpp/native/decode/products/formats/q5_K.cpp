@@ -1,0 +1,69 @@
+// q5_K: 256 columns share d and e, both half-precision, and 32 the integers s and t from 0 to 63; a
+// weight is d s q - e t with q from 0 to 31.
+#include "decode/products/format.h"
+
+namespace tensor_ops {
+namespace {
+using Tile = SuperBlockTile<5>;
+}  // namespace
+}  // namespace tensor_ops
+
+#if KERNEL_PASS
+
+#include "decode/products/multiply.h"
+
+namespace tensor_ops::TENSOR_OPS_LEVEL {
+namespace {
+
+struct Q5_K : SuperBlock<Tile> {
+  static constexpr int kLargest = 31, kZero = 0;
+  static constexpr std::size_t kScales = 1;
+  static constexpr bool kHasMinimum = true;
+  const Floats scale[kScales]{half(0) * to_floats(low_integers())};
+  const Floats minimum{-half(1) * to_floats(high_integers())};
+  using SuperBlock::SuperBlock;
+  TENSOR_OPS_INLINE Words word(std::size_t j) const { return nibbles(j) | high<1>(4, j); }
+};
+
+}  // namespace
+
+EXPORT_BLOCK_PRODUCTS(q5_K, Q5_K)
+
+}  // namespace tensor_ops::TENSOR_OPS_LEVEL
+
+#else
+
+namespace tensor_ops {
+namespace {
+
+constexpr std::size_t kBlockBytes = 176;
+
+// Of each 64 columns, byte i of 32 has the lower halves of columns i and 32 + i; bit b of byte 16 +
+// i is the fifth bit of column 32 b + i.
+void unpack(const unsigned char* block, unsigned char* q) {
+  for (std::size_t k = 0; k < kSuperColumns; ++k) {
+    const int low = block[48 + k / 64 * 32 + k % 32] >> k % 64 / 32 * 4 & 15;
+    const int high = block[16 + k % 32] >> k / 32 & 1;
+    q[k] = static_cast<unsigned char>(low | high << 4);
+  }
+}
+
+void pack_block(const unsigned char* block, BlockRow row) {
+  unsigned char q[kSuperColumns];
+  unpack(block, q);
+  pack_scales_and_minimums<Tile>(block, row);
+  for (std::size_t b = 0; b < Tile::kBlocks; ++b) {
+    row.set_nibbles(b * Tile::kLines, q + b * kBlockColumns);
+    row.set_high<1>(b * Tile::kLines + 4, q + b * kBlockColumns);
+  }
+}
+
+}  // namespace
+
+DECLARE_WEIGHT_FORMAT(q5_K, kSuperColumns, kBlockBytes, Tile::bytes,
+                      pack_blocks<Tile, kBlockBytes, pack_block, Tile::kBlocks>,
+                      dequantize_super_blocks<kBlockBytes, unpack>)
+
+}  // namespace tensor_ops
+
+#endif

@@ -1,0 +1,87 @@
+// q6_K: 256 columns share a half-precision d, and 16 an integer s from -128 to 127; a weight is
+// d s (q - 32) with q from 0 to 63.
+#include "decode/products/format.h"
+
+namespace tensor_ops {
+namespace {
+using Tile = SuperBlockTile<6>;
+}  // namespace
+}  // namespace tensor_ops
+
+#if KERNEL_PASS
+
+#include "decode/products/multiply.h"
+
+namespace tensor_ops::TENSOR_OPS_LEVEL {
+namespace {
+
+struct Q6_K : SuperBlock<Tile> {
+  static constexpr int kLargest = 63, kZero = 32;
+  static constexpr std::size_t kScales = 2;
+  static constexpr bool kHasMinimum = false;
+  // The integers of a tile are s + 128.
+  const Floats scale[kScales]{half(0) * (to_floats(low_integers()) - 128.0f),
+                              half(0) * (to_floats(high_integers()) - 128.0f)};
+  using SuperBlock::SuperBlock;
+  TENSOR_OPS_INLINE Words word(std::size_t j) const { return nibbles(j) | high<2>(4, j); }
+};
+
+}  // namespace
+
+EXPORT_BLOCK_PRODUCTS(q6_K, Q6_K)
+
+}  // namespace tensor_ops::TENSOR_OPS_LEVEL
+
+#else
+
+namespace tensor_ops {
+namespace {
+
+constexpr std::size_t kBlockBytes = 210;
+constexpr std::size_t kHigh = 128, kIntegers = 192, kScale = 208;  // where they are
+
+// Of each 128 columns, 64 bytes have the lower halves and 32 the upper two bits: byte i of those
+// has the bits of columns i, 32 + i, 64 + i and 96 + i.
+void unpack(const unsigned char* block, unsigned char* q) {
+  for (std::size_t k = 0; k < kSuperColumns; ++k) {
+    const std::size_t part = k / 128, i = k % 128;
+    const int low = block[part * 64 + i % 64] >> i / 64 * 4 & 15;
+    const int high = block[kHigh + part * 32 + i % 32] >> i / 32 * 2 & 3;
+    q[k] = static_cast<unsigned char>(low | high << 4);
+  }
+}
+
+void pack_block(const unsigned char* block, BlockRow row) {
+  unsigned char q[kSuperColumns];
+  unpack(block, q);
+  row.set_half(0, block + kScale);
+  for (std::size_t b = 0; b < Tile::kBlocks; ++b) {
+    const unsigned char* s = block + kIntegers + 2 * b;
+    const unsigned char pair[] = {static_cast<unsigned char>(s[0] ^ 0x80),
+                                  static_cast<unsigned char>(s[1] ^ 0x80)};
+    row.set_half(Tile::kPairs + b, pair);
+    row.set_nibbles(b * Tile::kLines, q + b * kBlockColumns);
+    row.set_high<2>(b * Tile::kLines + 4, q + b * kBlockColumns);
+  }
+}
+
+void dequantize(const unsigned char* row, std::size_t columns, float* values) {
+  for (; columns; columns -= kSuperColumns, row += kBlockBytes, values += kSuperColumns) {
+    unsigned char q[kSuperColumns];
+    unpack(row, q);
+    const float d = load_half(row + kScale);
+    for (std::size_t k = 0; k < kSuperColumns; ++k) {
+      const auto s = static_cast<signed char>(row[kIntegers + k / 16]);
+      values[k] = d * static_cast<float>(s) * static_cast<float>(q[k] - 32);
+    }
+  }
+}
+
+}  // namespace
+
+DECLARE_WEIGHT_FORMAT(q6_K, kSuperColumns, kBlockBytes, Tile::bytes,
+                      pack_blocks<Tile, kBlockBytes, pack_block, Tile::kBlocks>, dequantize)
+
+}  // namespace tensor_ops
+
+#endif
