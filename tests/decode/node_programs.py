@@ -12,17 +12,33 @@ TOKENS = 9
 LIMITS = Limits(2, TOKENS, TOKENS, 64, 4, 24)
 # Weights that every executor has as float32.
 PLAIN = ("cos", "sin", "tokens")
-TYPES = ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_1")
+TYPES = tuple(FORMATS)
+# Where the half-precision numbers of a block are that gguf cannot quantize to.
+K_HALVES = {"q4_K": (0, 2), "q5_K": (0, 2), "q6_K": (208,)}
 
 
 def stored(values, kind):
     """Return float32 values in the bytes of a type."""
     if kind == "f32":
         return values.astype(np.float32)
+    if kind in K_HALVES:
+        return random_blocks(values, kind)
     quantized = gguf.quants.quantize(
         values.astype(np.float32), gguf.GGMLQuantizationType[kind.upper()]
     )
     return np.ascontiguousarray(quantized)
+
+
+def random_blocks(values, kind):
+    """Return random rows of a K format, of the magnitude of given values and seeded by them."""
+    draw, form = np.random.default_rng(values.view(np.uint64).ravel()[:8]), FORMATS[kind]
+    shape = (len(values), values.shape[1] // form.block_size, form.block_bytes)
+    blocks = draw.integers(0, 256, shape, np.uint8)
+    for at in K_HALVES[kind]:
+        # The other factors of a weight go up to 63 and 31, or 128 and 32.
+        halves = (draw.standard_normal((*shape[:2], 1)) / 1024).astype(np.float16)
+        blocks[:, :, at : at + 2] = halves.view(np.uint8)
+    return blocks.reshape(len(values), -1)
 
 
 def holds(kind, columns):

@@ -31,5 +31,6 @@ KIND = Kind(
     samples=(
         Sample("one block", {"tokens": 1}, {"weight": [(5, 32)]}),
         Sample("several", {"tokens": 1}, {"weight": [(33, 160)]}),
+        Sample("rows of 256", {"tokens": 1}, {"weight": [(9, 512)]}),
     ),
 )
