@@ -6,6 +6,7 @@ turns, because that of a shared machine changes from minute to minute.
 
     python benchmarks/decode_models.py MODEL.gguf --json benchmarks/results/decode_models.json
     python benchmarks/decode_models.py MODEL.gguf --llama-python /path/to/bin/python
+    python benchmarks/decode_models.py --report benchmarks/results/decode_models.json
 
 llama.cpp is what llama-cpp-python of the interpreter ``--llama-python`` was built with. An engine
 that is not installed is left out, which the record says.
@@ -24,6 +25,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+PAGE = Path(__file__).parents[1] / "docs" / "decode_performance.md"
 PROMPT, NEW, LONG_PROMPT, BATCH = 32, 128, 512, 8
 CASES = ("decode", "prompt", "batch")
 # Name, kind and settings. The first is what the others are compared with.
@@ -33,7 +35,6 @@ ENGINES: dict[str, dict[str, Any]] = {
     "cpp, 2 threads": {"kind": "ours", "threads": 2},
     "cpp, 1 thread": {"kind": "ours", "threads": 1},
     "cpp, 2 threads, int8": {"kind": "ours", "threads": 2, "activations": "int8"},
-    "transformers, float32": {"kind": "transformers", "threads": 2, "dtype": "float32"},
     "transformers, bfloat16": {"kind": "transformers", "threads": 2, "dtype": "bfloat16"},
 }
 TOKENS = [(37 * i) % 20000 + 100 for i in range(2048)]
@@ -43,8 +44,9 @@ Run = Callable[[str], float | None]
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("model", type=Path)
+    parser.add_argument("model", type=Path, nargs="?")
     parser.add_argument("--json", type=Path, help="write the figures here")
+    parser.add_argument("--report", type=Path, help="bring the page up to date from this file")
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--llama-python", default=sys.executable)
     parser.add_argument("--engine", type=json.loads, help=argparse.SUPPRESS)
@@ -52,8 +54,15 @@ def main() -> None:
     if options.engine is not None:
         serve(options.model, options.engine)
         return
+    if options.report is not None:
+        from comparison.report import update
+
+        update(PAGE, blocks(json.loads(options.report.read_text(encoding="utf-8"))))
+        return
+    if options.model is None:
+        parser.error("name a GGUF file")
     record = measure(options.model, options.rounds, options.llama_python)
-    print(table(record))
+    print("\n\n".join(blocks(record).values()))
     if options.json is not None:
         options.json.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
 
@@ -75,7 +84,8 @@ def measure(model: Path, rounds: int, llama_python: str) -> dict[str, Any]:
     for case in CASES:
         for engine in engines.values():
             engine.ask(case)  # warms up
-        for _ in range(rounds):
+        for number in range(rounds):
+            print(f"{case}: round {number + 1} of {rounds}", file=sys.stderr)
             bandwidth[case].append(read_bandwidth())
             for name, engine in engines.items():
                 rate = engine.ask(case)
@@ -232,10 +242,10 @@ def transformers(model: Path, settings: dict[str, Any]) -> Run:
         ids = torch.tensor([TOKENS[i : i + PROMPT] for i in range(requests)])
         out = engine(ids, use_cache=True)
         start = time.perf_counter()
-        for _ in range(NEW // 4):
+        for _ in range(NEW // 8):
             ids = out.logits[:, -1:].argmax(-1)
             out = engine(ids, past_key_values=out.past_key_values, use_cache=True)
-        return requests * (NEW // 4) / (time.perf_counter() - start)
+        return requests * (NEW // 8) / (time.perf_counter() - start)
 
     @torch.inference_mode()
     def prompt() -> float:
@@ -275,21 +285,41 @@ def read_bandwidth(size: int = 1 << 28, threads: int = 2) -> float:
 _memory: Any = None
 
 
-def table(record: dict[str, Any]) -> str:
-    """Return the medians, and the ratios to the first engine with their quartiles."""
-    base = next(iter(ENGINES))
-    lines = []
+def blocks(record: dict[str, Any]) -> dict[str, str]:
+    """Return the blocks of the page."""
+    how = record["how"]
+    titles = {
+        "decode": f"decode: {how['new']} tokens after a prompt of {how['prompt']}",
+        "prompt": f"prompt of {how['long_prompt']} tokens",
+        "batch": f"decode of {how['batch']} requests at once",
+    }
+    lines = [
+        "| engine | tokens per second | beside llama.cpp, 2 threads | quartiles |",
+        "|---|---|---|---|",
+    ]
     for case, rates in record["tokens_per_second"].items():
         bandwidth = statistics.median(record["read_bandwidth"][case]) / 1e9
-        lines.append(f"{case}: read bandwidth {bandwidth:.1f} GB/s")
-        for name, values in rates.items():
-            line = f"  {name:26} {statistics.median(values):8.1f} tokens/s"
-            if len(values) > 1 and len(rates.get(base, ())) == len(values):
-                ratios = [ours / theirs for ours, theirs in zip(values, rates[base], strict=True)]
-                low, middle, high = statistics.quantiles(ratios, n=4)
-                line += f"  {middle:.2f} ({low:.2f} to {high:.2f})"
-            lines.append(line)
-    return "\n".join(lines)
+        lines.append(f"| **{titles[case]}** | read bandwidth {bandwidth:.0f} GB/s | | |")
+        lines += [f"| {name} {_cells(name, rates)}" for name in rates]
+    model = f"{record['model']}, {record['bytes'] / 1e6:.0f} MB"
+    machine = f"{record['device']}; commit {record['commit']}; {_rounds(record)} rounds"
+    return {"decode-setting": f"{model}. {machine}.", "decode-speed": "\n".join(lines)}
+
+
+def _cells(name: str, rates: dict[str, list[float]]) -> str:
+    """Return the cells of an engine: the median, and its ratio to the first engine."""
+    values = rates[name]
+    cells = f"| {statistics.median(values):,.0f} "
+    base = rates.get(next(iter(ENGINES)), [])
+    if len(values) < 2 or len(base) != len(values):
+        return cells + "| | |"
+    ratios = [own / other for own, other in zip(values, base, strict=True)]
+    low, middle, high = statistics.quantiles(ratios, n=4, method="inclusive")
+    return cells + f"| {middle:.2f} | {low:.2f} to {high:.2f} |"
+
+
+def _rounds(record: dict[str, Any]) -> int:
+    return min(len(each) for each in record["read_bandwidth"].values())
 
 
 if __name__ == "__main__":

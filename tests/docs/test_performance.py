@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import decode_accuracy
+import decode_models
 import torch_models
 from comparison import report
 from comparison.record import read
@@ -52,6 +53,14 @@ def test_every_dtype_has_its_figure(shown_text, results):
         drawn = (report.FIGURES / name).read_text(encoding="utf-8")
         assert drawn.startswith("<?xml")
         assert len(drawn) < 150_000
+
+
+def test_the_page_about_text_generation_is_what_its_record_gives():
+    content = json.loads((RECORD.parent / "decode_models.json").read_text(encoding="utf-8"))
+    shown = decode_models.PAGE.read_text(encoding="utf-8")
+    made = decode_models.blocks(content)
+    assert sorted(match[2] for match in report.BLOCK.finditer(shown)) == sorted(made)
+    assert shown == report.fill(shown, made)
 
 
 def test_the_page_about_pytorch_is_what_its_record_gives():
