@@ -8,6 +8,7 @@ from safetensors.torch import load_file, save_file
 import tensor_ops_decode
 from byte_models import save_model
 
+NORM = "model.layers.1.self_attn.q_norm.weight"
 Q = "model.layers.0.self_attn.q_proj.weight"
 LLAMA3 = {
     "rope_type": "llama3",
@@ -88,6 +89,7 @@ def test_settings(refused, settings, words):
         (lambda found: found.pop(Q), f"tensor '{Q}', shape (64, 64), is missing"),
         (lambda found: found.update({Q: found[Q][:10].clone()}), "has shape (10, 64), expected"),
         (lambda found: found.update({Q: found[Q].double()}), "is of type F64"),
+        (lambda found: found.update({NORM: found[Q][0].clone()}), f"'{NORM}' has no place in"),
         (
             lambda found: found.pop("lm_head.weight"),
             "'lm_head.weight', shape (260, 64), is missing",

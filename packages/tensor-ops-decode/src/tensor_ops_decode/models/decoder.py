@@ -118,9 +118,17 @@ def program_of(
     Raises
     ------
     FileFormatError
-        If a tensor is missing or has another shape.
+        If a tensor is missing or has another shape, or a layer has one that would not be used.
     """
     program = _Assembly(decoder, files, limits, cache_dtype or "float32").program()
+    start = decoder.names["layer"].partition("{")[0]
+    for name in files.names:
+        # Some files have what rotations are computed from.
+        is_used = name in program.tensors or "rotary_emb." in name or "rot_embd." in name
+        if name.startswith(start) and not is_used:
+            raise FileFormatError(
+                f"{files.path}: tensor {name!r} has no place in this family of models"
+            )
     matrices = [tensor for tensor in program.tensors.values() if len(tensor.shape) == 2]
     if cache_dtype is not None or all(tensor.type == "f32" for tensor in matrices):
         return program
@@ -174,8 +182,9 @@ class _Assembly:
         cache = builder.cache(f"{prefix}cache", Cache(kv_heads, size, self.cache_dtype, True))
         rope = decoder.ropes[layer]
         weights = builder.rotary_tables(rope.of_length(builder.limits.max_seq_length), rope.factor)
-        for role in {"q_norm", "k_norm"} & decoder.names.keys():
-            weights[role] = self.norm(role, layer, size)
+        for role in ("q_norm", "k_norm"):
+            if role in decoder.names:
+                weights[role] = self.norm(role, layer, size)
         attended = builder.add(
             "attention",
             {"qkv": qkv},
