@@ -1,5 +1,7 @@
 """Models of every family against transformers: the same greedy tokens, from both kinds of files."""
 
+import copy
+
 import numpy as np
 import pytest
 import torch
@@ -92,8 +94,8 @@ def model(request, tmp_path_factory):
     return files[: 1 if request.param in ONLY_SAFETENSORS else 2], prompts, right
 
 
-def saved(model, folder):
-    model.save_pretrained(folder)
+def saved(model, folder, dtype=torch.float32):
+    copy.deepcopy(model).to(dtype).save_pretrained(folder)
     write_gguf(model, folder / "model.gguf")
     return folder, folder / "model.gguf"
 
@@ -150,3 +152,15 @@ def test_the_longest_sequence_chooses_the_factors_of_longrope(
         with open_kernel(file, backend=backend, max_seq_length=max_seq_length) as kernel:
             kernel.compile()
             assert_same(greedy(kernel, some_prompts()), right)
+
+
+def test_norms_stored_in_bfloat16_have_one_added_in_float32(tmp_path, backend):
+    model = small_model("Gemma 2")
+    for parameter in model.parameters():
+        parameter.data = parameter.data.bfloat16().float()
+    right = [expected(model, prompt) for prompt in some_prompts()]
+    folder, _ = saved(model, tmp_path, torch.bfloat16)
+    with open_kernel(folder, backend=backend, cache_dtype="float32") as kernel:
+        kernel.compile()
+        assert {tensor.type for tensor in kernel.program.tensors.values()} == {"f32", "bf16"}
+        assert_same(greedy(kernel, some_prompts()), right)
