@@ -44,6 +44,24 @@ def test_quantized_values_dequantize_as_in_ggml(name):
     assert np.abs(values - x).max() < 0.3
 
 
+@pytest.mark.parametrize("given", ["f32", "f16", "bf16"])
+@pytest.mark.parametrize("name", ["q4_0", "q4_1", "q8_0"])
+def test_values_are_quantized_as_in_ggml(name, given):
+    draw = np.random.default_rng(4)
+    x = draw.standard_normal((700, 96), np.float32) * np.exp2(draw.integers(-30, 15, (700, 1)))
+    x[0], x[1, :40], x[2, 5], x[3] = 0, -1, 7, np.round(x[3] * 4) / 8  # ties
+    rows = gguf.quants.quantize(x.astype(np.float32), gguf.GGMLQuantizationType[given.upper()])
+    rows = rows.view(np.uint8).reshape(700, -1)
+    values = FORMATS[given].dequantize(rows, 96)
+    expected = gguf.quants.quantize(values, gguf.GGMLQuantizationType[name.upper()])
+    assert np.array_equal(FORMATS[name].quantize(rows, FORMATS[given], 96), expected)
+
+
+def test_quantizing_to_a_type_that_is_only_read_is_an_error():
+    with pytest.raises(ValueError, match=r"quantized to q6_K; expected one of q4_0, q4_1, q8_0"):
+        FORMATS["q6_K"].quantize(np.zeros((1, 1024), np.uint8), FORMATS["f32"], 256)
+
+
 def test_pieces_of_a_large_tensor_are_the_whole():
     form = FORMATS["q8_0"]
     rows = np.random.default_rng(2).integers(0, 60, (3, 4096 * 34), np.uint8)

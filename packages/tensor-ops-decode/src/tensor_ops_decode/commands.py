@@ -129,11 +129,16 @@ def _add_model(parser: argparse.ArgumentParser) -> None:
         choices=("int8x2", "int8", "float32"),
         help="what activations are rounded to beside integer weights",
     )
+    parser.add_argument(
+        "--quantize",
+        choices=("q8_0", "q4_0", "q4_1"),
+        help="quantize floating-point matrices as they are packed",
+    )
 
 
 def _opened(arguments: argparse.Namespace) -> Model:
     """Return the model that the arguments name, with a progress bar while it is packed."""
-    names = ("num_workers", "max_seq_length", "activations")
+    names = ("num_workers", "max_seq_length", "activations", "quantize")
     options = {name: value for name in names if (value := getattr(arguments, name)) is not None}
     bar = _Bar(sys.stderr)
     try:

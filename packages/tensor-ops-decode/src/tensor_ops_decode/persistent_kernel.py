@@ -25,10 +25,12 @@ from tensor_ops_decode.models import decoder_of
 from tensor_ops_decode.models.decoder import program_of
 from tensor_ops_decode.node_kind import Array
 from tensor_ops_decode.program import Limits, Program
+from tensor_ops_decode.quantized_program import quantized_program
 from tensor_ops_decode.requests import Requests, checked_prompt
 from tensor_ops_decode.sampling import Sampling
 from tensor_ops_decode.sources import tensors_of
 from tensor_ops_decode.weights import Weights, open_weights
+from tensor_ops_decode.weights.transforms import QUANTIZED_TYPES
 
 __all__ = ["PersistentKernel"]
 
@@ -72,6 +74,9 @@ class PersistentKernel(Layers):
         What activations are rounded to where weights are quantised, if the backend has that option.
     cache_dtype : {"float32", "float16"}, optional
         Of keys and values; by default float32 for a model whose matrices are all float32.
+    quantize : {"q4_0", "q4_1", "q8_0"}, optional
+        What floating-point matrices of the model are quantized to as they are packed; that of the
+        logits is q8_0 at least. Norms and a table that is only looked up stay as they are.
     use_cutlass_kernel : bool, optional
         An option of the backend ``cuda``.
 
@@ -113,6 +118,7 @@ class PersistentKernel(Layers):
         eos_token_id: int | Sequence[int] | None = None,
         activations: str | None = None,
         cache_dtype: str | None = None,
+        quantize: str | None = None,
         use_cutlass_kernel: bool | None = None,
         **unknown: object,
     ) -> None:
@@ -120,6 +126,9 @@ class PersistentKernel(Layers):
         check_setting(mode, world_size, mpi_rank, num_workers)
         if cache_dtype not in (None, "float32", "float16"):
             raise ValueError(f"cache_dtype must be 'float32' or 'float16', got {cache_dtype!r}")
+        if quantize is not None and (model is None or quantize not in QUANTIZED_TYPES):
+            expected = f"one of {', '.join(QUANTIZED_TYPES)}, beside model="
+            raise ValueError(f"quantize must be {expected}, got {quantize!r}")
         end_tokens_of(eos_token_id, {})
 
         def limits(default_length: int) -> Limits:
@@ -149,6 +158,8 @@ class PersistentKernel(Layers):
             decoder = decoder_of(self._weights)
             bounds = limits(min(decoder.context, DEFAULT_SEQ_LENGTH))
             self._program = program_of(decoder, self._weights, bounds, cache_dtype)
+            if quantize is not None:
+                self._program = quantized_program(self._program, quantize)
             self._executor = self._choice.executor(self._program.to_json())
         self._end_tokens = end_tokens_of(eos_token_id, metadata)
         start = metadata.get("tokenizer.ggml.bos_token_id", metadata.get("bos_token_id"))

@@ -38,6 +38,8 @@ class Format:
     dequantize_blocks : callable or None
         Maps blocks, uint8 ``[n, block_bytes]``, to their values, float32 ``[n, block_size]``. None
         for a type that is known, and cannot be computed with.
+    quantize_blocks : callable or None
+        Maps values, float32 ``[n, block_size]``, to blocks; None for a type that is only read.
     """
 
     name: str
@@ -45,6 +47,7 @@ class Format:
     block_size: int
     block_bytes: int
     dequantize_blocks: Callable[[Bytes], Values] | None = None
+    quantize_blocks: Callable[[Values], Bytes] | None = None
 
     @property
     def is_float(self) -> bool:
@@ -128,6 +131,43 @@ class Format:
                 output[piece] = self.dequantize_blocks(blocks[piece])
         return values
 
+    def quantize(self, rows: Bytes, form: Format, columns: int) -> Bytes:
+        """Return stored rows of another format in this one, as gguf.quants.quantize does.
+
+        Parameters
+        ----------
+        rows : ndarray of uint8, shape (n, form.row_bytes(columns))
+        form : Format
+            What `rows` are stored as.
+        columns : int
+
+        Returns
+        -------
+        ndarray of uint8, shape (n, row_bytes(columns))
+
+        Raises
+        ------
+        ValueError
+            If this type is only read, or a row of it cannot have so many columns.
+
+        Examples
+        --------
+        >>> ones = np.ones((1, 32), np.float32).view(np.uint8)
+        >>> FORMATS["q8_0"].quantize(ones, FORMATS["f32"], 32)[0, 2:4]
+        array([127, 127], dtype=uint8)
+        """
+        if self.quantize_blocks is None:
+            names = ", ".join(name for name, each in FORMATS.items() if each.quantize_blocks)
+            raise ValueError(f"nothing can be quantized to {self.name}; expected one of {names}")
+        quantized = np.empty((len(rows), self.row_bytes(columns)), np.uint8)
+        step = max(1, _BYTES_AT_ONCE // rows.shape[1])
+        with np.errstate(all="ignore"):  # a block with a value that is not finite has none that is
+            for start in range(0, len(rows), step):
+                piece = slice(start, start + step)
+                values = form.dequantize(rows[piece], columns).reshape(-1, self.block_size)
+                quantized[piece] = self.quantize_blocks(values).reshape(-1, quantized.shape[1])
+        return quantized
+
 
 def _f32(blocks: Bytes) -> Values:
     return blocks.view("<f4").astype(np.float32, copy=False)
@@ -186,6 +226,37 @@ def _q6_k(blocks: Bytes) -> Values:
     return (scales[:, :, None] * q.reshape(-1, 16, 16)).reshape(-1, 256)
 
 
+def _to_q8_0(values: Values) -> Bytes:
+    scale: Values = np.abs(values).max(axis=1, keepdims=True) / np.float32(127)
+    scaled = values * _inverse(scale)
+    # Halves are rounded away from zero.
+    whole = np.floor(np.abs(scaled))
+    q = np.sign(scaled) * (whole + np.floor(2 * (np.abs(scaled) - whole)))
+    return np.concatenate([_half(scale), q.astype(np.int8).view(np.uint8)], axis=1)
+
+
+def _to_q4_0(values: Values) -> Bytes:
+    largest = np.abs(values).argmax(axis=1, keepdims=True)
+    scale = np.take_along_axis(values, largest, axis=1) / np.float32(-8)
+    q = np.trunc(values * _inverse(scale) + np.float32(8.5)).astype(np.uint8).clip(0, 15)
+    return np.concatenate([_half(scale), q[:, :16] | q[:, 16:] << 4], axis=1)
+
+
+def _to_q4_1(values: Values) -> Bytes:
+    least = values.min(axis=1, keepdims=True)
+    scale = (values.max(axis=1, keepdims=True) - least) / np.float32(15)
+    q = np.trunc((values - least) * _inverse(scale) + np.float32(0.5)).astype(np.uint8).clip(0, 15)
+    return np.concatenate([_half(scale), _half(least), q[:, :16] | q[:, 16:] << 4], axis=1)
+
+
+def _inverse(scale: Values) -> Values:
+    return np.where(scale == 0, np.float32(0), 1 / scale)
+
+
+def _half(values: Values) -> Bytes:
+    return values.astype("<f2").view(np.uint8)
+
+
 def _nibbles(packed: Bytes) -> Bytes:
     # The low halves of all bytes are the first half of the block.
     return np.concatenate([packed & 15, packed >> 4], axis=1)
@@ -210,11 +281,11 @@ def _scales_and_minimums(blocks: Bytes) -> tuple[Values, Values]:
 _ALL = (
     Format("f32", 0, 1, 4, _f32),
     Format("f16", 1, 1, 2, _f16),
-    Format("q4_0", 2, 32, 18, _q4_0),
-    Format("q4_1", 3, 32, 20, _q4_1),
+    Format("q4_0", 2, 32, 18, _q4_0, _to_q4_0),
+    Format("q4_1", 3, 32, 20, _q4_1, _to_q4_1),
     Format("q5_0", 6, 32, 22, _q5_0),
     Format("q5_1", 7, 32, 24, _q5_1),
-    Format("q8_0", 8, 32, 34, _q8_0),
+    Format("q8_0", 8, 32, 34, _q8_0, _to_q8_0),
     Format("q8_1", 9, 32, 40),
     Format("q2_K", 10, 256, 84),
     Format("q3_K", 11, 256, 110),

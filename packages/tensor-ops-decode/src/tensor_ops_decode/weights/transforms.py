@@ -7,9 +7,12 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from tensor_ops_decode.weights.formats import FORMATS
 from tensor_ops_decode.weights.tensor import Tensor
 
-__all__ = ["TRANSFORMS", "apply_transforms"]
+__all__ = ["QUANTIZED_TYPES", "TRANSFORMS", "apply_transforms"]
+
+QUANTIZED_TYPES = tuple(name for name, form in FORMATS.items() if form.quantize_blocks)
 
 
 def apply_transforms(tensor: Tensor, transforms: Sequence[str]) -> Tensor:
@@ -21,7 +24,7 @@ def apply_transforms(tensor: Tensor, transforms: Sequence[str]) -> Tensor:
         Of a float type, unless there are no transforms.
     transforms : sequence of str
         ``"transpose"`` swaps rows and columns. ``"plus_one"`` adds one to each value, in float32,
-        and makes a tensor of type f32.
+        and makes a tensor of type f32. ``"quantize:q8_0"`` and the like make one of that type.
 
     Returns
     -------
@@ -69,7 +72,16 @@ def _plus_one(tensor: Tensor) -> Tensor:
     return dataclasses.replace(tensor, type="f32", data=data)
 
 
+def _quantize_to(name: str) -> Callable[[Tensor], Tensor]:
+    def quantize(tensor: Tensor) -> Tensor:
+        data = FORMATS[name].quantize(tensor.data, tensor.format, tensor.shape[-1])
+        return dataclasses.replace(tensor, type=name, data=data)
+
+    return quantize
+
+
 TRANSFORMS: dict[str, Callable[[Tensor], Tensor]] = {
     "transpose": _transpose,
     "plus_one": _plus_one,
+    **{f"quantize:{name}": _quantize_to(name) for name in QUANTIZED_TYPES},
 }
