@@ -34,7 +34,8 @@ struct BlockTile {
 };
 
 // The K formats: 8 blocks of 32 columns, with `lines` lines each, share two half-precision numbers.
-// After those, still in halves of lines, is a pair of bytes of each block for each row.
+// After those, still in halves of lines, is a pair of bytes of each block for each row. A format
+// with one number leaves the second half line empty, so that lines stay aligned.
 template <std::size_t lines>
 struct SuperBlockTile {
   static constexpr std::size_t kHalves = 10, kLines = lines, kBlocks = 8;
