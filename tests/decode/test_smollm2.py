@@ -25,8 +25,9 @@ PROMPTS = [
 NEW_TOKENS = 64
 # Logits of two implementations in float32 differ by less.
 FLOAT32_TIE = 2e-3
-# Activations in two int8 terms: benchmarks/decode_accuracy.py finds a third of it in one logit.
-INT8X2_TIE = 2e-2
+# With activations in two int8 terms benchmarks/decode_accuracy.py finds one logit off by 0.019, and
+# two may be off in opposite directions.
+INT8X2_TIE = 5e-2
 
 
 @pytest.fixture(scope="module")
@@ -72,10 +73,13 @@ def of_transformers(path):
     """What transformers writes in float32, with the weights of the file."""
     os.environ["HF_HUB_OFFLINE"] = "1"
     import torch
-    from transformers import AutoModelForCausalLM
+    from transformers import AutoModelForCausalLM, GgufConfig
 
     model = AutoModelForCausalLM.from_pretrained(
-        path.parent, gguf_file=path.name, dtype=torch.float32
+        path.parent,
+        gguf_file=path.name,
+        quantization_config=GgufConfig(dequantize=True),
+        dtype=torch.float32,
     ).eval()
     right = []
     for prompt in map(open_tokenizer(tensor_ops_decode.open_weights(path)).encode, PROMPTS):
