@@ -8,13 +8,16 @@ from typing import Any
 
 from tensor_ops.extension import did_you_mean
 from tensor_ops_decode.program import Limits
+from tensor_ops_decode.weights.transforms import QUANTIZED_TYPES
 
 __all__ = [
     "DEFAULT_SEQ_LENGTH",
     "check_names",
     "check_setting",
+    "check_types",
     "end_tokens_of",
     "limits_of",
+    "start_token_of",
     "whole",
 ]
 
@@ -62,6 +65,15 @@ def check_setting(mode: str, world_size: object, mpi_rank: object, num_workers: 
         whole("num_workers", num_workers)
 
 
+def check_types(cache_dtype: object, quantize: object, *, has_model: bool) -> None:
+    """Raise a ValueError unless caches and weights can be of these types."""
+    if cache_dtype not in (None, "float32", "float16"):
+        raise ValueError(f"cache_dtype must be 'float32' or 'float16', got {cache_dtype!r}")
+    if quantize is not None and (not has_model or quantize not in QUANTIZED_TYPES):
+        expected = f"one of {', '.join(QUANTIZED_TYPES)}, beside model="
+        raise ValueError(f"quantize must be {expected}, got {quantize!r}")
+
+
 def limits_of(
     max_seq_length: int,
     max_num_batched_requests: int,
@@ -95,6 +107,12 @@ def limits_of(
             )
         num_pages = min(num_pages, whole("max_num_pages", max_num_pages))
     return Limits(requests, tokens, requests, length, size, num_pages)
+
+
+def start_token_of(metadata: Mapping[str, Any]) -> int:
+    """Return the token that begins a text, as the model's files say; 0 if they do not."""
+    start = metadata.get("tokenizer.ggml.bos_token_id", metadata.get("bos_token_id"))
+    return start if isinstance(start, int) else 0
 
 
 def end_tokens_of(given: Any, metadata: Mapping[str, Any]) -> frozenset[int]:

@@ -6,7 +6,6 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from types import TracebackType
 from typing import Any, NoReturn
 
 from tensor_ops_decode import stand_in
@@ -16,8 +15,10 @@ from tensor_ops_decode.kernel_arguments import (
     DEFAULT_SEQ_LENGTH,
     check_names,
     check_setting,
+    check_types,
     end_tokens_of,
     limits_of,
+    start_token_of,
 )
 from tensor_ops_decode.kernel_explanation import KernelExplanation
 from tensor_ops_decode.layers import Layers
@@ -26,11 +27,10 @@ from tensor_ops_decode.models.decoder import program_of
 from tensor_ops_decode.node_kind import Array
 from tensor_ops_decode.program import Limits, Program
 from tensor_ops_decode.quantized_program import quantized_program
-from tensor_ops_decode.requests import Requests, checked_prompt
+from tensor_ops_decode.requests import Requests, checked_request
 from tensor_ops_decode.sampling import Sampling
 from tensor_ops_decode.sources import tensors_of
 from tensor_ops_decode.weights import Weights, open_weights
-from tensor_ops_decode.weights.transforms import QUANTIZED_TYPES
 
 __all__ = ["PersistentKernel"]
 
@@ -75,8 +75,7 @@ class PersistentKernel(Layers):
     cache_dtype : {"float32", "float16"}, optional
         Of keys and values; by default float32 for a model whose matrices are all float32.
     quantize : {"q4_0", "q4_1", "q8_0"}, optional
-        What floating-point matrices of the model are quantized to as they are packed; that of the
-        logits is q8_0 at least. Norms and a table that is only looked up stay as they are.
+        What floating-point matrices of the model are packed as; that of the logits is always q8_0.
     use_cutlass_kernel : bool, optional
         An option of the backend ``cuda``.
 
@@ -124,11 +123,7 @@ class PersistentKernel(Layers):
     ) -> None:
         check_names(unknown, PersistentKernel.__init__.__kwdefaults__ or ())
         check_setting(mode, world_size, mpi_rank, num_workers)
-        if cache_dtype not in (None, "float32", "float16"):
-            raise ValueError(f"cache_dtype must be 'float32' or 'float16', got {cache_dtype!r}")
-        if quantize is not None and (model is None or quantize not in QUANTIZED_TYPES):
-            expected = f"one of {', '.join(QUANTIZED_TYPES)}, beside model="
-            raise ValueError(f"quantize must be {expected}, got {quantize!r}")
+        check_types(cache_dtype, quantize, has_model=model is not None)
         end_tokens_of(eos_token_id, {})
 
         def limits(default_length: int) -> Limits:
@@ -162,8 +157,7 @@ class PersistentKernel(Layers):
                 self._program = quantized_program(self._program, quantize)
             self._executor = self._choice.executor(self._program.to_json())
         self._end_tokens = end_tokens_of(eos_token_id, metadata)
-        start = metadata.get("tokenizer.ggml.bos_token_id", metadata.get("bos_token_id"))
-        self._start_token = start if isinstance(start, int) else 0
+        self._start_token = start_token_of(metadata)
 
         self._lock = threading.RLock()
         self._process = os.getpid()
@@ -266,7 +260,7 @@ class PersistentKernel(Layers):
             active requests as the kernel takes.
         """
         with self._in_use() as requests:
-            prompt, how = self._checked(tokens, max_new_tokens, sampling)
+            prompt, how = checked_request(self.program, tokens, max_new_tokens, sampling)
             end_tokens = frozenset[int]() if ignore_eos else self._end_tokens
             return requests.add(prompt, end_tokens, max_new_tokens, how)
 
@@ -280,7 +274,7 @@ class PersistentKernel(Layers):
     ) -> None:
         """Raise the error that `add_request` would, unless it is that no more may be added now."""
         with self._in_use():
-            self._checked(tokens, max_new_tokens, sampling)
+            checked_request(self.program, tokens, max_new_tokens, sampling)
 
     def has_room(self, length: int) -> bool:
         """Return whether a request may be added now, and come to so many tokens.
@@ -336,12 +330,7 @@ class PersistentKernel(Layers):
     def __enter__(self) -> PersistentKernel:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self.close()
 
     @property
@@ -409,11 +398,3 @@ class PersistentKernel(Layers):
             raise ProgramError(f"{where}: the kernel is compiled already")
         if self._weights is not None and where != "compile":
             raise ProgramError(f"{where}: the kernel runs {self._model}; leave model= out")
-
-    def _checked(
-        self, tokens: object, max_new_tokens: int | None, sampling: Mapping[str, Any]
-    ) -> tuple[list[int], Sampling]:
-        how = Sampling(**sampling)
-        if how.temperature and all(node.kind != "sample" for node in self.program.nodes):
-            raise ValueError("the program chooses by argmax; temperature must be 0")
-        return checked_prompt(self.program, tokens, max_new_tokens), how

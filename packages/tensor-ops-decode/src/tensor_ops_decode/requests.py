@@ -17,7 +17,7 @@ from tensor_ops_decode.program import Program
 from tensor_ops_decode.sampling import Sampling
 from tensor_ops_decode.step_rules import vocabulary
 
-__all__ = ["Request", "Requests", "checked_prompt"]
+__all__ = ["Request", "Requests", "checked_request"]
 
 
 @dataclass(eq=False)
@@ -270,14 +270,24 @@ class Requests:
         self._pages.hold(lengths)
 
 
-def checked_prompt(program: Program, tokens: object, max_new_tokens: int | None) -> list[int]:
-    """Return a prompt as a list, if a program takes it and as many new tokens.
+def checked_request(
+    program: Program, tokens: object, max_new_tokens: int | None, sampling: Mapping[str, Any]
+) -> tuple[list[int], Sampling]:
+    """Return a prompt as a list and how tokens are chosen, if a program takes both.
 
     Raises
     ------
     TypeError, ValueError
-        If it is empty, too long, or not made of the program's tokens.
+        If the prompt is empty, too long, or not made of the program's tokens, or if a number is out
+        of its range.
     """
+    how = Sampling(**sampling)
+    if how.temperature and all(node.kind != "sample" for node in program.nodes):
+        raise ValueError("the program chooses by argmax; temperature must be 0")
+    return _checked_prompt(program, tokens, max_new_tokens), how
+
+
+def _checked_prompt(program: Program, tokens: object, max_new_tokens: int | None) -> list[int]:
     given = np.asarray(tokens)
     if given.ndim != 1 or (given.size and given.dtype.kind not in "iu"):
         raise TypeError(f"the prompt must be a sequence of token ids, got {tokens!r:.80}")
