@@ -19,7 +19,7 @@ import numpy as np
 
 from tensor_ops_decode.weights.formats import GGML_TYPES, Format
 from tensor_ops_decode.weights.mapped_file import FileFormatError, MappedFile
-from tensor_ops_decode.weights.tensor import StoredTensor, Tensor, check_tensors
+from tensor_ops_decode.weights.tensor import StoredTensor, StoredTensors, check_tensors
 
 __all__ = ["MAGIC", "GgufFile", "Metadata"]
 
@@ -94,7 +94,7 @@ class Metadata(Mapping[str, Any]):
         return texts
 
 
-class GgufFile:
+class GgufFile(StoredTensors):
     """A GGUF file, or all parts of one that is split.
 
     Parameters
@@ -136,24 +136,6 @@ class GgufFile:
                 f"{self.path}: key {_NUM_TENSORS!r} is {expected}, but the {len(parts)} parts have "
                 f"{len(self._tensors)} tensors"
             )
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        return tuple(self._tensors)
-
-    def tensor(self, name: str) -> Tensor:
-        """Return a tensor as a view of the mapped file.
-
-        Raises
-        ------
-        KeyError
-            If there is none of that name.
-        FileFormatError
-            If its type is not supported.
-        """
-        if name not in self._tensors:
-            raise KeyError(f"{self.path} has no tensor {name!r}")
-        return self._tensors[name].open()
 
 
 def _open_parts(part: _Part) -> list[_Part]:

@@ -17,7 +17,7 @@ from typing import Any, TypeGuard
 
 from tensor_ops_decode.weights.formats import FORMATS, Format
 from tensor_ops_decode.weights.mapped_file import FileFormatError, MappedFile
-from tensor_ops_decode.weights.tensor import StoredTensor, Tensor, check_tensors
+from tensor_ops_decode.weights.tensor import StoredTensor, StoredTensors, check_tensors
 
 __all__ = ["CONFIG", "SafetensorsFolder", "read_json", "read_safetensors"]
 
@@ -37,7 +37,7 @@ _DTYPES: dict[str, Format | tuple[str, int]] = {
 }
 
 
-class SafetensorsFolder:
+class SafetensorsFolder(StoredTensors):
     """A folder with the files of a model as Hugging Face names them.
 
     Parameters
@@ -64,24 +64,6 @@ class SafetensorsFolder:
         self.path = os.fspath(Path(path))
         self.metadata = read_json(Path(path, CONFIG))
         self._tensors = self._read()
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        return tuple(self._tensors)
-
-    def tensor(self, name: str) -> Tensor:
-        """Return a tensor as a view of the mapped file.
-
-        Raises
-        ------
-        KeyError
-            If there is none of that name.
-        FileFormatError
-            If its dtype is not supported.
-        """
-        if name not in self._tensors:
-            raise KeyError(f"{self.path} has no tensor {name!r}")
-        return self._tensors[name].open()
 
     def _read(self) -> dict[str, StoredTensor]:
         single, index = Path(self.path, SINGLE), Path(self.path, INDEX)

@@ -12,7 +12,7 @@ from numpy.typing import DTypeLike, NDArray
 from tensor_ops_decode.weights.formats import FORMATS, Format
 from tensor_ops_decode.weights.mapped_file import FileFormatError, MappedFile
 
-__all__ = ["StoredTensor", "Tensor", "check_tensors"]
+__all__ = ["StoredTensor", "StoredTensors", "Tensor", "check_tensors"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,6 +82,31 @@ class StoredTensor:
             raise FileFormatError(f"{path}: {self.what} of shape {list(shape)} has no values")
         rows = math.prod(shape[:-1])
         return Tensor(self.name, form.name, shape, data.reshape(rows, self.size // rows), path)
+
+
+class StoredTensors:
+    """The tensors of a model's files by name; each kind of files fills them in."""
+
+    path: str
+    _tensors: dict[str, StoredTensor]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self._tensors)
+
+    def tensor(self, name: str) -> Tensor:
+        """Return a tensor as a view of its mapped file.
+
+        Raises
+        ------
+        KeyError
+            If there is none of that name.
+        FileFormatError
+            If its type is not supported.
+        """
+        if name not in self._tensors:
+            raise KeyError(f"{self.path} has no tensor {name!r}")
+        return self._tensors[name].open()
 
 
 def check_tensors(tensors: list[StoredTensor]) -> None:
