@@ -68,7 +68,7 @@ def test_a_program_prints_a_line_for_each_node(program):
     )
 
 
-def test_every_kind_has_samples_that_a_program_takes():
+def test_every_kind_has_samples():
     assert all(kind.samples for kind in KINDS.values())
 
 
