@@ -307,9 +307,15 @@ def test_ctrl_c_ends_a_loop_of_steps():
         [sys.executable, "-c", INTERRUPTED, str(HERE)],
         stdout=subprocess.PIPE,
         text=True,
+        # A shell lets what it starts in the background ignore the signal.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
     )
-    assert process.stdout.readline() == "running\n"
-    time.sleep(0.1)
-    process.send_signal(signal.SIGINT)
-    out, _ = process.communicate(timeout=60)
+    with process:
+        assert process.stdout.readline() == "running\n"
+        time.sleep(0.1)
+        process.send_signal(signal.SIGINT)
+        try:
+            out, _ = process.communicate(timeout=60)
+        finally:
+            process.kill()
     assert (out, process.returncode) == ("ended\n", 0)
