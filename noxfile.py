@@ -190,11 +190,12 @@ def nightly(session: nox.Session) -> None:
     install_group(session, "test", "cuda-test", "peers", "decode")
     install_language_model(session)
     required = ["--require-backend=cpp", "--require-backend=python"]
-    session.run("pytest", *BY_FILE, "tests/decode", "--nightly", *required)
+    levels = [f"{CONFORMANCE}/test_levels.py", f"{CPP}/tests/test_levels.py"]
+    session.run("pytest", *BY_FILE, "tests/decode", *levels, "--nightly", *required)
     properties = f"{CONFORMANCE}/test_properties.py"
     session.run("pytest", *PARALLEL, properties, "--hypothesis-profile=nightly", *session.posargs)
     gpus = {"CUDA_WHEEL_ARCHITECTURES": "75-real,90-real,120-real,120-virtual"}
-    session.run("pytest", "-q", WHEEL_TESTS, env=cuda_compiler(session) | gpus)
+    session.run("pytest", "-q", WHEEL_TESTS, "--nightly", env=cuda_compiler(session) | gpus)
 
 
 @nox.session

@@ -11,6 +11,8 @@ from tensor_ops import backends
 
 SUITE = Path(__file__).parent
 RUNS = ["test_samples.py", "test_outputs.py"]
+# Of a thousand tests on each level; --nightly runs all.
+SAMPLE = "--every=5"
 
 
 @pytest.fixture
@@ -23,14 +25,14 @@ def optimization(request):
     return backend.module.get_optimization_info()
 
 
-def test_every_level_of_this_processor(optimization):
+def test_every_level_of_this_processor(optimization, request):
     """A level that the processor has is compiled in, and the suite passes on it."""
     missing = set(optimization["cpu_levels"]) - set(optimization["compiled_levels"])
     assert not missing, "this processor has levels that were not compiled"
     here = os.environ.get("TENSOR_OPS_CPP_ISA") or optimization["level"]
-    executed = {here} | {
-        level for level in optimization["cpu_levels"] if level != here and run_suite(level)
-    }
+    sample = [] if request.config.getoption("--nightly") else [SAMPLE]
+    others = [level for level in optimization["cpu_levels"] if level != here]
+    executed = {here} | {level for level in others if run_suite(level, *sample)}
     assert executed >= set(optimization["cpu_levels"])
 
 
@@ -39,12 +41,13 @@ def test_the_level_asked_for_is_in_use(optimization):
     assert optimization["level"] == (asked or optimization["cpu_levels"][-1])
 
 
-def run_suite(level):
+def run_suite(level, *options):
     command = [sys.executable, "-m", "pytest", "-q", "--backend=cpp", "--require-backend=cpp"]
-    tests = [str(SUITE / name) for name in RUNS]
-    tests.append(f"{__file__}::test_the_level_asked_for_is_in_use")
+    # The first is in every sample.
+    tests = [f"{__file__}::test_the_level_asked_for_is_in_use"]
+    tests += [str(SUITE / name) for name in RUNS]
     done = subprocess.run(
-        [*command, *tests],
+        [*command, *options, *tests],
         env=os.environ | {"TENSOR_OPS_CPP_ISA": level},
         capture_output=True,
         text=True,
