@@ -71,34 +71,14 @@ struct BFloat16 {
 };
 
 // IEEE binary16. One element, and a vector where the level has no instruction, is converted with
-// integer and float32 arithmetic, which compilers vectorise. After Maratyszcza's FP16 library.
+// integer and float32 arithmetic, after Maratyszcza's FP16 library.
 struct Float16 {
   using Storage = std::uint16_t;
   using Compute = float;
   using Packed = Halves;
-  static TENSOR_OPS_INLINE float load(std::uint16_t x) {
-    const std::uint32_t word = static_cast<std::uint32_t>(x) << 16;
-    const std::uint32_t sign = word & 0x80000000u;
-    const std::uint32_t twice = word + word;
-    // Exponent rebased by 224, then scaled by 2^-112: Inf and NaN end up with the largest exponent.
-    const float normal = bit_cast<float>((twice >> 4) + (0xE0u << 23)) * 0x1p-112f;
-    const float subnormal = bit_cast<float>((twice >> 17) | (126u << 23)) - 0.5f;
-    const std::uint32_t bits = bit_cast<std::uint32_t>(twice < (1u << 27) ? subnormal : normal);
-    return bit_cast<float>(sign | bits);
-  }
+  static TENSOR_OPS_INLINE float load(std::uint16_t x) { return widened<float>(std::uint32_t{x}); }
   static TENSOR_OPS_INLINE std::uint16_t store(float x) {
-    const std::uint32_t word = bit_cast<std::uint32_t>(x);
-    const std::uint32_t twice = word + word;
-    const std::uint32_t sign = word & 0x80000000u;
-    // Saturates to infinity, then adds a power of two that makes float32 round at binary16's last
-    // bit.
-    const float scaled = (magnitude(x) * 0x1p112f) * 0x1p-110f;
-    const std::uint32_t exponent = twice & 0xFF000000u;
-    const std::uint32_t bias = exponent < 0x71000000u ? 0x71000000u : exponent;
-    const std::uint32_t sum =
-        bit_cast<std::uint32_t>(bit_cast<float>((bias >> 1) + 0x07800000u) + scaled);
-    const std::uint32_t finite = ((sum >> 13) & 0x7C00u) + (sum & 0x0FFFu);
-    return static_cast<std::uint16_t>((sign >> 16) | (twice > 0xFF000000u ? 0x7E00u : finite));
+    return static_cast<std::uint16_t>(narrowed<std::uint32_t>(x));
   }
 #if defined(__AVX512F__)
   static TENSOR_OPS_INLINE Floats widen(Halves x) { return _mm512_cvtph_ps(bit_cast<__m256i>(x)); }
@@ -110,18 +90,41 @@ struct Float16 {
   static TENSOR_OPS_INLINE Halves narrow(Floats x) {
     return bit_cast<Halves>(_mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT));
   }
+#elif defined(__aarch64__)
+  static TENSOR_OPS_INLINE Floats widen(Halves x) { return vcvt_f32_f16(bit_cast<float16x4_t>(x)); }
+  static TENSOR_OPS_INLINE Halves narrow(Floats x) { return bit_cast<Halves>(vcvt_f16_f32(x)); }
 #else
   static TENSOR_OPS_INLINE Floats widen(Halves x) {
-    Floats wide;
-    for (std::size_t l = 0; l < kLanes<float>; ++l) wide[l] = load(x[l]);
-    return wide;
+    return widened<Floats>(__builtin_convertvector(x, BitsOf<Floats>));
   }
   static TENSOR_OPS_INLINE Halves narrow(Floats x) {
-    Halves narrow;
-    for (std::size_t l = 0; l < kLanes<float>; ++l) narrow[l] = store(x[l]);
-    return narrow;
+    return __builtin_convertvector(narrowed<BitsOf<Floats>>(x), Halves);
   }
 #endif
+
+ private:
+  // Of one number or of a vector, whose bits are in the lower halves of Bits.
+  template <class F, class Bits>
+  static TENSOR_OPS_INLINE F widened(Bits x) {
+    const Bits word = x << 16, sign = word & 0x80000000u, twice = word + word;
+    // Exponent rebased by 224, then scaled by 2^-112: Inf and NaN end up with the largest exponent.
+    const F normal = bit_cast<F>((twice >> 4) + (0xE0u << 23)) * 0x1p-112f;
+    const F subnormal = bit_cast<F>((twice >> 17) | (126u << 23)) - 0.5f;
+    return bit_cast<F>(sign |
+                       (twice < (1u << 27) ? bit_cast<Bits>(subnormal) : bit_cast<Bits>(normal)));
+  }
+  template <class Bits, class F>
+  static TENSOR_OPS_INLINE Bits narrowed(F x) {
+    const Bits word = bit_cast<Bits>(x), sign = word & 0x80000000u, twice = word + word;
+    // Saturates to infinity, then adds a power of two that makes float32 round at binary16's last
+    // bit.
+    const F scaled = (bit_cast<F>(word & 0x7FFFFFFFu) * 0x1p112f) * 0x1p-110f;
+    const Bits exponent = twice & 0xFF000000u;
+    const Bits bias = exponent < 0x71000000u ? Bits{} + 0x71000000u : exponent;
+    const Bits sum = bit_cast<Bits>(bit_cast<F>((bias >> 1) + 0x07800000u) + scaled);
+    const Bits finite = ((sum >> 13) & 0x7C00u) + (sum & 0x0FFFu);
+    return (sign >> 16) | (twice > 0xFF000000u ? Bits{} + 0x7E00u : finite);
+  }
 };
 
 // Whether vectors are widened and narrowed more cheaply in pairs.

@@ -47,22 +47,6 @@ TENSOR_OPS_INLINE void repeat(Body body) {
 // Less 0, not 0 plus it: that would be an addition, since it changes -0.
 TENSOR_OPS_INLINE Floats broadcast(float x) { return x - Floats{}; }
 
-// Half precision to float32 in a few instructions everywhere: Float16 goes lane by lane on levels
-// without an instruction for it.
-TENSOR_OPS_INLINE Floats widen(Halves x) {
-#if defined(__F16C__)
-  return Float16::widen(x);
-#elif defined(__aarch64__)
-  return vcvt_f32_f16(bit_cast<float16x4_t>(x));
-#else
-  const Words word = __builtin_convertvector(x, Words), magnitude = word & 0x7FFFu;
-  // The exponent's bias is 112 less; the product is exact.
-  const Words finite = bits(bit_cast<Floats>(magnitude << 13) * 0x1p112f);
-  return bit_cast<Floats>((magnitude < 0x7C00u ? finite : magnitude << 13 | 0x7F800000u) |
-                          (word & 0x8000u) << 16);
-#endif
-}
-
 // The tokens that a kernel takes at a time, and their results.
 struct Tokens {
   const unsigned char* prepared;
@@ -96,7 +80,7 @@ class TileBlock {
 
  protected:
   TENSOR_OPS_INLINE Floats half(std::size_t index) const {
-    return widen(load_vector<Halves>(halves_ + index * kLineBytes / 2));
+    return Float16::widen(load_vector<Halves>(halves_ + index * kLineBytes / 2));
   }
   TENSOR_OPS_INLINE Words line(std::size_t index) const {
     return load_vector<Words>(lines_ + index * kLineBytes);

@@ -16,7 +16,7 @@ struct F16 {
   TENSOR_OPS_INLINE void prefetch() const { prefetch_lines(halves_, kColumns * kLineBytes / 2); }
   TENSOR_OPS_INLINE void columns(std::size_t, Floats (&w)[4]) const {
     for (std::size_t i = 0; i < 4; ++i)
-      w[i] = widen(load_vector<Halves>(halves_ + i * kLineBytes / 2));
+      w[i] = Float16::widen(load_vector<Halves>(halves_ + i * kLineBytes / 2));
   }
 };
 
