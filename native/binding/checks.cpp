@@ -10,11 +10,7 @@
 namespace tensor_ops {
 namespace {
 
-const char* type_name(PyObject* object) { return Py_TYPE(object)->tp_name; }
-
-std::string shape_text(const Array& array) {
-  return tensor_ops::shape_text(array.dims(), array.shape());
-}
+std::string array_shape_text(const Array& array) { return shape_text(array.dims(), array.shape()); }
 
 npy_intp row_length(const Array& x) { return x.dims() ? x.shape()[x.dims() - 1] : 1; }
 
@@ -60,17 +56,16 @@ void require_x_shape(const Declaration& op, const char* name, const Array& array
   if (array.dims() == x.dims() && std::equal(x.shape(), x.shape() + x.dims(), array.shape()))
     return;
   throw ValueError(text(op.name, ": ", name, " must have ", op.parameters[0].name, "'s shape ",
-                        shape_text(x), ", got ", shape_text(array)));
+                        array_shape_text(x), ", got ", array_shape_text(array)));
 }
 
 void require_row(const Declaration& op, const char* name, const Array& array, const Array& x) {
   if (array.dims() == 1 && array.shape()[0] == row_length(x)) return;
   const char* x_name = op.parameters[0].name;
   const npy_intp expected[1] = {row_length(x)};
-  throw ValueError(text(op.name, ": ", name, " must have shape ",
-                        tensor_ops::shape_text(1, expected), ", one element for each of ", x_name,
-                        "'s last axis (", x_name, " has shape ", shape_text(x), "), got ",
-                        shape_text(array)));
+  throw ValueError(text(op.name, ": ", name, " must have shape ", shape_text(1, expected),
+                        ", one element for each of ", x_name, "'s last axis (", x_name,
+                        " has shape ", array_shape_text(x), "), got ", array_shape_text(array)));
 }
 
 void require_half_rows(const Declaration& op, const char* name, const Array& array,
@@ -83,9 +78,9 @@ void require_half_rows(const Declaration& op, const char* name, const Array& arr
   for (int d = 0; fits && d < array.dims(); ++d)
     fits = array.shape()[d] == target[d + offset] || array.shape()[d] == 1;
   if (fits) return;
-  throw ValueError(text(op.name, ": ", name, " must broadcast to ",
-                        tensor_ops::shape_text(dims, target), ", ", op.parameters[0].name,
-                        "'s shape with half the last axis, got ", shape_text(array)));
+  throw ValueError(text(op.name, ": ", name, " must broadcast to ", shape_text(dims, target), ", ",
+                        op.parameters[0].name, "'s shape with half the last axis, got ",
+                        array_shape_text(array)));
 }
 
 void require_x_rank(const Declaration& op, const Array& x) {
@@ -100,8 +95,8 @@ void require_x_rank(const Declaration& op, const Array& x) {
       std::any_of(op.parameters.begin(), op.parameters.end(),
                   [](const Parameter& p) { return p.kind == Kind::kHalfRows; });
   if (has_half_rows)
-    throw ValueError(
-        text(op.name, ": ", name, "'s last axis must have even length, got shape ", shape_text(x)));
+    throw ValueError(text(op.name, ": ", name, "'s last axis must have even length, got shape ",
+                          array_shape_text(x)));
 }
 
 // Python and NumPy real numbers, but neither bools nor time spans.

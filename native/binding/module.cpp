@@ -1,4 +1,3 @@
-#define TENSOR_OPS_IMPORTS_NUMPY
 #include "binding/module.h"
 
 #include <array>
@@ -70,7 +69,7 @@ constexpr std::array<FastCall, kMaxOps> entries(std::index_sequence<Index...>) {
   return {call_op<Index>...};
 }
 
-constexpr auto entry = entries(std::make_index_sequence<kMaxOps>());
+constexpr auto fast_calls = entries(std::make_index_sequence<kMaxOps>());
 std::string docs[kMaxOps];
 PyMethodDef methods[kMaxOps];
 
@@ -78,7 +77,7 @@ py::object new_function(std::size_t index, const py::module_& module) {
   const Op& op = *registered_ops()[index];
   docs[index] = docstring(op);
   methods[index] = {op.name,
-                    reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(entry[index])),
+                    reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(fast_calls[index])),
                     METH_FASTCALL | METH_KEYWORDS, docs[index].c_str()};
   const py::str home(kModule);
   PyObject* function = PyCFunction_NewEx(&methods[index], module.ptr(), home.ptr());
@@ -89,7 +88,7 @@ py::object new_function(std::size_t index, const py::module_& module) {
 }  // namespace
 
 void add_ops(py::module_& module, const char* version) {
-  if (_import_array() < 0) throw py::error_already_set();
+  if (!import_numpy()) throw py::error_already_set();
   py::register_local_exception_translator(translate);
   if (registered_ops().size() > kMaxOps) throw py::import_error(text(kModule, ": too many ops"));
   py::dict public_ops;

@@ -39,8 +39,7 @@ std::string take_error_text() {
 }
 
 std::string repr_text(PyObject* object) {
-  return text_or(Owned(PyObject_Repr(object)),
-                 text("an object of type ", Py_TYPE(object)->tp_name));
+  return text_or(Owned(PyObject_Repr(object)), text("an object of type ", type_name(object)));
 }
 
 std::string shape_text(int dims, const npy_intp* shape) {

@@ -1,4 +1,4 @@
-// Python's and NumPy's C API, the latter imported once, in binding/module.cpp.
+// Python's and NumPy's C API, the latter imported once, in binding/import_numpy.cpp.
 #pragma once
 
 #define PY_SSIZE_T_CLEAN
@@ -20,6 +20,11 @@
 #include <utility>
 
 namespace tensor_ops {
+
+// False if NumPy cannot be imported, with Python's exception set.
+bool import_numpy();
+
+inline const char* type_name(PyObject* object) { return Py_TYPE(object)->tp_name; }
 
 // A strong reference.
 class Owned {

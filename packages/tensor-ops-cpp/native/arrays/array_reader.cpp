@@ -3,11 +3,6 @@
 #include "declaration/errors.h"
 
 namespace tensor_ops {
-namespace {
-
-const char* type_name(PyObject* object) { return Py_TYPE(object)->tp_name; }
-
-}  // namespace
 
 void ArrayReader::begin(const Declaration& op, const Arguments& arguments) {
   first_ = op.parameters[0].name;

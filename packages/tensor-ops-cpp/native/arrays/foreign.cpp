@@ -124,8 +124,8 @@ Owned view_of_foreign(const char* op, const char* name, const dlpack::ExchangeAP
                           ", or call tensor_ops.", op, ", which finds a backend for its device"));
   // Such as PyTorch's fake tensors, which have shapes alone.
   if (!tensor.data && !is_empty(tensor))
-    throw TypeError(text(op, ": ", name, " is a ", Py_TYPE(array.object)->tp_name,
-                         " without memory of its own"));
+    throw TypeError(
+        text(op, ": ", name, " is a ", type_name(array.object), " without memory of its own"));
   if (tensor.ndim > NPY_MAXDIMS)
     throw ValueError(
         text(op, ": ", name, " has ", tensor.ndim, " axes; the most are ", NPY_MAXDIMS));

@@ -93,7 +93,7 @@ IsaChoice highest_up_to(std::size_t cap) {
                   ", the lowest instruction-set level that tensor_ops_cpp is compiled for")};
 }
 
-IsaChoice choose() {
+IsaChoice choose_level() {
   const auto& levels = compiled_levels();
   const char* wanted = std::getenv("TENSOR_OPS_CPP_ISA");
   if (!wanted || !*wanted) return highest_up_to(levels.size() - 1);
@@ -117,7 +117,7 @@ const std::vector<Level>& compiled_levels() {
 }
 
 const IsaChoice& isa_choice() {
-  static const IsaChoice choice = choose();
+  static const IsaChoice choice = choose_level();
   return choice;
 }
 

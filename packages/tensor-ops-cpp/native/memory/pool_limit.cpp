@@ -40,7 +40,7 @@ bool read_bytes(const char* setting, std::uint64_t& bytes) {
   return true;
 }
 
-PoolLimit choose() {
+PoolLimit choose_limit() {
   const char* setting = std::getenv(kVariable);
   if (!setting || !*setting) return {default_limit(), {}};
   std::uint64_t bytes = 0;
@@ -56,7 +56,7 @@ PoolLimit choose() {
 }  // namespace
 
 const PoolLimit& first_pool_limit() {
-  static const PoolLimit limit = choose();
+  static const PoolLimit limit = choose_limit();
   return limit;
 }
 

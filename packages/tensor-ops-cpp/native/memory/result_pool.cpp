@@ -248,11 +248,11 @@ ResultPool& pool = never_destroyed.pool;
 
 // A forked child must not find the lock held by a thread that it does not have. It starts with
 // nothing kept: to write to pages that it shares with its parent would copy them first.
-const bool fork_is_safe = call_at_fork([] { pool.lock(); }, [] { pool.unlock(); },
-                                       [] {
-                                         pool.unlock();
-                                         pool.trim();
-                                       });
+const bool results_survive_fork = call_at_fork([] { pool.lock(); }, [] { pool.unlock(); },
+                                               [] {
+                                                 pool.unlock();
+                                                 pool.trim();
+                                               });
 
 }  // namespace
 
@@ -277,7 +277,7 @@ bool is_fresh_block(const void* memory) { return block_of(memory)->is_fresh; }
 
 PoolState pool_state() { return pool.state(); }
 
-std::uint64_t pool_limit() { return fork_is_safe ? pool.limit() : 0; }
+std::uint64_t pool_limit() { return results_survive_fork ? pool.limit() : 0; }
 
 void set_pool_limit(std::uint64_t bytes) { pool.set_limit(bytes); }
 

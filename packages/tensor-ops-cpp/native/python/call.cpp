@@ -87,8 +87,7 @@ int require_threads(const Op& op, PyObject* object) {
       (PyLong_Check(object) && !PyBool_Check(object)) ||
       (PyArray_IsScalar(object, Integer) && !PyArray_IsScalar(object, Timedelta));
   if (!is_integer)
-    throw TypeError(
-        text(op.name, ": num_threads must be an int or None, got ", Py_TYPE(object)->tp_name));
+    throw TypeError(text(op.name, ": num_threads must be an int or None, got ", type_name(object)));
   const Owned index(PyNumber_Index(object));
   if (!index) throw PythonError();
   int overflow = 0;

@@ -48,8 +48,8 @@ std::size_t workers_argument(const py::object& given) {
   const Owned index(PyNumber_Index(given.ptr()));
   if (!index || PyBool_Check(given.ptr())) {
     PyErr_Clear();
-    throw TypeError(text("compile_program: num_workers must be an int or None, got ",
-                         Py_TYPE(given.ptr())->tp_name));
+    throw TypeError(
+        text("compile_program: num_workers must be an int or None, got ", type_name(given.ptr())));
   }
   int overflow = 0;
   const long value = PyLong_AsLongAndOverflow(index.get(), &overflow);

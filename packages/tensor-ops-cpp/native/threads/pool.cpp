@@ -234,13 +234,13 @@ std::atomic<Pool*> the_pool{nullptr};
 
 // A forked child has the pool's memory but none of its threads, and makes a new one when it wants
 // one.
-const bool fork_is_safe = call_at_fork(nullptr, nullptr, [] { the_pool.store(nullptr); });
+const bool pool_survives_fork = call_at_fork(nullptr, nullptr, [] { the_pool.store(nullptr); });
 
 // Never deleted: its threads may be waiting in it when the process ends. Null where it cannot be
 // made.
-Pool* pool() {
+Pool* shared_pool() {
   Pool* made = the_pool.load();
-  if (made || !fork_is_safe) return made;
+  if (made || !pool_survives_fork) return made;
   std::unique_ptr<Pool> fresh(new (std::nothrow) Pool);
   if (fresh && the_pool.compare_exchange_strong(made, fresh.get())) made = fresh.release();
   return made;
@@ -255,7 +255,7 @@ int helpers_awake() {
 
 void run_pieces(int pieces, int threads, Work work, const void* context) {
   const int helpers = (threads < pieces ? threads : pieces) - 1;
-  Pool* const shared = helpers > 0 ? pool() : nullptr;
+  Pool* const shared = helpers > 0 ? shared_pool() : nullptr;
   if (shared && shared->run(pieces, helpers, work, context)) return;
   for (int piece = 0; piece < pieces; ++piece) work(context, piece);
 }

@@ -27,9 +27,9 @@ bool are_gradients_recorded(const std::string& package) {
 }  // namespace
 
 void refuse_no_array(const char* op, const char* name, const Array& array) {
-  throw TypeError(text(
-      op, ": ", name, " must be a numpy.ndarray or an array on a CUDA device, got ",
-      Py_TYPE(array.object)->tp_name, array.is_output ? "" : "; convert it with numpy.asarray"));
+  throw TypeError(
+      text(op, ": ", name, " must be a numpy.ndarray or an array on a CUDA device, got ",
+           type_name(array.object), array.is_output ? "" : "; convert it with numpy.asarray"));
 }
 
 bool refuse_grad(const char* op, const char* name, const Array& array, const std::string& package) {

@@ -73,9 +73,8 @@ void Place::take_device_of(const char* name, PyObject* object, int device) {
   }
   if (device == device_) return;
   if (device == kHost || is_host())
-    throw TypeError(text(op_, ": ", name, " is a ", Py_TYPE(object)->tp_name, " ",
-                         device_text(device), " and ", first_, " is a ", first_type_->tp_name, " ",
-                         device_text(device_),
+    throw TypeError(text(op_, ": ", name, " is a ", type_name(object), " ", device_text(device),
+                         " and ", first_, " is a ", first_type_->tp_name, " ", device_text(device_),
                          "; all arrays of a call must be NumPy's, or on one device"));
   throw ValueError(text(op_, ": ", name, " is ", device_text(device), " and ", first_, " is ",
                         device_text(device_), "; all arrays of a call must be on one device"));
@@ -150,7 +149,7 @@ void Place::read_interface(const char* name, Array& array) {
 
 void Place::refuse_host_array(const char* name, const Array& array) const {
   const std::string found =
-      text(op_, ": ", name, " is a ", Py_TYPE(array.object)->tp_name, " in host memory");
+      text(op_, ": ", name, " is a ", type_name(array.object), " in host memory");
   if (is_known_)
     throw TypeError(text(found, " and ", first_, " is a ", first_type_->tp_name, " ",
                          device_text(device_),

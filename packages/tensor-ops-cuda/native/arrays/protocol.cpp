@@ -8,7 +8,7 @@ namespace {
 
 [[noreturn]] void refuse_export(const char* op, const char* name, PyObject* object) {
   if (!PyErr_ExceptionMatches(PyExc_BufferError)) throw PythonError();
-  throw TypeError(text(op, ": ", name, ", a ", Py_TYPE(object)->tp_name,
+  throw TypeError(text(op, ": ", name, ", a ", type_name(object),
                        ", cannot be seen through DLPack: ", take_error_text()));
 }
 

@@ -34,12 +34,12 @@ py::tuple strides_of(const DeviceArray& array) {
   return strides;
 }
 
-std::string device_of(const DeviceArray& array) { return text("cuda:", array.device); }
+std::string device_name(const DeviceArray& array) { return text("cuda:", array.device); }
 
 std::string repr(const DeviceArray& array) {
   return text(
       "DeviceArray(shape=", shape_text(static_cast<int>(array.shape.size()), array.shape.data()),
-      ", dtype=", kDTypeNames[array.dtype], ", device='", device_of(array), "')");
+      ", dtype=", kDTypeNames[array.dtype], ", device='", device_name(array), "')");
 }
 
 std::int64_t length(const DeviceArray& array) {
@@ -61,7 +61,7 @@ cudaStream_t stream_numbered(const py::object& number, const char* where) {
     throw TypeError(text(where,
                          ": stream must be an int, the address of a cudaStream_t, or an object "
                          "with __cuda_stream__, got ",
-                         Py_TYPE(number.ptr())->tp_name));
+                         type_name(number.ptr())));
   const auto value = number.cast<long long>();
   if (value <= 0)
     throw ValueError(text(where, ": stream is ", value,
@@ -77,7 +77,7 @@ cudaStream_t stream_of_object(const py::object& object, const char* where) {
                         py::isinstance<py::int_>(py::tuple(answer)[0]) &&
                         py::tuple(answer)[0].cast<int>() == 0;
   if (!is_known)
-    throw TypeError(text(where, ": __cuda_stream__ of ", Py_TYPE(object.ptr())->tp_name,
+    throw TypeError(text(where, ": __cuda_stream__ of ", type_name(object.ptr()),
                          " must return (0, address), got ", py::repr(answer).cast<std::string>()));
   const py::object address = py::tuple(answer)[1];
   return address.equal(py::int_(0)) ? cudaStreamLegacy : stream_numbered(address, where);
@@ -88,7 +88,7 @@ void require_own_device(const DeviceArray& array, const py::object& dl_device) {
   const py::tuple wanted = dl_device;
   if (py::int_(wanted[0]).cast<int>() != dlpack::kCUDA ||
       py::int_(wanted[1]).cast<int>() != array.device)
-    throw py::buffer_error(text("a DeviceArray is exported to its own device, ", device_of(array),
+    throw py::buffer_error(text("a DeviceArray is exported to its own device, ", device_name(array),
                                 "; use numpy() for host memory"));
 }
 
@@ -136,14 +136,13 @@ int device_index(const py::object& device) {
   }
   if (!py::isinstance<py::int_>(device) || py::isinstance<py::bool_>(device))
     throw TypeError(text("to_device: device must be an int or a str like 'cuda:0', got ",
-                         Py_TYPE(device.ptr())->tp_name));
+                         type_name(device.ptr())));
   return device.cast<int>();
 }
 
 DeviceArray to_device(const py::object& array, const py::object& device, const py::object& stream) {
   if (!PyArray_Check(array.ptr()))
-    throw TypeError(
-        text("to_device: array must be a numpy.ndarray, got ", Py_TYPE(array.ptr())->tp_name));
+    throw TypeError(text("to_device: array must be a numpy.ndarray, got ", type_name(array.ptr())));
   Array read;
   read.object = array.ptr();
   read.source = Source::kNumPy;
@@ -234,7 +233,7 @@ void add_device_array(py::module_& module) {
           .def_property_readonly(
               "dtype", [](const DeviceArray& array) { return numpy_dtype(array.dtype); },
               "The NumPy dtype; ``ml_dtypes`` has bfloat16.")
-          .def_property_readonly("device", device_of, "The name of the device, like ``cuda:0``.")
+          .def_property_readonly("device", device_name, "The name of the device, like ``cuda:0``.")
           .def_property_readonly(
               "ndim", [](const DeviceArray& array) { return array.shape.size(); },
               "The number of axes.")
