@@ -54,6 +54,21 @@ def test_chat_uses_the_template(folder):
     assert record["prompt_tokens"] == len(text)
 
 
+def test_the_defaults_of_the_model_hold_where_no_option_does(tmp_path):
+    save_model(tmp_path)
+    config = {"do_sample": True, "temperature": 5.0, "max_new_tokens": 7}
+    (tmp_path / "generation_config.json").write_text(json.dumps(config), encoding="utf-8")
+
+    def tokens(*words):
+        words = ["Once", "--backend=python", "--ignore-eos", "--json", *words]
+        return json.loads(run("generate", tmp_path, *words).stdout)["tokens"]
+
+    length = "--max-new-tokens=7"
+    assert tokens("--model-defaults", "--temperature=0") == tokens(length)
+    found = tokens("--model-defaults")
+    assert found == tokens("--temperature=5", "--top-k=50", length) != tokens(length)
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

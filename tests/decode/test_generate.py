@@ -109,6 +109,21 @@ def test_equal_seeds_give_equal_answers(model):
     ]
 
 
+def test_defaults_of_the_files_apply_where_they_are_given(tmp_path, backend):
+    save_model(tmp_path)
+    path = tmp_path / "generation_config.json"
+    path.write_text('{"do_sample": true, "temperature": 2.0, "eos_token_id": [7]}', "utf-8")
+    with tensor_ops_decode.load(tmp_path, backend) as model:
+        assert model.defaults == {"temperature": 2.0, "top_k": 50}
+        settings = {"max_new_tokens": 20, "ignore_eos": True}
+        (by_file,) = model.generate("a", **model.defaults, **settings)
+        assert by_file == model.generate("a", temperature=2.0, top_k=50, **settings)[0]
+        assert by_file != model.generate("a", **settings)[0]
+    path.write_text('{"top_p": 2}', "utf-8")
+    with pytest.raises(tensor_ops_decode.FileFormatError, match=r"generation_config\.json.*top_p"):
+        tensor_ops_decode.load(tmp_path, backend)
+
+
 @pytest.mark.parametrize(
     ("prompt", "given", "words"),
     [

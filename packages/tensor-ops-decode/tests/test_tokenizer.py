@@ -378,10 +378,10 @@ def test_a_folder_encodes_as_transformers(folder):
     assert (ours.bos, ours.eos, ours.adds_bos) == (266, 264, True)
 
 
-def test_end_tokens_of_a_folder_are_those_of_generation(folder):
+def test_end_tokens_of_a_folder_are_those_of_all_its_files(folder):
     assert opened(folder).end_tokens == {7, 264}
     write_json(folder / "generation_config.json", {"eos_token_id": [8, 9]})
-    assert opened(folder).end_tokens == {8, 9, 264}
+    assert opened(folder).end_tokens == {7, 8, 9, 264}
     write_json(folder / "generation_config.json", {"eos_token_id": "x"})
     with pytest.raises(FileFormatError, match=r"generation_config\.json: eos_token_id: 'x'"):
         opened(folder)

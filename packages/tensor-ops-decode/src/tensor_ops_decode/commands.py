@@ -7,7 +7,7 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 from tensor_ops import TensorOpsError
 from tensor_ops_decode.generate import Completion, Model, load
@@ -46,14 +46,19 @@ def generate(argv: Sequence[str]) -> int:
         "--chat", action="store_true", help="answer the prompt by the model's chat template"
     )
     parser.add_argument("--system", metavar="TEXT", help="the system's message of --chat")
-    parser.add_argument("--max-new-tokens", type=int, default=128, help="default: 128")
+    parser.add_argument("--max-new-tokens", type=int, help="default: 128")
     parser.add_argument(
-        "--temperature", type=float, default=0.0, help="0, the default, takes the likeliest token"
+        "--temperature", type=float, help="0, the default, takes the likeliest token"
     )
-    parser.add_argument("--top-k", type=int, default=0, help="sample from so many tokens only")
-    parser.add_argument("--top-p", type=float, default=1.0, help="sample from the likeliest")
-    parser.add_argument("--min-p", type=float, default=0.0, help="sample from tokens so likely")
-    parser.add_argument("--seed", type=int, default=0, help="of sampling; default: 0")
+    parser.add_argument("--top-k", type=int, help="sample from so many tokens only")
+    parser.add_argument("--top-p", type=float, help="sample from the likeliest")
+    parser.add_argument("--min-p", type=float, help="sample from tokens so likely")
+    parser.add_argument("--seed", type=int, help="of sampling; default: 0")
+    parser.add_argument(
+        "--model-defaults",
+        action="store_true",
+        help="sample as the model's files say, where the options above do not",
+    )
     parser.add_argument("--stop", action="append", default=[], help="end before it; repeatable")
     parser.add_argument("--ignore-eos", action="store_true", help="go on after end tokens")
     parser.add_argument("--json", action="store_true", help="print one JSON object at the end")
@@ -82,12 +87,7 @@ def generate(argv: Sequence[str]) -> int:
                 given = model.chat_prompt(messages)
             (answer,) = model.generate(
                 given,
-                max_new_tokens=arguments.max_new_tokens,
-                temperature=arguments.temperature,
-                top_k=arguments.top_k,
-                top_p=arguments.top_p,
-                min_p=arguments.min_p,
-                seed=arguments.seed,
+                **_settings(arguments, model),
                 stop=arguments.stop,
                 ignore_eos=arguments.ignore_eos,
                 stream=show,
@@ -147,6 +147,13 @@ def _opened(arguments: argparse.Namespace) -> Model:
         raise TensorOpsError(str(error)) from error
     finally:
         bar.wipe()
+
+
+def _settings(arguments: argparse.Namespace, model: Model) -> dict[str, Any]:
+    """Return how to generate: as the options say, then as the model's files do if asked for."""
+    names = ("max_new_tokens", "temperature", "top_k", "top_p", "min_p", "seed")
+    given = {name: value for name in names if (value := getattr(arguments, name)) is not None}
+    return {**(model.defaults if arguments.model_defaults else {}), **given}
 
 
 def _report(model: Model, answer: Completion, *, as_json: bool) -> None:

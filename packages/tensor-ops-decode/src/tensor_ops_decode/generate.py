@@ -5,12 +5,12 @@ from __future__ import annotations
 import operator
 import os
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from tensor_ops_decode.answer import Answer, Completion
+from tensor_ops_decode.generation_settings import end_tokens_of, generation_defaults
 from tensor_ops_decode.kernel_arguments import whole
 from tensor_ops_decode.persistent_kernel import PersistentKernel
 from tensor_ops_decode.weights import FileFormatError, Weights, open_weights
@@ -22,31 +22,6 @@ __all__ = ["Completion", "Model", "load"]
 
 Prompt = str | Sequence[int]
 Messages = Sequence[Mapping[str, str]]
-
-
-@dataclass(frozen=True)
-class Completion:
-    """The answer to one prompt.
-
-    Attributes
-    ----------
-    text : str
-        Without the end token, and without the stop string that ended it.
-    tokens : tuple of int
-        All tokens that the model chose, an end token included.
-    finish_reason : {"stop", "length"}
-        Whether the model ended its answer or wrote a stop string, or a limit was reached.
-    prompt_tokens : tuple of int
-    prompt_seconds, decode_seconds : float
-        From the start to the first token, and from there to the last.
-    """
-
-    text: str
-    tokens: tuple[int, ...]
-    finish_reason: str
-    prompt_tokens: tuple[int, ...]
-    prompt_seconds: float = field(compare=False)
-    decode_seconds: float = field(compare=False)
 
 
 def load(
@@ -93,11 +68,11 @@ def load(
     from tensor_ops_decode.text import open_tokenizer  # few programs that use a kernel need it
 
     weights = open_weights(path)
-    tokenizer = open_tokenizer(weights)
-    options.setdefault("eos_token_id", sorted(tokenizer.end_tokens))
+    tokenizer, defaults = open_tokenizer(weights), generation_defaults(weights)
+    options.setdefault("eos_token_id", sorted(tokenizer.end_tokens | end_tokens_of(weights)))
     kernel = PersistentKernel(backend=backend, model=weights, **options)
     kernel.compile(progress=progress)
-    model = Model(kernel, tokenizer, weights)
+    model = Model(kernel, tokenizer, weights, defaults)
     if tokenizer.vocab_size > model.vocabulary:
         kernel.close()
         raise FileFormatError(
@@ -117,12 +92,22 @@ class Model:
     tokenizer : Tokenizer
     vocabulary : int
         The number of tokens that it can choose from.
+    defaults : dict
+        How the model's files would have answers generated, by the arguments of `generate`, which
+        follows them when they are given: ``model.generate(prompt, **model.defaults)``.
     """
 
-    def __init__(self, kernel: PersistentKernel, tokenizer: Tokenizer, weights: Weights) -> None:
+    def __init__(
+        self,
+        kernel: PersistentKernel,
+        tokenizer: Tokenizer,
+        weights: Weights,
+        defaults: dict[str, Any],
+    ) -> None:
         self.kernel = kernel
         self.tokenizer = tokenizer
         self.vocabulary = kernel.program.values["logits"].columns
+        self.defaults = defaults
         self._weights = weights
         self._lock = threading.RLock()
 
@@ -217,10 +202,10 @@ class Model:
             raise TypeError(f"stream must be a function, got {stream!r}")
         most, seed = whole("max_new_tokens", max_new_tokens), whole("seed", seed, 0)
         answers = [
-            _Answer(number, self._tokens(prompt), self.tokenizer, stops, stream)
+            Answer(number, self._tokens(prompt), self.tokenizer, stops, stream)
             for number, prompt in enumerate(_listed(prompts))
         ]
-        waiting: deque[tuple[_Answer, dict[str, Any]]] = deque()
+        waiting: deque[tuple[Answer, dict[str, Any]]] = deque()
         for answer in answers:
             # The last token of an answer is not fed.
             room = self.kernel.program.limits.longest - len(answer.prompt) + 1
@@ -236,7 +221,7 @@ class Model:
             }
             self.kernel.check_request(**request)
             waiting.append((answer, request))
-        running: dict[int, _Answer] = {}
+        running: dict[int, Answer] = {}
         try:
             while waiting or running:
                 for number, tokens, reason in self._advance(waiting, running):
@@ -251,7 +236,7 @@ class Model:
         return [answer.completion() for answer in answers]
 
     def _advance(
-        self, waiting: deque[tuple[_Answer, dict[str, Any]]], running: dict[int, _Answer]
+        self, waiting: deque[tuple[Answer, dict[str, Any]]], running: dict[int, Answer]
     ) -> list[tuple[int, list[int], str | None]]:
         """Start what there is room for, run a step, and return how far each request has come.
 
@@ -280,81 +265,6 @@ class Model:
         if not all(map(_is_token, tokens)):
             raise TypeError(f"a prompt must be a text or token ids, got {tokens!r:.80}")
         return [operator.index(token) for token in tokens]
-
-
-class _Answer:
-    """One prompt on its way: its tokens, and the text that is certain."""
-
-    def __init__(
-        self,
-        number: int,
-        prompt: list[int],
-        tokenizer: Tokenizer,
-        stops: tuple[str, ...],
-        stream: Callable[[int, str], None] | None,
-    ) -> None:
-        self.number, self.prompt = number, prompt
-        self.tokens: list[int] = []
-        self.finish_reason: str | None = None
-        self._text = ""
-        self._held = ""
-        self._tokenizer, self._decoder = tokenizer, tokenizer.stream()
-        self._stops, self._stream = stops, stream
-        self._times: list[float] = []
-
-    def start(self) -> None:
-        """Note that the first step with this prompt begins."""
-        self._times = [time.perf_counter()]
-
-    def add(self, tokens: list[int], reason: str | None) -> None:
-        """Take all tokens so far, and why the request has ended if it has."""
-        for token in tokens[len(self.tokens) :]:
-            self.tokens.append(token)
-            self._times[1 + (len(self.tokens) > 1) :] = [time.perf_counter()]
-            is_end = reason == "stop" and len(self.tokens) == len(tokens)
-            if not is_end and token in self._tokenizer:
-                self._release(self._decoder.push(token))
-            if self.finish_reason is not None:
-                return
-        if reason is not None:  # nothing will follow what is held back
-            self._release(self._decoder.finish())
-            self._emit(self._held)
-            self.finish_reason = self.finish_reason or reason
-
-    def completion(self) -> Completion:
-        """Return the answer, once it is finished."""
-        start, first, last = self._times[0], self._times[1], self._times[-1]
-        return Completion(
-            self._text,
-            tuple(self.tokens),
-            self.finish_reason or "length",
-            tuple(self.prompt),
-            first - start,
-            last - first,
-        )
-
-    def _release(self, text: str) -> None:
-        """Emit text up to a stop string, or up to what may become one."""
-        text, self._held = self._held + text, ""
-        found = [place for stop in self._stops if (place := text.find(stop)) >= 0]
-        if found:
-            self.finish_reason = "stop"
-            self._emit(text[: min(found)])
-            return
-        kept = max((_overlap(text, stop) for stop in self._stops), default=0)
-        self._held = text[len(text) - kept :]
-        self._emit(text[: len(text) - kept])
-
-    def _emit(self, text: str) -> None:
-        self._text += text
-        if text and self._stream is not None:
-            self._stream(self.number, text)
-
-
-def _overlap(text: str, stop: str) -> int:
-    """Return how many characters at the end of a text begin a stop string."""
-    longest = min(len(text), len(stop) - 1)
-    return next((n for n in range(longest, 0, -1) if text.endswith(stop[:n])), 0)
 
 
 def _listed(prompts: Prompt | Sequence[Prompt]) -> list[Prompt]:

@@ -15,7 +15,7 @@ __all__ = [
     "check_names",
     "check_setting",
     "check_types",
-    "end_tokens_of",
+    "given_end_tokens",
     "limits_of",
     "start_token_of",
     "whole",
@@ -115,12 +115,8 @@ def start_token_of(metadata: Mapping[str, Any]) -> int:
     return start if isinstance(start, int) else 0
 
 
-def end_tokens_of(given: Any, metadata: Mapping[str, Any]) -> frozenset[int]:
-    """Return the tokens that end a request: those given, else those of the model's files."""
-    if given is None:
-        given = metadata.get("tokenizer.ggml.eos_token_id", metadata.get("eos_token_id"))
-    if given is None:
-        return frozenset()
+def given_end_tokens(given: Any) -> frozenset[int]:
+    """Return the tokens of the argument ``eos_token_id``."""
     tokens = given if isinstance(given, (list, tuple, set, frozenset)) else [given]
     try:
         return frozenset(whole("eos_token_id", each, 0) for each in tokens)

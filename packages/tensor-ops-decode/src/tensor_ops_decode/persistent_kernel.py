@@ -11,23 +11,24 @@ from typing import Any, NoReturn
 from tensor_ops_decode import stand_in
 from tensor_ops_decode.errors import ProgramError
 from tensor_ops_decode.executors import ExecutorChoice
+from tensor_ops_decode.generation_settings import end_tokens_of
 from tensor_ops_decode.kernel_arguments import (
     DEFAULT_SEQ_LENGTH,
     check_names,
     check_setting,
     check_types,
-    end_tokens_of,
+    given_end_tokens,
     limits_of,
     start_token_of,
 )
 from tensor_ops_decode.kernel_explanation import KernelExplanation
+from tensor_ops_decode.kernel_requests import KernelRequests
 from tensor_ops_decode.layers import Layers
 from tensor_ops_decode.models import decoder_of
 from tensor_ops_decode.models.decoder import program_of
-from tensor_ops_decode.node_kind import Array
 from tensor_ops_decode.program import Limits, Program
 from tensor_ops_decode.quantized_program import quantized_program
-from tensor_ops_decode.requests import Requests, checked_request
+from tensor_ops_decode.requests import Requests
 from tensor_ops_decode.sampling import Sampling
 from tensor_ops_decode.sources import tensors_of
 from tensor_ops_decode.weights import Weights, open_weights
@@ -37,7 +38,7 @@ __all__ = ["PersistentKernel"]
 _CUTLASS = "use_cutlass_kernel chooses between kernels of the backend 'cuda'; leave it out"
 
 
-class PersistentKernel(Layers):
+class PersistentKernel(Layers, KernelRequests):
     """A language model whose decode step is one native call.
 
     A kernel runs the model of a file, or one that is described with the ``_layer`` methods, or a
@@ -124,7 +125,7 @@ class PersistentKernel(Layers):
         check_names(unknown, PersistentKernel.__init__.__kwdefaults__ or ())
         check_setting(mode, world_size, mpi_rank, num_workers)
         check_types(cache_dtype, quantize, has_model=model is not None)
-        end_tokens_of(eos_token_id, {})
+        end_tokens = None if eos_token_id is None else given_end_tokens(eos_token_id)
 
         def limits(default_length: int) -> Limits:
             length = default_length if max_seq_length is None else max_seq_length
@@ -147,16 +148,18 @@ class PersistentKernel(Layers):
         self._program: Program | None = None
         self._logits, self._tokens = "logits", "next"
         metadata: Mapping[str, Any] = {}
+        self._end_tokens = end_tokens or frozenset()
         if model is not None:
             self._weights = open_weights(model) if isinstance(model, (str, os.PathLike)) else model
             self._model, metadata = str(self._weights.path), self._weights.metadata
+            if end_tokens is None:
+                self._end_tokens = end_tokens_of(self._weights)
             decoder = decoder_of(self._weights)
             bounds = limits(min(decoder.context, DEFAULT_SEQ_LENGTH))
             self._program = program_of(decoder, self._weights, bounds, cache_dtype)
             if quantize is not None:
                 self._program = quantized_program(self._program, quantize)
             self._executor = self._choice.executor(self._program.to_json())
-        self._end_tokens = end_tokens_of(eos_token_id, metadata)
         self._start_token = start_token_of(metadata)
 
         self._lock = threading.RLock()
@@ -226,89 +229,6 @@ class PersistentKernel(Layers):
                 requests.add([self._start_token], frozenset(), None, Sampling())
             return requests.step()
 
-    def add_request(
-        self,
-        tokens: Sequence[int],
-        *,
-        max_new_tokens: int | None = None,
-        ignore_eos: bool = False,
-        **sampling: Any,
-    ) -> int:
-        """Add a request, which the next call takes up.
-
-        Parameters
-        ----------
-        tokens : sequence of int
-            The prompt.
-        max_new_tokens : int, optional
-            The request ends when it has generated so many. Without it, it goes on to an end token.
-        ignore_eos : bool, optional
-            Whether it goes on after an end token.
-        **sampling
-            ``temperature``, ``top_k``, ``top_p``, ``min_p`` and ``seed``, as in `Sampling`; without
-            them, the most probable token is taken.
-
-        Returns
-        -------
-        int
-            What the request is called by in the other methods.
-
-        Raises
-        ------
-        TypeError, ValueError
-            If the prompt is empty, too long or has no tokens of the model, or there are as many
-            active requests as the kernel takes.
-        """
-        with self._in_use() as requests:
-            prompt, how = checked_request(self.program, tokens, max_new_tokens, sampling)
-            end_tokens = frozenset[int]() if ignore_eos else self._end_tokens
-            return requests.add(prompt, end_tokens, max_new_tokens, how)
-
-    def check_request(
-        self,
-        tokens: Sequence[int],
-        *,
-        max_new_tokens: int | None = None,
-        ignore_eos: bool = False,
-        **sampling: Any,
-    ) -> None:
-        """Raise the error that `add_request` would, unless it is that no more may be added now."""
-        with self._in_use():
-            checked_request(self.program, tokens, max_new_tokens, sampling)
-
-    def has_room(self, length: int) -> bool:
-        """Return whether a request may be added now, and come to so many tokens.
-
-        Its prompt is among them. It is assumed that the active requests go on as far as they may.
-        """
-        with self._in_use() as requests:
-            return requests.has_room(length)
-
-    def tokens(self, request: int) -> list[int]:
-        """Return what a request has generated, an end token included."""
-        with self._in_use() as requests:
-            return requests.find(request).generated
-
-    def finish_reason(self, request: int) -> str | None:
-        """Return ``"stop"`` or ``"length"`` for a request that has ended, None if it is active."""
-        with self._in_use() as requests:
-            return requests.find(request).finish_reason
-
-    def logits(self, request: int) -> Array:
-        """Return the logits of the token that the last call chose for a request, in float32."""
-        with self._in_use() as requests:
-            return requests.logits(request)
-
-    def remove(self, request: int) -> None:
-        """Forget a request, active or ended, and take back its pages."""
-        with self._in_use() as requests:
-            requests.remove(request)
-
-    def reset(self) -> None:
-        """Forget all requests."""
-        with self._in_use() as requests:
-            requests.clear()
-
     def synchronize(self) -> None:
         """Wait for the step that another thread runs; one's own has ended when its call returns."""
         with self._in_use():
@@ -339,12 +259,6 @@ class PersistentKernel(Layers):
         if self._program is None:
             raise RuntimeError("the program is known once compile() has been called")
         return self._program
-
-    @property
-    def requests(self) -> tuple[int, ...]:
-        """The active requests, in the order in which they were added."""
-        with self._in_use() as requests:
-            return requests.active
 
     @property
     def backend(self) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 import tokenizers
 
+from tensor_ops_decode.generation_settings import end_tokens_of
 from tensor_ops_decode.text.gguf_tokenizer import add_around, build_from_gguf
 from tensor_ops_decode.text.tokenizer import Tokenizer
 from tensor_ops_decode.weights.files import Weights
@@ -33,7 +34,7 @@ def open_tokenizer(weights: Weights) -> Tokenizer:
     try:
         if isinstance(weights, GgufFile):
             return build_from_gguf(weights)
-        return _from_folder(Path(weights.path))
+        return _from_folder(weights)
     except (FileFormatError, OSError, MemoryError):
         raise
     except Exception as error:  # the library raises what has no other class
@@ -54,7 +55,8 @@ def special_token_names(folder: Path) -> dict[str, str]:
     return found
 
 
-def _from_folder(folder: Path) -> Tokenizer:
+def _from_folder(weights: Weights) -> Tokenizer:
+    folder = Path(weights.path)
     path = folder / "tokenizer.json"
     if not path.exists():
         raise FileFormatError(f"{folder}: expected a tokenizer.json")
@@ -70,18 +72,7 @@ def _from_folder(folder: Path) -> Tokenizer:
     adds = [config.get(key) for key in ("add_bos_token", "add_eos_token")]
     if any(isinstance(value, bool) for value in adds):  # as transformers: more than tokenizer.json
         add_around(tokenizer, bos if adds[0] else None, eos if adds[1] else None)
-    return Tokenizer(tokenizer, bos=bos, eos=eos, end_tokens=_end_tokens(folder))
-
-
-def _end_tokens(folder: Path) -> set[int]:
-    for name in ("generation_config.json", "config.json"):
-        found = _optional_json(folder / name).get("eos_token_id")
-        if found is not None:
-            tokens = found if isinstance(found, list) else [found]
-            if not all(type(token) is int for token in tokens):
-                raise FileFormatError(f"{folder / name}: eos_token_id: {found!r}; expected tokens")
-            return set(tokens)
-    return set()
+    return Tokenizer(tokenizer, bos=bos, eos=eos, end_tokens=end_tokens_of(weights))
 
 
 def _optional_json(path: Path) -> dict[str, Any]:

@@ -1,0 +1,135 @@
+"""What a model's files say about generation: end tokens and sampling, and what they may not say."""
+
+import json
+
+import gguf
+import pytest
+from gguf_bytes import small_gguf
+
+from tensor_ops_decode import FileFormatError, open_weights
+from tensor_ops_decode.generation_settings import end_tokens_of, generation_defaults
+from tensor_ops_decode.weights.gguf import GgufFile
+
+
+class Folder:
+    """A folder of Hugging Face of which only the path matters."""
+
+    def __init__(self, path, **files):
+        self.path = str(path)
+        for name, values in files.items():
+            (path / f"{name}.json").write_text(json.dumps(values), encoding="utf-8")
+
+
+def write_gguf(path, write=lambda writer: None):
+    writer = gguf.GGUFWriter(path, "llama")
+    write(writer)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.close()
+    return GgufFile(path)
+
+
+@pytest.mark.parametrize(
+    ("config", "generation", "expected"),
+    [
+        ({}, {}, set()),
+        ({"eos_token_id": 2}, {}, {2}),
+        ({"eos_token_id": 2}, {"eos_token_id": [7, 9]}, {2, 7, 9}),
+        ({"eos_token_id": None}, {"eos_token_id": 0}, {0}),
+    ],
+)
+def test_end_tokens_of_a_folder_are_those_of_both_its_files(tmp_path, config, generation, expected):
+    folder = Folder(tmp_path, config=config, generation_config=generation)
+    assert end_tokens_of(folder) == expected
+
+
+def test_a_folder_may_lack_a_generation_config(tmp_path):
+    folder = Folder(tmp_path, config={"eos_token_id": 2})
+    assert (end_tokens_of(folder), generation_defaults(folder)) == ({2}, {})
+
+
+@pytest.mark.parametrize("bad", ["2", -1, 2.0, True, [1, "2"], [[1]]])
+@pytest.mark.parametrize("name", ["config", "generation_config"])
+def test_end_tokens_that_are_none_are_an_error_that_names_the_file(tmp_path, name, bad):
+    files = {"config": {}, "generation_config": {}} | {name: {"eos_token_id": bad}}
+    with pytest.raises(FileFormatError, match=rf"/{name}\.json: eos_token_id: .*expected tokens"):
+        end_tokens_of(Folder(tmp_path, **files))
+
+
+def test_end_tokens_of_a_gguf_end_texts_turns_and_messages(tmp_path):
+    keys = {f"tokenizer__ggml__{name}_token_id": i for i, name in enumerate(["eos", "eot", "eom"])}
+    file = open_weights(small_gguf(tmp_path / "a.gguf", **keys))
+    assert end_tokens_of(file) == {0, 1, 2}
+    assert end_tokens_of(open_weights(small_gguf(tmp_path / "b.gguf"))) == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [
+        ({}, {}),
+        ({"do_sample": False, "temperature": 0.6, "top_p": 0.9}, {}),
+        ({"temperature": 0.6, "max_new_tokens": 99}, {"max_new_tokens": 99}),
+        # What transformers takes where the file asks for sampling and says no more.
+        ({"do_sample": True}, {"temperature": 1.0, "top_k": 50}),
+        (
+            {"do_sample": True, "temperature": 0.6, "top_p": 0.9, "top_k": None, "num_beams": 1},
+            {"temperature": 0.6, "top_p": 0.9, "top_k": 50},
+        ),
+        (
+            {"do_sample": True, "top_k": 20, "min_p": 0.1},
+            {"temperature": 1.0, "top_k": 20, "min_p": 0.1},
+        ),
+    ],
+)
+def test_defaults_of_a_folder_mean_what_they_mean_to_transformers(tmp_path, config, expected):
+    folder = Folder(tmp_path, config={}, generation_config=config)
+    assert generation_defaults(folder) == expected
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("temperature", -1),
+        ("temperature", "0.6"),
+        ("top_k", 0.5),
+        ("top_p", 1.5),
+        ("min_p", True),
+        ("max_new_tokens", 0),
+        ("do_sample", "yes"),
+    ],
+)
+def test_a_wrong_default_of_a_folder_is_an_error_that_names_file_and_key(tmp_path, key, value):
+    folder = Folder(tmp_path, config={}, generation_config={key: value})
+    with pytest.raises(FileFormatError, match=rf"generation_config\.json: .*{key}.*got"):
+        generation_defaults(folder)
+
+
+def test_defaults_of_a_gguf_are_its_keys(tmp_path):
+    def write(writer):
+        writer.add_sampling_temp(0.5)
+        writer.add_sampling_top_k(-1)
+        writer.add_sampling_top_p(0.75)
+        writer.add_sampling_min_p(0.25)
+
+    found = generation_defaults(write_gguf(tmp_path / "a.gguf", write))
+    assert found == {"temperature": 0.5, "top_k": 0, "top_p": 0.75, "min_p": 0.25}
+    assert generation_defaults(write_gguf(tmp_path / "b.gguf")) == {}
+    # llama.cpp's temperature holds beside what else there is.
+    found = generation_defaults(
+        write_gguf(tmp_path / "c.gguf", lambda writer: writer.add_sampling_top_k(20))
+    )
+    assert found == {"temperature": 0.8, "top_k": 20}
+
+
+@pytest.mark.parametrize(
+    ("key", "write"),
+    [
+        ("temp", lambda writer: writer.add_sampling_temp(float("nan"))),
+        ("top_p", lambda writer: writer.add_sampling_top_p(2.0)),
+        ("top_k", lambda writer: writer.add_string("general.sampling.top_k", "many")),
+    ],
+)
+def test_a_wrong_default_of_a_gguf_is_an_error_that_names_file_and_key(tmp_path, key, write):
+    file = write_gguf(tmp_path / "a.gguf", write)
+    with pytest.raises(FileFormatError, match=rf"a\.gguf: key 'general\.sampling\.{key}'"):
+        generation_defaults(file)
