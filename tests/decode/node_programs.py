@@ -89,3 +89,8 @@ def fill_step(arrays, tokens=TOKENS, *, slot=0, first=0, selected=None):
     arrays["selected"][: len(selected)] = selected
     arrays["temperature"][slot], arrays["seed"][slot] = 0.9, 1234567890123
     arrays["top_k"][slot], arrays["top_p"][slot], arrays["min_p"][slot] = 200, 0.95, 0.01
+    edits = slice(0, 30)
+    arrays["num_edits"][slot] = 30
+    arrays["edited_tokens"][slot, edits] = np.arange(30) * 11
+    arrays["edit_biases"][slot, edits] = np.where(np.arange(30) % 7, 0.3, -np.inf)
+    arrays["edit_penalties"][slot, edits] = 1.4

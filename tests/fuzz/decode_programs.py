@@ -171,7 +171,7 @@ def _tensors(program, choices):
 def _try_step(made, choices):
     arrays = made.arrays
     tokens, selected = choices.below(6), choices.below(4)
-    for name in ("tokens", "page_table", "top_k"):
+    for name in ("tokens", "page_table", "top_k", "edited_tokens"):
         flat = arrays[name].reshape(-1)[:64]
         flat[:] = [choices.below(12) for _ in flat]
     slots, first = choices.below(2), choices.below(20)
@@ -181,6 +181,7 @@ def _try_step(made, choices):
     for name in ("temperature", "top_p", "min_p"):
         arrays[name][:4] = choices.byte() / 255
     arrays["seed"][:4] = choices.byte()
+    arrays["num_edits"][:4], arrays["edit_penalties"][:4] = choices.below(12), 1.5
     if choices.below(4) == 0:
         name = choices.pick(sorted(arrays))
         flat = arrays[name].reshape(-1)[:8]

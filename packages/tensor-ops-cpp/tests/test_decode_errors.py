@@ -186,7 +186,7 @@ def test_options_and_workers_must_be_valid():
 
 @pytest.mark.parametrize(
     ("limit", "expected"),
-    [("num_pages", r"weights \d+, caches \d{13}, "), ("max_requests", r"weights.*arrays \d{12}\)")],
+    [("num_pages", r"weights \d+, caches \d{13}, "), ("max_requests", r"weights.*arrays \d{14}\)")],
 )
 def test_more_memory_than_there_is_says_how_much_for_what(limit, expected):
     text = changed(["limits", limit], 2**31 - 1)
@@ -249,6 +249,8 @@ def executable():
         ("top_p", 2, 1.5, r"top_p\[2\] must be from 0 to 1, got 1.5"),
         ("min_p", 2, -1, r"min_p\[2\] must be from 0 to 1, got -1"),
         ("top_k", 2, -1, r"top_k\[2\] must be at least 0, got -1"),
+        ("num_edits", 2, -1, r"num_edits\[2\] must be from 0 to 1088, got -1"),
+        ("num_edits", 2, 1, r"edit_penalties\[2, 0\] must be finite and above 0, got 0"),
     ],
 )
 def test_a_wrong_step_is_refused_before_anything_is_written(

@@ -52,6 +52,10 @@ def llama_and_bits(request):
 def sample_all(executable):
     executable.arrays["temperature"][:] = 0.8
     executable.arrays["seed"][:] = 42
+    executable.arrays["num_edits"][:] = 20
+    executable.arrays["edited_tokens"][:, :20] = np.arange(20) * 5
+    executable.arrays["edit_biases"][:, :20] = 0.5
+    executable.arrays["edit_penalties"][:, :20] = 1.3
 
 
 def assert_same(given, expected):

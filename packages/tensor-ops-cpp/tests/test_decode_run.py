@@ -210,6 +210,8 @@ count.restype = ctypes.c_long
 made = Llama().compile(num_workers=2)
 made.arrays["temperature"][:] = 0.7
 made.arrays["top_p"][:] = 0.9
+made.arrays["num_edits"][:] = 9
+made.arrays["edit_penalties"][:] = 1.2
 run_step(made, [(0, 0, range(30)), (1, 0, range(6))])
 run, least = made.run, 10**9
 def pages():

@@ -69,6 +69,7 @@ def test_end_tokens_of_a_gguf_end_texts_turns_and_messages(tmp_path):
         ({}, {}),
         ({"do_sample": False, "temperature": 0.6, "top_p": 0.9}, {}),
         ({"temperature": 0.6, "max_new_tokens": 99}, {"max_new_tokens": 99}),
+        ({"repetition_penalty": 1.1, "top_k": 5}, {"repetition_penalty": 1.1}),
         # What transformers takes where the file asks for sampling and says no more.
         ({"do_sample": True}, {"temperature": 1.0, "top_k": 50}),
         (
@@ -110,9 +111,11 @@ def test_defaults_of_a_gguf_are_its_keys(tmp_path):
         writer.add_sampling_top_k(-1)
         writer.add_sampling_top_p(0.75)
         writer.add_sampling_min_p(0.25)
+        writer.add_sampling_penalty_repeat(1.25)
 
     found = generation_defaults(write_gguf(tmp_path / "a.gguf", write))
-    assert found == {"temperature": 0.5, "top_k": 0, "top_p": 0.75, "min_p": 0.25}
+    settings = {"temperature": 0.5, "top_k": 0, "top_p": 0.75, "min_p": 0.25}
+    assert found == settings | {"repetition_penalty": 1.25}
     assert generation_defaults(write_gguf(tmp_path / "b.gguf")) == {}
     # llama.cpp's temperature holds beside what else there is.
     found = generation_defaults(

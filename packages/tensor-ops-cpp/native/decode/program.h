@@ -21,6 +21,8 @@ struct Limits {
 
   std::size_t rows(Rows of) const { return of == Rows::kTokens ? max_tokens : max_selected; }
   std::size_t pages_per_request() const { return (max_seq_length - 1) / page_size + 1; }
+  // Every token of a sequence may be penalized, and 1024 others biased.
+  std::size_t edits_per_request() const { return max_seq_length + 1024; }
 };
 
 struct Tensor {

@@ -19,6 +19,11 @@ struct Step {
   const float *temperature, *top_p, *min_p;  // of each slot
   const std::int32_t* top_k;
   const std::uint64_t* seed;
+  // The logits of each slot that are changed before a token is chosen: how many, and in rows of
+  // `edits_per_request` which and how.
+  const std::int32_t *num_edits, *edited_tokens;
+  const float *edit_biases, *edit_penalties;
+  std::size_t edits_per_request;
   std::size_t num_tokens, num_selected;
 };
 

@@ -24,7 +24,7 @@ std::size_t StepArray::bytes() const {
   return rows * std::max<std::size_t>(columns, 1) * (type == Type::kUint64 ? 8 : 4);
 }
 
-StepArrays::StepArrays(const Program& program) : num_words_(INT32_MAX) {
+StepArrays::StepArrays(const Program& program) : num_words_(INT32_MAX), num_logits_(INT32_MAX) {
   const Limits& limits = program.limits;
   for (const char* name : {"tokens", "positions", "slots"})
     add(name, Type::kInt32, limits.max_tokens);
@@ -34,6 +34,10 @@ StepArrays::StepArrays(const Program& program) : num_words_(INT32_MAX) {
     add(name, Type::kFloat32, limits.max_requests);
   add("top_k", Type::kInt32, limits.max_requests);
   add("seed", Type::kUint64, limits.max_requests);
+  add("num_edits", Type::kInt32, limits.max_requests);
+  add("edited_tokens", Type::kInt32, limits.max_requests, limits.edits_per_request());
+  for (const char* name : {"edit_biases", "edit_penalties"})
+    add(name, Type::kFloat32, limits.max_requests, limits.edits_per_request());
   for (std::size_t output : program.outputs) {
     const Value& value = program.values[output];
     add(value.name, value.is_int32 ? Type::kInt32 : Type::kFloat32, limits.rows(value.rows),
@@ -41,7 +45,10 @@ StepArrays::StepArrays(const Program& program) : num_words_(INT32_MAX) {
   }
   bool reads_all = false;
   for (const Node& node : program.nodes) {
-    has_samples_ |= node.kind->samples;
+    if (node.kind->samples) {
+      has_samples_ = true;
+      num_logits_ = std::min(num_logits_, program.values[node.inputs[0]].columns);
+    }
     for (std::size_t s = 0; s < node.weights.size(); ++s)
       if (node.kind->weights[s].form == WeightForm::kRows)
         num_words_ = std::min(num_words_, program.tensors[node.weights[s][0]].rows);
@@ -95,6 +102,11 @@ Step StepArrays::step() const {
           at<float>("min_p"),
           at<std::int32_t>("top_k"),
           at<std::uint64_t>("seed"),
+          at<std::int32_t>("num_edits"),
+          at<std::int32_t>("edited_tokens"),
+          at<float>("edit_biases"),
+          at<float>("edit_penalties"),
+          find("edited_tokens").columns,
           0,
           0};
 }
@@ -165,6 +177,28 @@ void StepArrays::check_sampling(const Step& step) const {
     require("top_p", top_p, top_p >= 0 && top_p <= 1, "from 0 to 1");
     require("min_p", min_p, min_p >= 0 && min_p <= 1, "from 0 to 1");
     require("top_k", static_cast<float>(step.top_k[slot]), step.top_k[slot] >= 0, "at least 0");
+    if (i == 0 || step.slots[i - 1] != slot) check_edits(step, static_cast<std::size_t>(slot));
+  }
+}
+
+void StepArrays::check_edits(const Step& step, std::size_t slot) const {
+  const std::int32_t count = step.num_edits[slot];
+  if (count < 0 || static_cast<std::size_t>(count) > step.edits_per_request)
+    throw ValueError(text("run: num_edits[", slot, "] must be from 0 to ", step.edits_per_request,
+                          ", got ", count));
+  const std::size_t first = slot * step.edits_per_request;
+  for (std::size_t e = 0; e < static_cast<std::size_t>(count); ++e) {
+    const auto refuse = [slot, e](const char* name, auto given, const auto&... expected) {
+      throw ValueError(
+          text("run: ", name, "[", slot, ", ", e, "] must be ", expected..., ", got ", given));
+    };
+    const std::int32_t token = step.edited_tokens[first + e];
+    const float bias = step.edit_biases[first + e], penalty = step.edit_penalties[first + e];
+    if (token < 0 || static_cast<std::size_t>(token) >= num_logits_)
+      refuse("edited_tokens", token, "from 0 to ", num_logits_ - 1);
+    if (!(bias < INFINITY)) refuse("edit_biases", bias, "a number or minus infinity");
+    if (!(penalty > 0 && penalty < INFINITY))
+      refuse("edit_penalties", penalty, "finite and above 0");
   }
 }
 

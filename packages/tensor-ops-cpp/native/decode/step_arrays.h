@@ -48,11 +48,13 @@ class StepArrays {
   void check_tokens(const Limits& limits, const Step& step);
   void check_pages(const Limits& limits, const Step& step) const;
   void check_sampling(const Step& step) const;
+  void check_edits(const Step& step, std::size_t slot) const;
 
   std::vector<StepArray> arrays_;
   std::size_t bytes_ = 0;
   std::shared_ptr<Memory> memory_;
   std::size_t num_words_;           // tokens that every embedding has
+  std::size_t num_logits_;          // tokens that every node that samples has
   std::size_t longest_window_ = 0;  // positions that some node reads; 0: all of them
   bool has_samples_ = false, reads_pages_ = false;
   std::vector<std::int32_t> next_position_;  // by slot, while a step is checked

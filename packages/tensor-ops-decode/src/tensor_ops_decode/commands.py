@@ -53,6 +53,7 @@ def generate(argv: Sequence[str]) -> int:
     parser.add_argument("--top-k", type=int, help="sample from so many tokens only")
     parser.add_argument("--top-p", type=float, help="sample from the likeliest")
     parser.add_argument("--min-p", type=float, help="sample from tokens so likely")
+    parser.add_argument("--repetition-penalty", type=float, help="of tokens that were there")
     parser.add_argument("--seed", type=int, help="of sampling; default: 0")
     parser.add_argument(
         "--model-defaults",
@@ -151,7 +152,15 @@ def _opened(arguments: argparse.Namespace) -> Model:
 
 def _settings(arguments: argparse.Namespace, model: Model) -> dict[str, Any]:
     """Return how to generate: as the options say, then as the model's files do if asked for."""
-    names = ("max_new_tokens", "temperature", "top_k", "top_p", "min_p", "seed")
+    names = (
+        "max_new_tokens",
+        "temperature",
+        "top_k",
+        "top_p",
+        "min_p",
+        "seed",
+        "repetition_penalty",
+    )
     given = {name: value for name in names if (value := getattr(arguments, name)) is not None}
     return {**(model.defaults if arguments.model_defaults else {}), **given}
 

@@ -154,6 +154,8 @@ class Model:
         top_p: float = 1.0,
         min_p: float = 0.0,
         seed: int = 0,
+        repetition_penalty: float = 1.0,
+        logit_bias: Mapping[int, float] | None = None,
         stop: str | Sequence[str] = (),
         ignore_eos: bool = False,
         stream: Callable[[int, str], None] | None = None,
@@ -176,6 +178,11 @@ class Model:
             Sample from tokens at least so likely beside the likeliest.
         seed : int, optional
             Equal seeds give equal answers; prompt i has ``seed + i``.
+        repetition_penalty : float, optional
+            Positive logits of tokens that the prompt or the answer has are divided by it, negative
+            ones multiplied; larger than 1 makes repetitions less likely.
+        logit_bias : mapping of int to float, optional
+            What is added to the logits of these tokens; ``-math.inf`` bans one.
         stop : str or sequence of str, optional
             An answer ends before one of these.
         ignore_eos : bool, optional
@@ -218,6 +225,8 @@ class Model:
                 "top_p": top_p,
                 "min_p": min_p,
                 "seed": seed + answer.number,
+                "repetition_penalty": repetition_penalty,
+                "logit_bias": {} if logit_bias is None else logit_bias,
             }
             self.kernel.check_request(**request)
             waiting.append((answer, request))

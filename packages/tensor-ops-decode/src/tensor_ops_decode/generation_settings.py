@@ -22,8 +22,9 @@ _GGUF_SAMPLING = {
     "top_k": "general.sampling.top_k",
     "top_p": "general.sampling.top_p",
     "min_p": "general.sampling.min_p",
+    "repetition_penalty": "general.sampling.penalty_repeat",
 }
-_SAMPLED = tuple(_GGUF_SAMPLING)
+_SAMPLED = ("temperature", "top_k", "top_p", "min_p")
 # What readers of these files take where one asks for sampling and leaves these out: transformers,
 # which does not even write them (GenerationConfig), and llama.cpp (common_params_sampling).
 _TRANSFORMERS_SAMPLING = {"temperature": 1.0, "top_k": 50}
@@ -96,7 +97,7 @@ def _transformers_defaults(path: Path) -> dict[str, Any]:
     if not isinstance(samples, bool):
         raise FileFormatError(f"{path}: do_sample must be true or false, got {samples!r}")
     found = {}
-    for name in (*_SAMPLED, "max_new_tokens"):
+    for name in (*_SAMPLED, "repetition_penalty", "max_new_tokens"):
         if name in config:
             _check(str(path), name, name, config[name])
             if samples or name not in _SAMPLED:

@@ -53,8 +53,8 @@ class KernelRequests:
         ignore_eos : bool, optional
             Whether it goes on after an end token.
         **sampling
-            ``temperature``, ``top_k``, ``top_p``, ``min_p`` and ``seed``, as in `Sampling`; without
-            them, the most probable token is taken.
+            ``temperature``, ``top_k``, ``top_p``, ``min_p``, ``seed``, ``repetition_penalty`` and
+            ``logit_bias``, as in `Sampling`; without them, the most probable token is taken.
 
         Returns
         -------

@@ -135,7 +135,8 @@ class Call:
         has one. Returns those of all tokens up to it, shape ``(tokens, heads, head size)``.
     cache_dtype : str
     sampling : mapping
-        ``temperature``, ``top_k``, ``top_p``, ``min_p`` and ``seed`` of the request.
+        ``temperature``, ``top_k``, ``top_p``, ``min_p`` and ``seed`` of the request, and its
+        ``edited_tokens``, ``edit_biases`` and ``edit_penalties``.
     """
 
     inputs: Mapping[str, Array]

@@ -4,7 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Cache", "Limits", "Node", "Tensor", "Value"]
+__all__ = ["MOST_BIASES", "Cache", "Limits", "Node", "Tensor", "Value"]
+
+#: How many tokens of a request may have a bias.
+MOST_BIASES = 1024
 
 
 @dataclass(frozen=True)
@@ -22,6 +25,11 @@ class Limits:
     def pages_per_request(self) -> int:
         """The pages that a request of the longest sequence takes."""
         return -(-self.max_seq_length // self.page_size)
+
+    @property
+    def edits_per_request(self) -> int:
+        """The logits that a request may change: a penalty for each token, and 1024 biases."""
+        return self.max_seq_length + MOST_BIASES
 
     @property
     def longest(self) -> int:

@@ -26,7 +26,9 @@ _PER_REQUEST = {
     "min_p": np.float32,
     "top_k": np.int32,
     "seed": np.uint64,
+    "num_edits": np.int32,
 }
+_PER_EDIT = {"edited_tokens": np.int32, "edit_biases": np.float32, "edit_penalties": np.float32}
 
 
 def supports_program(program: str) -> str | None:
@@ -141,8 +143,12 @@ class ReferenceExecutable:
             position,
             None if cache is None else self._storing(program, cache, slot, position),
             "float32" if cache is None else program.caches[cache].dtype,
-            {name: self.arrays[name][slot] for name in _PER_REQUEST},
+            self._sampling(slot),
         )
+
+    def _sampling(self, slot: int) -> dict[str, Any]:
+        by = {name: self.arrays[name][slot] for name in _PER_REQUEST}
+        return by | {name: self.arrays[name][slot, : by["num_edits"]] for name in _PER_EDIT}
 
     def _storing(
         self, program: Program, cache: str, slot: int, position: int
@@ -223,6 +229,8 @@ def _new_arrays(program: Program) -> dict[str, Array]:
     for name, dtype in _PER_REQUEST.items():
         arrays[name] = np.zeros(limits.max_requests, dtype)
     arrays["top_p"][:] = 1
+    for name, dtype in _PER_EDIT.items():
+        arrays[name] = np.zeros((limits.max_requests, limits.edits_per_request), dtype)
     for name in program.outputs:
         value = program.values[name]
         rows = limits.max_tokens if value.rows == "tokens" else limits.max_selected

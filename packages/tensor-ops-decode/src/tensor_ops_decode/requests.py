@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -14,7 +15,7 @@ from tensor_ops_decode.kernel_arguments import whole
 from tensor_ops_decode.kv_cache import PageTable
 from tensor_ops_decode.node_kind import Array
 from tensor_ops_decode.program import Program
-from tensor_ops_decode.sampling import Sampling
+from tensor_ops_decode.sampling import Sampling, note_token, write_sampling
 from tensor_ops_decode.step_rules import vocabulary
 
 __all__ = ["Request", "Requests", "checked_request"]
@@ -149,8 +150,7 @@ class Requests:
             )
         used = {request.slot for request in self._active.values()}
         slot = min(set(range(self._limits.max_requests)) - used)
-        for name, value in asdict(sampling).items():
-            self._arrays[name][slot] = value
+        write_sampling(self._arrays, slot, sampling, prompt)
         number, length = next(self._numbers), len(prompt)
         self.were_added = True
         self._active[number] = Request(
@@ -243,6 +243,8 @@ class Requests:
             arrays["positions"][start:end] = range(first, first + count)
             arrays["slots"][start:end] = request.slot
             if count == request.num_waiting:
+                if request.sampling.repetition_penalty != 1:
+                    note_token(arrays, request.slot, request.sampling, request.tokens[-1])
                 arrays["selected"][len(selected)] = end - 1
                 selected.append(request.number)
         return end, selected
@@ -282,8 +284,20 @@ def checked_request(
         of its range.
     """
     how = Sampling(**sampling)
-    if how.temperature and all(node.kind != "sample" for node in program.nodes):
-        raise ValueError("the program chooses by argmax; temperature must be 0")
+    sampled = [node.inputs["x"] for node in program.nodes if node.kind == "sample"]
+    if not sampled and (how.temperature or how.edits):
+        raise ValueError(
+            "the program chooses by argmax; temperature must be 0, without repetition_penalty "
+            "and logit_bias"
+        )
+    if how.logit_bias:
+        end = min(program.values[name].columns for name in sampled)
+        if max(how.logit_bias) >= end:
+            raise ValueError(
+                f"tokens of logit_bias must be from 0 to {end - 1}, got {max(how.logit_bias)}"
+            )
+        if sum(bias == -math.inf for bias in how.logit_bias.values()) == end:
+            raise ValueError(f"logit_bias bans all of the {end} tokens; leave one at least")
     return _checked_prompt(program, tokens, max_new_tokens), how
 
 

@@ -57,6 +57,7 @@ def check_step(
     for slot in np.unique(slots):
         if np.any(np.diff(positions[slots == slot]) != 1):
             raise ValueError(f"the positions of slot {slot} must ascend one by one")
+        _check_edits(program, arrays, int(slot))
     pages = arrays["page_table"]
     for slot, position in zip(slots, positions, strict=True):
         used = pages[slot, : position // limits.page_size + 1]
@@ -65,6 +66,27 @@ def check_step(
                 f"the page table of slot {slot} must name pages from 0 to {limits.num_pages - 1}, "
                 f"got {used.tolist()}"
             )
+
+
+def _check_edits(program: Program, arrays: Mapping[str, Array], slot: int) -> None:
+    sampled = [node.inputs["x"] for node in program.nodes if node.kind == "sample"]
+    if not sampled:
+        return
+    number, most = arrays["num_edits"][slot], program.limits.edits_per_request
+    if not 0 <= number <= most:
+        raise ValueError(f"num_edits of slot {slot} must be from 0 to {most}, got {number}")
+    end = min(program.values[name].columns for name in sampled)
+    tokens, biases, penalties = (
+        arrays[name][slot, :number] for name in ("edited_tokens", "edit_biases", "edit_penalties")
+    )
+    for name, given, is_valid, expected in (
+        ("edited_tokens", tokens, (tokens >= 0) & (tokens < end), f"from 0 to {end - 1}"),
+        ("edit_biases", biases, biases < np.inf, "numbers or minus infinity"),
+        ("edit_penalties", penalties, (penalties > 0) & (penalties < np.inf), "finite and above 0"),
+    ):
+        if not np.all(is_valid):
+            wrong = given[~is_valid][0]
+            raise ValueError(f"{name} of slot {slot} must be {expected}, got {wrong}")
 
 
 def vocabulary(program: Program) -> int:

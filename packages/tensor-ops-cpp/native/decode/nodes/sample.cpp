@@ -6,6 +6,8 @@ namespace tensor_ops::decode {
 // and the standard library's heap: the same code for every level.
 std::int32_t draw(const Share& share, const float* x, std::size_t n, std::size_t token,
                   float largest);
+// The row with the edits of a slot, in scratch.
+const float* edited(const Share& share, const float* x, std::size_t n, std::size_t slot);
 }  // namespace tensor_ops::decode
 
 #if KERNEL_PASS
@@ -21,9 +23,11 @@ void run(const decode::Share& share) {
   const std::size_t n = share.input_columns[0], end = share.end_of(share.rows);
   for (std::size_t r = share.begin_of(share.rows); r < end; ++r) {
     const std::size_t token = share.is_selected ? static_cast<std::size_t>(step.selected[r]) : r;
-    const float* const x = share.in(0) + r * n;
+    const auto slot = static_cast<std::size_t>(step.slots[token]);
+    const float* x = share.in(0) + r * n;
+    if (step.num_edits[slot] > 0) x = decode::edited(share, x, n, slot);
     const std::int32_t best = argmax(x, n);
-    const bool draws = step.temperature[step.slots[token]] > 0 && x[best] == x[best];
+    const bool draws = step.temperature[slot] > 0 && x[best] == x[best];
     y[r] = draws ? decode::draw(share, x, n, token, x[best]) : best;
   }
 }
@@ -73,13 +77,35 @@ struct Candidate {
   }
 };
 
+std::size_t candidate_bytes(std::size_t n) { return aligned(n * sizeof(Candidate)); }
+
 Scratch scratch(const Program& program, const Node& node) {
-  return {aligned(size_product(node.where(), program.values[node.inputs[0]].columns,
-                               sizeof(Candidate))),
-          0};
+  const std::size_t n = program.values[node.inputs[0]].columns;
+  size_product(node.where(), n, sizeof(Candidate) + sizeof(float));
+  return {candidate_bytes(n) + aligned(n * sizeof(float)), 0};
+}
+
+// In double and then rounded, as in the reference.
+float edited(double logit, double bias, double penalty) {
+  if (bias == -INFINITY) return -INFINITY;  // whatever the logit
+  logit += bias;
+  return static_cast<float>(logit > 0 ? logit / penalty : logit * penalty);
 }
 
 }  // namespace
+
+const float* edited(const Share& share, const float* x, std::size_t n, std::size_t slot) {
+  const Step& step = *share.step;
+  auto* const y = reinterpret_cast<float*>(share.own + candidate_bytes(n));
+  std::copy_n(x, n, y);
+  const std::size_t first = slot * step.edits_per_request;
+  const std::size_t end = first + static_cast<std::size_t>(step.num_edits[slot]);
+  for (std::size_t e = first; e < end; ++e) {
+    float& logit = y[step.edited_tokens[e]];
+    logit = edited(logit, step.edit_biases[e], step.edit_penalties[e]);
+  }
+  return y;
+}
 
 // Equal logits have equal weights, so the weights order the candidates as the logits do; logits so
 // far apart that weights underflow to the same number are never drawn.

@@ -1,10 +1,13 @@
 """sample: a token drawn from the distribution of the logits."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 
 from tensor_ops_decode.node_kind import Array, Call, Input, Kind, Sample, Shapes
 
-__all__ = ["KIND", "philox"]
+__all__ = ["KIND", "edited", "philox"]
 
 _MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 _WEYL = (0x9E3779B9, 0xBB67AE85)
@@ -42,7 +45,7 @@ def columns(shapes: Shapes) -> int:
 
 
 def compute(call: Call) -> Array:
-    logits, by = call.inputs["x"].astype(np.float64), call.sampling
+    logits, by = edited(call.inputs["x"].astype(np.float64), call.sampling), call.sampling
     temperature = float(by["temperature"])
     if temperature == 0 or np.isnan(logits).any():
         return np.argmax(logits, keepdims=True).astype(np.int32)
@@ -60,13 +63,26 @@ def compute(call: Call) -> Array:
     return order[[min(index, kept - 1)]].astype(np.int32)
 
 
+def edited(logits: Array, by: Mapping[str, Any]) -> Array:
+    """Return logits with the biases and penalties of a request, which are applied in order."""
+    edits = zip(by["edited_tokens"], by["edit_biases"], by["edit_penalties"], strict=True)
+    for token, bias, penalty in edits:
+        if bias == -np.inf:  # whatever the logit
+            logits[token] = bias
+            continue
+        logit = logits[token] + bias
+        with np.errstate(over="ignore"):
+            logits[token] = np.float32(logit / penalty if logit > 0 else logit * penalty)
+    return logits
+
+
 def bound(call: Call, output: Array, activations: str) -> Array:
     return np.zeros(output.shape)
 
 
 KIND = Kind(
     name="sample",
-    meaning="a random index, by softmax(x / temperature) cut to top_k, top_p and min_p",
+    meaning="a random index, by softmax(edited(x) / temperature) cut to top_k, top_p and min_p",
     columns=columns,
     compute=compute,
     bound=bound,
