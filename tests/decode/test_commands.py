@@ -107,7 +107,16 @@ def test_streams_may_be_closed(folder, closed, status):
     assert "Traceback" not in done.stderr
 
 
+def test_json_has_logprobs_if_asked_for(folder):
+    words = ["Once", "--backend=python", "--max-new-tokens=3", "--json", "--logprobs=2"]
+    record = json.loads(run("generate", folder, *words).stdout)
+    assert len(record["logprobs"]) == len(record["tokens"])
+    (token, logprob), _ = record["logprobs"][0]["likeliest"]
+    assert (token, logprob) == (record["tokens"][0], record["logprobs"][0]["logprob"])
+
+
 def test_wrong_usage_has_status_2(folder):
+    assert run("generate", folder, "Once", "--logprobs=1").returncode == 2
     assert run("generate", folder).returncode == 2
     assert run("generate", folder, "Once", "--system=x").returncode == 2
 

@@ -10,6 +10,7 @@ from tensor_ops_decode.builder import Builder
 from tensor_ops_decode.errors import CapacityError, ProgramError
 from tensor_ops_decode.executors import NoExecutorError
 from tensor_ops_decode.generate import Completion, Model, load
+from tensor_ops_decode.logprobs import TokenLogprob
 from tensor_ops_decode.node_kind import Kind
 from tensor_ops_decode.nodes import KINDS
 from tensor_ops_decode.persistent_kernel import PersistentKernel
@@ -36,6 +37,7 @@ __all__ = [
     "ProgramError",
     "Sampling",
     "Tensor",
+    "TokenLogprob",
     "Value",
     "__version__",
     "load",

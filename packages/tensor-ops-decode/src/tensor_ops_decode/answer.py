@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from tensor_ops_decode.logprobs import TokenLogprob
+
 if TYPE_CHECKING:
     from tensor_ops_decode.text import Tokenizer
 
@@ -26,6 +28,8 @@ class Completion:
     finish_reason : {"stop", "length"}
         Whether the model ended its answer or wrote a stop string, or a limit was reached.
     prompt_tokens : tuple of int
+    logprobs : tuple of TokenLogprob, or None
+        How likely each token was, if that was asked for.
     prompt_seconds, decode_seconds : float
         From the start to the first token, and from there to the last.
     """
@@ -34,6 +38,7 @@ class Completion:
     tokens: tuple[int, ...]
     finish_reason: str
     prompt_tokens: tuple[int, ...]
+    logprobs: tuple[TokenLogprob, ...] | None
     prompt_seconds: float = field(compare=False)
     decode_seconds: float = field(compare=False)
 
@@ -52,6 +57,7 @@ class Answer:
         self.number, self.prompt = number, prompt
         self.tokens: list[int] = []
         self.finish_reason: str | None = None
+        self.logprobs: tuple[TokenLogprob, ...] | None = None
         self._text = ""
         self._held = ""
         self._tokenizer, self._decoder = tokenizer, tokenizer.stream()
@@ -85,6 +91,7 @@ class Answer:
             tuple(self.tokens),
             self.finish_reason or "length",
             tuple(self.prompt),
+            self.logprobs,
             first - start,
             last - first,
         )

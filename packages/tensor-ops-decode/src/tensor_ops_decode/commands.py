@@ -62,10 +62,13 @@ def generate(argv: Sequence[str]) -> int:
     )
     parser.add_argument("--stop", action="append", default=[], help="end before it; repeatable")
     parser.add_argument("--ignore-eos", action="store_true", help="go on after end tokens")
+    parser.add_argument("--logprobs", type=int, help="with --json: so many tokens beside each")
     parser.add_argument("--json", action="store_true", help="print one JSON object at the end")
     arguments = parser.parse_args(argv)
     if arguments.system is not None and not arguments.chat:
         parser.error("--system needs --chat")
+    if arguments.logprobs is not None and not arguments.json:
+        parser.error("--logprobs needs --json")
     prompt = arguments.prompt
     if prompt == "-":
         if sys.stdin is None:
@@ -91,6 +94,7 @@ def generate(argv: Sequence[str]) -> int:
                 **_settings(arguments, model),
                 stop=arguments.stop,
                 ignore_eos=arguments.ignore_eos,
+                logprobs=arguments.logprobs,
                 stream=show,
             )
         except ValueError as error:
@@ -179,6 +183,8 @@ def _report(model: Model, answer: Completion, *, as_json: bool) -> None:
             "prompt_seconds": answer.prompt_seconds,
             "tokens_per_second": rate,
         }
+        if answer.logprobs is not None:
+            record["logprobs"] = [each._asdict() for each in answer.logprobs]
         print(json.dumps(record))
         return
     print(flush=True)

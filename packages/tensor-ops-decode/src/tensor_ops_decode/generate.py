@@ -158,6 +158,7 @@ class Model:
         logit_bias: Mapping[int, float] | None = None,
         stop: str | Sequence[str] = (),
         ignore_eos: bool = False,
+        logprobs: int | None = None,
         stream: Callable[[int, str], None] | None = None,
     ) -> list[Completion]:
         """Continue one or several prompts.
@@ -187,6 +188,9 @@ class Model:
             An answer ends before one of these.
         ignore_eos : bool, optional
             Whether to go on after the model's end tokens.
+        logprobs : int, optional
+            Give the log-probability of each token of the answers, and so many of the likeliest
+            tokens beside it. They are the model's own, before all of the settings above.
         stream : callable, optional
             Called with the number of a prompt and a piece of text as soon as it is certain. The
             pieces of a prompt are its text, and no piece ends within a character.
@@ -220,6 +224,7 @@ class Model:
                 "tokens": answer.prompt,
                 "max_new_tokens": min(most, max(room, 1)),
                 "ignore_eos": ignore_eos,
+                "logprobs": logprobs,
                 "temperature": temperature,
                 "top_k": top_k,
                 "top_p": top_p,
@@ -237,6 +242,9 @@ class Model:
                     answer = running[number]
                     answer.add(tokens, reason)
                     if answer.finish_reason is not None:
+                        if logprobs is not None:
+                            found = self.kernel.logprobs(number)
+                            answer.logprobs = tuple(found[: len(answer.tokens)])
                         self.kernel.remove(number)
                         del running[number]
         finally:

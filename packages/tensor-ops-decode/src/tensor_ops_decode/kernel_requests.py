@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
+from tensor_ops_decode.kernel_arguments import whole
+from tensor_ops_decode.logprobs import TokenLogprob
 from tensor_ops_decode.node_kind import Array
 from tensor_ops_decode.program import Program
 from tensor_ops_decode.requests import Requests, checked_request
@@ -40,6 +42,7 @@ class KernelRequests:
         *,
         max_new_tokens: int | None = None,
         ignore_eos: bool = False,
+        logprobs: int | None = None,
         **sampling: Any,
     ) -> int:
         """Add a request, which the next call takes up.
@@ -52,6 +55,8 @@ class KernelRequests:
             The request ends when it has generated so many. Without it, it goes on to an end token.
         ignore_eos : bool, optional
             Whether it goes on after an end token.
+        logprobs : int, optional
+            How many of the likeliest tokens `logprobs` is to give beside each that is generated.
         **sampling
             ``temperature``, ``top_k``, ``top_p``, ``min_p``, ``seed``, ``repetition_penalty`` and
             ``logit_bias``, as in `Sampling`; without them, the most probable token is taken.
@@ -70,7 +75,8 @@ class KernelRequests:
         with self._in_use() as requests:
             prompt, how = checked_request(self.program, tokens, max_new_tokens, sampling)
             end_tokens = frozenset[int]() if ignore_eos else self._end_tokens
-            return requests.add(prompt, end_tokens, max_new_tokens, how)
+            count = None if logprobs is None else whole("logprobs", logprobs, 0)
+            return requests.add(prompt, end_tokens, max_new_tokens, how, count)
 
     def check_request(
         self,
@@ -78,11 +84,14 @@ class KernelRequests:
         *,
         max_new_tokens: int | None = None,
         ignore_eos: bool = False,
+        logprobs: int | None = None,
         **sampling: Any,
     ) -> None:
         """Raise the error that `add_request` would, unless it is that no more may be added now."""
         with self._in_use():
             checked_request(self.program, tokens, max_new_tokens, sampling)
+            if logprobs is not None:
+                whole("logprobs", logprobs, 0)
 
     def has_room(self, length: int) -> bool:
         """Return whether a request may be added now, and come to so many tokens.
@@ -106,6 +115,22 @@ class KernelRequests:
         """Return the logits of the token that the last call chose for a request, in float32."""
         with self._in_use() as requests:
             return requests.logits(request)
+
+    def logprobs(self, request: int) -> list[TokenLogprob]:
+        """Return how likely each token was that a request has generated.
+
+        The probabilities are the model's own, before biases, penalties, the temperature and cuts.
+
+        Raises
+        ------
+        ValueError
+            If the request was added without ``logprobs``.
+        """
+        with self._in_use() as requests:
+            found = requests.find(request)
+            if found.num_likeliest is None:
+                raise ValueError(f"request {request} has none: give logprobs= to add_request()")
+            return found.logprobs.copy()
 
     def remove(self, request: int) -> None:
         """Forget a request, active or ended, and take back its pages."""

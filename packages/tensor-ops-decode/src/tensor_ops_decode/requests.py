@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -13,6 +13,7 @@ import numpy as np
 from tensor_ops_decode.errors import CapacityError
 from tensor_ops_decode.kernel_arguments import whole
 from tensor_ops_decode.kv_cache import PageTable
+from tensor_ops_decode.logprobs import TokenLogprob, token_logprob
 from tensor_ops_decode.node_kind import Array
 from tensor_ops_decode.program import Program
 from tensor_ops_decode.sampling import Sampling, note_token, write_sampling
@@ -39,8 +40,12 @@ class Request:
     max_new_tokens : int or None
         It ends when so many are generated.
     sampling : Sampling
+    num_likeliest : int or None
+        How many of the likeliest tokens are noted beside each generated one; None notes nothing.
     num_fed : int
         How many of its tokens have been through the model.
+    logprobs : list of TokenLogprob
+        Of the tokens that were generated.
     """
 
     number: int
@@ -50,7 +55,9 @@ class Request:
     end_tokens: frozenset[int]
     max_new_tokens: int | None
     sampling: Sampling
+    num_likeliest: int | None = None
     num_fed: int = 0
+    logprobs: list[TokenLogprob] = field(default_factory=list)
 
     @property
     def generated(self) -> list[int]:
@@ -141,6 +148,7 @@ class Requests:
         end_tokens: frozenset[int],
         max_new_tokens: int | None,
         sampling: Sampling,
+        num_likeliest: int | None = None,
     ) -> int:
         """Add a request with a prompt that `checked_prompt` has returned; return its number."""
         if len(self.active) == self._limits.max_requests:
@@ -154,7 +162,7 @@ class Requests:
         number, length = next(self._numbers), len(prompt)
         self.were_added = True
         self._active[number] = Request(
-            number, slot, prompt, length, end_tokens, max_new_tokens, sampling
+            number, slot, prompt, length, end_tokens, max_new_tokens, sampling, num_likeliest
         )
         return number
 
@@ -215,7 +223,12 @@ class Requests:
         self._rows = dict(zip(selected, rows, strict=True))
         chosen = {number: int(self._tokens[row, 0]) for number, row in self._rows.items()}
         for request, count in plan:
-            request.advance(count, chosen.get(request.number))
+            token = chosen.get(request.number)
+            if token is not None and request.num_likeliest is not None:
+                logits = self._logits[self._rows[request.number]]
+                found = token_logprob(logits, token, request.num_likeliest)
+                request.logprobs[len(request.generated) :] = [found]
+            request.advance(count, token)
         self.retire()
         return chosen
 
