@@ -7,58 +7,29 @@ for byte-level BPE `tokenizer.ggml.pre` names the pattern that cuts a text into 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import tokenizers
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
+from tensor_ops_decode.text.pre_tokenizers import PRE_TOKENIZERS, PreTokenizer
 from tensor_ops_decode.text.tokenizer import Tokenizer
 from tensor_ops_decode.weights.gguf import GgufFile
 from tensor_ops_decode.weights.mapped_file import FileFormatError
 
-__all__ = ["PRE_TOKENIZERS", "PreTokenizer", "add_around", "build_from_gguf"]
-
-
-@dataclass(frozen=True)
-class PreTokenizer:
-    """How a text is cut into words before they are merged.
-
-    Attributes
-    ----------
-    patterns : tuple of str
-        Regular expressions, each of which cuts what the ones before it left.
-    ignore_merges : bool
-        Whether a word that is in the vocabulary is that token, whatever the merges say.
-    adds_bos : bool
-        Whether a text begins with the token `bos` unless the file says otherwise.
-    """
-
-    patterns: tuple[str, ...]
-    ignore_merges: bool = False
-    adds_bos: bool = False
-
-
-_GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
-_CL100K = (
-    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}%s"
-    r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-)
-
-PRE_TOKENIZERS = {
-    "gpt-2": PreTokenizer((_GPT2,)),
-    "smollm": PreTokenizer((r"\p{N}", _GPT2)),
-    "llama-bpe": PreTokenizer((_CL100K % "{1,3}",), ignore_merges=True, adds_bos=True),
-    "qwen2": PreTokenizer((_CL100K % "",)),
-}
+__all__ = ["add_around", "build_from_gguf"]
 
 MAX_TOKEN = 4096  # characters, as ways to cut a token are tried; real ones have under 200
-_UNKNOWN, _CONTROL, _USER_DEFINED = 2, 3, 4  # in tokenizer.ggml.token_type
-# Tokens that end a turn or a text, for files that name only one of them as eos.
+_NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED = 1, 2, 3, 4  # in tokenizer.ggml.token_type
+# Tokens that end a turn or a text, for files that name only one of them as eos. Some files say that
+# they are no control tokens, which is an error of old converters.
 _END_TOKENS = {
     "<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|eom_id|>", "<|end_of_text|>", "<|end|>",
-    "<end_of_turn>", "<EOT>",
+    "<end_of_turn>", "<eos>", "<EOT>",
 }  # fmt: skip
+# Those of Phi 3's tokens after which it does take spaces; the others swallow them, which its
+# tokenizer.json says and a GGUF file cannot.
+_KEEP_SPACES = {"<unk>", "<s>", "<|endoftext|>"}
 _KEY = "tokenizer.ggml."
 
 
@@ -73,20 +44,23 @@ def build_from_gguf(file: GgufFile) -> Tokenizer:
     metadata = _TokenizerMetadata(file)
     model = metadata.get("model", str)
     names = metadata.names()
-    kinds = metadata.array("token_type", len(names), [1] * len(names))
+    kinds = metadata.kinds(names)
     if model == "gpt2":
         tokenizer, adds_bos = _byte_level(metadata, names), metadata.pre_tokenizer().adds_bos
         defaults: Mapping[str, int] = {}
     elif model == "llama":
-        tokenizer, adds_bos = _sentence_piece(metadata, names), True
+        tokenizer, adds_bos = _sentence_piece(metadata, names, kinds), True
         defaults = {"bos": 1, "eos": 2}
     else:
         raise metadata.error(f"the tokenizer {model!r} is not supported", "gpt2 or llama")
-    _add_tokens(tokenizer, names, kinds)
+    is_phi3 = model == "llama" and file.metadata.get("general.architecture") == "phi3"
+    # Gemma's runs of spaces are found as what SentencePiece writes for them.
+    normalized = model == "llama" and not metadata.get("add_space_prefix", bool, True)
+    _add_tokens(tokenizer, names, kinds, swallow_spaces=is_phi3, normalized=normalized)
     token = {
         name: metadata.token(name, names, defaults.get(name)) for name in ("bos", "eos", "eot")
     }
-    ends = {i for i, name in enumerate(names) if kinds[i] == _CONTROL and name in _END_TOKENS}
+    ends = {i for i, name in enumerate(names) if name in _END_TOKENS}
     before = token["bos"] if metadata.get("add_bos_token", bool, adds_bos) else None
     after = token["eos"] if metadata.get("add_eos_token", bool, False) else None
     add_around(tokenizer, before, after)
@@ -132,6 +106,14 @@ class _TokenizerMetadata:
             raise self.error(given, f"at most {MAX_TOKEN}")
         return names
 
+    def kinds(self, names: list[str]) -> list[int]:
+        """Return the kind of each token."""
+        kinds = self.array("token_type", len(names), [_NORMAL] * len(names))
+        return [
+            _CONTROL if name in _END_TOKENS else kind
+            for name, kind in zip(names, kinds, strict=False)
+        ]
+
     def array(self, key: str, length: int, default: list[Any]) -> list[Any]:
         """Return one number for each token."""
         value = self._file.metadata.get(_KEY + key)
@@ -152,7 +134,12 @@ class _TokenizerMetadata:
         return token
 
     def pre_tokenizer(self) -> PreTokenizer:
-        name = self.get("pre", str)
+        name = self.get("pre", str, "")
+        if not name:
+            raise self.error(
+                f"key {_KEY + 'pre'!r}: it is missing, as in files from before May 2024",
+                "the name of a pre-tokenizer; convert the model anew",
+            )
         if name not in PRE_TOKENIZERS:
             raise self.error(
                 f"key {_KEY + 'pre'!r}: {name!r} is not supported", ", ".join(PRE_TOKENIZERS)
@@ -168,6 +155,8 @@ def _byte_level(metadata: _TokenizerMetadata, names: list[str]) -> tokenizers.To
     vocab = {name: i for i, name in enumerate(names)}
     bpe = models.BPE(vocab=vocab, merges=merges, ignore_merges=pre_tokenizer.ignore_merges)
     tokenizer = tokenizers.Tokenizer(bpe)
+    if pre_tokenizer.composes:
+        tokenizer.normalizer = normalizers.NFC()
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [
             *(
@@ -181,20 +170,26 @@ def _byte_level(metadata: _TokenizerMetadata, names: list[str]) -> tokenizers.To
     return tokenizer
 
 
-def _sentence_piece(metadata: _TokenizerMetadata, names: list[str]) -> tokenizers.Tokenizer:
+def _sentence_piece(
+    metadata: _TokenizerMetadata, names: list[str], kinds: list[int]
+) -> tokenizers.Tokenizer:
     """Return BPE with the merges that the scores imply.
 
     SentencePiece merges the two neighbours whose union has the best score of the vocabulary; that
-    is BPE with every way to make a token as a merge, in the order of the tokens' scores.
+    is BPE with every way to make a token as a merge, in the order of the tokens' scores, and of
+    those of one token the longest beginning first, as transformers has them. Text never becomes a
+    control token or one for a byte, so these have no merges.
     """
     vocab = {name: i for i, name in enumerate(names)}
     scores = metadata.array("scores", len(names), [0.0] * len(names))
+    kept = {name for name, kind in zip(names, kinds, strict=True) if kind == _NORMAL}
     best_first = sorted(range(len(names)), key=lambda i: -scores[i])
     merges = [
         (name[:cut], name[cut:])
         for name in map(names.__getitem__, best_first)
-        for cut in range(1, len(name))
-        if name[:cut] in vocab and name[cut:] in vocab
+        if name in kept
+        for cut in range(len(name) - 1, 0, -1)
+        if name[:cut] in kept and name[cut:] in kept
     ]
     unknown = metadata.token("unknown", names, 0)
     bpe = models.BPE(
@@ -221,9 +216,22 @@ def _sentence_piece(metadata: _TokenizerMetadata, names: list[str]) -> tokenizer
     return tokenizer
 
 
-def _add_tokens(tokenizer: tokenizers.Tokenizer, names: list[str], kinds: list[Any]) -> None:
-    special = [name for i, name in enumerate(names) if kinds[i] in (_UNKNOWN, _CONTROL)]
-    others = [name for i, name in enumerate(names) if kinds[i] == _USER_DEFINED]
-    added = tokenizers.AddedToken
-    tokenizer.add_special_tokens([added(name, normalized=False, special=True) for name in special])
-    tokenizer.add_tokens([added(name, normalized=False) for name in others])
+def _add_tokens(
+    tokenizer: tokenizers.Tokenizer,
+    names: list[str],
+    kinds: list[int],
+    *,
+    swallow_spaces: bool,
+    normalized: bool,
+) -> None:
+    """Let a tokenizer find the tokens that stand for themselves, before it cuts a text."""
+    special, others = [], []
+    for name, kind in zip(names, kinds, strict=True):
+        if kind in (_UNKNOWN, _CONTROL):
+            strips = swallow_spaces and name not in _KEEP_SPACES
+            token = tokenizers.AddedToken(name, normalized=False, special=True, rstrip=strips)
+            special.append(token)
+        elif kind == _USER_DEFINED:
+            others.append(tokenizers.AddedToken(name, normalized=normalized))
+    tokenizer.add_special_tokens(special)
+    tokenizer.add_tokens(others)

@@ -1,7 +1,7 @@
 """Text to tokens and back, over the `tokenizers` library.
 
-Decoding joins the bytes that the tokens stand for, and reads them as UTF-8 with the replacement
-character for what is not; so text can be streamed, and the pieces are the whole.
+Decoding is that of the `tokenizers` library, token by token: the pieces of a stream are together
+what the library gives for all tokens at once, with its replacement characters for what is no UTF-8.
 """
 
 from __future__ import annotations
@@ -10,14 +10,22 @@ import codecs
 import json
 import re
 import threading
-from collections.abc import Iterable
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from functools import partial
 
 import tokenizers
 
 __all__ = ["TextStream", "Tokenizer"]
 
-_BYTE_TOKEN = re.compile("<0x([0-9A-F]{2})>")
+_BYTE_TOKEN = re.compile("<0x([0-9A-Fa-f]{2})>")
+_SPACE = "▁"  # what SentencePiece writes for a space
+# The decoder of SentencePiece's models, which may be followed by one that strips a space.
+_FALLBACK = [
+    {"type": "Replace", "pattern": {"String": _SPACE}, "content": " "},
+    {"type": "ByteFallback"},
+    {"type": "Fuse"},
+]
 _VISIBLE = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
 # GPT-2 writes each byte as a visible character: itself, or one of those from U+0100 on.
 _BYTE_OF = {
@@ -53,9 +61,8 @@ class Tokenizer:
     ) -> None:
         self._tokenizer = tokenizer
         self._lock = threading.Lock()  # the library has the parsing of special tokens as a state
-        self._decoder = _Decoder.of(tokenizer)
+        self._new_decoder = _decoder_of(tokenizer)
         self._added = tokenizer.get_added_tokens_decoder()
-        self._pieces: dict[int, bytes] = {}
         self.vocab_size: int = tokenizer.get_vocab_size()
         self.bos, self.eos = bos, eos
         self.end_tokens = frozenset(end_tokens) | ({eos} if eos is not None else set())
@@ -74,7 +81,8 @@ class Tokenizer:
             template gives has it already.
         parse_special_tokens : bool, default False
             Whether the name of a special token in the text, such as ``<|im_end|>``, stands for that
-            token. Text of a user should be encoded without.
+            token. Text of a user should be encoded without. A text that begins with `bos` itself
+            gets no second one.
 
         Raises
         ------
@@ -85,7 +93,10 @@ class Tokenizer:
         with self._lock:
             self._tokenizer.encode_special_tokens = not parse_special_tokens
             encoding = self._tokenizer.encode(text, add_special_tokens=add_special_tokens)
-        return list(encoding.ids)
+        tokens = list(encoding.ids)
+        if add_special_tokens and self.adds_bos and tokens[:2] == [self.bos, self.bos]:
+            del tokens[0]
+        return tokens
 
     def decode(self, tokens: Iterable[int], *, skip_special_tokens: bool = True) -> str:
         """Return the text of tokens.
@@ -118,14 +129,6 @@ class Tokenizer:
         added = self._added.get(token)
         return added is not None and added.special
 
-    def piece(self, token: int) -> bytes:
-        """Return the bytes that a token stands for, which may be a part of a character."""
-        piece = self._pieces.get(token)
-        if piece is None:
-            name, added = self.token(token), token in self._added
-            piece = self._pieces[token] = self._decoder.piece(name, added)
-        return piece
-
 
 class TextStream:
     """Decodes tokens as they come, without ever giving half a character.
@@ -137,65 +140,113 @@ class TextStream:
     def __init__(self, tokenizer: Tokenizer, skip_special_tokens: bool) -> None:
         self._tokenizer = tokenizer
         self._skip_special_tokens = skip_special_tokens
-        self._utf8 = codecs.getincrementaldecoder("utf-8")("replace")
-        self._strips_space = tokenizer._decoder.strips_space
+        self._decoder = tokenizer._new_decoder()
 
     def push(self, token: int) -> str:
         """Return the text that is complete with this token; often none of it is this token's."""
-        piece = self._tokenizer.piece(token)
+        name = self._tokenizer.token(token)
         if self._skip_special_tokens and self._tokenizer.is_special(token):
             return ""
-        if self._strips_space and piece:
-            self._strips_space = False
-            piece = piece.removeprefix(b" ")
-        return self._utf8.decode(piece)
+        return self._decoder.push(name, token in self._tokenizer._added)
 
     def finish(self) -> str:
         """Return what was held back: a replacement character if a character is incomplete."""
+        return self._decoder.finish()
+
+
+class _Decoder(ABC):
+    """How the names of tokens become text, for one stream of them."""
+
+    @abstractmethod
+    def push(self, name: str, added: bool) -> str:
+        """Return the text that is complete with this token."""
+
+    @abstractmethod
+    def finish(self) -> str:
+        """Return the text that was held back."""
+
+
+class _ByteLevel(_Decoder):
+    """Each character of a name is a byte, as GPT-2 has it; added tokens are written as they are."""
+
+    def __init__(self) -> None:
+        self._utf8 = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def push(self, name: str, added: bool) -> str:
+        if added or not _BYTE_OF.keys() >= set(name):
+            return self._utf8.decode(name.encode())
+        return self._utf8.decode(bytes(_BYTE_OF[character] for character in name))
+
+    def finish(self) -> str:
         return self._utf8.decode(b"", final=True)
 
 
-@dataclass(frozen=True)
-class _Decoder:
-    """How names of tokens become bytes, and whether the first space of a text is dropped."""
+class _ByteFallback(_Decoder):
+    """Names are text, and tokens of one byte each write what the vocabulary has no name for.
 
-    is_byte_level: bool
-    strips_space: bool
+    Bytes that follow one another are UTF-8 as a whole, or each is a replacement character. So they
+    are held back until another token comes.
+    """
 
-    @classmethod
-    def of(cls, tokenizer: tokenizers.Tokenizer) -> _Decoder:
-        """Return that of a tokenizer.
+    def __init__(self, strips_space: bool) -> None:
+        self._strips_space = strips_space
+        self._bytes = b""
 
-        Raises
-        ------
-        ValueError
-            If it decodes in another way than byte-level BPE and SentencePiece do.
-        """
-        state = json.loads(tokenizer.decoder.__getstate__()) if tokenizer.decoder else {}
-        parts = {part.get("type"): part for part in state.get("decoders", [state])}
-        if parts.keys() == {"ByteLevel"}:
-            return cls(True, False)
-        if parts.keys() == {"Metaspace"}:
-            return cls(False, parts["Metaspace"].get("prepend_scheme") != "never")
-        replaced = parts.get("Replace", {}).get("pattern"), parts.get("Replace", {}).get("content")
-        strip = parts.get("Strip", {"content": " ", "start": 0, "stop": 0})
-        if (
-            parts.keys() - {"Strip"} == {"Replace", "ByteFallback", "Fuse"}
-            and replaced == ({"String": "▁"}, " ")
-            and (strip["content"], strip["stop"]) == (" ", 0)
-            and strip["start"] in (0, 1)
-        ):
-            return cls(False, strip["start"] == 1)
-        raise ValueError(
-            f"the decoder {' + '.join(map(str, parts))} is not supported; supported are ByteLevel, "
-            "Metaspace, and Replace + ByteFallback + Fuse (+ Strip)"
-        )
+    def push(self, name: str, added: bool) -> str:
+        match = _BYTE_TOKEN.fullmatch(name)
+        if match:
+            self._bytes += bytes.fromhex(match[1])
+            return ""
+        return self._released(name.replace(_SPACE, " "))
 
-    def piece(self, name: str, added: bool) -> bytes:
-        """Return the bytes of a token."""
-        if not self.is_byte_level:
-            match = _BYTE_TOKEN.fullmatch(name)
-            return bytes.fromhex(match[1]) if match else name.replace("▁", " ").encode()
-        if added or not _BYTE_OF.keys() >= set(name):
-            return name.encode()
-        return bytes(_BYTE_OF[character] for character in name)
+    def finish(self) -> str:
+        return self._released("")
+
+    def _released(self, after: str) -> str:
+        held, self._bytes = self._bytes, b""
+        try:
+            text = held.decode() + after
+        except UnicodeDecodeError:
+            text = "\ufffd" * len(held) + after
+        if text and self._strips_space:
+            self._strips_space = False
+            text = text.removeprefix(" ")
+        return text
+
+
+class _Metaspace(_Decoder):
+    """Names are text; those of the first may begin with a space that no one wrote."""
+
+    def __init__(self, strips_space: bool) -> None:
+        self._space = "" if strips_space else " "
+
+    def push(self, name: str, added: bool) -> str:
+        space, self._space = self._space, " "
+        return name.replace(_SPACE, space)
+
+    def finish(self) -> str:
+        return ""
+
+
+def _decoder_of(tokenizer: tokenizers.Tokenizer) -> Callable[[], _Decoder]:
+    """Return what makes the decoders of a tokenizer.
+
+    Raises
+    ------
+    ValueError
+        If it decodes in another way than byte-level BPE and SentencePiece do.
+    """
+    state = json.loads(tokenizer.decoder.__getstate__()) if tokenizer.decoder else {}
+    parts = state.get("decoders", [state])
+    kinds = [part.get("type") for part in parts]
+    if kinds == ["ByteLevel"]:
+        return _ByteLevel
+    if kinds == ["Metaspace"] and parts[0]["replacement"] == _SPACE:
+        return partial(_Metaspace, parts[0]["prepend_scheme"] != "never")
+    strip = {"type": "Strip", "content": " ", "start": 1, "stop": 0}
+    if parts in (_FALLBACK, [*_FALLBACK, strip], [*_FALLBACK, strip | {"start": 0}]):
+        return partial(_ByteFallback, strip in parts)
+    raise ValueError(
+        f"the decoder {' + '.join(map(str, kinds))} is not supported; supported are ByteLevel, "
+        "Metaspace, and Replace + ByteFallback + Fuse (+ Strip)"
+    )
