@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from tensor_ops import TensorOpsError
+from tensor_ops_decode.chat_session import ChatSession, converse
 from tensor_ops_decode.generate import Completion, Model, load
 
 __all__ = ["export", "generate"]
@@ -18,10 +19,13 @@ GENERATE_EXAMPLES = """\
 examples:
   tensor-ops generate SmolLM2-135M-Instruct.Q4_1.gguf "The capital of France is"
   tensor-ops generate model.gguf --chat "Why is the sky blue?" --temperature 0.7
+  tensor-ops generate model.gguf --chat --system "Be brief."
   tensor-ops generate ./Llama-3.2-1B --backend python --max-new-tokens 16 "Once"
   echo "Translate: good morning" | tensor-ops generate model.gguf -
 
-The text goes to standard output, piece by piece; tokens per second go to standard error."""
+The text goes to standard output, piece by piece; tokens per second go to standard error.
+--chat without a prompt is a conversation: a line of standard input is a message. When it becomes
+too long for the model, its oldest messages are forgotten."""
 
 EXPORT_EXAMPLES = """\
 examples:
@@ -41,9 +45,13 @@ def generate(argv: Sequence[str]) -> int:
         allow_abbrev=False,
     )
     _add_model(parser)
-    parser.add_argument("prompt", help="the text to continue; - reads it from standard input")
     parser.add_argument(
-        "--chat", action="store_true", help="answer the prompt by the model's chat template"
+        "prompt", nargs="?", help="the text to continue; - reads it from standard input"
+    )
+    parser.add_argument(
+        "--chat",
+        action="store_true",
+        help="answer the prompt by the model's chat template; without one, talk",
     )
     parser.add_argument("--system", metavar="TEXT", help="the system's message of --chat")
     parser.add_argument("--max-new-tokens", type=int, help="default: 128")
@@ -63,44 +71,52 @@ def generate(argv: Sequence[str]) -> int:
     parser.add_argument("--stop", action="append", default=[], help="end before it; repeatable")
     parser.add_argument("--ignore-eos", action="store_true", help="go on after end tokens")
     parser.add_argument("--logprobs", type=int, help="with --json: so many tokens beside each")
-    parser.add_argument("--json", action="store_true", help="print one JSON object at the end")
+    parser.add_argument("--json", action="store_true", help="print a JSON object for each answer")
     arguments = parser.parse_args(argv)
     if arguments.system is not None and not arguments.chat:
         parser.error("--system needs --chat")
     if arguments.logprobs is not None and not arguments.json:
         parser.error("--logprobs needs --json")
-    prompt = arguments.prompt
-    if prompt == "-":
-        if sys.stdin is None:
-            raise TensorOpsError("the prompt - is standard input, which is closed")
-        prompt = sys.stdin.read()
-    with _opened(arguments) as model:
-
-        def show(_: int, piece: str) -> None:
-            if not arguments.json:
-                print(piece, end="", flush=True)
-
-        try:
-            given: str | list[int] = prompt
-            if arguments.chat:
-                system = [{"role": "system", "content": arguments.system}]
-                messages = [
-                    *(system if arguments.system else []),
-                    {"role": "user", "content": prompt},
-                ]
-                given = model.chat_prompt(messages)
-            (answer,) = model.generate(
-                given,
-                **_settings(arguments, model),
-                stop=arguments.stop,
-                ignore_eos=arguments.ignore_eos,
-                logprobs=arguments.logprobs,
-                stream=show,
-            )
-        except ValueError as error:
-            raise TensorOpsError(str(error)) from error
-        _report(model, answer, as_json=arguments.json)
+    if arguments.prompt is None and not arguments.chat:
+        parser.error("the prompt is missing; only --chat goes without one")
+    try:
+        prompt = _prompt(arguments.prompt)
+        with _opened(arguments) as model:
+            _answer(model, prompt, arguments)
+    except ValueError as error:
+        raise TensorOpsError(str(error)) from error
     return 0
+
+
+def _prompt(prompt: str | None) -> str | None:
+    if prompt != "-":
+        return prompt
+    if sys.stdin is None:
+        raise TensorOpsError("the prompt - is standard input, which is closed")
+    return sys.stdin.read()
+
+
+def _answer(model: Model, prompt: str | None, arguments: argparse.Namespace) -> None:
+    """Answer a prompt, or talk if there is none."""
+    options = _settings(arguments, model)
+
+    def report(answer: Completion) -> None:
+        _report(model, answer, as_json=arguments.json)
+
+    if prompt is None:
+        session = ChatSession(model, arguments.system, **options)
+        converse(session, report, quiet=arguments.json)
+        return
+
+    def show(_: int, piece: str) -> None:
+        if not arguments.json:
+            print(piece, end="", flush=True)
+
+    if arguments.chat:
+        system = [{"role": "system", "content": arguments.system}] if arguments.system else []
+        report(model.chat([*system, {"role": "user", "content": prompt}], stream=show, **options))
+    else:
+        report(*model.generate([prompt], stream=show, **options))
 
 
 def export(argv: Sequence[str]) -> int:
@@ -156,15 +172,8 @@ def _opened(arguments: argparse.Namespace) -> Model:
 
 def _settings(arguments: argparse.Namespace, model: Model) -> dict[str, Any]:
     """Return how to generate: as the options say, then as the model's files do if asked for."""
-    names = (
-        "max_new_tokens",
-        "temperature",
-        "top_k",
-        "top_p",
-        "min_p",
-        "seed",
-        "repetition_penalty",
-    )
+    names = ("max_new_tokens", "temperature", "top_k", "top_p", "min_p", "repetition_penalty")
+    names = (*names, "seed", "stop", "ignore_eos", "logprobs")
     given = {name: value for name in names if (value := getattr(arguments, name)) is not None}
     return {**(model.defaults if arguments.model_defaults else {}), **given}
 
@@ -185,7 +194,7 @@ def _report(model: Model, answer: Completion, *, as_json: bool) -> None:
         }
         if answer.logprobs is not None:
             record["logprobs"] = [each._asdict() for each in answer.logprobs]
-        print(json.dumps(record))
+        print(json.dumps(record), flush=True)
         return
     print(flush=True)
     speed = "" if rate is None else f", {rate:.1f} tokens per second"

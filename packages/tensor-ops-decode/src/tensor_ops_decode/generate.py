@@ -7,6 +7,7 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from tensor_ops_decode.answer import Answer, Completion
@@ -16,12 +17,12 @@ from tensor_ops_decode.persistent_kernel import PersistentKernel
 from tensor_ops_decode.weights import FileFormatError, Weights, open_weights
 
 if TYPE_CHECKING:
-    from tensor_ops_decode.text import Tokenizer
+    from tensor_ops_decode.text import ChatTemplate, Tokenizer
 
 __all__ = ["Completion", "Model", "load"]
 
 Prompt = str | Sequence[int]
-Messages = Sequence[Mapping[str, str]]
+Messages = Sequence[Mapping[str, Any]]
 
 
 def load(
@@ -121,28 +122,78 @@ class Model:
         """Free the memory of the model."""
         self.kernel.close()
 
-    def chat_prompt(self, messages: Messages) -> list[int]:
+    def chat_prompt(self, messages: Messages, **variables: Any) -> list[int]:
         """Return the tokens of a conversation that the model is to continue.
+
+        They are the whole prompt: the template writes the token that begins a text if the model
+        wants one, and none is added.
 
         Parameters
         ----------
         messages : sequence of mapping
             Each with ``"role"`` and ``"content"``, the last of the role ``"user"``.
+        **variables
+            What else the template is to see, as JSON values: ``tools`` and ``documents``, which are
+            sequences of mappings, or what the model knows, such as ``enable_thinking``.
 
         Raises
         ------
         ValueError
             If the model has no chat template, or the template refuses the messages.
+        TypeError
+            If a message or variable is no JSON value.
         """
-        from tensor_ops_decode.text import open_chat_template
-
-        template = open_chat_template(self._weights, self.tokenizer)
-        if template is None:
+        if self._chat_template is None:
             raise ValueError(
                 f"{self._weights.path}: the model has no chat template; give it a plain prompt"
             )
-        text = template.render(messages, add_generation_prompt=True)
+        text = self._chat_template.render(messages, **variables)
         return self.tokenizer.encode(text, add_special_tokens=False, parse_special_tokens=True)
+
+    def chat(
+        self,
+        messages: Messages,
+        *,
+        template_variables: Mapping[str, Any] | None = None,
+        **arguments: Any,
+    ) -> Completion:
+        """Answer the last message of a conversation.
+
+        Parameters
+        ----------
+        messages : sequence of mapping
+            As `chat_prompt` takes them. The caller adds the answer to them if it goes on.
+        template_variables : mapping, optional
+            What else the chat template is to see, such as ``tools``.
+        **arguments
+            As `generate` takes them, such as ``max_new_tokens`` and ``stream``.
+
+        Returns
+        -------
+        Completion
+
+        Raises
+        ------
+        ValueError, TypeError
+            As of `chat_prompt` and `generate`.
+
+        Examples
+        --------
+        >>> import tensor_ops_decode
+        >>> model = tensor_ops_decode.load("SmolLM2-135M-Instruct.Q4_1.gguf")  # doctest: +SKIP
+        >>> messages = [{"role": "user", "content": "What is the capital of France?"}]
+        >>> model.chat(messages).text  # doctest: +SKIP
+        'The capital of France is Paris.'
+        """
+        prompt = self.chat_prompt(messages, **(template_variables or {}))
+        (answer,) = self.generate([prompt], **arguments)
+        return answer
+
+    @cached_property
+    def _chat_template(self) -> ChatTemplate | None:
+        from tensor_ops_decode.text import open_chat_template
+
+        return open_chat_template(self._weights, self.tokenizer)
 
     def generate(
         self,
@@ -167,7 +218,8 @@ class Model:
         ----------
         prompts : str, sequence of int, or a sequence of these
             Text or tokens. Several are computed together, as many as the model has requests; the
-            answer to each is the same as alone on the native backends.
+            answer to each is the same as alone on the native backends. A text gets the token that
+            begins one, if the model wants it, and the name of a special token in it is text.
         max_new_tokens : int, optional
         temperature : float, optional
             0 takes the likeliest token; larger is more random.

@@ -1,0 +1,168 @@
+"""A conversation on the command line: a line of input is a message, the answer follows it."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from tensor_ops import TensorOpsError
+from tensor_ops_decode.generate import Completion, Model
+
+__all__ = ["ChatSession", "converse"]
+
+GREETING = "Ctrl-C stops an answer, /clear forgets the conversation, /exit or Ctrl-D ends it."
+PROMPT = "> "
+
+
+class ChatSession:
+    """A conversation with a model, which keeps what was said.
+
+    Parameters
+    ----------
+    model : Model
+    system : str or None
+        The message of the system, which begins the conversation and is never forgotten.
+    **arguments
+        As `Model.generate` takes them.
+
+    Attributes
+    ----------
+    messages : list of dict
+        What was said, an interrupted answer as far as it came.
+    num_forgotten : int
+        How many messages the last answer was without, as they had no place any more.
+
+    Raises
+    ------
+    ValueError
+        If the model has no chat template, or it takes no system's message.
+    """
+
+    def __init__(self, model: Model, system: str | None = None, **arguments: Any) -> None:
+        self._model = model
+        self._system = [{"role": "system", "content": system}] if system else []
+        self._arguments = arguments
+        self.messages: list[dict[str, str]] = []
+        self.num_forgotten = 0
+        model.chat_prompt([*self._system, {"role": "user", "content": "Hello"}])
+
+    def answer(self, text: str, stream: Callable[[str], None]) -> Completion | None:
+        """Answer a message, piece by piece; None if Ctrl-C stopped the answer.
+
+        Raises
+        ------
+        ValueError
+            If there is no answer to this message; the conversation is without it then.
+        """
+        messages, prompt = self._fitting([*self.messages, {"role": "user", "content": text}])
+        pieces: list[str] = []
+
+        def take(_: int, piece: str) -> None:
+            pieces.append(piece)
+            stream(piece)
+
+        completion = None
+        with contextlib.suppress(KeyboardInterrupt):
+            (completion,) = self._model.generate([prompt], stream=take, **self._arguments)
+        self.num_forgotten = len(self.messages) + 1 - len(messages)
+        self.messages = [*messages, {"role": "assistant", "content": "".join(pieces)}]
+        return completion
+
+    def _fitting(self, messages: list[dict[str, str]]) -> tuple[list[dict[str, str]], list[int]]:
+        """Return the last messages after which there is room for an answer, and their tokens.
+
+        The oldest message goes with its answer. An answer has room for the most tokens that it may
+        have, but no more is forgotten for it than leaves half of the sequence to the conversation.
+        """
+        longest = self._model.kernel.program.limits.longest
+        room = min(self._arguments.get("max_new_tokens", 0), longest // 2)
+        while True:
+            prompt = self._model.chat_prompt([*self._system, *messages])
+            if len(prompt) + room <= longest or len(messages) == 1:
+                return messages, prompt
+            messages = messages[2:]
+
+
+def converse(session: ChatSession, report: Callable[[Completion], None], *, quiet: bool) -> None:
+    """Read messages from standard input until it ends, and write an answer after each.
+
+    Without a terminal there is no one to try again: what fails there ends the conversation.
+
+    Parameters
+    ----------
+    session : ChatSession
+    report : callable
+        Called with each answer that was not interrupted, after its text.
+    quiet : bool
+        Whether the text of the answers is left to `report`.
+
+    Raises
+    ------
+    TensorOpsError
+        If standard input is closed.
+    ValueError
+        If a message has no answer, and standard input is no terminal.
+    KeyboardInterrupt
+        If an answer is interrupted there.
+    """
+    if sys.stdin is None:
+        raise TensorOpsError("the messages are those of standard input, which is closed")
+    on_terminal = sys.stdin.isatty()
+    if on_terminal:
+        print(GREETING, file=sys.stderr)
+    for text in _messages(on_terminal):
+        if text.strip() == "/clear":
+            session.messages = []
+            continue
+        try:
+            answer = session.answer(text, lambda piece: None if quiet else _write(piece))
+        except (ValueError, KeyboardInterrupt) as error:
+            if not on_terminal:
+                raise
+            print(f"error: {error}" if isinstance(error, ValueError) else "", file=sys.stderr)
+            continue
+        if session.num_forgotten:
+            note = f"the oldest {session.num_forgotten} messages have no place any more"
+            print(f"{note}, and are forgotten", file=sys.stderr)
+        if answer is not None:
+            report(answer)
+        elif on_terminal:
+            print(flush=True)
+        else:
+            raise KeyboardInterrupt
+
+
+def _messages(on_terminal: bool) -> Iterator[str]:
+    """Yield the lines of standard input that are messages, until it ends or one says so."""
+    with contextlib.suppress(EOFError):
+        while True:
+            try:
+                text = _line(on_terminal).rstrip("\r\n")
+            except KeyboardInterrupt:
+                if not on_terminal:
+                    raise
+                print(file=sys.stderr)
+                continue
+            if text.strip() == "/exit":
+                return
+            if text.strip():
+                yield text
+    if on_terminal:
+        print(file=sys.stderr)
+
+
+def _line(on_terminal: bool) -> str:
+    if on_terminal and sys.stdout is not None and sys.stdout.isatty():
+        with contextlib.suppress(ImportError):
+            import readline  # noqa: F401  lets `input` edit the line
+        return input(PROMPT)
+    line = sys.stdin.readline()
+    if not line:
+        raise EOFError
+    return line
+
+
+def _write(piece: str) -> None:
+    print(piece, end="", flush=True)
