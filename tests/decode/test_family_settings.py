@@ -197,6 +197,12 @@ def test_the_largest_gemma_has_a_scale_of_its_own(architecture, layers):
         (gguf("llama", attention__head_count=[4, 4]), "must be a positive integer, got [4, 4]"),
         (gguf("llama", block_count=10**9), "block_count is 1000000000, but there are only 102"),
         (gguf("gemma3", attention__sliding_window=-2), "must be a positive integer, got -2"),
+        # What is an array in a file is one of NumPy's, or a list of texts, of any length.
+        (gguf("gemma3", attention__sliding_window=np.zeros(0)), "a positive integer, got []"),
+        (gguf("gemma2", attn_logit_softcapping=np.ones(2)), "positive number, got [1.0, 1.0]"),
+        (gguf("llama", expert_count=np.arange(9)), "expert_count is [0, 1, 2, 3, 4, 5, 6, 7]"),
+        (gguf("llama", rope__scaling__type=["yarn"] * 99), "rope.scaling.type ['yarn', 'yarn', "),
+        (gguf("llama", rope__dimension_count=2**31 - 1), "2147483647 elements of a head rotate"),
         (
             gguf("phi3", ["rope_factors_long.weight"], rope__scaling__original_context_length=96),
             "tensor 'rope_factors_short.weight' is missing",

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
+
 from tensor_ops_decode.models import gemma, llama, phi3, qwen
 from tensor_ops_decode.models.decoder import Decoder
 from tensor_ops_decode.models.settings import Settings
@@ -27,7 +31,7 @@ def decoder_of(files: Weights) -> Decoder:
     if architecture is not None:
         prefix = f"{architecture}."
         names = [name for name in files.metadata if name.startswith(prefix)]
-        values = {name.removeprefix(prefix): files.metadata[name] for name in names}
+        values = {name.removeprefix(prefix): _plain(files.metadata[name]) for name in names}
         settings, layers = Settings(files.path, values), "block_count"
         readers = {family.gguf: family.from_gguf for family in FAMILIES}
     else:
@@ -42,7 +46,7 @@ def decoder_of(files: Weights) -> Decoder:
     reader = readers.get(architecture) if isinstance(architecture, str) else None
     if reader is None:
         raise FileFormatError(
-            f"{files.path}: unknown architecture {architecture!r}; the known ones are "
+            f"{files.path}: unknown architecture {architecture!r:.80}; the known ones are "
             f"{', '.join(sorted(readers))}"
         )
     # What is made for each layer must not be made for a billion.
@@ -54,13 +58,19 @@ def decoder_of(files: Weights) -> Decoder:
     return reader(files, settings)
 
 
+def _plain(value: Any) -> Any:
+    """Return a value that can be compared; of an array, which is no setting here, the begin."""
+    begin = value[:8] if isinstance(value, (list, np.ndarray)) else value
+    return begin.tolist() if isinstance(begin, np.ndarray) else begin
+
+
 def _refuse(settings: Settings) -> None:
     """Raise a FileFormatError for what no family runs, whatever its architecture is."""
     values = settings.values
     for name in _EXPERTS:
         if values.get(name):
             raise FileFormatError(
-                f"{settings.where}: {name} is {values[name]!r}; mixtures of experts are not "
+                f"{settings.where}: {name} is {values[name]!r:.80}; mixtures of experts are not "
                 "supported, only dense models"
             )
     for name in _MODALITIES:
@@ -72,6 +82,6 @@ def _refuse(settings: Settings) -> None:
     if values.get("quantization_config"):
         method = settings.section("quantization_config").values.get("quant_method")
         raise FileFormatError(
-            f"{settings.where}: weights quantized by {method!r} are not supported; use the GGUF "
-            "file of the model, or the folder that it was quantized from"
+            f"{settings.where}: weights quantized by {method!r:.80} are not supported; use the "
+            "GGUF file of the model, or the folder that it was quantized from"
         )

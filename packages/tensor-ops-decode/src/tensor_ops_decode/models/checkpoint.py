@@ -119,7 +119,7 @@ def layer_windows(
     for each in types:
         if not isinstance(each, str) or each not in known:
             raise FileFormatError(
-                f"{settings.where}: layer_types has {each!r}; supported are {', '.join(known)}"
+                f"{settings.where}: layer_types has {each!r:.80}; supported are {', '.join(known)}"
             )
     return tuple(known[each] for each in types)
 

@@ -13,6 +13,8 @@ from tensor_ops_decode.weights import FileFormatError, Weights
 
 __all__ = ["Rope", "gguf_rope", "hugging_face_rope"]
 
+_MOST_ROTATED = 1 << 16  # far more than any head has
+
 
 @dataclass(frozen=True)
 class Rope:
@@ -42,12 +44,12 @@ class Rope:
 
 def gguf_rope(files: Weights, settings: Settings, size: int) -> Rope:
     """Return the rotation that a GGUF file describes, of so many elements of a head."""
-    frequencies = _frequencies(settings.number("rope.freq_base", 10000.0), size)
+    frequencies = _frequencies(settings, settings.number("rope.freq_base", 10000.0), size)
     kind = settings.values.get("rope.scaling.type", "none")
     if kind == "linear":
         frequencies /= settings.number("rope.scaling.factor")
     elif kind not in ("none", "longrope"):
-        raise FileFormatError(f"{settings.where}: rope.scaling.type {kind!r} is not supported")
+        raise FileFormatError(f"{settings.where}: rope.scaling.type {kind!r:.80} is not supported")
     if "rope_freqs.weight" in files.names:
         frequencies /= _factors(files, "rope_freqs.weight", len(frequencies))
     if kind != "longrope" and "rope_factors_long.weight" not in files.names:
@@ -80,7 +82,7 @@ def hugging_face_rope(settings: Settings, rope: Settings, base: float, head_size
     part = rope.number("partial_rotary_factor", settings.number("partial_rotary_factor", 1.0))
     if part > 1:
         raise FileFormatError(f"{rope.where}: partial_rotary_factor must be at most 1, got {part}")
-    frequencies = _frequencies(rope.number("rope_theta", base), int(head_size * part))
+    frequencies = _frequencies(rope, rope.number("rope_theta", base), int(head_size * part))
     kind = rope.values.get("rope_type", rope.values.get("type", "default"))
     if kind in ("longrope", "su"):
         return _longrope(settings, rope, frequencies)
@@ -89,11 +91,15 @@ def hugging_face_rope(settings: Settings, rope: Settings, base: float, head_size
     elif kind == "llama3":
         frequencies = _llama3(rope, frequencies)
     elif kind != "default":
-        raise FileFormatError(f"{rope.where}: the rope type {kind!r} is not supported")
+        raise FileFormatError(f"{rope.where}: the rope type {kind!r:.80} is not supported")
     return Rope(tuple(frequencies.tolist()))
 
 
-def _frequencies(base: float, size: int) -> Array:
+def _frequencies(settings: Settings, base: float, size: int) -> Array:
+    if not 2 <= size <= _MOST_ROTATED:
+        raise FileFormatError(
+            f"{settings.where}: {size} elements of a head rotate; expected 2 to {_MOST_ROTATED}"
+        )
     return base ** (-np.arange(0, size - size % 2, 2) / size)
 
 

@@ -32,7 +32,9 @@ class Settings:
         """Return a positive integer."""
         value = self._value(name, default)
         if not isinstance(value, int) or isinstance(value, bool) or not 0 < value <= _MOST:
-            raise FileFormatError(f"{self.where}: {name} must be a positive integer, got {value!r}")
+            raise FileFormatError(
+                f"{self.where}: {name} must be a positive integer, got {value!r:.80}"
+            )
         return value
 
     def size_or_none(self, name: str, default: int) -> int:
@@ -60,7 +62,7 @@ class Settings:
         """Return the settings of an object within; none where it is missing or null."""
         values = self.values.get(name)
         if values is not None and not isinstance(values, Mapping):
-            raise FileFormatError(f"{self.where}: {name} must be an object, got {values!r}")
+            raise FileFormatError(f"{self.where}: {name} must be an object, got {values!r:.80}")
         return Settings(self.where, values or {})
 
     def require(self, name: str, expected: object, default: object) -> None:
@@ -68,7 +70,7 @@ class Settings:
         value = self.values.get(name, default)
         if value != expected:
             raise FileFormatError(
-                f"{self.where}: {name} is {value!r}; only {expected!r} is supported"
+                f"{self.where}: {name} is {value!r:.80}; only {expected!r} is supported"
             )
 
     def _value(self, name: str, default: Any) -> Any:
@@ -82,5 +84,7 @@ class Settings:
     def _positive(self, name: str, value: Any) -> float:
         is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
         if not is_number or not 0 < value <= _LARGEST:
-            raise FileFormatError(f"{self.where}: {name} must be a positive number, got {value!r}")
+            raise FileFormatError(
+                f"{self.where}: {name} must be a positive number, got {value!r:.80}"
+            )
         return float(value)
