@@ -9,7 +9,7 @@ import tokenizers
 
 from tensor_ops_decode.generation_settings import end_tokens_of
 from tensor_ops_decode.text.gguf_tokenizer import add_around, build_from_gguf
-from tensor_ops_decode.text.tokenizer import Tokenizer
+from tensor_ops_decode.text.tokenizer import Tokenizer, is_of_library
 from tensor_ops_decode.weights.files import Weights
 from tensor_ops_decode.weights.gguf import GgufFile
 from tensor_ops_decode.weights.mapped_file import FileFormatError
@@ -37,7 +37,9 @@ def open_tokenizer(weights: Weights) -> Tokenizer:
         return _from_folder(weights)
     except (FileFormatError, OSError, MemoryError):
         raise
-    except Exception as error:  # the library raises what has no other class
+    except BaseException as error:
+        if not is_of_library(error):
+            raise
         raise FileFormatError(f"{weights.path}: the tokenizer cannot be built: {error}") from error
 
 

@@ -16,7 +16,7 @@ from functools import partial
 
 import tokenizers
 
-__all__ = ["TextStream", "Tokenizer"]
+__all__ = ["TextStream", "Tokenizer", "is_of_library"]
 
 _BYTE_TOKEN = re.compile("<0x([0-9A-Fa-f]{2})>")
 _SPACE = "▁"  # what SentencePiece writes for a space
@@ -66,7 +66,8 @@ class Tokenizer:
         self.vocab_size: int = tokenizer.get_vocab_size()
         self.bos, self.eos = bos, eos
         self.end_tokens = frozenset(end_tokens) | ({eos} if eos is not None else set())
-        self.adds_bos = bos is not None and tokenizer.encode("").ids[:1] == [bos]
+        begin = tokenizer.encode("").ids[:1]  # an error, if what is added around texts is missing
+        self.adds_bos = bos is not None and begin == [bos]
 
     def encode(
         self, text: str, *, add_special_tokens: bool = True, parse_special_tokens: bool = False
@@ -86,13 +87,18 @@ class Tokenizer:
 
         Raises
         ------
-        UnicodeEncodeError
-            If the text has a lone surrogate; it is a ValueError.
+        ValueError
+            If the text has a lone surrogate, or the vocabulary lacks what the text needs.
         """
         text.encode()
         with self._lock:
             self._tokenizer.encode_special_tokens = not parse_special_tokens
-            encoding = self._tokenizer.encode(text, add_special_tokens=add_special_tokens)
+            try:
+                encoding = self._tokenizer.encode(text, add_special_tokens=add_special_tokens)
+            except BaseException as error:
+                if not is_of_library(error):
+                    raise
+                raise ValueError(f"the tokenizer cannot encode the text: {error}") from error
         tokens = list(encoding.ids)
         if add_special_tokens and self.adds_bos and tokens[:2] == [self.bos, self.bos]:
             del tokens[0]
@@ -128,6 +134,14 @@ class Tokenizer:
         """Return whether a token stands for no text."""
         added = self._added.get(token)
         return added is not None and added.special
+
+
+def is_of_library(error: BaseException) -> bool:
+    """Return whether an error may be of the `tokenizers` library.
+
+    It raises what has no class of its own; and a panic of Rust is no Exception.
+    """
+    return isinstance(error, Exception) or type(error).__module__ == "pyo3_runtime"
 
 
 class TextStream:
