@@ -3,10 +3,16 @@
 import json
 
 import numpy as np
+from weight_blocks import BLOCKS, NUMBERS, random_weight
 
 import tensor_ops_cpp
 
 LAYERS, WIDTH, HEADS, KV_HEADS, HEAD, HIDDEN, WORDS = 2, 96, 6, 2, 10, 64, 117
+WHOLE = 256  # columns that are whole blocks of every format
+# The largest integer of a format, beside the scales of `random_weight`.
+LARGEST = {
+    "q4_0": 8, "q4_1": 15, "q5_0": 16, "q5_1": 31, "q8_0": 128, "q4_K": 15, "q5_K": 31, "q6_K": 64,
+}  # fmt: skip
 LONGEST, REQUESTS, PAGE = 64, 9, 4
 EPS = 1e-5
 QKV = (HEADS + 2 * KV_HEADS) * HEAD
@@ -21,23 +27,31 @@ LIMITS = {
 
 
 class Llama:
-    """The program and its tensors; `window` and `soft_cap` are those of its second layer."""
+    """The program and its tensors; `window` and `soft_cap` are those of its second layer.
 
-    def __init__(self, *, window=0, soft_cap=0.0, paged=True, dtype="float32", q8=False, seed=0):
+    Its matrices have the `formats` in turn, each those of the next matrix that it can hold; a model
+    of others than float32 is wider, and is known by its bits only.
+    """
+
+    def __init__(
+        self, *, window=0, soft_cap=0.0, paged=True, dtype="float32", formats=("f32",), seed=0
+    ):
         self.window, self.soft_cap, self.dtype = window, soft_cap, dtype
-        self.tensors, self._types, self._nodes, self._values, self._caches = {}, {}, [], {}, {}
-        self._draw, self._q8 = np.random.default_rng(seed), q8
+        self.tensors, self._types, self._shapes = {}, {}, {}
+        self._nodes, self._values, self._caches = [], {}, {}
+        self._draw, self._formats = np.random.default_rng(seed), list(formats)
+        self.width, self.hidden = (WIDTH, HIDDEN) if self._formats == ["f32"] else (WHOLE, WHOLE)
         angles = np.outer(np.arange(LONGEST), 100.0 ** (-np.arange(HEAD // 2) / (HEAD // 2)))
         self._tensor("cos", np.cos(angles))
         self._tensor("sin", np.sin(angles))
-        self._tensor("embedding", self._draw.standard_normal((WORDS, WIDTH)))
-        self._node("embed", {"tokens": "tokens"}, {"weight": ["embedding"]}, "x0", WIDTH)
+        self._tensor("embedding", self._draw.standard_normal((WORDS, self.width)))
+        self._node("embed", {"tokens": "tokens"}, {"weight": ["embedding"]}, "x0", self.width)
         for i in range(LAYERS):
             self._layer(i, paged)
         x = f"x{LAYERS}"
-        self._node("select", {"x": x}, {}, "last", WIDTH, rows="selected")
-        self._product("head", WORDS, WIDTH)
-        self._vector("norm", WIDTH)
+        self._node("select", {"x": x}, {}, "last", self.width, rows="selected")
+        self._product("head", WORDS, self.width)
+        self._vector("norm", self.width)
         weights = {"norm": ["norm"], "weight": ["head"]}
         attributes = {"eps": EPS}
         self._node(
@@ -55,7 +69,7 @@ class Llama:
             "tensors": {
                 name: {
                     "type": self._types[name],
-                    "shape": list(self._shape(name)),
+                    "shape": list(self._shapes[name]),
                     "source": {"attached": True},
                 }
                 for name in self.tensors
@@ -69,29 +83,26 @@ class Llama:
     def compile(self, **given):
         return tensor_ops_cpp.compile_program(json.dumps(self.program), self.tensors, **given)
 
-    def _shape(self, name):
-        tensor = self.tensors[name]
-        if self._types[name] == "q8_0":
-            return (len(tensor), tensor.shape[1] // 34 * 32)
-        return tensor.shape
-
     def _tensor(self, name, values):
-        self.tensors[name], self._types[name] = values.astype(np.float32), "f32"
+        self._store(name, "f32", values.shape, values.astype(np.float32))
+
+    def _store(self, name, kind, shape, data):
+        self.tensors[name], self._types[name], self._shapes[name] = data, kind, shape
 
     def _vector(self, name, size):
         self._tensor(name, 1 + 0.1 * self._draw.standard_normal(size))
 
     def _product(self, name, rows, columns):
-        """A matrix, stored in Q8_0 where the model is and the columns are whole blocks."""
-        values = (self._draw.standard_normal((rows, columns)) * columns**-0.5).astype(np.float32)
-        self._tensor(name, values)
-        if not self._q8 or columns % 32:
-            return
-        blocks = values.reshape(rows, -1, 32)
-        scale = (np.abs(blocks).max(axis=2, keepdims=True) / 127).astype(np.float16)
-        numbers = np.rint(blocks / scale).clip(-127, 127).astype(np.int8)
-        data = np.concatenate([scale.view(np.uint8), numbers.view(np.uint8)], axis=2)
-        self.tensors[name], self._types[name] = data.reshape(rows, -1), "q8_0"
+        fits = (f for f in self._formats if f in NUMBERS or columns % BLOCKS[f][0] == 0)
+        kind = next(fits)
+        self._formats.remove(kind)
+        self._formats.append(kind)
+        # About as large for every format, whose integers differ.
+        scale = columns**-0.5 / LARGEST.get(kind, 1)
+        data = random_weight(self._draw, kind, rows, columns, scale)
+        if kind == "f32":
+            data = data.view(np.float32)
+        self._store(name, kind, (rows, columns), data)
 
     def _node(
         self,
@@ -117,15 +128,16 @@ class Llama:
         )
 
     def _layer(self, i, paged):
+        width, hidden = self.width, self.hidden
         for name, rows in (("q", HEADS), ("k", KV_HEADS), ("v", KV_HEADS)):
-            self._product(f"{name}{i}", rows * HEAD, WIDTH)
+            self._product(f"{name}{i}", rows * HEAD, width)
             self._vector(f"{name}_bias{i}", rows * HEAD)
-        self._product(f"o{i}", WIDTH, HEADS * HEAD)
-        self._product(f"gate{i}", HIDDEN, WIDTH)
-        self._product(f"up{i}", HIDDEN, WIDTH)
-        self._product(f"down{i}", WIDTH, HIDDEN)
+        self._product(f"o{i}", width, HEADS * HEAD)
+        self._product(f"gate{i}", hidden, width)
+        self._product(f"up{i}", hidden, width)
+        self._product(f"down{i}", width, hidden)
         for name in ("attention_norm", "mlp_norm"):
-            self._vector(f"{name}{i}", WIDTH)
+            self._vector(f"{name}{i}", width)
         weights = {"norm": [f"attention_norm{i}"], "weight": [f"{n}{i}" for n in "qkv"]}
         weights["bias"] = [f"{n}_bias{i}" for n in "qkv"]
         self._node("rms_norm_linear", {"x": f"x{i}"}, weights, f"qkv{i}", QKV, {"eps": EPS})
@@ -145,12 +157,12 @@ class Llama:
         tables = {"cos": ["cos"], "sin": ["sin"]}
         self._node("attention", {"qkv": f"qkv{i}"}, tables, f"a{i}", HEADS * HEAD, attributes)
         inputs = {"x": f"a{i}", "residual": f"x{i}"}
-        self._node("linear", inputs, {"weight": [f"o{i}"]}, f"y{i}", WIDTH)
+        self._node("linear", inputs, {"weight": [f"o{i}"]}, f"y{i}", width)
         weights = {"norm": [f"mlp_norm{i}"], "weight": [f"gate{i}", f"up{i}"]}
-        self._node("rms_norm_linear", {"x": f"y{i}"}, weights, f"f{i}", 2 * HIDDEN, {"eps": EPS})
+        self._node("rms_norm_linear", {"x": f"y{i}"}, weights, f"f{i}", 2 * hidden, {"eps": EPS})
         inputs = {"x": f"f{i}", "residual": f"y{i}"}
         self._node(
-            "silu_mul_linear_with_residual", inputs, {"weight": [f"down{i}"]}, f"x{i + 1}", WIDTH
+            "silu_mul_linear_with_residual", inputs, {"weight": [f"down{i}"]}, f"x{i + 1}", width
         )
 
     def logits(self, tokens):

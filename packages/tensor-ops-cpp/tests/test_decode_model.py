@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from decode_llama import LONGEST, WORDS, Llama, run_alone, run_step
+from weight_blocks import BLOCKS, NUMBERS
 
 import tensor_ops_cpp
 
@@ -38,10 +39,10 @@ def test_logits_are_those_of_float64(model):
     np.testing.assert_array_equal(best[:, 0], logits.argmax(axis=1))
 
 
-@pytest.fixture(scope="module", params=[*MODELS, "q8_0"])
+@pytest.fixture(scope="module", params=[*MODELS, "every format"])
 def llama_and_bits(request):
     """A model, and what one thread computes of a sequence token by token."""
-    llama = Llama(**MODELS.get(request.param, {"q8": True}))
+    llama = Llama(**MODELS.get(request.param, {"formats": [*BLOCKS, *NUMBERS]}))
     executable = llama.compile(num_workers=1)
     sample_all(executable)
     bits = run_alone(executable, TOKENS, 1)
@@ -70,6 +71,14 @@ def test_chunks_and_threads_give_the_same_bits(llama_and_bits, workers, chunk):
     executable = llama.compile(num_workers=workers)
     sample_all(executable)
     assert_same(run_alone(executable, TOKENS, chunk, slot=5), bits)
+    executable.close()
+
+
+def test_more_threads_than_tiles_give_the_same_bits(llama_and_bits):
+    llama, bits = llama_and_bits
+    executable = llama.compile(num_workers=11)
+    sample_all(executable)
+    assert_same(run_alone(executable, TOKENS, 9), bits)
     executable.close()
 
 

@@ -84,7 +84,7 @@ def test_tensors_of_torch_are_read_in_place():
     tensors = {name: torch.from_numpy(tensor) for name, tensor in LLAMA.tensors.items()}
     made = tensor_ops_cpp.compile_program(json.dumps(LLAMA.program), tensors)
     assert bits(made) == bits(LLAMA.compile())
-    raw = Llama(q8=True)
+    raw = Llama(formats=["q8_0", "f16"])
     tensors = {name: torch.from_numpy(tensor) for name, tensor in raw.tensors.items()}
     made = tensor_ops_cpp.compile_program(json.dumps(raw.program), tensors)
     assert bits(made) == bits(raw.compile())
