@@ -49,7 +49,8 @@ TENTH_OP = "tests/docs/test_tenth_op.py::test_a_backend_has_it"
 WHEEL_TESTS = f"{CUDA}/tests/wheel"
 # Those whose branches are the native code's, and those whose are Python's.
 FUZZED_NATIVE = ("binding", "decode_programs")
-FUZZED = ("configuration", "command", "model_files", *FUZZED_NATIVE)
+FUZZED_MODELS = ("model_files", "model_settings", "model_tokenizers")
+FUZZED = ("configuration", "command", *FUZZED_MODELS, *FUZZED_NATIVE)
 # Programs without Python that hammer what threads share, and the sources that they are about.
 STRESSED = {
     "stress_pools": ("threads/*.cpp", "memory/*.cpp"),
@@ -236,7 +237,7 @@ def stress(session: nox.Session, name: str, patterns: Sequence[str]) -> None:
 
 @nox.session
 def fuzz(session: nox.Session) -> None:
-    """Fuzz binding, decode programs, backend.json, command line and readers of model files.
+    """Fuzz binding, decode programs, backend.json, command line and the files of models.
 
     -- --runs N says how often.
     """

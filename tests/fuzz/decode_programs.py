@@ -4,6 +4,7 @@ import copy
 import json
 
 import numpy as np
+from changes import change
 from choices import Choices
 
 import tensor_ops_cpp
@@ -15,12 +16,6 @@ __all__ = ["RUNS", "try_input"]
 
 RUNS = 4000  # of test_found.py
 SEEDS = [bytes([0]), bytes([1, 9, 4]), bytes([2, 60, 3, 7]), bytes([255, 4, 40, 90])]
-NUMBERS = [
-    0, 1, -1, 2, 3, 4, 5, 7, 8, 15, 16, 17, 31, 32, 33, 64, 100, 1000, 2**20, 2**31 - 1, 2**31,
-    2**40, 2**48, 2**63 - 1, 2**63, -(2**63), 2**64, -0.0, 0.5, 1.0, 1e-5, 1e-320, 1e38, 1e39,
-    1e308, -1e308,
-]  # fmt: skip
-OTHERS = [None, True, False, "", "\0", "tokens", "slots", "select", "sample", [], {}, [1], [[]]]
 DAMAGE = [b"\xff", b"\xed\xa0\x80", b"\0", b"[" * 70, b'{"a":1,"a":2}', b"\\ud800", b"1e999", b"-"]
 LIMITS = Limits(2, 5, 3, 24, 4, 12)
 # A tensor of more elements is given too short, which is to be noticed.
@@ -36,16 +31,16 @@ def _weights(builder, *slots):
     return given
 
 
-def _program():
-    """Return a program with a node of every kind."""
-    builder = Builder(LIMITS)
+def _program(weight_type):
+    """Return a program with a node of every kind, some weights of which are of a type."""
+    builder, hidden = Builder(LIMITS), max(FORMATS[weight_type].block_size, 32)
 
     def add(kind, inputs, slots=(), output="", **attributes):
         weights = _weights(builder, *slots)
         return builder.add(kind, inputs, weights, attributes, output=output or kind)
 
-    add("embed", {"tokens": "tokens"}, [("weight", "f16", 40, 32)])
-    slots = [("norm", "f32", 32), ("weight", "q8_0", 32, 32), ("bias", "f32", 32)]
+    add("embed", {"tokens": "tokens"}, [("weight", weight_type, 40, hidden)])
+    slots = [("norm", "f32", hidden), ("weight", weight_type, 32, hidden), ("bias", "f32", 32)]
     add("rms_norm_linear", {"x": "embed"}, slots, eps=1e-5)
     tables = [("cos", "f32", 24, 3), ("sin", "f32", 24, 3)]
     norms = [("q_norm", "f32", 8), ("k_norm", "f32", 8)]
@@ -58,11 +53,16 @@ def _program():
     attention |= {"window": 0, "rotation": "halves", "soft_cap": 0.0}
     add("attention", inputs, tables, "more heads", **attention, cache=cache)
     add("add", {"a": "heads", "b": "more heads"})
-    add("linear", {"x": "add", "residual": "embed"}, [("weight", "f32", 32, 16)])
-    add("rms_norm", {"x": "linear"}, [("weight", "bf16", 32)], eps=1e-5)
-    add("layer_norm", {"x": "rms_norm"}, [("weight", "f32", 32), ("bias", "f16", 32)], eps=0.0)
+    add("linear", {"x": "add", "residual": "embed"}, [("weight", "f32", hidden, 16)])
+    add("rms_norm", {"x": "linear"}, [("weight", "bf16", hidden)], eps=1e-5)
+    add(
+        "layer_norm",
+        {"x": "rms_norm"},
+        [("weight", "f32", hidden), ("bias", "f16", hidden)],
+        eps=0.0,
+    )
     inputs = {"x": "layer_norm", "residual": "linear"}
-    add("silu_mul_linear_with_residual", inputs, [("weight", "f32", 32, 16)])
+    add("silu_mul_linear_with_residual", inputs, [("weight", "f32", hidden, hidden // 2)])
     add("silu_mul", {"x": "silu_mul_linear_with_residual"})
     add("gelu_mul", {"x": "linear"}, approximate="tanh")
     add("select", {"x": "gelu_mul"})
@@ -76,14 +76,14 @@ def _program():
     return json.loads(builder.program(outputs).to_json())
 
 
-PROGRAM = _program()
+PROGRAMS = [_program(name) for name in FORMATS]
 
 
 def try_input(data):
     choices = Choices(data)
-    program = copy.deepcopy(PROGRAM)
+    program = copy.deepcopy(choices.pick(PROGRAMS))
     for _ in range(choices.below(4)):
-        _change(program, choices)
+        change(program, choices)
     text = json.dumps(program).encode()
     if choices.rarely():
         place = choices.below(1 << 16) % len(text)
@@ -112,41 +112,6 @@ def _compile(text, tensors, choices):
         assert "bytes" in message, message
         return None, message
     return made, None
-
-
-def _parts(value):
-    """Return where every part of a JSON value is: what holds it, and its key."""
-    found = []
-    keys = value if isinstance(value, dict) else range(len(value))
-    for key in keys:
-        found.append((value, key))
-        if isinstance(value[key], (dict, list)):
-            found += _parts(value[key])
-    return found
-
-
-def _change(program, choices):
-    """Change one part of a program, often to what another place has."""
-    parts = _parts(program)
-    if not parts:
-        return
-    holder, key = choices.pick(parts)
-    way = choices.below(8)
-    if way == 0:
-        del holder[key]
-    elif way == 1:
-        source, there = choices.pick(parts)
-        holder[key] = copy.deepcopy(source[there])
-    elif way == 2 and isinstance(holder, list):
-        holder.append(copy.deepcopy(holder[key]))
-    elif way == 3:
-        holder[key] = choices.pick(OTHERS)
-    elif type(holder[key]) in (int, float) or way == 4:
-        holder[key] = choices.pick(NUMBERS)
-    else:
-        alike = [(h, k) for h, k in parts if type(h[k]) is type(holder[key])]
-        source, there = choices.pick(alike)
-        holder[key] = copy.deepcopy(source[there])
 
 
 def _tensors(program, choices):

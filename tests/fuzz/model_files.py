@@ -1,10 +1,11 @@
 """The readers of GGUF and safetensors on any bytes: a model or a FileFormatError."""
 
 import contextlib
-import json
 import struct
 import tempfile
 from pathlib import Path
+
+from model_bytes import gguf, key, replace, safetensors, string, tensor
 
 from tensor_ops_decode.weights.formats import FORMATS
 from tensor_ops_decode.weights.gguf import MAGIC, GgufFile
@@ -14,37 +15,15 @@ from tensor_ops_decode.weights.safetensors import read_safetensors
 __all__ = ["try_input"]
 
 
-def _string(text):
-    return struct.pack("<Q", len(text)) + text
-
-
-def _gguf(keys, tensors, data):
-    begin = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(keys)) + b"".join(keys + tensors)
-    return begin + bytes(-len(begin) % 32) + data
-
-
-def _key(name, kind, value):
-    return _string(name) + struct.pack("<I", kind) + value
-
-
-def _tensor(name, kind, *sizes):
-    count = len(sizes)
-    return _string(name) + struct.pack(f"<I{count}QIQ", count, *sizes, kind, 0)
-
-
-def _safetensors(header, data=b""):
-    return _string(json.dumps(header).encode()) + data
-
-
 SEEDS = [
-    _gguf([_key(b"a", 8, _string(b"text"))], [_tensor(b"t", 0, 2)], bytes(8)),
-    _gguf([_key(b"general.alignment", 4, struct.pack("<I", 32))], [], b""),
-    _gguf([_key(b"a", 9, struct.pack("<IQ", 8, 2) + _string(b"b") + _string(b""))], [], b""),
-    _gguf([_key(b"a", 9, struct.pack("<IQ3h", 3, 3, 1, 2, 3))], [], b""),
-    _gguf([_key(b"split.count", 2, b"\2\0"), _key(b"b", 7, b"\1")], [], b""),
-    _gguf([], [_tensor(b"q", 8, 32, 1)], bytes(34)),
-    _safetensors({"x": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}}, bytes(8)),
-    _safetensors({"__metadata__": {}, "y": {"dtype": "I64", "shape": [], "data_offsets": [0, 8]}}),
+    gguf([key(b"a", 8, string(b"text"))], [tensor(b"t", 0, 2)], bytes(8)),
+    gguf([key(b"general.alignment", 4, struct.pack("<I", 32))], [], b""),
+    gguf([key(b"a", 9, struct.pack("<IQ", 8, 2) + string(b"b") + string(b""))], [], b""),
+    gguf([key(b"a", 9, struct.pack("<IQ3h", 3, 3, 1, 2, 3))], [], b""),
+    gguf([key(b"split.count", 2, b"\2\0"), key(b"b", 7, b"\1")], [], b""),
+    gguf([], [tensor(b"q", 8, 32, 1)], bytes(34)),
+    safetensors({"x": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}}, bytes(8)),
+    safetensors({"__metadata__": {}, "y": {"dtype": "I64", "shape": [], "data_offsets": [0, 8]}}),
 ]
 DICTIONARY = [
     "GGUF", "general.alignment", "split.count", "dtype", "shape", "data_offsets", "BF16", "F16",
@@ -55,8 +34,7 @@ PATH = Path(_folder.name, "model")
 
 
 def try_input(data):
-    PATH.unlink(missing_ok=True)  # a mapped file is never written again
-    PATH.write_bytes(data)
+    replace(PATH, data)
     try:
         opened = _opened(data)
     except FileFormatError as error:

@@ -1,12 +1,12 @@
 """Run one target of the fuzzer: python tests/fuzz/run.py TARGET [--runs N] [libFuzzer's options].
 
-TARGET is binding, decode_programs, configuration, command or model_files. An input that fails is
-written to the current directory and shown; with its fix it goes to tests/fuzz/found/TARGET, where
-test_found.py runs it.
+TARGET is one of TARGETS. An input that fails is written to the current directory and shown; with
+its fix it goes to tests/fuzz/found/TARGET, where test_found.py runs it.
 """
 
 import importlib
 import os
+import resource
 import sys
 from pathlib import Path
 
@@ -15,12 +15,15 @@ import atheris
 HERE = Path(__file__).parent
 # The branches of these are the native code's.
 NATIVE = ("binding", "decode_programs")
-TARGETS = (*NATIVE, "configuration", "command", "model_files")
+MODELS = ("model_files", "model_settings", "model_tokenizers")
+TARGETS = (*NATIVE, *MODELS, "configuration", "command")
+# What a target may have, so that a number of a file that is taken for a size is a MemoryError.
+MOST_BYTES = 8 << 30
 
 
 def main():
     if len(sys.argv) < 2 or sys.argv[1] not in TARGETS:
-        sys.exit(__doc__)
+        sys.exit(f"{__doc__}\nTARGETS: {' '.join(TARGETS)}")
     target, options = sys.argv[1], sys.argv[2:]
     runs = "1000000"
     if "--runs" in options:
@@ -34,6 +37,7 @@ def main():
         os.environ["TENSOR_OPS_LIBFUZZER"] = core.__file__
         module = importlib.import_module(target)
     else:
+        resource.setrlimit(resource.RLIMIT_AS, (MOST_BYTES, MOST_BYTES))
         with atheris.instrument_imports(include=["tensor_ops", "tensor_ops_decode", "json"]):
             module = importlib.import_module(target)
     corpus = Path(f"{target}_corpus")

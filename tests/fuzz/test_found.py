@@ -13,6 +13,8 @@ NEEDED = {
     "binding": ["tensor_ops_cpp"],
     "decode_programs": ["tensor_ops_cpp", "tensor_ops_decode"],
     "model_files": ["tensor_ops_decode"],
+    "model_settings": ["tensor_ops_decode"],
+    "model_tokenizers": ["tensor_ops_decode", "tokenizers"],
 }
 
 
@@ -37,9 +39,7 @@ def test_found(target, path):
     target(path.parent.name)(path.read_bytes())
 
 
-@pytest.mark.parametrize(
-    "name", ["binding", "decode_programs", "configuration", "command", "model_files"]
-)
+@pytest.mark.parametrize("name", [*NEEDED, "configuration", "command"])
 def test_any(target, name):
     draw = random.Random(name)
     try_input = target(name)
