@@ -172,8 +172,8 @@ def _opened(arguments: argparse.Namespace) -> Model:
 
 def _settings(arguments: argparse.Namespace, model: Model) -> dict[str, Any]:
     """Return how to generate: as the options say, then as the model's files do if asked for."""
-    names = ("max_new_tokens", "temperature", "top_k", "top_p", "min_p", "repetition_penalty")
-    names = (*names, "seed", "stop", "ignore_eos", "logprobs")
+    names = ["max_new_tokens", "temperature", "top_k", "top_p", "min_p", "repetition_penalty"]
+    names += ["seed", "stop", "ignore_eos", "logprobs"]
     given = {name: value for name in names if (value := getattr(arguments, name)) is not None}
     return {**(model.defaults if arguments.model_defaults else {}), **given}
 
