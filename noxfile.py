@@ -197,6 +197,9 @@ def nightly(session: nox.Session) -> None:
     session.run("pytest", *PARALLEL, properties, "--hypothesis-profile=nightly", *session.posargs)
     gpus = {"CUDA_WHEEL_ARCHITECTURES": "75-real,90-real,120-real,120-virtual"}
     session.run("pytest", "-q", WHEEL_TESTS, "--nightly", env=cuda_compiler(session) | gpus)
+    session.install(*EMULATED, f"./{CUDA}")
+    required = ["--require-backend=cuda"]
+    session.run("pytest", *PARALLEL, f"{CUDA}/tests/test_row_lengths.py", "--nightly", *required)
 
 
 @nox.session

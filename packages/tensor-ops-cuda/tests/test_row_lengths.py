@@ -39,7 +39,7 @@ def test_rows_are_right_alone_and_in_place(op, device, check):
 
 @pytest.mark.unsanitized(reason="long rows may pass their time limit there")
 @pytest.mark.parametrize("op", BY_ROWS)
-@pytest.mark.parametrize("capability", ["9.0", "8.6"])
+@pytest.mark.parametrize("capability", ["9.0", pytest.param("8.6", marks=pytest.mark.nightly)])
 def test_long_rows_are_right_alone_and_in_place(op, capability, device, check):
     if device.name != EMULATED and capability != "9.0":
         pytest.skip("a GPU has the capability that it has")
