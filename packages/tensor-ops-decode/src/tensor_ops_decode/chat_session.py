@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from tensor_ops import TensorOpsError
-from tensor_ops_decode.generate import Completion, Model
+from tensor_ops_decode.generate import MAX_NEW_TOKENS, Completion, Model
 
 __all__ = ["ChatSession", "converse"]
 
@@ -77,7 +77,7 @@ class ChatSession:
         have, but no more is forgotten for it than leaves half of the sequence to the conversation.
         """
         longest = self._model.kernel.program.limits.longest
-        room = min(self._arguments.get("max_new_tokens", 0), longest // 2)
+        room = min(self._arguments.get("max_new_tokens", MAX_NEW_TOKENS), longest // 2)
         while True:
             prompt = self._model.chat_prompt([*self._system, *messages])
             if len(prompt) + room <= longest or len(messages) == 1:

@@ -24,6 +24,8 @@ __all__ = ["Completion", "Model", "load"]
 Prompt = str | Sequence[int]
 Messages = Sequence[Mapping[str, Any]]
 
+MAX_NEW_TOKENS = 128
+
 
 def load(
     path: str | os.PathLike[str],
@@ -199,7 +201,7 @@ class Model:
         self,
         prompts: Prompt | Sequence[Prompt],
         *,
-        max_new_tokens: int = 128,
+        max_new_tokens: int = MAX_NEW_TOKENS,
         temperature: float = 0.0,
         top_k: int = 0,
         top_p: float = 1.0,
