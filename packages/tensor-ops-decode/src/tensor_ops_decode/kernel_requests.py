@@ -116,6 +116,11 @@ class KernelRequests:
         with self._in_use() as requests:
             return requests.logits(request)
 
+    def num_shared(self, request: int) -> int:
+        """Return how many tokens of a request others had brought into the caches."""
+        with self._in_use() as requests:
+            return requests.find(request).num_shared
+
     def logprobs(self, request: int) -> list[TokenLogprob]:
         """Return how likely each token was that a request has generated.
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from tensor_ops_decode.errors import CapacityError
 from tensor_ops_decode.kernel_arguments import whole
-from tensor_ops_decode.kv_cache import PageTable
+from tensor_ops_decode.kv_cache import Beginning, PageTable
 from tensor_ops_decode.logprobs import TokenLogprob, token_logprob
 from tensor_ops_decode.node_kind import Array
 from tensor_ops_decode.program import Program
@@ -43,7 +43,10 @@ class Request:
     num_likeliest : int or None
         How many of the likeliest tokens are noted beside each generated one; None notes nothing.
     num_fed : int
-        How many of its tokens have been through the model.
+        How many of its tokens have been through the model, in this request or in another one that
+        began with the same.
+    num_shared : int
+        How many of them in another.
     logprobs : list of TokenLogprob
         Of the tokens that were generated.
     """
@@ -57,6 +60,7 @@ class Request:
     sampling: Sampling
     num_likeliest: int | None = None
     num_fed: int = 0
+    num_shared: int = 0
     logprobs: list[TokenLogprob] = field(default_factory=list)
 
     @property
@@ -75,6 +79,12 @@ class Request:
     def num_waiting(self) -> int:
         """How many of its tokens have not been through the model."""
         return len(self.tokens) - self.num_fed
+
+    def skip_to(self, num_fed: int) -> None:
+        """Note that the caches have so many of its tokens by another request."""
+        if num_fed > self.num_fed:
+            self.num_shared += num_fed - self.num_fed
+            self.num_fed = num_fed
 
     def advance(self, num_fed: int, token: int | None) -> None:
         """Note that tokens went through the model, and the token that it chose after the last.
@@ -110,6 +120,8 @@ class Requests:
 
     def __init__(self, program: Program, executable: Any, logits: str, tokens: str) -> None:
         self._limits = program.limits
+        # A contiguous cache belongs to its slot.
+        self._shares_pages = all(cache.paged for cache in program.caches.values())
         self._executable = executable
         self._arrays: Mapping[str, Array] = executable.arrays
         self._logits, self._tokens = executable.arrays[logits], executable.arrays[tokens]
@@ -158,6 +170,7 @@ class Requests:
             )
         used = {request.slot for request in self._active.values()}
         slot = min(set(range(self._limits.max_requests)) - used)
+        self._pages.release(slot)  # those of its last request, if that was interrupted
         write_sampling(self._arrays, slot, sampling, prompt)
         number, length = next(self._numbers), len(prompt)
         self.were_added = True
@@ -188,7 +201,6 @@ class Requests:
             if request.finish_reason is not None:
                 self._ended[number] = request
                 del self._active[number]
-                # An interrupt before this leaves the pages to the slot's next request.
                 self._pages.release(request.slot)
 
     def logits(self, number: int) -> Array:
@@ -210,7 +222,8 @@ class Requests:
             If there are none.
         """
         self.retire()
-        plan = self._plan()
+        beginnings = self._share_pages() if self._shares_pages else {}
+        plan = self._plan(beginnings)
         if not plan:
             raise RuntimeError("no request is active: add one with add_request(), or reset()")
         self._reserve(plan)
@@ -229,21 +242,39 @@ class Requests:
                 found = token_logprob(logits, token, request.num_likeliest)
                 request.logprobs[len(request.generated) :] = [found]
             request.advance(count, token)
+            if self._shares_pages:
+                self._pages.note_full(request.slot, request.tokens, request.num_fed)
         self.retire()
         return chosen
 
-    def _plan(self) -> _Plan:
+    def _share_pages(self) -> dict[int, Beginning]:
+        """Let prompts skip what the caches have; return what each will fill its next page with."""
+        found = {}
+        for number, request in self._active.items():
+            if request.num_waiting > 1:
+                request.skip_to(self._pages.share(request.slot, request.tokens))
+                beginning = self._pages.next_beginning(request.slot, request.tokens)
+                if beginning is not None:
+                    found[number] = beginning
+        return found
+
+    def _plan(self, beginnings: Mapping[int, Beginning]) -> _Plan:
         """Return which requests take part in the next step.
 
         Those that are generating come first, with one token each, so that a long prompt does not
-        hold them up. What room there is then goes to prompts, in the order of their arrival.
+        hold them up. What room there is then goes to prompts, in the order of their arrival. One
+        whose next page another request fills in this step waits for that page.
         """
         room, plan = self._limits.max_tokens, []
+        begun: set[Beginning] = set()
         for request in sorted(self._active.values(), key=lambda request: request.num_waiting > 1):
             count = min(request.num_waiting, room)
-            if count:
+            beginning = beginnings.get(request.number)
+            if count and beginning not in begun:
                 plan.append((request, count))
                 room -= count
+                if beginning is not None:
+                    begun.add(beginning)
         return plan
 
     def _fill(self, plan: _Plan) -> tuple[int, list[int]]:
