@@ -241,6 +241,7 @@ def test_overlap_of_many_axes():
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc/self/statm")
+@pytest.mark.unsanitized(reason="AddressSanitizer does not survive a limit of memory")
 def test_memory_error_for_gathered_rows():
     code = """
 import resource
