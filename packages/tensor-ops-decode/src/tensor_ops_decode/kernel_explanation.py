@@ -25,6 +25,9 @@ class KernelExplanation(NamedTuple):
         Every backend that was looked at, with the reason for which it was passed over.
     limits : Limits
         Those left out have their defaults.
+    length_by : str
+        What decided on the longest sequence: the argument ``max_seq_length``, the model, the memory
+        (half of what the weights leave is for caches) or the default.
     options : mapping
         Of the executor, with the defaults once the kernel is compiled.
     num_workers : int or None
@@ -39,6 +42,7 @@ class KernelExplanation(NamedTuple):
     mode: str
     steps: tuple[Step, ...]
     limits: Limits
+    length_by: str
     options: Mapping[str, object]
     num_workers: int | None
     memory: Mapping[str, int]
@@ -58,6 +62,7 @@ class KernelExplanation(NamedTuple):
             f"  decided by {self.decided_by} ({self.mode})",
             *(f"  {step.backend}: {step.reason or 'chosen'}" for step in self.steps),
             f"  limits: {_listed(_by_argument(self.limits))}",
+            f"  longest sequence decided by {self.length_by}",
         ]
         options = dict(self.options)
         if self.num_workers is not None:

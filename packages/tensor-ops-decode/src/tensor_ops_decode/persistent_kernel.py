@@ -24,6 +24,7 @@ from tensor_ops_decode.kernel_arguments import (
 from tensor_ops_decode.kernel_explanation import KernelExplanation
 from tensor_ops_decode.kernel_requests import KernelRequests
 from tensor_ops_decode.layers import Layers
+from tensor_ops_decode.memory_plan import memory_of, model_limits, require_memory
 from tensor_ops_decode.models import decoder_of
 from tensor_ops_decode.models.decoder import program_of
 from tensor_ops_decode.program import Limits, Program
@@ -60,13 +61,15 @@ class PersistentKernel(Layers, KernelRequests):
     num_workers : int, optional
         Threads; the executor's default is one for each core.
     max_seq_length : int, optional
-        The longest sequence, prompt included. By default the model's own, at most 2048.
+        The longest sequence, prompt included. By default the longest that model and memory have
+        room for; 2048 for layers by hand, and where the system does not tell its memory.
     max_num_batched_requests : int, optional
         How many requests may be active.
     max_num_batched_tokens : int, optional
         How many tokens a step takes; longer prompts take several steps.
     max_num_pages : int, optional
         An upper bound of the pages of the caches; no more are reserved than the other limits need.
+        Without it, those of a model take half of the memory that the weights leave, at most.
     page_size : int, optional
         Tokens per page.
     eos_token_id : int or sequence of int, optional
@@ -88,6 +91,8 @@ class PersistentKernel(Layers, KernelRequests):
         If the model's files are damaged or not supported.
     TypeError, ValueError
         If an argument is unknown or wrong.
+    MemoryError
+        If more memory is needed than the process may have.
 
     Examples
     --------
@@ -127,12 +132,14 @@ class PersistentKernel(Layers, KernelRequests):
         check_types(cache_dtype, quantize, has_model=model is not None)
         end_tokens = None if eos_token_id is None else given_end_tokens(eos_token_id)
 
-        def limits(default_length: int) -> Limits:
-            length = default_length if max_seq_length is None else max_seq_length
+        def limits(length: int) -> Limits:
             tokens = max_num_batched_tokens
             return limits_of(length, max_num_batched_requests, tokens, max_num_pages, page_size)
 
-        super().__init__(limits(DEFAULT_SEQ_LENGTH), cache_dtype)
+        has_length = max_seq_length is not None
+        length = DEFAULT_SEQ_LENGTH if max_seq_length is None else max_seq_length
+        super().__init__(limits(length), cache_dtype)
+        self._length_by = "max_seq_length" if has_length else "the default"
         given = {"activations": activations, "use_cutlass_kernel": use_cutlass_kernel}
         self._options = {name: value for name, value in given.items() if value is not None}
         self._num_workers = num_workers
@@ -154,11 +161,17 @@ class PersistentKernel(Layers, KernelRequests):
             self._model, metadata = str(self._weights.path), self._weights.metadata
             if end_tokens is None:
                 self._end_tokens = end_tokens_of(self._weights)
-            decoder = decoder_of(self._weights)
-            bounds = limits(min(decoder.context, DEFAULT_SEQ_LENGTH))
-            self._program = program_of(decoder, self._weights, bounds, cache_dtype)
-            if quantize is not None:
-                self._program = quantized_program(self._program, quantize)
+            decoder, files = decoder_of(self._weights), self._weights
+
+            def program(bounds: Limits) -> Program:
+                made = program_of(decoder, files, bounds, cache_dtype)
+                return made if quantize is None else quantized_program(made, quantize)
+
+            bounds, self._length_by = model_limits(
+                limits, program, decoder.usual_context, max_seq_length, max_num_pages
+            )
+            self._program = program(bounds)
+            require_memory(bounds, memory_of(self._program))
             self._executor = self._choice.executor(self._program.to_json())
         self._start_token = start_token_of(metadata)
 
@@ -192,6 +205,7 @@ class PersistentKernel(Layers, KernelRequests):
                     stand_in.add_layers(self, self._builder.limits)
                 self._program, self._logits, self._tokens = self.described_program()
             program = self.program
+            require_memory(program.limits, memory_of(program))
             text = program.to_json()
             self._executor = self._choice.executor(text)
             executable = self._executor.module.compile_program(
@@ -275,6 +289,7 @@ class PersistentKernel(Layers, KernelRequests):
             executor.mode,
             executor.steps,
             self._limits,
+            self._length_by,
             self._options if executable is None else executable.options,
             self._num_workers if executable is None else executable.num_workers,
             {} if executable is None else executable.memory,

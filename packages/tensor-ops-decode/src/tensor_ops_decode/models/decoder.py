@@ -100,6 +100,12 @@ class Decoder:
     logit_cap: float = 0.0
     norm_transform: tuple[str, ...] = ()
 
+    @property
+    def usual_context(self) -> int:
+        """The longest sequence for which the model rotates as it does for short ones."""
+        shorts = (rope.short_length for rope in self.ropes if rope.long_frequencies)
+        return min([self.context, *shorts])
+
 
 def program_of(
     decoder: Decoder, files: Weights, limits: Limits, cache_dtype: str | None = None

@@ -1,0 +1,106 @@
+"""The memory that a program takes, and the longest sequences that a machine has memory for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from tensor_ops.extension import machine
+from tensor_ops_decode.kernel_arguments import DEFAULT_SEQ_LENGTH
+from tensor_ops_decode.program import Limits, Program
+from tensor_ops_decode.weights.formats import FORMATS
+
+__all__ = ["cache_bytes", "memory_of", "model_limits", "require_memory"]
+
+_CACHE_ELEMENT = {"float32": 4, "float16": 2}
+_EDIT = 12  # bytes of a token, a bias and a penalty
+
+
+def model_limits(
+    limits: Callable[[int], Limits],
+    program: Callable[[Limits], Program],
+    context: int,
+    length: int | None,
+    max_num_pages: int | None,
+) -> tuple[Limits, str]:
+    """Return the limits of a model's program, and what decided on the longest sequence.
+
+    Without a length, it is the longest that model and memory have room for: caches may take half of
+    the memory that the weights leave. Requests share that half where they cannot all be so long.
+
+    Parameters
+    ----------
+    limits : callable
+        Returns the limits for a length, with all pages that the requests may need.
+    program : callable
+        Returns the program for limits.
+    context : int
+        The longest sequence of the model.
+    length, max_num_pages : int or None
+        What the caller asks for.
+    """
+    bounds = limits(1 if length is None else length)
+    num_pages = _pages_that_fit(program(replace(bounds, max_seq_length=1, num_pages=1)))
+    decided_by = "max_seq_length"
+    if length is None:
+        most = DEFAULT_SEQ_LENGTH if num_pages is None else num_pages * bounds.page_size
+        reason = "the default" if num_pages is None else "memory"
+        length, decided_by = (context, "the model") if context <= most else (most, reason)
+        bounds = limits(length)
+    if max_num_pages is None and num_pages is not None:
+        most = max(num_pages, bounds.pages_per_request)
+        bounds = replace(bounds, num_pages=min(bounds.num_pages, most))
+    return bounds, decided_by
+
+
+def memory_of(program: Program) -> dict[str, int]:
+    """Return the bytes of what a program needs at least, by what takes them."""
+    limits = program.limits
+    weights = tables = 0
+    for tensor in program.tensors.values():
+        size = math.prod(tensor.shape[:-1]) * FORMATS[tensor.type].row_bytes(tensor.shape[-1])
+        if "rotary" in tensor.source:
+            tables += size
+        else:
+            weights += size
+    caches = sum(
+        cache_bytes(limits, each.num_kv_heads * each.head_size, each.dtype, paged=each.paged)
+        for each in program.caches.values()
+    )
+    arrays = limits.max_requests * (4 * limits.pages_per_request + _EDIT * limits.edits_per_request)
+    for name in program.outputs:
+        value = program.values[name]
+        rows = limits.max_tokens if value.rows == "tokens" else limits.max_selected
+        arrays += 4 * rows * value.columns
+    return {"weights": weights, "caches": caches, "rotary tables": tables, "arrays": arrays}
+
+
+def cache_bytes(limits: Limits, columns: int, dtype: str, *, paged: bool) -> int:
+    """Return the bytes of the keys and values of one attention node."""
+    contiguous = limits.max_requests * limits.max_seq_length
+    positions = limits.num_pages * limits.page_size if paged else contiguous
+    return 2 * positions * columns * _CACHE_ELEMENT[dtype]
+
+
+def require_memory(limits: Limits, needed: Mapping[str, int]) -> None:
+    """Raise a MemoryError if more bytes are needed than the process may have."""
+    allowed, total = machine.usable_memory(), sum(needed.values())
+    if allowed is not None and total > allowed:
+        parts = ", ".join(f"{what} {size}" for what, size in needed.items())
+        raise MemoryError(
+            f"the program needs at least {total} bytes ({parts}), and the process may have "
+            f"{allowed}; max_seq_length is {limits.max_seq_length} and there are "
+            f"{limits.num_pages} pages of {limits.page_size} tokens: give a smaller "
+            "max_seq_length, max_num_pages or max_num_batched_requests"
+        )
+
+
+def _pages_that_fit(program: Program) -> int | None:
+    """Return how many pages half of the memory has room for that a program of one page leaves."""
+    allowed, needed = machine.usable_memory(), memory_of(program)
+    if allowed is None or not needed["caches"]:
+        return None
+    # A longer sequence also has longer tables.
+    page = needed["caches"] + needed["rotary tables"] * program.limits.page_size
+    return max(1, (allowed - needed["weights"] - needed["arrays"]) // 2 // page)
