@@ -185,6 +185,12 @@ def test_end_tokens_of_a_folder_are_those_of_all_its_files(folder):
         opened(folder)
 
 
+def test_special_tokens_that_are_known_to_end_a_turn_end_answers_whatever_the_files_say(folder):
+    for name in ("config.json", "tokenizer_config.json"):
+        write_json(folder / name, {})
+    assert opened(folder).end_tokens == {264}  # <|end|>
+
+
 def test_the_configuration_decides_whether_bos_is_added(folder):
     config = {"bos_token": "<|begin|>", "eos_token": "<|end|>", "add_bos_token": False}
     write_json(folder / "tokenizer_config.json", config)

@@ -17,13 +17,13 @@ from tensor_ops_decode.text.tokenizer import Tokenizer
 from tensor_ops_decode.weights.gguf import GgufFile
 from tensor_ops_decode.weights.mapped_file import FileFormatError
 
-__all__ = ["add_around", "build_from_gguf"]
+__all__ = ["END_TOKENS", "add_around", "build_from_gguf"]
 
 MAX_TOKEN = 4096  # characters, as ways to cut a token are tried; real ones have under 200
 _NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED = 1, 2, 3, 4  # in tokenizer.ggml.token_type
 # Tokens that end a turn or a text, for files that name only one of them as eos. Some files say that
 # they are no control tokens, which is an error of old converters.
-_END_TOKENS = {
+END_TOKENS = {
     "<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|eom_id|>", "<|end_of_text|>", "<|end|>",
     "<end_of_turn>", "<eos>", "<EOT>",
 }  # fmt: skip
@@ -60,7 +60,7 @@ def build_from_gguf(file: GgufFile) -> Tokenizer:
     token = {
         name: metadata.token(name, names, defaults.get(name)) for name in ("bos", "eos", "eot")
     }
-    ends = {i for i, name in enumerate(names) if name in _END_TOKENS}
+    ends = {i for i, name in enumerate(names) if name in END_TOKENS}
     before = token["bos"] if metadata.get("add_bos_token", bool, adds_bos) else None
     after = token["eos"] if metadata.get("add_eos_token", bool, False) else None
     add_around(tokenizer, before, after)
@@ -110,7 +110,7 @@ class _TokenizerMetadata:
         """Return the kind of each token."""
         kinds = self.array("token_type", len(names), [_NORMAL] * len(names))
         return [
-            _CONTROL if name in _END_TOKENS else kind
+            _CONTROL if name in END_TOKENS else kind
             for name, kind in zip(names, kinds, strict=False)
         ]
 

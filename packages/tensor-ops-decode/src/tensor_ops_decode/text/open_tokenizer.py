@@ -8,7 +8,7 @@ from typing import Any
 import tokenizers
 
 from tensor_ops_decode.generation_settings import end_tokens_of
-from tensor_ops_decode.text.gguf_tokenizer import add_around, build_from_gguf
+from tensor_ops_decode.text.gguf_tokenizer import END_TOKENS, add_around, build_from_gguf
 from tensor_ops_decode.text.tokenizer import Tokenizer, is_of_library
 from tensor_ops_decode.weights.files import Weights
 from tensor_ops_decode.weights.gguf import GgufFile
@@ -74,7 +74,9 @@ def _from_folder(weights: Weights) -> Tokenizer:
     adds = [config.get(key) for key in ("add_bos_token", "add_eos_token")]
     if any(isinstance(value, bool) for value in adds):  # as transformers: more than tokenizer.json
         add_around(tokenizer, bos if adds[0] else None, eos if adds[1] else None)
-    return Tokenizer(tokenizer, bos=bos, eos=eos, end_tokens=end_tokens_of(weights))
+    added = tokenizer.get_added_tokens_decoder()
+    ends = {i for i, token in added.items() if token.special and token.content in END_TOKENS}
+    return Tokenizer(tokenizer, bos=bos, eos=eos, end_tokens=ends | end_tokens_of(weights))
 
 
 def _optional_json(path: Path) -> dict[str, Any]:
