@@ -154,6 +154,19 @@ def test_pages_that_are_needed_are_taken_from_prompts_that_have_ended(load, righ
         assert model.generate(other, **SETTINGS)[0].shared_tokens == 0
 
 
+def test_pages_that_are_shared_leave_room_for_another_request(load, right):
+    kernel = load(max_num_pages=8).kernel
+    settings = {**SETTINGS, "logprobs": None}
+    for number in (0, 3):
+        kernel.add_request(list(right[number].prompt_tokens), **settings)
+    # Five pages for each of the two, until they share three.
+    assert not kernel.has_room(PAGE)
+    kernel()
+    kernel()
+    assert kernel.has_room(PAGE)
+    assert not kernel.has_room(PAGE + 1)
+
+
 def test_reset_forgets_all_pages(load):
     model = load()
     model.generate(PROMPTS, **SETTINGS)

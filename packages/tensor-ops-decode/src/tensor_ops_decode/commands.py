@@ -188,6 +188,7 @@ def _report(model: Model, answer: Completion, *, as_json: bool) -> None:
             "tokens": list(answer.tokens),
             "finish_reason": answer.finish_reason,
             "prompt_tokens": len(answer.prompt_tokens),
+            "shared_tokens": answer.shared_tokens,
             "backend": model.kernel.backend,
             "prompt_seconds": answer.prompt_seconds,
             "tokens_per_second": rate,

@@ -8,7 +8,7 @@ go on, and it stays to be found after that, until its memory is needed.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -75,6 +75,10 @@ class PageTable:
     def pages_for(self, length: int) -> int:
         """Return how many pages a sequence of this length takes."""
         return -(-length // self._page_size)
+
+    def num_missing(self, lengths: Mapping[int, int]) -> int:
+        """Return how many pages slots need that are to come to these lengths."""
+        return sum(self._missing(slot, length) for slot, length in lengths.items())
 
     def first_without(self, lengths: dict[int, int]) -> int | None:
         """Return the first slot for whose sequence no page would be left, None if all fit."""

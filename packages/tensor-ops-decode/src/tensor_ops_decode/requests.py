@@ -146,13 +146,13 @@ class Requests:
 
     def has_room(self, length: int) -> bool:
         """Return whether a sequence can come to this length, whatever the active ones do."""
-        limits, lengths = self._limits, [length]
+        limits, lengths = self._limits, {}
         for number in self.active:
             request = self._active[number]
             new = request.max_new_tokens or limits.longest
-            lengths.append(min(request.prompt_length + new - 1, limits.longest))
-        pages = sum(map(self._pages.pages_for, lengths))
-        return len(lengths) <= limits.max_requests and pages <= limits.num_pages
+            lengths[request.slot] = min(request.prompt_length + new - 1, limits.longest)
+        pages = self._pages.num_missing(lengths) + self._pages.pages_for(length)
+        return len(lengths) < limits.max_requests and pages <= self._pages.num_free
 
     def add(
         self,
