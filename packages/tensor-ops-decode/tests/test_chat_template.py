@@ -13,6 +13,7 @@ from tensor_ops_decode.text import (
     ChatTemplate,
     open_chat_template,
     open_tokenizer,
+    template_sandbox,
 )
 from tensor_ops_decode.text.chat_template import ChatTemplateError
 from tensor_ops_decode.weights import FileFormatError, open_weights
@@ -106,6 +107,16 @@ def test_what_is_no_json_value_is_a_type_error():
         ChatTemplate("{{ x }}").render([], x=object())
 
 
+def test_what_no_json_can_be_is_a_type_error():
+    nested = loop = []
+    for _ in range(9999):
+        nested = [nested]
+    loop.append(loop)
+    for value in (nested, loop, {1.5, 2}, {(1,): 2}, b"bytes"):
+        with pytest.raises(TypeError):
+            ChatTemplate("{{ x }}").render([], x=value)
+
+
 @pytest.mark.parametrize("source", ["{% for %}", "{% if x %}", "{{ x | nofilter }}", "{% block %}"])
 def test_what_is_no_template_is_an_error(source):
     with pytest.raises(ChatTemplateError, match="the chat template is not valid"):
@@ -143,17 +154,79 @@ HOSTILE = [
     "{% for i in range(99999) %}{{ 'a' * 1000 }}{% endfor %}",
     "{{ 1 // 0 }}",
 ]
+# A loop in which something doubles, %s, sixty times.
+DOUBLING = "{%% set n = namespace(x=('a',), y=('a',)) %%}{%% for i in range(60) %%}%s{%% endfor %%}"
+HOSTILE += [
+    DOUBLING % "{% set n.x %}{{ n.x }}{{ n.x }}{% endset %}",
+    DOUBLING % "{% set n.x = [n.x, n.x] %}" + "{{ n.x }}",
+    DOUBLING % "{% set n.x = {'a': n.x, 'b': n.x} %}" + "{{ n.x | tojson }}",
+    DOUBLING % "{% set n.x = (n.x, n.x) %}" + "{{ {n.x: 1} }}",
+    DOUBLING % "{% set n.x = (n.x, n.x) %}{% set n.y = (n.y, n.y) %}" + "{{ n.x == n.y }}",
+    DOUBLING % "{% set n.x = dict(a=n.x, b=n.x) %}" + "{{ n.x ~ '' }}",
+    DOUBLING % "{% set n.x = n.x * 2 %}",
+    "{{ 'a' | center(10 ** 9) }}",
+    "{{ 'a'.ljust(10 ** 9) }}",
+    "{{ '%999999999d' % 1 }}",
+    "{{ '%.*f' % (999999999, 1) }}",
+    "{{ '{0:999999999}'.format(1) }}",
+    "{{ '{0:{1}}'.format(1, 999999999) }}",
+    "{{ ('%s' * 99999) % (('a' * 9999,) * 99999) }}",
+    "{{ ('{0}' * 99999).format('a' * 99999) }}",
+    "{{ ('a' * 10 ** 6).replace('a', 'b' * 10 ** 6) }}",
+    "{{ ('a' * 10 ** 6) | replace('a', 'b' * 10 ** 6) }}",
+    "{{ ('a' * 10 ** 6).join(range(9999) | map('string')) }}",
+    "{{ ('a\n' * 10 ** 5) | indent(10 ** 5) }}",
+    "{{ [1] | batch(10 ** 9, 0) | list }}",
+    "{{ [1] | slice(10 ** 9) | list }}",
+    "{{ [[1]] | sum(start=[]) }}",
+    "{{ 'a'.expandtabs(10 ** 9) }}",
+    "{{ 'a'.encode().hex() }}",
+    "{{ [1] | tojson(indent=10 ** 9) }}",
+    "{{ [1] | tojson(separators=['a' * 99, '']) }}",
+    "{{ strftime_now('%Y' * 1000) }}",
+    "{{ 'a' | urlize }}",
+    *(
+        "{% set s = 'a' * 10 ** 7 %}{% for i in range(99999) %}{{ " + each + " }}{% endfor %}"
+        for each in ("s == s ~ ''", "'b' in s", "s.count('b')", "s | wordcount", "s[1:] | first")
+    ),
+    "{% for i in range(99999) %}{{ range(99999) | select | sum }}{% endfor %}",
+    "{% for i in range(9999) %}" + "{{ i.a }}" * 999 + "{% endfor %}",
+    "{% macro f() %}" + "{{ i.a }}" * 999 + "{% endmacro %}{% for i in range(9999) %}{{ f() }}"
+    "{% endfor %}",
+    "{% block b %}{{ self.b() }}{% endblock %}",
+]
 
 
 @pytest.mark.parametrize("source", HOSTILE)
-def test_a_hostile_template_ends_with_an_error(source):
+def test_a_hostile_template_ends_with_an_error(source, monkeypatch):
+    monkeypatch.setattr(template_sandbox, "MAX_STEPS", 9_000)
+    monkeypatch.setattr(template_sandbox, "MAX_WEIGHT", 20_000_000)
     with pytest.raises(ChatTemplateError):
         ChatTemplate(source).render([USER])
 
 
-def test_renderings_do_not_count_for_one_another():
-    template = ChatTemplate("{% for a in range(99999) %}{% endfor %}{{ messages | length }}")
-    assert [template.render([USER]) for _ in range(5)] == ["1"] * 5
+@pytest.mark.parametrize("source", ["{{" + "(" * 9999 + ")" * 9999 + "}}", "a" * 1_000_001])
+def test_a_template_that_is_too_deep_or_too_long_is_an_error(source):
+    with pytest.raises(ChatTemplateError, match="the chat template is not valid"):
+        ChatTemplate(source)
+
+
+def test_a_long_conversation_is_rendered():
+    # What real templates do with each message, some of it with all messages.
+    template = ChatTemplate(
+        "{% for m in messages %}{% if m.role == 'user' and messages | length > 1 %}"
+        "{% set text = (m.content.split('</think>') | last).strip() %}{{ text | trim ~ loop.last }}"
+        "{{ m | tojson if '<tool>' in m.content }}{% endif %}{% endfor %}"
+        "{{ messages[1:] | length }}"
+    )
+    messages = [{"role": "user", "content": "abc " * 500}] * 2000
+    assert len(template.render(messages)) > 2000 * 2000
+
+
+def test_renderings_do_not_count_for_one_another(monkeypatch):
+    monkeypatch.setattr(template_sandbox, "MAX_STEPS", 15_000)
+    template = ChatTemplate("{% for a in range(9999) %}{% endfor %}{{ messages | length }}")
+    assert [template.render([USER]) for _ in range(2)] == ["1"] * 2
 
 
 @pytest.fixture

@@ -1,12 +1,6 @@
 """Chats to text, by the Jinja template that a model brings.
 
-Templates are programs from files that others wrote, so they run in Jinja's sandbox. Guaranteed: a
-template reads nothing but the messages and variables of the call, as copies made of JSON values; it
-reaches no attribute with an underscore, no file and no other template; its loop iterations and
-calls are counted, and past 300,000 it ends with an error; so it does with a range of over
-100,000, and where a text that it puts together or gives has more than 16 million characters. Not
-guaranteed: the memory and the time of one filter, format or method of strings with a huge argument.
-Whoever serves templates of strangers limits the process.
+Templates are programs from files that others wrote; `template_sandbox` says what bounds them.
 """
 
 from __future__ import annotations
@@ -15,7 +9,6 @@ import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from types import CodeType
 from typing import Any, NoReturn
 
 import jinja2
@@ -23,13 +16,10 @@ import jinja2.ext
 from jinja2 import nodes
 from jinja2.exceptions import SecurityError
 from jinja2.parser import Parser
-from jinja2.runtime import Context, str_join
-from jinja2.sandbox import ImmutableSandboxedEnvironment
-from jinja2.utils import Namespace
-from jinja2.visitor import NodeTransformer
 
 from tensor_ops import TensorOpsError
 from tensor_ops_decode.text.open_tokenizer import special_token_names
+from tensor_ops_decode.text.template_sandbox import BoundedEnvironment
 from tensor_ops_decode.text.tokenizer import Tokenizer
 from tensor_ops_decode.weights.files import Weights
 from tensor_ops_decode.weights.gguf import GgufFile
@@ -37,10 +27,6 @@ from tensor_ops_decode.weights.mapped_file import FileFormatError
 from tensor_ops_decode.weights.safetensors import read_json
 
 __all__ = ["ChatTemplate", "ChatTemplateError", "open_chat_template"]
-
-MAX_STEPS = 300_000
-MAX_LENGTH = 16_000_000
-MAX_EXPONENT = 64
 
 
 class ChatTemplateError(TensorOpsError, ValueError):
@@ -72,7 +58,10 @@ class ChatTemplate:
     def __init__(self, source: str, variables: Mapping[str, str] | None = None) -> None:
         self.source = source
         self.variables = dict(variables or {})
-        self._code = _compiled(source)
+        try:
+            self._code = _environment().compiled(source)
+        except Exception as error:
+            raise ChatTemplateError(f"the chat template is not valid: {error}") from error
 
     def render(
         self,
@@ -111,20 +100,18 @@ class ChatTemplate:
             "add_generation_prompt": add_generation_prompt,
             **variables,
         }
-        seen = json.loads(json.dumps(given))
-        environment = _Environment()
+        try:
+            seen = json.loads(json.dumps(given))
+        except (ValueError, RecursionError) as error:
+            raise TypeError(f"messages and variables must be JSON values: {error}") from error
+        environment = _environment()
         template = jinja2.Template.from_code(
             environment, self._code, environment.make_globals(None)
         )
-        parts, length = [], 0
         try:
-            for part in template.generate(seen):
-                length += len(part)
-                environment.check_length(length)
-                parts.append(part)
+            return environment.joined(template.generate(seen))
         except Exception as error:
             raise ChatTemplateError(f"the chat template failed: {error}") from error
-        return "".join(parts)
 
 
 def open_chat_template(weights: Weights, tokenizer: Tokenizer) -> ChatTemplate | None:
@@ -177,6 +164,15 @@ def _folder_template(folder: Path) -> object:
     return template
 
 
+def _environment() -> BoundedEnvironment:
+    """Return what transformers lets templates use."""
+    return BoundedEnvironment(
+        extensions=[jinja2.ext.loopcontrols, _Generation],
+        filters={"tojson": _tojson},
+        functions={"raise_exception": _raise_exception, "strftime_now": _strftime_now},
+    )
+
+
 class _Generation(jinja2.ext.Extension):
     """The tag around what the model said, of which only training takes note."""
 
@@ -187,98 +183,6 @@ class _Generation(jinja2.ext.Extension):
         return nodes.Scope(parser.parse_statements(("name:endgeneration",), True), lineno=line)
 
 
-class _Bounds(jinja2.ext.Extension):
-    """What `_Bounding` puts into templates; calling it counts, as every call does."""
-
-    def step(self) -> bool:
-        return True
-
-    def concatenate(self, *parts: object) -> str:
-        return str_join(parts)
-
-
-class _Environment(ImmutableSandboxedEnvironment):
-    """Jinja as transformers has it, which counts what one rendering does."""
-
-    intercepted_binops = frozenset(["+", "*", "**"])
-
-    def __init__(self) -> None:
-        extensions = [jinja2.ext.loopcontrols, _Generation, _Bounds]
-        super().__init__(trim_blocks=True, lstrip_blocks=True, extensions=extensions)
-        self.filters["tojson"] = _tojson
-        self.globals["raise_exception"] = _raise_exception
-        self.globals["strftime_now"] = _strftime_now
-        self.globals["namespace"] = _Namespace
-        self._steps = 0
-
-    def call(__self, __context: Context, __obj: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N805
-        __self._steps += 1
-        if __self._steps > MAX_STEPS:
-            raise SecurityError(f"it takes more than {MAX_STEPS} iterations and calls")
-        result = super().call(__context, __obj, *args, **kwargs)
-        if isinstance(result, str):
-            __self.check_length(len(result))
-        return result
-
-    def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
-        lengths = [len(side) for side in (left, right) if hasattr(side, "__len__")]
-        if lengths and operator == "+":
-            self.check_length(sum(lengths))
-        elif lengths and operator == "*":
-            self.check_length(lengths[0] * (left if isinstance(left, int) else right))
-        elif operator == "**" and abs(right) > MAX_EXPONENT:
-            raise SecurityError(f"an exponent is over {MAX_EXPONENT}")
-        elif operator == "*" and max(abs(left), abs(right)) > 1 << 64:
-            raise SecurityError("a number is over 2**64")
-        return super().call_binop(context, operator, left, right)
-
-    def check_length(self, length: int) -> None:
-        if length > MAX_LENGTH:
-            raise SecurityError(f"a text or list has more than {MAX_LENGTH} elements")
-
-
-class _Namespace(Namespace):
-    """A namespace whose names cannot shadow what Python reads of an object."""
-
-    def __init__(*args: Any, **kwargs: Any) -> None:
-        Namespace.__init__(*args, **kwargs)
-        for name in dict(*args[1:], **kwargs):
-            _check_name(name)
-
-    def __setitem__(self, name: str, value: Any) -> None:
-        _check_name(name)
-        super().__setitem__(name, value)
-
-
-class _Bounding(NodeTransformer):
-    """Makes a template count its iterations, and concatenate with a check of the length."""
-
-    def __init__(self, environment: _Environment) -> None:
-        self._bounds = environment.extensions[_Bounds.identifier]
-
-    def visit_For(self, node: nodes.For) -> nodes.For:  # noqa: N802
-        self.generic_visit(node)
-        step = self._bounds.call_method("step", lineno=node.lineno)
-        node.body.insert(0, nodes.ExprStmt(step, lineno=node.lineno))
-        if node.test is not None:
-            node.test = nodes.And(step, node.test, lineno=node.lineno)
-        return node
-
-    def visit_Concat(self, node: nodes.Concat) -> nodes.Call:  # noqa: N802
-        self.generic_visit(node)
-        return self._bounds.call_method("concatenate", list(node.nodes), lineno=node.lineno)
-
-
-def _compiled(source: str) -> CodeType:
-    environment = _Environment()
-    try:
-        tree = _Bounding(environment).visit(environment.parse(source))
-        tree.set_environment(environment)
-        return environment.compile(tree)
-    except Exception as error:
-        raise ChatTemplateError(f"the chat template is not valid: {error}") from error
-
-
 def _tojson(
     value: object,
     ensure_ascii: bool = False,
@@ -287,6 +191,10 @@ def _tojson(
     sort_keys: bool = False,
 ) -> str:
     # Jinja's own filter escapes the characters of HTML.
+    if indent is not None and not 0 <= int(indent) <= 16:
+        raise SecurityError("tojson indents by 0 to 16 spaces")
+    if separators is not None and max(map(len, separators)) > 16:
+        raise SecurityError("tojson separates by at most 16 characters")
     return json.dumps(
         value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
     )
@@ -297,9 +205,6 @@ def _raise_exception(message: str) -> NoReturn:
 
 
 def _strftime_now(form: str) -> str:
+    if len(form) > 1000:
+        raise SecurityError("the form of a date has more than 1000 characters")
     return datetime.now().strftime(form)
-
-
-def _check_name(name: object) -> None:
-    if isinstance(name, str) and name.startswith("_"):
-        raise SecurityError(f"a namespace cannot have the name {name!r}")
