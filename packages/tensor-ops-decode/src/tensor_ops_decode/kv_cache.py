@@ -153,7 +153,7 @@ class PageTable:
         return len(full) * self._page_size
 
     def _pages_of(self, slot: int) -> _Slot:
-        return self._slots.setdefault(slot, _Slot(0, []))
+        return self._slots.get(slot) or self._slots.setdefault(slot, _Slot(0, []))
 
     def _missing(self, slot: int, length: int) -> int:
         return max(0, self.pages_for(length) - self._pages_of(slot).num_pages)

@@ -143,7 +143,7 @@ class ReferenceExecutable:
             position,
             None if cache is None else self._storing(program, cache, slot, position),
             "float32" if cache is None else program.caches[cache].dtype,
-            self._sampling(slot),
+            self._sampling(slot) if node.kind == "sample" else {},
         )
 
     def _sampling(self, slot: int) -> dict[str, Any]:

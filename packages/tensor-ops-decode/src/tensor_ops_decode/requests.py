@@ -329,7 +329,7 @@ def checked_request(
     """
     how = Sampling(**sampling)
     sampled = [node.inputs["x"] for node in program.nodes if node.kind == "sample"]
-    if not sampled and (how.temperature or how.edits):
+    if not sampled and (how.temperature or how.has_edits):
         raise ValueError(
             "the program chooses by argmax; temperature must be 0, without repetition_penalty "
             "and logit_bias"

@@ -72,7 +72,7 @@ class Sampling:
         object.__setattr__(self, "logit_bias", _checked_biases(self.logit_bias))
 
     @property
-    def edits(self) -> bool:
+    def has_edits(self) -> bool:
         """Whether logits are changed before a token is chosen."""
         return self.repetition_penalty != 1 or bool(self.logit_bias)
 
