@@ -239,6 +239,11 @@ def test_a_folder_whose_tokenizer_cannot_be_is_refused(folder):
     tokenizer.save(str(folder / "tokenizer.json"))
     with pytest.raises(FileFormatError, match="the decoder WordPiece is not supported; supported"):
         opened(folder)
+    state = json.loads((folder / "tokenizer.json").read_text())
+    state["model"]["merges"] = [["hello", "hello"]]  # on which the library panics
+    write_json(folder / "tokenizer.json", state)
+    with pytest.raises(FileFormatError, match="the tokenizer cannot be built"):
+        opened(folder)
     (folder / "tokenizer.json").write_text("{}")
     with pytest.raises(FileFormatError, match="the tokenizer cannot be built"):
         opened(folder)

@@ -151,8 +151,12 @@ def _byte_level(metadata: _TokenizerMetadata, names: list[str]) -> tokenizers.To
     merges = [tuple(merge.split(" ")) for merge in metadata.get("merges", list)]
     if bad := next((merge for merge in merges if len(merge) != 2), None):
         raise metadata.error(f"key {_KEY + 'merges'!r}: {' '.join(bad)!r}", "two tokens")
-    pre_tokenizer = metadata.pre_tokenizer()
     vocab = {name: i for i, name in enumerate(names)}
+    for merge in merges:
+        if not vocab.keys() >= {*merge, "".join(merge)}:
+            given = f"key {_KEY + 'merges'!r}: {' '.join(merge)!r}"
+            raise metadata.error(given, "tokens of the vocabulary that are one together")
+    pre_tokenizer = metadata.pre_tokenizer()
     bpe = models.BPE(vocab=vocab, merges=merges, ignore_merges=pre_tokenizer.ignore_merges)
     tokenizer = tokenizers.Tokenizer(bpe)
     if pre_tokenizer.composes:
