@@ -48,6 +48,20 @@ TEMPLATES = [
     "{% set x %}in{% endset %}{{ x }}"
     "{% for k, v in messages[0].items() %}{{ k }}={{ v }}{% endfor %}",
     "{{ {'a': 1, 'é': [true, none]} | tojson }} {{ range(3) | list }} {{ dict(a=1) }}",
+    # What the templates of Llama 3, Qwen 3, Mistral and Gemma do beside that.
+    "{%- set ns = namespace(last=none) -%}{%- for m in messages[::-1] -%}{%- if ns.last is none "
+    "and m.content is string and not m.content.startswith('<t>') -%}"
+    "{%- set ns.last = loop.index0 -%}{%- endif -%}{%- endfor -%}{{ ns.last }}"
+    "{{ messages[-1].content.split('>')[-1].lstrip('\n') }}"
+    "{{- tools | map(attribute='function') | list | tojson(indent=4) }}",
+    "{%- if messages[0]['role'] == 'system' -%}{%- set loop_messages = messages[1:] -%}{%- else -%}"
+    "{%- set loop_messages = messages -%}{%- endif -%}{%- for m in loop_messages -%}"
+    "{%- if (m['role'] == 'user') != (loop.index0 % 2 == 0) -%}{{ raise_exception('alternate') }}"
+    "{%- endif -%}{{ m.role | replace('assistant', 'model') ~ '\n' ~ (m.content | trim) }}"
+    "{%- for k, v in m | items -%}{{ k }}{{ v is mapping }}{{ v | default('') | length }}"
+    "{%- endfor -%}{%- endfor -%}"
+    "{{ loop_messages | selectattr('role', 'equalto', 'user') | list | length }}"
+    "{{ messages | rejectattr('role', 'in', ['user']) | map(attribute='content') | join('\n') }}",
 ]
 TOOLS = [{"type": "function", "function": {"name": "f", "parameters": {"é": [1]}}}]
 
