@@ -49,7 +49,7 @@ TENTH_OP = "tests/docs/test_tenth_op.py::test_a_backend_has_it"
 WHEEL_TESTS = f"{CUDA}/tests/wheel"
 # Those whose branches are the native code's, and those whose are Python's.
 FUZZED_NATIVE = ("binding", "decode_programs")
-FUZZED_MODELS = ("model_files", "model_settings", "model_tokenizers")
+FUZZED_MODELS = ("model_files", "model_settings", "model_tokenizers", "chat_templates")
 FUZZED = ("configuration", "command", *FUZZED_MODELS, *FUZZED_NATIVE)
 # Programs without Python that hammer what threads share, and the sources that they are about.
 STRESSED = {

@@ -15,7 +15,7 @@ import atheris
 HERE = Path(__file__).parent
 # The branches of these are the native code's.
 NATIVE = ("binding", "decode_programs")
-MODELS = ("model_files", "model_settings", "model_tokenizers")
+MODELS = ("model_files", "model_settings", "model_tokenizers", "chat_templates")
 TARGETS = (*NATIVE, *MODELS, "configuration", "command")
 # What a target may have, so that a number of a file that is taken for a size is a MemoryError.
 MOST_BYTES = 8 << 30
@@ -38,7 +38,9 @@ def main():
         module = importlib.import_module(target)
     else:
         resource.setrlimit(resource.RLIMIT_AS, (MOST_BYTES, MOST_BYTES))
-        with atheris.instrument_imports(include=["tensor_ops", "tensor_ops_decode", "json"]):
+        with atheris.instrument_imports(
+            include=["tensor_ops", "tensor_ops_decode", "json", "jinja2"]
+        ):
             module = importlib.import_module(target)
     corpus = Path(f"{target}_corpus")
     corpus.mkdir(exist_ok=True)
@@ -50,6 +52,7 @@ def main():
         "-len_control=0",
         "-timeout=60",
         "-rss_limit_mb=0",
+        *getattr(module, "OPTIONS", []),
         *options,
     ]
     if dictionary := getattr(module, "DICTIONARY", []):

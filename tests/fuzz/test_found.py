@@ -15,6 +15,7 @@ NEEDED = {
     "model_files": ["tensor_ops_decode"],
     "model_settings": ["tensor_ops_decode"],
     "model_tokenizers": ["tensor_ops_decode", "tokenizers"],
+    "chat_templates": ["tensor_ops_decode", "jinja2"],
 }
 
 
