@@ -183,7 +183,7 @@ def xla(session: nox.Session) -> None:
 
 @nox.session
 def nightly(session: nox.Session) -> None:
-    """Run 10,000 random calls of each op, SmolLM2 beside transformers, and kernels of more GPUs.
+    """Run 10,000 random calls of each op, every model in every format, and kernels of more GPUs.
 
     The GPUs, for which the CUDA kernels are compiled and checked, are from old to new.
     """
@@ -191,8 +191,9 @@ def nightly(session: nox.Session) -> None:
     install_group(session, "test", "cuda-test", "peers", "decode")
     install_language_model(session)
     required = ["--require-backend=cpp", "--require-backend=python"]
+    decode = ["tests/decode", "packages/tensor-ops-decode"]
     levels = [f"{CONFORMANCE}/test_levels.py", f"{CPP}/tests/test_levels.py"]
-    session.run("pytest", *BY_FILE, "tests/decode", *levels, "--nightly", *required)
+    session.run("pytest", *BY_FILE, *decode, *levels, "--nightly", *required)
     properties = f"{CONFORMANCE}/test_properties.py"
     session.run("pytest", *PARALLEL, properties, "--hypothesis-profile=nightly", *session.posargs)
     gpus = {"CUDA_WHEEL_ARCHITECTURES": "75-real,90-real,120-real,120-virtual"}

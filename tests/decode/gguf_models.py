@@ -22,9 +22,12 @@ ARCHITECTURES = {
 }
 
 
-def write_gguf(model, path):
-    """Write the weights and the settings of a model."""
-    config = model.config
+def write_gguf(model, path, matrices=None, kind="f32"):
+    """Write the weights and the settings of a model.
+
+    `matrices` has the bytes of those that the file is to have in the format `kind`.
+    """
+    config, matrices = model.config, matrices or {}
     name = ARCHITECTURES[config.model_type]
     writer = gguf.GGUFWriter(path, name)
     _write_settings(writer, config)
@@ -33,14 +36,15 @@ def write_gguf(model, path):
     for key, tensor in model.state_dict().items():
         if key == "lm_head.weight" and config.tie_word_embeddings:
             continue
-        values = tensor.float().numpy()
+        values = matrices[key] if key in matrices else tensor.float().numpy()
+        stored = gguf.GGMLQuantizationType[kind.upper()] if key in matrices else None
         if name == "llama" and "q_proj" in key:
             values = _permuted(values, config.num_attention_heads)
         elif name == "llama" and "k_proj" in key:
             values = _permuted(values, config.num_key_value_heads)
         elif name.startswith("gemma") and key.endswith("norm.weight"):
             values = values + np.float32(1)
-        writer.add_tensor(names.get_name(key, (".weight", ".bias")), values)
+        writer.add_tensor(names.get_name(key, (".weight", ".bias")), values, raw_dtype=stored)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

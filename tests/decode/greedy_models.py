@@ -45,7 +45,7 @@ def open_kernel(model, **options):
     )
 
 
-def greedy(kernel, prompts):
+def greedy(kernel, prompts, num_tokens=NEW_TOKENS):
     """Return what a kernel writes after prompts, all at once, and its last logits."""
     requests = [kernel.add_request(prompt, ignore_eos=True) for prompt in prompts]
     found = {request: [] for request in requests}
@@ -53,7 +53,7 @@ def greedy(kernel, prompts):
     while len(logits) < len(requests):
         for request, token in kernel().items():
             found[request].append(token)
-            if len(found[request]) == NEW_TOKENS:
+            if len(found[request]) == num_tokens:
                 logits[request] = np.array(kernel.logits(request))
                 kernel.remove(request)
     return [(found[request], logits[request]) for request in requests]

@@ -36,7 +36,8 @@ def random_blocks(values, kind):
     blocks = draw.integers(0, 256, shape, np.uint8)
     for at in K_HALVES[kind]:
         # The other factors of a weight go up to 63 and 31, or 128 and 32.
-        halves = (draw.standard_normal((*shape[:2], 1)) / 1024).astype(np.float16)
+        scale = values.std() / 330
+        halves = (scale * draw.standard_normal((*shape[:2], 1))).astype(np.float16)
         blocks[:, :, at : at + 2] = halves.view(np.uint8)
     return blocks.reshape(len(values), -1)
 

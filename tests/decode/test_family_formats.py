@@ -1,0 +1,92 @@
+"""Models of every family in every format of weights: the tokens of transformers with the same ones.
+
+A model is compared up to the first step whose two best logits are as good as equal.
+"""
+
+from itertools import cycle
+
+import numpy as np
+import pytest
+import torch
+
+from gguf_models import write_gguf
+from greedy_models import greedy, open_kernel
+from node_programs import TYPES, holds, stored
+from tensor_ops_decode.weights.formats import FORMATS
+from test_families import MODELS, small_model
+
+PROMPTS = [[3, 200, 17], list(range(40, 60))]
+NEW_TOKENS = 16
+# By what the activations are rounded to; as in test_smollm2.py.
+TIES = {"float32": 2e-3, "int8x2": 5e-2}
+FAMILIES = [name for name in MODELS if name not in ("Mistral", "Qwen 2 with windows")]
+# Every family and every format once.
+SAMPLE = list(zip(cycle(FAMILIES), TYPES, strict=False))
+
+
+def quantized(model, kind):
+    """Store the matrices of a model in a format, which changes them; return their bytes."""
+    found = {}
+    for name, parameter in model.named_parameters():
+        if parameter.ndim == 2 and holds(kind, parameter.shape[1]):
+            data = stored(parameter.detach().numpy(), kind)
+            rows = data.view(np.uint8).reshape(len(data), -1)
+            values = FORMATS[kind].dequantize(rows, parameter.shape[1])
+            parameter.data = torch.from_numpy(values)
+            found[name] = data
+    return found
+
+
+@torch.no_grad()
+def said(model, prompt):
+    """Return the tokens of transformers, and how far ahead each was."""
+    ids = torch.tensor([prompt])
+    ids = model.generate(
+        ids,
+        attention_mask=torch.ones_like(ids),
+        max_new_tokens=NEW_TOKENS,
+        do_sample=False,
+        eos_token_id=None,
+        pad_token_id=0,
+    )
+    first, second = model(ids[:, :-1]).logits[0, len(prompt) - 1 :].topk(2).values.T
+    return ids[0, len(prompt) :].tolist(), (first - second).numpy()
+
+
+def check(tmp_path, family, kind, backend, activations):
+    """Write a model to a GGUF file, and compare what is generated from that."""
+    settings = MODELS[family][2]
+    # Rows are whole blocks of every format.
+    sizes = {"head_dim": 64, "query_pre_attn_scalar": 64}
+    sizes = {name: value for name, value in sizes.items() if name in settings}
+    sizes |= {"hidden_size": 256, "intermediate_size": 256, "initializer_range": 0.15}
+    model = small_model(family, **sizes)
+    matrices = quantized(model, kind)
+    assert len(matrices) > 7
+    write_gguf(model, tmp_path / "model.gguf", matrices, kind)
+    options = {"activations": activations} if backend == "cpp" else {}
+    with open_kernel(
+        tmp_path / "model.gguf", backend=backend, cache_dtype="float32", **options
+    ) as kernel:
+        kernel.compile()
+        found = greedy(kernel, PROMPTS, NEW_TOKENS)
+    for (tokens, _), prompt in zip(found, PROMPTS, strict=True):
+        right, margins = said(model, prompt)
+        same = int(np.argmax(np.append(margins, 0) < TIES[activations]))
+        assert same > 4, "the model ties at once: take another seed"
+        assert tokens[:same] == right[:same]
+
+
+@pytest.mark.parametrize(("family", "kind"), SAMPLE)
+def test_a_family_in_a_format_says_what_transformers_says(tmp_path, cpp, family, kind):
+    check(tmp_path, family, kind, cpp, "float32")
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("activations", TIES)
+@pytest.mark.parametrize("kind", TYPES)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_family_in_every_format(tmp_path, backend, family, kind, activations):
+    if backend == "python" and activations != "float32":
+        pytest.skip("the meaning of a program rounds no activations")
+    check(tmp_path, family, kind, backend, activations)
