@@ -17,6 +17,7 @@ from environments import (
     PACKAGES,
     ROOT,
     SANITIZED,
+    THREAD_SANITIZED,
     TORCH,
     build,
     cuda_compiler,
@@ -56,6 +57,9 @@ STRESSED = {
     "stress_pools": ("threads/*.cpp", "memory/*.cpp"),
     "stress_team": ("threads/*.cpp", "decode/team.cpp"),
 }
+# Steps of several threads and of several executables, where a barrier that is missing is a race.
+THREADS_OF_STEPS = [f"{CPP}/tests/test_decode_model.py", f"{CPP}/tests/test_decode_run.py"]
+THREADS_OF_STEPS += ["-k", "same_bits or two_threads or close_waits"]
 # Every node with its smallest weights: what sanitizers make slow is the rest.
 SAMPLE_OF_NODES = ["tests/decode/test_nodes.py", "-k", "not bf16 and not f16 and not q4_1"]
 
@@ -208,16 +212,22 @@ def sanitize(session: nox.Session) -> None:
     """Run C++ and emulated CUDA with ASan and UBSan, and what C++'s threads share with TSan."""
     install_group(session, "test", "decode")
     install_sanitized(session, {})
-    run = ["pytest", "-q", "-m", "not unsanitized"]
+    run = ["pytest", *BY_FILE, "-m", "not unsanitized"]
     only = ["--backend=cpp", "--require-backend=cpp"]
     environment = sanitizer_environment()
     session.run(*run, *only, *(session.posargs or [CONFORMANCE, CPP]), env=environment)
     if session.posargs:
         return
-    session.run(*run, *only, *SAMPLE_OF_NODES, env=environment)
+    code = "import tensor_ops_cpp as t; print(*t.get_optimization_info()['cpu_levels'])"
+    levels = str(session.run("python", "-c", code, env=environment, silent=True)).split()
+    for level in levels:
+        at_level = environment | {"TENSOR_OPS_CPP_ISA": level}
+        session.run(*run, *only, *SAMPLE_OF_NODES, env=at_level)
     session.run(*run, "tests/fuzz/test_found.py", "-k", "decode_programs", env=environment)
     for name, patterns in STRESSED.items():
         stress(session, name, patterns)
+    session.install("--no-cache", *THREAD_SANITIZED, f"./{CPP}")
+    session.run(*run, *THREADS_OF_STEPS, env=sanitizer_environment("libtsan.so"))
     session.install("--no-cache", *EMULATED, *SANITIZED, f"./{CUDA}")
     where = [f"{CUDA}/tests", f"--ignore={WHEEL_TESTS}", f"{CONFORMANCE}/test_samples.py"]
     only = ["--backend=cuda", "--require-backend=cuda"]
