@@ -1,6 +1,7 @@
 """Options of every test run; no configuration of its machine may decide what the tests see."""
 
 import atexit
+import gc
 import os
 import shutil
 import tempfile
@@ -69,3 +70,12 @@ def pytest_collection_modifyitems(config, items):
         for item in items:
             if item.get_closest_marker("nightly"):
                 item.add_marker(pytest.mark.skip(reason="takes minutes: --nightly runs it"))
+
+
+def pytest_sessionstart():
+    gc.disable()  # nothing becomes garbage while thousands of tests are collected
+
+
+def pytest_collection_finish():
+    gc.freeze()  # so that no test's gc.collect() looks at all of them
+    gc.enable()
