@@ -17,6 +17,8 @@ __all__ = ["FLOAT_TYPES", "attached_array", "tensors_of"]
 #: The types of tensors that arrays of these dtypes are.
 FLOAT_TYPES = {"float32": "f32", "float16": "f16", "bfloat16": "bf16"}
 
+_BLOCK = 4096  # rows of a rotary table that are computed at once
+
 
 def attached_array(name: str, array: object) -> Array:
     """Return an array that a caller gives as a NumPy array over the same memory.
@@ -109,6 +111,10 @@ def _stored(name: str, tensor: Tensor, files: Weights) -> Array:
 
 def _rotary_table(tensor: Tensor) -> Array:
     source = tensor.source
-    angles = np.outer(np.arange(tensor.shape[0]), np.asarray(source["frequencies"], np.float64))
-    table = np.cos(angles) if source["rotary"] == "cos" else np.sin(angles)
-    return (table * source["factor"]).astype(np.float32)
+    frequencies = np.asarray(source["frequencies"], np.float64)
+    function = np.cos if source["rotary"] == "cos" else np.sin
+    table = np.empty(tensor.shape, np.float32)
+    for start in range(0, len(table), _BLOCK):  # few float64 numbers at a time
+        rows = table[start : start + _BLOCK]
+        rows[:] = function(np.outer(start + np.arange(len(rows)), frequencies)) * source["factor"]
+    return table
