@@ -136,3 +136,21 @@ def test_a_wrong_default_of_a_gguf_is_an_error_that_names_file_and_key(tmp_path,
     file = write_gguf(tmp_path / "a.gguf", write)
     with pytest.raises(FileFormatError, match=rf"a\.gguf: key 'general\.sampling\.{key}'"):
         generation_defaults(file)
+
+
+ODD = ["x" * 5000, [1] * 5000, {}, True, -1, 2**70, 10**400, float("nan"), float("inf"), 1e-320]
+
+
+@pytest.mark.parametrize("value", ODD, ids=lambda value: f"{value!r:.9}")
+def test_odd_values_are_taken_or_refused_in_few_words(tmp_path, value):
+    keys = ["temperature", "top_k", "top_p", "min_p", "repetition_penalty", "max_new_tokens"]
+    for key in [*keys, "do_sample", "eos_token_id"]:
+        folder = Folder(tmp_path, config={}, generation_config={"do_sample": True, key: value})
+        for read in (generation_defaults, end_tokens_of):
+            message = ""
+            try:
+                read(folder)
+            except FileFormatError as error:
+                message = str(error)
+            assert not message or message.startswith(f"{tmp_path}/generation_config.json: ")
+            assert len(message) < len(str(tmp_path)) + 400

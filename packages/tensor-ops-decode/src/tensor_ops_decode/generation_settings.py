@@ -76,7 +76,7 @@ def _tokens(where: str, key: str, values: Any) -> list[int]:
     given = values if isinstance(values, list) else [values]
     tokens = [token for token in given if token is not None]
     if not all(type(token) is int and token >= 0 for token in tokens):
-        raise FileFormatError(f"{where}: {key}: {values!r}; expected tokens")
+        raise FileFormatError(f"{where}: {key}: {values!r:.80}; expected tokens")
     return tokens
 
 
@@ -95,7 +95,7 @@ def _transformers_defaults(path: Path) -> dict[str, Any]:
     config = {key: value for key, value in read_json(path).items() if value is not None}
     samples = config.get("do_sample", False)
     if not isinstance(samples, bool):
-        raise FileFormatError(f"{path}: do_sample must be true or false, got {samples!r}")
+        raise FileFormatError(f"{path}: do_sample must be true or false, got {samples!r:.80}")
     found = {}
     for name in (*_SAMPLED, "repetition_penalty", "max_new_tokens"):
         if name in config:
@@ -107,10 +107,13 @@ def _transformers_defaults(path: Path) -> dict[str, Any]:
 
 def _check(where: str, key: str, name: str, value: Any) -> None:
     """Raise a FileFormatError unless an argument of `generate` may have this value."""
+    if not isinstance(value, (int, float)):
+        raise FileFormatError(f"{where}: key {key!r} must be a number, got {value!r:.80}")
+    given: dict[str, Any] = {name: value}
     try:
         if name == "max_new_tokens":
             whole(name, value)
         else:
-            Sampling(**{name: value})
+            Sampling(**given)
     except ValueError as error:
-        raise FileFormatError(f"{where}: key {key!r}: {error}") from None
+        raise FileFormatError(f"{where}: key {key!r}: {error!s:.200}") from None
