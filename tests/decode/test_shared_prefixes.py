@@ -1,5 +1,7 @@
 """Prompts that begin alike: they share pages of the caches, and are answered as if they did not."""
 
+import functools
+
 import numpy as np
 import pytest
 
@@ -35,13 +37,18 @@ def load(folder, backend):
 
 
 @pytest.fixture
-def right(load):
+def right(folder, backend):
     """The answer to each prompt by a model that has seen no other."""
-    model = load()
+    return answers_alone(folder, backend)
+
+
+@functools.cache
+def answers_alone(folder, backend):
     answers = []
-    for prompt in PROMPTS:
-        answers += model.generate(prompt, **SETTINGS)
-        model.kernel.reset()
+    with tensor_ops_decode.load(folder, backend, **OPTIONS) as model:
+        for prompt in PROMPTS:
+            answers += model.generate(prompt, **SETTINGS)
+            model.kernel.reset()
     assert all(answer.shared_tokens == 0 for answer in answers)
     return answers
 
