@@ -123,15 +123,15 @@ def converse(session: ChatSession, report: Callable[[Completion], None], *, quie
                 raise
             print(f"error: {error}" if isinstance(error, ValueError) else "", file=sys.stderr)
             continue
-        if session.num_forgotten:
-            note = f"the oldest {session.num_forgotten} messages have no place any more"
-            print(f"{note}, and are forgotten", file=sys.stderr)
         if answer is not None:
             report(answer)
         elif on_terminal:
             print(flush=True)
         else:
             raise KeyboardInterrupt
+        if session.num_forgotten:
+            note = f"the oldest {session.num_forgotten} messages had no place any more"
+            print(f"{note}, and are forgotten", file=sys.stderr)
 
 
 def _messages(on_terminal: bool) -> Iterator[str]:
