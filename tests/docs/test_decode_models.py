@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from tensor_ops_decode.models import FAMILIES
+from tensor_ops_decode.text.pre_tokenizers import PRE_TOKENIZERS
 from tensor_ops_decode.weights.formats import FORMATS
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "decode.md"
@@ -24,3 +25,8 @@ def test_the_families_are_those_that_run():
 def test_the_types_of_weights_are_those_that_run():
     (types,) = (cells[1] for cells in rows() if cells[0] == "types of weights")
     assert sorted(types.split(", ")) == sorted(name.upper() for name in FORMATS)
+
+
+def test_the_pre_tokenizers_are_those_that_are_known():
+    (names,) = (cells[1] for cells in rows() if cells[0] == "byte-level BPE")
+    assert names.endswith(" names " + ", ".join(f"`{name}`" for name in PRE_TOKENIZERS))
