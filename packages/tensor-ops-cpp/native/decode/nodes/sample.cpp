@@ -86,7 +86,7 @@ Scratch scratch(const Program& program, const Node& node) {
 }
 
 // In double and then rounded, as in the reference.
-float edited(double logit, double bias, double penalty) {
+float edited_logit(double logit, double bias, double penalty) {
   if (bias == -INFINITY) return -INFINITY;  // whatever the logit
   logit += bias;
   return static_cast<float>(logit > 0 ? logit / penalty : logit * penalty);
@@ -102,7 +102,7 @@ const float* edited(const Share& share, const float* x, std::size_t n, std::size
   const std::size_t end = first + static_cast<std::size_t>(step.num_edits[slot]);
   for (std::size_t e = first; e < end; ++e) {
     float& logit = y[step.edited_tokens[e]];
-    logit = edited(logit, step.edit_biases[e], step.edit_penalties[e]);
+    logit = edited_logit(logit, step.edit_biases[e], step.edit_penalties[e]);
   }
   return y;
 }
