@@ -38,9 +38,7 @@ def main():
         module = importlib.import_module(target)
     else:
         resource.setrlimit(resource.RLIMIT_AS, (MOST_BYTES, MOST_BYTES))
-        with atheris.instrument_imports(
-            include=["tensor_ops", "tensor_ops_decode", "json", "jinja2"]
-        ):
+        with atheris.instrument_imports(include=["tensor_ops", "tensor_ops_decode", "json"]):
             module = importlib.import_module(target)
     corpus = Path(f"{target}_corpus")
     corpus.mkdir(exist_ok=True)
