@@ -52,7 +52,7 @@ def test_without_its_package_the_error_says_what_to_install(monkeypatch):
         ({"num_remote_schedulers": 4}, TypeError, "the executor schedules its own work"),
         ({"profiler_tensor": 0}, TypeError, "no argument 'profiler_tensor': profile the process"),
         ({"trace_name": ""}, TypeError, "no argument 'trace_name': profile the process"),
-        ({"spec_decode_config": 0}, TypeError, "there is no speculative decoding"),
+        ({"spec_decode_config": 0}, TypeError, "num_speculative_tokens has the model check"),
         ({"page_sise": 4}, TypeError, "no argument 'page_sise'; did you mean 'page_size'"),
     ],
 )

@@ -30,6 +30,8 @@ class Completion:
     prompt_tokens : tuple of int
     logprobs : tuple of TokenLogprob, or None
         How likely each token was, if that was asked for.
+    accepted_tokens : int
+        How many tokens had been guessed; see ``num_speculative_tokens`` of `PersistentKernel`.
     shared_tokens : int
         How many tokens of the prompt were in the caches, for another prompt began with them.
     prompt_seconds, decode_seconds : float
@@ -41,6 +43,7 @@ class Completion:
     finish_reason: str
     prompt_tokens: tuple[int, ...]
     logprobs: tuple[TokenLogprob, ...] | None
+    accepted_tokens: int = field(compare=False)
     shared_tokens: int = field(compare=False)
     prompt_seconds: float = field(compare=False)
     decode_seconds: float = field(compare=False)
@@ -61,7 +64,7 @@ class Answer:
         self.tokens: list[int] = []
         self.finish_reason: str | None = None
         self.logprobs: tuple[TokenLogprob, ...] | None = None
-        self.shared_tokens = 0
+        self.accepted_tokens = self.shared_tokens = 0
         self._text = ""
         self._held = ""
         self._tokenizer, self._decoder = tokenizer, tokenizer.stream()
@@ -96,6 +99,7 @@ class Answer:
             self.finish_reason or "length",
             tuple(self.prompt),
             self.logprobs,
+            self.accepted_tokens,
             self.shared_tokens,
             first - start,
             last - first,

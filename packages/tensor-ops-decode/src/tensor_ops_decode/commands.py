@@ -146,6 +146,11 @@ def _add_model(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--num-workers", type=int, help="threads; default: those of the machine")
     parser.add_argument("--max-seq-length", type=int, help="the longest prompt with its answer")
     parser.add_argument(
+        "--num-speculative-tokens",
+        type=int,
+        help="tokens that a step guesses from what was said before; default: 0",
+    )
+    parser.add_argument(
         "--activations",
         choices=("int8x2", "int8", "float32"),
         help="what activations are rounded to beside integer weights",
@@ -159,7 +164,7 @@ def _add_model(parser: argparse.ArgumentParser) -> None:
 
 def _opened(arguments: argparse.Namespace) -> Model:
     """Return the model that the arguments name, with a progress bar while it is packed."""
-    names = ("num_workers", "max_seq_length", "activations", "quantize")
+    names = ["num_workers", "max_seq_length", "num_speculative_tokens", "activations", "quantize"]
     options = {name: value for name in names if (value := getattr(arguments, name)) is not None}
     bar = _Bar(sys.stderr)
     try:

@@ -296,6 +296,7 @@ class Model:
                     answer = running[number]
                     answer.add(tokens, reason)
                     if answer.finish_reason is not None:
+                        answer.accepted_tokens = self.kernel.num_accepted(number)
                         answer.shared_tokens = self.kernel.num_shared(number)
                         if logprobs is not None:
                             found = self.kernel.logprobs(number)

@@ -31,7 +31,7 @@ _REPLACED = {
     "meta_tensors": "the kernel keeps them; add_request() takes tokens and tokens() returns them",
     "profiler_tensor": "profile the process from outside; explain() shows what the kernel takes",
     "trace_name": "profile the process from outside; explain() shows what the kernel takes",
-    "spec_decode_config": "there is no speculative decoding; leave it out",
+    "spec_decode_config": "num_speculative_tokens has the model check guesses from the prompt",
 }
 _MODES = {
     "offline": "add_request() every prompt and call the kernel until the requests have ended",
@@ -80,6 +80,7 @@ def limits_of(
     max_num_batched_tokens: int,
     max_num_pages: int | None,
     page_size: int,
+    num_speculative_tokens: int = 0,
 ) -> Limits:
     """Return the limits of a kernel's program.
 
@@ -97,6 +98,12 @@ def limits_of(
             f"max_num_batched_tokens must be at least max_num_batched_requests, {requests}, since "
             f"a step has a token of each request; got {tokens}"
         )
+    guesses = whole("num_speculative_tokens", num_speculative_tokens, 0)
+    if requests * (1 + guesses) > tokens:
+        raise ValueError(
+            f"a step has {requests} requests with {guesses} guesses each, for which "
+            f"max_num_batched_tokens must be at least {requests * (1 + guesses)}, got {tokens}"
+        )
     num_pages = requests * -(-length // size)
     if max_num_pages is not None:
         if max_num_pages == 0:
@@ -106,7 +113,7 @@ def limits_of(
                 "leave the argument out, and what the other limits need is reserved"
             )
         num_pages = min(num_pages, whole("max_num_pages", max_num_pages))
-    return Limits(requests, tokens, requests, length, size, num_pages)
+    return Limits(requests, tokens, requests * (1 + guesses), length, size, num_pages)
 
 
 def start_token_of(metadata: Mapping[str, Any]) -> int:

@@ -83,6 +83,7 @@ def _by_argument(limits: Limits) -> dict[str, int]:
         "max_num_batched_tokens": limits.max_tokens,
         "max_num_pages": limits.num_pages,
         "page_size": limits.page_size,
+        "num_speculative_tokens": limits.max_selected // limits.max_requests - 1,
     }
 
 

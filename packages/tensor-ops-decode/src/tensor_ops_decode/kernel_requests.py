@@ -121,6 +121,11 @@ class KernelRequests:
         with self._in_use() as requests:
             return requests.find(request).num_shared
 
+    def num_accepted(self, request: int) -> int:
+        """Return how many tokens of a request had been guessed; see ``num_speculative_tokens``."""
+        with self._in_use() as requests:
+            return requests.find(request).num_accepted
+
     def logprobs(self, request: int) -> list[TokenLogprob]:
         """Return how likely each token was that a request has generated.
 

@@ -72,6 +72,10 @@ class PersistentKernel(Layers, KernelRequests):
         Without it, those of a model take half of the memory that the weights leave, at most.
     page_size : int, optional
         Tokens per page.
+    num_speculative_tokens : int, optional
+        How many tokens a request may guess in a step: those that followed its last three where they
+        stood before. The step computes them too, and right ones save steps; the tokens are the same
+        as without. Only beside `model`.
     eos_token_id : int or sequence of int, optional
         What ends a request; by default what the model's files say.
     activations : {"int8x2", "int8", "float32"}, optional
@@ -120,6 +124,7 @@ class PersistentKernel(Layers, KernelRequests):
         max_num_batched_tokens: int = 256,
         max_num_pages: int | None = None,
         page_size: int = 16,
+        num_speculative_tokens: int = 0,
         eos_token_id: int | Sequence[int] | None = None,
         activations: str | None = None,
         cache_dtype: str | None = None,
@@ -130,11 +135,15 @@ class PersistentKernel(Layers, KernelRequests):
         check_names(unknown, PersistentKernel.__init__.__kwdefaults__ or ())
         check_setting(mode, world_size, mpi_rank, num_workers)
         check_types(cache_dtype, quantize, has_model=model is not None)
+        if model is None and num_speculative_tokens:
+            raise ValueError("num_speculative_tokens needs model=; leave it out for layers by hand")
+        self._num_speculative_tokens = num_speculative_tokens
         end_tokens = None if eos_token_id is None else given_end_tokens(eos_token_id)
 
         def limits(length: int) -> Limits:
             tokens = max_num_batched_tokens
-            return limits_of(length, max_num_batched_requests, tokens, max_num_pages, page_size)
+            requests, pages = max_num_batched_requests, max_num_pages
+            return limits_of(length, requests, tokens, pages, page_size, num_speculative_tokens)
 
         has_length = max_seq_length is not None
         length = DEFAULT_SEQ_LENGTH if max_seq_length is None else max_seq_length
@@ -216,20 +225,23 @@ class PersistentKernel(Layers, KernelRequests):
                 progress=progress,
             )
             self._attached = {}  # the executable holds what it has not copied
-            self._requests = Requests(program, executable, self._logits, self._tokens)
+            self._requests = Requests(
+                program, executable, self._logits, self._tokens, self._num_speculative_tokens
+            )
             self._executable = executable
 
     def __call__(self) -> dict[int, int]:
         """Run one step of every active request.
 
-        Each goes on by one token, which is also its next input. A prompt longer than a step takes
+        Each goes on by one token, which is also its next input; by several where guesses of
+        ``num_speculative_tokens`` were right. A prompt longer than a step takes
         several, beside the tokens of the others. If no request was added, a default one runs, which
         has one start token and ignores end tokens.
 
         Returns
         -------
         dict of int to int
-            The token of each request that has got one.
+            The token of each request that has got one; of several, the last.
 
         Raises
         ------

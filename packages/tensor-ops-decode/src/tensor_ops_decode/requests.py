@@ -4,101 +4,22 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from tensor_ops_decode.errors import CapacityError
 from tensor_ops_decode.kernel_arguments import whole
 from tensor_ops_decode.kv_cache import Beginning, PageTable
-from tensor_ops_decode.logprobs import TokenLogprob, token_logprob
+from tensor_ops_decode.logprobs import token_logprob
 from tensor_ops_decode.node_kind import Array
 from tensor_ops_decode.program import Program
+from tensor_ops_decode.request import Request, StepPart
 from tensor_ops_decode.sampling import Sampling, note_token, write_sampling
 from tensor_ops_decode.step_rules import vocabulary
 
-__all__ = ["Request", "Requests", "checked_request"]
-
-
-@dataclass(eq=False)
-class Request:
-    """One sequence of tokens, its prompt and what was generated.
-
-    Attributes
-    ----------
-    number : int
-        What a user calls it by.
-    slot : int
-        Its place in the executable, as long as it is active.
-    tokens : list of int
-        The prompt, then what was generated.
-    prompt_length : int
-    end_tokens : frozenset of int
-        The request ends when one of these is generated.
-    max_new_tokens : int or None
-        It ends when so many are generated.
-    sampling : Sampling
-    num_likeliest : int or None
-        How many of the likeliest tokens are noted beside each generated one; None notes nothing.
-    num_fed : int
-        How many of its tokens have been through the model, in this request or in another one that
-        began with the same.
-    num_shared : int
-        How many of them in another.
-    logprobs : list of TokenLogprob
-        Of the tokens that were generated.
-    """
-
-    number: int
-    slot: int
-    tokens: list[int]
-    prompt_length: int
-    end_tokens: frozenset[int]
-    max_new_tokens: int | None
-    sampling: Sampling
-    num_likeliest: int | None = None
-    num_fed: int = 0
-    num_shared: int = 0
-    logprobs: list[TokenLogprob] = field(default_factory=list)
-
-    @property
-    def generated(self) -> list[int]:
-        return self.tokens[self.prompt_length :]
-
-    @property
-    def finish_reason(self) -> str | None:
-        """``"stop"`` after an end token, ``"length"`` at the limit, None as long as it goes on."""
-        num_generated = len(self.tokens) - self.prompt_length
-        if num_generated and self.tokens[-1] in self.end_tokens:
-            return "stop"
-        return "length" if num_generated == self.max_new_tokens else None
-
-    @property
-    def num_waiting(self) -> int:
-        """How many of its tokens have not been through the model."""
-        return len(self.tokens) - self.num_fed
-
-    def skip_to(self, num_fed: int) -> None:
-        """Note that the caches have so many of its tokens by another request."""
-        if num_fed > self.num_fed:
-            self.num_shared += num_fed - self.num_fed
-            self.num_fed = num_fed
-
-    def advance(self, num_fed: int, token: int | None) -> None:
-        """Note that tokens went through the model, and the token that it chose after the last.
-
-        An interrupt between the two lines leaves a request that feeds these tokens once more, to
-        the same positions.
-        """
-        if token is not None:
-            self.tokens.append(token)
-        self.num_fed += num_fed
-
-
-# The requests of a step, each with how many of its tokens it takes.
-_Plan: TypeAlias = list[tuple[Request, int]]
+__all__ = ["Requests", "checked_request"]
 
 
 class Requests:
@@ -111,6 +32,8 @@ class Requests:
         What a backend has made of it.
     logits, tokens : str
         The values that hold the logits of a step, and the tokens that it chose.
+    num_speculative_tokens : int
+        How many guesses a request may have in a step.
 
     Attributes
     ----------
@@ -118,8 +41,16 @@ class Requests:
         Whether there has been one, since the last `clear`.
     """
 
-    def __init__(self, program: Program, executable: Any, logits: str, tokens: str) -> None:
+    def __init__(
+        self,
+        program: Program,
+        executable: Any,
+        logits: str,
+        tokens: str,
+        num_speculative_tokens: int = 0,
+    ) -> None:
         self._limits = program.limits
+        self._num_speculative_tokens = num_speculative_tokens
         # A contiguous cache belongs to its slot.
         self._shares_pages = all(cache.paged for cache in program.caches.values())
         self._executable = executable
@@ -212,7 +143,7 @@ class Requests:
         return logits
 
     def step(self) -> dict[int, int]:
-        """Run a step of all active requests, and return the token of each that has got one.
+        """Run a step of all active requests, and return the last token of each that has got one.
 
         Raises
         ------
@@ -226,26 +157,44 @@ class Requests:
         plan = self._plan(beginnings)
         if not plan:
             raise RuntimeError("no request is active: add one with add_request(), or reset()")
-        self._reserve(plan)
-        num_tokens, selected = self._fill(plan)
+        self._check_room(plan)
+        if self._num_speculative_tokens:
+            plan = self._with_guesses(plan)
+        self._pages.hold({part.request.slot: part.length for part in plan})
+        num_tokens, num_selected, rows = self._fill(plan)
         self._rows = {}
-        self._executable.run(num_tokens, len(selected))
-        rows: Iterable[int] = range(len(selected))
-        if self._has_row_per_token:
-            rows = self._arrays["selected"][: len(selected)].tolist()
-        self._rows = dict(zip(selected, rows, strict=True))
-        chosen = {number: int(self._tokens[row, 0]) for number, row in self._rows.items()}
-        for request, count in plan:
-            token = chosen.get(request.number)
-            if token is not None and request.num_likeliest is not None:
-                logits = self._logits[self._rows[request.number]]
-                found = token_logprob(logits, token, request.num_likeliest)
-                request.logprobs[len(request.generated) :] = [found]
-            request.advance(count, token)
+        self._executable.run(num_tokens, num_selected)
+        chosen = {}
+        for request, count, guesses in plan:
+            of_request = rows.get(request.number, range(0))
+            tokens = self._accepted(of_request, guesses, request.end_tokens)
+            if tokens:
+                self._rows[request.number] = of_request[len(tokens) - 1]
+                chosen[request.number] = tokens[-1]
+            if request.num_likeliest is not None:
+                request.logprobs[len(request.generated) :] = [
+                    token_logprob(self._logits[row], token, request.num_likeliest)
+                    for row, token in zip(of_request, tokens, strict=False)
+                ]
+            request.advance(count, tokens)
             if self._shares_pages:
                 self._pages.note_full(request.slot, request.tokens, request.num_fed)
         self.retire()
         return chosen
+
+    def _accepted(
+        self, rows: Sequence[int], guesses: Sequence[int], end_tokens: frozenset[int]
+    ) -> list[int]:
+        """Return the tokens that were chosen in rows, as far as the guesses before them are right.
+
+        Each is what the model would have chosen without guesses: a wrong one has no part in it.
+        """
+        tokens: list[int] = []
+        for row, guess in itertools.zip_longest(rows, guesses):
+            tokens.append(int(self._tokens[row, 0]))
+            if tokens[-1] != guess or guess in end_tokens:
+                break
+        return tokens
 
     def _share_pages(self) -> dict[int, Beginning]:
         """Let prompts skip what the caches have; return what each will fill its next page with."""
@@ -258,47 +207,76 @@ class Requests:
                     found[number] = beginning
         return found
 
-    def _plan(self, beginnings: Mapping[int, Beginning]) -> _Plan:
+    def _plan(self, beginnings: Mapping[int, Beginning]) -> list[StepPart]:
         """Return which requests take part in the next step.
 
         Those that are generating come first, with one token each, so that a long prompt does not
         hold them up. What room there is then goes to prompts, in the order of their arrival. One
         whose next page another request fills in this step waits for that page.
         """
-        room, plan = self._limits.max_tokens, []
+        room, plan = self._limits.max_tokens, list[StepPart]()
         begun: set[Beginning] = set()
         for request in sorted(self._active.values(), key=lambda request: request.num_waiting > 1):
             count = min(request.num_waiting, room)
             beginning = beginnings.get(request.number)
             if count and beginning not in begun:
-                plan.append((request, count))
+                plan.append(StepPart(request, count, []))
                 room -= count
                 if beginning is not None:
                     begun.add(beginning)
         return plan
 
-    def _fill(self, plan: _Plan) -> tuple[int, list[int]]:
-        """Write a step into the arrays; return its size and the requests that it gives a token."""
-        arrays, end = self._arrays, 0
-        selected: list[int] = []
-        for request, count in plan:
-            start, end, first = end, end + count, request.num_fed
-            arrays["tokens"][start:end] = request.tokens[first : first + count]
-            arrays["positions"][start:end] = range(first, first + count)
+    def _with_guesses(self, plan: list[StepPart]) -> list[StepPart]:
+        """Return the plan with guesses, where the step and the pages have room for them.
+
+        A request whose logits depend on its tokens has none, for a step knows its tokens alone.
+        """
+        limits = self._limits
+        room = limits.max_tokens - sum(part.num_own for part in plan)
+        guessed = []
+        for request, count, _ in plan:
+            most = min(room, self._num_speculative_tokens, request.most_tokens(limits.longest) - 1)
+            is_last = count == request.num_waiting and request.sampling.repetition_penalty == 1
+            guesses = request.lookup.propose(request.tokens, most) if is_last and most > 0 else []
+            room -= len(guesses)
+            guessed.append(StepPart(request, count, guesses))
+        lengths = {part.request.slot: part.length for part in guessed}
+        return plan if self._pages.first_without(lengths) is not None else guessed
+
+    def _fill(self, plan: list[StepPart]) -> tuple[int, int, dict[int, range]]:
+        """Write a step into the arrays.
+
+        Returns
+        -------
+        int, int
+            How many tokens it has, and how many of them are selected.
+        dict of int to range
+            The rows of the outputs that requests have, by request.
+        """
+        arrays, end, num_selected = self._arrays, 0, 0
+        rows: dict[int, range] = {}
+        for part in plan:
+            request, count, guesses = part
+            start, end, first = end, end + count + len(guesses), request.num_fed
+            arrays["tokens"][start:end] = request.tokens[first : first + count] + guesses
+            arrays["positions"][start:end] = range(first, part.length)
             arrays["slots"][start:end] = request.slot
             if count == request.num_waiting:
                 if request.sampling.repetition_penalty != 1:
                     note_token(arrays, request.slot, request.sampling, request.tokens[-1])
-                arrays["selected"][len(selected)] = end - 1
-                selected.append(request.number)
-        return end, selected
+                chosen = range(end - 1 - len(guesses), end)
+                selected = range(num_selected, num_selected + len(chosen))
+                arrays["selected"][selected.start : selected.stop] = chosen
+                rows[request.number] = chosen if self._has_row_per_token else selected
+                num_selected = selected.stop
+        return end, num_selected, rows
 
-    def _reserve(self, plan: _Plan) -> None:
-        """Allot the pages of a step, or raise a CapacityError."""
+    def _check_room(self, plan: list[StepPart]) -> None:
+        """Raise a CapacityError unless there is room for a step."""
         limits = self._limits
-        lengths = {request.slot: request.num_fed + count for request, count in plan}
+        lengths = {part.request.slot: part.length for part in plan}
         full = self._pages.first_without(lengths)
-        for request, _ in plan:
+        for request, _, _ in plan:
             number = request.number
             if lengths[request.slot] > limits.max_seq_length:
                 raise CapacityError(
@@ -313,7 +291,6 @@ class Requests:
                     "with a larger max_num_pages",
                     number,
                 )
-        self._pages.hold(lengths)
 
 
 def checked_request(

@@ -1,0 +1,51 @@
+"""Guesses of the tokens that come next, from what a sequence has said before."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+__all__ = ["PromptLookup"]
+
+
+class PromptLookup:
+    """What has followed the last few tokens of a growing sequence where they stood before.
+
+    Parameters
+    ----------
+    length : int, optional
+        How many tokens must be the same.
+
+    Examples
+    --------
+    >>> PromptLookup(length=2).propose([1, 2, 3, 4, 1, 2], 3)
+    [3, 4, 1]
+
+    Notes
+    -----
+    Source: Saxena, "Prompt lookup decoding", 2023.
+    """
+
+    def __init__(self, length: int = 3) -> None:
+        self._length = length
+        self._ends: dict[tuple[int, ...], int] = {}  # where a run of tokens was last
+        self._num_seen = length
+
+    def propose(self, tokens: Sequence[int], count: int) -> list[int]:
+        """Return as many guesses as are asked for, or none.
+
+        Parameters
+        ----------
+        tokens : sequence of int
+            The same as before, and what was added to it.
+        count : int
+        """
+        length = self._length
+        for end in range(self._num_seen, len(tokens)):
+            self._ends[tuple(tokens[end - length : end])] = end
+        self._num_seen = max(self._num_seen, len(tokens))
+        start = self._ends.get(tuple(tokens[-length:]))
+        if start is None:
+            return []
+        # What repeats goes on repeating past the end.
+        period = len(tokens) - start
+        return [tokens[start + index % period] for index in range(count)]

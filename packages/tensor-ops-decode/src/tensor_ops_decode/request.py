@@ -1,0 +1,114 @@
+"""A request: a sequence of tokens that a kernel continues."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from tensor_ops_decode.logprobs import TokenLogprob
+from tensor_ops_decode.prompt_lookup import PromptLookup
+from tensor_ops_decode.sampling import Sampling
+
+__all__ = ["Request", "StepPart"]
+
+
+@dataclass(eq=False)
+class Request:
+    """One sequence of tokens, its prompt and what was generated.
+
+    Attributes
+    ----------
+    number : int
+        What a user calls it by.
+    slot : int
+        Its place in the executable, as long as it is active.
+    tokens : list of int
+        The prompt, then what was generated.
+    prompt_length : int
+    end_tokens : frozenset of int
+        The request ends when one of these is generated.
+    max_new_tokens : int or None
+        It ends when so many are generated.
+    sampling : Sampling
+    num_likeliest : int or None
+        How many of the likeliest tokens are noted beside each generated one; None notes nothing.
+    num_fed : int
+        How many of its tokens have been through the model, in this request or in another one that
+        began with the same.
+    num_shared : int
+        How many of them in another.
+    num_accepted : int
+        How many of the generated ones had been guessed, and came with others in a step.
+    logprobs : list of TokenLogprob
+        Of the tokens that were generated.
+    lookup : PromptLookup
+    """
+
+    number: int
+    slot: int
+    tokens: list[int]
+    prompt_length: int
+    end_tokens: frozenset[int]
+    max_new_tokens: int | None
+    sampling: Sampling
+    num_likeliest: int | None = None
+    num_fed: int = 0
+    num_shared: int = 0
+    num_accepted: int = 0
+    logprobs: list[TokenLogprob] = field(default_factory=list)
+    lookup: PromptLookup = field(default_factory=PromptLookup)
+
+    @property
+    def generated(self) -> list[int]:
+        return self.tokens[self.prompt_length :]
+
+    @property
+    def finish_reason(self) -> str | None:
+        """``"stop"`` after an end token, ``"length"`` at the limit, None as long as it goes on."""
+        num_generated = len(self.tokens) - self.prompt_length
+        if num_generated and self.tokens[-1] in self.end_tokens:
+            return "stop"
+        return "length" if num_generated == self.max_new_tokens else None
+
+    def most_tokens(self, longest: int) -> int:
+        """Return how many tokens it may still get, if its sequence may be so long."""
+        # The last token is not fed.
+        room = longest - len(self.tokens) + 1
+        if self.max_new_tokens is None:
+            return room
+        return min(room, self.prompt_length + self.max_new_tokens - len(self.tokens))
+
+    @property
+    def num_waiting(self) -> int:
+        """How many of its tokens have not been through the model."""
+        return len(self.tokens) - self.num_fed
+
+    def skip_to(self, num_fed: int) -> None:
+        """Note that the caches have so many of its tokens by another request."""
+        if num_fed > self.num_fed:
+            self.num_shared += num_fed - self.num_fed
+            self.num_fed = num_fed
+
+    def advance(self, num_fed: int, tokens: Sequence[int]) -> None:
+        """Note that tokens went through the model, and those that it chose after the last.
+
+        All of these but the last had been guessed, and went through it too. An interrupt between
+        the two lines leaves a request that feeds its tokens once more, to the same positions.
+        """
+        self.tokens.extend(tokens)
+        self.num_fed += num_fed + max(len(tokens) - 1, 0)
+        self.num_accepted += max(len(tokens) - 1, 0)
+
+
+class StepPart(NamedTuple):
+    """What a request has in a step: so many of its own tokens, then guesses of the next ones."""
+
+    request: Request
+    num_own: int
+    guesses: list[int]
+
+    @property
+    def length(self) -> int:
+        """How long its sequence is after the step, if all guesses are right."""
+        return self.request.num_fed + self.num_own + len(self.guesses)
