@@ -194,7 +194,9 @@ def test_a_conversation_needs_a_template_before_its_first_message(run, tmp_path)
 CONTROLLED = [
     sys.executable,
     "-c",
-    "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); "
+    "import fcntl, os, signal, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); "
+    # A shell lets what it starts in the background ignore the signal.
+    "signal.signal(signal.SIGINT, signal.SIG_DFL); "
     "os.execv(sys.executable, [sys.executable, *sys.argv[1:]])",
 ]
 
@@ -226,42 +228,42 @@ class Terminal:
             seen += os.read(self._side, 1 if len(end) == 1 else 4096)
         return seen.decode(errors="replace")
 
-    def close(self):
-        """Return the exit status."""
-        try:
-            return self.process.wait(30)
-        finally:
-            self.process.kill()
-            os.close(self._side)
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        self.process.kill()
+        self.process.wait()
+        os.close(self._side)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no pseudo-terminals")
 def test_ctrl_c_stops_an_answer_on_a_terminal_and_not_the_conversation(folder):
     words = ["--chat", "--backend=python", "--ignore-eos"]
-    terminal = Terminal(folder, *words, "--max-seq-length=20000", "--max-new-tokens=19000")
-    assert "/exit" in terminal.read("\n> ")
-    terminal.write("\x03")  # at the prompt it does nothing
-    terminal.read("> ")
-    terminal.write("hi\n")
-    terminal.read("hi\r\n")
-    terminal.read("\ufffd")  # random weights say all kinds of bytes
-    terminal.write("\x03")
-    terminal.read("\n> ")
-    terminal.write("/clear\n")
-    terminal.read("> ")
-    terminal.write("/exit\n")
-    assert terminal.close() == 0
+    with Terminal(folder, *words, "--max-seq-length=20000", "--max-new-tokens=19000") as terminal:
+        assert "/exit" in terminal.read("\n> ")
+        terminal.write("\x03")  # at the prompt it does nothing
+        terminal.read("> ")
+        terminal.write("hi\n")
+        terminal.read("hi\r\n")
+        terminal.read("\ufffd")  # random weights say all kinds of bytes
+        terminal.write("\x03")
+        terminal.read("\n> ")
+        terminal.write("/clear\n")
+        terminal.read("> ")
+        terminal.write("/exit\n")
+        assert terminal.process.wait(30) == 0
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no pseudo-terminals")
 def test_errors_on_a_terminal_leave_the_conversation_and_ctrl_d_ends_it(folder):
-    terminal = Terminal(folder, *CHAT, "--max-seq-length=60")
-    terminal.read("\n> ")
-    terminal.write("x" * 80 + "\n")
-    assert "error: " in terminal.read("\n> ")
-    terminal.write("hi\n")
-    assert "4 written" in terminal.read("\n> ")
-    terminal.write("and you\n")
-    assert "forgotten" in terminal.read("\n> ")
-    terminal.write("\x04")
-    assert terminal.close() == 0
+    with Terminal(folder, *CHAT, "--max-seq-length=60") as terminal:
+        terminal.read("\n> ")
+        terminal.write("x" * 80 + "\n")
+        assert "error: " in terminal.read("\n> ")
+        terminal.write("hi\n")
+        assert "4 written" in terminal.read("\n> ")
+        terminal.write("and you\n")
+        assert "forgotten" in terminal.read("\n> ")
+        terminal.write("\x04")
+        assert terminal.process.wait(30) == 0
