@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import re
 import select
 import subprocess
 import sys
@@ -155,6 +156,16 @@ def test_lines_of_a_pipe_are_messages_of_one_conversation(run, folder):
     assert first["tokens"] == third["tokens"]
     assert first["prompt_tokens"] == third["prompt_tokens"] == len("<user>hi</><assistant>")
     assert second["prompt_tokens"] > 2 * first["prompt_tokens"]
+    # Messages before the last are found in the caches, in whole pages.
+    assert (first["shared_tokens"], third["shared_tokens"]) == (0, 16)
+    assert second["shared_tokens"] >= first["prompt_tokens"] // 16 * 16
+
+
+def test_what_was_found_in_the_caches_stands_beside_what_was_read(run, folder):
+    done = run(folder, *CHAT, stdin="hi\nyou\n")
+    first, second = done.err.splitlines()
+    assert "found in the caches" not in first
+    assert re.match(r"\d+ tokens read \(\d+ found in the caches\) in ", second)
 
 
 def test_answers_go_to_standard_output_line_by_line(run, folder):

@@ -204,7 +204,8 @@ def _report(model: Model, answer: Completion, *, as_json: bool) -> None:
         return
     print(flush=True)
     speed = "" if rate is None else f", {rate:.1f} tokens per second"
-    read = f"{len(answer.prompt_tokens)} tokens read in {answer.prompt_seconds:.2f} s"
+    shared = f" ({answer.shared_tokens} found in the caches)" if answer.shared_tokens else ""
+    read = f"{len(answer.prompt_tokens)} tokens read{shared} in {answer.prompt_seconds:.2f} s"
     written = f"{len(answer.tokens)} written{speed}"
     print(f"{read}, {written}, on {model.kernel.backend}", file=sys.stderr)
 
