@@ -54,7 +54,8 @@ void run_job(Team& team, std::mt19937& random) {
 void run_teams(unsigned seed, int rounds) {
   std::mt19937 random(seed);
   for (int round = 0; round < rounds; ++round) {
-    Team team(1 + random() % 4);
+    // Often of more threads than there are processors, sometimes of far more.
+    Team team(1 + random() % (round % 16 == 0 ? 16 : 4));
     for (unsigned jobs = random() % 16; jobs > 0; --jobs) {
       run_job(team, random);
       // Around the time that threads spin before they sleep.
