@@ -6,7 +6,9 @@ turns, because that of a shared machine changes from minute to minute.
 
     python benchmarks/decode_models.py MODEL.gguf --json benchmarks/results/decode_models.json
     python benchmarks/decode_models.py MODEL.gguf --llama-python /path/to/bin/python
-    python benchmarks/decode_models.py --report benchmarks/results/decode_models.json
+    python benchmarks/decode_models.py --report
+
+The last brings the page up to date, from this record and from that of decode_speculation.py.
 
 llama.cpp is what llama-cpp-python of the interpreter ``--llama-python`` was built with. An engine
 that is not installed is left out, which the record says.
@@ -25,7 +27,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-PAGE = Path(__file__).parents[1] / "docs" / "decode_performance.md"
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "decode_performance.md"
+RECORDS = ROOT / "benchmarks" / "results"
 PROMPT, NEW, LONG_PROMPT, BATCH = 32, 128, 512, 8
 CASES = ("decode", "prompt", "batch")
 # Name, kind and settings. The first is what the others are compared with.
@@ -46,7 +50,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("model", type=Path, nargs="?")
     parser.add_argument("--json", type=Path, help="write the figures here")
-    parser.add_argument("--report", type=Path, help="bring the page up to date from this file")
+    parser.add_argument("--report", action="store_true", help="bring the page up to date")
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--llama-python", default=sys.executable)
     parser.add_argument("--engine", type=json.loads, help=argparse.SUPPRESS)
@@ -54,10 +58,10 @@ def main() -> None:
     if options.engine is not None:
         serve(options.model, options.engine)
         return
-    if options.report is not None:
+    if options.report:
         from comparison.report import update
 
-        update(PAGE, blocks(json.loads(options.report.read_text(encoding="utf-8"))))
+        update(PAGE, blocks_of_page())
         return
     if options.model is None:
         parser.error("name a GGUF file")
@@ -285,8 +289,19 @@ def read_bandwidth(size: int = 1 << 28, threads: int = 2) -> float:
 _memory: Any = None
 
 
+def blocks_of_page() -> dict[str, str]:
+    """Return all blocks of the page."""
+    import decode_speculation
+
+    made = {}
+    for name, blocks_of in (("models", blocks), ("speculation", decode_speculation.blocks)):
+        record = (RECORDS / f"decode_{name}.json").read_text(encoding="utf-8")
+        made |= blocks_of(json.loads(record))
+    return made
+
+
 def blocks(record: dict[str, Any]) -> dict[str, str]:
-    """Return the blocks of the page."""
+    """Return the blocks of a record."""
     how = record["how"]
     titles = {
         "decode": f"decode: {how['new']} tokens after a prompt of {how['prompt']}",

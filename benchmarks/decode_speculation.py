@@ -3,7 +3,6 @@
 The same model is open once for each number of guesses. They take turns, one answer each.
 
     python benchmarks/decode_speculation.py MODEL.gguf --json RECORD.json
-    python benchmarks/decode_speculation.py --report RECORD.json
 """
 
 import argparse
@@ -13,7 +12,6 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-PAGE = Path(__file__).parents[1] / "docs" / "decode_performance.md"
 GUESSES = (0, 2, 4, 8)
 NEW = 128
 LIST = "apple, banana, cherry, date, elderberry, fig, grape, honeydew"
@@ -32,18 +30,10 @@ MESSAGES = {
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("model", type=Path, nargs="?")
+    parser.add_argument("model", type=Path, help="a GGUF file")
     parser.add_argument("--json", type=Path, help="write the figures here")
-    parser.add_argument("--report", type=Path, help="bring the page up to date from this file")
     parser.add_argument("--rounds", type=int, default=9)
     options = parser.parse_args()
-    if options.report is not None:
-        from comparison.report import update
-
-        update(PAGE, blocks(json.loads(options.report.read_text(encoding="utf-8"))))
-        return
-    if options.model is None:
-        parser.error("name a GGUF file")
     record = measure(options.model, options.rounds)
     print("\n\n".join(blocks(record).values()))
     if options.json is not None:
@@ -91,7 +81,7 @@ def measure(path: Path, rounds: int) -> dict[str, Any]:
 
 
 def blocks(record: dict[str, Any]) -> dict[str, str]:
-    """Return the blocks of the page."""
+    """Return the blocks of the page docs/decode_performance.md."""
     lines = [
         "| answer | guesses a step | guessed tokens | tokens per second | beside 0 | quartiles |",
         "|---|---|---|---|---|---|",

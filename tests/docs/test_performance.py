@@ -55,10 +55,9 @@ def test_every_dtype_has_its_figure(shown_text, results):
         assert len(drawn) < 150_000
 
 
-def test_the_page_about_text_generation_is_what_its_record_gives():
-    content = json.loads((RECORD.parent / "decode_models.json").read_text(encoding="utf-8"))
+def test_the_page_about_text_generation_is_what_its_records_give():
     shown = decode_models.PAGE.read_text(encoding="utf-8")
-    made = decode_models.blocks(content)
+    made = decode_models.blocks_of_page()
     assert sorted(match[2] for match in report.BLOCK.finditer(shown)) == sorted(made)
     assert shown == report.fill(shown, made)
 
