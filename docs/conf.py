@@ -49,7 +49,7 @@ nitpick_ignore = [
     ("py:obj", "name"),
 ]
 nitpick_ignore_regex = [
-    ("py:class", r"(collections\.abc|os|pathlib|types|typing)\.\w+"),
+    ("py:class", r"(collections\.abc|os|pathlib|types|typing)\.\w+(\[\w+)?"),
     ("py:class", r"numpy\.(dtype|_typing\..*)|tensor_ops_cpp\._native\.\w+|Tokenizer|Weights"),
     ("py:class", r"tensor_ops_decode\.(kernel_explanation|layers|node_kind|weights\.\w+)\.\w+"),
     ("py:.*", r"(onnx|onnxruntime|torch)(\.\w+)+"),
