@@ -1,4 +1,4 @@
-"""Which backends the tests of decode programs run on."""
+"""Which backends the tests of decode programs run on, and a model that many of them run."""
 
 import pytest
 
@@ -29,6 +29,16 @@ def executor(request):
     """The module that runs the programs of a backend."""
     name = _available(request, request.param)
     return reference if name == "python" else backends.load(name).module
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A folder with a small model of random weights, whose tokens are bytes."""
+    from byte_models import save_model  # which needs PyTorch
+
+    folder = tmp_path_factory.mktemp("model")
+    save_model(folder)
+    return folder
 
 
 def _available(request, name):

@@ -22,13 +22,6 @@ USER = [{"role": "user", "content": "hi"}]
 CHAT = ["--chat", "--backend=python", "--max-new-tokens=4", "--ignore-eos"]
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("model")
-    save_model(folder)
-    return folder
-
-
 @pytest.fixture
 def run(monkeypatch, capsys):
     """Run a command with a standard input that is a pipe."""

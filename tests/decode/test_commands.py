@@ -10,13 +10,6 @@ from byte_models import save_model
 from tensor_ops_decode import Program
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("model")
-    save_model(folder)
-    return folder
-
-
 def run(*words, stdin=None):
     command = [sys.executable, "-m", "tensor_ops", *map(str, words)]
     return subprocess.run(command, input=stdin, capture_output=True, encoding="utf-8", check=False)

@@ -13,13 +13,6 @@ from byte_models import END, save_model
 PROMPTS = ["a", "Once upon a time", "12345678901234567890", "été"]
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("model")
-    save_model(folder)
-    return folder
-
-
 @pytest.fixture
 def model(folder, backend):
     options = {"max_num_batched_requests": 2, "max_num_batched_tokens": 8, "page_size": 8}

@@ -7,17 +7,9 @@ import pytest
 import torch
 
 import tensor_ops_decode
-from byte_models import save_model
 from tensor_ops_decode.logprobs import token_logprob
 
 SETTINGS = {"max_new_tokens": 8, "ignore_eos": True}
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("model")
-    save_model(folder)
-    return folder
 
 
 @pytest.fixture

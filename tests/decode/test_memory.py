@@ -16,13 +16,6 @@ CONTEXT, PAGE = 128, 8
 TOKEN = 2 * 2 * 2 * 16 * 4 + 2 * 8 * 4
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("model")
-    save_model(folder)
-    return folder
-
-
 @pytest.fixture
 def memory(monkeypatch, folder):
     """Return a function that lets the machine have so much memory for caches and their tables."""

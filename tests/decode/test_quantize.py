@@ -7,18 +7,10 @@ from safetensors.numpy import load_file
 
 import tensor_ops
 import tensor_ops_decode
-from byte_models import save_model
 from tensor_ops_decode.builder import Builder
 from tensor_ops_decode.program import Limits, Program, Tensor
 from tensor_ops_decode.quantized_program import quantized_program
 from tensor_ops_decode.sources import tensors_of
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("model")
-    save_model(folder)
-    return folder
 
 
 def is_matrix_of_a_layer(name):

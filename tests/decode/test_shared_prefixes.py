@@ -6,20 +6,12 @@ import numpy as np
 import pytest
 
 import tensor_ops_decode
-from byte_models import save_model
 
 PAGE, VOCABULARY, WIDTH, HEADS, SIZE = 8, 60, 32, 2, 8
 SYSTEM = "You are a helpful assistant. "  # three pages, and five tokens
 PROMPTS = [SYSTEM + text for text in ("Why?", "What is this about?", "Write a poem.", "W")]
 SETTINGS = {"max_new_tokens": 5, "ignore_eos": True, "logprobs": 2}
 OPTIONS = {"max_num_batched_requests": 4, "max_num_batched_tokens": 40, "page_size": PAGE}
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("model")
-    save_model(folder)
-    return folder
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 import pytest
 
 import tensor_ops_decode
-from byte_models import save_model
 
 PROMPTS = ["one two one two one", "a rose is a rose is", "tell me", "hm"]
 OPTIONS = {"max_num_batched_requests": 4, "max_num_batched_tokens": 32, "page_size": 8}
@@ -11,13 +10,6 @@ GREEDY = {"max_new_tokens": 40, "ignore_eos": True, "logprobs": 2}
 SAMPLED = GREEDY | {"temperature": 0.7, "top_k": 3, "seed": 5}
 # Three tokens out of two have soon been there.
 TWO_TOKENS = {"logit_bias": dict.fromkeys(range(2, 260), -1e6)}
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("model")
-    save_model(folder)
-    return folder
 
 
 @pytest.fixture

@@ -8,7 +8,6 @@ import torch
 from transformers import LlamaForCausalLM
 
 import tensor_ops_decode
-from byte_models import save_model
 
 PROMPTS = ["Once upon a time", "1234512345123451234512345", "a"]
 BIASES = {101: 2.5, 32: -3.0, 110: -math.inf}
@@ -19,13 +18,6 @@ CASES = {
     "both": {"repetition_penalty": 1.1, "logit_bias": BIASES},
 }
 SETTINGS = {"max_new_tokens": 16, "ignore_eos": True}
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("model")
-    save_model(folder)
-    return folder
 
 
 @pytest.fixture
