@@ -1,9 +1,12 @@
 """Options of every test run; no configuration of its machine may decide what the tests see."""
 
 import atexit
+import contextlib
 import gc
 import os
 import shutil
+import signal
+import subprocess
 import tempfile
 
 import pytest
@@ -79,3 +82,20 @@ def pytest_sessionstart():
 def pytest_collection_finish():
     gc.freeze()  # so that no test's gc.collect() looks at all of them
     gc.enable()
+
+
+@pytest.fixture
+def press_ctrl_c():
+    """Return a function that interrupts a process, and returns what it has written to its pipe."""
+
+    def press(process):
+        # Python loses the exception where C code that calls Python ignores it.
+        for _ in range(6):
+            process.send_signal(signal.SIGINT)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                return process.communicate(timeout=10)[0]
+        process.kill()
+        process.communicate()
+        pytest.fail("the process runs on, however often Ctrl-C is pressed")
+
+    return press

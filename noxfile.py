@@ -44,6 +44,8 @@ nox.options.sessions = ["lint", "conformance", "opencl", "cuda", "torch", "tests
 PARALLEL = ("-q", "-n", "2")
 BY_FILE = (*PARALLEL, "--dist", "loadfile", "--no-loadscope-reorder")
 CONFORMANCE = "tests/conformance"
+# The levels are those of the C++ backend, which the session `conformance` tests.
+NO_LEVELS = f"--ignore={CONFORMANCE}/test_levels.py"
 # The code blocks of the pages, of which --pages chooses those that need a package.
 BLOCKS = "tests/docs/test_pages.py::test_blocks_run"
 TENTH_OP = "tests/docs/test_tenth_op.py::test_a_backend_has_it"
@@ -52,14 +54,17 @@ WHEEL_TESTS = f"{CUDA}/tests/wheel"
 FUZZED_NATIVE = ("binding", "decode_programs")
 FUZZED_MODELS = ("model_files", "model_settings", "model_tokenizers", "chat_templates")
 FUZZED = ("configuration", "command", *FUZZED_MODELS, *FUZZED_NATIVE)
+# llama.cpp as fast as it gets here, without what it downloads or does not decode with.
+LLAMA_CPP = "llama-cpp-python==0.3.36"
+LLAMA_CPP_OPTIONS = ("GGML_NATIVE=ON", "LLAMA_CURL=OFF", "LLAVA_BUILD=OFF", "MTMD_BUILD=OFF")
 # Programs without Python that hammer what threads share, and the sources that they are about.
 STRESSED = {
     "stress_pools": ("threads/*.cpp", "memory/*.cpp"),
-    "stress_team": ("threads/*.cpp", "decode/team.cpp"),
+    "stress_team": ("threads/*.cpp", "decode/team.cpp", "decode/workers_in_use.cpp"),
 }
 # Steps of several threads and of several executables, where a barrier that is missing is a race.
-THREADS_OF_STEPS = [f"{CPP}/tests/test_decode_model.py", f"{CPP}/tests/test_decode_run.py"]
-THREADS_OF_STEPS += ["-k", "same_bits or two_threads or close_waits"]
+THREADS_OF_STEPS = [f"{CPP}/tests/test_decode_{each}.py" for each in ("model", "run", "steps")]
+THREADS_OF_STEPS += ["-k", "same_bits or bits_of_single or two_threads or close_waits"]
 # Every node with its smallest weights: what sanitizers make slow is the rest.
 SAMPLE_OF_NODES = ["tests/decode/test_nodes.py", "-k", "not bf16 and not f16 and not q4_1"]
 
@@ -67,6 +72,8 @@ SAMPLE_OF_NODES = ["tests/decode/test_nodes.py", "-k", "not bf16 and not f16 and
 if "PIP_FIND_LINKS" in os.environ:
     os.environ.setdefault("UV_FIND_LINKS", os.environ["PIP_FIND_LINKS"])
 os.environ.setdefault("UV_PYTHON_DOWNLOADS", "never")
+# Where this is set, every process compiles all that it imports: half of the time of a short one.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
 @nox.session
@@ -99,21 +106,29 @@ def tests(session: nox.Session) -> None:
 
 @nox.session
 def conformance(session: nox.Session) -> None:
-    """Run every op on every backend against its stated error bounds."""
+    """Run every op against its stated error bounds, in NumPy and in C++.
+
+    The sessions `opencl`, `cuda` and `torch` do so on the other backends.
+    """
     install_packages(session)
     install_group(session, "test")
-    opencl_driver(session)
-    required = [f"--require-backend={name}" for name in ("python", "cpp", "opencl")]
-    session.run("pytest", *PARALLEL, CONFORMANCE, *required, *session.posargs)
+    required = [f"--require-backend={name}" for name in ("python", "cpp")]
+    both = [f"--backend={name}" for name in ("python", "cpp")]
+    session.run("pytest", *PARALLEL, CONFORMANCE, *required, *(session.posargs or both))
 
 
 @nox.session
 def opencl(session: nox.Session) -> None:
-    """Run the tests of the OpenCL backend and its page, on the CPU."""
+    """Run conformance suite, tests and page of the OpenCL backend, on the CPU.
+
+    Its programs are compiled once: pyopencl keeps those of a virtual environment.
+    """
     install_packages(session)
     install_group(session, "test")
     opencl_driver(session)
     only = ["--require-backend=opencl", "--pages=opencl"]
+    if not session.posargs:
+        session.run("pytest", *PARALLEL, CONFORMANCE, "--backend=opencl", *only, NO_LEVELS)
     session.run("pytest", *BY_FILE, *only, *(session.posargs or [TENTH_OP, BLOCKS, OPENCL]))
 
 
@@ -157,24 +172,22 @@ def cuda(session: nox.Session) -> None:
         session.run("pytest", "-q", *only, *session.posargs, env=environment)
         return
     session.run("pytest", "-q", WHEEL_TESTS, env=environment)
-    session.run("pytest", *PARALLEL, *only, TENTH_OP, BLOCKS, CUDA, f"--ignore={WHEEL_TESTS}")
-    session.run("pytest", *PARALLEL, *only, CONFORMANCE, "--backend=cuda")
+    session.run("pytest", *PARALLEL, *only, BLOCKS, CUDA, f"--ignore={WHEEL_TESTS}")
+    session.run("pytest", *PARALLEL, *only, CONFORMANCE, "--backend=cuda", NO_LEVELS)
 
 
 @nox.session
 def torch(session: nox.Session) -> None:
     """Run the tests of the integration in PyTorch and ONNX Runtime, and its pages, on the CPU."""
     install_packages(session)
-    session.install(f"./{TORCH}")
-    install_group(session, "test", "peers", "onnx")
+    # At once: by itself the package may bring another PyTorch, with gigabytes of CUDA.
+    session.install(f"./{TORCH}", *requirements("test", "peers", "onnx"))
     if session.posargs:
         session.run("pytest", "-q", "--pages=torch", *session.posargs)
         return
     session.run("pytest", *PARALLEL, "--pages=torch", BLOCKS, TORCH)
-    # The levels are those of the C++ backend, which the session `conformance` tests.
     only = ["--backend=torch", "--require-backend=torch"]
-    levels = f"--ignore={CONFORMANCE}/test_levels.py"
-    session.run("pytest", *PARALLEL, CONFORMANCE, *only, levels)
+    session.run("pytest", *PARALLEL, CONFORMANCE, *only, NO_LEVELS)
 
 
 @nox.session
@@ -198,13 +211,16 @@ def nightly(session: nox.Session) -> None:
     decode = ["tests/decode", "packages/tensor-ops-decode"]
     levels = [f"{CONFORMANCE}/test_levels.py", f"{CPP}/tests/test_levels.py"]
     session.run("pytest", *BY_FILE, *decode, *levels, "--nightly", *required)
+    session.install(f"./{TORCH}")
+    session.run("pytest", *PARALLEL, f"{TORCH}/tests/modules/test_bits.py", "--nightly")
     properties = f"{CONFORMANCE}/test_properties.py"
     session.run("pytest", *PARALLEL, properties, "--hypothesis-profile=nightly", *session.posargs)
     gpus = {"CUDA_WHEEL_ARCHITECTURES": "75-real,90-real,120-real,120-virtual"}
     session.run("pytest", "-q", WHEEL_TESTS, "--nightly", env=cuda_compiler(session) | gpus)
     session.install(*EMULATED, f"./{CUDA}")
     required = ["--require-backend=cuda"]
-    session.run("pytest", *PARALLEL, f"{CUDA}/tests/test_row_lengths.py", "--nightly", *required)
+    more = [TENTH_OP, *(f"{CUDA}/tests/test_{name}.py" for name in ("row_lengths", "range"))]
+    session.run("pytest", *PARALLEL, *more, "--nightly", *required)
 
 
 @nox.session
@@ -306,6 +322,7 @@ def lint(session: nox.Session) -> None:
     scripts += sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("ci/*.py"))
     session.run("mypy", *scripts, env={"MYPYPATH": sources})
     benchmarks = ["-p", "comparison", "-m", "errors", "-m", "gpu.report"]
+    benchmarks += ["-m", "decode_peers.tables", "-m", "decode_peers.picture"]
     session.run("mypy", *benchmarks, env={"MYPYPATH": "packages/tensor-ops/src:benchmarks"})
 
 
@@ -334,8 +351,7 @@ def bench(session: nox.Session) -> None:
 def bench_torch(session: nox.Session) -> None:
     """Time a Llama with and without swapped modules on the CPU, or write the page about it."""
     install_packages(session)
-    session.install(f"./{TORCH}")
-    install_group(session, "peers")
+    session.install(f"./{TORCH}", *requirements("peers"))
     environment = {"HF_HUB_OFFLINE": "1"}
     session.run("python", "benchmarks/torch_models.py", *session.posargs, env=environment)
 
@@ -346,6 +362,21 @@ def peers(session: nox.Session) -> None:
     install_packages(session)
     install_group(session, "bench")
     session.run("python", "benchmarks/compare_peers.py", *session.posargs)
+
+
+@nox.session
+def peers_decode(session: nox.Session) -> None:
+    """Time text generation beside other engines; -- --help lists what can be chosen.
+
+    llama.cpp is built from source, for this processor.
+    """
+    install_packages(session)
+    install_language_model(session)
+    install_group(session, "peers", "decode", "decode-bench")
+    native = {"CMAKE_ARGS": " ".join(f"-D{option}" for option in LLAMA_CPP_OPTIONS)}
+    source = ["--no-binary", "llama-cpp-python", LLAMA_CPP]
+    session.install(*source, env=native)
+    session.run("python", "benchmarks/decode_models.py", *session.posargs)
 
 
 @nox.session

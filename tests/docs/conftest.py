@@ -141,28 +141,29 @@ def blocks(page):
 class Environment:
     """A virtual environment in which a page is followed, and its directory to work in.
 
-    It sees every package of the running interpreter, after `sources`. Its prefix is its own, so
-    that what ``tensor-ops configure_backend`` writes is its own as well.
+    It sees every package of the running interpreter, pip among them, after `sources`. Its prefix
+    is its own, so that what pip and ``tensor-ops configure_backend`` write is its own as well.
     """
 
-    def __init__(self, place, directory, *, with_pip=False, sources=(), variables=None):
+    def __init__(self, place, directory, *, sources=(), variables=None):
         self.directory = directory
         directory.mkdir(parents=True, exist_ok=True)
         prefix, home = place / "venv", place / "home"
         home.mkdir()
-        venv.create(prefix, symlinks=True, with_pip=with_pip)
+        venv.create(prefix, symlinks=True)
         (site,) = prefix.glob("lib/python*/site-packages")
         here = dict.fromkeys(sysconfig.get_path(name) for name in ("purelib", "platlib"))
         lines = [*map(str, sources), *(f"import site; site.addsitedir({path!r})" for path in here)]
         (site / "here.pth").write_text("\n".join(lines) + "\n")
         self.bin = prefix / "bin"
-        (point,) = entry_points(group="console_scripts", name="tensor-ops")
-        command = self.bin / "tensor-ops"
-        command.write_text(
-            f"#!{self.bin / 'python'}\nimport sys\n"
-            f"from {point.module} import {point.attr}\nsys.exit({point.attr}())\n"
-        )
-        command.chmod(0o755)
+        for name in ("tensor-ops", "pip"):
+            (point,) = entry_points(group="console_scripts", name=name)
+            command = self.bin / name
+            command.write_text(
+                f"#!{self.bin / 'python'}\nimport sys\n"
+                f"from {point.module} import {point.attr}\nsys.exit({point.attr}())\n"
+            )
+            command.chmod(0o755)
         self.variables = {
             name: value
             for name, value in os.environ.items()

@@ -49,7 +49,7 @@ def test_contributing(checkout, environment, follow, tmp_path):
         "PIP_DISABLE_PIP_VERSION_CHECK": "1",
         # Quick to build: the wheel that users get is built and tested elsewhere.
         "SKBUILD_CMAKE_DEFINE": "TENSOR_OPS_ONE_LEVEL=ON",
-        "SKBUILD_CMAKE_BUILD_TYPE": "Debug",
+        "SKBUILD_CMAKE_BUILD_TYPE": "None",  # neither optimised nor with symbols for a debugger
     }
     # Without the build backends at hand, pip fetches them into an environment of their own.
     if all(map(importlib.util.find_spec, BUILD_BACKENDS)) and shutil.which("cmake"):
@@ -58,7 +58,6 @@ def test_contributing(checkout, environment, follow, tmp_path):
     reader = environment(
         tmp_path,
         checkout,
-        with_pip=True,
         sources=[checkout / f"packages/{name}/src" for name in ("tensor-ops", "tensor-ops-decode")],
         variables=variables,
     )

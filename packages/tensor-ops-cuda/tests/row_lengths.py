@@ -1,6 +1,6 @@
 """Every op on rows of every kind of length, against its own meaning in float64; run by a test.
 
-python row_lengths.py [op ...]
+python row_lengths.py OP short|long [EVERY]
 """
 
 import itertools
@@ -22,9 +22,11 @@ LONG = (8194, 16384, 16390, 33000, 65536, 131074, 270_000)
 
 
 def main() -> None:
-    """Check the named op."""
-    op, lengths = OPS[sys.argv[1]], {"short": SHORT, "long": LONG}[sys.argv[2]]
-    for dtype, n in itertools.product(op.bounds, lengths):
+    """Check the named op in every dtype with every length, or with each EVERY-th of these pairs."""
+    name, lengths, *every = sys.argv[1:]
+    op, step = OPS[name], int(*every or "1")
+    pairs = itertools.product(op.bounds, {"short": SHORT, "long": LONG}[lengths])
+    for dtype, n in itertools.islice(pairs, 0, None, step):
         check(op, dtype, n)
     print(op.name)
 

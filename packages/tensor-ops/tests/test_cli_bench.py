@@ -77,7 +77,7 @@ def test_interrupt_keeps_what_there_is(tmp_path, capsys, other):
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals and terminals of POSIX")
-def test_ctrl_c_exits_with_130():
+def test_ctrl_c_exits_with_130(press_ctrl_c):
     terminal, end = os.openpty()
     command = [sys.executable, "-m", "tensor_ops", "bench", "--ops=silu", "--shape=8"]
     running = subprocess.Popen(
@@ -92,8 +92,7 @@ def test_ctrl_c_exits_with_130():
     seen = ""
     while "0/1  silu 8 float32" not in seen:  # the bar, and so the measuring, has begun
         seen += os.read(terminal, 1000).decode()
-    running.send_signal(signal.SIGINT)
-    out, _ = running.communicate(timeout=60)
+    out = press_ctrl_c(running)
     assert running.returncode == 130
     assert "95% interval" in out
     rest = os.read(terminal, 10_000).decode()

@@ -1,6 +1,5 @@
 """``tensor-ops tune``: measuring, keeping, showing and removing."""
 
-import contextlib
 import json
 import os
 import signal
@@ -275,7 +274,7 @@ def test_interrupt_keeps_the_old_table(path, capsys, other):
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals and terminals of POSIX")
-def test_ctrl_c_exits_with_130_and_writes_nothing(path):
+def test_ctrl_c_exits_with_130_and_writes_nothing(path, press_ctrl_c):
     terminal, end = os.openpty()
     running = subprocess.Popen(
         [sys.executable, "-m", "tensor_ops", "tune", "--ops=silu", "--seconds=60", *QUICK[::3]],
@@ -289,11 +288,7 @@ def test_ctrl_c_exits_with_130_and_writes_nothing(path):
     seen = ""
     while "0/4  silu 2x8 float32" not in seen:  # the bar, and so the measuring, has begun
         seen += os.read(terminal, 1000).decode()
-    for _ in range(5):  # the exception is lost where C code that calls Python ignores it
-        running.send_signal(signal.SIGINT)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            running.communicate(timeout=10)
-            break
+    press_ctrl_c(running)
     assert running.returncode == 130
     assert os.read(terminal, 10_000).decode().endswith("stopped; the table is as it was\r\n")
     os.close(terminal)

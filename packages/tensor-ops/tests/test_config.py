@@ -7,27 +7,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from config_files import INSTALLED, MINIMAL, put
 
-from tensor_ops import config, config_location
+from tensor_ops import config
 from tensor_ops.errors import ConfigError
 from tensor_ops.names import resolve
 
-INSTALLED = ("cpp",)
-MINIMAL = '{\n  "preferred_backend": "auto"\n}\n'
-
 pytestmark = pytest.mark.usefixtures("home")
-
-
-def put(path, content=MINIMAL):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    return path
-
-
-def user_file(home):
-    found = Path(config_location._user_file())
-    assert found.is_relative_to(home)
-    return found
 
 
 # What is read

@@ -5,31 +5,17 @@ import sys
 from pathlib import Path
 
 import pytest
+from config_files import INSTALLED, put, user_file
 
 from tensor_ops import config, config_location
 from tensor_ops.config_location import ENV_CONFIG
 from tensor_ops.errors import ConfigError, ConfigWarning
 
-INSTALLED = ("cpp",)
-MINIMAL = '{\n  "preferred_backend": "auto"\n}\n'
-
 pytestmark = pytest.mark.usefixtures("home")
-
-
-def put(path, content=MINIMAL):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    return path
 
 
 def prefix_file():
     return Path(sys.prefix, "etc", "tensor-ops", "backend.json")
-
-
-def user_file(home):
-    found = Path(config_location._user_file())
-    assert found.is_relative_to(home)
-    return found
 
 
 def test_what_was_named_by_mistake_is_not_to_be_removed(home, monkeypatch):

@@ -5,29 +5,14 @@ import os
 import re
 import stat
 import tempfile
-from pathlib import Path
 
 import pytest
+from config_files import INSTALLED, MINIMAL, put
 
-from tensor_ops import config, config_location
+from tensor_ops import config
 from tensor_ops.errors import ConfigError
 
-INSTALLED = ("cpp",)
-MINIMAL = '{\n  "preferred_backend": "auto"\n}\n'
-
 pytestmark = pytest.mark.usefixtures("home")
-
-
-def put(path, content=MINIMAL):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    return path
-
-
-def user_file(home):
-    found = Path(config_location._user_file())
-    assert found.is_relative_to(home)
-    return found
 
 
 def test_new_file_holds_the_change_and_no_order_that_nobody_wrote(home):

@@ -129,7 +129,8 @@ class RowIteration:
         sizes = (parts * lanes, rows), (lanes, 1)
         numbers, types = (n, rows, PART, None), (_COUNT, _COUNT, _COUNT, None)
         kernels = tuple(KernelLaunch(name, *sizes, numbers, types) for name in self.kernels)
-        return Launches(_options(width, lanes, 1), kernels, parts * rows * self.quantities)
+        options = (*_options(width, lanes, 1), "-DPARTS")
+        return Launches(options, kernels, parts * rows * self.quantities)
 
 
 @dataclass(frozen=True)

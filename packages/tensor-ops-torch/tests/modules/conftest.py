@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from tensor_ops_torch.modules import swap
+
 # pytest's importlib mode does not put this folder, which has `lookalikes`, on the path.
 sys.path.append(str(Path(__file__).parent))
 
@@ -15,7 +17,14 @@ def pytest_generate_tests(metafunc):
     for argument, table in (("lookalike_case", "CASES"), ("other_words", "OPS")):
         if argument in metafunc.fixturenames:
             cases = getattr(metafunc.module, table)
-            metafunc.parametrize(argument, cases.values(), ids=cases)
+            # The scope puts the tests of a case side by side, which share what is slow.
+            metafunc.parametrize(argument, cases.values(), ids=cases, scope="module")
+
+
+@pytest.fixture(autouse=True)
+def kept_sources(monkeypatch):
+    """Compile the file of a test once, not at each swap of a module that is written there."""
+    monkeypatch.setattr(swap, "forget_sources", lambda: None)
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ import collections
 import contextlib
 import copy
 import dataclasses
+import functools
 import io
 import math
 import random
@@ -111,7 +112,7 @@ def play(case, dtype, swap, make=None, changes=None):
     with pytest.MonkeyPatch.context() as patch:
         if case.setup:
             case.setup(patch)
-        torch.manual_seed(0)
+        torch.default_generator.manual_seed(0)  # That of `torch` seeds absent devices too.
         module = (make or case.make)().to(dtype)
         model = nn.Sequential(nn.Identity(), module)
         if swap:
@@ -132,22 +133,32 @@ def play(case, dtype, swap, make=None, changes=None):
     return record
 
 
-def _calls(record, label, model, case, dtype):
-    width = WIDTH
-    plain = draw(4, width).to(dtype)
-    ordinary = {
-        "2 axes": plain,
-        "3 axes": draw(2, 3, width).to(dtype),
-        "1 axis": draw(width).to(dtype),
-        "no rows": plain[:0],
-        "small": (draw(3, width) * 1e-3).to(dtype),
-        "large": (draw(3, width) * 30).to(dtype),
-        "zeros": torch.zeros(2, width, dtype=dtype),
-        "every second": draw(4, 2 * width).to(dtype)[:, ::2],
+@functools.lru_cache(maxsize=len(ALL))
+def play_as_it_is(case, dtype):
+    """Play a case without a swap, once for both of its tests, which run one after the other."""
+    return play(case, dtype, swap=False)
+
+
+@functools.cache
+def _ordinary_inputs(dtype):
+    return {
+        "2 axes": draw(4, WIDTH).to(dtype),
+        "3 axes": draw(2, 3, WIDTH).to(dtype),
+        "1 axis": draw(WIDTH).to(dtype),
+        "no rows": draw(0, WIDTH).to(dtype),
+        "small": (draw(3, WIDTH) * 1e-3).to(dtype),
+        "large": (draw(3, WIDTH) * 30).to(dtype),
+        "zeros": torch.zeros(2, WIDTH, dtype=dtype),
+        "every second": draw(4, 2 * WIDTH).to(dtype)[:, ::2],
         "not numbers": not_numbers(dtype)[0],
-        "too wide": draw(2, width + 2).to(dtype),
+        "too wide": draw(2, WIDTH + 2).to(dtype),
         "one wide": draw(4, 1).to(dtype),
     }
+
+
+def _calls(record, label, model, case, dtype):
+    ordinary = _ordinary_inputs(dtype)
+    plain = ordinary["2 axes"]
     for name, x in ordinary.items():
         if model.training or name in ("2 axes", "3 axes", "no rows", "small"):
             _call(record, f"{label}, {name}", model, x)
@@ -167,9 +178,8 @@ def _calls(record, label, model, case, dtype):
 
 def _call(record, label, model, x, gradient=False):
     """Call the model once and record the result, the input afterwards, and every effect."""
-    torch.default_generator.manual_seed(1)  # That of `torch` seeds absent devices too.
+    torch.default_generator.manual_seed(1)
     random.seed(1)
-    model.zero_grad()
     given = leaf = copy.deepcopy(x)
     if gradient:
         if not x.is_floating_point() or not len(x):
@@ -218,6 +228,7 @@ def _gradients(record, label, model, leaf, result):
                 record.put(label, backward=type(error).__name__)
     gradients = {f"gradient of {name}": each.grad for name, each in model.named_parameters()}
     record.put(label, **{"gradient of x": leaf.grad}, **gradients)
+    model.zero_grad()
 
 
 PLAIN = (bool, int, float, str, list, tuple, dict, collections.deque, type(None))
@@ -229,10 +240,11 @@ def _state(model):
     fields = {}
     for name, module in model.named_modules():
         for key, value in vars(module).items():
-            own = not key.startswith("_") and key != "training"
-            if own and isinstance(value, torch.Tensor):
+            if key[:1] == "_" or key == "training":
+                continue
+            if isinstance(value, torch.Tensor):
                 tensors[f"{name}.{key}"] = value.detach().clone()
-            elif own and isinstance(value, PLAIN):
+            elif isinstance(value, PLAIN):
                 fields[f"{name}.{key}"] = repr(value)
     return {**tensors, **fields, "events": repr(EVENTS)}
 
@@ -271,8 +283,10 @@ def _difference(own, other, dtype, gradient):
 
 def _numbers(own, other, dtype, gradient):
     """Compare within the bounds of the ops: elementwise, with a part of the row's largest."""
+    if torch.equal(own, other):
+        return None
     if not own.is_floating_point():
-        return None if torch.equal(own, other) else "other integers"
+        return "other integers"
     relative = max(4 * torch.finfo(each).eps for each in (dtype, own.dtype))
     relative = max(relative, 4e-6) * (25 if gradient else 1)
     own, other = own.double(), other.double()
@@ -336,7 +350,7 @@ def _check(case):
     """Compare the module as it is with the module after a swap, in every dtype."""
     for dtype in case.dtypes:
         found = play(case, dtype, swap=True)
-        wrong = differences(found, play(case, dtype, swap=False), dtype)
+        wrong = differences(found, play_as_it_is(case, dtype), dtype)
         shown = "\n".join(wrong[:5])
         assert not wrong, f"{dtype}, swapped: {found.swapped}, {len(wrong)} times:\n{shown}"
 
@@ -347,7 +361,7 @@ def test_a_lookalike_is_not_the_op(lookalike_case):
 
 
 def _differs_from_the_op(case, dtype):
-    own = play(case, dtype, swap=False)
+    own = play_as_it_is(case, dtype)
     unchanged = dict(play(case, dtype, swap=False, make=case.like, changes=()).entries)
     for label, value in own.entries:
         call, _, key = label.partition(",")[2].partition(": ")

@@ -210,4 +210,6 @@ static void write_part(Row row, size_t begin, size_t end, local REAL* room, glob
 }
 
 #include "row_kernels.clh"
+#ifdef PARTS
 PART_KERNEL(sum_parts, sum_part)
+#endif
