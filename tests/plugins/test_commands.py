@@ -25,6 +25,8 @@ def commands(empty_environment):
         ("one_of_two", GREET, "echo"),
         ("two_of_two", GREET, "echo"),
         ("taking_ours", GREET, "doctor"),
+        ("measuring", GREET, "bench.two_words"),
+        ("misplaced", GREET, "doctor.mine"),
     ):
         (folder / f"{package}.py").write_text(code)
         metadata = folder / f"{package}-1.0.dist-info"
@@ -83,4 +85,31 @@ def test_all_are_in_the_help_and_none_is_imported_for_it(commands):
 def test_our_own_keep_their_names(commands):
     done = commands("doctor")
     assert (done.returncode, done.stderr) == (0, "")
+    assert "hello" not in done.stdout
+
+
+@pytest.mark.parametrize("name", ["two_words", "two-words"])
+def test_a_command_below_one_of_ours_gets_the_words_after_both(commands, name):
+    done = commands("bench", name, "--with_words", "-x=1")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "hello --with_words -x=1\n", "")
+
+
+def test_it_is_in_the_help_as_it_is_written(commands):
+    words = [line.split() for line in commands("--help").stdout.splitlines()]
+    assert ["bench", "two_words", "a", "command", "of", "measuring"] in words
+    assert "misplaced" not in {word for line in words for word in line}
+
+
+def test_one_that_no_package_has_says_what_there_is(commands):
+    done = commands("bench", "unknown")
+    assert (done.returncode, done.stdout) == (2, "")
+    message = done.stderr.splitlines()[-1]
+    assert "no installed package has a command 'unknown' below 'bench'; there are: " in message
+    assert message.endswith("two_words")
+
+
+@pytest.mark.parametrize("words", [["doctor", "mine"], ["doctor.mine"], ["bench.two_words"]])
+def test_others_are_only_below_some_of_ours_and_after_a_space(commands, words):
+    done = commands(*words)
+    assert done.returncode == 2
     assert "hello" not in done.stdout

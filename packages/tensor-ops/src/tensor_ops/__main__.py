@@ -72,7 +72,9 @@ def _run(argv: Sequence[str]) -> int:
         warnings.showwarning = _show_warning
         parser, commands = _parser()
         words = _spelled(argv)
-        # The metadata of installed packages is read only where none of our own commands is given.
+        # The metadata of installed packages is read only where a command may be one of theirs.
+        if name := other_commands.below(words, commands):
+            return other_commands.run(name, argv[2:])
         if not (words and words[0] in commands.choices):
             others = other_commands.add(commands)
             if words and words[0] in others:

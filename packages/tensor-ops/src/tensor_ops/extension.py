@@ -32,8 +32,10 @@ from tensor_ops.names import (
     not_a_name,
 )
 from tensor_ops.op_table import OPS, Op
+from tensor_ops.output_files import figure_class_for
 from tensor_ops.resolution import Route
 from tensor_ops.selection import Choice, Decision, Step, choose
+from tensor_ops.timing import format_time
 
 __all__ = [
     "AUTO",
@@ -58,6 +60,8 @@ __all__ = [
     "decision",
     "did_you_mean",
     "exchanging_function",
+    "figure_class_for",
+    "format_time",
     "function_of",
     "load_backend",
     "machine",

@@ -5,7 +5,6 @@ import os
 import sys
 from argparse import ArgumentParser, Namespace
 from datetime import UTC, datetime
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +14,8 @@ import tensor_ops
 from tensor_ops import backends
 from tensor_ops.cli import cases, values
 from tensor_ops.cli.parser import Commands, add_command
-from tensor_ops.errors import TensorOpsError
 from tensor_ops.names import LAST_RESORT
+from tensor_ops.output_files import figure_class_for
 
 if TYPE_CHECKING:
     from tensor_ops.benchmark import Case, Result
@@ -34,9 +33,7 @@ Speed-ups are over "plain NumPy", the expression that one would write without th
 is our NumPy backend. The error is the largest one against the NumPy body in float64.
 
 Exits with 1 if a result is out of its bound or a backend fails, with 130 after Ctrl-C, which keeps
-what was measured."""
-
-PLOT_SUFFIXES = (".svg", ".png", ".pdf")
+what was measured. Other packages add commands below this one, which tensor-ops --help lists."""
 
 
 def add(commands: "Commands[ArgumentParser]") -> None:
@@ -63,11 +60,7 @@ def add(commands: "Commands[ArgumentParser]") -> None:
 
 def run(arguments: Namespace) -> int:
     """Measure, print, and write what was asked for."""
-    if arguments.plot and arguments.plot.suffix.lower() not in PLOT_SUFFIXES:
-        arguments.parser.error(f"--plot takes a file that ends in {', '.join(PLOT_SUFFIXES)}")
-    figure = _figure_class() if arguments.plot else None
-    for path in (arguments.json, arguments.plot):
-        _check_place(path)
+    figure = figure_class_for(arguments.parser, arguments.json, arguments.plot)
     from tensor_ops import benchmark
 
     names = cases.available(arguments.backends)
@@ -87,24 +80,6 @@ def run(arguments: Namespace) -> int:
         print(f"stopped after {len(results)} results", file=sys.stderr)
         return 130
     return 0 if all(result.ok for result in results) else 1
-
-
-def _figure_class() -> Any:
-    try:
-        return import_module("matplotlib.figure").Figure
-    except ImportError as error:
-        raise TensorOpsError(
-            f"--plot needs matplotlib ({error}); install it with: pip install matplotlib"
-        ) from error
-
-
-def _check_place(path: Path | None) -> None:
-    """Fail now, and not after the measuring, if a file cannot be written."""
-    if path is None:
-        return
-    folder = path.absolute().parent
-    if path.is_dir() or not folder.is_dir() or not os.access(folder, os.W_OK):
-        raise TensorOpsError(f"{path} cannot be written; nothing was measured")
 
 
 def _measure(
