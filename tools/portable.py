@@ -2,9 +2,10 @@
 
     python tools/portable.py [--work FOLDER] [x86-64] [aarch64] [clang]
 
-``x86-64`` and ``aarch64`` build a wheel and run the conformance suite's samples on emulated
-processors; ``clang`` compiles the sources for other systems and links nothing. A check for which a
-program is missing is left out, and says which one and how to get it. `nox -s portable` starts it.
+``x86-64`` and ``aarch64`` build a wheel and run the conformance suite's samples and every node of
+decode programs on emulated processors; ``clang`` compiles the sources for other systems and links
+nothing. A check for which a program is missing is left out, and says which one and how to get it.
+`nox -s portable` starts it.
 """
 
 import argparse
@@ -34,6 +35,8 @@ BELOW_EVERY_LEVEL = "qemu64"
 # The last whose wheels do not need x86-64-v2 themselves.
 MODEST_NUMPY = "numpy==2.2.*"
 NEEDED = ["numpy>=2.2", "ml_dtypes", "platformdirs", "pytest>=9", "hypothesis>=6.150", "mpmath"]
+NEEDED += ["gguf>=0.18"]
+PURE = [f"{ROOT}/packages/tensor-ops", f"{ROOT}/packages/tensor-ops-decode"]
 # All ops, dtypes and layouts; an emulated processor is slow.
 SMALL = "test_op_samples or test_layouts or (test_shapes and not 40000)"
 ARM64_PACKAGES = [
@@ -123,8 +126,8 @@ def check_x86_64(work: Path) -> None:
     qemu = program("qemu-x86_64-static", "qemu-user-static")
     wheel = build_wheel(work)
     site = folder(work / "site")
-    pip_install(site, [*NEEDED, f"{ROOT}/packages/tensor-ops"])
-    pip_install(site, ["--no-deps", str(wheel)])
+    pip_install(site, NEEDED)
+    pip_install(site, ["--no-deps", *PURE, str(wheel)])
     for level, cpu in PROCESSORS.items():
         python = [qemu, "-cpu", cpu, sys.executable]
         run_suite(python, site, level)
@@ -151,7 +154,7 @@ def check_aarch64(work: Path) -> None:
     wheel = build_wheel(work, definitions, environment)
     site = folder(work / "site")
     pip_install(site, NEEDED, ["manylinux_2_28_aarch64", "manylinux2014_aarch64"])
-    pip_install(site, ["--no-deps", f"{ROOT}/packages/tensor-ops"])
+    pip_install(site, ["--no-deps", *PURE])
     pip_install(site, ["--no-deps", str(wheel)], ["linux_aarch64"])
     python = [qemu, "-L", str(system), f"{system}/usr/bin/{python_name()}"]
     run_suite(python, site, "neon")
@@ -266,14 +269,15 @@ def arm64_system(work: Path) -> Path:
 
 
 def run_suite(python: list[str], site: Path, level: str) -> None:
-    """Run the samples of the conformance suite on an emulated processor that has a level."""
+    """Run samples of all ops and nodes on an emulated processor that has a level."""
     print(f"--- {level}: {shlex.join(python)}", flush=True)
     environment = {"PYTHONPATH": str(site), "PYTHONDONTWRITEBYTECODE": "1"}
     code = f"import tensor_ops_cpp as t; assert t.simd_level == {level!r}, t.simd_level"
     call([*python, "-c", code], environment)
-    only = ["--backend=cpp", "--require-backend=cpp", "-k", SMALL]
-    tests = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/conformance/test_samples.py"]
-    call([*python, *tests, *only], environment)
+    tests = [*python, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    only = ["--backend=cpp", "--require-backend=cpp"]
+    call([*tests, "tests/conformance/test_samples.py", *only, "-k", SMALL], environment)
+    call([*tests, "tests/decode/test_nodes.py", *only], environment)
 
 
 def pip_install(site: Path, wanted: list[str], platforms: Iterable[str] = ()) -> None:

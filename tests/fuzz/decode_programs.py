@@ -101,7 +101,7 @@ def try_input(data):
 
 def _compile(text, tensors, choices):
     """Return an executable, or None and why there is none."""
-    options = {"activations": choices.pick(["int8x2", "int8", "float32"])}
+    options = {"activations": choices.pick(["int8x2", "int8", "bfloat16", "float32"])}
     workers = 1 + choices.below(3)
     try:
         made = tensor_ops_cpp.compile_program(text, tensors, num_workers=workers, options=options)
@@ -155,9 +155,13 @@ def _try_step(made, choices):
             flat[choices.below(len(flat))] = np.float64(choices.pick(numbers)).astype(flat.dtype)
     try:
         made.run(tokens, selected)
+        if choices.below(2):
+            output = choices.pick(["argmax", "sample", "of all tokens"])
+            ends = [[choices.below(12)] for _ in range(selected)]
+            made.run_steps(selected, choices.below(8), output, ends, 0.1)
     except ValueError as error:
         message = str(error)
-        assert message.startswith("run: "), message
+        assert message.startswith(("run: ", "run_steps: ")), message
         return
     for name, rows in (("argmax", selected), ("sample", selected), ("of all tokens", tokens)):
         if name in arrays and arrays[name].dtype == np.int32:

@@ -185,8 +185,7 @@ class Llama:
                 (h @ w[f"{n}{i}"].T + w[f"{n}_bias{i}"]).reshape(len(x), -1, HEAD) for n in "qkv"
             )
             q, k = rotated(q), rotated(k)
-            if self.dtype == "float16":
-                k, v = (each.astype(np.float16).astype(np.float64) for each in (k, v))
+            k, v = (kept(each, self.dtype) for each in (k, v))
             k, v = (each.repeat(HEADS // KV_HEADS, axis=1) for each in (k, v))
             scores = np.einsum("qhd,khd->hqk", q, k) * HEAD**-0.5
             if self.soft_cap and i:
@@ -200,6 +199,20 @@ class Llama:
             gate, up = h @ w[f"gate{i}"].T, h @ w[f"up{i}"].T
             x = x + (gate / (1 + np.exp(-gate)) * up) @ w[f"down{i}"].T
         return norm(x, w["norm"]) @ w["head"].T
+
+
+def kept(x, dtype):
+    """What a cache of this dtype keeps of heads, in float64; float32 keeps all."""
+    if dtype == "float32":
+        return x
+    if dtype == "float16":
+        return x.astype(np.float16).astype(np.float64)
+    parts = []
+    for group in np.split(x, range(32, x.shape[-1], 32), axis=-1):
+        scale = (np.abs(group).max(axis=-1, keepdims=True) / 127).astype(np.float16)
+        steps = np.rint(group / scale.astype(x.dtype)).clip(-127, 127)
+        parts.append(steps.astype(np.float64) * scale)
+    return np.concatenate(parts, axis=-1)
 
 
 def run_step(executable, chunks):

@@ -81,7 +81,7 @@ NODE = "node 'node.qkv0' (rms_norm_linear)"
         (["tensors", "q0", "shape"], [60, 95], "columns of weight 'q0' must be 96 (K), got 95"),
         (["tensors", "q0", "shape"], [2**31 - 1] * 2, "'q0': its size in bytes is more than"),
         (["tensors", "q0", "shape"], [1, 2, 3], "one or two dimensions, got 3"),
-        (["caches", "cache0", "dtype"], "int3", "dtype must be one of float32, float16"),
+        (["caches", "cache0", "dtype"], "int3", "dtype must be one of float32, float16, int8"),
         (["caches", "cache0", "paged"], 1, "paged must be a boolean, got a number"),
         (["caches", "cache0", "head_size"], 12, "head_size of the cache must be 10, got 12"),
         (["values", "qkv0", "columns"], 99, "columns of output 'qkv0' must be 100 (N), got 99"),
@@ -178,7 +178,7 @@ def test_tensors_must_be_given_contiguous_and_of_the_right_size():
 def test_options_and_workers_must_be_valid():
     assert "unknown option 'speed'; valid: activations" in refusal(TEXT, options={"speed": 1})
     message = refusal(TEXT, options={"activations": "int4"})
-    assert "'int8x2', 'int8' or 'float32', got 'int4'" in message
+    assert "'int8x2', 'int8', 'bfloat16' or 'float32', got 'int4'" in message
     assert "num_workers must be from 1 to" in refusal(TEXT, num_workers=0)
     with pytest.raises(TypeError, match="num_workers must be an int or None, got float"):
         LLAMA.compile(num_workers=1.0)

@@ -15,6 +15,7 @@ ROUNDING = 2.0**-24
 ACTIVATION_ERROR = {"float32": 0.0, "int8": 0.501, "int8x2": 0.002}
 
 PRODUCTS = [(f, "float32") for f in NUMBERS] + [(f, a) for f in BLOCKS for a in ACTIVATION_ERROR]
+PRODUCTS += [("bf16", "bfloat16")]
 every_product = pytest.mark.parametrize(("name", "activations"), PRODUCTS)
 every_variant = pytest.mark.parametrize("variant", VARIANTS)
 
@@ -43,14 +44,19 @@ def error_bound(name, activations, weight, x):
     values = np.abs(dequantized(name, weight).astype(np.float64))
     columns = x.shape[1]
     rounding, error, magnitudes = columns + 2, np.zeros(x.shape), values
-    if activations != "float32":
+    flushed = 0.0
+    if activations == "bfloat16":
+        error = 2.0**-8 * np.abs(x.astype(np.float64)) + 2.0**-126
+        flushed = 2.0**-126 * (1 + np.abs(x.astype(np.float64))).sum(axis=1, keepdims=True)
+    elif activations != "float32":
         largest = np.repeat(np.abs(x).reshape(len(x), -1, 32).max(-1), 32, axis=1)
         error = ACTIVATION_ERROR[activations] / 127 * largest.astype(np.float64) + 2.0**-142
         rounding = columns // 16 + 6
         if has_minimum(name):  # the integers' share and the minimum's are summed apart
             magnitudes = values + 2.0 * minimums(name, weight)
     rounded = (np.abs(x) + error) @ magnitudes.T
-    return error @ values.T + 1.001 * rounding * ROUNDING * rounded + columns * 2.0**-149
+    flushed += columns * 2.0**-149
+    return error @ values.T + 1.001 * rounding * ROUNDING * rounded + flushed
 
 
 def check(name, activations, variant, weight, x, tokens=8):
@@ -76,12 +82,12 @@ def test_dequantized_row_is_that_of_gguf(name, rng):
 
 
 @every_variant
-@pytest.mark.parametrize("name", NUMBERS)
-def test_any_number_of_columns_of_numbers_is_within_the_bound(name, variant, rng):
+@pytest.mark.parametrize(("name", "activations"), [p for p in PRODUCTS if p[0] in NUMBERS])
+def test_any_number_of_columns_of_numbers_is_within_the_bound(name, activations, variant, rng):
     for columns in range(1, 301):
         weight = random_weight(rng, name, 16, columns)
         x = rng.standard_normal((3, columns)).astype(np.float32)
-        check(name, "float32", variant, weight, x)
+        check(name, activations, variant, weight, x)
 
 
 @every_variant
@@ -99,10 +105,10 @@ def test_blocks_of_columns_are_within_the_bound(name, activations, variant, rng)
 @every_product
 def test_bits_do_not_depend_on_the_number_of_tokens(name, activations, variant, rng):
     for columns in (whole(name, 32), whole(name, 96), 768):
-        weight = random_weight(rng, name, 16, columns)
-        x = rng.standard_normal((19, columns)).astype(np.float32)
+        weight = random_weight(rng, name, 32, columns)
+        x = rng.standard_normal((51, columns)).astype(np.float32)
         alone = _native.decode_product(name, activations, variant, weight, x, 1)
-        for tokens in range(2, 20):
+        for tokens in (*range(2, 20), 32, 35, 51):
             y = _native.decode_product(name, activations, variant, weight, x, tokens)
             assert np.array_equal(y, alone)
 
@@ -111,10 +117,11 @@ def test_bits_do_not_depend_on_the_number_of_tokens(name, activations, variant, 
 def test_rows_past_the_last_whole_tile_are_those_of_a_whole_one(name, activations, rng):
     columns = whole(name, 64)
     weight = random_weight(rng, name, 48, columns)
-    x = rng.standard_normal((2, columns)).astype(np.float32)
-    all_rows = _native.decode_product(name, activations, VARIANTS[-1], weight, x, 2)
+    x = rng.standard_normal((7, columns)).astype(np.float32)
+    # The first two tiles are multiplied together where both are whole.
+    all_rows = _native.decode_product(name, activations, VARIANTS[-1], weight, x, 7)
     for rows in range(1, 48):
-        y = _native.decode_product(name, activations, VARIANTS[-1], weight[:rows], x, 2)
+        y = _native.decode_product(name, activations, VARIANTS[-1], weight[:rows], x, 7)
         assert np.array_equal(y, all_rows[:, :rows])
 
 
@@ -134,8 +141,8 @@ def test_largest_integers_do_not_saturate(name, activations, variant):
             block[4:16] = [1] * 4 + [0] * 4 + [1] * 4
         weight = np.tile(block, (16, 2))
         signs = np.where(np.arange(2 * columns) % 3, -1, 1).astype(np.float32)
-        x = 127 * np.stack([np.ones_like(signs), -np.ones_like(signs), signs])
-        y = _native.decode_product(name, activations, variant, weight, x, 3)
+        x = 127 * np.stack([np.ones_like(signs), -np.ones_like(signs), signs] * 6)
+        y = _native.decode_product(name, activations, variant, weight, x, len(x))
         assert np.array_equal(y, x @ dequantized(name, weight).T)
 
 
@@ -144,10 +151,10 @@ def test_largest_integers_do_not_saturate(name, activations, variant):
 @pytest.mark.skipif(len(VARIANTS) < 2, reason="the CPU has one variant of products only")
 def test_integers_are_the_same_on_every_variant_with_fma(name, activations, rng):
     weight = random_weight(rng, name, 16, 1024)
-    x = rng.standard_normal((8, 1024)).astype(np.float32)
+    x = rng.standard_normal((51, 1024)).astype(np.float32)
     variants = [v for v in VARIANTS if v != "x86-64-v2"]
     first, *others = (
-        _native.decode_product(name, activations, variant, weight, x, 8) for variant in variants
+        _native.decode_product(name, activations, variant, weight, x, 51) for variant in variants
     )
     assert all(np.array_equal(first, y) for y in others)
 
@@ -216,8 +223,20 @@ def test_weight_that_is_not_finite_gives_no_number_in_its_row(
 
 
 @pytest.mark.parametrize("name", NUMBERS)
-def test_weights_that_are_numbers_take_float32_activations_only(name):
+def test_weights_that_are_numbers_take_no_integers(name):
     weight = np.zeros((16, 32 * NUMBERS[name]), np.uint8)
     x = np.zeros((1, 32), np.float32)
-    with pytest.raises(ValueError, match=f"{name} has no product with int8"):
-        _native.decode_product(name, "int8", VARIANTS[0], weight, x, 1)
+    for variant in VARIANTS:
+        with pytest.raises(ValueError, match=f"{name} has no product with int8"):
+            _native.decode_product(name, "int8", variant, weight, x, 1)
+
+
+@every_variant
+def test_bfloat16_rounds_to_nearest_even(variant):
+    weight = np.zeros((16, 4), np.uint8)
+    weight[:, [1, 3]] = 0x3F, 0x41  # 0.5 and 8
+    halves = np.array([1 + 2.0**-8, 1 + 3 * 2.0**-8, -1 - 2.0**-8, 1 + 2.0**-8 + 2.0**-20])
+    x = np.stack([halves, np.zeros(4)], axis=1).astype(np.float32)
+    rounded = np.array([1, 1 + 2.0**-6, -1, 1 + 2.0**-7])
+    y = _native.decode_product("bf16", "bfloat16", variant, weight, x, 4)
+    assert np.array_equal(y, np.repeat(rounded[:, None], 16, axis=1) / 2)

@@ -304,7 +304,7 @@ except KeyboardInterrupt:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGINT for one process")
-def test_ctrl_c_ends_a_loop_of_steps():
+def test_ctrl_c_ends_a_loop_of_steps(press_ctrl_c):
     process = subprocess.Popen(
         [sys.executable, "-c", INTERRUPTED, str(HERE)],
         stdout=subprocess.PIPE,
@@ -315,9 +315,5 @@ def test_ctrl_c_ends_a_loop_of_steps():
     with process:
         assert process.stdout.readline() == "running\n"
         time.sleep(0.1)
-        process.send_signal(signal.SIGINT)
-        try:
-            out, _ = process.communicate(timeout=60)
-        finally:
-            process.kill()
+        out = press_ctrl_c(process)
     assert (out, process.returncode) == ("ended\n", 0)

@@ -11,27 +11,12 @@
 namespace tensor_ops::decode {
 namespace {
 
-constexpr std::size_t kPrefetched = 1 << 14;  // bytes behind the last tile that may be prefetched
-
-std::size_t tiles_of(const Tensor& matrix) { return (matrix.rows + kTileRows - 1) / kTileRows; }
-
-// The tensors of the slot of matrices; null where the node has none.
-const std::vector<std::size_t>* matrices_of(const Node& node) {
-  const auto& slots = node.kind->weights;
-  for (std::size_t s = 0; s < slots.size(); ++s)
-    if (slots[s].form == WeightForm::kMatrices) return &node.weights[s];
-  return nullptr;
-}
-
-std::size_t tiles_of(const TileRun& run) { return (run.rows + kTileRows - 1) / kTileRows; }
-
 std::size_t cache_bytes(const Limits& limits, const Cache& cache) {
-  const std::size_t positions =
-      cache.is_paged ? size_product(cache.name, limits.num_pages, limits.page_size)
-                     : size_product(cache.name, limits.max_requests, limits.max_seq_length);
-  return aligned(size_product("cache '" + cache.name + "'", positions, cache.num_kv_heads,
-                              cache.head_size, std::size_t{2},
-                              std::size_t{cache.is_half ? 2u : 4u}));
+  const std::size_t pages = cache.is_paged ? limits.num_pages : limits.max_requests;
+  const std::size_t page = cache.is_paged ? limits.page_size : limits.max_seq_length;
+  return aligned(size_product("cache '" + cache.name + "'", pages, cache.num_kv_heads,
+                              kept_positions(cache.type, page),
+                              position_bytes(cache.type, cache.head_size)));
 }
 
 }  // namespace
@@ -40,7 +25,6 @@ std::size_t cache_bytes(const Limits& limits, const Cache& cache) {
 struct Executable::Layout {
   ValuePlan values;
   std::vector<bool> uses_shared;
-  std::vector<std::size_t> stream;  // bytes by thread
   // Vectors and tables: of the tensors of a slot, one behind the other.
   std::map<std::vector<std::size_t>, std::size_t> parameters;
   std::vector<std::size_t> cache;  // by cache
@@ -53,23 +37,30 @@ Executable::Executable(Program program, const std::vector<TensorBytes>& tensors,
     : program_(std::move(program)),
       tensors_(tensors),
       threads_(options.threads),
-      arrays_(program_) {
+      arrays_(program_),
+      weights_(options.threads),
+      workers_in_use_(options.threads) {
   if (!isa_choice().reason.empty())
     throw UnavailableError(text("compile_program: ", isa_choice().reason));
-  require_tensors();
+  const bool is_packed = options.packed.first;
+  require_tensors(is_packed);
   const Layout layout = plan(options.activations);
-  require_memory(layout);
+  require_memory(layout, is_packed);
+  if (is_packed) weights_.use(options.packed);
   allocate(layout);
+  if (!is_packed) weights_.allocate();
   team_ = std::make_unique<Team>(threads_);
   fill_parameters(layout);
   make_shares(layout);
-  pack_all(layout, options.progress);
+  if (!is_packed) weights_.pack(program_, tensors_, *team_, options.progress);
 }
 
-void Executable::require_tensors() const {
+void Executable::require_tensors(bool is_packed) const {
+  const std::vector<bool> wanted = tensors_to_compile(program_, is_packed);
   for (const Node& node : program_.nodes)
     for (const auto& slot : node.weights)
       for (std::size_t index : slot) {
+        if (!wanted[index]) continue;
         const Tensor& tensor = program_.tensors[index];
         if (!tensors_[index].first)
           throw ValueError(text(node.where(), ": tensor '", tensor.name, "' is not given"));
@@ -82,7 +73,6 @@ void Executable::require_tensors() const {
 
 Executable::Layout Executable::plan(ActivationType wanted) {
   Layout layout;
-  layout.stream.assign(threads_, 0);
   nodes_.resize(program_.nodes.size());
   for (std::size_t n = 0; n < nodes_.size(); ++n) {
     const Node& node = program_.nodes[n];
@@ -125,7 +115,7 @@ void Executable::plan_products(std::size_t n, ActivationType wanted, Layout& lay
   for (std::size_t index : matrices) {
     const Tensor& matrix = program_.tensors[index];
     const auto type = static_cast<std::size_t>(activations(matrix));
-    tiles += tiles_of(matrix);
+    tiles += tiles_of(matrix.rows);
     if (is_prepared[type]) continue;
     const ProductKernel& kernel = product_kernel(*matrix.format, activations(matrix), variant);
     is_prepared[type] = true;
@@ -135,23 +125,27 @@ void Executable::plan_products(std::size_t n, ActivationType wanted, Layout& lay
   }
 
   compiled.tiles.resize(threads_);
+  if (tiles > TileClaims::kMost)
+    throw ValueError(text(node.where(), ": the matrices have more than ",
+                          TileClaims::kMost * kTileRows, " rows"));
+  compiled.claims.reset(new TileClaims[threads_]);
   for (std::size_t t = 0; t < threads_; ++t) {
     const std::size_t begin = tiles * t / threads_, end = tiles * (t + 1) / threads_;
     std::size_t before = 0, first_row = 0;
     for (std::size_t index : matrices) {
       const Tensor& matrix = program_.tensors[index];
       const std::size_t from = std::max(begin, before),
-                        to = std::min(end, before + tiles_of(matrix));
+                        to = std::min(end, before + tiles_of(matrix.rows));
       if (from < to) {
         const std::size_t row = (from - before) * kTileRows;
         const std::size_t tile_bytes = matrix.format->tile_bytes(columns);
+        const std::size_t rows = std::min((to - from) * kTileRows, matrix.rows - row);
         compiled.tiles[t].push_back({&product_kernel(*matrix.format, activations(matrix), variant),
                                      offset[static_cast<std::size_t>(activations(matrix))],
-                                     tile_bytes, nullptr, first_row + row,
-                                     std::min((to - from) * kTileRows, matrix.rows - row)});
-        layout.stream[t] += (to - from) * tile_bytes;
+                                     tile_bytes, nullptr, first_row + row, rows});
+        weights_.add({n, t, index, row, rows, tile_bytes, nullptr});
       }
-      before += tiles_of(matrix);
+      before += tiles_of(matrix.rows);
       first_row += matrix.rows;
     }
   }
@@ -184,15 +178,16 @@ void Executable::plan_parameters(std::size_t n, Layout& layout) {
   }
 }
 
-void Executable::require_memory(const Layout& layout) {
-  std::size_t weights = layout.parameter_bytes, total = 0;
-  for (std::size_t bytes : layout.stream) weights += bytes;
+void Executable::require_memory(const Layout& layout, bool is_packed) {
+  std::size_t total = 0;
   const std::size_t scratch = layout.scratch.shared + threads_ * layout.scratch.own;
-  memory_ = {{"weights", weights},
+  packed_size_ = weights_.bytes();
+  memory_ = {{"weights", layout.parameter_bytes + (is_packed ? 0 : packed_size_)},
              {"caches", layout.cache_bytes},
              {"activations", layout.values.bytes},
              {"scratch", scratch},
              {"arrays", arrays_.bytes()}};
+  if (is_packed) memory_.emplace_back("mapped weights", packed_size_);
   std::string parts;
   for (const auto& each : memory_) {
     add_size("program", total, each.second);
@@ -206,10 +201,7 @@ void Executable::require_memory(const Layout& layout) {
 
 void Executable::allocate(const Layout& layout) {
   arrays_.allocate(program_.limits.max_requests);
-  for (std::size_t t = 0; t < threads_; ++t) {
-    streams_.emplace_back(layout.stream[t] + kPrefetched, "packed weights");
-    own_.emplace_back(layout.scratch.own, "scratch");
-  }
+  for (std::size_t t = 0; t < threads_; ++t) own_.emplace_back(layout.scratch.own, "scratch");
   shared_ = Memory(layout.scratch.shared, "scratch");
   parameters_ = Memory(layout.parameter_bytes, "vectors and tables");
   caches_ = Memory(layout.cache_bytes, "caches");
@@ -237,7 +229,7 @@ void Executable::make_shares(const Layout& layout) {
                     : values_.data() + layout.values.offset[value];
   };
   step_ = arrays_.step();
-  std::vector<std::size_t> used(threads_, 0);
+  auto part = weights_.parts().begin();
   for (std::size_t n = 0; n < nodes_.size(); ++n) {
     const Node& node = program_.nodes[n];
     Compiled& compiled = nodes_[n];
@@ -272,8 +264,9 @@ void Executable::make_shares(const Layout& layout) {
       if (node.cache != kAbsent) {
         const Cache& cache = program_.caches[node.cache];
         share.cache = {caches_.data() + layout.cache[node.cache],
-                       cache.is_half,
+                       cache.type,
                        cache.is_paged,
+                       cache.is_paged ? program_.limits.num_pages : program_.limits.max_requests,
                        cache.is_paged ? program_.limits.page_size : program_.limits.max_seq_length,
                        cache.num_kv_heads,
                        cache.head_size};
@@ -283,57 +276,14 @@ void Executable::make_shares(const Layout& layout) {
       share.prepared = compiled.prepared.data();
       if (compiled.tiles.empty()) continue;
       for (TileRun& run : compiled.tiles[t]) {
-        run.tiles = streams_[t].data() + used[t];
-        used[t] += tiles_of(run) * run.tile_bytes;
+        run.tiles = (part++)->tiles;
+        share.num_tiles += tiles_of(run.rows);
       }
-      share.tiles = compiled.tiles[t].data();
-      share.num_tiles = compiled.tiles[t].size();
+      share.runs = compiled.tiles[t].data();
+      share.num_runs = compiled.tiles[t].size();
+      share.claims = compiled.claims.get();
+      share.of_threads = compiled.shares.data();
     }
-  }
-}
-
-void Executable::pack_all(const Layout& layout, const Progress& progress) {
-  struct Job {
-    const Executable* executable;
-    std::size_t node;
-  };
-  std::size_t all = 0, done = 0;
-  for (std::size_t bytes : layout.stream) all += bytes;
-  for (std::size_t n = 0; n < nodes_.size(); ++n) {
-    if (nodes_[n].tiles.empty()) continue;
-    Job job{this, n};
-    const auto pack = [](void* context, std::size_t thread) {
-      const Job& of = *static_cast<const Job*>(context);
-      of.executable->pack(of.node, thread);
-    };
-    team_->run(pack, &job);
-    for (const auto& runs : nodes_[n].tiles)
-      for (const TileRun& run : runs) done += tiles_of(run) * run.tile_bytes;
-    if (progress) progress(done, all);
-  }
-}
-
-void Executable::pack(std::size_t n, std::size_t thread) const {
-  const Node& node = program_.nodes[n];
-  std::size_t first_row = 0;
-  auto run = nodes_[n].tiles[thread].begin();
-  const auto end = nodes_[n].tiles[thread].end();
-  for (std::size_t index : *matrices_of(node)) {
-    const Tensor& matrix = program_.tensors[index];
-    const std::size_t row_bytes = matrix.format->row_bytes(matrix.columns);
-    if (run != end && run->first < first_row + matrix.rows) {
-      unsigned char* tile = streams_[thread].data() + (run->tiles - streams_[thread].data());
-      for (std::size_t r = 0; r < run->rows; r += kTileRows, tile += run->tile_bytes) {
-        const unsigned char* rows[kTileRows];
-        for (std::size_t lane = 0; lane < kTileRows; ++lane)
-          rows[lane] = r + lane < run->rows
-                           ? tensors_[index].first + (run->first - first_row + r + lane) * row_bytes
-                           : nullptr;
-        matrix.format->pack(rows, matrix.columns, tile);
-      }
-      ++run;
-    }
-    first_row += matrix.rows;
   }
 }
 

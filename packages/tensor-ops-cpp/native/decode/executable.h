@@ -3,36 +3,49 @@
 
 #include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "decode/memory.h"
+#include "decode/packed_weights.h"
 #include "decode/program.h"
 #include "decode/step_arrays.h"
 #include "decode/team.h"
+#include "decode/workers_in_use.h"
 
 namespace tensor_ops::decode {
-
-struct TensorBytes {
-  const unsigned char* first = nullptr;  // null where not given
-  std::size_t bytes = 0;
-};
-
-// Called on the calling thread with the bytes of weights that are done, and of all. May throw.
-using Progress = std::function<void(std::size_t, std::size_t)>;
 
 struct CompileOptions {
   std::size_t threads;
   ActivationType activations;
   Progress progress;
+  TensorBytes packed;  // what packed() has returned; null where weights are to be packed
+};
+
+// Steps in a row, each with one token of each slot that takes part.
+struct StepsInRow {
+  std::size_t num_tokens, num_steps;
+  std::string output;  // where a step writes the tokens that it chooses, which the next one is fed
+  std::vector<std::vector<std::int32_t>> end_tokens;  // of each token: after which it is the last
+  double max_seconds;
+};
+
+// How the workers spent a step, in seconds. What a row of both leaves of `whole` is the wait for
+// the thread that was the last.
+struct StepTimes {
+  double whole;
+  std::size_t workers;
+  std::vector<double> work;  // a row for each of them, of its time in each node
+  std::vector<double> wait;  // and what it waited before and within the node
 };
 
 class Executable {
  public:
-  // tensors: by index, those of the program. Throws ValueError, MemoryError or Error, before any
-  // memory is taken unless the system refuses it.
+  // tensors: by index, those of the program; of matrices none where they are packed. Throws
+  // ValueError, MemoryError or Error, before any memory is taken unless the system refuses it.
   Executable(Program program, const std::vector<TensorBytes>& tensors,
              const CompileOptions& options);
   Executable(const Executable&) = delete;
@@ -42,6 +55,18 @@ class Executable {
   // Runs one step of what is in the arrays. Calls of several threads take turns. Throws ValueError
   // before anything is written, and Error after close() and in a forked child.
   void run(std::size_t num_tokens, std::size_t num_selected);
+  // Runs steps of what is in the arrays, and writes `tokens` and `positions` of each but the first.
+  // Stops after `num_steps`, after a token that is in `end_tokens` or that cannot be fed, and
+  // before a step that would end after `max_seconds` if it took as long as those before. Returns
+  // what each step has chosen. Throws as run() does, for any of the steps before the first.
+  std::vector<std::int32_t> run_steps(const StepsInRow& steps);
+  // Runs a step as run() does, and measures it.
+  StepTimes profile(std::size_t num_tokens, std::size_t num_selected);
+  // The bytes per second at which the threads read the packed weights, without computing with them.
+  // Throws Error where the program has no matrices.
+  double read_bandwidth();
+  // The packed weights, piece by piece in an order that does not depend on the threads.
+  std::vector<PackedPiece> packed();
   // Frees all but the arrays. A second call does nothing.
   void close();
 
@@ -49,6 +74,7 @@ class Executable {
   // What takes how many bytes.
   const std::vector<std::pair<const char*, std::size_t>>& memory() const { return memory_; }
   std::size_t threads() const { return threads_; }
+  std::size_t packed_size() const { return packed_size_; }  // bytes
   // Whether rows of a tensor are looked up in the caller's memory at each step.
   bool reads_from_caller(std::size_t tensor) const;
 
@@ -61,24 +87,35 @@ class Executable {
     std::vector<PreparedKind> prepared;
     std::vector<std::vector<TileRun>> tiles;  // by thread
     std::vector<Share> shares;                // by thread
+    std::unique_ptr<TileClaims[]> claims;     // by thread; null where there are no tiles
   };
   struct Layout;
 
-  void require_tensors() const;
+  void require_tensors(bool is_packed) const;
   Layout plan(ActivationType wanted);
   void plan_products(std::size_t node, ActivationType wanted, Layout& layout);
   void plan_parameters(std::size_t node, Layout& layout);
-  void require_memory(const Layout& layout);
+  void require_memory(const Layout& layout, bool is_packed);
   void allocate(const Layout& layout);
   void fill_parameters(const Layout& layout);
   void make_shares(const Layout& layout);
-  void pack_all(const Layout& layout, const Progress& progress);
-  void pack(std::size_t node, std::size_t thread) const;
-  void work(std::size_t thread);
+  // Throws Error after close() and in a forked child.
+  std::unique_lock<std::mutex> lock_open(const char* where);
+  // Also throws ValueError for a step that cannot run.
+  std::unique_lock<std::mutex> begin_step(const char* where, std::size_t num_tokens,
+                                          std::size_t num_selected);
+  void number_step();
+  void take_step();
+  // Throws ValueError unless there is an output that holds one token in a row.
+  const std::int32_t* chosen_tokens(const std::string& output) const;
+  template <class Watch>
+  void work(std::size_t worker, Watch watch);
+  std::pair<std::size_t, std::size_t> shares_of(std::size_t worker) const;  // first and end
 
   const Program program_;
   std::vector<TensorBytes> tensors_;
   const std::size_t threads_;
+  std::size_t packed_size_ = 0;
   StepArrays arrays_;
   std::vector<std::pair<const char*, std::size_t>> memory_;
 
@@ -86,10 +123,12 @@ class Executable {
   std::mutex running_;
   Step step_{};
   std::vector<Compiled> nodes_;
-  std::vector<Memory> streams_;  // packed weights, by thread
-  std::vector<Memory> own_;      // scratch, by thread
+  PackedWeights weights_;
+  std::vector<Memory> own_;  // scratch, by thread
   Memory parameters_, caches_, values_, shared_;
   std::unique_ptr<Team> team_;  // null once closed
+  WorkersInUse workers_in_use_;
+  std::size_t workers_ = 1;  // in this step
 };
 
 }  // namespace tensor_ops::decode

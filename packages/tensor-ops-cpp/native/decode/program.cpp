@@ -146,9 +146,10 @@ class Reader {
     const Fields fields(json, text("cache '", name, "'"),
                         {"num_kv_heads", "head_size", "dtype", "paged"});
     caches_[name] = program_.caches.size();
-    program_.caches.push_back({name, fields.size("num_kv_heads"), fields.size("head_size"),
-                               fields.choice("dtype", {"float32", "float16"}) == 1,
-                               fields.at("paged", Json::Kind::kBool).boolean});
+    program_.caches.push_back(
+        {name, fields.size("num_kv_heads"), fields.size("head_size"),
+         static_cast<CacheType>(fields.choice("dtype", {"float32", "float16", "int8"})),
+         fields.at("paged", Json::Kind::kBool).boolean});
   }
 
   void read_values(const Json& json) {

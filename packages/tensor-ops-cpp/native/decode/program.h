@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "decode/products/product.h"
+#include "decode/share.h"
 
 namespace tensor_ops::decode {
 
@@ -37,7 +37,8 @@ struct Tensor {
 struct Cache {
   std::string name;
   std::size_t num_kv_heads, head_size;
-  bool is_half, is_paged;
+  CacheType type;
+  bool is_paged;
 };
 
 struct Value {

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "decode/products/product.h"
+#include "decode/tile_claims.h"
 
 #define DECODE_INLINE inline __attribute__((always_inline))
 
@@ -25,15 +26,46 @@ struct Step {
   const float *edit_biases, *edit_penalties;
   std::size_t edits_per_request;
   std::size_t num_tokens, num_selected;
+  std::uint32_t number;  // another one in each step
 };
 
-// The keys and values of one attention node. A page has for each head the keys of its positions,
-// then their values, row by row. Keys are in blocks of 16 positions, of which the last one of a
-// page may have fewer; a block has for each element of a head those of all its positions.
+// What a cache keeps keys and values as. int8: each 32 elements of a head share a scale in float16.
+enum class CacheType { kFloat32, kFloat16, kInt8 };
+constexpr std::size_t kCacheBlock = 16, kScaledElements = 32;
+// Positions from one multiple of this up to the next are attended to by themselves. They are in so
+// many blocks at most, of pages of any size.
+constexpr std::size_t kAttendedRange = 128;
+constexpr std::size_t kMostBlocks = kAttendedRange / kCacheBlock + 2 * (kAttendedRange + 1);
+
+DECODE_INLINE constexpr std::size_t scales_of(std::size_t head_size) {
+  return (head_size + kScaledElements - 1) / kScaledElements;
+}
+
+// Bytes of the key and the value of one position and one head.
+DECODE_INLINE constexpr std::size_t position_bytes(CacheType type, std::size_t head_size) {
+  constexpr std::size_t kScale = 2;
+  if (type == CacheType::kInt8)
+    return 2 * head_size + head_size % 2 + 2 * scales_of(head_size) * kScale;
+  return 2 * head_size * (type == CacheType::kFloat16 ? 2 : 4);
+}
+// The positions that a page takes memory for.
+DECODE_INLINE constexpr std::size_t kept_positions(CacheType type, std::size_t page_size) {
+  if (type != CacheType::kInt8) return page_size;
+  return (page_size + kCacheBlock - 1) / kCacheBlock * kCacheBlock;
+}
+
+// The keys and values of one attention node: of one head those of all pages, then of the next, so
+// that a head's pages with consecutive numbers are one stream. A page is blocks of 16 positions. Of
+// floats the last one of a page may have fewer; a block has for each element of a head the keys of
+// all its positions, then its values, position by position. Of int8 a block has for each two
+// elements the keys of all positions, of each position two integers, with a zero behind an odd last
+// element; then for each two positions their values, of each element two integers; then the scales
+// in float16: for each 32 elements those of all its keys, then likewise of its values.
 struct CacheMemory {
   unsigned char* data;
-  bool is_half, is_paged;  // a slot that is not paged has the page of its own number
-  std::size_t page_size, num_kv_heads, head_size;
+  CacheType type;
+  bool is_paged;  // a slot that is not paged has the page of its own number
+  std::size_t num_pages, page_size, num_kv_heads, head_size;
 };
 
 // The tiles of one matrix that one thread multiplies. Their rows begin at a column of the output.
@@ -72,12 +104,14 @@ struct alignas(64) Share {
   CacheMemory cache;
 
   // Products: the columns of the matrices, the kinds of activations that they want, the bytes of a
-  // row of all of these, and this thread's tiles.
+  // row of all of these, this thread's tiles, and what each thread has left of its own.
   std::size_t product_columns;
   const PreparedKind* prepared;
   std::size_t num_prepared, prepared_bytes;
-  const TileRun* tiles;
-  std::size_t num_tiles;
+  const TileRun* runs;
+  std::size_t num_runs, num_tiles;
+  TileClaims* claims;       // of all threads
+  const Share* of_threads;  // the shares of all threads
 
   unsigned char* own;     // scratch of this thread, aligned to 64 bytes
   unsigned char* shared;  // scratch of all threads

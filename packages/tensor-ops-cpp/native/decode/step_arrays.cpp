@@ -108,6 +108,7 @@ Step StepArrays::step() const {
           at<float>("edit_penalties"),
           find("edited_tokens").columns,
           0,
+          0,
           0};
 }
 
@@ -153,13 +154,41 @@ void StepArrays::check_pages(const Limits& limits, const Step& step) const {
     // Of the tokens in a row of a slot, each but the first adds at most the page of its own.
     const bool is_first = i == 0 || step.slots[i - 1] != step.slots[i];
     const std::size_t begin = !is_first ? position : is_cut ? position + 1 - longest_window_ : 0;
-    for (std::size_t page = begin / limits.page_size; page <= position / limits.page_size; ++page) {
-      const std::int32_t given = step.page_table[slot * step.pages_per_request + page];
-      if (given < 0 || static_cast<std::size_t>(given) >= limits.num_pages)
-        throw ValueError(text("run: page_table[", slot, ", ", page, "] must be from 0 to ",
-                              limits.num_pages - 1, ", got ", given));
-    }
+    for (std::size_t page = begin / limits.page_size; page <= position / limits.page_size; ++page)
+      check_page(limits, step, slot, page);
   }
+}
+
+void StepArrays::check_page(const Limits& limits, const Step& step, std::size_t slot,
+                            std::size_t page) const {
+  const std::int32_t given = step.page_table[slot * step.pages_per_request + page];
+  if (given < 0 || static_cast<std::size_t>(given) >= limits.num_pages)
+    throw ValueError(text("run: page_table[", slot, ", ", page, "] must be from 0 to ",
+                          limits.num_pages - 1, ", got ", given));
+}
+
+void StepArrays::check_steps(const Limits& limits, const Step& step, std::size_t num_steps) const {
+  if (num_steps < 1 || num_steps > limits.max_seq_length)
+    throw ValueError(text("run_steps: num_steps must be from 1 to ", limits.max_seq_length,
+                          ", got ", num_steps));
+  for (std::size_t i = 0; i < step.num_tokens; ++i) {
+    const auto slot = static_cast<std::size_t>(step.slots[i]);
+    const auto position = static_cast<std::size_t>(step.positions[i]);
+    if (next_position_[slot] != step.positions[i] + 1)
+      throw ValueError(
+          text("run_steps: each slot must have one token, got several of slot ", slot));
+    const std::size_t last = position + num_steps - 1;
+    if (last >= limits.max_seq_length)
+      throw ValueError(text("run_steps: positions must stay below ", limits.max_seq_length,
+                            ", but slot ", slot, " comes to ", last));
+    if (!reads_pages_) continue;
+    for (std::size_t page = position / limits.page_size; page <= last / limits.page_size; ++page)
+      check_page(limits, step, slot, page);
+  }
+}
+
+bool StepArrays::is_word(std::int32_t token) const {
+  return token >= 0 && static_cast<std::size_t>(token) < num_words_;
 }
 
 void StepArrays::check_sampling(const Step& step) const {

@@ -31,13 +31,18 @@ class StepArrays {
   // Throws MemoryError.
   void allocate(std::size_t max_requests);
   const std::shared_ptr<Memory>& memory() const { return memory_; }
-  // Of `tokens` or of an output.
+  // Of an array of this name, which there must be.
   unsigned char* value(const std::string& name) const;
 
   // Pointers to all of them, without the numbers of a step.
   Step step() const;
   // Throws ValueError for a step that is out of the limits, or of which arrays hold what cannot be.
   void check(const Limits& limits, const Step& step);
+  // Throws ValueError unless so many steps can follow one another of which the first, which has
+  // been checked, has one token of each slot.
+  void check_steps(const Limits& limits, const Step& step, std::size_t num_steps) const;
+  // Whether a token can be fed.
+  bool is_word(std::int32_t token) const;
 
  private:
   void add(const std::string& name, StepArray::Type type, std::size_t rows,
@@ -47,6 +52,7 @@ class StepArrays {
   T* at(const char* name) const;
   void check_tokens(const Limits& limits, const Step& step);
   void check_pages(const Limits& limits, const Step& step) const;
+  void check_page(const Limits& limits, const Step& step, std::size_t slot, std::size_t page) const;
   void check_sampling(const Step& step) const;
   void check_edits(const Step& step, std::size_t slot) const;
 

@@ -1,6 +1,10 @@
 #include "decode/team.h"
 
-#include <chrono>
+#if !defined(_WIN32)
+#include <time.h>
+#endif
+
+#include <algorithm>
 #include <system_error>
 
 #include "declaration/errors.h"
@@ -15,17 +19,16 @@ namespace {
 std::atomic<unsigned> forks{0};
 [[maybe_unused]] const bool counts_forks = call_at_fork(nullptr, nullptr, [] { ++forks; });
 
-// Waits inside a job, where the others are on their way: spins, and once that has taken longer than
-// they need if they have a CPU, lets others use this one.
-template <class Done>
-void wait_until(Done done) {
-  constexpr int kSpins = 1000;
-  for (int spins = 0; !done(); ++spins) {
-    if (spins < kSpins)
-      relax();
-    else
-      std::this_thread::yield();
-  }
+// What the calling thread has used of processors; all time there is, where the system says that too
+// roughly.
+Team::Clock::duration thread_cpu_time() {
+#if defined(_WIN32)
+  return Team::Clock::now().time_since_epoch();
+#else
+  timespec time{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
+#endif
 }
 
 }  // namespace
@@ -34,14 +37,14 @@ OwnerProcess::OwnerProcess() : forks_(forks.load()) {}
 
 bool OwnerProcess::is_current() const { return forks_ == forks.load(std::memory_order_relaxed); }
 
-Team::Team(std::size_t threads) : threads_(threads), workers_(new Worker[threads]) {
+Team::Team(std::size_t threads) : size_(threads), threads_(new Thread[threads]) {
   [[maybe_unused]] const BlockedSignals blocked;
   started_.reserve(threads);
   try {
     for (std::size_t i = 1; i < threads; ++i) started_.emplace_back([this, i] { serve(i); });
   } catch (const std::system_error& error) {
     const std::size_t count = started_.size() + 1;
-    wake_all();
+    call(count);
     for (std::thread& thread : started_) thread.join();
     throw Error(text("compile_program: the system gives only ", count, " of ", threads,
                      " threads (", error.what(), "); pass a smaller num_workers"));
@@ -52,62 +55,103 @@ Team::~Team() {
   if (!owner_.is_current()) {
     // The child has no threads to join. What they waited in stays, as they may have been in it.
     new std::vector<std::thread>(std::move(started_));
-    workers_.release();
+    threads_.release();
     return;
   }
   work_ = nullptr;
-  wake_all();
+  call(size_);
   for (std::thread& thread : started_) thread.join();
 }
 
-void Team::run(Work work, void* context) {
+void Team::run(Work work, void* context, std::size_t workers) {
   work_ = work;
   context_ = context;
-  wake_all();
-  work(context, 0);
-  meet();
+  workers_ = workers;
+  job_began_ = Clock::now();
+  call(workers);
+  take_part(0);
+  meet(0);
 }
 
-void Team::wake_all() {
-  job_.fetch_add(1);
-  for (std::size_t i = 1; i <= started_.size(); ++i)
-    if (workers_[i].is_asleep.exchange(false)) workers_[i].bell.ring(1);
+void Team::take_part(std::size_t number) {
+  Thread& thread = threads_[number];
+  thread.slept = {};
+  const auto before = thread_cpu_time();
+  work_(context_, number);
+  const auto used = thread_cpu_time() - before;
+  thread.without_processor = Clock::now() - job_began_ - thread.slept - used;
 }
 
-void Team::meet() {
-  if (threads_ == 1) return;
+Team::Clock::duration Team::without_processor() const {
+  Clock::duration longest{};
+  for (std::size_t i = 0; i < workers_; ++i)
+    longest = std::max(longest, threads_[i].without_processor);
+  return longest;
+}
+
+void Team::meet(std::size_t worker) {
+  if (workers_ == 1) return;
   const std::uint32_t meeting = meetings_.load(std::memory_order_relaxed);
-  if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == threads_) {
-    arrived_.store(0, std::memory_order_relaxed);
-    meetings_.store(meeting + 1, std::memory_order_release);
-    return;
-  }
-  wait_until([&] { return meetings_.load(std::memory_order_acquire) != meeting; });
+  if (!arrive()) wait(threads_[worker], [&] { return meetings_.load() != meeting; });
 }
 
-void Team::serve(std::size_t thread) {
-  for (std::uint32_t job = 0;; ++job) {
-    wait_for_job(workers_[thread], job);
+bool Team::arrive() {
+  const std::size_t workers = workers_;  // of this job: once all have come, the next may begin
+  if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 < workers) return false;
+  arrived_.store(0, std::memory_order_relaxed);
+  meetings_.fetch_add(1);
+  for (std::size_t i = 0; i < workers; ++i) wake(threads_[i]);
+  return true;
+}
+
+void Team::serve(std::size_t number) {
+  Thread& thread = threads_[number];
+  for (std::uint32_t done = 0;; ++done) {
+    wait(thread, [&] { return thread.jobs.load() != done; });
     if (!work_) return;
-    work_(context_, thread);
-    meet();
+    take_part(number);
+    arrive();
   }
 }
 
-void Team::wait_for_job(Worker& worker, std::uint32_t last) {
-  const auto has_begun = [&] { return job_.load() != last; };
-  const auto start = std::chrono::steady_clock::now();
+void Team::call(std::size_t workers) {
+  for (std::size_t i = 1; i < workers; ++i) threads_[i].jobs.fetch_add(1);
+  for (std::size_t i = 1; i < workers; ++i) wake(threads_[i]);
+}
+
+// After what the thread waits for has come true. Who takes the flag back decides whether to ring.
+void Team::wake(Thread& thread) {
+  if (!thread.is_asleep.load()) return;
+  const auto now = Clock::now();
+  if (!thread.is_asleep.exchange(false)) return;
+  thread.rung_at = now;
+  thread.bell.ring(1);
+}
+
+// Spins for longer than the others need if they have a processor, then sleeps.
+template <class Done>
+void Team::wait(Thread& thread, Done is_done) {
+  constexpr int kLooks = 64;  // between two looks at the clock
   constexpr std::chrono::microseconds kSpin{50};
-  while (std::chrono::steady_clock::now() - start < kSpin)
-    for (int i = 0; i < 64; ++i) {
-      if (has_begun()) return;
+  const auto spin = [&] {
+    for (int i = 0; i < kLooks; ++i) {
+      if (is_done()) return true;
       relax();
     }
-  worker.is_asleep.store(true);
-  // A job that began before that rang for nobody. Who takes the flag back decides whether one
-  // rings.
-  if (has_begun() && worker.is_asleep.exchange(false)) return;
-  worker.bell.wait();
+    return false;
+  };
+  if (spin()) return;
+  for (const auto end = Clock::now() + kSpin; Clock::now() < end;)
+    if (spin()) return;
+  // It may be rung for what came true before.
+  while (!is_done()) {
+    const auto asleep = Clock::now();
+    thread.is_asleep.store(true);
+    // What came true before that rang for nobody.
+    if (is_done() && thread.is_asleep.exchange(false)) return;
+    thread.bell.wait();
+    thread.slept += thread.rung_at - asleep;
+  }
 }
 
 }  // namespace tensor_ops::decode

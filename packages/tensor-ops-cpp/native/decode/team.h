@@ -1,8 +1,9 @@
-// A team of threads that lives as long as an executable. Inside a job nobody sleeps; between jobs
-// the threads spin for a moment, then sleep.
+// A team of threads that lives as long as an executable. Where they wait for one another, within a
+// job or for the next one, they spin for a moment, then sleep.
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <thread>
@@ -24,7 +25,8 @@ class OwnerProcess {
 
 class Team {
  public:
-  using Work = void (*)(void* context, std::size_t thread);
+  using Work = void (*)(void* context, std::size_t worker);
+  using Clock = std::chrono::steady_clock;
 
   // The caller of run() is thread 0; the others are started here. Throws Error where there are none
   // to be had.
@@ -33,30 +35,41 @@ class Team {
   Team& operator=(const Team&) = delete;
   ~Team();
 
-  std::size_t threads() const { return threads_; }
-  // Calls work(context, thread) on every thread and returns when all are done. One job at a time.
-  // `work` must not throw.
-  void run(Work work, void* context);
-  // Called by every thread in a job: returns when all have called it.
-  void meet();
+  std::size_t size() const { return size_; }
+  // Calls work(context, worker) on the first `workers` threads and returns when all are done. One
+  // job at a time. `work` must not throw.
+  void run(Work work, void* context, std::size_t workers);
+  // Called by every worker of a job: returns when all have called it.
+  void meet(std::size_t worker);
+  // How long a worker could have run in the last job and had no processor: the longest of all.
+  Clock::duration without_processor() const;
 
  private:
-  struct alignas(64) Worker {
+  struct alignas(64) Thread {
+    std::atomic<std::uint32_t> jobs{0};
     std::atomic<bool> is_asleep{false};
     Doorbell bell;
+    Clock::time_point rung_at{};
+    Clock::duration slept{}, without_processor{};  // in this job
   };
 
-  void serve(std::size_t thread);
-  void wait_for_job(Worker& worker, std::uint32_t last);
-  void wake_all();
+  void serve(std::size_t number);
+  void take_part(std::size_t number);
+  // Whether all workers have come; the last one wakes the others.
+  bool arrive();
+  void call(std::size_t workers);
+  void wake(Thread& thread);
+  template <class Done>
+  void wait(Thread& thread, Done is_done);
 
-  const std::size_t threads_;
+  const std::size_t size_;
   const OwnerProcess owner_;
-  std::unique_ptr<Worker[]> workers_;
+  std::unique_ptr<Thread[]> threads_;
   std::vector<std::thread> started_;
   Work work_ = nullptr;  // null: the threads are to end
   void* context_ = nullptr;
-  alignas(64) std::atomic<std::uint32_t> job_{0};
+  std::size_t workers_ = 0;
+  Clock::time_point job_began_{};
   alignas(64) std::atomic<std::size_t> arrived_{0};
   alignas(64) std::atomic<std::uint32_t> meetings_{0};
 };

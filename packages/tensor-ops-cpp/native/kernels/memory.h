@@ -226,16 +226,16 @@ TENSOR_OPS_INLINE std::size_t distance_to_line(const typename Element::Storage* 
   return (0 - reinterpret_cast<std::uintptr_t>(y)) % kLine / sizeof(typename Element::Storage);
 }
 
-// write(i, extent) for all elements up to the first line of y + i, which is returned, or to the end
-// of a short row.
+// The fewest elements that are worth writing in whole lines.
+template <class Element>
+constexpr std::size_t kFewestInLines = 2 * kUnroll * kLanesFor<Element>;
+
+// write(i, extent) for all elements of so many or more up to the first line of y + i, which is
+// returned.
 template <class Element, class Write>
-TENSOR_OPS_INLINE std::size_t write_to_line(std::size_t begin, std::size_t end,
-                                            const typename Element::Storage* y, Write write) {
+TENSOR_OPS_INLINE std::size_t write_to_line(std::size_t begin, const typename Element::Storage* y,
+                                            Write write) {
   constexpr std::size_t lanes = kLanesFor<Element>;
-  if (end - begin < 2 * kUnroll * lanes) {
-    for_blocks<typename Element::Compute>(begin, end, write);
-    return end;
-  }
   const std::size_t line = begin + distance_to_line<Element>(y + begin);
   std::size_t i = begin;
   // A vector may be less than a line.
@@ -244,15 +244,15 @@ TENSOR_OPS_INLINE std::size_t write_to_line(std::size_t begin, std::size_t end,
   return line;
 }
 
-// The same from a line on, past the caches as long as lines are whole.
+// The same from a line on, past the caches, as long as lines are whole. Returns where they end.
 template <class Element, class Write>
-TENSOR_OPS_INLINE void write_lines(std::size_t line, std::size_t end, Write write) {
+TENSOR_OPS_INLINE std::size_t stream_lines(std::size_t line, std::size_t end, Write write) {
   constexpr std::size_t lanes = kLanesFor<Element>;
   constexpr std::size_t in_line = kLine / (lanes * sizeof(typename Element::Storage));
   std::size_t i = line;
   for (; i + kUnroll * lanes <= end; i += kUnroll * lanes) write(i, Whole<kUnroll, true>{});
   for (; i + in_line * lanes <= end; i += in_line * lanes) write(i, Whole<in_line, true>{});
-  for_blocks<typename Element::Compute>(i, end, write);
+  return i;
 }
 
 // Prefetches the last line of a row, which it shares with what follows: an ordinary store that had
@@ -266,12 +266,13 @@ TENSOR_OPS_INLINE void prefetch_last_line(const T* end) {
 template <class Element, class Write>
 TENSOR_OPS_INLINE void for_lines(bool streams, std::size_t begin, std::size_t end,
                                  const typename Element::Storage* y, Write write) {
-  if (streams) prefetch_last_line(y + end);
-  const std::size_t line = write_to_line<Element>(begin, end, y, write);
-  if (streams)
-    write_lines<Element>(line, end, write);
-  else
-    for_blocks<typename Element::Compute>(line, end, write);
+  std::size_t i = begin;
+  if (end - begin >= kFewestInLines<Element>) {
+    if (streams) prefetch_last_line(y + end);
+    i = write_to_line<Element>(i, y, write);
+    if (streams) i = stream_lines<Element>(i, end, write);
+  }
+  for_blocks<typename Element::Compute>(i, end, write);
 }
 
 // y[i] = values(i, extent), a block in the order of load_unordered(), for i from begin to end.

@@ -81,7 +81,7 @@ TENSOR_OPS_INLINE void with_copied_parameters(const Run& run, Function function)
   constexpr std::size_t kFewestRows = 8;
   if constexpr (deinterleaves<Element, Parameter>)
     if (run.rows >= kFewestRows && run.n * parameters <= kMostCopied &&
-        run.n >= 2 * kUnroll * kLanesFor<Element> &&
+        run.n >= kFewestInLines<Element> &&
         run.stride[parameters + 1] % static_cast<std::ptrdiff_t>(kLine) == 0)
       return run_with_copies<Element, Parameter, parameters>(run, function);
   function(run, std::false_type());
@@ -223,8 +223,8 @@ struct ImmediateWriter {
   TENSOR_OPS_INLINE void finish() {}
 };
 
-// Writes each row past the caches while the next one is measured and the one after that is
-// prefetched: computing and storing do not wait for one another.
+// Writes each row, of kFewestInLines elements or more, past the caches while the next one is
+// measured and the one after that is prefetched: computing and storing do not wait for one another.
 template <class Element, class Op>
 class DelayedWriter {
  public:
@@ -233,7 +233,7 @@ class DelayedWriter {
     row_ = row;
     statistics_ = statistics;
     prefetch_last_line(row.y + row.n);
-    at_ = write_to_line<Element>(0, row.n, row.y, block_writer());
+    at_ = write_to_line<Element>(0, row.y, block_writer());
   }
   template <class Extent>
   TENSOR_OPS_INLINE void overlap(const typename Op::Row& measured, std::size_t i, Extent extent) {
@@ -245,7 +245,8 @@ class DelayedWriter {
     }
   }
   TENSOR_OPS_INLINE void finish() {
-    write_lines<Element>(at_, row_.n, block_writer());
+    at_ = stream_lines<Element>(at_, row_.n, block_writer());
+    for_blocks<typename Element::Compute>(at_, row_.n, block_writer());
     at_ = row_.n = 0;
   }
 
@@ -270,7 +271,7 @@ TENSOR_OPS_INLINE void run_rows(const Run& run, Context... context) {
   };
   // Three rows are in the second-level cache at a time.
   constexpr std::size_t kMostBytes = std::size_t{1} << 17;
-  if (Op::row_at(run, 0, context...).streams &&
+  if (Op::row_at(run, 0, context...).streams && run.n >= kFewestInLines<Element> &&
       run.n * sizeof(typename Element::Storage) <= kMostBytes)
     run_with(DelayedWriter<Element, Op>());
   else

@@ -22,8 +22,6 @@ namespace {
 using decode::Executable;
 using decode::StepArray;
 
-constexpr const char* kActivationNames[kActivationTypes] = {"float32", "int8", "int8x2"};
-
 ActivationType activations_option(const py::object& options) {
   ActivationType activations = ActivationType::kInt8x2;
   if (options.is_none()) return activations;
@@ -36,8 +34,9 @@ ActivationType activations_option(const py::object& options) {
     while (type < kActivationTypes && wanted != kActivationNames[type]) ++type;
     if (type == kActivationTypes)
       throw ValueError(
-          text("compile_program: activations must be 'int8x2', 'int8' or 'float32', got '", wanted,
-               "'"));
+          text("compile_program: activations must be 'int8x2', 'int8', 'bfloat16' or 'float32', "
+               "got '",
+               wanted, "'"));
     activations = static_cast<ActivationType>(type);
   }
   return activations;
@@ -115,24 +114,46 @@ Owned as_numpy(const decode::Tensor& tensor, PyObject* object) {
   return view;
 }
 
+// Packed weights as bytes that are one behind the other.
+Owned packed_argument(const py::object& given) {
+  Owned bytes(PyArray_FROM_OF(given.ptr(), NPY_ARRAY_C_CONTIGUOUS));
+  if (!bytes) throw py::error_already_set();
+  if (PyArray_TYPE(bytes.array()) != NPY_UINT8 || PyArray_NDIM(bytes.array()) != 1 ||
+      bytes.get() != given.ptr())
+    throw TypeError(text("compile_program: packed must be a contiguous vector of uint8, got ",
+                         dtype_attribute_text(given.ptr()), " of type ", type_name(given.ptr())));
+  return bytes;
+}
+
+decode::TensorBytes bytes_of(PyArrayObject* array) {
+  return {reinterpret_cast<const unsigned char*>(PyArray_DATA(array)),
+          static_cast<std::size_t>(PyArray_NBYTES(array))};
+}
+
 // An executable and the arrays whose memory it reads at each step.
 class PyExecutable {
  public:
   PyExecutable(const std::string& json, const py::object& tensors, const py::object& num_workers,
-               const py::object& options, const py::object& progress) {
-    decode::CompileOptions compile{workers_argument(num_workers), activations_option(options), {}};
+               const py::object& options, const py::object& progress, const py::object& packed) {
+    decode::CompileOptions compile{
+        workers_argument(num_workers), activations_option(options), {}, {}};
+    if (!packed.is_none()) {
+      const Owned array = packed_argument(packed);
+      compile.packed = bytes_of(array.array());
+      packed_ = packed;
+    }
     options_["activations"] = kActivationNames[static_cast<std::size_t>(compile.activations)];
     decode::Program program = decode::parse_program(json);
     std::vector<decode::TensorBytes> bytes(program.tensors.size());
     std::vector<Owned> views(program.tensors.size());
     std::vector<py::object> objects(program.tensors.size());
+    const std::vector<bool> wanted = decode::tensors_to_compile(program, compile.packed.first);
     for (std::size_t i = 0; i < bytes.size(); ++i) {
       const py::str name(program.tensors[i].name);
-      if (!tensors.contains(name)) continue;
+      if (!wanted[i] || !tensors.contains(name)) continue;
       objects[i] = tensors[name];
       views[i] = as_numpy(program.tensors[i], objects[i].ptr());
-      bytes[i] = {reinterpret_cast<const unsigned char*>(PyArray_DATA(views[i].array())),
-                  static_cast<std::size_t>(PyArray_NBYTES(views[i].array()))};
+      bytes[i] = bytes_of(views[i].array());
     }
     // Between nodes a signal may end it.
     compile.progress = [&](std::size_t done, std::size_t all) {
@@ -158,17 +179,67 @@ class PyExecutable {
     executable_->run(static_cast<std::size_t>(num_tokens), static_cast<std::size_t>(num_selected));
   }
 
+  py::array_t<std::int32_t> run_steps(std::int64_t num_tokens, std::int64_t num_steps,
+                                      const std::string& output,
+                                      const std::vector<std::vector<std::int32_t>>& end_tokens,
+                                      double max_seconds) {
+    const auto tokens = static_cast<std::size_t>(num_tokens);
+    std::vector<std::int32_t> chosen;
+    {
+      const py::gil_scoped_release released;
+      chosen = executable_->run_steps(
+          {tokens, static_cast<std::size_t>(num_steps), output, end_tokens, max_seconds});
+    }
+    return py::array_t<std::int32_t>(std::vector<std::size_t>{chosen.size() / tokens, tokens},
+                                     chosen.data());
+  }
+
+  py::dict profile(std::int64_t num_tokens, std::int64_t num_selected) {
+    decode::StepTimes times;
+    {
+      const py::gil_scoped_release released;
+      times = executable_->profile(static_cast<std::size_t>(num_tokens),
+                                   static_cast<std::size_t>(num_selected));
+    }
+    const std::vector<std::size_t> shape{times.workers, times.work.size() / times.workers};
+    using namespace py::literals;
+    return py::dict("seconds"_a = times.whole, "work"_a = py::array_t(shape, times.work.data()),
+                    "wait"_a = py::array_t(shape, times.wait.data()));
+  }
+
+  double read_bandwidth() {
+    const py::gil_scoped_release released;
+    return executable_->read_bandwidth();
+  }
+
+  // They own the memory with the executable, and outlive its close().
+  py::list packed() const {
+    py::list arrays;
+    for (const auto& part : executable_->packed()) {
+      using Shared = std::shared_ptr<const void>;
+      const py::capsule owner(new Shared(part.owner),
+                              [](void* shared) { delete static_cast<Shared*>(shared); });
+      py::array array(py::dtype("uint8"), {part.bytes}, part.first,
+                      part.owner ? py::object(owner) : packed_);
+      array.attr("flags").attr("writeable") = false;
+      arrays.append(array);
+    }
+    return arrays;
+  }
+
   void close() {
     std::vector<py::object> kept;
     const py::gil_scoped_release released;
     executable_->close();
     const std::lock_guard<std::mutex> lock(closing_);
     kept.swap(kept_);
+    kept.push_back(std::move(packed_));
   }
 
   py::dict arrays() const { return arrays_; }
   py::dict options() const { return options_; }
   std::size_t num_workers() const { return executable_->threads(); }
+  std::size_t packed_size() const { return executable_->packed_size(); }
   py::dict memory() const {
     py::dict memory;
     for (const auto& [what, bytes] : executable_->memory()) memory[what] = bytes;
@@ -195,6 +266,7 @@ class PyExecutable {
   std::unique_ptr<Executable> executable_;
   std::mutex closing_;
   std::vector<py::object> kept_;
+  py::object packed_;  // the caller's packed weights
   py::dict arrays_, options_;
 };
 
@@ -208,27 +280,44 @@ py::object unsupported_reason(const std::string& json) {
   return py::none();
 }
 
+py::str packed_layout(const std::string& json) {
+  return decode::packed_layout(decode::parse_program(json));
+}
+
 }  // namespace
 
 void add_decode(py::module_& module) {
   using namespace py::literals;
   module.def("supports_program", unsupported_reason, "program"_a);
+  module.def("packed_layout", packed_layout, "program"_a);
   py::class_<PyExecutable>(module, "Executable", "A program made ready to run.")
       .def("run", &PyExecutable::run, "num_tokens"_a, "num_selected"_a,
            "Run one step of what is in `arrays`.")
+      .def("run_steps", &PyExecutable::run_steps, "num_tokens"_a, "num_steps"_a, "output"_a,
+           "end_tokens"_a, "max_seconds"_a,
+           "Run steps that are fed what `output` of the one before has; return what each chose.")
+      .def("profile", &PyExecutable::profile, "num_tokens"_a, "num_selected"_a,
+           "Run one step, and return how long each thread worked and waited for each node.")
+      .def("read_bandwidth", &PyExecutable::read_bandwidth,
+           "Read all packed weights with all threads; return bytes per second.")
+      .def("packed", &PyExecutable::packed,
+           "Return the packed weights as arrays, which `compile_program` takes one behind the "
+           "other.")
       .def("close", &PyExecutable::close, "Free all memory but that of `arrays`.")
       .def_property_readonly("arrays", &PyExecutable::arrays)
       .def_property_readonly("memory", &PyExecutable::memory)
       .def_property_readonly("options", &PyExecutable::options)
-      .def_property_readonly("num_workers", &PyExecutable::num_workers);
+      .def_property_readonly("num_workers", &PyExecutable::num_workers)
+      .def_property_readonly("packed_size", &PyExecutable::packed_size);
   module.def(
       "compile_program",
       [](const std::string& program, const py::object& tensors, const py::object& num_workers,
-         const py::object& options, const py::object& progress) {
-        return std::make_unique<PyExecutable>(program, tensors, num_workers, options, progress);
+         const py::object& options, const py::object& progress, const py::object& packed) {
+        return std::make_unique<PyExecutable>(program, tensors, num_workers, options, progress,
+                                              packed);
       },
       "program"_a, "tensors"_a, py::kw_only(), "num_workers"_a = py::none(),
-      "options"_a = py::none(), "progress"_a = py::none());
+      "options"_a = py::none(), "progress"_a = py::none(), "packed"_a = py::none());
 }
 
 }  // namespace tensor_ops

@@ -25,11 +25,10 @@ const WeightFormat& format_of(const std::string& name) {
 }
 
 ActivationType activations_of(const std::string& name) {
-  const char* const names[kActivationTypes] = {"float32", "int8", "int8x2"};
-  const auto* found = std::find(names, names + kActivationTypes, name);
-  if (found == names + kActivationTypes)
-    throw py::value_error("activations are float32, int8 or int8x2, not '" + name + "'");
-  return static_cast<ActivationType>(found - names);
+  const auto* end = kActivationNames + kActivationTypes;
+  const auto* found = std::find(kActivationNames, end, name);
+  if (found == end) throw py::value_error("no activations are called '" + name + "'");
+  return static_cast<ActivationType>(found - kActivationNames);
 }
 
 std::size_t variant_of(const std::string& name) {
@@ -83,19 +82,32 @@ Floats decode_product(const std::string& format_name, const std::string& activat
     kernel.prepare(x.data() + t * columns, columns, prepared_data + t * prepared_bytes);
 
   Floats y({tokens, rows});
-  Lines tile(format.tile_bytes(columns));
-  std::vector<float> out(tokens * kTileRows);
-  for (std::size_t first = 0; first < rows; first += kTileRows) {
-    const unsigned char* row[kTileRows] = {};
-    const std::size_t present = std::min(kTileRows, rows - first);
-    for (std::size_t r = 0; r < present; ++r) row[r] = weight.data() + (first + r) * row_bytes;
-    format.pack(row, columns, tile.data());
-    for (std::size_t t = 0; t < tokens; t += tokens_at_a_time)
-      kernel.multiply(tile.data(), columns, prepared_data + t * prepared_bytes, prepared_bytes,
-                      std::min(tokens_at_a_time, tokens - t), out.data() + t * kTileRows,
-                      kTileRows);
+  // Whole tiles are multiplied in pairs, as in a step.
+  const std::size_t tile_bytes = format.tile_bytes(columns);
+  Lines tiles(2 * tile_bytes);
+  std::vector<float> out(tokens * 2 * kTileRows);
+  for (std::size_t first = 0; first < rows;) {
+    const std::size_t together = kernel.multiply_pair && rows - first >= 2 * kTileRows ? 2 : 1;
+    const std::size_t present = std::min(together * kTileRows, rows - first);
+    for (std::size_t i = 0; i < together; ++i) {
+      const unsigned char* row[kTileRows] = {};
+      for (std::size_t r = 0; r < kTileRows && i * kTileRows + r < present; ++r)
+        row[r] = weight.data() + (first + i * kTileRows + r) * row_bytes;
+      format.pack(row, columns, tiles.data() + i * tile_bytes);
+    }
+    for (std::size_t t = 0; t < tokens; t += tokens_at_a_time) {
+      const unsigned char* const x = prepared_data + t * prepared_bytes;
+      const std::size_t count = std::min(tokens_at_a_time, tokens - t);
+      float* const to = out.data() + t * 2 * kTileRows;
+      if (together == 2)
+        kernel.multiply_pair(tiles.data(), tile_bytes, columns, x, prepared_bytes, count, to,
+                             2 * kTileRows);
+      else
+        kernel.multiply(tiles.data(), columns, x, prepared_bytes, count, to, 2 * kTileRows);
+    }
     for (std::size_t t = 0; t < tokens; ++t)
-      std::copy_n(out.data() + t * kTileRows, present, y.mutable_data() + t * rows + first);
+      std::copy_n(out.data() + t * 2 * kTileRows, present, y.mutable_data() + t * rows + first);
+    first += present;
   }
   return y;
 }

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from tensor_ops_cpp import _native
 from tensor_ops_cpp._backend import API_VERSION, CAPABILITIES, info, probe, supports
-from tensor_ops_cpp._decode import compile_program, supports_program
+from tensor_ops_cpp._decode import compile_program, packed_layout, supports_program
 from tensor_ops_cpp._optimization import (
     OptimizationInfo,
     get_num_threads,
@@ -44,6 +44,7 @@ __all__ = [
     "has_sse4_2",
     "info",
     "ops",
+    "packed_layout",
     "pool_info",
     "probe",
     "set_num_threads",

@@ -3,10 +3,12 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
+
 from tensor_ops_cpp import _native
 from tensor_ops_cpp._native import Executable
 
-__all__ = ["Executable", "compile_program", "supports_program"]
+__all__ = ["Executable", "compile_program", "packed_layout", "supports_program"]
 
 
 def supports_program(program: str) -> str | None:
@@ -31,6 +33,35 @@ def supports_program(program: str) -> str | None:
     return _native.supports_program(_encoded("supports_program", program))
 
 
+def packed_layout(program: str) -> str:
+    """Say how the weights of a program are packed.
+
+    Parameters
+    ----------
+    program : str
+        JSON.
+
+    Returns
+    -------
+    str
+        Packed weights that were kept can be used where this text is the same, on every CPU of the
+        same byte order and with any number of threads. It says nothing of what the weights are.
+
+    Raises
+    ------
+    ValueError
+        If the program is wrong.
+
+    Examples
+    --------
+    >>> import tensor_ops_cpp
+    >>> tensor_ops_cpp.packed_layout("[]")
+    Traceback (most recent call last):
+    ValueError: program must be an object, got an array
+    """
+    return _native.packed_layout(_encoded("packed_layout", program))
+
+
 def compile_program(
     program: str,
     tensors: Mapping[str, Any],
@@ -38,6 +69,7 @@ def compile_program(
     num_workers: int | None = None,
     options: Mapping[str, object] | None = None,
     progress: Callable[[int, int], None] | None = None,
+    packed: np.ndarray[Any, np.dtype[np.uint8]] | None = None,
 ) -> Executable:
     """Make a program ready to run: pack its weights, take its memory and start its threads.
 
@@ -52,14 +84,21 @@ def compile_program(
         Threads; `get_num_threads` by default.
     options : mapping, optional
         ``activations``: what the inputs of products with integer weights are rounded to:
-        ``"int8x2"`` (the default: two 8-bit numbers for each), ``"int8"`` or ``"float32"``.
+        ``"int8x2"`` (the default: two 8-bit numbers for each), ``"int8"`` or ``"float32"``; with
+        ``"bfloat16"`` it is the default, and beside bf16 weights they are rounded to bfloat16.
     progress : callable, optional
         Called with the bytes of weights that are packed, and of all.
+    packed : ndarray of uint8, optional
+        The arrays that ``packed`` of an executable of this program returns, one behind the other,
+        from an address that is a multiple of 64, such as in a mapped file. It is read in place, and
+        no matrix is looked up in `tensors`. The caller sees to it that `packed_layout` and the
+        weights are the same.
 
     Returns
     -------
     Executable
-        With ``arrays``, ``run``, ``memory``, ``num_workers``, ``options`` and ``close``.
+        With ``arrays``, ``run``, ``run_steps``, ``profile``, ``read_bandwidth``, ``packed``,
+        ``packed_size``, ``memory``, ``num_workers``, ``options`` and ``close``.
 
     Raises
     ------
@@ -79,6 +118,7 @@ def compile_program(
         num_workers=num_workers,
         options=None if options is None else dict(options),
         progress=progress,
+        packed=packed,
     )
 
 

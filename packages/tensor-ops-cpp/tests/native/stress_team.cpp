@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -13,10 +14,14 @@
 #include <vector>
 
 #include "decode/team.h"
+#include "decode/tile_claims.h"
+#include "decode/workers_in_use.h"
 
 namespace {
 
 using tensor_ops::decode::Team;
+using tensor_ops::decode::TileClaims;
+using tensor_ops::decode::WorkersInUse;
 
 void require(bool holds, const char* what) {
   if (holds) return;
@@ -27,28 +32,78 @@ void require(bool holds, const char* what) {
 // As in a step: each thread writes its own place, all meet, each reads what the others wrote.
 struct Job {
   Team& team;
-  int meetings, slow_thread;
+  int meetings, slow_worker;
+  bool is_very_slow;
   std::vector<int> written;
+  std::vector<TileClaims>& claims;  // of each worker
+  std::uint32_t step;
+  std::vector<std::atomic<int>> times_taken;  // of the tiles of all
 };
 
-void work(void* context, std::size_t thread) {
-  Job& job = *static_cast<Job*>(context);
-  for (int meeting = 1; meeting <= job.meetings; ++meeting) {
-    if (static_cast<int>(thread) == job.slow_thread) std::this_thread::yield();
-    job.written[thread] = meeting;
-    job.team.meet();
-    for (int each : job.written) require(each == meeting, "a thread has not been met");
-    job.team.meet();
+constexpr std::size_t kTiles = 23;  // of each worker
+
+void take_tiles(Job& job, std::size_t worker) {
+  const std::size_t workers = job.written.size();
+  for (std::size_t i = 0; i < workers; ++i) {
+    const std::size_t owner = (worker + i) % workers;
+    for (;;) {
+      const auto tiles = job.claims[owner].take(job.step, kTiles, i == 0);
+      if (tiles.begin == tiles.end) break;
+      for (std::size_t t = tiles.begin; t < tiles.end; ++t) ++job.times_taken[owner * kTiles + t];
+    }
   }
 }
 
-void run_job(Team& team, std::mt19937& random) {
-  const auto threads = static_cast<int>(team.threads());
-  // On this thread's stack, and gone when it returns.
-  Job job{team, static_cast<int>(random() % 4), static_cast<int>(random() % threads),
-          std::vector<int>(team.threads())};
-  team.run(work, &job);
-  for (int each : job.written) require(each == job.meetings, "a thread has done too little");
+void work(void* context, std::size_t worker) {
+  Job& job = *static_cast<Job*>(context);
+  for (int meeting = 1; meeting <= job.meetings; ++meeting) {
+    if (static_cast<int>(worker) == job.slow_worker) {
+      std::this_thread::yield();
+      if (job.is_very_slow) std::this_thread::sleep_for(std::chrono::microseconds(80));
+    }
+    job.written[worker] = meeting;
+    job.team.meet(worker);
+    if (meeting == 1) take_tiles(job, worker);
+    for (int each : job.written) require(each == meeting, "a worker has not been met");
+    job.team.meet(worker);
+  }
+}
+
+void run_job(Team& team, std::mt19937& random, std::vector<TileClaims>& claims,
+             std::uint32_t step) {
+  const std::size_t workers = 1 + random() % team.size();
+  // On this thread's stack, and gone when it returns. The others may fall asleep while they wait.
+  Job job{team,
+          static_cast<int>(random() % 4),
+          static_cast<int>(random() % workers),
+          random() % 8 == 0,
+          std::vector<int>(workers),
+          claims,
+          step,
+          std::vector<std::atomic<int>>(workers * kTiles)};
+  team.run(work, &job, workers);
+  for (int each : job.written) require(each == job.meetings, "a worker has done too little");
+  for (const auto& each : job.times_taken)
+    require(each == (job.meetings > 0), "a tile is not taken once");
+  require(team.without_processor() < std::chrono::hours(1), "a time that cannot be");
+}
+
+// How many workers there are after steps of a length, of which one worker lost a part.
+std::size_t count_after(WorkersInUse& workers, int steps, int lost_percent) {
+  constexpr std::chrono::milliseconds step{5};
+  for (int i = 0; i < steps; ++i) workers.note(step, step * lost_percent / 100);
+  return workers.count();
+}
+
+void check_workers_in_use() {
+  WorkersInUse workers(16);
+  require(count_after(workers, 1000, 5) == 16, "a small loss has taken workers away");
+  require(count_after(workers, 4, 50) == 14, "a large loss has taken no workers away");
+  require(count_after(workers, 100, 50) < 4, "a loss that stays has left many workers");
+  require(count_after(workers, 10000, 0) == 16, "workers have not come back");
+  require(count_after(workers, 10000, 100) <= 2, "more than one worker more is tried");
+  WorkersInUse one(1);
+  require(count_after(one, 100, 90) == 1, "the last worker has gone");
 }
 
 void run_teams(unsigned seed, int rounds) {
@@ -56,8 +111,9 @@ void run_teams(unsigned seed, int rounds) {
   for (int round = 0; round < rounds; ++round) {
     // Often of more threads than there are processors, sometimes of far more.
     Team team(1 + random() % (round % 16 == 0 ? 16 : 4));
+    std::vector<TileClaims> claims(team.size());
     for (unsigned jobs = random() % 16; jobs > 0; --jobs) {
-      run_job(team, random);
+      run_job(team, random, claims, jobs);
       // Around the time that threads spin before they sleep.
       if (random() % 4 == 0) std::this_thread::sleep_for(std::chrono::microseconds(random() % 120));
     }
@@ -69,7 +125,8 @@ void run_teams(unsigned seed, int rounds) {
 void fork_one() {
   auto team = std::make_unique<Team>(3);
   std::mt19937 random(1);
-  run_job(*team, random);
+  std::vector<TileClaims> claims(3);
+  run_job(*team, random, claims, 1);
   const pid_t child = fork();
   require(child >= 0, "cannot fork");
   if (child == 0) {
@@ -83,7 +140,7 @@ void fork_one() {
   int status = 0;
   require(waitpid(child, &status, 0) == child, "cannot wait for a forked child");
   require(status == 0, "a forked child has failed");
-  run_job(*team, random);
+  run_job(*team, random, claims, 2);
 }
 
 }  // namespace
@@ -92,6 +149,7 @@ void fork_one() {
 int main(int argc, char** argv) {
   const int rounds = argc > 1 ? std::atoi(argv[1]) : 2000;
   const int forks = argc > 2 ? std::atoi(argv[2]) : 20;
+  check_workers_in_use();
   for (int i = 0; i < forks; ++i) fork_one();
   std::vector<std::thread> threads;
   for (unsigned seed = 1; seed <= 3; ++seed) threads.emplace_back(run_teams, seed, rounds);

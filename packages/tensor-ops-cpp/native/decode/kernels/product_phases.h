@@ -10,6 +10,9 @@ namespace {
 
 TENSOR_OPS_INLINE std::size_t aligned_bytes(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
 
+// From so many rows on, tiles are multiplied in pairs.
+constexpr std::size_t kPairRows = 16;
+
 // Prologue::row(share, r, scratch) returns the row that is multiplied, which may be in the scratch;
 // Prologue::bias is the slot of the biases. The residual is the second input.
 template <class Prologue>
@@ -28,25 +31,60 @@ struct ProductPhases {
     }
   }
 
+  // A thread's own tiles, then what is left of the others': none waits long for a slow one.
   static void multiply(const decode::Share& share) {
-    auto* const part =
-        reinterpret_cast<float*>(few_prepared(share) + decode::kFewRows * share.prepared_bytes);
-    for (std::size_t i = 0; i < share.num_tiles; ++i) {
-      const decode::TileRun& run = share.tiles[i];
-      const unsigned char* tile = run.tiles;
-      for (std::size_t r = 0; r < run.rows; r += kTileRows, tile += run.tile_bytes) {
-        const std::size_t column = run.first + r;
-        const bool is_whole = run.rows - r >= kTileRows;
-        float* const out = is_whole ? share.out() + column : part;
-        const std::size_t stride = is_whole ? share.columns : kTileRows;
-        run.kernel->multiply(tile, share.product_columns, prepared(share) + run.prepared_offset,
-                             share.prepared_bytes, share.rows, out, stride);
-        finish(share, out, stride, column, is_whole ? kTileRows : run.rows - r);
+    for (std::size_t i = 0; i < share.threads; ++i) {
+      const std::size_t owner = (share.thread + i) % share.threads;
+      const decode::Share& of = share.of_threads[owner];
+      for (;;) {
+        const auto tiles = share.claims[owner].take(share.step->number, of.num_tiles, i == 0);
+        if (tiles.begin == tiles.end) break;
+        multiply_tiles(share, of, tiles);
       }
     }
   }
 
  private:
+  static void multiply_tiles(const decode::Share& share, const decode::Share& of,
+                             decode::TileClaims::Tiles tiles) {
+    std::size_t first = 0;  // tile of a run
+    for (std::size_t i = 0; i < of.num_runs; ++i) {
+      const decode::TileRun& run = of.runs[i];
+      const std::size_t behind = first + (run.rows + kTileRows - 1) / kTileRows;
+      const std::size_t end = tiles.end < behind ? tiles.end : behind;
+      std::size_t t = tiles.begin > first ? tiles.begin : first;
+      if (share.rows >= kPairRows && run.kernel->multiply_pair)
+        for (; t + 1 < end && (t + 2 - first) * kTileRows <= run.rows; t += 2)
+          multiply_pair(share, run, t - first);
+      for (; t < end; ++t) multiply_tile(share, run, t - first);
+      first = behind;
+    }
+  }
+  // Two whole tiles.
+  static TENSOR_OPS_INLINE void multiply_pair(const decode::Share& share,
+                                              const decode::TileRun& run, std::size_t tile) {
+    const std::size_t column = run.first + tile * kTileRows;
+    float* const out = share.out() + column;
+    run.kernel->multiply_pair(run.tiles + tile * run.tile_bytes, run.tile_bytes,
+                              share.product_columns, prepared(share) + run.prepared_offset,
+                              share.prepared_bytes, share.rows, out, share.columns);
+    finish(share, out, share.columns, column, 2 * kTileRows);
+  }
+  static TENSOR_OPS_INLINE void multiply_tile(const decode::Share& share,
+                                              const decode::TileRun& run, std::size_t tile) {
+    auto* const part =
+        reinterpret_cast<float*>(few_prepared(share) + decode::kFewRows * share.prepared_bytes);
+    const std::size_t column = run.first + tile * kTileRows;
+    const std::size_t left = run.rows - tile * kTileRows;
+    const bool is_whole = left >= kTileRows;
+    float* const out = is_whole ? share.out() + column : part;
+    const std::size_t stride = is_whole ? share.columns : kTileRows;
+    run.kernel->multiply(run.tiles + tile * run.tile_bytes, share.product_columns,
+                         prepared(share) + run.prepared_offset, share.prepared_bytes, share.rows,
+                         out, stride);
+    finish(share, out, stride, column, is_whole ? kTileRows : left);
+  }
+
   static TENSOR_OPS_INLINE unsigned char* few_prepared(const decode::Share& share) {
     return share.own + aligned_bytes(share.product_columns * sizeof(float));
   }

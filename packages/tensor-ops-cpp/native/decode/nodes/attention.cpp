@@ -1,14 +1,33 @@
 // attention: of each query head of a token to the keys of its request up to its own position.
 #include "decode/node.h"
 
+namespace tensor_ops::decode {
+namespace {
+
+// Pairs of a token and a key/value head whose ranges may be divided among the threads.
+constexpr std::size_t kMostShared = 1024;
+
+DECODE_INLINE std::size_t most_ranges(std::size_t positions) {
+  return (positions - 1) / kAttendedRange + 1;
+}
+// Of what a group of query heads has of a range: values, and for each head two numbers.
+DECODE_INLINE std::size_t part_floats(std::size_t group, std::size_t head_size) {
+  return (group * (head_size + 2) + 15) / 16 * 16;
+}
+
+}  // namespace
+}  // namespace tensor_ops::decode
+
 #if KERNEL_PASS
 
-#include "decode/kernels/attention.h"
+#include "decode/kernels/attention_int8.h"
 #include "decode/kernels/op_rows.h"
 
 namespace tensor_ops::TENSOR_OPS_LEVEL {
 namespace {
 
+using decode::kAttendedRange;
+using decode::kMostShared;
 using decode::Share;
 
 TENSOR_OPS_INLINE std::size_t aligned_floats(std::size_t count) {
@@ -38,8 +57,56 @@ TENSOR_OPS_INLINE HeadCache<Element> head_cache(const Share& share, std::size_t 
   return {share.cache, share.step->page_table + slot * share.step->pages_per_request, slot, head};
 }
 
+// The work of a step: of each pair of a token and a key/value head the ranges of positions that the
+// token sees. Pairs of one head follow one another: tokens of a prompt find its keys in the caches.
+// A range begins at a multiple of kAttendedRange, and has sums of its own, so that they are the
+// same whoever computes it.
+class Ranges {
+ public:
+  explicit TENSOR_OPS_INLINE Ranges(const Share& share)
+      : share_(share), sizes_(share.attributes), pairs_(share.rows * sizes_.kv_heads) {}
+
+  TENSOR_OPS_INLINE const Sizes& sizes() const { return sizes_; }
+  TENSOR_OPS_INLINE std::size_t pairs() const { return pairs_; }
+  TENSOR_OPS_INLINE std::size_t token(std::size_t pair) const { return pair % share_.rows; }
+  TENSOR_OPS_INLINE std::size_t kv_head(std::size_t pair) const { return pair / share_.rows; }
+  TENSOR_OPS_INLINE std::size_t position(std::size_t pair) const {
+    return static_cast<std::size_t>(share_.step->positions[token(pair)]);
+  }
+  TENSOR_OPS_INLINE std::size_t count(std::size_t pair) const {
+    return position(pair) / kAttendedRange - first(pair) + 1;
+  }
+  TENSOR_OPS_INLINE std::size_t begin(std::size_t pair, std::size_t range) const {
+    const std::size_t seen = sizes_.first_seen(position(pair));
+    const std::size_t whole = (first(pair) + range) * kAttendedRange;
+    return seen > whole ? seen : whole;
+  }
+  TENSOR_OPS_INLINE std::size_t end(std::size_t pair, std::size_t range) const {
+    const std::size_t seen = position(pair) + 1;
+    const std::size_t whole = (first(pair) + range + 1) * kAttendedRange;
+    return seen < whole ? seen : whole;
+  }
+
+ private:
+  TENSOR_OPS_INLINE std::size_t first(std::size_t pair) const {
+    return sizes_.first_seen(position(pair)) / kAttendedRange;
+  }
+
+  const Share& share_;
+  const Sizes sizes_;
+  const std::size_t pairs_;
+};
+
+template <class Element, std::size_t heads>
+void attend(const RangeQuery<Element>& query, std::size_t count) {
+  if constexpr (heads > 1)
+    if (count < heads) return attend<Element, heads - 1>(query, count);
+  Query<Element, heads>{query}.run();
+}
+
 template <class Element>
-struct Attention {
+class Attention {
+ public:
   // Writes the keys and values of this step to the cache: pairs of a token and a head are divided.
   static void store_all(const Share& share) {
     const Sizes sizes(share.attributes);
@@ -51,62 +118,168 @@ struct Attention {
       const auto position = static_cast<std::size_t>(share.step->positions[token]);
       const float* const keys = share.in(0) + token * row + (sizes.heads + head) * size;
       prepare_heads(share, sizes, keys, 1, 3, position, key);
-      const auto cache = head_cache<Element>(share, token, head);
-      const std::size_t page = position / share.cache.page_size;
-      const std::size_t place = position % share.cache.page_size;
-      const std::size_t first = place / kBlock * kBlock, width = cache.width(first);
-      auto* const to_keys = cache.keys(page) + first * size + (place - first);
-      for (std::size_t d = 0; d < size; ++d) to_keys[d * width] = Element::store(key[d]);
-      auto* const to_values = cache.values(page) + place * size;
-      const float* const values = keys + sizes.kv_heads * size;
-      for (std::size_t d = 0; d < size; ++d) to_values[d] = Element::store(values[d]);
+      head_cache<Element>(share, token, head)
+          .block_of(position)
+          .store(position % share.cache.page_size % kBlock, key, keys + sizes.kv_heads * size);
+      if (pair < kMostShared) done_of(share)[pair] = 0;
     }
   }
 
-  // Query heads are divided: in one piece a thread where there are few pairs of a token and a
-  // key/value head, else by pairs in turn, since late positions take longer than early ones.
-  static void attend_all(const Share& share) {
-    const Sizes sizes(share.attributes);
-    const std::size_t group = sizes.heads / sizes.kv_heads, pairs = share.rows * sizes.kv_heads;
-    if (pairs >= 4 * share.threads) {
-      for (std::size_t pair = share.thread; pair < pairs; pair += share.threads)
-        attend_heads(share, sizes, pair / sizes.kv_heads, pair % sizes.kv_heads * group, group);
-      return;
-    }
-    const std::size_t end = share.end_of(share.rows * sizes.heads);
-    for (std::size_t i = share.begin_of(share.rows * sizes.heads); i < end;) {
-      const std::size_t to_next = group - i % group, left = end - i;
-      const std::size_t count = to_next < left ? to_next : left;
-      attend_heads(share, sizes, i / sizes.heads, i % sizes.heads, count);
-      i += count;
-    }
+  explicit TENSOR_OPS_INLINE Attention(const Share& share)
+      : share_(share),
+        ranges_(share),
+        sizes_(ranges_.sizes()),
+        part_floats_(decode::part_floats(sizes_.group(), sizes_.head)),
+        heads_(reinterpret_cast<float*>(share.own)),
+        attended_(heads_ + aligned_floats(sizes_.group() * sizes_.head)),
+        part_(attended_ + aligned_floats(2 * sizes_.group())),
+        query_(is_int8 ? part_ + part_floats_ : heads_),
+        scratch_(part_ + part_floats_ +
+                 (is_int8 ? aligned_floats(sizes_.group() * query_floats()) : 0)) {}
+
+  // Pairs are taken in turn where there are many, since late positions take longer than early
+  // ones. Of few, the ranges are divided.
+  void run() {
+    next_->pair = ranges_.pairs();  // none
+    const std::size_t pairs = ranges_.pairs();
+    std::size_t all = 0;
+    if (pairs < 4 * share_.threads && pairs <= kMostShared)
+      for (std::size_t pair = 0; pair < pairs; ++pair) all += ranges_.count(pair);
+    if (all > 0 && all <= sizes_.kv_heads * most_ranges())
+      run_shared(share_.begin_of(all), share_.end_of(all));
+    else
+      for (std::size_t pair = share_.thread; pair < pairs; pair += share_.threads) run_alone(pair);
   }
 
  private:
-  // Query heads from `head` on that share keys and values.
-  static void attend_heads(const Share& share, const Sizes& sizes, std::size_t token,
-                           std::size_t head, std::size_t count) {
-    const auto position = static_cast<std::size_t>(share.step->positions[token]);
-    const auto cache = head_cache<Element>(share, token, head / (sizes.heads / sizes.kv_heads));
-    const float* const heads = share.in(0) + token * share.input_columns[0] + head * sizes.head;
-    float* const out = share.out() + token * share.columns + head * sizes.head;
-    auto* const q = reinterpret_cast<float*>(share.own);
-    float* const scratch = q + aligned_floats(kMostHeads * sizes.head);
-    for (std::size_t h = 0; h < count; h += kMostHeads) {
-      const std::size_t some = count - h < kMostHeads ? count - h : kMostHeads;
-      prepare_heads(share, sizes, heads + h * sizes.head, some, 2, position, q);
-      attend<Element, kMostHeads>(cache, sizes, q, some, position, scratch, out + h * sizes.head);
+  // How many ranges of a pair are done, and behind these numbers what was found of each range.
+  static TENSOR_OPS_INLINE std::uint32_t* done_of(const Share& share) {
+    return reinterpret_cast<std::uint32_t*>(share.shared);
+  }
+  TENSOR_OPS_INLINE float* shared_part(std::size_t number) const {
+    return reinterpret_cast<float*>(done_of(share_) + kMostShared) + number * part_floats_;
+  }
+  TENSOR_OPS_INLINE std::size_t most_ranges() const {
+    const std::size_t pages = share_.cache.is_paged ? share_.step->pages_per_request : 1;
+    return decode::most_ranges(pages * share_.cache.page_size);
+  }
+
+  // The ranges with these numbers, of all ranges of all pairs. Who does the last one of a pair adds
+  // them up.
+  void run_shared(std::size_t begin, std::size_t end) {
+    std::size_t first = 0;  // of the pair
+    for (std::size_t pair = 0; first < end; ++pair) {
+      const std::size_t count = ranges_.count(pair);
+      const std::size_t from = begin > first ? begin - first : 0;
+      const std::size_t to = end - first < count ? end - first : count;
+      if (from < to) {
+        prepare_query(pair);
+        for (std::size_t range = from; range < to; ++range) {
+          const bool is_last = range + 1 == count, is_end = first + range + 1 == end;
+          run_range(pair, range, is_last && !is_end ? pair + 1 : pair,
+                    is_last ? (is_end ? range : 0) : range + 1, shared_part(first + range));
+        }
+        const auto mine = static_cast<std::uint32_t>(to - from);
+        if (__atomic_add_fetch(done_of(share_) + pair, mine, __ATOMIC_ACQ_REL) == count) {
+          Attended attended(sizes_, attended_, out(pair));
+          for (std::size_t range = 0; range < count; ++range)
+            attended.add(Partial(shared_part(first + range), sizes_));
+          attended.finish();
+        }
+      }
+      first += count;
     }
   }
+
+  void run_alone(std::size_t pair) {
+    const std::size_t count = ranges_.count(pair), next = pair + share_.threads;
+    prepare_query(pair);
+    Attended attended(sizes_, attended_, out(pair));
+    for (std::size_t range = 0; range < count; ++range) {
+      const bool goes_on = range + 1 == count && next < ranges_.pairs();
+      run_range(pair, range, goes_on ? next : pair,
+                goes_on             ? 0
+                : range + 1 < count ? range + 1
+                                    : range,
+                part_);
+      attended.add(Partial(part_, sizes_));
+    }
+    attended.finish();
+  }
+
+  TENSOR_OPS_INLINE float* out(std::size_t pair) const {
+    return share_.out() + ranges_.token(pair) * share_.columns +
+           ranges_.kv_head(pair) * sizes_.group() * sizes_.head;
+  }
+
+  void prepare_query(std::size_t pair) const {
+    const float* const heads = share_.in(0) + ranges_.token(pair) * share_.input_columns[0] +
+                               ranges_.kv_head(pair) * sizes_.group() * sizes_.head;
+    prepare_heads(share_, sizes_, heads, sizes_.group(), 2, ranges_.position(pair), heads_);
+    if constexpr (is_int8)
+      for (std::size_t h = 0; h < sizes_.group(); ++h)
+        Int8Head(query_ + h * query_floats(), sizes_.head)
+            .fill(heads_ + h * sizes_.head, sizes_.head);
+  }
+
+  static constexpr bool is_int8 = std::is_same_v<Element, Int8>;
+
+  TENSOR_OPS_INLINE std::size_t query_floats() const {
+    return is_int8 ? Int8Head::floats(sizes_.head) : sizes_.head;
+  }
+
+  // The heads of a pair's query, and one range; another one is prefetched.
+  void run_range(std::size_t pair, std::size_t range, std::size_t next_pair, std::size_t next_range,
+                 float* to) {
+    if (next_->pair == pair && next_->range == range) {
+      RangeBlocks* const found = next_;
+      next_ = seen_;
+      seen_ = found;
+    } else {
+      fill(*seen_, pair, range);
+    }
+    fill(*next_, next_pair, next_range);
+    const std::size_t group = sizes_.group();
+    for (std::size_t head = 0; head < group; head += kMostHeads)
+      attend<Element, kMostHeads>({sizes_, *seen_, *next_, query_ + head * query_floats(), scratch_,
+                                   Partial(to, sizes_).from(head, sizes_)},
+                                  group - head);
+  }
+
+  void fill(RangeBlocks& blocks, std::size_t pair, std::size_t range) const {
+    const auto cache = head_cache<Element>(share_, ranges_.token(pair), ranges_.kv_head(pair));
+    blocks.fill(cache, ranges_.begin(pair, range), ranges_.end(pair, range));
+    blocks.pair = pair;
+    blocks.range = range;
+  }
+
+  const Share& share_;
+  const Ranges ranges_;
+  const Sizes& sizes_;
+  const std::size_t part_floats_;
+  float *const heads_, *const attended_, *const part_, *const query_, *const scratch_;
+  RangeBlocks blocks_[2];
+  RangeBlocks *seen_ = blocks_, *next_ = blocks_ + 1;
 };
 
+template <class Run>
+TENSOR_OPS_INLINE void for_type(const Share& share, Run run) {
+  switch (share.cache.type) {
+    case decode::CacheType::kFloat32:
+      return run(Float32());
+    case decode::CacheType::kFloat16:
+      return run(Float16());
+    case decode::CacheType::kInt8:
+      return run(Int8());
+  }
+}
+
 void store_all(const Share& share) {
-  share.cache.is_half ? Attention<Float16>::store_all(share) : Attention<Float32>::store_all(share);
+  for_type(share, [&](auto element) { Attention<decltype(element)>::store_all(share); });
 }
 
 void attend_all(const Share& share) {
-  share.cache.is_half ? Attention<Float16>::attend_all(share)
-                      : Attention<Float32>::attend_all(share);
+  for_type(share, [&](auto element) { Attention<decltype(element)>(share).run(); });
 }
 
 }  // namespace
@@ -155,20 +328,29 @@ void check(const Program& program, const Node& node) {
                           " positions, got ", cos.rows, " x ", cos.columns));
 }
 
-// Query heads, a block of keys, and the scores of all positions, for up to four heads; each page
-// may end with a block that is not full.
+// Of its own a thread has the query heads of a pair, their results, and what a Query wants: a block
+// of keys, and for up to four heads the scores of a range; of int8 the heads once more, and rows of
+// weights. The blocks of a range may be cut where a page or the range ends.
 Scratch scratch(const Program& program, const Node& node) {
-  constexpr std::size_t kBlock = 16, kMostHeads = 4;
-  const bool is_paged = program.caches[node.cache].is_paged;
+  constexpr std::size_t kBlock = kCacheBlock, kMostHeads = 4;
+  const Cache& cache = program.caches[node.cache];
   const Limits& limits = program.limits;
-  const std::size_t page = is_paged ? limits.page_size : limits.max_seq_length;
+  const std::size_t page = cache.is_paged ? limits.page_size : limits.max_seq_length;
   const std::size_t positions =
-      size_product(node.where(), is_paged ? limits.pages_per_request() : 1,
-                   (page + kBlock - 1) / kBlock * kBlock);
-  const auto size = static_cast<std::size_t>(node.attribute("head_size"));
-  const std::size_t floats =
-      aligned(kMostHeads * size * 4) / 4 + kBlock * size + kMostHeads * positions;
-  return {aligned(size_product(node.where(), floats, sizeof(float))), 0};
+      size_product(node.where(), cache.is_paged ? limits.pages_per_request() : 1, page);
+  const std::size_t group = static_cast<std::size_t>(node.attribute("num_heads")) /
+                            static_cast<std::size_t>(node.attribute("num_kv_heads"));
+  const std::size_t size = cache.head_size;
+  const std::size_t blocks = kAttendedRange / kBlock + 2 * ((kAttendedRange - 1) / page + 2);
+  const std::size_t scales = cache.type == CacheType::kInt8 ? scales_of(size) : 0;
+  const std::size_t part = part_floats(group, size);
+  const std::size_t floats = 2 * aligned(group * (size + scales) * 4) / 4 +
+                             aligned(2 * group * 4) / 4 + part + kBlock * size +
+                             kMostHeads * (blocks * kBlock * (2 + scales) + scales);
+  const std::size_t parts =
+      size_product(node.where(), cache.num_kv_heads, most_ranges(positions), part, sizeof(float));
+  return {aligned(size_product(node.where(), floats, sizeof(float))),
+          aligned(kMostShared * sizeof(std::uint32_t) + parts)};
 }
 
 }  // namespace

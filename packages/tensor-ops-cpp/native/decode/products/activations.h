@@ -14,7 +14,7 @@ std::size_t float_bytes(std::size_t columns) {
   return (columns + kColumnStep - 1) / kColumnStep * kColumnStep * sizeof(float);
 }
 
-void prepare_floats(const float* x, std::size_t columns, unsigned char* prepared) {
+[[maybe_unused]] void prepare_floats(const float* x, std::size_t columns, unsigned char* prepared) {
   __builtin_memcpy(prepared, x, columns * sizeof *x);
   __builtin_memset(prepared + columns * sizeof *x, 0, float_bytes(columns) - columns * sizeof *x);
 }

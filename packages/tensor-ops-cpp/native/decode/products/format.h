@@ -19,7 +19,8 @@
 
 #define KERNEL_PASS 1
 
-// The arguments after the name: a ProductKernel for each ActivationType.
+// The arguments after the name: a ProductKernel for each ActivationType, {} for none; the last ones
+// may be left out.
 #define EXPORT_PRODUCTS(format, ...)           \
   extern const ProductTable format##_products; \
   constexpr ProductTable format##_products = {{__VA_ARGS__}};
@@ -31,11 +32,24 @@
 #include "decode/products/pack.h"
 #include "decode/products/variants.h"
 
-// The arguments after the name: the members of WeightFormat up to dequantize.
-#define DECLARE_WEIGHT_FORMAT(format, ...)                                               \
-  TENSOR_OPS_FOR_EACH_VARIANT(TENSOR_OPS_IMPORT_PRODUCTS, format)                        \
-  static const WeightFormat format##_format{                                             \
-      #format, __VA_ARGS__, {TENSOR_OPS_FOR_EACH_VARIANT(TENSOR_OPS_PRODUCTS, format)}}; \
+// The arguments after the name: the members of WeightFormat up to dequantize. The second and third
+// form have the variants that are compiled for bf16 or for integers only.
+#define DECLARE_WEIGHT_FORMAT(format, ...)                                                      \
+  DECLARE_WITH_VARIANTS(format, TENSOR_OPS_NOTHING, TENSOR_OPS_NO_PRODUCTS, TENSOR_OPS_NOTHING, \
+                        TENSOR_OPS_NO_PRODUCTS, __VA_ARGS__)
+#define DECLARE_BF16_FORMAT(format, ...)                                         \
+  DECLARE_WITH_VARIANTS(format, TENSOR_OPS_IMPORT_PRODUCTS, TENSOR_OPS_PRODUCTS, \
+                        TENSOR_OPS_NOTHING, TENSOR_OPS_NO_PRODUCTS, __VA_ARGS__)
+#define DECLARE_BLOCK_FORMAT(format, ...)                                   \
+  DECLARE_WITH_VARIANTS(format, TENSOR_OPS_NOTHING, TENSOR_OPS_NO_PRODUCTS, \
+                        TENSOR_OPS_IMPORT_PRODUCTS, TENSOR_OPS_PRODUCTS, __VA_ARGS__)
+
+#define DECLARE_WITH_VARIANTS(format, IMPORT_BF16, BF16, IMPORT_BLOCKS, BLOCKS, ...)          \
+  TENSOR_OPS_FOR_EACH_VARIANT(TENSOR_OPS_IMPORT_PRODUCTS, IMPORT_BF16, IMPORT_BLOCKS, format) \
+  static const WeightFormat format##_format{                                                  \
+      #format,                                                                                \
+      __VA_ARGS__,                                                                            \
+      {TENSOR_OPS_FOR_EACH_VARIANT(TENSOR_OPS_PRODUCTS, BF16, BLOCKS, format)}};              \
   static const WeightFormatRegistration format##_registration{format##_format};
 
 #define TENSOR_OPS_IMPORT_PRODUCTS(format, variant, name) \
@@ -43,5 +57,7 @@
   extern const ProductTable format##_products;            \
   }
 #define TENSOR_OPS_PRODUCTS(format, variant, name) &variant::format##_products,
+#define TENSOR_OPS_NOTHING(format, variant, name)
+#define TENSOR_OPS_NO_PRODUCTS(format, variant, name) nullptr,
 
 #endif

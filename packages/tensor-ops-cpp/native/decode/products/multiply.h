@@ -54,6 +54,11 @@ struct Tokens {
   float* out;
   std::size_t out_stride;
 
+  TENSOR_OPS_INLINE void skip(std::size_t tokens) {
+    prepared += tokens * prepared_stride;
+    out += tokens * out_stride;
+  }
+
   TENSOR_OPS_INLINE const unsigned char* at(std::size_t token) const {
     return prepared + token * prepared_stride;
   }
@@ -143,6 +148,15 @@ struct IntegerProduct {
   static constexpr std::size_t kHalvesOfScale = 2 / Format::kScales;
   using Activations = Int8Block<terms>;
 
+  // What is added to the sum over the columns of one scale, where that is not part of it.
+  static TENSOR_OPS_INLINE std::int32_t start(const Activations& x, std::size_t term,
+                                              std::size_t scale) {
+    std::int32_t sum = 0;
+    for (std::size_t i = 0; i < kHalvesOfScale; ++i)
+      sum += x.minus_8_sums[term][scale * kHalvesOfScale + i] * (kZero / 8);
+    return sum;
+  }
+
   // The sum over the columns of one scale.
   static TENSOR_OPS_INLINE Floats sum(const Words* words, const Activations& x, std::size_t term,
                                       std::size_t scale) {
@@ -156,12 +170,14 @@ struct IntegerProduct {
     return __builtin_convertvector(sum, Floats);
   }
 
-  static TENSOR_OPS_INLINE void add_block(Floats& sums, const Format& block, const Words* words,
-                                          const Activations& x) {
+  // sum_of(term, scale) is that sum.
+  template <class Sum>
+  static TENSOR_OPS_INLINE void add_block(Floats& sums, const Format& block, const Activations& x,
+                                          Sum sum_of) {
     Floats total{};
     for (std::size_t s = 0; s < Format::kScales; ++s) {
-      Floats product = sum(words, x, 0, s);
-      if constexpr (terms == 2) product = fma(sum(words, x, 1, s), broadcast(kSecondTerm), product);
+      Floats product = sum_of(0, s);
+      if constexpr (terms == 2) product = fma(sum_of(1, s), broadcast(kSecondTerm), product);
       total = s == 0 ? product * block.scale[s] : fma(product, block.scale[s], total);
     }
     if constexpr (Format::kHasMinimum) total = fma(block.minimum, broadcast(x.sum), total);
@@ -180,7 +196,9 @@ struct IntegerProduct {
           words[j] = kSigned ? signed_bytes(block.word(j)) : block.word(j);
         repeat<count>([&](auto token) TENSOR_OPS_INLINE_LAMBDA {
           const auto* x = reinterpret_cast<const Activations*>(tokens.at(token));
-          add_block(sums[token][part], block, words, x[b]);
+          add_block(sums[token][part], block, x[b],
+                    [&](std::size_t term, std::size_t scale)
+                        TENSOR_OPS_INLINE_LAMBDA { return sum(words, x[b], term, scale); });
         });
       });
     for (std::size_t t = 0; t < count; ++t)
@@ -208,6 +226,34 @@ struct Dequantized : Format {
 template <class Format>
 struct FloatProduct {
   static constexpr std::size_t kTokens = kFloatTokens;
+
+  // Where a vector is a line.
+  template <std::size_t count>
+  static void run_pair(const unsigned char* tile, std::size_t second, std::size_t columns,
+                       Tokens tokens) {
+    Floats sums[count][2][kChains] = {};
+    for (std::size_t k = 0, b = 0; k < columns; k += Format::kColumns, ++b) {
+      const Format blocks[] = {Format(tile, b, 0), Format(tile + second, b, 0)};
+      for (const Format& block : blocks) block.prefetch();
+      for (std::size_t j = 0; j < Format::kColumns / 4; ++j) {
+        Floats w[2][4];
+        for (std::size_t i = 0; i < 2; ++i) blocks[i].columns(j, w[i]);
+        repeat<count>([&](auto token) TENSOR_OPS_INLINE_LAMBDA {
+          const auto* x = reinterpret_cast<const float*>(tokens.at(token)) + k + 4 * j;
+          repeat<4>([&](auto column) TENSOR_OPS_INLINE_LAMBDA {
+            const Floats activation = broadcast(x[column]);
+            for (std::size_t i = 0; i < 2; ++i) {
+              Floats& sum = sums[token][i][column % kChains];
+              sum = fma(w[i][column], activation, sum);
+            }
+          });
+        });
+      }
+    }
+    for (std::size_t t = 0; t < count; ++t)
+      for (std::size_t i = 0; i < 2; ++i)
+        tokens.store(t, i, sums[t][i][0] + sums[t][i][kChains - 1]);
+  }
 
   template <std::size_t count>
   static void run(const unsigned char* tile, std::size_t columns, Tokens tokens) {
@@ -239,8 +285,7 @@ TENSOR_OPS_INLINE void multiply_tokens(const unsigned char* tile, std::size_t co
                                        Tokens tokens, std::size_t remaining) {
   for (; remaining >= count; remaining -= count) {
     Product::template run<count>(tile, columns, tokens);
-    tokens.prepared += count * tokens.prepared_stride;
-    tokens.out += count * tokens.out_stride;
+    tokens.skip(count);
   }
   if constexpr (count > 1) multiply_tokens<Product, count / 2>(tile, columns, tokens, remaining);
 }
@@ -252,16 +297,37 @@ void multiply(const unsigned char* tile, std::size_t columns, const unsigned cha
                                              {prepared, prepared_stride, out, out_stride}, tokens);
 }
 
+// An activation is loaded once for two tiles, of which so many tokens at a time fill the registers.
+constexpr std::size_t kPairTokens = 4;
+
+template <class Product>
+void multiply_pair(const unsigned char* tile, std::size_t second, std::size_t columns,
+                   const unsigned char* prepared, std::size_t prepared_stride, std::size_t count,
+                   float* out, std::size_t out_stride) {
+  Tokens tokens{prepared, prepared_stride, out, out_stride};
+  for (; count >= kPairTokens; count -= kPairTokens) {
+    Product::template run_pair<kPairTokens>(tile, second, columns, tokens);
+    tokens.skip(kPairTokens);
+  }
+  multiply_tokens<Product, kPairTokens / 2>(tile, columns, tokens, count);
+  tokens.out += kTileRows;
+  multiply_tokens<Product, kPairTokens / 2>(tile + second, columns, tokens, count);
+}
+
 template <class Format>
 constexpr ProductKernel float_product{float_bytes, prepare_floats, multiply<FloatProduct<Format>>};
+// Of a format that is no block, whose weights take few registers.
+#if defined(__AVX512F__)
+template <class Format>
+constexpr ProductKernel number_product{float_bytes, prepare_floats, multiply<FloatProduct<Format>>,
+                                       multiply_pair<FloatProduct<Format>>};
+#else
+template <class Format>
+constexpr ProductKernel number_product = float_product<Format>;
+#endif
 template <class Format, std::size_t terms>
 constexpr ProductKernel int8_product{int8_bytes<terms>, prepare_int8<terms>,
                                      multiply<IntegerProduct<Format, terms>>};
 
 }  // namespace
 }  // namespace tensor_ops::TENSOR_OPS_LEVEL
-
-// The products of a block format.
-#define EXPORT_BLOCK_PRODUCTS(format, Format)                                          \
-  EXPORT_PRODUCTS(format, float_product<Dequantized<Format>>, int8_product<Format, 1>, \
-                  int8_product<Format, 2>)

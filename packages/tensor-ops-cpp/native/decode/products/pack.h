@@ -51,13 +51,30 @@ std::size_t number_tile_bytes(std::size_t columns) {
 // Numbers of `size` bytes, column after column; a row's `together` columns are neighbours.
 template <std::size_t size, std::size_t together = 1>
 void pack_numbers(const unsigned char* const* rows, std::size_t columns, unsigned char* tile) {
-  std::memset(tile, 0, number_tile_bytes<size>(columns));
-  for (std::size_t k = 0; k < columns; ++k)
+  constexpr std::size_t word = size * together;
+  const bool is_full = rows[kTileRows - 1] && number_tile_columns(columns) == columns;
+  if (!is_full) std::memset(tile, 0, number_tile_bytes<size>(columns));
+  for (std::size_t k = 0; k < columns / together; ++k)
+    for (std::size_t r = 0; r < kTileRows; ++r)
+      if (rows[r]) std::memcpy(tile + (k * kTileRows + r) * word, rows[r] + k * word, word);
+  for (std::size_t k = columns / together * together; k < columns; ++k)
     for (std::size_t r = 0; r < kTileRows; ++r)
       if (rows[r])
-        std::memcpy(tile + ((k / together * kTileRows + r) * together + k % together) * size,
+        std::memcpy(tile + k / together * kTileRows * word + r * word + k % together * size,
                     rows[r] + k * size, size);
 }
+
+// The integers of four columns, a byte for each in the order of memory. Masks and shifts within
+// bytes do not depend on the order of bytes in a word.
+using FourColumns = std::uint32_t;
+
+inline FourColumns load_four(const unsigned char* from) {
+  FourColumns four;
+  std::memcpy(&four, from, sizeof four);
+  return four;
+}
+
+constexpr FourColumns kLowHalves = 0x0F0F0F0F, kLowTwoBits = 0x03030303, kLowBits = 0x01010101;
 
 // A row of one block of a tile, which is filled with zeros at first.
 class BlockRow {
@@ -67,29 +84,28 @@ class BlockRow {
   void set_half(std::size_t index, const unsigned char* half) const {
     std::memcpy(halves_ + index * kLineBytes / 2, half, 2);
   }
-  void set_word(std::size_t line, const unsigned char* bytes) const {
-    std::memcpy(lines_ + line * kLineBytes, bytes, 4);
+  void set_word(std::size_t line, FourColumns four) const {
+    std::memcpy(lines_ + line * kLineBytes, &four, sizeof four);
   }
   // The lower four bits of 32 columns, in four lines, as TileBlock::nibbles() reads them.
-  void set_nibbles(std::size_t line, const unsigned char* q) const {
-    for (std::size_t i = 0; i < 16; ++i)
-      byte(line + i / 4, i % 4) = static_cast<unsigned char>((q[i] & 15) | (q[16 + i] & 15) << 4);
+  void set_nibbles(std::size_t line, const FourColumns* q) const {
+    for (std::size_t i = 0; i < 4; ++i)
+      set_word(line + i, (q[i] & kLowHalves) | (q[4 + i] & kLowHalves) << 4);
   }
   // Bits 4 and above of 32 columns, `bits` of each, as TileBlock::high() reads them.
   template <std::size_t bits>
-  void set_high(std::size_t line, const unsigned char* q) const {
+  void set_high(std::size_t line, const FourColumns* q) const {
     constexpr std::size_t together = 8 / bits;  // words to a line
-    for (std::size_t k = 0; k < kBlockColumns; ++k) {
-      unsigned char& packed = byte(line + k / 4 / together, k % 4);
-      packed = static_cast<unsigned char>(packed | q[k] >> 4 << k / 4 % together * bits);
+    constexpr FourColumns mask = bits == 1 ? kLowBits : kLowTwoBits;
+    for (std::size_t i = 0; i < 8 / together; ++i) {
+      FourColumns packed = 0;
+      for (std::size_t t = 0; t < together; ++t)
+        packed |= (q[i * together + t] >> 4 & mask) << t * bits;
+      set_word(line + i, packed);
     }
   }
 
  private:
-  unsigned char& byte(std::size_t line, std::size_t i) const {
-    return lines_[line * kLineBytes + i];
-  }
-
   unsigned char *halves_, *lines_;
 };
 
@@ -98,6 +114,7 @@ class BlockRow {
 template <class Tile, std::size_t block_bytes, void (*pack_block)(const unsigned char*, BlockRow),
           std::size_t together = 1>
 void pack_blocks(const unsigned char* const* rows, std::size_t columns, unsigned char* tile) {
+  // Lines that no row sets are the second halves of heads, and those of rows past the end.
   std::memset(tile, 0, Tile::bytes(columns));
   for (std::size_t b = 0; b < columns / kBlockColumns / together; ++b)
     for (std::size_t r = 0; r < kTileRows; ++r)
@@ -106,14 +123,29 @@ void pack_blocks(const unsigned char* const* rows, std::size_t columns, unsigned
                    {tile + Tile::halves_at(b * together), tile + Tile::lines_at(b * together), r});
 }
 
+// Bit i of four becomes the lowest of column i.
+inline FourColumns spread(FourColumns bits) {
+  const FourColumns four = bits * 0x00204081 & kLowBits;
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+  return __builtin_bswap32(four);
+#else
+  return four;
+#endif
+}
+
 // The 32 integers of q5_0 and q5_1: 4 bytes of fifth bits, and 16 of which the low halves are the
 // first 16 columns.
-inline void unpack_five_bits(const unsigned char* block, unsigned char* q) {
-  for (std::size_t k = 0; k < kBlockColumns; ++k) {
-    const int low = block[4 + k % 16] >> k / 16 * 4 & 15;
-    const int high = block[k / 8] >> k % 8 & 1;
-    q[k] = static_cast<unsigned char>(low | high << 4);
+inline void unpack_five_bits(const unsigned char* block, FourColumns* q) {
+  for (std::size_t i = 0; i < 8; ++i) {
+    const FourColumns low = load_four(block + 4 + 4 * (i % 4)) >> i / 4 * 4 & kLowHalves;
+    q[i] = low | spread(block[i / 2] >> i % 2 * 4 & 15) << 4;
   }
+}
+
+constexpr std::size_t kFours = kBlockColumns / 4;  // of a block
+
+inline int integer(const FourColumns* q, std::size_t column) {
+  return reinterpret_cast<const unsigned char*>(q)[column];
 }
 
 constexpr std::size_t kSuperColumns = 256;
@@ -143,15 +175,15 @@ void pack_scales_and_minimums(const unsigned char* block, BlockRow row) {
   }
 }
 
-template <std::size_t block_bytes, void (*unpack)(const unsigned char*, unsigned char*)>
+template <std::size_t block_bytes, void (*unpack)(const unsigned char*, FourColumns*)>
 void dequantize_super_blocks(const unsigned char* row, std::size_t columns, float* values) {
   for (; columns; columns -= kSuperColumns, row += block_bytes) {
-    unsigned char q[kSuperColumns];
+    FourColumns q[kSuperColumns / 4];
     unpack(row, q);
     const float d = load_half(row), e = load_half(row + 2);
     for (std::size_t k = 0; k < kSuperColumns; ++k) {
       const ScaleAndMinimum integers(row, k / kBlockColumns);
-      *values++ = d * static_cast<float>(integers.scale) * static_cast<float>(q[k]) -
+      *values++ = d * static_cast<float>(integers.scale) * static_cast<float>(integer(q, k)) -
                   e * static_cast<float>(integers.minimum);
     }
   }

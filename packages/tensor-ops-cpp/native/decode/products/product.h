@@ -9,9 +9,12 @@
 // where u = 2^-24 and nothing overflows (each to 0.1 %):
 //   float32 activations:  u (K + 2) sum(|w| |x|)
 //   integer activations:  sum(|w| e) + u (K / 16 + 6) sum((|w| + 2 |m|) (|x| + e))
-// and K 2^-149, which matters to subnormal results. e is the error of an activation: 0.501 d for
-// int8 and 0.002 d for int8x2, where d is the largest magnitude of the activation's block divided
-// by 127, and 2^-142 more. m is what the format adds to all weights of a block: its minimum, or 0.
+//   bfloat16 activations: sum(|w| e) + u (K + 2) sum(|w| (|x| + e)) + 2^-126 sum(1 + |x|)
+// and K 2^-149, which matters to subnormal results. For bfloat16, e is 2^-8 |x| + 2^-126; what is
+// too large for bfloat16, from 2^128 (1 - 2^-9), is infinite. Else e is the error of an activation:
+// 0.501 d for int8 and 0.002 d for int8x2, where d is the largest magnitude of the activation's
+// block divided by 127, and 2^-142 more. m is what the format adds to all weights of a block: its
+// minimum, or 0.
 #pragma once
 
 #include <cstddef>
@@ -26,8 +29,10 @@ constexpr std::size_t kTileAlignment = 64;  // bytes; tile sizes are multiples o
 // What a token's activations are converted to before a product. With the two kinds of integers a
 // block of 32 activations shares a scale d, and an activation is d * q or d * (q + q2 / 254), with
 // q and q2 from -127 to 127. A block with an Inf or a NaN makes the results NaN.
-enum class ActivationType { kFloat32, kInt8, kInt8x2 };
-constexpr std::size_t kActivationTypes = 3;
+enum class ActivationType { kFloat32, kInt8, kInt8x2, kBFloat16 };
+constexpr std::size_t kActivationTypes = 4;
+constexpr const char* kActivationNames[kActivationTypes] = {"float32", "int8", "int8x2",
+                                                            "bfloat16"};
 
 // Of one weight format, one type of activations and one variant of a level. What prepare() writes
 // depends on columns, activations and variant, but not on the format: matrices of several formats
@@ -41,6 +46,11 @@ struct ProductKernel {
   void (*multiply)(const unsigned char* tile, std::size_t columns, const unsigned char* prepared,
                    std::size_t prepared_stride, std::size_t tokens, float* out,
                    std::size_t out_stride);
+  // Likewise out[t * out_stride + r] for the 32 rows of a tile and of a second one so many bytes
+  // further on, with the same bits. Null where that is not faster for many tokens.
+  void (*multiply_pair)(const unsigned char* tile, std::size_t second, std::size_t columns,
+                        const unsigned char* prepared, std::size_t prepared_stride,
+                        std::size_t tokens, float* out, std::size_t out_stride) = nullptr;
 };
 
 struct ProductTable {
@@ -56,7 +66,7 @@ struct WeightFormat {
   // Packs 16 rows; a null pointer is a row past the end, which is filled with zeros.
   void (*pack)(const unsigned char* const* rows, std::size_t columns, unsigned char* tile);
   void (*dequantize)(const unsigned char* row, std::size_t columns, float* values);
-  std::vector<const ProductTable*> products;  // one per entry of product_variants()
+  std::vector<const ProductTable*> products;  // by product_variants(); null where it has none
 
   std::size_t row_bytes(std::size_t columns) const { return columns / block_columns * block_bytes; }
 };
@@ -79,13 +89,13 @@ const std::vector<ProductVariant>& product_variants();
 // The fastest of a level that the CPU has: an index into product_variants().
 std::size_t fastest_product_variant(std::size_t level);
 
-// The type in which a format can take activations: `wanted`, or float32 beside weights that are
-// floating-point numbers.
+// The type in which a format can take activations: `wanted`, or int8x2 beside integers where
+// bfloat16 is wanted, or float32.
 ActivationType activations_for(const WeightFormat& format, ActivationType wanted);
 
-inline const ProductKernel& product_kernel(const WeightFormat& format, ActivationType activations,
-                                           std::size_t variant) {
-  return format.products[variant]->of[static_cast<std::size_t>(activations)];
-}
+// That of the variant, or of the next slower one of its level that has one. Its functions are null
+// where the format has no product with such activations.
+const ProductKernel& product_kernel(const WeightFormat& format, ActivationType activations,
+                                    std::size_t variant);
 
 }  // namespace tensor_ops

@@ -7,6 +7,9 @@
 namespace tensor_ops {
 namespace {
 
+// To be raised when the tiles of a format change, since packed weights are kept in files.
+constexpr int kTileLayout = 1;
+
 constexpr std::size_t kLineBytes = 64;
 constexpr std::size_t kBlockColumns = 32;
 

@@ -1,20 +1,25 @@
-// What products are compiled for: every instruction-set level, and the highest one once more with
-// the dot products of bytes that only some of its CPUs have: X(argument, namespace, name).
-// CMakeLists.txt compiles formats/ for the same list.
+// What products are compiled for: every instruction-set level, and the highest one again with
+// instructions that only some of its CPUs have. The first arguments are macros for the variants
+// that have every format, those that have bf16 only and those that have integers only:
+// EVERY(argument, namespace, name). CMakeLists.txt compiles formats/ for the same list.
 #pragma once
 
 #include "isa/levels.h"
 
 #if defined(TENSOR_OPS_ONE_LEVEL)
-#define TENSOR_OPS_DOT_VARIANT(X, argument)
+#define TENSOR_OPS_OTHER_VARIANTS(EVERY, BF16, BLOCKS, argument)
 #elif defined(__x86_64__)
-#define TENSOR_OPS_DOT_VARIANT(X, argument) X(argument, x86_64_v4_vnni, "x86-64-v4+vnni")
+#define TENSOR_OPS_OTHER_VARIANTS(EVERY, BF16, BLOCKS, argument) \
+  EVERY(argument, x86_64_v4_vnni, "x86-64-v4+vnni")              \
+  BF16(argument, x86_64_v4_bf16, "x86-64-v4+vnni+bf16")          \
+  BLOCKS(argument, x86_64_v4_amx, "x86-64-v4+vnni+bf16+amx")
 #elif defined(__aarch64__)
-#define TENSOR_OPS_DOT_VARIANT(X, argument) X(argument, neon_dotprod, "neon+dotprod")
+#define TENSOR_OPS_OTHER_VARIANTS(EVERY, BF16, BLOCKS, argument) \
+  EVERY(argument, neon_dotprod, "neon+dotprod")
 #else
-#define TENSOR_OPS_DOT_VARIANT(X, argument)
+#define TENSOR_OPS_OTHER_VARIANTS(EVERY, BF16, BLOCKS, argument)
 #endif
 
-#define TENSOR_OPS_FOR_EACH_VARIANT(X, argument) \
-  TENSOR_OPS_FOR_EACH_LEVEL(X, argument)         \
-  TENSOR_OPS_DOT_VARIANT(X, argument)
+#define TENSOR_OPS_FOR_EACH_VARIANT(EVERY, BF16, BLOCKS, argument) \
+  TENSOR_OPS_FOR_EACH_LEVEL(EVERY, argument)                       \
+  TENSOR_OPS_OTHER_VARIANTS(EVERY, BF16, BLOCKS, argument)

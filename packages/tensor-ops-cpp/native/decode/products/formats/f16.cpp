@@ -22,7 +22,7 @@ struct F16 {
 
 }  // namespace
 
-EXPORT_PRODUCTS(f16, float_product<F16>)
+EXPORT_PRODUCTS(f16, number_product<F16>)
 
 }  // namespace tensor_ops::TENSOR_OPS_LEVEL
 

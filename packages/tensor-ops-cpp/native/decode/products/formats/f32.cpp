@@ -21,7 +21,7 @@ struct F32 {
 
 }  // namespace
 
-EXPORT_PRODUCTS(f32, float_product<F32>)
+EXPORT_PRODUCTS(f32, number_product<F32>)
 
 }  // namespace tensor_ops::TENSOR_OPS_LEVEL
 

@@ -9,7 +9,7 @@ using Tile = BlockTile<1, 4>;
 
 #if KERNEL_PASS
 
-#include "decode/products/multiply.h"
+#include "decode/products/blocks.h"
 
 namespace tensor_ops::TENSOR_OPS_LEVEL {
 namespace {
@@ -38,7 +38,7 @@ constexpr std::size_t kBlockBytes = 18;
 
 void pack_block(const unsigned char* block, BlockRow row) {
   row.set_half(0, block);
-  for (std::size_t j = 0; j < Tile::kLines; ++j) row.set_word(j, block + 2 + 4 * j);
+  for (std::size_t j = 0; j < Tile::kLines; ++j) row.set_word(j, load_four(block + 2 + 4 * j));
 }
 
 void dequantize(const unsigned char* row, std::size_t columns, float* values) {
@@ -53,8 +53,8 @@ void dequantize(const unsigned char* row, std::size_t columns, float* values) {
 
 }  // namespace
 
-DECLARE_WEIGHT_FORMAT(q4_0, kBlockColumns, kBlockBytes, Tile::bytes,
-                      pack_blocks<Tile, kBlockBytes, pack_block>, dequantize)
+DECLARE_BLOCK_FORMAT(q4_0, kBlockColumns, kBlockBytes, Tile::bytes,
+                     pack_blocks<Tile, kBlockBytes, pack_block>, dequantize)
 
 }  // namespace tensor_ops
 

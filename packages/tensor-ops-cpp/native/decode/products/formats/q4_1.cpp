@@ -10,7 +10,7 @@ using Tile = BlockTile<2, 4>;
 
 #if KERNEL_PASS
 
-#include "decode/products/multiply.h"
+#include "decode/products/blocks.h"
 
 namespace tensor_ops::TENSOR_OPS_LEVEL {
 namespace {
@@ -40,7 +40,7 @@ constexpr std::size_t kBlockBytes = 20;
 void pack_block(const unsigned char* block, BlockRow row) {
   row.set_half(0, block);
   row.set_half(1, block + 2);
-  for (std::size_t j = 0; j < Tile::kLines; ++j) row.set_word(j, block + 4 + 4 * j);
+  for (std::size_t j = 0; j < Tile::kLines; ++j) row.set_word(j, load_four(block + 4 + 4 * j));
 }
 
 void dequantize(const unsigned char* row, std::size_t columns, float* values) {
@@ -55,8 +55,8 @@ void dequantize(const unsigned char* row, std::size_t columns, float* values) {
 
 }  // namespace
 
-DECLARE_WEIGHT_FORMAT(q4_1, kBlockColumns, kBlockBytes, Tile::bytes,
-                      pack_blocks<Tile, kBlockBytes, pack_block>, dequantize)
+DECLARE_BLOCK_FORMAT(q4_1, kBlockColumns, kBlockBytes, Tile::bytes,
+                     pack_blocks<Tile, kBlockBytes, pack_block>, dequantize)
 
 }  // namespace tensor_ops
 

@@ -10,7 +10,7 @@ using Tile = SuperBlockTile<4>;
 
 #if KERNEL_PASS
 
-#include "decode/products/multiply.h"
+#include "decode/products/blocks.h"
 
 namespace tensor_ops::TENSOR_OPS_LEVEL {
 namespace {
@@ -39,24 +39,23 @@ namespace {
 constexpr std::size_t kBlockBytes = 144;
 
 // Of each 64 columns, byte i of 32 has those of columns i and 32 + i.
-void unpack(const unsigned char* block, unsigned char* q) {
-  for (std::size_t k = 0; k < kSuperColumns; ++k)
-    q[k] = block[16 + k / 64 * 32 + k % 32] >> k % 64 / 32 * 4 & 15;
+void unpack(const unsigned char* block, FourColumns* q) {
+  for (std::size_t i = 0; i < kSuperColumns / 4; ++i)
+    q[i] = load_four(block + 16 + i / 16 * 32 + i % 8 * 4) >> i % 16 / 8 * 4 & kLowHalves;
 }
 
 void pack_block(const unsigned char* block, BlockRow row) {
-  unsigned char q[kSuperColumns];
+  FourColumns q[kSuperColumns / 4];
   unpack(block, q);
   pack_scales_and_minimums<Tile>(block, row);
-  for (std::size_t b = 0; b < Tile::kBlocks; ++b)
-    row.set_nibbles(b * Tile::kLines, q + b * kBlockColumns);
+  for (std::size_t b = 0; b < Tile::kBlocks; ++b) row.set_nibbles(b * Tile::kLines, q + b * kFours);
 }
 
 }  // namespace
 
-DECLARE_WEIGHT_FORMAT(q4_K, kSuperColumns, kBlockBytes, Tile::bytes,
-                      pack_blocks<Tile, kBlockBytes, pack_block, Tile::kBlocks>,
-                      dequantize_super_blocks<kBlockBytes, unpack>)
+DECLARE_BLOCK_FORMAT(q4_K, kSuperColumns, kBlockBytes, Tile::bytes,
+                     pack_blocks<Tile, kBlockBytes, pack_block, Tile::kBlocks>,
+                     dequantize_super_blocks<kBlockBytes, unpack>)
 
 }  // namespace tensor_ops
 

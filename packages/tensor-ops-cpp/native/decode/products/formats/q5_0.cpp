@@ -9,7 +9,7 @@ using Tile = BlockTile<1, 5>;
 
 #if KERNEL_PASS
 
-#include "decode/products/multiply.h"
+#include "decode/products/blocks.h"
 
 namespace tensor_ops::TENSOR_OPS_LEVEL {
 namespace {
@@ -37,7 +37,7 @@ namespace {
 constexpr std::size_t kBlockBytes = 22;
 
 void pack_block(const unsigned char* block, BlockRow row) {
-  unsigned char q[kBlockColumns];
+  FourColumns q[kFours];
   unpack_five_bits(block + 2, q);
   row.set_half(0, block);
   row.set_nibbles(0, q);
@@ -46,18 +46,18 @@ void pack_block(const unsigned char* block, BlockRow row) {
 
 void dequantize(const unsigned char* row, std::size_t columns, float* values) {
   for (; columns; columns -= kBlockColumns, row += kBlockBytes, values += kBlockColumns) {
-    unsigned char q[kBlockColumns];
+    FourColumns q[kFours];
     unpack_five_bits(row + 2, q);
     const float scale = load_half(row);
     for (std::size_t k = 0; k < kBlockColumns; ++k)
-      values[k] = scale * static_cast<float>(q[k] - 16);
+      values[k] = scale * static_cast<float>(integer(q, k) - 16);
   }
 }
 
 }  // namespace
 
-DECLARE_WEIGHT_FORMAT(q5_0, kBlockColumns, kBlockBytes, Tile::bytes,
-                      pack_blocks<Tile, kBlockBytes, pack_block>, dequantize)
+DECLARE_BLOCK_FORMAT(q5_0, kBlockColumns, kBlockBytes, Tile::bytes,
+                     pack_blocks<Tile, kBlockBytes, pack_block>, dequantize)
 
 }  // namespace tensor_ops
 

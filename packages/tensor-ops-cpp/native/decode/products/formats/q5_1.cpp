@@ -10,7 +10,7 @@ using Tile = BlockTile<2, 5>;
 
 #if KERNEL_PASS
 
-#include "decode/products/multiply.h"
+#include "decode/products/blocks.h"
 
 namespace tensor_ops::TENSOR_OPS_LEVEL {
 namespace {
@@ -38,7 +38,7 @@ namespace {
 constexpr std::size_t kBlockBytes = 24;
 
 void pack_block(const unsigned char* block, BlockRow row) {
-  unsigned char q[kBlockColumns];
+  FourColumns q[kFours];
   unpack_five_bits(block + 4, q);
   row.set_half(0, block);
   row.set_half(1, block + 2);
@@ -48,18 +48,18 @@ void pack_block(const unsigned char* block, BlockRow row) {
 
 void dequantize(const unsigned char* row, std::size_t columns, float* values) {
   for (; columns; columns -= kBlockColumns, row += kBlockBytes, values += kBlockColumns) {
-    unsigned char q[kBlockColumns];
+    FourColumns q[kFours];
     unpack_five_bits(row + 4, q);
     const float scale = load_half(row), minimum = load_half(row + 2);
     for (std::size_t k = 0; k < kBlockColumns; ++k)
-      values[k] = scale * static_cast<float>(q[k]) + minimum;
+      values[k] = scale * static_cast<float>(integer(q, k)) + minimum;
   }
 }
 
 }  // namespace
 
-DECLARE_WEIGHT_FORMAT(q5_1, kBlockColumns, kBlockBytes, Tile::bytes,
-                      pack_blocks<Tile, kBlockBytes, pack_block>, dequantize)
+DECLARE_BLOCK_FORMAT(q5_1, kBlockColumns, kBlockBytes, Tile::bytes,
+                     pack_blocks<Tile, kBlockBytes, pack_block>, dequantize)
 
 }  // namespace tensor_ops
 

@@ -10,7 +10,7 @@ using Tile = SuperBlockTile<5>;
 
 #if KERNEL_PASS
 
-#include "decode/products/multiply.h"
+#include "decode/products/blocks.h"
 
 namespace tensor_ops::TENSOR_OPS_LEVEL {
 namespace {
@@ -40,29 +40,30 @@ constexpr std::size_t kBlockBytes = 176;
 
 // Of each 64 columns, byte i of 32 has the lower halves of columns i and 32 + i; bit b of byte 16 +
 // i is the fifth bit of column 32 b + i.
-void unpack(const unsigned char* block, unsigned char* q) {
-  for (std::size_t k = 0; k < kSuperColumns; ++k) {
-    const int low = block[48 + k / 64 * 32 + k % 32] >> k % 64 / 32 * 4 & 15;
-    const int high = block[16 + k % 32] >> k / 32 & 1;
-    q[k] = static_cast<unsigned char>(low | high << 4);
+void unpack(const unsigned char* block, FourColumns* q) {
+  for (std::size_t i = 0; i < kSuperColumns / 4; ++i) {
+    const std::size_t byte = i % kFours * 4;
+    const FourColumns low = load_four(block + 48 + i / 16 * 32 + byte) >> i % 16 / 8 * 4;
+    const FourColumns high = load_four(block + 16 + byte) >> i / kFours;
+    q[i] = (low & kLowHalves) | (high & kLowBits) << 4;
   }
 }
 
 void pack_block(const unsigned char* block, BlockRow row) {
-  unsigned char q[kSuperColumns];
+  FourColumns q[kSuperColumns / 4];
   unpack(block, q);
   pack_scales_and_minimums<Tile>(block, row);
   for (std::size_t b = 0; b < Tile::kBlocks; ++b) {
-    row.set_nibbles(b * Tile::kLines, q + b * kBlockColumns);
-    row.set_high<1>(b * Tile::kLines + 4, q + b * kBlockColumns);
+    row.set_nibbles(b * Tile::kLines, q + b * kFours);
+    row.set_high<1>(b * Tile::kLines + 4, q + b * kFours);
   }
 }
 
 }  // namespace
 
-DECLARE_WEIGHT_FORMAT(q5_K, kSuperColumns, kBlockBytes, Tile::bytes,
-                      pack_blocks<Tile, kBlockBytes, pack_block, Tile::kBlocks>,
-                      dequantize_super_blocks<kBlockBytes, unpack>)
+DECLARE_BLOCK_FORMAT(q5_K, kSuperColumns, kBlockBytes, Tile::bytes,
+                     pack_blocks<Tile, kBlockBytes, pack_block, Tile::kBlocks>,
+                     dequantize_super_blocks<kBlockBytes, unpack>)
 
 }  // namespace tensor_ops
 

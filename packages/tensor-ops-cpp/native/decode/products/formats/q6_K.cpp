@@ -10,7 +10,7 @@ using Tile = SuperBlockTile<6>;
 
 #if KERNEL_PASS
 
-#include "decode/products/multiply.h"
+#include "decode/products/blocks.h"
 
 namespace tensor_ops::TENSOR_OPS_LEVEL {
 namespace {
@@ -42,17 +42,17 @@ constexpr std::size_t kHigh = 128, kIntegers = 192, kScale = 208;  // where they
 
 // Of each 128 columns, 64 bytes have the lower halves and 32 the upper two bits: byte i of those
 // has the bits of columns i, 32 + i, 64 + i and 96 + i.
-void unpack(const unsigned char* block, unsigned char* q) {
-  for (std::size_t k = 0; k < kSuperColumns; ++k) {
-    const std::size_t part = k / 128, i = k % 128;
-    const int low = block[part * 64 + i % 64] >> i / 64 * 4 & 15;
-    const int high = block[kHigh + part * 32 + i % 32] >> i / 32 * 2 & 3;
-    q[k] = static_cast<unsigned char>(low | high << 4);
+void unpack(const unsigned char* block, FourColumns* q) {
+  for (std::size_t i = 0; i < kSuperColumns / 4; ++i) {
+    const std::size_t part = i / 32, byte = i % 32 * 4;
+    const FourColumns low = load_four(block + part * 64 + byte % 64) >> byte / 64 * 4;
+    const FourColumns high = load_four(block + kHigh + part * 32 + byte % 32) >> byte / 32 * 2;
+    q[i] = (low & kLowHalves) | (high & kLowTwoBits) << 4;
   }
 }
 
 void pack_block(const unsigned char* block, BlockRow row) {
-  unsigned char q[kSuperColumns];
+  FourColumns q[kSuperColumns / 4];
   unpack(block, q);
   row.set_half(0, block + kScale);
   for (std::size_t b = 0; b < Tile::kBlocks; ++b) {
@@ -60,27 +60,27 @@ void pack_block(const unsigned char* block, BlockRow row) {
     const unsigned char pair[] = {static_cast<unsigned char>(s[0] ^ 0x80),
                                   static_cast<unsigned char>(s[1] ^ 0x80)};
     row.set_half(Tile::kPairs + b, pair);
-    row.set_nibbles(b * Tile::kLines, q + b * kBlockColumns);
-    row.set_high<2>(b * Tile::kLines + 4, q + b * kBlockColumns);
+    row.set_nibbles(b * Tile::kLines, q + b * kFours);
+    row.set_high<2>(b * Tile::kLines + 4, q + b * kFours);
   }
 }
 
 void dequantize(const unsigned char* row, std::size_t columns, float* values) {
   for (; columns; columns -= kSuperColumns, row += kBlockBytes, values += kSuperColumns) {
-    unsigned char q[kSuperColumns];
+    FourColumns q[kSuperColumns / 4];
     unpack(row, q);
     const float d = load_half(row + kScale);
     for (std::size_t k = 0; k < kSuperColumns; ++k) {
       const auto s = static_cast<signed char>(row[kIntegers + k / 16]);
-      values[k] = d * static_cast<float>(s) * static_cast<float>(q[k] - 32);
+      values[k] = d * static_cast<float>(s) * static_cast<float>(integer(q, k) - 32);
     }
   }
 }
 
 }  // namespace
 
-DECLARE_WEIGHT_FORMAT(q6_K, kSuperColumns, kBlockBytes, Tile::bytes,
-                      pack_blocks<Tile, kBlockBytes, pack_block, Tile::kBlocks>, dequantize)
+DECLARE_BLOCK_FORMAT(q6_K, kSuperColumns, kBlockBytes, Tile::bytes,
+                     pack_blocks<Tile, kBlockBytes, pack_block, Tile::kBlocks>, dequantize)
 
 }  // namespace tensor_ops
 

@@ -10,7 +10,7 @@ using Tile = BlockTile<1, 8>;
 
 #if KERNEL_PASS
 
-#include "decode/products/multiply.h"
+#include "decode/products/blocks.h"
 
 namespace tensor_ops::TENSOR_OPS_LEVEL {
 namespace {
@@ -39,11 +39,8 @@ constexpr std::size_t kBlockBytes = 34;
 
 void pack_block(const unsigned char* block, BlockRow row) {
   row.set_half(0, block);
-  for (std::size_t j = 0; j < Tile::kLines; ++j) {
-    unsigned char word[4];
-    for (std::size_t i = 0; i < 4; ++i) word[i] = block[2 + 4 * j + i] ^ 0x80;
-    row.set_word(j, word);
-  }
+  for (std::size_t j = 0; j < Tile::kLines; ++j)
+    row.set_word(j, load_four(block + 2 + 4 * j) ^ 0x80808080);
 }
 
 void dequantize(const unsigned char* row, std::size_t columns, float* values) {
@@ -56,8 +53,8 @@ void dequantize(const unsigned char* row, std::size_t columns, float* values) {
 
 }  // namespace
 
-DECLARE_WEIGHT_FORMAT(q8_0, kBlockColumns, kBlockBytes, Tile::bytes,
-                      pack_blocks<Tile, kBlockBytes, pack_block>, dequantize)
+DECLARE_BLOCK_FORMAT(q8_0, kBlockColumns, kBlockBytes, Tile::bytes,
+                     pack_blocks<Tile, kBlockBytes, pack_block>, dequantize)
 
 }  // namespace tensor_ops
 

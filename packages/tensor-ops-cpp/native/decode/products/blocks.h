@@ -1,0 +1,25 @@
+// The products of a block format in every variant that has it.
+#pragma once
+
+#include "decode/products/multiply.h"
+
+#if defined(TENSOR_OPS_TILES)
+
+#include "decode/products/tile_products.h"
+
+#define EXPORT_BLOCK_PRODUCTS(format, Format)                                             \
+  }                                                                                       \
+  namespace tensor_ops::x86_64_v4_vnni {                                                  \
+  extern const ProductTable format##_products;                                            \
+  }                                                                                       \
+  namespace tensor_ops::TENSOR_OPS_LEVEL {                                                \
+  EXPORT_PRODUCTS(format, {}, tile_product<Format, 1, x86_64_v4_vnni::format##_products>, \
+                  tile_product<Format, 2, x86_64_v4_vnni::format##_products>)
+
+#else
+
+#define EXPORT_BLOCK_PRODUCTS(format, Format)                                          \
+  EXPORT_PRODUCTS(format, float_product<Dequantized<Format>>, int8_product<Format, 1>, \
+                  int8_product<Format, 2>)
+
+#endif

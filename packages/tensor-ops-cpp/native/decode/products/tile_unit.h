@@ -1,0 +1,108 @@
+// The instructions of AMX that products use: the tile registers of a thread, by number. Compiled
+// with TENSOR_OPS_EMULATE_TILES they are plain C++ instead, for tests on processors without AMX.
+#pragma once
+
+#include "kernels/vector.h"
+
+namespace tensor_ops::TENSOR_OPS_LEVEL {
+namespace {
+
+// What the instruction that configures reads.
+struct alignas(64) TileShapes {
+  std::uint8_t palette = 1, start_row = 0, reserved[14] = {};
+  std::uint16_t row_bytes[16] = {};
+  std::uint8_t rows[16] = {};
+
+  constexpr void set(std::size_t tile, std::uint8_t tile_rows, std::uint16_t bytes) {
+    rows[tile] = tile_rows;
+    row_bytes[tile] = bytes;
+  }
+};
+static_assert(sizeof(TileShapes) == 64);
+
+#if defined(TENSOR_OPS_EMULATE_TILES)
+
+struct TileUnit {
+  TileShapes shapes;
+  unsigned char data[8][16][64];
+};
+thread_local TileUnit unit{};
+
+inline void require(bool is_as_the_processor_requires) {
+  if (!is_as_the_processor_requires) __builtin_trap();
+}
+
+inline void tile_configure(const TileShapes& shapes) {
+  require(shapes.palette == 1 && shapes.start_row == 0);
+  for (std::size_t t = 0; t < 16; ++t)
+    require(t < 8 ? shapes.rows[t] <= 16 && shapes.row_bytes[t] <= 64
+                  : !shapes.rows[t] && !shapes.row_bytes[t]);
+  unit = {shapes, {}};
+}
+inline void tile_release() { unit = {}; }
+
+template <int tile>
+void tile_zero() {
+  require(unit.shapes.rows[tile]);
+  __builtin_memset(unit.data[tile], 0, sizeof unit.data[tile]);
+}
+template <int tile>
+void tile_load(const void* from, std::size_t stride) {
+  tile_zero<tile>();
+  for (std::size_t r = 0; r < unit.shapes.rows[tile]; ++r)
+    __builtin_memcpy(unit.data[tile][r], static_cast<const unsigned char*>(from) + r * stride,
+                     unit.shapes.row_bytes[tile]);
+}
+template <int tile>
+void tile_store(void* to, std::size_t stride) {
+  for (std::size_t r = 0; r < unit.shapes.rows[tile]; ++r)
+    __builtin_memcpy(static_cast<unsigned char*>(to) + r * stride, unit.data[tile][r],
+                     unit.shapes.row_bytes[tile]);
+}
+// Adds to each word of `sums` the products of signed bytes of its row of `x` and unsigned ones of
+// its column of `w`.
+template <int sums, int x, int w>
+void tile_add_products() {
+  const TileShapes& shapes = unit.shapes;
+  require(shapes.rows[sums] == shapes.rows[x] && shapes.rows[w] * 4 == shapes.row_bytes[x] &&
+          shapes.row_bytes[sums] == shapes.row_bytes[w]);
+  for (std::size_t m = 0; m < shapes.rows[sums]; ++m)
+    for (std::size_t n = 0; n < shapes.row_bytes[sums] / 4; ++n) {
+      std::int32_t sum;
+      __builtin_memcpy(&sum, unit.data[sums][m] + 4 * n, 4);
+      for (std::size_t k = 0; k < shapes.row_bytes[x]; ++k)
+        sum += static_cast<std::int8_t>(unit.data[x][m][k]) * unit.data[w][k / 4][4 * n + k % 4];
+      __builtin_memcpy(unit.data[sums][m] + 4 * n, &sum, 4);
+    }
+}
+
+#else
+
+// Not the compiler's own functions: some of them are macros that take no constant of a template,
+// and do not say that memory is read and written.
+TENSOR_OPS_INLINE void tile_configure(const TileShapes& shapes) {
+  asm volatile("ldtilecfg %0" : : "m"(shapes));
+}
+TENSOR_OPS_INLINE void tile_release() { asm volatile("tilerelease"); }
+
+template <int tile>
+TENSOR_OPS_INLINE void tile_zero() {
+  asm volatile("tilezero %%tmm%c0" : : "i"(tile));
+}
+template <int tile>
+TENSOR_OPS_INLINE void tile_load(const void* from, std::size_t stride) {
+  asm volatile("tileloadd (%0,%1,1), %%tmm%c2" : : "r"(from), "r"(stride), "i"(tile) : "memory");
+}
+template <int tile>
+TENSOR_OPS_INLINE void tile_store(void* to, std::size_t stride) {
+  asm volatile("tilestored %%tmm%c2, (%0,%1,1)" : : "r"(to), "r"(stride), "i"(tile) : "memory");
+}
+template <int sums, int x, int w>
+TENSOR_OPS_INLINE void tile_add_products() {
+  asm volatile("tdpbsud %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(sums), "i"(x), "i"(w));
+}
+
+#endif
+
+}  // namespace
+}  // namespace tensor_ops::TENSOR_OPS_LEVEL

@@ -1,0 +1,114 @@
+#include "decode/products/variants.h"
+
+#include <cstdlib>
+#include <cstring>
+
+#include "decode/products/product.h"
+#include "isa/isa.h"
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#if defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+#elif defined(__aarch64__) && defined(__linux__)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
+#endif
+
+namespace tensor_ops {
+namespace {
+
+// What the CPU has beyond the level of a variant; a variant that is no more than its level is not
+// asked.
+#if defined(__x86_64__)
+
+[[maybe_unused]] bool has_x86_64_v4_vnni() {
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx);
+  return ecx >> 11 & 1;  // AVX512_VNNI
+}
+
+[[maybe_unused]] bool has_x86_64_v4_bf16() {
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx);
+  return (eax >> 5 & 1) && has_x86_64_v4_vnni();  // AVX512_BF16
+}
+
+// The variant after that of bf16, whose kernels it lacks. It has not run on a processor yet, so
+// that it is only used where somebody asks for it.
+[[maybe_unused]] bool has_x86_64_v4_amx() {
+#if defined(TENSOR_OPS_EMULATE_TILES)
+  return has_x86_64_v4_bf16();
+#elif defined(__linux__)
+  const char* const wanted = std::getenv("TENSOR_OPS_CPP_AMX");
+  if (!wanted || std::strcmp(wanted, "1") != 0) return false;
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx);
+  if ((edx >> 24 & 3) != 3 || !has_x86_64_v4_bf16()) return false;  // AMX_TILE, AMX_INT8
+  unsigned low = 0, high = 0;
+  __asm__("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+  if ((low >> 17 & 3) != 3) return false;  // the kernel saves tiles
+  // Their memory is given only to a process that has asked for it; this is for all of its threads.
+  constexpr long kRequestPermission = 0x1023, kTileData = 18;
+  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+#else
+  return false;
+#endif
+}
+
+#elif defined(__aarch64__)
+
+[[maybe_unused]] bool has_neon_dotprod() {
+#if defined(__linux__)
+  return getauxval(AT_HWCAP) & HWCAP_ASIMDDP;
+#elif defined(__ARM_FEATURE_DOTPROD)
+  return true;
+#else
+  return false;
+#endif
+}
+
+#endif
+
+std::vector<ProductVariant> compiled_variants() {
+  const auto& levels = compiled_levels();
+  std::vector<ProductVariant> all;
+  for (std::size_t level = 0; level < levels.size(); ++level)
+    all.push_back({levels[level].name, level, levels[level].cpu_has()});
+#define TENSOR_OPS_ADD_VARIANT(_, variant, name) \
+  all.push_back({name, levels.size() - 1, levels.back().cpu_has() && has_##variant()});
+  TENSOR_OPS_OTHER_VARIANTS(TENSOR_OPS_ADD_VARIANT, TENSOR_OPS_ADD_VARIANT,
+                            TENSOR_OPS_ADD_VARIANT, )
+#undef TENSOR_OPS_ADD_VARIANT
+  return all;
+}
+
+}  // namespace
+
+const std::vector<ProductVariant>& product_variants() {
+  static const std::vector<ProductVariant> variants = compiled_variants();
+  return variants;
+}
+
+std::size_t fastest_product_variant(std::size_t level) {
+  const auto& variants = product_variants();
+  std::size_t fastest = level;
+  for (std::size_t i = level; i < variants.size(); ++i)
+    if (variants[i].level == level && variants[i].cpu_has) fastest = i;
+  return fastest;
+}
+
+const ProductKernel& product_kernel(const WeightFormat& format, ActivationType activations,
+                                    std::size_t variant) {
+  const std::size_t level = product_variants()[variant].level;
+  for (;; --variant) {
+    const ProductTable* table = format.products[variant];
+    const ProductKernel* kernel =
+        table ? &table->of[static_cast<std::size_t>(activations)] : nullptr;
+    if (variant == level || (kernel && kernel->multiply)) return *kernel;
+  }
+}
+
+}  // namespace tensor_ops

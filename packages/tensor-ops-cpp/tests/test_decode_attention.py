@@ -1,0 +1,156 @@
+"""Attention to sequences of several ranges of positions: close to float64, the same bits always."""
+
+import itertools
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from decode_llama import kept
+
+import tensor_ops_cpp
+
+CPU_LEVELS = tensor_ops_cpp.get_optimization_info()["cpu_levels"]
+WORDS, LENGTH, REQUESTS = 61, 300, 3
+DTYPES, PAGES, WINDOWS = ["float32", "float16", "int8"], [16, 48, 7, None], [0, 150]
+# Heads in one pass and in several; head sizes of whole vectors and not.
+SIZES = [(9, 3, 64), (5, 1, 40), (2, 2, 80)]
+CASES = [
+    (*sizes, dtype, page, window)
+    for sizes, (dtype, page, window) in itertools.product(
+        SIZES, itertools.product(DTYPES, PAGES, WINDOWS)
+    )
+    if sizes == SIZES[0] or page == 16
+]
+TOKENS = np.random.default_rng(5).integers(0, WORDS, LENGTH)
+
+
+def attention(heads, kv_heads, size, dtype, page, window):
+    """The program of one node without a rotation; a page of None is a contiguous cache."""
+    columns = (heads + 2 * kv_heads) * size
+    values = {"qkv": columns, "out": heads * size}
+    attributes = {
+        "num_heads": heads,
+        "num_kv_heads": kv_heads,
+        "head_size": size,
+        "scale": size**-0.5,
+        "window": window,
+        "soft_cap": 0.0,
+        "rotation": "halves",
+        "eps": 0.0,
+        "cache": "cache",
+    }
+    cache = {"num_kv_heads": kv_heads, "head_size": size, "dtype": dtype, "paged": page is not None}
+    nodes = [
+        ("embed", {"tokens": "tokens"}, {"weight": ["table"]}, {"output": "qkv"}, {}),
+        ("attention", {"qkv": "qkv"}, {}, {"output": "out"}, attributes),
+    ]
+    keys = ("kind", "inputs", "weights", "outputs", "attributes")
+    return {
+        "format": "tensor-ops program",
+        "version": 1,
+        "limits": {
+            "max_requests": REQUESTS,
+            "max_tokens": 90,
+            "max_selected": 1,
+            "max_seq_length": LENGTH,
+            "page_size": page or 16,
+            "num_pages": REQUESTS * -(-LENGTH // (page or 16)),
+        },
+        "tensors": {
+            "table": {"type": "f32", "shape": [WORDS, columns], "source": {"attached": True}}
+        },
+        "caches": {"cache": cache},
+        "values": {
+            name: {"rows": "tokens", "columns": each, "dtype": "float32"}
+            for name, each in values.items()
+        },
+        "nodes": [
+            {"name": f"node{i}", **dict(zip(keys, node, strict=True))}
+            for i, node in enumerate(nodes)
+        ],
+        "outputs": ["out"],
+    }
+
+
+def table_of(heads, kv_heads, size):
+    draw = np.random.default_rng(6)
+    return draw.standard_normal((WORDS, (heads + 2 * kv_heads) * size), dtype=np.float32)
+
+
+def attended(program, table, num_workers, chunk, slot=0, others=()):
+    """The outputs of the sequence, in chunks, beside single tokens in other slots."""
+    tensors = {"table": table}
+    executable = tensor_ops_cpp.compile_program(
+        json.dumps(program), tensors, num_workers=num_workers
+    )
+    arrays, parts = executable.arrays, []
+    table = arrays["page_table"]
+    table[:] = np.random.default_rng(7).permutation(table.size).reshape(table.shape)
+    for first in range(0, LENGTH, chunk):
+        tokens = TOKENS[first : first + chunk]
+        slots = [*others, *[slot] * len(tokens)]
+        count = len(slots)
+        arrays["tokens"][:count] = [*[1] * len(others), *tokens]
+        arrays["slots"][:count] = slots
+        positions = np.arange(first, first + len(tokens))
+        arrays["positions"][:count] = [*[first // chunk] * len(others), *positions]
+        executable.run(count, 0)
+        parts.append(arrays["out"][len(others) : count].copy())
+    executable.close()
+    return np.concatenate(parts)
+
+
+def expected(heads, kv_heads, size, dtype, window, table):
+    q, k, v = np.split(table[TOKENS].reshape(LENGTH, -1, size), [heads, heads + kv_heads], axis=1)
+    k, v = (
+        kept(each, dtype).astype(np.float64).repeat(heads // kv_heads, axis=1) for each in (k, v)
+    )
+    scores = np.einsum("qhd,khd->hqk", q.astype(np.float64), k) * size**-0.5
+    distance = np.subtract.outer(np.arange(LENGTH), np.arange(LENGTH))
+    scores[:, (distance < 0) | ((distance >= window) if window else False)] = -np.inf
+    p = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    return np.einsum("hqk,khd->qhd", p / p.sum(axis=-1, keepdims=True), v).reshape(LENGTH, -1)
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_several_ranges(case):
+    heads, kv_heads, size, dtype, _, window = case
+    program, table = attention(*case), table_of(heads, kv_heads, size)
+    bits = attended(program, table, 1, 1)
+    right = expected(heads, kv_heads, size, dtype, window, table)
+    # Beside int8, queries and the weights of positions are rounded to int16.
+    np.testing.assert_allclose(bits, right, rtol=0, atol=5e-4 if dtype == "int8" else 2e-6)
+    for workers, chunk, others in ((2, 1, ()), (3, 1, (0,)), (2, 90, ()), (2, 2, (2,)), (7, 4, ())):
+        slot = 1 if others else 0
+        given = attended(program, table, workers, chunk, slot, others)
+        np.testing.assert_array_equal(given.view(np.uint32), bits.view(np.uint32))
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, 1e8])
+def test_what_int8_cannot_keep_becomes_nan(value):
+    """A group of 32 elements that has it is lost, the group beside it is not."""
+    table = table_of(1, 1, 64)
+    table[TOKENS[0], 2 * 64 + 3] = value
+    given = attended(attention(1, 1, 64, "int8", 16, 0), table, 1, 1)[0]
+    assert np.isnan(given[:32]).all()
+    assert np.isfinite(given[32:]).all()
+
+
+def test_what_is_too_small_for_a_scale_is_zero_in_int8():
+    table = table_of(1, 1, 64) * np.float32(1e-9)
+    given = attended(attention(1, 1, 64, "int8", 16, 0), table, 1, 1)
+    np.testing.assert_array_equal(given, 0)
+
+
+@pytest.mark.parametrize("level", [x for x in CPU_LEVELS if x != tensor_ops_cpp.simd_level])
+def test_other_levels_keep_every_promise(level):
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider"]
+    command += [str(Path(__file__)), "-k", "not levels"]
+    environment = {**os.environ, "TENSOR_OPS_CPP_ISA": level}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert " passed" in done.stdout

@@ -1,0 +1,177 @@
+"""Steps in a row: the bits of single steps, where they end, and what is refused before any."""
+
+import copy
+import json
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from decode_llama import LIMITS, LONGEST, WORDS, Llama, run_step
+
+import tensor_ops_cpp
+
+LLAMA = Llama()
+# By slot: as many tokens as there are before the steps, so that they cross pages at different ones.
+PROMPTS = {4: [3, 1, 4], 0: [1, 5, 9, 2, 6, 5, 3], 7: [8]}
+NO_ENDS = [[]] * len(PROMPTS)
+
+
+def prepared(executable, output="sample"):
+    """Read the prompts, write the first of the steps in a row, and return its tokens."""
+    arrays = executable.arrays
+    arrays["temperature"][:], arrays["top_p"][:], arrays["seed"][:] = 1.3, 0.9, np.arange(9)
+    arrays["num_edits"][:4], arrays["edit_biases"][:] = 2, 0.5
+    arrays["edit_penalties"][:] = 1.2
+    run_step(executable, [(slot, 0, tokens) for slot, tokens in PROMPTS.items()])
+    ends = np.cumsum([len(tokens) for tokens in PROMPTS.values()]) - 1
+    chosen = arrays[output][ends, 0].tolist()
+    positions = [len(tokens) for tokens in PROMPTS.values()]
+    for name, values in (("tokens", chosen), ("positions", positions), ("slots", list(PROMPTS))):
+        arrays[name][:3] = values
+    arrays["selected"][:3] = range(3)
+    return chosen
+
+
+def single_steps(executable, output, count):
+    """What each of so many steps chooses, one call each, and the logits of the last."""
+    arrays, found = executable.arrays, []
+    prepared(executable, output)
+    for _ in range(count):
+        executable.run(3, 3)
+        found.append(arrays[output][:3, 0].copy())
+        arrays["tokens"][:3] = found[-1]
+        arrays["positions"][:3] += 1
+    return np.array(found), arrays["logits"][:3].copy()
+
+
+@pytest.fixture
+def executable():
+    made = LLAMA.compile(num_workers=2)
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("workers", [1, 2, 5])
+@pytest.mark.parametrize("output", ["argmax", "sample"])
+@pytest.mark.parametrize(
+    "model", [{}, {"window": 7}, {"paged": False, "dtype": "float16"}, {"formats": ["q4_1", "f32"]}]
+)
+def test_they_have_the_bits_of_single_steps(model, output, workers):
+    made = Llama(**model).compile(num_workers=workers)
+    expected, logits = single_steps(made, output, 13)
+    prepared(made, output)
+    chosen = made.run_steps(3, 13, output, NO_ENDS, 60.0)
+    assert (chosen.dtype, chosen.shape) == (np.int32, (13, 3))
+    np.testing.assert_array_equal(chosen, expected)
+    np.testing.assert_array_equal(made.arrays["logits"][:3], logits)
+    # The arrays are those of the last step, so that the next one follows.
+    np.testing.assert_array_equal(made.arrays["tokens"][:3], expected[-2])
+    np.testing.assert_array_equal(made.arrays["positions"][:3], [3 + 12, 7 + 12, 1 + 12])
+    made.close()
+
+
+def test_they_stop_after_an_end_token_of_its_own_request(executable):
+    expected, _ = single_steps(executable, "sample", 13)
+    row, step = next(
+        (row, step)
+        for step in range(3, 13)
+        for row in range(3)
+        if expected[step, row] not in expected[:step, row]
+    )
+    ends = [[int(expected[step, row]), WORDS - 1] if each == row else [] for each in range(3)]
+    prepared(executable)
+    chosen = executable.run_steps(3, 13, "sample", ends, 60.0)
+    np.testing.assert_array_equal(chosen, expected[: step + 1])
+
+
+@pytest.mark.parametrize("seconds", [0.0, -1.0, 1e-9])
+def test_one_runs_whatever_the_time(executable, seconds):
+    prepared(executable)
+    assert len(executable.run_steps(3, 13, "sample", NO_ENDS, seconds)) == 1
+
+
+def test_they_end_in_time(executable):
+    prepared(executable)
+    assert 1 <= len(executable.run_steps(3, 40, "sample", NO_ENDS, 1e-3)) <= 40
+    prepared(executable)
+    assert len(executable.run_steps(3, 40, "sample", NO_ENDS, np.inf)) == 40
+
+
+def test_they_stop_after_a_token_that_cannot_be_fed():
+    """The logits have more columns than the embedding has rows."""
+    program, words = copy.deepcopy(LLAMA.program), 60
+    program["tensors"]["embedding"]["shape"][0] = words
+    tensors = {**LLAMA.tensors, "embedding": LLAMA.tensors["embedding"][:words].copy()}
+    made = tensor_ops_cpp.compile_program(json.dumps(program), tensors)
+    made.arrays["num_edits"][0], made.arrays["edit_penalties"][0, 0] = 1, 1
+    made.arrays["edited_tokens"][0, 0], made.arrays["edit_biases"][0, 0] = words, 1e6
+    run_step(made, [(0, 0, [1])])
+    assert made.run_steps(1, 8, "sample", [[]], 60.0).tolist() == [[words]]
+    made.close()
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"num_steps": 0}, "num_steps must be from 1 to 64, got 0"),
+        ({"num_steps": -1}, "num_steps must be from 1 to 64"),
+        ({"num_steps": LONGEST - 6}, "positions must stay below 64, but slot 0 comes to 64"),
+        ({"num_tokens": 0}, "num_tokens must be from 1"),
+        ({"num_tokens": 41}, "num_tokens must be from 1"),
+        ({"num_tokens": -1}, "num_tokens must be from 1"),
+        ({"output": "logits"}, "'logits' is no output of the program with one int32 in a row"),
+        ({"output": "tokens"}, "'tokens' is no output of the program"),
+        ({"output": "next"}, "'next' is no output of the program"),
+        ({"end_tokens": [[]]}, "end_tokens must have a list for each of 3 tokens, got 1"),
+        ({"slots": [4, 4, 7]}, "each slot must have one token, got several of slot 4"),
+        ({"selected": [0, 2, 1]}, "indices in selected must ascend"),
+        ({"page_table": LIMITS["num_pages"]}, r"page_table\[0, 4\] must be from 0 to 159, got 160"),
+    ],
+)
+def test_wrong_steps_are_refused_before_anything_is_written(executable, given, expected):
+    prepared(executable)
+    arrays = executable.arrays
+    arrays["logits"][:] = 7
+    if "slots" in given:
+        arrays["slots"][:3], arrays["positions"][:3] = given.pop("slots"), [3, 4, 1]
+    if "selected" in given:
+        arrays["selected"][:3] = given.pop("selected")
+    if "page_table" in given:
+        arrays["page_table"][0, 4] = given.pop("page_table")
+    count = given.get("num_tokens", 3)
+    ends = [[]] * max(count, 0)
+    settings = {"num_tokens": 3, "num_steps": 13, "output": "sample", "end_tokens": ends}
+    if count < 0:
+        expected = "end_tokens must have a list for each of"
+    with pytest.raises(ValueError, match=expected):
+        executable.run_steps(**settings | given, max_seconds=60.0)
+    assert np.all(arrays["logits"] == 7)
+
+
+def test_after_closing_they_are_an_error():
+    made = LLAMA.compile()
+    made.close()
+    with pytest.raises(RuntimeError, match="run_steps: the executable is closed"):
+        made.run_steps(1, 2, "sample", [[]], 1.0)
+
+
+def test_those_of_two_threads_take_turns():
+    """Each has an executable, and a third thread reads the weights of both."""
+    made = [LLAMA.compile(num_workers=2) for _ in range(2)]
+    expected, _ = single_steps(made[0], "argmax", 13)
+
+    def rounds(executable):
+        for _ in range(10):
+            prepared(executable, "argmax")
+            found = executable.run_steps(3, 13, "argmax", NO_ENDS, 60.0)
+            np.testing.assert_array_equal(found, expected)
+
+    def reads():
+        return [each.read_bandwidth() for each in made * 10]
+
+    with ThreadPoolExecutor(3) as pool:
+        jobs = [pool.submit(rounds, each) for each in made] + [pool.submit(reads)]
+        for job in jobs:
+            job.result(timeout=120)
+    for each in made:
+        each.close()
