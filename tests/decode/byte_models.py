@@ -14,7 +14,7 @@ TEMPLATE = (
 )
 
 
-def save_model(folder, *, vocabulary=260, template=TEMPLATE, seed=0):
+def save_model(folder, *, vocabulary=260, template=TEMPLATE, seed=0, tied=False):
     """Write a model of random weights that says all kinds of bytes."""
     config = LlamaConfig(
         hidden_size=64,
@@ -27,6 +27,7 @@ def save_model(folder, *, vocabulary=260, template=TEMPLATE, seed=0):
         initializer_range=0.4,
         eos_token_id=END,
         bos_token_id=None,
+        tie_word_embeddings=tied,
     )
     torch.manual_seed(seed)
     LlamaForCausalLM(config).save_pretrained(folder)

@@ -9,6 +9,17 @@ import tensor_ops_decode
 # logits of every step are further apart.
 BOUND = 2e-4
 NEW_TOKENS = 64
+# The configuration of models that are small, with what models differ in left out.
+SMALL_MODEL = {
+    "hidden_size": 48,
+    "intermediate_size": 100,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "vocab_size": 331,
+    "max_position_embeddings": 128,
+    "tie_word_embeddings": True,
+}
 # So small that requests share steps, and take several for a prompt and many pages.
 SMALL = {
     "max_num_batched_requests": 3,

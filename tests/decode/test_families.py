@@ -8,7 +8,7 @@ import torch
 import transformers
 
 from gguf_models import write_gguf
-from greedy_models import assert_same, expected, greedy, open_kernel
+from greedy_models import SMALL_MODEL, assert_same, expected, greedy, open_kernel
 
 PROMPT_LENGTHS = (3, 17)
 PAD = {"pad_token_id": None, "bos_token_id": None, "eos_token_id": None}
@@ -60,14 +60,7 @@ ONLY_SAFETENSORS = ("Mistral", "Qwen 2 with windows")
 def small_model(name, **changed):
     family, seed, settings = MODELS[name]
     settings = {
-        "hidden_size": 48,
-        "intermediate_size": 100,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 4,
-        "num_key_value_heads": 2,
-        "vocab_size": 331,
-        "max_position_embeddings": 128,
-        "tie_word_embeddings": True,
+        **SMALL_MODEL,
         "rms_norm_eps": 1e-3,
         "initializer_range": 0.3,  # so that the model says something
         **settings,

@@ -5,7 +5,7 @@ import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from greedy_models import assert_same, expected, greedy, open_kernel
+from greedy_models import SMALL_MODEL, assert_same, expected, greedy, open_kernel
 
 PROMPT_LENGTHS = (1, 2, 5, 11, 17)
 
@@ -37,14 +37,7 @@ MODELS = {
 def model(request, tmp_path_factory):
     """A small model of random weights, its folder, and prompts."""
     settings = {
-        "hidden_size": 48,
-        "intermediate_size": 100,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 4,
-        "num_key_value_heads": 2,
-        "vocab_size": 331,
-        "max_position_embeddings": 128,
-        "tie_word_embeddings": True,
+        **SMALL_MODEL,
         **MODELS[request.param],
     }
     torch.manual_seed(list(MODELS).index(request.param))

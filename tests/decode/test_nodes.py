@@ -69,13 +69,30 @@ def test_float32(monkeypatch, executor, kind, sample):
 
 @pytest.mark.parametrize(("kind", "sample", "weight_type"), STORED)
 def test_stored_weights(monkeypatch, executor, kind, sample, weight_type):
-    rounds = weight_type.startswith("q") and kind.name != "embed" and executor is not reference
-    for activations in ("float32", "int8x2", "int8") if rounds else ("float32",):
+    rounded = []
+    if kind.name != "embed" and executor is not reference:
+        rounded = {"q": ["int8x2", "int8"], "b": ["bfloat16"]}.get(weight_type[0], [])
+    for activations in ("float32", *rounded):
         check(monkeypatch, executor, kind, sample, activations, weight_type=weight_type)
 
 
+@pytest.mark.parametrize(
+    ("weight_type", "same"), [("q4_0", "int8x2"), ("f16", "float32"), ("f32", "float32")]
+)
+def test_bfloat16_activations_are_for_bf16_weights_only(executor, weight_type, same):
+    if executor is reference:
+        pytest.skip("it rounds no activations")
+
+    def output(weight_type, activations):
+        program, tensors = node_program("linear", KINDS["linear"].samples[0], weight_type)
+        return run(executor, program, tensors, {"activations": activations})[0]
+
+    assert np.array_equal(output(weight_type, "bfloat16"), output(weight_type, same))
+    assert not np.array_equal(output("bf16", "bfloat16"), output("bf16", same))
+
+
 @pytest.mark.parametrize("paged", [True, False])
-@pytest.mark.parametrize("cache_dtype", ["float32", "float16"])
+@pytest.mark.parametrize("cache_dtype", ["float32", "float16", "int8"])
 @pytest.mark.parametrize("sample", KINDS["attention"].samples, ids=lambda sample: sample.name)
 def test_caches(monkeypatch, executor, sample, cache_dtype, paged):
     kind = KINDS["attention"]

@@ -5,7 +5,9 @@ logits are as good as equal, and go different ways from there. Tokens are compar
 step whose two largest logits are closer than a bound.
 """
 
+import gc
 import os
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -66,6 +68,28 @@ def assert_same_until_a_tie(found, right, bound):
 def test_tokens_of_cpp_are_those_of_python(path, cpp):
     found, right = (greedy(path, backend, PROMPTS[:1], 16) for backend in (cpp, "python"))
     assert_same_until_a_tie(found, right, INT8X2_TIE)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_weights_that_are_packed_are_in_memory_once(path, cpp):
+    gc.collect()  # what other tests have mapped
+    with tensor_ops_decode.PersistentKernel(backend=cpp, model=path) as kernel:
+        kernel.compile()
+        kernel.add_request([1, 2, 3])
+        kernel()
+        assert resident(path) < path.stat().st_size / 10
+
+
+def resident(path):
+    """Return how many bytes of a file are mapped into this process and in memory."""
+    sizes, is_of_file = [], False
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        if "-" in line.split()[0]:
+            is_of_file = line.endswith(str(path.resolve()))
+        elif is_of_file and line.startswith("Rss:"):
+            sizes.append(int(line.split()[1]) * 1024)
+    assert sizes, "the file is not mapped"
+    return sum(sizes)
 
 
 @pytest.fixture(scope="module")

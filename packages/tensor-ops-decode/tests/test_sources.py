@@ -8,7 +8,7 @@ import pytest
 from tensor_ops_decode import FileFormatError
 from tensor_ops_decode.builder import Builder
 from tensor_ops_decode.program import Limits, Tensor
-from tensor_ops_decode.sources import tensors_of
+from tensor_ops_decode.sources import TensorArrays
 from tensor_ops_decode.weights import open_weights
 
 LIMITS = Limits(1, 4, 1, 6, 4, 2)
@@ -41,7 +41,7 @@ def program(folder, transform=None, shape=(2, 3), tensor="w", form="f32"):
 def test_stored_tensors_are_views_of_their_file(folder):
     weights = open_weights(folder)
     for opened in (weights, None):
-        data = tensors_of(program(folder), {}, opened)["weight"]
+        data = TensorArrays(program(folder), {}, opened)["weight"]
         assert data.tobytes() == VALUES.tobytes()
         assert not data.flags.owndata
         assert not data.flags.writeable
@@ -49,22 +49,22 @@ def test_stored_tensors_are_views_of_their_file(folder):
 
 def test_transforms_are_applied(folder):
     made = program(folder, ["transpose", "plus_one"], (3, 2))
-    found = tensors_of(made, {})["weight"].reshape(-1).view(np.float32)
+    found = TensorArrays(made, {})["weight"].reshape(-1).view(np.float32)
     np.testing.assert_array_equal(found.reshape(3, 2), VALUES.T + 1)
 
 
 def test_a_tensor_that_is_missing_or_another_one_is_named_with_its_file(folder):
     with pytest.raises(FileFormatError, match=r"model.safetensors: tensor 'v' is missing"):
-        tensors_of(program(folder, tensor="v"), {})
+        TensorArrays(program(folder, tensor="v"), {})["weight"]
     for wrong in ({"shape": (3, 2)}, {"form": "f16"}):
         with pytest.raises(FileFormatError, match=r"'w' is f32 of shape \(2, 3\); the program was"):
-            tensors_of(program(folder, **wrong), {})
+            TensorArrays(program(folder, **wrong), {})["weight"]
 
 
 def test_rotary_tables_are_computed_in_double_precision():
     builder = Builder(LIMITS)
     names = builder.rotary_tables([1.0, 0.3], factor=1.5)
-    tables = tensors_of(builder.program([]), {})
+    tables = TensorArrays(builder.program([]), {})
     angles = np.outer(np.arange(6), [1.0, 0.3])
     for slot, function in (("cos", np.cos), ("sin", np.sin)):
         expected = (1.5 * function(angles)).astype(np.float32)
@@ -75,6 +75,6 @@ def test_what_is_attached_is_the_array_itself():
     builder = Builder(LIMITS)
     builder.tensor("mine", Tensor("f32", (2, 3), {"attached": True}))
     made = builder.program([])
-    assert tensors_of(made, {"mine": VALUES})["mine"] is VALUES
+    assert TensorArrays(made, {"mine": VALUES})["mine"] is VALUES
     with pytest.raises(ValueError, match="tensor 'mine' must be attached, and is not"):
-        tensors_of(made, {})
+        TensorArrays(made, {})["mine"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -76,6 +77,12 @@ class Builder:
         self._caches[name] = cache
         return name
 
+    def set_cache_dtype(self, dtype: str) -> None:
+        """Change the dtype of all caches that are declared."""
+        self._caches = {
+            name: dataclasses.replace(each, dtype=dtype) for name, each in self._caches.items()
+        }
+
     def add(
         self,
         kind: str,
@@ -132,6 +139,10 @@ class Builder:
         outputs = {"output": output}
         self._nodes.append(Node(kind, output, dict(inputs), lists, outputs, attributes))
         return output
+
+    def type_of(self, name: str) -> str:
+        """Return the type of a tensor."""
+        return self._tensors[name].type
 
     def value(self, name: str) -> Value:
         """Return what is known of a value."""

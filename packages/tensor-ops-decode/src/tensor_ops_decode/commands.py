@@ -7,11 +7,12 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from tensor_ops import TensorOpsError
 from tensor_ops_decode.chat_session import ChatSession, converse
 from tensor_ops_decode.generate import Completion, Model, load
+from tensor_ops_decode.model_options import Bar, add_guesses, add_model, kernel_options
 
 __all__ = ["export", "generate"]
 
@@ -44,7 +45,8 @@ def generate(argv: Sequence[str]) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    _add_model(parser)
+    add_model(parser)
+    add_guesses(parser)
     parser.add_argument(
         "prompt", nargs="?", help="the text to continue; - reads it from standard input"
     )
@@ -128,7 +130,8 @@ def export(argv: Sequence[str]) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    _add_model(parser)
+    add_model(parser)
+    add_guesses(parser)
     parser.add_argument("output", help="the JSON file to write; - is standard output")
     arguments = parser.parse_args(argv)
     with _opened(arguments) as model:
@@ -140,35 +143,11 @@ def export(argv: Sequence[str]) -> int:
     return 0
 
 
-def _add_model(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("model", help="a GGUF file, or a folder of Hugging Face")
-    parser.add_argument("--backend", help="the backend that must run it")
-    parser.add_argument("--num-workers", type=int, help="threads; default: those of the machine")
-    parser.add_argument("--max-seq-length", type=int, help="the longest prompt with its answer")
-    parser.add_argument(
-        "--num-speculative-tokens",
-        type=int,
-        help="tokens that a step guesses from what was said before; default: 0",
-    )
-    parser.add_argument(
-        "--activations",
-        choices=("int8x2", "int8", "float32"),
-        help="what activations are rounded to beside integer weights",
-    )
-    parser.add_argument(
-        "--quantize",
-        choices=("q8_0", "q4_0", "q4_1"),
-        help="quantize floating-point matrices as they are packed",
-    )
-
-
 def _opened(arguments: argparse.Namespace) -> Model:
     """Return the model that the arguments name, with a progress bar while it is packed."""
-    names = ["num_workers", "max_seq_length", "num_speculative_tokens", "activations", "quantize"]
-    options = {name: value for name in names if (value := getattr(arguments, name)) is not None}
-    bar = _Bar(sys.stderr)
+    bar, options = Bar(sys.stderr), kernel_options(arguments)
     try:
-        return load(arguments.model, arguments.backend, progress=bar.show, **options)
+        return load(arguments.model, arguments.backend, progress=bar.show_packing, **options)
     except (ValueError, TypeError) as error:
         raise TensorOpsError(str(error)) from error
     finally:
@@ -208,26 +187,3 @@ def _report(model: Model, answer: Completion, *, as_json: bool) -> None:
     read = f"{len(answer.prompt_tokens)} tokens read{shared} in {answer.prompt_seconds:.2f} s"
     written = f"{len(answer.tokens)} written{speed}"
     print(f"{read}, {written}, on {model.kernel.backend}", file=sys.stderr)
-
-
-class _Bar:
-    """A progress bar of one line on a terminal; nothing elsewhere."""
-
-    _WIDTH = 24
-
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream if stream.isatty() else None
-
-    def show(self, done: int, size: int) -> None:
-        """Show that so many bytes of weights are packed."""
-        filled = self._WIDTH * done // max(size, 1)
-        self._write(f"[{'#' * filled:.<{self._WIDTH}}] packing {done >> 20} of {size >> 20} MiB")
-
-    def wipe(self) -> None:
-        """Leave nothing on the line."""
-        self._write("")
-
-    def _write(self, text: str) -> None:
-        if self._stream is not None:
-            self._stream.write("\r\x1b[K" + text)
-            self._stream.flush()

@@ -26,6 +26,10 @@ Messages = Sequence[Mapping[str, Any]]
 
 MAX_NEW_TOKENS = 128
 
+# For how long steps follow one another before their tokens are looked at: a stream of pieces is
+# smooth, other threads wait for no longer, and what Python does after them is little beside it.
+_SECONDS_OF_STEPS = 0.03
+
 
 def load(
     path: str | os.PathLike[str],
@@ -290,9 +294,11 @@ class Model:
             self.kernel.check_request(**request)
             waiting.append((answer, request))
         running: dict[int, Answer] = {}
+        # A step after a stop string would be in vain.
+        most_steps = 1 if stops else most
         try:
             while waiting or running:
-                for number, tokens, reason in self._advance(waiting, running):
+                for number, tokens, reason in self._advance(waiting, running, most_steps):
                     answer = running[number]
                     answer.add(tokens, reason)
                     if answer.finish_reason is not None:
@@ -309,11 +315,14 @@ class Model:
         return [answer.completion() for answer in answers]
 
     def _advance(
-        self, waiting: deque[tuple[Answer, dict[str, Any]]], running: dict[int, Answer]
+        self,
+        waiting: deque[tuple[Answer, dict[str, Any]]],
+        running: dict[int, Answer],
+        most_steps: int,
     ) -> list[tuple[int, list[int], str | None]]:
-        """Start what there is room for, run a step, and return how far each request has come.
+        """Start what there is room for, run steps, and return how far each request has come.
 
-        The step is that of all threads that generate, each of which reads its own requests.
+        The steps are those of all threads that generate, each of which reads its own requests.
         """
         kernel = self.kernel
         with self._lock:
@@ -326,7 +335,7 @@ class Model:
                 answer.start()
             active = kernel.requests
             if active and (not running or not running.keys().isdisjoint(active)):
-                kernel()
+                kernel.run(most_steps, max_seconds=_SECONDS_OF_STEPS)
             return [(each, kernel.tokens(each), kernel.finish_reason(each)) for each in running]
 
     def _tokens(self, prompt: Prompt) -> list[int]:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tensor_ops.extension import did_you_mean
+from tensor_ops_decode.cache_types import CACHE_DTYPES
 from tensor_ops_decode.program import Limits
 from tensor_ops_decode.weights.transforms import QUANTIZED_TYPES
 
@@ -29,8 +30,8 @@ _REPLACED = {
     "num_local_schedulers": "the executor schedules its own work; num_workers sizes it",
     "num_remote_schedulers": "the executor schedules its own work; num_workers sizes it",
     "meta_tensors": "the kernel keeps them; add_request() takes tokens and tokens() returns them",
-    "profiler_tensor": "profile the process from outside; explain() shows what the kernel takes",
-    "trace_name": "profile the process from outside; explain() shows what the kernel takes",
+    "profiler_tensor": "profile() runs a step and says how long each node took",
+    "trace_name": "profile() runs a step and says how long each node took",
     "spec_decode_config": "num_speculative_tokens has the model check guesses from the prompt",
 }
 _MODES = {
@@ -65,13 +66,17 @@ def check_setting(mode: str, world_size: object, mpi_rank: object, num_workers: 
         whole("num_workers", num_workers)
 
 
-def check_types(cache_dtype: object, quantize: object, *, has_model: bool) -> None:
+def check_types(
+    cache_dtype: object, quantize: object, quantize_head: object, *, has_model: bool
+) -> None:
     """Raise a ValueError unless caches and weights can be of these types."""
-    if cache_dtype not in (None, "float32", "float16"):
-        raise ValueError(f"cache_dtype must be 'float32' or 'float16', got {cache_dtype!r}")
-    if quantize is not None and (not has_model or quantize not in QUANTIZED_TYPES):
-        expected = f"one of {', '.join(QUANTIZED_TYPES)}, beside model="
-        raise ValueError(f"quantize must be {expected}, got {quantize!r}")
+    if cache_dtype not in (None, *CACHE_DTYPES):
+        expected = " or ".join(map(repr, CACHE_DTYPES))
+        raise ValueError(f"cache_dtype must be {expected}, got {cache_dtype!r}")
+    for name, given in (("quantize", quantize), ("quantize_head", quantize_head)):
+        if given is not None and (not has_model or given not in QUANTIZED_TYPES):
+            expected = f"one of {', '.join(QUANTIZED_TYPES)}, beside model="
+            raise ValueError(f"{name} must be {expected}, got {given!r}")
 
 
 def limits_of(

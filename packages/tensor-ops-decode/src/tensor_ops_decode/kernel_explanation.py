@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from tensor_ops.extension import Step
 from tensor_ops_decode.program import Limits
+from tensor_ops_decode.step_reads import StepReads
 
 __all__ = ["KernelExplanation"]
 
@@ -34,6 +35,12 @@ class KernelExplanation(NamedTuple):
         None before the kernel is compiled, unless it was given.
     memory : mapping of str to int
         What takes how many bytes; empty before the kernel is compiled.
+    packed_file : str or None
+        What ``cache=`` has done: where packed weights were mapped from or written to, or why they
+        cannot be kept; None without it, and before the kernel is compiled.
+    reads : StepReads or None
+        The bytes that a step reads; None while the program is not known, which of layers by hand is
+        before the kernel is compiled.
     """
 
     backend: str
@@ -46,6 +53,8 @@ class KernelExplanation(NamedTuple):
     options: Mapping[str, object]
     num_workers: int | None
     memory: Mapping[str, int]
+    packed_file: str | None
+    reads: StepReads | None
 
     def as_dict(self) -> dict[str, Any]:
         """Return the same facts as plain values."""
@@ -54,6 +63,7 @@ class KernelExplanation(NamedTuple):
             "limits": _by_argument(self.limits),
             "options": dict(self.options),
             "memory": dict(self.memory),
+            "reads": None if self.reads is None else self.reads.as_dict(),
         }
 
     def __str__(self) -> str:
@@ -72,6 +82,10 @@ class KernelExplanation(NamedTuple):
         if self.memory:
             sizes = [f"{name} {size / 2**20:.1f} MiB" for name, size in self.memory.items()]
             lines.append(f"  memory: {', '.join(sizes)}")
+        if self.packed_file is not None:
+            lines.append(f"  packed weights: {self.packed_file}")
+        if self.reads is not None:
+            lines.append(f"  a step of one token reads {self.reads}")
         return "\n".join(lines)
 
 
@@ -83,7 +97,7 @@ def _by_argument(limits: Limits) -> dict[str, int]:
         "max_num_batched_tokens": limits.max_tokens,
         "max_num_pages": limits.num_pages,
         "page_size": limits.page_size,
-        "num_speculative_tokens": limits.max_selected // limits.max_requests - 1,
+        "num_speculative_tokens": limits.guesses_per_request,
     }
 
 

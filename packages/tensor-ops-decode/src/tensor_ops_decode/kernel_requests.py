@@ -11,7 +11,8 @@ from tensor_ops_decode.kernel_arguments import whole
 from tensor_ops_decode.logprobs import TokenLogprob
 from tensor_ops_decode.node_kind import Array
 from tensor_ops_decode.program import Program
-from tensor_ops_decode.requests import Requests, checked_request
+from tensor_ops_decode.request import checked_request
+from tensor_ops_decode.requests import Requests
 
 __all__ = ["KernelRequests"]
 

@@ -40,7 +40,7 @@ class Layers:
     Parameters
     ----------
     limits : Limits
-    cache_dtype : {"float32", "float16"} or None
+    cache_dtype : {"float32", "float16", "int8"} or None
         Of the keys and values that attention keeps; None is float32 if the matrices attached so
         far are.
     """

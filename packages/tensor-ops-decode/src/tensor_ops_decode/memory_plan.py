@@ -8,23 +8,22 @@ from dataclasses import replace
 
 from tensor_ops.extension import machine
 from tensor_ops_decode.kernel_arguments import DEFAULT_SEQ_LENGTH
-from tensor_ops_decode.program import Limits, Program
+from tensor_ops_decode.program import Cache, Limits, Program
 from tensor_ops_decode.weights.formats import FORMATS
 
-__all__ = ["cache_bytes", "memory_of", "model_limits", "require_memory"]
+__all__ = ["cache_bytes", "memory_of", "program_that_fits", "require_memory"]
 
-_CACHE_ELEMENT = {"float32": 4, "float16": 2}
 _EDIT = 12  # bytes of a token, a bias and a penalty
 
 
-def model_limits(
+def program_that_fits(
     limits: Callable[[int], Limits],
     program: Callable[[Limits], Program],
     context: int,
     length: int | None,
     max_num_pages: int | None,
-) -> tuple[Limits, str]:
-    """Return the limits of a model's program, and what decided on the longest sequence.
+) -> tuple[Program, str]:
+    """Return a model's program, and what decided on its longest sequence.
 
     Without a length, it is the longest that model and memory have room for: caches may take half of
     the memory that the weights leave. Requests share that half where they cannot all be so long.
@@ -40,8 +39,9 @@ def model_limits(
     length, max_num_pages : int or None
         What the caller asks for.
     """
-    bounds = limits(1 if length is None else length)
-    num_pages = _pages_that_fit(program(replace(bounds, max_seq_length=1, num_pages=1)))
+    bounds = limits(context if length is None else length)
+    made = program(bounds)
+    num_pages = _pages_that_fit(made)
     decided_by = "max_seq_length"
     if length is None:
         most = DEFAULT_SEQ_LENGTH if num_pages is None else num_pages * bounds.page_size
@@ -51,23 +51,23 @@ def model_limits(
     if max_num_pages is None and num_pages is not None:
         most = max(num_pages, bounds.pages_per_request)
         bounds = replace(bounds, num_pages=min(bounds.num_pages, most))
-    return bounds, decided_by
+    return made if made.limits == bounds else program(bounds), decided_by
 
 
-def memory_of(program: Program) -> dict[str, int]:
-    """Return the bytes of what a program needs at least, by what takes them."""
-    limits = program.limits
+def memory_of(program: Program, limits: Limits | None = None) -> dict[str, int]:
+    """Return the bytes of what a program needs at least, by what takes them.
+
+    With other limits, what it would need with those.
+    """
+    limits = limits or program.limits
     weights = tables = 0
     for tensor in program.tensors.values():
-        size = math.prod(tensor.shape[:-1]) * FORMATS[tensor.type].row_bytes(tensor.shape[-1])
+        row = FORMATS[tensor.type].row_bytes(tensor.shape[-1])
         if "rotary" in tensor.source:
-            tables += size
+            tables += limits.max_seq_length * row
         else:
-            weights += size
-    caches = sum(
-        cache_bytes(limits, each.num_kv_heads * each.head_size, each.dtype, paged=each.paged)
-        for each in program.caches.values()
-    )
+            weights += math.prod(tensor.shape[:-1]) * row
+    caches = sum(cache_bytes(limits, each) for each in program.caches.values())
     arrays = limits.max_requests * (4 * limits.pages_per_request + _EDIT * limits.edits_per_request)
     for name in program.outputs:
         value = program.values[name]
@@ -76,11 +76,11 @@ def memory_of(program: Program) -> dict[str, int]:
     return {"weights": weights, "caches": caches, "rotary tables": tables, "arrays": arrays}
 
 
-def cache_bytes(limits: Limits, columns: int, dtype: str, *, paged: bool) -> int:
+def cache_bytes(limits: Limits, cache: Cache) -> int:
     """Return the bytes of the keys and values of one attention node."""
     contiguous = limits.max_requests * limits.max_seq_length
-    positions = limits.num_pages * limits.page_size if paged else contiguous
-    return 2 * positions * columns * _CACHE_ELEMENT[dtype]
+    positions = limits.num_pages * limits.page_size if cache.paged else contiguous
+    return positions * cache.bytes_per_token
 
 
 def require_memory(limits: Limits, needed: Mapping[str, int]) -> None:
@@ -98,9 +98,10 @@ def require_memory(limits: Limits, needed: Mapping[str, int]) -> None:
 
 def _pages_that_fit(program: Program) -> int | None:
     """Return how many pages half of the memory has room for that a program of one page leaves."""
-    allowed, needed = machine.usable_memory(), memory_of(program)
+    one = replace(program.limits, max_seq_length=1, num_pages=1)
+    allowed, needed = machine.usable_memory(), memory_of(program, one)
     if allowed is None or not needed["caches"]:
         return None
     # A longer sequence also has longer tables.
-    page = needed["caches"] + needed["rotary tables"] * program.limits.page_size
+    page = needed["caches"] + needed["rotary tables"] * one.page_size
     return max(1, (allowed - needed["weights"] - needed["arrays"]) // 2 // page)

@@ -49,12 +49,16 @@ class Input:
 
 @dataclass(frozen=True)
 class Weight:
-    """A slot for tensors: one vector, one matrix, or matrices (`many`) one below the other."""
+    """A slot for tensors: one vector, one matrix, or matrices (`many`) one below the other.
+
+    Of a table (`is_table`) a token reads one row, of anything else it reads all.
+    """
 
     name: str
     dimensions: int
     optional: bool = False
     many: bool = False
+    is_table: bool = False
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,11 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, NoReturn
 
 from tensor_ops_decode import stand_in
+from tensor_ops_decode.compilation import compile_program
 from tensor_ops_decode.errors import ProgramError
 from tensor_ops_decode.executors import ExecutorChoice
 from tensor_ops_decode.generation_settings import end_tokens_of
@@ -22,16 +24,19 @@ from tensor_ops_decode.kernel_arguments import (
     start_token_of,
 )
 from tensor_ops_decode.kernel_explanation import KernelExplanation
+from tensor_ops_decode.kernel_measurements import KernelMeasurements
 from tensor_ops_decode.kernel_requests import KernelRequests
+from tensor_ops_decode.kernel_steps import KernelSteps
 from tensor_ops_decode.layers import Layers
-from tensor_ops_decode.memory_plan import memory_of, model_limits, require_memory
+from tensor_ops_decode.memory_plan import memory_of, program_that_fits, require_memory
 from tensor_ops_decode.models import decoder_of
 from tensor_ops_decode.models.decoder import program_of
+from tensor_ops_decode.packed_file import cache_folder
 from tensor_ops_decode.program import Limits, Program
 from tensor_ops_decode.quantized_program import quantized_program
 from tensor_ops_decode.requests import Requests
 from tensor_ops_decode.sampling import Sampling
-from tensor_ops_decode.sources import tensors_of
+from tensor_ops_decode.step_reads import StepReads
 from tensor_ops_decode.weights import Weights, open_weights
 
 __all__ = ["PersistentKernel"]
@@ -39,7 +44,7 @@ __all__ = ["PersistentKernel"]
 _CUTLASS = "use_cutlass_kernel chooses between kernels of the backend 'cuda'; leave it out"
 
 
-class PersistentKernel(Layers, KernelRequests):
+class PersistentKernel(Layers, KernelSteps, KernelRequests, KernelMeasurements):
     """A language model whose decode step is one native call.
 
     A kernel runs the model of a file, or one that is described with the ``_layer`` methods, or a
@@ -78,12 +83,19 @@ class PersistentKernel(Layers, KernelRequests):
         as without. Only beside `model`.
     eos_token_id : int or sequence of int, optional
         What ends a request; by default what the model's files say.
-    activations : {"int8x2", "int8", "float32"}, optional
+    activations : {"int8x2", "int8", "bfloat16", "float32"}, optional
         What activations are rounded to where weights are quantised, if the backend has that option.
-    cache_dtype : {"float32", "float16"}, optional
+        With ``"bfloat16"`` that is int8x2, and beside weights in bfloat16 they are rounded to it.
+    cache_dtype : {"float32", "float16", "int8"}, optional
         Of keys and values; by default float32 for a model whose matrices are all float32.
-    quantize : {"q4_0", "q4_1", "q8_0"}, optional
-        What floating-point matrices of the model are packed as; that of the logits is always q8_0.
+    quantize : {"q4_0", "q4_1", "q5_0", "q5_1", "q8_0"}, optional
+        What floating-point matrices of the model are packed as; that of the logits as q8_0.
+    quantize_head : {"q4_0", "q4_1", "q5_0", "q5_1", "q8_0"}, optional
+        What the matrix of the logits is packed as, of whatever type it is.
+    cache : path-like or bool, optional
+        The folder in which packed weights are kept, or True for that of the model: the next kernel
+        of the same model maps them instead of packing. Only beside `model`, and with a backend that
+        packs weights.
     use_cutlass_kernel : bool, optional
         An option of the backend ``cuda``.
 
@@ -129,15 +141,18 @@ class PersistentKernel(Layers, KernelRequests):
         activations: str | None = None,
         cache_dtype: str | None = None,
         quantize: str | None = None,
+        quantize_head: str | None = None,
+        cache: str | os.PathLike[str] | bool | None = None,
         use_cutlass_kernel: bool | None = None,
         **unknown: object,
     ) -> None:
         check_names(unknown, PersistentKernel.__init__.__kwdefaults__ or ())
         check_setting(mode, world_size, mpi_rank, num_workers)
-        check_types(cache_dtype, quantize, has_model=model is not None)
+        check_types(cache_dtype, quantize, quantize_head, has_model=model is not None)
         if model is None and num_speculative_tokens:
             raise ValueError("num_speculative_tokens needs model=; leave it out for layers by hand")
-        self._num_speculative_tokens = num_speculative_tokens
+        if model is None and cache:
+            raise ValueError("cache needs model=; leave it out for layers by hand")
         end_tokens = None if eos_token_id is None else given_end_tokens(eos_token_id)
 
         def limits(length: int) -> Limits:
@@ -161,6 +176,8 @@ class PersistentKernel(Layers, KernelRequests):
         self._executor = self._choice.executor()
         self._model = "the layers described by hand"
         self._weights: Weights | None = None
+        self._cache: Path | None = None
+        self._packed_file: str | None = None
         self._program: Program | None = None
         self._logits, self._tokens = "logits", "next"
         metadata: Mapping[str, Any] = {}
@@ -168,19 +185,19 @@ class PersistentKernel(Layers, KernelRequests):
         if model is not None:
             self._weights = open_weights(model) if isinstance(model, (str, os.PathLike)) else model
             self._model, metadata = str(self._weights.path), self._weights.metadata
+            self._cache = cache_folder(cache, self._weights.path)
             if end_tokens is None:
                 self._end_tokens = end_tokens_of(self._weights)
             decoder, files = decoder_of(self._weights), self._weights
 
             def program(bounds: Limits) -> Program:
                 made = program_of(decoder, files, bounds, cache_dtype)
-                return made if quantize is None else quantized_program(made, quantize)
+                return quantized_program(made, quantize, quantize_head)
 
-            bounds, self._length_by = model_limits(
+            self._program, self._length_by = program_that_fits(
                 limits, program, decoder.usual_context, max_seq_length, max_num_pages
             )
-            self._program = program(bounds)
-            require_memory(bounds, memory_of(self._program))
+            require_memory(self._program.limits, memory_of(self._program))
             self._executor = self._choice.executor(self._program.to_json())
         self._start_token = start_token_of(metadata)
 
@@ -217,48 +234,21 @@ class PersistentKernel(Layers, KernelRequests):
             require_memory(program.limits, memory_of(program))
             text = program.to_json()
             self._executor = self._choice.executor(text)
-            executable = self._executor.module.compile_program(
+            compiled = compile_program(
+                self._executor,
+                program,
                 text,
-                tensors_of(program, self._attached, self._weights),
+                self._attached,
+                self._weights,
+                self._cache,
                 num_workers=self._num_workers,
                 options=self._options,
                 progress=progress,
             )
+            self._packed_file = compiled.packed_file
             self._attached = {}  # the executable holds what it has not copied
-            self._requests = Requests(
-                program, executable, self._logits, self._tokens, self._num_speculative_tokens
-            )
-            self._executable = executable
-
-    def __call__(self) -> dict[int, int]:
-        """Run one step of every active request.
-
-        Each goes on by one token, which is also its next input; by several where guesses of
-        ``num_speculative_tokens`` were right. A prompt longer than a step takes
-        several, beside the tokens of the others. If no request was added, a default one runs, which
-        has one start token and ignores end tokens.
-
-        Returns
-        -------
-        dict of int to int
-            The token of each request that has got one; of several, the last.
-
-        Raises
-        ------
-        CapacityError
-            If a request has come to the longest sequence, or no page is left; nothing was written.
-        RuntimeError
-            If no request is active, or the kernel is not compiled.
-        """
-        with self._in_use() as requests:
-            if not requests.were_added:
-                requests.add([self._start_token], frozenset(), None, Sampling())
-            return requests.step()
-
-    def synchronize(self) -> None:
-        """Wait for the step that another thread runs; one's own has ended when its call returns."""
-        with self._in_use():
-            pass
+            self._requests = Requests(program, compiled.executable, self._logits, self._tokens)
+            self._executable = compiled.executable
 
     def close(self) -> None:
         """Free the memory; everything after that is an error, except for closing again."""
@@ -292,7 +282,7 @@ class PersistentKernel(Layers, KernelRequests):
         return self._executor.backend
 
     def explain(self) -> KernelExplanation:
-        """Return which backend runs the kernel and why, its limits, its options and its memory."""
+        """Return which backend runs the kernel and why, its limits, its memory, what it reads."""
         executor, executable = self._executor, self._executable
         return KernelExplanation(
             executor.backend,
@@ -305,6 +295,8 @@ class PersistentKernel(Layers, KernelRequests):
             self._options if executable is None else executable.options,
             self._num_workers if executable is None else executable.num_workers,
             {} if executable is None else executable.memory,
+            self._packed_file,
+            None if self._program is None else StepReads.of(self._program),
         )
 
     @property
@@ -320,6 +312,14 @@ class PersistentKernel(Layers, KernelRequests):
             if self._requests is None:
                 raise RuntimeError("the kernel is not compiled: call compile() first")
             yield self._requests
+
+    @contextmanager
+    def _in_step(self) -> Iterator[Requests]:
+        """Hold the lock and give the requests, with the default one if none was added."""
+        with self._in_use() as requests:
+            if not requests.were_added:
+                requests.add([self._start_token], frozenset(), None, Sampling())
+            yield requests
 
     def _check_process(self) -> None:
         if self._process != os.getpid():

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, get_args, get_origin, get_type_hints
 
 from tensor_ops_decode.errors import ProgramError
@@ -53,7 +53,8 @@ class Program:
 
     def to_json(self) -> str:
         """Return the program as the JSON that executors read."""
-        return json.dumps({"format": FORMAT, "version": VERSION, **asdict(self)})
+        whole = {"format": FORMAT, "version": VERSION, **_fields_of(self)}
+        return json.dumps(whole, default=_fields_of)
 
     @staticmethod
     def from_json(text: str | bytes) -> Program:
@@ -116,6 +117,10 @@ def _typed(where: str, data: Any, hint: Any) -> Any:
 def _require(where: str, data: object, type_: type, expected: str) -> None:
     if not isinstance(data, type_) or (isinstance(data, bool) and type_ is int):
         raise ProgramError(f"{where} must be {expected}, got {data!r}")
+
+
+def _fields_of(record: Any) -> dict[str, Any]:
+    return {field.name: getattr(record, field.name) for field in fields(record)}
 
 
 def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

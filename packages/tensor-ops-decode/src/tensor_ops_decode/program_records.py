@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from tensor_ops_decode.cache_types import head_bytes
+
 __all__ = ["MOST_BIASES", "Cache", "Limits", "Node", "Tensor", "Value"]
 
 #: How many tokens of a request may have a bias.
@@ -30,6 +32,11 @@ class Limits:
     def edits_per_request(self) -> int:
         """The logits that a request may change: a penalty for each token, and 1024 biases."""
         return self.max_seq_length + MOST_BIASES
+
+    @property
+    def guesses_per_request(self) -> int:
+        """How many guesses of next tokens a step has room for, for each request."""
+        return max(self.max_selected // self.max_requests - 1, 0)
 
     @property
     def longest(self) -> int:
@@ -64,6 +71,11 @@ class Cache:
     head_size: int
     dtype: str
     paged: bool
+
+    @property
+    def bytes_per_token(self) -> int:
+        """The bytes of the keys and values of a token."""
+        return 2 * self.num_kv_heads * head_bytes(self.dtype, self.head_size)
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
+from tensor_ops_decode.cache_types import CACHE_DTYPES
 from tensor_ops_decode.errors import ProgramError
 from tensor_ops_decode.node_kind import Kind, Shapes, Weight, is_number
 from tensor_ops_decode.nodes import KINDS
@@ -21,7 +22,6 @@ __all__ = ["check_names", "check_program", "output_of"]
 
 # No dimension, and no product of two, is larger: sizes in bytes then fit in 64 bits.
 _MOST = 2**48
-_CACHE_DTYPES = ("float32", "float16")
 _ROWS = ("tokens", "selected")
 
 
@@ -34,7 +34,7 @@ def check_program(program: Program) -> None:
         where = f"cache {name!r}"
         _check_size(f"{where}: num_kv_heads", cache.num_kv_heads)
         _check_size(f"{where}: head_size", cache.head_size)
-        _check_choice(f"{where}: dtype", cache.dtype, _CACHE_DTYPES)
+        _check_choice(f"{where}: dtype", cache.dtype, CACHE_DTYPES)
     for name, value in program.values.items():
         where = f"value {name!r}"
         _check_size(f"{where}: columns", value.columns)

@@ -14,44 +14,61 @@ __all__ = ["quantized_program"]
 _HEAD_TYPE = "q8_0"
 
 
-def quantized_program(program: Program, name: str) -> Program:
-    """Return a program with its floating-point matrices in a block type.
+def quantized_program(program: Program, name: str | None, head: str | None = None) -> Program:
+    """Return a program with its matrices in block types.
 
-    Norms, biases and a table that is only looked up stay as they are, and so does a matrix that is
-    quantized already or whose columns are no whole blocks. The matrix of the logits is q8_0
-    whatever the type, for llama.cpp keeps it more exact too (q6_K, beside weights of 4 bits); where
-    it is the embedding table as well, rows are looked up in the quantized one, as in llama.cpp.
+    Norms, biases and a table that is only looked up stay as they are, and so does a matrix whose
+    columns are no whole blocks.
 
     Parameters
     ----------
     program : Program
-    name : {"q4_0", "q4_1", "q8_0"}
+    name : {"q4_0", "q4_1", "q5_0", "q5_1", "q8_0"} or None
+        What floating-point matrices become; those that are quantized already stay so. The matrix
+        of the logits becomes q8_0, for llama.cpp keeps it more exact too (q6_K, beside weights of 4
+        bits); where it is the embedding table as well, rows are looked up in the quantized one, as
+        in llama.cpp.
+    head : {"q4_0", "q4_1", "q5_0", "q5_1", "q8_0"} or None
+        What the matrix of the logits becomes instead, of whatever type it is. Where it is the
+        embedding table as well, rows are looked up in what the file has.
 
     Raises
     ------
     ValueError
         If matrices cannot be quantized to that type.
     """
-    if name not in QUANTIZED_TYPES:
-        raise ValueError(f"quantize must be one of {', '.join(QUANTIZED_TYPES)}, got {name!r}")
-    tensors = dict(program.tensors)
-    for node in program.nodes:
+    for argument, given in (("quantize", name), ("quantize_head", head)):
+        if given not in (None, *QUANTIZED_TYPES):
+            expected = f"one of {', '.join(QUANTIZED_TYPES)}"
+            raise ValueError(f"{argument} must be {expected}, got {given!r}")
+    if name is None and head is None:
+        return program
+    tensors, nodes = dict(program.tensors), list(program.nodes)
+    tables = {each for node in nodes if node.kind == "embed" for each in node.weights["weight"]}
+    head_type = head or (name and _HEAD_TYPE)
+    for index, node in enumerate(nodes):
         if node.kind == "embed":
             continue
-        wanted = _HEAD_TYPE if _has_selected_rows(program, node) else name
-        for each in node.weights.get("weight", ()):
-            tensors[each] = _quantized(tensors[each], wanted)
-    return dataclasses.replace(program, tensors=tensors)
+        is_head = _has_selected_rows(program, node)  # which only the logits have
+        wanted, any_type = (head_type, head is not None) if is_head else (name, False)
+        names = node.weights.get("weight", ())
+        made = [_quantized(tensors[each], wanted, any_type=any_type) for each in names]
+        if any_type and tables.intersection(names):
+            names = tuple(f"{each}, {head}" if each in tables else each for each in names)
+            nodes[index] = dataclasses.replace(node, weights={**node.weights, "weight": names})
+        tensors.update(zip(names, made, strict=True))
+    return dataclasses.replace(program, tensors=tensors, nodes=tuple(nodes))
 
 
 def _has_selected_rows(program: Program, node: Node) -> bool:
-    # Only logits are computed for the selected tokens.
     return program.values[node.outputs["output"]].rows == "selected"
 
 
-def _quantized(tensor: Tensor, name: str) -> Tensor:
+def _quantized(tensor: Tensor, name: str | None, *, any_type: bool) -> Tensor:
+    if name is None or tensor.type == name or "file" not in tensor.source:
+        return tensor
     is_matrix = len(tensor.shape) == 2 and tensor.shape[-1] % FORMATS[name].block_size == 0
-    if not is_matrix or not FORMATS[tensor.type].is_float or "file" not in tensor.source:
+    if not is_matrix or not (any_type or FORMATS[tensor.type].is_float):
         return tensor
     transform = [*tensor.source["transform"], f"quantize:{name}"]
     return dataclasses.replace(tensor, type=name, source={**tensor.source, "transform": transform})

@@ -5,15 +5,17 @@ It computes token after token, so that a token's results do not depend on what e
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from tensor_ops_decode.cache_types import rounded
 from tensor_ops_decode.node_kind import Array, Call
 from tensor_ops_decode.nodes import KINDS
 from tensor_ops_decode.program import Node, Program, Tensor
-from tensor_ops_decode.step_rules import check_step, check_tensors
+from tensor_ops_decode.step_rules import check_step, check_steps, check_tensors, vocabulary
 from tensor_ops_decode.weights.formats import FORMATS
 
 __all__ = ["ReferenceExecutable", "compile_program", "supports_program"]
@@ -96,6 +98,7 @@ class ReferenceExecutable:
         self._weights = self._converted(program, tensors, progress)
         self._caches = {name: self._new_cache(name) for name in program.caches}
         self.arrays = _new_arrays(program)
+        self._seconds = np.zeros(len(program.nodes))  # of each node, in all steps since a profile
         self.memory = {
             "weights": sum(each.nbytes for slots in self._weights for each in slots.values()),
             "caches": sum(each.nbytes for pair in self._caches.values() for each in pair),
@@ -110,13 +113,74 @@ class ReferenceExecutable:
         for token in range(num_tokens):
             self._run_token(program, token, rows.get(token))
 
+    def run_steps(
+        self,
+        num_tokens: int,
+        num_steps: int,
+        output: str,
+        end_tokens: Sequence[Sequence[int]],
+        max_seconds: float,
+    ) -> Array:
+        """Run steps of which each is fed what `output` of the one before has.
+
+        Parameters
+        ----------
+        num_tokens : int
+            Each of another slot, and all selected.
+        num_steps : int
+            The most steps.
+        output : str
+            Where a step writes the tokens that it chooses.
+        end_tokens : sequence of sequence of int
+            For each of the tokens, those after which a step is the last.
+        max_seconds : float
+            No step begins that would end later, if it took as long as those before.
+
+        Returns
+        -------
+        ndarray of int32, shape (steps, num_tokens)
+            What each step chose.
+        """
+        program, start, chosen = self._open(), time.perf_counter(), list[Array]()
+        check_steps(program, self.arrays, num_tokens, num_steps, output, end_tokens)
+        words = vocabulary(program)
+        while True:
+            self.run(num_tokens, num_tokens)
+            chosen.append(self.arrays[output][:num_tokens, 0].copy())
+            pairs = list(zip(chosen[-1].tolist(), end_tokens, strict=True))
+            is_last = any(token in ends or token >= words for token, ends in pairs)
+            mean = (time.perf_counter() - start) / len(chosen)
+            if is_last or len(chosen) == num_steps or mean * (len(chosen) + 1) > max_seconds:
+                return np.stack(chosen)
+            self.arrays["tokens"][:num_tokens] = chosen[-1]
+            self.arrays["positions"][:num_tokens] += 1
+
+    def profile(self, num_tokens: int, num_selected: int) -> dict[str, Any]:
+        """Run one step, and return how long each node took, as `StepProfile` says."""
+        self._seconds[:] = 0
+        self.run(num_tokens, num_selected)
+        work = self._seconds[np.newaxis].copy()
+        return {"seconds": float(work.sum()), "work": work, "wait": np.zeros_like(work)}
+
+    def read_bandwidth(self) -> float:
+        """Return the bytes per second at which NumPy reads the weights without computing."""
+        self._open()
+        arrays = {id(each): each for slots in self._weights for each in slots.values()}
+        start = time.perf_counter()
+        for each in arrays.values():
+            np.bitwise_or.reduce(each.reshape(-1).view(np.uint32))
+        size: int = sum(each.nbytes for each in arrays.values())
+        return size / (time.perf_counter() - start)
+
     def close(self) -> None:
         """Free the memory; a step after that is an error."""
         self._program, self._weights, self._caches, self.arrays = None, [], {}, {}
 
     def _run_token(self, program: Program, token: int, selected: int | None) -> None:
         values: dict[str, Array] = {"tokens": self.arrays["tokens"][token : token + 1]}
-        for node, weights in zip(program.nodes, self._weights, strict=True):
+        nodes = zip(program.nodes, self._weights, strict=True)
+        for index, (node, weights) in enumerate(nodes):
+            start = time.perf_counter()
             name = node.outputs["output"]
             row = token if program.values[name].rows == "tokens" else selected
             if row is None:
@@ -125,6 +189,7 @@ class ReferenceExecutable:
             values[name] = KINDS[node.kind].compute(call)
             if name in program.outputs:
                 self.arrays[name][row] = values[name]
+            self._seconds[index] += time.perf_counter() - start
 
     def _call(
         self,
@@ -156,13 +221,14 @@ class ReferenceExecutable:
         """Return the function that writes to a cache and reads a request's tokens from it."""
         size = program.limits.page_size
         pages: Any = self.arrays["page_table"][slot, : position // size + 1]
+        dtype = program.caches[cache].dtype
         if not program.caches[cache].paged:
             size, pages = program.limits.max_seq_length, [slot]
 
         def store(key: Array, value: Array) -> tuple[Array, Array]:
             both = []
             for memory, new in zip(self._caches[cache], (key, value), strict=True):
-                memory[pages[-1], position % size] = new
+                memory[pages[-1], position % size] = rounded(dtype, new)
                 kept = memory[pages].reshape(-1, *new.shape)[: position + 1]
                 both.append(kept.astype(self._dtype, copy=False))
             return both[0], both[1]
@@ -180,7 +246,8 @@ class ReferenceExecutable:
             name for node in program.nodes for names in node.weights.values() for name in names
         }
         check_tensors(program, tensors, names)
-        done, size = 0, sum(tensors[name].nbytes for name in names)
+        tensors = {name: tensors[name] for name in names}  # some take time to look up
+        done, size = 0, sum(each.nbytes for each in tensors.values())
         single: dict[str, Array] = {}
         for name in sorted(names):
             floats = _floats(program.tensors[name], tensors[name])
@@ -203,7 +270,7 @@ class ReferenceExecutable:
         pages = (limits.num_pages, limits.page_size)
         if not cache.paged:
             pages = (limits.max_requests, limits.max_seq_length)
-        # float16 rounds as an executor's cache does; "float32" has the reference's own precision
+        # what int8 is rounded to is kept as the numbers that it means
         dtype = np.float16 if cache.dtype == "float16" else self._dtype
         shape = (*pages, cache.num_kv_heads, cache.head_size)
         return np.zeros(shape, dtype), np.zeros(shape, dtype)

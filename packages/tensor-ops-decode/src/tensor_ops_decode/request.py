@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
+
+from tensor_ops_decode.kernel_arguments import whole
 from tensor_ops_decode.logprobs import TokenLogprob
+from tensor_ops_decode.program import Program
 from tensor_ops_decode.prompt_lookup import PromptLookup
 from tensor_ops_decode.sampling import Sampling
+from tensor_ops_decode.step_rules import vocabulary
 
-__all__ = ["Request", "StepPart"]
+__all__ = ["Request", "StepPart", "checked_request"]
 
 
 @dataclass(eq=False)
@@ -84,6 +90,19 @@ class Request:
         """How many of its tokens have not been through the model."""
         return len(self.tokens) - self.num_fed
 
+    @property
+    def is_steady(self) -> bool:
+        """Whether a step differs from the one before by nothing but the token that this chose.
+
+        Not the first one, so that its token is there as soon as it can be.
+        """
+        return (
+            self.num_waiting == 1
+            and len(self.tokens) > self.prompt_length
+            and self.num_likeliest is None
+            and self.sampling.repetition_penalty == 1
+        )
+
     def skip_to(self, num_fed: int) -> None:
         """Note that the caches have so many of its tokens by another request."""
         if num_fed > self.num_fed:
@@ -93,12 +112,11 @@ class Request:
     def advance(self, num_fed: int, tokens: Sequence[int]) -> None:
         """Note that tokens went through the model, and those that it chose after the last.
 
-        All of these but the last had been guessed, and went through it too. An interrupt between
-        the two lines leaves a request that feeds its tokens once more, to the same positions.
+        All of these but the last went through it too. An interrupt after the tokens leaves a
+        request that feeds its tokens once more, to the same positions.
         """
         self.tokens.extend(tokens)
         self.num_fed += num_fed + max(len(tokens) - 1, 0)
-        self.num_accepted += max(len(tokens) - 1, 0)
 
 
 class StepPart(NamedTuple):
@@ -112,3 +130,52 @@ class StepPart(NamedTuple):
     def length(self) -> int:
         """How long its sequence is after the step, if all guesses are right."""
         return self.request.num_fed + self.num_own + len(self.guesses)
+
+
+def checked_request(
+    program: Program, tokens: object, max_new_tokens: int | None, sampling: Mapping[str, Any]
+) -> tuple[list[int], Sampling]:
+    """Return a prompt as a list and how tokens are chosen, if a program takes both.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the prompt is empty, too long, or not made of the program's tokens, or if a number is out
+        of its range.
+    """
+    how = Sampling(**sampling)
+    sampled = [node.inputs["x"] for node in program.nodes if node.kind == "sample"]
+    if not sampled and (how.temperature or how.has_edits):
+        raise ValueError(
+            "the program chooses by argmax; temperature must be 0, without repetition_penalty "
+            "and logit_bias"
+        )
+    if how.logit_bias:
+        end = min(program.values[name].columns for name in sampled)
+        if max(how.logit_bias) >= end:
+            raise ValueError(
+                f"tokens of logit_bias must be from 0 to {end - 1}, got {max(how.logit_bias)}"
+            )
+        if sum(bias == -math.inf for bias in how.logit_bias.values()) == end:
+            raise ValueError(f"logit_bias bans all of the {end} tokens; leave one at least")
+    return _checked_prompt(program, tokens, max_new_tokens), how
+
+
+def _checked_prompt(program: Program, tokens: object, max_new_tokens: int | None) -> list[int]:
+    given = np.asarray(tokens)
+    if given.ndim != 1 or (given.size and given.dtype.kind not in "iu"):
+        raise TypeError(f"the prompt must be a sequence of token ids, got {tokens!r:.80}")
+    if not given.size:
+        raise ValueError("the prompt is empty; it must have at least one token")
+    end = vocabulary(program)
+    wrong = given[(given < 0) | (given >= end)]
+    if wrong.size:
+        raise ValueError(f"tokens must be from 0 to {end - 1}, got {wrong[0]} in the prompt")
+    length, most = len(given), program.limits.longest
+    new = None if max_new_tokens is None else whole("max_new_tokens", max_new_tokens)
+    if length + (new or 1) - 1 > most:  # the last token is not fed
+        raise ValueError(
+            f"a prompt of {length} tokens{f' and {new} new ones are' if new else ' is'} more than "
+            f"max_seq_length and max_num_pages leave room for, {most}"
+        )
+    return [int(token) for token in given]

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from tensor_ops_decode.errors import CapacityError
-from tensor_ops_decode.kernel_arguments import whole
 from tensor_ops_decode.kv_cache import Beginning, PageTable
 from tensor_ops_decode.logprobs import token_logprob
 from tensor_ops_decode.node_kind import Array
 from tensor_ops_decode.program import Program
 from tensor_ops_decode.request import Request, StepPart
 from tensor_ops_decode.sampling import Sampling, note_token, write_sampling
-from tensor_ops_decode.step_rules import vocabulary
+from tensor_ops_decode.step_profile import StepProfile
 
-__all__ = ["Requests", "checked_request"]
+__all__ = ["Requests", "last_of_each"]
 
 
 class Requests:
@@ -32,8 +28,6 @@ class Requests:
         What a backend has made of it.
     logits, tokens : str
         The values that hold the logits of a step, and the tokens that it chose.
-    num_speculative_tokens : int
-        How many guesses a request may have in a step.
 
     Attributes
     ----------
@@ -41,21 +35,20 @@ class Requests:
         Whether there has been one, since the last `clear`.
     """
 
-    def __init__(
-        self,
-        program: Program,
-        executable: Any,
-        logits: str,
-        tokens: str,
-        num_speculative_tokens: int = 0,
-    ) -> None:
+    def __init__(self, program: Program, executable: Any, logits: str, tokens: str) -> None:
         self._limits = program.limits
-        self._num_speculative_tokens = num_speculative_tokens
         # A contiguous cache belongs to its slot.
         self._shares_pages = all(cache.paged for cache in program.caches.values())
         self._executable = executable
         self._arrays: Mapping[str, Array] = executable.arrays
-        self._logits, self._tokens = executable.arrays[logits], executable.arrays[tokens]
+        self._logits: Array = self._arrays[logits]
+        self._name_of_tokens = tokens
+        # Read and written one by one: after a step, which leaves the processor's caches full of
+        # weights, that takes less time than NumPy's indexing.
+        self._inputs = tuple(
+            memoryview(self._arrays[name]) for name in ("tokens", "positions", "slots", "selected")
+        )
+        self._tokens = memoryview(self._arrays[tokens].reshape(-1))
         self._has_row_per_token = program.values[tokens].rows == "tokens"
         self._numbers = itertools.count()
         self.clear()
@@ -142,15 +135,63 @@ class Requests:
         logits: Array = self._logits[self._rows[number]].copy()
         return logits
 
-    def step(self) -> dict[int, int]:
-        """Run a step of all active requests, and return the last token of each that has got one.
+    def run(self, most_steps: int, max_seconds: float) -> tuple[int, dict[int, list[int]]]:
+        """Run steps of all active requests in one call of the executable.
+
+        Parameters
+        ----------
+        most_steps : int
+        max_seconds : float
+            No step but the first begins that would end later, if it took as long as those before.
+
+        Returns
+        -------
+        int
+            How many were run: one, where something has to be done after it.
+        dict of int to list of int
+            The tokens of each request that has got some.
 
         Raises
         ------
         CapacityError
-            If there is no room for one; nothing has changed then.
+            If there is no room for a step; nothing has changed then.
         RuntimeError
-            If there are none.
+            If there are no active requests.
+        """
+        plan, counts, rows, num_steps = self._begin(most_steps)
+        if num_steps == 1:
+            self._executable.run(*counts)
+            return 1, self._end(plan, rows, self._chosen(plan, rows))
+        chosen: Array = self._executable.run_steps(
+            counts[0],
+            num_steps,
+            self._name_of_tokens,
+            [tuple(part.request.end_tokens) for part in plan],
+            max_seconds,
+        )
+        return len(chosen), self._end(plan, rows, chosen.T.tolist())
+
+    def profile(self) -> StepProfile:
+        """Run one step, and return how long each node took too."""
+        plan, counts, rows, _ = self._begin(1)
+        times = self._executable.profile(*counts)
+        return StepProfile(last_of_each(self._end(plan, rows, self._chosen(plan, rows))), **times)
+
+    def _begin(
+        self, most_steps: int
+    ) -> tuple[list[StepPart], tuple[int, int], dict[int, range], int]:
+        """Write the next step into the arrays.
+
+        Returns
+        -------
+        list of StepPart
+            Its plan.
+        tuple of int
+            Its counts.
+        dict of int to range
+            Its rows, by request.
+        int
+            How many steps there is room for, of those that differ by the chosen tokens alone.
         """
         self.retire()
         beginnings = self._share_pages() if self._shares_pages else {}
@@ -158,29 +199,58 @@ class Requests:
         if not plan:
             raise RuntimeError("no request is active: add one with add_request(), or reset()")
         self._check_room(plan)
-        if self._num_speculative_tokens:
+        if self._limits.guesses_per_request:
             plan = self._with_guesses(plan)
-        self._pages.hold({part.request.slot: part.length for part in plan})
+        num_steps = self._num_steady_steps(most_steps)
+        self._pages.hold({part.request.slot: part.length + num_steps - 1 for part in plan})
         num_tokens, num_selected, rows = self._fill(plan)
         self._rows = {}
-        self._executable.run(num_tokens, num_selected)
-        chosen = {}
-        for request, count, guesses in plan:
+        return plan, (num_tokens, num_selected), rows, num_steps
+
+    def _num_steady_steps(self, most: int) -> int:
+        """Return after how many steps something has to be done but to feed what they chose."""
+        requests, limits = self._active.values(), self._limits
+        is_steady = not limits.guesses_per_request and all(each.is_steady for each in requests)
+        if not is_steady or not hasattr(self._executable, "run_steps"):
+            return 1
+        most = min(most, *(each.most_tokens(limits.longest) for each in requests))
+
+        def fits(steps: int) -> bool:
+            lengths = {each.slot: each.num_fed + steps for each in requests}
+            return self._pages.first_without(lengths) is None
+
+        while most > 1 and not fits(most):
+            most //= 2
+        return max(most, 1)
+
+    def _chosen(self, plan: list[StepPart], rows: Mapping[int, range]) -> list[list[int]]:
+        """Return the tokens of each part of a step, as far as the guesses before them are right."""
+        return [
+            self._accepted(rows.get(request.number, range(0)), guesses, request.end_tokens)
+            for request, _, guesses in plan
+        ]
+
+    def _end(
+        self, plan: list[StepPart], rows: Mapping[int, range], chosen: list[list[int]]
+    ) -> dict[int, list[int]]:
+        """Take the tokens that were chosen for each part, and return those of each request."""
+        for (request, count, guesses), tokens in zip(plan, chosen, strict=True):
             of_request = rows.get(request.number, range(0))
-            tokens = self._accepted(of_request, guesses, request.end_tokens)
-            if tokens:
-                self._rows[request.number] = of_request[len(tokens) - 1]
-                chosen[request.number] = tokens[-1]
+            if tokens:  # of several steps, the last one has left its rows
+                self._rows[request.number] = of_request[: len(tokens)][-1]
             if request.num_likeliest is not None:
                 request.logprobs[len(request.generated) :] = [
                     token_logprob(self._logits[row], token, request.num_likeliest)
                     for row, token in zip(of_request, tokens, strict=False)
                 ]
             request.advance(count, tokens)
+            if guesses:
+                request.num_accepted += len(tokens) - 1
             if self._shares_pages:
                 self._pages.note_full(request.slot, request.tokens, request.num_fed)
         self.retire()
-        return chosen
+        tokens_of = zip(plan, chosen, strict=True)
+        return {part.request.number: tokens for part, tokens in tokens_of if tokens}
 
     def _accepted(
         self, rows: Sequence[int], guesses: Sequence[int], end_tokens: frozenset[int]
@@ -191,7 +261,7 @@ class Requests:
         """
         tokens: list[int] = []
         for row, guess in itertools.zip_longest(rows, guesses):
-            tokens.append(int(self._tokens[row, 0]))
+            tokens.append(self._tokens[row])
             if tokens[-1] != guess or guess in end_tokens:
                 break
         return tokens
@@ -235,7 +305,7 @@ class Requests:
         room = limits.max_tokens - sum(part.num_own for part in plan)
         guessed = []
         for request, count, _ in plan:
-            most = min(room, self._num_speculative_tokens, request.most_tokens(limits.longest) - 1)
+            most = min(room, limits.guesses_per_request, request.most_tokens(limits.longest) - 1)
             is_last = count == request.num_waiting and request.sampling.repetition_penalty == 1
             guesses = request.lookup.propose(request.tokens, most) if is_last and most > 0 else []
             room -= len(guesses)
@@ -253,20 +323,23 @@ class Requests:
         dict of int to range
             The rows of the outputs that requests have, by request.
         """
-        arrays, end, num_selected = self._arrays, 0, 0
+        (tokens, positions, slots, indices), end, num_selected = self._inputs, 0, 0
         rows: dict[int, range] = {}
         for part in plan:
             request, count, guesses = part
             start, end, first = end, end + count + len(guesses), request.num_fed
-            arrays["tokens"][start:end] = request.tokens[first : first + count] + guesses
-            arrays["positions"][start:end] = range(first, part.length)
-            arrays["slots"][start:end] = request.slot
+            given = request.tokens[first : first + count] + guesses
+            for index, token in enumerate(given):
+                tokens[start + index] = token
+                positions[start + index] = first + index
+                slots[start + index] = request.slot
             if count == request.num_waiting:
                 if request.sampling.repetition_penalty != 1:
-                    note_token(arrays, request.slot, request.sampling, request.tokens[-1])
+                    note_token(self._arrays, request.slot, request.sampling, request.tokens[-1])
                 chosen = range(end - 1 - len(guesses), end)
                 selected = range(num_selected, num_selected + len(chosen))
-                arrays["selected"][selected.start : selected.stop] = chosen
+                for index, row in zip(selected, chosen, strict=True):
+                    indices[index] = row
                 rows[request.number] = chosen if self._has_row_per_token else selected
                 num_selected = selected.stop
         return end, num_selected, rows
@@ -293,50 +366,6 @@ class Requests:
                 )
 
 
-def checked_request(
-    program: Program, tokens: object, max_new_tokens: int | None, sampling: Mapping[str, Any]
-) -> tuple[list[int], Sampling]:
-    """Return a prompt as a list and how tokens are chosen, if a program takes both.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If the prompt is empty, too long, or not made of the program's tokens, or if a number is out
-        of its range.
-    """
-    how = Sampling(**sampling)
-    sampled = [node.inputs["x"] for node in program.nodes if node.kind == "sample"]
-    if not sampled and (how.temperature or how.has_edits):
-        raise ValueError(
-            "the program chooses by argmax; temperature must be 0, without repetition_penalty "
-            "and logit_bias"
-        )
-    if how.logit_bias:
-        end = min(program.values[name].columns for name in sampled)
-        if max(how.logit_bias) >= end:
-            raise ValueError(
-                f"tokens of logit_bias must be from 0 to {end - 1}, got {max(how.logit_bias)}"
-            )
-        if sum(bias == -math.inf for bias in how.logit_bias.values()) == end:
-            raise ValueError(f"logit_bias bans all of the {end} tokens; leave one at least")
-    return _checked_prompt(program, tokens, max_new_tokens), how
-
-
-def _checked_prompt(program: Program, tokens: object, max_new_tokens: int | None) -> list[int]:
-    given = np.asarray(tokens)
-    if given.ndim != 1 or (given.size and given.dtype.kind not in "iu"):
-        raise TypeError(f"the prompt must be a sequence of token ids, got {tokens!r:.80}")
-    if not given.size:
-        raise ValueError("the prompt is empty; it must have at least one token")
-    end = vocabulary(program)
-    wrong = given[(given < 0) | (given >= end)]
-    if wrong.size:
-        raise ValueError(f"tokens must be from 0 to {end - 1}, got {wrong[0]} in the prompt")
-    length, most = len(given), program.limits.longest
-    new = None if max_new_tokens is None else whole("max_new_tokens", max_new_tokens)
-    if length + (new or 1) - 1 > most:  # the last token is not fed
-        raise ValueError(
-            f"a prompt of {length} tokens{f' and {new} new ones are' if new else ' is'} more than "
-            f"max_seq_length and max_num_pages leave room for, {most}"
-        )
-    return [int(token) for token in given]
+def last_of_each(tokens: Mapping[int, list[int]]) -> dict[int, int]:
+    """Return the last token of each request."""
+    return {number: each[-1] for number, each in tokens.items()}

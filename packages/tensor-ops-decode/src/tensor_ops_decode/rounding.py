@@ -29,7 +29,7 @@ def dot_bound(x: Array, weight: Array, activations: str, x_error: Array | float 
     ----------
     x : ndarray, shape (columns,)
     weight : ndarray, shape (rows, columns)
-    activations : {"float32", "int8", "int8x2"}
+    activations : {"float32", "int8", "int8x2", "bfloat16"}
         What `x` is rounded to before the product.
     x_error : ndarray or float
         How far `x` itself may be off.
@@ -44,7 +44,9 @@ def dot_bound(x: Array, weight: Array, activations: str, x_error: Array | float 
     magnitude = np.abs(weight)
     columns = len(x)
     bound = of_magnitude(magnitude @ np.abs(x), 4 * columns**0.5 + 8)
-    if _STEP[activations]:
+    if activations == "bfloat16":
+        bound += magnitude @ (np.abs(x) * 2.0**-8 + 2.0**-126)
+    elif _STEP[activations]:
         padded = np.zeros(-(-columns // _BLOCK) * _BLOCK)
         padded[:columns] = np.abs(x)
         largest = padded.reshape(-1, _BLOCK).max(axis=1).repeat(_BLOCK)[:columns]

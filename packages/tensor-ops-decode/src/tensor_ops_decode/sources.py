@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +12,7 @@ from tensor_ops_decode.node_kind import Array
 from tensor_ops_decode.program import Program, Tensor
 from tensor_ops_decode.weights import FileFormatError, Weights, apply_transforms, open_weights
 
-__all__ = ["FLOAT_TYPES", "attached_array", "tensors_of"]
+__all__ = ["FLOAT_TYPES", "TensorArrays", "attached_array"]
 
 #: The types of tensors that arrays of these dtypes are.
 FLOAT_TYPES = {"float32": "f32", "float16": "f16", "bfloat16": "bf16"}
@@ -49,12 +49,11 @@ def attached_array(name: str, array: object) -> Array:
     return array
 
 
-def tensors_of(
-    program: Program, attached: Mapping[str, Array], weights: Weights | None = None
-) -> dict[str, Array]:
-    """Return the array of each tensor of a program, in its dtype or as the bytes of the file.
+class TensorArrays(Mapping[str, Array]):
+    """The array of each tensor of a program, in its dtype or as the bytes of the file.
 
-    Nothing is copied, unless the program asks for a transform.
+    Nothing is copied, unless the program asks for a transform; that is done when the tensor is
+    looked up.
 
     Parameters
     ----------
@@ -63,31 +62,53 @@ def tensors_of(
         What the caller gives.
     weights : Weights, optional
         The opened files of the model; without them, files are opened by the program's paths.
+    tables : mapping of str to ndarray
+        Tensors that are transformed already.
 
     Raises
     ------
     FileFormatError
-        If a tensor is missing in its file, or is another one than the program was made for.
+        When a tensor is looked up that is missing in its file, or is another one than the program
+        was made for.
     ValueError
-        If an array that is to be attached is missing.
+        When an array is looked up that is to be attached, and is missing.
     """
-    opened: dict[str, Weights] = {}
-    arrays = {}
-    for name, tensor in program.tensors.items():
-        source = tensor.source
-        if "rotary" in source:
-            arrays[name] = _rotary_table(tensor)
-        elif "attached" in source:
-            if name not in attached:
+
+    def __init__(
+        self,
+        program: Program,
+        attached: Mapping[str, Array],
+        weights: Weights | None = None,
+        tables: Mapping[str, Array] | None = None,
+    ) -> None:
+        self._tensors, self._attached, self._weights = program.tensors, attached, weights
+        self._tables = tables or {}
+        self._opened: dict[str, Weights] = {}
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._tensors)
+
+    def __len__(self) -> int:
+        return len(self._tensors)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._tensors
+
+    def __getitem__(self, name: str) -> Array:
+        tensor = self._tensors[name]
+        if name in self._tables:
+            return self._tables[name]
+        if "rotary" in tensor.source:
+            return _rotary_table(tensor)
+        if "attached" in tensor.source:
+            if name not in self._attached:
                 raise ValueError(f"tensor {name!r} must be attached, and is not")
-            arrays[name] = attached[name]
-        else:
-            path = source["file"]
-            files = weights or opened.get(path)
-            if files is None:
-                files = opened[path] = open_weights(_model_of(path))
-            arrays[name] = _stored(name, tensor, files)
-    return arrays
+            return self._attached[name]
+        path = tensor.source["file"]
+        files = self._weights or self._opened.get(path)
+        if files is None:
+            files = self._opened[path] = open_weights(_model_of(path))
+        return _stored(name, tensor, files)
 
 
 def _model_of(path: str) -> Path:

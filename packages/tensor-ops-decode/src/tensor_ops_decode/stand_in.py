@@ -10,7 +10,7 @@ import numpy as np
 
 from tensor_ops_decode.layers import KernelTensor, Layers
 from tensor_ops_decode.memory_plan import cache_bytes, require_memory
-from tensor_ops_decode.program import Limits
+from tensor_ops_decode.program import Cache, Limits
 
 __all__ = ["DESCRIPTION", "add_layers"]
 
@@ -22,7 +22,7 @@ DESCRIPTION = f"a stand-in of {_LAYERS} layers with random weights, because no m
 
 def add_layers(kernel: Layers, limits: Limits) -> None:
     """Describe the stand-in; its weights are the same every time."""
-    caches = _LAYERS * cache_bytes(limits, _KV_HEADS * _HEAD_SIZE, "float32", paged=True)
+    caches = _LAYERS * cache_bytes(limits, Cache(_KV_HEADS, _HEAD_SIZE, "float32", paged=True))
     rotary = limits.max_seq_length * _HEAD_SIZE * 4
     require_memory(limits, {"caches": caches, "rotary tables": rotary})
     random = np.random.default_rng(0)

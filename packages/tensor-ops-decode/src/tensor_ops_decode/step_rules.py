@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from tensor_ops_decode.node_kind import Array
 from tensor_ops_decode.program import Program
 from tensor_ops_decode.weights.formats import FORMATS
 
-__all__ = ["check_step", "check_tensors", "vocabulary"]
+__all__ = ["check_step", "check_steps", "check_tensors", "vocabulary"]
 
 
 def check_tensors(program: Program, tensors: Mapping[str, Array], names: Iterable[str]) -> None:
@@ -58,14 +58,51 @@ def check_step(
         if np.any(np.diff(positions[slots == slot]) != 1):
             raise ValueError(f"the positions of slot {slot} must ascend one by one")
         _check_edits(program, arrays, int(slot))
-    pages = arrays["page_table"]
     for slot, position in zip(slots, positions, strict=True):
-        used = pages[slot, : position // limits.page_size + 1]
-        if np.any((used < 0) | (used >= limits.num_pages)):
+        _check_pages(program, arrays, slot, position)
+
+
+def check_steps(
+    program: Program,
+    arrays: Mapping[str, Array],
+    num_tokens: int,
+    num_steps: int,
+    output: str,
+    end_tokens: Sequence[Sequence[int]],
+) -> None:
+    """Raise a ValueError unless the arrays hold the first of so many steps in a row."""
+    limits = program.limits
+    check_step(program, arrays, num_tokens, num_tokens)
+    value = program.values[output] if output in program.outputs else None
+    if value is None or (value.columns, value.dtype) != (1, "int32"):
+        raise ValueError(f"{output!r} is no output of the program with one int32 in a row")
+    if len(end_tokens) != num_tokens:
+        raise ValueError(
+            f"end_tokens must have a list for each of {num_tokens} tokens, got {len(end_tokens)}"
+        )
+    if not 1 <= num_steps <= limits.max_seq_length:
+        raise ValueError(f"num_steps must be from 1 to {limits.max_seq_length}, got {num_steps}")
+    slots = arrays["slots"][:num_tokens]
+    if len(np.unique(slots)) != num_tokens:
+        raise ValueError(f"each slot must have one token, got the slots {slots.tolist()}")
+    for slot, position in zip(slots, arrays["positions"][:num_tokens], strict=True):
+        last = int(position) + num_steps - 1
+        if last >= limits.max_seq_length:
             raise ValueError(
-                f"the page table of slot {slot} must name pages from 0 to {limits.num_pages - 1}, "
-                f"got {used.tolist()}"
+                f"positions must stay below {limits.max_seq_length}, "
+                f"but slot {slot} comes to {last}"
             )
+        _check_pages(program, arrays, slot, last)
+
+
+def _check_pages(program: Program, arrays: Mapping[str, Array], slot: int, position: int) -> None:
+    limits = program.limits
+    used = arrays["page_table"][slot, : position // limits.page_size + 1]
+    if np.any((used < 0) | (used >= limits.num_pages)):
+        raise ValueError(
+            f"the page table of slot {slot} must name pages from 0 to {limits.num_pages - 1}, "
+            f"got {used.tolist()}"
+        )
 
 
 def _check_edits(program: Program, arrays: Mapping[str, Array], slot: int) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from tensor_ops_decode.builder import Builder
 from tensor_ops_decode.models.rope import Rope
@@ -118,7 +118,7 @@ def program_of(
     files : Weights
         Where its tensors are.
     limits : Limits
-    cache_dtype : {"float32", "float16"}, optional
+    cache_dtype : {"float32", "float16", "int8"}, optional
         By default float32 if all matrices are f32, else float16.
 
     Raises
@@ -126,7 +126,7 @@ def program_of(
     FileFormatError
         If a tensor is missing or has another shape, or a layer has one that would not be used.
     """
-    program = _Assembly(decoder, files, limits, cache_dtype or "float32").program()
+    program = _Assembly(decoder, files, limits, cache_dtype).program()
     start = decoder.names["layer"].partition("{")[0]
     for name in files.names:
         # Some files have what rotations are computed from.
@@ -135,22 +135,21 @@ def program_of(
             raise FileFormatError(
                 f"{files.path}: tensor {name!r} has no place in this family of models"
             )
-    matrices = [tensor for tensor in program.tensors.values() if len(tensor.shape) == 2]
-    if cache_dtype is not None or all(tensor.type == "f32" for tensor in matrices):
-        return program
-    caches = {name: replace(each, dtype="float16") for name, each in program.caches.items()}
-    return replace(program, caches=caches)
+    return program
 
 
 class _Assembly:
-    def __init__(self, decoder: Decoder, files: Weights, limits: Limits, cache_dtype: str) -> None:
-        self.decoder, self.files, self.cache_dtype = decoder, files, cache_dtype
+    def __init__(
+        self, decoder: Decoder, files: Weights, limits: Limits, cache_dtype: str | None
+    ) -> None:
+        self.decoder, self.files, self.known = decoder, files, frozenset(files.names)
+        self.cache_dtype, self.matrix_types = cache_dtype, set[str]()
         self.builder = Builder(limits)
 
     def program(self) -> Program:
         decoder, builder = self.decoder, self.builder
         further = self.name("attention_norm", decoder.layers)
-        if further in self.files.names:
+        if further in self.known:
             raise FileFormatError(
                 f"{self.files.path}: there is a tensor {further!r}, but the model has only "
                 f"{decoder.layers} layers"
@@ -172,6 +171,8 @@ class _Assembly:
         if decoder.logit_cap:
             cap = {"cap": decoder.logit_cap}
             builder.add("soft_cap", {"x": logits}, None, cap, output="logits")
+        if self.cache_dtype is None and self.matrix_types != {"f32"}:
+            builder.set_cache_dtype("float16")
         return builder.program(["logits", builder.add("sample", {"x": "logits"}, output="next")])
 
     def attention(self, layer: int, x: str) -> str:
@@ -185,7 +186,9 @@ class _Assembly:
             {"eps": decoder.eps},
             output=f"{prefix}qkv",
         )
-        cache = builder.cache(f"{prefix}cache", Cache(kv_heads, size, self.cache_dtype, True))
+        cache = builder.cache(
+            f"{prefix}cache", Cache(kv_heads, size, self.cache_dtype or "float32", True)
+        )
         rope = decoder.ropes[layer]
         weights = builder.rotary_tables(rope.of_length(builder.limits.max_seq_length), rope.factor)
         for role in ("q_norm", "k_norm"):
@@ -256,13 +259,15 @@ class _Assembly:
             rows = {fused: sum(rows.values())}
         slots = {"weight": [self.matrix(role, n, columns, layer) for role, n in rows.items()]}
         biases = {role: self.name(role, layer, "bias") for role in rows}
-        if any(role in decoder.biases or biases[role] in self.files.names for role in rows):
+        if any(role in decoder.biases or biases[role] in self.known for role in rows):
             # A missing one is an error then.
             slots["bias"] = [self.tensor(biases[role], (rows[role],)) for role in rows]
         return slots
 
     def matrix(self, role: str, rows: int, columns: int, layer: int | None = None) -> str:
-        return self.tensor(self.name(role, layer), (rows, columns))
+        name = self.tensor(self.name(role, layer), (rows, columns))
+        self.matrix_types.add(self.builder.type_of(name))
+        return name
 
     def norm(self, role: str, layer: int | None = None, length: int | None = None) -> str:
         shape = (length or self.decoder.hidden,)
@@ -274,7 +279,7 @@ class _Assembly:
         return f"{prefix}{names[role]}.{part}"
 
     def tensor(self, name: str, shape: tuple[int, ...], transform: tuple[str, ...] = ()) -> str:
-        if name not in self.files.names:
+        if name not in self.known:
             raise FileFormatError(f"{self.files.path}: tensor {name!r}, shape {shape}, is missing")
         found = self.files.tensor(name)
         if found.shape != shape:

@@ -5,11 +5,15 @@ from __future__ import annotations
 import numpy as np
 
 from tensor_ops.extension import OPS
+from tensor_ops_decode.cache_types import element_step
 from tensor_ops_decode.errors import ProgramError
 from tensor_ops_decode.node_kind import Array, Attribute, Call, Input, Kind, Sample, Shapes, Weight
 from tensor_ops_decode.rounding import UNIT, of_magnitude
 
 __all__ = ["KIND"]
+
+_MOST_NEIGHBOURS = 8
+_TO_INT16 = 0.5 / 32767
 
 
 def columns(shapes: Shapes) -> int:
@@ -50,16 +54,29 @@ def bound(call: Call, output: Array, activations: str) -> Array:
     n, heads = len(keys), len(query)
     size = query.shape[1]
     # A score is a sum of products of rotated numbers, each off by some roundings; the key may also
-    # round to the neighbour in a float16 cache.
-    to_cache = 2.0**-10 if call.cache_dtype == "float16" else 0.0
+    # round to the neighbour in a float16 cache, as the scale may in one of int8.
+    to_cache = 0.0 if call.cache_dtype == "float32" else 2.0**-10
     magnitude = np.einsum("hd,nhd->hn", np.abs(query), np.abs(_per_query_head(call, keys)))
     scores = np.abs(call.attributes["scale"]) * magnitude
-    score_error = (scores * ((4 * size**0.5 + 24) * UNIT + to_cache)).max(axis=1, keepdims=True)
+    score_error = scores * ((4 * size**0.5 + 24) * UNIT + to_cache)
     p = _probabilities(call, query, keys)
+    step = np.zeros((heads, size))
+    if call.cache_dtype == "int8":
+        # Few integers round to the neighbour: where another scale makes some of one group do so.
+        # And an executor may round the query, in groups, and the weights of positions to int16.
+        of_keys, of_values = (_per_query_head(call, element_step(each)) for each in (keys, values))
+        largest = np.einsum("hd,nhd->nhd", np.abs(query), of_keys).max(axis=2).T
+        largest = _MOST_NEIGHBOURS * largest + _TO_INT16 * np.einsum(
+            "hd,nhd->hn", 127 * element_step(query), np.abs(_per_query_head(call, keys))
+        )
+        score_error += np.abs(call.attributes["scale"]) * largest
+        step = np.einsum("hn,nhd->nhd", p, of_values).max(axis=0)
+        step += _TO_INT16 * 127 * of_values.sum(axis=0)
+    score_error = score_error.max(axis=1, keepdims=True)
     weighted = np.einsum("hn,nhd->hd", p, np.abs(_per_query_head(call, values)))
     relative = 2 * score_error + (4 * n**0.5 + 16) * UNIT + to_cache
     return of_magnitude(weighted * (1 + relative), 2).reshape(-1) + (
-        weighted * np.broadcast_to(relative, (heads, size))
+        weighted * np.broadcast_to(relative, (heads, size)) + step
     ).reshape(-1)
 
 
@@ -144,8 +161,8 @@ KIND = Kind(
     bound=bound,
     inputs=(Input("qkv"),),
     weights=(
-        Weight("cos", 2, optional=True),
-        Weight("sin", 2, optional=True),
+        Weight("cos", 2, optional=True, is_table=True),
+        Weight("sin", 2, optional=True, is_table=True),
         Weight("q_norm", 1, optional=True),
         Weight("k_norm", 1, optional=True),
     ),

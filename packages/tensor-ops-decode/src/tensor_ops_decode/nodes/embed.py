@@ -27,7 +27,7 @@ KIND = Kind(
     compute=compute,
     bound=bound,
     inputs=(Input("tokens", dtype="int32"),),
-    weights=(Weight("weight", 2),),
+    weights=(Weight("weight", 2, is_table=True),),
     samples=(
         Sample("one block", {"tokens": 1}, {"weight": [(5, 32)]}),
         Sample("several", {"tokens": 1}, {"weight": [(33, 160)]}),

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from tensor_ops_decode.weights.gguf import MAGIC, GgufFile
-from tensor_ops_decode.weights.mapped_file import FileFormatError
+from tensor_ops_decode.weights.mapped_file import FileFormatError, MappedFile
 from tensor_ops_decode.weights.safetensors import CONFIG, SafetensorsFolder
 from tensor_ops_decode.weights.tensor import Tensor
 
@@ -25,6 +25,8 @@ class Weights(Protocol):
     metadata : mapping
         The metadata of a GGUF file, or what config.json says.
     names : tuple of str
+    files : tuple of MappedFile
+        Those that have the tensors.
     """
 
     path: str
@@ -35,7 +37,12 @@ class Weights(Protocol):
     @property
     def names(self) -> tuple[str, ...]: ...
 
+    @property
+    def files(self) -> tuple[MappedFile, ...]: ...
+
     def tensor(self, name: str) -> Tensor: ...
+
+    def release_memory(self) -> None: ...
 
 
 def open_weights(path: str | os.PathLike[str]) -> GgufFile | SafetensorsFolder:

@@ -8,9 +8,11 @@ managers and downloaders do.
 
 from __future__ import annotations
 
+import hashlib
 import mmap
 import os
 import struct
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -35,8 +37,8 @@ class MappedFile:
     Attributes
     ----------
     path : str
-    size : int
-        The size of the file when it was opened.
+    size, modified : int
+        The size of the file when it was opened, and when it was last written, in nanoseconds.
 
     Raises
     ------
@@ -49,7 +51,8 @@ class MappedFile:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = os.fspath(Path(path))
         with open(self.path, "rb") as file:
-            self.size = os.fstat(file.fileno()).st_size
+            status = os.fstat(file.fileno())
+            self.size, self.modified = status.st_size, status.st_mtime_ns
             if self.size == 0:
                 raise FileFormatError(f"{self.path}: the file is empty; expected a model")
             self._map = mmap.mmap(file.fileno(), self.size, access=mmap.ACCESS_READ)
@@ -88,6 +91,15 @@ class MappedFile:
         """Return some bytes as an array that is read-only and keeps the file mapped."""
         self.check(offset, length, what)
         return np.frombuffer(self._map, np.uint8, length, offset)
+
+    def digest(self) -> str:
+        """Return the SHA-256 of all bytes, in hexadecimal digits."""
+        return hashlib.sha256(self._map).hexdigest()
+
+    def release_memory(self) -> None:
+        """Give back the memory of what was read, which is read again where it is needed."""
+        if sys.platform != "win32":  # which takes it back by itself, when it needs it
+            self._map.madvise(mmap.MADV_DONTNEED)
 
     def end_of_strings(self, offset: int, count: int, what: str) -> int:
         """Return where a row of `count` strings ends, each after its length as a uint64."""

@@ -19,7 +19,7 @@ from tensor_ops_decode.weights.formats import FORMATS, Format
 from tensor_ops_decode.weights.mapped_file import FileFormatError, MappedFile
 from tensor_ops_decode.weights.tensor import StoredTensor, StoredTensors, check_tensors
 
-__all__ = ["CONFIG", "SafetensorsFolder", "read_json", "read_safetensors"]
+__all__ = ["CONFIG", "SafetensorsFolder", "open_safetensors", "read_json", "read_safetensors"]
 
 CONFIG = "config.json"
 SINGLE = "model.safetensors"
@@ -94,16 +94,23 @@ def read_safetensors(path: str | os.PathLike[str]) -> dict[str, StoredTensor]:
     FileFormatError
         If the file is not one, or what its header says cannot be.
     """
+    return open_safetensors(path)[0]
+
+
+def open_safetensors(
+    path: str | os.PathLike[str],
+) -> tuple[dict[str, StoredTensor], Mapping[str, Any]]:
+    """Return the tensors of a file as `read_safetensors` does, and its metadata."""
     file = MappedFile(path)
     length = int(file.unpack(struct.Struct("<Q"), 0, "the length of the header"))
     if length > min(MAX_HEADER, file.size - 8):
         expected = f"at most {min(MAX_HEADER, file.size - 8)}"
         raise file.error("the length of the header", 0, str(length), expected)
     header = _parse(file.path, file.text(8, length, "the header"))
-    header.pop("__metadata__", None)
+    metadata = header.pop("__metadata__", None)
     tensors = {name: _tensor(file, name, info, 8 + length) for name, info in header.items()}
     check_tensors(list(tensors.values()))
-    return tensors
+    return tensors, metadata if isinstance(metadata, dict) else {}
 
 
 def read_json(path: str | os.PathLike[str]) -> dict[str, Any]:

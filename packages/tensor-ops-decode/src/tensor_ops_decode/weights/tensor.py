@@ -108,6 +108,16 @@ class StoredTensors:
             raise KeyError(f"{self.path} has no tensor {name!r}")
         return self._tensors[name].open()
 
+    @property
+    def files(self) -> tuple[MappedFile, ...]:
+        """The files that have the tensors."""
+        return tuple(dict.fromkeys(tensor.file for tensor in self._tensors.values()))
+
+    def release_memory(self) -> None:
+        """Give back the memory of what was read, which is read again where it is needed."""
+        for file in self.files:
+            file.release_memory()
+
 
 def check_tensors(tensors: list[StoredTensor]) -> None:
     """Raise FileFormatError if a tensor is outside its file or two share bytes."""

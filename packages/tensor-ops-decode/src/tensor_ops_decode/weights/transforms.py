@@ -13,6 +13,7 @@ from tensor_ops_decode.weights.tensor import Tensor
 __all__ = ["QUANTIZED_TYPES", "TRANSFORMS", "apply_transforms"]
 
 QUANTIZED_TYPES = tuple(name for name, form in FORMATS.items() if form.quantize_blocks)
+_QUANTIZE = "quantize:"
 
 
 def apply_transforms(tensor: Tensor, transforms: Sequence[str]) -> Tensor:
@@ -21,7 +22,7 @@ def apply_transforms(tensor: Tensor, transforms: Sequence[str]) -> Tensor:
     Parameters
     ----------
     tensor : Tensor
-        Of a float type, unless there are no transforms.
+        Of a float type, unless there are no transforms or it is to be quantized.
     transforms : sequence of str
         ``"transpose"`` swaps rows and columns. ``"plus_one"`` adds one to each value, in float32,
         and makes a tensor of type f32. ``"quantize:q8_0"`` and the like make one of that type.
@@ -46,7 +47,7 @@ def apply_transforms(tensor: Tensor, transforms: Sequence[str]) -> Tensor:
     for name in transforms:
         if name not in TRANSFORMS:
             raise ValueError(f"transform {name!r} is unknown; expected " + ", ".join(TRANSFORMS))
-        if not tensor.format.is_float:
+        if not tensor.format.is_float and not name.startswith(_QUANTIZE):
             raise ValueError(
                 f"{tensor.file}: tensor {tensor.name!r} is of type {tensor.type}, to which "
                 f"{name!r} does not apply; expected f32, f16 or bf16"
@@ -83,5 +84,5 @@ def _quantize_to(name: str) -> Callable[[Tensor], Tensor]:
 TRANSFORMS: dict[str, Callable[[Tensor], Tensor]] = {
     "transpose": _transpose,
     "plus_one": _plus_one,
-    **{f"quantize:{name}": _quantize_to(name) for name in QUANTIZED_TYPES},
+    **{_QUANTIZE + name: _quantize_to(name) for name in QUANTIZED_TYPES},
 }

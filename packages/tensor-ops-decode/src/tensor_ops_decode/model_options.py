@@ -1,0 +1,82 @@
+"""The options of commands that open a model, and the bar that they show while it is packed."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any, TextIO
+
+from tensor_ops_decode.weights.transforms import QUANTIZED_TYPES
+
+__all__ = ["Bar", "add_guesses", "add_model", "kernel_options"]
+
+
+def add_model(parser: argparse.ArgumentParser) -> None:
+    """Add the model, and the options of its kernel."""
+    parser.add_argument("model", help="a GGUF file, or a folder of Hugging Face")
+    parser.add_argument("--backend", help="the backend that must run it")
+    parser.add_argument("--num-workers", type=int, help="threads; default: those of the machine")
+    parser.add_argument("--max-seq-length", type=int, help="the longest prompt with its answer")
+    parser.add_argument(
+        "--activations",
+        choices=("int8x2", "int8", "bfloat16", "float32"),
+        help="what activations are rounded to beside integer weights, or beside bfloat16",
+    )
+    parser.add_argument(
+        "--quantize",
+        choices=QUANTIZED_TYPES,
+        help="quantize floating-point matrices as they are packed",
+    )
+    parser.add_argument(
+        "--quantize-head",
+        choices=QUANTIZED_TYPES,
+        help="quantize the matrix of the logits, of whatever type it is",
+    )
+    parser.add_argument(
+        "--cache",
+        metavar="FOLDER",
+        help="keep packed weights there, so that the model opens faster the next time",
+    )
+
+
+def add_guesses(parser: argparse.ArgumentParser) -> None:
+    """Add the option of guessed tokens."""
+    parser.add_argument(
+        "--num-speculative-tokens",
+        type=int,
+        help="tokens that a step guesses from what was said before; default: 0",
+    )
+
+
+def kernel_options(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Return the options that were given, by the names of the kernel's arguments."""
+    names = ["num_workers", "max_seq_length", "num_speculative_tokens", "activations"]
+    names += ["quantize", "quantize_head", "cache"]
+    given = {name: getattr(arguments, name, None) for name in names}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+class Bar:
+    """A progress bar of one line on a terminal; nothing elsewhere."""
+
+    _WIDTH = 24
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream if stream.isatty() else None
+
+    def show_packing(self, done: int, size: int) -> None:
+        """Show that so many bytes of weights are packed."""
+        self.show(done, size, f"packing {done >> 20} of {size >> 20} MiB")
+
+    def show(self, done: int, size: int, text: str) -> None:
+        """Show how much is done, and what runs now."""
+        filled = self._WIDTH * done // max(size, 1)
+        self._write(f"[{'#' * filled:.<{self._WIDTH}}] {text}")
+
+    def wipe(self) -> None:
+        """Leave nothing on the line."""
+        self._write("")
+
+    def _write(self, text: str) -> None:
+        if self._stream is not None:
+            self._stream.write("\r\x1b[K" + text)
+            self._stream.flush()

@@ -1,0 +1,189 @@
+"""Packed weights kept in a file, so that a model need not be packed again.
+
+The file is one of safetensors: ``packed`` has the bytes that the backend's executable has written,
+and tables that were quantized on their way from the model's file are beside it, under their names
+in the program. Its metadata say of which layout and of which model files they are.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import secrets
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tensor_ops.extension import warn_caller
+from tensor_ops_decode.program import Program
+from tensor_ops_decode.weights import Weights
+from tensor_ops_decode.weights.safetensors import open_safetensors
+
+__all__ = ["PackedFile", "PackedWeights", "cache_folder"]
+
+PACKED = "packed"
+_ALIGNMENT = 4096  # of the data in the file, for those that map it
+
+
+class PackedWeights(NamedTuple):
+    """What a file has: packed matrices, and tables by name. All are mapped."""
+
+    packed: NDArray[np.uint8]
+    tables: dict[str, NDArray[np.uint8]]
+
+
+def cache_folder(cache: object, path: str) -> Path | None:
+    """Return the folder in which packed weights are kept, None where they are not.
+
+    Parameters
+    ----------
+    cache : path-like, bool or None
+        A folder; or True for that of the model.
+    path : str
+        The model: a file, or a folder.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If it is something else, or there is no such folder.
+    """
+    if cache is None or cache is False:
+        return None
+    if cache is True:
+        place = Path(path)
+        return place if place.is_dir() else place.parent
+    if not isinstance(cache, (str, os.PathLike)):
+        raise TypeError(
+            f"cache must be a folder, or True for the folder of the model, got {cache!r}"
+        )
+    folder = Path(cache)
+    if not folder.is_dir():
+        raise ValueError(f"cache must be a folder, got {str(folder)!r}, which is none; create it")
+    return folder
+
+
+class PackedFile:
+    """The file of one program's packed weights, which may not be there yet.
+
+    Parameters
+    ----------
+    folder : Path
+    weights : Weights
+        The files of the model.
+    program : Program
+        Its limits have no part in it.
+    layout : str
+        What the backend says about how it packs the program.
+
+    Attributes
+    ----------
+    path : Path
+    """
+
+    def __init__(self, folder: Path, weights: Weights, program: Program, layout: str) -> None:
+        self._files = weights.files
+        self._tables = _quantized_tables(program)
+        self._key = _key(program, layout)
+        self.path = folder / f"{Path(weights.path).name}.{self._key[:16]}.safetensors"
+
+    def open(self) -> PackedWeights | None:
+        """Map the file, if it is there and has the weights of these model files.
+
+        A model file that has another time than when it was packed, such as a copy, is read to
+        compare what is in it.
+        """
+        try:
+            tensors, metadata = open_safetensors(self.path)
+            files = json.loads(str(metadata.get("files")))
+        except (OSError, ValueError):  # one that is damaged is written again
+            return None
+        names = {PACKED, *self._tables}
+        if metadata.get("key") != self._key or tensors.keys() != names or not self._is_of(files):
+            return None
+        found = {
+            name: each.file.view(each.offset, each.size, each.what)
+            for name, each in tensors.items()
+        }
+        return PackedWeights(found.pop(PACKED), found)
+
+    def write(self, executable: Any, arrays: Mapping[str, NDArray[Any]]) -> str | None:
+        """Write what an executable has packed, as a whole or not at all.
+
+        Where that fails there is a warning, which is also returned, for the model runs without.
+
+        Parameters
+        ----------
+        executable : executable
+            It has ``packed``.
+        arrays : mapping of str to ndarray
+            The program's tensors.
+        """
+        try:
+            self._write(executable, {name: arrays[name] for name in self._tables})
+        except OSError as error:
+            problem = f"cannot be kept in {self.path}: {error.strerror or error}"
+            warn_caller(f"the packed weights {problem}", RuntimeWarning, "tensor_ops_decode")
+            return problem
+        return None
+
+    def _write(self, executable: Any, tables: Mapping[str, NDArray[Any]]) -> None:
+        sizes = {PACKED: executable.packed_size}
+        sizes |= {name: table.nbytes for name, table in tables.items()}
+        header = self._header(sizes)
+        temporary = self.path.with_name(f"{self.path.name}.{secrets.token_hex(4)}.tmp")
+        try:
+            with open(temporary, "xb") as file:
+                file.write(header)
+                for array in (*executable.packed(), *tables.values()):
+                    file.write(np.ascontiguousarray(array).data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, self.path)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+
+    def _header(self, sizes: Mapping[str, int]) -> bytes:
+        """Return what stands before the data of tensors of these sizes."""
+        files = [
+            {"size": file.size, "modified": file.modified, "sha256": file.digest()}
+            for file in self._files
+        ]
+        header: dict[str, Any] = {"__metadata__": {"key": self._key, "files": json.dumps(files)}}
+        end = 0
+        for name, size in sizes.items():
+            begin, end = end, end + size
+            header[name] = {"dtype": "U8", "shape": [size], "data_offsets": [begin, end]}
+        text = json.dumps(header).encode()
+        text = text.ljust(-(-(8 + len(text)) // _ALIGNMENT) * _ALIGNMENT - 8)
+        return len(text).to_bytes(8, "little") + text
+
+    def _is_of(self, files: Any) -> bool:
+        if not isinstance(files, list) or len(files) != len(self._files):
+            return False
+        return all(
+            isinstance(known, dict)
+            and known.get("size") == file.size
+            and (known.get("modified") == file.modified or known.get("sha256") == file.digest())
+            for known, file in zip(files, self._files, strict=True)
+        )
+
+
+def _quantized_tables(program: Program) -> tuple[str, ...]:
+    """Return the tables whose rows are looked up in another type than the file has."""
+    names = [node.weights["weight"][0] for node in program.nodes if node.kind == "embed"]
+    return tuple(name for name in names if program.tensors[name].source.get("transform"))
+
+
+def _key(program: Program, layout: str) -> str:
+    tensors = {
+        name: [tensor.type, tensor.shape, tensor.source["tensor"], tensor.source["transform"]]
+        for name, tensor in program.tensors.items()
+        if "file" in tensor.source
+    }
+    nodes = [[node.kind, dict(node.weights)] for node in program.nodes]
+    return hashlib.sha256(json.dumps([layout, tensors, nodes]).encode()).hexdigest()
