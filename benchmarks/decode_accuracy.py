@@ -5,9 +5,11 @@ held against those that the backend python computes in float64 from the same wei
 difference, and the Kullback-Leibler divergence of the next token's distribution.
 
     python benchmarks/decode_accuracy.py MODEL.gguf --llama-python /path/to/bin/python
+    python benchmarks/decode_accuracy.py MODEL.gguf --dense MODEL-BF16.gguf
     python benchmarks/decode_accuracy.py --report
 
-The first writes ``results/decode_accuracy.json`` and the table of the guide, the other the table.
+The first writes ``results/decode_accuracy.json`` and the table of the guide, the second their part
+of a model in bfloat16 with the same tokens, and the last the table.
 llama.cpp is what llama-cpp-python of the interpreter ``--llama-python`` was built with; it is left
 out where it is not installed, which the record says.
 """
@@ -27,6 +29,7 @@ RECORD = ROOT / "benchmarks" / "results" / "decode_accuracy.json"
 PAGE = ROOT / "docs" / "guides" / "decode.md"
 LLAMA = "llama.cpp"
 NUM_TOKENS = 192
+HEADS = ("q5_1", "q5_0", "q4_1")
 TEXT = """\
 The harbour was empty when the ferry came in. Two boys sat on the wall and counted the crates that
 the crew carried down the ramp: oranges, machine parts, a piano wrapped in grey blankets. Nobody had
@@ -47,6 +50,7 @@ bargain without a word, and is surprised, now and then, to find that the field i
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("model", type=Path, nargs="?")
+    parser.add_argument("--dense", type=Path, help="a model in BF16: measure that only")
     parser.add_argument("--json", type=Path, default=RECORD, help="write the figures here")
     parser.add_argument("--report", action="store_true", help="write the table of a record only")
     parser.add_argument("--llama-python", default=sys.executable)
@@ -55,12 +59,14 @@ def main() -> None:
     if options.llama:
         of_llama(options.model, *options.llama)
         return
-    if not options.report:
-        record = measure(options.model, options.llama_python)
-        options.json.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
     from comparison.report import update
 
-    record = json.loads(options.json.read_text(encoding="utf-8"))
+    record = json.loads(options.json.read_text(encoding="utf-8")) if options.json.exists() else {}
+    if options.dense:
+        record["dense"] = measure_dense(options.model, options.dense)
+    elif not options.report:
+        record |= measure(options.model, options.llama_python)
+    options.json.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
     update(PAGE, blocks(record))
     print(*blocks(record).values(), sep="\n")
 
@@ -82,6 +88,13 @@ def measure(model: Path, llama_python: str) -> dict[str, Any]:
             logits = of_backend(tensor_ops_cpp, weights, tokens, cache, given)
             name = f"cpp, activations {activations}, cache {cache}"
             engines[name] = differences(logits, right)
+    for activations in ("int8x2", "int8"):
+        logits = of_backend(tensor_ops_cpp, weights, tokens, "int8", {"activations": activations})
+        engines[f"cpp, activations {activations}, cache int8"] = differences(logits, right)
+    for head in HEADS:
+        given = {"activations": "int8x2"}
+        logits = of_backend(tensor_ops_cpp, weights, tokens, "float16", given, head)
+        engines[f"cpp, int8x2, float16, quantize_head {head}"] = differences(logits, right)
     with tempfile.TemporaryDirectory() as folder:
         given, found = Path(folder, "tokens.npy"), Path(folder, "logits.npy")
         np.save(given, tokens)
@@ -99,18 +112,44 @@ def measure(model: Path, llama_python: str) -> dict[str, Any]:
     }
 
 
+def measure_dense(model: Path, dense: Path) -> dict[str, Any]:
+    """Return the same of a model in bfloat16, with float32 caches."""
+    import tensor_ops_cpp
+    from tensor_ops_decode import open_weights, reference
+    from tensor_ops_decode.text import open_tokenizer
+    from threads import facts
+
+    tokens = open_tokenizer(open_weights(model)).encode(TEXT)[:NUM_TOKENS]
+    weights = open_weights(dense)
+    right = of_backend(reference, weights, tokens, "float32", {"dtype": "float64"})
+    engines = {}
+    for activations in ("float32", "bfloat16"):
+        given = {"activations": activations}
+        logits = of_backend(tensor_ops_cpp, weights, tokens, "float32", given)
+        name = f"cpp, weights bf16, activations {activations}, cache float32"
+        engines[name] = differences(logits, right)
+    return facts() | {"model": dense.name, "engines": engines}
+
+
 def of_backend(
-    backend: Any, weights: Any, tokens: list[int], cache: str, options: dict[str, object]
+    backend: Any,
+    weights: Any,
+    tokens: list[int],
+    cache: str,
+    options: dict[str, object],
+    head: str | None = None,
 ) -> Any:
     """Return the logits after each token, of a backend that runs programs."""
     from tensor_ops_decode import Limits
     from tensor_ops_decode.models import decoder_of
     from tensor_ops_decode.models.decoder import program_of
+    from tensor_ops_decode.quantized_program import quantized_program
     from tensor_ops_decode.sources import tensors_of
 
     step = 64
     limits = Limits(1, step, step, NUM_TOKENS, 16, NUM_TOKENS // 16)
     program = program_of(decoder_of(weights), weights, limits, cache)
+    program = quantized_program(program, None, head)
     executable = backend.compile_program(
         program.to_json(), tensors_of(program, {}, weights), options=options
     )
@@ -159,7 +198,8 @@ def blocks(record: dict[str, Any]) -> dict[str, str]:
         f" another best token, of {record['tokens']} |",
         "|---|---|---|---|---|",
     ]
-    for name, found in record["engines"].items():
+    engines = record["engines"] | record.get("dense", {}).get("engines", {})
+    for name, found in engines.items():
         cells = [f"{found['largest_difference']:.2g}"]
         cells += [f"{found[key]:.1e}" for key in ("mean_divergence", "largest_divergence")]
         lines.append(f"| {name} | {' | '.join(cells)} | {found['other_best']} |")

@@ -20,7 +20,19 @@ from comparison.report import FIGURES, ROOT
 from comparison.results import Results, is_library
 from tensor_ops.variants import VARIANTS
 
-__all__ = ["accuracy", "figures", "performance"]
+__all__ = [
+    "LEFT",
+    "LINE",
+    "RIGHT",
+    "TOP",
+    "WIDTH",
+    "accuracy",
+    "bar",
+    "figure",
+    "figures",
+    "performance",
+    "text",
+]
 
 RESULTS = ROOT / "benchmarks" / "results"
 WIDTH = 600
@@ -57,12 +69,12 @@ def performance(results: Results) -> str:
     lines = []
     for place, peer in enumerate(peers):
         y = TOP + place * (2 * LINE + 12)
-        lines.append(_text(LEFT - 10, y + LINE + 5, results.label(peer), anchor="end"))
+        lines.append(text(LEFT - 10, y + LINE + 5, results.label(peer), anchor="end"))
         for row, (shape, (_, colour)) in enumerate(SHAPES.items()):
             value, at = times[peer][shape], y + row * LINE
             end = scale(value)
-            lines.append(_bar(LEFT, at, end - LEFT, LINE - 2, colour))
-            lines.append(_text(end + 6, at + 13, f"{value:.1f}", size=14))
+            lines.append(bar(LEFT, at, end - LEFT, LINE - 2, colour))
+            lines.append(text(end + 6, at + 13, f"{value:.1f}", size=14))
     bottom = TOP + len(peers) * (2 * LINE + 12)
     ticks = {scale(2.0**k): f"{2**k}" for k in range(1 + int(math.log2(largest)))}
     title = "Time of a call, in multiples of tensor_ops_cpp's"
@@ -71,7 +83,7 @@ def performance(results: Results) -> str:
         "Geometric mean over the ops that a library has. Shorter is faster.",
     ]
     legend = [(name, colour) for name, colour in SHAPES.values()]
-    return _figure(title, details, legend, ticks, bottom, lines)
+    return figure(title, details, legend, ticks, bottom, lines)
 
 
 def accuracy(record: Mapping[str, Any]) -> str:
@@ -86,7 +98,7 @@ def accuracy(record: Mapping[str, Any]) -> str:
     lines = []
     for place, (name, variant) in enumerate(VARIANTS.items()):
         y = TOP + place * step + step // 2
-        lines.append(_text(LEFT - 10, y + 5, name, anchor="end"))
+        lines.append(text(LEFT - 10, y + 5, name, anchor="end"))
         lines.append(f'<path d="M{LEFT} {y}H{WIDTH - RIGHT}" stroke="#eeeeee"/>')
         for row, backend in enumerate(backends):
             share = cells[name, backend] / variant.op.bound(DTYPE, backend).limit
@@ -103,7 +115,7 @@ def accuracy(record: Mapping[str, Any]) -> str:
         f"{DTYPE}, compared with NumPy in float64.",
         "Further left is more accurate; a test fails beyond the right edge.",
     ]
-    return _figure(
+    return figure(
         title, details, [(each, BACKENDS[each]) for each in backends], ticks, bottom, lines
     )
 
@@ -131,7 +143,7 @@ def _linear(share: float) -> float:
     return LEFT + (WIDTH - RIGHT - LEFT) * share
 
 
-def _figure(
+def figure(
     title: str,
     details: list[str],
     legend: list[tuple[str, str]],
@@ -139,6 +151,7 @@ def _figure(
     bottom: int,
     lines: list[str],
 ) -> str:
+    """Return a drawing of rows: its title, legend and scale, and the lines that are its content."""
     height = bottom + 34
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" '
@@ -146,15 +159,15 @@ def _figure(
         'font-family="system-ui, -apple-system, Segoe UI, Helvetica, Arial, sans-serif">',
         f"<title>{escape(title)}</title>",
         f'<rect width="{WIDTH}" height="{height}" rx="6" fill="#ffffff"/>',
-        _text(16, 26, title, size=18, weight="600"),
+        text(16, 26, title, size=18, weight="600"),
         *(
-            _text(16, 48 + 18 * row, line, size=14, colour="#57606a")
+            text(16, 48 + 18 * row, line, size=14, colour="#57606a")
             for row, line in enumerate(details)
         ),
         *_legend(legend),
         *(
             f'<path d="M{_number(x)} {TOP - 6}V{bottom}" stroke="#d0d7de"/>'
-            + _text(x, bottom + 18, label, size=14, anchor="middle", colour="#57606a")
+            + text(x, bottom + 18, label, size=14, anchor="middle", colour="#57606a")
             for x, label in ticks.items()
         ),
         *lines,
@@ -166,19 +179,20 @@ def _figure(
 def _legend(entries: list[tuple[str, str]]) -> Iterator[str]:
     x = float(LEFT)
     for name, colour in entries:
-        yield _bar(x, 79, 12, 12, colour)
-        yield _text(x + 18, 90, name, size=14)
+        yield bar(x, 79, 12, 12, colour)
+        yield text(x + 18, 90, name, size=14)
         x += 42 + 8 * len(name)
 
 
-def _bar(x: float, y: float, width: float, height: float, colour: str) -> str:
+def bar(x: float, y: float, width: float, height: float, colour: str) -> str:
+    """Return a rectangle."""
     return (
         f'<rect x="{_number(x)}" y="{_number(y)}" width="{_number(width)}" '
         f'height="{_number(height)}" fill="{colour}"/>'
     )
 
 
-def _text(
+def text(
     x: float,
     y: float,
     words: str,
@@ -188,6 +202,7 @@ def _text(
     weight: str = "400",
     colour: str = "#1f2328",
 ) -> str:
+    """Return words at a place."""
     return (
         f'<text x="{_number(x)}" y="{_number(y)}" font-size="{size}" text-anchor="{anchor}" '
         f'font-weight="{weight}" fill="{colour}">{escape(words)}</text>'

