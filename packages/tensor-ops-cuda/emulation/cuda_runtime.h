@@ -6,16 +6,13 @@
 // numbers. Device memory is filled with NaN when it is new and when it is released. Copies that
 // leave an allocation, memory that was released, and handles that are unknown are errors.
 //
-// What the device is like is read from the environment:
+// What the device is like is read from the environment, once, for getenv() must not run beside a
+// setenv() of Python:
 //
 //     TENSOR_OPS_EMULATED_DEVICES     how many there are; 1 by default
 //     TENSOR_OPS_EMULATED_CAPABILITY  compute capability, as in 9.0, which is the default
 //     TENSOR_OPS_EMULATED_DRIVER      version of the driver, as in 12040, or "none"
-//     TENSOR_OPS_EMULATED_MEMORY      bytes of memory of each device; 4 GiB by default
-//     TENSOR_OPS_EMULATED_PINNED      bytes of host memory that can be pinned; 4 GiB by default
 //     TENSOR_OPS_EMULATED_SEED        of the random choices
-//
-// The first three are read once, the others each time.
 #pragma once
 
 #include <cstddef>
@@ -191,6 +188,9 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph,
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream);
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec);
 cudaError_t cudaGraphDestroy(cudaGraph_t graph);
+
+// How many bytes a device has, and how many of the host can be pinned; 4 GiB each at first.
+cudaError_t emulatedSetMemory(std::size_t device, std::size_t pinned);
 }
 #pragma GCC visibility pop
 

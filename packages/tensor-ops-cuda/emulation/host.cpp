@@ -210,8 +210,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int index) {
   if (const cudaError_t error = check_device(index)) return fail(error);
   *properties = {};
   std::strcpy(properties->name, "emulated on the host");
-  properties->totalGlobalMem =
-      static_cast<std::size_t>(setting("TENSOR_OPS_EMULATED_MEMORY", 4LL << 30));
+  properties->totalGlobalMem = kUsualMemory;
   properties->major = the_device().major;
   properties->minor = the_device().minor;
   properties->multiProcessorCount = 4;

@@ -13,6 +13,8 @@ namespace emulation {
 
 constexpr int kMaxDevices = 8;
 
+constexpr std::size_t kUsualMemory = std::size_t{4} << 30;
+
 // One lock for everything; kernels and host functions run under it.
 std::recursive_mutex& lock();
 

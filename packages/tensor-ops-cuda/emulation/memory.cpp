@@ -18,6 +18,7 @@ struct Allocation {
 std::map<const char*, Allocation> device_memory, pinned_memory;
 std::size_t device_bytes[kMaxDevices], pinned_bytes;
 std::uint64_t release_threshold[kMaxDevices];
+std::size_t device_limit = kUsualMemory, pinned_limit = kUsualMemory;
 
 // Released memory stays readable for a while, so that kernels which read it find NaN and do not
 // crash.
@@ -44,10 +45,10 @@ bool is_range(std::map<const char*, Allocation>& memory, const void* data, std::
 }
 
 cudaError_t allocate(void** data, std::size_t bytes, int device) {
-  const auto limit = static_cast<std::size_t>(setting("TENSOR_OPS_EMULATED_MEMORY", 4LL << 30));
   *data = nullptr;
   if (bytes == 0) return cudaErrorInvalidValue;
-  if (bytes > limit || device_bytes[device] > limit - bytes) return cudaErrorMemoryAllocation;
+  if (bytes > device_limit || device_bytes[device] > device_limit - bytes)
+    return cudaErrorMemoryAllocation;
   // No byte more, so that AddressSanitizer sees what goes beyond.
   if (posix_memalign(data, 512, bytes) != 0) return cudaErrorMemoryAllocation;
   fill_with_nan(*data, bytes);
@@ -113,10 +114,17 @@ using namespace emulation;
 
 extern "C" {
 
+cudaError_t emulatedSetMemory(std::size_t device, std::size_t pinned) {
+  const std::lock_guard guard(lock());
+  device_limit = device;
+  pinned_limit = pinned;
+  return cudaSuccess;
+}
+
 cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
   const std::lock_guard guard(lock());
   if (const cudaError_t error = driver_state()) return fail(error);
-  *total = static_cast<std::size_t>(setting("TENSOR_OPS_EMULATED_MEMORY", 4LL << 30));
+  *total = device_limit;
   const std::size_t used = device_bytes[current_device()];
   *free = *total > used ? *total - used : 0;
   return cudaSuccess;
@@ -169,8 +177,8 @@ cudaError_t cudaHostAlloc(void** data, std::size_t bytes, unsigned) {
   *data = nullptr;
   if (const cudaError_t error = driver_state()) return fail(error);
   if (const cudaError_t error = refuse_in_capture()) return fail(error);
-  const auto limit = static_cast<std::size_t>(setting("TENSOR_OPS_EMULATED_PINNED", 4LL << 30));
-  if (bytes > limit || pinned_bytes > limit - bytes) return fail(cudaErrorMemoryAllocation);
+  if (bytes > pinned_limit || pinned_bytes > pinned_limit - bytes)
+    return fail(cudaErrorMemoryAllocation);
   if (posix_memalign(data, 4096, bytes) != 0) return fail(cudaErrorMemoryAllocation);
   pinned_bytes += bytes;
   pinned_memory[static_cast<const char*>(*data)] = {bytes, current_device()};

@@ -76,6 +76,10 @@ class Runtime:
         ctypes.memmove(address, host.ctypes.data, host.nbytes)
         return address.value
 
+    def set_memory(self, device=4 << 30, pinned=4 << 30):
+        """Say how many bytes a device has, and how many of the host can be pinned."""
+        self.emulatedSetMemory(ctypes.c_size_t(device), ctypes.c_size_t(pinned))
+
     def read(self, address, count, dtype):
         """Return `count` elements of device memory, after all work is done."""
         host = np.empty(count, dtype)

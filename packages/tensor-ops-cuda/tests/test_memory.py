@@ -11,7 +11,7 @@ from tensor_ops_cuda import rms_norm, silu, to_device
 
 
 @pytest.fixture
-def limit(runtime, monkeypatch):
+def limit(runtime):
     """A function that sets how many bytes the device has beside those in use."""
 
     def leave(count):
@@ -20,9 +20,10 @@ def limit(runtime, monkeypatch):
         runtime.cudaDeviceSynchronize()
         runtime.cudaMemGetInfo(ctypes.byref(free), ctypes.byref(total))
         used = total.value - free.value
-        monkeypatch.setenv("TENSOR_OPS_EMULATED_MEMORY", str(used + count))
+        runtime.set_memory(device=used + count)
 
-    return leave
+    yield leave
+    runtime.set_memory()
 
 
 def test_chunks_shrink_until_they_fit(rng, limit):
@@ -32,17 +33,17 @@ def test_chunks_shrink_until_they_fit(rng, limit):
     np.testing.assert_array_equal(silu(x), expected)
 
 
-def test_not_even_a_row_fits(rng, limit, monkeypatch):
+def test_not_even_a_row_fits(rng, limit, runtime):
     x, weight = rng.normal(size=(4, 10_000)).astype(np.float32), np.ones(10_000, np.float32)
     expected = rms_norm(x, weight)
     limit(50_000)
     with pytest.raises(MemoryError, match=r"rms_norm: cuda:0 has no memory for a row of 10000 el"):
         rms_norm(x, weight)
-    monkeypatch.undo()
+    runtime.set_memory()
     np.testing.assert_array_equal(rms_norm(x, weight), expected)
 
 
-def test_in_place_is_all_or_nothing(rng, limit, monkeypatch):
+def test_in_place_is_all_or_nothing(rng, limit):
     x, weight = rng.normal(size=(4, 10_000)).astype(np.float32), np.ones(10_000, np.float32)
     before = x.copy()
     limit(50_000)
@@ -51,14 +52,14 @@ def test_in_place_is_all_or_nothing(rng, limit, monkeypatch):
     np.testing.assert_array_equal(x, before)
 
 
-def test_device_arrays(rng, limit, monkeypatch):
+def test_device_arrays(rng, limit, runtime):
     x = to_device(rng.normal(size=100_000).astype(np.float32))
     limit(1000)
     with pytest.raises(MemoryError, match="cudaMallocAsync failed: cudaErrorMemoryAllocation"):
         silu(x)
     with pytest.raises(MemoryError):
         to_device(np.zeros(10_000, np.float32))
-    monkeypatch.undo()
+    runtime.set_memory()
     assert silu(x).shape == x.shape
 
 

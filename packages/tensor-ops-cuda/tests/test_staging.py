@@ -134,14 +134,21 @@ def test_bad_pool_limit(value, error):
         tensor_ops_cuda.set_pool_limit(value)
 
 
-def test_pinned_memory_that_is_refused(runtime, rng, monkeypatch):
-    """The driver's own way is taken, and nobody notices."""
+@pytest.fixture
+def no_pinned_memory(runtime):
+    """A device whose driver pins no memory of the host."""
     tensor_ops_cuda.trim_pool()
-    monkeypatch.setenv("TENSOR_OPS_EMULATED_PINNED", "1")
+    runtime.set_memory(pinned=1)
+    yield
+    runtime.set_memory()
+
+
+def test_pinned_memory_that_is_refused(no_pinned_memory, runtime, rng):
+    """The driver's own way is taken, and nobody notices."""
     x = draw(rng, 300, 1000)
     for _ in range(2):
         y = silu(x)
-    monkeypatch.undo()
+    runtime.set_memory()
     assert y.base is None
     np.testing.assert_array_equal(y, silu(x))
 
