@@ -58,14 +58,14 @@ enum {
 typedef int32_t tensor_ops_device_kind;
 enum { TENSOR_OPS_CPU = 1, TENSOR_OPS_CUDA = 2 };
 
-/* An array in the caller's memory. Axes of length 1 may have any stride, as may all axes of an array
- * without elements; strides may be negative, and 0 where an input repeats. */
+/* An array in the caller's memory. Axes of length 1 may have any stride, as may all axes of an
+ * array without elements; strides may be negative, and 0 where an input repeats. */
 typedef struct tensor_ops_array {
-  void *data; /* the element at index 0 of every axis; need not be aligned */
+  void* data; /* the element at index 0 of every axis; need not be aligned */
   tensor_ops_dtype dtype;
   int32_t dims;           /* 0 to 64 */
-  const int64_t *shape;   /* elements along each axis; may be null where dims is 0 */
-  const int64_t *strides; /* bytes from one element to the next; null for C-contiguous */
+  const int64_t* shape;   /* elements along each axis; may be null where dims is 0 */
+  const int64_t* strides; /* bytes from one element to the next; null for C-contiguous */
   tensor_ops_device_kind device_kind;
   int32_t device_index; /* 0 for the CPU */
 } tensor_ops_array;
@@ -83,22 +83,22 @@ enum {
 };
 
 typedef struct tensor_ops_parameter {
-  const char *name;
-  const char *description;
+  const char* name;
+  const char* description;
   tensor_ops_parameter_kind kind;
   double default_value;   /* of a scalar */
-  const char *choices[2]; /* of a choice or a flag; the first is the default. Else null. */
+  const char* choices[2]; /* of a choice or a flag; the first is the default. Else null. */
 } tensor_ops_parameter;
 
 typedef struct tensor_ops_op {
-  const char *name;
-  const char *summary;
-  const char *formula;
-  const tensor_ops_parameter *parameters;
+  const char* name;
+  const char* summary;
+  const char* formula;
+  const tensor_ops_parameter* parameters;
   int32_t parameter_count;
   int32_t input_count;  /* parameters that are arrays */
   int32_t scalar_count; /* parameters that are scalars */
-  const char *const *output_names;
+  const char* const* output_names;
   int32_t output_count;
 } tensor_ops_op;
 
@@ -106,16 +106,16 @@ typedef struct tensor_ops_op {
  * add_rms_norm has the residual's dtype. It may be exactly the array that an input of x's shape is,
  * and must not overlap an input in any other way. */
 typedef struct tensor_ops_call {
-  size_t size;                      /* sizeof(tensor_ops_call) */
-  const tensor_ops_array *inputs;   /* in the order of the parameters */
-  const tensor_ops_array *outputs;  /* in the order of output_names */
-  const double *scalars;            /* in the order of the parameters */
-  int32_t input_count;              /* must be the op's */
-  int32_t output_count;             /* must be the op's */
-  int32_t scalar_count;             /* the op's or fewer: the others have their default values */
-  int32_t choice;                   /* 0 or 1: an index into `choices` of the choice or flag */
-  int32_t num_threads;              /* 0: as many as pay; of no meaning on a GPU */
-  void *stream;                     /* the CUDA stream that device arrays are used on; null: default */
+  size_t size;                     /* sizeof(tensor_ops_call) */
+  const tensor_ops_array* inputs;  /* in the order of the parameters */
+  const tensor_ops_array* outputs; /* in the order of output_names */
+  const double* scalars;           /* in the order of the parameters */
+  int32_t input_count;             /* must be the op's */
+  int32_t output_count;            /* must be the op's */
+  int32_t scalar_count;            /* the op's or fewer: the others have their default values */
+  int32_t choice;                  /* 0 or 1: an index into `choices` of the choice or flag */
+  int32_t num_threads;             /* 0: as many as pay; of no meaning on a GPU */
+  void* stream; /* the CUDA stream that device arrays are used on; null: default */
 } tensor_ops_call;
 
 typedef struct tensor_ops_device {
@@ -134,36 +134,36 @@ typedef struct tensor_ops_decode tensor_ops_decode; /* declared in tensor_ops/de
 typedef struct tensor_ops_backend {
   size_t size;          /* bytes of this table */
   uint32_t abi_version; /* TENSOR_OPS_ABI_VERSION */
-  const char *name;     /* "cpp" or "cuda" */
-  const char *display_name;
-  const char *version; /* of the library, such as "0.1.0" */
+  const char* name;     /* "cpp" or "cuda" */
+  const char* display_name;
+  const char* version; /* of the library, such as "0.1.0" */
   /* What was compiled, as words "key=value" with spaces between them, such as
    * "levels=x86-64-v2,x86-64-v3 decode=on". */
-  const char *configuration;
+  const char* configuration;
   /* Null where the backend can be used, else why it cannot. */
-  const char *(*unavailable_reason)(void);
+  const char* (*unavailable_reason)(void);
 
   /* 0 where the backend is unavailable. */
   int32_t (*device_count)(void);
-  tensor_ops_status (*device)(int32_t index, tensor_ops_device *device, tensor_ops_error *error);
+  tensor_ops_status (*device)(int32_t index, tensor_ops_device* device, tensor_ops_error* error);
 
-  const tensor_ops_op *const *ops; /* sorted by name */
+  const tensor_ops_op* const* ops; /* sorted by name */
   int32_t op_count;
-  tensor_ops_status (*call)(const tensor_ops_op *op, const tensor_ops_call *call,
-                            tensor_ops_error *error);
+  tensor_ops_status (*call)(const tensor_ops_op* op, const tensor_ops_call* call,
+                            tensor_ops_error* error);
 
   /* Threads that a call may use, and a new limit from 1; of no meaning on a GPU. */
   int32_t (*num_threads)(void);
-  tensor_ops_status (*set_num_threads)(int32_t count, tensor_ops_error *error);
+  tensor_ops_status (*set_num_threads)(int32_t count, tensor_ops_error* error);
 
-  const tensor_ops_decode *decode; /* null where the backend runs no decode programs */
+  const tensor_ops_decode* decode; /* null where the backend runs no decode programs */
 } tensor_ops_backend;
 
 /* The type of tensor_ops_cpp_backend() and tensor_ops_cuda_backend(). Where the library does not
  * have this version of the interface, *backend becomes null and the message says what it has. */
 typedef tensor_ops_status tensor_ops_get_backend(uint32_t abi_version,
-                                                 const tensor_ops_backend **backend,
-                                                 tensor_ops_error *error);
+                                                 const tensor_ops_backend** backend,
+                                                 tensor_ops_error* error);
 
 #ifdef __cplusplus
 }
