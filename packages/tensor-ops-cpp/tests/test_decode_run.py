@@ -161,20 +161,24 @@ def test_close_waits_for_a_step():
 
 
 def threads_of_process():
-    return len(os.listdir("/proc/self/task"))
+    return set(os.listdir("/proc/self/task"))
 
 
 @on_linux
 def test_threads_end_with_their_executable():
-    gc.collect()
     before = threads_of_process()
     made = [LLAMA.compile(num_workers=4) for _ in range(3)]
-    assert threads_of_process() == before + 9
+    started = threads_of_process() - before
+    assert len(started) == 9
     for each in made[:2]:
         each.close()
     del made[2], each
     gc.collect()
-    assert threads_of_process() == before
+    # The system lists a thread for a moment after it was joined.
+    deadline = time.monotonic() + 30
+    while started & threads_of_process() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not started & threads_of_process()
 
 
 @on_linux
