@@ -1,17 +1,9 @@
 // The checks of a call's arguments, all made before any work.
 //
-// Each backend has its own kind of Array, in arrays/array.h:
+// Each backend has its own kind of Array, in arrays/array.h: what checks/array_checks.h describes,
+// and
 //
 //     PyObject* object;   // borrowed; null where not given
-//     bool is_output;
-//     bool is_numpy() const;
-//     DType dtype() const;                // kDTypes: not a supported one
-//     int dims() const;
-//     const npy_intp* shape() const;
-//     const npy_intp* strides() const;    // bytes
-//     char* data() const;
-//     bool is_contiguous() const;
-//     std::string dtype_text(const Array&);
 //
 // and in arrays/array_reader.h an ArrayReader, which is made for each call:
 //
@@ -26,28 +18,21 @@
 #include "arrays/array.h"
 #include "arrays/array_reader.h"
 #include "binding/arguments.h"
+#include "checks/array_checks.h"
 #include "declaration/declaration.h"
 
 namespace tensor_ops {
 
-struct CheckedCall {
+struct CheckedCall : CallArrays<Array> {
   explicit CheckedCall(const Declaration& op) : reader(op.name) {}
 
   ArrayReader reader;
-  int arrays = 0;           // array arguments, given or not
-  Array array[kMaxArrays];  // in declaration order
-  Kind kind[kMaxArrays];
-  const char* name[kMaxArrays];
   double scalar[kMaxScalars] = {};  // in declaration order
   std::size_t variant = 0;          // the value of the op's choice or flag
-  Array out[2];                     // without an object where the result is to be allocated
 };
 
 // Throws TypeError, ValueError, PythonError or what the backend's ArrayReader throws. Messages name
 // the op and the argument, what it was and what it should be.
 void check(const Declaration& op, const Arguments& arguments, CheckedCall& call);
-
-// How messages name output i: "out", or "out[i]" where there are two.
-const char* output_name(const Declaration& op, std::size_t i);
 
 }  // namespace tensor_ops

@@ -42,13 +42,6 @@ std::string repr_text(PyObject* object) {
   return text_or(Owned(PyObject_Repr(object)), text("an object of type ", type_name(object)));
 }
 
-std::string shape_text(int dims, const npy_intp* shape) {
-  std::string result = "(";
-  for (int d = 0; d < dims; ++d)
-    result += text(shape[d], d + 1 < dims ? ", " : dims == 1 ? "," : "");
-  return result + ")";
-}
-
 std::string dtype_attribute_text(PyObject* object) {
   const Owned dtype(PyObject_GetAttrString(object, "dtype"));
   return text_or(Owned(dtype ? PyObject_Str(dtype.get()) : nullptr), "another dtype");

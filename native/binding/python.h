@@ -96,9 +96,6 @@ std::string take_error_text();
 // repr(object), or what it is where that fails.
 std::string repr_text(PyObject* object);
 
-// "(2, 3)"
-std::string shape_text(int dims, const npy_intp* shape);
-
 // str(object.dtype), which every array library has.
 std::string dtype_attribute_text(PyObject* object);
 

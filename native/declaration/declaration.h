@@ -82,6 +82,7 @@ enum class Walk {
 constexpr std::size_t kMaxParameters = 8;
 constexpr int kMaxArrays = 6;  // array arguments and outputs together
 constexpr int kMaxScalars = 2;
+constexpr int kMaxDims = 64;  // NumPy's, and PyTorch's
 
 struct Declaration {
   const char* name;

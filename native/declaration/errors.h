@@ -5,28 +5,30 @@
 #include <stdexcept>
 #include <string>
 
+#include "declaration/shared.h"
+
 namespace tensor_ops {
 
 // Becomes a RuntimeError, unless it is one of those below.
-struct Error : std::runtime_error {
+struct TENSOR_OPS_SHARED Error : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
-struct TypeError : Error {
+struct TENSOR_OPS_SHARED TypeError : Error {
   using Error::Error;
 };
-struct ValueError : Error {
+struct TENSOR_OPS_SHARED ValueError : Error {
   using Error::Error;
 };
-struct MemoryError : Error {
+struct TENSOR_OPS_SHARED MemoryError : Error {
   using Error::Error;
 };
 // No device, or no instruction set, that can be used.
-struct UnavailableError : Error {
+struct TENSOR_OPS_SHARED UnavailableError : Error {
   using Error::Error;
 };
 
 // A Python exception is already set.
-struct PythonError : std::exception {};
+struct TENSOR_OPS_SHARED PythonError : std::exception {};
 
 // The parts, written one after another.
 template <class... Parts>
@@ -34,6 +36,15 @@ std::string text(const Parts&... parts) {
   std::ostringstream stream;
   (stream << ... << parts);
   return stream.str();
+}
+
+// "(2, 3)"
+template <class Extent>
+std::string shape_text(int dims, const Extent* shape) {
+  std::string result = "(";
+  for (int d = 0; d < dims; ++d)
+    result += text(shape[d], d + 1 < dims ? ", " : dims == 1 ? "," : "");
+  return result + ")";
 }
 
 }  // namespace tensor_ops

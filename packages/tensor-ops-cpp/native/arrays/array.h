@@ -1,4 +1,4 @@
-// An array argument, as native/binding/checks.h describes it: a NumPy array, or an array of another
+// An array argument, as checks/array_checks.h describes it: a NumPy array, or an array of another
 // library with a NumPy view of its memory.
 #pragma once
 
@@ -11,15 +11,16 @@ struct Array {
   PyObject* object = nullptr;  // borrowed; null where not given
   bool is_output = false;
   DType type;
-  PyArrayObject* view;  // the object itself if it is NumPy's; else one the ArrayReader owns
+  PyArrayObject* numpy;  // the object itself if it is NumPy's; else one the ArrayReader owns
 
-  bool is_numpy() const { return object == reinterpret_cast<PyObject*>(view); }
+  bool is_given() const { return object != nullptr; }
+  bool is_numpy() const { return object == reinterpret_cast<PyObject*>(numpy); }
   DType dtype() const { return type; }
-  int dims() const { return PyArray_NDIM(view); }
-  const npy_intp* shape() const { return PyArray_DIMS(view); }
-  const npy_intp* strides() const { return PyArray_STRIDES(view); }
-  char* data() const { return PyArray_BYTES(view); }
-  bool is_contiguous() const { return PyArray_IS_C_CONTIGUOUS(view); }
+  int dims() const { return PyArray_NDIM(numpy); }
+  const npy_intp* shape() const { return PyArray_DIMS(numpy); }
+  const npy_intp* strides() const { return PyArray_STRIDES(numpy); }
+  char* data() const { return PyArray_BYTES(numpy); }
+  bool is_contiguous() const { return PyArray_IS_C_CONTIGUOUS(numpy); }
 };
 
 // PyArray_SIZE() without a call into NumPy.

@@ -39,7 +39,7 @@ void ArrayReader::read_foreign(const char* name, Array& array) {
   if (!api)
     throw TypeError(
         text(op_, ": ", name, " must be an array like ", first_, ", got ", type_name(object)));
-  array.view = views_.emplace_back(view_of_foreign(op_, name, *api, array)).array();
+  array.numpy = views_.emplace_back(view_of_foreign(op_, name, *api, array)).array();
 }
 
 void ArrayReader::refuse(const char* name, const Array& array) const {

@@ -20,12 +20,12 @@ class ArrayReader {
     array.object = object;
     if (exchange_) return read_foreign(name, array);
     if (!PyArray_Check(object)) refuse(name, array);
-    array.view = reinterpret_cast<PyArrayObject*>(object);
-    array.type = checked_dtype(op_, name, array.view, array.is_output);
+    array.numpy = reinterpret_cast<PyArrayObject*>(object);
+    array.type = checked_dtype(op_, name, array.numpy, array.is_output);
   }
   bool is_read_only(const Array& array) const {
     return exchange_ ? is_read_only_foreign(array.object, *api_of(array.object))
-                     : !PyArray_ISWRITEABLE(array.view);
+                     : !PyArray_ISWRITEABLE(array.numpy);
   }
 
   // How the arrays' library allocates; null where that is NumPy.

@@ -102,7 +102,7 @@ void Result::prepare(const Declaration& op, const CheckedCall& call, std::size_t
   const Array& given = call.out[i];
   const dlpack::ExchangeAPI* exchange = call.reader.exchange();
   if (given.object) {
-    array_ = Owned::borrow(reinterpret_cast<PyObject*>(given.view));
+    array_ = Owned::borrow(reinterpret_cast<PyObject*>(given.numpy));
     if (exchange) given_ = Owned::borrow(given.object);
     return;
   }
@@ -110,7 +110,7 @@ void Result::prepare(const Declaration& op, const CheckedCall& call, std::size_t
     foreign_ = ForeignResult(op.name, call.array[op.outputs[i].like], *exchange);
     return;
   }
-  PyArrayObject* like = call.array[op.outputs[i].like].view;
+  PyArrayObject* like = call.array[op.outputs[i].like].numpy;
   const std::size_t bytes = bytes_of(like);
   if (bytes >= kLeastKept && bytes <= pool_limit() && numpy_allocates_as_always())
     array_ = new_pooled_array(like, bytes);

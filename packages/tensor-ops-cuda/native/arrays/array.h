@@ -64,7 +64,7 @@ class Lease {
   dlpack::ManagedTensorVersioned* versioned_ = nullptr;
 };
 
-// As native/binding/checks.h describes it.
+// As checks/array_checks.h describes it.
 struct Array {
   PyObject* object = nullptr;  // borrowed; null where not given
   bool is_output = false;
@@ -76,6 +76,7 @@ struct Array {
   bool has_stream = false;
   Lease lease;
 
+  bool is_given() const { return object != nullptr; }
   bool is_numpy() const { return source == Source::kNumPy; }
   DType dtype() const { return view.dtype; }
   int dims() const { return view.dims; }

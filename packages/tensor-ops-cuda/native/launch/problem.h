@@ -9,8 +9,6 @@
 
 namespace tensor_ops {
 
-constexpr int kMaxDims = 64;  // NumPy's, and torch's
-
 // Strides are in bytes. Where an operand repeats along an axis, its stride is 0.
 struct Operand {
   char* data = nullptr;  // null for an optional array that was not given

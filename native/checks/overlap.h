@@ -1,22 +1,25 @@
-#include "binding/overlap.h"
+// Which overlaps of an output with the other arrays are allowed: exactly the same view of a
+// full-shape input, and nothing else. checks/array_checks.h says what an Array is.
+#pragma once
 
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <numeric>
 
-#include "binding/checks.h"
-#include "declaration/errors.h"
+#include "declaration/declaration.h"
+#include "declaration/dtype.h"
 
-namespace tensor_ops {
-namespace {
+namespace tensor_ops::overlap {
 
+template <class Array>
 std::int64_t size_of(const Array& array) {
   std::int64_t size = 1;
   for (int d = 0; d < array.dims(); ++d) size *= array.shape()[d];
   return size;
 }
 
+template <class Array>
 std::int64_t item_size(const Array& array) {
   return static_cast<std::int64_t>(kItemSizes[array.dtype()]);
 }
@@ -26,6 +29,7 @@ struct Range {
   std::uintptr_t first, last;
 };
 
+template <class Array>
 Range range_of(const Array& array) {
   const auto start = reinterpret_cast<std::uintptr_t>(array.data());
   const std::int64_t size = size_of(array);
@@ -34,7 +38,7 @@ Range range_of(const Array& array) {
     return {start, start + static_cast<std::uintptr_t>(size * item_size(array))};
   Range range{start, start + kItemSizes[array.dtype()]};
   for (int d = 0; d < array.dims(); ++d) {
-    const std::int64_t reach = (array.shape()[d] - 1) * array.strides()[d];
+    const std::int64_t reach = (std::int64_t{array.shape()[d]} - 1) * array.strides()[d];
     (reach < 0 ? range.first : range.last) += static_cast<std::uintptr_t>(reach);
   }
   return range;
@@ -67,7 +71,7 @@ class SumSearch {
   }
 
  private:
-  static constexpr int kMostTerms = 2 * NPY_MAXDIMS + 2;
+  static constexpr int kMostTerms = 2 * kMaxDims + 2;
 
   void merge_equal_steps() {
     int kept = 0;
@@ -108,6 +112,7 @@ class SumSearch {
 //
 // Exact, unless the search takes too many steps, which arrays of a few axes never need: such arrays
 // count as sharing.
+template <class Array>
 bool may_share_memory(const Array& a, const Array& b) {
   const Range of_a = range_of(a), of_b = range_of(b);
   if (of_a.first >= of_b.last || of_b.first >= of_a.last) return false;
@@ -119,6 +124,7 @@ bool may_share_memory(const Array& a, const Array& b) {
   return search.may_reach(static_cast<std::int64_t>(of_b.last - 1 - of_a.first));
 }
 
+template <class Array>
 bool is_same_view(const Array& a, const Array& b) {
   if (a.data() != b.data() || a.dtype() != b.dtype() || a.dims() != b.dims() ||
       !std::equal(a.shape(), a.shape() + a.dims(), b.shape()))
@@ -130,9 +136,10 @@ bool is_same_view(const Array& a, const Array& b) {
 
 // Every axis, in order of stride, must step over all that the shorter strides reach. Layouts that
 // fail this without two elements sharing memory exist, but nobody makes them to write into.
+template <class Array>
 bool may_overlap_itself(const Array& array) {
   if (array.is_contiguous() || size_of(array) == 0) return false;
-  int axis[NPY_MAXDIMS], axes = 0;
+  int axis[kMaxDims], axes = 0;
   for (int d = 0; d < array.dims(); ++d)
     if (array.shape()[d] > 1) axis[axes++] = d;
   const auto step = [&array](int d) { return std::abs(array.strides()[d]); };
@@ -145,33 +152,4 @@ bool may_overlap_itself(const Array& array) {
   return false;
 }
 
-void check_against_inputs(const Declaration& op, const CheckedCall& call, std::size_t i) {
-  const Array& out = call.out[i];
-  for (int k = 0; k < call.arrays; ++k) {
-    if (!call.array[k].object) continue;
-    const Array& input = call.array[k];
-    const bool may_be_input = call.kind[k] == Kind::kRows;
-    if (may_be_input && is_same_view(out, input)) continue;
-    if (may_share_memory(out, input))
-      throw ValueError(text(op.name, ": ", output_name(op, i), " overlaps ", call.name[k],
-                            may_be_input ? " without being exactly the same view" : "",
-                            "; give an array of its own memory"));
-  }
-}
-
-}  // namespace
-
-void check_overlap(const Declaration& op, const CheckedCall& call) {
-  for (std::size_t i = 0; i < op.outputs.size(); ++i) {
-    if (may_overlap_itself(call.out[i]))
-      throw ValueError(
-          text(op.name, ": ", output_name(op, i),
-               " overlaps itself (several elements share memory); give an array made by "
-               "numpy.empty"));
-    check_against_inputs(op, call, i);
-  }
-  if (op.outputs.size() == 2 && may_share_memory(call.out[0], call.out[1]))
-    throw ValueError(text(op.name, ": out[0] and out[1] overlap; give two separate arrays"));
-}
-
-}  // namespace tensor_ops
+}  // namespace tensor_ops::overlap
