@@ -8,8 +8,6 @@
 
 namespace tensor_ops {
 
-constexpr int kMaxDims = 64;  // NumPy's
-
 struct Operand {
   char* data;                     // null for an optional array that was not given
   std::size_t length;             // elements in a row

@@ -1,0 +1,170 @@
+#include "launch/ready_call.h"
+
+#include <algorithm>
+#include <new>
+
+#include "declaration/errors.h"
+#include "isa/float_mode.h"
+#include "isa/isa.h"
+#include "memory/cache.h"
+#include "memory/result_pool.h"
+#include "memory/streaming_stores.h"
+#include "threads/threads.h"
+
+namespace tensor_ops {
+namespace {
+
+int arrays_of(const OpCall& call) {
+  return call.inputs + static_cast<int>(call.op->outputs.size());
+}
+
+// Which arrays are float32 beside an x of a half dtype: a sum of Mixture's.
+int mixture_of(const OpCall& call) {
+  int mixture = kOneDType;
+  for (int k = 1; k < call.inputs; ++k)
+    if (call.array[k].is_given && call.array[k].dtype != call.array[0].dtype)
+      mixture |= call.kind[k] == Kind::kRows ? kWideRows : kWideParameters;
+  return mixture;
+}
+
+const RowKernel& kernel_of(const OpCall& call) {
+  const DTypeKernels& kernels = call.op->kernels[isa_choice().index]->variant[call.variant];
+  return kernels.of[mixture_of(call)][call.array[0].dtype];
+}
+
+// Whether a call reads and writes more than stays in the cache until somebody reads the results,
+// and writes to places that it does not read: those lines are in the cache anyway. Ordinary stores
+// are worth it a little longer where reading and writing take turns anyway; rows that are measured
+// first are written while the next one is measured only if they are streamed.
+bool should_stream(const OpCall& call, bool measures_rows) {
+  std::size_t bytes = 0;
+  for (int k = 0; k < arrays_of(call); ++k) {
+    const ArrayView& array = call.array[k];
+    if (!array.is_given) continue;
+    bytes += array.size() * array.item_size();
+    for (int i = call.inputs; k < call.inputs && i < arrays_of(call); ++i)
+      if (array.data == call.array[i].data) return false;
+  }
+  const std::size_t threshold = streaming_threshold();
+  return bytes >= (measures_rows ? threshold : threshold + threshold / 2);
+}
+
+bool is_contiguous_and_aligned(const ArrayView& array) {
+  return array.is_contiguous &&
+         reinterpret_cast<std::uintptr_t>(array.data) % array.item_size() == 0;
+}
+
+Operand& add_operand(Plan& plan, std::size_t length, std::size_t item_size, bool is_output) {
+  Operand& operand = plan.operand[plan.operands++];
+  operand.data = nullptr;
+  operand.length = length;
+  operand.item_size = item_size;
+  operand.element_stride = static_cast<std::ptrdiff_t>(item_size);
+  operand.is_output = is_output;
+  std::fill_n(operand.stride, plan.dims, 0);
+  return operand;
+}
+
+// The array's axes are the plan's last ones; axes that it lacks, or that have length 1 there,
+// repeat.
+void add_array(Plan& plan, const ArrayView& array, std::size_t length, bool is_output) {
+  Operand& operand = add_operand(plan, length, array.item_size(), is_output);
+  operand.data = array.data;
+  const int dims = array.dims;
+  if (dims == 0) {
+    if (length > 1) operand.element_stride = 0;
+    return;
+  }
+  const int offset = plan.dims + 1 - dims;
+  for (int d = 0; d < dims - 1; ++d)
+    if (array.shape[d] != 1) operand.stride[d + offset] = array.strides[d];
+  if (length > 1) operand.element_stride = array.shape[dims - 1] == 1 ? 0 : array.strides[dims - 1];
+}
+
+}  // namespace
+
+void throw_unavailable(const Op& op, const std::string& reason) {
+  throw UnavailableError(text(op.name, ": tensor_ops_cpp is unavailable: ", reason));
+}
+
+ReadyCall::ReadyCall(const OpCall& call, int threads)
+    : op_(*call.op),
+      elements_(call.array[0].size()),
+      kernel_(kernel_of(call)),
+      scalars_(call.scalars) {
+  const double cost = call.op->cost[call.array[0].dtype] * static_cast<double>(elements_);
+  threads_ = threads ? sensible_threads(threads) : threads_for(cost);
+  streams_ = should_stream(call, kernel_.steps->count > 1);
+  is_contiguous_ = threads_ == 1 && find_contiguous_rows(call);
+  if (!is_contiguous_) make_plan(call);
+}
+
+bool ReadyCall::find_contiguous_rows(const OpCall& call) {
+  const ArrayView& x = call.array[0];
+  rows_.n = op_.walk == Walk::kElements ? elements_ : static_cast<std::size_t>(x.shape[x.dims - 1]);
+  rows_.rows = elements_ / rows_.n;
+  for (int k = 0; k < arrays_of(call); ++k) {
+    const ArrayView& array = call.array[k];
+    rows_.data[k] = array.data;
+    rows_.stride[k] = 0;
+    if (!array.is_given) continue;
+    if (!is_contiguous_and_aligned(array)) return false;
+    const Kind kind = k < call.inputs ? call.kind[k] : Kind::kRows;
+    if (kind == Kind::kRows)
+      rows_.stride[k] = static_cast<std::ptrdiff_t>(rows_.n * array.item_size());
+    if (kind != Kind::kHalfRows) continue;
+    if (array.dims == 0) return false;
+    const std::size_t half = rows_.n / 2;
+    if (static_cast<std::size_t>(array.shape[array.dims - 1]) != half) return false;
+    const std::size_t rows = half > 0 ? array.size() / half : 1;
+    if (rows != rows_.rows && rows != 1) return false;
+    if (rows == rows_.rows) rows_.stride[k] = static_cast<std::ptrdiff_t>(half * array.item_size());
+  }
+  return true;
+}
+
+void ReadyCall::make_plan(const OpCall& call) {
+  const ArrayView& x = call.array[0];
+  plan_.walk = op_.walk;
+  plan_.operands = 0;
+  plan_.streams = streams_;
+  plan_.dims = std::max(0, x.dims - 1);
+  plan_.n = x.dims ? static_cast<std::size_t>(x.shape[plan_.dims]) : 1;
+  plan_.rows = elements_ / plan_.n;
+  for (int d = 0; d < plan_.dims; ++d) plan_.shape[d] = static_cast<std::size_t>(x.shape[d]);
+  for (int k = 0; k < arrays_of(call); ++k) {
+    const bool is_output = k >= call.inputs;
+    const std::size_t length =
+        !is_output && call.kind[k] == Kind::kHalfRows ? plan_.n / 2 : plan_.n;
+    if (call.array[k].is_given)
+      add_array(plan_, call.array[k], length, is_output);
+    else
+      add_operand(plan_, length, x.item_size(), is_output);
+  }
+  simplify(plan_);
+}
+
+void ReadyCall::run() const {
+  if (!is_contiguous_) return run_plan();
+  const DefaultFloatMode mode;
+  kernel_.run({rows_.data, rows_.stride, rows_.rows, rows_.n, scalars_, streams_});
+  if (streams_) finish_streaming_stores();
+}
+
+// Rows that are not contiguous or not aligned are gathered, which takes memory.
+void ReadyCall::run_plan() const {
+  for (;;) {
+    try {
+      if (should_share_rows(plan_, *kernel_.steps, threads_))
+        return execute_sharing_rows(plan_, *kernel_.steps, scalars_, threads_);
+      return execute(plan_, kernel_.run, scalars_, threads_);
+    } catch (const std::bad_alloc&) {
+      if (trim_pool() > 0) continue;
+      throw MemoryError(text(op_.name,
+                             ": no memory to gather the rows of arrays whose rows are not "
+                             "contiguous or not aligned"));
+    }
+  }
+}
+
+}  // namespace tensor_ops

@@ -1,0 +1,80 @@
+// A checked call of an op on arrays in host memory, made ready to run: no Python, only addresses,
+// shapes and strides.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "declaration/shared.h"
+#include "launch/op.h"
+#include "launch/plan.h"
+
+namespace tensor_ops {
+
+// Shape and strides are the caller's, who keeps them as long as the call is made ready.
+struct ArrayView {
+  char* data;  // null for an optional array that was not given, as all the rest is 0
+  DType dtype;
+  int dims;
+  const std::ptrdiff_t* shape;
+  const std::ptrdiff_t* strides;  // bytes
+  bool is_contiguous, is_given;
+
+  std::size_t item_size() const { return kItemSizes[dtype]; }
+  std::size_t size() const {
+    std::size_t size = 1;
+    for (int d = 0; d < dims; ++d) size *= static_cast<std::size_t>(shape[d]);
+    return size;
+  }
+};
+
+// The arrays are the op's array arguments in declaration order, then its outputs.
+struct OpCall {
+  const Op* op;
+  int inputs;
+  Kind kind[kMaxArrays];  // of the inputs
+  ArrayView array[kMaxArrays];
+  const double* scalars;
+  std::size_t variant;  // the value of the op's choice or flag
+};
+
+// Where no instruction-set level can be used.
+[[noreturn]] TENSOR_OPS_SHARED void throw_unavailable(const Op& op, const std::string& reason);
+
+class ReadyCall {
+ public:
+  // threads: 0 for as many as pay. Nothing may be empty.
+  TENSOR_OPS_SHARED ReadyCall(const OpCall& call, int threads);
+
+  std::size_t elements() const { return elements_; }
+  int threads() const { return threads_; }
+  // Needs no GIL. Throws MemoryError, before any work, where rows that are not contiguous or not
+  // aligned cannot be gathered.
+  TENSOR_OPS_SHARED void run() const;
+
+ private:
+  // What one thread does where all arrays are contiguous and aligned, as most are: one call of the
+  // kernel.
+  struct ContiguousRows {
+    char* data[kMaxArrays];
+    std::ptrdiff_t stride[kMaxArrays];
+    std::size_t rows, n;
+  };
+
+  bool find_contiguous_rows(const OpCall& call);
+  void make_plan(const OpCall& call);
+  void run_plan() const;
+
+  const Op& op_;
+  const std::size_t elements_;
+  const RowKernel& kernel_;
+  const double* const scalars_;
+  int threads_;
+  bool streams_;
+  bool is_contiguous_;
+  ContiguousRows rows_;  // where is_contiguous_ is true
+  Plan plan_;            // where it is false
+};
+
+}  // namespace tensor_ops
