@@ -4,12 +4,14 @@
 
 #include <vector>
 
+#include "declaration/shared.h"
+
 namespace tensor_ops {
 
 struct Op;
 
 // Sorted by name. An op whose name starts with an underscore is for the tests.
-const std::vector<const Op*>& registered_ops();
+TENSOR_OPS_SHARED const std::vector<const Op*>& registered_ops();
 
 // Enters an op of static storage duration into registered_ops().
 struct Registration {

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "declaration/shared.h"
 #include "decode/memory.h"
 #include "decode/packed_weights.h"
 #include "decode/program.h"
@@ -42,7 +43,7 @@ struct StepTimes {
   std::vector<double> wait;  // and what it waited before and within the node
 };
 
-class Executable {
+class TENSOR_OPS_SHARED Executable {
  public:
   // tensors: by index, those of the program; of matrices none where they are packed. Throws
   // ValueError, MemoryError or Error, before any memory is taken unless the system refuses it.

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "declaration/shared.h"
 #include "decode/memory.h"
 #include "decode/program.h"
 #include "decode/team.h"
@@ -35,10 +36,10 @@ const std::vector<std::size_t>* matrices_of(const Node& node);
 inline std::size_t tiles_of(std::size_t rows) { return (rows + kTileRows - 1) / kTileRows; }
 
 // Which tensors are read when a program is compiled: matrices are not, where they are packed.
-std::vector<bool> tensors_to_compile(const Program& program, bool is_packed);
+TENSOR_OPS_SHARED std::vector<bool> tensors_to_compile(const Program& program, bool is_packed);
 
 // Says how the weights of a program are packed here: equal texts mean equal layouts.
-std::string packed_layout(const Program& program);
+TENSOR_OPS_SHARED std::string packed_layout(const Program& program);
 
 class PackedWeights {
  public:

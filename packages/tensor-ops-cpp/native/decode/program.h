@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "declaration/shared.h"
 #include "decode/share.h"
 
 namespace tensor_ops::decode {
@@ -76,7 +77,7 @@ struct Program {
 };
 
 // Throws ValueError for whatever is wrong: syntax, names, dataflow or shapes.
-Program parse_program(std::string_view json);
+TENSOR_OPS_SHARED Program parse_program(std::string_view json);
 
 [[noreturn]] void refuse_size(const std::string& of_what);
 

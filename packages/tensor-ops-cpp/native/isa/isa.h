@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "declaration/shared.h"
+
 namespace tensor_ops {
 
 struct Level {
@@ -15,7 +17,7 @@ struct Level {
 };
 
 // Lowest first; the order of Op::kernels.
-const std::vector<Level>& compiled_levels();
+TENSOR_OPS_SHARED const std::vector<Level>& compiled_levels();
 
 struct IsaChoice {
   std::size_t index = 0;  // into compiled_levels(), where reason is empty
@@ -23,9 +25,9 @@ struct IsaChoice {
 };
 
 // Made once, at the first call.
-const IsaChoice& isa_choice();
+TENSOR_OPS_SHARED const IsaChoice& isa_choice();
 
 // Empty where the machine does not say.
-std::string cpu_brand();
+TENSOR_OPS_SHARED std::string cpu_brand();
 
 }  // namespace tensor_ops

@@ -3,6 +3,8 @@
 
 #include <cstddef>
 
+#include "declaration/shared.h"
+
 namespace tensor_ops {
 
 // At least so many zeroed bytes, and their number; nothing where there are none to be had. Huge
@@ -17,6 +19,6 @@ void unmap_pages(Pages pages);
 
 // Makes pages resident that are about to be written: once for all instead of fault by fault. Where
 // the system cannot, writing does.
-void populate_pages(void* first, std::size_t bytes);
+TENSOR_OPS_SHARED void populate_pages(void* first, std::size_t bytes);
 
 }  // namespace tensor_ops

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <string>
 
+#include "declaration/shared.h"
+
 namespace tensor_ops {
 
 struct PoolLimit {
@@ -13,6 +15,6 @@ struct PoolLimit {
 
 // By TENSOR_OPS_CPP_POOL_LIMIT, else a sixteenth of the memory that the process may use, at most
 // 4 GiB.
-const PoolLimit& first_pool_limit();
+TENSOR_OPS_SHARED const PoolLimit& first_pool_limit();
 
 }  // namespace tensor_ops

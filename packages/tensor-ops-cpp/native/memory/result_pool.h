@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "declaration/shared.h"
+
 namespace tensor_ops {
 
 // Blocks from this size on are kept: from here on malloc may get its memory from the system, and
@@ -13,17 +15,17 @@ namespace tensor_ops {
 constexpr std::size_t kLeastKept = 128 * 1024;
 
 // Aligned to 64 bytes; null where there is no memory. What it held before is not erased.
-void* allocate_block(std::size_t bytes);
+TENSOR_OPS_SHARED void* allocate_block(std::size_t bytes);
 
 // The contents move along, as realloc() does it. Null, with nothing changed, where there is no
 // memory.
-void* reallocate_block(void* block, std::size_t bytes);
+TENSOR_OPS_SHARED void* reallocate_block(void* block, std::size_t bytes);
 
 // Null is allowed.
-void free_block(void* block);
+TENSOR_OPS_SHARED void free_block(void* block);
 
 // Whether nobody has had the block's memory before.
-bool is_fresh_block(const void* block);
+TENSOR_OPS_SHARED bool is_fresh_block(const void* block);
 
 struct PoolState {
   std::uint64_t limit;
@@ -31,13 +33,13 @@ struct PoolState {
   std::uint64_t used_bytes, used_blocks;
   std::uint64_t hits, misses;
 };
-PoolState pool_state();
+TENSOR_OPS_SHARED PoolState pool_state();
 
 // Bytes of blocks that may be kept; 0: the pool is off.
-std::uint64_t pool_limit();
-void set_pool_limit(std::uint64_t bytes);
+TENSOR_OPS_SHARED std::uint64_t pool_limit();
+TENSOR_OPS_SHARED void set_pool_limit(std::uint64_t bytes);
 
 // Gives all that is kept back to the system; its bytes.
-std::uint64_t trim_pool();
+TENSOR_OPS_SHARED std::uint64_t trim_pool();
 
 }  // namespace tensor_ops

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "declaration/shared.h"
+
 namespace tensor_ops {
 
 // CPUs in the process's affinity mask.
@@ -13,9 +15,9 @@ std::vector<int> affinity_cpu_numbers();
 
 // min(affinity, cgroup CPU quota rounded up, OMP_NUM_THREADS where set to a positive number); at
 // least 1.
-int allowed_threads();
+TENSOR_OPS_SHARED int allowed_threads();
 
 // Bytes of RAM, or the cgroup's limit where that is lower; 0 where unknown.
-std::uint64_t allowed_memory();
+TENSOR_OPS_SHARED std::uint64_t allowed_memory();
 
 }  // namespace tensor_ops

@@ -21,6 +21,8 @@
 #include <string>
 #include <vector>
 
+#include "declaration/shared.h"
+
 namespace tensor_ops {
 
 constexpr std::size_t kTileRows = 16;       // a lane of a vector is a row of the weight
@@ -72,9 +74,9 @@ struct WeightFormat {
 };
 
 // Sorted by name.
-const std::vector<const WeightFormat*>& weight_formats();
+TENSOR_OPS_SHARED const std::vector<const WeightFormat*>& weight_formats();
 // By its name in a program, such as "q4_1"; null where there is none.
-const WeightFormat* find_weight_format(const std::string& name);
+TENSOR_OPS_SHARED const WeightFormat* find_weight_format(const std::string& name);
 
 // Some levels have products in more than one variant, since CPUs of the level differ in what they
 // have for dot products.
@@ -85,7 +87,7 @@ struct ProductVariant {
 };
 
 // All that are compiled in, by level, the fastest of a level last.
-const std::vector<ProductVariant>& product_variants();
+TENSOR_OPS_SHARED const std::vector<ProductVariant>& product_variants();
 // The fastest of a level that the CPU has: an index into product_variants().
 std::size_t fastest_product_variant(std::size_t level);
 
@@ -95,7 +97,8 @@ ActivationType activations_for(const WeightFormat& format, ActivationType wanted
 
 // That of the variant, or of the next slower one of its level that has one. Its functions are null
 // where the format has no product with such activations.
-const ProductKernel& product_kernel(const WeightFormat& format, ActivationType activations,
-                                    std::size_t variant);
+TENSOR_OPS_SHARED const ProductKernel& product_kernel(const WeightFormat& format,
+                                                      ActivationType activations,
+                                                      std::size_t variant);
 
 }  // namespace tensor_ops
