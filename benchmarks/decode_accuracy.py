@@ -144,14 +144,14 @@ def of_backend(
     from tensor_ops_decode.models import decoder_of
     from tensor_ops_decode.models.decoder import program_of
     from tensor_ops_decode.quantized_program import quantized_program
-    from tensor_ops_decode.sources import tensors_of
+    from tensor_ops_decode.sources import TensorArrays
 
     step = 64
     limits = Limits(1, step, step, NUM_TOKENS, 16, NUM_TOKENS // 16)
     program = program_of(decoder_of(weights), weights, limits, cache)
     program = quantized_program(program, None, head)
     executable = backend.compile_program(
-        program.to_json(), tensors_of(program, {}, weights), options=options
+        program.to_json(), TensorArrays(program, {}, weights), options=options
     )
     arrays, logits = executable.arrays, []
     arrays["page_table"][0] = np.arange(limits.num_pages)
