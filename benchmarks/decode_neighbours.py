@@ -6,8 +6,6 @@ which do nothing but run.
     python benchmarks/decode_neighbours.py MODEL.gguf --json RECORD.json
 """
 
-import argparse
-import json
 import os
 import statistics
 import subprocess
@@ -18,20 +16,10 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+from decode_blocks import run, setting_of
+
 NEIGHBOURS = (0, 1, 2, 4)
 PROMPT, NEW = 32, 128
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("model", type=Path, help="a GGUF file")
-    parser.add_argument("--json", type=Path, help="write the figures here")
-    parser.add_argument("--rounds", type=int, default=9)
-    options = parser.parse_args()
-    record = measure(options.model, options.rounds)
-    print("\n\n".join(blocks(record).values()))
-    if options.json is not None:
-        options.json.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
 
 
 def measure(path: Path, rounds: int) -> dict[str, Any]:
@@ -97,10 +85,8 @@ def blocks(record: dict[str, Any]) -> dict[str, str]:
         for workers, values in by_workers.items():
             low, middle, high = statistics.quantiles(values, n=4, method="inclusive")
             lines.append(f"| {count} | {workers} | {middle:,.0f} | {low:,.0f} to {high:,.0f} |")
-    machine = f"{record['device']}; commit {record['commit']}; {record['how']['rounds']} rounds"
-    setting = f"{record['model']}. {machine}."
-    return {"neighbours-setting": setting, "neighbours-speed": "\n".join(lines)}
+    return {"neighbours-setting": setting_of(record), "neighbours-speed": "\n".join(lines)}
 
 
 if __name__ == "__main__":
-    main()
+    run(__doc__, measure, blocks)

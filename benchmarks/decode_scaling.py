@@ -8,30 +8,18 @@ cores than this machine has.
     python benchmarks/decode_scaling.py MODEL.gguf... --json RECORD.json
 """
 
-import argparse
 import contextlib
-import json
 import math
 import statistics
 from pathlib import Path
 from typing import Any
 
+from decode_blocks import run
+
 WORKERS = (1, 2, 4, 8, 16, 32, 64)
 MEMORY = (50, 100, 200, 400)  # GB/s
 PROMPT = 32
 TILE_ROWS = 16
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("models", nargs="+", type=Path, help="GGUF files")
-    parser.add_argument("--json", type=Path, help="write the figures here")
-    parser.add_argument("--rounds", type=int, default=51)
-    options = parser.parse_args()
-    record = measure(options.models, options.rounds)
-    print("\n\n".join(blocks(record).values()))
-    if options.json is not None:
-        options.json.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
 
 
 def measure(paths: list[Path], rounds: int) -> dict[str, Any]:
@@ -169,4 +157,4 @@ def _rate(seconds: float) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    run(__doc__, measure, blocks, rounds=51, nargs="+")

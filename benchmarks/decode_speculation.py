@@ -5,12 +5,12 @@ The same model is open once for each number of guesses. They take turns, one ans
     python benchmarks/decode_speculation.py MODEL.gguf --json RECORD.json
 """
 
-import argparse
-import json
 import statistics
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
+
+from decode_blocks import run, setting_of
 
 GUESSES = (0, 2, 4, 8)
 NEW = 128
@@ -26,18 +26,6 @@ MESSAGES = {
     "code to change": f"Rename the argument prices to amounts:\n```python\n{CODE}```",
     "a story": "Write a short story about a lighthouse keeper.",
 }
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("model", type=Path, help="a GGUF file")
-    parser.add_argument("--json", type=Path, help="write the figures here")
-    parser.add_argument("--rounds", type=int, default=9)
-    options = parser.parse_args()
-    record = measure(options.model, options.rounds)
-    print("\n\n".join(blocks(record).values()))
-    if options.json is not None:
-        options.json.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
 
 
 def measure(path: Path, rounds: int) -> dict[str, Any]:
@@ -95,10 +83,8 @@ def blocks(record: dict[str, Any]) -> dict[str, str]:
                 f"| {text} | {count} | {guessed} | {statistics.median(values):,.0f} "
                 f"| {middle:.2f} | {low:.2f} to {high:.2f} |"
             )
-    machine = f"{record['device']}; commit {record['commit']}; {record['how']['rounds']} rounds"
-    setting = f"{record['model']}. {machine}."
-    return {"speculation-setting": setting, "speculation-speed": "\n".join(lines)}
+    return {"speculation-setting": setting_of(record), "speculation-speed": "\n".join(lines)}
 
 
 if __name__ == "__main__":
-    main()
+    run(__doc__, measure, blocks)
