@@ -9,7 +9,6 @@ come from the names of the cases.
 """
 
 import argparse
-import datetime
 import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -17,10 +16,9 @@ from typing import Any
 
 import numpy as np
 
+import records
 import tensor_ops
-from comparison.record import commit
 from comparison.report import BLOCK, FIGURES, ROOT
-from tensor_ops import machine
 from tensor_ops.accuracy import Bound, Measured, measure
 from tensor_ops.arguments import DTYPES
 from tensor_ops.samples import Draw, arguments, mixed
@@ -64,11 +62,7 @@ def measure_all() -> dict[str, Any]:
             for wide in _mixtures(variant, dtype):
                 cells += _cells(variant, dtype, backends, wide)
             print(f"{variant.name} {dtype}", flush=True)
-    return {
-        "format": FORMAT,
-        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "commit": commit(),
-        "machine": machine.facts(),
+    return records.origin(FORMAT) | {
         "backends": {
             name: {key: info[key] for key in ("version", "device_name")}
             for name, info in infos.items()
@@ -78,17 +72,8 @@ def measure_all() -> dict[str, Any]:
 
 
 def read(path: Path) -> dict[str, Any]:
-    """Return a record.
-
-    Raises
-    ------
-    ValueError
-        If the file is of another format.
-    """
-    content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    if content.get("format") != FORMAT:
-        raise ValueError(f"{path.name} is not of format {FORMAT}; measure again")
-    return content
+    """Return a record; raise a ValueError if the file is of another format."""
+    return records.read(path, FORMAT)
 
 
 def as_text(record: dict[str, Any]) -> str:

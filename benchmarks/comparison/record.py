@@ -1,25 +1,21 @@
 """What was measured, as JSON: the machine, the versions, the errors, and one line for each cell."""
 
-import datetime
 import json
 import os
 import re
-import subprocess
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import records
 from comparison.cases import Case
 from comparison.process import PeerProcess
-from tensor_ops import machine
+from records import rounded, without_paths
 
-__all__ = ["FORMAT", "Elsewhere", "Record", "commit", "read", "rounded", "without_paths"]
+__all__ = ["FORMAT", "Elsewhere", "Record", "read"]
 
 FORMAT = 1
-ROOT = Path(__file__).parents[2]
-# More digits than these are noise.
-DIGITS = 4
 
 
 class Record:
@@ -32,12 +28,9 @@ class Record:
     """
 
     def __init__(self, settings: dict[str, Any]) -> None:
-        now = datetime.datetime.now(datetime.UTC)
-        self.content: dict[str, Any] = {
-            "format": FORMAT,
-            "date": now.isoformat(timespec="seconds"),
-            "commit": commit(),
-            "machine": machine.facts() | {"caches": _caches(), "huge_pages": _huge_pages()},
+        origin = records.origin(FORMAT)
+        self.content: dict[str, Any] = origin | {
+            "machine": origin["machine"] | {"caches": _caches(), "huge_pages": _huge_pages()},
             "settings": settings,
             "versions": {},
             "peers": {},
@@ -96,27 +89,12 @@ class Record:
 
     def write(self, path: Path) -> None:
         """Write everything, in the place of an older file only when it is complete."""
-        short = path.with_name(f"{path.name}.part")
-        short.write_text(_text(self.content), encoding="utf-8")
-        os.replace(short, path)
+        records.write(path, _text(self.content))
 
 
 def read(path: Path) -> dict[str, Any]:
-    """Return what `Record.write` wrote.
-
-    Raises
-    ------
-    ValueError
-        If the file is of another format.
-    """
-    content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    found = content.get("format") if isinstance(content, dict) else None
-    if found != FORMAT:
-        raise ValueError(
-            f"{path.name} has format {found}, this code reads {FORMAT}; measure again, "
-            f"or read it with the commit that wrote it"
-        )
-    return content
+    """Return what `Record.write` wrote; raise a ValueError if the file is of another format."""
+    return records.read(path, FORMAT)
 
 
 class Elsewhere:
@@ -153,22 +131,6 @@ def _own_seconds() -> float:
     return times.user + times.system + times.children_user + times.children_system
 
 
-def commit() -> dict[str, Any]:
-    """Return the commit of this checkout and whether files differ from it."""
-    head = _git("rev-parse", "HEAD")
-    return {"id": head or None, "dirty": bool(_git("status", "--porcelain")) if head else None}
-
-
-def _git(*words: str) -> str:
-    try:
-        done = subprocess.run(
-            ["git", *words], cwd=ROOT, capture_output=True, text=True, check=False
-        )
-    except OSError:
-        return ""
-    return done.stdout.strip()
-
-
 def _text(content: dict[str, Any]) -> str:
     """Return JSON with a line for each key, and for each entry of what is long."""
     lines = []
@@ -198,19 +160,6 @@ def _short(entry: dict[str, Any]) -> dict[str, Any]:
         return {"failure": without_paths(entry["failure"])}
     rounds = [rounded(1e6 * seconds) for seconds in entry["seconds"]]
     return {"calls": entry["calls"], "us": rounds}
-
-
-def rounded(number: float | None) -> float | None:
-    """Return a measured number in as many digits as a record has."""
-    if number is None:
-        return None
-    rounded = float(f"{number:.{DIGITS}g}")
-    return int(rounded) if rounded >= 1000 and rounded.is_integer() else rounded
-
-
-def without_paths(text: str) -> str:
-    """Return a message without the folders of this machine."""
-    return re.sub(r"(?:/[\w.+-]+){2,}/", ".../", text)
 
 
 def _caches() -> dict[str, str]:

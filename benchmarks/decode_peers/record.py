@@ -1,15 +1,13 @@
 """What was measured, as JSON: a line for each case of a model, with the rounds of each engine."""
 
-import datetime
 import json
-import os
 import time
 from pathlib import Path
 from typing import Any
 
-from comparison.record import commit, rounded, without_paths
+import records
 from decode_peers.cases import Case, Engine, Model
-from tensor_ops import machine
+from records import rounded, without_paths
 
 __all__ = ["FORMAT", "Record", "read"]
 
@@ -28,12 +26,7 @@ class Record:
     def __init__(self, path: Path | None, settings: dict[str, Any]) -> None:
         self._path = path
         self._start = time.monotonic()
-        now = datetime.datetime.now(datetime.UTC)
-        self.content: dict[str, Any] = {
-            "format": FORMAT,
-            "date": now.isoformat(timespec="seconds"),
-            "commit": commit(),
-            "machine": machine.facts(),
+        self.content: dict[str, Any] = records.origin(FORMAT) | {
             "settings": settings,
             "seconds": None,
             "versions": {},
@@ -86,28 +79,13 @@ class Record:
     def write(self) -> None:
         """Write all there is, if there is a file to write it to."""
         self.content["seconds"] = round(time.monotonic() - self._start)
-        if self._path is None:
-            return
-        part = self._path.with_name(f"{self._path.name}.part")
-        part.write_text(_text(self.content), encoding="utf-8")
-        os.replace(part, self._path)
+        if self._path is not None:
+            records.write(self._path, _text(self.content))
 
 
 def read(path: Path) -> dict[str, Any]:
-    """Return what `Record.write` wrote.
-
-    Raises
-    ------
-    ValueError
-        If the file is of another format.
-    """
-    content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    if content.get("format") != FORMAT:
-        raise ValueError(
-            f"{path.name} has format {content.get('format')}, this code reads {FORMAT}; "
-            "measure again, or read it with the commit that wrote it"
-        )
-    return content
+    """Return what `Record.write` wrote; raise a ValueError if the file is of another format."""
+    return records.read(path, FORMAT)
 
 
 def _text(content: dict[str, Any]) -> str:
