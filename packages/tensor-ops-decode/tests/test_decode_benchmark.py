@@ -132,12 +132,8 @@ def test_the_picture_has_a_bar_for_each_stage_of_each_kind(figures):
 
 
 @pytest.fixture
-def kernel(runner):
-    with PersistentKernel(
-        backend=runner, max_seq_length=32, max_num_batched_tokens=8, page_size=4
-    ) as kernel:
-        kernel.compile()
-        yield kernel
+def kernel(stand_in):
+    return stand_in(max_seq_length=32, max_num_batched_tokens=8, page_size=4)
 
 
 def test_a_prompt_is_read_and_rounds_decode_after_it(kernel):

@@ -10,16 +10,10 @@ PROMPT = [3, 1, 4, 1, 5, 9, 2, 6]
 
 
 @pytest.fixture
-def kernel(runner):
-    with PersistentKernel(
-        backend=runner,
-        max_seq_length=16,
-        max_num_batched_tokens=4,
-        max_num_batched_requests=2,
-        num_workers=2,
-    ) as kernel:
-        kernel.compile()
-        yield kernel
+def kernel(stand_in):
+    return stand_in(
+        max_seq_length=16, max_num_batched_tokens=4, max_num_batched_requests=2, num_workers=2
+    )
 
 
 def greedy(kernel, step):

@@ -2,31 +2,19 @@
 
 import threading
 import time
+from functools import partial
 
 import numpy as np
 import pytest
 
-from tensor_ops import PersistentKernel
 from tensor_ops_decode import CapacityError
 
 PROMPTS = [1, 2, 3], [200], list(range(20, 57)), [5, 5]
 
 
 @pytest.fixture
-def make(runner):
-    """Return a function that makes a compiled kernel of the stand-in."""
-    kernels = []
-
-    def make(**arguments):
-        given = {"max_seq_length": 96, "max_num_batched_requests": 4, "page_size": 8, **arguments}
-        kernel = PersistentKernel(backend=runner, **given)
-        kernel.compile()
-        kernels.append(kernel)
-        return kernel
-
-    yield make
-    for kernel in kernels:
-        kernel.close()
+def make(stand_in):
+    return partial(stand_in, max_seq_length=96, max_num_batched_requests=4, page_size=8)
 
 
 class Counting:
