@@ -132,7 +132,7 @@ def test_random_matrices_have_values_of_the_size_of_trained_ones(kind):
     assert abs(values.mean()) < 0.004
 
 
-def test_a_process_that_ends_is_a_failure_that_says_how(monkeypatch):
+def test_a_process_that_ends_is_a_failure_that_says_how():
     with EngineProcess(ENGINES["cpp"]) as process:
         answer = process.ask("open", model="nowhere.gguf", sequences=1, positions=64)
         assert "failure" in answer
