@@ -15,7 +15,7 @@ from tensor_ops.extension import figure_class_for, machine
 from tensor_ops_decode.decode_benchmark import Samples, measure, random_prompt
 from tensor_ops_decode.decode_figures import DecodeFigures, node_times
 from tensor_ops_decode.decode_report import draw, format_figures
-from tensor_ops_decode.model_options import Bar, add_model, kernel_options
+from tensor_ops_decode.model_options import Bar, kernel_options, model_parser
 from tensor_ops_decode.persistent_kernel import PersistentKernel
 
 __all__ = ["bench"]
@@ -39,14 +39,8 @@ Exits with 130 after Ctrl-C, which keeps what was measured."""
 
 def bench(argv: Sequence[str]) -> int:
     """Run ``tensor-ops bench decode`` with the words after the command's name."""
-    parser = argparse.ArgumentParser(
-        prog="tensor-ops bench decode",
-        description="Measure how fast a model decodes, and what limits it.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    add_model(parser)
+    description = "Measure how fast a model decodes, and what limits it."
+    parser = model_parser("bench decode", description, EXAMPLES)
     parser.add_argument("--prompt-tokens", type=int, default=256, help="default: 256")
     parser.add_argument("--new-tokens", type=int, default=128, help="default: 128")
     parser.add_argument("--json", metavar="FILE", type=Path, help="write every figure there")

@@ -12,7 +12,7 @@ from typing import Any
 from tensor_ops import TensorOpsError
 from tensor_ops_decode.chat_session import ChatSession, converse
 from tensor_ops_decode.generate import Completion, Model, load
-from tensor_ops_decode.model_options import Bar, add_guesses, add_model, kernel_options
+from tensor_ops_decode.model_options import Bar, add_guesses, kernel_options, model_parser
 
 __all__ = ["export", "generate"]
 
@@ -38,14 +38,8 @@ The program names its weights by file and tensor; it holds none."""
 
 def generate(argv: Sequence[str]) -> int:
     """Run ``tensor-ops generate`` with the words after the command's name."""
-    parser = argparse.ArgumentParser(
-        prog="tensor-ops generate",
-        description="Continue a text with a language model.",
-        epilog=GENERATE_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    add_model(parser)
+    description = "Continue a text with a language model."
+    parser = model_parser("generate", description, GENERATE_EXAMPLES)
     add_guesses(parser)
     parser.add_argument(
         "prompt", nargs="?", help="the text to continue; - reads it from standard input"
@@ -123,14 +117,8 @@ def _answer(model: Model, prompt: str | None, arguments: argparse.Namespace) -> 
 
 def export(argv: Sequence[str]) -> int:
     """Run ``tensor-ops export`` with the words after the command's name."""
-    parser = argparse.ArgumentParser(
-        prog="tensor-ops export",
-        description="Write the program of a model, which executors of any language can run.",
-        epilog=EXPORT_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    add_model(parser)
+    description = "Write the program of a model, which executors of any language can run."
+    parser = model_parser("export", description, EXPORT_EXAMPLES)
     add_guesses(parser)
     parser.add_argument("output", help="the JSON file to write; - is standard output")
     arguments = parser.parse_args(argv)

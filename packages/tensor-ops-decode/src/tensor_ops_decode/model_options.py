@@ -7,11 +7,18 @@ from typing import Any, TextIO
 
 from tensor_ops_decode.weights.transforms import QUANTIZED_TYPES
 
-__all__ = ["Bar", "add_guesses", "add_model", "kernel_options"]
+__all__ = ["Bar", "add_guesses", "kernel_options", "model_parser"]
 
 
-def add_model(parser: argparse.ArgumentParser) -> None:
-    """Add the model, and the options of its kernel."""
+def model_parser(command: str, description: str, examples: str) -> argparse.ArgumentParser:
+    """Return the parser of a command that opens a model, with the options of its kernel."""
+    parser = argparse.ArgumentParser(
+        prog=f"tensor-ops {command}",
+        description=description,
+        epilog=examples,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
     parser.add_argument("model", help="a GGUF file, or a folder of Hugging Face")
     parser.add_argument("--backend", help="the backend that must run it")
     parser.add_argument("--num-workers", type=int, help="threads; default: those of the machine")
@@ -36,6 +43,7 @@ def add_model(parser: argparse.ArgumentParser) -> None:
         metavar="FOLDER",
         help="keep packed weights there, so that the model opens faster the next time",
     )
+    return parser
 
 
 def add_guesses(parser: argparse.ArgumentParser) -> None:
