@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import warnings
@@ -155,6 +156,42 @@ def test_two_processes_may_write_at_once(model, cpp, cache):
         assert process.wait(60) == 0
     assert len(list(cache.iterdir())) == 1
     assert answer(model, cpp, cache=cache)[1].packed_file.startswith("mapped from")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+def test_what_a_killed_process_has_written_is_removed_by_the_next_one(model, cpp, cache):
+    code = (
+        "import os, signal, sys, tensor_ops_decode\n"
+        "os.fsync = lambda _: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "tensor_ops_decode.load(sys.argv[1], 'cpp', cache=sys.argv[2], num_workers=1)"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(model), str(cache)], check=False)
+    assert done.returncode == -signal.SIGKILL
+    (left,) = cache.iterdir()
+    assert left.suffix == ".tmp"
+    assert left.stat().st_size > 0
+    _, explanation = answer(model, cpp, cache=cache)
+    assert [f"written to {file}" for file in cache.iterdir()] == [explanation.packed_file]
+
+
+def test_what_another_process_still_writes_stays(model, cpp, cache):
+    fcntl = pytest.importorskip("fcntl")
+    answer(model, cpp, cache=cache)
+    (file,) = cache.iterdir()
+    begun, other = (cache / f"{name}.0.tmp" for name in (file.name, "other"))
+    empty = cache / f"{file.name}.1.tmp"
+    other.write_bytes(b"of another model")
+    empty.touch()  # its writer may be about to lock it
+    with open(begun, "xb") as writer:
+        fcntl.flock(writer, fcntl.LOCK_EX)
+        writer.write(b"a part")
+        writer.flush()
+        file.unlink()
+        answer(model, cpp, cache=cache)
+        assert set(cache.iterdir()) == {file, begun, other, empty}
+    file.unlink()
+    answer(model, cpp, cache=cache)
+    assert set(cache.iterdir()) == {file, other, empty}
 
 
 def test_where_nothing_can_be_kept_a_warning_says_so(model, cpp, cache, monkeypatch):

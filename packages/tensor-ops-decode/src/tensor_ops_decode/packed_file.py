@@ -7,11 +7,14 @@ in the program. Its metadata say of which layout and of which model files they a
 
 from __future__ import annotations
 
+import contextlib
+import glob
 import hashlib
 import json
 import os
 import secrets
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,6 +25,9 @@ from tensor_ops.extension import warn_caller
 from tensor_ops_decode.program import Program
 from tensor_ops_decode.weights import Weights
 from tensor_ops_decode.weights.safetensors import open_safetensors
+
+if sys.platform != "win32":
+    import fcntl
 
 __all__ = ["PackedFile", "PackedWeights", "cache_folder"]
 
@@ -134,18 +140,28 @@ class PackedFile:
         sizes = {PACKED: executable.packed_size}
         sizes |= {name: table.nbytes for name, table in tables.items()}
         header = self._header(sizes)
+        self._remove_unfinished()
         temporary = self.path.with_name(f"{self.path.name}.{secrets.token_hex(4)}.tmp")
         try:
-            with open(temporary, "xb") as file:
-                file.write(header)
-                for array in (*executable.packed(), *tables.values()):
-                    file.write(np.ascontiguousarray(array).data)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, self.path)
+            with _new_file(temporary):
+                with open(temporary, "wb") as file:
+                    file.write(header)
+                    for array in (*executable.packed(), *tables.values()):
+                        file.write(np.ascontiguousarray(array).data)
+                    file.flush()
+                    os.fsync(file.fileno())
+                os.replace(temporary, self.path)
         except BaseException:
             temporary.unlink(missing_ok=True)
             raise
+
+    def _remove_unfinished(self) -> None:
+        """Remove what writers have left that were killed: it is not empty, and no one locks it."""
+        for left in self.path.parent.glob(f"{glob.escape(self.path.name)}.*.tmp"):
+            with contextlib.suppress(OSError):  # if it is locked, or another process removes it
+                if left.stat().st_size > 0:
+                    _require_unlocked(left)
+                    left.unlink()
 
     def _header(self, sizes: Mapping[str, int]) -> bytes:
         """Return what stands before the data of tensors of these sizes."""
@@ -171,6 +187,24 @@ class PackedFile:
             and (known.get("modified") == file.modified or known.get("sha256") == file.digest())
             for known, file in zip(files, self._files, strict=True)
         )
+
+
+@contextlib.contextmanager
+def _new_file(path: Path) -> Iterator[None]:
+    """Make an empty file and lock it, so that other processes know that it is being written."""
+    with contextlib.ExitStack() as stack:
+        if sys.platform != "win32":  # where no process can remove a file that another has open
+            file = stack.enter_context(open(path, "xb"))
+            with contextlib.suppress(OSError):  # if this file system has no locks
+                fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _require_unlocked(path: Path) -> None:
+    """Raise an OSError if a process has a lock on a file, or the file system has no locks."""
+    if sys.platform != "win32":
+        with open(path, "r+b") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def _quantized_tables(program: Program) -> tuple[str, ...]:
