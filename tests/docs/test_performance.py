@@ -59,9 +59,9 @@ def test_the_page_about_text_generation_is_what_its_records_give():
     shown = decode_models.PAGE.read_text(encoding="utf-8")
     made = decode_models.blocks_of_page()
     assert sorted(match[2] for match in report.BLOCK.finditer(shown)) == sorted(made)
-    assert shown == report.fill(shown, made), "run: python benchmarks/decode_models.py --report"
-    drawn = decode_models.PICTURE.read_text(encoding="utf-8")
-    assert drawn == decode_models.picture_of_page(), "run: benchmarks/decode_models.py --report"
+    how = "run: python benchmarks/decode_models.py --report"
+    assert shown == report.fill(shown, made), how
+    assert decode_models.PICTURE.read_text(encoding="utf-8") == decode_models.picture_of_page(), how
 
 
 def test_the_page_about_pytorch_is_what_its_record_gives():
