@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 
 import pytest
@@ -99,3 +100,33 @@ def press_ctrl_c():
         pytest.fail("the process runs on, however often Ctrl-C is pressed")
 
     return press
+
+
+@pytest.fixture
+def interrupted_command(press_ctrl_c):
+    """Return a function that runs a command of ours until a text is on its terminal, then Ctrl-C.
+
+    The function returns the exit status, what is on standard output, and what the terminal shows
+    from the text on.
+    """
+
+    def run(words, text):
+        terminal, end = os.openpty()
+        running = subprocess.Popen(
+            [sys.executable, "-m", "tensor_ops", *words],
+            stdout=subprocess.PIPE,
+            stderr=end,
+            text=True,
+            # A shell lets what it starts in the background ignore the signal.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
+        )
+        os.close(end)
+        seen = ""
+        while text not in seen:
+            seen += os.read(terminal, 1000).decode()
+        out = press_ctrl_c(running)
+        rest = os.read(terminal, 100_000).decode()
+        os.close(terminal)
+        return running.returncode, out, rest
+
+    return run

@@ -2,8 +2,6 @@
 
 import json
 import os
-import signal
-import subprocess
 import sys
 
 import pytest
@@ -75,26 +73,11 @@ def test_an_interrupt_keeps_what_was_measured(folder, rounds, monkeypatch, tmp_p
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals and terminals of POSIX")
-def test_ctrl_c_ends_cleanly(folder, press_ctrl_c):
-    terminal, end = os.openpty()
-    words = [folder, "--backend=python", "--prompt-tokens=4", "--new-tokens=60"]
-    running = subprocess.Popen(
-        [sys.executable, "-m", "tensor_ops", "bench", "decode", *words],
-        stdout=subprocess.PIPE,
-        stderr=end,
-        text=True,
-        # A shell lets what it starts in the background ignore the signal.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
-    )
-    os.close(end)
-    seen = ""
-    while " 16 of 60 tokens" not in seen:
-        seen += os.read(terminal, 1000).decode()
-    out = press_ctrl_c(running)
-    rest = os.read(terminal, 100_000).decode()
-    os.close(terminal)
+def test_ctrl_c_ends_cleanly(folder, interrupted_command):
+    words = ["bench", "decode", folder, "--backend=python", "--prompt-tokens=4", "--new-tokens=60"]
+    status, out, rest = interrupted_command(words, " 16 of 60 tokens")
     assert "Traceback" not in rest
-    assert running.returncode in (0, 130)  # 0 where it was done before the signal came
+    assert status in (0, 130)  # 0 where it was done before the signal came
     assert "Decoding is limited by" in out
 
 

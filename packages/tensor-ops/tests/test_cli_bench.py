@@ -3,8 +3,6 @@
 import io
 import json
 import os
-import signal
-import subprocess
 import sys
 from datetime import datetime
 from importlib.util import find_spec
@@ -77,28 +75,14 @@ def test_interrupt_keeps_what_there_is(tmp_path, capsys, other):
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals and terminals of POSIX")
-def test_ctrl_c_exits_with_130(press_ctrl_c):
-    terminal, end = os.openpty()
-    command = [sys.executable, "-m", "tensor_ops", "bench", "--ops=silu", "--shape=8"]
-    running = subprocess.Popen(
-        [*command, "--backends=python", "--seconds=60"],
-        stdout=subprocess.PIPE,
-        stderr=end,
-        text=True,
-        # A shell lets what it starts in the background ignore the signal.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
-    )
-    os.close(end)
-    seen = ""
-    while "0/1  silu 8 float32" not in seen:  # the bar, and so the measuring, has begun
-        seen += os.read(terminal, 1000).decode()
-    out = press_ctrl_c(running)
-    assert running.returncode == 130
+def test_ctrl_c_exits_with_130(interrupted_command):
+    words = ["bench", "--ops=silu", "--shape=8", "--backends=python", "--seconds=60"]
+    bar = "0/1  silu 8 float32"  # with which the measuring has begun
+    status, out, rest = interrupted_command(words, bar)
+    assert status == 130
     assert "95% interval" in out
-    rest = os.read(terminal, 10_000).decode()
     assert rest.endswith("stopped after 0 results\r\n")
     assert "Traceback" not in rest
-    os.close(terminal)
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,6 @@
 
 import json
 import os
-import signal
-import subprocess
 import sys
 import types
 
@@ -274,24 +272,12 @@ def test_interrupt_keeps_the_old_table(path, capsys, other):
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals and terminals of POSIX")
-def test_ctrl_c_exits_with_130_and_writes_nothing(path, press_ctrl_c):
-    terminal, end = os.openpty()
-    running = subprocess.Popen(
-        [sys.executable, "-m", "tensor_ops", "tune", "--ops=silu", "--seconds=60", *QUICK[::3]],
-        stdout=subprocess.PIPE,
-        stderr=end,
-        text=True,
-        # A shell lets what it starts in the background ignore the signal.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
-    )
-    os.close(end)
-    seen = ""
-    while "0/4  silu 2x8 float32" not in seen:  # the bar, and so the measuring, has begun
-        seen += os.read(terminal, 1000).decode()
-    press_ctrl_c(running)
-    assert running.returncode == 130
-    assert os.read(terminal, 10_000).decode().endswith("stopped; the table is as it was\r\n")
-    os.close(terminal)
+def test_ctrl_c_exits_with_130_and_writes_nothing(path, interrupted_command):
+    words = ["tune", "--ops=silu", "--seconds=60", *QUICK[::3]]
+    bar = "0/4  silu 2x8 float32"  # with which the measuring has begun
+    status, _, rest = interrupted_command(words, bar)
+    assert status == 130
+    assert rest.endswith("stopped; the table is as it was\r\n")
     assert not path.exists()
 
 
