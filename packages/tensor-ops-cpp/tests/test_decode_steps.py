@@ -2,6 +2,7 @@
 
 import copy
 import json
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -91,10 +92,14 @@ def test_one_runs_whatever_the_time(executable, seconds):
 
 
 def test_they_end_in_time(executable):
+    seconds = []
+    for _ in range(5):
+        prepared(executable)
+        start = time.perf_counter()
+        assert len(executable.run_steps(3, 40, "sample", NO_ENDS, np.inf)) == 40
+        seconds.append(time.perf_counter() - start)
     prepared(executable)
-    assert 1 <= len(executable.run_steps(3, 40, "sample", NO_ENDS, 1e-3)) <= 40
-    prepared(executable)
-    assert len(executable.run_steps(3, 40, "sample", NO_ENDS, np.inf)) == 40
+    assert len(executable.run_steps(3, 40, "sample", NO_ENDS, min(seconds) / 4)) < 40
 
 
 def test_they_stop_after_a_token_that_cannot_be_fed():
