@@ -26,9 +26,9 @@ examples:
   tensor-ops bench decode model.gguf --num-workers 4 --prompt-tokens 1024 --new-tokens 64
   tensor-ops bench decode model.gguf --json decode.json --plot decode.svg
 
-Reads a prompt of random tokens and decodes after it, in rounds: eight tokens, a reading of the
-weights by the same threads that do not compute with them, which is the bandwidth of the memory, and
-a token of which each node is timed. The time of a token has four parts, and the largest limits it:
+Reads a prompt of random tokens and decodes after it, in rounds. A round decodes eight tokens, lets
+the same threads read the weights without computing, which gives the bandwidth of the memory, and
+times each node of one more token. The time of a token has four parts, and the largest limits it:
   memory bandwidth      its bytes, over that bandwidth
   arithmetic            what the nodes take beyond that
   waiting for threads   the mean of the threads

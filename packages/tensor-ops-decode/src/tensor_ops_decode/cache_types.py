@@ -23,7 +23,7 @@ def head_bytes(dtype: str, head_size: int) -> int:
 
 
 def rounded(dtype: str, x: Array) -> Array:
-    """Return what a cache keeps of numbers, which is a number for each; rows are heads.
+    """Return the numbers that a cache keeps in the place of these; rows are heads.
 
     "float32" stands for the precision of `x`.
 

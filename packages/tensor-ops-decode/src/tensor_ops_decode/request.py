@@ -92,9 +92,9 @@ class Request:
 
     @property
     def is_steady(self) -> bool:
-        """Whether a step differs from the one before by nothing but the token that this chose.
+        """Whether its next step differs from the one before by nothing but the token that is fed.
 
-        Not the first one, so that its token is there as soon as it can be.
+        The first token is chosen by a step of its own, so that it is returned as early as possible.
         """
         return (
             self.num_waiting == 1

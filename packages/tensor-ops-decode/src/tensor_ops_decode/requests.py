@@ -208,7 +208,7 @@ class Requests:
         return plan, (num_tokens, num_selected), rows, num_steps
 
     def _num_steady_steps(self, most: int) -> int:
-        """Return after how many steps something has to be done but to feed what they chose."""
+        """Return how many steps can run in a row: each is fed what the one before has chosen."""
         requests, limits = self._active.values(), self._limits
         is_steady = not limits.guesses_per_request and all(each.is_steady for each in requests)
         if not is_steady or not hasattr(self._executable, "run_steps"):
