@@ -119,7 +119,8 @@ void Team::call(std::size_t workers) {
   for (std::size_t i = 1; i < workers; ++i) wake(threads_[i]);
 }
 
-// After what the thread waits for has come true. Who takes the flag back decides whether to ring.
+// Called once what the thread waits for has come true. Whoever takes the flag back rings the bell,
+// if it is not the thread itself.
 void Team::wake(Thread& thread) {
   if (!thread.is_asleep.load()) return;
   const auto now = Clock::now();

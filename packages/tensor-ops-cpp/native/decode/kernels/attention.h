@@ -74,7 +74,8 @@ struct Ahead {
   }
 };
 
-// Unlike splat(), whose sum turns -0 into 0, no arithmetic: it can be part of another instruction.
+// What splat() returns, without its addition, which turns -0 into 0 and so is an instruction of its
+// own: a load into all lanes can be part of the instruction that uses them.
 TENSOR_OPS_INLINE Floats broadcast(const float* from) {
   return bit_cast<Floats>(BitsOf<Floats>{} + bit_cast<std::uint32_t>(*from));
 }

@@ -51,12 +51,7 @@ TENSOR_OPS_INLINE Ints products(Words a, Words b) {
 // back in the step.
 TENSOR_OPS_INLINE float to_words(const float* from, std::size_t count, std::int16_t* to) {
   constexpr float kSteps = 32767.0f, kLeast = 0x1p-100f;
-  std::uint32_t largest = 0;  // by its bits: NaN is larger than any number
-  for (std::size_t i = 0; i < count; ++i) {
-    const std::uint32_t magnitude = bit_cast<std::uint32_t>(from[i]) & 0x7FFFFFFFu;
-    largest = magnitude > largest ? magnitude : largest;
-  }
-  const float most = bit_cast<float>(largest);
+  const float most = largest_magnitude(from, count);
   const bool is_ordinary = most >= kLeast && most <= __FLT_MAX__;
   const float steps = is_ordinary ? kSteps / most : 0.0f;
   if (is_ordinary) {

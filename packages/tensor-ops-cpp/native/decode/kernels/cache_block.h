@@ -18,6 +18,16 @@ TENSOR_OPS_INLINE float whole(float x) {
   return (x + kShift) - kShift;
 }
 
+// The largest magnitude of some numbers, found by their bits: those of NaN are the largest.
+TENSOR_OPS_INLINE float largest_magnitude(const float* from, std::size_t count) {
+  std::uint32_t largest = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::uint32_t magnitude = bit_cast<std::uint32_t>(from[i]) & 0x7FFFFFFFu;
+    largest = magnitude > largest ? magnitude : largest;
+  }
+  return bit_cast<float>(largest);
+}
+
 template <class Element>
 constexpr decode::CacheType kCacheType =
     is_half<Element> ? decode::CacheType::kFloat16 : decode::CacheType::kFloat32;
@@ -79,12 +89,7 @@ struct CacheBlock<Int8> {
       const std::size_t left = size - begin;
       const std::size_t end =
           begin + (left < decode::kScaledElements ? left : decode::kScaledElements);
-      std::uint32_t largest = 0;  // by its bits: NaN is larger than any number
-      for (std::size_t d = begin; d < end; ++d) {
-        const std::uint32_t magnitude = bit_cast<std::uint32_t>(from[d]) & 0x7FFFFFFFu;
-        largest = magnitude > largest ? magnitude : largest;
-      }
-      *scales = Float16::store(bit_cast<float>(largest) / 127.0f);
+      *scales = Float16::store(largest_magnitude(from + begin, end - begin) / 127.0f);
       const float scale = Float16::load(*scales);
       const bool is_ordinary = scale > 0 && scale <= 65504.0f;
       for (std::size_t d = begin; d < end; ++d) {

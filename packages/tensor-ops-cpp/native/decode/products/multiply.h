@@ -44,7 +44,7 @@ TENSOR_OPS_INLINE void repeat(Body body) {
   repeat(body, std::make_index_sequence<count>());
 }
 
-// Less 0, not 0 plus it: that would be an addition, since it changes -0.
+// A subtraction of 0 changes no number, so that none is compiled; an addition to 0 changes -0.
 TENSOR_OPS_INLINE Floats broadcast(float x) { return x - Floats{}; }
 
 // The tokens that a kernel takes at a time, and their results.
