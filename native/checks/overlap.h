@@ -24,7 +24,7 @@ std::int64_t item_size(const Array& array) {
   return static_cast<std::int64_t>(kItemSizes[array.dtype()]);
 }
 
-// The addresses [first, last) that an array's elements lie in.
+// The addresses [first, last) that the elements of an array, which has some, lie in.
 struct Range {
   std::uintptr_t first, last;
 };
@@ -32,10 +32,8 @@ struct Range {
 template <class Array>
 Range range_of(const Array& array) {
   const auto start = reinterpret_cast<std::uintptr_t>(array.data());
-  const std::int64_t size = size_of(array);
-  if (size == 0) return {start, start};
   if (array.is_contiguous())
-    return {start, start + static_cast<std::uintptr_t>(size * item_size(array))};
+    return {start, start + static_cast<std::uintptr_t>(size_of(array) * item_size(array))};
   Range range{start, start + kItemSizes[array.dtype()]};
   for (int d = 0; d < array.dims(); ++d) {
     const std::int64_t reach = (std::int64_t{array.shape()[d]} - 1) * array.strides()[d];
@@ -114,6 +112,7 @@ class SumSearch {
 // count as sharing.
 template <class Array>
 bool may_share_memory(const Array& a, const Array& b) {
+  if (size_of(a) == 0 || size_of(b) == 0) return false;  // even at an address of the other
   const Range of_a = range_of(a), of_b = range_of(b);
   if (of_a.first >= of_b.last || of_b.first >= of_a.last) return false;
   SumSearch search;

@@ -111,3 +111,13 @@ def test_rows_do_not_depend_on_the_batch(op, backend, dtype, n):
         }
         for got, all_rows in zip(as_tuple(op.public(**part, backend=backend)), whole, strict=True):
             np.testing.assert_array_equal(bits(got), bits(all_rows[row : row + 1]))
+
+
+@pytest.mark.ops(having=lambda op: any(kind.role == "row_vector" for kind in op.kinds.values()))
+def test_empty_output_between_elements_of_an_input(op, backend):
+    """It overlaps nothing, for it has no element."""
+    values = draw_arguments(op, (0, 4), "float32", "empty output")
+    weight = values["weight"]
+    out = tuple(np.ndarray((0, 4), np.float32, weight, 4 * k) for k in (1, 2)[: op.outputs])
+    result = op.public(**values, out=out if op.outputs > 1 else out[0], backend=backend)
+    assert all(found is given for found, given in zip(as_tuple(result), out, strict=True))
