@@ -54,6 +54,8 @@ TARGETS = {
 }
 # Where NumPy's headers are not those of Linux.
 NUMPY_PLATFORMS = {"macos": "macosx_14_0_arm64", "windows": "win_amd64"}
+# Folders of sources that go into the Python module; all others go into the library.
+OF_THE_MODULE = {"arrays", "binding", "python"}
 # Those of CMakeLists.txt. A loop that clang cannot vectorize is slow there, not wrong.
 WARNINGS = ["-std=c++17", "-Wall", "-Wextra", "-Werror", "-Wno-error=pass-failed"]
 KERNEL_FLAGS = [
@@ -184,6 +186,8 @@ def compilations(target: str, includes: list[str], objects: Path) -> Iterable[li
     version = '-DTENSOR_OPS_VERSION="0"'
     for source in sorted([*NATIVE.glob("*/*.cpp"), *SHARED.glob("*/*.cpp")]):
         output = ["-c", "-o", f"{objects}/{source.stem}.o"]
+        if source.parent.name not in OF_THE_MODULE:
+            output.append("-DTENSOR_OPS_BUILDS_LIBRARY")
         yield [*WARNINGS, optimization, *includes, version, *output, str(source)]
     for level in TARGETS[target]:
         flags = [*WARNINGS, *KERNEL_FLAGS, f"-DTENSOR_OPS_LEVEL={level}", *includes]
@@ -211,7 +215,7 @@ def includes(work: Path, target: str) -> list[str]:
         shutil.copytree(python, headers, dirs_exist_ok=True)
         (headers / "pyconfig.h").write_text(WINDOWS_CONFIGURATION, encoding="utf-8")
         python = str(headers)
-    words = [f"-I{NATIVE}", f"-I{SHARED}"]
+    words = [f"-I{NATIVE}", f"-I{SHARED}", f"-I{SHARED}/include"]
     for headers_of in (pybind11.get_include(), numpy_headers, python):
         words += ["-isystem", headers_of]
     return words
