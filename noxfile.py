@@ -51,7 +51,7 @@ BLOCKS = "tests/docs/test_pages.py::test_blocks_run"
 TENTH_OP = "tests/docs/test_tenth_op.py::test_a_backend_has_it"
 WHEEL_TESTS = f"{CUDA}/tests/wheel"
 # Those whose branches are the native code's, and those whose are Python's.
-FUZZED_NATIVE = ("binding", "decode_programs")
+FUZZED_NATIVE = ("binding", "interface", "decode_programs")
 FUZZED_MODELS = ("model_files", "model_settings", "model_tokenizers", "chat_templates")
 FUZZED = ("configuration", "command", *FUZZED_MODELS, *FUZZED_NATIVE)
 # llama.cpp as fast as it gets here, without what it downloads or does not decode with.
@@ -267,7 +267,7 @@ def stress(session: nox.Session, name: str, patterns: Sequence[str]) -> None:
 
 @nox.session
 def fuzz(session: nox.Session) -> None:
-    """Fuzz binding, decode programs, backend.json, command line and the files of models.
+    """Fuzz native code, backend.json, the command line and the files of models.
 
     -- --runs N says how often.
     """

@@ -17,7 +17,15 @@ from tensor_ops.checks import check_outputs, check_values
 from tensor_ops.ops import OPS
 from tensor_ops_cpp import _native
 
-__all__ = ["WrongCallError", "try_input"]
+__all__ = [
+    "Call",
+    "WrongCallError",
+    "accepted_arguments",
+    "in_float64",
+    "judge",
+    "judge_memory",
+    "try_input",
+]
 
 NAMES = sorted(tensor_ops_cpp.ops)
 DTYPE_NAMES = sorted(DTYPES)
@@ -283,9 +291,9 @@ class Call:
 def try_input(data):
     """Make one call and judge it."""
     call = Call(data)
-    accepted = _accepted(call)
+    accepted = accepted_arguments(call)
     before = [memory.copy() for memory in call.memory]
-    wide = _in_float64(accepted) if accepted else None
+    wide = in_float64(accepted) if accepted else None
     count = {} if call.count == 1 else {"num_threads": call.count}
     function = tensor_ops_cpp.ops[call.op.name]
     try:
@@ -296,11 +304,11 @@ def try_input(data):
     else:
         if accepted is None:
             raise WrongCallError(f"{_told(call)}: accepted, which NumPy refuses")
-        _judge(call, accepted, wide, result)
-    _judge_memory(call, before, result)
+        judge(call, accepted, wide, result)
+    judge_memory(call, before, result)
 
 
-def _accepted(call):
+def accepted_arguments(call):
     """Return every argument by name, or None if the NumPy backend refuses the call."""
     try:
         values = call.op.bind(tuple(call.args), call.kwargs)
@@ -312,7 +320,8 @@ def _accepted(call):
     return values
 
 
-def _in_float64(values):
+def in_float64(values):
+    """Return arguments by name with their arrays in float64."""
     with np.errstate(all="ignore"):
         return {
             name: value.astype(np.float64) if isinstance(value, np.ndarray) else value
@@ -332,7 +341,8 @@ def _is_good_count(count):
     return any(count is good for good in GOOD_COUNTS) or type(count) is np.int64
 
 
-def _judge(call, values, wide, result):
+def judge(call, values, wide, result):
+    """Hold results to the bounds of the op, against its body in float64."""
     results = result if isinstance(result, tuple) else (result,)
     references = call.op.numpy(**wide)
     references = references if isinstance(references, tuple) else (references,)
@@ -373,7 +383,7 @@ def _terms(values):
     return terms if values["bias"] is None else terms + abs(values["bias"])
 
 
-def _judge_memory(call, before, result):
+def judge_memory(call, before, result):
     """Nothing but the output may have changed."""
     results = result if isinstance(result, tuple) else (result,)
     if call.kwargs.get("out") is not None and result is not None:

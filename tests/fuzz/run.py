@@ -14,7 +14,7 @@ import atheris
 
 HERE = Path(__file__).parent
 # The branches of these are the native code's.
-NATIVE = ("binding", "decode_programs")
+NATIVE = ("binding", "interface", "decode_programs")
 MODELS = ("model_files", "model_settings", "model_tokenizers", "chat_templates")
 TARGETS = (*NATIVE, *MODELS, "configuration", "command")
 # What a target may have, so that a number of a file that is taken for a size is a MemoryError.
@@ -30,7 +30,7 @@ def main():
         place = options.index("--runs")
         runs = options[place + 1]
         del options[place : place + 2]
-    sys.path.insert(0, str(HERE))
+    sys.path[:0] = [str(HERE), str(HERE.with_name("conformance"))]
     if target in NATIVE:
         # native_coverage.c tells libFuzzer, which is loaded before it, of them.
         core = importlib.import_module("atheris.core_with_libfuzzer")

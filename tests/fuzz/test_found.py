@@ -11,6 +11,7 @@ HERE = Path(__file__).parent
 FOUND = sorted(HERE.glob("found/*/*"))
 NEEDED = {
     "binding": ["tensor_ops_cpp"],
+    "interface": ["tensor_ops_cpp"],
     "decode_programs": ["tensor_ops_cpp", "tensor_ops_decode"],
     "model_files": ["tensor_ops_decode"],
     "model_settings": ["tensor_ops_decode"],
