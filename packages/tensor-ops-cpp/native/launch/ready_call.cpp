@@ -36,22 +36,21 @@ const RowKernel& kernel_of(const OpCall& call) {
 // and writes to places that it does not read: those lines are in the cache anyway. Ordinary stores
 // are worth it a little longer where reading and writing take turns anyway; rows that are measured
 // first are written while the next one is measured only if they are streamed.
-bool should_stream(const OpCall& call, bool measures_rows) {
+bool should_stream(const OpCall& call, std::size_t elements, bool measures_rows) {
+  const int arrays = arrays_of(call);
   std::size_t bytes = 0;
-  for (int k = 0; k < arrays_of(call); ++k) {
+  for (int k = 0; k < arrays; ++k) {
     const ArrayView& array = call.array[k];
     if (!array.is_given) continue;
-    bytes += array.size() * array.item_size();
-    for (int i = call.inputs; k < call.inputs && i < arrays_of(call); ++i)
-      if (array.data == call.array[i].data) return false;
+    const bool is_rows = k >= call.inputs || call.kind[k] == Kind::kRows;
+    bytes += (is_rows ? elements : array.size()) * array.item_size();
   }
   const std::size_t threshold = streaming_threshold();
-  return bytes >= (measures_rows ? threshold : threshold + threshold / 2);
-}
-
-bool is_contiguous_and_aligned(const ArrayView& array) {
-  return array.is_contiguous &&
-         reinterpret_cast<std::uintptr_t>(array.data) % array.item_size() == 0;
+  if (bytes < (measures_rows ? threshold : threshold + threshold / 2)) return false;
+  for (int k = 0; k < call.inputs; ++k)
+    for (int i = call.inputs; i < arrays; ++i)
+      if (call.array[k].is_given && call.array[k].data == call.array[i].data) return false;
+  return true;
 }
 
 Operand& add_operand(Plan& plan, std::size_t length, std::size_t item_size, bool is_output) {
@@ -94,7 +93,7 @@ ReadyCall::ReadyCall(const OpCall& call, int threads)
       scalars_(call.scalars) {
   const double cost = call.op->cost[call.array[0].dtype] * static_cast<double>(elements_);
   threads_ = threads ? sensible_threads(threads) : threads_for(cost);
-  streams_ = should_stream(call, kernel_.steps->count > 1);
+  streams_ = should_stream(call, elements_, kernel_.steps->count > 1);
   is_contiguous_ = threads_ == 1 && find_contiguous_rows(call);
   if (!is_contiguous_) make_plan(call);
 }
@@ -103,24 +102,31 @@ bool ReadyCall::find_contiguous_rows(const OpCall& call) {
   const ArrayView& x = call.array[0];
   rows_.n = op_.walk == Walk::kElements ? elements_ : static_cast<std::size_t>(x.shape[x.dims - 1]);
   rows_.rows = elements_ / rows_.n;
-  for (int k = 0; k < arrays_of(call); ++k) {
+  const int arrays = arrays_of(call);
+  for (int k = 0; k < arrays; ++k) {
     const ArrayView& array = call.array[k];
+    const std::size_t item = array.item_size();
     rows_.data[k] = array.data;
     rows_.stride[k] = 0;
     if (!array.is_given) continue;
-    if (!is_contiguous_and_aligned(array)) return false;
-    const Kind kind = k < call.inputs ? call.kind[k] : Kind::kRows;
-    if (kind == Kind::kRows)
-      rows_.stride[k] = static_cast<std::ptrdiff_t>(rows_.n * array.item_size());
-    if (kind != Kind::kHalfRows) continue;
-    if (array.dims == 0) return false;
-    const std::size_t half = rows_.n / 2;
-    if (static_cast<std::size_t>(array.shape[array.dims - 1]) != half) return false;
-    const std::size_t rows = half > 0 ? array.size() / half : 1;
-    if (rows != rows_.rows && rows != 1) return false;
-    if (rows == rows_.rows) rows_.stride[k] = static_cast<std::ptrdiff_t>(half * array.item_size());
+    if (!array.is_contiguous || reinterpret_cast<std::uintptr_t>(array.data) % item != 0)
+      return false;
+    if (k >= call.inputs || call.kind[k] == Kind::kRows)
+      rows_.stride[k] = static_cast<std::ptrdiff_t>(rows_.n * item);
+    else if (call.kind[k] == Kind::kHalfRows && !find_half_rows(array, rows_.stride[k]))
+      return false;
   }
   return true;
+}
+
+// Bytes from one row of an array with half of x's last axis to the next.
+bool ReadyCall::find_half_rows(const ArrayView& array, std::ptrdiff_t& stride) const {
+  const std::size_t half = rows_.n / 2;
+  if (array.dims == 0 || static_cast<std::size_t>(array.shape[array.dims - 1]) != half)
+    return false;
+  const std::size_t rows = array.size() / half;
+  if (rows == rows_.rows) stride = static_cast<std::ptrdiff_t>(half * array.item_size());
+  return rows == rows_.rows || rows == 1;
 }
 
 void ReadyCall::make_plan(const OpCall& call) {

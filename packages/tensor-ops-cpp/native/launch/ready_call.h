@@ -63,6 +63,7 @@ class ReadyCall {
   };
 
   bool find_contiguous_rows(const OpCall& call);
+  bool find_half_rows(const ArrayView& array, std::ptrdiff_t& stride) const;
   void make_plan(const OpCall& call);
   void run_plan() const;
 
