@@ -1,0 +1,230 @@
+// backend.json and the variables of the environment as levels of the selection:
+// tensor_ops/config.py, with the same rules and messages.
+#pragma once
+
+#include <algorithm>
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tensor_ops/backend/config_location.h"
+#include "tensor_ops/backend/environment.h"
+#include "tensor_ops/backend/json.h"
+#include "tensor_ops/backend/names.h"
+#include "tensor_ops/backend/selection.h"
+#include "tensor_ops/backend/text.h"
+#include "tensor_ops/backend/trusted_file.h"
+#include "tensor_ops/backend/utf8.h"
+
+namespace tensor_ops::backend::detail {
+
+// What is wrong with an order that has a name twice. Two names of one backend are no mistake: which
+// backend an alias stands for may depend on the machine.
+inline std::string repeated(const std::vector<std::string>& names) {
+  for (const std::string& name : names)
+    if (std::count(names.begin(), names.end(), name) > 1)
+      return "names " + quoted(name) + " twice; name each backend once";
+  return "";
+}
+
+// A file's text, checked and read. Line numbers in messages are those of keys or names.
+class ConfigFile {
+ public:
+  ConfigFile(std::string path, const std::string& text, const Names& installed)
+      : path_(std::move(path)), text_(text), installed_(installed) {}
+
+  ConfigLevel level() const {
+    const Json content = parsed();
+    check_keys(content);
+    ConfigLevel level{path_};
+    if (const Json* value = member(content, "preferred_backend")) {
+      check("preferred_backend", preferred_problem(*value));
+      level.preferred = is_automatic(value->string) ? value->string : name(value->string);
+    }
+    if (const Json* value = member(content, "backend_priority")) {
+      check("backend_priority", priority_problem(*value));
+      std::vector<std::string> names;
+      for (const Json& each : value->list) names.push_back(name(each.string));
+      level.priority = once_each(names);
+    }
+    const Json* force = member(content, "force_backend");
+    if (force != nullptr && force->type != Json::Type::kNull) {
+      check("force_backend", force_problem(*force));
+      level.force = name(force->string);
+    }
+    return level;
+  }
+
+ private:
+  static inline const std::vector<std::string>& settings() {
+    static const std::vector<std::string> keys{"preferred_backend", "backend_priority",
+                                               "force_backend"};
+    return keys;
+  }
+
+  Json parsed() const {
+    check_encoding();
+    Json content;
+    try {
+      content = JsonReader(text_).read();
+    } catch (const JsonError& error) {
+      throw ConfigError(at_line(error.line) + ": is not valid JSON: " + error.what());
+    }
+    if (content.type == Json::Type::kObject) return content;
+    throw ConfigError(at_line(1) + ": expected a JSON object, got " + content.type_in_words());
+  }
+
+  void check_encoding() const {
+    for (const char* mark : {"\xef\xbb\xbf", "\xff\xfe", "\xfe\xff"})
+      if (text_.rfind(mark, 0) == 0)
+        throw ConfigError(at_line(1) + ": starts with a byte order mark; save it as plain UTF-8");
+    if (const auto wrong = first_wrong_utf8(text_))
+      throw ConfigError(at_line(line_of(wrong->position)) + ": is not UTF-8 (" + wrong->reason +
+                        "); save it as UTF-8");
+  }
+
+  void check_keys(const Json& content) const {
+    for (const auto& [key, value] : content.object) {
+      const auto is_same = [&k = key](const auto& member) { return member.first == k; };
+      if (std::count_if(content.object.begin(), content.object.end(), is_same) > 1)
+        throw ConfigError(place_of(key, 1) + ": duplicate key " + quoted(key) + "; write it once");
+      const auto& known = settings();
+      const bool is_setting = std::find(known.begin(), known.end(), key) != known.end();
+      if (is_setting || key == "$schema" || key == "description") continue;
+      throw ConfigError(place_of(key) + ": unknown key " + quoted(key) + "; " +
+                        did_you_mean(key, known) + "Allowed keys: " + joined(known, ", ") +
+                        ", $schema, description");
+    }
+  }
+
+  static const Json* member(const Json& content, const std::string& key) {
+    for (const auto& each : content.object)
+      if (each.first == key) return &each.second;
+    return nullptr;
+  }
+
+  void check(const std::string& key, const std::string& problem) const {
+    if (!problem.empty()) throw ConfigError(place_of(key, 0, problem) + ": " + key + " " + problem);
+  }
+
+  std::string preferred_problem(const Json& value) const {
+    if (value.type == Json::Type::kString && is_automatic(value.string)) return "";
+    return name_problem(value, "a backend name, 'auto' or 'fastest'");
+  }
+
+  std::string force_problem(const Json& value) const {
+    if (value.type == Json::Type::kString && is_automatic(value.string))
+      return "must be one backend or null, not " + quoted(value.string);
+    return name_problem(value, "a backend name or null");
+  }
+
+  std::string priority_problem(const Json& value) const {
+    if (value.type != Json::Type::kList)
+      return std::string("must be a list of backend names, got ") + value.type_in_words();
+    if (value.list.empty()) return "must name at least one backend, got an empty list";
+    std::vector<std::string> names;
+    for (const Json& each : value.list) {
+      const std::string problem = name_problem(each, "a list of backend names");
+      if (!problem.empty()) return problem;
+      names.push_back(each.string);
+    }
+    return repeated(names);
+  }
+
+  std::string name_problem(const Json& value, const std::string& expected) const {
+    if (value.type != Json::Type::kString)
+      return "must be " + expected + ", got " + value.type_in_words();
+    try {
+      name(value.string);
+    } catch (const ConfigError& error) {
+      return std::string("is wrong: ") + error.what();
+    }
+    return "";
+  }
+
+  std::string name(const std::string& written) const {
+    return resolve(written, installed_, Unknown::kMayBeAPlugIn);
+  }
+
+  std::string at_line(std::size_t line) const { return path_ + ":" + std::to_string(line); }
+
+  std::size_t line_of(std::size_t position) const {
+    return 1 + static_cast<std::size_t>(std::count(
+                   text_.begin(), text_.begin() + static_cast<std::ptrdiff_t>(position), '\n'));
+  }
+
+  // "file:line" of a key, or of the last of its values that the problem names.
+  std::string place_of(const std::string& key, int occurrence = 0,
+                       const std::string& problem = "") const {
+    const std::string written = '"' + key + '"';
+    std::vector<std::size_t> found;
+    for (std::size_t at = 0; (at = text_.find(written, at)) != std::string::npos;
+         at += written.size()) {
+      const std::size_t next = text_.find_first_not_of(" \t\r\n", at + written.size());
+      if (next != std::string::npos && text_[next] == ':') found.push_back(at);
+    }
+    const auto wanted = static_cast<std::size_t>(occurrence);
+    std::size_t place = found.size() > wanted ? found[wanted] : 0;
+    const std::size_t open = problem.find('\'');
+    const std::size_t close =
+        open == std::string::npos ? std::string::npos : problem.find('\'', open + 1);
+    if (close != std::string::npos) {
+      // Lists usually have one name per line; of two equal names the later one is at fault.
+      const std::string value = text_.substr(place, text_.find(']', place) - place);
+      const std::size_t at = value.rfind('"' + problem.substr(open + 1, close - open - 1) + '"');
+      if (at != std::string::npos) place += at;
+    }
+    return at_line(line_of(place));
+  }
+
+  const std::string path_;
+  const std::string& text_;
+  const Names& installed_;
+};
+
+// What a backend.json asks for.
+inline ConfigLevel load_config(const std::string& path,
+                               const std::vector<std::string>& environments,
+                               const Names& installed) {
+  const std::string text = read_trusted(
+      path, environments, std::string("set ") + kConfigVariable + " to a copy of your own");
+  return ConfigFile(path, text, installed).level();
+}
+
+// What the environment asks for, one level for each variable, strongest first. `value_of` returns a
+// variable's value, which may be empty.
+inline std::vector<ConfigLevel> environment_levels(
+    const Names& installed, const std::function<std::string(const char*)>& value_of) {
+  constexpr char kForce[] = "TENSOR_OPS_FORCE_BACKEND", kPreferred[] = "TENSOR_OPS_BACKEND",
+                 kPriority[] = "TENSOR_OPS_BACKEND_PRIORITY";
+  const auto name = [&installed](const char* variable, const std::string& written) {
+    try {
+      return resolve(written, installed, Unknown::kMayBeAPlugIn);
+    } catch (const ConfigError& error) {
+      throw ConfigError(std::string("environment variable ") + variable + ": " + error.what());
+    }
+  };
+  const std::string force = strip(value_of(kForce)), preferred = strip(value_of(kPreferred)),
+                    priority = strip(value_of(kPriority));
+  std::vector<ConfigLevel> levels;
+  if (!force.empty()) levels.push_back({kForce, name(kForce, force)});
+  if (!preferred.empty())
+    levels.push_back({kPreferred, std::nullopt,
+                      is_automatic(preferred) ? preferred : name(kPreferred, preferred)});
+  if (!priority.empty()) {
+    std::vector<std::string> written, names;
+    for (const std::string& part : parts(priority, ',')) {
+      written.push_back(strip(part));
+      names.push_back(name(kPriority, written.back()));
+    }
+    const std::string problem = repeated(written);
+    if (!problem.empty())
+      throw ConfigError(std::string("environment variable ") + kPriority + " " + problem);
+    levels.push_back({kPriority, std::nullopt, std::nullopt, once_each(names)});
+  }
+  return levels;
+}
+
+}  // namespace tensor_ops::backend::detail

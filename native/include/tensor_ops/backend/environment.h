@@ -1,0 +1,72 @@
+// What the process was started with: environment variables, and the user's folders.
+#pragma once
+
+#include <cstdlib>
+#include <string>
+
+#ifndef _WIN32
+#include <pwd.h>
+#include <unistd.h>
+#endif
+
+namespace tensor_ops::backend::detail {
+
+// A variable's value, empty where it is not set. Variables are the caller's; so a program that runs
+// with the rights of another user (setuid) must not load what they name, and sees none.
+inline std::string variable(const char* name) {
+#if defined(__GLIBC__) && defined(_GNU_SOURCE)
+  const char* value = ::secure_getenv(name);
+#elif defined(_WIN32)
+  const char* value = std::getenv(name);
+#else
+  const char* value = ::getuid() == ::geteuid() ? std::getenv(name) : nullptr;
+#endif
+  return value == nullptr ? "" : value;
+}
+
+#ifdef _WIN32
+constexpr char kFolderSeparator = ';';
+
+inline bool is_absolute(const std::string& path) {
+  const auto is_slash = [](char c) { return c == '/' || c == '\\'; };
+  if (path.size() >= 3 && path[1] == ':' && is_slash(path[2])) return true;
+  return path.size() >= 2 && is_slash(path[0]) && is_slash(path[1]);
+}
+
+inline std::string user_config_folder() { return variable("LOCALAPPDATA"); }
+
+#else
+constexpr char kFolderSeparator = ':';
+
+inline bool is_absolute(const std::string& path) { return !path.empty() && path[0] == '/'; }
+
+// Without the slash at its end; "~" where the user has none.
+inline std::string home_folder() {
+  std::string home = variable("HOME");
+  if (home.empty()) {
+    const passwd* user = ::getpwuid(::getuid());
+    home = user == nullptr ? "~" : user->pw_dir;
+  }
+  while (!home.empty() && home.back() == '/') home.pop_back();
+  return home;
+}
+
+// The folder of the user's settings, as platformdirs has it.
+inline std::string user_config_folder() {
+  const std::string named = variable("XDG_CONFIG_HOME");
+  if (is_absolute(named)) return named;
+#ifdef __APPLE__
+  return home_folder() + "/Library/Application Support";
+#else
+  return home_folder() + "/.config";
+#endif
+}
+#endif
+
+// A path in a folder, with one slash between the two.
+inline std::string in_folder(const std::string& folder, const std::string& name) {
+  if (folder.empty() || folder.back() == '/') return folder + name;
+  return folder + "/" + name;
+}
+
+}  // namespace tensor_ops::backend::detail

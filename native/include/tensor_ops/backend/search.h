@@ -1,0 +1,105 @@
+// Where the libraries of backends are looked for.
+#pragma once
+
+#include <algorithm>
+#include <cctype>
+#include <filesystem>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tensor_ops/backend/environment.h"
+#include "tensor_ops/backend/errors.h"
+#include "tensor_ops/backend/library.h"
+#include "tensor_ops/backend/text.h"
+
+// Further folders, with colons between them (on Windows semicolons): our CMake package sets it.
+#ifndef TENSOR_OPS_BACKEND_FOLDERS
+#define TENSOR_OPS_BACKEND_FOLDERS ""
+#endif
+
+namespace tensor_ops::backend::detail {
+
+constexpr char kPathVariable[] = "TENSOR_OPS_BACKEND_PATH";
+
+// The folders that a variable or definition lists. A relative one is an error: which code runs must
+// not depend on the current directory.
+inline std::vector<std::string> listed_folders(const std::string& list, const char* named_by) {
+  std::vector<std::string> folders;
+  for (const std::string& folder : parts(list, kFolderSeparator)) {
+    if (folder.empty()) continue;
+    if (!is_absolute(folder))
+      throw ConfigError(std::string(named_by) + " names the folder " + quoted(folder) +
+                        ", which is relative to the current directory; give its whole path");
+    folders.push_back(folder);
+  }
+  return folders;
+}
+
+// A Python's site-packages in the environment at a prefix, the newest Python's first.
+inline std::vector<std::string> site_packages(const std::string& prefix) {
+  std::vector<std::string> found;
+#ifdef _WIN32
+  found.push_back(in_folder(prefix, "Lib\\site-packages"));
+#else
+  std::vector<std::pair<long, std::string> > by_version;
+  for (const char* lib : {"lib", "lib64"}) {
+    std::error_code error;
+    std::filesystem::directory_iterator entry(in_folder(prefix, lib), error), end;
+    for (; !error && entry != end; entry.increment(error)) {
+      const std::string name = entry->path().filename().string();
+      if (name.rfind("python3.", 0) != 0 || name.size() > 12) continue;
+      if (name.size() == 8 || std::isdigit(static_cast<unsigned char>(name[8])) == 0) continue;
+      by_version.emplace_back(-std::stol(name.substr(8)),
+                              in_folder(entry->path().string(), "site-packages"));
+    }
+  }
+  std::sort(by_version.begin(), by_version.end());
+  for (const auto& each : by_version) found.push_back(each.second);
+#endif
+  return found;
+}
+
+// Folders that may hold the library of a backend, the first first: those of
+// TENSOR_OPS_BACKEND_PATH, that of the program or library that this code was compiled into, those
+// that it was compiled with, and the package's in the Python environments.
+inline std::vector<std::string> folders_for(const std::string& name,
+                                            const std::vector<std::string>& environments) {
+  const std::string package = "tensor_ops_" + name;
+  std::vector<std::string> folders = listed_folders(variable(kPathVariable), kPathVariable);
+  // The address of something that is in the same module as the caller.
+  static const char here = 0;
+  const std::string beside = folder_of_module(&here);
+  if (!beside.empty()) folders.push_back(beside);
+  for (const std::string& folder :
+       listed_folders(TENSOR_OPS_BACKEND_FOLDERS, "TENSOR_OPS_BACKEND_FOLDERS"))
+    folders.push_back(folder);
+  for (const std::string& prefix : environments)
+    for (const std::string& site : site_packages(prefix))
+      folders.push_back(in_folder(site, package));
+  // Packages of one environment are side by side: tensor_ops_cuda beside tensor_ops_cpp.
+  std::vector<std::string> all;
+  for (const std::string& folder : folders) {
+    all.push_back(folder);
+    const std::filesystem::path path(folder);
+    if (path.filename().string().rfind("tensor_ops_", 0) == 0)
+      all.push_back(in_folder(path.parent_path().string(), package));
+  }
+  std::vector<std::string> once;
+  for (const std::string& folder : all)
+    if (std::find(once.begin(), once.end(), folder) == once.end()) once.push_back(folder);
+  return once;
+}
+
+// The library of a backend, empty if there is none.
+inline std::string library_in(const std::vector<std::string>& folders, const std::string& name) {
+  for (const std::string& folder : folders) {
+    const std::string path = in_folder(folder, library_name(name));
+    std::error_code error;
+    const auto status = std::filesystem::symlink_status(path, error);
+    if (std::filesystem::status_known(status) && std::filesystem::exists(status)) return path;
+  }
+  return "";
+}
+
+}  // namespace tensor_ops::backend::detail

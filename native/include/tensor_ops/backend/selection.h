@@ -1,0 +1,164 @@
+// Which backend runs: one rule over plain values, without I/O. It is that of
+// tensor_ops/selection.py, and a test compares the two.
+#pragma once
+
+#include <algorithm>
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tensor_ops/backend/names.h"
+
+namespace tensor_ops::backend {
+
+// What a level (a variable of the environment, backend.json) asks for, if it asks for anything.
+struct ConfigLevel {
+  std::string source;  // the level in words
+  std::optional<std::string> force = std::nullopt;
+  std::optional<std::string> preferred = std::nullopt;  // "auto" and "fastest" too
+  std::optional<std::vector<std::string>> priority = std::nullopt;
+};
+
+// The outcome of the levels: which backends may run, in which order, and who said so.
+struct Decision {
+  std::string mode;  // "force", "preferred", "fastest" or "auto"
+  std::vector<std::string> candidates;
+  std::string source;                        // the level that decided
+  std::vector<std::string> priority;         // the order of falling back
+  bool order_is_built_in = false;            // no level states an order, so that devices decide too
+  std::vector<std::string> overridden = {};  // the levels that ask for another than the forced one
+};
+
+// One candidate of a walk and the reason it was passed over, none for the chosen one.
+struct Step {
+  std::string backend;
+  std::optional<std::string> reason;
+};
+
+// The backend that runs (none where no candidate can) and the walk that led to it.
+struct Choice {
+  std::optional<std::string> backend;
+  std::vector<Step> steps;
+};
+
+namespace detail {
+
+// The names once each, in order.
+inline std::vector<std::string> once_each(const std::vector<std::string>& names) {
+  std::vector<std::string> found;
+  for (const std::string& name : names)
+    if (std::find(found.begin(), found.end(), name) == found.end()) found.push_back(name);
+  return found;
+}
+
+inline std::vector<std::string> with_last_resort(std::vector<std::string> names) {
+  names.push_back(kLastResort);
+  return once_each(names);
+}
+
+// What satisfies both names, one of which may say the kind of device; nothing where none does.
+inline std::optional<std::string> narrower(const std::string& a, const std::string& b) {
+  const auto [backend_a, kind_a] = split(a);
+  const auto [backend_b, kind_b] = split(b);
+  if (backend_a != backend_b) return std::nullopt;
+  if (!kind_a.empty() && !kind_b.empty() && kind_a != kind_b) return std::nullopt;
+  return kind_a.empty() ? b : a;
+}
+
+// The backend that a level asks for, if it asks for one.
+inline std::optional<std::string> wanted_by(const ConfigLevel& level) {
+  for (const auto& name : {level.force, level.preferred})
+    if (name && !is_automatic(*name)) return name;
+  return std::nullopt;
+}
+
+inline Decision forced(std::size_t forcing, const std::vector<ConfigLevel>& levels,
+                       const std::vector<std::string>& priority) {
+  const std::string& name = *levels[forcing].force;
+  Decision decision{"force", {name}, levels[forcing].source, priority};
+  for (std::size_t i = 0; i < levels.size(); ++i) {
+    if (i == forcing) continue;
+    const ConfigLevel& level = levels[i];
+    auto wanted = wanted_by(level);
+    // Only the priority of a stronger level contradicts the force.
+    if (!wanted && level.priority && !level.priority->empty() && i < forcing)
+      wanted = level.priority->front();
+    if (!wanted) continue;
+    const auto both = narrower(name, *wanted);
+    // A weaker preference for a kind of device may still be met; another force cannot be.
+    if (!both || (level.force && *both != name)) decision.overridden.push_back(level.source);
+  }
+  return decision;
+}
+
+}  // namespace detail
+
+// The decision of the strongest level that forces, else of the first that asks. Within a level
+// `force` goes before `preferred` and `priority`. The order of falling back is the first priority
+// on any level.
+inline Decision decide(std::vector<ConfigLevel> levels) {
+  levels.push_back(
+      {"the built-in default", std::nullopt, detail::kAuto, detail::default_priority()});
+  const auto ordering = std::find_if(levels.begin(), levels.end(),
+                                     [](const ConfigLevel& level) { return level.priority; });
+  const std::vector<std::string> priority = *ordering->priority;
+  const bool is_built_in = ordering + 1 == levels.end();
+  for (std::size_t i = 0; i < levels.size(); ++i)
+    if (levels[i].force) return detail::forced(i, levels, priority);
+  const auto asking = std::find_if(levels.begin(), levels.end(), [](const ConfigLevel& level) {
+    return level.preferred || level.priority;
+  });
+  const std::string preferred = asking->preferred.value_or(detail::kAuto);
+  std::vector<std::string> candidates = priority;
+  if (detail::is_automatic(preferred))
+    return {preferred, detail::with_last_resort(candidates), asking->source, priority, is_built_in};
+  candidates.insert(candidates.begin(), preferred);
+  return {"preferred", detail::with_last_resort(candidates), asking->source, priority, is_built_in};
+}
+
+// Every candidate up to the first that can run, or all of them, with the reason against each.
+// `reason` returns why a backend cannot run and `kind` the kind of device that an available one
+// runs on. In the built-in order, which is one of devices, a backend whose device is a CPU waits
+// until the one that is made for CPUs has had its turn, unless it was asked for.
+inline std::vector<Step> walk(
+    const Decision& decision,
+    const std::function<std::optional<std::string>(const std::string&)>& reason,
+    const std::function<std::string(const std::string&)>& kind, bool stop_at_first) {
+  const std::string for_cpus = "cpp";
+  std::vector<std::string> candidates = decision.candidates, tried;
+  const auto has = [](const std::vector<std::string>& names, const std::string& name) {
+    return std::find(names.begin(), names.end(), name) != names.end();
+  };
+  const std::string asked_for = decision.mode == "preferred" ? candidates.front() : "";
+  const bool may_wait = decision.order_is_built_in && has(candidates, for_cpus);
+  std::vector<Step> steps;
+  for (std::size_t i = 0; i < candidates.size(); ++i) {
+    const std::string name = candidates[i];
+    auto why = reason(name);
+    const bool has_turn =
+        name == for_cpus || name == asked_for || has(tried, name) || has(tried, for_cpus);
+    if (may_wait && !why && !has_turn && kind(name) == "cpu") {
+      candidates.insert(std::find(candidates.begin(), candidates.end(), for_cpus) + 1, name);
+      why = "its device is a CPU, for which 'cpp' is tried first";
+    }
+    tried.push_back(name);
+    steps.push_back({name, why});
+    if (!why && stop_at_first) break;
+  }
+  return steps;
+}
+
+// The choice among a decision's candidates; see walk().
+inline Choice choose_for(
+    const Decision& decision,
+    const std::function<std::optional<std::string>(const std::string&)>& reason,
+    const std::function<std::string(const std::string&)>& kind) {
+  Choice choice{std::nullopt, walk(decision, reason, kind, true)};
+  if (!choice.steps.empty() && !choice.steps.back().reason)
+    choice.backend = detail::split(choice.steps.back().backend).first;
+  return choice;
+}
+
+}  // namespace tensor_ops::backend
