@@ -1,12 +1,12 @@
 // Does what its arguments say with the registry, and prints a line for each: the driver of
 // test_registry.py.
 #include <dlfcn.h>
+#include <tensor_ops/backend/backends.h>
 
 #include <atomic>
 #include <cstring>
 #include <iostream>
 #include <string>
-#include <tensor_ops/backend/backends.h>
 #include <thread>
 #include <vector>
 
@@ -22,25 +22,24 @@ std::string described(const Backend* backend) {
          (backend->is_available() ? " available" : " unavailable");
 }
 
-tensor_ops_get_backend* entry_in(const std::string& path) {
-  void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) throw Error(dlerror());
+void* opened(const std::string& path) {
+  if (void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
+  throw Error(dlerror());
+}
+
+tensor_ops_get_backend* entry_in(void* library) {
   void* const address = dlsym(library, "tensor_ops_cpp_backend");
   tensor_ops_get_backend* entry = nullptr;
   std::memcpy(&entry, &address, sizeof entry);
-  dlclose(library);  // what is registered has to stay
-  void* const again = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-  (void)again;
   return entry;
 }
 
-void close_all(const std::string& path) {
-  // The registry's own handle is the only one that is left, if it has one.
-  for (int i = 0; i < 2; ++i)
-    if (void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_NOLOAD)) {
-      dlclose(library);
-      if (i == 0) dlclose(library);
-    }
+// Registers what the program closes afterwards, which must stay usable all the same.
+std::string register_and_close(const std::string& path) {
+  void* const library = opened(path);
+  registry().register_backend(entry_in(library));
+  dlclose(library);
+  return "registered";
 }
 
 std::string available() {
@@ -52,7 +51,7 @@ std::string available() {
 
 // Many threads at once do all that there is to do; every one has to see the same backend.
 std::string in_threads(const std::string& path) {
-  tensor_ops_get_backend* const entry = entry_in(path);
+  tensor_ops_get_backend* const entry = entry_in(opened(path));
   std::atomic<int> ready{0};
   std::atomic<int> wrong{0};
   std::vector<std::thread> threads;
@@ -121,8 +120,7 @@ std::string done(const std::string& command, const std::string& value) {
     backend.set_num_threads(std::stoi(value));
     return std::to_string(backend.num_threads());
   }
-  if (command == "register") return registry().register_backend(entry_in(value)), "registered";
-  if (command == "close") return close_all(value), "closed";
+  if (command == "register") return register_and_close(value);
   if (command == "in_threads") return in_threads(value);
   if (command == "first_use_in_threads") return first_use_in_threads();
   if (command == "search") return registry().search_python_environment(value), "searched";
@@ -137,7 +135,8 @@ std::string done(const std::string& command, const std::string& value) {
     if (value == "throws")
       registry().set_warning_handler([](const std::string& text) { throw Error(text); });
     if (value == "prints")
-      registry().set_warning_handler([](const auto& text) { std::cout << "warns " << text << '\n'; });
+      registry().set_warning_handler(
+          [](const auto& text) { std::cout << "warns " << text << '\n'; });
     return "handler set";
   }
   return "unknown command " + command;
@@ -157,8 +156,8 @@ const char* type_of(const Error& error) {
 extern "C" __attribute__((visibility("default"))) void asked_while_loading() {
   for (const char* name : {"cuda", "cpp"}) {
     try {
-      std::cout << "while loading: " << name << " " << described(registry().get_backend(name))
-                << '\n';
+      const std::string found = described(registry().get_backend(name));
+      std::cout << "while loading: " << name << ' ' << found << '\n';
     } catch (const Error& error) {
       std::cout << "while loading: " << error.what() << '\n';
     }

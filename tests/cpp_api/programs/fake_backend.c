@@ -1,7 +1,8 @@
 /* A backend's library for the tests. Macros say what it is: FAKE_NAME, FAKE_VERSION, FAKE_ABI,
- * FAKE_UNAVAILABLE (a reason), FAKE_DEVICE_KIND, FAKE_NO_ENTRY, FAKE_STATUS (of each call) and
- * FAKE_ENTRY_FAILS. A call copies its first input's first number to the first output's, and what
- * arrived is kept for fake_last_call(). */
+ * FAKE_SAYS (the name in its table), FAKE_UNAVAILABLE (a reason), FAKE_DEVICE_KIND, FAKE_NO_ENTRY,
+ * FAKE_STATUS (of each call), FAKE_INITIALISER and FAKE_ENTRY_ASKS (where it asks the registry). A
+ * call copies the first two bytes of its first input to its first output, and what arrived is kept
+ * for fake_last_call(). */
 #include <stdio.h>
 #include <string.h>
 #include <tensor_ops/abi.h>
@@ -72,10 +73,9 @@ static const tensor_ops_parameter kAddRmsNorm[] = {
     {"residual", "", TENSOR_OPS_ROWS, 0, {NULL, NULL}},
     {"weight", "", TENSOR_OPS_ROW, 0, {NULL, NULL}},
     {"eps", "", TENSOR_OPS_SCALAR, 1e-6, {NULL, NULL}}};
-static const tensor_ops_parameter kRmsNorm[] = {
-    {"x", "", TENSOR_OPS_ROWS, 0, {NULL, NULL}},
-    {"weight", "", TENSOR_OPS_ROW, 0, {NULL, NULL}},
-    {"eps", "", TENSOR_OPS_SCALAR, 1e-6, {NULL, NULL}}};
+static const tensor_ops_parameter kRmsNorm[] = {{"x", "", TENSOR_OPS_ROWS, 0, {NULL, NULL}},
+                                                {"weight", "", TENSOR_OPS_ROW, 0, {NULL, NULL}},
+                                                {"eps", "", TENSOR_OPS_SCALAR, 1e-6, {NULL, NULL}}};
 static const tensor_ops_parameter kRope[] = {
     {"x", "", TENSOR_OPS_ROWS, 0, {NULL, NULL}},
     {"cos", "", TENSOR_OPS_HALF_ROWS, 0, {NULL, NULL}},
@@ -161,19 +161,20 @@ static const tensor_ops_backend kBackend = {sizeof(tensor_ops_backend),
 EXPORT const char* fake_last_call(void);
 EXPORT const char* fake_last_call(void) { return last_call; }
 
-#ifdef FAKE_INITIALISER
 /* A function of the program, which asks the registry for this backend. */
 void asked_while_loading(void);
+
+#ifdef FAKE_INITIALISER
 __attribute__((constructor)) static void initialise(void) { asked_while_loading(); }
 #endif
 
 #ifndef FAKE_NO_ENTRY
-EXPORT tensor_ops_status JOIN(tensor_ops_, FAKE_NAME,
-                              _backend)(uint32_t version, const tensor_ops_backend** backend,
-                                        tensor_ops_error* error);
-EXPORT tensor_ops_status JOIN(tensor_ops_, FAKE_NAME,
-                              _backend)(uint32_t version, const tensor_ops_backend** backend,
-                                        tensor_ops_error* error) {
+EXPORT tensor_ops_status JOIN(tensor_ops_, FAKE_NAME, _backend)(uint32_t version,
+                                                                const tensor_ops_backend** backend,
+                                                                tensor_ops_error* error);
+EXPORT tensor_ops_status JOIN(tensor_ops_, FAKE_NAME, _backend)(uint32_t version,
+                                                                const tensor_ops_backend** backend,
+                                                                tensor_ops_error* error) {
   *backend = NULL;
 #ifdef FAKE_ENTRY_ASKS
   asked_while_loading();

@@ -21,5 +21,6 @@ if (cuda_backend && cuda_backend->is_available()) {
 
 // Get default backend
 auto* default_backend = get_default_backend();
-std::cout << default_backend->get_name() << std::endl;
+
+std::cout << "The default is " << default_backend->get_name() << std::endl;
 }

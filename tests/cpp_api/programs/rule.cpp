@@ -1,9 +1,10 @@
 // Reads cases, one JSON object a line, and prints what the selection decides for each: the driver
 // of test_rule.py and test_config.py.
+#include <tensor_ops/backend/config.h>
+
 #include <iostream>
 #include <map>
 #include <string>
-#include <tensor_ops/backend/config.h>
 #include <vector>
 
 using namespace tensor_ops::backend;

@@ -79,7 +79,7 @@ std::vector<ArrayType> in_order(const tensor_ops_op& op, const std::string& what
       if (place == names.size()) refuse_name(op, what, given[i].name, names);
     } else if (place >= names.size()) {
       throw TypeError(std::string(op.name) + "() takes " + std::to_string(names.size()) + " " +
-                      what + "s (" + joined(names, ", ") + "), got " +
+                      what + (names.size() == 1 ? " (" : "s (") + joined(names, ", ") + "), got " +
                       std::to_string(given.size()));
     }
     if (is_given[place])
@@ -101,13 +101,13 @@ inline std::vector<std::string> input_names(const tensor_ops_op& op) {
 // Which of a parameter's two words a setting says.
 inline std::int32_t index_of_choice(const tensor_ops_op& op, const tensor_ops_parameter& parameter,
                                     const Setting& setting) {
+  const std::string expected = std::string(op.name) + "(): " + parameter.name + " must be " +
+                               quoted(parameter.choices[0]) + " or " +
+                               quoted(parameter.choices[1]) + ", got ";
+  if (setting.is_number) throw TypeError(expected + "a number");
   for (std::int32_t i = 0; i < 2; ++i)
-    if (!setting.is_number && setting.choice == parameter.choices[i]) return i;
-  const std::string given =
-      setting.is_number ? std::to_string(setting.number) : quoted(setting.choice);
-  throw ValueError(std::string(op.name) + "(): " + parameter.name + " must be " +
-                   quoted(parameter.choices[0]) + " or " + quoted(parameter.choices[1]) + ", got " +
-                   given);
+    if (setting.choice == parameter.choices[i]) return i;
+  throw ValueError(expected + quoted(setting.choice));
 }
 
 // The scalars in the order of the declaration, with the default values of those that are not given,

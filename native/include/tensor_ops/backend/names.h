@@ -154,7 +154,8 @@ inline std::string resolved_backend(const std::string& name, const Names& instal
   choices.insert(choices.end(), {kAuto, kFastest});
   const std::string hint = did_you_mean(name, choices, meant());
   const bool is_meant = meant().count(lower(strip(name))) != 0;
-  const bool is_word = !name.empty() && name.find_first_of(" \t\n,:") == std::string::npos;
+  constexpr char kOfWords[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-";
+  const bool is_word = !name.empty() && name.find_first_not_of(kOfWords) == std::string::npos;
   if (unknown == Unknown::kMayBeAPlugIn && hint.empty() && !is_meant && is_word) return name;
   throw ConfigError("unknown backend " + quoted(name) + "; " + hint + "Known backends: " + all);
 }
