@@ -1,6 +1,6 @@
 """The registry in several threads, and called by what it calls itself.
 
-A program that waits for a lock that it has itself does not end: the fixture `run` gives it a minute.
+A program that waits for a lock that it has itself does not end: `run` gives it a minute.
 """
 
 import pytest

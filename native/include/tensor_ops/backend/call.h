@@ -45,7 +45,7 @@ struct Setting {
   template <class T, class = std::enable_if_t<std::is_arithmetic<T>::value>>
   Setting(std::string parameter, T value)
       : name(std::move(parameter)),
-        choice(value ? "True" : "False"),
+        choice(value != T{} ? "True" : "False"),
         number(static_cast<double>(value)),
         is_number(!std::is_same<T, bool>::value) {}
 
