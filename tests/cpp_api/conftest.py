@@ -31,11 +31,12 @@ def program(generated, tmp_path_factory):
     def compiled(name, *options, compiler=COMPILERS[0]):
         key = name, options, compiler
         if key not in made:
-            made[key] = tmp_path_factory.mktemp("program") / name
+            path = tmp_path_factory.mktemp("program") / name
             headers = ["-I", str(ROOT / "native/include"), "-I", str(generated)]
             source = str(PROGRAMS / f"{name}.cpp")
             settings = ["-std=c++17", *WARNINGS, *headers, *options]
-            run_compiler(compiler, *settings, source, "-o", str(made[key]), "-pthread", "-ldl")
+            run_compiler(compiler, *settings, source, "-o", str(path), "-pthread", "-ldl")
+            made[key] = path
         return made[key]
 
     return compiled
@@ -50,16 +51,17 @@ def fake(tmp_path_factory):
         key = name, tuple(macros.items())
         file = f"libtensor_ops_{name}.so"
         if key not in made:
-            made[key] = tmp_path_factory.mktemp("fake") / file
+            path = tmp_path_factory.mktemp("fake") / file
             defined = [f"-DFAKE_NAME={name}"]
             defined += [f"-DFAKE_{macro}={value}" for macro, value in macros.items()]
             headers = ["-I", str(ROOT / "native/include")]
-            settings = ["-std=c99", *WARNINGS, "-fvisibility=hidden", "-shared", "-fPIC"]
+            settings = ["-std=gnu99", *WARNINGS, "-fvisibility=hidden", "-shared", "-fPIC"]
             if "INITIALISER" in macros or "ENTRY_ASKS" in macros or "NO_ENTRY" in macros:
                 settings.append("-Wno-unused-const-variable")
             source = str(PROGRAMS / "fake_backend.c")
             compiler = os.environ.get("CC", "cc")
-            run_compiler(compiler, *settings, *headers, *defined, source, "-o", str(made[key]))
+            run_compiler(compiler, *settings, *headers, *defined, source, "-o", str(path))
+            made[key] = path
         if folder is None:
             return made[key]
         folder.mkdir(parents=True, exist_ok=True)

@@ -19,6 +19,18 @@ def test_one_of_many_threads_loads_and_warns(ask, fake, libraries, repetition):
     assert warning.startswith("tensor_ops: warning: backend 'cuda', preferred by")
 
 
+def test_a_forked_child_chooses_anew_and_warns(ask, fake, libraries):
+    fake(libraries)
+    fake(libraries, "cuda", LOST_BY_FORK="", DEVICE_KIND="TENSOR_OPS_CUDA")
+    assert ask("fork") == [
+        "cuda 1.2.3 available",
+        *["cpp 1.2.3 available"] * 2,
+        "cuda 1.2.3 available 0",
+        "tensor_ops: warning: backend 'cuda' is installed but cannot be used: its device does not "
+        "survive a fork. Running on 'cpp' instead",
+    ]
+
+
 @pytest.mark.parametrize("macro", ["INITIALISER", "ENTRY_ASKS"])
 def test_a_library_may_ask_the_registry_while_it_is_loaded(ask, fake, libraries, macro):
     fake(libraries, **{macro: ""})

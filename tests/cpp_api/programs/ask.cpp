@@ -1,7 +1,9 @@
 // Does what its arguments say with the registry, and prints a line for each: the driver of
 // test_registry.py.
 #include <dlfcn.h>
+#include <sys/wait.h>
 #include <tensor_ops/backend/backends.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cstring>
@@ -97,6 +99,18 @@ std::string device_of(const Backend& backend) {
          " memory " + std::to_string(device.memory);
 }
 
+std::string default_after_a_fork() {
+  std::cout << described(get_default_backend()) << std::endl;
+  const pid_t child = fork();
+  if (child == 0) {
+    for (int i = 0; i < 2; ++i) std::cout << described(get_default_backend()) << std::endl;
+    _exit(0);
+  }
+  int status = 1;
+  waitpid(child, &status, 0);
+  return described(get_default_backend()) + " " + std::to_string(status);
+}
+
 void ask_in_handler(const std::string& message) {
   std::cout << "handler: " << message << '\n';
   std::cout << "in the handler: " << described(get_default_backend()) << ", "
@@ -112,6 +126,7 @@ std::string done(const std::string& command, const std::string& value) {
   if (command == "library") return registry().get_backend(value)->library();
   if (command == "available") return available();
   if (command == "default") return described(get_default_backend());
+  if (command == "fork") return default_after_a_fork();
   if (command == "type") return name_of(registry().get_backend(value)->type());
   if (command == "device") return device_of(*registry().get_backend(value));
   if (command == "configuration") return registry().get_backend(value)->configuration();

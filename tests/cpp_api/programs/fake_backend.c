@@ -1,11 +1,13 @@
 /* A backend's library for the tests. Macros say what it is: FAKE_NAME, FAKE_VERSION, FAKE_ABI,
  * FAKE_SAYS (the name in its table), FAKE_UNAVAILABLE (a reason), FAKE_DEVICE_KIND, FAKE_NO_ENTRY,
- * FAKE_STATUS (of each call), FAKE_INITIALISER and FAKE_ENTRY_ASKS (where it asks the registry). A
- * call copies the first two bytes of its first input to its first output, and what arrived is kept
- * for fake_last_call(). */
+ * FAKE_STATUS (of each call), FAKE_LOST_BY_FORK, FAKE_INITIALISER and FAKE_ENTRY_ASKS (where it
+ * asks the registry). A call copies the first two bytes of its first input to its first output, and
+ * what arrived is kept for fake_last_call(). */
 #include <stdio.h>
 #include <string.h>
+#include <sys/types.h>
 #include <tensor_ops/abi.h>
+#include <unistd.h>
 
 #define TEXT_OF(x) #x
 #define TEXT(x) TEXT_OF(x)
@@ -43,7 +45,14 @@ static char last_call[4096];
 static const char* unavailable_reason(void) { return FAKE_UNAVAILABLE; }
 static int32_t device_count(void) { return 0; }
 #else
-static const char* unavailable_reason(void) { return NULL; }
+static const char* unavailable_reason(void) {
+#ifdef FAKE_LOST_BY_FORK
+  static pid_t process = 0;
+  if (process == 0) process = getpid();
+  if (process != getpid()) return "its device does not survive a fork";
+#endif
+  return NULL;
+}
 static int32_t device_count(void) { return 1; }
 #endif
 

@@ -164,7 +164,7 @@ class Backend : public Ops<Backend> {
     std::vector<std::string> names;
     for (const tensor_ops_op* op : ops()) names.emplace_back(op->name);
     throw TypeError("backend '" + name_ + "' " + backend.version + " has no op " +
-                    detail::quoted(name) + "; " + detail::did_you_mean(name, names) +
+                    detail::in_quotes(name) + "; " + detail::did_you_mean(name, names) +
                     "It has: " + detail::joined(names, ", "));
   }
 

@@ -59,7 +59,7 @@ namespace detail {
 [[noreturn]] inline void refuse_name(const tensor_ops_op& op, const std::string& what,
                                      const std::string& name,
                                      const std::vector<std::string>& names) {
-  throw TypeError(std::string(op.name) + "() has no " + what + " " + quoted(name) + "; " +
+  throw TypeError(std::string(op.name) + "() has no " + what + " " + in_quotes(name) + "; " +
                   did_you_mean(name, names) +
                   "It has: " + (names.empty() ? std::string("none") : joined(names, ", ")));
 }
@@ -83,7 +83,7 @@ std::vector<ArrayType> in_order(const tensor_ops_op& op, const std::string& what
                       std::to_string(given.size()));
     }
     if (is_given[place])
-      throw TypeError(std::string(op.name) + "() got two arrays for " + quoted(names[place]) +
+      throw TypeError(std::string(op.name) + "() got two arrays for " + in_quotes(names[place]) +
                       "; give it once");
     is_given[place] = true;
     found[place] = given[i].array;
@@ -102,12 +102,12 @@ inline std::vector<std::string> input_names(const tensor_ops_op& op) {
 inline std::int32_t index_of_choice(const tensor_ops_op& op, const tensor_ops_parameter& parameter,
                                     const Setting& setting) {
   const std::string expected = std::string(op.name) + "(): " + parameter.name + " must be " +
-                               quoted(parameter.choices[0]) + " or " +
-                               quoted(parameter.choices[1]) + ", got ";
+                               in_quotes(parameter.choices[0]) + " or " +
+                               in_quotes(parameter.choices[1]) + ", got ";
   if (setting.is_number) throw TypeError(expected + "a number");
   for (std::int32_t i = 0; i < 2; ++i)
     if (setting.choice == parameter.choices[i]) return i;
-  throw ValueError(expected + quoted(setting.choice));
+  throw ValueError(expected + in_quotes(setting.choice));
 }
 
 // The scalars in the order of the declaration, with the default values of those that are not given,
@@ -129,7 +129,7 @@ inline Settings sorted_settings(const tensor_ops_op& op, const std::vector<Setti
     for (std::size_t k = 0; k < given.size(); ++k) {
       if (given[k].name != parameter.name) continue;
       if (found != nullptr)
-        throw TypeError(std::string(op.name) + "() got " + quoted(parameter.name) +
+        throw TypeError(std::string(op.name) + "() got " + in_quotes(parameter.name) +
                         " twice; give it once");
       found = &given[k];
       is_used[k] = true;
@@ -140,7 +140,7 @@ inline Settings sorted_settings(const tensor_ops_op& op, const std::vector<Setti
     }
     if (found != nullptr && !found->is_number)
       throw TypeError(std::string(op.name) + "(): " + parameter.name + " must be a number, got " +
-                      quoted(found->choice));
+                      in_quotes(found->choice));
     settings.scalars.push_back(found == nullptr ? parameter.default_value : found->number);
   }
   for (std::size_t k = 0; k < given.size(); ++k)

@@ -25,7 +25,7 @@ namespace tensor_ops::backend::detail {
 inline std::string repeated(const std::vector<std::string>& names) {
   for (const std::string& name : names)
     if (std::count(names.begin(), names.end(), name) > 1)
-      return "names " + quoted(name) + " twice; name each backend once";
+      return "names " + in_quotes(name) + " twice; name each backend once";
   return "";
 }
 
@@ -89,11 +89,12 @@ class ConfigFile {
     for (const auto& [key, value] : content.object) {
       const auto is_same = [&k = key](const auto& member) { return member.first == k; };
       if (std::count_if(content.object.begin(), content.object.end(), is_same) > 1)
-        throw ConfigError(place_of(key, 1) + ": duplicate key " + quoted(key) + "; write it once");
+        throw ConfigError(place_of(key, 1) + ": duplicate key " + in_quotes(key) +
+                          "; write it once");
       const auto& known = settings();
       const bool is_setting = std::find(known.begin(), known.end(), key) != known.end();
       if (is_setting || key == "$schema" || key == "description") continue;
-      throw ConfigError(place_of(key) + ": unknown key " + quoted(key) + "; " +
+      throw ConfigError(place_of(key) + ": unknown key " + in_quotes(key) + "; " +
                         did_you_mean(key, known) + "Allowed keys: " + joined(known, ", ") +
                         ", $schema, description");
     }
@@ -116,7 +117,7 @@ class ConfigFile {
 
   std::string force_problem(const Json& value) const {
     if (value.type == Json::Type::kString && is_automatic(value.string))
-      return "must be one backend or null, not " + quoted(value.string);
+      return "must be one backend or null, not " + in_quotes(value.string);
     return name_problem(value, "a backend name or null");
   }
 

@@ -42,7 +42,7 @@ inline bool file_exists(const std::string& path, const std::string& named_by = "
     const std::string link = dangling_link(path);
     if (link.empty()) return false;
     throw ConfigError(named_by + path + ": cannot be looked at: " + link + " is a link to " +
-                      quoted(fs::read_symlink(link, error).string()) +
+                      in_quotes(fs::read_symlink(link, error).string()) +
                       ", which is not there; bring that back or remove the link");
   }
   if (!fs::status_known(status)) {
@@ -75,7 +75,7 @@ inline std::string absolute_path(const std::string& named) {
   // Not a normalised path, which would resolve "link/.." without following the link.
   const std::string here = std::filesystem::current_path(error).string();
   if (error)
-    throw ConfigError(std::string(kConfigVariable) + " names " + quoted(named) +
+    throw ConfigError(std::string(kConfigVariable) + " names " + in_quotes(named) +
                       ", but the current directory is gone; give an absolute path");
   return (*paths)[named] = in_folder(here, named);
 }
@@ -92,7 +92,7 @@ inline ConfigLocation find_config(const std::vector<std::string>& environments) 
   const std::string named = variable(kConfigVariable);
   if (!named.empty()) {
     const std::string path = absolute_path(named);
-    const std::string by = std::string(kConfigVariable) + " names " + quoted(named);
+    const std::string by = std::string(kConfigVariable) + " names " + in_quotes(named);
     if (file_exists(path, by + ", ")) return {path};
     throw ConfigError(by +
                       ", which is not a file; create it with 'tensor-ops configure_backend "

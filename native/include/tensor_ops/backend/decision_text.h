@@ -14,7 +14,7 @@ namespace tensor_ops::backend::detail {
 
 inline std::string nothing_runs(const Decision& decision, const std::vector<Step>& steps) {
   if (decision.mode == "force")
-    return "backend " + quoted(steps.back().backend) + " (forced by " + decision.source +
+    return "backend " + in_quotes(steps.back().backend) + " (forced by " + decision.source +
            ") is unavailable: " + *steps.back().reason;
   std::vector<std::string> reasons;
   for (const Step& step : steps) reasons.push_back(step.backend + ": " + *step.reason);
@@ -35,15 +35,15 @@ inline std::string fallback_warning(const Decision& decision, const std::vector<
   for (const Step& step : steps) {
     if (!step.reason) continue;
     if (decision.mode == "preferred" && &step == &steps.front())
-      problems.push_back("backend " + quoted(step.backend) + ", preferred by " + decision.source +
-                         ", is unavailable: " + *step.reason);
+      problems.push_back("backend " + in_quotes(step.backend) + ", preferred by " +
+                         decision.source + ", is unavailable: " + *step.reason);
     else if (is_broken(step.backend))
-      problems.push_back("backend " + quoted(step.backend) +
+      problems.push_back("backend " + in_quotes(step.backend) +
                          " is installed but cannot be used: " + *step.reason);
   }
   if (problems.empty()) return "";
   const char* const end = decision.mode == kFastest ? "" : " instead";
-  return joined(problems, "; ") + ". Running on " + quoted(chosen) + end;
+  return joined(problems, "; ") + ". Running on " + in_quotes(chosen) + end;
 }
 
 }  // namespace tensor_ops::backend::detail

@@ -44,7 +44,7 @@ inline tensor_ops_get_backend* entry_of(const std::string& path, const std::stri
     return what + " failed with error " + std::to_string(::GetLastError());
   };
   const HMODULE module =
-      ::LoadLibraryExW(std::filesystem::u8path(path).c_str(), nullptr,
+      ::LoadLibraryExW(std::filesystem::path(path).c_str(), nullptr,
                        LOAD_LIBRARY_SEARCH_DLL_LOAD_DIR | LOAD_LIBRARY_SEARCH_DEFAULT_DIRS);
   if (module == nullptr) {
     problem = what_failed("loading " + path);
@@ -69,7 +69,7 @@ inline std::string folder_of_module(const void* address) {
           static_cast<const wchar_t*>(address), &module) == 0)
     return "";
   const DWORD length = ::GetModuleFileNameW(module, path, 32768);
-  return std::filesystem::path(std::wstring(path, length)).parent_path().u8string();
+  return std::filesystem::path(std::wstring(path, length)).parent_path().string();
 }
 
 #else

@@ -149,7 +149,8 @@ inline std::string resolved_backend(const std::string& name, const Names& instal
   for (const KnownBackend& known : known_backends()) sorted.insert(known.name);
   for (const auto& alias : aliases()) sorted.insert(alias.first);
   const std::string all = joined(sorted, ", ");
-  if (is_automatic(name)) throw ConfigError(quoted(name) + " is not a backend; name one of " + all);
+  if (is_automatic(name))
+    throw ConfigError(in_quotes(name) + " is not a backend; name one of " + all);
   std::vector<std::string> choices(sorted.begin(), sorted.end());
   choices.insert(choices.end(), {kAuto, kFastest});
   const std::string hint = did_you_mean(name, choices, meant());
@@ -157,7 +158,7 @@ inline std::string resolved_backend(const std::string& name, const Names& instal
   constexpr char kOfWords[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-";
   const bool is_word = !name.empty() && name.find_first_not_of(kOfWords) == std::string::npos;
   if (unknown == Unknown::kMayBeAPlugIn && hint.empty() && !is_meant && is_word) return name;
-  throw ConfigError("unknown backend " + quoted(name) + "; " + hint + "Known backends: " + all);
+  throw ConfigError("unknown backend " + in_quotes(name) + "; " + hint + "Known backends: " + all);
 }
 
 // The backend that a name stands for, with the kind of device if one follows. `cpu` is `cpp` where
@@ -169,8 +170,8 @@ inline std::string resolve(const std::string& name, const Names& installed,
   const auto [backend, kind] = split(name);
   const std::string target = resolved_backend(backend, installed, unknown);
   if (std::find(kinds.begin(), kinds.end(), kind) == kinds.end())
-    throw ConfigError("unknown kind of device " + quoted(kind) + " in " + quoted(name) + "; " +
-                      did_you_mean(kind, kinds) + "Kinds of device: " + joined(kinds, ", "));
+    throw ConfigError("unknown kind of device " + in_quotes(kind) + " in " + in_quotes(name) +
+                      "; " + did_you_mean(kind, kinds) + "Kinds of device: " + joined(kinds, ", "));
   return target + ":" + kind;
 }
 

@@ -56,7 +56,7 @@ inline std::string did_you_mean(const std::string& name, const std::vector<std::
   }
   if (near.empty()) return "";
   std::vector<std::string> others;
-  for (const std::string& each : near) others.push_back(quoted(each));
+  for (const std::string& each : near) others.push_back(in_quotes(each));
   const std::string last = others.back();
   others.pop_back();
   if (others.empty()) return "did you mean " + last + "? ";

@@ -105,8 +105,9 @@ class BackendRegistry {
       try {
         const std::string warning = detail::fallback_warning(
             decision, steps,
-            [this](const std::string& name) {
-              return load(detail::split(name).first)->is_broken();
+            [this, &at](const std::string& name) {
+              const auto found = load(detail::split(name).first);
+              return found->is_broken() || (at.lost != nullptr && found->backend.get() == at.lost);
             },
             backend->get_name());
         if (!warning.empty()) warn(warning);
@@ -142,8 +143,8 @@ class BackendRegistry {
     if (!problem.empty()) throw ValueError("register_backend() got a wrong table: " + problem);
     const std::string name = table->name;
     if (!detail::is_native(name))
-      throw ValueError("register_backend() got a backend " + detail::quoted(name) + "; expected " +
-                       detail::joined(detail::native_names(), " or "));
+      throw ValueError("register_backend() got a backend " + detail::in_quotes(name) +
+                       "; expected " + detail::joined(detail::native_names(), " or "));
     detail::keep_loaded(table);
     auto entry = std::make_shared<Found>();
     entry->backend = std::make_unique<Backend>(name, "", table);
@@ -164,11 +165,11 @@ class BackendRegistry {
   // sys.prefix names it. Backends that are already loaded stay as they are.
   void search_python_environment(const std::string& prefix) {
     if (!detail::is_absolute(prefix))
-      throw ValueError("search_python_environment() got " + detail::quoted(prefix) +
+      throw ValueError("search_python_environment() got " + detail::in_quotes(prefix) +
                        "; give the whole path of an environment, which sys.prefix is in it");
     std::error_code error;
     if (!std::filesystem::is_directory(prefix, error))
-      throw ValueError("search_python_environment() got " + detail::quoted(prefix) +
+      throw ValueError("search_python_environment() got " + detail::in_quotes(prefix) +
                        ", which is not a folder; give what sys.prefix is in the environment");
     const std::lock_guard<std::mutex> lock(mutex_);
     for (const std::string& each : environments_)
@@ -200,6 +201,7 @@ class BackendRegistry {
   struct Snapshot {
     std::uint64_t generation;
     Backend* chosen;
+    const Backend* lost;  // what the process that this one was forked from had chosen
     std::vector<std::string> environments;
   };
 
@@ -221,7 +223,9 @@ class BackendRegistry {
   // The devices of the parent may not be usable in a forked child, which chooses for itself.
   Snapshot snapshot() {
     const std::lock_guard<std::mutex> lock(mutex_);
-    return {generation_, process() == chosen_by_ ? chosen_ : nullptr, environments_};
+    const bool is_ours = process() == chosen_by_;
+    if (is_ours && chosen_ != nullptr) return {generation_, chosen_, nullptr, {}};
+    return {generation_, nullptr, chosen_, environments_};
   }
 
   // Keeps a choice, unless what it depends on has changed or another thread was first.
@@ -328,6 +332,7 @@ class BackendRegistry {
   }
 
   std::string resolved(const std::string& name) {
+    if (detail::is_known(name)) return name;  // without a look at the folders
     return detail::resolve(name, installed(snapshot().environments));
   }
 

@@ -26,10 +26,11 @@ constexpr char kPathVariable[] = "TENSOR_OPS_BACKEND_PATH";
 // not depend on the current directory.
 inline std::vector<std::string> listed_folders(const std::string& list, const char* named_by) {
   std::vector<std::string> folders;
-  for (const std::string& folder : parts(list, kFolderSeparator)) {
+  for (std::string folder : parts(list, kFolderSeparator)) {
+    while (folder.size() > 1 && folder.back() == '/') folder.pop_back();
     if (folder.empty()) continue;
     if (!is_absolute(folder))
-      throw ConfigError(std::string(named_by) + " names the folder " + quoted(folder) +
+      throw ConfigError(std::string(named_by) + " names the folder " + in_quotes(folder) +
                         ", which is relative to the current directory; give its whole path");
     folders.push_back(folder);
   }
@@ -52,9 +53,13 @@ inline std::vector<std::string> site_packages(const std::string& prefix) {
       if (name.size() == 8 || std::isdigit(static_cast<unsigned char>(name[8])) == 0) continue;
       by_version.emplace_back(-std::stol(name.substr(8)),
                               in_folder(entry->path().string(), "site-packages"));
+      // Debian's own Python has them here.
+      by_version.emplace_back(by_version.back().first,
+                              in_folder(entry->path().string(), "dist-packages"));
     }
   }
-  std::sort(by_version.begin(), by_version.end());
+  std::stable_sort(by_version.begin(), by_version.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
   for (const auto& each : by_version) found.push_back(each.second);
 #endif
   return found;

@@ -45,8 +45,9 @@ inline std::string lower(std::string text) {
   return text;
 }
 
-// The text in quotes, with escapes for what is not printable.
-inline std::string quoted(const std::string& text) {
+// The text in quotes, with escapes for what is not printable. It is not called quoted(), since the
+// compiler would take std::quoted() for it.
+inline std::string in_quotes(const std::string& text) {
   const bool has_single = text.find('\'') != std::string::npos;
   const char quote = has_single && text.find('"') == std::string::npos ? '"' : '\'';
   std::string out(1, quote);
