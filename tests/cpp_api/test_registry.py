@@ -149,10 +149,11 @@ def test_a_python_environment_is_searched_where_it_is_asked_about(ask, environme
         "cpp 3.12.0 available",
         "cuda cpp",
     ]
-    assert ask(f"search={environment}", f"search={environment}", "default") == [
+    assert ask(f"search={environment}", f"search={environment}", "default", "get=cpu") == [
         "searched",
         "searched",
         "cuda 3.12.0 available",
+        "cpp 3.12.0 available",
     ]
 
 

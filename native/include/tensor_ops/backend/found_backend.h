@@ -24,9 +24,13 @@ struct FoundBackend {
 
 // The kind of device that an available backend computes on, empty if it does not tell.
 inline std::string kind_of(const FoundBackend& found) {
-  const auto devices = found.backend->devices();
-  if (devices.empty()) return "";
-  return devices.front().device.kind == TENSOR_OPS_CPU ? "cpu" : "gpu";
+  try {
+    const auto devices = found.backend->devices();
+    if (devices.empty()) return "";
+    return devices.front().device.kind == TENSOR_OPS_CPU ? "cpu" : "gpu";
+  } catch (const Error&) {
+    return "";  // its calls will say what is wrong with the device
+  }
 }
 
 // Why a backend cannot run on a kind of device, or on any where that is empty; nothing if it can.

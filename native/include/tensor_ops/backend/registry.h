@@ -127,9 +127,7 @@ class BackendRegistry {
   // ValueError where another library already provides it, or the table is none of this version.
   void register_backend(tensor_ops_get_backend* entry) {
     if (entry == nullptr)
-      throw ValueError(
-          "register_backend() got a null pointer; give tensor_ops_cpp_backend or the "
-          "like");
+      throw ValueError("register_backend() got a null pointer; give tensor_ops_cpp_backend");
     const detail::Loaded loaded = detail::table_of(entry);
     if (loaded.table == nullptr)
       throw ValueError("register_backend() got an entry point that gives no table: " +
@@ -224,8 +222,7 @@ class BackendRegistry {
   Snapshot snapshot() {
     const std::lock_guard<std::mutex> lock(mutex_);
     const bool is_ours = process() == chosen_by_;
-    if (is_ours && chosen_ != nullptr) return {generation_, chosen_, nullptr, {}};
-    return {generation_, nullptr, chosen_, environments_};
+    return {generation_, is_ours ? chosen_ : nullptr, is_ours ? nullptr : chosen_, environments_};
   }
 
   // Keeps a choice, unless what it depends on has changed or another thread was first.
