@@ -70,6 +70,7 @@ def test_arrays_are_made_of_pointers_vectors_and_tensors(calls):
     assert found["bits"] == arrived("gelu", "d2(3)[4]", "d2(3)")
     assert found["device"] == arrived("gelu", "d0(6)@2:1", "d0(6)@2:1")
     assert found["nine axes"] == arrived("gelu", "d0(1,1,1,1,1,1,1,2,3)", "d0(1,1,1,1,1,1,1,2,3)")
+    assert found["sizes"] == arrived("gelu", ROWS, f"{ROWS}[12,4]")
     assert found["scalar array"] == arrived("gelu", "d0()", "d0()")
     assert found["dlpack"] == arrived("gelu", ROWS, ROWS)
     assert found["dlpack with strides"] == arrived("gelu", "d2(2,3)[6,2]@2:3", ROWS)

@@ -2,7 +2,6 @@
 
 import re
 import shutil
-import subprocess
 
 import pytest
 from cpp_programs import COMPILERS, PROGRAMS, ROOT, run_compiler
@@ -67,12 +66,14 @@ def test_a_library_with_the_registry_within_may_be_closed(program, fake, run, tm
     assert run(folder / "host", plug_in).stdout == "found\n" * 3
 
 
-def test_two_files_of_a_program_may_include_it(generated, tmp_path):
-    """Nothing is defined twice, and both see one registry."""
+def test_two_files_of_a_program_may_include_it(generated, fake, run, tmp_path):
+    """Nothing is defined twice, and both see one registry, with the folders of a definition."""
+    fake(tmp_path / "of package")
     code = "#include <tensor_ops/backend/backends.h>\n"
     (tmp_path / "a.cpp").write_text(
         code + "void* other();\nint main() {\n"
-        "return other() == &tensor_ops::backend::BackendRegistry::get_instance() ? 0 : 1; }\n",
+        "auto& registry = tensor_ops::backend::BackendRegistry::get_instance();\n"
+        'return other() == &registry && registry.get_backend("cpp") ? 0 : 1; }\n',
         encoding="utf-8",
     )
     (tmp_path / "b.cpp").write_text(
@@ -81,5 +82,7 @@ def test_two_files_of_a_program_may_include_it(generated, tmp_path):
     )
     headers = ["-I", str(ROOT / "native/include"), "-I", str(generated)]
     files = [str(tmp_path / name) for name in ("a.cpp", "b.cpp")]
-    run_compiler(COMPILERS[-1], "-std=c++17", *headers, *files, "-o", str(tmp_path / "a"), "-ldl")
-    assert subprocess.run([tmp_path / "a"], check=False).returncode == 0
+    folders = f'-DTENSOR_OPS_BACKEND_FOLDERS="/no/such/folder:{tmp_path}/of package"'
+    command = [COMPILERS[-1], "-std=c++17", folders, *headers, *files]
+    run_compiler(*command, "-o", str(tmp_path / "a"), "-ldl")
+    run(tmp_path / "a")

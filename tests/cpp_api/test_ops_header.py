@@ -25,11 +25,12 @@ def methods(generated):
     return found
 
 
-def test_every_op_of_python_has_a_method(methods):
-    assert sorted(methods) == sorted(tensor_ops.list_ops())
+def test_every_op_of_the_backend_has_a_method(methods):
+    assert sorted(methods) == sorted(path.stem for path in OPS.glob("[!_]*.cpp"))
+    assert {*methods} <= {*tensor_ops.list_ops()}
 
 
-@pytest.mark.parametrize("name", tensor_ops.list_ops())
+@pytest.mark.parametrize("name", sorted(path.stem for path in OPS.glob("[!_]*.cpp")))
 def test_methods_take_what_the_ops_of_python_take(methods, name):
     signature = inspect.signature(getattr(tensor_ops, name)).parameters
     settings = [name for name in signature if name not in ("out", "backend")]

@@ -100,6 +100,9 @@ int main() {
   show("nine axes", b, [&] {
     b.gelu({x.data(), {1, 1, 1, 1, 1, 1, 1, 2, 3}}, {y.data(), {1, 1, 1, 1, 1, 1, 1, 2, 3}});
   });
+  const std::size_t three = 3;
+  const int two = 2;
+  show("sizes", b, [&] { b.gelu({x, {two, three}}, {y.data(), {two, three}, {4 * three, 4u}}); });
   show("scalar array", b, [&] { b.gelu({x.data(), {}}, {y.data(), {}}); });
 
   std::int64_t shape[] = {2, 3}, strides[] = {3, 1};

@@ -2,9 +2,9 @@
 // their shape; the memory must live as long as the calls that use it.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
-#include <initializer_list>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -65,7 +65,15 @@ struct Device {
 class Extents {
  public:
   Extents() = default;
-  Extents(std::initializer_list<std::int64_t> values) : Extents(values.begin(), values.size()) {}
+  // Of any integers: a list of int64_t would refuse a variable of type size_t.
+  template <class... Integers,
+            class = std::enable_if_t<(sizeof...(Integers) > 0 &&
+                                      (std::is_integral<Integers>::value && ...))>>
+  Extents(Integers... values)
+      : Extents(
+            std::array<std::int64_t, sizeof...(Integers)>{{static_cast<std::int64_t>(values)...}}
+                .data(),
+            sizeof...(Integers)) {}
   Extents(const std::vector<std::int64_t>& values) : Extents(values.data(), values.size()) {}
   template <class Integer>
   Extents(const Integer* values, std::size_t count) : size_(count) {

@@ -1,4 +1,4 @@
-// What the process was started with: environment variables, and the user's folders.
+// What the process is and was started with: its id, environment variables, and the user's folders.
 #pragma once
 
 #include <cstdlib>
@@ -27,6 +27,9 @@ inline std::string variable(const char* name) {
 #ifdef _WIN32
 constexpr char kFolderSeparator = ';';
 
+// Windows has no fork() that a process would have to be told apart by.
+inline long process_id() { return 0; }
+
 inline bool is_absolute(const std::string& path) {
   const auto is_slash = [](char c) { return c == '/' || c == '\\'; };
   if (path.size() >= 3 && path[1] == ':' && is_slash(path[2])) return true;
@@ -37,6 +40,8 @@ inline std::string user_config_folder() { return variable("LOCALAPPDATA"); }
 
 #else
 constexpr char kFolderSeparator = ':';
+
+inline long process_id() { return static_cast<long>(::getpid()); }
 
 inline bool is_absolute(const std::string& path) { return !path.empty() && path[0] == '/'; }
 

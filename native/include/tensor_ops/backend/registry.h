@@ -18,15 +18,12 @@
 #include "tensor_ops/backend/backend.h"
 #include "tensor_ops/backend/config.h"
 #include "tensor_ops/backend/decision_text.h"
+#include "tensor_ops/backend/environment.h"
 #include "tensor_ops/backend/found_backend.h"
 #include "tensor_ops/backend/library.h"
 #include "tensor_ops/backend/names.h"
 #include "tensor_ops/backend/search.h"
 #include "tensor_ops/backend/selection.h"
-
-#ifndef _WIN32
-#include <unistd.h>
-#endif
 
 namespace tensor_ops::backend {
 
@@ -49,7 +46,7 @@ class BackendRegistry {
   BackendRegistry& operator=(const BackendRegistry&) = delete;
 
   // The backends that can run, in the order in which they are tried. Only those of the order that
-  // is configured are loaded.
+  // is configured are loaded. Throws ConfigError where a setting is wrong.
   std::vector<BackendType> get_available_backends() {
     Decision decision = this->decision();
     auto names = decision.candidates;
@@ -122,9 +119,12 @@ class BackendRegistry {
   // What the environment and backend.json decide.
   Decision decision() { return decide(levels()); }
 
-  // Adds a backend that the program has linked, such as tensor_ops_cpp_backend, or loaded itself:
-  // by the entry point, or by the table that it returned. Adding one twice does nothing. Throws
-  // ValueError where another library already provides it, or the table is none of this version.
+  // Adds a backend that the program has linked or loaded itself, by the entry point or by the table
+  // that it returned:
+  //     extern "C" tensor_ops_get_backend tensor_ops_cpp_backend;
+  //     registry.register_backend(tensor_ops_cpp_backend);
+  // Adding one twice does nothing. Throws ValueError where another library already provides it, or
+  // the table is none of this version.
   void register_backend(tensor_ops_get_backend* entry) {
     if (entry == nullptr)
       throw ValueError("register_backend() got a null pointer; give tensor_ops_cpp_backend");
@@ -210,18 +210,10 @@ class BackendRegistry {
     return name;
   }
 
-  static long process() {
-#ifdef _WIN32
-    return 0;
-#else
-    return static_cast<long>(::getpid());
-#endif
-  }
-
   // The devices of the parent may not be usable in a forked child, which chooses for itself.
   Snapshot snapshot() {
     const std::lock_guard<std::mutex> lock(mutex_);
-    const bool is_ours = process() == chosen_by_;
+    const bool is_ours = detail::process_id() == chosen_by_;
     return {generation_, is_ours ? chosen_ : nullptr, is_ours ? nullptr : chosen_, environments_};
   }
 
@@ -229,9 +221,9 @@ class BackendRegistry {
   bool choose(const Snapshot& at, Backend* backend) {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (generation_ != at.generation) return false;
-    if (chosen_ != nullptr && chosen_by_ == process()) return false;
+    if (chosen_ != nullptr && chosen_by_ == detail::process_id()) return false;
     chosen_ = backend;
-    chosen_by_ = process();
+    chosen_by_ = detail::process_id();
     return true;
   }
 
