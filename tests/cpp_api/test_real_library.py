@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from cpp_programs import COMPILERS
 
 import tensor_ops_cpp as cpp
 
@@ -52,7 +53,11 @@ def lines(program, tmp_path_factory):
     folder, home = Path(cpp.__file__).parent, tmp_path_factory.mktemp("home")
     variables = {"TENSOR_OPS_BACKEND_PATH": str(folder), "HOME": str(home)}
     done = subprocess.run(
-        [program("ops")], env=variables, capture_output=True, text=True, check=True
+        [program("ops", compiler=COMPILERS[-1])],
+        env=variables,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert done.stderr == ""
     return dict(line.split(" ", 1) for line in done.stdout.splitlines())

@@ -7,6 +7,7 @@ import re
 import subprocess
 
 import pytest
+from cpp_programs import COMPILERS
 
 from tensor_ops import config, selection
 from tensor_ops.errors import ConfigError
@@ -39,7 +40,7 @@ AVAILABLE = [
 @pytest.fixture(scope="module")
 def rule(program):
     """A function that has the C++ rule decide cases, and returns a line for each."""
-    path = program("rule")
+    path = program("rule", compiler=COMPILERS[-1])
 
     def decided(cases):
         lines = "".join(json.dumps(case) + "\n" for case in cases)
