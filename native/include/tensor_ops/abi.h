@@ -159,11 +159,23 @@ typedef struct tensor_ops_backend {
   const tensor_ops_decode* decode; /* null where the backend runs no decode programs */
 } tensor_ops_backend;
 
-/* The type of tensor_ops_cpp_backend() and tensor_ops_cuda_backend(). Where the library does not
- * have this version of the interface, *backend becomes null and the message says what it has. */
+/* The type of the functions below. Where the library does not have this version of the interface,
+ * *backend becomes null and the message says what it has. */
 typedef tensor_ops_status tensor_ops_get_backend(uint32_t abi_version,
                                                  const tensor_ops_backend** backend,
                                                  tensor_ops_error* error);
+
+#if !defined(_WIN32)
+#define TENSOR_OPS_EXPORTED __attribute__((visibility("default")))
+#elif defined(TENSOR_OPS_BUILDS_LIBRARY)
+#define TENSOR_OPS_EXPORTED __declspec(dllexport)
+#else
+#define TENSOR_OPS_EXPORTED __declspec(dllimport)
+#endif
+
+/* What libtensor_ops_cpp and libtensor_ops_cuda export, for programs that are linked with them. */
+TENSOR_OPS_EXPORTED tensor_ops_get_backend tensor_ops_cpp_backend;
+TENSOR_OPS_EXPORTED tensor_ops_get_backend tensor_ops_cuda_backend;
 
 #ifdef __cplusplus
 }

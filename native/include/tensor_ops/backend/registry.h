@@ -119,12 +119,10 @@ class BackendRegistry {
   // What the environment and backend.json decide.
   Decision decision() { return decide(levels()); }
 
-  // Adds a backend that the program has linked or loaded itself, by the entry point or by the table
-  // that it returned:
-  //     extern "C" tensor_ops_get_backend tensor_ops_cpp_backend;
-  //     registry.register_backend(tensor_ops_cpp_backend);
-  // Adding one twice does nothing. Throws ValueError where another library already provides it, or
-  // the table is none of this version.
+  // Adds a backend that the program has linked or loaded itself, by the entry point, such as
+  // tensor_ops_cpp_backend, or by the table that it returned. Adding one twice does nothing.
+  // Throws ValueError where another library already provides it, or the table is none of this
+  // version.
   void register_backend(tensor_ops_get_backend* entry) {
     if (entry == nullptr)
       throw ValueError("register_backend() got a null pointer; give tensor_ops_cpp_backend");

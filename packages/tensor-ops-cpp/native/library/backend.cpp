@@ -3,7 +3,6 @@
 #include <cstring>
 
 #include "abi/backend_table.h"
-#include "declaration/shared.h"
 #include "isa/isa.h"
 #include "launch/ready_call.h"
 #include "threads/resources.h"
@@ -72,8 +71,9 @@ void run(const Op& op, const InterfaceCall& call) {
 }  // namespace
 }  // namespace tensor_ops
 
-extern "C" TENSOR_OPS_SHARED tensor_ops_status tensor_ops_cpp_backend(
-    std::uint32_t abi_version, const tensor_ops_backend** backend, tensor_ops_error* error) {
+extern "C" tensor_ops_status tensor_ops_cpp_backend(std::uint32_t abi_version,
+                                                    const tensor_ops_backend** backend,
+                                                    tensor_ops_error* error) {
   using namespace tensor_ops;
   static const BackendParts parts{"cpp",
                                   "C++ (SIMD, threads)",
