@@ -15,7 +15,7 @@ from tensor_ops.extension import figure_class_for, machine
 from tensor_ops_decode.decode_benchmark import Samples, measure, random_prompt
 from tensor_ops_decode.decode_figures import DecodeFigures, node_times
 from tensor_ops_decode.decode_report import draw, format_figures
-from tensor_ops_decode.model_options import Bar, kernel_options, model_parser
+from tensor_ops_decode.model_options import Bar, add_running, kernel_options, model_parser
 from tensor_ops_decode.persistent_kernel import PersistentKernel
 
 __all__ = ["bench"]
@@ -41,6 +41,7 @@ def bench(argv: Sequence[str]) -> int:
     """Run ``tensor-ops bench decode`` with the words after the command's name."""
     description = "Measure how fast a model decodes, and what limits it."
     parser = model_parser("bench decode", description, EXAMPLES)
+    add_running(parser)
     parser.add_argument("--prompt-tokens", type=int, default=256, help="default: 256")
     parser.add_argument("--new-tokens", type=int, default=128, help="default: 128")
     parser.add_argument("--json", metavar="FILE", type=Path, help="write every figure there")

@@ -10,9 +10,16 @@ from pathlib import Path
 from typing import Any
 
 from tensor_ops import TensorOpsError
+from tensor_ops_decode.cache_types import CACHE_DTYPES
 from tensor_ops_decode.chat_session import ChatSession, converse
-from tensor_ops_decode.generate import Completion, Model, load
-from tensor_ops_decode.model_options import Bar, add_guesses, kernel_options, model_parser
+from tensor_ops_decode.generate import Completion, Model, describe, load
+from tensor_ops_decode.model_options import (
+    Bar,
+    add_guesses,
+    add_running,
+    kernel_options,
+    model_parser,
+)
 
 __all__ = ["export", "generate"]
 
@@ -30,16 +37,21 @@ too long for the model, its oldest messages are forgotten."""
 
 EXPORT_EXAMPLES = """\
 examples:
+  tensor-ops export model.gguf exported --max-seq-length 4096
+  tensor-ops export ./Llama-3.2-1B exported --quantize q8_0 --max-num-batched-requests 1
   tensor-ops export model.gguf program.json
-  tensor-ops export model.gguf --max-seq-length 4096 -
+  tensor-ops export model.gguf -
 
-The program names its weights by file and tensor; it holds none."""
+A folder has all that a program without Python needs to run the model: program.json,
+weights.safetensors and model.json. A program alone names its weights by file and tensor; it holds
+none."""
 
 
 def generate(argv: Sequence[str]) -> int:
     """Run ``tensor-ops generate`` with the words after the command's name."""
     description = "Continue a text with a language model."
     parser = model_parser("generate", description, GENERATE_EXAMPLES)
+    add_running(parser)
     add_guesses(parser)
     parser.add_argument(
         "prompt", nargs="?", help="the text to continue; - reads it from standard input"
@@ -117,18 +129,43 @@ def _answer(model: Model, prompt: str | None, arguments: argparse.Namespace) -> 
 
 def export(argv: Sequence[str]) -> int:
     """Run ``tensor-ops export`` with the words after the command's name."""
-    description = "Write the program of a model, which executors of any language can run."
+    description = "Write a model into a folder that programs in C++ and other languages can run."
     parser = model_parser("export", description, EXPORT_EXAMPLES)
     add_guesses(parser)
-    parser.add_argument("output", help="the JSON file to write; - is standard output")
+    parser.add_argument(
+        "--max-num-batched-requests", type=int, help="the most sequences at a time; default: 8"
+    )
+    parser.add_argument(
+        "--max-num-batched-tokens", type=int, help="the most tokens of a step; default: 256"
+    )
+    parser.add_argument(
+        "--cache-dtype", choices=CACHE_DTYPES, help="of keys and values; default: as the model"
+    )
+    parser.add_argument(
+        "output",
+        help="the folder to make; or a file that ends with .json, or - for standard output, to "
+        "write the program alone",
+    )
     arguments = parser.parse_args(argv)
-    with _opened(arguments) as model:
-        text = model.kernel.program.to_json()
-    if arguments.output == "-":
+    bar = Bar(sys.stderr)
+    try:
+        with describe(arguments.model, arguments.backend, **kernel_options(arguments)) as model:
+            if arguments.output == "-" or arguments.output.endswith(".json"):
+                _write_program(model.kernel.program.to_json(), arguments.output)
+            else:
+                model.kernel.export(arguments.output, bar.show_writing)
+    except (ValueError, TypeError) as error:
+        raise TensorOpsError(str(error)) from error
+    finally:
+        bar.wipe()
+    return 0
+
+
+def _write_program(text: str, output: str) -> None:
+    if output == "-":
         print(text)
     else:
-        Path(arguments.output).write_text(text + "\n", encoding="utf-8")
-    return 0
+        Path(output).write_text(text + "\n", encoding="utf-8")
 
 
 def _opened(arguments: argparse.Namespace) -> Model:

@@ -19,7 +19,7 @@ from tensor_ops_decode.weights import FileFormatError, Weights, open_weights
 if TYPE_CHECKING:
     from tensor_ops_decode.text import ChatTemplate, Tokenizer
 
-__all__ = ["Completion", "Model", "load"]
+__all__ = ["Completion", "Model", "describe", "load"]
 
 Prompt = str | Sequence[int]
 Messages = Sequence[Mapping[str, Any]]
@@ -72,13 +72,19 @@ def load(
     >>> model.generate("The capital of France is", max_new_tokens=4)[0].text  # doctest: +SKIP
     ' Paris.\\n\\n'
     """
+    model = describe(path, backend, **options)
+    model.kernel.compile(progress=progress)
+    return model
+
+
+def describe(path: str | os.PathLike[str], backend: str | None = None, **options: Any) -> Model:
+    """Open a model as `load` does, without packing its weights: it cannot answer yet."""
     from tensor_ops_decode.text import open_tokenizer  # few programs that use a kernel need it
 
     weights = open_weights(path)
     tokenizer, defaults = open_tokenizer(weights), generation_defaults(weights)
     options.setdefault("eos_token_id", sorted(tokenizer.end_tokens | end_tokens_of(weights)))
     kernel = PersistentKernel(backend=backend, model=weights, **options)
-    kernel.compile(progress=progress)
     model = Model(kernel, tokenizer, weights, defaults)
     if tokenizer.vocab_size > model.vocabulary:
         kernel.close()

@@ -7,11 +7,11 @@ from typing import Any, TextIO
 
 from tensor_ops_decode.weights.transforms import QUANTIZED_TYPES
 
-__all__ = ["Bar", "add_guesses", "kernel_options", "model_parser"]
+__all__ = ["Bar", "add_guesses", "add_running", "kernel_options", "model_parser"]
 
 
 def model_parser(command: str, description: str, examples: str) -> argparse.ArgumentParser:
-    """Return the parser of a command that opens a model, with the options of its kernel."""
+    """Return the parser of a command that opens a model, with the options of its program."""
     parser = argparse.ArgumentParser(
         prog=f"tensor-ops {command}",
         description=description,
@@ -21,7 +21,6 @@ def model_parser(command: str, description: str, examples: str) -> argparse.Argu
     )
     parser.add_argument("model", help="a GGUF file, or a folder of Hugging Face")
     parser.add_argument("--backend", help="the backend that must run it")
-    parser.add_argument("--num-workers", type=int, help="threads; default: those of the machine")
     parser.add_argument("--max-seq-length", type=int, help="the longest prompt with its answer")
     parser.add_argument(
         "--activations",
@@ -38,12 +37,17 @@ def model_parser(command: str, description: str, examples: str) -> argparse.Argu
         choices=QUANTIZED_TYPES,
         help="quantize the matrix of the logits, of whatever type it is",
     )
+    return parser
+
+
+def add_running(parser: argparse.ArgumentParser) -> None:
+    """Add the options of a kernel that runs the program."""
+    parser.add_argument("--num-workers", type=int, help="threads; default: those of the machine")
     parser.add_argument(
         "--cache",
         metavar="FOLDER",
         help="keep packed weights there, so that the model opens faster the next time",
     )
-    return parser
 
 
 def add_guesses(parser: argparse.ArgumentParser) -> None:
@@ -58,7 +62,8 @@ def add_guesses(parser: argparse.ArgumentParser) -> None:
 def kernel_options(arguments: argparse.Namespace) -> dict[str, Any]:
     """Return the options that were given, by the names of the kernel's arguments."""
     names = ["num_workers", "max_seq_length", "num_speculative_tokens", "activations"]
-    names += ["quantize", "quantize_head", "cache"]
+    names += ["quantize", "quantize_head", "cache", "cache_dtype"]
+    names += ["max_num_batched_requests", "max_num_batched_tokens"]
     given = {name: getattr(arguments, name, None) for name in names}
     return {name: value for name, value in given.items() if value is not None}
 
@@ -74,6 +79,10 @@ class Bar:
     def show_packing(self, done: int, size: int) -> None:
         """Show that so many bytes of weights are packed."""
         self.show(done, size, f"packing {done >> 20} of {size >> 20} MiB")
+
+    def show_writing(self, done: int, size: int) -> None:
+        """Show that so many bytes of tensors are written."""
+        self.show(done, size, f"writing {done >> 20} of {size >> 20} MiB")
 
     def show(self, done: int, size: int, text: str) -> None:
         """Show how much is done, and what runs now."""

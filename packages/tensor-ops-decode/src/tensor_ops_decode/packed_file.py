@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from tensor_ops.extension import warn_caller
 from tensor_ops_decode.program import Program
 from tensor_ops_decode.weights import Weights
-from tensor_ops_decode.weights.safetensors import open_safetensors
+from tensor_ops_decode.weights.safetensors import header_of, open_safetensors
 
 if sys.platform != "win32":
     import fcntl
@@ -32,7 +32,6 @@ if sys.platform != "win32":
 __all__ = ["PackedFile", "PackedWeights", "cache_folder"]
 
 PACKED = "packed"
-_ALIGNMENT = 4096  # of the data in the file, for those that map it
 
 
 class PackedWeights(NamedTuple):
@@ -169,14 +168,8 @@ class PackedFile:
             {"size": file.size, "modified": file.modified, "sha256": file.digest()}
             for file in self._files
         ]
-        header: dict[str, Any] = {"__metadata__": {"key": self._key, "files": json.dumps(files)}}
-        end = 0
-        for name, size in sizes.items():
-            begin, end = end, end + size
-            header[name] = {"dtype": "U8", "shape": [size], "data_offsets": [begin, end]}
-        text = json.dumps(header).encode()
-        text = text.ljust(-(-(8 + len(text)) // _ALIGNMENT) * _ALIGNMENT - 8)
-        return len(text).to_bytes(8, "little") + text
+        metadata = {"key": self._key, "files": json.dumps(files)}
+        return header_of(metadata, {name: ("U8", [size], size) for name, size in sizes.items()})
 
     def _is_of(self, files: Any) -> bool:
         if not isinstance(files, list) or len(files) != len(self._files):

@@ -29,6 +29,7 @@ from tensor_ops_decode.kernel_requests import KernelRequests
 from tensor_ops_decode.kernel_steps import KernelSteps
 from tensor_ops_decode.layers import Layers
 from tensor_ops_decode.memory_plan import memory_of, program_that_fits, require_memory
+from tensor_ops_decode.model_export import ModelFacts, export_model
 from tensor_ops_decode.models import decoder_of
 from tensor_ops_decode.models.decoder import program_of
 from tensor_ops_decode.packed_file import cache_folder
@@ -36,6 +37,7 @@ from tensor_ops_decode.program import Limits, Program
 from tensor_ops_decode.quantized_program import quantized_program
 from tensor_ops_decode.requests import Requests
 from tensor_ops_decode.sampling import Sampling
+from tensor_ops_decode.sources import TensorArrays
 from tensor_ops_decode.step_reads import StepReads
 from tensor_ops_decode.weights import Weights, open_weights
 
@@ -164,6 +166,7 @@ class PersistentKernel(Layers, KernelSteps, KernelRequests, KernelMeasurements):
         length = DEFAULT_SEQ_LENGTH if max_seq_length is None else max_seq_length
         super().__init__(limits(length), cache_dtype)
         self._length_by = "max_seq_length" if has_length else "the default"
+        self._activations = activations
         given = {"activations": activations, "use_cutlass_kernel": use_cutlass_kernel}
         self._options = {name: value for name, value in given.items() if value is not None}
         self._num_workers = num_workers
@@ -249,6 +252,52 @@ class PersistentKernel(Layers, KernelSteps, KernelRequests, KernelMeasurements):
             self._attached = {}  # the executable holds what it has not copied
             self._requests = Requests(program, compiled.executable, self._logits, self._tokens)
             self._executable = compiled.executable
+
+    def export(
+        self,
+        folder: str | os.PathLike[str],
+        progress: Callable[[int, int], None] = lambda done, size: None,
+    ) -> None:
+        """Write the model into a new folder, which programs without Python can run.
+
+        It has the program, the tensors as it wants them, and what else a runner must know. The
+        kernel need not be compiled.
+
+        Parameters
+        ----------
+        folder : path-like
+            It must not exist yet, and appears when it is whole.
+        progress : callable, optional
+            Called with the bytes of tensors that are written, and of all.
+
+        Raises
+        ------
+        ValueError
+            If the kernel has no ``model``, or is closed.
+        OSError
+            If the folder cannot be written, or exists.
+        """
+        self._check_process()
+        with self._lock:
+            self._check_open()
+            weights = self._weights
+            if weights is None:
+                raise ValueError("export() writes the model of a file; make the kernel with model=")
+
+            def report(done: int, size: int) -> None:
+                weights.release_memory()  # what is written is not read again
+                progress(done, size)
+
+            facts = ModelFacts(
+                Path(weights.path).name,
+                self._logits,
+                self._tokens,
+                self._start_token,
+                self._end_tokens,
+                self._activations,
+            )
+            arrays = TensorArrays(self.program, {}, weights)
+            export_model(folder, self.program, arrays, facts, report)
 
     def close(self) -> None:
         """Free the memory; everything after that is an error, except for closing again."""

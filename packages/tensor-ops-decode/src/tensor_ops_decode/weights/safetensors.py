@@ -11,7 +11,7 @@ import json
 import math
 import os
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeGuard
 
@@ -19,13 +19,21 @@ from tensor_ops_decode.weights.formats import FORMATS, Format
 from tensor_ops_decode.weights.mapped_file import FileFormatError, MappedFile
 from tensor_ops_decode.weights.tensor import StoredTensor, StoredTensors, check_tensors
 
-__all__ = ["CONFIG", "SafetensorsFolder", "open_safetensors", "read_json", "read_safetensors"]
+__all__ = [
+    "CONFIG",
+    "SafetensorsFolder",
+    "header_of",
+    "open_safetensors",
+    "read_json",
+    "read_safetensors",
+]
 
 CONFIG = "config.json"
 SINGLE = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 MAX_HEADER = 100_000_000  # bytes, as the library has it
 MAX_DIMENSIONS = 8
+ALIGNMENT = 4096  # of the data in files that are written here, for those that map them
 
 # Of a dtype that is not supported only the size is known, and not of all.
 _DTYPES: dict[str, Format | tuple[str, int]] = {
@@ -111,6 +119,27 @@ def open_safetensors(
     tensors = {name: _tensor(file, name, info, 8 + length) for name, info in header.items()}
     check_tensors(list(tensors.values()))
     return tensors, metadata if isinstance(metadata, dict) else {}
+
+
+def header_of(
+    metadata: Mapping[str, str], tensors: Mapping[str, tuple[str, Sequence[int], int]]
+) -> bytes:
+    """Return what stands before the data in a file of tensors, one behind the other.
+
+    Parameters
+    ----------
+    metadata : mapping of str to str
+    tensors : mapping of str to tuple
+        In the order of their data: dtype, shape and bytes.
+    """
+    header: dict[str, Any] = {"__metadata__": dict(metadata)}
+    end = 0
+    for name, (dtype, shape, size) in tensors.items():
+        begin, end = end, end + size
+        header[name] = {"dtype": dtype, "shape": list(shape), "data_offsets": [begin, end]}
+    text = json.dumps(header).encode()
+    text = text.ljust(-(-(8 + len(text)) // ALIGNMENT) * ALIGNMENT - 8)
+    return len(text).to_bytes(8, "little") + text
 
 
 def read_json(path: str | os.PathLike[str]) -> dict[str, Any]:
