@@ -71,6 +71,7 @@ class TENSOR_OPS_SHARED Executable {
   // Frees all but the arrays. A second call does nothing.
   void close();
 
+  const Program& program() const { return program_; }
   const StepArrays& arrays() const { return arrays_; }
   // What takes how many bytes.
   const std::vector<std::pair<const char*, std::size_t>>& memory() const { return memory_; }

@@ -13,7 +13,7 @@ namespace {
 
 class Parser {
  public:
-  explicit Parser(std::string_view text) : text_(text) {}
+  Parser(std::string_view text, const char* what) : text_(text), what_(what) {}
 
   Json document() {
     Json value = this->value(0);
@@ -26,7 +26,7 @@ class Parser {
   static constexpr int kDeepest = 64;
 
   [[noreturn]] void fail(const std::string& what) const {
-    throw ValueError(text("program: JSON: ", what, " at byte ", at_));
+    throw ValueError(text(what_, ": JSON: ", what, " at byte ", at_));
   }
 
   // 0 at the end, which no token contains.
@@ -234,12 +234,13 @@ class Parser {
   }
 
   const std::string_view text_;
+  const char* const what_;
   std::size_t at_ = 0;
 };
 
 }  // namespace
 
-Json parse_json(std::string_view text) { return Parser(text).document(); }
+Json parse_json(std::string_view text, const char* what) { return Parser(text, what).document(); }
 
 const char* kind_text(Json::Kind kind) {
   static constexpr const char* kTexts[] = {"null",     "a boolean", "a number",

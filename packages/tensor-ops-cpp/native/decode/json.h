@@ -22,9 +22,10 @@ struct Json {
   std::vector<Json> items;        // of an array, or the values of an object
 };
 
-// Throws ValueError, with the offset in bytes, for what is not one JSON value in UTF-8, for a key
-// that an object has twice, and for values nested more deeply than 64.
-Json parse_json(std::string_view text);
+// what: names the text in messages. Throws ValueError, with the offset in bytes, for what is not
+// one JSON value in UTF-8, for a key that an object has twice, and for values nested more deeply
+// than 64.
+Json parse_json(std::string_view text, const char* what);
 
 // "an object", "a string"
 const char* kind_text(Json::Kind kind);

@@ -8,67 +8,12 @@
 
 #include "declaration/errors.h"
 #include "decode/json.h"
+#include "decode/json_fields.h"
 #include "decode/node_kind.h"
 #include "decode/node_rules.h"
 
 namespace tensor_ops::decode {
 namespace {
-
-constexpr std::int64_t kMostSize = INT32_MAX;  // tokens, rows and columns are numbered by int32
-
-// The members of a JSON object, each to be taken once.
-class Fields {
- public:
-  Fields(const Json& json, std::string where, std::vector<const char*> known)
-      : json_(require(json, Json::Kind::kObject, where)), where_(std::move(where)) {
-    for (const std::string& key : json.keys)
-      if (std::find(known.begin(), known.end(), key) == known.end())
-        throw ValueError(text(where_, ": unknown key '", key, "'; expected ", joined(known)));
-  }
-
-  static const Json& require(const Json& json, Json::Kind kind, const std::string& where) {
-    if (json.kind == kind) return json;
-    throw ValueError(text(where, " must be ", kind_text(kind), ", got ", kind_text(json.kind)));
-  }
-
-  const Json& at(const char* key) const {
-    const auto found = std::find(json_.keys.begin(), json_.keys.end(), key);
-    if (found == json_.keys.end())
-      throw ValueError(text(where_, ": the key '", key, "' is missing"));
-    return json_.items[static_cast<std::size_t>(found - json_.keys.begin())];
-  }
-  const Json& at(const char* key, Json::Kind kind) const {
-    return require(at(key), kind, path(key));
-  }
-  const std::string& string(const char* key) const { return at(key, Json::Kind::kString).string; }
-  std::size_t size(const char* key) const { return as_size(at(key), path(key)); }
-  std::size_t choice(const char* key, const std::vector<const char*>& choices) const {
-    const std::string& given = string(key);
-    for (std::size_t i = 0; i < choices.size(); ++i)
-      if (given == choices[i]) return i;
-    throw ValueError(text(path(key), " must be one of ", joined(choices), "; got '", given, "'"));
-  }
-
-  static std::size_t as_size(const Json& json, const std::string& where) {
-    if (json.kind == Json::Kind::kNumber && json.is_integer && json.integer >= 1 &&
-        json.integer <= kMostSize)
-      return static_cast<std::size_t>(json.integer);
-    const std::string got =
-        json.kind == Json::Kind::kNumber ? text(json.number) : kind_text(json.kind);
-    throw ValueError(text(where, " must be an integer from 1 to ", kMostSize, ", got ", got));
-  }
-
- private:
-  std::string path(const char* key) const { return text(where_, ": ", key); }
-  static std::string joined(const std::vector<const char*>& words) {
-    std::string all;
-    for (const char* word : words) all += (all.empty() ? "" : ", ") + std::string(word);
-    return all;
-  }
-
-  const Json& json_;
-  const std::string where_;
-};
 
 // function(name, value) for the members of an object.
 template <class Function>
@@ -295,7 +240,7 @@ double Node::attribute(const char* attribute) const {
   return found == slots.end() ? 0 : attributes[static_cast<std::size_t>(found - slots.begin())];
 }
 
-Program parse_program(std::string_view json) { return Reader().read(parse_json(json)); }
+Program parse_program(std::string_view json) { return Reader().read(parse_json(json, "program")); }
 
 void refuse_size(const std::string& of_what) {
   throw ValueError(text(of_what, ": its size in bytes is more than any memory"));

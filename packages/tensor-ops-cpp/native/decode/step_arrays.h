@@ -41,6 +41,7 @@ class StepArrays {
   // Throws ValueError unless so many steps can follow one another of which the first, which has
   // been checked, has one token of each slot.
   void check_steps(const Limits& limits, const Step& step, std::size_t num_steps) const;
+  std::size_t num_words() const { return num_words_; }
   // Whether a token can be fed.
   bool is_word(std::int32_t token) const;
 

@@ -5,6 +5,7 @@
 #include "abi/backend_table.h"
 #include "isa/isa.h"
 #include "launch/ready_call.h"
+#include "library/decode_interface.h"
 #include "threads/resources.h"
 #include "threads/threads.h"
 
@@ -86,6 +87,6 @@ extern "C" tensor_ops_status tensor_ops_cpp_backend(std::uint32_t abi_version,
                                   run,
                                   num_threads,
                                   require_and_set_num_threads,
-                                  nullptr};
+                                  &decode_interface};
   return get_backend(parts, abi_version, backend, error);
 }

@@ -1,0 +1,10 @@
+// The table of tensor_ops/decode.h.
+#pragma once
+
+#include "tensor_ops/decode.h"
+
+namespace tensor_ops {
+
+extern const tensor_ops_decode decode_interface;
+
+}  // namespace tensor_ops
