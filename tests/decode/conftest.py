@@ -41,6 +41,22 @@ def folder(tmp_path_factory):
     return folder
 
 
+@pytest.fixture(scope="module")
+def exported(folder, tmp_path_factory):
+    """That model in a folder for programs without Python."""
+    from exported_models import export
+
+    return export(folder, tmp_path_factory.mktemp("exported") / "model")
+
+
+@pytest.fixture(scope="module")
+def driver(tmp_path_factory):
+    """Runs commands on exported models in C++; for tests that have `cpp` too."""
+    from exported_models import Driver
+
+    return Driver(tmp_path_factory.mktemp("driver"))
+
+
 def _available(request, name):
     found = backends.load(name)
     reason = found.reason

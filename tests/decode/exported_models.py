@@ -1,0 +1,65 @@
+"""Exported models, and the program in C++ that runs commands on them."""
+
+import shutil
+import subprocess
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from tensor_ops_decode import PersistentKernel
+
+INCLUDE = Path(__file__).parents[2] / "native" / "include"
+SOURCES = Path(__file__).with_name("cpp_decoder")
+LIMITS = {
+    "max_num_batched_requests": 3,
+    "max_num_batched_tokens": 32,
+    "max_seq_length": 120,
+    "num_workers": 2,
+}
+
+
+def export(model, target, **options):
+    """Export a model with the limits of `LIMITS`, and return the folder."""
+    with PersistentKernel(model=model, backend="python", **{**LIMITS, **options}) as kernel:
+        kernel.export(target)
+    return target
+
+
+def words(*parts):
+    """Return a command, or what one prints."""
+    return " ".join(map(str, parts))
+
+
+def library_path():
+    """Return the library of the C++ backend, which is beside its Python module."""
+    module = import_module("tensor_ops_cpp")
+    (path,) = Path(module.__file__).parent.glob("*tensor_ops_cpp.*")
+    return path
+
+
+def compiled(compiler, source, folder, *options):
+    """Compile a program of `SOURCES` into a folder, with warnings as errors."""
+    path = shutil.which(compiler) or pytest.skip(f"{compiler} is not installed")
+    program = folder / Path(source).stem
+    checks = [*options, "-Wall", "-Wextra", "-Werror", "-pedantic", f"-I{INCLUDE}"]
+    command = [path, *checks, SOURCES / source, "-o", program, "-ldl", "-lpthread"]
+    subprocess.run(command, check=True)
+    return program
+
+
+class Driver:
+    """The compiled program, called with lines of commands."""
+
+    def __init__(self, folder):
+        self._program = compiled("c++", "driver.cpp", folder, "-std=c++17")
+
+    def __call__(self, *lines):
+        """Return the line that each command prints."""
+        text = "".join(f"{line}\n" for line in lines)
+        command = [self._program, library_path()]
+        done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, (done.stdout[-300:], done.stderr)
+        printed = done.stdout.splitlines()
+        assert len(printed) == len(lines)
+        return [line.strip() for line in printed]
