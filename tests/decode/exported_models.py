@@ -43,7 +43,7 @@ def compiled(compiler, source, folder, *options):
     path = shutil.which(compiler) or pytest.skip(f"{compiler} is not installed")
     program = folder / Path(source).stem
     checks = [*options, "-Wall", "-Wextra", "-Werror", "-pedantic", f"-I{INCLUDE}"]
-    command = [path, *checks, SOURCES / source, "-o", program, "-ldl", "-lpthread"]
+    command = [path, SOURCES / source, *checks, "-o", program, "-ldl", "-lpthread"]
     subprocess.run(command, check=True)
     return program
 

