@@ -13,6 +13,7 @@ NEEDED = {
     "binding": ["tensor_ops_cpp"],
     "interface": ["tensor_ops_cpp"],
     "decode_programs": ["tensor_ops_cpp", "tensor_ops_decode"],
+    "exported_folders": ["tensor_ops_cpp", "tensor_ops_decode"],
     "model_files": ["tensor_ops_decode"],
     "model_settings": ["tensor_ops_decode"],
     "model_tokenizers": ["tensor_ops_decode", "tokenizers"],

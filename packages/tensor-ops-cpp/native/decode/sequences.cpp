@@ -45,7 +45,10 @@ Sequences::Sequences(Executable& executable, const std::string& logits, std::str
   num_logits_ = row.columns;
   for (const Node& node : program.nodes) has_samples_ |= node.kind->samples;
   for (std::size_t slot = limits_.max_requests; slot-- > 0;) free_slots_.push_back(slot);
-  for (std::size_t page = limits_.num_pages; page-- > 0;)
+  // More than the page table has room for are of no use.
+  const std::size_t pages =
+      std::min(limits_.num_pages, limits_.max_requests * limits_.pages_per_request());
+  for (std::size_t page = pages; page-- > 0;)
     free_pages_.push_back(static_cast<std::int32_t>(page));
 }
 
@@ -62,7 +65,6 @@ std::int64_t Sequences::open() {
   Sequence sequence;
   sequence.number = next_number_;
   sequence.slot = free_slots_.back();
-  sequence.tokens.reserve(longest_ + 1);
   sequences_.emplace(sequence.number, std::move(sequence));
   write_sampling(free_slots_.back(), {});
   free_slots_.pop_back();
