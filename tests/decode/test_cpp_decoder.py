@@ -1,6 +1,8 @@
 """Exported models in C++: the tokens and bits of logits that Python's kernel has."""
 
+import os
 import re
+import shutil
 import subprocess
 from importlib.util import find_spec
 from pathlib import Path
@@ -11,6 +13,8 @@ import pytest
 from exported_models import LIMITS, compiled, export, library_path, words
 from tensor_ops_decode import PersistentKernel
 
+ROOT = Path(__file__).parents[2]
+FRANCE = [504, 3575, 282, 4649, 314]  # SmolLM2's tokens of "The capital of France is"
 PROMPTS = [list(b"Once"), list(b"a long prompt, of several steps and pages" * 2), [7]]
 
 
@@ -214,38 +218,48 @@ def smollm2():
 
 
 def test_smollm2_has_the_tokens_and_the_logits_of_python(smollm2, cpp, driver, tmp_path):
-    prompt = [504, 3575, 282, 4649, 314]  # The capital of France is
     with PersistentKernel(model=smollm2, backend=cpp, max_seq_length=64, num_workers=2) as kernel:
         kernel.export(tmp_path / "model")
         kernel.compile()
-        request = add(kernel, prompt, max_new_tokens=16)
+        request = add(kernel, FRANCE, max_new_tokens=16)
         kernel()
         logits = bits(kernel.logits(request))
         while kernel.requests:
             kernel.run(16)
-        tokens = kernel.tokens(request)
-    lines = [words("open", tmp_path / "model", 2), "sequence", words("append 0", *prompt)]
-    assert driver(*lines, "logits 0", "generate_until 16 0")[3:] == [logits, words(*tokens)]
+        tokens = words(*kernel.tokens(request))
+    lines = [words("open", tmp_path / "model", 2), "sequence", words("append 0", *FRANCE)]
+    assert driver(*lines, "logits 0", "generate_until 16 0")[3:] == [logits, tokens]
 
-    printed = "".join(f"{token}\n" for token in tokens[:5]) + "49152 logits\n"
+
+def test_the_program_of_the_guide(smollm2, cpp, driver, tmp_path):
+    model = export(smollm2, tmp_path / "model")
+    lines = [words("open", model, 1), "sequence", words("append 0", *FRANCE), "generate 5 0"]
+    tokens = driver(*lines)[-1].removesuffix(";").split()
     program = program_of_the_guide(tmp_path)
-    assert answers(program, tmp_path / "model") == (0, printed, "")
+    assert answers(program, model) == (0, "\n".join([*tokens, "49152 logits\n"]), "")
     status, _, message = answers(program, tmp_path / "missing")
     assert status == 1
     assert "missing/model.json: cannot be opened" in message
 
 
 def program_of_the_guide(folder):
-    """Compile the program that is on the page, linked to the library."""
-    page = Path(__file__).parents[2] / "docs/guides/exported_models.md"
+    """Compile the program that is on the page."""
+    page = ROOT / "docs/guides/exported_models.md"
     (code,) = re.findall("```cpp\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
     source = folder / "answer.cpp"
     source.write_text(code, encoding="utf-8")
-    library = library_path()
-    options = ["-std=c++17", library, f"-Wl,-rpath,{library.parent}"]
-    return compiled("c++", source, folder, *options)
+    cmake = shutil.which("cmake") or pytest.skip("cmake is not installed")
+    header = folder / "include/tensor_ops/backend/ops.h"
+    declarations = ROOT / "packages/tensor-ops-cpp/native/ops"
+    defined = [f"-DDECLARATIONS={declarations}", f"-DHEADER={header}"]
+    script = ROOT / "native/cmake/ops_header.cmake"
+    subprocess.run([cmake, *defined, "-P", script], check=True)
+    return compiled("c++", source, folder, "-std=c++17", f"-I{folder / 'include'}")
 
 
 def answers(program, folder):
-    done = subprocess.run([program, folder], capture_output=True, text=True, check=False)
+    environment = {**os.environ, "TENSOR_OPS_BACKEND_PATH": str(library_path().parent)}
+    done = subprocess.run(
+        [program, folder], capture_output=True, text=True, env=environment, check=False
+    )
     return done.returncode, done.stdout, done.stderr

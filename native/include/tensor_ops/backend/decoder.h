@@ -1,6 +1,6 @@
 // Language models that `tensor-ops export MODEL FOLDER` has written, by token ids:
 //
-//     tensor_ops::backend::Decoder decoder(*registry.get_backend("cpp"), "exported");
+//     tensor_ops::backend::Decoder decoder(registry.get_backend("cpp"), "exported");
 //     auto sequence = decoder.open_sequence();
 //     sequence.append({1, 504, 3575});
 //     std::vector<std::int32_t> answer = sequence.generate(32);
@@ -208,11 +208,11 @@ class Sequence {
 // An exported model. Functions may be called from any thread.
 class Decoder {
  public:
-  // backend: one of the registry, such as get_backend("cpp") points to. folder: in UTF-8. Throws
-  // UnavailableError where it runs no models.
+  // backend: a Backend of the registry, which finds it. folder: in UTF-8. Throws UnavailableError
+  // where the backend is null, is not available, or runs no models.
   template <class Backend>
-  Decoder(const Backend& backend, const std::string& folder, const DecoderOptions& options = {})
-      : Decoder(backend.abi(), folder, options) {}
+  Decoder(const Backend* backend, const std::string& folder, const DecoderOptions& options = {})
+      : Decoder(backend ? backend->abi() : nullptr, folder, options) {}
   // The same with the table of a library.
   Decoder(const tensor_ops_backend* backend, const std::string& folder,
           const DecoderOptions& options = {})
@@ -284,7 +284,8 @@ class Decoder {
   static const tensor_ops_decode& table_of(const tensor_ops_backend* backend) {
     if (!backend)
       throw UnavailableError(
-          "the backend of a Decoder has no library; its unavailable_reason() says why");
+          "a Decoder was given a backend without a library; unavailable_reason() of the registry "
+          "says why there is none");
     const std::string name = backend->name;
     if (const char* const reason = backend->unavailable_reason())
       throw UnavailableError("backend '" + name + "' is unavailable: " + reason);
