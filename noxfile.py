@@ -51,7 +51,7 @@ BLOCKS = "tests/docs/test_pages.py::test_blocks_run"
 TENTH_OP = "tests/docs/test_tenth_op.py::test_a_backend_has_it"
 WHEEL_TESTS = f"{CUDA}/tests/wheel"
 # Those whose branches are the native code's, and those whose are Python's.
-FUZZED_NATIVE = ("binding", "interface", "decode_programs")
+FUZZED_NATIVE = ("binding", "interface", "decode_programs", "exported_folders")
 FUZZED_MODELS = ("model_files", "model_settings", "model_tokenizers", "chat_templates")
 FUZZED = ("configuration", "command", *FUZZED_MODELS, *FUZZED_NATIVE)
 # llama.cpp as fast as it gets here, without what it downloads or does not decode with.
@@ -239,7 +239,8 @@ def sanitize(session: nox.Session) -> None:
     for level in levels:
         at_level = environment | {"TENSOR_OPS_CPP_ISA": level}
         session.run(*run, *only, *SAMPLE_OF_NODES, env=at_level)
-    session.run(*run, "tests/fuzz/test_found.py", "-k", "decode_programs", env=environment)
+    found = ["tests/fuzz/test_found.py", "-k", " or ".join(FUZZED_NATIVE[1:])]
+    session.run(*run, *found, env=environment)
     for name, patterns in STRESSED.items():
         stress(session, name, patterns)
     session.install("--no-cache", *THREAD_SANITIZED, f"./{CPP}")
