@@ -3,11 +3,14 @@
 import ctypes
 import itertools
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
 from tensor_ops_cuda import _native
 
+# The kernels and, in an emulated build, CUDA's runtime.
+(LIBRARY,) = Path(_native.__file__).parent.glob("*tensor_ops_cuda.*")
 CAPSULES = {False: b"dltensor", True: b"dltensor_versioned"}
 NAMES = {"float32": (2, 32), "float16": (2, 16), "bfloat16": (4, 16), "float64": (2, 64)}
 
@@ -20,7 +23,7 @@ class Runtime:
     """The functions of the runtime; a code that is not success raises."""
 
     def __init__(self):
-        self.library = ctypes.CDLL(_native.__file__)
+        self.library = ctypes.CDLL(str(LIBRARY))
         self.library.cudaGetErrorName.restype = ctypes.c_char_p
 
     def __getattr__(self, name):

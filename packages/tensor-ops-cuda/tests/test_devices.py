@@ -2,6 +2,7 @@
 
 import ast
 
+import emulated
 import numpy as np
 import pytest
 
@@ -126,7 +127,7 @@ def test_device_of_host_arrays(emulate):
 def test_current_device_of_host_arrays(emulate):
     code = TWO + (
         "import ctypes\n"
-        "runtime = ctypes.CDLL(_native.__file__)\n"
+        f"runtime = ctypes.CDLL({str(emulated.LIBRARY)!r})\n"
         "runtime.cudaSetDevice(1)\n"
         "assert t.to_device(x).device == 'cuda:1'\n"
         "t.silu(t.to_device(x, device=0)), t.silu(x)\n"

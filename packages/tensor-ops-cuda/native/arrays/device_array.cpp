@@ -3,10 +3,8 @@
 #include <algorithm>
 
 #include "arrays/readers.h"
-#include "launch/cuda.h"
+#include "launch/area.h"
 #include "launch/device.h"
-#include "launch/host_copy.h"
-#include "launch/pinned_pool.h"
 
 namespace tensor_ops {
 namespace {
@@ -22,7 +20,7 @@ struct Release {
     try {
       const CurrentDevice current(device);
       // It may be another thread's.
-      if (memory->stream() == cudaStreamPerThread) CUDA_CHECK(cudaDeviceSynchronize());
+      if (memory->stream() == cudaStreamPerThread) synchronize_device();
       delete memory;
     } catch (const Error&) {
       // The driver is gone, and the memory with it.
@@ -120,22 +118,16 @@ PyObject* stream_owner_of(const DeviceArray& array) {
   return release ? release->stream_owner : nullptr;
 }
 
-// Through pinned memory if possible; the host waits, since its caller may write to `from` again.
 void upload(const View& from, const DeviceArray& to) {
   if (to.size() == 0) return;
   const CurrentDevice current(to.device);
-  const HostBuffer packed = new_host_buffer(to.bytes());
-  pack(area_of(from), packed.get());
-  CUDA_CHECK(
-      cudaMemcpyAsync(to.data(), packed.get(), to.bytes(), cudaMemcpyHostToDevice, to.stream));
-  CUDA_CHECK(cudaStreamSynchronize(to.stream));
+  upload(area_of(from), to.data(), to.stream);
 }
 
 void download(const DeviceArray& from, void* to) {
   if (from.size() == 0) return;
   const CurrentDevice current(from.device);
-  CUDA_CHECK(cudaMemcpyAsync(to, from.data(), from.bytes(), cudaMemcpyDeviceToHost, from.stream));
-  CUDA_CHECK(cudaStreamSynchronize(from.stream));
+  download(from.data(), to, from.bytes(), from.stream);
 }
 
 PyObject* to_capsule(const DeviceArray& array, bool versioned) {

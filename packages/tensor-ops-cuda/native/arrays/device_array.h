@@ -31,8 +31,8 @@ DeviceArray new_device_array(int device, DType dtype, int dims, const std::int64
 // Borrowed; null where there is none.
 PyObject* stream_owner_of(const DeviceArray& array);
 
-// From host memory of any strides, and to C-contiguous host memory. The host is blocked, and the
-// GIL is not needed.
+// From host memory of any strides, and to C-contiguous host memory. The host waits, and the GIL is
+// not needed.
 void upload(const View& from, const DeviceArray& to);
 void download(const DeviceArray& from, void* to);
 

@@ -3,7 +3,6 @@
 
 #include "arrays/readers.h"
 #include "declaration/errors.h"
-#include "launch/cuda.h"
 #include "launch/device.h"
 
 namespace tensor_ops {
@@ -90,15 +89,10 @@ void read_strides(const Interface& interface, std::int64_t item, View& view) {
 
 // Arrays without elements may have no address.
 int device_of(const Interface& interface, const View& view) {
-  devices();
-  int current = 0;
-  CUDA_CHECK(cudaGetDevice(&current));
-  if (!view.data) return current;
-  cudaPointerAttributes attributes;
-  CUDA_CHECK(cudaPointerGetAttributes(&attributes, view.data));
-  if (attributes.type != cudaMemoryTypeDevice && attributes.type != cudaMemoryTypeManaged)
+  const Residence residence = residence_of(view.data);
+  if (view.data && residence.memory == Memory::kHost)
     interface.refuse("has an address that is not in a device's memory");
-  return attributes.device;
+  return residence.device;
 }
 
 void read_stream(const Interface& interface, Array& array) {

@@ -4,7 +4,6 @@
 #include <mutex>
 #include <vector>
 
-#include "launch/cuda.h"
 #include "launch/streams.h"
 
 namespace tensor_ops {
@@ -23,12 +22,6 @@ struct KeptLeases {
 KeptLeases& kept() {
   static auto* leases = new KeptLeases;
   return *leases;
-}
-
-bool is_capturing(cudaStream_t stream) {
-  cudaStreamCaptureStatus status;
-  CUDA_CHECK(cudaStreamIsCapturing(stream, &status));
-  return status != cudaStreamCaptureStatusNone;
 }
 
 struct Taken {

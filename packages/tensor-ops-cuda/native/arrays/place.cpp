@@ -6,25 +6,10 @@
 #include "arrays/leases.h"
 #include "arrays/readers.h"
 #include "declaration/errors.h"
+#include "launch/alignment.h"
 #include "launch/streams.h"
 
 namespace tensor_ops {
-namespace {
-
-void require_alignment(const char* op, const char* name, const Array& array) {
-  const View& view = array.view;
-  if (view.dtype == kDTypes) return;
-  const auto item = static_cast<std::int64_t>(kItemSizes[view.dtype]);
-  bool is_aligned = reinterpret_cast<std::uintptr_t>(view.data) % kItemSizes[view.dtype] == 0;
-  for (int d = 0; is_aligned && d < view.dims; ++d)
-    is_aligned = view.stride[d] % item == 0 || view.shape[d] < 2;
-  if (!is_aligned)
-    throw ValueError(text(op, ": ", name, "'s elements do not lie at multiples of their ", item,
-                          " bytes; ", array.is_output ? "give an array whose do" : "pass a copy"));
-}
-
-}  // namespace
-
 void Place::read(const char* name, PyObject* object, Array& array) {
   array.object = object;
   if (PyArray_CheckExact(object)) {

@@ -1,7 +1,6 @@
 // Arrays that speak DLPack's Python protocol.
 #include "arrays/readers.h"
 #include "declaration/errors.h"
-#include "launch/cuda.h"
 
 namespace tensor_ops {
 namespace {

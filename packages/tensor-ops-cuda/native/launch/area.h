@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "declaration/shared.h"
 #include "launch/problem.h"
 
 namespace tensor_ops {
@@ -29,7 +30,7 @@ struct StridedArea {
 };
 
 // Appends an axis, merged with the last one if their steps are one contiguous run.
-void add_axis(StridedArea& area, std::int64_t extent, std::int64_t stride);
+TENSOR_OPS_SHARED void add_axis(StridedArea& area, std::int64_t extent, std::int64_t stride);
 
 // An operand's elements within a box, each once: where the operand repeats along an axis, the area
 // has no such axis.

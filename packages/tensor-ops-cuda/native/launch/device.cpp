@@ -179,6 +179,22 @@ int host_device(const char* variable) {
   return current;
 }
 
+Residence residence_of(const void* data) {
+  devices();
+  int current = 0;
+  CUDA_CHECK(cudaGetDevice(&current));
+  if (!data) return {Memory::kHost, current};
+  cudaPointerAttributes attributes;
+  CUDA_CHECK(cudaPointerGetAttributes(&attributes, data));
+  if (attributes.type == cudaMemoryTypeDevice) return {Memory::kDevice, attributes.device};
+  if (attributes.type == cudaMemoryTypeManaged) return {Memory::kManaged, attributes.device};
+  return {Memory::kHost, current};
+}
+
+void synchronize_device() { CUDA_CHECK(cudaDeviceSynchronize()); }
+
+const char* compiled_architectures() { return TENSOR_OPS_CUDA_ARCHITECTURES; }
+
 int driver_version() {
   int version = 0;
   if (cudaDriverGetVersion(&version) != cudaSuccess) cudaGetLastError();

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "declaration/shared.h"
 #include "launch/call.h"
 
 namespace tensor_ops {
@@ -23,34 +24,54 @@ struct Device {
 // All devices, usable or not; makes no context. The first call starts the driver. Throws
 // UnavailableError where there is none, this process is a forked child of one that used CUDA, or
 // the driver does not work.
-const std::vector<Device>& devices();
+TENSOR_OPS_SHARED const std::vector<Device>& devices();
 
 // Why devices() would throw; empty where it would not.
-std::string unavailable_reason();
+TENSOR_OPS_SHARED std::string unavailable_reason();
 
 // The facts of a device that can be used. Throws UnavailableError, or ValueError for an index that
 // is out of range.
-const DeviceFacts& usable_device(int index);
+TENSOR_OPS_SHARED const DeviceFacts& usable_device(int index);
 
 // The device of host arrays: what the environment variable says, else (null, or empty) the current
 // one. Throws likewise.
-int host_device(const char* variable);
+TENSOR_OPS_SHARED int host_device(const char* variable);
+
+// Where an address is.
+enum class Memory {
+  kHost,    // pinned or not, or no memory that the driver knows
+  kDevice,  // of the device beside it
+  kManaged  // of host and devices alike; the device beside it is the one that it was made on
+};
+struct Residence {
+  Memory memory;
+  int device;  // of kHost the current one
+};
+
+// Throws CudaError, or UnavailableError where there is no device. A null pointer is in kHost.
+TENSOR_OPS_SHARED Residence residence_of(const void* data);
+
+// Waits for all that the current device was asked to do. Throws CudaError.
+TENSOR_OPS_SHARED void synchronize_device();
+
+// What is compiled in, as in "sm_75 sm_80 compute_120".
+TENSOR_OPS_SHARED const char* compiled_architectures();
 
 // 12040; 0 where there is no driver.
-int driver_version();
-int runtime_version();
+TENSOR_OPS_SHARED int driver_version();
+TENSOR_OPS_SHARED int runtime_version();
 // "12.4"
 std::string version_text(int version);
 
 // Whether this process is the child of one that had used CUDA, whose state a fork does not copy.
-bool is_forked_child();
+TENSOR_OPS_SHARED bool is_forked_child();
 
 // Makes a device the calling thread's current one for a while. Throws CudaError, or
 // UnavailableError in a forked child.
 class CurrentDevice {
  public:
-  explicit CurrentDevice(int index);
-  ~CurrentDevice();
+  TENSOR_OPS_SHARED explicit CurrentDevice(int index);
+  TENSOR_OPS_SHARED ~CurrentDevice();
   CurrentDevice(const CurrentDevice&) = delete;
   CurrentDevice& operator=(const CurrentDevice&) = delete;
 

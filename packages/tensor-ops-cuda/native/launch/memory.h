@@ -7,13 +7,16 @@
 #include <cstddef>
 #include <utility>
 
+#include "declaration/shared.h"
+#include "launch/area.h"
+
 namespace tensor_ops {
 
 class DeviceMemory {
  public:
   DeviceMemory() = default;
   // On the current device. Throws CudaError.
-  DeviceMemory(std::size_t bytes, cudaStream_t stream);
+  TENSOR_OPS_SHARED DeviceMemory(std::size_t bytes, cudaStream_t stream);
   DeviceMemory(DeviceMemory&& other) noexcept
       : data_(std::exchange(other.data_, nullptr)), stream_(other.stream_) {}
   DeviceMemory& operator=(DeviceMemory&& other) noexcept {
@@ -21,7 +24,7 @@ class DeviceMemory {
     std::swap(stream_, other.stream_);
     return *this;
   }
-  ~DeviceMemory();
+  TENSOR_OPS_SHARED ~DeviceMemory();
 
   void* data() const { return data_; }
   cudaStream_t stream() const { return stream_; }
@@ -30,5 +33,11 @@ class DeviceMemory {
   void* data_ = nullptr;
   cudaStream_t stream_ = nullptr;
 };
+
+// Copies between host memory and contiguous memory of the current device, on a stream. The host
+// waits: its memory may be used again. What is uploaded goes through pinned memory if possible.
+// Throws CudaError.
+TENSOR_OPS_SHARED void upload(const StridedArea& from, void* to, cudaStream_t stream);
+TENSOR_OPS_SHARED void download(const void* from, void* to, std::size_t bytes, cudaStream_t stream);
 
 }  // namespace tensor_ops

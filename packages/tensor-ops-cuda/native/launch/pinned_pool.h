@@ -5,12 +5,14 @@
 #include <cstddef>
 #include <memory>
 
+#include "declaration/shared.h"
+
 namespace tensor_ops {
 
 // Null if the system pins no more memory, or if results hold a quarter of the machine's memory
 // already. A usable device must be current.
-void* take_pinned(std::size_t bytes);
-void give_back_pinned(void* data);
+TENSOR_OPS_SHARED void* take_pinned(std::size_t bytes);
+TENSOR_OPS_SHARED void give_back_pinned(void* data);
 
 struct PinnedPoolState {
   std::size_t limit;  // bytes that may be kept; 0: none
@@ -19,10 +21,10 @@ struct PinnedPoolState {
   std::size_t hits, misses;
 };
 
-PinnedPoolState pinned_pool_state();
-void set_pinned_pool_limit(std::size_t bytes);
+TENSOR_OPS_SHARED PinnedPoolState pinned_pool_state();
+TENSOR_OPS_SHARED void set_pinned_pool_limit(std::size_t bytes);
 // Gives all kept blocks back to the system, and returns their bytes.
-std::size_t trim_pinned_pool();
+TENSOR_OPS_SHARED std::size_t trim_pinned_pool();
 
 // Pinned memory, or pageable memory where none can be pinned, which the driver copies more slowly.
 using HostBuffer = std::unique_ptr<char, void (*)(void*)>;

@@ -5,6 +5,24 @@
 namespace tensor_ops {
 namespace {
 
+// The array's axes are x's last ones; axes that it lacks, or that have length 1 there, repeat.
+void add_operand(Problem& problem, const ArrayView& array, std::int64_t length, bool is_output) {
+  Operand& operand = problem.operand[problem.operands++];
+  operand.data = nullptr;
+  operand.dtype = array.is_given ? array.dtype : problem.dtype;
+  operand.length = length;
+  operand.element_stride = operand.item_size();
+  operand.is_output = is_output;
+  std::fill_n(operand.stride, problem.axes, 0);
+  if (!array.is_given) return;
+  operand.data = array.data;
+  const int last = array.dims - 1, offset = problem.axes - last;
+  for (int d = 0; d < last; ++d)
+    if (array.shape[d] != 1) operand.stride[d + offset] = array.strides[d];
+  if (length > 1)
+    operand.element_stride = last < 0 || array.shape[last] == 1 ? 0 : array.strides[last];
+}
+
 template <class Predicate>
 bool all_operands(const Problem& problem, Predicate predicate) {
   return std::all_of(problem.operand, problem.operand + problem.operands,
@@ -57,6 +75,26 @@ void take_axis_for_row(Problem& problem) {
 }
 
 }  // namespace
+
+Problem make_problem(const OpCall& call) {
+  const ArrayView& x = call.array[0];
+  Problem problem;
+  problem.op = call.op;
+  problem.dtype = x.dtype;
+  problem.variant = call.variant;
+  std::copy_n(call.scalars, kMaxScalars, problem.scalar);
+  problem.axes = std::max(0, x.dims - 1);
+  problem.n = x.dims ? x.shape[problem.axes] : 1;
+  std::copy_n(x.shape, problem.axes, problem.extent);
+  problem.operands = 0;
+  for (int k = 0; k < call.inputs; ++k) {
+    const bool is_half = call.kind[k] == Kind::kHalfRows;
+    add_operand(problem, call.array[k], is_half ? problem.n / 2 : problem.n, false);
+  }
+  for (std::size_t i = 0; i < call.op->outputs.size(); ++i)
+    add_operand(problem, call.array[call.inputs + static_cast<int>(i)], problem.n, true);
+  return problem;
+}
 
 void collapse(Problem& problem) {
   for (int d = problem.axes - 1; d >= 0; --d)

@@ -2,16 +2,17 @@
 // downloaded.
 #pragma once
 
+#include "declaration/shared.h"
 #include "launch/problem.h"
 
 namespace tensor_ops {
 
 // Returns when the results have been written. No array may be empty. Throws CudaError, or
 // MemoryError where the device has no memory even for the smallest chunk.
-void run_from_host(const Problem& problem, const DeviceFacts& device);
+TENSOR_OPS_SHARED void run_from_host(const Problem& problem, const DeviceFacts& device);
 
 // Bytes of a chunk, all its arrays together. For tests, which set a small one.
-std::int64_t chunk_bytes();
-void set_chunk_bytes(std::int64_t bytes);
+TENSOR_OPS_SHARED std::int64_t chunk_bytes();
+TENSOR_OPS_SHARED void set_chunk_bytes(std::int64_t bytes);
 
 }  // namespace tensor_ops

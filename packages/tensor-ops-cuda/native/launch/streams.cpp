@@ -47,6 +47,12 @@ void order_after(cudaStream_t later, cudaStream_t earlier) {
   CUDA_CHECK(cudaStreamWaitEvent(later, event.get(), 0));
 }
 
+bool is_capturing(cudaStream_t stream) {
+  cudaStreamCaptureStatus status;
+  CUDA_CHECK(cudaStreamIsCapturing(stream, &status));
+  return status != cudaStreamCaptureStatusNone;
+}
+
 cudaStream_t own_stream(int device) {
   static std::mutex mutex;
   static auto* streams = new std::map<int, Stream>;

@@ -5,23 +5,25 @@
 
 #include <utility>
 
+#include "declaration/shared.h"
+
 namespace tensor_ops {
 
 // Belongs to the device that was current when it was made.
 class Event {
  public:
-  Event();  // throws CudaError
+  TENSOR_OPS_SHARED Event();  // throws CudaError
   Event(Event&& other) noexcept : event_(std::exchange(other.event_, nullptr)) {}
   Event& operator=(Event&& other) noexcept {
     std::swap(event_, other.event_);
     return *this;
   }
-  ~Event();
+  TENSOR_OPS_SHARED ~Event();
 
-  void record(cudaStream_t stream);
+  TENSOR_OPS_SHARED void record(cudaStream_t stream);
   // Blocks the host.
-  void synchronize() const;
-  bool is_done() const;
+  TENSOR_OPS_SHARED void synchronize() const;
+  TENSOR_OPS_SHARED bool is_done() const;
   cudaEvent_t get() const { return event_; }
 
  private:
@@ -44,9 +46,12 @@ class Stream {
 
 // Makes what `later` is asked to do from now on wait for what `earlier` was asked to do. Nothing
 // where they are the same stream.
-void order_after(cudaStream_t later, cudaStream_t earlier);
+TENSOR_OPS_SHARED void order_after(cudaStream_t later, cudaStream_t earlier);
+
+// Whether what the stream is asked to do is recorded in a graph. Throws CudaError.
+TENSOR_OPS_SHARED bool is_capturing(cudaStream_t stream);
 
 // A stream of the current device for callers that name none; the same for all, never destroyed.
-cudaStream_t own_stream(int device);
+TENSOR_OPS_SHARED cudaStream_t own_stream(int device);
 
 }  // namespace tensor_ops

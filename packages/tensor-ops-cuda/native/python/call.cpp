@@ -12,48 +12,18 @@
 namespace tensor_ops {
 namespace {
 
-Problem new_problem(const Op& op, const CheckedCall& call) {
-  const View& x = call.array[0].view;
-  Problem problem;
-  problem.op = &op;
-  problem.dtype = x.dtype;
-  problem.variant = call.variant;
-  std::copy_n(call.scalar, kMaxScalars, problem.scalar);
-  problem.axes = std::max(0, x.dims - 1);
-  problem.n = x.dims ? x.shape[problem.axes] : 1;
-  std::copy_n(x.shape, problem.axes, problem.extent);
-  problem.operands = 0;
-  return problem;
+ArrayView view_of(const View& view) {
+  return {view.data, view.dtype, view.dims, view.shape, view.stride, true};
 }
 
-// The view's axes are x's last ones; axes that it lacks, or that have length 1 there, repeat.
-void add_operand(Problem& problem, const View* view, std::int64_t length, bool is_output) {
-  Operand& operand = problem.operand[problem.operands++];
-  operand.data = nullptr;
-  operand.dtype = view ? view->dtype : problem.dtype;
-  operand.length = length;
-  operand.element_stride = operand.item_size();
-  operand.is_output = is_output;
-  std::fill_n(operand.stride, problem.axes, 0);
-  if (!view) return;
-  operand.data = view->data;
-  const int last = view->dims - 1, offset = problem.axes - last;
-  for (int d = 0; d < last; ++d)
-    if (view->shape[d] != 1) operand.stride[d + offset] = view->stride[d];
-  if (length > 1)
-    operand.element_stride = last < 0 || view->shape[last] == 1 ? 0 : view->stride[last];
-}
-
-Problem make_problem(const Op& op, const CheckedCall& call, const View* const* outputs) {
-  Problem problem = new_problem(op, call);
-  for (int k = 0; k < call.arrays; ++k) {
-    const bool is_half = call.kind[k] == Kind::kHalfRows;
-    add_operand(problem, call.array[k].object ? &call.array[k].view : nullptr,
-                is_half ? problem.n / 2 : problem.n, false);
-  }
-  for (std::size_t i = 0; i < op.outputs.size(); ++i)
-    add_operand(problem, outputs[i], problem.n, true);
-  return problem;
+OpCall view_arrays(const Op& op, const CheckedCall& call, const View* const* outputs) {
+  OpCall views{&op, call.arrays, {}, {}, call.scalar, call.variant};
+  std::copy_n(call.kind, call.arrays, views.kind);
+  ArrayView* view = views.array;
+  for (int k = 0; k < call.arrays; ++k)
+    *view++ = call.array[k].object ? view_of(call.array[k].view) : ArrayView{};
+  for (std::size_t i = 0; i < op.outputs.size(); ++i) *view++ = view_of(*outputs[i]);
+  return views;
 }
 
 // Device arrays hold the GIL: enqueueing takes less time than letting go of it.
@@ -85,7 +55,8 @@ Owned compute(const Op& op, CheckedCall& call) {
                          call.reader);
     outputs[i] = call.out[i].object ? &call.out[i].view : &result[i].view();
   }
-  if (call.array[0].view.size() > 0) run(make_problem(op, call, outputs), device, call.reader);
+  if (call.array[0].view.size() > 0)
+    run(make_problem(view_arrays(op, call, outputs)), device, call.reader);
   if (!call.reader.is_host()) release(call);
   Owned objects[2];
   for (std::size_t i = 0; i < op.outputs.size(); ++i)

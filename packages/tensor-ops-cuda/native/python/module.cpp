@@ -39,7 +39,7 @@ py::list list_devices() {
 // module is. An array that another thread reshapes meanwhile is its caller's mistake, as in NumPy.
 PYBIND11_MODULE(_native, module, py::mod_gil_not_used()) {
   module.doc() = "Native part of tensor_ops_cuda.";
-  module.attr("architectures") = TENSOR_OPS_CUDA_ARCHITECTURES;
+  module.attr("architectures") = compiled_architectures();
   module.attr("device_variable") = kDeviceVariable;
   add_ops(module, TENSOR_OPS_VERSION);
   add_device_array(module);
