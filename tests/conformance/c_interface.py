@@ -186,7 +186,12 @@ class Interface:
 
 
 def view(array):
-    """Return a NumPy array as the interface has it; None is an optional array that is not given."""
+    """Return a NumPy array as the interface has it; None is an optional array that is not given.
+
+    An `Array`, of device memory say, stays what it is.
+    """
+    if isinstance(array, Array):
+        return array
     if array is None:
         return Array(dtype=NO_ARRAY)
     shape, strides = ((c_int64 * array.ndim)(*each) for each in (array.shape, array.strides))

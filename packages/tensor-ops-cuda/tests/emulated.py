@@ -92,6 +92,25 @@ class Runtime:
         return host
 
 
+class Capture:
+    """A stream whose work becomes a graph."""
+
+    def __init__(self, runtime, stream):
+        self.runtime, self.stream = runtime, ctypes.c_void_p(stream)
+
+    def __enter__(self):
+        self.runtime.cudaStreamBeginCapture(self.stream, 0)
+        return self
+
+    def __exit__(self, *_):
+        graph, self.graph = ctypes.c_void_p(), ctypes.c_void_p()
+        self.runtime.cudaStreamEndCapture(self.stream, ctypes.byref(graph))
+        self.runtime.cudaGraphInstantiate(ctypes.byref(self.graph), graph, 0)
+
+    def launch(self):
+        self.runtime.cudaGraphLaunch(self.graph, self.stream)
+
+
 class DLTensor(ctypes.Structure):
     _fields_ = (
         ("data", ctypes.c_void_p),
@@ -144,7 +163,7 @@ class Array:
         while isinstance(base.base, np.ndarray):
             base = base.base
         start = view.__array_interface__["data"][0] - base.__array_interface__["data"][0]
-        address = runtime.memory(base.reshape(-1), device) + start
+        address = runtime.memory(base.ravel("K"), device) + start
         strides = tuple(step // view.itemsize for step in view.strides)
         return cls(runtime, address, view.shape, strides, str(view.dtype), device, **more)
 

@@ -5,7 +5,7 @@ import types
 
 import numpy as np
 import pytest
-from emulated import Array, ExchangeLibrary
+from emulated import Array, Capture, ExchangeLibrary
 
 import tensor_ops_cuda
 from tensor_ops_cuda import rms_norm, silu, silu_mul
@@ -193,28 +193,6 @@ def test_numpy_beside_a_tensor_in_host_memory():
         rms_norm(x, torch.ones(4))
     with pytest.raises(TypeError, match="rms_norm: x is a Tensor in host memory; move it"):
         rms_norm(torch.ones(2, 4), weight)
-
-
-class Capture:
-    """A stream whose work becomes a graph."""
-
-    def __init__(self, runtime, stream):
-        import ctypes
-
-        self.runtime, self.stream, self.pointer = runtime, ctypes.c_void_p(stream), ctypes.c_void_p
-        self.reference = ctypes.byref
-
-    def __enter__(self):
-        self.runtime.cudaStreamBeginCapture(self.stream, 0)
-        return self
-
-    def __exit__(self, *_):
-        graph, self.graph = self.pointer(), self.pointer()
-        self.runtime.cudaStreamEndCapture(self.stream, self.reference(graph))
-        self.runtime.cudaGraphInstantiate(self.reference(self.graph), graph, 0)
-
-    def launch(self):
-        self.runtime.cudaGraphLaunch(self.graph, self.stream)
 
 
 @pytest.mark.parametrize("layout", ["contiguous", "gathered"])

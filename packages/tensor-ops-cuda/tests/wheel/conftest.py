@@ -73,7 +73,13 @@ def site(build, tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def library(site):
-    """The extension in the wheel."""
+def extension(site):
+    """The Python module in the wheel."""
     (path,) = site.glob("tensor_ops_cuda/_native*.so")
     return path
+
+
+@pytest.fixture(scope="session")
+def library(site):
+    """The library in the wheel, which has the kernels and CUDA's runtime."""
+    return site / "tensor_ops_cuda/libtensor_ops_cuda.so"

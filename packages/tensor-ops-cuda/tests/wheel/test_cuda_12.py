@@ -16,8 +16,7 @@ PYPI = Path(sysconfig.get_path("purelib"), "nvidia")
 HEADERS = [PYPI / name / "include" for name in ("cuda_runtime", "cuda_nvcc")]
 SOURCES = [
     path
-    for folder in ("launch", "arrays")
-    for path in sorted(PACKAGE.glob(f"native/{folder}/*.cpp"))
+    for path in sorted(PACKAGE.glob("native/*/*.cpp"))
     if re.search(r"\bcuda[A-Z]\w+\(", path.read_text(encoding="utf-8"))
 ]
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).parents[2]
+CONFORMANCE = PACKAGE.parents[1] / "tests/conformance"
 LARGEST = 30 * 10**6
 # What every glibc system has; libcuda is opened at run time, where there is one.
 SYSTEM_LIBRARIES = re.compile(
@@ -43,19 +44,41 @@ def test_it_is_small(build):
     assert build.wheel.stat().st_size < LARGEST * count / 8
 
 
-def test_it_links_no_cuda(library):
-    if shutil.which("readelf") is None:
-        pytest.skip("no readelf is here; it is in binutils")
-    needed = re.findall(r"NEEDED.*\[(.*)\]", output("readelf", "-d", library))
+def test_it_links_no_cuda(library, extension):
+    needed = needed_by(library)
     assert needed
     assert all(SYSTEM_LIBRARIES.fullmatch(name) for name in needed), needed
+    others = [name for name in needed_by(extension) if not SYSTEM_LIBRARIES.fullmatch(name)]
+    assert others == [library.name]
 
 
-def test_it_exports_only_its_init_function(library):
-    if shutil.which("nm") is None:
-        pytest.skip("no nm is here; it is in binutils")
-    lines = output("nm", "-D", "--defined-only", library).splitlines()
-    assert [line.split()[-1] for line in lines] == ["PyInit__native"]
+def test_the_module_takes_the_library_beside_it(extension):
+    """Also before one that LD_LIBRARY_PATH names, which would go before a RUNPATH."""
+    dynamic = output(tool("readelf"), "-d", extension)
+    assert re.findall(r"\((RPATH|RUNPATH)\).*\[(.*)\]", dynamic) == [("RPATH", "$ORIGIN")]
+
+
+def test_exports(library, extension, site):
+    """A function for everybody, and what only the module of the same release can link to."""
+    assert exported_by(extension) == ["PyInit__native"]
+    version = run(site, "import tensor_ops_cuda as t; print(t.__version__)").strip()
+    by_version = {}
+    for name, _, node in (each.partition("@@") for each in exported_by(library)):
+        by_version.setdefault(node, []).append(name)
+    # The names of the versions themselves are exported too.
+    assert sorted(by_version.pop("", [])) in ([], sorted(by_version))
+    assert by_version.pop("TENSOR_OPS_1") == ["tensor_ops_cuda_backend"]
+    assert list(by_version) == [f"TENSOR_OPS_CUDA_{version}"]
+
+
+def test_the_runtime_is_in_the_library_alone(library, extension):
+    """CUDA's runtime has static variables, of which there must be one set."""
+    word = b"cudaErrorInvalidResourceHandle"
+    assert word in library.read_bytes()
+    assert word not in extension.read_bytes()
+    for file in (library, extension):
+        names = output(tool("nm"), "-D", file).split()
+        assert not [name for name in names if re.match(r"(__)?cuda?[A-Z]", name)]
 
 
 def test_auditwheel_takes_it_as_it_is(build):
@@ -66,10 +89,10 @@ def test_auditwheel_takes_it_as_it_is(build):
 
 
 def test_it_has_code_for_what_it_says(build, library, site):
-    tool = cuobjdump()
-    if tool is None:
+    dump = cuobjdump()
+    if dump is None:
         pytest.skip("no cuobjdump is here: pip install nvidia-cuda-cuobjdump")
-    found = output(tool, "--list-elf", library) + output(tool, "--list-ptx", library)
+    found = output(dump, "--list-elf", library) + output(dump, "--list-ptx", library)
     said = run(site, "import tensor_ops_cuda as t; print(t._native.architectures)").split()
     in_it = set(re.findall(r"\.(sm_\d+)\.cubin", found))
     in_it |= {f"compute_{number}" for number in re.findall(r"\.sm_(\d+)\.ptx", found)}
@@ -133,6 +156,30 @@ def test_without_a_driver_calls_are_errors(site):
     assert "float32, float16, bfloat16 and float64" in wrong_dtype
 
 
+@pytest.mark.skipif(not NO_DRIVER, reason="this machine has a driver")
+def test_without_a_driver_the_c_interface_says_so(site):
+    """A program without Python sees why, and gets it as the message of a call."""
+    reason, count, status, message, facts = run(site, INTERFACE).splitlines()
+    assert "driver" in reason
+    assert (count, status) == ("0", "4")
+    assert message == f"silu: tensor_ops_cuda is unavailable: {reason}"
+    assert facts.startswith("device: there are 0 devices")
+
+
+INTERFACE = f"""
+sys.path.append({str(CONFORMANCE)!r})
+import numpy as np
+from c_interface import Device, Error, Interface
+interface = Interface("cuda")
+table, x = interface.table, np.ones(3, np.float32)
+print(table.unavailable_reason().decode())
+print(table.device_count())
+call = interface.make_call("silu", {{"x": x}}, [np.empty_like(x)])
+print(*interface.call("silu", call), sep="\\n")
+error = Error()
+assert table.device(0, Device(1000), error)
+print(error.text)
+"""
 THREADS = """
 import threading
 import numpy as np, tensor_ops_cuda as t
@@ -184,6 +231,20 @@ def run(site, code):
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+def tool(name):
+    """Return the path of a tool of binutils."""
+    return shutil.which(name) or pytest.skip(f"no {name} is here; it is in binutils")
+
+
+def needed_by(file):
+    return re.findall(r"NEEDED.*\[(.*)\]", output(tool("readelf"), "-d", file))
+
+
+def exported_by(file):
+    lines = output(tool("nm"), "-D", "--defined-only", file).splitlines()
+    return [line.split()[-1] for line in lines]
 
 
 def cuobjdump():
