@@ -249,8 +249,9 @@ def test_memory_ends(interface, runtime):
 
 def test_configuration(interface):
     architectures = tensor_ops_cuda._native.architectures.replace(" ", ",")
-    words = interface.table.configuration.decode().split()
-    assert words == [f"architectures={architectures}", "emulation=on"]
+    configuration = interface.table.configuration.decode()
+    assert configuration.split() == [f"architectures={architectures}", "emulation=on"]
+    assert tensor_ops_cuda.configuration() == configuration
 
 
 def test_threads_have_no_meaning(interface):

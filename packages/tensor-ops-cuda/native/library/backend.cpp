@@ -1,4 +1,6 @@
-// The exported function of libtensor_ops_cuda, and what this backend puts into its table.
+// What this backend puts into its table.
+#include "library/backend.h"
+
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -7,14 +9,12 @@
 #include <string>
 
 #include "abi/backend_table.h"
-#include "declaration/shared.h"
 #include "launch/alignment.h"
 #include "launch/device.h"
 #include "launch/run.h"
 #include "launch/staging.h"
 
 namespace tensor_ops {
-namespace {
 
 std::string configuration() {
   std::string architectures = compiled_architectures();
@@ -25,6 +25,8 @@ std::string configuration() {
   return "architectures=" + architectures;
 #endif
 }
+
+namespace {
 
 // The reason may change: a driver may be installed, and a fork loses it. What callers were given
 // stays where it is.
@@ -173,8 +175,9 @@ void require_num_threads(int count) {
 }  // namespace
 }  // namespace tensor_ops
 
-extern "C" TENSOR_OPS_SHARED tensor_ops_status tensor_ops_cuda_backend(
-    std::uint32_t abi_version, const tensor_ops_backend** backend, tensor_ops_error* error) {
+tensor_ops_status tensor_ops_cuda_backend(std::uint32_t abi_version,
+                                          const tensor_ops_backend** backend,
+                                          tensor_ops_error* error) {
   using namespace tensor_ops;
   static const BackendParts parts{"cuda",
                                   "CUDA",

@@ -18,6 +18,7 @@ from tensor_ops_cuda import _native
 from tensor_ops_cuda._backend import (
     API_VERSION,
     CAPABILITIES,
+    configuration,
     driver_version,
     info,
     probe,
@@ -35,6 +36,7 @@ __all__ = [
     "DeviceArray",
     "PoolInfo",
     "__version__",
+    "configuration",
     "devices",
     "driver_version",
     "get_cuda_info",

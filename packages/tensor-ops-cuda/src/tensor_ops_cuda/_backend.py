@@ -5,7 +5,15 @@ from typing import Any
 from tensor_ops_cuda import _native
 from tensor_ops_cuda._devices import chosen, devices, get_cuda_info
 
-__all__ = ["API_VERSION", "CAPABILITIES", "driver_version", "info", "probe", "supports"]
+__all__ = [
+    "API_VERSION",
+    "CAPABILITIES",
+    "configuration",
+    "driver_version",
+    "info",
+    "probe",
+    "supports",
+]
 
 #: The version of the contract that this module keeps.
 API_VERSION = 1
@@ -71,6 +79,24 @@ def info() -> dict[str, Any]:
         "dtypes": list(_native.dtypes),
         "ops": list(_native.ops),
     }
+
+
+def configuration() -> str:
+    """Say what was compiled, which options of the build choose.
+
+    Returns
+    -------
+    str
+        Words ``key=value`` with spaces between them: ``architectures``, what there is machine code
+        (``sm_90``) and PTX (``compute_120``) for.
+
+    Examples
+    --------
+    >>> import tensor_ops_cuda
+    >>> "architectures" in dict(word.split("=") for word in tensor_ops_cuda.configuration().split())
+    True
+    """
+    return _native.configuration()
 
 
 def driver_version() -> str | None:

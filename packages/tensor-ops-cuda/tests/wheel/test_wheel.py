@@ -97,6 +97,8 @@ def test_it_has_code_for_what_it_says(build, library, site):
     in_it = set(re.findall(r"\.(sm_\d+)\.cubin", found))
     in_it |= {f"compute_{number}" for number in re.findall(r"\.sm_(\d+)\.ptx", found)}
     assert in_it == set(said)
+    configuration = run(site, "import tensor_ops_cuda as t; print(t.configuration())")
+    assert configuration == f"architectures={','.join(said)}\n"
 
 
 @pytest.mark.skipif(not NO_DRIVER, reason="this machine has a driver")
