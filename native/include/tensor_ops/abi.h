@@ -61,7 +61,7 @@ enum { TENSOR_OPS_CPU = 1, TENSOR_OPS_CUDA = 2 };
 /* An array in the caller's memory. Axes of length 1 may have any stride, as may all axes of an
  * array without elements; strides may be negative, and 0 where an input repeats. */
 typedef struct tensor_ops_array {
-  void* data; /* the element at index 0 of every axis; need not be aligned */
+  void* data; /* the element at index 0 of every axis; in host memory it need not be aligned */
   tensor_ops_dtype dtype;
   int32_t dims;           /* 0 to 64 */
   const int64_t* shape;   /* elements along each axis; may be null where dims is 0 */
@@ -115,7 +115,9 @@ typedef struct tensor_ops_call {
   int32_t scalar_count;            /* the op's or fewer: the others have their default values */
   int32_t choice;                  /* 0 or 1: an index into `choices` of the choice or flag */
   int32_t num_threads;             /* 0: as many as pay; of no meaning on a GPU */
-  void* stream; /* the CUDA stream that device arrays are used on; null: default */
+  /* The CUDA stream that device arrays are used on; null: the default one. The call returns before
+   * they are written. Host arrays have been written when it returns, and use no stream. */
+  void* stream;
 } tensor_ops_call;
 
 typedef struct tensor_ops_device {
