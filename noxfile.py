@@ -246,7 +246,8 @@ def sanitize(session: nox.Session) -> None:
     session.install("--no-cache", *THREAD_SANITIZED, f"./{CPP}")
     session.run(*run, *THREADS_OF_STEPS, env=sanitizer_environment("libtsan.so"))
     session.install("--no-cache", *EMULATED, *SANITIZED, f"./{CUDA}")
-    where = [f"{CUDA}/tests", f"--ignore={WHEEL_TESTS}", f"{CONFORMANCE}/test_samples.py"]
+    where = [f"{CUDA}/tests", f"--ignore={WHEEL_TESTS}"]
+    where += [f"{CONFORMANCE}/test_{each}.py" for each in ("samples", "c_interface")]
     only = ["--backend=cuda", "--require-backend=cuda"]
     session.run(*run, *only, *where, env=environment)
 

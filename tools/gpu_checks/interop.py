@@ -29,10 +29,10 @@ def check(function: Callable[[], None]) -> Callable[[], None]:
     return function
 
 
-def main() -> int:
-    """Make every check; return the exit status."""
+def run(checks: list[Callable[[], None]]) -> int:
+    """Make checks; return the exit status."""
     failed = False
-    for function in CHECKS:
+    for function in checks:
         name = (function.__doc__ or function.__name__).rstrip(".")
         try:
             function()
@@ -52,46 +52,46 @@ def main() -> int:
 @check
 def torch_result_is_a_tensor() -> None:
     """torch: the result is a tensor on the input's device, right, and new."""
-    torch, x, weight = _tensors()
+    torch, x, weight = random_tensors()
     y = ops.rms_norm(x, weight)
     assert isinstance(y, torch.Tensor), type(y)
     assert y.device == x.device
     assert y.dtype == x.dtype
-    _close(torch, y, torch.nn.functional.rms_norm(x, (N,), weight, 1e-6))
+    assert_close(torch, y, torch.nn.functional.rms_norm(x, (N,), weight, 1e-6))
 
 
 @check
 def torch_float32_parameters_beside_half() -> None:
     """torch: a float32 parameter and residual beside bfloat16, where no gradient is recorded."""
-    torch, x, weight = _tensors()
+    torch, x, weight = random_tensors()
     parameter, half, residual = torch.nn.Parameter(weight), x.bfloat16(), 2 * x
     with torch.inference_mode():
         y, h = ops.add_rms_norm(half, residual, parameter)
     assert (y.dtype, h.dtype) == (torch.bfloat16, torch.float32)
     assert torch.equal(h, half.float() + residual)
     wanted = torch.nn.functional.rms_norm(h, (N,), weight, 1e-6)
-    _close(torch, y.float(), wanted, 1e-2)
+    assert_close(torch, y.float(), wanted, 1e-2)
 
 
 @check
 def torch_out_and_strides() -> None:
     """torch: out=, in place, and rows apart from each other."""
-    torch, x, weight = _tensors()
+    torch, x, weight = random_tensors()
     wide = torch.empty((ROWS, 2 * N), device="cuda")
     view = wide[:, N:]
     view.copy_(x)
     y = torch.empty_like(x)
     assert ops.rms_norm(view, weight, out=y) is y
-    _close(torch, y, torch.nn.functional.rms_norm(x, (N,), weight, 1e-6))
+    assert_close(torch, y, torch.nn.functional.rms_norm(x, (N,), weight, 1e-6))
     wanted = torch.nn.functional.silu(view)
     assert ops.silu(view, out=view) is view
-    _close(torch, view, wanted)
+    assert_close(torch, view, wanted)
 
 
 @check
 def torch_current_stream() -> None:
     """torch: the kernel waits for what is on the current stream, and for nothing else."""
-    torch, x, _ = _tensors()
+    torch, x, _ = random_tensors()
     stream = torch.cuda.Stream()
     y = torch.zeros_like(x)
     torch.cuda.synchronize()
@@ -103,13 +103,13 @@ def torch_current_stream() -> None:
     assert not done.query(), "the call has waited for the stream"
     assert torch.cuda.default_stream().query(), "the call has used the default stream"
     done.synchronize()
-    _close(torch, y, torch.nn.functional.silu(x + 1))
+    assert_close(torch, y, torch.nn.functional.silu(x + 1))
 
 
 @check
 def torch_graph() -> None:
     """torch: calls are captured in a graph and replayed on new values."""
-    torch, x, weight = _tensors()
+    torch, x, weight = random_tensors()
     residual = torch.randn_like(x)
     y = torch.empty_like(x)
     side = torch.cuda.Stream()
@@ -127,14 +127,14 @@ def torch_graph() -> None:
         x.copy_(torch.randn_like(x))
         graph.replay()
         wanted = torch.nn.functional.rms_norm(x + residual, (N,), weight, 1e-6)
-        _close(torch, y, torch.softmax(wanted, -1))
-        _close(torch, total, x + residual)
+        assert_close(torch, y, torch.softmax(wanted, -1))
+        assert_close(torch, total, x + residual)
 
 
 @check
 def torch_long_rows_in_graph() -> None:
     """torch: rows that take several passes are captured too."""
-    torch = _torch()
+    torch = torch_with_gpu()
     x = torch.randn((4, 1 << 20), device="cuda")
     ops.softmax(x)
     torch.cuda.synchronize()
@@ -143,13 +143,13 @@ def torch_long_rows_in_graph() -> None:
         y = ops.softmax(x)
     x.normal_()
     graph.replay()
-    _close(torch, y, torch.softmax(x, -1))
+    assert_close(torch, y, torch.softmax(x, -1))
 
 
 @check
 def torch_many_elements() -> None:
     """torch: more than 2**31 elements."""
-    torch = _torch()
+    torch = torch_with_gpu()
     count = (1 << 31) + 4099
     if torch.cuda.mem_get_info()[0] < 6 * count:
         raise AbsentError("the device has too little memory")
@@ -157,7 +157,7 @@ def torch_many_elements() -> None:
     x.normal_()
     y = ops.silu(x)
     for part in (slice(0, 1000), slice(count - 5000, count), slice((1 << 31) - 50, (1 << 31) + 50)):
-        _close(torch, y[part].float(), torch.nn.functional.silu(x[part].float()), 1e-2)
+        assert_close(torch, y[part].float(), torch.nn.functional.silu(x[part].float()), 1e-2)
     del x, y
     torch.cuda.empty_cache()
 
@@ -165,7 +165,7 @@ def torch_many_elements() -> None:
 @check
 def torch_threads() -> None:
     """torch: eight threads, each on a stream of its own."""
-    torch = _torch()
+    torch = torch_with_gpu()
     problems: list[str] = []
 
     def work(seed: int) -> None:
@@ -188,7 +188,7 @@ def torch_threads() -> None:
 @check
 def torch_batch_invariance() -> None:
     """torch: a row's bits do not depend on the rows around it."""
-    torch = _torch()
+    torch = torch_with_gpu()
     for n in (64, 1000, 4096, 16384, 65536, 1 << 20):
         rows = max(2, min(4096, (1 << 24) // n))
         x = torch.randn((rows, n), device="cuda").bfloat16()
@@ -204,7 +204,7 @@ def torch_batch_invariance() -> None:
 @check
 def torch_memory_ends() -> None:
     """torch: no memory left is MemoryError, and the next call works."""
-    torch, x, weight = _tensors()
+    torch, x, weight = random_tensors()
     torch.cuda.empty_cache()
     free, _ = torch.cuda.mem_get_info()
     big = torch.empty(int(free * 0.6) // 2, dtype=torch.bfloat16, device="cuda")
@@ -217,13 +217,15 @@ def torch_memory_ends() -> None:
     finally:
         del big
         torch.cuda.empty_cache()
-    _close(torch, ops.rms_norm(x, weight), torch.nn.functional.rms_norm(x, (N,), weight, 1e-6))
+    assert_close(
+        torch, ops.rms_norm(x, weight), torch.nn.functional.rms_norm(x, (N,), weight, 1e-6)
+    )
 
 
 @check
 def torch_several_gpus() -> None:
     """torch: every GPU, from a thread each."""
-    torch = _torch()
+    torch = torch_with_gpu()
     count = torch.cuda.device_count()
     if count < 2:
         raise AbsentError("one GPU")
@@ -234,7 +236,7 @@ def torch_several_gpus() -> None:
             x = torch.randn((128, N), device=f"cuda:{index % count}")
             y = ops.silu(x)
             assert y.device == x.device
-            _close(torch, y, torch.nn.functional.silu(x))
+            assert_close(torch, y, torch.nn.functional.silu(x))
         except Exception as error:
             problems.append(repr(error))
 
@@ -245,7 +247,7 @@ def torch_several_gpus() -> None:
 @check
 def torch_wrong_arguments() -> None:
     """torch: arrays on two devices, and one that requires a gradient, are errors."""
-    _, x, weight = _tensors()
+    _, x, weight = random_tensors()
     for bad in (
         lambda: ops.rms_norm(x, weight.cpu()),
         lambda: ops.silu(x.clone().requires_grad_()),
@@ -359,15 +361,15 @@ def forked_child() -> None:
     ops.silu(host)
 
 
-def _torch() -> Any:
+def torch_with_gpu() -> Any:
     torch = _module("torch")
     if not torch.cuda.is_available():
         raise AbsentError("torch finds no GPU")
     return torch
 
 
-def _tensors() -> tuple[Any, Any, Any]:
-    torch = _torch()
+def random_tensors() -> tuple[Any, Any, Any]:
+    torch = torch_with_gpu()
     torch.manual_seed(0)
     return torch, torch.randn((ROWS, N), device="cuda"), torch.randn(N, device="cuda")
 
@@ -381,8 +383,8 @@ def _module(name: str) -> Any:
         raise AbsentError(f"no {name} is installed: {error}") from None
 
 
-def _close(torch: Any, got: Any, wanted: Any, tolerance: float = 1e-5) -> None:
-    torch.testing.assert_close(got, wanted, rtol=tolerance, atol=tolerance)
+def assert_close(torch: Any, got: Any, wanted: Any, tolerance: float = 1e-5) -> None:
+    torch.testing.assertassert_close(got, wanted, rtol=tolerance, atol=tolerance)
 
 
 def _in_threads(work: Callable[[int], None]) -> None:
@@ -394,4 +396,4 @@ def _in_threads(work: Callable[[int], None]) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run(CHECKS))

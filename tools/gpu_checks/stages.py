@@ -39,7 +39,16 @@ def probe(place: Workplace) -> dict[str, Any]:
 
 def interop(place: Workplace) -> dict[str, Any]:
     """Streams, graphs, DLPack, threads, and the end of memory."""
-    done = place.python(place.root / "tools/gpu_checks/interop.py")
+    return _checks(place, "interop.py")
+
+
+def c_interface(place: Workplace) -> dict[str, Any]:
+    """Memory and streams of another runtime through the C interface."""
+    return _checks(place, "c_calls.py")
+
+
+def _checks(place: Workplace, script: str) -> dict[str, Any]:
+    done = place.python(place.root / "tools/gpu_checks" / script)
     lines = re.findall(r"^(passed|failed|skipped) (.*)$", done.output, re.MULTILINE)
     counted = {
         status: sum(s == status for s, _ in lines) for status in ("passed", "failed", "skipped")
@@ -217,6 +226,7 @@ STAGES = (
     Stage("install", "build for this GPU, install beside tensor-ops", _install, 180, 60, False),
     Stage("probe", "import it, look for the device", probe, 30, 5),
     Stage("interop", "streams, graphs, DLPack, threads, memory's end", interop, 60, 20),
+    Stage("interface", "another runtime's memory by the C interface", c_interface, 30, 10),
     Stage("tests", "the package's own tests", package_tests, 90, 30),
     Stage("conformance", "every op against its error bounds", conformance, 150, 40),
     Stage("opencl", "the same on OpenCL", opencl, 60),
