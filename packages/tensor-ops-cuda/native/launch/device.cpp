@@ -134,6 +134,10 @@ int chosen_device(const char* value) {
 
 }  // namespace
 
+std::string Device::full_reason() const {
+  return reason.empty() ? reason : text("cuda:", facts.index, " (", name, "): ", reason);
+}
+
 // A failure is no state to keep: the driver may be there the next time.
 const std::vector<Device>& devices() {
   static std::mutex mutex;
@@ -161,8 +165,7 @@ const DeviceFacts& usable_device(int index) {
     throw ValueError(text("there is no device cuda:", index,
                           "; the devices are cuda:0 to cuda:", all.size() - 1));
   const Device& device = all[static_cast<std::size_t>(index)];
-  if (!device.reason.empty())
-    throw UnavailableError(text("cuda:", index, " (", device.name, "): ", device.reason));
+  if (!device.reason.empty()) throw UnavailableError(device.full_reason());
   thread_local int prepared = -1;
   if (prepared != index) {
     prepare(device);

@@ -19,6 +19,9 @@ struct Device {
   std::size_t memory;         // bytes
   std::size_t shared_memory;  // bytes that a block can ask for
   std::string reason;         // why it cannot be used; empty where it can
+
+  // The reason, with the device that it is about.
+  std::string full_reason() const;
 };
 
 // All devices, usable or not; makes no context. The first call starts the driver. Throws

@@ -28,13 +28,26 @@ std::string configuration() {
 
 namespace {
 
-// The reason may change: a driver may be installed, and a fork loses it. What callers were given
-// stays where it is.
+// Python's module asks the interpreter instead where its threads may change the environment at the
+// same time. A program that does so itself has to see to it, as for every use of getenv().
+int chosen_host_device() { return host_device(std::getenv(kDeviceVariable)); }
+
+// Why host arrays cannot be computed; empty where they can. Makes no context.
+std::string host_reason() {
+  try {
+    return devices()[static_cast<std::size_t>(chosen_host_device())].full_reason();
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
+// The reason may change: by the environment, by a new driver, and by a fork. What callers were
+// given stays where it is.
 const char* reason_for_callers() {
   static std::mutex mutex;
   static auto* given = new std::set<std::string>;
   try {
-    const std::string reason = unavailable_reason();
+    const std::string reason = host_reason();
     if (reason.empty()) return nullptr;
     const std::lock_guard lock(mutex);
     return given->insert(reason).first->c_str();
@@ -43,7 +56,7 @@ const char* reason_for_callers() {
   }
 }
 
-int device_count() { return unavailable_reason().empty() ? static_cast<int>(devices().size()) : 0; }
+int device_count() { return host_reason().empty() ? static_cast<int>(devices().size()) : 0; }
 
 void describe_device(int index, tensor_ops_device& to) {
   const Device& device = devices()[static_cast<std::size_t>(index)];
@@ -55,10 +68,6 @@ void describe_device(int index, tensor_ops_device& to) {
   to.memory = static_cast<std::int64_t>(device.memory);
   to.shared_memory = static_cast<std::int64_t>(device.shared_memory);
 }
-
-// Python's module asks the interpreter instead where its threads may change the environment at the
-// same time. A program that does so itself has to see to it, as for every use of getenv().
-int chosen_host_device() { return host_device(std::getenv(kDeviceVariable)); }
 
 bool is_on_host(const CallerArray& array) { return array.device_kind() == TENSOR_OPS_CPU; }
 
