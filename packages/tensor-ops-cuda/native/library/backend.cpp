@@ -1,6 +1,4 @@
-// What this backend puts into its table.
-#include "library/backend.h"
-
+// The exported function of libtensor_ops_cuda, and what this backend puts into its table.
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -13,6 +11,7 @@
 #include "launch/device.h"
 #include "launch/run.h"
 #include "launch/staging.h"
+#include "library/configuration.h"
 
 namespace tensor_ops {
 
@@ -184,9 +183,9 @@ void require_num_threads(int count) {
 }  // namespace
 }  // namespace tensor_ops
 
-tensor_ops_status tensor_ops_cuda_backend(std::uint32_t abi_version,
-                                          const tensor_ops_backend** backend,
-                                          tensor_ops_error* error) {
+extern "C" tensor_ops_status tensor_ops_cuda_backend(std::uint32_t abi_version,
+                                                     const tensor_ops_backend** backend,
+                                                     tensor_ops_error* error) {
   using namespace tensor_ops;
   static const BackendParts parts{"cuda",
                                   "CUDA",

@@ -5,7 +5,7 @@
 #include "launch/device.h"
 #include "launch/pinned_pool.h"
 #include "launch/staging.h"
-#include "library/backend.h"
+#include "library/configuration.h"
 #include "python/device_array.h"
 #include "python/host_device.h"
 
