@@ -32,8 +32,8 @@ extern "C" {
 typedef int32_t tensor_ops_status;
 enum {
   TENSOR_OPS_OK = 0,
-  TENSOR_OPS_TYPE_ERROR = 1,   /* a dtype, a missing argument, or a device of the wrong kind */
-  TENSOR_OPS_VALUE_ERROR = 2,  /* a shape, a number, an overlap or a null pointer */
+  TENSOR_OPS_TYPE_ERROR = 1,   /* a dtype, a missing argument, or host beside device arrays */
+  TENSOR_OPS_VALUE_ERROR = 2,  /* a shape, a number, a device, an overlap or a null pointer */
   TENSOR_OPS_MEMORY_ERROR = 3, /* there is not enough memory */
   TENSOR_OPS_UNAVAILABLE = 4,  /* the backend cannot run here; unavailable_reason() says why */
   TENSOR_OPS_RUNTIME_ERROR = 5 /* anything else, such as an error of a driver */
