@@ -1,6 +1,7 @@
 """No code and no configuration comes from the current directory."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -78,16 +79,17 @@ def test_native_library_is_the_package_s_own():
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="ELF")
-def test_native_library_brings_no_search_path_of_its_own():
+def test_native_code_is_searched_for_beside_the_module_alone():
     cpp = pytest.importorskip("tensor_ops_cpp")
     readelf = shutil.which("readelf") or pytest.skip("no readelf here")
-    command = [readelf, "--dynamic", "--wide", cpp._native.__file__]
-    dynamic = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    assert "RPATH" not in dynamic
-    assert "RUNPATH" not in dynamic
-    needed = [line.split("[")[1].rstrip("]") for line in dynamic.splitlines() if "NEEDED" in line]
-    assert needed
-    assert all("/" not in name for name in needed), needed
+    module = Path(cpp._native.__file__)
+    for path, searched in ((module, ["$ORIGIN"]), (module.with_name("libtensor_ops_cpp.so"), [])):
+        command = [readelf, "--dynamic", "--wide", path]
+        dynamic = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        assert re.findall(r"\((?:RPATH|RUNPATH)\).*\[(.*)\]", dynamic) == searched
+        needed = re.findall(r"\(NEEDED\).*\[(.*)\]", dynamic)
+        assert needed
+        assert all("/" not in name for name in needed), needed
 
 
 def test_package_itself_has_no_library():
