@@ -14,6 +14,7 @@
 namespace tensor_ops {
 namespace {
 
+// A level that is left out of a build is not asked for.
 #if defined(__x86_64__)
 
 // Not __builtin_cpu_supports: it does not know the psABI levels on every compiler, and needs a
@@ -38,28 +39,28 @@ std::uint32_t saved_states() {
   return low;
 }
 
-bool cpu_has_x86_64_v2() {
+[[maybe_unused]] bool cpu_has_x86_64_v2() {
   // SSE3, SSSE3, CMPXCHG16B, SSE4.1, SSE4.2, POPCNT; LAHF
   return has_bits(Cpuid(1, 0).ecx, {0, 9, 13, 19, 20, 23}) &&
          has_bits(Cpuid(0x80000001, 0).ecx, {0});
 }
 
-bool cpu_has_x86_64_v3() {
+[[maybe_unused]] bool cpu_has_x86_64_v3() {
   // FMA, MOVBE, OSXSAVE, AVX, F16C; BMI1, AVX2, BMI2; LZCNT
   return cpu_has_x86_64_v2() && has_bits(Cpuid(1, 0).ecx, {12, 22, 27, 28, 29}) &&
          has_bits(Cpuid(7, 0).ebx, {3, 5, 8}) && has_bits(Cpuid(0x80000001, 0).ecx, {5}) &&
          has_bits(saved_states(), {1, 2});
 }
 
-bool cpu_has_x86_64_v4() {
+[[maybe_unused]] bool cpu_has_x86_64_v4() {
   // AVX512F, AVX512DQ, AVX512CD, AVX512BW, AVX512VL
   return cpu_has_x86_64_v3() && has_bits(Cpuid(7, 0).ebx, {16, 17, 28, 30, 31}) &&
          has_bits(saved_states(), {5, 6, 7});
 }
 
-std::vector<const char*> features_x86_64_v2() { return {"sse4_2"}; }
-std::vector<const char*> features_x86_64_v3() { return {"sse4_2", "avx", "avx2", "fma", "f16c"}; }
-std::vector<const char*> features_x86_64_v4() {
+[[maybe_unused]] std::vector<const char*> features_x86_64_v2() { return {"sse4_2"}; }
+[[maybe_unused]] std::vector<const char*> features_x86_64_v3() { return {"sse4_2", "avx", "avx2", "fma", "f16c"}; }
+[[maybe_unused]] std::vector<const char*> features_x86_64_v4() {
   return {"sse4_2", "avx", "avx2", "fma", "f16c", "avx512"};
 }
 

@@ -5,18 +5,26 @@
 #include "abi/backend_table.h"
 #include "isa/isa.h"
 #include "launch/ready_call.h"
-#include "library/decode_interface.h"
 #include "threads/resources.h"
 #include "threads/threads.h"
+#ifndef TENSOR_OPS_WITHOUT_DECODE
+#include "library/decode_interface.h"
+#endif
 
 namespace tensor_ops {
 namespace {
+
+#ifdef TENSOR_OPS_WITHOUT_DECODE
+constexpr const tensor_ops_decode* kDecode = nullptr;
+#else
+constexpr const tensor_ops_decode* kDecode = &decode_interface;
+#endif
 
 std::string configuration() {
   std::string levels;
   for (const Level& level : compiled_levels())
     levels += (levels.empty() ? "" : ",") + std::string(level.name);
-  return "levels=" + levels;
+  return "levels=" + levels + " decode=" + (kDecode ? "on" : "off");
 }
 
 const char* unavailable_reason() {
@@ -87,6 +95,6 @@ extern "C" tensor_ops_status tensor_ops_cpp_backend(std::uint32_t abi_version,
                                   run,
                                   num_threads,
                                   require_and_set_num_threads,
-                                  &decode_interface};
+                                  kDecode};
   return get_backend(parts, abi_version, backend, error);
 }

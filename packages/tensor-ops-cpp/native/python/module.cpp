@@ -9,10 +9,13 @@
 #include "memory/cache.h"
 #include "memory/pool_limit.h"
 #include "memory/result_pool.h"
-#include "python/decode.h"
-#include "python/decode_product.h"
+#include "tensor_ops/abi.h"
 #include "threads/resources.h"
 #include "threads/threads.h"
+#ifndef TENSOR_OPS_WITHOUT_DECODE
+#include "python/decode.h"
+#include "python/decode_product.h"
+#endif
 
 namespace py = pybind11;
 
@@ -37,6 +40,15 @@ std::vector<const char*> features() {
   return compiled_levels()[isa_choice().index].features;
 }
 
+// What was compiled, as the table of the C interface says it.
+const char* configuration() {
+  const tensor_ops_backend* backend = nullptr;
+  tensor_ops_error error;
+  if (tensor_ops_cpp_backend(TENSOR_OPS_ABI_VERSION, &backend, &error) != TENSOR_OPS_OK)
+    throw py::import_error(error.message);
+  return backend->configuration;
+}
+
 }  // namespace
 
 // Without the GIL calls need nothing more than they need while they have released it: state of the
@@ -45,8 +57,15 @@ std::vector<const char*> features() {
 PYBIND11_MODULE(_native, module, py::mod_gil_not_used()) {
   module.doc() = "Native part of tensor_ops_cpp.";
   add_ops(module, TENSOR_OPS_VERSION);
+#ifdef TENSOR_OPS_WITHOUT_DECODE
+  module.attr("runs_programs") = false;
+#else
+  module.attr("runs_programs") = true;
   add_decode(module);
+  add_decode_product(module);
+#endif
   prepare_results();
+  module.def("configuration", configuration);
   module.def("level", level_in_use);
   module.def("compiled_levels", [] { return level_names(false); });
   module.def("cpu_levels", [] { return level_names(true); });
@@ -64,7 +83,6 @@ PYBIND11_MODULE(_native, module, py::mod_gil_not_used()) {
   module.def("set_pool_limit", set_pool_limit);
   module.def("trim_pool", trim_pool);
   module.def("pool_setting_problem", [] { return text_or_none(first_pool_limit().problem); });
-  add_decode_product(module);
 }
 
 }  // namespace tensor_ops

@@ -15,8 +15,21 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tensor_ops_cpp import _native
-from tensor_ops_cpp._backend import API_VERSION, CAPABILITIES, info, probe, supports
+from tensor_ops_cpp._backend import (
+    API_VERSION,
+    CAPABILITIES,
+    configuration,
+    info,
+    probe,
+    supports,
+)
 from tensor_ops_cpp._decode import compile_program, packed_layout, supports_program
+from tensor_ops_cpp._development import (
+    get_cmake_dir,
+    get_include,
+    get_library_dir,
+    get_pkgconfig_dir,
+)
 from tensor_ops_cpp._optimization import (
     OptimizationInfo,
     get_num_threads,
@@ -32,8 +45,13 @@ __all__ = [
     "PoolInfo",
     "__version__",
     "compile_program",
+    "configuration",
+    "get_cmake_dir",
+    "get_include",
+    "get_library_dir",
     "get_num_threads",
     "get_optimization_info",
+    "get_pkgconfig_dir",
     "has_avx",
     "has_avx2",
     "has_avx512",

@@ -4,15 +4,19 @@ from typing import Any
 
 from tensor_ops_cpp import _native
 
-__all__ = ["API_VERSION", "CAPABILITIES", "info", "probe", "supports"]
+__all__ = ["API_VERSION", "CAPABILITIES", "configuration", "info", "probe", "supports"]
 
 #: The version of the contract that this module keeps.
 API_VERSION = 1
 
 #: What this backend can do, in the words of the contract: the ops also take host arrays whose type
 #: has DLPack's C exchange API, as PyTorch's tensors do, and return arrays of the same kind.
-#: Whole programs of a model's decode step run too.
-CAPABILITIES = {"exchanges_arrays": True, "devices": ["cpu"], "runs_programs": True}
+#: Whole programs of a model's decode step run too, unless it was built without.
+CAPABILITIES = {
+    "exchanges_arrays": True,
+    "devices": ["cpu"],
+    "runs_programs": _native.runs_programs,
+}
 
 
 def probe() -> dict[str, Any]:
@@ -56,6 +60,24 @@ def info() -> dict[str, Any]:
         "dtypes": list(_native.dtypes),
         "ops": list(_native.ops),
     }
+
+
+def configuration() -> str:
+    """Say what was compiled, which options of the build choose.
+
+    Returns
+    -------
+    str
+        Words ``key=value`` with spaces between them: ``levels``, the instruction-set levels, and
+        ``decode``, whether decode programs run.
+
+    Examples
+    --------
+    >>> import tensor_ops_cpp
+    >>> dict(word.split("=") for word in tensor_ops_cpp.configuration().split()).keys()
+    dict_keys(['levels', 'decode'])
+    """
+    return _native.configuration()
 
 
 def supports(op: str, dtype: str, device: str) -> str | None:

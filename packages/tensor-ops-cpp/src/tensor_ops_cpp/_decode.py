@@ -1,14 +1,21 @@
 """Programs of a model's decode step: ``docs/guides/decode_programs.md`` is their contract."""
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tensor_ops_cpp import _native
-from tensor_ops_cpp._native import Executable
 
-__all__ = ["Executable", "compile_program", "packed_layout", "supports_program"]
+if TYPE_CHECKING:
+    from tensor_ops_cpp._native import Executable
+
+__all__ = ["compile_program", "packed_layout", "supports_program"]
+
+WITHOUT = (
+    "tensor_ops_cpp was built without decode programs (TENSOR_OPS_DECODE=OFF); build it again "
+    "without that option"
+)
 
 
 def supports_program(program: str) -> str | None:
@@ -30,6 +37,8 @@ def supports_program(program: str) -> str | None:
     >>> tensor_ops_cpp.supports_program("[]")
     'program must be an object, got an array'
     """
+    if not _native.runs_programs:
+        return WITHOUT
     return _native.supports_program(_encoded("supports_program", program))
 
 
@@ -51,6 +60,8 @@ def packed_layout(program: str) -> str:
     ------
     ValueError
         If the program is wrong.
+    NotImplementedError
+        If decode programs were not compiled in.
 
     Examples
     --------
@@ -59,6 +70,7 @@ def packed_layout(program: str) -> str:
     Traceback (most recent call last):
     ValueError: program must be an object, got an array
     """
+    _require_programs("packed_layout")
     return _native.packed_layout(_encoded("packed_layout", program))
 
 
@@ -70,7 +82,7 @@ def compile_program(
     options: Mapping[str, object] | None = None,
     progress: Callable[[int, int], None] | None = None,
     packed: np.ndarray[Any, np.dtype[np.uint8]] | None = None,
-) -> Executable:
+) -> "Executable":
     """Make a program ready to run: pack its weights, take its memory and start its threads.
 
     Parameters
@@ -106,8 +118,11 @@ def compile_program(
         If the program, a tensor or an option is wrong; the error names which.
     MemoryError
         If there is not as much memory as it says that the program needs.
+    NotImplementedError
+        If decode programs were not compiled in.
     """
     where = "compile_program"
+    _require_programs(where)
     _require(isinstance(tensors, Mapping), where, "tensors", "a mapping of names", tensors)
     if options is not None:
         _require(isinstance(options, Mapping), where, "options", "a mapping or None", options)
@@ -129,6 +144,11 @@ def _encoded(where: str, program: object) -> bytes:
     if isinstance(program, bytes):
         return program
     raise TypeError(f"{where}: program must be a str of JSON, got {type(program).__name__}")
+
+
+def _require_programs(where: str) -> None:
+    if not _native.runs_programs:
+        raise NotImplementedError(f"{where}: {WITHOUT}")
 
 
 def _require(is_right: bool, where: str, name: str, expected: str, given: object) -> None:

@@ -21,8 +21,9 @@ def get_optimization_info() -> OptimizationInfo:
     OptimizationInfo
         A dict with ``level`` (in use; None where none can be), ``reason`` (why none can be),
         ``compiled_levels`` and ``cpu_levels`` (lowest first), ``isa_cap`` (the value of
-        ``TENSOR_OPS_CPP_ISA``), ``features`` (what code of the level uses), ``openmp`` (False:
-        the threads are the module's own) and ``num_threads``.
+        ``TENSOR_OPS_CPP_ISA``), ``features`` (what code of the level uses), ``decode`` (whether
+        decode programs were compiled in), ``openmp`` (False: the threads are the module's own) and
+        ``num_threads``.
     """
     return OptimizationInfo(
         level=_native.level(),
@@ -31,6 +32,7 @@ def get_optimization_info() -> OptimizationInfo:
         cpu_levels=_native.cpu_levels(),
         isa_cap=os.environ.get("TENSOR_OPS_CPP_ISA") or None,
         features=_native.features(),
+        decode=_native.runs_programs,
         openmp=False,
         num_threads=_native.num_threads(),
     )

@@ -34,6 +34,7 @@ __all__ = [
     "INFO_KEYS",
     "INSTALLED",
     "Backend",
+    "configuration",
     "forget_probes",
     "info",
     "kind_of_device",
@@ -192,6 +193,20 @@ def info(name: str) -> dict[str, Any]:
     facts["display_name"] = known.display_name if known else facts["display_name"] or name
     facts.update((key, facts[key] or 0) for key in NUMBER_KEYS)
     return facts
+
+
+def configuration(name: str) -> str | None:
+    """Return what of a backend was compiled, None where it does not say.
+
+    That is what the function of this name in its module returns, which a backend need not have.
+    """
+    says = getattr(load(name).module, "configuration", None)
+    if not callable(says):
+        return None
+    try:
+        return str(says())
+    except FAILURES as error:
+        return f"its configuration() failed: {one_line(error)}"
 
 
 def one_line(error: BaseException) -> str:

@@ -98,11 +98,13 @@ def _backend(name: str, considered: bool) -> dict[str, Any]:
         "install": install_command(name),
         "version": None,
         "device_name": None,
+        "configuration": None,
     }
     if considered or not installed:
         given = backends.info(name)
         error = backends.load(name).error
         facts |= {key: given[key] for key in facts if key in given}
+        facts["configuration"] = backends.configuration(name)
         facts["exception"] = error and f"{type(error).__name__}: {error}"
     return facts
 
@@ -150,7 +152,9 @@ def _tool_rows(tools: dict[str, dict[str, str | None]]) -> list[tuple[str, str]]
 def _status(backend: dict[str, Any]) -> str:
     if backend["available"]:
         version = f" {backend['version']}" if backend["version"] else ""
-        return f"available: {backend['display_name']}{version} on {backend['device_name']}"
+        compiled = f", with {backend['configuration']}" if backend["configuration"] else ""
+        name = f"{backend['display_name']}{version}"
+        return f"available: {name} on {backend['device_name']}{compiled}"
     if backend["available"] is None:
         return f"installed, {backend['reason']}"
     return f"unavailable: {backend['reason']}"
