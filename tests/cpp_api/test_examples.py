@@ -1,0 +1,173 @@
+"""The examples in C++, C and Rust, built with an installed package, an install tree and as one."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import tensor_ops_cpp
+from cpp_programs import COMPILERS, run_compiler
+from projects import (
+    EXAMPLES,
+    NORMALISED,
+    PACKAGE,
+    QUICK,
+    SOFTMAX,
+    build,
+    configure,
+    run,
+    run_examples,
+)
+
+CPP = EXAMPLES / "cpp"
+STRICT = {"CMAKE_CXX_FLAGS": "-Wall -Wextra -Werror", "CMAKE_C_FLAGS": "-Wall -Wextra -Werror"}
+# What a machine without Python has not, as far as CMake can see.
+NO_PYTHON = {f"CMAKE_DISABLE_FIND_PACKAGE_{name}": "ON" for name in ("Python", "pybind11")}
+# Settings of the nightly builds from source: all that is compiled by default, as it is shipped.
+FULL = {"TENSOR_OPS_WERROR": "ON"}
+
+
+def folder_of(option):
+    command = [sys.executable, "-m", "tensor_ops_cpp", option]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return Path(done.stdout.removesuffix("\n"))
+
+
+@pytest.fixture(scope="module")
+def from_source(request, tmp_path_factory):
+    """The examples and tensor-ops in one build, and the prefix to which that was installed."""
+    folder = tmp_path_factory.mktemp("from source")
+    settings = {"TENSOR_OPS_SOURCE": PACKAGE, "TENSOR_OPS_INSTALL": "ON", **NO_PYTHON}
+    settings |= FULL if request.config.getoption("--nightly") else QUICK
+    configure(CPP, folder / "build", settings)
+    build(folder / "build")
+    run("cmake", "--install", folder / "build", "--prefix", folder / "first")
+    (folder / "first").rename(folder / "prefix")
+    return folder
+
+
+@pytest.mark.parametrize("compiler", COMPILERS)
+def test_installed_package_with_cmake(compiler, tmp_path):
+    configure(CPP, tmp_path, {"tensor_ops_DIR": folder_of("--cmakedir"), **STRICT}, compiler)
+    build(tmp_path)
+    assert tensor_ops_cpp.configuration() in run_examples(tmp_path)
+
+
+@pytest.mark.parametrize("compiler", COMPILERS)
+@pytest.mark.skipif(shutil.which("pkg-config") is None, reason="no pkg-config here")
+def test_installed_package_with_pkg_config(compiler, tmp_path):
+    paths = {"PKG_CONFIG_PATH": str(folder_of("--pkgconfigdir"))}
+
+    def asked(*words):
+        return run("pkg-config", *words, **paths).split()
+
+    assert asked("--modversion", "tensor-ops") == [tensor_ops_cpp.__version__]
+    (libraries,) = asked("--variable=libdir", "tensor-ops-cpp")
+    source, program = str(CPP / "normalise.cpp"), tmp_path / "normalise"
+    words = ["-std=c++17", source, "-o", str(program), *asked("--cflags", "--libs", "tensor-ops")]
+    run_compiler(compiler, *words, f'-DTENSOR_OPS_BACKEND_FOLDERS="{libraries}"')
+    assert run(program, HOME=str(tmp_path)) == NORMALISED
+    source, program = str(CPP / "list_ops.c"), tmp_path / "list_ops"
+    words = [source, "-o", str(program), *asked("--cflags", "--libs", "tensor-ops-cpp")]
+    run_compiler("cc", *words, f"-Wl,-rpath,{libraries}")
+    assert run(program).endswith(SOFTMAX)
+
+
+def test_package_that_was_moved(tmp_path):
+    """Nothing in the files says where they were installed; a space in the path is no harm."""
+    moved = tmp_path / "else where"
+    shutil.copytree(folder_of("--libdir"), moved)
+    configure(CPP, tmp_path / "build", {"tensor_ops_DIR": moved / "cmake"})
+    build(tmp_path / "build")
+    run_examples(tmp_path / "build")
+    said = run("ldd", tmp_path / "build/list_ops")
+    assert f"libtensor_ops_cpp.so => {moved}/libtensor_ops_cpp.so" in said
+
+
+def test_one_build_with_tensor_ops(from_source):
+    configuration = run_examples(from_source / "build").splitlines()[0]
+    if not from_source.joinpath("build/CMakeCache.txt").read_text().count("ONE_LEVEL:BOOL=ON"):
+        assert configuration.endswith(tensor_ops_cpp.configuration())
+
+
+@pytest.mark.parametrize("compiler", COMPILERS)
+def test_install_tree_that_was_moved(from_source, compiler, tmp_path):
+    configure(CPP, tmp_path, {"CMAKE_PREFIX_PATH": from_source / "prefix", **STRICT}, compiler)
+    build(tmp_path)
+    run_examples(tmp_path)
+
+
+def test_install_tree_has_what_a_package_has(from_source):
+    """And no Python; its library exports the C interface alone."""
+    prefix = from_source / "prefix"
+    headers = [
+        {path.relative_to(folder) for path in folder.rglob("*.h")}
+        for folder in (prefix / "include", folder_of("--includedir"))
+    ]
+    assert headers[0] == headers[1] >= {Path("tensor_ops/abi.h"), Path("tensor_ops/backend/ops.h")}
+    others = {path.name for path in prefix.rglob("*") if path.is_file() and path.suffix != ".h"}
+    (library,) = prefix.rglob("libtensor_ops_cpp.so")
+    assert others - {path.name for path in folder_of("--cmakedir").iterdir()} == {
+        *("libtensor_ops_cpp.so", "tensor-ops.pc", "tensor-ops-cpp.pc"),
+        *(path.name for path in prefix.rglob("tensor_opsTargets-*.cmake")),
+    }
+    symbols = run("nm", "-D", library)
+    assert not [line for line in symbols.splitlines() if " _Py" in line or " Py" in line]
+    exported = [line.split() for line in run("nm", "-D", "--defined-only", library).splitlines()]
+    assert [words[-1] for words in exported if words[-2] != "A"] == [
+        "tensor_ops_cpp_backend@@TENSOR_OPS_1"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "says"),
+    [
+        ("find_package(tensor_ops 9.0 CONFIG REQUIRED)", 'compatible with requested version "9.0"'),
+        (
+            "find_package(tensor_ops CONFIG REQUIRED COMPONENTS backend gpu)",
+            "tensor_ops has no component gpu; it has: backend, cpp",
+        ),
+    ],
+)
+def test_package_that_is_not_what_was_wanted(wanted, says, tmp_path):
+    text = f"cmake_minimum_required(VERSION 3.21)\nproject(wants LANGUAGES CXX)\n{wanted}\n"
+    tmp_path.joinpath("CMakeLists.txt").write_text(text, encoding="utf-8")
+    settings = {"tensor_ops_DIR": folder_of("--cmakedir")}
+    assert says in configure(tmp_path, tmp_path / "build", settings, status=1)
+
+
+@pytest.mark.skipif(shutil.which("rustc") is None, reason="no rustc here")
+def test_rust(tmp_path):
+    libraries = folder_of("--libdir")
+    words = ["-D", "warnings", "-L", libraries, "-C", f"link-arg=-Wl,-rpath,{libraries}"]
+    run("rustc", *words, "-o", tmp_path / "silu", EXAMPLES / "rust/silu.rs")
+    expected = "silu of [-1.0, 0.0, 1.0] is [-0.26894143, 0.0, 0.7310586]\n"
+    assert run(tmp_path / "silu") == expected
+
+
+def test_folders_are_printed():
+    for option, name in {
+        "--cmakedir": "tensor_opsConfig.cmake",
+        "--includedir": "tensor_ops/backend/backends.h",
+        "--libdir": "libtensor_ops_cpp.so",
+        "--pkgconfigdir": "tensor-ops.pc",
+    }.items():
+        assert (folder_of(option) / name).is_file()
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ([], "give at least one of --cmakedir, --includedir, --libdir, --pkgconfigdir"),
+        (["--cmake"], "unrecognized arguments: --cmake"),
+        (["--cmakedir", "here"], "unrecognized arguments: here"),
+    ],
+)
+def test_wrong_words_are_errors(words, says):
+    command = [sys.executable, "-m", "tensor_ops_cpp", *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert says in done.stderr
