@@ -210,7 +210,8 @@ def nightly(session: nox.Session) -> None:
     required = ["--require-backend=cpp", "--require-backend=python"]
     decode = ["tests/decode", "packages/tensor-ops-decode"]
     levels = [f"{CONFORMANCE}/test_levels.py", f"{CPP}/tests/test_levels.py"]
-    session.run("pytest", *BY_FILE, *decode, *levels, "--nightly", *required)
+    builds = [f"tests/cpp_api/test_{name}.py" for name in ("build_options", "examples")]
+    session.run("pytest", *BY_FILE, *decode, *levels, *builds, "--nightly", *required)
     session.install(f"./{TORCH}")
     session.run("pytest", *PARALLEL, f"{TORCH}/tests/modules/test_bits.py", "--nightly")
     properties = f"{CONFORMANCE}/test_properties.py"

@@ -63,12 +63,28 @@ def test_wheel_has_every_file_of_the_package(package, wheel):
 
 
 def test_wheel_has_nothing_else(package, wheel):
-    """One package, one folder of metadata: no tests, no sources, nothing beside them."""
+    """One package, one folder of metadata: no tests, no sources but headers, nothing beside them."""
     stem = package.replace("-", "_")
     version = project(package)["project"]["version"]
     tops = {name.partition("/")[0] for name in names(wheel(package))}
     assert tops == {stem, f"{stem}-{version}.dist-info"}
-    assert not [name for name in names(wheel(package)) if name.endswith((".cpp", ".h", ".cu"))]
+    sources = {name for name in names(wheel(package)) if name.endswith((".cpp", ".h", ".cu"))}
+    headers = {name for name in sources if name.startswith("tensor_ops_cpp/include/tensor_ops/")}
+    assert sources == headers
+    assert bool(headers) is (package == "tensor-ops-cpp")
+
+
+def test_wheel_has_what_programs_in_cpp_are_built_with(wheel):
+    """The library, headers (one is made by the build), and files of CMake and pkg-config."""
+    inside = set(names(wheel("tensor-ops-cpp")))
+    shared = ROOT / "native/include"
+    headers = {path.relative_to(shared).as_posix() for path in shared.rglob("*.h")}
+    headers.add("tensor_ops/backend/ops.h")
+    assert {f"tensor_ops_cpp/include/{name}" for name in headers} <= inside
+    files = ["tensor_opsConfig.cmake", "tensor_opsConfigVersion.cmake", "tensor_opsTargets.cmake"]
+    assert {f"tensor_ops_cpp/cmake/{name}" for name in files} <= inside
+    pkg_config = ["tensor-ops.pc", "tensor-ops-cpp.pc"]
+    assert {f"tensor_ops_cpp/pkgconfig/{name}" for name in pkg_config} <= inside
 
 
 def test_sdist_has_only_what_is_in_the_repository(package, sdist):
@@ -161,6 +177,16 @@ def test_what_is_compiled_in_is_named(native_package, wheel):
     assert all(version[0].isdigit() for version in listed.values())
     assert all(name in text for name in listed)
     assert metadata(archive.filename)["License-Expression"] != "Apache-2.0"
+
+
+def test_wheel_says_how_it_was_configured(wheel):
+    archive = zipfile.ZipFile(wheel("tensor-ops-cpp"))
+    (bill,) = (name for name in archive.namelist() if ".dist-info/sboms/" in name)
+    component = json.loads(archive.read(bill))["metadata"]["component"]
+    configuration = {each["name"]: each["value"] for each in component["properties"]}
+    assert configuration.keys() == {"tensor-ops:levels", "tensor-ops:decode"}
+    assert configuration["tensor-ops:decode"] == "on"
+    assert configuration["tensor-ops:levels"]
 
 
 def test_registered_as_a_backend(package, wheel):

@@ -38,6 +38,6 @@ if(DEFINED USE_CPU AND NOT USE_CPU STREQUAL "" AND NOT USE_CPU)
 endif()
 if(USE_CUDA)
   message(WARNING "USE_CUDA is ON, and the CUDA backend is a package of its own, which is built by itself: "
-                  "pip install ./packages/tensor-ops-cuda")
+                  "pip install ./packages/tensor-ops-cuda, or without Python cmake -S packages/tensor-ops-cuda")
 endif()
 answer_about_other_backends()

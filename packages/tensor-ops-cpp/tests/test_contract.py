@@ -13,6 +13,7 @@ from cpp_cases import OPS
 
 import tensor_ops.ops
 import tensor_ops_cpp
+from tensor_ops_cpp import _native, compile_program
 
 INFO_KEYS = [
     "name",
@@ -109,6 +110,23 @@ def test_optimization_info_prints_a_line_per_key():
     assert info["level"] in str(info)
     assert info["level"] == tensor_ops_cpp.simd_level
     assert info["openmp"] is tensor_ops_cpp.has_openmp
+
+
+def test_configuration_is_what_was_compiled():
+    found = dict(word.split("=") for word in tensor_ops_cpp.configuration().split())
+    info = tensor_ops_cpp.get_optimization_info()
+    assert found["levels"].split(",") == info["compiled_levels"]
+    assert found["decode"] == ("on" if info["decode"] else "off")
+    assert info["decode"] is tensor_ops_cpp.CAPABILITIES["runs_programs"]
+
+
+def test_a_build_without_decode_programs_says_so(monkeypatch):
+    monkeypatch.setattr(_native, "runs_programs", False)
+    reason = tensor_ops_cpp.supports_program("{}")
+    assert "built without decode programs (TENSOR_OPS_DECODE=OFF)" in reason
+    for call in (lambda: tensor_ops_cpp.packed_layout("{}"), lambda: compile_program("{}", {})):
+        with pytest.raises(NotImplementedError, match="build it again without that option"):
+            call()
 
 
 @pytest.mark.parametrize("op", OPS)

@@ -94,6 +94,21 @@ def test_kept_exception_is_shown(doctor, monkeypatch):
     assert backend(found, "tpu")["exception"] == f"ImportError: {error}"
 
 
+@pytest.mark.parametrize(
+    ("says", "shown"),
+    [
+        (lambda: "levels=neon decode=off", "levels=neon decode=off"),
+        (lambda: 1 / 0, "its configuration() failed: ZeroDivisionError: division by zero"),
+        (None, None),
+    ],
+)
+def test_what_a_backend_was_compiled_for_is_shown(says, shown, doctor, monkeypatch, capsys):
+    monkeypatch.setattr(backends.numpy_backend, "configuration", says, raising=False)
+    assert backend(doctor()[1], "python")["configuration"] == shown
+    main(["doctor"])
+    assert shown is None or f", with {shown}" in capsys.readouterr().out
+
+
 def test_installed_backend_outside_the_priority_is_not_imported(doctor, path, monkeypatch):
     def refuse(name):
         assert name != "cuda", "imported"
