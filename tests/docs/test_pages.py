@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 LANGUAGES = {"python", "bash", "json", "text"}
-LANGUAGES_OF_FILES = LANGUAGES | {"toml", "cpp"}
+LANGUAGES_OF_FILES = LANGUAGES | {"toml", "cmake", "cpp"}
 NOTES = {"run", "fails", "file"}
 
 
@@ -101,7 +101,7 @@ def installs_what_exists(code):
     for words in wanted:
         for group in re.findall(r"--group (\S+)", words):
             assert group in groups["dependency-groups"], group
-        for word in re.sub(r"--group \S+|-\w ", "", words).replace("'", "").split():
+        for word in re.sub(r"(--group|-C) \S+|-\w ", "", words).replace("'", "").split():
             name, _, extras = word.partition("[")
             if word.startswith("./"):
                 assert (ROOT / name / "pyproject.toml").is_file(), word
