@@ -1,6 +1,7 @@
 // Normalises the rows of a matrix on the best backend of this machine.
-#include <iostream>
 #include <tensor_ops/backend/backends.h>
+
+#include <iostream>
 #include <vector>
 
 using namespace tensor_ops::backend;

@@ -6,8 +6,6 @@ import sys
 from pathlib import Path
 
 import pytest
-
-import tensor_ops_cpp
 from cpp_programs import COMPILERS, run_compiler
 from projects import (
     EXAMPLES,
@@ -20,6 +18,8 @@ from projects import (
     run,
     run_examples,
 )
+
+import tensor_ops_cpp
 
 CPP = EXAMPLES / "cpp"
 STRICT = {"CMAKE_CXX_FLAGS": "-Wall -Wextra -Werror", "CMAKE_C_FLAGS": "-Wall -Wextra -Werror"}

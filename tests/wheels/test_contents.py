@@ -63,7 +63,7 @@ def test_wheel_has_every_file_of_the_package(package, wheel):
 
 
 def test_wheel_has_nothing_else(package, wheel):
-    """One package, one folder of metadata: no tests, no sources but headers, nothing beside them."""
+    """One package, one folder of metadata: no tests, no sources but headers, nothing else."""
     stem = package.replace("-", "_")
     version = project(package)["project"]["version"]
     tops = {name.partition("/")[0] for name in names(wheel(package))}

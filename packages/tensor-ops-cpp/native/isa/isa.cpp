@@ -59,7 +59,9 @@ std::uint32_t saved_states() {
 }
 
 [[maybe_unused]] std::vector<const char*> features_x86_64_v2() { return {"sse4_2"}; }
-[[maybe_unused]] std::vector<const char*> features_x86_64_v3() { return {"sse4_2", "avx", "avx2", "fma", "f16c"}; }
+[[maybe_unused]] std::vector<const char*> features_x86_64_v3() {
+  return {"sse4_2", "avx", "avx2", "fma", "f16c"};
+}
 [[maybe_unused]] std::vector<const char*> features_x86_64_v4() {
   return {"sse4_2", "avx", "avx2", "fma", "f16c", "avx512"};
 }
