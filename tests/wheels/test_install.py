@@ -2,11 +2,12 @@
 
 import json
 import re
+import shutil
 import time
 
 import pytest
 
-from interpreters import ROOT
+from interpreters import ROOT, run
 
 FIRST_STEPS = """
 import numpy as np
@@ -28,6 +29,13 @@ x = torch.ones(1, requires_grad=True)
 y = tensor_ops_torch.silu(x)
 y.backward()
 print(sys.prefix, f"{y.item():.5f}", f"{x.grad.item():.5f}")
+"""
+CMAKE_PROJECT = f"""
+cmake_minimum_required(VERSION 3.21)
+project(guide LANGUAGES CXX)
+find_package(tensor_ops CONFIG REQUIRED)
+add_executable(guide {ROOT}/tests/cpp_api/programs/guide.cpp)
+target_link_libraries(guide PRIVATE tensor_ops::backend)
 """
 SUITE = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", ROOT / "pyproject.toml"]
 SAMPLES = ROOT / "tests" / "conformance" / "test_samples.py"
@@ -86,6 +94,23 @@ def test_a_backend_alone_needs_numpy_only(this_interpreter, dist):
     assert fresh.python("-c", code).strip() == "[0.7310586]"
     listed = json.loads(fresh.python("-m", "pip", "list", "--format=json"))
     assert {each["name"] for each in listed} - {"pip", "setuptools"} == {"numpy", "tensor-ops-cpp"}
+
+
+@pytest.mark.skipif(shutil.which("cmake") is None, reason="no cmake here")
+def test_the_guides_program_in_cpp(this_interpreter, dist, tmp_path):
+    """Built with the installed package by each compiler, and run with an empty environment."""
+    fresh = this_interpreter.environment("cpp")
+    fresh.install("tensor-ops-cpp", folders=[dist, this_interpreter.wheelhouse])
+    cmake_folder = fresh.python("-m", "tensor_ops_cpp", "--cmakedir").removesuffix("\n")
+    tmp_path.joinpath("CMakeLists.txt").write_text(CMAKE_PROJECT, encoding="utf-8")
+    compilers = [name for name in ("g++", "clang++") if shutil.which(name)]
+    assert compilers
+    for compiler in compilers:
+        words = [f"-Dtensor_ops_DIR={cmake_folder}", f"-DCMAKE_CXX_COMPILER={compiler}"]
+        run("cmake", "-S", tmp_path, "-B", tmp_path / compiler, *words)
+        run("cmake", "--build", tmp_path / compiler)
+        said = run("env", "-i", tmp_path / compiler / "guide", cwd=tmp_path)
+        assert said.splitlines() == ["Backend: cpp", "The default is cpp"]
 
 
 def test_without_a_backend_numpy_runs(this_interpreter, dist):
