@@ -3,9 +3,6 @@
 #include <string.h>
 #include <tensor_ops/abi.h>
 
-/* What libtensor_ops_cpp exports. */
-tensor_ops_get_backend tensor_ops_cpp_backend;
-
 int main(void) {
   const tensor_ops_backend* backend;
   const tensor_ops_op* softmax = NULL;
