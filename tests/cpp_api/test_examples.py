@@ -27,6 +27,22 @@ STRICT = {"CMAKE_CXX_FLAGS": "-Wall -Wextra -Werror", "CMAKE_C_FLAGS": "-Wall -W
 NO_PYTHON = {f"CMAKE_DISABLE_FIND_PACKAGE_{name}": "ON" for name in ("Python", "pybind11")}
 # Settings of the nightly builds from source: all that is compiled by default, as it is shipped.
 FULL = {"TENSOR_OPS_WERROR": "ON"}
+OPENS_A_MODEL = """
+#include <tensor_ops/abi.h>
+#include <tensor_ops/backend/decoder.h>
+
+#include <iostream>
+
+int main() {
+  const tensor_ops_backend* backend = nullptr;
+  tensor_ops_cpp_backend(TENSOR_OPS_ABI_VERSION, &backend, nullptr);
+  try {
+    tensor_ops::backend::Decoder decoder(backend, "nowhere");
+  } catch (const tensor_ops::backend::Error& error) {
+    std::cout << error.what() << '\\n';
+  }
+}
+"""
 
 
 def folder_of(option):
@@ -118,6 +134,24 @@ def test_install_tree_has_what_a_package_has(from_source):
     assert [words[-1] for words in exported if words[-2] != "A"] == [
         "tensor_ops_cpp_backend@@TENSOR_OPS_1"
     ]
+
+
+def test_a_library_without_decode_programs_says_so(from_source, request, tmp_path):
+    if request.config.getoption("--nightly"):
+        pytest.skip("the library of this run has decode programs")
+    prefix, source, program = from_source / "prefix", tmp_path / "open.cpp", tmp_path / "open"
+    source.write_text(OPENS_A_MODEL, encoding="utf-8")
+    (library,) = prefix.rglob("libtensor_ops_cpp.so")
+    words = ["-std=c++17", f"-I{prefix}/include", str(source), str(library), "-o", str(program)]
+    run_compiler(COMPILERS[0], *words, f"-Wl,-rpath,{library.parent}")
+    assert run(program) == (
+        f"backend 'cpp' runs no models (levels={lowest_level()} decode=off); the backend 'cpp' does "
+        "unless it was built with TENSOR_OPS_DECODE=OFF\n"
+    )
+
+
+def lowest_level():
+    return tensor_ops_cpp.get_optimization_info()["compiled_levels"][0]
 
 
 @pytest.mark.parametrize(

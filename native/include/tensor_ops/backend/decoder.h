@@ -290,7 +290,9 @@ class Decoder {
     if (const char* const reason = backend->unavailable_reason())
       throw UnavailableError("backend '" + name + "' is unavailable: " + reason);
     if (const tensor_ops_decode* const decode = backend->decode) return *decode;
-    throw UnavailableError("backend '" + name + "' runs no models; the backend 'cpp' does");
+    throw UnavailableError("backend '" + name + "' runs no models (" + backend->configuration +
+                           "); the backend 'cpp' does unless it was built with "
+                           "TENSOR_OPS_DECODE=OFF");
   }
 
   std::vector<std::int64_t> numbers_of(const std::vector<const Sequence*>& sequences) const {

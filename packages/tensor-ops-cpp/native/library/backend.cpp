@@ -16,15 +16,17 @@ namespace {
 
 #ifdef TENSOR_OPS_WITHOUT_DECODE
 constexpr const tensor_ops_decode* kDecode = nullptr;
+constexpr char kDecodeSetting[] = "off";
 #else
 constexpr const tensor_ops_decode* kDecode = &decode_interface;
+constexpr char kDecodeSetting[] = "on";
 #endif
 
 std::string configuration() {
   std::string levels;
   for (const Level& level : compiled_levels())
     levels += (levels.empty() ? "" : ",") + std::string(level.name);
-  return "levels=" + levels + " decode=" + (kDecode ? "on" : "off");
+  return "levels=" + levels + " decode=" + kDecodeSetting;
 }
 
 const char* unavailable_reason() {
