@@ -86,7 +86,7 @@ template <class... Sizes>
 std::size_t size_product(const std::string& of_what, Sizes... sizes) {
   constexpr std::size_t kMost = std::size_t{1} << (sizeof(std::size_t) == 8 ? 48 : 30);
   std::size_t product = 1;
-  const bool overflows = (__builtin_mul_overflow(product, sizes, &product) | ...);
+  const bool overflows = (__builtin_mul_overflow(product, sizes, &product) || ...);
   if (overflows || product > kMost) refuse_size(of_what);
   return product;
 }
