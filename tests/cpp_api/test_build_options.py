@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 import pytest
-from projects import PACKAGE, ROOT, configure
+from projects import NORMALISED, PACKAGE, QUICK, ROOT, build, configure, run
 
 GUIDE = """\
 # Enable multiple backends
@@ -17,6 +17,8 @@ set(USE_MPS OFF)
 set(USE_TRITON ON)
 # ... other backends
 """
+# Kernels that run on the CPU, since few machines have nvcc.
+EMULATED = {"TENSOR_OPS_CUDA_EMULATION": "ON", "TENSOR_OPS_CUDA_OPS": "rms_norm"}
 # A project of which tensor-ops is a part, with settings of its own.
 SURROUNDING = """\
 cmake_minimum_required(VERSION 3.21)
@@ -76,10 +78,10 @@ def configured(tmp_path):
     return done
 
 
-def test_the_guides_file(configured):
-    said = configured(GUIDE)
-    assert "USE_CUDA is ON, and the CUDA backend is a package of its own" in said
-    assert "pip install ./packages/tensor-ops-cuda" in said
+def test_the_guides_file(configured, tmp_path):
+    said = configured(GUIDE, **EMULATED)
+    assert "tensor_ops_cuda has code for: " in said
+    assert (tmp_path / "build/tensor_ops_cuda").is_dir()
     assert "USE_TRITON is ON, and there is nothing to compile for it here" in said
     assert "USE_MPS is" not in said
 
@@ -148,6 +150,18 @@ def test_a_surrounding_project_keeps_its_settings(lowest_level, tmp_path):
 
 
 @pytest.mark.nightly
+def test_both_backends_in_one_build(tmp_path):
+    config = tmp_path / "config.cmake"
+    config.write_text(GUIDE, encoding="utf-8")
+    settings = {"TENSOR_OPS_SOURCE": PACKAGE, "TENSOR_OPS_CONFIG_CMAKE": config}
+    configure(ROOT / "examples/cpp", tmp_path / "build", settings | EMULATED | QUICK)
+    build(tmp_path / "build")
+    for backend in ("cpp", "cuda"):
+        said = run(tmp_path / "build/normalise", TENSOR_OPS_FORCE_BACKEND=backend)
+        assert said == NORMALISED.replace("cpp", backend)
+
+
+@pytest.mark.nightly
 def test_the_guides_steps(tmp_path):
     """Edit config.cmake, install with pip, ask what was compiled."""
     if importlib.util.find_spec("scikit_build_core") is None:
@@ -166,6 +180,7 @@ def test_the_guides_steps(tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
     said = " ".join((done.stdout + done.stderr).split())
     assert "USE_TRITON is ON, and there is nothing to compile for it here" in said
+    assert "USE_CUDA is ON, and the CUDA backend is a package of its own" in said
     code = (
         f"import sys; sys.path.insert(0, {str(site)!r})\n"
         "import tensor_ops, tensor_ops_cpp\n"

@@ -36,8 +36,12 @@ if(DEFINED USE_CPU AND NOT USE_CPU STREQUAL "" AND NOT USE_CPU)
   message(FATAL_ERROR "USE_CPU is '${USE_CPU}', and the CPU backend is all that tensor-ops-cpp is. Set it to ON, or do not "
                       "build or install this package.")
 endif()
-if(USE_CUDA)
+# A wheel has one backend; a build without Python may have both.
+set(cuda_package ${CMAKE_CURRENT_SOURCE_DIR}/../tensor-ops-cuda)
+if(USE_CUDA AND NOT TENSOR_OPS_PYTHON AND EXISTS ${cuda_package}/CMakeLists.txt)
+  add_subdirectory(${cuda_package} tensor_ops_cuda)
+elseif(USE_CUDA)
   message(WARNING "USE_CUDA is ON, and the CUDA backend is a package of its own, which is built by itself: "
-                  "pip install ./packages/tensor-ops-cuda, or without Python cmake -S packages/tensor-ops-cuda")
+                  "pip install ./packages/tensor-ops-cuda")
 endif()
 answer_about_other_backends()

@@ -26,3 +26,11 @@ target_compile_definitions(tensor_ops_backend
 target_link_libraries(tensor_ops_backend INTERFACE ${CMAKE_DL_LIBS})
 # In a build of another project, the library is there before the program runs.
 add_dependencies(tensor_ops_backend tensor_ops_headers tensor_ops_cpp)
+if(TARGET tensor_ops_cuda) # beside the other library, where the registry looks
+  get_target_property(folder tensor_ops_cpp LIBRARY_OUTPUT_DIRECTORY)
+  if(NOT folder)
+    set(folder ${CMAKE_CURRENT_BINARY_DIR})
+  endif()
+  set_target_properties(tensor_ops_cuda PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${folder})
+  add_dependencies(tensor_ops_backend tensor_ops_cuda)
+endif()
