@@ -145,8 +145,8 @@ def test_a_library_without_decode_programs_says_so(from_source, request, tmp_pat
     words = ["-std=c++17", f"-I{prefix}/include", str(source), str(library), "-o", str(program)]
     run_compiler(COMPILERS[0], *words, f"-Wl,-rpath,{library.parent}")
     assert run(program) == (
-        f"backend 'cpp' runs no models (levels={lowest_level()} decode=off); the backend 'cpp' does "
-        "unless it was built with TENSOR_OPS_DECODE=OFF\n"
+        f"backend 'cpp' runs no models (levels={lowest_level()} decode=off); the backend 'cpp' "
+        "does unless it was built with TENSOR_OPS_DECODE=OFF\n"
     )
 
 
