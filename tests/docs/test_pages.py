@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 LANGUAGES = {"python", "bash", "json", "text"}
-LANGUAGES_OF_FILES = LANGUAGES | {"toml", "cmake", "cpp"}
+LANGUAGES_OF_FILES = LANGUAGES | {"toml", "cmake", "c", "cpp"}
 NOTES = {"run", "fails", "file"}
 
 
