@@ -23,6 +23,8 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("ci")
 
 BACKENDS = ["python", *backends.INSTALLED]
+# Those that are libraries with a C interface.
+NATIVE = ("cpp", "cuda")
 
 
 def pytest_generate_tests(metafunc):
@@ -54,6 +56,19 @@ def supported(request, backend, op):
     reason = backends.load(backend).module.supports(op.name, dtype, "cpu")
     if reason is not None:
         _absent(request.config, backend, f"{backend} does not support {op.name}: {reason}")
+
+
+def pytest_collection_modifyitems(config, items):
+    """Ask no backend for a C interface that has none."""
+    left_out = [
+        item
+        for item in items
+        if {"interface", "backend"} <= set(item.fixturenames)
+        and item.callspec.params.get("backend") not in NATIVE
+    ]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
 
 
 def pytest_terminal_summary(terminalreporter):
