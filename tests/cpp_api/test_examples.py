@@ -25,7 +25,7 @@ CPP = EXAMPLES / "cpp"
 STRICT = {"CMAKE_CXX_FLAGS": "-Wall -Wextra -Werror", "CMAKE_C_FLAGS": "-Wall -Wextra -Werror"}
 # What a machine without Python has not, as far as CMake can see.
 NO_PYTHON = {f"CMAKE_DISABLE_FIND_PACKAGE_{name}": "ON" for name in ("Python", "pybind11")}
-# Settings of the nightly builds from source: all that is compiled by default, as it is shipped.
+# All that is compiled by default, as it is shipped.
 FULL = {"TENSOR_OPS_WERROR": "ON"}
 OPENS_A_MODEL = """
 #include <tensor_ops/abi.h>
@@ -51,12 +51,12 @@ def folder_of(option):
     return Path(done.stdout.removesuffix("\n"))
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="module", params=[QUICK, FULL], ids=["quick", "full"])
 def from_source(request, tmp_path_factory):
     """The examples and tensor-ops in one build, and the prefix to which that was installed."""
     folder = tmp_path_factory.mktemp("from source")
     settings = {"TENSOR_OPS_SOURCE": PACKAGE, "TENSOR_OPS_INSTALL": "ON", **NO_PYTHON}
-    settings |= FULL if request.config.getoption("--nightly") else QUICK
+    settings |= request.param
     configure(CPP, folder / "build", settings)
     build(folder / "build")
     run("cmake", "--install", folder / "build", "--prefix", folder / "first")
@@ -101,12 +101,14 @@ def test_package_that_was_moved(tmp_path):
     assert f"libtensor_ops_cpp.so => {moved}/libtensor_ops_cpp.so" in said
 
 
+@pytest.mark.nightly
 def test_one_build_with_tensor_ops(from_source):
     configuration = run_examples(from_source / "build").splitlines()[0]
     if not from_source.joinpath("build/CMakeCache.txt").read_text().count("ONE_LEVEL:BOOL=ON"):
         assert configuration.endswith(tensor_ops_cpp.configuration())
 
 
+@pytest.mark.nightly
 def test_install_tree_that_was_moved(from_source, tmp_path):
     settings = {"CMAKE_PREFIX_PATH": from_source / "prefix", **STRICT}
     configure(CPP, tmp_path, settings, COMPILERS[-1])
@@ -114,6 +116,7 @@ def test_install_tree_that_was_moved(from_source, tmp_path):
     run_examples(tmp_path)
 
 
+@pytest.mark.nightly
 def test_install_tree_has_what_a_package_has(from_source):
     """And no Python; its library exports the C interface alone."""
     prefix = from_source / "prefix"
@@ -136,9 +139,9 @@ def test_install_tree_has_what_a_package_has(from_source):
     ]
 
 
-def test_a_library_without_decode_programs_says_so(from_source, request, tmp_path):
-    if request.config.getoption("--nightly"):
-        pytest.skip("the library of this run has decode programs")
+@pytest.mark.nightly
+@pytest.mark.parametrize("from_source", [QUICK], indirect=True, ids=["quick"])
+def test_a_library_without_decode_programs_says_so(from_source, tmp_path):
     prefix, source, program = from_source / "prefix", tmp_path / "open.cpp", tmp_path / "open"
     source.write_text(OPENS_A_MODEL, encoding="utf-8")
     (library,) = prefix.rglob("libtensor_ops_cpp.so")
