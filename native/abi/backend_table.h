@@ -7,6 +7,7 @@
 #include "abi/caller_array.h"
 #include "checks/array_checks.h"
 #include "declaration/errors.h"
+#include "declaration/op_call.h"
 #include "declaration/registry.h"
 #include "tensor_ops/abi.h"
 
@@ -31,7 +32,7 @@ struct BackendParts {
   int (*device_count)();
   void (*device)(int index, tensor_ops_device& device);
   void (*check_devices)(const Op& op, const InterfaceCall& call);
-  void (*run)(const Op& op, const InterfaceCall& call);
+  void (*run)(const OpCall& call, const InterfaceCall& given);
   int (*num_threads)();
   void (*set_num_threads)(int count);
   const tensor_ops_decode* decode;  // may be null

@@ -1,5 +1,4 @@
 // The exported function of libtensor_ops_cpp, and what this backend puts into its table.
-#include <algorithm>
 #include <cstring>
 
 #include "abi/backend_table.h"
@@ -63,20 +62,9 @@ void require_and_set_num_threads(int count) {
   set_num_threads(count);
 }
 
-ArrayView view_of(const CallerArray& array) {
-  return {array.data(),    array.dtype(),         array.dims(), array.shape(),
-          array.strides(), array.is_contiguous(), true};
-}
-
-void run(const Op& op, const InterfaceCall& call) {
-  if (const char* reason = unavailable_reason()) throw_unavailable(op, reason);
-  OpCall views{&op, call.arrays, {}, {}, call.scalar, call.variant};
-  std::copy_n(call.kind, call.arrays, views.kind);
-  ArrayView* view = views.array;
-  for (int k = 0; k < call.arrays; ++k)
-    *view++ = call.array[k].is_given() ? view_of(call.array[k]) : ArrayView{};
-  for (std::size_t i = 0; i < op.outputs.size(); ++i) *view++ = view_of(call.out[i]);
-  ReadyCall(views, call.num_threads).run();
+void run(const OpCall& call, const InterfaceCall& given) {
+  if (const char* reason = unavailable_reason()) throw_unavailable(*call.op, reason);
+  ReadyCall(call, given.num_threads).run();
 }
 
 }  // namespace

@@ -51,7 +51,7 @@ ArrayView view_of(PyArrayObject* array, DType dtype) {
 }
 
 OpCall view_arrays(const Op& op, const CheckedCall& call, const Result* outputs) {
-  OpCall views;  // not set to zeros, which would take a tenth of a small call
+  OpCall views;  // not set to zeros, which takes time that small calls show
   views.op = &op;
   views.inputs = call.arrays;
   views.scalars = call.scalar;

@@ -5,30 +5,11 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "declaration/op_call.h"
 #include "declaration/shared.h"
 #include "launch/op.h"
 
 namespace tensor_ops {
-
-// Shape and strides are the caller's, who keeps them until the problem is made.
-struct ArrayView {
-  char* data;
-  DType dtype;
-  int dims;
-  const std::int64_t* shape;
-  const std::int64_t* strides;  // bytes
-  bool is_given;                // an optional array need not be, and then all the rest is 0
-};
-
-// The arrays are the op's array arguments in declaration order, then its outputs.
-struct OpCall {
-  const Op* op;
-  int inputs;
-  Kind kind[kMaxArrays];  // of the inputs
-  ArrayView array[kMaxArrays];
-  const double* scalars;
-  std::size_t variant;  // the value of the op's choice or flag
-};
 
 // Strides are in bytes. Where an operand repeats along an axis, its stride is 0.
 struct Operand {

@@ -153,23 +153,13 @@ void check_devices(const Op& op, const InterfaceCall& call) {
   });
 }
 
-ArrayView view_of(const CallerArray& array) {
-  return {array.data(), array.dtype(), array.dims(), array.shape(), array.strides(), true};
-}
-
-void run(const Op& op, const InterfaceCall& call) {
-  OpCall views{&op, call.arrays, {}, {}, call.scalar, call.variant};
-  std::copy_n(call.kind, call.arrays, views.kind);
-  ArrayView* view = views.array;
-  for (int k = 0; k < call.arrays; ++k)
-    *view++ = call.array[k].is_given() ? view_of(call.array[k]) : ArrayView{};
-  for (std::size_t i = 0; i < op.outputs.size(); ++i) *view++ = view_of(call.out[i]);
-  with_driver(op, [&] {
-    const Problem problem = make_problem(views);
-    const DeviceFacts& device = device_of(call);
-    if (is_on_host(call.array[0])) return run_from_host(problem, device);
+void run(const OpCall& call, const InterfaceCall& given) {
+  with_driver(*call.op, [&] {
+    const Problem problem = make_problem(call);
+    const DeviceFacts& device = device_of(given);
+    if (is_on_host(given.array[0])) return run_from_host(problem, device);
     const CurrentDevice current(device.index);
-    run_on_device(problem, device, static_cast<cudaStream_t>(call.stream));
+    run_on_device(problem, device, static_cast<cudaStream_t>(given.stream));
   });
 }
 

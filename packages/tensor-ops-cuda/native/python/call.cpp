@@ -13,7 +13,7 @@ namespace tensor_ops {
 namespace {
 
 ArrayView view_of(const View& view) {
-  return {view.data, view.dtype, view.dims, view.shape, view.stride, true};
+  return {view.data, view.dtype, view.dims, view.shape, view.stride, view.is_contiguous(), true};
 }
 
 OpCall view_arrays(const Op& op, const CheckedCall& call, const View* const* outputs) {
