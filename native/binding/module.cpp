@@ -52,12 +52,13 @@ void translate(std::exception_ptr exception) {
 // needs a C function of its own to know which op it is: their self is the module, so that they can
 // be pickled.
 constexpr std::size_t kMaxOps = 64;
+const Op* ops[kMaxOps];
 using FastCall = PyObject* (*)(PyObject*, PyObject* const*, Py_ssize_t, PyObject*);
 
 template <std::size_t Index>
 PyObject* call_op(PyObject*, PyObject* const* args, Py_ssize_t positional, PyObject* names) {
   try {
-    return call(*registered_ops()[Index], args, positional, names).release();
+    return call(*ops[Index], args, positional, names).release();
   } catch (...) {
     set_python_error();
     return nullptr;
@@ -74,7 +75,7 @@ std::string docs[kMaxOps];
 PyMethodDef methods[kMaxOps];
 
 py::object new_function(std::size_t index, const py::module_& module) {
-  const Op& op = *registered_ops()[index];
+  const Op& op = *ops[index];
   docs[index] = docstring(op);
   methods[index] = {op.name,
                     reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(fast_calls[index])),
@@ -93,7 +94,8 @@ void add_ops(py::module_& module, const char* version) {
   if (registered_ops().size() > kMaxOps) throw py::import_error(text(kModule, ": too many ops"));
   py::dict public_ops;
   for (std::size_t i = 0; i < registered_ops().size(); ++i) {
-    const char* name = registered_ops()[i]->name;
+    ops[i] = registered_ops()[i];
+    const char* name = ops[i]->name;
     const py::object function = new_function(i, module);
     module.attr(name) = function;
     if (name[0] != '_') public_ops[name] = function;

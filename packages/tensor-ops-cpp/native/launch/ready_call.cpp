@@ -38,6 +38,9 @@ const RowKernel& kernel_of(const OpCall& call) {
 // first are written while the next one is measured only if they are streamed.
 bool should_stream(const OpCall& call, std::size_t elements, bool measures_rows) {
   const int arrays = arrays_of(call);
+  const std::size_t threshold = streaming_threshold();
+  constexpr std::size_t kLargestItem = 8;
+  if (elements * kLargestItem * kMaxArrays < threshold) return false;
   std::size_t bytes = 0;
   for (int k = 0; k < arrays; ++k) {
     const ArrayView& array = call.array[k];
@@ -45,7 +48,6 @@ bool should_stream(const OpCall& call, std::size_t elements, bool measures_rows)
     const bool is_rows = k >= call.inputs || call.kind[k] == Kind::kRows;
     bytes += (is_rows ? elements : array.size()) * array.item_size();
   }
-  const std::size_t threshold = streaming_threshold();
   if (bytes < (measures_rows ? threshold : threshold + threshold / 2)) return false;
   for (int k = 0; k < call.inputs; ++k)
     for (int i = call.inputs; i < arrays; ++i)
