@@ -135,21 +135,6 @@ void add_outputs(const Op& op, const tensor_ops_call& given, InterfaceCall& call
   check_overlap(op, call);
 }
 
-ArrayView view_of(const CallerArray& array) {
-  return {array.data(),    array.dtype(),         array.dims(), array.shape(),
-          array.strides(), array.is_contiguous(), true};
-}
-
-OpCall view_arrays(const Op& op, const InterfaceCall& call) {
-  OpCall views{&op, call.arrays, {}, {}, call.scalar, call.variant};
-  std::copy_n(call.kind, call.arrays, views.kind);
-  ArrayView* view = views.array;
-  for (int k = 0; k < call.arrays; ++k)
-    *view++ = call.array[k].is_given() ? view_of(call.array[k]) : ArrayView{};
-  for (std::size_t i = 0; i < op.outputs.size(); ++i) *view++ = view_of(call.out[i]);
-  return views;
-}
-
 tensor_ops_status entry_call(const tensor_ops_op* facts, const tensor_ops_call* given,
                              tensor_ops_error* error) {
   return guarded(error, [&] {
@@ -163,7 +148,7 @@ tensor_ops_status entry_call(const tensor_ops_op* facts, const tensor_ops_call* 
     add_inputs(op, *given, call);
     add_outputs(op, *given, call);
     the_table->parts.check_devices(op, call);
-    if (call.array[0].size() > 0) the_table->parts.run(view_arrays(op, call), call);
+    if (call.array[0].size() > 0) the_table->parts.run(call.to_op_call(op), call);
   });
 }
 

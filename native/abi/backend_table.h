@@ -14,10 +14,8 @@
 namespace tensor_ops {
 
 // A call whose arrays are checked, all but where they lie. All outputs are given.
-struct InterfaceCall : CallArrays<CallerArray> {
-  double scalar[kMaxScalars] = {};  // in declaration order
-  std::size_t variant = 0;          // the value of the op's choice or flag
-  int num_threads = 0;              // 0: as many as pay
+struct InterfaceCall : CallArguments<CallerArray> {
+  int num_threads = 0;  // 0: as many as pay
   void* stream = nullptr;
 };
 

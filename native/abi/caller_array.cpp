@@ -30,11 +30,11 @@ void CallerArray::read(const char* op, const char* name, const tensor_ops_array&
     throw ValueError(text(op, ": ", name, ".shape is a null pointer, and dims is ", given.dims,
                           "; point it to as many lengths"));
   const bool is_known = given.dtype >= 0 && given.dtype < kDTypes;
-  dtype_ = is_known ? static_cast<DType>(given.dtype) : kDTypes;
-  const auto item = static_cast<std::int64_t>(is_known ? kItemSizes[dtype_] : 1);
+  dtype = is_known ? static_cast<DType>(given.dtype) : kDTypes;
+  const auto item = static_cast<std::int64_t>(is_known ? kItemSizes[dtype] : 1);
   std::int64_t bytes = item, lowest = 0, highest = 0;
   bool fits = true, is_empty = false;
-  is_contiguous_ = true;
+  is_contiguous = true;
   for (int d = given.dims - 1; d >= 0; --d) {
     const std::int64_t extent = given.shape[d];
     if (extent < 0)
@@ -43,15 +43,15 @@ void CallerArray::read(const char* op, const char* name, const tensor_ops_array&
     const std::int64_t stride = given.strides ? given.strides[d] : bytes;
     is_empty = is_empty || extent == 0;
     if (extent > 1) {
-      is_contiguous_ = is_contiguous_ && stride == bytes;
+      is_contiguous = is_contiguous && stride == bytes;
       std::int64_t distance = 0;
       fits = fits && reach(extent, stride, &distance) &&
              !__builtin_add_overflow(distance < 0 ? lowest : highest, distance,
                                      distance < 0 ? &lowest : &highest);
     }
     if (extent > 0) fits = !__builtin_mul_overflow(bytes, extent, &bytes) && fits;
-    shape_[d] = static_cast<std::ptrdiff_t>(extent);
-    strides_[d] = static_cast<std::ptrdiff_t>(stride);
+    own_shape_[d] = static_cast<std::ptrdiff_t>(extent);
+    own_strides_[d] = static_cast<std::ptrdiff_t>(stride);
   }
   std::int64_t span = 0;
   fits = fits && !__builtin_sub_overflow(highest, lowest, &span) && span <= kMostBytes - item;
@@ -59,13 +59,16 @@ void CallerArray::read(const char* op, const char* name, const tensor_ops_array&
     throw ValueError(text(op, ": ", name, " has shape ", shape_text(given.dims, given.shape),
                           ", more than fits into memory"));
   if (!given.data && !is_empty) throw ValueError(text(op, ": ", name, ".data is a null pointer"));
-  is_contiguous_ = is_contiguous_ || is_empty;
-  size_ = is_empty ? 0 : static_cast<std::size_t>(bytes / item);
+  is_contiguous = is_contiguous || is_empty;
+  data = static_cast<char*>(given.data);
+  dims = given.dims;
+  shape = own_shape_;
+  strides = own_strides_;
   given_ = &given;
 }
 
 std::string dtype_text(const CallerArray& array) {
-  if (array.dtype() != kDTypes) return kDTypeNames[array.dtype()];
+  if (array.dtype != kDTypes) return kDTypeNames[array.dtype];
   return text("number ", array.dtype_number());
 }
 

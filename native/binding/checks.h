@@ -23,12 +23,10 @@
 
 namespace tensor_ops {
 
-struct CheckedCall : CallArrays<Array> {
+struct CheckedCall : CallArguments<Array> {
   explicit CheckedCall(const Declaration& op) : reader(op.name) {}
 
   ArrayReader reader;
-  double scalar[kMaxScalars] = {};  // in declaration order
-  std::size_t variant = 0;          // the value of the op's choice or flag
 };
 
 // Throws TypeError, ValueError, PythonError or what the backend's ArrayReader throws. Messages name

@@ -1,17 +1,11 @@
 // The checks of a call's arrays, all made before any work, for Python's arrays and for those of the
 // C interface.
 //
-// An Array is what a caller gave for one argument:
+// An Array is what a caller gave for one argument, an ArrayView with
 //
 //     bool is_given() const;
 //     bool is_output;
 //     bool is_numpy() const;
-//     DType dtype() const;       // kDTypes: not a supported one
-//     int dims() const;
-//     shape() const;             // a pointer to signed integers
-//     strides() const;           // likewise, in bytes
-//     char* data() const;
-//     bool is_contiguous() const;
 //     std::string dtype_text(const Array&);
 //
 // Errors are TypeError and ValueError. Their messages name the op and the argument, what it was and
@@ -25,16 +19,34 @@
 #include "declaration/declaration.h"
 #include "declaration/dtype.h"
 #include "declaration/errors.h"
+#include "declaration/op_call.h"
+#include "launch/op.h"
 
 namespace tensor_ops {
 
 template <class Array>
-struct CallArrays {
+struct CallArguments {
   int arrays = 0;           // array arguments, given or not
   Array array[kMaxArrays];  // in declaration order
   Kind kind[kMaxArrays];
   const char* name[kMaxArrays];
-  Array out[2];  // not given where the result is to be allocated
+  Array out[2];                     // not given where the result is to be allocated
+  double scalar[kMaxScalars] = {};  // in declaration order
+  std::size_t variant = 0;          // the value of the op's choice or flag
+
+  // Once views of all outputs are there, given or allocated.
+  OpCall to_op_call(const Op& op) const {
+    OpCall call;  // not set to zeros, which takes time that small calls show
+    call.op = &op;
+    call.inputs = arrays;
+    call.kind = kind;
+    const ArrayView** view = call.array;
+    for (int k = 0; k < arrays; ++k) *view++ = array[k].is_given() ? &array[k] : nullptr;
+    for (std::size_t i = 0; i < op.outputs.size(); ++i) *view++ = &out[i];
+    call.scalars = scalar;
+    call.variant = variant;
+    return call;
+  }
 };
 
 // How messages name output i: "out", or "out[i]" where there are two.
@@ -45,19 +57,13 @@ inline const char* output_name(const Declaration& op, std::size_t i) {
 
 namespace checks {
 
-template <class Array>
-std::string array_shape_text(const Array& array) {
-  return shape_text(array.dims(), array.shape());
-}
-
-template <class Array>
-std::ptrdiff_t row_length(const Array& x) {
-  return x.dims() ? x.shape()[x.dims() - 1] : 1;
+inline std::string array_shape_text(const ArrayView& array) {
+  return shape_text(array.dims, array.shape);
 }
 
 template <class Array>
 void require_supported(const Declaration& op, const Array& x) {
-  if (x.dtype() != kDTypes) return;
+  if (x.dtype != kDTypes) return;
   const char* name = op.parameters[0].name;
   throw TypeError(text(op.name, ": ", name, " has dtype ", dtype_text(x),
                        "; the supported dtypes are ", kSupportedDTypes, "; convert it ",
@@ -67,9 +73,9 @@ void require_supported(const Declaration& op, const Array& x) {
 // Requires the dtype of argument `like`, or float32 where that may be instead.
 template <class Array>
 void require_dtype(const Declaration& op, const char* name, const Array& array, int like,
-                   bool may_be_float32, const CallArrays<Array>& call) {
-  const DType wanted = call.array[like].dtype();
-  if (array.dtype() == wanted || (may_be_float32 && array.dtype() == kFloat32)) return;
+                   bool may_be_float32, const CallArguments<Array>& call) {
+  const DType wanted = call.array[like].dtype;
+  if (array.dtype == wanted || (may_be_float32 && array.dtype == kFloat32)) return;
   std::string advice;
   if (array.is_output)
     advice = text("give an array of dtype ", kDTypeNames[wanted]);
@@ -86,44 +92,42 @@ void require_dtype(const Declaration& op, const char* name, const Array& array, 
 // one has x's dtype or float32, as rows have where their declaration says so.
 template <class Array>
 void require_input_dtype(const Declaration& op, const Parameter& parameter, int k,
-                         const CallArrays<Array>& call) {
+                         const CallArguments<Array>& call) {
   const bool is_rows = parameter.kind == Kind::kRows;
   int like = 0;
   for (int i = 1; i < k && !is_rows && like == 0; ++i)
     if (call.array[i].is_given() && call.kind[i] != Kind::kRows) like = i;
   const bool may_be_float32 =
-      parameter.may_be_float32 && like == 0 && is_half_dtype(call.array[0].dtype());
+      parameter.may_be_float32 && like == 0 && is_half_dtype(call.array[0].dtype);
   require_dtype(op, parameter.name, call.array[k], like, may_be_float32, call);
 }
 
-template <class Array>
-void require_x_shape(const Declaration& op, const char* name, const Array& array, const Array& x) {
-  if (array.dims() == x.dims() && std::equal(x.shape(), x.shape() + x.dims(), array.shape()))
-    return;
+inline void require_x_shape(const Declaration& op, const char* name, const ArrayView& array,
+                            const ArrayView& x) {
+  if (array.dims == x.dims && std::equal(x.shape, x.shape + x.dims, array.shape)) return;
   throw ValueError(text(op.name, ": ", name, " must have ", op.parameters[0].name, "'s shape ",
                         array_shape_text(x), ", got ", array_shape_text(array)));
 }
 
-template <class Array>
-void require_row(const Declaration& op, const char* name, const Array& array, const Array& x) {
-  if (array.dims() == 1 && array.shape()[0] == row_length(x)) return;
+inline void require_row(const Declaration& op, const char* name, const ArrayView& array,
+                        const ArrayView& x) {
+  if (array.dims == 1 && array.shape[0] == x.row_length()) return;
   const char* x_name = op.parameters[0].name;
-  const std::ptrdiff_t expected[1] = {row_length(x)};
+  const std::ptrdiff_t expected[1] = {x.row_length()};
   throw ValueError(text(op.name, ": ", name, " must have shape ", shape_text(1, expected),
                         ", one element for each of ", x_name, "'s last axis (", x_name,
                         " has shape ", array_shape_text(x), "), got ", array_shape_text(array)));
 }
 
-template <class Array>
-void require_half_rows(const Declaration& op, const char* name, const Array& array,
-                       const Array& x) {
-  const int dims = x.dims(), offset = dims - array.dims();
+inline void require_half_rows(const Declaration& op, const char* name, const ArrayView& array,
+                              const ArrayView& x) {
+  const int dims = x.dims, offset = dims - array.dims;
   std::ptrdiff_t target[kMaxDims];
-  std::copy_n(x.shape(), dims, target);
+  std::copy_n(x.shape, dims, target);
   target[dims - 1] /= 2;
   bool fits = offset >= 0;
-  for (int d = 0; fits && d < array.dims(); ++d)
-    fits = array.shape()[d] == target[d + offset] || array.shape()[d] == 1;
+  for (int d = 0; fits && d < array.dims; ++d)
+    fits = array.shape[d] == target[d + offset] || array.shape[d] == 1;
   if (fits) return;
   throw ValueError(text(op.name, ": ", name, " must broadcast to ", shape_text(dims, target), ", ",
                         op.parameters[0].name, "'s shape with half the last axis, got ",
@@ -134,10 +138,10 @@ template <class Array>
 void require_x_rank(const Declaration& op, const Array& x) {
   const char* name = op.parameters[0].name;
   if (op.walk == Walk::kElements) return;
-  if (x.dims() == 0)
+  if (x.dims == 0)
     throw ValueError(text(op.name, ": ", name, " must have at least one axis, got a 0-d array; ",
                           x.is_numpy() ? text("use ", name, ".reshape(1)") : "give it one"));
-  if (row_length(x) % 2 == 0) return;
+  if (x.row_length() % 2 == 0) return;
   const bool has_half_rows =
       std::any_of(op.parameters.begin(), op.parameters.end(),
                   [](const Parameter& p) { return p.kind == Kind::kHalfRows; });
@@ -147,7 +151,7 @@ void require_x_rank(const Declaration& op, const Array& x) {
 }
 
 template <class Array>
-void check_against_inputs(const Declaration& op, const CallArrays<Array>& call, std::size_t i) {
+void check_against_inputs(const Declaration& op, const CallArguments<Array>& call, std::size_t i) {
   const Array& out = call.out[i];
   for (int k = 0; k < call.arrays; ++k) {
     const Array& input = call.array[k];
@@ -165,7 +169,8 @@ void check_against_inputs(const Declaration& op, const CallArrays<Array>& call, 
 
 // Checks the array argument that was added last, beside those before it.
 template <class Array>
-void check_input(const Declaration& op, const Parameter& parameter, const CallArrays<Array>& call) {
+void check_input(const Declaration& op, const Parameter& parameter,
+                 const CallArguments<Array>& call) {
   const int k = call.arrays - 1;
   const Array& array = call.array[k];
   if (k == 0) {
@@ -185,7 +190,7 @@ void check_input(const Declaration& op, const Parameter& parameter, const CallAr
 
 // Checks the dtype and the shape of output i.
 template <class Array>
-void check_output(const Declaration& op, std::size_t i, const CallArrays<Array>& call) {
+void check_output(const Declaration& op, std::size_t i, const CallArguments<Array>& call) {
   const char* name = output_name(op, i);
   const Array& out = call.out[i];
   checks::require_dtype(op, name, out, static_cast<int>(op.outputs[i].like), false, call);
@@ -194,7 +199,7 @@ void check_output(const Declaration& op, std::size_t i, const CallArrays<Array>&
 
 // Checks outputs that were all given.
 template <class Array>
-void check_overlap(const Declaration& op, const CallArrays<Array>& call) {
+void check_overlap(const Declaration& op, const CallArguments<Array>& call) {
   for (std::size_t i = 0; i < op.outputs.size(); ++i) {
     const Array& out = call.out[i];
     if (overlap::may_overlap_itself(out))

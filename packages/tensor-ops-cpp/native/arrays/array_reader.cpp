@@ -40,6 +40,7 @@ void ArrayReader::read_foreign(const char* name, Array& array) {
     throw TypeError(
         text(op_, ": ", name, " must be an array like ", first_, ", got ", type_name(object)));
   array.numpy = views_.emplace_back(view_of_foreign(op_, name, *api, array)).array();
+  view_numpy(array.numpy, array);
 }
 
 void ArrayReader::refuse(const char* name, const Array& array) const {

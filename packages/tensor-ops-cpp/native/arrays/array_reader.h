@@ -21,7 +21,8 @@ class ArrayReader {
     if (exchange_) return read_foreign(name, array);
     if (!PyArray_Check(object)) refuse(name, array);
     array.numpy = reinterpret_cast<PyArrayObject*>(object);
-    array.type = checked_dtype(op_, name, array.numpy, array.is_output);
+    array.dtype = checked_dtype(op_, name, array.numpy, array.is_output);
+    view_numpy(array.numpy, array);
   }
   bool is_read_only(const Array& array) const {
     return exchange_ ? is_read_only_foreign(array.object, *api_of(array.object))

@@ -129,12 +129,12 @@ Owned view_of_foreign(const char* op, const char* name, const dlpack::ExchangeAP
   if (tensor.ndim > NPY_MAXDIMS)
     throw ValueError(
         text(op, ": ", name, " has ", tensor.ndim, " axes; the most are ", NPY_MAXDIMS));
-  array.type = dlpack::dtype_of(tensor.dtype);
-  if (array.type == kDTypes)
+  array.dtype = dlpack::dtype_of(tensor.dtype);
+  if (array.dtype == kDTypes)
     throw TypeError(text(op, ": ", name, " has dtype ", dtype_attribute_text(array.object),
                          "; the supported dtypes are ", kSupportedDTypes,
                          array.is_output ? "" : "; convert it first"));
-  return new_view(op, name, tensor, array.type);
+  return new_view(op, name, tensor, array.dtype);
 }
 
 bool is_read_only_foreign(PyObject* object, const dlpack::ExchangeAPI& api) {
@@ -155,10 +155,9 @@ void note_written(PyObject* object) {
 
 ForeignResult::ForeignResult(const char* op, const Array& like, const dlpack::ExchangeAPI& api)
     : api_(&api),
-      tensor_(
-          dlpack::allocate(op, api, {dlpack::kCPU, 0}, like.dtype(), like.dims(), like.shape())) {
+      tensor_(dlpack::allocate(op, api, {dlpack::kCPU, 0}, like.dtype, like.dims, like.shape)) {
   try {
-    view_ = new_view(op, "the result", tensor_->tensor, like.dtype());
+    view_ = new_view(op, "the result", tensor_->tensor, like.dtype);
   } catch (...) {
     give_back(tensor_);
     throw;

@@ -98,31 +98,38 @@ void prepare_results() {
   if (!handler_capsule) throw PythonError();
 }
 
-void Result::prepare(const Declaration& op, const CheckedCall& call, std::size_t i) {
-  const Array& given = call.out[i];
+void Result::prepare(const Declaration& op, CheckedCall& call, std::size_t i) {
+  Array& out = call.out[i];
   const dlpack::ExchangeAPI* exchange = call.reader.exchange();
-  if (given.object) {
-    array_ = Owned::borrow(reinterpret_cast<PyObject*>(given.numpy));
-    if (exchange) given_ = Owned::borrow(given.object);
+  if (out.is_given()) {
+    array_ = Owned::borrow(reinterpret_cast<PyObject*>(out.numpy));
+    if (exchange) given_ = Owned::borrow(out.object);
     return;
   }
+  const Array& like = call.array[op.outputs[i].like];
+  allocate(op.name, like, exchange);
+  out.dtype = like.dtype;
+  view_numpy(array(), out);
+}
+
+void Result::allocate(const char* op, const Array& like, const dlpack::ExchangeAPI* exchange) {
   if (exchange) {
-    foreign_ = ForeignResult(op.name, call.array[op.outputs[i].like], *exchange);
+    foreign_ = ForeignResult(op, like, *exchange);
     return;
   }
-  PyArrayObject* like = call.array[op.outputs[i].like].numpy;
-  const std::size_t bytes = bytes_of(like);
+  const std::size_t bytes = like.size() * like.item_size();
   if (bytes >= kLeastKept && bytes <= pool_limit() && numpy_allocates_as_always())
-    array_ = new_pooled_array(like, bytes);
-  if (!array_) array_ = new_numpy_array(like);
+    array_ = new_pooled_array(like.numpy, bytes);
+  if (!array_) array_ = new_numpy_array(like.numpy);
 }
 
 void Result::populate() const {
   constexpr std::size_t kFewHugePages = std::size_t{4} << 20;
-  const std::size_t bytes = this->bytes();
-  if (foreign_ || bytes < kLeastKept || bytes >= kFewHugePages) return;
-  void* memory = PyArray_DATA(array());
-  if (PyArray_HANDLER(array()) == handler_capsule && is_fresh_block(memory))
+  if (foreign_) return;
+  const auto bytes = static_cast<std::size_t>(PyArray_NBYTES(array_.array()));
+  if (bytes < kLeastKept || bytes >= kFewHugePages) return;
+  void* memory = PyArray_DATA(array_.array());
+  if (PyArray_HANDLER(array_.array()) == handler_capsule && is_fresh_block(memory))
     populate_pages(memory, bytes);
 }
 

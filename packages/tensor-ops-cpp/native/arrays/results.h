@@ -12,11 +12,9 @@ void prepare_results();
 class Result {
  public:
   // The i-th of a call: what the caller gave for it, or a new array of x's kind and shape and the
-  // output's dtype; not initialised. Throws MemoryError, Error or PythonError.
-  void prepare(const Declaration& op, const CheckedCall& call, std::size_t i);
-
-  PyArrayObject* array() const { return foreign_ ? foreign_.view() : array_.array(); }
-  std::size_t bytes() const { return bytes_of(array()); }
+  // output's dtype, not initialised, which the call is given a view of. Throws MemoryError, Error
+  // or PythonError.
+  void prepare(const Declaration& op, CheckedCall& call, std::size_t i);
 
   // Makes a new array's memory resident where that pays for a single thread that is about to write
   // it: between the sizes that NumPy allocates and those whose huge pages are few. Needs no GIL.
@@ -26,6 +24,9 @@ class Result {
   Owned release();
 
  private:
+  void allocate(const char* op, const Array& like, const dlpack::ExchangeAPI* exchange);
+  PyArrayObject* array() const { return foreign_ ? foreign_.view() : array_.array(); }
+
   Owned array_;
   Owned given_;  // where array_ is a view of it
   ForeignResult foreign_;

@@ -22,14 +22,14 @@ int arrays_of(const OpCall& call) {
 int mixture_of(const OpCall& call) {
   int mixture = kOneDType;
   for (int k = 1; k < call.inputs; ++k)
-    if (call.array[k].is_given && call.array[k].dtype != call.array[0].dtype)
+    if (call.array[k] && call.array[k]->dtype != call.array[0]->dtype)
       mixture |= call.kind[k] == Kind::kRows ? kWideRows : kWideParameters;
   return mixture;
 }
 
 const RowKernel& kernel_of(const OpCall& call) {
   const DTypeKernels& kernels = call.op->kernels[isa_choice().index]->variant[call.variant];
-  return kernels.of[mixture_of(call)][call.array[0].dtype];
+  return kernels.of[mixture_of(call)][call.array[0]->dtype];
 }
 
 // Whether a call reads and writes more than stays in the cache until somebody reads the results,
@@ -43,15 +43,14 @@ bool should_stream(const OpCall& call, std::size_t elements, bool measures_rows)
   if (elements * kLargestItem * kMaxArrays < threshold) return false;
   std::size_t bytes = 0;
   for (int k = 0; k < arrays; ++k) {
-    const ArrayView& array = call.array[k];
-    if (!array.is_given) continue;
+    if (!call.array[k]) continue;
     const bool is_rows = k >= call.inputs || call.kind[k] == Kind::kRows;
-    bytes += (is_rows ? elements : array.size()) * array.item_size();
+    bytes += (is_rows ? elements : call.array[k]->size()) * call.array[k]->item_size();
   }
   if (bytes < (measures_rows ? threshold : threshold + threshold / 2)) return false;
   for (int k = 0; k < call.inputs; ++k)
     for (int i = call.inputs; i < arrays; ++i)
-      if (call.array[k].is_given && call.array[k].data == call.array[i].data) return false;
+      if (call.array[k] && call.array[k]->data == call.array[i]->data) return false;
   return true;
 }
 
@@ -90,10 +89,10 @@ void throw_unavailable(const Op& op, const std::string& reason) {
 
 ReadyCall::ReadyCall(const OpCall& call, int threads)
     : op_(*call.op),
-      elements_(call.array[0].size()),
+      elements_(call.array[0]->size()),
       kernel_(kernel_of(call)),
       scalars_(call.scalars) {
-  const double cost = call.op->cost[call.array[0].dtype] * static_cast<double>(elements_);
+  const double cost = call.op->cost[call.array[0]->dtype] * static_cast<double>(elements_);
   threads_ = threads ? sensible_threads(threads) : threads_for(cost);
   streams_ = should_stream(call, elements_, kernel_.steps->count > 1);
   is_contiguous_ = threads_ == 1 && find_contiguous_rows(call);
@@ -101,16 +100,17 @@ ReadyCall::ReadyCall(const OpCall& call, int threads)
 }
 
 bool ReadyCall::find_contiguous_rows(const OpCall& call) {
-  const ArrayView& x = call.array[0];
-  rows_.n = op_.walk == Walk::kElements ? elements_ : static_cast<std::size_t>(x.shape[x.dims - 1]);
+  rows_.n = op_.walk == Walk::kElements ? elements_
+                                        : static_cast<std::size_t>(call.array[0]->row_length());
   rows_.rows = elements_ / rows_.n;
   const int arrays = arrays_of(call);
   for (int k = 0; k < arrays; ++k) {
-    const ArrayView& array = call.array[k];
+    rows_.data[k] = nullptr;
+    rows_.stride[k] = 0;
+    if (!call.array[k]) continue;
+    const ArrayView& array = *call.array[k];
     const std::size_t item = array.item_size();
     rows_.data[k] = array.data;
-    rows_.stride[k] = 0;
-    if (!array.is_given) continue;
     if (!array.is_contiguous || reinterpret_cast<std::uintptr_t>(array.data) % item != 0)
       return false;
     if (k >= call.inputs || call.kind[k] == Kind::kRows)
@@ -124,15 +124,14 @@ bool ReadyCall::find_contiguous_rows(const OpCall& call) {
 // Bytes from one row of an array with half of x's last axis to the next.
 bool ReadyCall::find_half_rows(const ArrayView& array, std::ptrdiff_t& stride) const {
   const std::size_t half = rows_.n / 2;
-  if (array.dims == 0 || static_cast<std::size_t>(array.shape[array.dims - 1]) != half)
-    return false;
+  if (array.dims == 0 || static_cast<std::size_t>(array.row_length()) != half) return false;
   const std::size_t rows = array.size() / half;
   if (rows == rows_.rows) stride = static_cast<std::ptrdiff_t>(half * array.item_size());
   return rows == rows_.rows || rows == 1;
 }
 
 void ReadyCall::make_plan(const OpCall& call) {
-  const ArrayView& x = call.array[0];
+  const ArrayView& x = *call.array[0];
   plan_.walk = op_.walk;
   plan_.operands = 0;
   plan_.streams = streams_;
@@ -144,8 +143,8 @@ void ReadyCall::make_plan(const OpCall& call) {
     const bool is_output = k >= call.inputs;
     const std::size_t length =
         !is_output && call.kind[k] == Kind::kHalfRows ? plan_.n / 2 : plan_.n;
-    if (call.array[k].is_given)
-      add_array(plan_, call.array[k], length, is_output);
+    if (call.array[k])
+      add_array(plan_, *call.array[k], length, is_output);
     else
       add_operand(plan_, length, x.item_size(), is_output);
   }

@@ -37,38 +37,11 @@ int require_threads(const Op& op, PyObject* object) {
 
 void populate_results(const Op& op, const CheckedCall& call, const Result* outputs) {
   for (std::size_t i = 0; i < op.outputs.size(); ++i)
-    if (!call.out[i].object) outputs[i].populate();
-}
-
-ArrayView view_of(PyArrayObject* array, DType dtype) {
-  return {PyArray_BYTES(array),
-          dtype,
-          PyArray_NDIM(array),
-          PyArray_DIMS(array),
-          PyArray_STRIDES(array),
-          PyArray_IS_C_CONTIGUOUS(array) != 0,
-          true};
-}
-
-OpCall view_arrays(const Op& op, const CheckedCall& call, const Result* outputs) {
-  OpCall views;  // not set to zeros, which takes time that small calls show
-  views.op = &op;
-  views.inputs = call.arrays;
-  views.scalars = call.scalar;
-  views.variant = call.variant;
-  ArrayView* view = views.array;
-  for (int k = 0; k < call.arrays; ++k) {
-    const Array& array = call.array[k];
-    views.kind[k] = call.kind[k];
-    *view++ = array.object ? view_of(array.numpy, array.dtype()) : ArrayView{};
-  }
-  for (std::size_t i = 0; i < op.outputs.size(); ++i)
-    *view++ = view_of(outputs[i].array(), call.array[op.outputs[i].like].dtype());
-  return views;
+    if (!call.out[i].is_given()) outputs[i].populate();
 }
 
 void compute(const Op& op, const CheckedCall& call, const Result* outputs, int threads) {
-  const ReadyCall ready(view_arrays(op, call, outputs), threads);
+  const ReadyCall ready(call.to_op_call(op), threads);
   const ReleasedGil released(is_worth_releasing_gil(ready.elements()));
   if (ready.threads() == 1) populate_results(op, call, outputs);
   ready.run();
@@ -84,7 +57,7 @@ Owned call(const Op& op, PyObject* const* args, Py_ssize_t positional, PyObject*
   check(op, arguments, call);
   Result outputs[2];
   for (std::size_t i = 0; i < op.outputs.size(); ++i) outputs[i].prepare(op, call, i);
-  if (size_of(call.array[0].numpy) > 0) compute(op, call, outputs, threads);
+  if (call.array[0].size() > 0) compute(op, call, outputs, threads);
   Owned first = outputs[0].release();
   if (op.outputs.size() == 1) return first;
   const Owned second = outputs[1].release();

@@ -3,14 +3,22 @@
 #include "declaration/errors.h"
 
 namespace tensor_ops {
-bool View::is_contiguous() const {
-  if (size() == 0) return true;
-  auto step = static_cast<std::int64_t>(kItemSizes[dtype]);
+
+void View::set_axes(int count, const std::int64_t* lengths, const std::int64_t* steps,
+                    std::int64_t unit) {
+  dims = count;
+  shape = own_shape_;
+  strides = own_strides_;
+  is_contiguous = true;
+  const bool has_item_size = steps && dtype != kDTypes;
+  std::int64_t step = has_item_size ? static_cast<std::int64_t>(item_size()) : unit;
   for (int d = dims - 1; d >= 0; --d) {
-    if (shape[d] != 1 && stride[d] != step) return false;
-    step *= shape[d];
+    own_shape_[d] = static_cast<std::ptrdiff_t>(lengths[d]);
+    own_strides_[d] = static_cast<std::ptrdiff_t>(steps ? steps[d] * unit : step);
+    is_contiguous = is_contiguous && (shape[d] == 1 || strides[d] == step);
+    step *= lengths[d];
   }
-  return true;
+  is_contiguous = is_contiguous || size() == 0;
 }
 
 Lease::~Lease() {
@@ -24,19 +32,11 @@ void read_tensor(const char* op, const char* name, const dlpack::Tensor& tensor,
   view.data = static_cast<char*>(tensor.data) + tensor.byte_offset;
   view.dtype = dlpack::dtype_of(tensor.dtype);
   view.is_read_only = false;
-  view.dims = tensor.ndim;
-  const std::int64_t item = tensor.dtype.bits / 8;
-  std::int64_t step = item;
-  for (int d = tensor.ndim - 1; d >= 0; --d) {
-    view.shape[d] = tensor.shape[d];
-    view.stride[d] = tensor.strides ? tensor.strides[d] * item : step;
-    step *= tensor.shape[d];
-  }
+  view.set_axes(tensor.ndim, tensor.shape, tensor.strides, tensor.dtype.bits / 8);
 }
 
 std::string dtype_text(const Array& array) {
-  if (array.view.dtype != kDTypes && array.source != Source::kNumPy)
-    return kDTypeNames[array.view.dtype];
+  if (array.dtype != kDTypes && array.source != Source::kNumPy) return kDTypeNames[array.dtype];
   return dtype_attribute_text(array.object);
 }
 

@@ -8,27 +8,29 @@
 
 #include "binding/dlpack.h"
 #include "binding/python.h"
+#include "declaration/array_view.h"
 #include "launch/problem.h"
 
 namespace tensor_ops {
 
 constexpr int kHost = -1;  // in the place of a device's index
 
-struct View {
-  char* data;
+// With the shape and the strides of its own.
+struct View : ArrayView {
   int device;
-  DType dtype;  // kDTypes: not a supported one
   bool is_read_only;
-  int dims;
-  std::int64_t shape[kMaxDims];
-  std::int64_t stride[kMaxDims];  // bytes
 
-  std::int64_t size() const {
-    std::int64_t size = 1;
-    for (int d = 0; d < dims; ++d) size *= shape[d];
-    return size;
-  }
-  bool is_contiguous() const;
+  View() = default;
+  View(const View&) = delete;
+  View& operator=(const View&) = delete;
+
+  // At most kMaxDims axes, once the dtype is known. Strides are in units of so many bytes; without
+  // them the array is C-contiguous, of elements of that size.
+  void set_axes(int count, const std::int64_t* lengths, const std::int64_t* steps,
+                std::int64_t unit);
+
+ private:
+  std::ptrdiff_t own_shape_[kMaxDims], own_strides_[kMaxDims];
 };
 
 // Where an array comes from, and so how its stream is asked for and its like is made.
@@ -65,11 +67,10 @@ class Lease {
 };
 
 // As checks/array_checks.h describes it.
-struct Array {
+struct Array : View {
   PyObject* object = nullptr;  // borrowed; null where not given
   bool is_output = false;
   Source source;
-  View view;
   const dlpack::ExchangeAPI* api = nullptr;  // of kExchange
   // What the array's memory is ready on, where that is known: the call's stream is to wait for it.
   cudaStream_t stream = nullptr;
@@ -78,12 +79,6 @@ struct Array {
 
   bool is_given() const { return object != nullptr; }
   bool is_numpy() const { return source == Source::kNumPy; }
-  DType dtype() const { return view.dtype; }
-  int dims() const { return view.dims; }
-  const std::int64_t* shape() const { return view.shape; }
-  const std::int64_t* strides() const { return view.stride; }
-  char* data() const { return view.data; }
-  bool is_contiguous() const { return view.is_contiguous(); }
 };
 
 // All of a view but its device. Throws ValueError.

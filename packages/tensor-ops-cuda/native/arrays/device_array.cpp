@@ -86,8 +86,8 @@ void delete_unused_versioned(PyObject* capsule) {
 }
 
 StridedArea area_of(const View& view) {
-  StridedArea area{view.data, static_cast<std::int64_t>(kItemSizes[view.dtype]), 0, {}, {}};
-  for (int d = 0; d < view.dims; ++d) add_axis(area, view.shape[d], view.stride[d]);
+  StridedArea area{view.data, static_cast<std::int64_t>(view.item_size()), 0, {}, {}};
+  for (int d = 0; d < view.dims; ++d) add_axis(area, view.shape[d], view.strides[d]);
   add_axis(area, 1, area.item_size);  // an area has an axis, an array need not have one
   return area;
 }
@@ -155,13 +155,8 @@ void read_device_array(const DeviceArray& array, View& view) {
   view.device = array.device;
   view.dtype = array.dtype;
   view.is_read_only = false;
-  view.dims = static_cast<int>(array.shape.size());
-  const std::vector<std::int64_t> strides = element_strides(array);
-  for (int d = 0; d < view.dims; ++d) {
-    view.shape[d] = array.shape[static_cast<std::size_t>(d)];
-    view.stride[d] =
-        strides[static_cast<std::size_t>(d)] * static_cast<std::int64_t>(kItemSizes[array.dtype]);
-  }
+  view.set_axes(static_cast<int>(array.shape.size()), array.shape.data(), nullptr,
+                static_cast<std::int64_t>(view.item_size()));
 }
 
 }  // namespace tensor_ops

@@ -18,7 +18,7 @@ dlpack::Device read_exchange_tensor(const char* op, const char* name,
     array.has_stream = true;
     tensor = &managed->tensor;
   }
-  read_tensor(op, name, *tensor, array.view);
+  read_tensor(op, name, *tensor, array);
   return tensor->device;
 }
 

@@ -74,17 +74,15 @@ std::int64_t read_dtype(const Interface& interface, View& view) {
   return std::atoll(code + 2);
 }
 
-void read_strides(const Interface& interface, std::int64_t item, View& view) {
-  if (const Owned strides = interface.find("strides")) {
-    if (read_integers(interface, "strides", strides.get(), view.stride) != view.dims)
-      interface.refuse("has not as many strides as lengths");
-    return;
-  }
-  std::int64_t step = item;
-  for (int d = view.dims - 1; d >= 0; --d) {
-    view.stride[d] = step;
-    step *= view.shape[d];
-  }
+void read_axes(const Interface& interface, View& view) {
+  std::int64_t lengths[kMaxDims], steps[kMaxDims];
+  const Owned shape = interface.find("shape"), strides = interface.find("strides");
+  if (!shape) interface.refuse("has no shape");
+  const int dims = read_integers(interface, "shape", shape.get(), lengths);
+  const std::int64_t item = read_dtype(interface, view);
+  if (strides && read_integers(interface, "strides", strides.get(), steps) != dims)
+    interface.refuse("has not as many strides as lengths");
+  view.set_axes(dims, lengths, strides ? steps : nullptr, strides ? 1 : item);
 }
 
 // Arrays without elements may have no address.
@@ -109,13 +107,9 @@ void read_stream(const Interface& interface, Array& array) {
 
 void read_cuda_interface(const char* op, const char* name, Array& array) {
   const Interface interface = interface_of(op, name, array.object);
-  View& view = array.view;
-  read_data(interface, view);
-  const Owned shape = interface.find("shape");
-  if (!shape) interface.refuse("has no shape");
-  view.dims = read_integers(interface, "shape", shape.get(), view.shape);
-  read_strides(interface, read_dtype(interface, view), view);
-  view.device = device_of(interface, view);
+  read_data(interface, array);
+  read_axes(interface, array);
+  array.device = device_of(interface, array);
   read_stream(interface, array);
 }
 

@@ -48,16 +48,11 @@ bool refuse_grad(const char* op, const char* name, const Array& array, const std
 
 void read_numpy(const char* op, const char* name, Array& array) {
   auto* source = reinterpret_cast<PyArrayObject*>(array.object);
-  View& view = array.view;
-  view.data = PyArray_BYTES(source);
-  view.device = kHost;
-  view.dtype = checked_dtype(op, name, source, array.is_output);
-  view.is_read_only = !PyArray_ISWRITEABLE(source);
-  view.dims = PyArray_NDIM(source);
-  for (int d = 0; d < view.dims; ++d) {
-    view.shape[d] = PyArray_DIM(source, d);
-    view.stride[d] = PyArray_STRIDE(source, d);
-  }
+  array.data = PyArray_BYTES(source);
+  array.device = kHost;
+  array.dtype = checked_dtype(op, name, source, array.is_output);
+  array.is_read_only = !PyArray_ISWRITEABLE(source);
+  array.set_axes(PyArray_NDIM(source), PyArray_DIMS(source), PyArray_STRIDES(source), 1);
 }
 
 }  // namespace tensor_ops

@@ -86,14 +86,14 @@ void Place::read_own(const char* name, Array& array) {
     wait_for(own.stream);
   else
     choose_stream(own.stream, Owned(Py_XNewRef(stream_owner_of(own))));
-  read_device_array(own, array.view);
+  read_device_array(own, array);
 }
 
 void Place::read_exchange(const char* name, const TypeFacts& facts, Array& array) {
   const dlpack::Device device = read_exchange_tensor(op_, name, *facts.api, array);
   if (device.type != dlpack::kCUDA && device.type != dlpack::kCUDAManaged)
     refuse_host_array(name, array);
-  array.view.device = device.id;
+  array.device = device.id;
   take_device_of(name, array.object, device.id);
   if (has_stream_ && api_ == facts.api) return;
   void* stream = nullptr;
@@ -110,7 +110,7 @@ void Place::read_protocol(const char* name, const TypeFacts& facts, bool has_gra
   const dlpack::Device device = protocol_device(op_, name, exported.get());
   if (device.type != dlpack::kCUDA && device.type != dlpack::kCUDAManaged)
     refuse_host_array(name, array);
-  array.view.device = device.id;
+  array.device = device.id;
   take_device_of(name, array.object, device.id);
   LibraryStream library = current_stream_of(facts.package, device.id);
   if (library.is_known && !has_stream_)
@@ -120,12 +120,12 @@ void Place::read_protocol(const char* name, const TypeFacts& facts, bool has_gra
   else if (!has_stream_)
     choose_stream(own_stream(device.id));
   array.has_stream = library.is_known;
-  array.lease = read_capsule(op_, name, exported.get(), stream_, array.view);
+  array.lease = read_capsule(op_, name, exported.get(), stream_, array);
 }
 
 void Place::read_interface(const char* name, Array& array) {
   read_cuda_interface(op_, name, array);
-  take_device_of(name, array.object, array.view.device);
+  take_device_of(name, array.object, array.device);
   if (array.has_stream)
     wait_for(array.stream);
   else if (!has_stream_)

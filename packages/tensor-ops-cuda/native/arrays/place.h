@@ -23,7 +23,7 @@ class Place {
   // the device and the stream. Throws TypeError, ValueError, CudaError or PythonError.
   void read(const char* name, PyObject* object, Array& array);
 
-  bool is_read_only(const Array& array) const { return array.view.is_read_only; }
+  bool is_read_only(const Array& array) const { return array.is_read_only; }
   bool is_host() const { return device_ == kHost; }
   int device() const { return device_; }
   cudaStream_t stream() const { return stream_; }

@@ -89,32 +89,29 @@ Owned as_numba_has_it(Owned own) {
 
 }  // namespace
 
-void Result::allocate(const char* op, const Array& x, DType dtype, const Place& place) {
-  if (place.is_host()) return allocate_on_host(x, dtype);
-  if (x.source == Source::kExchange) return allocate_by_exchange(op, x, dtype);
-  own_ = new_device_array(place.device(), dtype, x.view.dims, x.view.shape, place.stream(),
+void Result::allocate(const char* op, const Array& x, DType dtype, const Place& place, View& view) {
+  if (place.is_host()) return allocate_on_host(x, dtype, view);
+  if (x.source == Source::kExchange) return allocate_by_exchange(op, x, dtype, view);
+  own_ = new_device_array(place.device(), dtype, x.dims, x.shape, place.stream(),
                           place.stream_owner());
-  read_device_array(own_, view_);
+  read_device_array(own_, view);
 }
 
-void Result::allocate_on_host(const Array& x, DType dtype) {
+void Result::allocate_on_host(const Array& x, DType dtype, View& view) {
   auto* like = reinterpret_cast<PyArrayObject*>(x.object);
-  const auto bytes = static_cast<std::size_t>(x.view.size()) * kItemSizes[dtype];
+  const std::size_t bytes = x.size() * kItemSizes[dtype];
   if (bytes >= kLeastPinned) object_ = new_pinned_array(like, dtype, bytes);
   if (!object_) object_ = new_array(like, dtype, nullptr);
-  view_ = x.view;
-  view_.dtype = dtype;
-  view_.data = PyArray_BYTES(reinterpret_cast<PyArrayObject*>(object_.get()));
-  for (int d = 0; d < view_.dims; ++d)
-    view_.stride[d] = PyArray_STRIDE(reinterpret_cast<PyArrayObject*>(object_.get()), d);
+  PyArrayObject* array = object_.array();
+  view.data = PyArray_BYTES(array);
+  view.dtype = dtype;
+  view.set_axes(x.dims, x.shape, PyArray_STRIDES(array), 1);
 }
 
-void Result::allocate_by_exchange(const char* op, const Array& x, DType dtype) {
-  tensor_ = dlpack::allocate(op, *x.api, {dlpack::kCUDA, x.view.device}, dtype, x.view.dims,
-                             x.view.shape);
+void Result::allocate_by_exchange(const char* op, const Array& x, DType dtype, View& view) {
+  tensor_ = dlpack::allocate(op, *x.api, {dlpack::kCUDA, x.device}, dtype, x.dims, x.shape);
   lease_ = Lease(tensor_);
-  view_.device = x.view.device;
-  read_tensor(op, "the result", tensor_->tensor, view_);
+  read_tensor(op, "the result", tensor_->tensor, view);
 }
 
 Owned Result::object(const Array& x) {

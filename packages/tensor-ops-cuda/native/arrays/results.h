@@ -9,19 +9,16 @@ namespace tensor_ops {
 
 class Result {
  public:
-  // C-contiguous, of x's shape; not initialised. The dtype is x's or float32. Throws MemoryError,
-  // Error or PythonError, naming the op where a library allocates.
-  void allocate(const char* op, const Array& x, DType dtype, const Place& place);
+  // C-contiguous, of x's shape, not initialised; the view gets to describe it. The dtype is x's or
+  // float32. Throws MemoryError, Error or PythonError, naming the op where a library allocates.
+  void allocate(const char* op, const Array& x, DType dtype, const Place& place, View& view);
   // What the caller gets, once the work is enqueued. Throws PythonError.
   Owned object(const Array& x);
 
-  const View& view() const { return view_; }
-
  private:
-  void allocate_on_host(const Array& x, DType dtype);
-  void allocate_by_exchange(const char* op, const Array& x, DType dtype);
+  void allocate_on_host(const Array& x, DType dtype, View& view);
+  void allocate_by_exchange(const char* op, const Array& x, DType dtype, View& view);
 
-  View view_;
   Owned object_;                                      // NumPy's
   dlpack::ManagedTensorVersioned* tensor_ = nullptr;  // the exchange API's
   Lease lease_;                                       // of the tensor, until it is an object

@@ -6,15 +6,16 @@ namespace tensor_ops {
 namespace {
 
 // The array's axes are x's last ones; axes that it lacks, or that have length 1 there, repeat.
-void add_operand(Problem& problem, const ArrayView& array, std::int64_t length, bool is_output) {
+void add_operand(Problem& problem, const ArrayView* given, std::int64_t length, bool is_output) {
   Operand& operand = problem.operand[problem.operands++];
   operand.data = nullptr;
-  operand.dtype = array.is_given ? array.dtype : problem.dtype;
+  operand.dtype = given ? given->dtype : problem.dtype;
   operand.length = length;
   operand.element_stride = operand.item_size();
   operand.is_output = is_output;
   std::fill_n(operand.stride, problem.axes, 0);
-  if (!array.is_given) return;
+  if (!given) return;
+  const ArrayView& array = *given;
   operand.data = array.data;
   const int last = array.dims - 1, offset = problem.axes - last;
   for (int d = 0; d < last; ++d)
@@ -77,7 +78,7 @@ void take_axis_for_row(Problem& problem) {
 }  // namespace
 
 Problem make_problem(const OpCall& call) {
-  const ArrayView& x = call.array[0];
+  const ArrayView& x = *call.array[0];
   Problem problem;
   problem.op = call.op;
   problem.dtype = x.dtype;

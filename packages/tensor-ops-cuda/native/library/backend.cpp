@@ -100,7 +100,7 @@ void require_same_device(const Op& op, const NamedArray& each, const NamedArray&
 void require_residence(const Op& op, const NamedArray& each) {
   const CallerArray& array = each.array;
   if (array.size() == 0) return;
-  const Residence found = residence_of(array.data());
+  const Residence found = residence_of(array.data);
   const bool is_right =
       found.memory == Memory::kManaged ||
       (is_on_host(array) ? found.memory == Memory::kHost

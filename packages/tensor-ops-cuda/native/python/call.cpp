@@ -12,20 +12,6 @@
 namespace tensor_ops {
 namespace {
 
-ArrayView view_of(const View& view) {
-  return {view.data, view.dtype, view.dims, view.shape, view.stride, view.is_contiguous(), true};
-}
-
-OpCall view_arrays(const Op& op, const CheckedCall& call, const View* const* outputs) {
-  OpCall views{&op, call.arrays, {}, {}, call.scalar, call.variant};
-  std::copy_n(call.kind, call.arrays, views.kind);
-  ArrayView* view = views.array;
-  for (int k = 0; k < call.arrays; ++k)
-    *view++ = call.array[k].object ? view_of(call.array[k].view) : ArrayView{};
-  for (std::size_t i = 0; i < op.outputs.size(); ++i) *view++ = view_of(*outputs[i]);
-  return views;
-}
-
 // Device arrays hold the GIL: enqueueing takes less time than letting go of it.
 void run(const Problem& problem, const DeviceFacts& device, const Place& place) {
   if (!place.is_host()) return run_on_device(problem, device, place.stream());
@@ -48,15 +34,11 @@ Owned compute(const Op& op, CheckedCall& call) {
   const DeviceFacts& device = usable_device(index);
   const CurrentDevice current(index);
   Result result[2];
-  const View* outputs[2];
-  for (std::size_t i = 0; i < op.outputs.size(); ++i) {
-    if (!call.out[i].object)
-      result[i].allocate(op.name, call.array[0], call.array[op.outputs[i].like].dtype(),
-                         call.reader);
-    outputs[i] = call.out[i].object ? &call.out[i].view : &result[i].view();
-  }
-  if (call.array[0].view.size() > 0)
-    run(make_problem(view_arrays(op, call, outputs)), device, call.reader);
+  for (std::size_t i = 0; i < op.outputs.size(); ++i)
+    if (!call.out[i].is_given())
+      result[i].allocate(op.name, call.array[0], call.array[op.outputs[i].like].dtype, call.reader,
+                         call.out[i]);
+  if (call.array[0].size() > 0) run(make_problem(call.to_op_call(op)), device, call.reader);
   if (!call.reader.is_host()) release(call);
   Owned objects[2];
   for (std::size_t i = 0; i < op.outputs.size(); ++i)

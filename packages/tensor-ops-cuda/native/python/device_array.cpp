@@ -30,7 +30,7 @@ py::tuple strides_of(const DeviceArray& array) {
   View view;
   read_device_array(array, view);
   py::tuple strides(array.shape.size());
-  for (int d = 0; d < view.dims; ++d) strides[static_cast<std::size_t>(d)] = view.stride[d];
+  for (int d = 0; d < view.dims; ++d) strides[static_cast<std::size_t>(d)] = view.strides[d];
   return strides;
 }
 
@@ -147,7 +147,7 @@ DeviceArray to_device(const py::object& array, const py::object& device, const p
   read.object = array.ptr();
   read.source = Source::kNumPy;
   read_numpy("to_device", "array", read);
-  if (read.view.dtype == kDTypes)
+  if (read.dtype == kDTypes)
     throw TypeError(text("to_device: array has dtype ", dtype_text(read),
                          "; the supported dtypes are ", kSupportedDTypes));
   const int index = device_index(device);
@@ -157,10 +157,9 @@ DeviceArray to_device(const py::object& array, const py::object& device, const p
   const cudaStream_t handle = stream.is_none() ? own_stream(index)
                               : owner          ? stream_of_object(stream, "to_device")
                                                : stream_numbered(stream, "to_device");
-  DeviceArray result =
-      new_device_array(index, read.view.dtype, read.view.dims, read.view.shape, handle, owner);
+  DeviceArray result = new_device_array(index, read.dtype, read.dims, read.shape, handle, owner);
   const py::gil_scoped_release released;
-  upload(read.view, result);
+  upload(read, result);
   return result;
 }
 
