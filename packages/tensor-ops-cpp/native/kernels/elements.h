@@ -127,6 +127,15 @@ struct Float16 {
   }
 };
 
+// Whether the level converts vectors by many instructions: too many to stand in a kernel at every
+// place where it loads or stores.
+template <class Element>
+#if defined(__F16C__) || defined(__aarch64__)
+constexpr bool converts_slowly = false;
+#else
+constexpr bool converts_slowly = std::is_same_v<Element, Float16>;
+#endif
+
 // Whether vectors are widened and narrowed more cheaply in pairs.
 template <class Element>
 constexpr bool comes_in_pairs = std::is_same_v<Element, BFloat16>;

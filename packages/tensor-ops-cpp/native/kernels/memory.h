@@ -114,31 +114,60 @@ using VectorFor = Vector<typename Element::Compute>;
 template <class Element>
 constexpr std::size_t kLanesFor = kLanes<typename Element::Compute>;
 
+// Elements from an address on, as a block; after those of a part, zeros.
 template <class Element, std::size_t count, bool streams>
-TENSOR_OPS_INLINE Block<VectorFor<Element>, count> load(const typename Element::Storage* x,
-                                                        Whole<count, streams>) {
+TENSOR_OPS_INLINE Block<VectorFor<Element>, count> load_inline(const typename Element::Storage* x,
+                                                               Whole<count, streams>) {
   Block<VectorFor<Element>, count> block;
   for (std::size_t u = 0; u < count; ++u)
     block.vector[u] =
         Element::widen(load_vector<typename Element::Packed>(x + u * kLanesFor<Element>));
   return block;
 }
-// Zeros after the part's elements.
 template <class Element>
-TENSOR_OPS_INLINE Block<VectorFor<Element>, 1> load(const typename Element::Storage* x, Part part) {
+TENSOR_OPS_INLINE Block<VectorFor<Element>, 1> load_inline(const typename Element::Storage* x,
+                                                           Part part) {
   return {{Element::widen(load_part<typename Element::Packed>(x, part.elements))}};
+}
+template <class Element, class Extent>
+__attribute__((noinline)) auto load_out_of_line(const typename Element::Storage* x, Extent extent) {
+  return load_inline<Element>(x, extent);
+}
+template <class Element, class Extent>
+TENSOR_OPS_INLINE Block<VectorFor<Element>, Extent::vectors> load(
+    const typename Element::Storage* x, Extent extent) {
+  if constexpr (converts_slowly<Element>)
+    return load_out_of_line<Element>(x, extent);
+  else
+    return load_inline<Element>(x, extent);
 }
 
 template <class Element, std::size_t count, bool streams>
-TENSOR_OPS_INLINE void store(typename Element::Storage* y,
-                             const Block<VectorFor<Element>, count>& block, Whole<count, streams>) {
+TENSOR_OPS_INLINE void store_inline(typename Element::Storage* y,
+                                    const Block<VectorFor<Element>, count>& block,
+                                    Whole<count, streams>) {
   for (std::size_t u = 0; u < count; ++u)
     write_vector<streams>(y + u * kLanesFor<Element>, Element::narrow(block.vector[u]));
 }
 template <class Element>
-TENSOR_OPS_INLINE void store(typename Element::Storage* y,
-                             const Block<VectorFor<Element>, 1>& block, Part part) {
+TENSOR_OPS_INLINE void store_inline(typename Element::Storage* y,
+                                    const Block<VectorFor<Element>, 1>& block, Part part) {
   store_part(y, Element::narrow(block.vector[0]), part.elements);
+}
+template <class Element, class Extent>
+__attribute__((noinline)) void store_out_of_line(
+    typename Element::Storage* y, const Block<VectorFor<Element>, Extent::vectors>& block,
+    Extent extent) {
+  store_inline<Element>(y, block, extent);
+}
+template <class Element, class Extent>
+TENSOR_OPS_INLINE void store(typename Element::Storage* y,
+                             const Block<VectorFor<Element>, Extent::vectors>& block,
+                             Extent extent) {
+  if constexpr (converts_slowly<Element>)
+    store_out_of_line<Element>(y, block, extent);
+  else
+    store_inline<Element>(y, block, extent);
 }
 
 template <class V, std::size_t... L>
