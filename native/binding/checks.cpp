@@ -73,6 +73,8 @@ void add_array(const Declaration& op, const Parameter& parameter, PyObject* obje
   const int k = call.arrays++;
   call.kind[k] = parameter.kind;
   call.name[k] = parameter.name;
+  call.array[k].object = nullptr;
+  call.array[k].is_output = false;
   if (parameter.kind == Kind::kOptionalRow && (!object || object == Py_None)) return;
   call.reader.read(parameter.name, object, call.array[k]);
   check_input(op, parameter, call);

@@ -24,7 +24,10 @@
 namespace tensor_ops {
 
 struct CheckedCall : CallArguments<Array> {
-  explicit CheckedCall(const Declaration& op) : reader(op.name) {}
+  // The arrays are set as they are read: zeros would take time that small calls show.
+  explicit CheckedCall(const Declaration& op) : reader(op.name) {
+    for (Array& each : out) each.object = nullptr;
+  }
 
   ArrayReader reader;
 };

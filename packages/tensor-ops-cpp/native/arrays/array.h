@@ -9,8 +9,8 @@
 namespace tensor_ops {
 
 struct Array : ArrayView {
-  PyObject* object = nullptr;  // borrowed; null where not given
-  bool is_output = false;
+  PyObject* object;  // borrowed; null where not given
+  bool is_output;
   PyArrayObject* numpy;  // the object itself if it is NumPy's; else one that somebody else owns
 
   bool is_given() const { return object != nullptr; }

@@ -10,6 +10,7 @@ void ArrayReader::begin(const Declaration& op, const Arguments& arguments) {
   if (PyArray_Check(first_object_)) return;
   exchange_ = exchange_api(Py_TYPE(first_object_));
   if (!exchange_) return;
+  foreign_ = std::make_unique<ForeignArrays>();
   const bool has_tangents = are_tangents_tracked();
   PyObject* const* value = arguments.value;
   for (const Parameter& parameter : op.parameters) {
@@ -20,7 +21,7 @@ void ArrayReader::begin(const Declaration& op, const Arguments& arguments) {
   if (out && !PyTuple_Check(out)) begin_foreign("out", out, true, has_tangents);
   for (Py_ssize_t i = 0; out && PyTuple_Check(out) && i < PyTuple_GET_SIZE(out); ++i)
     begin_foreign("out", PyTuple_GET_ITEM(out, i), true, has_tangents);
-  views_.reserve(foreign_.size());
+  foreign_->views.reserve(foreign_->known.size());
 }
 
 void ArrayReader::begin_foreign(const char* name, PyObject* object, bool is_output,
@@ -29,7 +30,7 @@ void ArrayReader::begin_foreign(const char* name, PyObject* object, bool is_outp
       Py_TYPE(object) == Py_TYPE(first_object_) ? exchange_ : exchange_api(Py_TYPE(object));
   if (!api) return;  // read() refuses it
   require_all_in_memory(op_, name, object, is_output, has_tangents);
-  foreign_.push_back({object, api});
+  foreign_->known.push_back({object, api});
 }
 
 void ArrayReader::read_foreign(const char* name, Array& array) {
@@ -39,7 +40,7 @@ void ArrayReader::read_foreign(const char* name, Array& array) {
   if (!api)
     throw TypeError(
         text(op_, ": ", name, " must be an array like ", first_, ", got ", type_name(object)));
-  array.numpy = views_.emplace_back(view_of_foreign(op_, name, *api, array)).array();
+  array.numpy = foreign_->views.emplace_back(view_of_foreign(op_, name, *api, array)).array();
   view_numpy(array.numpy, array);
 }
 
@@ -52,7 +53,7 @@ void ArrayReader::refuse(const char* name, const Array& array) const {
 }
 
 const dlpack::ExchangeAPI* ArrayReader::api_of(PyObject* object) const {
-  for (const Foreign& each : foreign_)
+  for (const Foreign& each : foreign_->known)
     if (each.object == object) return each.api;
   return nullptr;
 }

@@ -1,6 +1,7 @@
 // Reads the array arguments of a call: all NumPy's, or all of one other library.
 #pragma once
 
+#include <memory>
 #include <vector>
 
 #include "arrays/foreign.h"
@@ -37,6 +38,10 @@ class ArrayReader {
     PyObject* object;  // borrowed
     const dlpack::ExchangeAPI* api;
   };
+  struct ForeignArrays {
+    std::vector<Foreign> known;
+    std::vector<Owned> views;
+  };
 
   void begin_foreign(const char* name, PyObject* object, bool is_output, bool has_tangents);
   void read_foreign(const char* name, Array& array);
@@ -48,8 +53,7 @@ class ArrayReader {
   const char* first_ = nullptr;  // the first argument, which decides the library
   PyObject* first_object_ = nullptr;
   const dlpack::ExchangeAPI* exchange_ = nullptr;
-  std::vector<Foreign> foreign_;
-  std::vector<Owned> views_;
+  std::unique_ptr<ForeignArrays> foreign_;  // of exchange_
 };
 
 }  // namespace tensor_ops

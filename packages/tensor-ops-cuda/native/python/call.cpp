@@ -22,8 +22,8 @@ void run(const Problem& problem, const DeviceFacts& device, const Place& place) 
 void release(CheckedCall& call) {
   Array* arrays[kMaxArrays];
   int count = 0;
-  for (Array& each : call.array)
-    if (each.object) arrays[count++] = &each;
+  for (int k = 0; k < call.arrays; ++k)
+    if (call.array[k].object) arrays[count++] = &call.array[k];
   for (Array& each : call.out)
     if (each.object && count < kMaxArrays) arrays[count++] = &each;
   call.reader.release(arrays, count);
