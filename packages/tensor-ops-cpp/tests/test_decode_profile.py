@@ -73,6 +73,11 @@ def test_a_program_without_matrices_has_none_to_read():
         made.read_bandwidth()
 
 
+def test_a_wrong_step_is_an_error_of_its_own(executable):
+    with pytest.raises(ValueError, match="^profile: num_tokens must be from 1 to 40, got 41$"):
+        executable.profile(41, 1)
+
+
 def test_after_closing_both_are_errors(executable):
     executable.close()
     with pytest.raises(RuntimeError, match="profile: the executable is closed; compile"):

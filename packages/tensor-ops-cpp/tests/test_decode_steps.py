@@ -148,7 +148,7 @@ def test_wrong_steps_are_refused_before_anything_is_written(executable, given, e
     settings = {"num_tokens": 3, "num_steps": 13, "output": "sample", "end_tokens": ends}
     if count < 0:
         expected = "end_tokens must have a list for each of"
-    with pytest.raises(ValueError, match=expected):
+    with pytest.raises(ValueError, match=f"^run_steps: .*{expected}"):
         executable.run_steps(**settings | given, max_seconds=60.0)
     assert np.all(arrays["logits"] == 7)
 

@@ -42,6 +42,16 @@ class Stopwatch {
   double *work_, *wait_;
 };
 
+// Runs checks of a step, whose messages get the name of the function that is to take it.
+template <class Check>
+void check_for(const char* where, Check check) {
+  try {
+    check();
+  } catch (const ValueError& error) {
+    throw ValueError(text(where, ": ", error.what()));
+  }
+}
+
 }  // namespace
 
 Executable::~Executable() = default;
@@ -71,7 +81,7 @@ std::unique_lock<std::mutex> Executable::begin_step(const char* where, std::size
   Step step = step_;
   step.num_tokens = num_tokens;
   step.num_selected = num_selected;
-  arrays_.check(program_.limits, step);
+  check_for(where, [&] { arrays_.check(program_.limits, step); });
   step_ = step;
   number_step();
   return lock;
@@ -104,7 +114,7 @@ std::vector<std::int32_t> Executable::run_steps(const StepsInRow& steps) {
     throw ValueError(text("run_steps: end_tokens must have a list for each of ", count,
                           " tokens, got ", steps.end_tokens.size()));
   const auto lock = begin_step("run_steps", count, count);
-  arrays_.check_steps(program_.limits, step_, steps.num_steps);
+  check_for("run_steps", [&] { arrays_.check_steps(program_.limits, step_, steps.num_steps); });
   auto* const tokens = reinterpret_cast<std::int32_t*>(arrays_.value("tokens"));
   auto* const positions = reinterpret_cast<std::int32_t*>(arrays_.value("positions"));
   const auto is_last = [&](std::size_t i) {

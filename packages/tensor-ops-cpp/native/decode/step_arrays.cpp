@@ -15,7 +15,7 @@ using Type = StepArray::Type;
 
 void require_below(const char* what, std::int64_t given, std::size_t end) {
   if (given < 0 || given >= static_cast<std::int64_t>(end))
-    throw ValueError(text("run: each ", what, " must be from 0 to ", end - 1, ", got ", given));
+    throw ValueError(text("each ", what, " must be from 0 to ", end - 1, ", got ", given));
 }
 
 }  // namespace
@@ -116,14 +116,14 @@ void StepArrays::check(const Limits& limits, const Step& step) {
   const std::size_t most_selected = std::min(step.num_tokens, limits.max_selected);
   if (step.num_tokens < 1 || step.num_tokens > limits.max_tokens)
     throw ValueError(
-        text("run: num_tokens must be from 1 to ", limits.max_tokens, ", got ", step.num_tokens));
+        text("num_tokens must be from 1 to ", limits.max_tokens, ", got ", step.num_tokens));
   if (step.num_selected > most_selected)
     throw ValueError(
-        text("run: num_selected must be from 0 to ", most_selected, ", got ", step.num_selected));
+        text("num_selected must be from 0 to ", most_selected, ", got ", step.num_selected));
   for (std::size_t j = 0; j < step.num_selected; ++j) {
     require_below("index in selected", step.selected[j], step.num_tokens);
     if (j > 0 && step.selected[j] <= step.selected[j - 1])
-      throw ValueError("run: the indices in selected must ascend");
+      throw ValueError("the indices in selected must ascend");
   }
   check_tokens(limits, step);
   if (reads_pages_) check_pages(limits, step);
@@ -138,7 +138,7 @@ void StepArrays::check_tokens(const Limits& limits, const Step& step) {
     require_below("slot", step.slots[i], limits.max_requests);
     std::int32_t& next = next_position_[static_cast<std::size_t>(step.slots[i])];
     if (next >= 0 && step.positions[i] != next)
-      throw ValueError(text("run: the positions of slot ", step.slots[i],
+      throw ValueError(text("the positions of slot ", step.slots[i],
                             " must ascend one by one, got ", step.positions[i], " after ",
                             next - 1));
     next = step.positions[i] + 1;
@@ -163,24 +163,23 @@ void StepArrays::check_page(const Limits& limits, const Step& step, std::size_t 
                             std::size_t page) const {
   const std::int32_t given = step.page_table[slot * step.pages_per_request + page];
   if (given < 0 || static_cast<std::size_t>(given) >= limits.num_pages)
-    throw ValueError(text("run: page_table[", slot, ", ", page, "] must be from 0 to ",
+    throw ValueError(text("page_table[", slot, ", ", page, "] must be from 0 to ",
                           limits.num_pages - 1, ", got ", given));
 }
 
 void StepArrays::check_steps(const Limits& limits, const Step& step, std::size_t num_steps) const {
   if (num_steps < 1 || num_steps > limits.max_seq_length)
-    throw ValueError(text("run_steps: num_steps must be from 1 to ", limits.max_seq_length,
-                          ", got ", num_steps));
+    throw ValueError(
+        text("num_steps must be from 1 to ", limits.max_seq_length, ", got ", num_steps));
   for (std::size_t i = 0; i < step.num_tokens; ++i) {
     const auto slot = static_cast<std::size_t>(step.slots[i]);
     const auto position = static_cast<std::size_t>(step.positions[i]);
     if (next_position_[slot] != step.positions[i] + 1)
-      throw ValueError(
-          text("run_steps: each slot must have one token, got several of slot ", slot));
+      throw ValueError(text("each slot must have one token, got several of slot ", slot));
     const std::size_t last = position + num_steps - 1;
     if (last >= limits.max_seq_length)
-      throw ValueError(text("run_steps: positions must stay below ", limits.max_seq_length,
-                            ", but slot ", slot, " comes to ", last));
+      throw ValueError(text("positions must stay below ", limits.max_seq_length, ", but slot ",
+                            slot, " comes to ", last));
     if (!reads_pages_) continue;
     for (std::size_t page = position / limits.page_size; page <= last / limits.page_size; ++page)
       check_page(limits, step, slot, page);
@@ -197,7 +196,7 @@ void StepArrays::check_sampling(const Step& step) const {
     const auto require = [slot](const char* name, float given, bool is_valid,
                                 const char* expected) {
       if (!is_valid)
-        throw ValueError(text("run: ", name, "[", slot, "] must be ", expected, ", got ", given));
+        throw ValueError(text(name, "[", slot, "] must be ", expected, ", got ", given));
     };
     const float temperature = step.temperature[slot], top_p = step.top_p[slot],
                 min_p = step.min_p[slot];
@@ -213,13 +212,12 @@ void StepArrays::check_sampling(const Step& step) const {
 void StepArrays::check_edits(const Step& step, std::size_t slot) const {
   const std::int32_t count = step.num_edits[slot];
   if (count < 0 || static_cast<std::size_t>(count) > step.edits_per_request)
-    throw ValueError(text("run: num_edits[", slot, "] must be from 0 to ", step.edits_per_request,
-                          ", got ", count));
+    throw ValueError(
+        text("num_edits[", slot, "] must be from 0 to ", step.edits_per_request, ", got ", count));
   const std::size_t first = slot * step.edits_per_request;
   for (std::size_t e = 0; e < static_cast<std::size_t>(count); ++e) {
     const auto refuse = [slot, e](const char* name, auto given, const auto&... expected) {
-      throw ValueError(
-          text("run: ", name, "[", slot, ", ", e, "] must be ", expected..., ", got ", given));
+      throw ValueError(text(name, "[", slot, ", ", e, "] must be ", expected..., ", got ", given));
     };
     const std::int32_t token = step.edited_tokens[first + e];
     const float bias = step.edit_biases[first + e], penalty = step.edit_penalties[first + e];

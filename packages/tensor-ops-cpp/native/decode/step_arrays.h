@@ -36,9 +36,10 @@ class StepArrays {
 
   // Pointers to all of them, without the numbers of a step.
   Step step() const;
-  // Throws ValueError for a step that is out of the limits, or of which arrays hold what cannot be.
+  // Throws ValueError, without the name of the function that was called, for a step that is out of
+  // the limits, or of which arrays hold what cannot be.
   void check(const Limits& limits, const Step& step);
-  // Throws ValueError unless so many steps can follow one another of which the first, which has
+  // Throws likewise unless so many steps can follow one another of which the first, which has
   // been checked, has one token of each slot.
   void check_steps(const Limits& limits, const Step& step, std::size_t num_steps) const;
   std::size_t num_words() const { return num_words_; }
