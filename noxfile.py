@@ -251,6 +251,8 @@ def sanitize(session: nox.Session) -> None:
     where += [f"{CONFORMANCE}/test_{each}.py" for each in ("samples", "c_interface")]
     only = ["--backend=cuda", "--require-backend=cuda"]
     session.run(*run, *only, *where, env=environment)
+    found = ["tests/fuzz/test_found.py", "-k", "interface"]
+    session.run(*run, *found, env=environment | {"FUZZED_BACKEND": "cuda"})
 
 
 def stress(session: nox.Session, name: str, patterns: Sequence[str]) -> None:

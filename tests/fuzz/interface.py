@@ -1,21 +1,26 @@
-"""Calls of the C++ backend's C interface made from bytes, judged by the NumPy backend.
+"""Calls of a backend's C interface made from bytes, judged by the NumPy backend.
 
 The calls are those of `binding`: what NumPy's checks accept gives right results, and what they
 refuse gives a status, a message and no write. Then each call is spoiled as C can be spoiled: by
-null pointers, numbers without a meaning, and sizes that no memory has.
+null pointers, numbers without a meaning, and sizes that no memory has. The backend is `cpp`, or
+what the environment variable FUZZED_BACKEND names.
 """
 
 import ctypes
+import os
+from importlib import import_module
 
 import numpy as np
-from binding import Call, WrongCallError, accepted_arguments, in_float64, judge, judge_memory
 from choices import Choices
+from random_calls import Call, WrongCallError, accepted_arguments, in_float64, judge, judge_memory
 
 from c_interface import OK, TYPE_ERROR, VALUE_ERROR, Interface
 
 __all__ = ["try_input"]
 
-INTERFACE = Interface("cpp")
+BACKEND = os.environ.get("FUZZED_BACKEND", "cpp")
+INTERFACE = Interface(BACKEND)
+NATIVE = import_module(f"tensor_ops_{BACKEND}")._native
 LARGE = (ctypes.c_int64 * 64)(*[1 << 61] * 64)
 NEGATIVE = (ctypes.c_int64 * 64)(*[-1] * 64)
 # Fields and values that make any call wrong that has an array with elements.
@@ -34,6 +39,8 @@ SPOILED_ARRAYS = [
 def try_input(data):
     """Make one call, and the same once more with something of it spoiled."""
     call = Call(data)
+    if hasattr(NATIVE, "set_streaming_threshold"):
+        NATIVE.set_streaming_threshold(call.streaming_threshold)
     arguments = _as_c_has_them(call)
     if arguments is None:
         return
@@ -49,7 +56,7 @@ def try_input(data):
         _judge_refusal(call, status, message, before)
         return
     result = tuple(outputs) if len(outputs) > 1 else outputs[0]
-    judge(call, accepted, wide, result)
+    judge(call, BACKEND, accepted, wide, result)
     judge_memory(call, before, result)
     if accepted[call.op.first].size == 0:
         return

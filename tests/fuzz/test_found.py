@@ -1,6 +1,7 @@
 """What the fuzzer has found stays found: its inputs, and a few of any kind, without a fuzzer."""
 
 import importlib
+import os
 import random
 import sys
 from pathlib import Path
@@ -11,7 +12,7 @@ HERE = Path(__file__).parent
 FOUND = sorted(HERE.glob("found/*/*"))
 NEEDED = {
     "binding": ["tensor_ops_cpp"],
-    "interface": ["tensor_ops_cpp"],
+    "interface": [f"tensor_ops_{os.environ.get('FUZZED_BACKEND', 'cpp')}"],
     "decode_programs": ["tensor_ops_cpp", "tensor_ops_decode"],
     "exported_folders": ["tensor_ops_cpp", "tensor_ops_decode"],
     "model_files": ["tensor_ops_decode"],
