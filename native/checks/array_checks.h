@@ -24,6 +24,7 @@
 
 namespace tensor_ops {
 
+// The arguments of a call while they are checked.
 template <class Array>
 struct CallArguments {
   int arrays = 0;           // array arguments, given or not

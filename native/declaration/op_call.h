@@ -1,5 +1,5 @@
-// A checked call of an op: no Python, only addresses, shapes and strides. The memory may be the
-// host's or a device's.
+// A checked call of an op, as a backend's library gets it: no Python, only addresses, shapes and
+// strides. The memory may be the host's or a device's.
 #pragma once
 
 #include <cstddef>

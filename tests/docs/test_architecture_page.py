@@ -9,7 +9,7 @@ ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
 NATIVE = ROOT / "packages" / "tensor-ops-cpp" / "native"
 NAMED = sorted(
-    set(re.findall(r"`((?:packages|native|tests|benchmarks|docs)/[^`\s]*|noxfile\.py)`", TEXT))
+    set(re.findall(r"`((?:packages|native|tests|benchmarks|docs|examples|tools|ci|docker)/[^`\s]*|noxfile\.py)`", TEXT))
 )
 
 

@@ -1,5 +1,4 @@
-// A checked call of an op on arrays in host memory, made ready to run: no Python, only addresses,
-// shapes and strides.
+// What the C++ backend makes of an OpCall, and runs: with the kernel and the number of threads.
 #pragma once
 
 #include <cstddef>

@@ -16,7 +16,7 @@ std::atomic<int> threads_set{0};
 std::atomic<int> threads_allowed{0};
 
 // The nanoseconds of work for each thread from which it pays to share a call with a thread that is
-// awake, and to wake one up. Measured: see README.md, "Threads".
+// awake, and to wake one up. Measured: see the README.md of the package, "Threads".
 constexpr double kWorthJoining = 2500, kWorthWaking = 40000;
 
 // The nanoseconds of work of the calls in a row so far, without a pause between them, for which no

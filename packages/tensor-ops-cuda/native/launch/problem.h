@@ -1,5 +1,5 @@
-// A checked call as plain data: no Python, only addresses, extents and strides. The memory may be
-// the host's or a device's.
+// What the CUDA backend makes of an OpCall: plain data, addresses, extents and strides. The memory
+// may be the host's or a device's.
 #pragma once
 
 #include <cstddef>
