@@ -77,6 +77,30 @@ def test_bad_interface(runtime, change, says):
         silu(holder)
 
 
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"shape": (-4,)}, r"has a negative length: \(-4,\)$"),
+        ({"shape": (4, -8)}, "has a negative length"),
+        ({"shape": (-4, -8)}, "has a negative length"),
+        ({"shape": (2**32, 2**32), "strides": (0, 0)}, "is more than fits into memory"),
+        ({"shape": (2**61,)}, r"is more than fits into memory: \(2305843009213693952,\)$"),
+    ],
+)
+def test_shapes_that_no_array_has(runtime, change, says):
+    x = InterfaceArray.of(runtime, np.ones(4, np.float32))
+    holder = types.SimpleNamespace(__cuda_array_interface__=x.__cuda_array_interface__ | change)
+    with pytest.raises(ValueError, match=f"silu: x's __cuda_array_interface__ .*{says}"):
+        silu(holder)
+
+
+def test_large_lengths_beside_one_of_zero(runtime):
+    x = InterfaceArray.of(runtime, np.ones((2, 0), np.float32))
+    shape = {"shape": (0, 2**40, 2**40), "strides": (2**50, 4, 4)}
+    holder = types.SimpleNamespace(__cuda_array_interface__=x.__cuda_array_interface__ | shape)
+    assert silu(holder).shape == (0, 2**40, 2**40)
+
+
 def test_attribute_of_the_instance_alone(runtime):
     x = InterfaceArray.of(runtime, np.ones(4, np.float32))
     holder = types.SimpleNamespace(__cuda_array_interface__=x.__cuda_array_interface__)

@@ -24,8 +24,9 @@ struct View : ArrayView {
   View(const View&) = delete;
   View& operator=(const View&) = delete;
 
-  // At most kMaxDims axes, once the dtype is known. Strides are in units of so many bytes; without
-  // them the array is C-contiguous, of elements of that size.
+  // At most kMaxDims axes, once the dtype is known, that problem_of_lengths() has nothing against.
+  // Strides are in units of so many bytes; without them the array is C-contiguous, of elements of
+  // that size.
   void set_axes(int count, const std::int64_t* lengths, const std::int64_t* steps,
                 std::int64_t unit);
 
@@ -80,6 +81,10 @@ struct Array : View {
   bool is_given() const { return object != nullptr; }
   bool is_numpy() const { return source == Source::kNumPy; }
 };
+
+// What is wrong with lengths that no array in memory has, as "has a negative length: (-1,)". Empty
+// for all others.
+std::string problem_of_lengths(int dims, const std::int64_t* lengths, std::int64_t item_size);
 
 // All of a view but its device. Throws ValueError.
 void read_tensor(const char* op, const char* name, const dlpack::Tensor& tensor, View& view);

@@ -80,6 +80,8 @@ void read_axes(const Interface& interface, View& view) {
   if (!shape) interface.refuse("has no shape");
   const int dims = read_integers(interface, "shape", shape.get(), lengths);
   const std::int64_t item = read_dtype(interface, view);
+  const std::string problem = problem_of_lengths(dims, lengths, item);
+  if (!problem.empty()) throw ValueError(text(interface.where, "has a shape that ", problem));
   if (strides && read_integers(interface, "strides", strides.get(), steps) != dims)
     interface.refuse("has not as many strides as lengths");
   view.set_axes(dims, lengths, strides ? steps : nullptr, strides ? 1 : item);
