@@ -43,6 +43,8 @@ ARM64_PACKAGES = [
     *("libc6", "libgcc-s1", "libstdc++6", "zlib1g", "libexpat1", "libssl3", "libffi8"),
     *("libbz2-1.0", "liblzma5", "libsqlite3-0", "libuuid1"),
 ]
+# Programs that use the headers of the C++ API, which have code for each system.
+PROGRAMS = ["examples/cpp/*.cpp", "tests/cpp_api/programs/*.cpp", "tests/decode/cpp_decoder/*.cpp"]
 # The levels to compile for; kernels are the same on every system.
 TARGETS = {
     "x86_64-linux-gnu.2.28": ["x86_64_v2", "x86_64_v3", "x86_64_v4"],
@@ -168,11 +170,13 @@ def check_clang(work: Path) -> None:
     if found is None or found.origin is None:
         raise MissingProgramError("needs ziglang, which has clang; pip install ziglang")
     zig = Path(found.origin).with_name("zig")
-    commands = [
-        [str(zig), "c++", "-target", target, *words]
-        for target in TARGETS
-        for words in compilations(target, includes(work, target), folder(work / target))
-    ]
+    headers = ops_header(folder(work / "include"))
+    commands = []
+    for target in TARGETS:
+        objects = folder(work / target)
+        compiled = [*compilations(target, includes(work, target), objects)]
+        compiled += programs(target, headers, objects)
+        commands += [[str(zig), "c++", "-target", target, *words] for words in compiled]
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         for _ in pool.map(lambda command: call(command, {}), commands):
             pass
@@ -196,6 +200,28 @@ def compilations(target: str, includes: list[str], objects: Path) -> Iterable[li
         for source in ops:
             output = ["-c", "-o", f"{objects}/{source.stem}-{level}.o"]
             yield [*flags, optimization, *output, str(source)]
+
+
+def programs(target: str, headers: Path, objects: Path) -> Iterable[list[str]]:
+    """Return the arguments of each compilation of a program that uses the C++ API."""
+    include = [f"-I{SHARED}/include", f"-I{headers}"]
+    everything = objects / "all_headers.cpp"
+    names = [path.relative_to(SHARED / "include") for path in SHARED.glob("include/**/*.h")]
+    everything.write_text("".join(f"#include <{name}>\n" for name in sorted(names)))
+    sources = [everything, *(path for pattern in PROGRAMS for path in ROOT.glob(pattern))]
+    for source in sorted(sources):
+        if "windows" in target and "<dlfcn.h>" in source.read_text(encoding="utf-8"):
+            continue  # a test that is not for Windows
+        output = ["-c", "-o", f"{objects}/program-{source.stem}.o"]
+        yield [*WARNINGS, "-O0", *include, *output, str(source)]
+
+
+def ops_header(headers: Path) -> Path:
+    """Write tensor_ops/backend/ops.h, which the build of the library makes, below a folder."""
+    header = folder(headers / "tensor_ops/backend") / "ops.h"
+    script = ["-P", str(SHARED / "cmake/ops_header.cmake")]
+    call(["cmake", f"-DDECLARATIONS={NATIVE}/ops", f"-DHEADER={header}", *script], {})
+    return headers
 
 
 def includes(work: Path, target: str) -> list[str]:
