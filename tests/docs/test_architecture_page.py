@@ -8,9 +8,8 @@ import pytest
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
 NATIVE = ROOT / "packages" / "tensor-ops-cpp" / "native"
-NAMED = sorted(
-    set(re.findall(r"`((?:packages|native|tests|benchmarks|docs|examples|tools|ci|docker)/[^`\s]*|noxfile\.py)`", TEXT))
-)
+FOLDERS = "packages|native|tests|benchmarks|docs|examples|tools|ci|docker"
+NAMED = sorted(set(re.findall(rf"`((?:{FOLDERS})/[^`\s]*|noxfile\.py)`", TEXT)))
 
 
 @pytest.mark.parametrize("name", NAMED)
