@@ -74,7 +74,7 @@ def test_a_program_without_matrices_has_none_to_read():
 
 
 def test_a_wrong_step_is_an_error_of_its_own(executable):
-    with pytest.raises(ValueError, match="^profile: num_tokens must be from 1 to 40, got 41$"):
+    with pytest.raises(ValueError, match=r"^profile: num_tokens must be from 1 to 40, got 41$"):
         executable.profile(41, 1)
 
 
