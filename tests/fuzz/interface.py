@@ -1,6 +1,6 @@
 """Calls of a backend's C interface made from bytes, judged by the NumPy backend.
 
-The calls are those of `binding`: what NumPy's checks accept gives right results, and what they
+The calls are those of `random_calls`: what NumPy's checks accept gives right results, and what they
 refuse gives a status, a message and no write. Then each call is spoiled as C can be spoiled: by
 null pointers, numbers without a meaning, and sizes that no memory has. The backend is `cpp`, or
 what the environment variable FUZZED_BACKEND names.

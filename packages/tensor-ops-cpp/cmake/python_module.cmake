@@ -1,5 +1,5 @@
-# The extension module, a client of the library that lies beside it. What uses pybind11 is large, and is
-# not what a call of an op runs through.
+# The extension module, a client of the library that lies beside it. What uses pybind11 is large, and a call
+# of an op runs through little of it.
 file(GLOB call_files CONFIGURE_DEPENDS ${shared}/binding/*.cpp native/arrays/*.cpp native/python/*.cpp)
 set(pybind11_files ${call_files})
 list(FILTER pybind11_files INCLUDE REGEX "/binding/module.cpp$|/python/(module|decode[^/]*).cpp$")

@@ -11,7 +11,7 @@ namespace tensor_ops {
 struct Array : ArrayView {
   PyObject* object;  // borrowed; null where not given
   bool is_output;
-  PyArrayObject* numpy;  // the object itself if it is NumPy's; else one that somebody else owns
+  PyArrayObject* numpy;  // the object itself if it is NumPy's; else one the ArrayReader owns
 
   bool is_given() const { return object != nullptr; }
   bool is_numpy() const { return object == reinterpret_cast<PyObject*>(numpy); }
