@@ -18,7 +18,7 @@ FORCE, PREFERRED, PRIORITY = (
 )
 FORCES = [None, "cuda", "cpu", "opencl:gpu"]
 PREFERENCES = [None, "auto", "fastest", "cpu", "opencl:cpu", "cuda"]
-PRIORITIES = [None, "cpu,cuda", "opencl,numpy,cpp"]
+PRIORITIES = [None, "cpu,cuda", "opencl,numpy,cpp", "cuda,opencl,opencl:cpu,cpp"]
 FILES = [
     {key: value for key, value in zip(config.DEFAULTS, values, strict=True) if value is not None}
     for values in itertools.product(
@@ -78,7 +78,6 @@ def python_decides(case, files={}):  # noqa: B006 - it keeps what has been read
             decision.source,
             ",".join(decision.candidates),
             ",".join(decision.priority),
-            str(int(decision.order_is_built_in)),
             ",".join(decision.overridden),
             choice.backend or "none",
             steps,

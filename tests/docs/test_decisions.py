@@ -23,16 +23,16 @@ def test_index_shows_title_and_status(path, index):
     text = path.read_text(encoding="utf-8")
     number, title = re.match(r"# (\d+)\. (.+)", text).groups()
     assert path.name.startswith(f"{int(number):04}-")
-    newer = SUPERSEDED.search(text)
-    status = f"superseded {newer[1] or ''}by {newer[2]}" if newer else "in force"
+    newer = SUPERSEDED.findall(text)
+    numbers = " and ".join(number for _, number, _ in newer)
+    status = f"superseded {newer[0][0]}by {numbers}" if newer else "in force"
     assert index[path.name] == (number, title, status)
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_newer_decision_names_the_one_that_it_supersedes(path):
-    newer = SUPERSEDED.search(path.read_text(encoding="utf-8"))
-    if newer:
-        (successor,) = DECISIONS.glob(f"{newer[3]}-*.md")
+    for _, _, number in SUPERSEDED.findall(path.read_text(encoding="utf-8")):
+        (successor,) = DECISIONS.glob(f"{number}-*.md")
         assert f"]({path.name})" in successor.read_text(encoding="utf-8")
 
 

@@ -4,7 +4,6 @@ import itertools
 
 import pytest
 
-from tensor_ops import selection
 from tensor_ops.errors import BackendError
 from tensor_ops.names import DEFAULT_PRIORITY
 from tensor_ops.selection import (
@@ -167,7 +166,6 @@ def test_the_fastest_is_a_wish_too(level, kind, below):
     decision = decide([wish_of(level, kind, "fastest"), wish_of("below", "preferred", below)])
     assert (decision.mode, decision.source, decision.strict) == ("fastest", level, False)
     assert decision.candidates == DEFAULT_PRIORITY
-    assert decision.order_is_built_in
 
 
 @pytest.mark.parametrize("below", ["environment", "file"])
@@ -191,26 +189,6 @@ def test_what_was_measured_goes_before_the_rest():
     assert found.candidates == ("c", "b:gpu", "a", "d", "python")
     assert found.measured == ("c", "b:gpu")
     assert in_measured_order(decision, []).candidates == decision.candidates
-
-
-@pytest.mark.parametrize(
-    ("measured", "expected"),
-    [
-        (["opencl", "cpp"], ["opencl"]),
-        (["cpp", "opencl"], ["cpp", "opencl"]),
-        (["cpp"], ["cpp", "cuda", "opencl"]),
-        (["python"], ["python", "cuda", "opencl", "cpp", "opencl"]),
-        ([], ["cuda", "opencl", "cpp", "opencl"]),
-    ],
-)
-def test_only_what_was_not_measured_waits_for_the_backend_of_cpus(measured, expected):
-    """An OpenCL device that is a CPU stands behind cpp in the built-in order."""
-    decision = in_measured_order(decide([ConfigLevel("file", preferred="fastest")]), measured)
-    choice = choose_for(
-        decision, lambda name: None if name == "opencl" else "no", {"opencl": "cpu"}.get
-    )
-    assert [step.backend for step in choice.steps] == expected
-    assert choice.backend == "opencl"
 
 
 @pytest.mark.parametrize("level", ["environment", "file"])
@@ -346,66 +324,3 @@ def test_choose_takes_an_empty_reason_for_a_reason(reason):
 def test_choose_gives_the_backend_without_the_kind_of_device():
     choice = choose_for(in_order("opencl:gpu"), lambda name: None, no_kind)
     assert choice == Choice("opencl", (Step("opencl:gpu", None),))
-
-
-WAITS = "its device is a CPU, for which 'cpp' is tried first"
-
-
-@pytest.mark.parametrize(
-    ("kind", "available", "steps"),
-    [
-        ("cpu", ("opencl", "cpp"), [("cuda", "no"), ("opencl", WAITS), ("cpp", None)]),
-        (
-            "cpu",
-            ("opencl",),
-            [("cuda", "no"), ("opencl", WAITS), ("cpp", "no"), ("opencl", None)],
-        ),
-        ("cpu", (), [("cuda", "no"), ("opencl", "no"), ("cpp", "no"), ("python", None)]),
-        ("gpu", ("opencl", "cpp"), [("cuda", "no"), ("opencl", None)]),
-        ("accelerator", ("opencl", "cpp"), [("cuda", "no"), ("opencl", None)]),
-        (None, ("opencl", "cpp"), [("cuda", "no"), ("opencl", None)]),
-        ("gpu", ("cuda", "opencl", "cpp"), [("cuda", None)]),
-    ],
-)
-def test_a_cpu_as_device_stands_behind_cpp_in_the_built_in_order(kind, available, steps):
-    choice = choose_for(
-        decide([]),
-        lambda name: None if name in (*available, "python") else "no",
-        {"opencl": kind, "cuda": "gpu", "cpp": "cpu", "python": "cpu"}.get,
-    )
-    assert choice.steps == tuple(Step(*each) for each in steps)
-    assert choice.backend == steps[-1][0]
-
-
-@pytest.mark.parametrize("kind", ["cpu", "gpu"])
-@pytest.mark.parametrize("levels", [[], [ConfigLevel("file", preferred="opencl")]])
-def test_backends_are_listed_in_the_order_in_which_they_are_tried(kind, levels):
-    decision = decide(levels)
-    kinds = {"opencl": kind, "cpp": "cpu", "python": "cpu"}
-    order = [name for name in decision.candidates if name in kinds]
-    tried = []
-    while order:
-        left = decision._replace(candidates=tuple(order))
-        tried.append(choose_for(left, lambda name: None, kinds.get).backend)
-        order.remove(tried[-1])
-        decision = decision._replace(mode="auto")  # the preferred one has had its turn
-    every = selection.steps(decide(levels), lambda name: None, kinds.get)
-    listed = [step.backend for step in every if step.reason is None]
-    assert [name for name in listed if name in kinds] == tried
-
-
-def test_an_order_that_the_user_wrote_is_kept():
-    decision = decide([ConfigLevel("file", priority=DEFAULT_PRIORITY)])
-    choice = choose_for(decision, lambda name: None if name != "cuda" else "no", lambda name: "cpu")
-    assert choice.backend == "opencl"
-
-
-def test_a_preferred_backend_runs_whatever_its_device():
-    decision = decide([ConfigLevel("file", preferred="opencl")])
-    assert choose_for(decision, lambda name: None, lambda name: "cpu").backend == "opencl"
-
-
-def test_falling_back_along_the_built_in_order_heeds_devices_too():
-    decision = decide([ConfigLevel("file", preferred="cuda")])
-    choice = choose_for(decision, {"cuda": "no"}.get, lambda name: "cpu")
-    assert choice.backend == "cpp"

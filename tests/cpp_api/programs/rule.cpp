@@ -31,7 +31,7 @@ std::vector<std::string> strings_of(const Json& object, const std::string& key) 
   return found;
 }
 
-// mode | source | candidates | priority | built-in order | overridden | chosen | steps
+// mode | source | candidates | priority | overridden | chosen | steps
 std::string decided(const Json& request) {
   const auto listed = strings_of(request, "installed");
   const detail::Names installed(listed.begin(), listed.end());
@@ -55,9 +55,8 @@ std::string decided(const Json& request) {
   for (const Step& step : choice.steps)
     steps.push_back(step.backend + "=" + step.reason.value_or("chosen"));
   return decision.mode + "|" + decision.source + "|" + joined(decision.candidates, ",") + "|" +
-         joined(decision.priority, ",") + "|" + (decision.order_is_built_in ? "1" : "0") + "|" +
-         joined(decision.overridden, ",") + "|" + choice.backend.value_or("none") + "|" +
-         joined(steps, ";");
+         joined(decision.priority, ",") + "|" + joined(decision.overridden, ",") + "|" +
+         choice.backend.value_or("none") + "|" + joined(steps, ";");
 }
 
 }  // namespace

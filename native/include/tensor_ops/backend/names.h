@@ -30,6 +30,8 @@ namespace detail {
 constexpr char kAuto[] = "auto";
 constexpr char kFastest[] = "fastest";
 constexpr char kLastResort[] = "python";
+// The backend for devices of any kind: see walk() in selection.h.
+constexpr char kLastOnCpus[] = "opencl";
 
 inline bool is_automatic(const std::string& name) { return name == kAuto || name == kFastest; }
 

@@ -27,7 +27,6 @@ struct Decision {
   std::vector<std::string> candidates;
   std::string source;                        // the level that decided
   std::vector<std::string> priority;         // the order of falling back
-  bool order_is_built_in = false;            // no level states an order, so that devices decide too
   std::vector<std::string> overridden = {};  // the levels that ask for another than the forced one
 };
 
@@ -104,7 +103,6 @@ inline Decision decide(std::vector<ConfigLevel> levels) {
   const auto ordering = std::find_if(levels.begin(), levels.end(),
                                      [](const ConfigLevel& level) { return level.priority; });
   const std::vector<std::string> priority = *ordering->priority;
-  const bool is_built_in = ordering + 1 == levels.end();
   for (std::size_t i = 0; i < levels.size(); ++i)
     if (levels[i].force) return detail::forced(i, levels, priority);
   const auto asking = std::find_if(levels.begin(), levels.end(), [](const ConfigLevel& level) {
@@ -113,40 +111,36 @@ inline Decision decide(std::vector<ConfigLevel> levels) {
   const std::string preferred = asking->preferred.value_or(detail::kAuto);
   std::vector<std::string> candidates = priority;
   if (detail::is_automatic(preferred))
-    return {preferred, detail::with_last_resort(candidates), asking->source, priority, is_built_in};
+    return {preferred, detail::with_last_resort(candidates), asking->source, priority};
   candidates.insert(candidates.begin(), preferred);
-  return {"preferred", detail::with_last_resort(candidates), asking->source, priority, is_built_in};
+  return {"preferred", detail::with_last_resort(candidates), asking->source, priority};
 }
 
 // Every candidate up to the first that can run, or all of them, with the reason against each.
 // `reason` returns why a backend cannot run and `kind` the kind of device that an available one
-// runs on. In the built-in order, which is one of devices, a backend whose device is a CPU waits
-// until the one that is made for CPUs has had its turn, unless it was asked for.
+// runs on. OpenCL on a CPU waits until the others have had their turn, unless it was asked for: in
+// any order "opencl" stands for devices that are no CPUs, and "opencl:cpu" for CPUs.
 inline std::vector<Step> walk(
     const Decision& decision,
     const std::function<std::optional<std::string>(const std::string&)>& reason,
     const std::function<std::string(const std::string&)>& kind, bool stop_at_first) {
-  const std::string for_cpus = "cpp";
-  std::vector<std::string> candidates = decision.candidates, tried;
-  const auto has = [](const std::vector<std::string>& names, const std::string& name) {
-    return std::find(names.begin(), names.end(), name) != names.end();
-  };
-  const std::string asked_for = decision.mode == "preferred" ? candidates.front() : "";
-  const bool may_wait = decision.order_is_built_in && has(candidates, for_cpus);
+  const std::vector<std::string>& candidates = decision.candidates;
+  const bool is_asked_for = !detail::is_automatic(decision.mode);
+  bool waits = false;
   std::vector<Step> steps;
-  for (std::size_t i = 0; i < candidates.size(); ++i) {
-    const std::string name = candidates[i];
+  for (const std::string& name : candidates) {
     auto why = reason(name);
-    const bool has_turn =
-        name == for_cpus || name == asked_for || has(tried, name) || has(tried, for_cpus);
-    if (may_wait && !why && !has_turn && kind(name) == "cpu") {
-      candidates.insert(std::find(candidates.begin(), candidates.end(), for_cpus) + 1, name);
-      why = "its device is a CPU, for which 'cpp' is tried first";
+    const bool may_wait = name == detail::kLastOnCpus && name != candidates.back() &&
+                          !(is_asked_for && name == candidates.front());
+    if (!why && may_wait && kind(name) == "cpu") {
+      waits = true;
+      why = "its device is a CPU, for which the others are tried first; '" + name +
+            ":cpu' has a place of its own";
     }
-    tried.push_back(name);
     steps.push_back({name, why});
-    if (!why && stop_at_first) break;
+    if (!why && stop_at_first) return steps;
   }
+  if (waits) steps.push_back({detail::kLastOnCpus, std::nullopt});
   return steps;
 }
 

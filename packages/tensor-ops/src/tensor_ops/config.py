@@ -92,7 +92,8 @@ def save(
 
     The file is replaced as a whole or not at all; an existing file that is not valid, or that is
     read-only unless `replace_read_only`, is left as it is. A new file has no `backend_priority`
-    unless that is among the changes: an order that nobody wrote is the built-in one.
+    unless that is among the changes, and None takes it out of the file: an order that nobody wrote
+    is the built-in one.
     """
     import json
 
@@ -104,6 +105,8 @@ def save(
         load(path, installed)
         content = json.loads(_read_text(path))
     content.update(changes)
+    if content.get("backend_priority", ()) is None:
+        del content["backend_priority"]
     text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
     saved = _validated(path, text, installed)  # before anything is touched
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -13,8 +13,9 @@ __all__ = [
     "DEFAULT_PRIORITY",
     "DEVICE_KINDS",
     "FASTEST",
-    "LAST_RESORT",
     "KNOWN",
+    "LAST_ON_CPUS",
+    "LAST_RESORT",
     "KnownBackend",
     "did_you_mean",
     "install_command",
@@ -29,6 +30,9 @@ FASTEST = "fastest"
 AUTOMATIC = (AUTO, FASTEST)
 LAST_RESORT = "python"
 DEFAULT_PRIORITY = ("cuda", "opencl", "cpp", LAST_RESORT)
+# The backend for devices of any kind. On CPUs the others are faster for small arrays: see `steps`
+# of `tensor_ops.selection`.
+LAST_ON_CPUS = "opencl"
 # What may follow a backend's name and a colon, as in "opencl:gpu": the kind of device that it
 # must run on.
 DEVICE_KINDS = ("gpu", "cpu", "accelerator")

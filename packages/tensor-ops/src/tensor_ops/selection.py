@@ -9,7 +9,16 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Literal, NamedTuple
 
 from tensor_ops.errors import BackendError
-from tensor_ops.names import AUTO, AUTOMATIC, DEFAULT_PRIORITY, FASTEST, LAST_RESORT, split
+from tensor_ops.names import (
+    AUTO,
+    AUTOMATIC,
+    CPU,
+    DEFAULT_PRIORITY,
+    FASTEST,
+    LAST_ON_CPUS,
+    LAST_RESORT,
+    split,
+)
 
 __all__ = [
     "BUILT_IN",
@@ -68,8 +77,6 @@ class Decision(NamedTuple):
         The level that decided.
     priority : tuple of str
         The order of falling back.
-    order_is_built_in : bool
-        Whether no level states an order; devices then decide about it (see `choose_for`).
     overridden : tuple of str
         The levels that ask for another backend than the one that is forced.
     measured : tuple of str
@@ -82,7 +89,6 @@ class Decision(NamedTuple):
     candidates: tuple[str, ...]
     source: str
     priority: tuple[str, ...]
-    order_is_built_in: bool = False
     overridden: tuple[str, ...] = ()
     measured: tuple[str, ...] = ()
     narrowed_by: str | None = None
@@ -109,10 +115,6 @@ class Choice(NamedTuple):
 
 BUILT_IN = ConfigLevel("the built-in default", preferred=AUTO, priority=DEFAULT_PRIORITY)
 
-# The backend that is made for CPUs. In the built-in order, other backends whose device is a CPU
-# come after it.
-_FOR_CPUS = "cpp"
-
 
 def decide(levels: Iterable[ConfigLevel]) -> Decision:
     """Return the decision of the strongest level that forces, else of the first that asks.
@@ -131,8 +133,7 @@ def decide(levels: Iterable[ConfigLevel]) -> Decision:
     ('cpp', 'cuda', 'opencl', 'python')
     """
     levels = [*levels, BUILT_IN]
-    ordering = next(level for level in levels if level.priority is not None)
-    priority, is_built_in = ordering.priority or (), ordering is BUILT_IN
+    priority = next(level.priority for level in levels if level.priority is not None)
     for level in levels:
         if level.force is not None:
             return _forced(level, level.force, levels, priority)
@@ -141,12 +142,12 @@ def decide(levels: Iterable[ConfigLevel]) -> Decision:
             return Decision("named", (level.named,), level.source, priority)
         if level.preferred is not None and level.preferred not in AUTOMATIC:
             candidates = _with_last_resort((level.preferred, *priority))
-            return Decision("preferred", candidates, level.source, priority, is_built_in)
+            return Decision("preferred", candidates, level.source, priority)
         candidates = _with_last_resort(priority)
         if FASTEST in (level.named, level.preferred):
-            return Decision("fastest", candidates, level.source, priority, is_built_in)
+            return Decision("fastest", candidates, level.source, priority)
         if AUTO in (level.named, level.preferred) or level.priority is not None:
-            return Decision("auto", candidates, level.source, priority, is_built_in)
+            return Decision("auto", candidates, level.source, priority)
     raise AssertionError("the built-in level always decides")
 
 
@@ -194,21 +195,23 @@ def steps(
 ) -> Iterator[Step]:
     """Yield every candidate of a decision with the reason against it; see `choose_for`.
 
-    In the built-in order, which is one of devices, a backend whose device is a CPU waits until
-    the one that is made for CPUs has had its turn; not if it was asked for, or has been measured.
+    OpenCL on a CPU waits until the others have had their turn, unless it was asked for or measured:
+    in any order ``opencl`` stands for devices that are no CPUs, and ``opencl:cpu`` for CPUs.
     """
-    candidates = list(decision.candidates)
-    asked_for = candidates[:1] if decision.mode == "preferred" else decision.measured
-    may_wait = decision.order_is_built_in and _FOR_CPUS in candidates
-    tried: set[str] = set()
+    candidates = decision.candidates
+    asked_for = decision.measured if decision.mode in AUTOMATIC else candidates[:1]
+    waiting: list[str] = []
     for name in candidates:
         why = reason(name)
-        has_turn = name == _FOR_CPUS or name in asked_for or {name, _FOR_CPUS} & tried
-        if may_wait and why is None and not has_turn and kind(name) == "cpu":
-            candidates.insert(candidates.index(_FOR_CPUS) + 1, name)
-            why = f"its device is a CPU, for which {_FOR_CPUS!r} is tried first"
-        tried.add(name)
+        may_wait = name == LAST_ON_CPUS and name not in (*asked_for, candidates[-1])
+        if why is None and may_wait and kind(name) == CPU:
+            waiting.append(name)
+            why = (
+                "its device is a CPU, for which the others are tried first; "
+                f"'{name}:{CPU}' has a place of its own"
+            )
         yield Step(name, why)
+    yield from (Step(name, None) for name in waiting)
 
 
 def _first(steps: Iterable[Step]) -> Choice:

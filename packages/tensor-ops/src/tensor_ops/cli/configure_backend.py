@@ -12,7 +12,17 @@ from tensor_ops.cli.parser import Commands, add_command
 from tensor_ops.command_name import COMMAND
 from tensor_ops.config_location import ENV_CONFIG
 from tensor_ops.errors import ConfigError
-from tensor_ops.names import AUTOMATIC, FASTEST, resolve
+from tensor_ops.names import (
+    AUTO,
+    AUTOMATIC,
+    CPU,
+    FASTEST,
+    KNOWN,
+    LAST_ON_CPUS,
+    LAST_RESORT,
+    resolve,
+    split,
+)
 
 __all__ = ["add", "run"]
 
@@ -24,8 +34,10 @@ examples:
   tensor-ops configure_backend --backend=cuda --force
   tensor-ops configure_backend --priority="cpp,cuda,opencl,python"
   tensor-ops configure_backend --backend=auto --priority="opencl,cuda,cpp,python"
+  tensor-ops configure_backend --backend=auto --priority=auto
 
 Changes take effect at the next import of tensor_ops, or at tensor_ops.reload_config()."""
+_DEVICES = {"gpu": "GPUs", "cpu": "CPUs", "accelerator": "accelerators"}
 
 
 def add(commands: "Commands[ArgumentParser]") -> None:
@@ -52,7 +64,8 @@ def add(commands: "Commands[ArgumentParser]") -> None:
         "-p",
         metavar="LIST",
         type=values.priority,
-        help="the order in which backends are tried, with commas between the names",
+        help="the order in which backends are tried, with commas between the names; 'auto' takes "
+        "the order out of the file",
     )
     parser.add_argument(
         "--force",
@@ -93,7 +106,8 @@ def _changes(arguments: Namespace) -> dict[str, Any]:
         changes["preferred_backend"] = name
         changes["force_backend"] = name if arguments.force else None
     if arguments.priority is not None:
-        changes["backend_priority"] = arguments.priority
+        order = arguments.priority
+        changes["backend_priority"] = None if order == AUTO else order
     if not changes and arguments.force_write:
         arguments.parser.error("--force-write needs something to write: --backend or --priority")
     if not changes and not arguments.show:
@@ -112,7 +126,7 @@ def _save(path: Path, changes: dict[str, Any], replace_read_only: bool) -> confi
             f"{path} cannot be written: {reason}; nothing was changed. To keep the file elsewhere, "
             f"give --config PATH and set {ENV_CONFIG} to the same path"
         ) from error
-    listed = ", ".join(f"{key} = {_text(value)}" for key, value in changes.items())
+    listed = ", ".join(_change(key, value) for key, value in changes.items())
     print(f"Saved {listed} in {path}")
     return saved
 
@@ -167,6 +181,42 @@ def _show(path: Path) -> None:
         print(f"It is not the file in use; it is once {ENV_CONFIG} names it.")
     if overriding := _environment(saved):
         print(f"Environment variables go before the file: {overriding}")
+    print()
+    print("The entries of the order stand for:")
+    entries = _entries(settings["backend_priority"])
+    width = max(map(len, entries))
+    for entry, meaning in entries.items():
+        print(f"  {entry:{width}}  {meaning}")
+
+
+def _entries(order: list[str]) -> dict[str, str]:
+    """Return what each entry of a priority order stands for, with what is added to it."""
+    entries: dict[str, str] = {}
+    seen: dict[str, str] = {}
+    for entry in order:
+        name = resolve(entry, backends.INSTALLED)
+        if name in seen:
+            entries[entry] = f"the same as {seen[name]}, so passed over"
+        else:
+            seen[name] = entry
+            entries[entry] = _meaning(entry, name)
+    if LAST_RESORT not in seen:
+        entries[LAST_RESORT] = f"{_meaning(LAST_RESORT, LAST_RESORT)}, which every order ends with"
+    return entries
+
+
+def _meaning(entry: str, name: str) -> str:
+    backend, kind = split(name)
+    known = KNOWN.get(backend)
+    words = known.display_name if known else "a plug-in"
+    if known and known.served_by:
+        words += f", for which there is no backend: {known.hint or known.install}"
+    if kind:
+        words += f" on {_DEVICES[kind]} alone"
+    elif name == LAST_ON_CPUS:
+        words += " on other devices than CPUs; on a CPU, after the others "
+        words += f"('{name}:{CPU}' gives it a place)"
+    return words if split(entry)[0] == backend else f"{name}: {words}"
 
 
 def _is_in_use(path: Path) -> bool:
@@ -187,8 +237,10 @@ def _environment(saved: config.Config) -> str:
     return ", ".join(f"{name}={value}" for name, value in values.items() if value)
 
 
-def _text(value: Any) -> str:
-    return ",".join(value) if isinstance(value, list) else str(value)
+def _change(key: str, value: Any) -> str:
+    if key == "backend_priority" and value is None:
+        return "no backend_priority"
+    return f"{key} = {','.join(value) if isinstance(value, list) else value}"
 
 
 def _note(text: str) -> None:

@@ -9,7 +9,7 @@ from tensor_ops import backends
 from tensor_ops.arguments import DTYPES
 from tensor_ops.config import repeated
 from tensor_ops.errors import ConfigError
-from tensor_ops.names import AUTOMATIC, did_you_mean, resolve
+from tensor_ops.names import AUTO, AUTOMATIC, did_you_mean, resolve
 from tensor_ops.op import OPS
 from tensor_ops.variants import VARIANTS
 
@@ -46,9 +46,11 @@ def backend_or_auto(text: str) -> str:
     return text
 
 
-def priority(text: str) -> list[str]:
-    """Return the names of a comma-separated list as they were written."""
+def priority(text: str) -> list[str] | str:
+    """Return the names of a comma-separated list as they were written, or ``auto``."""
     names = [name.strip() for name in text.split(",")]
+    if names == [AUTO]:
+        return AUTO
     if "" in names:
         raise ArgumentTypeError(
             f"{text!r} has an empty place; write names with a comma between them: "
@@ -56,7 +58,10 @@ def priority(text: str) -> list[str]:
         )
     if automatic := set(names).intersection(AUTOMATIC):
         name = automatic.pop()
-        raise ArgumentTypeError(f"{name!r} is no backend; it is what --backend={name} is for")
+        raise ArgumentTypeError(
+            f"{name!r} is no backend; it is what --backend={name} is for, and --priority={AUTO} "
+            "takes the order out of the file"
+        )
     for name in names:
         backend(name)
     if problem := repeated(names):
