@@ -187,7 +187,7 @@ def run(block, **names):
 
 @pytest.fixture
 def no_cuda(install):
-    install("cuda", available=False)
+    install("cuda", available=False, CAPABILITIES={"runs_programs": True})
 
 
 @pytest.fixture
@@ -262,6 +262,20 @@ def test_the_benchmark_loop(settings, cpu, capsys):
     run(BENCHMARK)
     shown = [line.partition(":")[0] for line in capsys.readouterr().out.splitlines()]
     assert shown == names
+
+
+LOOP = "for backend in yr.get_available_backends({}):"
+
+
+def test_the_benchmark_loop_over_backends_that_run_programs(install, settings, cpu, capsys):
+    install("plain")
+    settings.environment(BACKEND_PRIORITY=f"plain,{cpu},python")
+    tensor_ops.reload_config()
+    run(BENCHMARK.replace(LOOP.format(""), LOOP.format("runs_programs=True")))
+    shown = [line.partition(":")[0] for line in capsys.readouterr().out.splitlines()]
+    assert shown == list(dict.fromkeys([cpu, "python"]))
+    with pytest.raises(ValueError, match=r"get_available_backends\(runs_programs=True\)"):
+        run(BENCHMARK)
 
 
 def test_error_handling_without_any_backend(no_cuda, cpu, monkeypatch, capsys):

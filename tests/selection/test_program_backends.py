@@ -1,11 +1,12 @@
 """Which backend runs a program: the same levels as for ops, and the reason against each other."""
 
+import functools
 import pickle
 
 import pytest
 
 import tensor_ops
-from tensor_ops import BackendFallbackWarning, PersistentKernel
+from tensor_ops import BackendFallbackWarning, PersistentKernel, backends
 from tensor_ops_decode import NoExecutorError, reference
 
 
@@ -35,6 +36,53 @@ def test_a_backend_without_an_executor_is_passed_over(install):
     tensor_ops.set_default_backend("python")
     with pytest.raises(NoExecutorError, match="plain: it computes single ops and runs no programs"):
         PersistentKernel(backend="plain")
+
+
+@pytest.mark.parametrize("name", ["cuda", "opencl", "opencl:gpu", "mps", "torch"])
+def test_no_package_is_recommended_that_would_not_help(name, monkeypatch, settings):
+    monkeypatch.setattr(backends, "_entry_points", functools.cache(dict))  # nothing is installed
+    with pytest.raises(NoExecutorError) as raised:
+        PersistentKernel(backend=name)
+    assert str(raised.value) == (
+        f"no backend can run the program: {name}: it computes single ops and runs no programs; "
+        "tensor_ops.get_available_backends(runs_programs=True) lists those that do"
+    )
+
+
+def test_a_package_is_recommended_that_would_help(monkeypatch, settings):
+    monkeypatch.setattr(backends, "_entry_points", functools.cache(dict))
+    with pytest.raises(NoExecutorError, match=r"pip install \./packages/tensor-ops-cpp$"):
+        PersistentKernel(backend="cpp")
+
+
+def test_no_device_is_missed_where_it_would_not_help(install):
+    install("plain", available=False)
+    with pytest.raises(NoExecutorError, match="plain: it computes single ops and runs no programs"):
+        PersistentKernel(backend="plain")
+
+
+def test_a_broken_backend_that_runs_no_programs_is_not_warned_of(install, settings):
+    def fail():
+        raise OSError("no driver")
+
+    install("plain", probe=fail)
+    settings.environment(BACKEND_PRIORITY="plain,python")
+    tensor_ops.reload_config()
+    assert PersistentKernel().explain().backend == "python"
+
+
+def test_backends_that_run_programs_are_listed(runner, install, settings, capsys):
+    runner("mine")
+    runner("absent", available=False)
+    install("plain")
+    settings.environment(BACKEND_PRIORITY="plain,absent,mine,python")
+    tensor_ops.reload_config()
+    assert tensor_ops.get_available_backends() == ["plain", "mine", "python"]
+    assert tensor_ops.get_available_backends(runs_programs=True) == ["mine", "python"]
+    tensor_ops.list_backends(verbose=True)
+    lines = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
+    for name, line in lines.items():
+        assert line.endswith("; runs programs too") == (name in ("mine", "python", "numpy"))
 
 
 def test_the_error_is_of_every_kind_that_callers_expect_and_survives_pickle(install):

@@ -21,11 +21,14 @@ from tensor_ops.extension import (
     decision,
     load_backend,
     one_line,
+    runs_programs,
     warn_caller,
 )
 from tensor_ops_decode import reference
 
 __all__ = ["Executor", "ExecutorChoice", "NoExecutorError"]
+
+_RUNS_NONE = "it computes single ops and runs no programs"
 
 
 class NoExecutorError(BackendUnavailableError, ValueError):
@@ -123,20 +126,23 @@ class ExecutorChoice:
                 steps.append(way)
                 continue
             choice = choose_backend(way, lambda backend: self._reason(backend, program))
-            steps += choice.steps
+            steps += map(_without_vain_advice, choice.steps)
             if choice.backend is not None:
                 self._warn_of_fallback(steps, choice.backend)
                 module = _module_of(load_backend(choice.backend))
                 return Executor(choice.backend, module, way.source, way.mode, tuple(steps))
-        reasons = "; ".join(f"{step.backend}: {step.reason}" for step in steps)
-        raise NoExecutorError(f"no backend can run the program: {reasons}", steps[0].backend)
+        message = "no backend can run the program: "
+        message += "; ".join(f"{step.backend}: {step.reason}" for step in steps)
+        if any(step.reason == _RUNS_NONE for step in steps):
+            message += "; tensor_ops.get_available_backends(runs_programs=True) lists those that do"
+        raise NoExecutorError(message, steps[0].backend)
 
     def _reason(self, backend: Backend, program: str | None) -> str | None:
         """Return why an available backend cannot run a program."""
         module = _module_of(backend)
         name = backend.name.partition(":")[0]
         if module is None:
-            return "it computes single ops and runs no programs"
+            return _RUNS_NONE
         reason = self._refusal(name)
         if reason is not None or program is None:
             return reason
@@ -158,7 +164,7 @@ class ExecutorChoice:
         problems = [
             f"backend {step.backend!r}: {step.reason}"
             for step in steps[:-1]
-            if is_asked_for or load_backend(step.backend).is_broken
+            if is_asked_for or (step.reason != _RUNS_NONE and load_backend(step.backend).is_broken)
         ]
         if problems:
             message = f"{'; '.join(problems)}. Running the program on {chosen!r} instead"
@@ -171,6 +177,13 @@ def _way(name: str | None, source: str) -> Decision | Step:
         return decision(name, source)
     except BackendError as error:
         return Step(str(name), str(error))
+
+
+def _without_vain_advice(step: Step) -> Step:
+    """Return a step whose reason does not say how to get a backend that runs no programs."""
+    if step.reason is None or runs_programs(step.backend):
+        return step
+    return step._replace(reason=_RUNS_NONE)
 
 
 def _module_of(backend: Backend) -> Any:

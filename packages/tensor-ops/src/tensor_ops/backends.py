@@ -44,6 +44,7 @@ __all__ = [
     "reason_against",
     "require",
     "rescan",
+    "runs_programs",
 ]
 
 ENTRY_POINT_GROUP = "tensor_ops.backends"
@@ -136,6 +137,18 @@ def reason_against(name: str) -> str | None:
 def kind_of_device(name: str) -> str | None:
     """Return the kind of device that a backend computes host arrays on, if it says so."""
     return load(name).kind
+
+
+def runs_programs(name: str) -> bool:
+    """Return whether a backend runs whole programs where it is available.
+
+    Of a backend that cannot be imported it is what is known; nothing speaks against a plug-in.
+    """
+    backend = load(name)
+    if backend.module is not None:
+        return backend.capabilities.runs_programs
+    known = KNOWN.get(split(name)[0])
+    return known is None or known.runs_programs
 
 
 def require(name: str, wanted_by: str) -> Backend:

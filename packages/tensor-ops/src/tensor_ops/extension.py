@@ -18,7 +18,7 @@ from typing import Any
 from tensor_ops import backends, machine, selection, state
 from tensor_ops.accuracy import Bound, measure
 from tensor_ops.arguments import DTYPES
-from tensor_ops.backends import FAILURES, Backend, one_line
+from tensor_ops.backends import FAILURES, Backend, one_line, runs_programs
 from tensor_ops.checks import check_outputs, check_values
 from tensor_ops.contract import Capabilities
 from tensor_ops.errors import warn_caller
@@ -69,6 +69,7 @@ __all__ = [
     "not_a_name",
     "numpy_view",
     "one_line",
+    "runs_programs",
     "warn_caller",
 ]
 

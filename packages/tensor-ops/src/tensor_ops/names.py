@@ -54,6 +54,8 @@ class KnownBackend(NamedTuple):
         The backend whose package that is; empty for a backend of ours.
     instead : str
         What to do where that package is installed.
+    runs_programs : bool
+        Whether it runs whole programs, which is known where it is not installed too.
     """
 
     name: str
@@ -62,6 +64,7 @@ class KnownBackend(NamedTuple):
     hint: str = ""
     served_by: str = ""
     instead: str = ""
+    runs_programs: bool = False
 
     @property
     def module(self) -> str | None:
@@ -86,8 +89,10 @@ KNOWN = {
     for known in (
         _known("cuda", "NVIDIA CUDA", "cuda"),
         _known("opencl", "OpenCL", "opencl"),
-        _known("cpp", "C++ (SIMD, threads)", "cpp"),
-        KnownBackend(LAST_RESORT, "Python (NumPy)", "pip install ./packages/tensor-ops"),
+        _known("cpp", "C++ (SIMD, threads)", "cpp")._replace(runs_programs=True),
+        KnownBackend(
+            LAST_RESORT, "Python (NumPy)", "pip install ./packages/tensor-ops", runs_programs=True
+        ),
         _known("torch", "PyTorch", "torch"),
         _known(
             "mps", "Apple Metal (MPS)", "torch", "Apple GPUs are reached through PyTorch", _TENSORS

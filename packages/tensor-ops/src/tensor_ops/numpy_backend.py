@@ -10,7 +10,8 @@ from tensor_ops.op_table import OPS
 
 __all__ = ["API_VERSION", "CAPABILITIES", "info", "probe", "supports"]
 
-CAPABILITIES = {"devices": ["cpu"]}
+# Programs are made by tensor_ops_decode, which has the executor of this backend too.
+CAPABILITIES = {"devices": ["cpu"], "runs_programs": True}
 
 
 def probe() -> dict[str, Any]:

@@ -94,15 +94,27 @@ def get_backend_info(name: str | None = None) -> dict[str, Any]:
     }
 
 
-def get_available_backends() -> list[str]:
+def get_available_backends(*, runs_programs: bool = False) -> list[str]:
     """Return the backends that can run, in the order in which they are tried.
 
     Only the backends of the effective priority list and the one that runs here are looked at.
+
+    Parameters
+    ----------
+    runs_programs : bool, optional
+        Return only those that run whole programs too, such as `PersistentKernel` does.
+
+    Examples
+    --------
+    >>> import tensor_ops
+    >>> "python" in tensor_ops.get_available_backends(runs_programs=True)
+    True
     """
     decision = state.current().decision
     wider = decision._replace(candidates=tuple(_places(decision)))
     steps = selection.steps(wider, lambda name: backends.load(name).reason, backends.kind_of_device)
-    return list(dict.fromkeys(split(step.backend)[0] for step in steps if step.reason is None))
+    names = dict.fromkeys(split(step.backend)[0] for step in steps if step.reason is None)
+    return [name for name in names if backends.runs_programs(name) or not runs_programs]
 
 
 def is_backend_available(name: str) -> bool:
@@ -215,8 +227,8 @@ class use_backend:  # noqa: N801 - reads as a function, like torch.no_grad
 def list_backends(verbose: bool = False) -> list[str]:
     """Return every known backend name; with `verbose`, print what is known about each, and aliases.
 
-    Backends outside the effective priority list are not imported for this; they are shown as
-    such.
+    That is its device and whether it runs programs besides ops, or why it is unavailable. Backends
+    outside the effective priority list are not imported for this; they are shown as such.
     """
     names = list(dict.fromkeys([*_considered(), *KNOWN, *backends.INSTALLED]))
     if verbose:
@@ -273,4 +285,5 @@ def _status(name: str, considered: bool) -> str:
     version = f" {facts['version']}" if facts["version"] else ""
     device = f" on {facts['device_name']}" if facts["device_name"] else ""
     reason = f"; {facts['reason']}" if facts["reason"] else ""
-    return f"available: {facts['display_name']}{version}{device}{reason}"
+    programs = "; runs programs too" if backends.runs_programs(name) else ""
+    return f"available: {facts['display_name']}{version}{device}{programs}{reason}"
