@@ -54,7 +54,10 @@ class BackendFallbackWarning(RuntimeWarning):
 
 
 class ConfigWarning(RuntimeWarning):
-    """A user's configuration file is out of this process's reach, and is taken for none."""
+    """A part of the configuration has no effect.
+
+    That is a user's file out of this process's reach, or a variable that nothing reads.
+    """
 
 
 def warn_caller(message: str, category: type[Warning], package: str = "tensor_ops") -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tensor_ops import backends, config, config_location, selection
+from tensor_ops import backends, config, config_location, selection, variables
 from tensor_ops.errors import BackendFallbackWarning, warn_caller
 from tensor_ops.names import AUTOMATIC, FASTEST, not_a_name, resolve
 from tensor_ops.selection import Choice, ConfigLevel, Decision
@@ -293,7 +293,9 @@ def _named(name: str, source: str) -> ConfigLevel:
 def _read(default: ConfigLevel | None) -> Settings:
     path = config_location.find()
     file = config.load(path, backends.INSTALLED) if path else config.Config()
-    return Settings(default, config.environment_levels(backends.INSTALLED), file)
+    read = Settings(default, config.environment_levels(backends.INSTALLED), file)
+    variables.warn_of_unread()
+    return read
 
 
 def _begin_forked_child() -> None:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from tensor_ops import backends, config, config_location, selection, state, tuning_table
+from tensor_ops import backends, config, config_location, selection, state, tuning_table, variables
 from tensor_ops.errors import ConfigError
 from tensor_ops.names import FASTEST
 from tensor_ops.selection import BUILT_IN, ConfigLevel, Decision
@@ -85,6 +85,7 @@ class Configuration:
         return {
             "file": None if self.file.path is None else str(self.file.path),
             "settings": settings,
+            "unread_variables": variables.unread(),
             "problems": list(self.problems),
         }
 

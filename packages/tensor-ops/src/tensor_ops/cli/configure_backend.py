@@ -6,7 +6,7 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import Any
 
-from tensor_ops import backends, config, config_location, selection, tuning_table
+from tensor_ops import backends, config, config_location, selection, tuning_table, variables
 from tensor_ops.cli import values
 from tensor_ops.cli.parser import Commands, add_command
 from tensor_ops.command_name import COMMAND
@@ -181,6 +181,8 @@ def _show(path: Path) -> None:
         print(f"It is not the file in use; it is once {ENV_CONFIG} names it.")
     if overriding := _environment(saved):
         print(f"Environment variables go before the file: {overriding}")
+    for name, told in variables.unread().items():
+        print(f"{name}: {told}")
     print()
     print("The entries of the order stand for:")
     entries = _entries(settings["backend_priority"])

@@ -168,7 +168,7 @@ def _configuration_rows(configuration: dict[str, Any]) -> list[tuple[str, str]]:
         overridden = setting["overridden_by"]
         note = f", overridden by {overridden}" if overridden else ""
         rows.append((key, f"{text}  (from {setting['source']}{note})"))
-    return rows
+    return [*rows, *configuration["unread_variables"].items()]
 
 
 def _selection_lines(chosen: dict[str, Any] | None) -> list[str]:
