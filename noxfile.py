@@ -53,7 +53,7 @@ WHEEL_TESTS = f"{CUDA}/tests/wheel"
 # Those whose branches are the native code's, and those whose are Python's.
 FUZZED_NATIVE = ("binding", "interface", "decode_programs", "exported_folders")
 FUZZED_MODELS = ("model_files", "model_settings", "model_tokenizers", "chat_templates")
-FUZZED = ("configuration", "command", *FUZZED_MODELS, *FUZZED_NATIVE)
+FUZZED = ("configuration", "selections", "command", *FUZZED_MODELS, *FUZZED_NATIVE)
 # llama.cpp as fast as it gets here, without what it downloads or does not decode with.
 LLAMA_CPP = "llama-cpp-python==0.3.36"
 LLAMA_CPP_OPTIONS = ("GGML_NATIVE=ON", "LLAMA_CURL=OFF", "LLAVA_BUILD=OFF", "MTMD_BUILD=OFF")
@@ -272,7 +272,7 @@ def stress(session: nox.Session, name: str, patterns: Sequence[str]) -> None:
 
 @nox.session
 def fuzz(session: nox.Session) -> None:
-    """Fuzz native code, backend.json, the command line and the files of models.
+    """Fuzz native code, backend.json, the choice of backends, the command line and files of models.
 
     -- --runs N says how often.
     """

@@ -43,7 +43,7 @@ def test_found(target, path):
     target(path.parent.name)(path.read_bytes())
 
 
-@pytest.mark.parametrize("name", [*NEEDED, "configuration", "command"])
+@pytest.mark.parametrize("name", [*NEEDED, "configuration", "selections", "command"])
 def test_any(target, name):
     draw = random.Random(name)
     try_input = target(name)
