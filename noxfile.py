@@ -430,7 +430,7 @@ def build_cuda(session: nox.Session) -> None:
 def wheels(session: nox.Session) -> None:
     """Build sdist and wheel of every package into dist/, and install and test them as a user would.
 
-    On Python 3.11, 3.12 and 3.13, as far as this machine has them.
+    On the oldest releases of Python 3.11, 3.12 and 3.13 that this machine has.
     """
     shutil.rmtree(ROOT / "dist", ignore_errors=True)
     for package in PACKAGES:

@@ -57,7 +57,7 @@ def interpreter(request, tmp_path_factory, dist):
 
 @pytest.fixture(scope="session")
 def this_interpreter(tmp_path_factory, dist):
-    """The Python that runs the tests."""
+    """A Python of the version that runs the tests."""
     return _interpreter(HERE, tmp_path_factory, dist)
 
 

@@ -99,15 +99,19 @@ def run(*words, status=0, variables=None, **options):
 
 
 def executable(version):
-    """Return a Python that starts: pyenv has programs for versions that are turned off."""
-    name = sys.executable if version == HERE else shutil.which(f"python{version}")
+    """Return the Python of a version that starts, the oldest of its releases on this machine."""
+    names = [sys.executable, shutil.which(f"python{version}"), f"/usr/bin/python{version}"]
+    # pyenv has programs on the PATH for versions that are turned off.
     pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
-    turned_off = sorted(pyenv.glob(f"versions/{version}.*/bin/python"))
-    return next((each for each in (name, *turned_off) if each and starts(each, version)), None)
+    names += sorted(pyenv.glob(f"versions/{version}.*/bin/python"))
+    started = {name: release(name) for name in names if name and Path(name).exists()}
+    fitting = [name for name, found in started.items() if found[:2] == version.split(".")]
+    return min(fitting, key=lambda name: [int(part) for part in started[name]], default=None)
 
 
-def starts(name, version):
-    """Return whether a program is a Python of a version that can make environments."""
-    code = "import sys, venv; print('%d.%d' % sys.version_info[:2])"
+def release(name):
+    """Return the numbers of a Python that can make environments, as texts; of others none."""
+    # Debian has its parts in packages of their own.
+    code = "import ensurepip, sys, venv; print(*sys.version_info[:3])"
     done = subprocess.run([name, "-c", code], capture_output=True, text=True, check=False)
-    return done.stdout.strip() == version
+    return done.stdout.split()

@@ -10,7 +10,8 @@ import inspect
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping
-from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 import numpy as np
 
@@ -68,8 +69,12 @@ _FULL = frozenset({"elements", "rows"})
 _ARRAYS = _FULL | {"row_vector", "half_rows"}
 
 
-class Kind(NamedTuple):
+@dataclass(frozen=True)
+class Kind:
     """What an argument is.
+
+    It differs from every kind of another package that has this file, as a tuple would not: Python
+    3.11.2, for one, returns the same annotation for equal arguments.
 
     Attributes
     ----------
