@@ -74,7 +74,8 @@ def test_an_end_token_of_one_ends_them_all_at_that_step(make):
     first, second = (kernel.add_request(prompt, max_new_tokens=30) for prompt in prompts)
     assert kernel.run(100) == {first: free[0][: step + 1], second: free[1][: step + 1]}
     assert (kernel.finish_reason(first), kernel.finish_reason(second)) == (None, "stop")
-    assert counting.calls == [1, step]
+    # The prompts, then the steps in as many calls as their time allows.
+    assert (counting.calls[0], sum(counting.calls)) == (1, 1 + step)
     third = kernel.add_request(PROMPTS[3], max_new_tokens=3)
     while kernel.requests:
         kernel.run(100)
