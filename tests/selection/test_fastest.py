@@ -194,6 +194,7 @@ def test_explain_shows_the_figures_that_decided(write):
         "seconds": {"alpha": 67e-6, "beta": 1.5e-3, "python": 2.25e-3},
         "size": 10,
         "date": "2026-11-22",
+        "undecided": [],
         "reason": None,
     }
     assert str(found).splitlines() == [

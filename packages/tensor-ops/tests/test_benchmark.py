@@ -193,16 +193,23 @@ def test_rounds_are_interleaved_in_turning_order(other, monkeypatch):
     assert order == [False, False, True, True, False, False] * 2
 
 
-def test_calls_that_are_far_too_slow_have_one_round(monkeypatch):
+def test_calls_that_are_far_too_slow_have_six_rounds(monkeypatch):
     times = {"fast": 1e-3, "slower": 3e-3, "slow": 5e-3}
     monkeypatch.setattr(timing, "_mean_time", lambda call, number: times[call])
-    timings = timing.time_calls({name: name for name in times}, 0.0, most=4)
+    timings = timing.time_calls({name: name for name in times}, 0.0, repeats=9, most=4)
     assert {name: timing.rounds for name, timing in timings.items()} == {
-        "fast": 6,
-        "slower": 6,
-        "slow": 1,
+        "fast": 9,
+        "slower": 9,
+        "slow": 6,
     }
     assert {name: timing.median for name, timing in timings.items()} == times
+
+
+def test_one_disturbed_round_does_not_make_a_call_far_too_slow(monkeypatch):
+    rounds = iter([1e-6] * 3 + [9e-6] + [1e-6] * 8)
+    monkeypatch.setattr(timing, "_mean_time", lambda call, number: next(rounds, 1e-6))
+    timings = timing.time_calls({"disturbed": "disturbed", "other": "other"}, 0.0, 9, most=4)
+    assert [each.rounds for each in timings.values()] == [9, 9]
 
 
 def test_wrong_result_is_found(other):

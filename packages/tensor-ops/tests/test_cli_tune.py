@@ -60,6 +60,7 @@ def test_times_are_kept(path, capsys, other):
         "device_name": "a device",
         "compute_units": 0,
         "driver": "550",
+        "variables": None,
     }
     assert table.backends["python"]["version"] == np.__version__
     assert table.machine == tuning_table.machine_facts()

@@ -109,6 +109,7 @@ def test_what_is_written_is_read(path):
     written = table(
         entry("silu", (2, 4), cpp=1e-6, python=2.5e-6),
         entry("rope", (2, 4), "bfloat16", wrong={"cpp": "differs in NaN"}, python=1e-3),
+        Entry("silu", "float16", (8,), DAY, {"cpp": 2.0}, {}, {"cpp": (1.0, 3.0)}, True),
     )
     tuning_table.write(path, written)
     assert tuning_table.read(path) == written
@@ -179,7 +180,7 @@ ENTRY = {
     "seconds": {"cpp": 1.0},
     "wrong": {},
 }
-CONTENT = {"format": 1, "machine": {}, "backends": {}, "entries": [ENTRY]}
+CONTENT = {"format": tuning_table.FORMAT, "machine": {}, "backends": {}, "entries": [ENTRY]}
 
 
 def changed(**keys):
@@ -197,7 +198,7 @@ def changed(**keys):
         "[" * 100_000,
         "{}",
         "\x00" * 100,
-        json.dumps(CONTENT | {"format": 2}),
+        json.dumps(CONTENT | {"format": 1}),
         json.dumps(CONTENT | {"entries": None}),
         json.dumps(CONTENT | {"entries": [1]}),
         json.dumps(CONTENT | {"entries": [{}]}),
@@ -222,6 +223,12 @@ def changed(**keys):
         changed(seconds={"cpp": 1e300}),
         changed(seconds={"cpp": True}),
         changed(wrong=[3]),
+        changed(intervals={"cpp": 3}),
+        changed(intervals={"cpp": [1.0]}),
+        changed(intervals={"cpp": [2.0, 1.0]}),
+        changed(intervals={"cpp": ["1", "2"]}),
+        changed(intervals={"cpp": [0, 1.0]}),
+        changed(is_disturbed="no"),
         changed(wrong={"cpp": 3}),
     ],
 )

@@ -37,8 +37,9 @@ class Explanation(NamedTuple):
         The levels that ask for another backend than the one that is forced.
     times : mapping or None
         Where the fastest backend is asked for, what ``tensor-ops tune`` has measured: `seconds` by
-        backend, the fastest first, at `size` elements, on the day `date`; or the `reason` for which
-        no times decide.
+        backend, the fastest first, at `size` elements, on the day `date`, and the `undecided` pairs
+        of backends, between which the order of ``auto`` decides; or the `reason` for which no times
+        decide.
     """
 
     op: str
@@ -145,6 +146,7 @@ def _times(
             "seconds": dict(ranking.seconds),
             "size": ranking.size,
             "date": ranking.date,
+            "undecided": ranking.undecided,
             "reason": None,
         }
     if dtype is None:
@@ -154,7 +156,7 @@ def _times(
     else:
         tune = f"tensor-ops tune --ops {op.name} --dtype {dtype}"
         reason = table.times.reason or f"no times: run '{tune}'"
-    return {"seconds": {}, "size": None, "date": None, "reason": reason}
+    return {"seconds": {}, "size": None, "date": None, "undecided": [], "reason": reason}
 
 
 def _times_text(times: Mapping[str, Any]) -> str:
@@ -163,7 +165,9 @@ def _times_text(times: Mapping[str, Any]) -> str:
     from tensor_ops.timing import format_time
 
     figures = [f"{name} {format_time(seconds)}" for name, seconds in times["seconds"].items()]
-    return f"{', '.join(figures)}, measured {times['date']} at {times['size']} elements"
+    text = f"{', '.join(figures)}, measured {times['date']} at {times['size']} elements"
+    pairs = ", ".join(map(" and ".join, times["undecided"]))
+    return f"{text}; undecided: {pairs}, so the order of 'auto' decides" if pairs else text
 
 
 def _op(op: str | Callable[..., Any]) -> Op:

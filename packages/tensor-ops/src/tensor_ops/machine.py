@@ -11,10 +11,12 @@ import os
 import platform
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 __all__ = [
+    "Contention",
     "cpu_name",
     "facts",
     "memory_of_process",
@@ -28,6 +30,9 @@ __all__ = [
 ROOT = Path("/")
 # In bytes; without a limit, version 1 of cgroups says a number next to 2**63.
 NO_LIMIT = 2**60
+
+# From these shares of the time on, threads waited for a processor, and others kept one busy.
+LEAST_WAIT, LEAST_BUSY = 0.1, 0.25
 
 # The instruction sets that kernels are compiled for, by their names in /proc/cpuinfo.
 SIMD = (
@@ -118,6 +123,49 @@ def memory_of_process() -> dict[str, int]:
     found = {"used": status.get("VmRSS"), "peak": status.get("VmHWM")}
     found["available"] = left.get("MemAvailable")
     return {key: value for key, value in found.items() if value is not None}
+
+
+class Contention:
+    """Whether other processes take processors from this one, from when this object is made."""
+
+    def __init__(self) -> None:
+        self._start = time.monotonic(), _seconds_waited(), _seconds_elsewhere()
+
+    def is_seen(self) -> bool:
+        """Return whether threads of this process waited for processors while others had them.
+
+        False where the system does not tell. The own threads may wait for each other, and others
+        may work on processors that nobody else wants: either alone says nothing.
+        """
+        start, waited, elsewhere = self._start
+        seconds = time.monotonic() - start
+        return (
+            _seconds_waited() - waited > LEAST_WAIT * seconds
+            and _seconds_elsewhere() - elsewhere > LEAST_BUSY * seconds
+        )
+
+
+def _seconds_waited() -> float:
+    """Return for how long the threads of this process were ready to run and had no processor."""
+    folder = ROOT / "proc/self/task"
+    try:
+        tasks = os.listdir(folder)
+    except OSError:
+        return 0.0
+    # A thread may have ended in the meantime.
+    texts = [_text(folder / task / "schedstat").split() for task in tasks]
+    return sum(int(numbers[1]) for numbers in texts if numbers) / 1e9
+
+
+def _seconds_elsewhere() -> float:
+    """Return for how long the processors have worked for other processes, all added up."""
+    words = _text(ROOT / "proc/stat").partition("\n")[0].split()
+    if len(words) < 8:
+        return 0.0
+    user, nice, system, _, _, irq, softirq = map(int, words[1:8])
+    own = os.times()
+    busy = (user + nice + system + irq + softirq) / os.sysconf("SC_CLK_TCK")
+    return busy - (own.user + own.system + own.children_user + own.children_system)
 
 
 def _simd() -> list[str]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from tensor_ops import backends, selection
 from tensor_ops.errors import BackendError, BackendFallbackWarning, warn_caller
 from tensor_ops.names import AUTOMATIC, CPU, FASTEST, split
-from tensor_ops.selection import Choice
+from tensor_ops.selection import Choice, Decision
 
 if TYPE_CHECKING:
     from tensor_ops.op_table import Op
@@ -104,8 +104,18 @@ def walk(
         return reason
 
     if ranking:
-        decision = selection.in_measured_order(decision, ranking.seconds)
+        decision = selection.in_measured_order(decision, _order(ranking, decision, why_not))
     return selection.choose_for(decision, why_not, backends.kind_of_device)
+
+
+def _order(
+    ranking: Ranking, decision: Decision, reason: Callable[[str], str | None]
+) -> Iterable[str]:
+    """Return the backends by their times; what these leave undecided, in the order of ``auto``."""
+    if not ranking.undecided:
+        return ranking.seconds
+    steps = selection.steps(decision, reason, backends.kind_of_device)
+    return ranking.order(split(step.backend)[0] for step in steps if step.reason is None)
 
 
 def measured(

@@ -54,7 +54,7 @@ def time_calls(
     repeats : int, optional
         The number of rounds, instead of a time.
     most : float, optional
-        A call that takes more than so many times as long as the fastest has one round only.
+        A call that takes more than so many times as long as the fastest has six rounds only.
     """
     numbers = {name: _calls_per_round(call) for name, call in calls.items()}
     samples: dict[str, list[float]] = {name: [] for name in calls}
@@ -65,9 +65,10 @@ def time_calls(
             break
         for name in list(calls)[:: -1 if done % 2 else 1]:
             samples[name].append(_mean_time(calls[name], numbers[name]))
-        if done == 0:
-            limit = most * min(samples[name][0] for name in calls)
-            calls = {name: call for name, call in calls.items() if samples[name][0] <= limit}
+        if done + 1 == FEWEST_ROUNDS:
+            medians = {name: statistics.median(samples[name]) for name in calls}
+            limit = most * min(medians.values())
+            calls = {name: call for name, call in calls.items() if medians[name] <= limit}
     return {name: _timing(each, numbers[name]) for name, each in samples.items()}
 
 

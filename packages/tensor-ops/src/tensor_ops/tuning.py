@@ -9,7 +9,7 @@
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
-from tensor_ops import benchmark, timing
+from tensor_ops import benchmark, machine, timing
 from tensor_ops.arguments import DTYPES
 from tensor_ops.benchmark import Case, Result
 from tensor_ops.tuning_table import Entry, Table, backend_facts, machine_facts
@@ -21,7 +21,7 @@ __all__ = ["DTYPES", "SECONDS", "SHAPES", "measure", "table_of"]
 SHAPES = ((1, 128), (1, 4096), (16, 4096), (128, 4096))
 # For each case, so that all cases together take about a minute.
 SECONDS = 0.05
-# A backend that is slower than the fastest by this factor has one round only.
+# A backend that is slower than the fastest by this factor has only the rounds of an interval.
 FAR_TOO_SLOW = 3.0
 
 
@@ -29,10 +29,11 @@ def measure(case: Case, names: Sequence[str], seconds: float = SECONDS) -> Entry
     """Measure one case on these backends.
 
     A backend is timed if its result is within the op's bound. Rounds are interleaved, as in
-    `benchmark.measure_op`; a backend that is far slower than another has one round only.
+    `benchmark.measure_op`; a backend that is far slower than another has six rounds only.
     """
     results, calls = benchmark.prepare(case, names)
     sound = {name: call for name, call in calls.items() if results[name].ok}
+    contention = machine.Contention()
     timings = timing.time_calls(sound, seconds, most=FAR_TOO_SLOW)
     return Entry(
         op=case.op,
@@ -41,6 +42,12 @@ def measure(case: Case, names: Sequence[str], seconds: float = SECONDS) -> Entry
         date=datetime.now(UTC).date().isoformat(),
         seconds={name: timing.median for name, timing in timings.items()},
         wrong={name: _problem(result) for name, result in results.items() if not result.ok},
+        intervals={
+            name: (timing.low, timing.high)
+            for name, timing in timings.items()
+            if timing.low is not None and timing.high is not None
+        },
+        is_disturbed=contention.is_seen(),
     )
 
 

@@ -15,8 +15,9 @@ from bisect import bisect_left
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
+from itertools import chain, combinations, pairwise
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from tensor_ops import backends, installed, machine, trusted_files
@@ -41,7 +42,7 @@ __all__ = [
 ]
 
 # Increased with every change of the file that an older tensor-ops would misread.
-FORMAT = 1
+FORMAT = 2
 TUNE = "tensor-ops tune"
 # In seconds: JSON can hold numbers that are no time of a call, and that no float holds.
 LONGEST = 1e9
@@ -69,6 +70,10 @@ class Entry(NamedTuple):
         The median time of a call, by backend.
     wrong : mapping of str to str
         The backends that failed or whose result was out of its bound, and how.
+    intervals : mapping of str to (float, float)
+        The 95% confidence intervals of these medians; a median without one is taken as exact.
+    is_disturbed : bool
+        Whether other processes took the processors meanwhile. Then no time is faster than another.
     """
 
     op: str
@@ -77,11 +82,18 @@ class Entry(NamedTuple):
     date: str
     seconds: Mapping[str, float]
     wrong: Mapping[str, str]
+    intervals: Mapping[str, tuple[float, float]] = MappingProxyType({})
+    is_disturbed: bool = False
 
     @property
     def size(self) -> int:
         """The number of elements."""
         return math.prod(self.shape)
+
+    @property
+    def ranking(self) -> Ranking:
+        """The backends by the times of this case alone."""
+        return _ranking([self], self.size)
 
 
 class Ranking(NamedTuple):
@@ -97,12 +109,43 @@ class Ranking(NamedTuple):
         The number of elements that was measured; None for a mean over all that were.
     date : str
         The day of the oldest of these measurements.
+    intervals : mapping of str to (float, float)
+        Between which two times each of `seconds` is.
+    is_disturbed : bool
+        Whether other processes took the processors during one of these measurements.
     """
 
     seconds: Mapping[str, float]
     wrong: Mapping[str, str]
     size: int | None
     date: str
+    intervals: Mapping[str, tuple[float, float]]
+    is_disturbed: bool
+
+    @property
+    def undecided(self) -> list[tuple[str, str]]:
+        """The pairs of backends of which measuring has not shown which is the faster."""
+        return [
+            pair
+            for pair in combinations(self.seconds, 2)
+            if not (self._is_faster(*pair) or self._is_faster(*reversed(pair)))
+        ]
+
+    def order(self, otherwise: Iterable[str]) -> list[str]:
+        """Return the backends, the fastest first; `otherwise` is the order of those undecided."""
+        places = {name: place for place, name in enumerate(otherwise)}
+        left = sorted(self.seconds, key=lambda name: places.get(name, len(places)))
+        ordered = []
+        while left:
+            chosen = next(
+                name for name in left if not any(self._is_faster(other, name) for other in left)
+            )
+            ordered.append(chosen)
+            left.remove(chosen)
+        return ordered
+
+    def _is_faster(self, one: str, other: str) -> bool:
+        return not self.is_disturbed and self.intervals[one][1] < self.intervals[other][0]
 
 
 @dataclass(frozen=True)
@@ -255,7 +298,7 @@ def write(path: Path, table: Table) -> None:
         "format": FORMAT,
         "machine": table.machine,
         "backends": table.backends,
-        "entries": [each._asdict() for each in table.entries],
+        "entries": [each._asdict() | {"intervals": dict(each.intervals)} for each in table.entries],
     }
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     trusted_files.replace(path, json.dumps(content, indent=1) + "\n", 0o600)
@@ -267,9 +310,15 @@ def machine_facts() -> dict[str, Any]:
 
 
 def backend_facts(name: str) -> dict[str, Any]:
-    """Return what the times of an available backend depend on: device, driver and version."""
-    facts = backends.info(name)
-    return {key: facts[key] for key in BACKEND_KEYS} | {"driver": _driver(name)}
+    """Return what the times of an available backend depend on.
+
+    Besides device, driver and version these are the environment variables of the backend's own,
+    such as ``TENSOR_OPS_CPP_ISA``.
+    """
+    facts, prefix = backends.info(name), f"TENSOR_OPS_{name.upper()}_"
+    own = sorted(f"{key}={value}" for key, value in os.environ.items() if key.startswith(prefix))
+    found = {key: facts[key] for key in BACKEND_KEYS}
+    return found | {"driver": _driver(name), "variables": " ".join(own) or None}
 
 
 def misfit(table: Table, candidates: Collection[str]) -> str | None:
@@ -321,8 +370,25 @@ def _ranking(entries: list[Entry], size: int | None) -> Ranking:
         if name not in wrong and all(name in entry.seconds for entry in entries)
     ]
     means = {name: _geometric_mean([entry.seconds[name] for entry in entries]) for name in names}
-    ordered = dict(sorted(means.items(), key=lambda item: item[1]))
-    return Ranking(ordered, wrong, size, min(entry.date for entry in entries))
+    intervals = {
+        name: (
+            _geometric_mean([_interval(entry, name)[0] for entry in entries]),
+            _geometric_mean([_interval(entry, name)[1] for entry in entries]),
+        )
+        for name in names
+    }
+    return Ranking(
+        dict(sorted(means.items(), key=lambda item: item[1])),
+        wrong,
+        size,
+        min(entry.date for entry in entries),
+        intervals,
+        any(entry.is_disturbed for entry in entries),
+    )
+
+
+def _interval(entry: Entry, name: str) -> tuple[float, float]:
+    return entry.intervals.get(name) or (entry.seconds[name], entry.seconds[name])
 
 
 def _geometric_mean(values: list[float]) -> float:
@@ -347,7 +413,14 @@ def _entry(content: Any) -> Entry:
     is_shape = all(type(size) is int and size > 0 for size in entry.shape)
     if not (is_shape and entry.size <= sys.maxsize):
         raise ValueError(f"not a shape: {entry.shape}")
-    for seconds in entry.seconds.values():
+    intervals = {name: (low, high) for name, (low, high) in entry.intervals.items()}
+    if any(low > high for low, high in intervals.values()):
+        raise ValueError(f"not intervals: {intervals}")
+    for seconds in (*entry.seconds.values(), *chain.from_iterable(intervals.values())):
         if not (type(seconds) in (float, int) and 0 < seconds < LONGEST):
             raise ValueError(f"not a time: {seconds!r}")
-    return entry._replace(shape=tuple(entry.shape), seconds=dict(entry.seconds))
+    if type(entry.is_disturbed) is not bool:
+        raise TypeError(f"not true or false: {entry.is_disturbed!r}")
+    return entry._replace(
+        shape=tuple(entry.shape), seconds=dict(entry.seconds), intervals=intervals
+    )

@@ -30,7 +30,8 @@ examples:
 
 The table is kept in the user's cache and holds for this machine, its drivers and the installed
 versions. What was measured before of other ops, dtypes and shapes stays in it. A backend whose
-result is out of its bound is never chosen.
+result is out of its bound is never chosen. Where the intervals of two medians overlap, or other
+processes took the processors, it is undecided which is faster: the order of 'auto' decides then.
 
 Exits with 1 if nothing could be measured or there is no table to show, with 130 after Ctrl-C, which
 leaves the table as it was."""
@@ -122,7 +123,8 @@ def _tune(path: Path, arguments: Namespace) -> int:
         raise TensorOpsError("no backend could run any of this; the table is as it was")
     table = _with_older(tuning.table_of(names, entries), path)
     tuning_table.write(path, table)
-    print(f"\nSaved {len(entries)} measurements in {path}, which has {len(table.entries)} now.")
+    saved = f"Saved {len(entries)} measurements in {path}, which has {len(table.entries)} now."
+    print("", *_notes(measured), saved, sep="\n")
     print(f"To go by them: {COMMAND} configure_backend --backend=fastest")
     return 0
 
@@ -151,6 +153,24 @@ def _measured(wanted: "list[Case]", names: list[str], seconds: float) -> list[En
             progress.show(str(case))
             entries.append(tuning.measure(case, names, seconds))
     return entries
+
+
+def _notes(measured: list[Entry]) -> list[str]:
+    """Return what to say of measurements that decide nothing."""
+    disturbed = sum(entry.is_disturbed for entry in measured)
+    undecided = sum(bool(entry.ranking.undecided) for entry in measured)
+    notes = []
+    if disturbed:
+        notes.append(
+            f"Other processes took the processors during {disturbed} of {len(measured)} "
+            "measurements: run this again when the machine is quiet."
+        )
+    if undecided:
+        notes.append(
+            f"{undecided} of {len(measured)} measurements leave undecided which of two backends is "
+            "faster: the order of 'auto' decides there."
+        )
+    return notes
 
 
 def _with_older(table: Table, path: Path) -> Table:
@@ -182,9 +202,16 @@ def _text(entries: Iterable[Entry]) -> str:
 def _row(entry: Entry) -> tuple[str, str, str, str, str]:
     from tensor_ops.timing import format_time
 
-    times = sorted(entry.seconds.items(), key=lambda item: item[1])
-    notes = [f"{name} {format_time(seconds)}" for name, seconds in times]
+    ranking = entry.ranking
+    pairs = ranking.undecided
+    notes = [f"{name} {format_time(seconds)}" for name, seconds in ranking.seconds.items()]
     notes += [f"{name} LEFT OUT: {' '.join(why.split())}" for name, why in entry.wrong.items()]
-    fastest = times[0][0] if times else "-"
+    if entry.is_disturbed:
+        notes.append("disturbed by other processes")
+    elif pairs:
+        notes.append(f"undecided: {', '.join(map(' and '.join, pairs))}")
+    fastest = next(iter(ranking.seconds), "-")
+    if any(fastest in pair for pair in pairs):
+        fastest = "undecided"
     shape = "x".join(map(str, entry.shape))
     return entry.op, shape, entry.dtype, fastest, ", ".join(notes) or "-"
