@@ -89,7 +89,7 @@ def test_ctrl_c_ends_cleanly(folder, interrupted_command):
         (["FOLDER", "--backend=python", "--num-workers=0"], "num_workers must be a positive"),
         (["FOLDER", "--backend=python", "--new-tokens=0"], "new_tokens must be a positive integer"),
         (["FOLDER", "--backend=python", "--prompt-tokens=99"], "more than max_seq_length"),
-        (["FOLDER", "--json=missing/file"], "cannot be written; nothing was measured"),
+        (["FOLDER", "--json=missing/file"], "missing; make it first; nothing was measured"),
     ],
 )
 def test_failures_are_one_line_and_status_1(folder, words, message, capsys):

@@ -130,7 +130,9 @@ def test_missing_matplotlib_is_told_before_measuring(unmeasured, monkeypatch, tm
 @pytest.mark.parametrize("place", ["missing/times.json", ""])
 def test_place_that_cannot_be_written_is_told_before_measuring(unmeasured, place, tmp_path, capsys):
     assert main(["bench", f"--json={tmp_path / place}", *QUICK]) == 1
-    assert "cannot be written; nothing was measured" in capsys.readouterr().err
+    err = capsys.readouterr().err
+    assert f"{tmp_path / place} cannot be written: " in err
+    assert err.endswith("; nothing was measured\n")
 
 
 def test_unavailable_backend_is_told_before_measuring(unmeasured, capsys):

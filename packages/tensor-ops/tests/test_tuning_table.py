@@ -276,10 +276,10 @@ def test_a_file_of_another_user_is_not_used(path, monkeypatch):
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes of POSIX")
 def test_a_pipe_or_a_folder_is_not_waited_for(path):
     os.mkfifo(path)
-    assert "is no regular file" in tuning_table.use(["python"]).reason
+    assert "is a pipe, no regular file" in tuning_table.use(["python"]).reason
     path.unlink()
     path.mkdir()
-    assert "is no regular file" in tuning_table.use(["python"]).reason
+    assert "is a folder, no regular file" in tuning_table.use(["python"]).reason
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may read all")

@@ -17,7 +17,7 @@ from tensor_ops.errors import ConfigError, ConfigWarning, warn_caller
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["ENV_CONFIG", "default_path", "exists", "find"]
+__all__ = ["ENV_CONFIG", "default_path", "exists", "find", "kind_of_file"]
 
 ENV_CONFIG = "TENSOR_OPS_CONFIG"
 
@@ -102,8 +102,15 @@ def exists(path: str | os.PathLike[str], named_by: str = "") -> bool:
         # It may have been named by mistake, as /dev/null or a folder, so do not suggest to delete
         # it.
         remedy = f"name a file or unset {ENV_CONFIG}" if named_by else "put a file in its place"
-        raise ConfigError(f"{named_by}{path}: is {_kind(mode)}, no regular file; {remedy}")
+        raise ConfigError(f"{named_by}{path}: is {kind_of_file(mode)}, no regular file; {remedy}")
     return True
+
+
+def kind_of_file(mode: int) -> str:
+    """Return in words what has this mode and is no regular file."""
+    if stat.S_ISDIR(mode):
+        return "a folder"
+    return "a pipe" if stat.S_ISFIFO(mode) else "a device or a socket"
 
 
 def _dangling_link(path: str) -> str | None:
@@ -134,12 +141,6 @@ def _is_reachable(path: str) -> bool:
     except OSError:
         return True  # what is wrong is said by `exists`
     return True
-
-
-def _kind(mode: int) -> str:
-    if stat.S_ISDIR(mode):
-        return "a folder"
-    return "a pipe" if stat.S_ISFIFO(mode) else "a device or a socket"
 
 
 # The absolute path for each value of TENSOR_OPS_CONFIG, as of when it was first read.

@@ -1,4 +1,4 @@
-"""The files that a command is to write, checked before it measures."""
+"""The files that a command is to write, checked before it measures, and what is in their way."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tensor_ops.errors import TensorOpsError
 if TYPE_CHECKING:
     from argparse import ArgumentParser
 
-__all__ = ["figure_class_for"]
+__all__ = ["figure_class_for", "in_the_way"]
 
 PLOT_SUFFIXES = (".svg", ".png", ".pdf")
 
@@ -41,6 +41,19 @@ def figure_class_for(parser: ArgumentParser, json: Path | None, plot: Path | Non
     return found
 
 
+def in_the_way(path: Path) -> str | None:
+    """Return what is in the place of a file to be written, or of a folder above it; else None.
+
+    The system's own words for it may be "File exists", or name no path at all.
+    """
+    if path.is_dir():
+        return f"{path} is a folder; name a file in it, or move it away"
+    nearest = next((each for each in path.absolute().parents if os.path.lexists(each)), None)
+    if nearest is not None and not nearest.is_dir():
+        return f"{nearest} is no folder"
+    return None
+
+
 def _figure_class() -> Any:
     try:
         return import_module("matplotlib.figure").Figure
@@ -52,5 +65,10 @@ def _figure_class() -> Any:
 
 def _require_writable(path: Path) -> None:
     folder = path.absolute().parent
-    if path.is_dir() or not folder.is_dir() or not os.access(folder, os.W_OK):
-        raise TensorOpsError(f"{path} cannot be written; nothing was measured")
+    reason = in_the_way(path)
+    if reason is None and not folder.is_dir():
+        reason = f"there is no folder {folder}; make it first"
+    if reason is None and not os.access(path if path.exists() else folder, os.W_OK):
+        reason = f"no permission to write {'it' if path.exists() else f'in {folder}'}"
+    if reason is not None:
+        raise TensorOpsError(f"{path} cannot be written: {reason}; nothing was measured")

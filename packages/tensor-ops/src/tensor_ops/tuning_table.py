@@ -20,7 +20,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from tensor_ops import backends, installed, machine, trusted_files
+from tensor_ops import backends, config_location, installed, machine, trusted_files
 from tensor_ops.errors import ConfigError, TensorOpsError
 from tensor_ops.names import split
 
@@ -280,7 +280,8 @@ def read(path: Path) -> Table | None:
     except OSError as error:
         raise TableError(f"{path}: cannot be looked at: {error.strerror or error}") from error
     if not stat.S_ISREG(mode):  # opening a pipe would wait for ever
-        raise TableError(f"{path}: is no regular file")
+        kind = config_location.kind_of_file(mode)
+        raise TableError(f"{path}: is {kind}, no regular file; move it away")
     try:
         data = trusted_files.read(path, "delete it")
     except ConfigError as error:

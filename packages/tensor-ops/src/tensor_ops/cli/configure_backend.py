@@ -23,6 +23,7 @@ from tensor_ops.names import (
     resolve,
     split,
 )
+from tensor_ops.output_files import in_the_way
 
 __all__ = ["add", "run"]
 
@@ -116,12 +117,13 @@ def _changes(arguments: Namespace) -> dict[str, Any]:
 
 
 def _save(path: Path, changes: dict[str, Any], replace_read_only: bool) -> config.Config:
+    config_location.exists(path)  # raises where something else than a file is there
     try:
         saved = config.save(path, changes, backends.INSTALLED, replace_read_only=replace_read_only)
     except ConfigError as error:
         raise ConfigError(f"{error}; mend or delete the file, it was left as it is") from error
     except (OSError, RuntimeError) as error:  # pathlib calls a loop of links a RuntimeError
-        reason = (isinstance(error, OSError) and error.strerror) or error
+        reason = in_the_way(path) or (isinstance(error, OSError) and error.strerror) or error
         raise ConfigError(
             f"{path} cannot be written: {reason}; nothing was changed. To keep the file elsewhere, "
             f"give --config PATH and set {ENV_CONFIG} to the same path"

@@ -14,6 +14,7 @@ from tensor_ops.cli.parser import Commands, add_command
 from tensor_ops.command_name import COMMAND
 from tensor_ops.errors import TensorOpsError
 from tensor_ops.names import split
+from tensor_ops.output_files import in_the_way
 from tensor_ops.tuning_table import Entry, Table, TableError
 
 if TYPE_CHECKING:
@@ -96,8 +97,12 @@ def _show(path: Path) -> int:
 def _clear(path: Path) -> int:
     try:
         path.unlink()
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         print(f"There is no table at {path}")
+    except OSError as error:
+        raise TensorOpsError(
+            f"{path} cannot be removed: {in_the_way(path) or error.strerror or error}"
+        ) from error
     else:
         print(f"Removed {path}")
     return 0
@@ -136,7 +141,7 @@ def _check_place(path: Path) -> None:
         if path.is_dir() or not os.access(path.parent, os.W_OK):
             raise PermissionError("no permission to write there")
     except OSError as error:
-        reason = error.strerror or error
+        reason = in_the_way(path) or error.strerror or error
         raise TensorOpsError(
             f"{path} cannot be written: {reason}; nothing was measured. To keep the table "
             "elsewhere, set XDG_CACHE_HOME"
