@@ -182,14 +182,32 @@ def exact_rms_norm(x, weight, eps):
 def test_layer_norm(name, eps):
     row = ROWS[name]
     weight, bias = random.standard_normal((2, row.size))
-    x = numbers(row)
+    exact = exact_layer_norm(numbers(row), numbers(weight), numbers(bias), eps)
+    result = OPS["layer_norm"].numpy(row, weight, bias, eps)
+    assert relative(result, exact, max(map(abs, exact))) <= RELATIVE
+
+
+def exact_layer_norm(x, weight, bias, eps):
     mean = mp.fsum(x) / len(x)
     deviation = mp.sqrt(mp.fsum((value - mean) ** 2 for value in x) / len(x) + mp.mpf(eps))
-    exact = [
+    return [
         (value - mean) / deviation * factor + shift
-        for value, factor, shift in zip(x, numbers(weight), numbers(bias), strict=True)
+        for value, factor, shift in zip(x, weight, bias, strict=True)
     ]
-    result = OPS["layer_norm"].numpy(row, weight, bias, eps)
+
+
+@pytest.mark.parametrize("eps", [1e-36, 1e-200, 1e-300, 0.0])
+@pytest.mark.parametrize("units", [0, 10**15])
+def test_norms_of_subnormal_rows(units, eps):
+    x, residual = (units + random.permutation(np.arange(1, 101))) * 5e-324, np.arange(100) * 5e-324
+    weight = random.standard_normal(100)
+    exact = exact_rms_norm(numbers(x), numbers(weight), eps)
+    assert relative(OPS["rms_norm"].numpy(x, weight, eps), exact) <= RELATIVE
+    y, h = OPS["add_rms_norm"].numpy(x, residual, weight, eps)
+    exact = exact_rms_norm(numbers(h), numbers(weight), eps)
+    assert relative(y, exact) <= RELATIVE
+    exact = exact_layer_norm(numbers(x), numbers(weight), [0] * 100, eps)
+    result = OPS["layer_norm"].numpy(x, weight, None, eps)
     assert relative(result, exact, max(map(abs, exact))) <= RELATIVE
 
 

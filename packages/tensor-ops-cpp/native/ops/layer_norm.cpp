@@ -38,6 +38,11 @@ TENSOR_OPS_INLINE bool is_off_centre(const Moments<C>& m) {
   return static_cast<double>(m.rest) * static_cast<double>(m.rest) > m.variance;
 }
 
+// Deviations have lost digits where they are subnormal. Above this variance, with eps, results are
+// subnormal there too, so that it does not show.
+template <class C>
+constexpr double kLeastSafe = sizeof(C) == sizeof(float) ? 0x1p-46 : 0x1p-100;
+
 // A row, what it takes to measure it, and the rows that are computed in double.
 template <class Element, class Parameter>
 struct LayerNormRow {
@@ -95,8 +100,10 @@ struct LayerNormRow {
 
   // 0 where C has no room for the arithmetic.
   TENSOR_OPS_INLINE C scale_of(const Moments<C>& m) const {
-    return is_safe_in(C(), m.variance + eps) ? static_cast<C>(1 / __builtin_sqrt(m.variance + eps))
-                                             : C(0);
+    const double with_eps = m.variance + eps;
+    const bool is_safe =
+        is_safe_in(C(), with_eps) && (with_eps > kLeastSafe<C> || is_safe_in(C(), m.variance));
+    return is_safe ? static_cast<C>(1 / __builtin_sqrt(with_eps)) : C(0);
   }
 };
 
@@ -112,7 +119,9 @@ double largest_magnitude(const LayerNormRow<Element, Parameter>& row) {
 template <class Element, class Parameter>
 __attribute__((noinline)) void write_wide(const LayerNormRow<Element, Parameter>& row) {
   using C = typename Element::Compute;
-  const double factor = wide_factor<C>(largest_magnitude(row));
+  double factor = wide_factor<C>(largest_magnitude(row));
+  // eps must not overflow. Beside one as large as this the squares may vanish.
+  if (factor > 1 && row.eps > 0x1p-600) factor = 0x1p300;
   const double eps = wide_eps(row.eps, factor);
   const auto x = [&](std::size_t i) {
     return static_cast<double>(Element::load(row.x[i])) * factor;

@@ -83,7 +83,7 @@ DEVICE bool is_safe(double mean_square) { return mean_square >= 1e-290 && mean_s
 // Powers of two that bring rows of double near 1: products with the first, of rows whose squares
 // overflow, and with the second, of rows whose squares underflow, have squares and sums of squares
 // that neither overflow nor are subnormal.
-constexpr double kShrink = 0x1p-540, kGrow = 0x1p540;
+constexpr double kShrink = 0x1p-540, kGrow = 0x1p600;
 
 // The elements of a row as they are, or times a power of two.
 struct Unscaled {

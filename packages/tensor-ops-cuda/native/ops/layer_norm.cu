@@ -11,14 +11,26 @@ struct Moments {
   A mean, rest, variance;
 };
 
+// Deviations have lost digits where they are subnormal. Above this variance, with eps, results are
+// subnormal there too, so that it does not show.
+template <class R>
+constexpr R kLeastSafe = sizeof(R) == 4 ? R(1e-14) : R(1e-30);
+
+template <class R>
+DEVICE bool has_digits(R variance, R with_eps) {
+  return is_safe(with_eps) && (with_eps > kLeastSafe<R> || is_safe(variance));
+}
+
 // How the elements of a row are scaled if its moments are not exact: a row of float is computed in
 // double as it is, a row of double near 1 if its variance, or that of several such rows together,
-// is not safe. NaN may come from an overflow. The mean is tested too, since rows of equal large
+// has lost digits. NaN may come from an overflow. The mean is tested too, since rows of equal large
 // elements have no variance.
 DEVICE Unscaled scaling_for(float, float) { return {}; }
 DEVICE Scaled scaling_for(double mean, double with_eps) {
   if (!(with_eps <= 1e290 && magnitude(mean) <= 1e140)) return {kShrink};
-  return {with_eps < 1e-290 && magnitude(mean) < 1e-100 ? kGrow : 1};
+  if (magnitude(mean) > 1e-100 || with_eps > kLeastSafe<double>) return {1};
+  // eps must not overflow. Beside one that is safe the squares may vanish.
+  return {is_safe(with_eps) ? 0x1p400 : kGrow};
 }
 
 // eps as the variance of scaled elements needs it. It stays positive, so that the result of a row
@@ -112,7 +124,7 @@ DEVICE void layer_norm_row(Team& team, const LayerRow<X, Weight>& row, double ep
 
   // Where the mean is far from exact, the deviations have lost digits to its error.
   const R variance = square - rest * rest, with_eps = variance + static_cast<R>(eps);
-  const bool is_exact = is_safe(with_eps) && rest * rest <= variance;
+  const bool is_exact = has_digits(variance, with_eps) && rest * rest <= variance;
   if (is_exact) {
     const R scale = 1 / sqrt(with_eps);
 #pragma unroll
@@ -175,7 +187,7 @@ struct LayerNorm : RowCall<4> {
       const double scale = 1 / sqrt(with_eps);
       if constexpr (is_double) {
         row.write_all(team, exact, scale, scaled);
-      } else if (is_safe(static_cast<R>(with_eps))) {
+      } else if (has_digits(static_cast<R>(exact.variance), static_cast<R>(with_eps))) {
         const R rough = static_cast<R>(exact.mean);
         const Moments<R> moments{rough, static_cast<R>(exact.mean - static_cast<double>(rough)), 0};
         row.write_all(team, moments, static_cast<R>(scale), Unscaled());

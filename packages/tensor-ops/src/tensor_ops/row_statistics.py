@@ -1,6 +1,6 @@
 """Normalizing rows without overflow and without losing small values."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -8,10 +8,16 @@ import numpy as np
 __all__ = ["divide_by_rms", "standardize"]
 
 Array = np.ndarray[Any, Any]
+Limits = Mapping[np.dtype[Any], tuple[float, float]]
 
 # Between these the mean of squares has lost nothing to underflow or overflow. A sum of float64
 # squares that overflows is infinite, so that its mean is outside too.
-SAFE = {np.dtype(np.float32): (1e-30, 1e33), np.dtype(np.float64): (1e-290, 1e300)}
+SAFE: Limits = {np.dtype(np.float32): (1e-30, 1e33), np.dtype(np.float64): (1e-290, 1e300)}
+# Differences of subnormal numbers have lost digits too: they show unless the divisor is so large
+# that the results are subnormal themselves.
+SAFE_CENTERED: Limits = {np.dtype(np.float32): (1e-14, 1e33), np.dtype(np.float64): (1e-30, 1e300)}
+# The differences of smaller float64 numbers may need digits below the least subnormal number.
+TINY = 2.0**-800
 
 
 def divide_by_rms(
@@ -20,15 +26,16 @@ def divide_by_rms(
     out: Array,
     sources: tuple[Array, ...] = (),
     combine: Callable[..., Array] | None = None,
+    safe: Limits = SAFE,
 ) -> None:
     """Write ``rows / sqrt(mean(rows**2) + eps)`` into `out`, which may be `rows` itself.
 
-    Rows whose squares leave the range of their dtype are computed again in float64, times a power
-    of two that brings them near one. The rows are ``combine(*sources)``, where that is given: what
-    overflows there is computed again too.
+    Rows whose mean of squares is not within the `safe` limits of their dtype are computed again in
+    float64, times a power of two that brings them near one. The rows are ``combine(*sources)``,
+    where that is given: what overflows there is computed again too.
     """
     mean = _means(np.square(rows)) + rows.dtype.type(eps)
-    low, high = SAFE[rows.dtype]
+    low, high = safe[rows.dtype]
     # Written so that NaN, too, is outside: it may come from an overflow.
     outside = ~((mean >= low) & (mean <= high))[:, 0]
     again = None
@@ -42,7 +49,7 @@ def divide_by_rms(
 
 def standardize(rows: Array, eps: float, out: Array) -> None:
     """Write ``(rows - mean) / sqrt(var + eps)`` into `out`, which may be `rows` itself."""
-    divide_by_rms(_centered(rows), eps, out, (rows,), _centered)
+    divide_by_rms(_centered(rows), eps, out, (rows,), _centered, SAFE_CENTERED)
 
 
 def _divided_after_scaling(
@@ -51,14 +58,15 @@ def _divided_after_scaling(
     """Return the rows over their root mean square, computed near one."""
     rows, shift = sources[0], np.zeros((len(sources[0]), 1), np.int64)
     if combine:
-        rows = combine(*sources)
         # A sum that overflows does not where its terms are smaller. The exponent is beyond the
         # length of any row.
-        shift = np.where(np.isfinite(rows).all(axis=-1, keepdims=True), 0, -64)
+        is_finite = np.isfinite(combine(*sources)).all(axis=-1, keepdims=True)
+        # Nor does the mean of subnormal numbers lose digits where these are larger.
+        is_tiny = np.max([_largest(each) for each in sources], axis=0) < TINY
+        shift = np.where(is_finite, np.where(is_tiny, 128, 0), -64)
         rows = combine(*(np.ldexp(each, shift) for each in sources))
-    largest = np.abs(rows).max(axis=-1, keepdims=True)
     # Zero for rows with infinities or NaN.
-    exponent = np.frexp(np.maximum(largest, np.ldexp(np.sqrt(eps), shift)))[1]
+    exponent = np.frexp(np.maximum(_largest(rows), np.ldexp(np.sqrt(eps), shift)))[1]
     rows = np.ldexp(rows, -exponent)
     # Where the rows are zero, eps is all there is in the divisor.
     smallest = np.finfo(np.float64).smallest_normal if eps else 0.0
@@ -73,6 +81,11 @@ def _centered(rows: Array) -> Array:
     # The rounding of the mean is small beside the mean, but not beside what is left.
     centered -= _means(centered)
     return centered
+
+
+def _largest(rows: Array) -> Array:
+    largest: Array = np.abs(rows).max(axis=-1, keepdims=True)
+    return largest
 
 
 def _means(rows: Array) -> Array:

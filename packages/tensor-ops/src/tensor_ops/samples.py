@@ -45,6 +45,13 @@ class Draw:
         exponents = self.random.uniform(low, high, shape)
         return self.cast(np.exp2(exponents) * self.random.choice([-1.0, 1.0], shape))
 
+    def subnormal(self, *shape: int) -> Any:
+        """Return small multiples of the dtype's smallest number."""
+        import ml_dtypes
+
+        smallest = float(ml_dtypes.finfo(self.dtype).smallest_subnormal)  # type: ignore[no-untyped-call]
+        return self.cast(self.random.integers(-100, 101, shape) * smallest)
+
     def cast(self, values: Any) -> Any:
         """Return values in this dtype; what is too large becomes infinite."""
         with np.errstate(over="ignore", under="ignore"):

@@ -91,13 +91,22 @@ RARE void write_carefully(Row row) {
 #undef STEP
 }
 
+// Deviations have lost digits where they are subnormal. Above this variance, with eps, results are
+// subnormal there too, so that it does not show.
+#ifdef ELEMENT_float64
+#define LEAST_SAFE 1e-30
+#else
+#define LEAST_SAFE 1e-14f
+#endif
+
 // This lane's share, given what the whole row has.
 static void write(Row row, Measured measured, size_t begin, size_t end) {
   const REAL n = (REAL)row.n, rest = measured.deviations / n, square = measured.squares / n;
   const REAL variance = isfinite(square) ? fmax(square - rest * rest, (REAL)0) : square;
   const REAL with_eps = variance + eps_value(row.eps);
+  const bool has_digits = is_safe(with_eps) && (with_eps > LEAST_SAFE || is_safe(variance));
   // Far from the mean, the deviations have lost digits to the distance.
-  if (!is_safe(with_eps) || rest * rest > variance) {
+  if (!has_digits || rest * rest > variance) {
     if (begin == 0 && lane() == 0) write_carefully(row);
     return;
   }

@@ -70,6 +70,15 @@ def _plain(x: Array, residual: Array, weight: Array) -> tuple[Array, Array]:
             dtypes=WIDE_RANGE,
         ),
         Sample(
+            "subnormal rows",
+            lambda draw: (
+                draw.subnormal(4, 300),
+                draw.subnormal(4, 300),
+                draw.normal(300),
+                0.0,
+            ),
+        ),
+        Sample(
             "sum beyond float64",
             lambda draw: (
                 draw.cast(np.full((2, 9), 1.5e308)),

@@ -73,6 +73,30 @@ def _plain(x: Array, weight: Array, bias: Array) -> Array:
             dtypes=("float64",),
         ),
         Sample(
+            "subnormal rows",
+            lambda draw: (draw.subnormal(4, 300), draw.normal(300), None, 0.0),
+        ),
+        Sample(
+            "subnormal rows, small eps",
+            lambda draw: (draw.subnormal(4, 300), draw.normal(300), None, 1e-20),
+            dtypes=("float32", "bfloat16"),
+        ),
+        Sample(
+            "subnormal rows, smaller eps",
+            lambda draw: (draw.subnormal(4, 300), draw.normal(300), None, 1e-200),
+            dtypes=("float64",),
+        ),
+        Sample(
+            "subnormal rows far from zero",
+            lambda draw: (
+                draw.cast(np.full((4, 300), 2e-308)) + draw.subnormal(4, 300),
+                draw.normal(300),
+                draw.normal(300),
+                0.0,
+            ),
+            dtypes=("float64",),
+        ),
+        Sample(
             "squares below float64",
             lambda draw: (draw.normal(4, 300, scale=1e-200), draw.normal(300), None, 1e-305),
             dtypes=("float64",),

@@ -33,6 +33,7 @@ from tensor_ops.samples import ErrorSample, Sample
             lambda draw: (draw.normal(4, 300, scale=1e-25), draw.normal(300), 0.0),
             dtypes=("float32", "bfloat16", "float64"),
         ),
+        Sample("subnormal rows", lambda draw: (draw.subnormal(4, 300), draw.normal(300), 0.0)),
         Sample(
             "squares beyond float64",
             lambda draw: (draw.normal(4, 300, scale=1e200), draw.normal(300)),
