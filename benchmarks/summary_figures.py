@@ -150,8 +150,12 @@ def figure(
     ticks: Mapping[float, str],
     bottom: int,
     lines: list[str],
+    left: int = LEFT,
 ) -> str:
-    """Return a drawing of rows: its title, legend and scale, and the lines that are its content."""
+    """Return a drawing of rows: its title, legend and scale, and the lines that are its content.
+
+    `left` is where the plotted area begins.
+    """
     height = bottom + 34
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" '
@@ -164,7 +168,7 @@ def figure(
             text(16, 48 + 18 * row, line, size=14, colour="#57606a")
             for row, line in enumerate(details)
         ),
-        *_legend(legend),
+        *_legend(legend, left),
         *(
             f'<path d="M{_number(x)} {TOP - 6}V{bottom}" stroke="#d0d7de"/>'
             + text(x, bottom + 18, label, size=14, anchor="middle", colour="#57606a")
@@ -176,8 +180,8 @@ def figure(
     return "\n".join(parts) + "\n"
 
 
-def _legend(entries: list[tuple[str, str]]) -> Iterator[str]:
-    x = float(LEFT)
+def _legend(entries: list[tuple[str, str]], left: int) -> Iterator[str]:
+    x = float(left)
     for name, colour in entries:
         yield bar(x, 79, 12, 12, colour)
         yield text(x + 18, 90, name, size=14)

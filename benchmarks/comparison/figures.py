@@ -12,7 +12,8 @@ from comparison.results import Cell, Ratio, Results
 
 __all__ = ["draw"]
 
-INCHES = (11.0, 3.6)
+# Narrow enough to be read on a telephone: of the figure, for each variant, and besides.
+WIDTH, ROW, BESIDES = 6.25, 0.45, 1.1
 # Luminance falls from one to the next, and hatches tell modes apart, so that print without colour
 # tells them apart as well.
 SERIES = (
@@ -25,7 +26,7 @@ SERIES = (
 STYLE: Any = {
     "svg.hashsalt": "tensor_ops",
     "svg.fonttype": "none",
-    "font.size": 11,
+    "font.size": 10.5,
     "hatch.linewidth": 0.6,
 }
 
@@ -35,13 +36,13 @@ def draw(results: Results, dtype: str, path: Path) -> None:
     shapes = [shape for shape in LARGE if shape in results.values("shape", dtype=dtype)]
     variants = results.values("variant", dtype=dtype)
     with mpl.rc_context(STYLE):
-        height = INCHES[1] * max(1, len(shapes)) + 0.7
-        figure = Figure(figsize=(INCHES[0], height), layout="constrained")
+        height = (ROW * len(variants) + BESIDES) * max(1, len(shapes)) + 0.7
+        figure = Figure(figsize=(WIDTH, height), layout="constrained")
         for index, shape in enumerate(shapes):
             axes = figure.add_subplot(len(shapes), 1, index + 1)
             _draw_panel(axes, results, variants, dtype, shape)
             if index == 0:
-                figure.legend(loc="outside upper center", ncols=3, frameon=False)
+                figure.legend(loc="outside upper center", ncols=2, frameon=False)
         figure.savefig(path, metadata={"Date": None, "Creator": None})
 
 
@@ -57,7 +58,7 @@ def _draw_panel(
         places = [
             place + (number - (len(SERIES) - 1) / 2) * width for place in range(len(variants))
         ]
-        axes.bar(
+        axes.barh(
             *(places, fractions, width),
             label=label,
             color=colour,
@@ -65,12 +66,12 @@ def _draw_panel(
             edgecolor="black",
             linewidth=0.4,
         )
-    axes.axhline(1.0, color="black", linewidth=0.9, linestyle="--")
-    axes.set_xticks(range(len(variants)), [variant.replace(":", "\n") for variant in variants])
-    axes.set_xlim(-0.6, len(variants) - 0.4)
-    axes.set_ylabel("speed\n[fraction of the best copy]")
-    axes.set_title(f"{dtype}, {shape}, {THREADS} threads", loc="left", fontsize=11)
-    axes.grid(axis="y", linewidth=0.4, alpha=0.6)
+    axes.axvline(1.0, color="black", linewidth=0.9, linestyle="--")
+    axes.set_yticks(range(len(variants)), [variant.replace(":", "\n") for variant in variants])
+    axes.set_ylim(len(variants) - 0.4, -0.6)
+    axes.set_xlabel("speed [fraction of the best copy]")
+    axes.set_title(f"{dtype}, {shape}, {THREADS} threads", loc="left", fontsize=10.5)
+    axes.grid(axis="x", linewidth=0.4, alpha=0.6)
     axes.set_axisbelow(True)
 
 

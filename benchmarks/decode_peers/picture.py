@@ -2,7 +2,8 @@
 
 from decode_peers.cases import ENGINES
 from decode_peers.results import Results
-from summary_figures import LEFT, LINE, RIGHT, TOP, WIDTH, bar, figure, text
+from decode_peers.tables import PROCESSOR
+from summary_figures import LINE, RIGHT, TOP, WIDTH, bar, figure, text
 
 __all__ = ["draw"]
 
@@ -13,6 +14,8 @@ CASES = {
     "batch 8": ("8 sequences", "#e6550d"),
 }
 THREADS = 2
+# Where the plotted area begins: the longest name of an engine is left of it.
+LEFT = 190
 MOST_TICKS = 9
 
 
@@ -21,7 +24,9 @@ def draw(results: Results) -> str:
     speeds = {
         engine.name: found
         for engine in ENGINES.values()
-        if engine.threads == THREADS and (found := _speeds(results, engine.name))
+        if engine.threads == THREADS
+        and engine.name not in PROCESSOR
+        and (found := _speeds(results, engine.name))
     }
     engines = sorted(speeds, key=lambda name: -speeds[name].get("decode", 0))
     largest = max((max(found.values()) for found in speeds.values()), default=1.0)
@@ -43,7 +48,7 @@ def draw(results: Results) -> str:
         "Median of ratios, the engines taking turns.",
     ]
     title = "Tokens per second, in multiples of llama.cpp's"
-    return figure(title, details, list(CASES.values()), ticks, y, lines)
+    return figure(title, details, list(CASES.values()), ticks, y, lines, left=LEFT)
 
 
 def _speeds(results: Results, engine: str) -> dict[str, float]:

@@ -6,10 +6,11 @@ from decode_peers.cases import CASES, ENGINES, MODELS
 from decode_peers.goals import CAUSES, goals
 from decode_peers.results import Figure, Results
 
-__all__ = ["blocks", "figure"]
+__all__ = ["PROCESSOR", "blocks", "figure"]
 
 PEER = "llama.cpp"
 OURS = "cpp"
+# What the processor does by itself, beside which engines are measured.
 PROCESSOR = ("read", "multiply")
 
 
