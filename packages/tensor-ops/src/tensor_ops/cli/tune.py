@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["add", "run"]
 
+UNDECIDED = "undecided"
 EXAMPLES = """\
 examples:
   tensor-ops tune
@@ -195,7 +196,8 @@ def _with_older(table: Table, path: Path) -> Table:
 
 def _text(entries: Iterable[Entry]) -> str:
     """Return measurements as text, one line each."""
-    rows = [("op", "shape", "dtype", "fastest", "time of a call")]
+    # As wide in every table, whether anything is undecided or not.
+    rows = [("op", "shape", "dtype", f"{'fastest':{len(UNDECIDED)}}", "time of a call")]
     rows += [_row(entry) for entry in entries]
     widths = [max(len(row[column]) for row in rows) for column in range(4)]
     return "\n".join(
@@ -217,6 +219,6 @@ def _row(entry: Entry) -> tuple[str, str, str, str, str]:
         notes.append(f"undecided: {', '.join(map(' and '.join, pairs))}")
     fastest = next(iter(ranking.seconds), "-")
     if any(fastest in pair for pair in pairs):
-        fastest = "undecided"
+        fastest = UNDECIDED
     shape = "x".join(map(str, entry.shape))
     return entry.op, shape, entry.dtype, fastest, ", ".join(notes) or "-"
