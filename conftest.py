@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 
 import pytest
 
@@ -128,5 +129,34 @@ def interrupted_command(press_ctrl_c):
         rest = os.read(terminal, 100_000).decode()
         os.close(terminal)
         return running.returncode, out, rest
+
+    return run
+
+
+@pytest.fixture
+def interrupted_start():
+    """Return a function that runs a command of ours and presses Ctrl-C seconds after it starts.
+
+    The time is from the first moment at which the command and not Python decides what Ctrl-C does.
+    The function returns the exit status and what is on standard error.
+    """
+
+    def run(words, seconds):
+        with subprocess.Popen(
+            [sys.executable, "-X", "importtime", "-m", "tensor_ops", *map(str, words)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            # A shell lets what it starts in the background ignore the signal.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
+        ) as running:
+            for line in running.stderr:
+                if line.endswith("tensor_ops.interrupts\n"):
+                    break
+            time.sleep(seconds)
+            running.send_signal(signal.SIGINT)
+            rest = [line for line in running.stderr if not line.startswith("import time:")]
+        return running.returncode, "".join(rest)
 
     return run

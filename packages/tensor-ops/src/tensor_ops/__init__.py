@@ -6,6 +6,8 @@
 array([0., 0., 0.], dtype=float32)
 """
 
+# Before what takes time to import, so that Ctrl-C ends our own command there without a traceback.
+from tensor_ops import interrupts as _interrupts  # noqa: F401  # isort: skip
 from importlib import import_module as _import_module
 from importlib.util import find_spec as _find_spec
 from typing import TYPE_CHECKING, Any

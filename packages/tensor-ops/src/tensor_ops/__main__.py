@@ -9,6 +9,7 @@ from io import TextIOWrapper
 from typing import Any, TextIO
 
 import tensor_ops
+from tensor_ops import interrupts
 from tensor_ops.cli import bench, configure_backend, doctor, explain, info, other_commands, tune
 from tensor_ops.command_name import COMMAND
 from tensor_ops.errors import BackendFallbackWarning, ConfigWarning, TensorOpsError
@@ -42,12 +43,23 @@ def main(argv: Sequence[str] | None = None) -> int:
     SystemExit
         With 2 for a usage error and 0 for ``--help`` and ``--version``, as argparse does it.
     """
+    try:
+        try:
+            interrupts.raise_from_here()
+            return _main(sys.argv[1:] if argv is None else argv)
+        finally:
+            interrupts.end_from_here()
+    except KeyboardInterrupt:
+        return interrupts.STATUS
+
+
+def _main(argv: Sequence[str]) -> int:
     if isinstance(sys.stdout, TextIOWrapper) and sys.stdout.errors == "strict":
         # A path may not be encodable. A command that has succeeded must not fail when it prints it.
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
         try:
-            return _run(sys.argv[1:] if argv is None else argv)
+            return _run(argv)
         finally:
             # Flushed here and not when Python ends, so that a closed pipe is noticed in time.
             if sys.stdout is not None:
@@ -55,8 +67,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         _drop_output()
         return 1
-    except KeyboardInterrupt:
-        return 130
     except (TensorOpsError, OSError, MemoryError) as error:
         text = " ".join(str(error).split()) or type(error).__name__
         print(f"{COMMAND}: error: {text}", file=sys.stderr)

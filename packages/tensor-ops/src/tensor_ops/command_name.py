@@ -1,7 +1,6 @@
 """The name of our own command, and whether this process is running it."""
 
 import os
-import re
 import sys
 
 __all__ = ["COMMAND", "is_own_command"]
@@ -10,7 +9,7 @@ COMMAND = "tensor-ops"
 MODULE = "tensor_ops"
 
 # Options of Python that take no value, joined or not, then -m with or without its value.
-_MODULE_OPTION = re.compile(r"-[bBdEiIOPqRsSuvx]*m(.*)")
+_MODULE_OPTION = r"-[bBdEiIOPqRsSuvx]*m(.*)"
 
 
 def is_own_command() -> bool:
@@ -23,7 +22,9 @@ def is_own_command() -> bool:
 
 def _module_of(arguments: list[str]) -> str:
     """Return the module that a Python command line runs with -m."""
+    import re  # only here: this module is imported before Ctrl-C is taken care of
+
     for index, argument in enumerate(arguments):
-        if option := _MODULE_OPTION.fullmatch(argument):
+        if option := re.fullmatch(_MODULE_OPTION, argument):
             return str(option[1]) or arguments[index + 1]
     return ""
