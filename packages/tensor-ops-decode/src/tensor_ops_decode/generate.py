@@ -14,6 +14,13 @@ from tensor_ops_decode.answer import Answer, Completion
 from tensor_ops_decode.generation_settings import end_tokens_of, generation_defaults
 from tensor_ops_decode.kernel_arguments import whole
 from tensor_ops_decode.persistent_kernel import PersistentKernel
+from tensor_ops_decode.text_arguments import (
+    Prompt,
+    check_text,
+    checked_stops,
+    is_token,
+    listed_prompts,
+)
 from tensor_ops_decode.weights import FileFormatError, Weights, open_weights
 
 if TYPE_CHECKING:
@@ -21,7 +28,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Completion", "Model", "describe", "load"]
 
-Prompt = str | Sequence[int]
 Messages = Sequence[Mapping[str, Any]]
 
 MAX_NEW_TOKENS = 128
@@ -55,6 +61,8 @@ def load(
     Returns
     -------
     Model
+        A folder without ``tokenizer.json`` makes one that takes tokens and gives tokens: text is an
+        error then.
 
     Raises
     ------
@@ -103,6 +111,7 @@ class Model:
     kernel : PersistentKernel
         What runs its steps.
     tokenizer : Tokenizer
+        Where the model's folder has none, its methods raise an error that names the missing file.
     vocabulary : int
         The number of tokens that it can choose from.
     defaults : dict
@@ -134,16 +143,23 @@ class Model:
         """Free the memory of the model."""
         self.kernel.close()
 
-    def chat_prompt(self, messages: Messages, **variables: Any) -> list[int]:
+    def chat_prompt(
+        self, messages: Messages, *, parse_special_tokens: bool = False, **variables: Any
+    ) -> list[int]:
         """Return the tokens of a conversation that the model is to continue.
 
         They are the whole prompt: the template writes the token that begins a text if the model
-        wants one, and none is added.
+        wants one, and none is added. The name of a special token such as ``<|im_end|>`` is that
+        token where the template writes it, and text where a message or a variable has it, so that
+        nobody who writes a message can end a turn or begin another.
 
         Parameters
         ----------
         messages : sequence of mapping
             Each with ``"role"`` and ``"content"``, the last of the role ``"user"``.
+        parse_special_tokens : bool, default False
+            Whether such names stand for the tokens in messages and variables too. Leave it to
+            programs that write every message themselves.
         **variables
             What else the template is to see, as JSON values: ``tools`` and ``documents``, which are
             sequences of mappings, or what the model knows, such as ``enable_thinking``.
@@ -151,22 +167,33 @@ class Model:
         Raises
         ------
         ValueError
-            If the model has no chat template, or the template refuses the messages.
+            If the model has no tokenizer or no chat template, or the template refuses the messages;
+            if a text has a lone surrogate; or if the template changes messages so much that names
+            of special tokens in them cannot be told from its own.
         TypeError
             If a message or variable is no JSON value.
         """
+        from tensor_ops_decode.text import encode_chat
+
+        self.tokenizer.check_exists()
         if self._chat_template is None:
             raise ValueError(
                 f"{self._weights.path}: the model has no chat template; give it a plain prompt"
             )
-        text = self._chat_template.render(messages, **variables)
-        return self.tokenizer.encode(text, add_special_tokens=False, parse_special_tokens=True)
+        return encode_chat(
+            self.tokenizer,
+            self._chat_template,
+            messages,
+            variables,
+            parse_special_tokens=parse_special_tokens,
+        )
 
     def chat(
         self,
         messages: Messages,
         *,
         template_variables: Mapping[str, Any] | None = None,
+        parse_special_tokens: bool = False,
         **arguments: Any,
     ) -> Completion:
         """Answer the last message of a conversation.
@@ -177,6 +204,8 @@ class Model:
             As `chat_prompt` takes them. The caller adds the answer to them if it goes on.
         template_variables : mapping, optional
             What else the chat template is to see, such as ``tools``.
+        parse_special_tokens : bool, default False
+            As of `chat_prompt`.
         **arguments
             As `generate` takes them, such as ``max_new_tokens`` and ``stream``.
 
@@ -197,7 +226,9 @@ class Model:
         >>> model.chat(messages).text  # doctest: +SKIP
         'The capital of France is Paris.'
         """
-        prompt = self.chat_prompt(messages, **(template_variables or {}))
+        prompt = self.chat_prompt(
+            messages, parse_special_tokens=parse_special_tokens, **(template_variables or {})
+        )
         (answer,) = self.generate([prompt], **arguments)
         return answer
 
@@ -267,18 +298,21 @@ class Model:
         Raises
         ------
         ValueError
-            If a prompt is empty, longer than the model's sequence, or names an unknown token; or if
-            a number is out of its range. Nothing has been computed then.
+            If a prompt is empty, longer than the model's sequence, or names an unknown token; if a
+            text has a lone surrogate, or the model has no tokenizer for it; or if a number is out
+            of its range.
+        TypeError
+            If an argument is of another type. In both cases nothing has been computed.
         """
-        stops = (stop,) if isinstance(stop, str) else tuple(stop)
-        if not all(isinstance(each, str) and each for each in stops):
-            raise ValueError(f"stop must be strings that are not empty, got {stop!r}")
+        stops = checked_stops(stop)
         if stream is not None and not callable(stream):
             raise TypeError(f"stream must be a function, got {stream!r}")
+        if stops or stream is not None:
+            self.tokenizer.check_exists()
         most, seed = whole("max_new_tokens", max_new_tokens), whole("seed", seed, 0)
         answers = [
-            Answer(number, self._tokens(prompt), self.tokenizer, stops, stream)
-            for number, prompt in enumerate(_listed(prompts))
+            Answer(number, self._tokens(number, prompt), self.tokenizer, stops, stream)
+            for number, prompt in enumerate(listed_prompts(prompts))
         ]
         waiting: deque[tuple[Answer, dict[str, Any]]] = deque()
         for answer in answers:
@@ -344,33 +378,13 @@ class Model:
                 kernel.run(most_steps, max_seconds=_SECONDS_OF_STEPS)
             return [(each, kernel.tokens(each), kernel.finish_reason(each)) for each in running]
 
-    def _tokens(self, prompt: Prompt) -> list[int]:
+    def _tokens(self, number: int, prompt: Prompt) -> list[int]:
         if isinstance(prompt, str):
+            check_text(f"prompt {number}", prompt)
             return self.tokenizer.encode(prompt)
         if isinstance(prompt, (bytes, Mapping, Set)) or not isinstance(prompt, Iterable):
             raise TypeError(f"a prompt must be a text or token ids, got {prompt!r:.80}")
         tokens = list(prompt)
-        if not all(map(_is_token, tokens)):
+        if not all(map(is_token, tokens)):
             raise TypeError(f"a prompt must be a text or token ids, got {tokens!r:.80}")
         return [operator.index(token) for token in tokens]
-
-
-def _listed(prompts: Prompt | Sequence[Prompt]) -> list[Prompt]:
-    """Return prompts as a list, of which one may have been given without one."""
-    if isinstance(prompts, str):
-        return [prompts]
-    if isinstance(prompts, (bytes, Mapping, Set)) or not isinstance(prompts, Iterable):
-        raise TypeError(f"prompts must be texts or token ids, got {prompts!r:.80}")
-    listed: list[Any] = list(prompts)
-    return [listed] if listed and all(map(_is_token, listed)) else listed
-
-
-def _is_token(value: Any) -> bool:
-    """Return whether a value is an integer of Python, or of a library of arrays."""
-    if isinstance(value, bool) or getattr(value, "ndim", None):
-        return False
-    try:
-        operator.index(value)
-    except TypeError:
-        return False
-    return True

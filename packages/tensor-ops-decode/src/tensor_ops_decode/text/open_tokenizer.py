@@ -9,7 +9,7 @@ import tokenizers
 
 from tensor_ops_decode.generation_settings import end_tokens_of
 from tensor_ops_decode.text.gguf_tokenizer import END_TOKENS, add_around, build_from_gguf
-from tensor_ops_decode.text.tokenizer import Tokenizer, is_of_library
+from tensor_ops_decode.text.tokenizer import MissingTokenizer, Tokenizer, is_of_library
 from tensor_ops_decode.weights.files import Weights
 from tensor_ops_decode.weights.gguf import GgufFile
 from tensor_ops_decode.weights.mapped_file import FileFormatError
@@ -19,7 +19,7 @@ __all__ = ["open_tokenizer", "special_token_names"]
 
 
 def open_tokenizer(weights: Weights) -> Tokenizer:
-    """Return the tokenizer of a model.
+    """Return the tokenizer of a model; a `MissingTokenizer` if its folder has none.
 
     Parameters
     ----------
@@ -29,7 +29,7 @@ def open_tokenizer(weights: Weights) -> Tokenizer:
     Raises
     ------
     FileFormatError
-        If there is none, one that is not supported, or one that contradicts itself.
+        If a GGUF file has none, or if there is one that is not supported or contradicts itself.
     """
     try:
         if isinstance(weights, GgufFile):
@@ -61,7 +61,7 @@ def _from_folder(weights: Weights) -> Tokenizer:
     folder = Path(weights.path)
     path = folder / "tokenizer.json"
     if not path.exists():
-        raise FileFormatError(f"{folder}: expected a tokenizer.json")
+        return MissingTokenizer(path)
     tokenizer = tokenizers.Tokenizer.from_file(str(path))
     tokenizer.no_truncation()
     tokenizer.no_padding()

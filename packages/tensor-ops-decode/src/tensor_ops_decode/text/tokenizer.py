@@ -8,17 +8,23 @@ from __future__ import annotations
 
 import codecs
 import json
+import os
 import re
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
-from functools import partial
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property, partial
 
 import tokenizers
 
-__all__ = ["TextStream", "Tokenizer", "is_of_library"]
+from tensor_ops_decode.text.placed_tokens import PlacedTokens
+from tensor_ops_decode.text.special_names import Place, SpecialNames
+from tensor_ops_decode.weights.mapped_file import FileFormatError
+
+__all__ = ["MissingTokenizer", "TextStream", "Tokenizer", "is_of_library"]
 
 _BYTE_TOKEN = re.compile("<0x([0-9A-Fa-f]{2})>")
+_PRIVATE = range(0x100000, 0x10FFFE)  # characters for private use, which no normal form changes
 _SPACE = "▁"  # what SentencePiece writes for a space
 # The decoder of SentencePiece's models, which may be followed by one that strips a space.
 _FALLBACK = [
@@ -63,11 +69,16 @@ class Tokenizer:
         self._lock = threading.Lock()  # the library has the parsing of special tokens as a state
         self._new_decoder = _decoder_of(tokenizer)
         self._added = tokenizer.get_added_tokens_decoder()
+        self._placed: PlacedTokens | None = None
+        self._quote = ""
         self.vocab_size: int = tokenizer.get_vocab_size()
         self.bos, self.eos = bos, eos
         self.end_tokens = frozenset(end_tokens) | ({eos} if eos is not None else set())
         begin = tokenizer.encode("").ids[:1]  # an error, if what is added around texts is missing
         self.adds_bos = bos is not None and begin == [bos]
+
+    def check_exists(self) -> None:
+        """Raise an error if there is no tokenizer, and so no text; see `MissingTokenizer`."""
 
     def encode(
         self, text: str, *, add_special_tokens: bool = True, parse_special_tokens: bool = False
@@ -104,6 +115,30 @@ class Tokenizer:
             del tokens[0]
         return tokens
 
+    @cached_property
+    def special_names(self) -> SpecialNames:
+        """The names of the special tokens."""
+        added = self._added.values()
+        return SpecialNames(
+            (token.content for token in added if token.special),
+            (token.content for token in added if not token.special),
+        )
+
+    def encode_with_special(self, text: str, places: Sequence[Place]) -> list[int] | None:
+        """Return the tokens of a text whose names of special tokens stand for them at these places.
+
+        Elsewhere they are text. None is added around the text. It is None if there is no special
+        token at one of the places after all: some swallow the spaces around them, others do not
+        stand within a word.
+        """
+        text.encode()
+        with self._lock:
+            if self._placed is None or self._quote in text:
+                self._quote = next(each for each in map(chr, _PRIVATE) if each not in text)
+                self._placed = PlacedTokens(self._tokenizer, self._quote)
+            placed = self._placed
+        return placed.encode(text, places)
+
     def decode(self, tokens: Iterable[int], *, skip_special_tokens: bool = True) -> str:
         """Return the text of tokens.
 
@@ -134,6 +169,45 @@ class Tokenizer:
         """Return whether a token stands for no text."""
         added = self._added.get(token)
         return added is not None and added.special
+
+
+class MissingTokenizer(Tokenizer):
+    """Stands for the tokenizer that a model's folder does not have: whatever has text is an error.
+
+    Parameters
+    ----------
+    path : path-like
+        The file that is missing.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = os.fspath(path)
+        self._new_decoder = partial(_Metaspace, strips_space=False)
+        self.vocab_size, self.adds_bos = 0, False
+        self.bos, self.eos = None, None
+        self.end_tokens = frozenset()
+
+    def check_exists(self) -> None:
+        raise FileFormatError(
+            f"{self.path} is missing: without it the model takes prompts of tokens and gives "
+            "tokens, and has no text; put the file of the model there"
+        )
+
+    def encode(
+        self, text: str, *, add_special_tokens: bool = True, parse_special_tokens: bool = False
+    ) -> list[int]:
+        self.check_exists()
+        return []
+
+    def token(self, token: int) -> str:
+        self.check_exists()
+        return ""
+
+    def __contains__(self, token: int) -> bool:
+        return False
+
+    def is_special(self, token: int) -> bool:
+        return False
 
 
 def is_of_library(error: BaseException) -> bool:

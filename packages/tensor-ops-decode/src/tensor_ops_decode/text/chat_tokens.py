@@ -1,0 +1,127 @@
+"""The tokens of a chat: a template's own marks as special tokens, all that it was given as text.
+
+A template returns one text, in which the name of a special token looks the same whether the
+template or a message wrote it. Two more renderings tell them apart. In one, characters for private
+use break the names in what the template is given: the names that are left are the template's, and
+the text must be the same but for these characters. In the other, what is given cannot contain, end
+or begin a name, since its characters that names begin with are replaced: the names must be the same
+as in the first. Otherwise the template changes what it is given in a way that nothing is known of.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from tensor_ops_decode.text.chat_template import ChatTemplate, ChatTemplateError
+from tensor_ops_decode.text.special_names import Place, SpecialNames
+from tensor_ops_decode.text.tokenizer import Tokenizer
+from tensor_ops_decode.text_arguments import check_texts
+
+__all__ = ["encode_chat"]
+
+_PRIVATE = range(0xF0000, 0xFFFFE)  # characters for private use, which no normal form changes
+
+
+def encode_chat(
+    tokenizer: Tokenizer,
+    template: ChatTemplate,
+    messages: Sequence[Mapping[str, Any]],
+    variables: Mapping[str, Any],
+    *,
+    parse_special_tokens: bool = False,
+) -> list[int]:
+    """Return the tokens of a chat, as `Model.chat_prompt` says.
+
+    Raises
+    ------
+    ChatTemplateError
+        If the template fails, or if its special tokens cannot be told from what it was given.
+    ValueError
+        If a text has a lone surrogate.
+    TypeError
+        If a message or variable is no JSON value.
+    """
+    messages = list(messages)
+    text = template.render(messages, **variables)
+    given = json.loads(json.dumps({"messages": messages, **variables}))
+    check_texts(given)
+    names = tokenizer.special_names
+    if parse_special_tokens:
+        return tokenizer.encode(text, add_special_tokens=False, parse_special_tokens=True)
+    places = _own_places(names, template, text, given)
+    if places == names.places(text):
+        tokens = tokenizer.encode(text, add_special_tokens=False, parse_special_tokens=True)
+        if sum(map(tokenizer.is_special, tokens)) <= len(places):
+            return tokens
+    found = tokenizer.encode_with_special(text, places)
+    if found is None:
+        raise ChatTemplateError(_UNKNOWN)
+    return found
+
+
+def _own_places(
+    names: SpecialNames,
+    template: ChatTemplate,
+    text: str,
+    given: dict[str, Any],
+) -> list[Place]:
+    """Return where in its text a template has written names of special tokens itself."""
+    # A template's own variables, such as bos_token, are marks whoever gives them.
+    marks = {name: given.pop(name) for name in template.variables if name in given}
+    if not _any_text(given, names.may_be_in):
+        return names.places(text)
+    mark, neutral = _unused(text + json.dumps(given, ensure_ascii=False), 2)
+
+    def rendered(change: Callable[[str], str]) -> str:
+        changed = {**_changed(given, change), **marks}
+        return template.render(changed.pop("messages"), **changed)
+
+    try:
+        marked = rendered(lambda each: names.broken(each, mark))
+        free = rendered(lambda each: names.without_begin(each, neutral))
+    except ChatTemplateError as error:
+        raise ChatTemplateError(_UNKNOWN) from error
+    own = names.places(marked)
+    same = [marked[start:end] for start, end in own] == names.found(free)
+    if marked.replace(mark, "") != text or not same:
+        raise ChatTemplateError(_UNKNOWN)
+    return [
+        (start - marked.count(mark, 0, start), end - marked.count(mark, 0, end))
+        for start, end in own
+    ]
+
+
+_UNKNOWN = (
+    "the chat template changes messages, so that names of special tokens in them cannot be told "
+    "from its own; write the messages without '<' and what else begins such a name, or, if you "
+    "trust all who wrote them, let the names stand for the tokens: parse_special_tokens=True, "
+    "--parse-special-tokens in the shell"
+)
+
+
+def _changed(value: Any, change: Callable[[str], str]) -> Any:
+    """Return a JSON value with all its texts changed."""
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, dict):
+        return {change(key): _changed(each, change) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_changed(each, change) for each in value]
+    return value
+
+
+def _any_text(value: Any, is_one: Callable[[str], bool]) -> bool:
+    """Return whether any text of a JSON value is one such."""
+    if isinstance(value, str):
+        return is_one(value)
+    if isinstance(value, dict):
+        return any(map(is_one, value)) or _any_text(list(value.values()), is_one)
+    return isinstance(value, list) and any(_any_text(each, is_one) for each in value)
+
+
+def _unused(text: str, number: int) -> list[str]:
+    """Return so many characters for private use that a text does not have."""
+    free = (character for character in map(chr, _PRIVATE) if character not in text)
+    return [next(free) for _ in range(number)]

@@ -1,0 +1,82 @@
+"""What a caller gives as text: prompts, messages and stop strings, checked before any work."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Mapping, Sequence, Set
+from typing import Any
+
+__all__ = ["Prompt", "check_text", "check_texts", "checked_stops", "is_token", "listed_prompts"]
+
+Prompt = str | Sequence[int]
+
+
+def check_text(name: str, text: str) -> None:
+    """Raise a ValueError if a text has a lone surrogate, which no encoding has."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(
+            f"{name} has a lone surrogate, U+{ord(text[error.start]):04X}, at character "
+            f"{error.start}, which is half of a character or a byte that was no UTF-8; decode what "
+            "the text was read from with errors='replace'"
+        ) from None
+
+
+def check_texts(given: Mapping[str, Any]) -> None:
+    """Check every text in JSON values, such as messages, as `check_text` does."""
+    waiting: list[tuple[str, Any]] = list(given.items())
+    while waiting:
+        name, value = waiting.pop()
+        if isinstance(value, str):
+            check_text(name, value)
+        elif isinstance(value, dict):
+            for key, each in value.items():
+                check_text(f"a key of {name}", key)
+                waiting.append((f"{name}[{key!r}]", each))
+        elif isinstance(value, list):
+            waiting += [(f"{name}[{index}]", each) for index, each in enumerate(value)]
+
+
+def checked_stops(stop: Any) -> tuple[str, ...]:
+    """Return the stop strings of an answer.
+
+    Raises
+    ------
+    TypeError
+        If they are not strings.
+    ValueError
+        If one is empty or has a lone surrogate.
+    """
+    expected = f"stop must be a string or a sequence of strings, got {stop!r:.80}"
+    if isinstance(stop, (bytes, Mapping)) or not isinstance(stop, Iterable):
+        raise TypeError(expected)
+    stops = (stop,) if isinstance(stop, str) else tuple(stop)
+    for number, each in enumerate(stops):
+        if not isinstance(each, str):
+            raise TypeError(f"{expected}; stop[{number}] is {each!r:.80}")
+        if not each:
+            raise ValueError(f"stop must be strings that are not empty, got {stop!r:.80}")
+        check_text("stop" if isinstance(stop, str) else f"stop[{number}]", each)
+    return stops
+
+
+def listed_prompts(prompts: Prompt | Sequence[Prompt]) -> list[Prompt]:
+    """Return prompts as a list, of which one may have been given without one."""
+    if isinstance(prompts, str):
+        return [prompts]
+    if isinstance(prompts, (bytes, Mapping, Set)) or not isinstance(prompts, Iterable):
+        raise TypeError(f"prompts must be texts or token ids, got {prompts!r:.80}")
+    listed: list[Any] = list(prompts)
+    return [listed] if listed and all(map(is_token, listed)) else listed
+
+
+def is_token(value: Any) -> bool:
+    """Return whether a value is an integer of Python, or of a library of arrays."""
+    if isinstance(value, bool) or getattr(value, "ndim", None):
+        return False
+    try:
+        operator.index(value)
+    except TypeError:
+        return False
+    return True
