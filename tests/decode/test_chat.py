@@ -82,7 +82,7 @@ class Scripted:
     kernel = SimpleNamespace(program=SimpleNamespace(limits=SimpleNamespace(longest=36)))
     interrupted = False
 
-    def chat_prompt(self, messages):
+    def chat_prompt(self, messages, parse_special_tokens):
         return list("".join(f"{message['role'][0]}:{message['content']};" for message in messages))
 
     def generate(self, prompts, *, stream, max_new_tokens):
@@ -152,6 +152,37 @@ def test_lines_of_a_pipe_are_messages_of_one_conversation(run, folder):
     # Messages before the last are found in the caches, in whole pages.
     assert (first["shared_tokens"], third["shared_tokens"]) == (0, 16)
     assert second["shared_tokens"] >= first["prompt_tokens"] // 16 * 16
+
+
+def test_help_lists_the_commands_and_none_of_it_is_said_to_the_model(run, folder):
+    done = run(folder, *CHAT, "--json", stdin="/help\nhi\n/help\n")
+    assert (done.returncode, done.out.count("\n")) == (0, 1)
+    for command in ("/help", "/clear", "/exit", "//"):
+        assert done.err.count(f"{command} ") == 2
+
+
+@pytest.mark.parametrize("line", ["/hlep", "/clear now", " /Exit"])
+def test_an_unknown_command_is_told_and_not_sent(run, folder, line):
+    done = run(folder, *CHAT, "--json", stdin=f"{line}\nhi\n")
+    assert (done.returncode, done.out, done.err.count("\n")) == (1, "", 1)
+    assert f"there is no command {line.strip()!r}; there are /help, /clear, /exit" in done.err
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [("//help", "/help"), ("// x", "/ x"), ("/etc/hosts?", "/etc/hosts?"), ("/ x", "/ x")],
+)
+def test_a_message_may_begin_with_a_slash(run, folder, line, message):
+    done = run(folder, *CHAT, "--json", stdin=f"{line}\n")
+    assert json.loads(done.out)["prompt_tokens"] == len(f"<user>{message}</><assistant>")
+
+
+def test_an_answer_that_a_limit_cuts_says_so_and_how_to_get_more(run, folder):
+    assert "cut there, a larger --max-new-tokens" in run(folder, *CHAT, stdin="hi").err
+    words = ["--chat", "--backend=python", "--ignore-eos", "--max-seq-length=24", "hi"]
+    assert "cut there, a larger --max-seq-length" in run(folder, *words, stdin="").err
+    words[0] = "--stop=\ufffd"  # which a model of random weights soon says
+    assert "cut" not in run(folder, *words, stdin="").err
 
 
 def test_what_was_found_in_the_caches_stands_beside_what_was_read(run, folder):

@@ -1,6 +1,7 @@
 """``tensor-ops generate`` and ``tensor-ops export``."""
 
 import json
+import signal
 import subprocess
 import sys
 
@@ -38,6 +39,29 @@ def test_a_prompt_comes_from_standard_input(folder):
     words = ["--backend=python", "--max-new-tokens=3", "--json"]
     given = run("generate", folder, "-", *words, stdin="Once")
     assert json.loads(given.stdout)["prompt_tokens"] == 4
+
+
+@pytest.mark.parametrize(
+    ("given", "length"),
+    [("Once\n", 4), ("Once\r\n", 4), ("Once\n\n", 5), ("\nOnce", 5), ("Once ", 5)],
+    ids=repr,
+)
+def test_a_newline_at_the_end_of_standard_input_is_not_of_the_prompt(folder, given, length):
+    words = ["--backend=python", "--max-new-tokens=1", "--json"]
+    done = run("generate", folder, "-", *words, stdin=given)
+    assert json.loads(done.stdout)["prompt_tokens"] == length
+    done = run("generate", folder, "-", *words, "--chat", stdin=given)
+    assert json.loads(done.stdout)["prompt_tokens"] == length + len("<user></><assistant>")
+
+
+def test_ctrl_c_at_any_time_is_quiet(folder, interrupted_start):
+    words = ["generate", folder, "Once", "--backend=python", "--max-new-tokens=2"]
+    for step in range(12):
+        status, told = interrupted_start(words, step * 0.15)
+        # As Python ends it gives the signal back to the system, which shells report as 130 too.
+        assert status in (0, 130, -signal.SIGINT), step
+        assert "Traceback" not in told, step
+        assert "ignored" not in told, step
 
 
 def test_chat_uses_the_template(folder):

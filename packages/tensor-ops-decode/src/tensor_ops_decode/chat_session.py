@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 from tensor_ops import TensorOpsError
@@ -12,7 +14,15 @@ from tensor_ops_decode.generate import MAX_NEW_TOKENS, Completion, Model
 
 __all__ = ["ChatSession", "converse"]
 
-GREETING = "Ctrl-C stops an answer, /clear forgets the conversation, /exit or Ctrl-D ends it."
+COMMANDS = {
+    "/help": "lists these commands",
+    "/clear": "forgets the conversation, all but the message of --system",
+    "/exit": "ends it, as Ctrl-D does",
+}
+GREETING = (
+    "Ctrl-C stops an answer, /help lists the commands, /exit or Ctrl-D ends the conversation."
+)
+_COMMAND = re.compile(r"/[A-Za-z][\w-]*(\s|$)")
 PROMPT = "> "
 
 
@@ -24,6 +34,8 @@ class ChatSession:
     model : Model
     system : str or None
         The message of the system, which begins the conversation and is never forgotten.
+    parse_special_tokens : bool
+        As of `Model.chat_prompt`.
     **arguments
         As `Model.generate` takes them.
 
@@ -40,13 +52,21 @@ class ChatSession:
         If the model has no chat template, or it takes no system's message.
     """
 
-    def __init__(self, model: Model, system: str | None = None, **arguments: Any) -> None:
+    def __init__(
+        self,
+        model: Model,
+        system: str | None = None,
+        *,
+        parse_special_tokens: bool = False,
+        **arguments: Any,
+    ) -> None:
+        self._prompt = partial(model.chat_prompt, parse_special_tokens=parse_special_tokens)
         self._model = model
         self._system = [{"role": "system", "content": system}] if system else []
         self._arguments = arguments
         self.messages: list[dict[str, str]] = []
         self.num_forgotten = 0
-        model.chat_prompt([*self._system, {"role": "user", "content": "Hello"}])
+        self._prompt([*self._system, {"role": "user", "content": "Hello"}])
 
     def answer(self, text: str, stream: Callable[[str], None]) -> Completion | None:
         """Answer a message, piece by piece; None if Ctrl-C stopped the answer.
@@ -79,7 +99,7 @@ class ChatSession:
         longest = self._model.kernel.program.limits.longest
         room = min(self._arguments.get("max_new_tokens", MAX_NEW_TOKENS), longest // 2)
         while True:
-            prompt = self._model.chat_prompt([*self._system, *messages])
+            prompt = self._prompt([*self._system, *messages])
             if len(prompt) + room <= longest or len(messages) == 1:
                 return messages, prompt
             messages = messages[2:]
@@ -88,7 +108,9 @@ class ChatSession:
 def converse(session: ChatSession, report: Callable[[Completion], None], *, quiet: bool) -> None:
     """Read messages from standard input until it ends, and write an answer after each.
 
-    Without a terminal there is no one to try again: what fails there ends the conversation.
+    A line whose first word is a slash and letters is a command; one that begins with two slashes is
+    a message without the first of them. Without a terminal there is no one to try again: what fails
+    there ends the conversation.
 
     Parameters
     ----------
@@ -113,11 +135,12 @@ def converse(session: ChatSession, report: Callable[[Completion], None], *, quie
     if on_terminal:
         print(GREETING, file=sys.stderr)
     for text in _messages(on_terminal):
-        if text.strip() == "/clear":
-            session.messages = []
-            continue
         try:
-            answer = session.answer(text, lambda piece: None if quiet else _write(piece))
+            if _COMMAND.match(text.strip()):
+                _obey(session, text.strip())
+                continue
+            message = text.removeprefix("/") if text.startswith("//") else text
+            answer = session.answer(message, lambda piece: None if quiet else _write(piece))
         except (ValueError, KeyboardInterrupt) as error:
             if not on_terminal:
                 raise
@@ -132,6 +155,22 @@ def converse(session: ChatSession, report: Callable[[Completion], None], *, quie
         if session.num_forgotten:
             note = f"the oldest {session.num_forgotten} messages had no place any more"
             print(f"{note}, and are forgotten", file=sys.stderr)
+
+
+def _obey(session: ChatSession, command: str) -> None:
+    """Do what a command says, but for the one that ends the conversation."""
+    if command not in COMMANDS:
+        raise ValueError(
+            f"there is no command {command!r}; there are {', '.join(COMMANDS)}, and a message that "
+            "begins with a slash is written with two"
+        )
+    if command == "/clear":
+        session.messages = []
+    else:
+        width = max(map(len, COMMANDS))
+        for name, effect in COMMANDS.items():
+            print(f"{name:{width}}  {effect}", file=sys.stderr)
+        print(f"{'//':{width}}  begins a message that begins with a slash", file=sys.stderr)
 
 
 def _messages(on_terminal: bool) -> Iterator[str]:

@@ -12,7 +12,7 @@ from typing import Any
 from tensor_ops import TensorOpsError
 from tensor_ops_decode.cache_types import CACHE_DTYPES
 from tensor_ops_decode.chat_session import ChatSession, converse
-from tensor_ops_decode.generate import Completion, Model, describe, load
+from tensor_ops_decode.generate import MAX_NEW_TOKENS, Completion, Model, describe
 from tensor_ops_decode.model_options import (
     Bar,
     add_guesses,
@@ -31,9 +31,12 @@ examples:
   tensor-ops generate ./Llama-3.2-1B --backend python --max-new-tokens 16 "Once"
   echo "Translate: good morning" | tensor-ops generate model.gguf -
 
-The text goes to standard output, piece by piece; tokens per second go to standard error.
---chat without a prompt is a conversation: a line of standard input is a message. When it becomes
-too long for the model, its oldest messages are forgotten."""
+The text goes to standard output, piece by piece; tokens per second go to standard error. A prompt
+from standard input is without the newline at its end, if it has one. A prompt that begins with a
+dash comes last, after --.
+--chat without a prompt is a conversation: a line of standard input is a message, and /help lists
+the commands that a line may be. When it becomes too long for the model, its oldest messages are
+forgotten."""
 
 EXPORT_EXAMPLES = """\
 examples:
@@ -62,6 +65,12 @@ def generate(argv: Sequence[str]) -> int:
         help="answer the prompt by the model's chat template; without one, talk",
     )
     parser.add_argument("--system", metavar="TEXT", help="the system's message of --chat")
+    parser.add_argument(
+        "--parse-special-tokens",
+        action="store_true",
+        help="names such as <|im_end|> in messages of --chat stand for the special tokens; "
+        "otherwise they are text",
+    )
     parser.add_argument("--max-new-tokens", type=int, help="default: 128")
     parser.add_argument(
         "--temperature", type=float, help="0, the default, takes the likeliest token"
@@ -83,15 +92,19 @@ def generate(argv: Sequence[str]) -> int:
     arguments = parser.parse_args(argv)
     if arguments.system is not None and not arguments.chat:
         parser.error("--system needs --chat")
+    if arguments.parse_special_tokens and not arguments.chat:
+        parser.error("--parse-special-tokens needs --chat")
     if arguments.logprobs is not None and not arguments.json:
         parser.error("--logprobs needs --json")
     if arguments.prompt is None and not arguments.chat:
-        parser.error("the prompt is missing; only --chat goes without one")
+        parser.error(
+            "the prompt is missing; - reads it from standard input, and only --chat goes without"
+        )
     try:
         prompt = _prompt(arguments.prompt)
         with _opened(arguments) as model:
             _answer(model, prompt, arguments)
-    except ValueError as error:
+    except (ValueError, TypeError) as error:
         raise TensorOpsError(str(error)) from error
     return 0
 
@@ -101,7 +114,8 @@ def _prompt(prompt: str | None) -> str | None:
         return prompt
     if sys.stdin is None:
         raise TensorOpsError("the prompt - is standard input, which is closed")
-    return sys.stdin.read()
+    # Programs such as echo end what they write with a newline, which is none of the prompt's.
+    return sys.stdin.read().removesuffix("\n")
 
 
 def _answer(model: Model, prompt: str | None, arguments: argparse.Namespace) -> None:
@@ -109,10 +123,15 @@ def _answer(model: Model, prompt: str | None, arguments: argparse.Namespace) -> 
     options = _settings(arguments, model)
 
     def report(answer: Completion) -> None:
-        _report(model, answer, as_json=arguments.json)
+        if arguments.json:
+            _print_json(model, answer)
+        else:
+            cut = _how_to_go_on(answer, options) if arguments.chat else ""
+            _report(model, answer, cut)
 
+    parsed = {"parse_special_tokens": arguments.parse_special_tokens}
     if prompt is None:
-        session = ChatSession(model, arguments.system, **options)
+        session = ChatSession(model, arguments.system, **parsed, **options)
         converse(session, report, quiet=arguments.json)
         return
 
@@ -122,7 +141,8 @@ def _answer(model: Model, prompt: str | None, arguments: argparse.Namespace) -> 
 
     if arguments.chat:
         system = [{"role": "system", "content": arguments.system}] if arguments.system else []
-        report(model.chat([*system, {"role": "user", "content": prompt}], stream=show, **options))
+        messages = [*system, {"role": "user", "content": prompt}]
+        report(model.chat(messages, stream=show, **parsed, **options))
     else:
         report(*model.generate([prompt], stream=show, **options))
 
@@ -172,7 +192,10 @@ def _opened(arguments: argparse.Namespace) -> Model:
     """Return the model that the arguments name, with a progress bar while it is packed."""
     bar, options = Bar(sys.stderr), kernel_options(arguments)
     try:
-        return load(arguments.model, arguments.backend, progress=bar.show_packing, **options)
+        model = describe(arguments.model, arguments.backend, **options)
+        model.tokenizer.check_exists()  # before weights are packed for a text that cannot be
+        model.kernel.compile(progress=bar.show_packing)
+        return model
     except (ValueError, TypeError) as error:
         raise TensorOpsError(str(error)) from error
     finally:
@@ -187,28 +210,43 @@ def _settings(arguments: argparse.Namespace, model: Model) -> dict[str, Any]:
     return {**(model.defaults if arguments.model_defaults else {}), **given}
 
 
-def _report(model: Model, answer: Completion, *, as_json: bool) -> None:
-    """Print what follows the text: a line about the speed, or everything as JSON."""
-    several = len(answer.tokens) - 1
-    rate = several / answer.decode_seconds if several else None
-    if as_json:
-        record = {
-            "text": answer.text,
-            "tokens": list(answer.tokens),
-            "finish_reason": answer.finish_reason,
-            "prompt_tokens": len(answer.prompt_tokens),
-            "shared_tokens": answer.shared_tokens,
-            "backend": model.kernel.backend,
-            "prompt_seconds": answer.prompt_seconds,
-            "tokens_per_second": rate,
-        }
-        if answer.logprobs is not None:
-            record["logprobs"] = [each._asdict() for each in answer.logprobs]
-        print(json.dumps(record), flush=True)
-        return
+def _how_to_go_on(answer: Completion, options: dict[str, Any]) -> str:
+    """Return what to say of an answer that a limit has cut, and nothing of one that has an end."""
+    if answer.finish_reason != "length":
+        return ""
+    most = options.get("max_new_tokens", MAX_NEW_TOKENS)
+    option = "--max-new-tokens" if len(answer.tokens) >= most else "--max-seq-length"
+    return f"; the answer was cut there, a larger {option} has more of it"
+
+
+def _print_json(model: Model, answer: Completion) -> None:
+    record = {
+        "text": answer.text,
+        "tokens": list(answer.tokens),
+        "finish_reason": answer.finish_reason,
+        "prompt_tokens": len(answer.prompt_tokens),
+        "shared_tokens": answer.shared_tokens,
+        "backend": model.kernel.backend,
+        "prompt_seconds": answer.prompt_seconds,
+        "tokens_per_second": _rate(answer),
+    }
+    if answer.logprobs is not None:
+        record["logprobs"] = [each._asdict() for each in answer.logprobs]
+    print(json.dumps(record), flush=True)
+
+
+def _report(model: Model, answer: Completion, cut: str) -> None:
+    """End the line of the text, and print one about the speed and why the text has ended."""
     print(flush=True)
+    rate = _rate(answer)
     speed = "" if rate is None else f", {rate:.1f} tokens per second"
     shared = f" ({answer.shared_tokens} found in the caches)" if answer.shared_tokens else ""
     read = f"{len(answer.prompt_tokens)} tokens read{shared} in {answer.prompt_seconds:.2f} s"
     written = f"{len(answer.tokens)} written{speed}"
-    print(f"{read}, {written}, on {model.kernel.backend}", file=sys.stderr)
+    print(f"{read}, {written}, on {model.kernel.backend}{cut}", file=sys.stderr)
+
+
+def _rate(answer: Completion) -> float | None:
+    """Return the tokens per second after the first one, if there are more."""
+    several = len(answer.tokens) - 1
+    return several / answer.decode_seconds if several else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from typing import Any, TextIO
 
 from tensor_ops_decode.weights.transforms import QUANTIZED_TYPES
@@ -12,14 +13,14 @@ __all__ = ["Bar", "add_guesses", "add_running", "kernel_options", "model_parser"
 
 def model_parser(command: str, description: str, examples: str) -> argparse.ArgumentParser:
     """Return the parser of a command that opens a model, with the options of its program."""
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog=f"tensor-ops {command}",
         description=description,
         epilog=examples,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    parser.add_argument("model", help="a GGUF file, or a folder of Hugging Face")
+    parser.add_argument("model", type=_path, help="a GGUF file, or a folder of Hugging Face")
     parser.add_argument("--backend", help="the backend that must run it")
     parser.add_argument("--max-seq-length", type=int, help="the longest prompt with its answer")
     parser.add_argument(
@@ -66,6 +67,31 @@ def kernel_options(arguments: argparse.Namespace) -> dict[str, Any]:
     names += ["max_num_batched_requests", "max_num_batched_tokens"]
     given = {name: getattr(arguments, name, None) for name in names}
     return {name: value for name, value in given.items() if value is not None}
+
+
+class _Parser(argparse.ArgumentParser):
+    """Takes options before, between and behind what is no option.
+
+    Dashes and underscores are the same in their names, as in those of the commands of tensor_ops.
+    """
+
+    def parse_args(  # type: ignore[override]
+        self, args: Sequence[str], namespace: None = None
+    ) -> argparse.Namespace:
+        words = list(args)
+        end = words.index("--") if "--" in words else len(words)
+        for index, word in enumerate(words[:end]):
+            if word.startswith("--"):
+                name, equals, value = word.partition("=")
+                words[index] = name.replace("_", "-") + equals + value
+        return self.parse_intermixed_args(words, namespace)
+
+
+def _path(text: str) -> str:
+    """Return the path of a model; an empty one would be the folder that the command runs in."""
+    if not text:
+        raise argparse.ArgumentTypeError("the path is empty")
+    return text
 
 
 class Bar:
