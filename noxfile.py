@@ -52,7 +52,13 @@ TENTH_OP = "tests/docs/test_tenth_op.py::test_a_backend_has_it"
 WHEEL_TESTS = f"{CUDA}/tests/wheel"
 # Those whose branches are the native code's, and those whose are Python's.
 FUZZED_NATIVE = ("binding", "interface", "decode_programs", "exported_folders")
-FUZZED_MODELS = ("model_files", "model_settings", "model_tokenizers", "chat_templates")
+FUZZED_MODELS = (
+    "model_files",
+    "model_settings",
+    "model_tokenizers",
+    "chat_templates",
+    "model_commands",
+)
 FUZZED = ("configuration", "selections", "command", *FUZZED_MODELS, *FUZZED_NATIVE)
 # llama.cpp as fast as it gets here, without what it downloads or does not decode with.
 LLAMA_CPP = "llama-cpp-python==0.3.36"

@@ -20,7 +20,7 @@ WORDS = [
     "--json", "silu", "rope", "rms_norm", "--shape", "128x4096", "2x", "x", "0x4",
     "9999999999x9999999999", "-1x3", "--dtype", "float16", "float99", "--", "-", "", "\1", "\udc80",
     "\N{SNOWMAN}", "--backend=", "--json=", "=", "--Show", "--sh", "-bcpp", "-pcpp", "@words", "%s",
-    "{}", "--require", "--ops", "1e999", "'", "\n",
+    "{}", "--require", "--ops", "1e999", "'", "\n", "generate", "export", "--chat", "x.gguf",
 ]  # fmt: skip
 SEEDS = [bytes([0, 8]), bytes([2, 10]), bytes([3, 26, 29, 30]), bytes([4]), bytes([0, 12, 13])]
 # These take too long to be run as such; their options are parsed all the same.

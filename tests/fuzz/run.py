@@ -15,7 +15,7 @@ import atheris
 HERE = Path(__file__).parent
 # The branches of these are the native code's.
 NATIVE = ("binding", "interface", "decode_programs", "exported_folders")
-MODELS = ("model_files", "model_settings", "model_tokenizers", "chat_templates")
+MODELS = ("model_files", "model_settings", "model_tokenizers", "chat_templates", "model_commands")
 TARGETS = (*NATIVE, *MODELS, "configuration", "selections", "command")
 # What a target may have, so that a number of a file that is taken for a size is a MemoryError.
 MOST_BYTES = 8 << 30

@@ -19,6 +19,7 @@ NEEDED = {
     "model_settings": ["tensor_ops_decode"],
     "model_tokenizers": ["tensor_ops_decode", "tokenizers"],
     "chat_templates": ["tensor_ops_decode", "jinja2"],
+    "model_commands": ["tensor_ops_decode", "tokenizers", "jinja2"],
 }
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tensor_ops import TensorOpsError
-from tensor_ops.extension import figure_class_for, machine
+from tensor_ops.extension import figure_class_for, machine, whole_file
 from tensor_ops_decode.decode_benchmark import Samples, measure, random_prompt
 from tensor_ops_decode.decode_figures import DecodeFigures, node_times
 from tensor_ops_decode.decode_report import draw, format_figures
@@ -79,9 +79,11 @@ def _run(arguments: argparse.Namespace, figure_class: Any) -> int:
             "nodes": nodes,
             "rounds": [each._asdict() for each in samples.rounds],
         }
-        arguments.json.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+        with whole_file(arguments.json) as path:
+            path.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
     if figure_class:
-        draw(figures, name, figure_class).savefig(arguments.plot)
+        with whole_file(arguments.plot) as path:
+            draw(figures, name, figure_class).savefig(path)
     if interrupted:
         print(f"stopped after {figures.decode.tokens} tokens", file=sys.stderr)
         return 130

@@ -6,10 +6,10 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from tensor_ops import TensorOpsError
+from tensor_ops.extension import whole_file
 from tensor_ops_decode.cache_types import CACHE_DTYPES
 from tensor_ops_decode.chat_session import ChatSession, converse
 from tensor_ops_decode.generate import MAX_NEW_TOKENS, Completion, Model, describe
@@ -185,7 +185,8 @@ def _write_program(text: str, output: str) -> None:
     if output == "-":
         print(text)
     else:
-        Path(output).write_text(text + "\n", encoding="utf-8")
+        with whole_file(output) as path:
+            path.write_text(text + "\n", encoding="utf-8")
 
 
 def _opened(arguments: argparse.Namespace) -> Model:

@@ -47,6 +47,7 @@ def add_running(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--cache",
         metavar="FOLDER",
+        type=_path,
         help="keep packed weights there, so that the model opens faster the next time",
     )
 
@@ -88,7 +89,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _path(text: str) -> str:
-    """Return the path of a model; an empty one would be the folder that the command runs in."""
+    """Return a path; an empty one would be the folder that the command runs in."""
     if not text:
         raise argparse.ArgumentTypeError("the path is empty")
     return text

@@ -32,7 +32,7 @@ from tensor_ops.names import (
     not_a_name,
 )
 from tensor_ops.op_table import OPS, Op
-from tensor_ops.output_files import figure_class_for
+from tensor_ops.output_files import figure_class_for, whole_file
 from tensor_ops.resolution import Route
 from tensor_ops.selection import Choice, Decision, Step, choose
 from tensor_ops.timing import format_time
@@ -71,6 +71,7 @@ __all__ = [
     "one_line",
     "runs_programs",
     "warn_caller",
+    "whole_file",
 ]
 
 

@@ -1,8 +1,10 @@
-"""The files that a command is to write, checked before it measures, and what is in their way."""
+"""The files that a command is to write: checked before it measures, and written whole."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +14,7 @@ from tensor_ops.errors import TensorOpsError
 if TYPE_CHECKING:
     from argparse import ArgumentParser
 
-__all__ = ["figure_class_for", "in_the_way"]
+__all__ = ["figure_class_for", "in_the_way", "whole_file"]
 
 PLOT_SUFFIXES = (".svg", ".png", ".pdf")
 
@@ -54,6 +56,30 @@ def in_the_way(path: Path) -> str | None:
     return None
 
 
+@contextmanager
+def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """Have a file written as a whole or, after an error or Ctrl-C, left as it was.
+
+    Yields the path to write to: that of a new file beside it, which then takes its place. What is
+    no regular file, such as a pipe, is written to as it is.
+    """
+    target = Path(os.path.realpath(path))
+    if target.exists() and not target.is_file():
+        yield target
+        return
+    beside = target.with_name(f".{os.getpid()}.partial{target.suffix}")
+    try:
+        yield beside
+        if target.exists():
+            beside.chmod(target.stat().st_mode)
+        beside.replace(target)
+    except FileNotFoundError as error:
+        # The path of the user, and not that of the file beside it.
+        raise FileNotFoundError(error.errno, error.strerror, os.fspath(path)) from error
+    finally:
+        beside.unlink(missing_ok=True)
+
+
 def _figure_class() -> Any:
     try:
         return import_module("matplotlib.figure").Figure
@@ -68,7 +94,11 @@ def _require_writable(path: Path) -> None:
     reason = in_the_way(path)
     if reason is None and not folder.is_dir():
         reason = f"there is no folder {folder}; make it first"
-    if reason is None and not os.access(path if path.exists() else folder, os.W_OK):
-        reason = f"no permission to write {'it' if path.exists() else f'in {folder}'}"
+    if reason is None and path.exists() and not os.access(path, os.W_OK):
+        reason = "no permission to write it"
+    # A new file takes the place of a regular one.
+    is_replaced = path.is_file() or not path.exists()
+    if reason is None and is_replaced and not os.access(folder, os.W_OK):
+        reason = f"no permission to write in {folder}"
     if reason is not None:
         raise TensorOpsError(f"{path} cannot be written: {reason}; nothing was measured")

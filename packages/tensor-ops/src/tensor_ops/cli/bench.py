@@ -15,7 +15,7 @@ from tensor_ops import backends
 from tensor_ops.cli import cases, values
 from tensor_ops.cli.parser import Commands, add_command
 from tensor_ops.names import LAST_RESORT
-from tensor_ops.output_files import figure_class_for
+from tensor_ops.output_files import figure_class_for, whole_file
 
 if TYPE_CHECKING:
     from tensor_ops.benchmark import Case, Result
@@ -71,11 +71,13 @@ def run(arguments: Namespace) -> int:
     print(benchmark.format_table(results))
     if arguments.json:
         record = _record(arguments, names, results, interrupted)
-        arguments.json.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+        with whole_file(arguments.json) as path:
+            path.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
     if figure and results:
         from tensor_ops.cli.plot import draw
 
-        draw(results, figure).savefig(arguments.plot)
+        with whole_file(arguments.plot) as path:
+            draw(results, figure).savefig(path)
     if interrupted:
         print(f"stopped after {len(results)} results", file=sys.stderr)
         return 130
