@@ -279,6 +279,8 @@ def _check_files(place, outputs, context):
     known = {each.name for each in _models().iterdir()} | {"folder", "cache", *FILES}
     for path in place.iterdir():
         assert path.name in known, (path, context)
+        if not path.is_file():  # where --cache has made a folder
+            continue
         if path.suffix == ".json":
             json.loads(path.read_text())
         if path.suffix in (".svg", ".pdf") and path.read_text(errors="replace") != '"old"':

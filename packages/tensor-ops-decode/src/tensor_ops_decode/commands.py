@@ -41,7 +41,7 @@ forgotten."""
 EXPORT_EXAMPLES = """\
 examples:
   tensor-ops export model.gguf exported --max-seq-length 4096
-  tensor-ops export ./Llama-3.2-1B exported --quantize q8_0 --max-num-batched-requests 1
+  tensor-ops export ./Llama-3.2-1B exported_llama --quantize q8_0 --max-num-batched-requests 1
   tensor-ops export model.gguf program.json
   tensor-ops export model.gguf -
 
