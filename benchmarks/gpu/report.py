@@ -6,6 +6,7 @@ It keeps the record in benchmarks/results, brings the page up to date and prints
 there is no record, the page says so.
 """
 
+import argparse
 import json
 import re
 import shutil
@@ -36,12 +37,21 @@ Figure = dict[str, Any]
 
 def main(words: Sequence[str]) -> int:
     """Bring the page up to date; return the exit status."""
-    content = read(Path(words[0]) if words else RECORD)
-    if words and content is not None and not content["gpus"]:
-        print("error: this record is of a machine without a GPU", file=sys.stderr)
-        return 1
-    if words and Path(words[0]).resolve() != RECORD:
-        shutil.copyfile(words[0], RECORD)
+    parser = argparse.ArgumentParser(
+        prog="python -m gpu.report",
+        description="Bring the page about performance on a GPU up to date.",
+    )
+    parser.add_argument(
+        "record", nargs="?", type=Path, default=RECORD, help="what gpu_check wrote, to be kept"
+    )
+    record: Path = parser.parse_args(words).record
+    content = read(record)
+    if record.resolve() != RECORD:
+        if content is None:
+            parser.error(f"there is no {record}")
+        if not content["gpus"]:
+            parser.error(f"{record} is of a machine without a GPU")
+        shutil.copyfile(record, RECORD)
     PAGE.write_text(fill(PAGE.read_text(encoding="utf-8"), content), encoding="utf-8")
     print(blocks(content)["goals"])
     print(blocks(content)["missed"])

@@ -8,7 +8,8 @@ is special about it:
 ``<!-- file: PATH -->``
     The block is saved there instead of being run.
 ``<!-- run: REASON -->``
-    The block is not run here, for one of the reasons in ``test_pages.py``.
+    The block is not run here, for one of the reasons in ``test_pages.py``. The programs that its
+    commands start parse their arguments all the same.
 
 A page that begins with ``<!-- needs: PACKAGE -->`` is followed where that package is: with
 ``--pages=PACKAGE``.
@@ -53,6 +54,9 @@ NEEDS = re.compile(r"<!-- needs: (opencl|cuda|torch) -->")
 
 
 def pytest_generate_tests(metafunc):
+    if "model_page" in metafunc.fixturenames:
+        named = [page for page in PAGES if any(map(_is_run_with_a_model, blocks(page)))]
+        metafunc.parametrize("model_page", named, ids=str)
     if "page" in metafunc.fixturenames:
         metafunc.parametrize("page", PAGES, ids=str)
     if "followed_page" in metafunc.fixturenames:
@@ -138,6 +142,10 @@ def blocks(page):
     return found
 
 
+def _is_run_with_a_model(block):
+    return "test_model_commands.py" in block.notes.get("run", "")
+
+
 class Environment:
     """A virtual environment in which a page is followed, and its directory to work in.
 
@@ -177,13 +185,13 @@ class Environment:
         }
         self.variables |= variables or {}
 
-    def bash(self, code):
-        """Run shell commands, the first that fails being the last."""
+    def bash(self, code, given=""):
+        """Run shell commands with a standard input, the first that fails being the last."""
         done = subprocess.run(
             ["bash", "-euo", "pipefail", "-c", code],
             cwd=self.directory,
             env=self.variables,
-            stdin=subprocess.DEVNULL,
+            input=given,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             encoding="utf-8",

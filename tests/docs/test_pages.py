@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from written_commands import check, sessions, split
+
 ROOT = Path(__file__).parents[2]
 LANGUAGES = {"python", "bash", "json", "text"}
 LANGUAGES_OF_FILES = LANGUAGES | {"toml", "cmake", "c", "cpp"}
@@ -42,7 +44,8 @@ def test_blocks_that_do_not_run_have_a_reason(page, read):
                 continue
             assert block.language == "bash", f"{block}: only code may be left out"
             subprocess.run(["bash", "-n", "-c", block.code], check=True)
-            REASONS[reason](block.code)
+            for check_code in REASONS[reason]:
+                check_code(block.code)
 
 
 def test_links_lead_somewhere(page):
@@ -65,29 +68,7 @@ def anchors(page):
 def test_sessions_exist(page):
     text = (ROOT / page).read_text(encoding="utf-8")
     for names in re.findall(r"`nox -s ([\w ]+)`", text):
-        assert set(names.split()) <= sessions(), names
-
-
-def runs_in_ci(code):
-    assert code.strip() in (ROOT / ".ci/run").read_text(encoding="utf-8").splitlines()
-
-
-def starts_sessions_that_exist(code):
-    started = [re.split(r" -- | *#", rest)[0] for rest in re.findall(r"nox -s (.*)", code)]
-    names = {name for names in started for name in names.split()}
-    assert names
-    assert names <= sessions(), f"{names - sessions()} are no sessions"
-
-
-def sessions():
-    """Return the names of the sessions of the noxfile, without importing nox."""
-    tree = ast.parse((ROOT / "noxfile.py").read_text(encoding="utf-8"))
-    return {
-        node.name
-        for node in tree.body
-        if isinstance(node, ast.FunctionDef)
-        and any("session" in ast.unparse(decorator) for decorator in node.decorator_list)
-    }
+        assert set(names.split()) <= sessions().keys(), names
 
 
 def installs_what_exists(code):
@@ -110,54 +91,56 @@ def installs_what_exists(code):
                 assert set(filter(None, extras.strip("]").split(","))) <= projects[name], word
 
 
-def calls_commands_that_exist(code):
-    projects = ROOT.glob("packages/*/pyproject.toml")
-    read = [tomllib.loads(path.read_text(encoding="utf-8"))["project"] for path in projects]
-    points = [each.get("entry-points", {}).get("tensor_ops.commands", ()) for each in read]
-    names = {name.replace(".", " ") for each in points for name in each}
-    for line in code.splitlines():
-        assert any(line.startswith(f"tensor-ops {name} ") for name in names), line
-
-
 def calls_programs_of_the_system(code):
-    commands = {line.split()[0] for line in code.splitlines() if line and line[0] != "#"}
+    commands = {words[0] for words in split(code)}
     assert commands <= {"sudo", "nvcc", "nvidia-smi", "clinfo"}
 
 
-def builds_images_that_exist(code):
-    dockerfile = (ROOT / "docker/Dockerfile").read_text(encoding="utf-8")
-    for line in code.splitlines():
-        if line.startswith("docker build"):
-            target = re.search(r"-f docker/Dockerfile --target (\S+)", line)
-            assert target, line
-            assert re.search(rf"^FROM \S+ AS {target[1]}$", dockerfile, re.MULTILINE), line
-        else:
-            assert line.startswith("docker run ") or starts_sessions_that_exist(line) is None, line
+def runs_in_ci(code):
+    assert code.strip() in (ROOT / ".ci/run").read_text(encoding="utf-8").splitlines()
 
 
-def starts_tools_that_exist(code):
-    commands = code.splitlines()
-    for command in commands:
-        words = [word for word in command.split() if "=" not in word]
-        assert words[0] == "python", command
-        name = words[2].replace(".", "/") if words[1] == "-m" else words[1]
-        path = Path("benchmarks", f"{name}.py") if words[1] == "-m" else Path(name)
-        assert (ROOT / path).is_file(), command
+def takes_its_arguments(code):
+    for words in split(code):
+        check(words)
 
 
 NEEDS_GPU = "by hand; it needs a GPU"
 # Why a block is not run here, and what is checked instead.
 REASONS = {
-    NEEDS_GPU: starts_tools_that_exist,
-    "by CI itself": runs_in_ci,
-    "by hand; tests/examples runs what it runs": starts_sessions_that_exist,
-    "by hand; tests/decode/test_commands.py runs it": calls_commands_that_exist,
-    "by hand; tests/decode/test_bench_command.py runs it": calls_commands_that_exist,
-    "by hand; it needs docker": builds_images_that_exist,
-    "by hand; it starts nox": starts_sessions_that_exist,
-    "by hand; it installs packages": installs_what_exists,
-    "by hand; it needs programs of the system": calls_programs_of_the_system,
+    NEEDS_GPU: [takes_its_arguments],
+    "by CI itself": [takes_its_arguments, runs_in_ci],
+    "by hand; tests/examples runs what it runs": [takes_its_arguments],
+    "by hand; tests/docs/test_model_commands.py runs it": [takes_its_arguments],
+    "by hand; it needs docker": [takes_its_arguments],
+    "by hand; it starts nox": [takes_its_arguments],
+    "by hand; it installs packages": [takes_its_arguments, installs_what_exists],
+    "by hand; it needs programs of the system": [calls_programs_of_the_system],
 }
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "tensor-ops generate model.gguf --chatt",
+        "tensor-ops generate model.gguf a b",
+        "tensor-ops explain silu --dtype float99",
+        "tensor-ops exprot model.gguf",
+        "python tools/gpu_check.py --outt gpu_check",
+        "python tools/none.py",
+        "nox -s nonesuch",
+        "nox -s errors -- --jsn errors.json",
+        "nox -s conformance -- --backends=cpp",
+        "nox -s lint -- --fix",
+        "docker build -f docker/Dockerfile --target gpu -t tensor-ops:gpu .",
+        "docker run --rm tensor-ops:cpu tensor-ops doctor --requires cpp",
+        "pip install ./packages/tensor-ops --grp test",
+        "cargo build",
+    ],
+)
+def test_commands_that_would_fail_are_found(command):
+    with pytest.raises(AssertionError):
+        takes_its_arguments(command)
 
 
 @pytest.mark.parametrize(
