@@ -15,6 +15,7 @@ import numpy as np
 import tokenizers
 from choices import Choices
 from model_bytes import safetensors
+from outputs import OUTPUTS, output
 from tokenizers import decoders, models, pre_tokenizers
 
 from tensor_ops.__main__ import main
@@ -104,8 +105,8 @@ LIMIT = 700  # bytes of a file, where a disk is full
 
 def try_input(data):
     choices = Choices(data)
-    words, outputs = _words(choices)
-    given, out = choices.pick(INPUTS), choices.pick(["memory"] * 6 + ["closed", "pipe", "full"])
+    words = _words(choices)
+    given, out = choices.pick(INPUTS), choices.pick(OUTPUTS)
     # Compilers of OpenCL, which other backends may look at, end the process where a disk is full.
     is_full = "python" in words and choices.below(8) == 7
     place = _place()
@@ -121,7 +122,7 @@ def try_input(data):
     elif out == "memory" or errors:
         assert len(errors) == 1, context
         assert errors[0].startswith("tensor-ops"), context
-    _check_files(place, outputs, context)
+    _check_files(place, context)
     os.chdir(ROOT)
     shutil.rmtree(place)
 
@@ -152,7 +153,7 @@ def _words(choices):
     for each in positionals:
         groups.insert(choices.below(len(groups) + 1), [each])
     words = [word.replace("\0", "") for group in groups for word in group]
-    return [*command, *words], [word for word in words if word in FILES]
+    return [*command, *words]
 
 
 def _place():
@@ -234,8 +235,7 @@ def _run(words, given, out, is_full):
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     before = sys.stdin
     with contextlib.ExitStack() as stack:
-        stdout = _output(stack, out)
-        stack.enter_context(contextlib.redirect_stdout(stdout))
+        stack.enter_context(contextlib.redirect_stdout(stack.enter_context(output(out))))
         stack.enter_context(contextlib.redirect_stderr(err))
         sys.stdin = stdin
         if is_full:
@@ -251,30 +251,7 @@ def _run(words, given, out, is_full):
     return status, err.buffer.getvalue().decode()
 
 
-def _output(stack, kind):
-    """Return a standard output of a kind: in memory, closed, a pipe that no one reads, or full."""
-    if kind == "memory":
-        return io.TextIOWrapper(io.BytesIO(), encoding="utf-8", errors="surrogateescape")
-    if kind == "closed":
-        return None
-    if kind == "full":
-        return stack.enter_context(_lost(open("/dev/full", "w", encoding="utf-8")))
-    reader, writer = os.pipe()
-    os.close(reader)
-    return stack.enter_context(_lost(open(writer, "w", encoding="utf-8")))
-
-
-@contextlib.contextmanager
-def _lost(stream):
-    """Close a stream at the end, whatever it cannot write."""
-    try:
-        yield stream
-    finally:
-        with contextlib.suppress(OSError):
-            stream.close()
-
-
-def _check_files(place, outputs, context):
+def _check_files(place, context):
     """Every file that is there is as it was or a whole one, and nothing unknown is left."""
     known = {each.name for each in _models().iterdir()} | {"folder", "cache", *FILES}
     for path in place.iterdir():
