@@ -130,6 +130,19 @@ def test_several_ranges(case):
         np.testing.assert_array_equal(given.view(np.uint32), bits.view(np.uint32))
 
 
+@pytest.mark.parametrize("window", WINDOWS)
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("sizes", SIZES, ids=str)
+def test_pages_of_any_size_keep_the_bits(sizes, dtype, window):
+    table = table_of(*sizes)
+    bits = attended(attention(*sizes, dtype, 16, window), table, 2, 90)
+    for page in (1, 2, 3, 5, 7, 8, 17, 24, 40, 64, LENGTH, None):
+        program = attention(*sizes, dtype, page, window)
+        for chunk, slot, others in ((90, 0, ()), (1, 1, (0, 2))):
+            given = attended(program, table, 2, chunk, slot, others)
+            np.testing.assert_array_equal(given.view(np.uint32), bits.view(np.uint32), f"{page=}")
+
+
 @pytest.mark.parametrize("value", [np.nan, np.inf, 1e8])
 def test_what_int8_cannot_keep_becomes_nan(value):
     """A group of 32 elements that has it is lost, the group beside it is not."""

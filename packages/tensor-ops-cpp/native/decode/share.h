@@ -32,10 +32,9 @@ struct Step {
 // What a cache keeps keys and values as. int8: each 32 elements of a head share a scale in float16.
 enum class CacheType { kFloat32, kFloat16, kInt8 };
 constexpr std::size_t kCacheBlock = 16, kScaledElements = 32;
-// Positions from one multiple of this up to the next are attended to by themselves. They are in so
-// many blocks at most, of pages of any size.
-constexpr std::size_t kAttendedRange = 128;
-constexpr std::size_t kMostBlocks = kAttendedRange / kCacheBlock + 2 * (kAttendedRange + 1);
+// Positions from one multiple of this up to the next are attended to by themselves, in so many
+// blocks at most.
+constexpr std::size_t kAttendedRange = 128, kMostBlocks = kAttendedRange / kCacheBlock;
 
 DECODE_INLINE constexpr std::size_t scales_of(std::size_t head_size) {
   return (head_size + kScaledElements - 1) / kScaledElements;

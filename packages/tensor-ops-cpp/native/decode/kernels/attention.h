@@ -97,7 +97,7 @@ struct RangeQuery {
       const RangeBlocks::Seen& each = seen.block[i];
       const std::size_t half = of_values ? seen.count + i : i;
       const std::size_t at = half / 2 < next.count ? half / 2 : next.count - 1;
-      visit(CacheBlock<Element>{each.first, each.width, sizes.head}, std::size_t{each.from},
+      visit(CacheBlock<Element>{each.first, kBlock, sizes.head}, std::size_t{each.from},
             std::size_t{each.end}, Ahead{next.block[at].first + half % 2 * half_bytes()});
     }
   }

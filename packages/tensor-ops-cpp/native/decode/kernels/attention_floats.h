@@ -6,16 +6,7 @@
 namespace tensor_ops::TENSOR_OPS_LEVEL {
 namespace {
 
-// A block that has less than 16 positions, in float32.
-template <class Element>
-TENSOR_OPS_INLINE void widen_keys(const CacheBlock<Element>& block, float* to) {
-  for (std::size_t d = 0; d < block.size; ++d)
-    for (std::size_t p = 0; p < kBlock; ++p)
-      to[d * kBlock + p] =
-          p < block.width ? Element::load(block.keys()[d * block.width + p]) : 0.0f;
-}
-
-// scores[h * stride + p] = q_h . key_p for a whole block.
+// scores[h * stride + p] = q_h . key_p for a block.
 template <class Element, std::size_t heads>
 TENSOR_OPS_INLINE void score_block(const float* q, const typename Element::Storage* keys,
                                    Ahead ahead, std::size_t size, float* scores,
@@ -60,21 +51,15 @@ struct Query : RangeQuery<Element> {
  private:
   using T = typename Element::Storage;
 
-  // A block of keys in float32, then a row of scores for each head.
-  TENSOR_OPS_INLINE float* widened() const { return this->scratch; }
-  TENSOR_OPS_INLINE float* scores() const { return widened() + kBlock * this->sizes.head; }
+  // A row of scores for each head.
+  TENSOR_OPS_INLINE float* scores() const { return this->scratch; }
 
   void score(std::size_t stride) const {
     const std::size_t size = this->sizes.head;
     float* to = scores();
     this->for_blocks(false, [&](const CacheBlock<Element>& block, std::size_t from, std::size_t end,
                                 Ahead next) TENSOR_OPS_INLINE_LAMBDA {
-      if (block.width == kBlock) {
-        score_block<Element, heads>(this->q, block.keys(), next, size, to, stride);
-      } else {
-        widen_keys(block, widened());
-        score_block<Float32, heads>(this->q, widened(), next, size, to, stride);
-      }
+      score_block<Element, heads>(this->q, block.keys(), next, size, to, stride);
       for (std::size_t h = 0; h < heads; ++h) this->finish_scores(to + h * stride, from, end);
       to += kBlock;
     });

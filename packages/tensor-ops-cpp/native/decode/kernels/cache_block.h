@@ -47,6 +47,15 @@ struct CacheBlock {
     for (std::size_t d = 0; d < size; ++d) keys()[d * width + place] = Element::store(key[d]);
     for (std::size_t d = 0; d < size; ++d) values()[place * size + d] = Element::store(value[d]);
   }
+
+  // Copies `count` positions of another block to places from this one on.
+  void copy(std::size_t place, const CacheBlock& other, std::size_t from, std::size_t count) const {
+    for (std::size_t d = 0; d < size; ++d)
+      for (std::size_t p = 0; p < count; ++p)
+        keys()[d * width + place + p] = other.keys()[d * other.width + from + p];
+    __builtin_memcpy(values() + place * size, other.values() + from * size,
+                     count * size * sizeof(T));
+  }
 };
 
 // Integers that a scale multiplies.
@@ -78,6 +87,20 @@ struct CacheBlock<Int8> {
     std::int8_t* const to_values = values() + place / 2 * (2 * size) + place % 2;
     store_scaled(value, value_scales() + place,
                  [&](std::size_t d, std::int8_t kept) { to_values[2 * d] = kept; });
+  }
+
+  void copy(std::size_t place, const CacheBlock& other, std::size_t from, std::size_t count) const {
+    const std::size_t scales = decode::scales_of(size);
+    for (std::size_t p = place, q = from; q < from + count; ++p, ++q) {
+      for (std::size_t pair = 0; pair < (size + 1) / 2; ++pair)
+        __builtin_memcpy(keys() + 2 * (pair * kBlock + p), other.keys() + 2 * (pair * kBlock + q),
+                         2);
+      std::int8_t* const to = values() + p / 2 * (2 * size) + p % 2;
+      const std::int8_t* const value = other.values() + q / 2 * (2 * size) + q % 2;
+      for (std::size_t d = 0; d < size; ++d) to[2 * d] = value[2 * d];
+      for (std::size_t g = 0; g < 2 * scales; ++g)  // those of keys, then those of values
+        key_scales()[g * kBlock + p] = other.key_scales()[g * kBlock + q];
+    }
   }
 
  private:
@@ -122,19 +145,28 @@ class HeadCache {
             cache_.head_size};
   }
 
-  // visit(first byte, width, first lane, end lane) of each block with positions from `begin` up to
-  // `end`, in order.
+  // visit(first, first byte) of 16 positions at a time, from `first`, a multiple of 16, up to
+  // `end`. The byte is null where they are not one block, from its first place on.
   template <class Visit>
-  TENSOR_OPS_INLINE void for_blocks(std::size_t begin, std::size_t end, Visit visit) const {
-    const std::size_t page_size = cache_.page_size;
-    std::size_t number = begin / page_size;
-    for (std::size_t base = number * page_size; base < end; base += page_size, ++number) {
-      const std::size_t from = begin > base ? begin - base : 0;
-      const std::size_t to = end - base < page_size ? end - base : page_size;
-      unsigned char* const bytes = page(number);
-      for (std::size_t first = from / kBlock * kBlock; first < to; first += kBlock)
-        visit(bytes + first * position_bytes_, width(first), from > first ? from - first : 0,
-              to - first < kBlock ? to - first : kBlock);
+  TENSOR_OPS_INLINE void for_blocks(std::size_t first, std::size_t end, Visit visit) const {
+    std::size_t number = first / cache_.page_size, place = first % cache_.page_size;
+    for (; first < end; first += kBlock) {
+      const bool is_block = place % kBlock == 0 && cache_.page_size - place >= kBlock;
+      visit(first, is_block ? page(number) + place * position_bytes_ : nullptr);
+      for (place += kBlock; place >= cache_.page_size; place -= cache_.page_size) ++number;
+    }
+  }
+
+  // Copies positions from `from` up to `end` to their places in a block at `to`.
+  void assemble(std::size_t from, std::size_t end, unsigned char* to) const {
+    const CacheBlock<Element> block{to, kBlock, cache_.head_size};
+    while (from < end) {
+      const CacheBlock<Element> part = block_of(from);
+      const std::size_t place = from % cache_.page_size % kBlock;
+      const std::size_t wide = width(from % cache_.page_size - place) - place;
+      const std::size_t count = wide < end - from ? wide : end - from;
+      block.copy(from % kBlock, part, place, count);
+      from += count;
     }
   }
 
@@ -143,6 +175,7 @@ class HeadCache {
     return first_ +
            page_bytes_ * (cache_.is_paged ? static_cast<std::size_t>(pages_[number]) : slot_);
   }
+  // How many positions of a page are in the block that begins at its position `first`.
   TENSOR_OPS_INLINE std::size_t width(std::size_t first) const {
     return cache_.page_size - first < kBlock ? cache_.page_size - first : kBlock;
   }
@@ -154,26 +187,33 @@ class HeadCache {
   std::size_t position_bytes_, page_bytes_;
 };
 
-// The blocks of a range of positions.
+// The blocks of a range of positions. They begin at multiples of 16 whatever the size of a page is,
+// so that sums have one order: positions that are not one block of the cache are copied into one.
 struct RangeBlocks {
   struct Seen {
     unsigned char* first;
-    std::uint32_t width, from, end;  // of its lanes those that are seen
+    std::uint32_t from, end;  // of its lanes those that are seen
   };
   std::size_t pair, range;  // which one it is
   std::size_t count = 0;
   Seen block[decode::kMostBlocks];
+  unsigned char* assembled = nullptr;  // memory for as many blocks, where some are not in the cache
 
   template <class Element>
-  void fill(const HeadCache<Element>& cache, std::size_t begin, std::size_t end) {
+  void fill(const HeadCache<Element>& cache, std::size_t begin, std::size_t end,
+            std::size_t block_bytes) {
     count = 0;
-    cache.for_blocks(begin, end,
-                     [&](unsigned char* first, std::size_t width, std::size_t from, std::size_t to)
-                         TENSOR_OPS_INLINE_LAMBDA {
-                           block[count++] = {first, static_cast<std::uint32_t>(width),
-                                             static_cast<std::uint32_t>(from),
-                                             static_cast<std::uint32_t>(to)};
-                         });
+    cache.for_blocks(begin / kBlock * kBlock, end,
+                     [&](std::size_t first, unsigned char* bytes) TENSOR_OPS_INLINE_LAMBDA {
+                       const std::size_t from = begin > first ? begin - first : 0;
+                       const std::size_t to = end - first < kBlock ? end - first : kBlock;
+                       if (!bytes) {
+                         bytes = assembled + count * block_bytes;
+                         cache.assemble(first + from, first + to, bytes);
+                       }
+                       block[count++] = {bytes, static_cast<std::uint32_t>(from),
+                                         static_cast<std::uint32_t>(to)};
+                     });
   }
 };
 

@@ -14,6 +14,14 @@ DECODE_INLINE std::size_t most_ranges(std::size_t positions) {
 DECODE_INLINE std::size_t part_floats(std::size_t group, std::size_t head_size) {
   return (group * (head_size + 2) + 15) / 16 * 16;
 }
+// A block of keys and values, and all that a range needs where blocks of the cache are cut by
+// pages.
+DECODE_INLINE std::size_t block_bytes(CacheType type, std::size_t head_size) {
+  return kCacheBlock * position_bytes(type, head_size);
+}
+DECODE_INLINE std::size_t assembled_bytes(CacheType type, std::size_t head_size, std::size_t page) {
+  return page % kCacheBlock ? kMostBlocks * block_bytes(type, head_size) : 0;
+}
 
 }  // namespace
 }  // namespace tensor_ops::decode
@@ -130,12 +138,16 @@ class Attention {
         ranges_(share),
         sizes_(ranges_.sizes()),
         part_floats_(decode::part_floats(sizes_.group(), sizes_.head)),
-        heads_(reinterpret_cast<float*>(share.own)),
+        assembled_(decode::assembled_bytes(share.cache.type, sizes_.head, share.cache.page_size)),
+        heads_(reinterpret_cast<float*>(share.own + 2 * assembled_)),
         attended_(heads_ + aligned_floats(sizes_.group() * sizes_.head)),
         part_(attended_ + aligned_floats(2 * sizes_.group())),
         query_(is_int8 ? part_ + part_floats_ : heads_),
         scratch_(part_ + part_floats_ +
-                 (is_int8 ? aligned_floats(sizes_.group() * query_floats()) : 0)) {}
+                 (is_int8 ? aligned_floats(sizes_.group() * query_floats()) : 0)) {
+    seen_->assembled = share.own;
+    next_->assembled = share.own + assembled_;
+  }
 
   // Pairs are taken in turn where there are many, since late positions take longer than early
   // ones. Of few, the ranges are divided.
@@ -248,7 +260,8 @@ class Attention {
 
   void fill(RangeBlocks& blocks, std::size_t pair, std::size_t range) const {
     const auto cache = head_cache<Element>(share_, ranges_.token(pair), ranges_.kv_head(pair));
-    blocks.fill(cache, ranges_.begin(pair, range), ranges_.end(pair, range));
+    blocks.fill(cache, ranges_.begin(pair, range), ranges_.end(pair, range),
+                decode::block_bytes(share_.cache.type, sizes_.head));
     blocks.pair = pair;
     blocks.range = range;
   }
@@ -256,7 +269,7 @@ class Attention {
   const Share& share_;
   const Ranges ranges_;
   const Sizes& sizes_;
-  const std::size_t part_floats_;
+  const std::size_t part_floats_, assembled_;
   float *const heads_, *const attended_, *const part_, *const query_, *const scratch_;
   RangeBlocks blocks_[2];
   RangeBlocks *seen_ = blocks_, *next_ = blocks_ + 1;
@@ -328,11 +341,11 @@ void check(const Program& program, const Node& node) {
                           " positions, got ", cos.rows, " x ", cos.columns));
 }
 
-// Of its own a thread has the query heads of a pair, their results, and what a Query wants: a block
-// of keys, and for up to four heads the scores of a range; of int8 the heads once more, and rows of
-// weights. The blocks of a range may be cut where a page or the range ends.
+// Of its own a thread has the blocks of two ranges, the query heads of a pair, their results, and
+// what a Query wants: for up to four heads the scores of a range; of int8 the heads once more, and
+// rows of weights.
 Scratch scratch(const Program& program, const Node& node) {
-  constexpr std::size_t kBlock = kCacheBlock, kMostHeads = 4;
+  constexpr std::size_t kMostHeads = 4;
   const Cache& cache = program.caches[node.cache];
   const Limits& limits = program.limits;
   const std::size_t page = cache.is_paged ? limits.page_size : limits.max_seq_length;
@@ -341,15 +354,15 @@ Scratch scratch(const Program& program, const Node& node) {
   const std::size_t group = static_cast<std::size_t>(node.attribute("num_heads")) /
                             static_cast<std::size_t>(node.attribute("num_kv_heads"));
   const std::size_t size = cache.head_size;
-  const std::size_t blocks = kAttendedRange / kBlock + 2 * ((kAttendedRange - 1) / page + 2);
   const std::size_t scales = cache.type == CacheType::kInt8 ? scales_of(size) : 0;
   const std::size_t part = part_floats(group, size);
   const std::size_t floats = 2 * aligned(group * (size + scales) * 4) / 4 +
-                             aligned(2 * group * 4) / 4 + part + kBlock * size +
-                             kMostHeads * (blocks * kBlock * (2 + scales) + scales);
+                             aligned(2 * group * 4) / 4 + part +
+                             kMostHeads * (kAttendedRange * (2 + scales) + scales);
   const std::size_t parts =
       size_product(node.where(), cache.num_kv_heads, most_ranges(positions), part, sizeof(float));
-  return {aligned(size_product(node.where(), floats, sizeof(float))),
+  return {2 * assembled_bytes(cache.type, size, page) +
+              aligned(size_product(node.where(), floats, sizeof(float))),
           aligned(kMostShared * sizeof(std::uint32_t) + parts)};
 }
 
