@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <sys/wait.h>
 #include <tensor_ops/backend/backends.h>
+#include <tensor_ops/backend/decoder.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -118,9 +119,28 @@ void ask_in_handler(const std::string& message) {
   registry().set_warning_handler({});
 }
 
+// Gives a null pointer where a text is expected.
+std::string null_given(const std::string& place) {
+  constexpr const char* null = nullptr;
+  const Backend& cpp = *registry().get_backend("cpp");
+  float x = 0;
+  const ConstArray array(&x, {1});
+  if (place == "folder") Decoder(&cpp, null);
+  if (place == "folder with a table") Decoder(cpp.abi(), null);
+  if (place == "environment") registry().search_python_environment(null);
+  if (place == "op") cpp.call(null, {array}, {});
+  if (place == "has_op") cpp.has_op(null);
+  if (place == "array") cpp.call("silu", {{null, array}}, {});
+  if (place == "number") cpp.call("silu", {array}, {}, {{null, 1.0}});
+  if (place == "choice") cpp.call("silu", {array}, {}, {{null, "none"}});
+  return "nothing thrown";
+}
+
 std::string done(const std::string& command, const std::string& value) {
   if (command == "get") return described(registry().get_backend(value));
   if (command == "null") return described(registry().get_backend(static_cast<char*>(nullptr)));
+  if (command == "null_given") return null_given(value);
+  if (command == "open") return Decoder(registry().get_backend(value), "folder").info().name;
   if (command == "reason") return registry().unavailable_reason(value);
   if (command == "own_reason") return registry().get_backend(value)->unavailable_reason();
   if (command == "library") return registry().get_backend(value)->library();

@@ -90,6 +90,7 @@ class Backend : public Ops<Backend> {
     return {table_->ops, table_->ops + table_->op_count};
   }
   bool has_op(const std::string& name) const { return find(name.c_str()) != nullptr; }
+  bool has_op(const char* name) const { return has_op(detail::not_null(name, "an op's name")); }
 
   // Runs an op. Arrays stand in the order of the declaration, or with their names; an optional one
   // may be left out, and so may settings, which then have their default values:
@@ -109,6 +110,10 @@ class Backend : public Ops<Backend> {
     for (const Array& each : results) out.push_back(each.abi());
     run(op, in.data(), in.size(), out.data(), out.size(), scalars.data(), scalars.size(), choice,
         options);
+  }
+  void call(const char* name, const std::vector<Input>& inputs, const std::vector<Output>& outputs,
+            const std::vector<Setting>& settings = {}, CallOptions options = {}) const {
+    call(detail::not_null(name, "an op's name"), inputs, outputs, settings, options);
   }
 
   // The library's own table, null where the library cannot be used.

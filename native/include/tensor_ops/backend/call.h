@@ -30,6 +30,8 @@ struct Named {
   Named(T&& by_place) : array(std::forward<T>(by_place)) {}
   Named(std::string parameter, ArrayType value)
       : name(std::move(parameter)), array(std::move(value)) {}
+  Named(const char* parameter, ArrayType value)
+      : Named(detail::not_null(parameter, "the name of an array"), std::move(value)) {}
 
   std::string name;
   ArrayType array;
@@ -48,6 +50,9 @@ struct Setting {
         choice(value != T{} ? "True" : "False"),
         number(static_cast<double>(value)),
         is_number(!std::is_same<T, bool>::value) {}
+  template <class T>
+  Setting(const char* parameter, T value)
+      : Setting(detail::not_null(parameter, "the name of a setting"), value) {}
 
   std::string name, choice;
   double number = 0;

@@ -194,12 +194,13 @@ inline ConfigLevel load_config(const std::string& path,
   return ConfigFile(path, text, installed).level();
 }
 
+constexpr char kPriority[] = "TENSOR_OPS_BACKEND_PRIORITY";
+
 // What the environment asks for, one level for each variable, strongest first. `value_of` returns a
 // variable's value, which may be empty.
 inline std::vector<ConfigLevel> environment_levels(
     const Names& installed, const std::function<std::string(const char*)>& value_of) {
-  constexpr char kForce[] = "TENSOR_OPS_FORCE_BACKEND", kPreferred[] = "TENSOR_OPS_BACKEND",
-                 kPriority[] = "TENSOR_OPS_BACKEND_PRIORITY";
+  constexpr char kForce[] = "TENSOR_OPS_FORCE_BACKEND", kPreferred[] = "TENSOR_OPS_BACKEND";
   const auto name = [&installed](const char* variable, const std::string& written) {
     try {
       return resolve(written, installed, Unknown::kMayBeAPlugIn);
@@ -226,6 +227,19 @@ inline std::vector<ConfigLevel> environment_levels(
     levels.push_back({kPriority, std::nullopt, std::nullopt, once_each(names)});
   }
   return levels;
+}
+
+// A warning for each name in TENSOR_OPS_BACKEND_PRIORITY that may be a plug-in's.
+inline std::vector<std::string> unknown_in_order(const std::vector<ConfigLevel>& levels) {
+  std::vector<std::string> warnings;
+  for (const ConfigLevel& level : levels) {
+    if (level.source != kPriority) continue;
+    for (const std::string& name : *level.priority)
+      if (const std::string backend = split(name).first; !is_known(backend))
+        warnings.push_back("backend '" + backend + "', named in " + level.source +
+                           ", is passed over: " + why_not_native(backend));
+  }
+  return warnings;
 }
 
 }  // namespace tensor_ops::backend::detail

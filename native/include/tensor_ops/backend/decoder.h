@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "tensor_ops/backend/errors.h"
+#include "tensor_ops/backend/text.h"
 #include "tensor_ops/decode.h"
 
 namespace tensor_ops::backend {
@@ -209,14 +210,20 @@ class Sequence {
 class Decoder {
  public:
   // backend: a Backend of the registry, which finds it. folder: in UTF-8. Throws UnavailableError
-  // where the backend is null, is not available, or runs no models.
+  // where the backend is null, is not available, or runs no models, and ConfigError where the
+  // configuration forces another one.
   template <class Backend>
   Decoder(const Backend* backend, const std::string& folder, const DecoderOptions& options = {})
-      : Decoder(backend ? backend->abi() : nullptr, folder, options) {}
+      : Decoder(table_for(backend), folder, options) {}
+  template <class Backend>
+  Decoder(const Backend* backend, const char* folder, const DecoderOptions& options = {})
+      : Decoder(backend, detail::not_null(folder, "the folder of a model"), options) {}
   // The same with the table of a library.
   Decoder(const tensor_ops_backend* backend, const std::string& folder,
           const DecoderOptions& options = {})
       : model_(std::make_shared<const detail::OpenModel>(table_of(backend), folder, options)) {}
+  Decoder(const tensor_ops_backend* backend, const char* folder, const DecoderOptions& options = {})
+      : Decoder(backend, detail::not_null(folder, "the folder of a model"), options) {}
 
   const DecoderInfo& info() const { return model_->info(); }
 
@@ -240,6 +247,9 @@ class Decoder {
     found.size = sizeof found;
     model_->call(&tensor_ops_decode::step_array, name.c_str(), &found);
     return {found.type, {found.shape, found.shape + found.dims}, found.data};
+  }
+  StepArray step_array(const char* name) {
+    return step_array(detail::not_null(name, "step_array: name"));
   }
   void run_step(int num_tokens, int num_selected) {
     model_->call(&tensor_ops_decode::run_step, num_tokens, num_selected);
@@ -279,8 +289,20 @@ class Decoder {
                   static_cast<std::size_t>(num_tokens));
     return chosen;
   }
+  std::vector<Token> run_steps(int num_tokens, int num_steps, const char* output,
+                               const std::vector<std::vector<Token>>& end_tokens = {},
+                               double max_seconds = 0) {
+    return run_steps(num_tokens, num_steps, detail::not_null(output, "run_steps: output"),
+                     end_tokens, max_seconds);
+  }
 
  private:
+  template <class Backend>
+  static const tensor_ops_backend* table_for(const Backend* backend) {
+    if (!backend) return nullptr;
+    require_not_forced_away(*backend);  // of registry.h, where Backend is
+    return backend->abi();
+  }
   static const tensor_ops_decode& table_of(const tensor_ops_backend* backend) {
     if (!backend)
       throw UnavailableError(

@@ -174,6 +174,10 @@ class BackendRegistry {
     look_again();
   }
 
+  void search_python_environment(const char* prefix) {
+    search_python_environment(detail::not_null(prefix, "search_python_environment(): prefix"));
+  }
+
   // Reads the environment and backend.json again, and looks again for what was not available.
   void reload_config() {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -341,6 +345,7 @@ class BackendRegistry {
         levels_ = found;
       }
       if (!file.warning.empty()) warn(file.warning);
+      for (const std::string& warning : detail::unknown_in_order(found)) warn(warning);
       return found;
     }
   }
@@ -378,6 +383,20 @@ class BackendRegistry {
   WarningHandler handler_;
   std::set<std::string> said_;
 };
+
+// Throws ConfigError where the configuration forces another backend than this one. Calls of ops are
+// the program's own business; a model that is opened follows a force, as in Python.
+inline void require_not_forced_away(const Backend& backend) {
+  const Decision decision = BackendRegistry::get_instance().decision();
+  if (decision.mode != "force") return;
+  const std::string forced = detail::split(decision.candidates.front()).first;
+  const std::string& name = backend.get_name();
+  if (forced == name) return;
+  throw ConfigError("a model was to be opened on the backend '" + name + "', but " +
+                    decision.source + " forces '" + forced + "'" +
+                    (detail::is_native(forced) ? "" : ", which C++ programs do not have") +
+                    "; set it to '" + name + "', or take it out");
+}
 
 // The backend that the environment and backend.json choose: see BackendRegistry.
 inline Backend* get_default_backend() {

@@ -5,7 +5,16 @@
 #include <string>
 #include <vector>
 
+#include "tensor_ops/backend/errors.h"
+
 namespace tensor_ops::backend::detail {
+
+// A text of the caller. What std::string throws for a null pointer is no Error.
+inline std::string not_null(const char* text, const char* what) {
+  if (text == nullptr)
+    throw ValueError(std::string(what) + " must be a string, got a null pointer");
+  return text;
+}
 
 // Without the whitespace at both ends.
 inline std::string strip(const std::string& text) {
