@@ -1,5 +1,8 @@
 """The examples in C++, C and Rust, built with an installed package, an install tree and as one."""
 
+import os
+import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -12,6 +15,7 @@ from projects import (
     NORMALISED,
     PACKAGE,
     QUICK,
+    ROOT,
     SOFTMAX,
     build,
     configure,
@@ -88,6 +92,20 @@ def test_installed_package_with_pkg_config(tmp_path):
     words = [source, "-o", str(program), *asked("--cflags", "--libs", "tensor-ops-cpp")]
     run_compiler("cc", *words, f"-Wl,-rpath,{libraries}")
     assert run(program).endswith(SOFTMAX)
+
+
+@pytest.mark.skipif(shutil.which("pkg-config") is None, reason="no pkg-config here")
+def test_the_guides_commands_with_pkg_config(tmp_path):
+    """Its programs run with nothing in the environment that says where the libraries are."""
+    page = (ROOT / "docs/guides/cpp_api.md").read_text(encoding="utf-8")
+    for name, code in re.findall(r"<!-- file: (\S+\.cp*) -->\n```\w+\n(.*?)```", page, re.DOTALL):
+        (tmp_path / name).write_text(code, encoding="utf-8")
+    (commands,) = re.findall(r"```bash\n([^`]*pkgconfigdir[^`]*)```", page)
+    folder = str(Path(sys.executable).parent)
+    path = {"PATH": os.pathsep.join([folder, os.environ["PATH"]])}
+    run("bash", "-e", "-c", f"cd {shlex.quote(str(tmp_path))}\n{commands}", **path)
+    assert run(tmp_path / "first", HOME=str(tmp_path)).startswith("Backend: cpp\n")
+    assert run(tmp_path / "softmax") == "0.090031 0.244728 0.665241\n"
 
 
 def test_package_that_was_moved(tmp_path):

@@ -100,6 +100,11 @@ def runs_in_ci(code):
     assert code.strip() in (ROOT / ".ci/run").read_text(encoding="utf-8").splitlines()
 
 
+def calls_pkg_config(code):
+    # By which the test finds the block.
+    assert "python -m tensor_ops_cpp --pkgconfigdir" in code
+
+
 def takes_its_arguments(code):
     for words in split(code):
         check(words)
@@ -112,6 +117,7 @@ REASONS = {
     "by CI itself": [takes_its_arguments, runs_in_ci],
     "by hand; tests/examples runs what it runs": [takes_its_arguments],
     "by hand; tests/docs/test_model_commands.py runs it": [takes_its_arguments],
+    "by hand; tests/cpp_api/test_examples.py runs it": [calls_pkg_config],
     "by hand; it needs docker": [takes_its_arguments],
     "by hand; it starts nox": [takes_its_arguments],
     "by hand; it installs packages": [takes_its_arguments, installs_what_exists],
