@@ -2,6 +2,7 @@
 #
 #   include(config_file.cmake)
 #   read_config_file("${file}" OPTION...)   # sets what the file sets, in the caller's scope
+#   require_switches(OPTION...)             # stops at an option that is neither ON nor OFF
 #   answer_about_other_backends()           # says for each USE_... that is ON what provides it
 #
 # The file has lines such as set(USE_CUDA ON) and set(TENSOR_OPS_DECODE OFF). A name that begins with
@@ -106,6 +107,18 @@ function(read_config_file config_file)
     set(${name} "${${name}}" PARENT_SCOPE)
   endforeach()
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${config_file}")
+endfunction()
+
+# CMake takes every text that it does not know for ON.
+function(require_switches)
+  set(known ON OFF TRUE FALSE YES NO 1 0)
+  list(JOIN known ", " valid)
+  foreach(name IN LISTS ARGN)
+    string(TOUPPER "${${name}}" value)
+    if(NOT value STREQUAL "" AND NOT value IN_LIST known)
+      message(FATAL_ERROR "${name} is '${${name}}'; set it to ON or OFF. Valid values: ${valid}")
+    endif()
+  endforeach()
 endfunction()
 
 # USE_CPU and USE_CUDA are the package's own to answer.

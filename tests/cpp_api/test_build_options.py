@@ -103,6 +103,16 @@ def test_names_that_nobody_knows(line, says, configured):
     assert says in configured(line, status=1)
 
 
+@pytest.mark.parametrize(
+    "name", ["USE_CPU", "USE_CUDA", "USE_TRITON", "TENSOR_OPS_DECODE", "TENSOR_OPS_ONE_LEVEL"]
+)
+def test_switches_are_on_or_off(name, configured, tmp_path):
+    said = f"{name} is 'maybe'; set it to ON or OFF. Valid values: ON, OFF, TRUE, FALSE, YES, NO"
+    assert said in configured(status=1, **{name: "maybe"})
+    (tmp_path / "build/CMakeCache.txt").unlink()
+    assert said in configured(f"set({name} maybe)", status=1)
+
+
 def test_what_the_file_sets_is_said_and_goes_first(configured, lowest_level):
     said = configured(f"set(TENSOR_OPS_LEVELS {lowest_level})\nset(other_name 1)")
     assert f"config.cmake sets TENSOR_OPS_LEVELS to '{lowest_level}'" in said

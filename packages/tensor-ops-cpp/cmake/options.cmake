@@ -32,6 +32,9 @@ option(TENSOR_OPS_WERROR "Treat warnings as errors" OFF)
 option(TENSOR_OPS_EMULATE_TILES "Do what AMX does in plain C++: slow, for tests on other processors" OFF)
 set(TENSOR_OPS_SANITIZE "" CACHE STRING "What -fsanitize= is to check, e.g. address,undefined")
 
+require_switches(${backend_switches} TENSOR_OPS_DECODE TENSOR_OPS_EMULATE_TILES TENSOR_OPS_INSTALL TENSOR_OPS_ONE_LEVEL
+                 TENSOR_OPS_PYTHON TENSOR_OPS_WERROR)
+
 if(DEFINED USE_CPU AND NOT USE_CPU STREQUAL "" AND NOT USE_CPU)
   message(FATAL_ERROR "USE_CPU is '${USE_CPU}', and the CPU backend is all that tensor-ops-cpp is. Set it to ON, or do not "
                       "build or install this package.")
