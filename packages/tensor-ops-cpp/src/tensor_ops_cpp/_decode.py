@@ -1,14 +1,11 @@
 """Programs of a model's decode step: ``docs/guides/decode_programs.md`` is their contract."""
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from tensor_ops_cpp import _native
-
-if TYPE_CHECKING:
-    from tensor_ops_cpp._native import Executable
 
 __all__ = ["compile_program", "packed_layout", "supports_program"]
 
@@ -82,7 +79,7 @@ def compile_program(
     options: Mapping[str, object] | None = None,
     progress: Callable[[int, int], None] | None = None,
     packed: np.ndarray[Any, np.dtype[np.uint8]] | None = None,
-) -> "Executable":
+) -> "_native.Executable":
     """Make a program ready to run: pack its weights, take its memory and start its threads.
 
     Parameters

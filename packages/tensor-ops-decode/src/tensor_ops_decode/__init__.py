@@ -16,6 +16,7 @@ from tensor_ops_decode.nodes import KINDS
 from tensor_ops_decode.persistent_kernel import PersistentKernel
 from tensor_ops_decode.program import Cache, Limits, Node, Program, Tensor, Value
 from tensor_ops_decode.sampling import Sampling
+from tensor_ops_decode.step_profile import StepProfile
 from tensor_ops_decode.weights import FileFormatError, open_weights
 
 __version__ = "0.1.0"
@@ -36,6 +37,7 @@ __all__ = [
     "Program",
     "ProgramError",
     "Sampling",
+    "StepProfile",
     "Tensor",
     "TokenLogprob",
     "Value",
