@@ -61,6 +61,7 @@ def pytest_configure(config):
     config.addinivalue_line(
         "markers", "unsanitized(reason): has no meaning, or no time, in a build with sanitizers"
     )
+    config.addinivalue_line("markers", "sample: one of the tests of wheels that take seconds")
     config.addinivalue_line("markers", "nightly: takes minutes, and runs with --nightly only")
 
 

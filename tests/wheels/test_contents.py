@@ -1,6 +1,9 @@
 """What is in the sdists and wheels, before anything is installed."""
 
+import base64
 import configparser
+import csv
+import hashlib
 import json
 import subprocess
 import sys
@@ -15,7 +18,7 @@ from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 from packaging.licenses import canonicalize_license_expression
 
-from interpreters import HERE, NATIVE, ROOT, project, run
+from interpreters import HERE, NATIVE, ROOT, build_wheel, project, run
 
 # In bytes, as the index counts them.
 LARGEST = {"tensor-ops-cpp": 5_000_000, "tensor-ops-cuda": 30_000_000}
@@ -38,6 +41,7 @@ def same_for_all_pythons(wheel):
     return {name.partition(".cpython-")[0] for name in names(wheel)}
 
 
+@pytest.mark.sample
 def test_the_index_takes_all(dist):
     files = [path for path in dist.iterdir() if path.suffix in {".whl", ".gz"}]
     run(sys.executable, "-m", "twine", "check", "--strict", *files)
@@ -60,6 +64,18 @@ def test_wheel_has_every_file_of_the_package(package, wheel):
         if path.suffix in {".py", ".pyi", ".typed", ".cl", ".clh"}
     }
     assert wanted <= set(names(wheel(package)))
+
+
+def test_record_has_every_file_with_its_hash(package, wheel):
+    archive = zipfile.ZipFile(wheel(package))
+    (record,) = (name for name in archive.namelist() if name.endswith(".dist-info/RECORD"))
+    rows = list(csv.reader(archive.read(record).decode().splitlines()))
+    assert sorted(name for name, *_ in rows) == sorted(archive.namelist())
+    for name, digest, size in rows:
+        content = archive.read(name)
+        sha256 = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).decode().rstrip("=")
+        wanted = ("", "") if name == record else (f"sha256={sha256}", str(len(content)))
+        assert (digest, size) == wanted, name
 
 
 def test_wheel_has_nothing_else(package, wheel):
@@ -124,8 +140,7 @@ def test_wheel_of_a_pure_package_is_the_same_from_sdist_and_tree(package, wheel)
     if package in NATIVE:
         pytest.skip("test_wheel_of_a_native_package_is_the_same_from_sdist_and_tree looks at it")
     with tempfile.TemporaryDirectory() as folder:
-        words = ["-m", "build", "--wheel", "--outdir", folder, ROOT / "packages" / package]
-        run(sys.executable, *words)
+        build_wheel(ROOT / "packages" / package, folder)
         (from_tree,) = Path(folder).glob("*.whl")
         ours, theirs = zipfile.ZipFile(wheel(package)), zipfile.ZipFile(from_tree)
         assert sorted(ours.namelist()) == sorted(theirs.namelist())

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from interpreters import ROOT, run
+from interpreters import ROOT, project, run
 
 FIRST_STEPS = """
 import numpy as np
@@ -18,6 +18,15 @@ y = tensor_ops.silu(x)
 wide = x.astype(np.float64)
 assert np.abs(y - wide / (1 + np.exp(-wide))).max() < 1e-6
 print(tensor_ops.get_backend())
+"""
+DECODE = """
+import tensor_ops
+import tensor_ops_decode
+
+print(tensor_ops_decode.__file__)
+with tensor_ops.PersistentKernel() as kernel:
+    kernel.compile()
+    print(kernel.backend, len(kernel()))
 """
 IN_PYTORCH = """
 import sys
@@ -111,6 +120,22 @@ def test_the_guides_program_in_cpp(this_interpreter, dist, tmp_path):
         run("cmake", "--build", tmp_path / compiler)
         said = run("env", "-i", tmp_path / compiler / "guide", cwd=tmp_path)
         assert said.splitlines() == ["Backend: cpp", "The default is cpp"]
+
+
+@pytest.mark.sample
+def test_the_commands_of_the_decode_package(this_interpreter, dist):
+    fresh = this_interpreter.environment("commands")
+    folders = [dist, this_interpreter.wheelhouse]
+    fresh.install("tensor-ops[cpp]", "tensor-ops-decode", folders=folders)
+    assert fresh.python("-m", "pip", "check").strip() == "No broken requirements found."
+    assert json.loads(fresh.command("doctor", "--json", "--require=cpp"))["problems"] == []
+    commands = project("tensor-ops-decode")["project"]["entry-points"]["tensor_ops.commands"]
+    for words in (name.split(".") for name in commands):
+        usage = f"usage: tensor-ops {' '.join(words)} "
+        assert fresh.command(*words, "--help").startswith(usage)
+    path, ran = fresh.python("-c", DECODE).splitlines()
+    assert path.startswith(str(fresh.place))
+    assert ran == "cpp 1"
 
 
 def test_without_a_backend_numpy_runs(this_interpreter, dist):

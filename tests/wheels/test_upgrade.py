@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from interpreters import ROOT, run
+from interpreters import ROOT, build_wheel, run
 
 FORCED = {"TENSOR_OPS_FORCE_BACKEND": "cpp"}
 SILU = "import numpy as np, tensor_ops; print(tensor_ops.silu(np.ones(1, np.float32)))"
@@ -32,7 +32,7 @@ def next_core(tmp_path):
     shutil.copytree(ROOT / "packages" / "tensor-ops", tree)
     change(tree / "pyproject.toml", '(?m)^version = ".*"', 'version = "0.1.9"')
     change(tree / "src" / "tensor_ops" / "contract.py", "(?m)^API_VERSION = 1$", "API_VERSION = 2")
-    run(sys.executable, "-m", "build", "--wheel", "--outdir", tmp_path / "next", tree)
+    build_wheel(tree, tmp_path / "next")
     return tmp_path / "next"
 
 
@@ -71,11 +71,13 @@ def assert_refused(environment, message):
     assert message + HOW in forced
 
 
+@pytest.mark.sample
 def test_a_later_core_refuses_an_older_backend(environment, next_core, this_interpreter):
     environment.install("--upgrade", "tensor-ops", folders=[next_core, this_interpreter.wheelhouse])
     assert_refused(environment, CORE)
 
 
+@pytest.mark.sample
 def test_an_older_core_refuses_a_later_backend(environment, next_backend, this_interpreter):
     folders = [next_backend, this_interpreter.wheelhouse]
     environment.install("--upgrade", "tensor-ops-cpp", folders=folders)
