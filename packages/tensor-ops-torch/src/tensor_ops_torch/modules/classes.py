@@ -103,11 +103,8 @@ def _new_class(base: type[nn.Module], recipe: Recipe) -> type[nn.Module]:
         )
 
     def original(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
-        return base.forward(module, *args, **kwargs)
-
-    forward = recipe.forward(original)
-    forward.__name__, forward.__qualname__ = "forward", f"{base.__qualname__}.forward"
-    forward.__doc__ = base.forward.__doc__
+        # Bound as the module would bind it, whatever stands there: a function need not.
+        return super(made, module).forward(*args, **kwargs)
 
     def __reduce_ex__(self: Any, protocol: Any) -> Any:  # noqa: N807
         reduced = super(made, self).__reduce_ex__(max(int(protocol), 2))
@@ -120,7 +117,6 @@ def _new_class(base: type[nn.Module], recipe: Recipe) -> type[nn.Module]:
         "__module__": base.__module__,
         "__qualname__": base.__qualname__,
         "__doc__": base.__doc__,
-        "forward": forward,
         "__reduce_ex__": __reduce_ex__,
         _BASE: base,
         _RECIPE: recipe,
@@ -128,6 +124,10 @@ def _new_class(base: type[nn.Module], recipe: Recipe) -> type[nn.Module]:
     made: type[nn.Module] = types.new_class(
         base.__name__, (base,), exec_body=lambda body: body.update(namespace)
     )
+    forward = recipe.forward(original, made)
+    forward.__name__, forward.__qualname__ = "forward", f"{base.__qualname__}.forward"
+    forward.__doc__ = base.forward.__doc__
+    made.forward = forward
     return made
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import copy
+import dis
 import functools
 import hashlib
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
-from types import FunctionType
+from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 import torch
@@ -31,66 +34,118 @@ class Conditions:
         Attributes with the types and values that they have to have.
     functions : tuple of (type, str, str)
         Classes, names of their functions, and digests of these.
+    passed : tuple of (type, str)
+        Classes that ``super()`` looks into, and the functions that they do not have.
+    held : tuple of str
+        Parameters and children, which nothing else of the same name may hide.
     """
 
     watched: tuple[tuple[str, type, Any], ...] = ()
     functions: tuple[tuple[type, str, str], ...] = ()
+    passed: tuple[tuple[type, str], ...] = ()
+    held: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, reading: Reading) -> Conditions:
         """Return the conditions under which a forward was read."""
         watched = [(name, _copy_partial(value)) for name, value in sorted(reading.watched.items())]
-        functions = sorted(
-            ((owner, name, _digest(function)) for owner, name, function in reading.functions),
-            key=lambda each: (each[0].__qualname__, each[1]),
+        functions = ((owner, name, _digest(found)) for owner, name, found in reading.functions)
+        return cls(
+            tuple((name, type(value), value) for name, value in watched),
+            tuple(sorted(functions, key=_place)),
+            tuple(sorted(reading.passed, key=_place)),
+            tuple(sorted(reading.held)),
         )
-        return cls(tuple((name, type(value), value) for name, value in watched), tuple(functions))
 
     @property
     def is_known(self) -> bool:
         """Whether the functions are still those that were read, as after loading a model."""
         return all(
             _digest(getattr(owner, name, None)) == digest for owner, name, digest in self.functions
-        )
+        ) and not any(name in vars(owner) for owner, name in self.passed)
 
-    def check(self) -> Callable[[nn.Module], bool]:
-        """Return a function that says whether they hold for a module."""
-        watched = self.watched
-        functions: list[tuple[Any, ...]] = []
+    def check(self, kind: type[nn.Module]) -> Callable[[nn.Module, bool], bool]:
+        """Return a function that says whether they hold for a module of a swapped class.
+
+        A compiler traces it, and guards on what it reads: a function by its code and defaults, a
+        global by its object. Each read below is one that it can guard on.
+        """
+        watched, held = self.watched, self.held
+        called = tuple({name: None for _, name, _ in self.functions if name != "forward"})
+        functions = []
+        used = []
         for owner, name, _ in self.functions:
-            function = getattr(owner, name)
-            facts = function.__code__, function.__defaults__, _copy(function.__kwdefaults__)
-            functions.append((owner, name, function, *facts))
-        used = [
-            (found.__globals__, name, found.__globals__[name])
-            for _, _, found, code, _, _ in functions
-            for name in code.co_names
-            if name in found.__globals__
-        ]
-        called = frozenset(name for _, name, _ in self.functions) - {"forward"}
+            found = getattr(owner, name)
+            facts = found.__code__, found.__defaults__, _copy(found.__kwdefaults__)
+            # What was set on the class that a module has is called before what its base has.
+            seen_by = kind if issubclass(kind, owner) and name in called else owner
+            functions.append((seen_by, name, found, *facts))
+            used += [(read, _copy_partial(read())) for read in _readers(found)]
+        own = itertools.takewhile(lambda each: each is not nn.Module, kind.__mro__)
+        hiding = tuple((vars(each), name) for each in own for name in held)
+        passed = tuple((vars(each), name) for each, name in self.passed)
 
-        def hold(module: nn.Module) -> bool:
-            for name, kind, value in watched:
-                held = getattr(module, name, _MISSING)
-                if type(held) is not kind or (held != value and not _same_partial(held, value)):
+        def hold(module: nn.Module, is_eager: bool) -> bool:
+            fields = module.__dict__
+            for name in held:
+                if name in fields:
                     return False
-            if torch.compiler.is_compiling():
-                return True  # the functions and globals are what the compiler reads
-            for owner, name, found, code, defaults, keywords in functions:
+            if is_eager or not torch.compiler.is_compiling():
+                for names, name in hiding:
+                    if name in names:
+                        return False
+            else:
+                for name in held:
+                    if hasattr(kind, name):
+                        return False
+                for name in called:
+                    getattr(module, name, None)  # without it, nothing guards on the fields below
+            for name in called:
+                if name in fields:
+                    return False
+            for names, name in passed:
+                if name in names:
+                    return False
+            for name, of, value in watched:
+                found = getattr(module, name, _MISSING)
+                if type(found) is not of or (found != value and not _same_partial(found, value)):
+                    return False
+            for owner, name, function, code, defaults, keywords in functions:
+                found = getattr(owner, name, None)
                 if (
-                    found.__code__ is not code
-                    or found.__defaults__ is not defaults
+                    found is not function
+                    or found.__code__ is not code
+                    or found.__defaults__ != defaults
                     or found.__kwdefaults__ != keywords
-                    or getattr(owner, name, None) is not found
                 ):
                     return False
-            for names, name, value in used:
-                if names.get(name) is not value:
-                    return False
-            # A function of the instance would be called in the place of its class's.
-            return not called or called.isdisjoint(vars(module))
+            try:
+                for read, value in used:
+                    found = read()
+                    if found is not value and not _same_partial(found, value):
+                        return False
+            except NameError:
+                return False
+            return True
 
         return hold
+
+
+def _place(entry: tuple[Any, ...]) -> tuple[str, str]:
+    return entry[0].__qualname__, entry[1]
+
+
+def _readers(function: FunctionType) -> list[Callable[[], Any]]:
+    """Return functions that each read a name as a function does, a global or else a builtin."""
+    names = _globals_of(function.__code__)
+    return [eval(f"lambda: {name}", function.__globals__) for name in names]
+
+
+@functools.lru_cache(maxsize=256)
+def _globals_of(code: CodeType) -> tuple[str, ...]:
+    """Return the names that a code looks up outside of its function."""
+    loads = (each.argval for each in dis.get_instructions(code) if each.opname == "LOAD_GLOBAL")
+    return tuple(dict.fromkeys(loads))
 
 
 def _copy(keywords: dict[str, Any] | None) -> dict[str, Any] | None:
@@ -101,13 +156,16 @@ def _copy_partial(value: Any) -> Any:
     """Return a partial that does not change with another, whose keywords can be written to."""
     if type(value) is not functools.partial:
         return value
-    return functools.partial(value.func, *value.args, **value.keywords)
+    args, keywords = copy.deepcopy((value.args, value.keywords))
+    return functools.partial(value.func, *args, **keywords)
 
 
 def _same_partial(found: Any, value: Any) -> bool:
     """Return whether two partials call the same; copies of one are not equal."""
-    return type(found) is functools.partial and (
-        (found.func, found.args, found.keywords) == (value.func, value.args, value.keywords)
+    return (
+        type(found) is functools.partial
+        and type(value) is functools.partial
+        and ((found.func, found.args, found.keywords) == (value.func, value.args, value.keywords))
     )
 
 
@@ -117,4 +175,17 @@ def _digest(function: Any) -> str:
     code = function.__code__
     facts = (code.co_code, code.co_consts, code.co_names, code.co_varnames)
     defaults = function.__defaults__, function.__kwdefaults__
-    return hashlib.sha256(repr((*facts, *defaults)).encode()).hexdigest()[:16]
+    try:
+        used = [_named(read()) for read in _readers(function)]
+    except NameError as error:
+        used = [str(error)]
+    return hashlib.sha256(repr((*facts, *defaults, used)).encode()).hexdigest()[:16]
+
+
+def _named(value: Any) -> Any:
+    """Return what says in any process which object a global is."""
+    if type(value) is functools.partial:
+        return _named(value.func), value.args, sorted(value.keywords.items())
+    if isinstance(value, ModuleType):
+        return value.__name__
+    return getattr(value, "__module__", None), getattr(value, "__qualname__", type(value).__name__)

@@ -69,10 +69,10 @@ class NormRecipe:
     width: int | None
     conditions: Conditions
 
-    def forward(self, original: Forward) -> Forward:
+    def forward(self, original: Forward, kind: type[nn.Module]) -> Forward:
         run_directly, compute = direct(OPS[self.op]), bypassing(OPS[self.op], OPERATORS[self.op])
         name_of_weight, name_of_bias, offset = self.weight, self.bias, self.offset
-        eps_of, width, holds = dict(self.eps), self.width, self.conditions.check()
+        eps_of, width, holds = dict(self.eps), self.width, self.conditions.check(kind)
         has_bias = self.op == "layer_norm"
 
         def on_row(module: nn.Module, x: Tensor, eps: float) -> Any:
@@ -96,7 +96,7 @@ class NormRecipe:
 
         def forward(module: nn.Module, x: Any = _MISSING, /, *args: Any, **kwargs: Any) -> Any:
             bypasses = can_bypass_dispatcher(x)
-            if args or kwargs or not (bypasses or _is_taken(x)) or not holds(module):
+            if args or kwargs or not (bypasses or _is_taken(x)) or not holds(module, bypasses):
                 return _original(original, module, x, args, kwargs)
             dtype = x.dtype
             eps: Any = eps_of.get(dtype)
@@ -156,13 +156,13 @@ class ActivationRecipe:
     def scalars(self) -> tuple[str, ...]:
         return () if self.approximate is None else (self.approximate,)
 
-    def forward(self, original: Forward) -> Forward:
+    def forward(self, original: Forward, kind: type[nn.Module]) -> Forward:
         run_directly, operator = direct(OPS[self.op]), OPERATORS[self.op]
-        scalars, dtypes, holds = self.scalars, self.dtypes, self.conditions.check()
+        scalars, dtypes, holds = self.scalars, self.dtypes, self.conditions.check(kind)
 
         def forward(module: nn.Module, x: Any = _MISSING, /, *args: Any, **kwargs: Any) -> Any:
             bypasses = can_bypass_dispatcher(x)
-            if args or kwargs or not (bypasses or _is_taken(x)) or not holds(module):
+            if args or kwargs or not (bypasses or _is_taken(x)) or not holds(module, bypasses):
                 return _original(original, module, x, args, kwargs)
             if not x.is_contiguous() or x.dtype not in dtypes or not x.ndim:
                 return original(module, x)
@@ -211,17 +211,18 @@ class GatedRecipe:
     dtypes: tuple[torch.dtype, ...]
     conditions: Conditions
 
-    def forward(self, original: Forward) -> Forward:
+    def forward(self, original: Forward, kind: type[nn.Module]) -> Forward:
         run_directly, operator, dtypes = direct(OPS[self.op]), OPERATORS[self.op], self.dtypes
         scalars = () if self.approximate is None else (self.approximate,)
         name, recipe, base = self.activation, self.activation_recipe, self.activation_base
-        kind: type[nn.Module] | None = None
-        act_holds: Callable[[nn.Module], bool] | None = None
+        act_kind: type[nn.Module] | None = None
+        act_holds: Callable[[nn.Module, bool], bool] | None = None
         if base is not None and recipe is not None:
-            kind, act_holds = swapped_class(base, recipe), recipe.conditions.check()
+            act_kind = swapped_class(base, recipe)
+            act_holds = recipe.conditions.check(act_kind)
         projections, after, gate_first = self.projections, self.after, self.gate_first
         called = tuple(each for each in (name, *projections, *after) if each is not None)
-        function, holds = self._function(), self.conditions.check()
+        function, holds = self._function(), self.conditions.check(kind)
 
         def product(gate: Any, up: Any, bypasses: bool) -> Any:
             """Return what an op makes of both; None where they are not for an op."""
@@ -243,10 +244,10 @@ class GatedRecipe:
             return None
 
         def forward(module: nn.Module, x: Any = _MISSING, /, *args: Any, **kwargs: Any) -> Any:
-            if args or kwargs or not holds(module):
-                return _original(original, module, x, args, kwargs)
             bypasses = can_bypass_dispatcher(x)
-            if not (bypasses or _is_taken(x)) or x.dtype not in dtypes:
+            if args or kwargs or not (bypasses or _is_taken(x)) or not holds(module, bypasses):
+                return _original(original, module, x, args, kwargs)
+            if x.dtype not in dtypes:
                 return _original(original, module, x, args, kwargs)
             children = module._modules
             if None in map(children.get, called):
@@ -255,9 +256,9 @@ class GatedRecipe:
             if name is not None:
                 activate = children[name]
                 if (
-                    type(activate) is not kind
+                    type(activate) is not act_kind
                     or _is_hooked(activate)
-                    or (act_holds is not None and not act_holds(activate))
+                    or (act_holds is not None and not act_holds(activate, bypasses))
                 ):
                     return original(module, x)
             if len(projections) == 2:

@@ -194,6 +194,8 @@ def _conditions(readings: Mapping[torch.dtype, Reading]) -> Conditions:
     for each in readings.values():
         whole.watched |= each.watched
         whole.functions |= each.functions
+        whole.passed |= each.passed
+        whole.held |= each.held
     return Conditions.of(whole)
 
 

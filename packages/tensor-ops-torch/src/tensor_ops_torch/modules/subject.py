@@ -57,6 +57,10 @@ class Reading:
         The attributes that it was read under, with their values.
     functions : set of (type, str, object)
         The functions that it runs, as what attributes of which classes.
+    passed : set of (type, str)
+        Classes that ``super()`` looks into, and the functions that they do not have.
+    held : set of str
+        The parameters and children that it uses.
     calls : list of str
         The children that it calls, in their order.
     width : int or None
@@ -69,6 +73,8 @@ class Reading:
     formula: Formula = X
     watched: dict[str, Any] = field(default_factory=dict)
     functions: set[tuple[type, str, Any]] = field(default_factory=set)
+    passed: set[tuple[type, str]] = field(default_factory=set)
+    held: set[str] = field(default_factory=set)
     calls: list[str] = field(default_factory=list)
     width: int | None = None
     uses_dtypes: bool = False
@@ -156,8 +162,10 @@ class Subject:
             if module._parameters[name].ndim != 1:
                 shape = tuple(module._parameters[name].shape)
                 raise RefusedError(f"uses {name} of shape {shape}, expected one axis")
+            self.reading.held.add(name)
             return Value(symbol(f"self.{name}"), self.reading.dtype, "vector")
         if name in held:
+            self.reading.held.add(name)
             return Child(name, module._modules[name])
         if name in module._buffers:
             raise RefusedError(f"uses the buffer {name}")
@@ -187,6 +195,7 @@ class Subject:
         for each in order[order.index(kind) + 1 :]:
             if name in vars(each):
                 return Method(each, name, vars(each)[name])
+            self.reading.passed.add((each, name))
         raise RefusedError(f"has no inherited {name}")
 
 
