@@ -18,8 +18,10 @@ for name in list(os.environ):
     if name.startswith("TENSOR_OPS_") and name != "TENSOR_OPS_CPP_ISA":
         del os.environ[name]
 if "PYTEST_XDIST_WORKER" in os.environ:
-    # Workers share the cores: where PyTorch's threads wait for work they must not keep one busy.
+    # Workers share the cores: where PyTorch's threads wait for work they must not keep one busy,
+    # and those of NumPy's matrix products always do.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 else:  # a worker has its controller's
     no_config = tempfile.mkdtemp(prefix="tensor-ops-no-config-")
     atexit.register(shutil.rmtree, no_config, ignore_errors=True)
