@@ -43,7 +43,7 @@ def test_a_prompt_comes_from_standard_input(folder):
 
 @pytest.mark.parametrize(
     ("given", "length"),
-    [("Once\n", 4), ("Once\r\n", 4), ("Once\n\n", 5), ("\nOnce", 5), ("Once ", 5)],
+    [("Once\n", 4), ("Once\r\n", 4), ("Once\n\n", 5), ("Once\r", 5), ("\nOnce", 5), ("Once ", 5)],
     ids=repr,
 )
 def test_a_newline_at_the_end_of_standard_input_is_not_of_the_prompt(folder, given, length):

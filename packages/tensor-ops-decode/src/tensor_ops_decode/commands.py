@@ -114,8 +114,9 @@ def _prompt(prompt: str | None) -> str | None:
         return prompt
     if sys.stdin is None:
         raise TensorOpsError("the prompt - is standard input, which is closed")
+    text = sys.stdin.read()
     # Programs such as echo end what they write with a newline, which is none of the prompt's.
-    return sys.stdin.read().removesuffix("\n")
+    return text.removesuffix("\r\n") if text.endswith("\r\n") else text.removesuffix("\n")
 
 
 def _answer(model: Model, prompt: str | None, arguments: argparse.Namespace) -> None:
