@@ -15,9 +15,13 @@ from tensor_ops_torch.ops import silu
 
 
 def composed(x: Tensor, approximate: str = "tanh") -> Tensor:
-    y = torch.nn.functional.gelu(silu.above_minus_infinity(x), approximate=approximate)
-    # PyTorch's erf in float32 vectors is NaN at infinity.
-    return y if approximate == "tanh" else torch.where(x == torch.inf, x, y)
+    gelu = torch.nn.functional.gelu
+    if approximate == "tanh":
+        return gelu(silu.above_minus_infinity(x), approximate=approximate)
+    # Beyond 40 the result is x or -0.0 in every dtype. On CPUs PyTorch's own is NaN at infinity
+    # there, or 0.0 for every zero, depending on the vectors that the processor has.
+    near = x.clamp(-40, 40)
+    return torch.where(near == x, gelu(near), x.clamp(min=-0.0))
 
 
 def precise(x: Tensor, approximate: str = "tanh") -> Tensor:
