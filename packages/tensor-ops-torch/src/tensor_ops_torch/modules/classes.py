@@ -127,6 +127,8 @@ def _new_class(base: type[nn.Module], recipe: Recipe) -> type[nn.Module]:
     forward = recipe.forward(original, made)
     forward.__name__, forward.__qualname__ = "forward", f"{base.__qualname__}.forward"
     forward.__doc__ = base.forward.__doc__
+    # What asks for the parameters, as torch.fx.symbolic_trace does, gets those of the module's own.
+    forward.__wrapped__ = base.forward  # type: ignore[attr-defined]
     made.forward = forward
     return made
 
