@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from tensor_ops_torch.backends.moving import map_tensors
 from tensor_ops_torch.checkpoint.names import ModelNames
 from tensor_ops_torch.checkpoint.replacement import replacing
+from tensor_ops_torch.checkpoint.shared import differing_names
 
 __all__ = ["load_checkpoint", "save_checkpoint"]
 
@@ -115,8 +116,9 @@ def load_checkpoint(model: nn.Module, path: str | os.PathLike[str]) -> dict[str,
     Raises
     ------
     RuntimeError
-        If names or shapes are not those of the model, with their list, or the file is damaged.
-        Nothing is changed then.
+        If names or shapes are not those of the model, with their list, if the file has different
+        tensors for one that the model has under several names, or if it is damaged. Nothing is
+        changed then.
     TypeError
         If the file holds no state dict.
     pickle.UnpicklingError
@@ -125,8 +127,9 @@ def load_checkpoint(model: nn.Module, path: str | os.PathLike[str]) -> dict[str,
     _check(model, "load_checkpoint")
     content = _read(path)
     state, extra = _split(content, path)
-    names = ModelNames(model)
-    _load(model, names.of_the_model(state), path)
+    of_the_model = ModelNames(model).of_the_model(state)
+    _check_shared(model, of_the_model, path)
+    _load(model, of_the_model, path)
     return extra
 
 
@@ -259,6 +262,16 @@ def _split(content: Any, path: str | os.PathLike[str]) -> tuple[Mapping[str, Any
         if isinstance(state := content.get(key), Mapping):
             return state, {name: value for name, value in content.items() if name != key}
     return content, {}
+
+
+def _check_shared(model: nn.Module, state: Mapping[str, Any], path: str | os.PathLike[str]) -> None:
+    if (names := differing_names(model, state)) is not None:
+        raise RuntimeError(
+            f"load_checkpoint: {os.fspath(path)!r} has different tensors for {names[0]!r} and "
+            f"{names[1]!r}, which are one in the model, and nothing was changed. Make a model that "
+            "does not share them, as with tie_word_embeddings=False in transformers, or take out "
+            "of the file the one that is not meant"
+        )
 
 
 def _load(model: nn.Module, state: Mapping[str, Any], path: str | os.PathLike[str]) -> None:
