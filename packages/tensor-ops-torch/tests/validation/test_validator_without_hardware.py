@@ -1,5 +1,8 @@
 """What the validator tells of a generation that is only named, and of models of every kind."""
 
+import io
+import re
+
 import pytest
 import torch
 from torch import nn
@@ -56,11 +59,42 @@ def test_a_model_of_320_gb_fits_no_gpu_that_can_be_named():
     for architecture in NVIDIA_MEMORY_GB:
         assert not nvidia(big(320), architecture=architecture).ok
     check = find(nvidia(big(320)), "memory")
-    assert check.status is Status.SKIPPED
-    assert check.message == (
-        "parameters and buffers take 327680.0 MB; not checked, the memory is unknown"
-    )
-    assert "NVIDIAConfig.architecture" in check.what_to_do
+    assert check.status is Status.FAILED
+    assert "320.0 GB; the largest GPU that is known, B300, has 288 GB" in check.message
+
+
+def test_a_model_that_some_device_can_hold_is_not_checked_against_an_unnamed_one():
+    for validate, setting in ((nvidia, "NVIDIAConfig.architecture"), (tpu, "TPUConfig.version")):
+        check = find(validate(big(160)), "memory")
+        assert check.status is Status.SKIPPED
+        assert check.message == (
+            "parameters and buffers take 163840.0 MB; not checked, the memory is unknown"
+        )
+        assert setting in check.what_to_do
+        check = find(validate(big(160).train()), "memory")
+        assert check.status is Status.WARNING
+        assert "with gradients and Adam's moments 640.0 GB; the largest" in check.message
+
+
+@pytest.mark.parametrize(
+    ("validate", "settings", "message"),
+    [
+        (nvidia, {}, "GPU that is known, B300, has 288 GB"),
+        (nvidia, {"max_memory_fraction": 0.5}, "288 GB (max_memory_fraction allows 50%)"),
+        # A pool may be of any size on paper.
+        (nvidia, {"memory_growth_enabled": False, "memory_pool_init_mb": 6_000_000}, "288 GB"),
+        (nvidia, {"precision": "float16", "allow_fp32": False}, "take 2560.0 GB"),
+        (tpu, {}, "TPU that is known, v7, has 192 GB"),
+        (tpu, {"memory_fraction": 0.5}, "192 GB (memory_fraction allows 50%)"),
+    ],
+)
+def test_a_model_of_5_tb_fits_no_device_even_where_none_is_named(validate, settings, message):
+    report = validate(big(5 * 1024), **settings)
+    assert not report.ok
+    check = find(report, "memory")
+    assert check.status is Status.FAILED
+    assert message in check.message
+    assert check.what_to_do
 
 
 def test_what_only_the_larger_gpus_of_a_generation_hold_is_a_warning():
@@ -138,15 +172,51 @@ def test_a_torchscript_child_is_checked_as_any_other(make, validate, inputs):
     }
 
 
+def saved_and_loaded(model):
+    file = io.BytesIO()
+    torch.jit.save(model, file)
+    file.seek(0)
+    return torch.jit.load(file)
+
+
+FREEZE, INFER = torch.jit.freeze, torch.jit.optimize_for_inference
+# What PyTorch freezes has no attribute ``training``, unless that is asked for.
+FROZEN = {
+    "scripted": lambda model, x: FREEZE(torch.jit.script(model)),
+    "traced": lambda model, x: FREEZE(torch.jit.trace(model, x)),
+    "scripted for inference": lambda model, x: INFER(torch.jit.script(model)),
+    "frozen for inference": lambda model, x: INFER(FREEZE(torch.jit.script(model))),
+    "with its mode": lambda model, x: FREEZE(torch.jit.script(model), ["training"]),
+    "loaded": lambda model, x: saved_and_loaded(FREEZE(torch.jit.script(model))),
+}
+LAYERS = {
+    "linear": (nn.Linear(512, 512), torch.ones(2, 512)),
+    # optimize_for_inference leaves no constant but those of oneDNN.
+    "convolution": (nn.Conv2d(64, 64, 8), torch.ones(1, 64, 8, 8)),
+}
+
+
 @pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
+@pytest.mark.parametrize("layer", LAYERS)
+@pytest.mark.parametrize("kind", FROZEN)
 @pytest.mark.parametrize("validate", [nvidia, tpu])
-def test_weights_that_torchscript_has_frozen_are_found(validate):
-    frozen = torch.jit.freeze(torch.jit.script(nn.Linear(512, 512).eval()))
-    report = validate(Holder(frozen).eval())
-    check = find(report, "modules")
-    assert check.status is Status.FAILED
-    assert check.message.startswith("child is TorchScript with weights among its constants")
-    assert find(report, "memory").message.startswith("parameters and buffers take 1.0 MB")
+def test_weights_that_torchscript_has_frozen_are_found(validate, kind, layer):
+    one, x = LAYERS[layer]
+    frozen = FROZEN[kind](nn.Sequential(one, nn.ReLU()).eval(), x)
+    before = frozen(x)
+    parent = nn.Sequential(nn.Identity(), frozen)
+    cases = [(frozen, type(frozen).__name__, None), (frozen, type(frozen).__name__, x)]
+    for model, name, inputs in [*cases, (parent, "1", x)]:
+        report = validate(model, inputs)
+        check = find(report, "modules")
+        assert check.status is Status.FAILED
+        assert check.message.startswith(f"{name} is TorchScript with weights among its constants")
+        # Once, or once more as optimize_for_inference has it besides.
+        assert re.match("parameters and buffers take [12].0 MB", find(report, "memory").message)
+        seen = find(report, "operators").message
+        assert "the model raised" not in seen
+        assert ("not known before the model runs" in seen) == (inputs is None)
+    assert torch.equal(frozen(x), before)
 
 
 @pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+
 import torch
 from torch import nn
 
@@ -10,12 +13,40 @@ from tensor_ops_torch.hardware.profile import GB, MB, NVIDIA_MEMORY_GB
 from tensor_ops_torch.validation.model import ModelFacts
 from tensor_ops_torch.validation.report import ValidationCheck, failed, passed, skipped, warning
 
-__all__ = ["check_generation", "check_memory", "size_in_dtype"]
+__all__ = ["Largest", "check_generation", "check_memory", "check_unknown", "size_in_dtype"]
 
 # With gradients and Adam's two moments, parameters take four times their size.
 _TRAINING = 3
 _LESS = "use 16 bits, a smaller model or more devices"
 _LESS_TRAINING = "train in 16 bits or on more devices; to infer, call model.eval()"
+
+
+@dataclass(frozen=True)
+class Largest:
+    """The device of a kind that has the most memory.
+
+    Attributes
+    ----------
+    text : str
+        What it is and what it has.
+    budget : float
+        Bytes that may be allocated.
+    """
+
+    text: str
+    budget: float
+
+    @classmethod
+    def of(
+        cls, kind: str, sizes: Mapping[str, int], setting: str, fraction: float | None
+    ) -> Largest:
+        """Return the largest of devices, by their memory in GB.
+
+        `fraction` is the part of it that a setting allows, None for all.
+        """
+        name, size = max(sizes.items(), key=lambda each: each[1])
+        text = f"the largest {kind}, {name}, has {size} GB{_limit(setting, fraction)}"
+        return cls(text, size * GB * (fraction or 1))
 
 
 def size_in_dtype(model: nn.Module, dtype: torch.dtype) -> int:
@@ -27,9 +58,7 @@ def size_in_dtype(model: nn.Module, dtype: torch.dtype) -> int:
     )
 
 
-def check_memory(
-    facts: ModelFacts, needed: int, budget: int | None, what_to_do: str
-) -> ValidationCheck:
+def check_memory(facts: ModelFacts, needed: int, budget: int) -> ValidationCheck:
     """Check a model against the memory of a device.
 
     Parameters
@@ -37,17 +66,12 @@ def check_memory(
     facts : ModelFacts
     needed : int
         Bytes of the parameters and buffers, in the dtypes that they will have.
-    budget : int or None
-        Bytes that may be allocated; None if that is not known.
-    what_to_do : str
-        What would make it known.
+    budget : int
+        Bytes that may be allocated.
     """
     if facts.lazy is not None:
         return _uninitialized(facts)
-    text = f"parameters and buffers take {needed / MB:.1f} MB"
-    if budget is None:
-        return skipped("memory", f"{text}; not checked, the memory is unknown", what_to_do)
-    text += f" of {budget / MB:.0f} MB"
+    text = f"parameters and buffers take {needed / MB:.1f} MB of {budget / MB:.0f} MB"
     if needed > budget:
         return failed("memory", text, _LESS)
     training = needed + _TRAINING * facts.trained
@@ -79,23 +103,57 @@ def check_generation(
         return _uninitialized(facts)
     sizes = NVIDIA_MEMORY_GB[architecture]
     (small, least), *_, (large, most) = [*sizes.items(), *sizes.items()]
+    setting = "max_memory_fraction"
+    largest = Largest.of(f"GPU of {architecture.name}", sizes, setting, fraction)
+    if (beyond := _beyond(facts, needed, largest)) is not None:
+        return beyond
     text = f"parameters and buffers take {needed / GB:.1f} GB"
-    limit = f" (max_memory_fraction allows {fraction:.0%})" if fraction is not None else ""
-    factor = GB * (fraction or 1)
-    if needed > most * factor:
-        message = f"{text}; the largest GPU of {architecture.name}, {large}, has {most} GB{limit}"
-        return failed("memory", message, _LESS)
-    training = needed + _TRAINING * facts.trained
-    if training > most * factor:
-        message = f"{text}, with gradients and Adam's moments {training / GB:.1f} GB"
-        message += f"; the largest GPU of {architecture.name}, {large}, has {most} GB{limit}"
-        return warning("memory", message, _LESS_TRAINING)
-    if needed > least * factor:
-        message = f"{text}, more than {small} has ({least} GB); {large} has {most} GB{limit}"
+    if needed > least * GB * (fraction or 1):
+        message = f"{text}, more than {small} has ({least} GB); {large} has {most} GB"
+        message += _limit(setting, fraction)
         return warning("memory", message, f"run it on {large}, or {_LESS}")
     known = ", ".join(f"{name} {size} GB" for name, size in sizes.items())
     message = f"{text}; not checked, GPUs of {architecture.name} differ ({known})"
     return skipped("memory", message, "run it on the GPU")
+
+
+def check_unknown(
+    facts: ModelFacts, needed: int, largest: Largest, what_to_do: str
+) -> ValidationCheck:
+    """Check a model where the device is neither here nor named: whether any could hold it.
+
+    Parameters
+    ----------
+    facts : ModelFacts
+    needed : int
+        Bytes of the parameters and buffers, in the dtypes that they will have.
+    largest : Largest
+        Of all devices of the kind that are known.
+    what_to_do : str
+        What would make the memory known.
+    """
+    if facts.lazy is not None:
+        return _uninitialized(facts)
+    if (beyond := _beyond(facts, needed, largest)) is not None:
+        return beyond
+    text = f"parameters and buffers take {needed / MB:.1f} MB; not checked, the memory is unknown"
+    return skipped("memory", text, what_to_do)
+
+
+def _beyond(facts: ModelFacts, needed: int, largest: Largest) -> ValidationCheck | None:
+    """Return what is said of a model that the largest device cannot hold, or cannot train."""
+    text = f"parameters and buffers take {needed / GB:.1f} GB"
+    if needed > largest.budget:
+        return failed("memory", f"{text}; {largest.text}", _LESS)
+    training = needed + _TRAINING * facts.trained
+    if training > largest.budget:
+        text += f", with gradients and Adam's moments {training / GB:.1f} GB"
+        return warning("memory", f"{text}; {largest.text}", _LESS_TRAINING)
+    return None
+
+
+def _limit(setting: str, fraction: float | None) -> str:
+    return f" ({setting} allows {fraction:.0%})" if fraction is not None else ""
 
 
 def _uninitialized(facts: ModelFacts) -> ValidationCheck:

@@ -82,7 +82,8 @@ class ModelFacts:
         return cls(
             nbytes=constant + sum(tensor.nbytes for _, tensor in named),
             constant=constant,
-            trained=trained if model.training else 0,
+            # TorchScript that was frozen has lost its mode, which was eval.
+            trained=trained if getattr(model, "training", False) else 0,
             dtypes=dtypes,
             linears={
                 n: why_not(each) for n, each in modules.items() if isinstance(each, nn.Linear)
@@ -131,7 +132,7 @@ def observe(model: nn.Module, example_inputs: Any) -> OperatorsSeen:
         On the device of the model.
     """
     seen = OperatorsSeen()
-    training = {module: module.training for module in model.modules()}
+    training = {each: each.training for each in model.modules() if hasattr(each, "training")}
     # Not model.eval(), which may be more than the mode, as where LoRA merges weights, and which an
     # exported program does not have.
     for module in training:

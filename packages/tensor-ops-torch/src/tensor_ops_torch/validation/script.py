@@ -10,6 +10,9 @@ from torch import Tensor, nn
 
 __all__ = ["constants", "defining_module"]
 
+# optimize_for_inference has weights in a layout of oneDNN.
+_CONSTANTS = ("prim::Constant", "prim::ConstantMKLDNNTensor")
+
 
 def defining_module(module: nn.Module) -> str:
     """Return the name of the Python module that defines the class of a module.
@@ -35,10 +38,11 @@ def constants(module: nn.Module) -> list[Tensor]:
     """
     if not isinstance(module, torch.jit.ScriptModule) or not module._c._has_method("forward"):
         return []
-    nodes = module._c._get_method("forward").graph.findAllNodes("prim::Constant", recurse=True)
+    graph = module._c._get_method("forward").graph
     values = (
         each.t("value")
-        for each in nodes
+        for kind in _CONSTANTS
+        for each in graph.findAllNodes(kind, recurse=True)
         if each.hasAttribute("value") and each.kindOf("value") == "t"
     )
     return [each for each in values if each.dim() > 0]

@@ -15,9 +15,20 @@ from tensor_ops_torch.hardware.config import (
     TPUConfig,
 )
 from tensor_ops_torch.hardware.detector import HardwareType, nvidia_profile, probe
-from tensor_ops_torch.hardware.profile import MB, HardwareProfile
+from tensor_ops_torch.hardware.profile import (
+    MB,
+    NVIDIA_MEMORY_GB,
+    TPU_MEMORY_GB,
+    HardwareProfile,
+)
 from tensor_ops_torch.validation import nvidia, tpu
-from tensor_ops_torch.validation.memory import check_generation, check_memory, size_in_dtype
+from tensor_ops_torch.validation.memory import (
+    Largest,
+    check_generation,
+    check_memory,
+    check_unknown,
+    size_in_dtype,
+)
 from tensor_ops_torch.validation.model import ModelFacts
 from tensor_ops_torch.validation.nvidia import NVIDIATarget
 from tensor_ops_torch.validation.operators import check_operators
@@ -136,16 +147,7 @@ class UnifiedValidator:
         facts = ModelFacts.of(model)
         checks += tpu.check_settings(settings, target)
         checks += _tpu_dtypes(facts, settings)
-        budget = (
-            None if target.memory is None else int(target.memory * (settings.memory_fraction or 1))
-        )
-        needed = facts.nbytes
-        if settings.precision is not None and not (
-            settings.precision == "bfloat16" and settings.mixed_precision is not False
-        ):
-            needed = size_in_dtype(model, getattr(torch, settings.precision)) + facts.constant
-        todo = "set TPUConfig.version, or run it on the TPU"
-        checks += [check_memory(facts, needed, budget, todo), *_tpu_modules(facts)]
+        checks += [_tpu_memory(model, facts, settings, target), *_tpu_modules(facts)]
         checks += check_operators(model, facts, example_inputs, "XLA")
         checks += [
             skipped(
@@ -274,13 +276,32 @@ def _nvidia_memory(
     pool = None
     if settings.memory_growth_enabled is False:
         pool = settings.memory_pool_init_mb * MB
-    if not target.is_here and target.architecture and (pool is None or needed <= pool):
-        return check_generation(facts, needed, NVIDIAArchitecture(target.architecture), fraction)
-    budget = target.budget(fraction)
-    if pool is not None:
-        budget = pool if budget is None else min(budget, pool)
-    todo = "set NVIDIAConfig.architecture, or run it on the GPU"
-    return check_memory(facts, needed, budget, todo)
+    if not target.is_here and (pool is None or needed <= pool):
+        if target.architecture:
+            architecture = NVIDIAArchitecture(target.architecture)
+            return check_generation(facts, needed, architecture, fraction)
+        sizes = {name: size for each in NVIDIA_MEMORY_GB.values() for name, size in each.items()}
+        largest = Largest.of("GPU that is known", sizes, "max_memory_fraction", fraction)
+        todo = "set NVIDIAConfig.architecture, or run it on the GPU"
+        return check_unknown(facts, needed, largest, todo)
+    budgets = [each for each in (target.budget(fraction), pool) if each is not None]
+    return check_memory(facts, needed, min(budgets))
+
+
+def _tpu_memory(
+    model: nn.Module, facts: ModelFacts, settings: TPUConfig, target: TPUTarget
+) -> ValidationCheck:
+    needed, fraction = facts.nbytes, settings.memory_fraction
+    if settings.precision is not None and not (
+        settings.precision == "bfloat16" and settings.mixed_precision is not False
+    ):
+        needed = size_in_dtype(model, getattr(torch, settings.precision)) + facts.constant
+    if target.memory is None:
+        sizes = {each.value: size for each, size in TPU_MEMORY_GB.items()}
+        largest = Largest.of("TPU that is known", sizes, "memory_fraction", fraction)
+        todo = "set TPUConfig.version, or run it on the TPU"
+        return check_unknown(facts, needed, largest, todo)
+    return check_memory(facts, needed, int(target.memory * (fraction or 1)))
 
 
 def _nvidia_modules(facts: ModelFacts) -> ValidationCheck:
