@@ -2,9 +2,12 @@
 
 Both are held against the model in float64 with norms that are exact. What swapping adds to the
 error of a model is less than what rounding makes of it already: `WORSE` is the largest ratio of
-the two errors that is allowed, each the root mean square over all logits or gradients. Every op
-is as exact as what it replaces or more so, but rounds otherwise, so that the errors of two models
-differ by chance: by 0.84 to 1.03 times over these models, dtypes, logits and gradients.
+the two errors that is allowed. Of logits it is that of the root mean squares. Of gradients it is
+the geometric mean of the ratios of all tensors, over several batches: every op is as exact as
+what it replaces or more so, but rounds otherwise, so that the errors of one tensor differ by
+chance. Those of the biases of attention's keys, whose gradients nearly cancel, do so by a factor
+of two, with exact norms and activations too. By batch the mean is between 0.78 and 1.13 over these
+models, dtypes and processors; norms that round their results once more have 1.3 to 1.8 in bfloat16.
 """
 
 import copy
@@ -22,6 +25,7 @@ import transformers
 from tensor_ops_torch import restore_model, swap_modules
 
 WORSE = 1.15
+SEEDS = (2, 3, 4)
 SMALL = {
     "hidden_size": 64,
     "intermediate_size": 160,
@@ -97,8 +101,8 @@ def exact_model(name, dtype):
     return model
 
 
-def tokens(name):
-    generator = torch.Generator().manual_seed(2)
+def tokens(name, seed=2):
+    generator = torch.Generator().manual_seed(seed)
     return torch.randint(3, MODELS[name][2]["vocab_size"], (2, 12), generator=generator)
 
 
@@ -166,17 +170,21 @@ def test_generated_tokens_in_bfloat16(name):
     assert after <= 0.1 * spread
 
 
-def step(model, ids):
-    """One step of training: the gradients and the parameters after it, by name."""
+def gradients(model, ids):
+    """The gradients of a step of training, by name."""
     model.train()
     for module in model.modules():
         if isinstance(module, nn.Dropout):
             module.p = 0.0
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    model.zero_grad()
     model(ids, labels=ids).loss.backward()
-    grads = {name: each.grad.clone() for name, each in model.named_parameters()}
-    optimizer.step()
-    return grads, {name: each.detach().clone() for name, each in model.named_parameters()}
+    return {name: each.grad.clone() for name, each in model.named_parameters()}
+
+
+def after_a_step(model):
+    """The parameters after the step of which the model has the gradients, by name."""
+    torch.optim.SGD(model.parameters(), lr=0.1).step()
+    return {name: each.detach().clone() for name, each in model.named_parameters()}
 
 
 def errors(found, exact):
@@ -194,18 +202,18 @@ def errors(found, exact):
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("name", MODELS)
 def test_a_step_of_training(name, dtype):
-    ids = tokens(name)
-    exact, _ = step(exact_model(name, dtype), ids)
     unswapped, swapped = model_of(name, dtype), model_of(name, dtype)
+    exact_one = exact_model(name, dtype)
     swap_modules(swapped, strict=True)
-    before, before_step = step(unswapped, ids)
-    after, after_step = step(swapped, ids)
-    assert after.keys() == before.keys()
-    assert all(after[each].dtype == dtype for each in after)
-    ratio = (
-        errors(after, exact).square().mean().sqrt() / errors(before, exact).square().mean().sqrt()
-    )
-    assert ratio <= WORSE
+    ratios = []
+    for seed in SEEDS:
+        ids = tokens(name, seed)
+        exact, before, after = (gradients(each, ids) for each in (exact_one, unswapped, swapped))
+        assert after.keys() == before.keys()
+        assert all(after[each].dtype == dtype for each in after)
+        ratios.append(errors(after, exact) / errors(before, exact))
+    assert torch.cat(ratios).log().mean().exp() <= WORSE
+    before_step, after_step = after_a_step(unswapped), after_a_step(swapped)
     for each, value in after_step.items():
         change = (value - before_step[each]).abs().max()
         assert (
