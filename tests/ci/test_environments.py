@@ -1,0 +1,44 @@
+"""The processors as which sessions run tests."""
+
+import importlib
+import sys
+import types
+
+import pytest
+
+
+class Session:
+    """Of nox, on a processor with some levels."""
+
+    def __init__(self, *levels):
+        self.levels = levels
+
+    def run(self, *command, env=None, silent=False):
+        return " ".join(self.levels) + "\n"
+
+
+@pytest.fixture
+def environments(monkeypatch):
+    """The module, which needs nox for types only."""
+    monkeypatch.setitem(sys.modules, "nox", types.SimpleNamespace(Session=Session))
+    monkeypatch.delitem(sys.modules, "environments", raising=False)
+    yield importlib.import_module("environments")
+    sys.modules.pop("environments", None)
+
+
+def test_only_lower_levels_than_the_processors_own_are_asked_for(environments):
+    v2, v3, v4 = "x86-64-v2", "x86-64-v3", "x86-64-v4"
+    as_v2 = {
+        "TENSOR_OPS_CPP_ISA": v2,
+        "ATEN_CPU_CAPABILITY": "default",
+        "ONEDNN_MAX_CPU_ISA": "SSE41",
+    }
+    as_v3 = {
+        "TENSOR_OPS_CPP_ISA": v3,
+        "ATEN_CPU_CAPABILITY": "avx2",
+        "ONEDNN_MAX_CPU_ISA": "AVX2",
+    }
+    assert environments.lesser_processors(Session(v2, v3, v4)) == [as_v2, as_v3]
+    assert environments.lesser_processors(Session(v2, v3)) == [as_v2]
+    assert environments.lesser_processors(Session(v2)) == []
+    assert environments.lesser_processors(Session("neon")) == []
