@@ -126,7 +126,7 @@ def test_a_seed_draws_the_same_tokens_on_every_executor(executor, case):
         ({2: (100.0, 1.0), 3: (-9.0, 1.0), 1: (98.0, 1.0)}, 1),
         # A negative one is multiplied, after its bias is added: -2 beside -2.5.
         (dict.fromkeys(range(4), (-np.inf, 1.0)) | {4: (2.0, 2.0), 5: (0.0, 2.0)}, 4),
-        (dict.fromkeys(range(6), (-np.inf, 1.0)), 0),  # nothing is left to choose
+        (dict.fromkeys(range(6), (-np.inf, 1.0)), -1),  # nothing is left to choose
     ],
 )
 def test_the_largest_logit_is_that_after_the_edits(executor, edits, expected):

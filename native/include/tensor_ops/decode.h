@@ -96,7 +96,8 @@ typedef struct tensor_ops_steps {
   const int32_t* const* end_tokens; /* of each token: after which the steps end; null: none */
   const int32_t* end_token_counts;  /* how many each has; null if end_tokens is */
   double max_seconds; /* no step but the first begins that would end later; 0: no limit */
-  int32_t* chosen;    /* room for num_steps rows of num_tokens, which are written */
+  int32_t* chosen;    /* room for num_steps rows of num_tokens, which are written; -1 where logits
+                         are NaN, or all minus infinity */
   int32_t steps_done; /* how many rows there are; written */
 } tensor_ops_steps;
 
@@ -138,7 +139,11 @@ struct tensor_ops_decode {
                               int64_t count, tensor_ops_error* error);
   /* Continues sequences by tokens that the model chooses. Each gets max_tokens, or fewer if the
    * last is an end token, or if the sequence is as long as the context and the pages allow: then
-   * the next call is an error. The last token waits, for nothing is computed from it yet. */
+   * the next call is an error. The last token waits, for nothing is computed from it yet.
+   *
+   * A sequence whose logits are NaN, or all minus infinity, gets no more tokens. Once the others
+   * have theirs, that is an error which names the sequence and where NaN came from; the tokens and
+   * their counts are written then too. */
   tensor_ops_status (*generate)(tensor_ops_model* model, const tensor_ops_generation* generation,
                                 tensor_ops_error* error);
 

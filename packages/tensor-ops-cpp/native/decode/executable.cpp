@@ -22,6 +22,7 @@ double seconds(Clock::duration time) { return std::chrono::duration<double>(time
 struct Unwatched {
   void has_worked(std::size_t) {}
   void has_waited(std::size_t) {}
+  void has_ended(std::size_t) {}
 };
 
 class Stopwatch {
@@ -30,6 +31,7 @@ class Stopwatch {
       : last_(start), work_(work), wait_(wait) {}
   void has_worked(std::size_t node) { add_to(work_[node]); }
   void has_waited(std::size_t node) { add_to(wait_[node]); }
+  void has_ended(std::size_t node) { has_worked(node); }
 
  private:
   void add_to(double& sum) {
@@ -149,6 +151,47 @@ const std::int32_t* Executable::chosen_tokens(const std::string& output) const {
       text("run_steps: '", output, "' is no output of the program with one int32 in a row"));
 }
 
+// Looks at each result as soon as all threads have written it: its memory is soon another's.
+std::size_t Executable::first_nan(std::size_t num_tokens, std::size_t num_selected,
+                                  std::size_t slot) {
+  struct Watch : Unwatched {
+    Executable* executable;
+    std::size_t worker, slot;
+    std::size_t* found;
+
+    void has_ended(std::size_t node) {
+      executable->team_->meet(worker);
+      if (worker == 0 && node < *found && executable->has_nan(node, slot)) *found = node;
+      executable->team_->meet(worker);
+    }
+  };
+  const auto lock = begin_step("first_nan", num_tokens, num_selected);
+  std::size_t found = nodes_.size();
+  struct Job {
+    Executable* executable;
+    std::size_t slot;
+    std::size_t* found;
+  } job{this, slot, &found};
+  const auto work = [](void* context, std::size_t worker) {
+    const Job& of = *static_cast<const Job*>(context);
+    of.executable->work(worker, Watch{{}, of.executable, worker, of.slot, of.found});
+  };
+  team_->run(work, &job, workers_);
+  return found;
+}
+
+bool Executable::has_nan(std::size_t node, std::size_t slot) const {
+  if (program_.values[program_.nodes[node].output].is_int32) return false;
+  const Share& share = nodes_[node].shares[0];
+  for (std::size_t r = 0; r < share.rows; ++r) {
+    const std::size_t token = share.is_selected ? static_cast<std::size_t>(step_.selected[r]) : r;
+    if (static_cast<std::size_t>(step_.slots[token]) != slot) continue;
+    const float* const row = share.out() + r * share.columns;
+    if (std::any_of(row, row + share.columns, [](float x) { return x != x; })) return true;
+  }
+  return false;
+}
+
 StepTimes Executable::profile(std::size_t num_tokens, std::size_t num_selected) {
   struct Job {
     Executable* executable;
@@ -219,7 +262,7 @@ void Executable::work(std::size_t worker, Watch watch) {
       }
       for (std::size_t t = begin; t < end; ++t) node.kernels.second(node.shares[t]);
     }
-    watch.has_worked(n);
+    watch.has_ended(n);
   }
 }
 

@@ -61,6 +61,9 @@ class TENSOR_OPS_SHARED Executable {
   // before a step that would end after `max_seconds` if it took as long as those before. Returns
   // what each step has chosen. Throws as run() does, for any of the steps before the first.
   std::vector<std::int32_t> run_steps(const StepsInRow& steps);
+  // Runs the step that is in the arrays once more, which writes what is there already, and returns
+  // the first node whose result has NaN in a row of a slot; the number of nodes if none has.
+  std::size_t first_nan(std::size_t num_tokens, std::size_t num_selected, std::size_t slot);
   // Runs a step as run() does, and measures it.
   StepTimes profile(std::size_t num_tokens, std::size_t num_selected);
   // The bytes per second at which the threads read the packed weights, without computing with them.
@@ -110,6 +113,7 @@ class TENSOR_OPS_SHARED Executable {
   void take_step();
   // Throws ValueError unless there is an output that holds one token in a row.
   const std::int32_t* chosen_tokens(const std::string& output) const;
+  bool has_nan(std::size_t node, std::size_t slot) const;
   template <class Watch>
   void work(std::size_t worker, Watch watch);
   std::pair<std::size_t, std::size_t> shares_of(std::size_t worker) const;  // first and end

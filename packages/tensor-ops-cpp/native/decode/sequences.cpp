@@ -148,7 +148,7 @@ const std::vector<float>& Sequences::logits(std::int64_t number) {
 
 std::vector<std::vector<std::int32_t>> Sequences::generate(
     const std::vector<std::int64_t>& numbers, std::size_t max_tokens,
-    const std::vector<std::int32_t>& end_tokens) {
+    const std::vector<std::int32_t>& end_tokens, std::string& problem) {
   const std::vector<Sequence*> sequences = find_all(numbers);
   for (const Sequence* sequence : sequences)
     if (sequence->tokens.empty())
@@ -159,6 +159,7 @@ std::vector<std::vector<std::int32_t>> Sequences::generate(
   std::vector<Growth> growing;
   for (std::size_t i = 0; i < sequences.size(); ++i) {
     Sequence& sequence = *sequences[i];
+    if (sequence.next < 0) continue;
     all[i].push_back(sequence.next);
     sequence.tokens.push_back(sequence.next);
     sequence.has_next = sequence.has_logits = false;
@@ -166,15 +167,30 @@ std::vector<std::vector<std::int32_t>> Sequences::generate(
   }
   const auto is_done = [&](const Growth& growth) {
     const std::int32_t last = growth.tokens->back();
-    return growth.tokens->size() == max_tokens || contains(end_tokens, last) ||
-           growth.sequence->tokens.size() > longest_ || !executable_.arrays().is_word(last);
+    return growth.sequence->has_next || growth.tokens->size() == max_tokens ||
+           contains(end_tokens, last) || growth.sequence->tokens.size() > longest_ ||
+           !executable_.arrays().is_word(last);
   };
   for (;;) {
     growing.erase(std::remove_if(growing.begin(), growing.end(), is_done), growing.end());
     drop_without_page(growing);
-    if (growing.empty()) return all;
+    if (growing.empty()) break;
     run_steps(growing, steps_with_room(growing, max_tokens), end_tokens);
   }
+  for (const Sequence* sequence : sequences)
+    if (problem.empty() && sequence->has_next && sequence->next < 0) problem = sequence->problem;
+  return all;
+}
+
+std::string Sequences::without_token(const Sequence& sequence, std::size_t num_tokens,
+                                     std::size_t num_selected) {
+  const auto& nodes = executable_.program().nodes;
+  const std::size_t node = executable_.first_nan(num_tokens, num_selected, sequence.slot);
+  const std::string step = text("sequence ", sequence.number, ": the step after its ",
+                                sequence.tokens.size(), " tokens chose none, since ");
+  if (node == nodes.size()) return text(step, "all logits are minus infinity");
+  return text(step, "logits are NaN. The first result with NaN is that of ", nodes[node].where(),
+              ": the weights are damaged, or numbers became too large");
 }
 
 // Leaves out those that cannot go on because the others have all pages.
@@ -224,6 +240,12 @@ void Sequences::run_steps(const std::vector<Growth>& growths, std::size_t num_st
   for (std::size_t i = 0; i < count; ++i) {
     Sequence& sequence = *growths[i].sequence;
     for (std::size_t row = i; row < chosen.size(); row += count) {
+      if (chosen[row] < 0) {  // in the last step
+        sequence.next = chosen[row];
+        sequence.has_next = true;
+        sequence.problem = without_token(sequence, count, count);
+        break;
+      }
       sequence.tokens.push_back(chosen[row]);
       growths[i].tokens->push_back(chosen[row]);
     }
@@ -287,6 +309,7 @@ void Sequences::run_step(const std::vector<Sequence*>& sequences, bool keeps_log
     if (sequence.num_waiting() > 0) continue;
     sequence.next = chosen_[chosen_by_token_ ? part.end : part.selected];
     sequence.has_next = true;
+    if (sequence.next < 0) sequence.problem = without_token(sequence, num_tokens, num_selected);
     if (!keeps_logits) continue;
     const float* const row = logits_ + (logits_by_token_ ? part.end : part.selected) * num_logits_;
     sequence.logits.assign(row, row + num_logits_);

@@ -36,10 +36,12 @@ class Sequences {
   // Of the token that would follow; after what waits has been run.
   const std::vector<float>& logits(std::int64_t number);
   // Returns what each sequence was continued by: fewer than max_tokens after an end token, and
-  // where there is no room for more.
+  // where there is no room for more. One whose logits choose no token ends there, the others go on,
+  // and `problem` says why.
   std::vector<std::vector<std::int32_t>> generate(const std::vector<std::int64_t>& numbers,
                                                   std::size_t max_tokens,
-                                                  const std::vector<std::int32_t>& end_tokens);
+                                                  const std::vector<std::int32_t>& end_tokens,
+                                                  std::string& problem);
 
  private:
   struct Sequence {
@@ -49,7 +51,8 @@ class Sequences {
     std::size_t num_fed = 0;  // of the tokens: how many have been through the model
     std::size_t num_pages = 0;
     bool has_next = false;  // whether all have, and what follows is chosen
-    std::int32_t next = 0;
+    std::int32_t next = 0;  // negative where the logits choose none
+    std::string problem;    // why
     bool has_logits = false;
     std::vector<float> logits;
 
@@ -69,6 +72,9 @@ class Sequences {
   // Runs steps of sequences that wait with one token each.
   void run_steps(const std::vector<Growth>& growths, std::size_t num_steps,
                  const std::vector<std::int32_t>& end_tokens);
+  // Says why the logits of a sequence chose no token in the step that is in the arrays.
+  std::string without_token(const Sequence& sequence, std::size_t num_tokens,
+                            std::size_t num_selected);
   std::size_t steps_with_room(const std::vector<Growth>& growths, std::size_t max_tokens) const;
   void drop_without_page(std::vector<Growth>& growths) const;
 

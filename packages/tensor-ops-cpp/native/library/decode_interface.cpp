@@ -264,11 +264,13 @@ tensor_ops_status generate(tensor_ops_model* model, const tensor_ops_generation*
         wanted.end_token_count == -1
             ? held->exported.end_tokens
             : token_list(here, "end_tokens", wanted.end_tokens, wanted.end_token_count);
-    const auto all = held.sequences().generate(numbers, most, ends);
+    std::string problem;
+    const auto all = held.sequences().generate(numbers, most, ends, problem);
     for (std::size_t i = 0; i < all.size(); ++i) {
       std::copy(all[i].begin(), all[i].end(), tokens + i * most);
       counts[i] = static_cast<std::int32_t>(all[i].size());
     }
+    if (!problem.empty()) throw Error(text(here, ": ", problem));
   });
 }
 

@@ -194,6 +194,17 @@ class PyExecutable {
                                      chosen.data());
   }
 
+  py::object first_nan(std::int64_t num_tokens, std::int64_t num_selected, std::size_t slot) {
+    std::size_t found = 0;
+    {
+      const py::gil_scoped_release released;
+      found = executable_->first_nan(static_cast<std::size_t>(num_tokens),
+                                     static_cast<std::size_t>(num_selected), slot);
+    }
+    if (found == executable_->program().nodes.size()) return py::none();
+    return py::int_(found);
+  }
+
   py::dict profile(std::int64_t num_tokens, std::int64_t num_selected) {
     decode::StepTimes times;
     {
@@ -296,6 +307,8 @@ void add_decode(py::module_& module) {
       .def("run_steps", &PyExecutable::run_steps, "num_tokens"_a, "num_steps"_a, "output"_a,
            "end_tokens"_a, "max_seconds"_a,
            "Run steps that are fed what `output` of the one before has; return what each chose.")
+      .def("first_nan", &PyExecutable::first_nan, "num_tokens"_a, "num_selected"_a, "slot"_a,
+           "Run the step again; return the first node whose result has NaN in a row of a slot.")
       .def("profile", &PyExecutable::profile, "num_tokens"_a, "num_selected"_a,
            "Run one step, and return how long each thread worked and waited for each node.")
       .def("read_bandwidth", &PyExecutable::read_bandwidth,

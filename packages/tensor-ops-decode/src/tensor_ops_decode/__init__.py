@@ -7,7 +7,7 @@
 """
 
 from tensor_ops_decode.builder import Builder
-from tensor_ops_decode.errors import CapacityError, ProgramError
+from tensor_ops_decode.errors import CapacityError, LogitsError, ProgramError
 from tensor_ops_decode.executors import NoExecutorError
 from tensor_ops_decode.generate import Completion, Model, load
 from tensor_ops_decode.logprobs import TokenLogprob
@@ -30,6 +30,7 @@ __all__ = [
     "FileFormatError",
     "Kind",
     "Limits",
+    "LogitsError",
     "Model",
     "NoExecutorError",
     "Node",

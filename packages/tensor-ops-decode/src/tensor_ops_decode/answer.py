@@ -25,8 +25,9 @@ class Completion:
         Without the end token, and without the stop string that ended it.
     tokens : tuple of int
         All tokens that the model chose, an end token included.
-    finish_reason : {"stop", "length"}
-        Whether the model ended its answer or wrote a stop string, or a limit was reached.
+    finish_reason : {"stop", "length", "error"}
+        Whether the model ended its answer or wrote a stop string, or a limit was reached; or in
+        `LogitsError.completions`, that its logits chose no further token.
     prompt_tokens : tuple of int
     logprobs : tuple of TokenLogprob, or None
         How likely each token was, if that was asked for.
@@ -92,7 +93,8 @@ class Answer:
 
     def completion(self) -> Completion:
         """Return the answer, once it is finished."""
-        start, first, last = self._times[0], self._times[1], self._times[-1]
+        # One that ended by an error may have no token.
+        start, first, last = self._times[0], self._times[:2][-1], self._times[-1]
         return Completion(
             self._text,
             tuple(self.tokens),

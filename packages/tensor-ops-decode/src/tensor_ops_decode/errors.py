@@ -1,8 +1,15 @@
 """The exceptions that this package adds to those of tensor_ops."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from tensor_ops import TensorOpsError
 
-__all__ = ["CapacityError", "ProgramError"]
+if TYPE_CHECKING:
+    from tensor_ops_decode.answer import Completion
+
+__all__ = ["CapacityError", "LogitsError", "ProgramError"]
 
 
 class ProgramError(TensorOpsError, ValueError):
@@ -26,3 +33,31 @@ class CapacityError(TensorOpsError, RuntimeError):
 
     def __reduce__(self) -> tuple[type, tuple[str, int]]:
         return type(self), (str(self), self.request)
+
+
+class LogitsError(TensorOpsError, ArithmeticError):
+    """The logits of a request are NaN, or all minus infinity, so that they choose no token.
+
+    The request has ended, with the tokens that it had; the others have their tokens, and go on.
+
+    Attributes
+    ----------
+    request : int
+        The number of the request.
+    completions : tuple of Completion
+        The answers to all prompts of `Model.generate`, which goes on with the others: that of a
+        prompt which failed ends before, with the ``finish_reason`` ``"error"``. Empty elsewhere.
+    """
+
+    request: int
+    completions: tuple[Completion, ...]
+
+    def __init__(
+        self, message: str, request: int, completions: tuple[Completion, ...] = ()
+    ) -> None:
+        super().__init__(message)
+        self.request = request
+        self.completions = completions
+
+    def __reduce__(self) -> tuple[type, tuple[str, int, tuple[Completion, ...]]]:
+        return type(self), (str(self), self.request, self.completions)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import operator
 import os
 import threading
@@ -11,6 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from tensor_ops_decode.answer import Answer, Completion
+from tensor_ops_decode.errors import LogitsError
 from tensor_ops_decode.generation_settings import end_tokens_of, generation_defaults
 from tensor_ops_decode.kernel_arguments import whole
 from tensor_ops_decode.persistent_kernel import PersistentKernel
@@ -303,6 +305,9 @@ class Model:
             of its range.
         TypeError
             If an argument is of another type. In both cases nothing has been computed.
+        LogitsError
+            If the logits of a prompt are NaN, or all minus infinity. It is raised when the other
+            prompts have their answers, which it has as `LogitsError.completions`.
         """
         stops = checked_stops(stop)
         if stream is not None and not callable(stream):
@@ -334,6 +339,7 @@ class Model:
             self.kernel.check_request(**request)
             waiting.append((answer, request))
         running: dict[int, Answer] = {}
+        errors: list[tuple[int, LogitsError]] = []
         # A step after a stop string would be in vain.
         most_steps = 1 if stops else most
         try:
@@ -347,12 +353,19 @@ class Model:
                         if logprobs is not None:
                             found = self.kernel.logprobs(number)
                             answer.logprobs = tuple(found[: len(answer.tokens)])
+                        error = self.kernel.error(number)
+                        if error is not None:
+                            errors.append((answer.number, error))
                         self.kernel.remove(number)
                         del running[number]
         finally:
             for number in running:
                 self.kernel.remove(number)
-        return [answer.completion() for answer in answers]
+        completions = [answer.completion() for answer in answers]
+        if errors:
+            prompt, error = min(errors, key=lambda each: each[0])
+            raise LogitsError(f"prompt {prompt}: {error}", error.request, tuple(completions))
+        return completions
 
     def _advance(
         self,
@@ -375,7 +388,8 @@ class Model:
                 answer.start()
             active = kernel.requests
             if active and (not running or not running.keys().isdisjoint(active)):
-                kernel.run(most_steps, max_seconds=_SECONDS_OF_STEPS)
+                with contextlib.suppress(LogitsError):  # each thread finds those of its requests
+                    kernel.run(most_steps, max_seconds=_SECONDS_OF_STEPS)
             return [(each, kernel.tokens(each), kernel.finish_reason(each)) for each in running]
 
     def _tokens(self, number: int, prompt: Prompt) -> list[int]:

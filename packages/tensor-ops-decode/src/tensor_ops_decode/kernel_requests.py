@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
+from tensor_ops_decode.errors import LogitsError
 from tensor_ops_decode.kernel_arguments import whole
 from tensor_ops_decode.logprobs import TokenLogprob
 from tensor_ops_decode.node_kind import Array
@@ -108,9 +109,17 @@ class KernelRequests:
             return requests.find(request).generated
 
     def finish_reason(self, request: int) -> str | None:
-        """Return ``"stop"`` or ``"length"`` for a request that has ended, None if it is active."""
+        """Return ``"stop"`` or ``"length"`` for a request that has ended, None if it is active.
+
+        It is ``"error"`` where the logits chose no token; see `error`.
+        """
         with self._in_use() as requests:
             return requests.find(request).finish_reason
+
+    def error(self, request: int) -> LogitsError | None:
+        """Return the error that has ended a request, which a call has raised; else None."""
+        with self._in_use() as requests:
+            return requests.find(request).error
 
     def logits(self, request: int) -> Array:
         """Return the logits of the token that the last call chose for a request, in float32."""

@@ -47,6 +47,9 @@ class KernelSteps:
         ------
         CapacityError
             If a request has come to the longest sequence, or no page is left; nothing was written.
+        LogitsError
+            If the logits of a request are NaN, or all minus infinity. It has ended then, and the
+            others go on: what they have got is in `tokens`.
         RuntimeError
             If no request is active, or the kernel is not compiled.
         """
@@ -79,6 +82,8 @@ class KernelSteps:
         ------
         CapacityError, RuntimeError
             As of a call, for the first step.
+        LogitsError
+            As of a call, for any step.
 
         Examples
         --------

@@ -107,11 +107,7 @@ class ReferenceExecutable:
 
     def run(self, num_tokens: int, num_selected: int) -> None:
         """Run one step of so many tokens, of which so many are selected."""
-        program = self._open()
-        check_step(program, self.arrays, num_tokens, num_selected)
-        rows = {int(token): row for row, token in enumerate(self.arrays["selected"][:num_selected])}
-        for token in range(num_tokens):
-            self._run_token(program, token, rows.get(token))
+        self._run(num_tokens, num_selected, lambda index, token, result: None)
 
     def run_steps(
         self,
@@ -148,12 +144,35 @@ class ReferenceExecutable:
             self.run(num_tokens, num_tokens)
             chosen.append(self.arrays[output][:num_tokens, 0].copy())
             pairs = list(zip(chosen[-1].tolist(), end_tokens, strict=True))
-            is_last = any(token in ends or token >= words for token, ends in pairs)
+            is_last = any(token in ends or not 0 <= token < words for token, ends in pairs)
             mean = (time.perf_counter() - start) / len(chosen)
             if is_last or len(chosen) == num_steps or mean * (len(chosen) + 1) > max_seconds:
                 return np.stack(chosen)
             self.arrays["tokens"][:num_tokens] = chosen[-1]
             self.arrays["positions"][:num_tokens] += 1
+
+    def first_nan(self, num_tokens: int, num_selected: int, slot: int) -> int | None:
+        """Run a step again, and return the first node whose result has NaN in a row of a slot.
+
+        Parameters
+        ----------
+        num_tokens, num_selected : int
+            Of the step that is in the arrays: what it writes is there already.
+        slot : int
+
+        Returns
+        -------
+        int or None
+            The number of the node; None if no result has NaN.
+        """
+        found: set[int] = set()
+
+        def note(index: int, token: int, result: Array) -> None:
+            if self.arrays["slots"][token] == slot and np.isnan(result).any():
+                found.add(index)
+
+        self._run(num_tokens, num_selected, note)
+        return min(found, default=None)
 
     def profile(self, num_tokens: int, num_selected: int) -> dict[str, Any]:
         """Run one step, and return how long each node took, as `StepProfile` says."""
@@ -176,7 +195,23 @@ class ReferenceExecutable:
         """Free the memory; a step after that is an error."""
         self._program, self._weights, self._caches, self.arrays = None, [], {}, {}
 
-    def _run_token(self, program: Program, token: int, selected: int | None) -> None:
+    def _run(
+        self, num_tokens: int, num_selected: int, note: Callable[[int, int, Array], None]
+    ) -> None:
+        """Run one step; `note` is called with each node's number, a token and the result for it."""
+        program = self._open()
+        check_step(program, self.arrays, num_tokens, num_selected)
+        rows = {int(token): row for row, token in enumerate(self.arrays["selected"][:num_selected])}
+        for token in range(num_tokens):
+            self._run_token(program, token, rows.get(token), note)
+
+    def _run_token(
+        self,
+        program: Program,
+        token: int,
+        selected: int | None,
+        note: Callable[[int, int, Array], None],
+    ) -> None:
         values: dict[str, Array] = {"tokens": self.arrays["tokens"][token : token + 1]}
         nodes = zip(program.nodes, self._weights, strict=True)
         for index, (node, weights) in enumerate(nodes):
@@ -189,6 +224,7 @@ class ReferenceExecutable:
             values[name] = KINDS[node.kind].compute(call)
             if name in program.outputs:
                 self.arrays[name][row] = values[name]
+            note(index, token, values[name])
             self._seconds[index] += time.perf_counter() - start
 
     def _call(

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tensor_ops_decode.errors import LogitsError
 from tensor_ops_decode.kernel_arguments import whole
 from tensor_ops_decode.logprobs import TokenLogprob
 from tensor_ops_decode.program import Program
@@ -48,6 +49,8 @@ class Request:
         How many of the generated ones had been guessed, and came with others in a step.
     logprobs : list of TokenLogprob
         Of the tokens that were generated.
+    error : LogitsError or None
+        Why it has ended where no token could be chosen.
     lookup : PromptLookup
     """
 
@@ -63,6 +66,7 @@ class Request:
     num_shared: int = 0
     num_accepted: int = 0
     logprobs: list[TokenLogprob] = field(default_factory=list)
+    error: LogitsError | None = None
     lookup: PromptLookup = field(default_factory=PromptLookup)
 
     @property
@@ -71,7 +75,12 @@ class Request:
 
     @property
     def finish_reason(self) -> str | None:
-        """``"stop"`` after an end token, ``"length"`` at the limit, None as long as it goes on."""
+        """``"stop"`` after an end token, ``"length"`` at the limit, None as long as it goes on.
+
+        ``"error"`` where its logits chose no token.
+        """
+        if self.error is not None:
+            return "error"
         num_generated = len(self.tokens) - self.prompt_length
         if num_generated and self.tokens[-1] in self.end_tokens:
             return "stop"

@@ -8,6 +8,7 @@ from typing import Any
 
 from tensor_ops_decode.errors import CapacityError
 from tensor_ops_decode.kv_cache import Beginning, PageTable
+from tensor_ops_decode.logits_error import logits_error
 from tensor_ops_decode.logprobs import token_logprob
 from tensor_ops_decode.node_kind import Array
 from tensor_ops_decode.program import Program
@@ -36,7 +37,7 @@ class Requests:
     """
 
     def __init__(self, program: Program, executable: Any, logits: str, tokens: str) -> None:
-        self._limits = program.limits
+        self._program, self._limits = program, program.limits
         # A contiguous cache belongs to its slot.
         self._shares_pages = all(cache.paged for cache in program.caches.values())
         self._executable = executable
@@ -155,13 +156,15 @@ class Requests:
         ------
         CapacityError
             If there is no room for a step; nothing has changed then.
+        LogitsError
+            If logits chose no token: the request has ended, and the others have their tokens.
         RuntimeError
             If there are no active requests.
         """
         plan, counts, rows, num_steps = self._begin(most_steps)
         if num_steps == 1:
             self._executable.run(*counts)
-            return 1, self._end(plan, rows, self._chosen(plan, rows))
+            return 1, self._end(plan, counts, rows, self._chosen(plan, rows))
         chosen: Array = self._executable.run_steps(
             counts[0],
             num_steps,
@@ -169,13 +172,14 @@ class Requests:
             [tuple(part.request.end_tokens) for part in plan],
             max_seconds,
         )
-        return len(chosen), self._end(plan, rows, chosen.T.tolist())
+        return len(chosen), self._end(plan, counts, rows, chosen.T.tolist())
 
     def profile(self) -> StepProfile:
         """Run one step, and return how long each node took too."""
         plan, counts, rows, _ = self._begin(1)
         times = self._executable.profile(*counts)
-        return StepProfile(last_of_each(self._end(plan, rows, self._chosen(plan, rows))), **times)
+        tokens = self._end(plan, counts, rows, self._chosen(plan, rows))
+        return StepProfile(last_of_each(tokens), **times)
 
     def _begin(
         self, most_steps: int
@@ -231,24 +235,37 @@ class Requests:
         ]
 
     def _end(
-        self, plan: list[StepPart], rows: Mapping[int, range], chosen: list[list[int]]
+        self,
+        plan: list[StepPart],
+        counts: tuple[int, int],
+        rows: Mapping[int, range],
+        chosen: list[list[int]],
     ) -> dict[int, list[int]]:
         """Take the tokens that were chosen for each part, and return those of each request."""
+        errors = []
         for (request, count, guesses), tokens in zip(plan, chosen, strict=True):
             of_request = rows.get(request.number, range(0))
             if tokens:  # of several steps, the last one has left its rows
                 self._rows[request.number] = of_request[: len(tokens)][-1]
+            if guesses:
+                request.num_accepted += len(tokens) - 1
+            is_without_token = bool(tokens) and tokens[-1] < 0
+            if is_without_token:
+                del tokens[-1]
             if request.num_likeliest is not None:
                 request.logprobs[len(request.generated) :] = [
                     token_logprob(self._logits[row], token, request.num_likeliest)
                     for row, token in zip(of_request, tokens, strict=False)
                 ]
             request.advance(count, tokens)
-            if guesses:
-                request.num_accepted += len(tokens) - 1
-            if self._shares_pages:
+            if is_without_token:
+                request.error = logits_error(self._program, self._executable, request, *counts)
+                errors.append(request.error)
+            elif self._shares_pages:
                 self._pages.note_full(request.slot, request.tokens, request.num_fed)
         self.retire()
+        if errors:
+            raise errors[0]
         tokens_of = zip(plan, chosen, strict=True)
         return {part.request.number: tokens for part, tokens in tokens_of if tokens}
 

@@ -1,4 +1,5 @@
-// The index of the largest number of a row: the first one of equals, and NaN before all numbers.
+// The index of the largest number of a row, the first one of equals; -1 where a row with NaN, or
+// with nothing but minus infinity, has none.
 #pragma once
 
 #include "kernels/memory.h"
@@ -25,8 +26,9 @@ inline std::int32_t argmax(const float* x, std::size_t n) {
     has_nan |= is_nan[l] != 0;
     largest = most[l] > largest ? most[l] : largest;
   }
+  if (has_nan || largest == -__builtin_inff()) return -1;
   std::size_t index = 0;
-  while (index + 1 < n && (has_nan ? x[index] == x[index] : x[index] != largest)) ++index;
+  while (index + 1 < n && x[index] != largest) ++index;
   return static_cast<std::int32_t>(index);
 }
 

@@ -1,4 +1,4 @@
-// argmax: the index of the largest number of a row, the first one of equals; NaN is the largest.
+// argmax: the index of the largest number of a row, the first one of equals; -1 if there is none.
 #include "decode/node.h"
 
 #if KERNEL_PASS

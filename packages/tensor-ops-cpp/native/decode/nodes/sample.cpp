@@ -2,7 +2,8 @@
 #include "decode/node.h"
 
 namespace tensor_ops::decode {
-// The token for a row of n logits, drawn with the parameters of its slot. Double arithmetic
+// The token for a row of n logits, drawn with the parameters of its slot. No logit is NaN, and the
+// largest is more than minus infinity. Double arithmetic
 // and the standard library's heap: the same code for every level.
 std::int32_t draw(const Share& share, const float* x, std::size_t n, std::size_t token,
                   float largest);
@@ -27,7 +28,7 @@ void run(const decode::Share& share) {
     const float* x = share.in(0) + r * n;
     if (step.num_edits[slot] > 0) x = decode::edited(share, x, n, slot);
     const std::int32_t best = argmax(x, n);
-    const bool draws = step.temperature[slot] > 0 && x[best] == x[best];
+    const bool draws = step.temperature[slot] > 0 && best >= 0;
     y[r] = draws ? decode::draw(share, x, n, token, x[best]) : best;
   }
 }

@@ -1,10 +1,10 @@
-"""argmax: the index of the largest element."""
+"""argmax: the index of the largest element, if there is one."""
 
 import numpy as np
 
 from tensor_ops_decode.node_kind import Array, Call, Input, Kind, Sample, Shapes
 
-__all__ = ["KIND"]
+__all__ = ["KIND", "largest"]
 
 
 def columns(shapes: Shapes) -> int:
@@ -12,7 +12,13 @@ def columns(shapes: Shapes) -> int:
 
 
 def compute(call: Call) -> Array:
-    return np.argmax(call.inputs["x"], keepdims=True).astype(np.int32)
+    return largest(call.inputs["x"])
+
+
+def largest(logits: Array) -> Array:
+    """Return the index of the largest element as an array of one; -1 if none can be chosen."""
+    index = np.argmax(logits, keepdims=True)  # of NaN, where there is one
+    return np.where(logits[index] > -np.inf, index, -1).astype(np.int32)
 
 
 def bound(call: Call, output: Array, activations: str) -> Array:
@@ -21,7 +27,7 @@ def bound(call: Call, output: Array, activations: str) -> Array:
 
 KIND = Kind(
     name="argmax",
-    meaning="the lowest index of the largest element; NaN is the largest",
+    meaning="the lowest index of the largest element; -1 if one is NaN or all are -inf",
     columns=columns,
     compute=compute,
     bound=bound,

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from tensor_ops_decode.node_kind import Array, Call, Input, Kind, Sample, Shapes
+from tensor_ops_decode.nodes.argmax import largest
 
 __all__ = ["KIND", "edited", "philox"]
 
@@ -47,8 +48,9 @@ def columns(shapes: Shapes) -> int:
 def compute(call: Call) -> Array:
     logits, by = edited(call.inputs["x"].astype(np.float64), call.sampling), call.sampling
     temperature = float(by["temperature"])
-    if temperature == 0 or np.isnan(logits).any():
-        return np.argmax(logits, keepdims=True).astype(np.int32)
+    best = largest(logits)
+    if temperature == 0 or best[0] < 0:
+        return best
     order = np.argsort(-logits, kind="stable")
     if by["top_k"]:
         order = order[: by["top_k"]]
@@ -82,7 +84,8 @@ def bound(call: Call, output: Array, activations: str) -> Array:
 
 KIND = Kind(
     name="sample",
-    meaning="a random index, by softmax(edited(x) / temperature) cut to top_k, top_p and min_p",
+    meaning="a random index, by softmax(edited(x) / temperature) cut to top_k, top_p and min_p; "
+    "-1 as of argmax",
     columns=columns,
     compute=compute,
     bound=bound,
