@@ -23,6 +23,9 @@ LONGROPE = {
     "long_factor": [-1.0] * 8,
     "original_max_position_embeddings": 32,
 }
+PART = {"factor": 2.0, "partial_rotary_factor": 1.5}
+PHI3 = {"architectures": ["Phi3ForCausalLM"]}
+MIXTRAL = {"architectures": ["MixtralForCausalLM"]}
 QWEN = {"architectures": ["Qwen2ForCausalLM"], "use_sliding_window": True}
 
 
@@ -63,9 +66,15 @@ def refused(tmp_path):
         ({"hidden_act": "gelu"}, "hidden_act is 'gelu'; only 'silu' is supported"),
         ({"architectures": ["GPT2LMHeadModel"]}, "unknown architecture 'GPT2LMHeadModel'"),
         ({"architectures": [["LlamaForCausalLM"]]}, "unknown architecture ['LlamaForCausalLM']"),
-        ({"num_local_experts": 8}, "num_local_experts is 8; mixtures of experts are not supported"),
+        (
+            MIXTRAL | {"num_local_experts": 8},
+            "num_local_experts is 8; mixtures of experts are not supported",
+        ),
         ({"quantization_config": {"quant_method": "gptq"}}, "weights quantized by 'gptq' are not"),
-        ({"vision_config": {"depth": 2}}, "vision_config; models of more than text are not"),
+        (
+            MIXTRAL | {"vision_config": {"depth": 2}},
+            "vision_config; models of more than text are not",
+        ),
         ({"architectures": ["MistralForCausalLM"], "sliding_window": -1}, "got -1"),
         (QWEN | {"layer_types": ["full_attention"]}, "layer_types must be a list of 2 types"),
         (QWEN | {"layer_types": ["full_attention", "ssm"]}, "layer_types has 'ssm'; supported are"),
@@ -74,7 +83,8 @@ def refused(tmp_path):
         ({"rope_parameters": {"rope_type": "yarn"}}, "the rope type 'yarn' is not supported"),
         ({"rope_parameters": {"rope_type": "linear"}}, "factor is missing"),
         ({"rope_parameters": {"rope_type": "dynamic"}}, "the rope type 'dynamic' is not supported"),
-        ({"rope_parameters": {"partial_rotary_factor": 1.5}}, "must be at most 1, got 1.5"),
+        ({"rope_parameters": {"rope_type": "linear", **PART}}, "must be 1 in this family of"),
+        (PHI3 | {"rope_parameters": PART}, "partial_rotary_factor must be at most 1, got 1.5"),
         ({"rope_parameters": LONGROPE | {"short_factor": [1.0]}}, "must be a list of 8 numbers"),
         ({"rope_parameters": LONGROPE}, "long_factor[0] must be a positive number, got -1"),
         ({"rope_parameters": LLAMA3}, "high_freq_factor must be larger than low_freq_factor, 4.0"),

@@ -42,8 +42,11 @@ def decoder_of(files: Weights) -> Decoder:
         readers = {family.hugging_face: family.from_hugging_face for family in FAMILIES}
         if architecture == "Gemma3ForCausalLM" and settings.values.get("text_config"):
             settings = settings.section("text_config")
-    _refuse(settings)
     reader = readers.get(architecture) if isinstance(architecture, str) else None
+    # transformers' classes of these families read none of the settings of experts and modalities.
+    if reader is None or files.metadata.get("general.architecture") is not None:
+        _refuse_kind(settings)
+    _refuse_quantization(settings)
     if reader is None:
         raise FileFormatError(
             f"{files.path}: unknown architecture {architecture!r:.80}; the known ones are "
@@ -64,8 +67,8 @@ def _plain(value: Any) -> Any:
     return begin.tolist() if isinstance(begin, np.ndarray) else begin
 
 
-def _refuse(settings: Settings) -> None:
-    """Raise a FileFormatError for what no family runs, whatever its architecture is."""
+def _refuse_kind(settings: Settings) -> None:
+    """Raise a FileFormatError for mixtures of experts, and for models of more than text."""
     values = settings.values
     for name in _EXPERTS:
         if values.get(name):
@@ -79,7 +82,11 @@ def _refuse(settings: Settings) -> None:
                 f"{settings.where}: there is a {name}; models of more than text are not "
                 "supported, but a GGUF file of the text model may be"
             )
-    if values.get("quantization_config"):
+
+
+def _refuse_quantization(settings: Settings) -> None:
+    """Raise a FileFormatError for weights in a format of another library."""
+    if settings.values.get("quantization_config"):
         method = settings.section("quantization_config").values.get("quant_method")
         raise FileFormatError(
             f"{settings.where}: weights quantized by {method!r:.80} are not supported; use the "

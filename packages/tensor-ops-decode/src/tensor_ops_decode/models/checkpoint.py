@@ -51,7 +51,11 @@ def gguf_decoder(files: Weights, settings: Settings, **given: Any) -> Decoder:
 
 
 def hugging_face_decoder(
-    files: Weights, settings: Settings, is_tied: bool = False, **given: Any
+    files: Weights,
+    settings: Settings,
+    is_tied: bool = False,
+    rotates_in_part: bool = False,
+    **given: Any,
 ) -> Decoder:
     """Return what config.json says of a model.
 
@@ -61,6 +65,8 @@ def hugging_face_decoder(
     settings : Settings
     is_tied : bool, optional
         Whether the head is the embedding where config.json says nothing of it.
+    rotates_in_part : bool, optional
+        Whether models of the family may rotate a part of each head.
     **given
         The fields of `Decoder` that the family knows better.
     """
@@ -71,10 +77,11 @@ def hugging_face_decoder(
     layers = settings.size("num_hidden_layers")
     if "ropes" not in given:
         # transformers 5 keeps both settings of the rotation in one object.
-        is_new = bool(settings.values.get("rope_parameters"))
-        rope = settings.section("rope_parameters" if is_new else "rope_scaling")
+        is_old = bool(settings.values.get("rope_scaling"))
+        rope = settings.section("rope_scaling" if is_old else "rope_parameters")
         base = settings.number("rope_theta", 10000.0)
-        given["ropes"] = (hugging_face_rope(settings, rope, base, head_size),) * layers
+        made = hugging_face_rope(settings, rope, base, head_size, in_part=rotates_in_part)
+        given["ropes"] = (made,) * layers
     fields = {
         "names": HUGGING_FACE_NAMES,
         "hidden": hidden,

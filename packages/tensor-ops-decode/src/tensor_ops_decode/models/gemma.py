@@ -86,9 +86,8 @@ def _gguf_scale(settings: Settings, *, largest: int) -> float:
 
 def _hugging_face1(files: Weights, settings: Settings) -> Decoder:
     # The first files say gelu, and mean its approximation by tanh.
-    name = "hidden_activation" if settings.values.get("hidden_activation") else "hidden_act"
-    if settings.values.get(name) != "gelu":
-        settings.require(name, "gelu_pytorch_tanh", "gelu_pytorch_tanh")
+    if settings.values.get("hidden_act") != "gelu":
+        settings.require("hidden_act", "gelu_pytorch_tanh", "gelu_pytorch_tanh")
     return _hugging_face(files, settings)
 
 
@@ -100,14 +99,13 @@ def _hugging_face2(files: Weights, settings: Settings) -> Decoder:
         names=_HUGGING_FACE2,
         windows=layer_windows(settings, lambda layer: layer % 2 == 0, 4096),
         scale=settings.number("query_pre_attn_scalar", 256) ** -0.5,
-        attention_cap=settings.number_or_none("attn_logit_softcapping", 50.0),
-        logit_cap=settings.number_or_none("final_logit_softcapping", 30.0),
+        attention_cap=settings.number_or_null("attn_logit_softcapping", 50.0),
+        logit_cap=settings.number_or_null("final_logit_softcapping", 30.0),
     )
 
 
 def _hugging_face3(files: Weights, settings: Settings) -> Decoder:
     settings.require("hidden_activation", "gelu_pytorch_tanh", "gelu_pytorch_tanh")
-    settings.require("attn_logit_softcapping", None, None)
     period = settings.size("sliding_window_pattern", 6)
     windows = layer_windows(settings, lambda layer: (layer + 1) % period != 0, 4096)
     size = settings.size("head_dim", 256)
@@ -127,7 +125,7 @@ def _hugging_face3(files: Weights, settings: Settings) -> Decoder:
         windows=windows,
         ropes=tuple(within if window else full for window in windows),
         scale=settings.number("query_pre_attn_scalar", 256) ** -0.5,
-        logit_cap=settings.number_or_none("final_logit_softcapping", 0.0),
+        logit_cap=settings.number_or_null("final_logit_softcapping", None),
     )
 
 

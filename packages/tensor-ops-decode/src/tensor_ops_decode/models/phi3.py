@@ -23,7 +23,9 @@ def _gguf(files: Weights, settings: Settings) -> Decoder:
 def _hugging_face(files: Weights, settings: Settings) -> Decoder:
     window = settings.size_or_none("sliding_window", 0)
     windows = (window,) * settings.size("num_hidden_layers")
-    return hugging_face_decoder(files, settings, names=_HUGGING_FACE, windows=windows)
+    return hugging_face_decoder(
+        files, settings, names=_HUGGING_FACE, windows=windows, rotates_in_part=True
+    )
 
 
 FAMILIES = (Family("Phi 3 and 4", "phi3", "Phi3ForCausalLM", _gguf, _hugging_face),)

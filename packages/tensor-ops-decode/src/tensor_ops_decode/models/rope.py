@@ -66,7 +66,9 @@ def gguf_rope(files: Weights, settings: Settings, size: int) -> Rope:
     )
 
 
-def hugging_face_rope(settings: Settings, rope: Settings, base: float, head_size: int) -> Rope:
+def hugging_face_rope(
+    settings: Settings, rope: Settings, base: float, head_size: int, *, in_part: bool = False
+) -> Rope:
     """Return the rotation that config.json describes.
 
     Parameters
@@ -78,18 +80,25 @@ def hugging_face_rope(settings: Settings, rope: Settings, base: float, head_size
     base : float
         Where `rope` has none.
     head_size : int
+    in_part : bool, optional
+        Whether models of the family may rotate a part of each head.
     """
-    part = rope.number("partial_rotary_factor", settings.number("partial_rotary_factor", 1.0))
-    if part > 1:
-        raise FileFormatError(f"{rope.where}: partial_rotary_factor must be at most 1, got {part}")
-    frequencies = _frequencies(rope, rope.number("rope_theta", base), int(head_size * part))
     kind = rope.values.get("rope_type", rope.values.get("type", "default"))
+    part = 1.0
+    # transformers reads it for these kinds in every family, and then fails where heads are whole.
+    if in_part or kind != "default":
+        name = "partial_rotary_factor"
+        part = rope.number(name, settings.number(name, 1.0))
+        if part > 1 or (part < 1 and not in_part):
+            expected = "at most 1" if in_part else "1 in this family of models"
+            raise FileFormatError(f"{rope.where}: {name} must be {expected}, got {part}")
+    frequencies = _frequencies(rope, rope.number("rope_theta", base), int(head_size * part))
     if kind in ("longrope", "su"):
         return _longrope(settings, rope, frequencies)
     if kind == "linear":
         frequencies = frequencies / rope.number("factor")
     elif kind == "llama3":
-        frequencies = _llama3(rope, frequencies)
+        frequencies = _llama3(settings, rope, frequencies)
     elif kind != "default":
         raise FileFormatError(f"{rope.where}: the rope type {kind!r:.80} is not supported")
     return Rope(tuple(frequencies.tolist()))
@@ -103,14 +112,14 @@ def _frequencies(settings: Settings, base: float, size: int) -> Array:
     return base ** (-np.arange(0, size - size % 2, 2) / size)
 
 
-def _llama3(rope: Settings, frequencies: Array) -> Array:
+def _llama3(settings: Settings, rope: Settings, frequencies: Array) -> Array:
     # Long waves are slowed down by the factor, short ones not, and those between in part.
     factor, low, high = map(rope.number, ("factor", "low_freq_factor", "high_freq_factor"))
     if high <= low:
         raise FileFormatError(
             f"{rope.where}: high_freq_factor must be larger than low_freq_factor, {low}, got {high}"
         )
-    turns = rope.size("original_max_position_embeddings") * frequencies / (2 * math.pi)
+    turns = _original_length(settings, rope) * frequencies / (2 * math.pi)
     smooth = np.clip((turns - low) / (high - low), 0, 1)
     return frequencies * (smooth + (1 - smooth) / factor)
 
@@ -120,14 +129,21 @@ def _longrope(settings: Settings, rope: Settings, frequencies: Array) -> Rope:
         frequencies / rope.numbers(name, len(frequencies))
         for name in ("short_factor", "long_factor")
     )
-    name = "original_max_position_embeddings"
-    length = settings.size(name, rope.values.get(name))
+    length = _original_length(settings, rope)
     longest = settings.size("max_position_embeddings", length)
     stretch = rope.number("factor", longest / length)
     # As the paper has it, what is attended to from farther away is made as sharp as before.
     factor = math.sqrt(1 + math.log(max(stretch, 1)) / math.log(max(length, 2)))
     factor = rope.number("attention_factor", factor)
     return Rope(tuple(short.tolist()), factor, tuple(long.tolist()), length)
+
+
+def _original_length(settings: Settings, rope: Settings) -> int:
+    """Return the longest sequence of the model before its rotation was changed for longer ones."""
+    name = "original_max_position_embeddings"
+    if settings.values.get(name) is not None:
+        return settings.size(name)
+    return rope.size(name, settings.size("max_position_embeddings", 2048))
 
 
 def _factors(files: Weights, name: str, expected: int) -> Array:

@@ -51,6 +51,12 @@ class Settings:
         value = self.values.get(name, default)
         return 0.0 if value is None or value == 0 else self._positive(name, value)
 
+    def number_or_null(self, name: str, default: float | None) -> float:
+        """Return a positive number, or 0 where the value is null."""
+        if self.values.get(name, default) is None:
+            return 0.0
+        return self._positive(name, self.values.get(name, default))
+
     def numbers(self, name: str, count: int) -> list[float]:
         """Return a list of so many positive numbers."""
         values = self._value(name, None)

@@ -1,0 +1,200 @@
+"""Every key of transformers' configurations means the same here, or is refused by its name.
+
+A key that transformers' class of a family does not read changes nothing.
+"""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+import torch
+import transformers
+
+import tensor_ops_decode
+from greedy_models import BOUND, SMALL_MODEL
+
+SIZES = {**SMALL_MODEL, "num_hidden_layers": 3, "rms_norm_eps": 1e-3, "initializer_range": 0.3}
+WINDOW = {"head_dim": 12, "sliding_window": 9}
+FAMILIES = {
+    "Llama": {"head_dim": 12},
+    "Mistral": WINDOW,
+    "Qwen2": {"use_sliding_window": True, "sliding_window": 9, "max_window_layers": 1},
+    "Qwen3": {"head_dim": 12},
+    "Phi3": {"sliding_window": 9, "pad_token_id": None, "bos_token_id": None, "eos_token_id": None},
+    "Gemma": {"head_dim": 12},
+    "Gemma2": WINDOW | {"query_pre_attn_scalar": 20},
+    "Gemma3Text": WINDOW | {"query_pre_attn_scalar": 20},
+}
+PROMPT = np.random.default_rng(7).integers(0, 331, 20).tolist()
+# Of no effect on logits, by their names: what is trained, saved, or said to other programs.
+OTHER = {
+    "transformers_version", "architectures", "output_hidden_states", "return_dict", "dtype",
+    "id2label", "label2id", "problem_type", "model_type", "name_or_path", "use_cache",
+    "output_attentions", "auto_map", "attn_implementation", "experts_implementation",
+}  # fmt: skip
+# The files' tensors decide on these: another value contradicts them.
+OF_TENSORS = {
+    "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
+    "num_key_value_heads", "head_dim",
+}  # fmt: skip
+LONG = {"short_factor": [1.0, 1.1, 1.2, 1.3, 1.4, 1.5], "long_factor": [2.0] * 6}
+SLOW = {"low_freq_factor": 1.0, "high_freq_factor": 4.0}
+ROPES = [
+    {"rope_type": "default", "rope_theta": 55.0, "partial_rotary_factor": 0.5},
+    {"partial_rotary_factor": 0.5},
+    {"rope_type": "linear", "factor": 3.0, "rope_theta": 55.0},
+    {"rope_type": "linear", "factor": 3.0, "partial_rotary_factor": 0.5},
+    {"rope_type": "llama3", "factor": 2.0, **SLOW, "original_max_position_embeddings": 64},
+    {"rope_type": "llama3", "factor": 2.0, **SLOW},
+    {"rope_type": "longrope", **LONG, "original_max_position_embeddings": 64},
+    {"rope_type": "longrope", **LONG, "factor": 3.0, "attention_factor": 1.5},
+    {"rope_type": "yarn", "factor": 2.0},
+    {"rope_type": "dynamic", "factor": 2.0},
+    {"rope_type": "proportional", "factor": 2.0},
+]
+NESTED = [
+    {"full_attention": rope, "sliding_attention": {"rope_type": "default", "rope_theta": 44.0}}
+    for rope in ROPES
+]
+# Odd values of each key. Those of one family are tried with all: others must not read them.
+VALUES = {
+    "rope_parameters": [*ROPES, *NESTED, None],
+    "rope_scaling": [*ROPES, {"type": "linear", "factor": 3.0}, None],
+    "rope_theta": [77.0],
+    "rope_local_base_freq": [33.0],
+    "partial_rotary_factor": [0.5],
+    "max_position_embeddings": [32],
+    "original_max_position_embeddings": [16, 64],
+    "sliding_window": [5, None],
+    "sliding_window_pattern": [1, 2],
+    "use_sliding_window": [True, False],
+    "max_window_layers": [0, 2],
+    "layer_types": [["full_attention"] * 3, ["sliding_attention", "full_attention"] * 2],
+    "hidden_act": ["gelu", "relu", "silu", "gelu_pytorch_tanh"],
+    "hidden_activation": ["gelu", "silu", "gelu_pytorch_tanh"],
+    "query_pre_attn_scalar": [7],
+    "attn_logit_softcapping": [2.0, 0.0, None],
+    "final_logit_softcapping": [2.0, 0.0, None],
+    "use_bidirectional_attention": [True, False],
+    "attention_bias": [True],
+    "mlp_bias": [True],
+    "tie_word_embeddings": [False],
+    "rms_norm_eps": [0.5, 0.0],
+    "layer_norm_eps": [0.5],
+    "attention_dropout": [0.5],
+    "resid_pdrop": [0.5],
+    "embd_pdrop": [0.5],
+    "initializer_range": [0.9],
+    "pretraining_tp": [2],
+    "pad_token_id": [3],
+    "bos_token_id": [5],
+    "eos_token_id": [5],
+    "is_encoder_decoder": [False],
+    "chunk_size_feed_forward": [2],
+    "num_local_experts": [4],
+    "num_experts": [4],
+    "vision_config": [{"depth": 2}],
+    "embedding_multiplier": [3.0],
+    "logit_scale": [3.0],
+    "logits_scaling": [3.0],
+    "attention_multiplier": [3.0],
+    "residual_multiplier": [3.0],
+    "clip_qkv": [0.1],
+    "no_rope_layers": [[0, 0, 0]],
+}
+# transformers reads these, though its eager attention of the prompt does not show it.
+REFUSED = {"rope_scaling", "rope_parameters", "use_bidirectional_attention"}
+
+
+def classes_of(family):
+    config = getattr(transformers, f"{family}Config")
+    return config, getattr(transformers, f"{family.removesuffix('Text')}ForCausalLM")
+
+
+@pytest.fixture(scope="module", params=FAMILIES)
+def saved(request, tmp_path_factory):
+    """A family, the folder of a small model, its settings and its logits after the prompt."""
+    config, model_class = classes_of(request.param)
+    folder = tmp_path_factory.mktemp(request.param)
+    torch.manual_seed(0)
+    model = model_class(config(**SIZES, **FAMILIES[request.param]))
+    for name, parameter in model.named_parameters():
+        if name.endswith(("norm.weight", "bias")):  # which begin as all ones or zeros
+            parameter.data.add_(torch.randn_like(parameter), alpha=0.2)
+    model.save_pretrained(folder)
+    settings = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    return request.param, folder, settings, of_transformers(request.param, folder)
+
+
+@torch.no_grad()
+def of_transformers(family, folder):
+    """Return the logits after the prompt; None where transformers cannot run the model."""
+    _, model_class = classes_of(family)
+    try:
+        model, found = model_class.from_pretrained(
+            folder, attn_implementation="eager", dtype=torch.float32, output_loading_info=True
+        )
+        if found["missing_keys"]:  # it takes random numbers instead
+            return None
+        return model.eval()(torch.tensor([PROMPT])).logits[0, -1].numpy()
+    except Exception:
+        return None
+
+
+def of_the_engine(folder):
+    """Return the logits after the prompt, or the error that refuses the model."""
+    try:
+        with tensor_ops_decode.PersistentKernel(
+            backend="python", model=folder, max_seq_length=32, max_num_batched_requests=1
+        ) as kernel:
+            kernel.compile()
+            request = kernel.add_request(PROMPT, max_new_tokens=1)
+            kernel()
+            return kernel.logits(request)
+    except tensor_ops_decode.FileFormatError as error:
+        return str(error)
+
+
+def changed(settings, key, value):
+    """Return settings with another value, and without those that would hide it."""
+    hidden = {
+        "rope_parameters": ("rope_scaling", "rope_theta", "rope_local_base_freq", "partial_rotary"),
+        "layer_types": ("sliding_window_pattern", "max_window_layers", "use_sliding_window"),
+    }
+    gone = {name for name, keys in hidden.items() if key.startswith(keys)}
+    return {name: each for name, each in settings.items() if name not in gone} | {key: value}
+
+
+def disagreement(right, theirs, ours, key):
+    """Say what is wrong with what the engine made of a key; None if nothing is."""
+    if isinstance(ours, str):
+        is_read = theirs is None or np.abs(theirs - right).max() > 0 or key in REFUSED
+        words = ("rope type", *LONG, *SLOW) if key.startswith("rope_") else ("lm_head",)
+        is_named = any(word in ours for word in (key, "partial_rotary_factor", *words))
+        return None if is_read and is_named else f"refused: {ours}"
+    # What transformers fails at means nothing that could be the same.
+    if theirs is None or np.abs(theirs - ours).max() < BOUND:
+        return None
+    return f"logits differ by {np.abs(theirs - ours).max()}"
+
+
+def test_every_key_means_what_it_means_to_transformers(saved):
+    family, folder, settings, right = saved
+    assert np.abs(of_the_engine(folder) - right).max() < BOUND
+    wrong = []
+    for key, values in VALUES.items():
+        for value in values:
+            text = json.dumps(changed(settings, key, value))
+            (folder / "config.json").write_text(text, encoding="utf-8")
+            found = disagreement(right, of_transformers(family, folder), of_the_engine(folder), key)
+            if found is not None:
+                wrong.append(f"{key} {value}: {found}")
+    assert wrong == []
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_no_key_of_a_configuration_is_left_out(family):
+    config, _ = classes_of(family)
+    keys = {field.name for field in dataclasses.fields(config) if not field.name.startswith("_")}
+    assert keys - set(VALUES) - OTHER - OF_TENSORS == set()
