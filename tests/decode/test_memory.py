@@ -1,5 +1,7 @@
 """How long sequences may be by default, and what is more than the memory."""
 
+import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
@@ -12,8 +14,9 @@ from tensor_ops_decode.models import decoder_of
 from tensor_ops_decode.models.rope import Rope
 
 CONTEXT, PAGE = 128, 8
-# Keys and values of two layers of two heads of 16 in float32, and a row of two tables.
-TOKEN = 2 * 2 * 2 * 16 * 4 + 2 * 8 * 4
+# Keys and values of two layers of two heads of 16 in float32, a row of two tables, and what edits
+# the logits of four requests.
+TOKEN = 2 * 2 * 2 * 16 * 4 + 2 * 8 * 4 + 4 * 12
 
 
 @pytest.fixture
@@ -55,6 +58,55 @@ def test_little_memory_makes_sequences_shorter(folder, memory):
     assert explanation.limits.max_seq_length == 48
     assert explanation.limits.num_pages == 6
     assert explanation.length_by == "memory"
+
+
+def test_a_claim_of_billions_of_positions_is_not_taken_at_its_word(tmp_path, memory, backend):
+    """What a kernel takes is what was planned, so that it compiles."""
+    save_model(tmp_path)
+    path = tmp_path / "config.json"
+    path.write_text(path.read_text("utf-8").replace(" 128,", f" {2**31 - 1},"), "utf-8")
+    memory(2**40)
+    explanation = tensor_ops_decode.PersistentKernel(model=tmp_path, backend=backend).explain()
+    assert (explanation.limits.max_seq_length, explanation.length_by) == (2**20, "the default")
+    memory(2 * 5000 * TOKEN)
+    with tensor_ops_decode.load(tmp_path, backend, max_num_batched_requests=4) as model:
+        kernel = model.kernel
+        assert kernel.explain().length_by == "memory"
+        assert 4000 < kernel.program.limits.max_seq_length <= 5000
+        needed = memory_of(kernel.program)
+        taken = kernel.explain().memory
+        assert sum(needed.values()) <= machine.usable_memory()
+        assert taken["caches"] <= needed["caches"]
+
+
+LIMITED = r"""
+import re, resource, sys
+import tensor_ops_decode, tensor_ops_decode.text
+used = int(re.search(r"VmSize:\s+(\d+) kB", open("/proc/self/status").read())[1])
+limit = used * 1024 + 300 * 2**20
+resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+kernel = tensor_ops_decode.PersistentKernel(model=sys.argv[1], backend="python")
+print(kernel.program.limits.longest, kernel.explain().length_by)
+kernel.compile()
+try:
+    tensor_ops_decode.PersistentKernel(model=sys.argv[1], backend="python", max_seq_length=2**26)
+except MemoryError as error:
+    print(error)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not keep the limit")
+def test_the_limit_of_the_address_space_is_heeded(tmp_path):
+    save_model(tmp_path)
+    path = tmp_path / "config.json"
+    path.write_text(path.read_text("utf-8").replace(" 128,", f" {2**31 - 1},"), "utf-8")
+    command = [sys.executable, "-c", LIMITED, tmp_path]
+    done = subprocess.run(command, capture_output=True, encoding="utf-8", check=False)
+    assert done.returncode == 0, done.stderr
+    length, error = done.stdout.splitlines()
+    assert length.endswith("memory")
+    assert 2048 < int(length.split()[0]) < 2**20
+    assert "the process may have" in error
 
 
 @pytest.mark.parametrize(("context", "length", "by"), [(128, 128, "the model"), (9999, 2048, None)])

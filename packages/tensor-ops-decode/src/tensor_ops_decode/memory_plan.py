@@ -14,6 +14,9 @@ from tensor_ops_decode.weights.formats import FORMATS
 __all__ = ["cache_bytes", "memory_of", "program_that_fits", "require_memory"]
 
 _EDIT = 12  # bytes of a token, a bias and a penalty
+# More positions than this are had on request only, whatever a file claims: a small model leaves
+# memory for billions, of which each takes time for its rotary tables.
+_MOST_BY_DEFAULT = 2**20
 
 
 def program_that_fits(
@@ -25,8 +28,9 @@ def program_that_fits(
 ) -> tuple[Program, str]:
     """Return a model's program, and what decided on its longest sequence.
 
-    Without a length, it is the longest that model and memory have room for: caches may take half of
-    the memory that the weights leave. Requests share that half where they cannot all be so long.
+    Without a length, it is the longest that model and memory have room for, up to 2**20: caches may
+    take half of the memory that the weights leave. Requests share that half where they cannot all
+    be so long.
 
     Parameters
     ----------
@@ -45,7 +49,8 @@ def program_that_fits(
     decided_by = "max_seq_length"
     if length is None:
         most = DEFAULT_SEQ_LENGTH if num_pages is None else num_pages * bounds.page_size
-        reason = "the default" if num_pages is None else "memory"
+        reason = "the default" if num_pages is None or most > _MOST_BY_DEFAULT else "memory"
+        most = min(most, _MOST_BY_DEFAULT)
         length, decided_by = (context, "the model") if context <= most else (most, reason)
         bounds = limits(length)
     if max_num_pages is None and num_pages is not None:
@@ -102,6 +107,7 @@ def _pages_that_fit(program: Program) -> int | None:
     allowed, needed = machine.usable_memory(), memory_of(program, one)
     if allowed is None or not needed["caches"]:
         return None
-    # A longer sequence also has longer tables.
-    page = needed["caches"] + needed["rotary tables"] * one.page_size
+    # A longer sequence also has longer tables, and more logits that may be changed.
+    position = needed["rotary tables"] + one.max_requests * _EDIT
+    page = needed["caches"] + position * one.page_size
     return max(1, (allowed - needed["weights"] - needed["arrays"]) // 2 // page)

@@ -97,9 +97,14 @@ def usable_cpus() -> int:
 
 
 def usable_memory() -> int | None:
-    """Return the bytes of memory of the machine, or the cgroup's limit where that is less."""
+    """Return the bytes of memory of the machine, or what a limit leaves where that is less.
+
+    The limits are those of cgroups, and of the address space (``ulimit -v``).
+    """
     limits = [_memory_limit(directory) for directory in _cgroups("memory")]
-    return min([each for each in (total_memory(), *limits) if each], default=None)
+    found = [each for each in (total_memory(), *limits) if each]
+    address_space = _left_address_space()
+    return min(found if address_space is None else [*found, address_space], default=None)
 
 
 def total_memory() -> int | None:
@@ -218,6 +223,18 @@ def _memory_limit(directory: Path) -> int | None:
         if limit.isdigit() and int(limit) < NO_LIMIT:
             return int(limit)
     return None
+
+
+def _left_address_space() -> int | None:
+    """Return the bytes that a process may still map, None without a limit."""
+    try:
+        import resource  # not on Windows
+    except ImportError:
+        return None
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if limit == resource.RLIM_INFINITY:
+        return None
+    return max(0, limit - _kilobytes("proc/self/status").get("VmSize", 0))
 
 
 def _kilobytes(name: str) -> dict[str, int]:
