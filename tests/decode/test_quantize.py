@@ -3,6 +3,7 @@
 import gguf
 import numpy as np
 import pytest
+import transformers
 from safetensors.numpy import load_file
 
 import tensor_ops
@@ -92,7 +93,22 @@ def test_backends_answer_alike_with_a_quantized_head(folder, cpp, name):
 def test_another_type_is_an_error_before_the_model_is_opened():
     with pytest.raises(ValueError, match=r"quantize must be one of q4_0, .*, q8_0, .*'q6_K'"):
         tensor_ops.PersistentKernel(model="missing", quantize="q6_K")
-    with pytest.raises(ValueError, match="beside model="):
+    with pytest.raises(ValueError, match="quantize needs model="):
         tensor_ops.PersistentKernel(quantize="q8_0")
     with pytest.raises(ValueError, match=r"quantize_head must be one of q4_0, .*, q8_0, .*'f16'"):
         tensor_ops.PersistentKernel(model="missing", quantize_head="f16")
+
+
+@pytest.mark.parametrize("argument", ["quantize", "quantize_head"])
+def test_what_has_no_whole_blocks_is_a_warning(tmp_path, argument):
+    config = transformers.LlamaConfig(
+        hidden_size=24,
+        intermediate_size=40,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        num_key_value_heads=2,
+        vocab_size=50,
+    )
+    transformers.LlamaForCausalLM(config).save_pretrained(tmp_path)
+    with pytest.warns(UserWarning, match=rf"{argument}='q8_0' quantizes nothing: .* blocks of 32"):
+        tensor_ops.PersistentKernel(backend="python", model=tmp_path, **{argument: "q8_0"}).close()

@@ -56,7 +56,7 @@ typedef struct tensor_ops_model_facts {
 /* How the tokens of a sequence are chosen. */
 typedef struct tensor_ops_sampling {
   size_t size;        /* sizeof(tensor_ops_sampling) */
-  double temperature; /* 0: the likeliest token, whatever the rest says */
+  double temperature; /* up to 1e6; 0: the likeliest token, whatever the rest says */
   double top_p;       /* the likeliest tokens of so much probability: above 0, up to 1 (all) */
   double min_p;       /* tokens at least so likely beside the likeliest: from 0 (all) to 1 */
   uint64_t seed;      /* equal seeds give equal tokens */

@@ -85,10 +85,10 @@ void Sequences::set_sampling(std::int64_t number, const Sampling& sampling) {
     if (!is_valid)
       throw ValueError(text("set_sampling: ", name, " must be ", expected, ", got ", given));
   };
-  constexpr double kLargest = std::numeric_limits<float>::max();
+  // Beyond it, neighbouring logits have the same probability, and top_k loses their order.
+  constexpr double kHottest = 1e6;
   require("temperature", sampling.temperature,
-          sampling.temperature >= 0 && sampling.temperature <= kLargest,
-          "0 or larger, and finite in float32");
+          sampling.temperature >= 0 && sampling.temperature <= kHottest, "0 or larger, up to 1e6");
   require("top_p", sampling.top_p, sampling.top_p > 0 && sampling.top_p <= 1,
           "larger than 0, up to 1");
   require("min_p", sampling.min_p, sampling.min_p >= 0 && sampling.min_p <= 1, "from 0 to 1");

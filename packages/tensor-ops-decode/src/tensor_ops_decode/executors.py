@@ -90,16 +90,19 @@ class ExecutorChoice:
         caller: str = "PersistentKernel()",
         refusal: Callable[[str], str | None] = lambda name: None,
     ) -> None:
-        if isinstance(fallback_backends, str):
+        is_name = isinstance(fallback_backends, str)
+        is_list = not is_name and isinstance(fallback_backends, Iterable)
+        names = list(fallback_backends) if is_list else []
+        if not is_list or not all(isinstance(name, str) for name in names):
+            advice = f"; write [{fallback_backends!r}]" if is_name else ""
             raise TypeError(
-                f"fallback_backends must be a list of names, got {fallback_backends!r}; write "
-                f"[{fallback_backends!r}]"
+                f"fallback_backends must be a list of names, got {fallback_backends!r:.80}{advice}"
             )
         self._refusal = refusal
         self._found: str | None = None
         # What is in force now holds, though the program may be known only later.
         self._ways = [_way(backend, f"backend= of {caller}")] + [
-            _way(name, f"fallback_backends= of {caller}") for name in fallback_backends
+            _way(name, f"fallback_backends= of {caller}") for name in names
         ]
 
     def executor(self, program: str | None = None) -> Executor:

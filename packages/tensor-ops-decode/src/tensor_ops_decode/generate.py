@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 from tensor_ops_decode.answer import Answer, Completion
 from tensor_ops_decode.errors import LogitsError
 from tensor_ops_decode.generation_settings import end_tokens_of, generation_defaults
-from tensor_ops_decode.kernel_arguments import whole
+from tensor_ops_decode.kernel_arguments import check_progress, whole
+from tensor_ops_decode.models import decoder_of
 from tensor_ops_decode.persistent_kernel import PersistentKernel
 from tensor_ops_decode.text_arguments import (
     Prompt,
@@ -82,6 +83,7 @@ def load(
     >>> model.generate("The capital of France is", max_new_tokens=4)[0].text  # doctest: +SKIP
     ' Paris.\\n\\n'
     """
+    check_progress(progress)
     model = describe(path, backend, **options)
     model.kernel.compile(progress=progress)
     return model
@@ -93,7 +95,8 @@ def describe(path: str | os.PathLike[str], backend: str | None = None, **options
 
     weights = open_weights(path)
     tokenizer, defaults = open_tokenizer(weights), generation_defaults(weights)
-    options.setdefault("eos_token_id", sorted(tokenizer.end_tokens | end_tokens_of(weights)))
+    found, end = tokenizer.end_tokens | end_tokens_of(weights), decoder_of(weights).vocabulary
+    options.setdefault("eos_token_id", sorted(token for token in found if token < end))
     kernel = PersistentKernel(backend=backend, model=weights, **options)
     model = Model(kernel, tokenizer, weights, defaults)
     if tokenizer.vocab_size > model.vocabulary:
@@ -228,6 +231,8 @@ class Model:
         >>> model.chat(messages).text  # doctest: +SKIP
         'The capital of France is Paris.'
         """
+        if not isinstance(template_variables, (Mapping, type(None))):
+            raise TypeError(f"template_variables must be a mapping, got {template_variables!r:.80}")
         prompt = self.chat_prompt(
             messages, parse_special_tokens=parse_special_tokens, **(template_variables or {})
         )
@@ -267,7 +272,7 @@ class Model:
             begins one, if the model wants it, and the name of a special token in it is text.
         max_new_tokens : int, optional
         temperature : float, optional
-            0 takes the likeliest token; larger is more random.
+            0 takes the likeliest token; larger, up to 1e6, is more random.
         top_k : int, optional
             Sample from so many of the likeliest tokens only; 0 for all.
         top_p : float, optional

@@ -101,7 +101,7 @@ class KernelRequests:
         Its prompt is among them. It is assumed that the active requests go on as far as they may.
         """
         with self._in_use() as requests:
-            return requests.has_room(length)
+            return requests.has_room(whole("length", length))
 
     def tokens(self, request: int) -> list[int]:
         """Return what a request has generated, an end token included."""

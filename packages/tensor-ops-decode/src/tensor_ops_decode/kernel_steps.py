@@ -8,7 +8,7 @@ from abc import abstractmethod
 from contextlib import AbstractContextManager
 
 from tensor_ops_decode.errors import CapacityError
-from tensor_ops_decode.kernel_arguments import whole
+from tensor_ops_decode.kernel_arguments import check_seconds, whole
 from tensor_ops_decode.requests import Requests, last_of_each
 
 __all__ = ["KernelSteps"]
@@ -97,6 +97,7 @@ class KernelSteps:
         4
         1
         """
+        check_seconds("max_seconds", max_seconds)
         start, left, done = time.perf_counter(), whole("num_steps", num_steps), 0
         tokens: dict[int, list[int]] = {}
         seconds = max_seconds

@@ -16,7 +16,10 @@ from tensor_ops_decode.executors import ExecutorChoice
 from tensor_ops_decode.generation_settings import end_tokens_of
 from tensor_ops_decode.kernel_arguments import (
     DEFAULT_SEQ_LENGTH,
+    check_end_tokens,
+    check_model,
     check_names,
+    check_progress,
     check_setting,
     check_types,
     given_end_tokens,
@@ -34,7 +37,7 @@ from tensor_ops_decode.models import decoder_of
 from tensor_ops_decode.models.decoder import program_of
 from tensor_ops_decode.packed_file import cache_folder
 from tensor_ops_decode.program import Limits, Program
-from tensor_ops_decode.quantized_program import quantized_program
+from tensor_ops_decode.quantized_program import quantized_program, warn_if_nothing_is_quantized
 from tensor_ops_decode.requests import Requests
 from tensor_ops_decode.sampling import Sampling
 from tensor_ops_decode.sources import TensorArrays
@@ -68,8 +71,9 @@ class PersistentKernel(Layers, KernelSteps, KernelRequests, KernelMeasurements):
     num_workers : int, optional
         Threads; the executor's default is one for each core.
     max_seq_length : int, optional
-        The longest sequence, prompt included. By default the longest that model and memory have
-        room for; 2048 for layers by hand, and where the system does not tell its memory.
+        The longest sequence, prompt included, but for the last token, which is not computed with:
+        an answer may come to one token more. By default the longest that model and memory have room
+        for, up to 2**20; 2048 for layers by hand, and where the system does not tell its memory.
     max_num_batched_requests : int, optional
         How many requests may be active.
     max_num_batched_tokens : int, optional
@@ -150,11 +154,9 @@ class PersistentKernel(Layers, KernelSteps, KernelRequests, KernelMeasurements):
     ) -> None:
         check_names(unknown, PersistentKernel.__init__.__kwdefaults__ or ())
         check_setting(mode, world_size, mpi_rank, num_workers)
-        check_types(cache_dtype, quantize, quantize_head, has_model=model is not None)
-        if model is None and num_speculative_tokens:
-            raise ValueError("num_speculative_tokens needs model=; leave it out for layers by hand")
-        if model is None and cache:
-            raise ValueError("cache needs model=; leave it out for layers by hand")
+        check_types(cache_dtype, quantize, quantize_head)
+        given = {"num_speculative_tokens": num_speculative_tokens, "cache": cache}
+        check_model(model, {**given, "quantize": quantize, "quantize_head": quantize_head})
         end_tokens = None if eos_token_id is None else given_end_tokens(eos_token_id)
 
         def limits(length: int) -> Limits:
@@ -167,8 +169,8 @@ class PersistentKernel(Layers, KernelSteps, KernelRequests, KernelMeasurements):
         super().__init__(limits(length), cache_dtype)
         self._length_by = "max_seq_length" if has_length else "the default"
         self._activations = activations
-        given = {"activations": activations, "use_cutlass_kernel": use_cutlass_kernel}
-        self._options = {name: value for name, value in given.items() if value is not None}
+        options = {"activations": activations, "use_cutlass_kernel": use_cutlass_kernel}
+        self._options = {name: value for name, value in options.items() if value is not None}
         self._num_workers = num_workers
         is_for_cuda = use_cutlass_kernel is not None
         self._choice = ExecutorChoice(
@@ -189,9 +191,11 @@ class PersistentKernel(Layers, KernelSteps, KernelRequests, KernelMeasurements):
             self._weights = open_weights(model) if isinstance(model, (str, os.PathLike)) else model
             self._model, metadata = str(self._weights.path), self._weights.metadata
             self._cache = cache_folder(cache, self._weights.path)
-            if end_tokens is None:
-                self._end_tokens = end_tokens_of(self._weights)
             decoder, files = decoder_of(self._weights), self._weights
+            check_end_tokens(self._end_tokens, decoder.vocabulary)
+            if end_tokens is None:  # of those that the model can choose
+                found = end_tokens_of(files)
+                self._end_tokens = frozenset(t for t in found if t < decoder.vocabulary)
 
             def program(bounds: Limits) -> Program:
                 made = program_of(decoder, files, bounds, cache_dtype)
@@ -200,6 +204,7 @@ class PersistentKernel(Layers, KernelSteps, KernelRequests, KernelMeasurements):
             self._program, self._length_by = program_that_fits(
                 limits, program, decoder.usual_context, max_seq_length, max_num_pages
             )
+            warn_if_nothing_is_quantized(self._program, quantize, quantize_head)
             require_memory(self._program.limits, memory_of(self._program))
             self._executor = self._choice.executor(self._program.to_json())
         self._start_token = start_token_of(metadata)
@@ -226,6 +231,7 @@ class PersistentKernel(Layers, KernelSteps, KernelRequests, KernelMeasurements):
             If no backend can run the program.
         """
         self._check_describing("compile")
+        check_progress(progress)
         with self._lock:
             self._check_describing("compile")
             if self._weights is None:
@@ -234,6 +240,7 @@ class PersistentKernel(Layers, KernelSteps, KernelRequests, KernelMeasurements):
                     stand_in.add_layers(self, self._builder.limits)
                 self._program, self._logits, self._tokens = self.described_program()
             program = self.program
+            check_end_tokens(self._end_tokens, program.values[self._logits].columns)
             require_memory(program.limits, memory_of(program))
             text = program.to_json()
             self._executor = self._choice.executor(text)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 
+from tensor_ops.extension import warn_caller
 from tensor_ops_decode.program import Program
 from tensor_ops_decode.program_records import Node, Tensor
 from tensor_ops_decode.weights.formats import FORMATS
 from tensor_ops_decode.weights.transforms import QUANTIZED_TYPES
 
-__all__ = ["quantized_program"]
+__all__ = ["quantized_program", "warn_if_nothing_is_quantized"]
 
 _HEAD_TYPE = "q8_0"
 
@@ -58,6 +59,27 @@ def quantized_program(program: Program, name: str | None, head: str | None = Non
             nodes[index] = dataclasses.replace(node, weights={**node.weights, "weight": names})
         tensors.update(zip(names, made, strict=True))
     return dataclasses.replace(program, tensors=tensors, nodes=tuple(nodes))
+
+
+def warn_if_nothing_is_quantized(program: Program, name: str | None, head: str | None) -> None:
+    """Warn if matrices in floating point were to be quantized and none was, for lack of blocks."""
+    tensors = program.tensors.values()
+    if any(each.source.get("transform", ())[-1:] == [f"quantize:{each.type}"] for each in tensors):
+        return
+    for argument, given in (("quantize", name), ("quantize_head", head)):
+        if given is not None and any(_is_odd(tensor, given) for tensor in tensors):
+            warn_caller(
+                f"{argument}={given!r} quantizes nothing: no matrix of the model has rows of whole "
+                f"blocks of {FORMATS[given].block_size} numbers; leave it out",
+                UserWarning,
+                "tensor_ops_decode",
+            )
+
+
+def _is_odd(tensor: Tensor, name: str) -> bool:
+    is_matrix = len(tensor.shape) == 2 and "file" in tensor.source
+    is_whole = tensor.shape[-1] % FORMATS[name].block_size == 0
+    return is_matrix and FORMATS[tensor.type].is_float and not is_whole
 
 
 def _has_selected_rows(program: Program, node: Node) -> bool:

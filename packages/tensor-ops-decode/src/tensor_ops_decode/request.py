@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from tensor_ops.extension import did_you_mean
 from tensor_ops_decode.errors import LogitsError
 from tensor_ops_decode.kernel_arguments import whole
 from tensor_ops_decode.logprobs import TokenLogprob
@@ -152,6 +153,14 @@ def checked_request(
         If the prompt is empty, too long, or not made of the program's tokens, or if a number is out
         of its range.
     """
+    known = [field.name for field in fields(Sampling)]
+    for name in sampling:
+        if name not in known:
+            arguments = ["max_new_tokens", "ignore_eos", "logprobs", *known]
+            raise TypeError(
+                f"add_request() has no argument {name!r}; {did_you_mean(name, arguments)}"
+                f"the arguments are {', '.join(arguments)}"
+            )
     how = Sampling(**sampling)
     sampled = [node.inputs["x"] for node in program.nodes if node.kind == "sample"]
     if not sampled and (how.temperature or how.has_edits):
@@ -171,12 +180,16 @@ def checked_request(
 
 
 def _checked_prompt(program: Program, tokens: object, max_new_tokens: int | None) -> list[int]:
+    end = vocabulary(program)
     given = np.asarray(tokens)
+    if given.dtype.kind in "Of" and isinstance(tokens, Sequence):  # as are integers of many bits
+        large = [each for each in tokens if type(each) is int and not 0 <= each < end]
+        if large and all(type(each) is int for each in tokens):
+            raise ValueError(f"tokens must be from 0 to {end - 1}, got {large[0]} in the prompt")
     if given.ndim != 1 or (given.size and given.dtype.kind not in "iu"):
         raise TypeError(f"the prompt must be a sequence of token ids, got {tokens!r:.80}")
     if not given.size:
         raise ValueError("the prompt is empty; it must have at least one token")
-    end = vocabulary(program)
     wrong = given[(given < 0) | (given >= end)]
     if wrong.size:
         raise ValueError(f"tokens must be from 0 to {end - 1}, got {wrong[0]} in the prompt")

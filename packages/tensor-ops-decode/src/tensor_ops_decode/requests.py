@@ -6,6 +6,8 @@ import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from tensor_ops_decode.errors import CapacityError
 from tensor_ops_decode.kv_cache import Beginning, PageTable
 from tensor_ops_decode.logits_error import logits_error
@@ -106,7 +108,8 @@ class Requests:
 
     def find(self, number: int) -> Request:
         """Return a request, active or ended."""
-        found = self._active.get(number) or self._ended.get(number)
+        is_number = isinstance(number, (int, np.integer))
+        found = (self._active.get(number) or self._ended.get(number)) if is_number else None
         if found is None:
             there_are = ", ".join(map(str, [*self._active, *self._ended])) or "none"
             raise ValueError(f"there is no request {number!r}; there are {there_are}")

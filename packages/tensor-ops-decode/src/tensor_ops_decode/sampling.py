@@ -17,6 +17,8 @@ from tensor_ops_decode.program_records import MOST_BIASES
 __all__ = ["Sampling", "note_token", "write_sampling"]
 
 _LARGEST = float(np.finfo(np.float32).max)
+# Beyond it, float64 gives neighbouring logits the same probability, and top_k loses their order.
+_HOTTEST = 1e6
 _SMALLEST = float(np.finfo(np.float32).tiny)
 
 
@@ -27,7 +29,7 @@ class Sampling:
     Attributes
     ----------
     temperature : float
-        What the logits are divided by; 0 takes the largest one.
+        What the logits are divided by, up to 1e6; 0 takes the largest one.
     top_k : int
         How many of the most probable tokens are kept; 0 keeps all.
     top_p : float
@@ -58,7 +60,7 @@ class Sampling:
 
     def __post_init__(self) -> None:
         for name, least, most, expected in (
-            ("temperature", 0.0, _LARGEST, "0 or larger, and finite in float32"),
+            ("temperature", 0.0, _HOTTEST, "0 or larger, up to 1e6"),
             ("top_p", math.nextafter(0, 1), 1.0, "larger than 0, up to 1"),  # 0 would keep none
             ("min_p", 0.0, 1.0, "from 0 to 1"),
             ("repetition_penalty", _SMALLEST, _LARGEST, "larger than 0, and finite in float32"),

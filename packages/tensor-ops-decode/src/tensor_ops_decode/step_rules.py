@@ -12,6 +12,8 @@ from tensor_ops_decode.weights.formats import FORMATS
 
 __all__ = ["check_step", "check_steps", "check_tensors", "vocabulary"]
 
+_LARGEST = np.finfo(np.float32).max
+
 
 def check_tensors(program: Program, tensors: Mapping[str, Array], names: Iterable[str]) -> None:
     """Raise a ValueError unless the tensors of these names are given, with the bytes they need."""
@@ -57,7 +59,7 @@ def check_step(
     for slot in np.unique(slots):
         if np.any(np.diff(positions[slots == slot]) != 1):
             raise ValueError(f"the positions of slot {slot} must ascend one by one")
-        _check_edits(program, arrays, int(slot))
+        _check_sampling(program, arrays, int(slot))
     for slot, position in zip(slots, positions, strict=True):
         _check_pages(program, arrays, slot, position)
 
@@ -105,10 +107,23 @@ def _check_pages(program: Program, arrays: Mapping[str, Array], slot: int, posit
         )
 
 
+def _check_sampling(program: Program, arrays: Mapping[str, Array], slot: int) -> None:
+    if not any(node.kind == "sample" for node in program.nodes):
+        return
+    for name, most, expected in (
+        ("temperature", _LARGEST, "finite and at least 0"),
+        ("top_p", 1, "from 0 to 1"),
+        ("min_p", 1, "from 0 to 1"),
+        ("top_k", _LARGEST, "at least 0"),
+    ):
+        given = arrays[name][slot]
+        if not 0 <= given <= most:
+            raise ValueError(f"{name}[{slot}] must be {expected}, got {given}")
+    _check_edits(program, arrays, slot)
+
+
 def _check_edits(program: Program, arrays: Mapping[str, Array], slot: int) -> None:
     sampled = [node.inputs["x"] for node in program.nodes if node.kind == "sample"]
-    if not sampled:
-        return
     number, most = arrays["num_edits"][slot], program.limits.edits_per_request
     if not 0 <= number <= most:
         raise ValueError(f"num_edits of slot {slot} must be from 0 to {most}, got {number}")

@@ -65,6 +65,8 @@ def open_weights(path: str | os.PathLike[str]) -> GgufFile | SafetensorsFolder:
         If there is no model there, or its files are damaged or not supported.
     OSError
         If there is nothing there, or it cannot be read.
+    TypeError
+        If `path` is no path.
 
     Examples
     --------
@@ -72,6 +74,8 @@ def open_weights(path: str | os.PathLike[str]) -> GgufFile | SafetensorsFolder:
     Traceback (most recent call last):
     FileNotFoundError: [Errno 2] No such file or directory: 'missing.gguf'
     """
+    if not isinstance(path, (str, os.PathLike)):
+        raise TypeError(f"path must be a text or path-like, got {path!r:.80}")
     place = Path(path)
     if not place.exists():
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), os.fspath(path))
