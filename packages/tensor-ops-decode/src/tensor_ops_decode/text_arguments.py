@@ -77,6 +77,6 @@ def is_token(value: Any) -> bool:
         return False
     try:
         operator.index(value)
-    except TypeError:
+    except Exception:  # an object's own method may raise anything
         return False
     return True
