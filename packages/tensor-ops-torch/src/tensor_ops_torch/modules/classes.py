@@ -103,7 +103,9 @@ def _new_class(base: type[nn.Module], recipe: Recipe) -> type[nn.Module]:
         )
 
     def original(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
-        # Bound as the module would bind it, whatever stands there: a function need not.
+        # What stands there after a change need not be a function of the module.
+        if not hasattr(type(base.forward), "__get__"):
+            return base.forward(*args, **kwargs)
         return super(made, module).forward(*args, **kwargs)
 
     def __reduce_ex__(self: Any, protocol: Any) -> Any:  # noqa: N807

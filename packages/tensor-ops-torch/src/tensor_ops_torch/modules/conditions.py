@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import copy
 import dis
 import functools
@@ -78,8 +79,8 @@ class Conditions:
             found = getattr(owner, name)
             facts = found.__code__, found.__defaults__, _copy(found.__kwdefaults__)
             # What was set on the class that a module has is called before what its base has.
-            seen_by = kind if issubclass(kind, owner) and name in called else owner
-            functions.append((seen_by, name, found, *facts))
+            is_inherited = name in called and getattr(kind, name, None) is found
+            functions.append((kind if is_inherited else owner, name, found, *facts))
             used += [(read, _copy_partial(read())) for read in _readers(found)]
         own = itertools.takewhile(lambda each: each is not nn.Module, kind.__mro__)
         hiding = tuple((vars(each), name) for each in own for name in held)
@@ -137,7 +138,9 @@ def _place(entry: tuple[Any, ...]) -> tuple[str, str]:
 
 def _readers(function: FunctionType) -> list[Callable[[], Any]]:
     """Return functions that each read a name as a function does, a global or else a builtin."""
-    names = _globals_of(function.__code__)
+    # What does not exist is in a branch that is not taken.
+    known = function.__globals__.keys() | vars(builtins).keys()
+    names = [each for each in _globals_of(function.__code__) if each in known]
     return [eval(f"lambda: {name}", function.__globals__) for name in names]
 
 
@@ -175,10 +178,7 @@ def _digest(function: Any) -> str:
     code = function.__code__
     facts = (code.co_code, code.co_consts, code.co_names, code.co_varnames)
     defaults = function.__defaults__, function.__kwdefaults__
-    try:
-        used = [_named(read()) for read in _readers(function)]
-    except NameError as error:
-        used = [str(error)]
+    used = [_named(read()) for read in _readers(function)]
     return hashlib.sha256(repr((*facts, *defaults, used)).encode()).hexdigest()[:16]
 
 

@@ -350,6 +350,7 @@ def _fits(vector: Any, x: Tensor) -> bool:
 
 def _is_hooked(module: Any) -> bool:
     """Return whether something waits for the call of a module."""
+    getattr(module, "forward", None)  # without it, no compiler guards on the field below
     return bool(
         module._forward_hooks
         or module._forward_pre_hooks

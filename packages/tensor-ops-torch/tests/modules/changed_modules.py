@@ -1,0 +1,94 @@
+"""Modules that tests change after a swap, and one way to call them."""
+
+import functools
+
+import torch
+import torch.nn.functional as F  # noqa: N812 -- as most models have it
+from torch import nn
+
+ACTIVATION = functools.partial(F.gelu, approximate="none")
+
+
+class Norm(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.linspace(0.5, 1.5, 16))
+        self.eps = 1e-5
+
+    def inverse(self, x, *, power=2):
+        return torch.rsqrt(x.pow(power).mean(min(-1, 0), keepdim=True) + self.eps)
+
+    def forward(self, x, axis=-1):
+        return x * self.inverse(x) * self.weight
+
+
+class Middle(Norm):
+    pass
+
+
+class Derived(Middle):
+    def forward(self, x):
+        return super().forward(x)
+
+
+class Overriding(Norm):
+    def inverse(self, x):
+        return super().inverse(x)
+
+
+class ByPartial(nn.Module):
+    def forward(self, x):
+        return ACTIVATION(x)
+
+
+class ByConstant(nn.Module):
+    approximate = "none"
+
+    def forward(self, x):
+        return F.gelu(x, approximate=self.approximate)
+
+
+class OfEps(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.eps = 1e-5
+
+    def forward(self, x):
+        return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.eps)
+
+
+class Gated(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.gate, self.up = nn.Linear(16, 24), nn.Linear(16, 24)
+        self.down, self.act = nn.Linear(24, 16), nn.SiLU()
+
+    def forward(self, x):
+        return self.down(self.act(self.gate(x)) * self.up(x))
+
+
+def plus_one(self, x, *args, **kwargs):
+    return x + 1
+
+
+def after(swap, make, change, patch, compiled=None):
+    """Return what a module returns after a change, and what the op would.
+
+    With `compiled` it is compiled, and called "before" the change or only after it.
+    """
+    from tensor_ops_torch import swap_modules
+
+    torch.manual_seed(0)
+    x = torch.randn(3, 16)
+    model = nn.Sequential(make())
+    unchanged = model(x).detach()
+    if swap:
+        swap_modules(model, strict=True)
+    call = model
+    if compiled is not None:
+        torch._dynamo.reset()
+        call = torch.compile(model, fullgraph=True, backend="eager")
+    if compiled != "after":
+        torch.testing.assert_close(call(x).detach(), unchanged)
+    change(model[0], patch)
+    return call(x).detach(), unchanged

@@ -1,0 +1,149 @@
+"""What docs/guides/modules.md lists as not noticed is not: each entry of its list, in its order."""
+
+import changed_modules
+import pytest
+import torch
+from changed_modules import Gated, Norm, OfEps, after, plus_one
+from torch import nn
+from torch.nn import functional
+
+from tensor_ops_torch import swap_modules
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+def function_of_pytorch(module, patch):
+    patch.setattr(functional, "silu", lambda x, inplace: torch.tanh(x))
+
+
+def class_of_modules(module, patch):
+    patch.setattr(nn.Module, "weight", 3.0, raising=False)
+
+
+def attributes_of_its_own_making(module, patch):
+    def get(self, name):
+        return torch.zeros(16) if name == "weight" else object.__getattribute__(self, name)
+
+    patch.setattr(Norm, "__getattribute__", get)
+
+
+class Other(Norm):
+    def forward(self, x):
+        return x + 1
+
+
+class Same(Other):
+    def forward(self, x):
+        return x * self.inverse(x) * self.weight
+
+
+def derived():
+    """Return a module of a class of its own, for a change that cannot be taken back."""
+
+    class Fresh(Same):
+        def forward(self, x):
+            return super().forward(x)
+
+    return Fresh()
+
+
+def written(module):
+    return [each for each in type(module).__mro__ if each.__name__ == "Fresh"][-1]
+
+
+def bases(module, patch):
+    written(module).__bases__ = (Other,)
+
+
+def cell_of_super(module, patch):
+    written(module).forward.__closure__[0].cell_contents = Same
+
+
+def call_of_the_activation(module, patch):
+    patch.setattr(nn.SiLU, "__call__", lambda self, x: x + 1)
+
+
+EAGER = {
+    "function of PyTorch": (nn.SiLU, function_of_pytorch),
+    "attribute of nn.Module": (Norm, class_of_modules),
+    "__getattribute__": (Norm, attributes_of_its_own_making),
+    "__bases__": (derived, bases),
+    "cell of super": (derived, cell_of_super),
+    "__call__ of the activation": (Gated, call_of_the_activation),
+}
+
+
+@pytest.mark.parametrize("name", EAGER)
+def test_a_change_is_not_noticed(name, monkeypatch):
+    make, change = EAGER[name]
+    with monkeypatch.context() as patch:
+        wanted, unchanged = after(False, make, change, patch)
+    found, unchanged = after(True, make, change, monkeypatch)
+    torch.testing.assert_close(found, unchanged)
+    assert not torch.allclose(found, wanted), "the change changes nothing"
+
+
+class Vouched(nn.Module):
+    def forward(self, x):
+        return sigmoid(x) * x
+
+
+def sigmoid(x):
+    return torch.sigmoid(x)
+
+
+def test_a_trusted_class_is_not_watched(monkeypatch):
+    model, x = nn.Sequential(Vouched()), torch.randn(3, 16)
+    swap_modules(model, strict=True, trust=[Vouched])
+    monkeypatch.setattr(Vouched, "forward", plus_one)
+    torch.testing.assert_close(model(x), functional.silu(x))
+
+
+def test_a_bound_forward_is_that_of_the_class_when_it_is_called(monkeypatch):
+    model, x = nn.SiLU(), torch.randn(3, 16)
+    swap_modules(model)
+    forward = model.forward
+    monkeypatch.setattr(nn.SiLU, "forward", plus_one)
+    assert torch.equal(forward(x), x + 1)
+
+
+def property_for_an_attribute(module, patch):
+    patch.setattr(OfEps, "eps", property(lambda self: 2.0), raising=False)
+
+
+def hidden_parameter(module, patch):
+    vars(module)["weight"] = torch.full((16,), 3.0)
+
+
+def hidden_child(module, patch):
+    vars(module)["act"] = nn.Tanh()
+
+
+def call_of_the_class(module, patch):
+    patch.setattr(Norm, "__call__", lambda self, x: x + 1)
+
+
+def hidden_builtin(module, patch):
+    patch.setattr(changed_modules, "min", max, raising=False)
+
+
+def hook(module, patch):
+    module.register_forward_hook(lambda module, args, result: result + 1)
+
+
+COMPILED = {
+    "property": (OfEps, property_for_an_attribute),
+    "hidden parameter": (Norm, hidden_parameter),
+    "hidden child": (Gated, hidden_child),
+    "__call__": (Norm, call_of_the_class),
+    "hidden builtin": (Norm, hidden_builtin),
+    "hook": (Norm, hook),
+}
+
+
+@pytest.mark.parametrize("swap", [False, True], ids=["as it is", "swapped"])
+@pytest.mark.parametrize("name", COMPILED)
+def test_a_compiler_does_not_notice_it_after_the_first_call(name, swap, monkeypatch):
+    make, change = COMPILED[name]
+    found, unchanged = after(swap, make, change, monkeypatch, compiled="before")
+    torch.testing.assert_close(found, unchanged)
