@@ -77,7 +77,15 @@ FUZZED_MODELS = (
     "chat_templates",
     "model_commands",
 )
-FUZZED = ("configuration", "selections", "command", *FUZZED_MODELS, *FUZZED_NATIVE)
+FUZZED = (
+    "configuration",
+    "selections",
+    "command",
+    "swapped_modules",
+    *FUZZED_MODELS,
+    *FUZZED_NATIVE,
+)
+FUZZED_MODULES = "tests/fuzz/test_found.py::test_any[swapped_modules]"
 # llama.cpp as fast as it gets here, without what it downloads or does not decode with.
 LLAMA_CPP = "llama-cpp-python==0.3.36"
 LLAMA_CPP_OPTIONS = ("GGML_NATIVE=ON", "LLAMA_CURL=OFF", "LLAVA_BUILD=OFF", "MTMD_BUILD=OFF")
@@ -216,7 +224,7 @@ def torch(session: nox.Session) -> None:
     if session.posargs:
         session.run("pytest", "-q", "--pages=torch", *session.posargs)
         return
-    session.run("pytest", *PARALLEL, "--pages=torch", BLOCKS, TORCH)
+    session.run("pytest", *PARALLEL, "--pages=torch", BLOCKS, TORCH, FUZZED_MODULES)
     only = ["--backend=torch", "--require-backend=torch"]
     session.run("pytest", *PARALLEL, CONFORMANCE, *only, NO_LEVELS)
     for processor in lesser_processors(session):
@@ -314,6 +322,8 @@ def fuzz(session: nox.Session) -> None:
     temporary = Path(session.create_tmp()).resolve()  # where the corpora are kept
     chosen = [each for each in session.posargs if each in FUZZED] or FUZZED
     options = [each for each in session.posargs if each not in FUZZED]
+    if "swapped_modules" in chosen:
+        session.install(f"./{TORCH}", *(each for each in requirements("peers") if "torch" in each))
     script = f"{ROOT}/tests/fuzz/run.py"
     with session.chdir(temporary):
         for target in (each for each in chosen if each not in FUZZED_NATIVE):

@@ -16,7 +16,9 @@ HERE = Path(__file__).parent
 # The branches of these are the native code's.
 NATIVE = ("binding", "interface", "decode_programs", "exported_folders")
 MODELS = ("model_files", "model_settings", "model_tokenizers", "chat_templates", "model_commands")
-TARGETS = (*NATIVE, *MODELS, "configuration", "selections", "command")
+# Compilers read its functions, which therefore stay as they are.
+TORCH = ("swapped_modules",)
+TARGETS = (*NATIVE, *MODELS, *TORCH, "configuration", "selections", "command")
 # What a target may have, so that a number of a file that is taken for a size is a MemoryError.
 MOST_BYTES = 8 << 30
 
@@ -35,6 +37,8 @@ def main():
         # native_coverage.c tells libFuzzer, which is loaded before it, of them.
         core = importlib.import_module("atheris.core_with_libfuzzer")
         os.environ["TENSOR_OPS_LIBFUZZER"] = core.__file__
+        module = importlib.import_module(target)
+    elif target in TORCH:
         module = importlib.import_module(target)
     else:
         resource.setrlimit(resource.RLIMIT_AS, (MOST_BYTES, MOST_BYTES))

@@ -20,6 +20,7 @@ NEEDED = {
     "model_tokenizers": ["tensor_ops_decode", "tokenizers"],
     "chat_templates": ["tensor_ops_decode", "jinja2"],
     "model_commands": ["tensor_ops_decode", "tokenizers", "jinja2"],
+    "swapped_modules": ["torch", "tensor_ops_torch"],
 }
 
 

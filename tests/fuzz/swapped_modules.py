@@ -1,0 +1,365 @@
+"""Changes after a swap: modules whose classes, functions, globals and attributes are replaced.
+
+The bytes choose modules, what is changed of them, and when: before or after the swap, before or
+after the first call, run as they are or compiled. The same is done to a model that is not swapped.
+Both have to agree; where the model is compiled, the swapped one may also do what torch.compile
+makes of the one that is not.
+"""
+
+import contextlib
+import copy
+import functools
+import pickle
+import types
+import unittest.mock
+
+import torch
+import torch.nn.functional as F  # noqa: N812 -- as most models have it
+from choices import Choices
+from torch import nn
+from torch._dynamo.exc import TorchDynamoException
+from torch.nn.utils import parametrize
+
+from tensor_ops_torch import SwapError, modules, restore_model, swap_modules
+
+__all__ = ["try_input"]
+
+WIDTH = 16
+RUNS = 10  # of the test without a fuzzer; some of them compile
+ACTIVATION = functools.partial(F.gelu, approximate="none")
+
+
+class Norm(nn.Module):
+    power = 2
+
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.linspace(0.5, 1.5, WIDTH))
+        self.eps = 1e-5
+
+    def inverse(self, x, *, axis=-1):
+        return torch.rsqrt(x.pow(self.power).mean(min(axis, 0), keepdim=True) + self.eps)
+
+    def forward(self, x, scale=1.0):
+        y = x.float()
+        return self.weight * (y * self.inverse(y)).to(x.dtype) * scale
+
+
+class Middle(Norm):
+    pass
+
+
+class Derived(Middle):
+    def forward(self, x):
+        return super().forward(x)
+
+
+class Mixin:
+    pass
+
+
+class Mixed(Mixin, Norm):
+    def forward(self, x):
+        return super().forward(x)
+
+
+class ByPartial(nn.Module):
+    def forward(self, x):
+        return ACTIVATION(x)
+
+
+class ByAttribute(nn.Module):
+    approximate = "none"
+
+    def __init__(self):
+        super().__init__()
+        self.kind = "silu"
+
+    def forward(self, x):
+        if self.kind == "gelu":
+            return F.gelu(x, approximate=self.approximate)
+        return F.silu(x)
+
+
+class Gated(nn.Module):
+    def __init__(self, activation=nn.SiLU):
+        super().__init__()
+        self.gate, self.up = nn.Linear(WIDTH, 24), nn.Linear(WIDTH, 24)
+        self.down = nn.Linear(24, WIDTH)
+        self.act = activation()
+
+    def forward(self, x):
+        return self.down(self.act(self.gate(x)) * self.up(x))
+
+
+KINDS = [
+    Norm, Derived, Mixed, ByPartial, ByAttribute, Gated, lambda: Gated(ByPartial), nn.SiLU,
+    nn.GELU, lambda: nn.LayerNorm(WIDTH), lambda: nn.RMSNorm(WIDTH, eps=1e-5),
+]  # fmt: skip
+# What an attribute, a class or a global may get in the place of what it has.
+VALUES = [0.5, 2, True, None, "tanh", "gelu", (8,), torch.tensor(0.25), F.relu, torch.tanh]
+
+
+def _plus_one(self, x, *_, **__):
+    return x + 1
+
+
+def _twice(function):
+    def doubled(*args, **kwargs):
+        return 2 * function(*args, **kwargs)
+
+    return doubled
+
+
+def _double_input(module, args):
+    return (args[0] * 2,)
+
+
+def _double_result(module, args, result):
+    return result * 2
+
+
+class _Called:
+    def __call__(self, *args, **kwargs):
+        return args[0] * 3
+
+
+class Play:
+    """A model and what is done to it, by the choices of an input; `undo` takes it all back."""
+
+    def __init__(self, data, swap, compiled):
+        self.choices, self.undo = Choices(data), contextlib.ExitStack()
+        self.compiled, self.said, self.results = compiled, [], []
+        with self.undo:
+            self._play(swap)
+
+    def _play(self, swap):
+        choices = self.choices
+        torch._dynamo.reset()
+        torch.manual_seed(0)
+        self.model = nn.Sequential(choices.pick(KINDS)(), choices.pick(KINDS)())
+        dtype = choices.pick([torch.float32, torch.float32, torch.float64])
+        self.model.to(dtype)
+        self.x = torch.randn(3, WIDTH, dtype=dtype)
+        self.grad = choices.below(2) == 1
+        if choices.rarely():
+            self._change()
+        if swap:
+            with unittest.mock.patch.object(modules.swap, "forget_sources"):  # to be quick
+                swap_modules(self.model)
+        self._copy(choices.below(6))
+        self.run = self.model
+        if self.compiled:
+            self.run = torch.compile(self.model, fullgraph=True, backend="eager")
+        if choices.below(2):
+            self._call()
+        for _ in range(1 + choices.below(2)):
+            self._change()
+            self._call()
+        if choices.rarely():
+            with contextlib.suppress(SwapError):  # what was built on a module is in the way
+                restore_model(self.model)
+            self.run = self.model
+            self._call()
+
+    def _copy(self, way):
+        if way == 1:
+            self.model = copy.deepcopy(self.model)
+        elif way == 2:
+            with contextlib.suppress(RuntimeError):  # as of what is parametrized
+                self.model = pickle.loads(pickle.dumps(self.model))
+
+    def _call(self):
+        try:
+            with torch.set_grad_enabled(self.grad):
+                self.results.append(self.run(self.x))
+        except Exception as error:
+            self.results.append(error)
+
+    def _change(self):
+        choices = self.choices
+        module = choices.pick([each for each in self.model.modules() if each is not self.model])
+        change = choices.pick(CHANGES)
+        self.said.append(f"{change.__name__} of {type(module).__name__}")
+        try:
+            change(self, module)
+        except Exception as error:  # as of an attribute that it lacks
+            self.said[-1] += f" ({type(error).__name__})"
+
+    def set(self, owner, name, value):
+        """Set an attribute, and take that back at the end."""
+        self.said[-1] += f": {getattr(owner, '__name__', type(owner).__name__)}.{name}"
+        before = vars(owner).get(name, self) if isinstance(owner, type) else getattr(owner, name)
+        setattr(owner, name, value)
+        if before is self:
+            self.undo.callback(delattr, owner, name)
+        else:
+            self.undo.callback(setattr, owner, name, before)
+
+    def owner(self, module):
+        """Choose a class of a module; that of a swapped one is left out, as others lack it."""
+        kind = type(module)
+        classes = vars(kind).get("_tensor_ops_base", kind).__mro__
+        return self.choices.pick(classes[: classes.index(nn.Module)])
+
+    def function(self, old):
+        ways = [
+            _plus_one,
+            _twice(old),
+            staticmethod(torch.tanh),
+            _Called(),
+            property(lambda _: old),
+        ]
+        return self.choices.pick([*ways, functools.partialmethod(_plus_one), torch.no_grad()(old)])
+
+    def method(self, module):
+        names = [name for name in ("forward", "inverse") if hasattr(type(module), name)]
+        return self.choices.pick(names)
+
+
+def function_of_class(play, module):
+    owner, name = play.owner(module), play.method(module)
+    play.set(owner, name, play.function(getattr(owner, name)))
+
+
+def function_of_instance(play, module):
+    new = play.choices.pick([torch.tanh, functools.partial(_plus_one, None), _Called()])
+    vars(module)[play.method(module)] = new
+
+
+def code(play, module):
+    function = getattr(type(module), play.method(module))
+    function = getattr(play.owner(module), function.__name__, function)
+    other = (lambda self, x, scale=1.0: x + scale).__code__
+    play.set(function, "__code__", other.replace(co_freevars=function.__code__.co_freevars))
+
+
+def defaults(play, module):
+    play.set(Norm.forward, "__defaults__", (play.choices.pick([0.5, 2, None]),))
+
+
+def keyword_defaults(play, module):
+    play.set(Norm.inverse, "__kwdefaults__", {"axis": -2})
+
+
+def keyword_default(play, module):
+    play.undo.callback(Norm.inverse.__kwdefaults__.update, dict(Norm.inverse.__kwdefaults__))
+    Norm.inverse.__kwdefaults__["axis"] = -2
+
+
+def global_of_file(play, module):
+    name = play.choices.pick(["ACTIVATION", "F", "torch"])
+    other = types.SimpleNamespace(**vars(F), rsqrt=torch.sqrt)
+    other.silu = other.gelu = lambda x, **_: x - 1
+    value = other if name != "ACTIVATION" else play.choices.pick([F.silu, F.relu, _Called()])
+    _set_global(play, name, value)
+
+
+def global_that_hides_a_builtin(play, module):
+    _set_global(play, play.choices.pick(["min", "super"]), max)
+
+
+def _set_global(play, name, value):
+    play.said[-1] += f": {name}"
+    before = globals().get(name, play)
+    undo = globals().pop if before is play else globals().__setitem__
+    play.undo.callback(undo, name, before)
+    globals()[name] = value
+
+
+def keyword_of_partial(play, module):
+    play.undo.callback(ACTIVATION.keywords.update, approximate="none")
+    ACTIVATION.keywords["approximate"] = "tanh"
+
+
+def attribute(play, module):
+    names = ["eps", "power", "kind", "approximate", "normalized_shape", "inplace", "bias", "weight"]
+    name = play.choices.pick([each for each in names if hasattr(module, each)])
+    setattr(module, name, play.choices.pick(VALUES))
+
+
+def attribute_of_class(play, module):
+    names = ["eps", "power", "kind", "approximate", "bias", "weight", "act", "gate", "down"]
+    name, value = play.choices.pick(names), play.choices.pick(VALUES)
+    as_property = play.choices.below(2)
+    play.set(play.owner(module), name, property(lambda _: value) if as_property else value)
+
+
+def field(play, module):
+    """What stands in the way of a parameter, a child or a function, with no class asked."""
+    names = [*module._parameters, *module._modules, "inverse", "eps", "kind", "approximate"]
+    vars(module)[play.choices.pick(names)] = play.choices.pick(VALUES)
+
+
+def parameter(play, module):
+    name = play.choices.pick(list(module._parameters))
+    value = play.choices.pick([torch.full((WIDTH,), 3.0), torch.ones(1), torch.tensor(2.0)])
+    if play.choices.below(2):
+        delattr(module, name)
+        setattr(module, name, value.to(play.x.dtype))
+    else:
+        setattr(module, name, nn.Parameter(value.to(play.x.dtype)))
+
+
+def parametrization(play, module):
+    parametrize.register_parametrization(module, "weight", nn.Softplus())
+
+
+def child(play, module):
+    name = play.choices.pick(list(module._modules))
+    others = [nn.Tanh(), nn.GELU("tanh"), nn.SiLU(), nn.Identity(), ByPartial(), None]
+    module._modules[name] = play.choices.pick(others)
+
+
+def hook(play, module):
+    if play.choices.below(2):
+        module.register_forward_hook(_double_result)
+    else:
+        module.register_forward_pre_hook(_double_input)
+
+
+CHANGES = [
+    function_of_class, function_of_instance, code, defaults, keyword_defaults, keyword_default,
+    global_of_file, global_that_hides_a_builtin, keyword_of_partial, attribute,
+    attribute_of_class, field, parameter, parametrization, child, hook, function_of_class,
+]  # fmt: skip
+
+
+def try_input(data):
+    """Do the same to a model, to a swapped one, and now and then to compiled ones."""
+    wanted = Play(data, swap=False, compiled=False)
+    found = Play(data, swap=True, compiled=False)
+    _compare(found, [wanted])
+    if data and data[-1] % 4 == 0:
+        found = Play(data, swap=True, compiled=True)
+        if _differ(found, wanted):
+            _compare(found, [wanted, Play(data, swap=False, compiled=True)])
+
+
+def _compare(found, wanted):
+    differences = [_differ(found, each) for each in wanted]
+    if all(differences):
+        how = "compiled" if found.compiled else "as it is"
+        raise AssertionError(f"{how}: {', '.join(found.said)}: {'; or '.join(differences)}")
+
+
+def _differ(found, wanted):
+    """Say where the results of two plays are not the same, None if they are."""
+    for step, (own, other) in enumerate(zip(found.results, wanted.results, strict=True)):
+        if found.compiled and isinstance(own, TorchDynamoException):
+            continue  # fullgraph=True says what the compiler does not know, in so many words
+        if isinstance(own, Exception):
+            same = type(own) is type(other) or (found.compiled and isinstance(other, Exception))
+        else:
+            same = not isinstance(other, Exception) and _same(own, other)
+        if not same:
+            return f"call {step}: {str(own)[:300]} instead of {str(other)[:300]}"
+    return None
+
+
+def _same(own, other):
+    if type(own) is not type(other) or not isinstance(own, torch.Tensor):
+        return own == other
+    if (own.shape, own.dtype) != (other.shape, other.dtype):
+        return False
+    return torch.allclose(own, other, rtol=3e-5, atol=3e-6, equal_nan=True)
