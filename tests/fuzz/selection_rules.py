@@ -103,7 +103,9 @@ def expected(machine, levels, dtype, named=None, default=None):
         if wish is None and (preferred or own_order):
             wish = preferred or "auto"
     first = [wish] if wish is not None and wish not in AUTOMATIC else []
-    return _fallback(machine, first, list(dict.fromkeys([*first, *order, "python"])), dtype)
+    # A last resort that the order does not name comes after OpenCL on a CPU.
+    ends = [None] if "python" in (*first, *order) else [None, "python"]
+    return _fallback(machine, first, [*dict.fromkeys([*first, *order]), *ends], dtype)
 
 
 def _order(written, machine):
@@ -155,18 +157,21 @@ def _strict(machine, name, dtype):
 
 
 def _fallback(machine, wanted, order, dtype):
-    warns, is_found, last = False, False, []
-    for name in [*order, None]:
+    """Return what an order runs; None in it is where OpenCL on a CPU is tried."""
+    warns, is_found, waits = False, False, False
+    last = order[order.index(None) - 1]
+    for name in order:
         if name is None:
-            assert last, "python runs everything"
-            return Expected("opencl", warns)
+            if waits and machine.computes("opencl", dtype):
+                return Expected("opencl", warns)
+            continue
         state = machine.state_of(name)
         if state == "wrong setting":
             raise RefusedError("config")
         if state == "available":
-            is_last = name == order[-1] or [name] == wanted
+            is_last = name == last or [name] == wanted
             if name == "opencl" and machine.kind["opencl"] == "cpu" and not is_last:
-                last.append(name)
+                waits = True
                 continue
             is_found = True
             if machine.computes(name, dtype):

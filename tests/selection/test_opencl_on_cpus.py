@@ -10,7 +10,7 @@ WAITS = (
 )
 WRITTEN = ConfigLevel("file", priority=DEFAULT_PRIORITY)
 PREFERRED = ConfigLevel("file", preferred="opencl")
-LISTS = [None, DEFAULT_PRIORITY, ("opencl", "cuda", "cpp"), ("opencl", "python"), ("opencl",)]
+LISTS = [None, DEFAULT_PRIORITY, ("opencl", "cuda", "cpp"), ("opencl", "python")]
 
 
 def machine(kind, *available):
@@ -59,11 +59,32 @@ def test_no_order_puts_a_cpu_before_cpp_or_python(order, level):
     levels = [ConfigLevel("environment", preferred=level), ConfigLevel("file", priority=order)]
     names = order or DEFAULT_PRIORITY
     assert chosen(levels, "cpu", "opencl", "cpp").backend == ("cpp" if "cpp" in names else "python")
-    assert chosen(levels, "cpu", "opencl").backend == "python"
+    without_cpp = chosen(levels, "cpu", "opencl").backend
+    assert without_cpp == ("python" if "python" in names else "opencl")
     assert chosen(levels, "gpu", "opencl", "cpp").backend == "opencl"
 
 
-@pytest.mark.parametrize("order", LISTS)
+@pytest.mark.parametrize(
+    ("order", "expected"),
+    [
+        (("opencl",), [("opencl", None)]),
+        (("cuda", "opencl"), [("cuda", "no"), ("opencl", None)]),
+        (("opencl", "cpp"), [("opencl", WAITS), ("cpp", "no"), ("opencl", None)]),
+    ],
+)
+def test_numpy_that_no_order_names_comes_after_a_cpu(order, expected):
+    choice = chosen([ConfigLevel("file", priority=order)], "cpu", "opencl")
+    assert [tuple(step) for step in choice.steps] == expected
+
+
+@pytest.mark.parametrize("order", [("opencl",), ("opencl", "cpp")])
+def test_numpy_stays_the_last_resort(order):
+    decision = decide([ConfigLevel("file", priority=order)])
+    every = steps(decision, lambda name: None, {"opencl": "cpu"}.get)
+    assert [step.backend for step in every if step.reason is None][-2:] == ["opencl", "python"]
+
+
+@pytest.mark.parametrize("order", [*LISTS, ("opencl",)])
 def test_what_only_a_cpu_of_opencl_can_do_runs_there(order):
     decision = decide([ConfigLevel("file", priority=order)])
     reasons = dict.fromkeys(("cuda", "cpp", "python"), "it has no such op")

@@ -119,19 +119,31 @@ inline Decision decide(std::vector<ConfigLevel> levels) {
 // Every candidate up to the first that can run, or all of them, with the reason against each.
 // `reason` returns why a backend cannot run and `kind` the kind of device that an available one
 // runs on. OpenCL on a CPU waits until the others have had their turn, unless it was asked for: in
-// any order "opencl" stands for devices that are no CPUs, and "opencl:cpu" for CPUs.
+// any order "opencl" stands for devices that are no CPUs, and "opencl:cpu" for CPUs. It does not
+// wait for NumPy where the order does not name that.
 inline std::vector<Step> walk(
     const Decision& decision,
     const std::function<std::optional<std::string>(const std::string&)>& reason,
     const std::function<std::string(const std::string&)>& kind, bool stop_at_first) {
   const std::vector<std::string>& candidates = decision.candidates;
+  const auto& named = decision.priority;
+  const bool is_last_resort_added =
+      candidates.back() == detail::kLastResort &&
+      std::find(named.begin(), named.end(), detail::kLastResort) == named.end();
+  const std::size_t ordered = candidates.size() - is_last_resort_added;
   const bool is_asked_for = !detail::is_automatic(decision.mode);
   bool waits = false;
   std::vector<Step> steps;
-  for (const std::string& name : candidates) {
+  for (std::size_t i = 0; i < candidates.size(); ++i) {
+    if (i == ordered && waits) {
+      waits = false;
+      steps.push_back({detail::kLastOnCpus, std::nullopt});
+      if (stop_at_first) return steps;
+    }
+    const std::string& name = candidates[i];
     auto why = reason(name);
-    const bool may_wait = name == detail::kLastOnCpus && name != candidates.back() &&
-                          !(is_asked_for && name == candidates.front());
+    const bool may_wait =
+        name == detail::kLastOnCpus && i + 1 != ordered && !(is_asked_for && i == 0);
     if (!why && may_wait && kind(name) == "cpu") {
       waits = true;
       why = "its device is a CPU, for which the others are tried first; '" + name +

@@ -196,14 +196,20 @@ def steps(
     """Yield every candidate of a decision with the reason against it; see `choose_for`.
 
     OpenCL on a CPU waits until the others have had their turn, unless it was asked for or measured:
-    in any order ``opencl`` stands for devices that are no CPUs, and ``opencl:cpu`` for CPUs.
+    in any order ``opencl`` stands for devices that are no CPUs, and ``opencl:cpu`` for CPUs. It
+    does not wait for NumPy where the order does not name that.
     """
-    candidates = decision.candidates
+    candidates = ordered = decision.candidates
+    if candidates[-1] == LAST_RESORT and LAST_RESORT not in decision.priority:
+        ordered = candidates[:-1]
     asked_for = decision.measured if decision.mode in AUTOMATIC else candidates[:1]
     waiting: list[str] = []
-    for name in candidates:
+    for place, name in enumerate(candidates):
+        if place == len(ordered):
+            yield from (Step(each, None) for each in waiting)
+            waiting.clear()
         why = reason(name)
-        may_wait = name == LAST_ON_CPUS and name not in (*asked_for, candidates[-1])
+        may_wait = name == LAST_ON_CPUS and name not in (*asked_for, *ordered[-1:])
         if why is None and may_wait and kind(name) == CPU:
             waiting.append(name)
             why = (
