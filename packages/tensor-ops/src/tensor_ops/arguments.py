@@ -10,8 +10,7 @@ import inspect
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Annotated, Any, Literal, get_args, get_origin
+from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin
 
 import numpy as np
 
@@ -69,12 +68,11 @@ _FULL = frozenset({"elements", "rows"})
 _ARRAYS = _FULL | {"row_vector", "half_rows"}
 
 
-@dataclass(frozen=True)
-class Kind:
+class Kind(NamedTuple):
     """What an argument is.
 
-    It differs from every kind of another package that has this file, as a tuple would not: Python
-    3.11.2, for one, returns the same annotation for equal arguments.
+    It equals no kind of another package that has this file: Python 3.11.2, for one, returns the
+    same annotation for equal arguments.
 
     Attributes
     ----------
@@ -97,6 +95,15 @@ class Kind:
     minimum: float = -math.inf
     choices: tuple[str, ...] = ()
     wide: bool = False
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is Kind and tuple.__eq__(self, other)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __hash__(self) -> int:
+        return tuple.__hash__(self)
 
     @property
     def is_array(self) -> bool:
