@@ -15,14 +15,14 @@ from bisect import bisect_left
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain, combinations, pairwise
+from itertools import chain, pairwise
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from tensor_ops import backends, config_location, installed, machine, trusted_files
 from tensor_ops.errors import ConfigError, TensorOpsError
 from tensor_ops.names import split
+from tensor_ops.tuning_entries import Entry, Ranking, ranking_of
 
 __all__ = [
     "Entry",
@@ -54,100 +54,6 @@ class TableError(TensorOpsError):
     """The file of a table cannot be used; the message says why."""
 
 
-class Entry(NamedTuple):
-    """What was measured of one case.
-
-    Attributes
-    ----------
-    op : str
-        The name of a variant, such as ``gelu:none``.
-    dtype : str
-    shape : tuple of int
-        Of the first argument.
-    date : str
-        The day, as in ``2026-11-22``.
-    seconds : mapping of str to float
-        The median time of a call, by backend.
-    wrong : mapping of str to str
-        The backends that failed or whose result was out of its bound, and how.
-    intervals : mapping of str to (float, float)
-        The 95% confidence intervals of these medians; a median without one is taken as exact.
-    is_disturbed : bool
-        Whether other processes took the processors meanwhile. Then no time is faster than another.
-    """
-
-    op: str
-    dtype: str
-    shape: tuple[int, ...]
-    date: str
-    seconds: Mapping[str, float]
-    wrong: Mapping[str, str]
-    intervals: Mapping[str, tuple[float, float]] = MappingProxyType({})
-    is_disturbed: bool = False
-
-    @property
-    def size(self) -> int:
-        """The number of elements."""
-        return math.prod(self.shape)
-
-    @property
-    def ranking(self) -> Ranking:
-        """The backends by the times of this case alone."""
-        return _ranking([self], self.size)
-
-
-class Ranking(NamedTuple):
-    """The backends by their measured times.
-
-    Attributes
-    ----------
-    seconds : mapping of str to float
-        The fastest first.
-    wrong : mapping of str to str
-        Backends that must not run, and why.
-    size : int or None
-        The number of elements that was measured; None for a mean over all that were.
-    date : str
-        The day of the oldest of these measurements.
-    intervals : mapping of str to (float, float)
-        Between which two times each of `seconds` is.
-    is_disturbed : bool
-        Whether other processes took the processors during one of these measurements.
-    """
-
-    seconds: Mapping[str, float]
-    wrong: Mapping[str, str]
-    size: int | None
-    date: str
-    intervals: Mapping[str, tuple[float, float]]
-    is_disturbed: bool
-
-    @property
-    def undecided(self) -> list[tuple[str, str]]:
-        """The pairs of backends of which measuring has not shown which is the faster."""
-        return [
-            pair
-            for pair in combinations(self.seconds, 2)
-            if not (self._is_faster(*pair) or self._is_faster(*reversed(pair)))
-        ]
-
-    def order(self, otherwise: Iterable[str]) -> list[str]:
-        """Return the backends, the fastest first; `otherwise` is the order of those undecided."""
-        places = {name: place for place, name in enumerate(otherwise)}
-        left = sorted(self.seconds, key=lambda name: places.get(name, len(places)))
-        ordered = []
-        while left:
-            chosen = next(
-                name for name in left if not any(self._is_faster(other, name) for other in left)
-            )
-            ordered.append(chosen)
-            left.remove(chosen)
-        return ordered
-
-    def _is_faster(self, one: str, other: str) -> bool:
-        return not self.is_disturbed and self.intervals[one][1] < self.intervals[other][0]
-
-
 @dataclass(frozen=True)
 class Table:
     """Measured times, and what they depend on.
@@ -176,7 +82,7 @@ class Table:
     def rankings(self, op: str, dtype: str) -> list[Ranking]:
         """Return a ranking for each measured size, one more than there are `limits`."""
         sizes = self._by_size.get((op, dtype), {})
-        return [_ranking(entries, size) for size, entries in sizes.items()]
+        return [ranking_of(entries, size) for size, entries in sizes.items()]
 
     def ranking(self, op: str, dtype: str, size: int | None) -> Ranking | None:
         """Return the backends by their times for an op, dtype and number of elements.
@@ -187,7 +93,7 @@ class Table:
         if not sizes:
             return None
         if size is None:
-            return _ranking([each for entries in sizes.values() for each in entries], None)
+            return ranking_of([each for entries in sizes.values() for each in entries], None)
         return self.rankings(op, dtype)[bisect_left(self.limits(op, dtype), size)]
 
     @cached_property
@@ -360,41 +266,6 @@ def _difference(then: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
 
 def _op_of(variant: str) -> str:
     return variant.partition(":")[0]
-
-
-def _ranking(entries: list[Entry], size: int | None) -> Ranking:
-    """Rank by the geometric mean over the entries, of the backends that have a time in each."""
-    wrong = {name: how for entry in entries for name, how in entry.wrong.items()}
-    names = [
-        name
-        for name in entries[0].seconds
-        if name not in wrong and all(name in entry.seconds for entry in entries)
-    ]
-    means = {name: _geometric_mean([entry.seconds[name] for entry in entries]) for name in names}
-    intervals = {
-        name: (
-            _geometric_mean([_interval(entry, name)[0] for entry in entries]),
-            _geometric_mean([_interval(entry, name)[1] for entry in entries]),
-        )
-        for name in names
-    }
-    return Ranking(
-        dict(sorted(means.items(), key=lambda item: item[1])),
-        wrong,
-        size,
-        min(entry.date for entry in entries),
-        intervals,
-        any(entry.is_disturbed for entry in entries),
-    )
-
-
-def _interval(entry: Entry, name: str) -> tuple[float, float]:
-    return entry.intervals.get(name) or (entry.seconds[name], entry.seconds[name])
-
-
-def _geometric_mean(values: list[float]) -> float:
-    # A single value is returned as it is, without a rounding error.
-    return math.exp(math.fsum(map(math.log, values)) / len(values)) if values[1:] else values[0]
 
 
 def _table(content: Any) -> Table:
