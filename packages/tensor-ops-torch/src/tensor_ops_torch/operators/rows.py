@@ -76,12 +76,12 @@ def in_range(rows: Tensor, eps: float | Tensor) -> tuple[Tensor, float | Tensor,
     return rows * power, eps * power * power, power
 
 
-def has_ordinary_squares(inverse: Tensor) -> bool:
+def has_ordinary_squares(inverse: Tensor, most: float = 1e145) -> bool:
     """Return whether no mean of float64 squares has lost anything to underflow or overflow.
 
-    `inverse` has its inverse square root for each row.
+    `inverse` has its inverse square root for each row; above `most` it is not ordinary.
     """
-    return bool(((inverse > 1e-150) & (inverse < 1e145)).all())
+    return bool(((inverse > 1e-150) & (inverse < most)).all())
 
 
 def inverse_rms(x: Tensor, eps: float | Tensor) -> Tensor:

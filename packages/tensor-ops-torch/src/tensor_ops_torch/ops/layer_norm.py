@@ -37,7 +37,7 @@ def precise(x: Tensor, weight: Tensor, bias: Tensor | None = None, eps: float = 
     """
     centred = _centred(x)
     inverse = (centred.square().mean(-1, keepdim=True) + eps).rsqrt()
-    if not has_ordinary_squares(inverse):
+    if not has_ordinary_squares(inverse, _MOST):
         return composed(x, weight, bias, eps)
     scaled = centred * inverse * weight
     return scaled if bias is None else scaled + bias
@@ -46,17 +46,23 @@ def precise(x: Tensor, weight: Tensor, bias: Tensor | None = None, eps: float = 
 def _centred_in_range(x: Tensor, eps: float) -> tuple[Tensor, float | Tensor, Tensor | None]:
     """Return rows of float64 less their means, times powers of two, with eps for them, and those.
 
-    It is `in_range` for rows whose sum may overflow, or whose differences from their mean. Rows of
-    other dtypes are returned as they are.
+    It is `in_range` for rows whose sum may overflow, or whose differences from their mean, and for
+    those whose differences are subnormal. Rows of other dtypes are returned as they are.
     """
     if x.dtype is not torch.float64:
         return x, eps, None
     overflows = ~_centred(x.detach()).isfinite() & x.isfinite()
+    is_tiny = (x.detach().abs() < _TINY).all(-1, keepdim=True)
     part = torch.where(overflows.any(-1, keepdim=True), _PART, 1.0).to(x.dtype)
+    part = part.masked_fill(is_tiny, _GROWN)
     rows, eps_of_rows, power = in_range(_centred(x * part), eps * part * part)
     return rows, eps_of_rows, part if power is None else part * power
 
 
+# Where an inverse deviation is larger, differences that are subnormal show in the result.
+_MOST = 1e15
+# The differences of smaller numbers may need digits below the least subnormal number.
+_TINY, _GROWN = 2.0**-800, 2.0**128
 # A sum of less than 2^39 terms stays finite.
 _PART = 2.0**-40
 
