@@ -124,7 +124,11 @@ def test_a_build_without_decode_programs_says_so(monkeypatch):
     monkeypatch.setattr(_native, "runs_programs", False)
     reason = tensor_ops_cpp.supports_program("{}")
     assert "built without decode programs (TENSOR_OPS_DECODE=OFF)" in reason
-    for call in (lambda: tensor_ops_cpp.packed_layout("{}"), lambda: compile_program("{}", {})):
+    for call in (
+        lambda: tensor_ops_cpp.packed_layout("{}"),
+        lambda: tensor_ops_cpp.packed_checksum(np.zeros(1, np.uint8)),
+        lambda: compile_program("{}", {}),
+    ):
         with pytest.raises(NotImplementedError, match="build it again without that option"):
             call()
 

@@ -56,6 +56,46 @@ def without_matrices():
     return {name: tensor for name, tensor in LLAMA.tensors.items() if name not in slots}
 
 
+@pytest.mark.parametrize("size", [1, 63, 64, 1000, 2**20, 3 * 2**20 + 77])
+def test_other_bytes_have_another_checksum(size):
+    data = np.random.default_rng(size).integers(0, 256, size, np.uint8)
+    places = sorted({0, size - 1, *np.random.default_rng(1).integers(0, size, 40).tolist()})
+    numbers = [tensor_ops_cpp.packed_checksum(data, num_workers=each) for each in (1, 3)]
+    assert numbers[0] == numbers[1]
+    for place in places:
+        data[place] ^= 0x80
+        numbers.append(tensor_ops_cpp.packed_checksum(data))
+        data[place] ^= 0x80
+    numbers += [tensor_ops_cpp.packed_checksum(data[:-1].copy())]
+    numbers += [tensor_ops_cpp.packed_checksum(np.append(data, np.uint8(0)))]
+    assert len(set(numbers)) == len(numbers) - 1
+
+
+def test_changes_that_sums_do_not_see_have_another_checksum():
+    """Signs that change in pairs, and pieces that change places."""
+    data = np.random.default_rng(3).integers(0, 256, 3 * 2**20, np.uint8)
+    expected = tensor_ops_cpp.packed_checksum(data)
+    for first, second, size in ((7, 71, 1), (64, 128, 64), (0, 2**20, 2**20)):
+        other = data.copy()
+        other[first : first + size], other[second : second + size] = (
+            data[second : second + size] ^ 0x80,
+            data[first : first + size] ^ 0x80,
+        )
+        assert tensor_ops_cpp.packed_checksum(other) != expected
+        other[first : first + size] ^= 0x80
+        other[second : second + size] ^= 0x80
+        assert tensor_ops_cpp.packed_checksum(other) != expected
+    assert tensor_ops_cpp.packed_checksum(data) == expected
+
+
+def test_a_checksum_is_of_a_vector_of_bytes():
+    for wrong in (np.zeros(4, np.float32), np.zeros((2, 2), np.uint8), np.zeros(8, np.uint8)[::2]):
+        with pytest.raises(TypeError, match="packed_checksum: packed must be a contiguous vector"):
+            tensor_ops_cpp.packed_checksum(wrong)
+    with pytest.raises(ValueError, match="packed_checksum: num_workers must be from 1 to"):
+        tensor_ops_cpp.packed_checksum(np.zeros(4, np.uint8), num_workers=0)
+
+
 @pytest.mark.parametrize("num_workers", [1, 3, 5])
 def test_any_number_of_threads_reads_what_any_wrote(num_workers):
     with_two = LLAMA.compile(num_workers=2)

@@ -10,6 +10,7 @@
 #include "arrays/foreign.h"
 #include "binding/python.h"
 #include "declaration/errors.h"
+#include "decode/checksum.h"
 #include "decode/executable.h"
 #include "isa/isa.h"
 #include "threads/threads.h"
@@ -42,20 +43,20 @@ ActivationType activations_option(const py::object& options) {
   return activations;
 }
 
-std::size_t workers_argument(const py::object& given) {
+std::size_t workers_argument(const char* function, const py::object& given) {
   if (given.is_none()) return static_cast<std::size_t>(num_threads());
   const Owned index(PyNumber_Index(given.ptr()));
   if (!index || PyBool_Check(given.ptr())) {
     PyErr_Clear();
     throw TypeError(
-        text("compile_program: num_workers must be an int or None, got ", type_name(given.ptr())));
+        text(function, ": num_workers must be an int or None, got ", type_name(given.ptr())));
   }
   int overflow = 0;
   const long value = PyLong_AsLongAndOverflow(index.get(), &overflow);
   const int most = sensible_threads(1 << 20);
   if (overflow != 0 || value < 1 || value > most)
-    throw ValueError(text("compile_program: num_workers must be from 1 to ", most, ", got ",
-                          repr_text(given.ptr())));
+    throw ValueError(
+        text(function, ": num_workers must be from 1 to ", most, ", got ", repr_text(given.ptr())));
   return static_cast<std::size_t>(value);
 }
 
@@ -115,12 +116,12 @@ Owned as_numpy(const decode::Tensor& tensor, PyObject* object) {
 }
 
 // Packed weights as bytes that are one behind the other.
-Owned packed_argument(const py::object& given) {
+Owned packed_argument(const char* function, const py::object& given) {
   Owned bytes(PyArray_FROM_OF(given.ptr(), NPY_ARRAY_C_CONTIGUOUS));
   if (!bytes) throw py::error_already_set();
   if (PyArray_TYPE(bytes.array()) != NPY_UINT8 || PyArray_NDIM(bytes.array()) != 1 ||
       bytes.get() != given.ptr())
-    throw TypeError(text("compile_program: packed must be a contiguous vector of uint8, got ",
+    throw TypeError(text(function, ": packed must be a contiguous vector of uint8, got ",
                          dtype_attribute_text(given.ptr()), " of type ", type_name(given.ptr())));
   return bytes;
 }
@@ -136,9 +137,9 @@ class PyExecutable {
   PyExecutable(const std::string& json, const py::object& tensors, const py::object& num_workers,
                const py::object& options, const py::object& progress, const py::object& packed) {
     decode::CompileOptions compile{
-        workers_argument(num_workers), activations_option(options), {}, {}};
+        workers_argument("compile_program", num_workers), activations_option(options), {}, {}};
     if (!packed.is_none()) {
-      const Owned array = packed_argument(packed);
+      const Owned array = packed_argument("compile_program", packed);
       compile.packed = bytes_of(array.array());
       packed_ = packed;
     }
@@ -295,12 +296,21 @@ py::str packed_layout(const std::string& json) {
   return decode::packed_layout(decode::parse_program(json));
 }
 
+std::uint64_t packed_checksum(const py::object& packed, const py::object& num_workers) {
+  const std::size_t workers = workers_argument("packed_checksum", num_workers);
+  const Owned array = packed_argument("packed_checksum", packed);
+  const decode::TensorBytes bytes = bytes_of(array.array());
+  const py::gil_scoped_release released;
+  return decode::checksum(bytes.first, bytes.bytes, workers);
+}
+
 }  // namespace
 
 void add_decode(py::module_& module) {
   using namespace py::literals;
   module.def("supports_program", unsupported_reason, "program"_a);
   module.def("packed_layout", packed_layout, "program"_a);
+  module.def("packed_checksum", packed_checksum, "packed"_a, "num_workers"_a);
   py::class_<PyExecutable>(module, "Executable", "A program made ready to run.")
       .def("run", &PyExecutable::run, "num_tokens"_a, "num_selected"_a,
            "Run one step of what is in `arrays`.")

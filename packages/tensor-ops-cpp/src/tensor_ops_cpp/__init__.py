@@ -23,7 +23,12 @@ from tensor_ops_cpp._backend import (
     probe,
     supports,
 )
-from tensor_ops_cpp._decode import compile_program, packed_layout, supports_program
+from tensor_ops_cpp._decode import (
+    compile_program,
+    packed_checksum,
+    packed_layout,
+    supports_program,
+)
 from tensor_ops_cpp._development import (
     get_cmake_dir,
     get_include,
@@ -62,6 +67,7 @@ __all__ = [
     "has_sse4_2",
     "info",
     "ops",
+    "packed_checksum",
     "packed_layout",
     "pool_info",
     "probe",
