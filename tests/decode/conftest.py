@@ -41,6 +41,14 @@ def folder(tmp_path_factory):
     return folder
 
 
+@pytest.fixture
+def cache(tmp_path):
+    """An empty folder for packed weights."""
+    made = tmp_path / "cache"
+    made.mkdir()
+    return made
+
+
 @pytest.fixture(scope="module")
 def exported(folder, tmp_path_factory):
     """That model in a folder for programs without Python."""

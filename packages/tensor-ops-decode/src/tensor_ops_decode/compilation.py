@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,8 @@ def compile_program(
     ------
     ValueError
         If weights are to be kept by a backend that does not pack them.
+    ConfigError
+        If others can write the file in which they were kept.
     """
 
     def report(done: int, total: int) -> None:
@@ -77,7 +80,8 @@ def compile_program(
             f"the backend {executor.backend!r} does not pack weights; leave cache= out, or choose "
             "another backend"
         )
-    file = PackedFile(cache, weights, program, executor.module.packed_layout(text))
+    checksum = partial(executor.module.packed_checksum, num_workers=num_workers)
+    file = PackedFile(cache, weights, program, executor.module.packed_layout(text), checksum)
     found = file.open()
     if found is not None:
         arrays = TensorArrays(program, attached, weights, found.tables)

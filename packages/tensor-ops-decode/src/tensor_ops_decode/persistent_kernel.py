@@ -100,8 +100,8 @@ class PersistentKernel(Layers, KernelSteps, KernelRequests, KernelMeasurements):
         What the matrix of the logits is packed as, of whatever type it is.
     cache : path-like or bool, optional
         The folder in which packed weights are kept, or True for that of the model: the next kernel
-        of the same model maps them instead of packing. Only beside `model`, and with a backend that
-        packs weights.
+        of the same model maps them instead of packing. Damaged ones are packed again, with a
+        warning. Only beside `model`, and with a backend that packs weights.
     use_cutlass_kernel : bool, optional
         An option of the backend ``cuda``.
 
@@ -229,6 +229,8 @@ class PersistentKernel(Layers, KernelSteps, KernelRequests, KernelMeasurements):
             If layers were added that make no whole program.
         NoExecutorError
             If no backend can run the program.
+        ConfigError
+            If others can write the file of packed weights in `cache`.
         """
         self._check_describing("compile")
         check_progress(progress)

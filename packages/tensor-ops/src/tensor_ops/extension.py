@@ -36,6 +36,7 @@ from tensor_ops.output_files import figure_class_for, whole_file
 from tensor_ops.resolution import Route
 from tensor_ops.selection import Choice, Decision, Step, choose
 from tensor_ops.timing import format_time
+from tensor_ops.trusted_files import check_owner
 
 __all__ = [
     "AUTO",
@@ -54,6 +55,7 @@ __all__ = [
     "Route",
     "Step",
     "check_outputs",
+    "check_owner",
     "check_values",
     "choose",
     "choose_backend",

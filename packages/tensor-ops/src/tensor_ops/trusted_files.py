@@ -1,4 +1,4 @@
-"""Files that decide which code runs: refused where others can write them, replaced as a whole."""
+"""Files that must be the user's own: refused where others can write them, replaced as a whole."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tensor_ops.errors import ConfigError
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["read", "replace"]
+__all__ = ["check_owner", "read", "replace"]
 
 # In bytes. A larger file was named by mistake; it may not fit into memory, or have no end.
 LARGEST = 2**24
@@ -33,13 +33,52 @@ def read(path: Path, otherwise: str) -> bytes:
     """
     try:
         with open(path, "rb", opener=_open_without_waiting) as file:
-            _check_owner(path, os.fstat(file.fileno()), otherwise)
+            check_owner(path, os.fstat(file.fileno()), otherwise)
             data = file.read(LARGEST + 1)
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror or error}") from error
     if len(data) > LARGEST:
         raise ConfigError(f"{path}: is larger than {LARGEST} bytes, so it is something else")
     return data
+
+
+def check_owner(path: Path, status: os.stat_result, otherwise: str) -> None:
+    """Refuse a file that others can write, on POSIX systems.
+
+    The owner of the Python environment decides anyway which code runs here.
+
+    Parameters
+    ----------
+    path : Path
+    status : os.stat_result
+        Of the open file, so that nobody can exchange it after this.
+    otherwise : str
+        What the user can do where the file belongs to somebody else, besides taking it over.
+
+    Raises
+    ------
+    ConfigError
+        If another user owns it, or its mode lets others write it.
+    """
+    if sys.platform == "win32":
+        return
+    from shlex import quote
+
+    name = quote(str(path))
+    trusted = [0, os.geteuid()]
+    if os.path.isdir(sys.prefix):
+        trusted.append(os.stat(sys.prefix).st_uid)
+    if status.st_uid not in trusted:
+        raise ConfigError(
+            f"{path}: belongs to user {status.st_uid}, who is neither you nor root nor the owner "
+            f"of the Python environment; take it over with 'sudo chown {os.geteuid()} {name}', or "
+            f"{otherwise}"
+        )
+    if status.st_mode & 0o022:
+        raise ConfigError(
+            f"{path}: others can write it (its mode is {status.st_mode & 0o777:o}); "
+            f"take that from them with 'chmod go-w {name}'"
+        )
 
 
 def replace(path: Path, text: str, mode: int) -> None:
@@ -63,29 +102,3 @@ def replace(path: Path, text: str, mode: int) -> None:
 def _open_without_waiting(path: str, flags: int) -> int:
     # Opening a pipe that has replaced the file in the meantime would wait for a writer.
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
-
-
-def _check_owner(path: Path, status: os.stat_result, otherwise: str) -> None:
-    """Refuse a file that others can write: they would decide which code runs here.
-
-    The owner of the Python environment decides that anyway.
-    """
-    if sys.platform == "win32":
-        return
-    from shlex import quote
-
-    name = quote(str(path))
-    trusted = [0, os.geteuid()]
-    if os.path.isdir(sys.prefix):
-        trusted.append(os.stat(sys.prefix).st_uid)
-    if status.st_uid not in trusted:
-        raise ConfigError(
-            f"{path}: belongs to user {status.st_uid}, who is neither you nor root nor the owner "
-            f"of the Python environment; take it over with 'sudo chown {os.geteuid()} {name}', or "
-            f"{otherwise}"
-        )
-    if status.st_mode & 0o022:
-        raise ConfigError(
-            f"{path}: others can write it (its mode is {status.st_mode & 0o777:o}); "
-            f"take that from them with 'chmod go-w {name}'"
-        )

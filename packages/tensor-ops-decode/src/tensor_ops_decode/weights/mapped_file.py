@@ -39,6 +39,8 @@ class MappedFile:
     path : str
     size, modified : int
         The size of the file when it was opened, and when it was last written, in nanoseconds.
+    status : os.stat_result
+        All that the system said of it then.
 
     Raises
     ------
@@ -51,8 +53,8 @@ class MappedFile:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = os.fspath(Path(path))
         with open(self.path, "rb") as file:
-            status = os.fstat(file.fileno())
-            self.size, self.modified = status.st_size, status.st_mtime_ns
+            self.status = os.fstat(file.fileno())
+            self.size, self.modified = self.status.st_size, self.status.st_mtime_ns
             if self.size == 0:
                 raise FileFormatError(f"{self.path}: the file is empty; expected a model")
             self._map = mmap.mmap(file.fileno(), self.size, access=mmap.ACCESS_READ)
