@@ -69,7 +69,7 @@ BLOCKS = "tests/docs/test_pages.py::test_blocks_run"
 TENTH_OP = "tests/docs/test_tenth_op.py::test_a_backend_has_it"
 WHEEL_TESTS = f"{CUDA}/tests/wheel"
 # Those whose branches are the native code's, and those whose are Python's.
-FUZZED_NATIVE = ("binding", "interface", "decode_programs", "exported_folders")
+FUZZED_NATIVE = ("binding", "interface", "decode_programs", "exported_folders", "packed_files")
 FUZZED_MODELS = (
     "model_files",
     "model_settings",

@@ -14,7 +14,7 @@ import atheris
 
 HERE = Path(__file__).parent
 # The branches of these are the native code's.
-NATIVE = ("binding", "interface", "decode_programs", "exported_folders")
+NATIVE = ("binding", "interface", "decode_programs", "exported_folders", "packed_files")
 MODELS = ("model_files", "model_settings", "model_tokenizers", "chat_templates", "model_commands")
 # Compilers read its functions, which therefore stay as they are.
 TORCH = ("swapped_modules",)

@@ -15,6 +15,7 @@ NEEDED = {
     "interface": [f"tensor_ops_{os.environ.get('FUZZED_BACKEND', 'cpp')}"],
     "decode_programs": ["tensor_ops_cpp", "tensor_ops_decode"],
     "exported_folders": ["tensor_ops_cpp", "tensor_ops_decode"],
+    "packed_files": ["tensor_ops_cpp", "tensor_ops_decode"],
     "model_files": ["tensor_ops_decode"],
     "model_settings": ["tensor_ops_decode"],
     "model_tokenizers": ["tensor_ops_decode", "tokenizers"],
