@@ -24,6 +24,8 @@ from exported_models import compiled, library_path, words
         ("sampling 0 -1 0 1 0 0", "temperature must be 0 or larger"),
         ("steps 1 0 next", "num_steps at least 1, got 1 and 0"),
         ("steps 33 1 next", "num_tokens must be from 1 to 32"),
+        ("null_array", "step_array: name must be a string, got a null pointer"),
+        ("null_output", "run_steps: output must be a string, got a null pointer"),
     ],
 )
 def test_wrong_calls_are_errors_and_change_nothing(exported, cpp, driver, line, message):

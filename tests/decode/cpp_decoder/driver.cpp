@@ -179,6 +179,10 @@ const std::map<std::string, void (*)(std::istream&)> commands{
        for (std::thread& each : threads) each.join();
        print_rows(found);
      }},
+    // A null pointer where an array's name is expected.
+    {"null_array", [](std::istream&) { decoder->step_array(static_cast<const char*>(nullptr)); }},
+    {"null_output",
+     [](std::istream&) { decoder->run_steps(1, 1, static_cast<const char*>(nullptr)); }},
     // num_tokens, num_steps, output, then an end token for each token.
     {"steps",
      [](std::istream& words) {
