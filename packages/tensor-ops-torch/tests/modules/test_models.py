@@ -125,16 +125,18 @@ def test_every_norm_activation_and_mlp_is_swapped(name, dtype):
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("name", MODELS)
-def test_forward(name, dtype):
+def test_forward(name, dtype, calls):
     model, ids = model_of(name, dtype), tokens(name)
+    assert calls(model, ids) == []
     with torch.no_grad():
         exact = exact_model(name, dtype)(ids).logits
         before = model(ids).logits
         swap_modules(model, strict=True)
         after = model(ids).logits
+        # The bits may be the same: without AVX2, PyTorch rounds BERT as the ops do.
+        assert {*calls(model, ids)} == {*MODELS[name][3]}
         again = restore_model(model)(ids).logits
     assert after.dtype == dtype
-    assert not torch.equal(after, before), "something else is computed"
     assert torch.equal(again, before)
     assert error(after, exact) <= WORSE * error(before, exact)
 
