@@ -177,7 +177,7 @@ def changed(settings, key, value):
 def disagreement(right, theirs, ours, key):
     """Say what is wrong with what the engine made of a key; None if nothing is."""
     if isinstance(ours, str):
-        is_read = theirs is None or np.abs(theirs - right).max() > 0 or key in REFUSED
+        is_read = theirs is None or not np.array_equal(theirs, right) or key in REFUSED
         words = ("rope type", *LONG, *SLOW) if key.startswith("rope_") else ("lm_head",)
         is_named = any(word in ours for word in (key, "partial_rotary_factor", *words))
         return None if is_read and is_named else f"refused: {ours}"
