@@ -26,6 +26,8 @@ __all__ = ["try_input"]
 
 WIDTH = 16
 RUNS = 10  # of the test without a fuzzer; some of them compile
+# What a play itself calls, while the global of the modules may be another.
+pytorch = torch
 ACTIVATION = functools.partial(F.gelu, approximate="none")
 
 
@@ -135,12 +137,12 @@ class Play:
 
     def _play(self, swap):
         choices = self.choices
-        torch._dynamo.reset()
-        torch.manual_seed(0)
+        pytorch._dynamo.reset()
+        pytorch.manual_seed(0)
         self.model = nn.Sequential(choices.pick(KINDS)(), choices.pick(KINDS)())
         dtype = choices.pick([torch.float32, torch.float32, torch.float64])
         self.model.to(dtype)
-        self.x = torch.randn(3, WIDTH, dtype=dtype)
+        self.x = pytorch.randn(3, WIDTH, dtype=dtype)
         self.grad = choices.below(2) == 1
         if choices.rarely():
             self._change()
@@ -150,7 +152,7 @@ class Play:
         self._copy(choices.below(6))
         self.run = self.model
         if self.compiled:
-            self.run = torch.compile(self.model, fullgraph=True, backend="eager")
+            self.run = pytorch.compile(self.model, fullgraph=True, backend="eager")
         if choices.below(2):
             self._call()
         for _ in range(1 + choices.below(2)):
@@ -171,7 +173,7 @@ class Play:
 
     def _call(self):
         try:
-            with torch.set_grad_enabled(self.grad):
+            with pytorch.set_grad_enabled(self.grad):
                 self.results.append(self.run(self.x))
         except Exception as error:
             self.results.append(error)
@@ -210,7 +212,9 @@ class Play:
             _Called(),
             property(lambda _: old),
         ]
-        return self.choices.pick([*ways, functools.partialmethod(_plus_one), torch.no_grad()(old)])
+        return self.choices.pick(
+            [*ways, functools.partialmethod(_plus_one), pytorch.no_grad()(old)]
+        )
 
     def method(self, module):
         names = [name for name in ("forward", "inverse") if hasattr(type(module), name)]
@@ -223,7 +227,7 @@ def function_of_class(play, module):
 
 
 def function_of_instance(play, module):
-    new = play.choices.pick([torch.tanh, functools.partial(_plus_one, None), _Called()])
+    new = play.choices.pick([pytorch.tanh, functools.partial(_plus_one, None), _Called()])
     vars(module)[play.method(module)] = new
 
 
@@ -249,7 +253,7 @@ def keyword_default(play, module):
 
 def global_of_file(play, module):
     name = play.choices.pick(["ACTIVATION", "F", "torch"])
-    other = types.SimpleNamespace(**vars(F), rsqrt=torch.sqrt)
+    other = types.SimpleNamespace(**vars(F), rsqrt=pytorch.sqrt)
     other.silu = other.gelu = lambda x, **_: x - 1
     value = other if name != "ACTIVATION" else play.choices.pick([F.silu, F.relu, _Called()])
     _set_global(play, name, value)
@@ -293,7 +297,7 @@ def field(play, module):
 
 def parameter(play, module):
     name = play.choices.pick(list(module._parameters))
-    value = play.choices.pick([torch.full((WIDTH,), 3.0), torch.ones(1), torch.tensor(2.0)])
+    value = play.choices.pick([pytorch.full((WIDTH,), 3.0), pytorch.ones(1), pytorch.tensor(2.0)])
     if play.choices.below(2):
         delattr(module, name)
         setattr(module, name, value.to(play.x.dtype))
@@ -358,8 +362,8 @@ def _differ(found, wanted):
 
 
 def _same(own, other):
-    if type(own) is not type(other) or not isinstance(own, torch.Tensor):
+    if type(own) is not type(other) or not isinstance(own, pytorch.Tensor):
         return own == other
     if (own.shape, own.dtype) != (other.shape, other.dtype):
         return False
-    return torch.allclose(own, other, rtol=3e-5, atol=3e-6, equal_nan=True)
+    return pytorch.allclose(own, other, rtol=3e-5, atol=3e-6, equal_nan=True)

@@ -63,6 +63,11 @@ def call_of_the_activation(module, patch):
     patch.setattr(nn.SiLU, "__call__", lambda self, x: x + 1)
 
 
+def property_for_forward(module, patch):
+    vars(module)["forward"] = torch.nn.functional.silu
+    patch.setattr(nn.SiLU, "forward", property(lambda self: torch.tanh))
+
+
 EAGER = {
     "function of PyTorch": (nn.SiLU, function_of_pytorch),
     "attribute of nn.Module": (Norm, class_of_modules),
@@ -70,6 +75,7 @@ EAGER = {
     "__bases__": (derived, bases),
     "cell of super": (derived, cell_of_super),
     "__call__ of the activation": (Gated, call_of_the_activation),
+    "property for forward": (nn.SiLU, property_for_forward),
 }
 
 
