@@ -32,15 +32,13 @@ ACTIVATION = functools.partial(F.gelu, approximate="none")
 
 
 class Norm(nn.Module):
-    power = 2
-
     def __init__(self):
         super().__init__()
         self.weight = nn.Parameter(torch.linspace(0.5, 1.5, WIDTH))
         self.eps = 1e-5
 
     def inverse(self, x, *, axis=-1):
-        return torch.rsqrt(x.pow(self.power).mean(min(axis, 0), keepdim=True) + self.eps)
+        return torch.rsqrt(x.pow(2).mean(min(axis, 0), keepdim=True) + self.eps)
 
     def forward(self, x, scale=1.0):
         y = x.float()
@@ -132,6 +130,7 @@ class Play:
     def __init__(self, data, swap, compiled):
         self.choices, self.undo = Choices(data), contextlib.ExitStack()
         self.compiled, self.said, self.results = compiled, [], []
+        self.is_compiled_too = _is_compiled_too(data)
         with self.undo:
             self._play(swap)
 
@@ -140,7 +139,9 @@ class Play:
         pytorch._dynamo.reset()
         pytorch.manual_seed(0)
         self.model = nn.Sequential(choices.pick(KINDS)(), choices.pick(KINDS)())
-        dtype = choices.pick([torch.float32, torch.float32, torch.float64])
+        # What is not swapped, as some in float64, a compiler does not see all changes of.
+        dtype = choices.pick([pytorch.float32, pytorch.float32, pytorch.float64])
+        dtype = pytorch.float32 if self.is_compiled_too else dtype
         self.model.to(dtype)
         self.x = pytorch.randn(3, WIDTH, dtype=dtype)
         self.grad = choices.below(2) == 1
@@ -148,7 +149,8 @@ class Play:
             self._change()
         if swap:
             with unittest.mock.patch.object(modules.swap, "forget_sources"):  # to be quick
-                swap_modules(self.model)
+                # What was written to be swapped is, or there would be nothing to compare.
+                swap_modules(self.model, strict=dtype == pytorch.float32 and not self.said)
         self._copy(choices.below(6))
         self.run = self.model
         if self.compiled:
@@ -180,8 +182,13 @@ class Play:
 
     def _change(self):
         choices = self.choices
-        module = choices.pick([each for each in self.model.modules() if each is not self.model])
+        found = [each for each in self.model.modules() if each is not self.model]
+        if self.is_compiled_too:
+            found = [each for each in found if not isinstance(each, nn.Linear)]
+        module = choices.pick(found)
         change = choices.pick(CHANGES)
+        if self.results and self.is_compiled_too and change in UNSEEN_BY_COMPILERS:
+            change = function_of_class
         self.said.append(f"{change.__name__} of {type(module).__name__}")
         try:
             change(self, module)
@@ -208,9 +215,8 @@ class Play:
         ways = [
             _plus_one,
             _twice(old),
-            staticmethod(torch.tanh),
+            staticmethod(pytorch.tanh),
             _Called(),
-            property(lambda _: old),
         ]
         return self.choices.pick(
             [*ways, functools.partialmethod(_plus_one), pytorch.no_grad()(old)]
@@ -229,13 +235,6 @@ def function_of_class(play, module):
 def function_of_instance(play, module):
     new = play.choices.pick([pytorch.tanh, functools.partial(_plus_one, None), _Called()])
     vars(module)[play.method(module)] = new
-
-
-def code(play, module):
-    function = getattr(type(module), play.method(module))
-    function = getattr(play.owner(module), function.__name__, function)
-    other = (lambda self, x, scale=1.0: x + scale).__code__
-    play.set(function, "__code__", other.replace(co_freevars=function.__code__.co_freevars))
 
 
 def defaults(play, module):
@@ -277,13 +276,13 @@ def keyword_of_partial(play, module):
 
 
 def attribute(play, module):
-    names = ["eps", "power", "kind", "approximate", "normalized_shape", "inplace", "bias", "weight"]
+    names = ["eps", "kind", "approximate", "normalized_shape", "inplace", "bias", "weight"]
     name = play.choices.pick([each for each in names if hasattr(module, each)])
     setattr(module, name, play.choices.pick(VALUES))
 
 
 def attribute_of_class(play, module):
-    names = ["eps", "power", "kind", "approximate", "bias", "weight", "act", "gate", "down"]
+    names = ["eps", "kind", "approximate", "bias", "weight", "act", "gate", "down"]
     name, value = play.choices.pick(names), play.choices.pick(VALUES)
     as_property = play.choices.below(2)
     play.set(play.owner(module), name, property(lambda _: value) if as_property else value)
@@ -323,10 +322,15 @@ def hook(play, module):
 
 
 CHANGES = [
-    function_of_class, function_of_instance, code, defaults, keyword_defaults, keyword_default,
+    function_of_class, function_of_instance, defaults, keyword_defaults, keyword_default,
     global_of_file, global_that_hides_a_builtin, keyword_of_partial, attribute,
     attribute_of_class, field, parameter, parametrization, child, hook, function_of_class,
 ]  # fmt: skip
+
+
+# What torch.compile does not see of any module once it is compiled. Nor is the code of a function
+# replaced: the compiler keeps the old one's parameters, for all later inputs.
+UNSEEN_BY_COMPILERS = [hook, field, attribute_of_class, global_that_hides_a_builtin]
 
 
 def try_input(data):
@@ -334,10 +338,14 @@ def try_input(data):
     wanted = Play(data, swap=False, compiled=False)
     found = Play(data, swap=True, compiled=False)
     _compare(found, [wanted])
-    if data and data[-1] % 4 == 0:
+    if _is_compiled_too(data):
         found = Play(data, swap=True, compiled=True)
         if _differ(found, wanted):
             _compare(found, [wanted, Play(data, swap=False, compiled=True)])
+
+
+def _is_compiled_too(data):
+    return bool(data) and data[-1] % 4 == 0
 
 
 def _compare(found, wanted):
@@ -366,4 +374,5 @@ def _same(own, other):
         return own == other
     if (own.shape, own.dtype) != (other.shape, other.dtype):
         return False
-    return pytorch.allclose(own, other, rtol=3e-5, atol=3e-6, equal_nan=True)
+    largest = other.nan_to_num(0, 0, 0).abs().max().item()
+    return pytorch.allclose(own, other, rtol=3e-5, atol=3e-6 * max(1, largest), equal_nan=True)

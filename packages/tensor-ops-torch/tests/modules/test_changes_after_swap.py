@@ -47,6 +47,10 @@ def keyword_of_partial(module, patch):
     patch.setitem(ACTIVATION.keywords, "approximate", "tanh")
 
 
+def inverse_of_other(self, x, *, power):
+    return x + 1
+
+
 class _Called:
     def __call__(self, x):
         return x * 3
@@ -68,6 +72,8 @@ CHANGES = {
     "defaults": (Norm, of(Norm.inverse, "__kwdefaults__", {"power": 4})),
     "keyword default": (Norm, lambda _, patch: patch.setitem(
         Norm.inverse.__kwdefaults__, "power", 4)),
+    "code of forward": (Norm, of(Norm.forward, "__code__", (lambda self, x, axis: x + 1).__code__)),
+    "code of a method": (Norm, of(Norm.inverse, "__code__", inverse_of_other.__code__)),
     "method of the class": (Norm, of(Norm, "inverse", plus_one)),
     "method of a base": (Overriding, of(Norm, "inverse", plus_one)),
     "method in a subclass": (Derived, of(Derived, "inverse", plus_one)),
