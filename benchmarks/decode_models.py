@@ -10,10 +10,10 @@ because that of a shared machine changes from minute to minute.
     python benchmarks/decode_models.py --report
 
 The last brings the page up to date, from this record, from one that was made again as
-decode_models_again.json, and from those of decode_speculation.py, decode_neighbours.py and
-decode_scaling.py. The tables of cases, models and engines are in decode_peers/cases.py. An engine
-that is not installed is left out, which the record says. Random models are written to --folder,
-11 GB, where they stay.
+decode_models_again.json, and from those of decode_speculation.py, decode_neighbours.py,
+decode_scaling.py and decode_cache.py. The tables of cases, models and engines are in
+decode_peers/cases.py. An engine that is not installed is left out, which the record says. Random
+models are written to --folder, 11 GB, where they stay.
 """
 
 import argparse
@@ -67,13 +67,14 @@ def main() -> None:
 
 def blocks_of_page() -> dict[str, str]:
     """Return all blocks of the page."""
+    import decode_cache
     import decode_neighbours
     import decode_scaling
     import decode_speculation
     from decode_peers import tables
 
     made = tables.blocks(_results("decode_models"), _results("decode_models_again"))
-    for module in (decode_speculation, decode_neighbours, decode_scaling):
+    for module in (decode_speculation, decode_neighbours, decode_scaling, decode_cache):
         record = (RECORDS / f"{module.__name__}.json").read_text(encoding="utf-8")
         made |= module.blocks(json.loads(record))
     return made
