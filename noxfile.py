@@ -323,7 +323,8 @@ def fuzz(session: nox.Session) -> None:
     chosen = [each for each in session.posargs if each in FUZZED] or FUZZED
     options = [each for each in session.posargs if each not in FUZZED]
     if "swapped_modules" in chosen:
-        session.install(f"./{TORCH}", *(each for each in requirements("peers") if "torch" in each))
+        torch = (each for each in requirements("peers") if each.startswith("torch"))
+        session.install(f"./{TORCH}", cpp_wheel(session), *torch)
     script = f"{ROOT}/tests/fuzz/run.py"
     with session.chdir(temporary):
         for target in (each for each in chosen if each not in FUZZED_NATIVE):
