@@ -6,6 +6,7 @@ its fix it goes to tests/fuzz/found/TARGET, where test_found.py runs it.
 
 import importlib
 import os
+import random
 import resource
 import sys
 from pathlib import Path
@@ -16,7 +17,7 @@ HERE = Path(__file__).parent
 # The branches of these are the native code's.
 NATIVE = ("binding", "interface", "decode_programs", "exported_folders", "packed_files")
 MODELS = ("model_files", "model_settings", "model_tokenizers", "chat_templates", "model_commands")
-# Compilers read its functions, which therefore stay as they are.
+# Compilers read its functions, which therefore stay as they are: no branches are watched.
 TORCH = ("swapped_modules",)
 TARGETS = (*NATIVE, *MODELS, *TORCH, "configuration", "selections", "command")
 # What a target may have, so that a number of a file that is taken for a size is a MemoryError.
@@ -39,7 +40,8 @@ def main():
         os.environ["TENSOR_OPS_LIBFUZZER"] = core.__file__
         module = importlib.import_module(target)
     elif target in TORCH:
-        module = importlib.import_module(target)
+        try_random(target, int(runs))
+        return
     else:
         resource.setrlimit(resource.RLIMIT_AS, (MOST_BYTES, MOST_BYTES))
         with atheris.instrument_imports(include=["tensor_ops", "tensor_ops_decode", "json"]):
@@ -66,6 +68,20 @@ def main():
     folders = [str(corpus.resolve()), *([str(found)] if found.is_dir() else [])]
     atheris.Setup([sys.argv[0], *words, "-print_final_stats=1", *folders], module.try_input)
     atheris.Fuzz()
+
+
+def try_random(target, runs):
+    """Try random inputs, of which libFuzzer makes only short ones where it sees no branches."""
+    module = importlib.import_module(target)
+    for number in range(runs):
+        data = random.randbytes(random.choice([10, 40, 120]))
+        try:
+            module.try_input(data)
+        except BaseException:
+            Path(f"found-{target}").write_bytes(data)
+            print(f"input {number} is in {Path.cwd() / f'found-{target}'}: {data.hex()}")
+            raise
+    print(f"{target}: {runs} inputs, nothing found")
 
 
 if __name__ == "__main__":
