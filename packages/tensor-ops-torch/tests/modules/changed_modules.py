@@ -71,6 +71,16 @@ def plus_one(self, x, *args, **kwargs):
     return x + 1
 
 
+def with_and_without_swap(make, change, monkeypatch):
+    """Return what a swapped and an unswapped module return after a change, and both before it."""
+    with monkeypatch.context() as patch:
+        wanted, unchanged = after(False, make, change, patch)
+    with monkeypatch.context() as patch:
+        found, _ = after(True, make, change, patch)
+    assert not torch.allclose(wanted, unchanged), "the change changes nothing"
+    return found, wanted, unchanged
+
+
 def after(swap, make, change, patch, compiled=None):
     """Return what a module returns after a change, and what the op would.
 
