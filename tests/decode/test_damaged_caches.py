@@ -111,25 +111,27 @@ def test_a_file_without_checksums_is_of_an_older_layout(kept):
     assert file.read_bytes() == data
 
 
-def test_a_file_of_another_model_is_written_again(kept, cpp, tmp_path):
-    again, file, expected = kept
+@pytest.fixture
+def other(cpp, tmp_path):
+    """The packed file of another model, of the same size."""
     save_model(tmp_path / "other", tied=True, seed=1)
     (tmp_path / "others").mkdir()
     answer(tmp_path / "other", cpp, cache=tmp_path / "others", quantize="q4_0")
-    (other,) = (tmp_path / "others").iterdir()
+    (file,) = (tmp_path / "others").iterdir()
+    return file
+
+
+def test_a_file_of_another_model_is_written_again(kept, other):
+    again, file, expected = kept
     assert other.stat().st_size == file.stat().st_size
     shutil.copy(other, file)
     tokens, explanation = again()
     assert (tokens, explanation.packed_file[:10]) == (expected, "written to")
 
 
-def test_checksums_of_one_model_do_not_make_weights_of_another(kept, cpp, tmp_path):
+def test_checksums_of_one_model_do_not_make_weights_of_another(kept, other):
     """The data of a file are replaced, and its header says what it said."""
     again, file, expected = kept
-    save_model(tmp_path / "other", tied=True, seed=1)
-    (tmp_path / "others").mkdir()
-    answer(tmp_path / "other", cpp, cache=tmp_path / "others", quantize="q4_0")
-    (other,) = (tmp_path / "others").iterdir()
     begin = min(each.offset for each in open_safetensors(file)[0].values())
     file.write_bytes(file.read_bytes()[:begin] + other.read_bytes()[begin:])
     assert_written_again(again, file, expected, "tensor 'packed' was changed")
