@@ -99,14 +99,12 @@ def check_generation(
     fraction : float or None
         The part of the memory that may be allocated.
     """
-    if facts.lazy is not None:
-        return _uninitialized(facts)
     sizes = NVIDIA_MEMORY_GB[architecture]
     (small, least), *_, (large, most) = [*sizes.items(), *sizes.items()]
     setting = "max_memory_fraction"
     largest = Largest.of(f"GPU of {architecture.name}", sizes, setting, fraction)
-    if (beyond := _beyond(facts, needed, largest)) is not None:
-        return beyond
+    if (refusal := _refusal(facts, needed, largest)) is not None:
+        return refusal
     text = f"parameters and buffers take {needed / GB:.1f} GB"
     if needed > least * GB * (fraction or 1):
         message = f"{text}, more than {small} has ({least} GB); {large} has {most} GB"
@@ -132,16 +130,16 @@ def check_unknown(
     what_to_do : str
         What would make the memory known.
     """
-    if facts.lazy is not None:
-        return _uninitialized(facts)
-    if (beyond := _beyond(facts, needed, largest)) is not None:
-        return beyond
+    if (refusal := _refusal(facts, needed, largest)) is not None:
+        return refusal
     text = f"parameters and buffers take {needed / MB:.1f} MB; not checked, the memory is unknown"
     return skipped("memory", text, what_to_do)
 
 
-def _beyond(facts: ModelFacts, needed: int, largest: Largest) -> ValidationCheck | None:
-    """Return what is said of a model that the largest device cannot hold, or cannot train."""
+def _refusal(facts: ModelFacts, needed: int, largest: Largest) -> ValidationCheck | None:
+    """Return the check of a model whose size is unknown or beyond the largest device, else None."""
+    if facts.lazy is not None:
+        return _uninitialized(facts)
     text = f"parameters and buffers take {needed / GB:.1f} GB"
     if needed > largest.budget:
         return failed("memory", f"{text}; {largest.text}", _LESS)
