@@ -1,5 +1,5 @@
-// What is said of a decision: the error where nothing can run, and the warning where something else
-// runs than was asked for.
+// What is said of a decision: the error where nothing can run or another backend is forced, and the
+// warning where something else runs than was asked for.
 #pragma once
 
 #include <functional>
@@ -20,6 +20,16 @@ inline std::string nothing_runs(const Decision& decision, const std::vector<Step
   for (const Step& step : steps) reasons.push_back(step.backend + ": " + *step.reason);
   return "no backend can run in this program (" + decision.mode + " by " + decision.source +
          "): " + joined(reasons, "; ");
+}
+
+// Of a model that is to be opened on a backend; empty where no other one is forced.
+inline std::string forced_elsewhere(const Decision& decision, const std::string& name) {
+  const std::string forced = split(decision.candidates.front()).first;
+  if (decision.mode != "force" || forced == name) return "";
+  return "a model was to be opened on the backend " + in_quotes(name) + ", but " + decision.source +
+         " forces " + in_quotes(forced) +
+         (is_native(forced) ? "" : ", which C++ programs do not have") + "; set it to " +
+         in_quotes(name) + ", or take it out";
 }
 
 // Of a preferred backend that is unavailable, of libraries that are broken, and of what only Python

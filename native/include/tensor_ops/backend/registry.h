@@ -387,15 +387,9 @@ class BackendRegistry {
 // Throws ConfigError where the configuration forces another backend than this one. Calls of ops are
 // the program's own business; a model that is opened follows a force, as in Python.
 inline void require_not_forced_away(const Backend& backend) {
-  const Decision decision = BackendRegistry::get_instance().decision();
-  if (decision.mode != "force") return;
-  const std::string forced = detail::split(decision.candidates.front()).first;
-  const std::string& name = backend.get_name();
-  if (forced == name) return;
-  throw ConfigError("a model was to be opened on the backend '" + name + "', but " +
-                    decision.source + " forces '" + forced + "'" +
-                    (detail::is_native(forced) ? "" : ", which C++ programs do not have") +
-                    "; set it to '" + name + "', or take it out");
+  const std::string problem =
+      detail::forced_elsewhere(BackendRegistry::get_instance().decision(), backend.get_name());
+  if (!problem.empty()) throw ConfigError(problem);
 }
 
 // The backend that the environment and backend.json choose: see BackendRegistry.
