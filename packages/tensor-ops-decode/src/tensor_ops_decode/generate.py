@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import operator
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +20,7 @@ from tensor_ops_decode.text_arguments import (
     Prompt,
     check_text,
     checked_stops,
-    is_token,
+    checked_tokens,
     listed_prompts,
 )
 from tensor_ops_decode.weights import FileFormatError, Weights, open_weights
@@ -401,9 +400,4 @@ class Model:
         if isinstance(prompt, str):
             check_text(f"prompt {number}", prompt)
             return self.tokenizer.encode(prompt)
-        if isinstance(prompt, (bytes, Mapping, Set)) or not isinstance(prompt, Iterable):
-            raise TypeError(f"a prompt must be a text or token ids, got {prompt!r:.80}")
-        tokens = list(prompt)
-        if not all(map(is_token, tokens)):
-            raise TypeError(f"a prompt must be a text or token ids, got {tokens!r:.80}")
-        return [operator.index(token) for token in tokens]
+        return checked_tokens(prompt)

@@ -6,7 +6,14 @@ import operator
 from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any
 
-__all__ = ["Prompt", "check_text", "check_texts", "checked_stops", "is_token", "listed_prompts"]
+__all__ = [
+    "Prompt",
+    "check_text",
+    "check_texts",
+    "checked_stops",
+    "checked_tokens",
+    "listed_prompts",
+]
 
 Prompt = str | Sequence[int]
 
@@ -62,16 +69,26 @@ def checked_stops(stop: Any) -> tuple[str, ...]:
 
 
 def listed_prompts(prompts: Prompt | Sequence[Prompt]) -> list[Prompt]:
-    """Return prompts as a list, of which one may have been given without one."""
+    """Return a list of prompts; a single prompt makes a list of one."""
     if isinstance(prompts, str):
         return [prompts]
     if isinstance(prompts, (bytes, Mapping, Set)) or not isinstance(prompts, Iterable):
         raise TypeError(f"prompts must be texts or token ids, got {prompts!r:.80}")
     listed: list[Any] = list(prompts)
-    return [listed] if listed and all(map(is_token, listed)) else listed
+    return [listed] if listed and all(map(_is_token, listed)) else listed
 
 
-def is_token(value: Any) -> bool:
+def checked_tokens(prompt: Any) -> list[int]:
+    """Return the token ids of a prompt; raise a TypeError if it is no sequence of these."""
+    if isinstance(prompt, (bytes, Mapping, Set)) or not isinstance(prompt, Iterable):
+        raise TypeError(f"a prompt must be a text or token ids, got {prompt!r:.80}")
+    tokens = list(prompt)
+    if not all(map(_is_token, tokens)):
+        raise TypeError(f"a prompt must be a text or token ids, got {tokens!r:.80}")
+    return [operator.index(token) for token in tokens]
+
+
+def _is_token(value: Any) -> bool:
     """Return whether a value is an integer of Python, or of a library of arrays."""
     if isinstance(value, bool) or getattr(value, "ndim", None):
         return False
