@@ -8,9 +8,9 @@
 
 namespace tensor_ops::decode {
 
-// Another value of one byte always gives another number; of other changes all but about one in 2^32
-// do. It is no secret how to make bytes that have the same number. It does not depend on the
-// threads, and what kept files have of it is part of their layout: see kTileLayout.
+// Every change of a single byte changes the number; another change leaves it as it was with a
+// probability of about 2^-32. It is no cryptographic hash. It does not depend on the number of
+// threads, and belongs to the layout of kept files: see kTileLayout.
 TENSOR_OPS_SHARED std::uint64_t checksum(const unsigned char* first, std::size_t bytes,
                                          std::size_t threads);
 

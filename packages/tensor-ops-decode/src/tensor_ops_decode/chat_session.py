@@ -158,7 +158,7 @@ def converse(session: ChatSession, report: Callable[[Completion], None], *, quie
 
 
 def _obey(session: ChatSession, command: str) -> None:
-    """Do what a command says, but for the one that ends the conversation."""
+    """Run a command of the conversation, other than the one that ends it."""
     if command not in COMMANDS:
         raise ValueError(
             f"there is no command {command!r}; there are {', '.join(COMMANDS)}, and a message that "

@@ -71,7 +71,7 @@ def kernel_options(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Takes options before, between and behind what is no option.
+    """A parser that takes options before, between and after positional arguments.
 
     Dashes and underscores are the same in their names, as in those of the commands of tensor_ops.
     """

@@ -215,7 +215,7 @@ class PackedFile:
             raise
 
     def _checksums(self, file: BinaryIO, begin: int, sizes: Mapping[str, int]) -> dict[str, str]:
-        """Return those of tensors that a file has one behind the other."""
+        """Return the checksums of the consecutive tensors of a file; the first is at `begin`."""
         found = {}
         with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
             for name, size in sizes.items():

@@ -107,7 +107,7 @@ def exists(path: str | os.PathLike[str], named_by: str = "") -> bool:
 
 
 def kind_of_file(mode: int) -> str:
-    """Return in words what has this mode and is no regular file."""
+    """Return the kind of a file that is not regular, in words, by its mode."""
     if stat.S_ISDIR(mode):
         return "a folder"
     return "a pipe" if stat.S_ISFIFO(mode) else "a device or a socket"

@@ -31,7 +31,8 @@ ROOT = Path("/")
 # In bytes; without a limit, version 1 of cgroups says a number next to 2**63.
 NO_LIMIT = 2**60
 
-# From these shares of the time on, threads waited for a processor, and others kept one busy.
+# A measurement is disturbed if our threads waited for processors for the first fraction of its time
+# while other processes kept the second number of processors busy.
 LEAST_WAIT, LEAST_BUSY = 0.1, 0.25
 
 # The instruction sets that kernels are compiled for, by their names in /proc/cpuinfo.

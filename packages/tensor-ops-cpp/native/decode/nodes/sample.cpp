@@ -3,8 +3,8 @@
 
 namespace tensor_ops::decode {
 // The token for a row of n logits, drawn with the parameters of its slot. No logit is NaN, and the
-// largest is more than minus infinity. Double arithmetic
-// and the standard library's heap: the same code for every level.
+// largest is more than minus infinity. Double arithmetic and the standard library's heap: the same
+// code for every level.
 std::int32_t draw(const Share& share, const float* x, std::size_t n, std::size_t token,
                   float largest);
 // The row with the edits of a slot, in scratch.

@@ -57,10 +57,11 @@ class SpecialNames:
         return [text[start:end] for start, end in self.places(text)]
 
     def broken(self, text: str, mark: str) -> str:
-        """Return a text with a mark within each name, and in what may become one with its like.
+        """Return a text with a mark inside each name, and inside each part of a name at its ends.
 
-        The latter are the beginning of a name that the text ends with, and the end of one that it
-        begins with, spaces around the text aside. Of a name in capitals a template may make one.
+        Parts count because a template may join two texts to a name: they are the beginning of a
+        name at the end of the text, and the end of one at its beginning, surrounding spaces aside.
+        Names are found in any case, since a template may change it.
         """
         folded = text.lower() if len(text.lower()) == len(text) else text
         cuts = {

@@ -45,7 +45,7 @@ def differing_names(model: nn.Module, state: Mapping[str, Any]) -> tuple[str, st
 
 
 def _memory(tensor: Tensor) -> Any:
-    """Return what two tensors have in common that are one, or that have one memory."""
+    """Return a key that is equal for tensors that share their memory."""
     if type(tensor) not in (Tensor, nn.Parameter) or tensor.layout is not torch.strided:
         return id(tensor)
     if tensor.is_meta or not tensor.numel():

@@ -138,7 +138,7 @@ def _place(entry: tuple[Any, ...]) -> tuple[str, str]:
 
 def _readers(function: FunctionType) -> list[Callable[[], Any]]:
     """Return functions that each read a name as a function does, a global or else a builtin."""
-    # What does not exist is in a branch that is not taken.
+    # A name that does not exist belongs to a branch that does not run.
     known = function.__globals__.keys() | vars(builtins).keys()
     names = [each for each in _globals_of(function.__code__) if each in known]
     return [eval(f"lambda: {name}", function.__globals__) for name in names]
@@ -183,7 +183,7 @@ def _digest(function: Any) -> str:
 
 
 def _named(value: Any) -> Any:
-    """Return what says in any process which object a global is."""
+    """Return a description of a global that is the same in every process."""
     if type(value) is functools.partial:
         return _named(value.func), value.args, sorted(value.keywords.items())
     if isinstance(value, ModuleType):
