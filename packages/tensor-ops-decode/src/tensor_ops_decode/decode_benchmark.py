@@ -12,7 +12,7 @@ import numpy as np
 from tensor_ops_decode.kernel_arguments import whole
 from tensor_ops_decode.persistent_kernel import PersistentKernel
 from tensor_ops_decode.program import Program
-from tensor_ops_decode.request import checked_request
+from tensor_ops_decode.request import check_lengths
 from tensor_ops_decode.step_profile import StepProfile
 from tensor_ops_decode.step_rules import vocabulary
 
@@ -88,9 +88,9 @@ def random_prompt(program: Program, prompt_tokens: int, new_tokens: int) -> list
         If there are more tokens than the program takes.
     """
     count = whole("prompt_tokens", prompt_tokens)
-    prompt: list[int] = np.random.default_rng(0).integers(0, vocabulary(program), count).tolist()
-    checked_request(program, prompt, _most_tokens(whole("new_tokens", new_tokens)), {})
-    return prompt
+    check_lengths(program, count, _most_tokens(whole("new_tokens", new_tokens)))
+    tokens: list[int] = np.random.default_rng(0).integers(0, vocabulary(program), count).tolist()
+    return tokens
 
 
 def measure(

@@ -18,7 +18,7 @@ from tensor_ops_decode.prompt_lookup import PromptLookup
 from tensor_ops_decode.sampling import Sampling
 from tensor_ops_decode.step_rules import vocabulary
 
-__all__ = ["Request", "StepPart", "checked_request"]
+__all__ = ["Request", "StepPart", "check_lengths", "checked_request"]
 
 
 @dataclass(eq=False)
@@ -193,11 +193,16 @@ def _checked_prompt(program: Program, tokens: object, max_new_tokens: int | None
     wrong = given[(given < 0) | (given >= end)]
     if wrong.size:
         raise ValueError(f"tokens must be from 0 to {end - 1}, got {wrong[0]} in the prompt")
-    length, most = len(given), program.limits.longest
+    check_lengths(program, len(given), max_new_tokens)
+    return [int(token) for token in given]
+
+
+def check_lengths(program: Program, length: int, max_new_tokens: int | None) -> None:
+    """Raise a ValueError if a program has no room for a prompt and for what is to follow it."""
+    most = program.limits.longest
     new = None if max_new_tokens is None else whole("max_new_tokens", max_new_tokens)
     if length + (new or 1) - 1 > most:  # the last token is not fed
         raise ValueError(
             f"a prompt of {length} tokens{f' and {new} new ones are' if new else ' is'} more than "
             f"max_seq_length and max_num_pages leave room for, {most}"
         )
-    return [int(token) for token in given]
