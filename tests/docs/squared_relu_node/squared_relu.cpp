@@ -1,5 +1,5 @@
 // squared_relu: max(x, 0)^2.
-#include "decode/node.h"
+#include "decode/executor/node.h"
 
 #if KERNEL_PASS
 

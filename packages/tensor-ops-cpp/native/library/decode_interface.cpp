@@ -13,8 +13,9 @@
 
 #include "abi/backend_table.h"
 #include "declaration/errors.h"
-#include "decode/exported_model.h"
-#include "decode/sequences.h"
+#include "decode/executor/executable.h"
+#include "decode/files/exported_model.h"
+#include "decode/serving/sequences.h"
 #include "threads/threads.h"
 
 // Its functions take turns.

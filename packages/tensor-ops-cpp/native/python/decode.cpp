@@ -10,8 +10,8 @@
 #include "arrays/foreign.h"
 #include "binding/python.h"
 #include "declaration/errors.h"
-#include "decode/checksum.h"
-#include "decode/executable.h"
+#include "decode/executor/checksum.h"
+#include "decode/executor/executable.h"
 #include "isa/isa.h"
 #include "threads/threads.h"
 
@@ -83,7 +83,7 @@ Owned view_by_dlpack(const std::string& name, PyObject* object) {
 // Whether an array has the shape of a tensor and its dtype, of which NumPy lacks bfloat16: its bits
 // are uint16, or a dtype that a package has added.
 bool holds_numbers(const decode::Tensor& tensor, PyArrayObject* array) {
-  const std::string name = tensor.format->name;
+  const std::string name = tensor.type->name;
   const int type = PyArray_TYPE(array);
   const bool is_dtype = name == "f32"    ? type == NPY_FLOAT32
                         : name == "f16"  ? type == NPY_FLOAT16
@@ -107,7 +107,7 @@ Owned as_numpy(const decode::Tensor& tensor, PyObject* object) {
   if (!is_bytes && !holds_numbers(tensor, view.array())) {
     const std::string rows = tensor.is_matrix ? text(tensor.rows, ", ") : "";
     const py::object shape = py::handle(view.get()).attr("shape");
-    throw ValueError(text("compile_program: tensor '", name, "' must be ", tensor.format->name,
+    throw ValueError(text("compile_program: tensor '", name, "' must be ", tensor.type->name,
                           " of shape (", rows, tensor.columns, tensor.is_matrix ? "" : ",",
                           ") or its bytes as uint8, got ", dtype_attribute_text(object),
                           " of shape ", repr_text(shape.ptr())));
@@ -260,7 +260,7 @@ class PyExecutable {
 
  private:
   void make_arrays() {
-    using Shared = std::shared_ptr<decode::Memory>;
+    using Shared = std::shared_ptr<unsigned char>;
     const Shared& memory = executable_->arrays().memory();
     const py::capsule owner(new Shared(memory),
                             [](void* shared) { delete static_cast<Shared*>(shared); });
@@ -271,7 +271,7 @@ class PyExecutable {
       std::vector<std::size_t> shape{array.rows};
       if (array.columns > 0) shape.push_back(array.columns);
       arrays_[py::str(array.name)] =
-          py::array(py::dtype(type), shape, memory->data() + array.offset, owner);
+          py::array(py::dtype(type), shape, memory.get() + array.offset, owner);
     }
   }
 

@@ -13,9 +13,9 @@
 #include <thread>
 #include <vector>
 
-#include "decode/team.h"
-#include "decode/tile_claims.h"
-#include "decode/workers_in_use.h"
+#include "decode/executor/team.h"
+#include "decode/executor/tile_claims.h"
+#include "decode/executor/workers_in_use.h"
 
 namespace {
 

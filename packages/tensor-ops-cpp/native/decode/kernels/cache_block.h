@@ -1,7 +1,7 @@
 // The caches of keys and values: blocks of 16 positions of one head, and what they keep numbers as.
 #pragma once
 
-#include "decode/share.h"
+#include "decode/executor/share.h"
 #include "kernels/memory.h"
 
 namespace tensor_ops::TENSOR_OPS_LEVEL {

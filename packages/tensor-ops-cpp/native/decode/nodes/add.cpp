@@ -1,5 +1,5 @@
 // add: a + b.
-#include "decode/node.h"
+#include "decode/executor/node.h"
 
 #if KERNEL_PASS
 
@@ -24,7 +24,7 @@ EXPORT_NODE(add, run)
 
 namespace tensor_ops::decode {
 
-DECLARE_NODE(add, {"add", {{"a", "H"}, {"b", "H"}}, {"H"}})
+DECLARE_NODE(add, nullptr)
 
 }  // namespace tensor_ops::decode
 

@@ -1,5 +1,5 @@
 // allreduce: the sum over all ranks; here there is one.
-#include "decode/node.h"
+#include "decode/executor/node.h"
 
 #if KERNEL_PASS
 
@@ -24,7 +24,7 @@ EXPORT_NODE(allreduce, run)
 
 namespace tensor_ops::decode {
 
-DECLARE_NODE(allreduce, {"allreduce", {{"x", "H"}}, {"H"}})
+DECLARE_NODE(allreduce, nullptr)
 
 }  // namespace tensor_ops::decode
 

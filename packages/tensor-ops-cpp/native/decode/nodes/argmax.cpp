@@ -1,5 +1,5 @@
 // argmax: the index of the largest number of a row, the first one of equals; -1 if there is none.
-#include "decode/node.h"
+#include "decode/executor/node.h"
 
 #if KERNEL_PASS
 
@@ -25,7 +25,7 @@ EXPORT_NODE(argmax, run)
 
 namespace tensor_ops::decode {
 
-DECLARE_NODE(argmax, {"argmax", {{"x", ""}}, {"1", true}})
+DECLARE_NODE(argmax, nullptr)
 
 }  // namespace tensor_ops::decode
 

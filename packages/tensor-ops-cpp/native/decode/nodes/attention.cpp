@@ -1,5 +1,5 @@
 // attention: of each query head of a token to the keys of its request up to its own position.
-#include "decode/node.h"
+#include "decode/executor/node.h"
 
 namespace tensor_ops::decode {
 namespace {
@@ -304,42 +304,10 @@ EXPORT_NODE(attention, store_all, attend_all)
 #else
 
 #include "declaration/errors.h"
-#include "decode/value_plan.h"
+#include "decode/program/sizes.h"
 
 namespace tensor_ops::decode {
 namespace {
-
-void require(const Node& node, const std::string& what, std::size_t given, std::size_t expected) {
-  if (given != expected)
-    throw ValueError(text(node.where(), ": ", what, " must be ", expected, ", got ", given));
-}
-
-void check(const Program& program, const Node& node) {
-  const auto heads = static_cast<std::size_t>(node.attribute("num_heads"));
-  const auto kv_heads = static_cast<std::size_t>(node.attribute("num_kv_heads"));
-  const auto size = static_cast<std::size_t>(node.attribute("head_size"));
-  const Cache& cache = program.caches[node.cache];
-  if (heads % kv_heads != 0)
-    throw ValueError(text(node.where(), ": num_heads must be a multiple of num_kv_heads, got ",
-                          heads, " and ", kv_heads));
-  require(node, "columns of qkv", program.values[node.inputs[0]].columns,
-          size_product(node.where(), heads + 2 * kv_heads, size));
-  require(node, "columns of the output", program.values[node.output].columns, heads * size);
-  require(node, "num_kv_heads of the cache", cache.num_kv_heads, kv_heads);
-  require(node, "head_size of the cache", cache.head_size, size);
-  for (std::size_t norm : {2, 3})
-    if (!node.weights[norm].empty())
-      require(node, "the length of a norm's weight", program.tensors[node.weights[norm][0]].columns,
-              size);
-  if (node.weights[0].empty() != node.weights[1].empty())
-    throw ValueError(text(node.where(), ": cos and sin must both be given, or neither"));
-  if (node.weights[0].empty()) return;
-  const Tensor& cos = program.tensors[node.weights[0][0]];
-  if (2 * cos.columns > size || cos.rows < program.limits.max_seq_length)
-    throw ValueError(text(node.where(), ": cos and sin must have up to ", size / 2,
-                          " columns and a row for each of the ", program.limits.max_seq_length,
-                          " positions, got ", cos.rows, " x ", cos.columns));
-}
 
 // Of its own a thread has the blocks of two ranges, the query heads of a pair, their results, and
 // what a Query wants: for up to four heads the scores of a range; of int8 the heads once more, and
@@ -368,22 +336,7 @@ Scratch scratch(const Program& program, const Node& node) {
 
 }  // namespace
 
-DECLARE_NODE(attention,
-             {"attention",
-              {{"qkv", ""}},
-              {""},
-              {{"cos", WeightForm::kTable, "L", "A", true},
-               {"sin", WeightForm::kTable, "L", "A", true},
-               {"q_norm", WeightForm::kVector, "", "", true},
-               {"k_norm", WeightForm::kVector, "", "", true}},
-              {integer("num_heads", 1), integer("num_kv_heads", 1), integer("head_size", 2),
-               number("scale"), integer("window", 0), number("soft_cap", 0),
-               choice("rotation", {"halves", "interleaved"}), number("eps", 0)},
-              false,
-              true,
-              false,
-              check,
-              scratch})
+DECLARE_NODE(attention, scratch)
 
 }  // namespace tensor_ops::decode
 

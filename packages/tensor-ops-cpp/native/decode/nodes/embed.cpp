@@ -1,5 +1,5 @@
 // embed: the rows of a table that the tokens name.
-#include "decode/node.h"
+#include "decode/executor/node.h"
 
 #if KERNEL_PASS
 
@@ -25,10 +25,7 @@ EXPORT_NODE(embed, run)
 
 namespace tensor_ops::decode {
 
-DECLARE_NODE(embed, {"embed",
-                     {{"tokens", "1", false, true}},
-                     {"H"},
-                     {{"weight", WeightForm::kRows, "", "H"}}})
+DECLARE_NODE(embed, nullptr)
 
 }  // namespace tensor_ops::decode
 

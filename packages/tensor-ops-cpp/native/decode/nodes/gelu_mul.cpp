@@ -1,5 +1,5 @@
 // gelu_mul: gelu of the first half of a row times its second half.
-#include "decode/node.h"
+#include "decode/executor/node.h"
 
 #if KERNEL_PASS
 
@@ -26,8 +26,7 @@ EXPORT_NODE(gelu_mul, run)
 
 namespace tensor_ops::decode {
 
-DECLARE_NODE(gelu_mul,
-             {"gelu_mul", {{"x", "2F"}}, {"F"}, {}, {choice("approximate", {"tanh", "none"})}})
+DECLARE_NODE(gelu_mul, nullptr)
 
 }  // namespace tensor_ops::decode
 

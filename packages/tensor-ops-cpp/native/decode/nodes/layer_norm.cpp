@@ -1,5 +1,5 @@
 // layer_norm: (x - mean(x)) / sqrt(var(x) + eps) * weight + bias.
-#include "decode/node.h"
+#include "decode/executor/node.h"
 
 #if KERNEL_PASS
 
@@ -28,12 +28,7 @@ EXPORT_NODE(layer_norm, run)
 
 namespace tensor_ops::decode {
 
-DECLARE_NODE(layer_norm, {"layer_norm",
-                          {{"x", "H"}},
-                          {"H"},
-                          {{"weight", WeightForm::kVector, "H", ""},
-                           {"bias", WeightForm::kVector, "H", "", true}},
-                          {number("eps", 0)}})
+DECLARE_NODE(layer_norm, nullptr)
 
 }  // namespace tensor_ops::decode
 

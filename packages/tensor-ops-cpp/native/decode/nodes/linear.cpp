@@ -1,5 +1,5 @@
 // linear: x W^T + bias + residual.
-#include "decode/node.h"
+#include "decode/executor/node.h"
 
 #if KERNEL_PASS
 
@@ -25,11 +25,7 @@ EXPORT_NODE(linear, ProductPhases<AsGiven>::prepare, ProductPhases<AsGiven>::mul
 
 namespace tensor_ops::decode {
 
-DECLARE_NODE(linear, {"linear",
-                      {{"x", "K"}, {"residual", "N", true}},
-                      {"N"},
-                      {{"weight", WeightForm::kMatrices, "N", "K"},
-                       {"bias", WeightForm::kBiases, "N", "", true}}})
+DECLARE_NODE(linear, nullptr)
 
 }  // namespace tensor_ops::decode
 

@@ -1,5 +1,5 @@
 // rms_norm: x * weight / sqrt(mean(x^2) + eps).
-#include "decode/node.h"
+#include "decode/executor/node.h"
 
 #if KERNEL_PASS
 
@@ -25,11 +25,7 @@ EXPORT_NODE(rms_norm, run)
 
 namespace tensor_ops::decode {
 
-DECLARE_NODE(rms_norm, {"rms_norm",
-                        {{"x", "H"}},
-                        {"H"},
-                        {{"weight", WeightForm::kVector, "H", ""}},
-                        {number("eps", 0)}})
+DECLARE_NODE(rms_norm, nullptr)
 
 }  // namespace tensor_ops::decode
 

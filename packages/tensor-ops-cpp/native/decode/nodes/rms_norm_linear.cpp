@@ -1,5 +1,5 @@
 // rms_norm_linear: rms_norm(x) W^T + bias.
-#include "decode/node.h"
+#include "decode/executor/node.h"
 
 #if KERNEL_PASS
 
@@ -30,13 +30,7 @@ EXPORT_NODE(rms_norm_linear, ProductPhases<Normalised>::prepare,
 
 namespace tensor_ops::decode {
 
-DECLARE_NODE(rms_norm_linear, {"rms_norm_linear",
-                               {{"x", "K"}},
-                               {"N"},
-                               {{"norm", WeightForm::kVector, "K", ""},
-                                {"weight", WeightForm::kMatrices, "N", "K"},
-                                {"bias", WeightForm::kBiases, "N", "", true}},
-                               {number("eps", 0)}})
+DECLARE_NODE(rms_norm_linear, nullptr)
 
 }  // namespace tensor_ops::decode
 

@@ -1,5 +1,5 @@
 // sample: a token drawn from the distribution of the logits.
-#include "decode/node.h"
+#include "decode/executor/node.h"
 
 namespace tensor_ops::decode {
 // The token for a row of n logits, drawn with the parameters of its slot. No logit is NaN, and the
@@ -44,7 +44,7 @@ EXPORT_NODE(sample, run)
 #include <algorithm>
 #include <cmath>
 
-#include "decode/value_plan.h"
+#include "decode/program/sizes.h"
 
 namespace tensor_ops::decode {
 namespace {
@@ -160,8 +160,7 @@ std::int32_t draw(const Share& share, const float* x, std::size_t n, std::size_t
   return heap[n - last].index;
 }
 
-DECLARE_NODE(sample,
-             {"sample", {{"x", ""}}, {"1", true}, {}, {}, false, false, true, nullptr, scratch})
+DECLARE_NODE(sample, scratch)
 
 }  // namespace tensor_ops::decode
 

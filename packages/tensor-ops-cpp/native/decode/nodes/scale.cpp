@@ -1,5 +1,5 @@
 // scale: factor * x.
-#include "decode/node.h"
+#include "decode/executor/node.h"
 
 #if KERNEL_PASS
 
@@ -25,7 +25,7 @@ EXPORT_NODE(scale, run)
 
 namespace tensor_ops::decode {
 
-DECLARE_NODE(scale, {"scale", {{"x", "H"}}, {"H"}, {}, {number("factor")}})
+DECLARE_NODE(scale, nullptr)
 
 }  // namespace tensor_ops::decode
 

@@ -1,5 +1,5 @@
 // select: the rows of the tokens that are selected.
-#include "decode/node.h"
+#include "decode/executor/node.h"
 
 #if KERNEL_PASS
 
@@ -24,7 +24,7 @@ EXPORT_NODE(select, run)
 
 namespace tensor_ops::decode {
 
-DECLARE_NODE(select, {"select", {{"x", "H"}}, {"H"}, {}, {}, true})
+DECLARE_NODE(select, nullptr)
 
 }  // namespace tensor_ops::decode
 

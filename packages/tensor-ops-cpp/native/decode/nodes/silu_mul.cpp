@@ -1,5 +1,5 @@
 // silu_mul: silu of the first half of a row times its second half.
-#include "decode/node.h"
+#include "decode/executor/node.h"
 
 #if KERNEL_PASS
 
@@ -25,7 +25,7 @@ EXPORT_NODE(silu_mul, run)
 
 namespace tensor_ops::decode {
 
-DECLARE_NODE(silu_mul, {"silu_mul", {{"x", "2F"}}, {"F"}})
+DECLARE_NODE(silu_mul, nullptr)
 
 }  // namespace tensor_ops::decode
 

@@ -1,5 +1,5 @@
 // silu_mul_linear_with_residual: silu_mul(x) W^T + bias + residual.
-#include "decode/node.h"
+#include "decode/executor/node.h"
 
 #if KERNEL_PASS
 
@@ -30,11 +30,7 @@ EXPORT_NODE(silu_mul_linear_with_residual, ProductPhases<Gated>::prepare,
 
 namespace tensor_ops::decode {
 
-DECLARE_NODE(silu_mul_linear_with_residual, {"silu_mul_linear_with_residual",
-                                             {{"x", "2F"}, {"residual", "N"}},
-                                             {"N"},
-                                             {{"weight", WeightForm::kMatrices, "N", "F"},
-                                              {"bias", WeightForm::kBiases, "N", "", true}}})
+DECLARE_NODE(silu_mul_linear_with_residual, nullptr)
 
 }  // namespace tensor_ops::decode
 

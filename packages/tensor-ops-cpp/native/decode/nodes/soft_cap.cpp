@@ -1,5 +1,5 @@
 // soft_cap: cap * tanh(x / cap).
-#include "decode/node.h"
+#include "decode/executor/node.h"
 
 #if KERNEL_PASS
 
@@ -27,7 +27,7 @@ EXPORT_NODE(soft_cap, run)
 
 namespace tensor_ops::decode {
 
-DECLARE_NODE(soft_cap, {"soft_cap", {{"x", "H"}}, {"H"}, {}, {number("cap", 0x1p-20)}})
+DECLARE_NODE(soft_cap, nullptr)
 
 }  // namespace tensor_ops::decode
 

@@ -22,19 +22,16 @@
 #include <vector>
 
 #include "declaration/shared.h"
+#include "decode/program/activation_type.h"
 
 namespace tensor_ops {
 
 constexpr std::size_t kTileRows = 16;       // a lane of a vector is a row of the weight
 constexpr std::size_t kTileAlignment = 64;  // bytes; tile sizes are multiples of it
 
-// What a token's activations are converted to before a product. With the two kinds of integers a
-// block of 32 activations shares a scale d, and an activation is d * q or d * (q + q2 / 254), with
-// q and q2 from -127 to 127. A block with an Inf or a NaN makes the results NaN.
-enum class ActivationType { kFloat32, kInt8, kInt8x2, kBFloat16 };
-constexpr std::size_t kActivationTypes = 4;
-constexpr const char* kActivationNames[kActivationTypes] = {"float32", "int8", "int8x2",
-                                                            "bfloat16"};
+using decode::ActivationType;
+using decode::kActivationNames;
+using decode::kActivationTypes;
 
 // Of one weight format, one type of activations and one variant of a level. What prepare() writes
 // depends on columns, activations and variant, but not on the format: matrices of several formats

@@ -1,0 +1,34 @@
+// A model in a folder that tensor-ops export has written, checked as if somebody else had.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "decode/files/mapped_file.h"
+#include "decode/program/program.h"
+
+namespace tensor_ops::decode {
+
+struct ExportedModel {
+  std::string name;            // of what it was exported from
+  std::string activations;     // empty where the export does not say
+  std::string logits, tokens;  // outputs of the program
+  std::vector<std::int32_t> end_tokens;
+  std::int32_t start_token;
+  Program program;
+  std::shared_ptr<const MappedFile> weights;
+  std::vector<TensorBytes> tensors;  // by index, those of the program, in the mapped file
+};
+
+// The most tokens of a sequence: as many as positions and pages allow.
+std::size_t longest_sequence(const Limits& limits);
+
+// How many nodes have a cache, which is one in each layer.
+std::size_t num_layers(const Program& program);
+
+// folder: UTF-8. Throws ValueError, with the path of the file, for whatever is wrong.
+ExportedModel open_exported_model(const std::string& folder);
+
+}  // namespace tensor_ops::decode

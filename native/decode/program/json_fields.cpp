@@ -1,0 +1,54 @@
+#include "decode/program/json_fields.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "declaration/errors.h"
+
+namespace tensor_ops::decode {
+namespace {
+
+std::string joined(const std::vector<const char*>& words) {
+  std::string all;
+  for (const char* word : words) all += (all.empty() ? "" : ", ") + std::string(word);
+  return all;
+}
+
+}  // namespace
+
+Fields::Fields(const Json& json, std::string where, const std::vector<const char*>& known)
+    : json_(require(json, Json::Kind::kObject, where)), where_(std::move(where)) {
+  for (const std::string& key : json.keys)
+    if (std::find(known.begin(), known.end(), key) == known.end())
+      throw ValueError(text(where_, ": unknown key '", key, "'; expected ", joined(known)));
+}
+
+const Json& Fields::require(const Json& json, Json::Kind kind, const std::string& where) {
+  if (json.kind == kind) return json;
+  throw ValueError(text(where, " must be ", kind_text(kind), ", got ", kind_text(json.kind)));
+}
+
+std::size_t Fields::as_size(const Json& json, const std::string& where, std::int64_t least) {
+  if (json.kind == Json::Kind::kNumber && json.is_integer && json.integer >= least &&
+      json.integer <= kMostSize)
+    return static_cast<std::size_t>(json.integer);
+  const std::string got =
+      json.kind == Json::Kind::kNumber ? text(json.number) : kind_text(json.kind);
+  throw ValueError(
+      text(where, " must be an integer from ", least, " to ", kMostSize, ", got ", got));
+}
+
+const Json& Fields::at(const char* key) const {
+  const auto found = std::find(json_.keys.begin(), json_.keys.end(), key);
+  if (found == json_.keys.end()) throw ValueError(text(where_, ": the key '", key, "' is missing"));
+  return json_.items[static_cast<std::size_t>(found - json_.keys.begin())];
+}
+
+std::size_t Fields::choice(const char* key, const std::vector<const char*>& choices) const {
+  const std::string& given = string(key);
+  for (std::size_t i = 0; i < choices.size(); ++i)
+    if (given == choices[i]) return i;
+  throw ValueError(text(path(key), " must be one of ", joined(choices), "; got '", given, "'"));
+}
+
+}  // namespace tensor_ops::decode

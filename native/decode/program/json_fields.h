@@ -1,0 +1,42 @@
+// The members of a JSON object, checked as they are read.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "decode/program/json.h"
+
+namespace tensor_ops::decode {
+
+constexpr std::int64_t kMostSize = INT32_MAX;  // tokens, rows and columns are numbered by int32
+
+// Every function throws ValueError, naming `where`, for what is missing or of another kind.
+class Fields {
+ public:
+  // Throws ValueError too for a member that is not known.
+  Fields(const Json& json, std::string where, const std::vector<const char*>& known);
+
+  static const Json& require(const Json& json, Json::Kind kind, const std::string& where);
+  // An integer from `least` to kMostSize.
+  static std::size_t as_size(const Json& json, const std::string& where, std::int64_t least = 1);
+
+  const Json& at(const char* key) const;
+  const Json& at(const char* key, Json::Kind kind) const {
+    return require(at(key), kind, path(key));
+  }
+  const std::string& string(const char* key) const { return at(key, Json::Kind::kString).string; }
+  std::size_t size(const char* key, std::int64_t least = 1) const {
+    return as_size(at(key), path(key), least);
+  }
+  // The index of a word among those that may stand there.
+  std::size_t choice(const char* key, const std::vector<const char*>& choices) const;
+
+ private:
+  std::string path(const char* key) const { return where_ + ": " + key; }
+
+  const Json& json_;
+  const std::string where_;
+};
+
+}  // namespace tensor_ops::decode

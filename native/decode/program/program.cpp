@@ -1,0 +1,242 @@
+#include "decode/program/program.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <unordered_map>
+#include <utility>
+
+#include "declaration/errors.h"
+#include "decode/program/json.h"
+#include "decode/program/json_fields.h"
+#include "decode/program/node_kind.h"
+#include "decode/program/node_rules.h"
+#include "decode/program/sizes.h"
+
+namespace tensor_ops::decode {
+namespace {
+
+// function(name, value) for the members of an object.
+template <class Function>
+void for_members(const Json& object, Function function) {
+  for (std::size_t i = 0; i < object.keys.size(); ++i) function(object.keys[i], object.items[i]);
+}
+
+using Indices = std::unordered_map<std::string, std::size_t>;
+
+class Reader {
+ public:
+  Program read(const Json& json) {
+    const Fields all(
+        json, "program",
+        {"format", "version", "limits", "tensors", "caches", "values", "nodes", "outputs"});
+    if (all.string("format") != "tensor-ops program")
+      throw ValueError("program: format must be 'tensor-ops program', got '" +
+                       all.string("format") + "'");
+    const Json& version = all.at("version", Json::Kind::kNumber);
+    if (!version.is_integer || version.integer != 1)
+      throw ValueError(text("program: version must be 1, got ", version.number,
+                            "; write the program again with this release"));
+    read_limits(all.at("limits"));
+    for_members(all.at("tensors", Json::Kind::kObject),
+                [this](const std::string& name, const Json& each) { read_tensor(name, each); });
+    for_members(all.at("caches", Json::Kind::kObject),
+                [this](const std::string& name, const Json& each) { read_cache(name, each); });
+    read_values(all.at("values", Json::Kind::kObject));
+    for (const Json& each : all.at("nodes", Json::Kind::kArray).items) read_node(each);
+    for (std::size_t i = 0; i < program_.values.size(); ++i)
+      if (!is_written_[i])
+        throw ValueError(text("value '", program_.values[i].name, "' is written by no node"));
+    for (const Json& each : all.at("outputs", Json::Kind::kArray).items) read_output(each);
+    return std::move(program_);
+  }
+
+ private:
+  void read_limits(const Json& json) {
+    const Fields limits(
+        json, "limits",
+        {"max_requests", "max_tokens", "max_selected", "max_seq_length", "page_size", "num_pages"});
+    program_.limits = {limits.size("max_requests"), limits.size("max_tokens"),
+                       limits.size("max_selected"), limits.size("max_seq_length"),
+                       limits.size("page_size"),    limits.size("num_pages")};
+  }
+
+  void read_tensor(const std::string& name, const Json& json) {
+    const std::string where = text("tensor '", name, "'");
+    const Fields fields(json, where, {"type", "shape", "source"});
+    fields.at("source", Json::Kind::kObject);  // where its bytes come from is the caller's business
+    Tensor tensor{name, find_tensor_type(fields.string("type")), false, 1, 0};
+    if (!tensor.type)
+      throw ValueError(text(where, ": type must be one of ", tensor_type_names(), "; got '",
+                            fields.string("type"), "'"));
+    const std::vector<Json>& shape = fields.at("shape", Json::Kind::kArray).items;
+    if (shape.size() != 1 && shape.size() != 2)
+      throw ValueError(text(where, ": shape must have one or two dimensions, got ", shape.size()));
+    tensor.is_matrix = shape.size() == 2;
+    if (tensor.is_matrix) tensor.rows = Fields::as_size(shape[0], where + ": shape[0]");
+    tensor.columns = Fields::as_size(shape.back(), where + ": the last dimension");
+    if (tensor.columns % tensor.type->block_columns != 0)
+      throw ValueError(text(where, ": ", tensor.type->name,
+                            " needs columns that are a multiple of ", tensor.type->block_columns,
+                            ", got ", tensor.columns));
+    size_product(where, tensor.rows, tensor.columns, std::size_t{8});
+    tensors_[name] = program_.tensors.size();
+    program_.tensors.push_back(std::move(tensor));
+  }
+
+  void read_cache(const std::string& name, const Json& json) {
+    const Fields fields(json, text("cache '", name, "'"),
+                        {"num_kv_heads", "head_size", "dtype", "paged"});
+    caches_[name] = program_.caches.size();
+    program_.caches.push_back(
+        {name, fields.size("num_kv_heads"), fields.size("head_size"),
+         static_cast<CacheType>(fields.choice("dtype", {"float32", "float16", "int8"})),
+         fields.at("paged", Json::Kind::kBool).boolean});
+  }
+
+  void read_values(const Json& json) {
+    program_.values.push_back({"tokens", Rows::kTokens, 1, true});
+    for_members(json, [this](const std::string& name, const Json& each) {
+      const std::string where = text("value '", name, "'");
+      const Fields fields(each, where, {"rows", "columns", "dtype"});
+      Value value{name, static_cast<Rows>(fields.choice("rows", {"tokens", "selected"})),
+                  fields.size("columns"), fields.choice("dtype", {"float32", "int32"}) == 1};
+      size_product(where, program_.limits.rows(value.rows), value.columns, std::size_t{4});
+      if (name != "tokens") return program_.values.push_back(std::move(value));
+      if (value.rows != Rows::kTokens || value.columns != 1 || !value.is_int32)
+        throw ValueError("value 'tokens' must be int32 with one column and a row for each token");
+    });
+    for (std::size_t i = 0; i < program_.values.size(); ++i) values_[program_.values[i].name] = i;
+    is_written_.assign(program_.values.size(), false);
+    is_written_[kTokens] = true;
+  }
+
+  void read_node(const Json& json) {
+    const Fields fields(json, text("nodes[", program_.nodes.size(), "]"),
+                        {"kind", "name", "inputs", "weights", "outputs", "attributes"});
+    Node node;
+    node.name = fields.string("name");
+    node.kind = find_node_kind(fields.string("kind"));
+    if (!node.kind)
+      throw ValueError(text("node '", node.name, "': no such kind as '", fields.string("kind"),
+                            "'; the kinds are ", node_kind_names()));
+    const NodeKind& kind = *node.kind;
+    const std::string where = node.where();
+    if (!node_names_.emplace(node.name, 0).second)
+      throw ValueError(text(where, ": another node has the same name"));
+
+    std::vector<const char*> known;
+    for (const InputSlot& slot : kind.inputs) known.push_back(slot.name);
+    const Fields inputs(fields.at("inputs"), where + ": inputs", known);
+    for (const InputSlot& slot : kind.inputs)
+      node.inputs.push_back(has(fields.at("inputs"), slot.name, slot.is_optional)
+                                ? written_value(where, slot.name, inputs.string(slot.name))
+                                : kAbsent);
+    read_weights(node, fields.at("weights"));
+    read_attributes(node, fields.at("attributes"));
+    const Fields outputs(fields.at("outputs"), where + ": outputs", {"output"});
+    node.output = find(values_, where, "output", "value", outputs.string("output"));
+    if (is_written_[node.output])
+      throw ValueError(
+          text(where, ": its output '", outputs.string("output"), "' is written twice"));
+    is_written_[node.output] = true;
+    check_node(program_, node);
+    program_.nodes.push_back(std::move(node));
+  }
+
+  void read_weights(Node& node, const Json& json) {
+    const std::string where = node.where();
+    std::vector<const char*> known;
+    for (const WeightSlot& slot : node.kind->weights) known.push_back(slot.name);
+    const Fields weights(json, where + ": weights", known);
+    for (const WeightSlot& slot : node.kind->weights) {
+      std::vector<std::size_t> indices;
+      if (has(json, slot.name, slot.is_optional))
+        for (const Json& each : weights.at(slot.name, Json::Kind::kArray).items)
+          indices.push_back(
+              find(tensors_, where, slot.name, "tensor",
+                   Fields::require(each, Json::Kind::kString, where + ": " + slot.name).string));
+      if (indices.empty() && has(json, slot.name, slot.is_optional))
+        throw ValueError(text(where, ": ", slot.name, " must name at least one tensor"));
+      node.weights.push_back(std::move(indices));
+    }
+  }
+
+  void read_attributes(Node& node, const Json& json) {
+    const NodeKind& kind = *node.kind;
+    const std::string where = node.where();
+    std::vector<const char*> known;
+    for (const AttributeSlot& slot : kind.attributes) known.push_back(slot.name);
+    if (kind.has_cache) known.push_back("cache");
+    const Fields fields(json, where, known);
+    for (const AttributeSlot& slot : kind.attributes) {
+      if (slot.type == AttributeSlot::Type::kChoice) {
+        node.attributes.push_back(static_cast<double>(fields.choice(slot.name, slot.choices)));
+        continue;
+      }
+      const Json& given = fields.at(slot.name, Json::Kind::kNumber);
+      const bool is_integer = slot.type == AttributeSlot::Type::kInteger;
+      if (is_integer && (!given.is_integer || given.integer > kMostSize))
+        throw ValueError(text(where, ": ", slot.name, " must be an integer up to ", kMostSize,
+                              ", got ", given.number));
+      if (given.number < slot.least)
+        throw ValueError(
+            text(where, ": ", slot.name, " must be at least ", slot.least, ", got ", given.number));
+      node.attributes.push_back(given.number);
+    }
+    if (!kind.has_cache) return;
+    node.cache = find(caches_, where, "cache", "cache", fields.string("cache"));
+    for (const Node& other : program_.nodes)
+      if (other.cache == node.cache)
+        throw ValueError(text(where, ": ", other.where(), " has the same cache"));
+  }
+
+  void read_output(const Json& json) {
+    const std::string& name = Fields::require(json, Json::Kind::kString, "outputs").string;
+    const std::size_t value = find(values_, "outputs", "outputs", "value", name);
+    const auto& before = program_.outputs;
+    if (value == kTokens) throw ValueError("outputs: 'tokens' is an input");
+    if (std::find(before.begin(), before.end(), value) != before.end())
+      throw ValueError(text("outputs: '", name, "' is named twice"));
+    program_.outputs.push_back(value);
+  }
+
+  static bool has(const Json& object, const char* key, bool is_optional) {
+    return !is_optional ||
+           std::find(object.keys.begin(), object.keys.end(), key) != object.keys.end();
+  }
+  static std::size_t find(const Indices& indices, const std::string& where, const char* slot,
+                          const char* what, const std::string& name) {
+    const auto found = indices.find(name);
+    if (found == indices.end())
+      throw ValueError(
+          text(where, ": ", slot, " names the ", what, " '", name, "', which is missing"));
+    return found->second;
+  }
+  std::size_t written_value(const std::string& where, const char* slot, const std::string& name) {
+    const std::size_t value = find(values_, where, slot, "value", name);
+    if (!is_written_[value])
+      throw ValueError(text(where, ": ", slot, " is '", name, "', which no node before writes"));
+    return value;
+  }
+
+  Program program_{};
+  Indices tensors_, caches_, values_, node_names_;
+  std::vector<bool> is_written_;
+};
+
+}  // namespace
+
+std::string Node::where() const { return text("node '", name, "' (", kind->name, ")"); }
+
+double Node::attribute(const char* attribute) const {
+  const auto& slots = kind->attributes;
+  const auto found = std::find_if(slots.begin(), slots.end(), [&](const AttributeSlot& slot) {
+    return std::string_view(slot.name) == attribute;
+  });
+  return found == slots.end() ? 0 : attributes[static_cast<std::size_t>(found - slots.begin())];
+}
+
+Program parse_program(std::string_view json) { return Reader().read(parse_json(json, "program")); }
+
+}  // namespace tensor_ops::decode

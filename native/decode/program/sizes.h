@@ -1,0 +1,29 @@
+// Sums and products of sizes in bytes, which are refused where no memory is so large.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+namespace tensor_ops::decode {
+
+[[noreturn]] void refuse_size(const std::string& of_what);
+
+// a * b * ..., or ValueError where that is more bytes than memory can be.
+template <class... Sizes>
+std::size_t size_product(const std::string& of_what, Sizes... sizes) {
+  constexpr std::size_t kMost = std::size_t{1} << (sizeof(std::size_t) == 8 ? 48 : 30);
+  std::size_t product = 1;
+  const bool overflows = (__builtin_mul_overflow(product, sizes, &product) || ...);
+  if (overflows || product > kMost) refuse_size(of_what);
+  return product;
+}
+
+// Adds to a total likewise.
+inline void add_size(const char* of_what, std::size_t& total, std::size_t bytes) {
+  if (__builtin_add_overflow(total, bytes, &total)) refuse_size(of_what);
+}
+
+// A multiple of what vectors and cache lines want.
+constexpr std::size_t aligned(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
+
+}  // namespace tensor_ops::decode

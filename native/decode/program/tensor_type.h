@@ -1,0 +1,21 @@
+// How the rows of a tensor are stored: the types of GGML that programs know.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+namespace tensor_ops::decode {
+
+// A row is blocks of `block_columns` columns in `block_bytes` bytes each.
+struct TensorType {
+  const char* name;
+  std::size_t block_columns, block_bytes;
+
+  std::size_t row_bytes(std::size_t columns) const { return columns / block_columns * block_bytes; }
+};
+
+// By its name in a program, such as "q4_1"; null where there is none.
+const TensorType* find_tensor_type(const std::string& name);
+std::string tensor_type_names();
+
+}  // namespace tensor_ops::decode

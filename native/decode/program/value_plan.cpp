@@ -1,0 +1,115 @@
+#include "decode/program/value_plan.h"
+
+#include <algorithm>
+
+#include "decode/program/sizes.h"
+
+namespace tensor_ops::decode {
+namespace {
+
+// Memory that a node reads or writes: a value, by the bytes that it shares with others, or one that
+// has memory of its own.
+struct Area {
+  std::size_t value, begin, end;
+  bool is_private;
+
+  bool overlaps(const Area& other) const {
+    if (is_private || other.is_private) return value == other.value;
+    return begin < other.end && other.begin < end;
+  }
+};
+
+class Planner {
+ public:
+  explicit Planner(const Program& program) : program_(program) {
+    const std::size_t count = program.values.size();
+    first_.assign(count, 0);
+    last_.assign(count, 0);
+    is_private_.assign(count, false);
+    plan_.offset.assign(count, 0);
+    is_private_[kTokens] = true;
+    for (std::size_t output : program.outputs) is_private_[output] = true;
+    for (std::size_t n = 0; n < program.nodes.size(); ++n) {
+      first_[program.nodes[n].output] = last_[program.nodes[n].output] = n;
+      for (std::size_t input : program.nodes[n].inputs)
+        if (input != kAbsent) last_[input] = n;
+    }
+  }
+
+  ValuePlan plan(const std::vector<bool>& uses_shared_scratch) {
+    for (const Node& node : program_.nodes)
+      if (!is_private_[node.output]) place(node.output);
+    find_meetings(uses_shared_scratch);
+    return std::move(plan_);
+  }
+
+ private:
+  std::size_t bytes_of(std::size_t value) const {
+    const Value& of = program_.values[value];
+    return aligned(size_product(of.name, program_.limits.rows(of.rows), of.columns, sizeof(float)));
+  }
+  Area area(std::size_t value) const {
+    return {value, plan_.offset[value], plan_.offset[value] + bytes_of(value), is_private_[value]};
+  }
+
+  // At the lowest place that no value has which lives at the same time.
+  void place(std::size_t value) {
+    const std::size_t bytes = bytes_of(value);
+    std::vector<Area> taken;
+    for (std::size_t other : placed_)
+      if (first_[other] <= last_[value] && first_[value] <= last_[other])
+        taken.push_back(area(other));
+    std::sort(taken.begin(), taken.end(),
+              [](const Area& a, const Area& b) { return a.begin < b.begin; });
+    std::size_t begin = 0;
+    for (const Area& each : taken) {
+      if (begin + bytes <= each.begin) break;
+      begin = std::max(begin, each.end);
+    }
+    plan_.offset[value] = begin;
+    add_size("values", begin, bytes);
+    plan_.bytes = std::max(plan_.bytes, begin);
+    placed_.push_back(value);
+  }
+
+  void find_meetings(const std::vector<bool>& uses_shared_scratch) {
+    std::vector<Area> read, written;  // since all threads met
+    bool is_scratch_used = false;
+    const auto overlap = [](const std::vector<Area>& areas, const Area& area) {
+      return std::any_of(areas.begin(), areas.end(),
+                         [&](const Area& each) { return each.overlaps(area); });
+    };
+    for (std::size_t n = 0; n < program_.nodes.size(); ++n) {
+      const Node& node = program_.nodes[n];
+      const Area output = area(node.output);
+      bool meets = overlap(read, output) || overlap(written, output) ||
+                   (is_scratch_used && uses_shared_scratch[n]);
+      for (std::size_t input : node.inputs)
+        if (input != kAbsent) meets |= overlap(written, area(input));
+      if (meets) {
+        read.clear();
+        written.clear();
+        is_scratch_used = false;
+      }
+      plan_.meets_before.push_back(meets);
+      for (std::size_t input : node.inputs)
+        if (input != kAbsent) read.push_back(area(input));
+      written.push_back(output);
+      is_scratch_used |= uses_shared_scratch[n];
+    }
+  }
+
+  const Program& program_;
+  std::vector<std::size_t> first_, last_;  // nodes between which a value lives
+  std::vector<bool> is_private_;
+  std::vector<std::size_t> placed_;
+  ValuePlan plan_;
+};
+
+}  // namespace
+
+ValuePlan plan_values(const Program& program, const std::vector<bool>& uses_shared_scratch) {
+  return Planner(program).plan(uses_shared_scratch);
+}
+
+}  // namespace tensor_ops::decode

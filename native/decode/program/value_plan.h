@@ -1,0 +1,22 @@
+// Where the values of a program lie, and between which nodes all threads have to meet.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "decode/program/program.h"
+
+namespace tensor_ops::decode {
+
+struct ValuePlan {
+  // Of each value that is neither `tokens` nor an output of the program: these stay where their
+  // arrays are. Values that do not live at the same time share memory.
+  std::vector<std::size_t> offset;
+  std::size_t bytes = 0;
+  std::vector<bool> meets_before;  // by node
+};
+
+// uses_shared_scratch: by node.
+ValuePlan plan_values(const Program& program, const std::vector<bool>& uses_shared_scratch);
+
+}  // namespace tensor_ops::decode

@@ -1,0 +1,48 @@
+// What drives a program that an executor has made ready to run: the arrays of its steps, and calls
+// that run them. Where its memory lies and who computes is the executor's own business.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "decode/program/program.h"
+#include "decode/serving/step_arrays.h"
+
+namespace tensor_ops::decode {
+
+// Steps in a row, each with one token of each slot that takes part.
+struct StepsInRow {
+  std::size_t num_tokens, num_steps;
+  std::string output;  // where a step writes the tokens that it chooses, which the next one is fed
+  std::vector<std::vector<std::int32_t>> end_tokens;  // of each token: after which it is the last
+  double max_seconds;
+};
+
+class Executor {
+ public:
+  virtual ~Executor() = default;
+
+  // Runs one step of what is in the arrays. Calls of several threads take turns. Throws ValueError
+  // before anything is written, and Error after close() and in a forked child.
+  virtual void run(std::size_t num_tokens, std::size_t num_selected) = 0;
+  // Runs steps of what is in the arrays, and writes `tokens` and `positions` of each but the first.
+  // Stops after `num_steps`, after a token that is in `end_tokens` or that cannot be fed, and
+  // before a step that would end after `max_seconds` if it took as long as those before. Returns
+  // what each step has chosen. Throws as run() does, for any of the steps before the first.
+  virtual std::vector<std::int32_t> run_steps(const StepsInRow& steps) = 0;
+  // Runs the step that is in the arrays once more, which writes what is there already, and returns
+  // the first node whose result has NaN in a row of a slot; the number of nodes if none has.
+  virtual std::size_t first_nan(std::size_t num_tokens, std::size_t num_selected,
+                                std::size_t slot) = 0;
+  // Frees all but the arrays. A second call does nothing.
+  virtual void close() = 0;
+
+  virtual const Program& program() const = 0;
+  virtual const StepArrays& arrays() const = 0;
+  // What takes how many bytes.
+  virtual const std::vector<std::pair<const char*, std::size_t>>& memory() const = 0;
+};
+
+}  // namespace tensor_ops::decode

@@ -1,0 +1,386 @@
+#include "decode/serving/sequences.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "declaration/errors.h"
+#include "decode/files/exported_model.h"
+#include "decode/program/node_kind.h"
+
+namespace tensor_ops::decode {
+namespace {
+
+// Steps that one call of the executor takes, for which pages are held beforehand.
+constexpr std::size_t kMostStepsAtOnce = 32;
+
+const Value& output_named(const Program& program, const std::string& name) {
+  return *std::find_if(program.values.begin(), program.values.end(),
+                       [&](const Value& value) { return value.name == name; });
+}
+
+bool contains(const std::vector<std::int32_t>& tokens, std::int32_t token) {
+  return std::find(tokens.begin(), tokens.end(), token) != tokens.end();
+}
+
+}  // namespace
+
+Sequences::Sequences(Executor& executor, const std::string& logits, std::string tokens)
+    : executor_(executor),
+      limits_(executor.program().limits),
+      longest_(longest_sequence(limits_)),
+      tokens_name_(std::move(tokens)) {
+  const Program& program = executor.program();
+  if (std::min(limits_.max_tokens, limits_.max_selected) < limits_.max_requests)
+    throw ValueError(text("sequences need a step with room for a selected token of each of ",
+                          limits_.max_requests, " slots, but the program's max_tokens is ",
+                          limits_.max_tokens, " and its max_selected ", limits_.max_selected,
+                          "; run steps of its arrays instead"));
+  const Value &chosen = output_named(program, tokens_name_), &row = output_named(program, logits);
+  chosen_ = array<std::int32_t>(tokens_name_.c_str());
+  chosen_by_token_ = chosen.rows == Rows::kTokens;
+  logits_ = array<float>(logits.c_str());
+  logits_by_token_ = row.rows == Rows::kTokens;
+  num_logits_ = row.columns;
+  for (const Node& node : program.nodes) has_samples_ |= node.kind->samples;
+  for (std::size_t slot = limits_.max_requests; slot-- > 0;) free_slots_.push_back(slot);
+  // More than the page table has room for are of no use.
+  const std::size_t pages =
+      std::min(limits_.num_pages, limits_.max_requests * limits_.pages_per_request());
+  for (std::size_t page = pages; page-- > 0;)
+    free_pages_.push_back(static_cast<std::int32_t>(page));
+}
+
+template <class T>
+T* Sequences::array(const char* name) const {
+  return reinterpret_cast<T*>(executor_.arrays().value(name));
+}
+
+std::int64_t Sequences::open() {
+  if (free_slots_.empty())
+    throw ValueError(text("open_sequence: the model runs ", limits_.max_requests,
+                          " sequences at a time, and all are open; close one, or export the model "
+                          "with a larger --max-num-batched-requests"));
+  Sequence sequence;
+  sequence.number = next_number_;
+  sequence.slot = free_slots_.back();
+  sequences_.emplace(sequence.number, std::move(sequence));
+  write_sampling(free_slots_.back(), {});
+  free_slots_.pop_back();
+  return next_number_++;
+}
+
+void Sequences::close(std::int64_t number) {
+  Sequence& sequence = find(number);
+  free_pages(sequence, 0);
+  free_slots_.push_back(sequence.slot);
+  std::sort(free_slots_.rbegin(), free_slots_.rend());
+  sequences_.erase(number);
+}
+
+void Sequences::set_sampling(std::int64_t number, const Sampling& sampling) {
+  Sequence& sequence = find(number);
+  const auto require = [](const char* name, double given, bool is_valid, const char* expected) {
+    if (!is_valid)
+      throw ValueError(text("set_sampling: ", name, " must be ", expected, ", got ", given));
+  };
+  // Beyond it, neighbouring logits have the same probability, and top_k loses their order.
+  constexpr double kHottest = 1e6;
+  require("temperature", sampling.temperature,
+          sampling.temperature >= 0 && sampling.temperature <= kHottest, "0 or larger, up to 1e6");
+  require("top_p", sampling.top_p, sampling.top_p > 0 && sampling.top_p <= 1,
+          "larger than 0, up to 1");
+  require("min_p", sampling.min_p, sampling.min_p >= 0 && sampling.min_p <= 1, "from 0 to 1");
+  require("top_k", sampling.top_k, sampling.top_k >= 0, "0 or larger");
+  if (sampling.temperature != 0 && !has_samples_)
+    throw ValueError("set_sampling: the program chooses by argmax; temperature must be 0");
+  write_sampling(sequence.slot, sampling);
+  // What was chosen already was chosen otherwise: the last token is run again.
+  if (sequence.has_next) --sequence.num_fed;
+  sequence.has_next = false;
+}
+
+void Sequences::append(std::int64_t number, const std::int32_t* tokens, std::size_t count) {
+  Sequence& sequence = find(number);
+  const StepArrays& arrays = executor_.arrays();
+  for (std::size_t i = 0; i < count; ++i)
+    if (!arrays.is_word(tokens[i]))
+      throw ValueError(
+          text("append: tokens must be from 0 to ", arrays.num_words() - 1, ", got ", tokens[i]));
+  const std::size_t length = sequence.tokens.size();
+  if (count > longest_ - std::min(length, longest_))
+    throw ValueError(text("append: ", count, " tokens after ", length, " are more than the ",
+                          longest_,
+                          " that a sequence may have; truncate it, or export the model "
+                          "with a larger --max-seq-length"));
+  if (count == 0) return;
+  hold_pages(sequence, length + count);
+  sequence.tokens.insert(sequence.tokens.end(), tokens, tokens + count);
+  sequence.has_next = sequence.has_logits = false;
+}
+
+void Sequences::truncate(std::int64_t number, std::size_t length) {
+  Sequence& sequence = find(number);
+  if (length > sequence.tokens.size())
+    throw ValueError(text("truncate: length must be from 0 to ", sequence.tokens.size(),
+                          ", which the sequence has, got ", length));
+  if (length == sequence.tokens.size()) return;
+  sequence.tokens.resize(length);
+  // The last of them is run again, for what follows it to be known.
+  sequence.num_fed = std::min(sequence.num_fed, std::max<std::size_t>(length, 1) - 1);
+  sequence.has_next = sequence.has_logits = false;
+  free_pages(sequence, length);
+}
+
+void Sequences::run(const std::vector<std::int64_t>& numbers) { run(find_all(numbers), true); }
+
+const std::vector<float>& Sequences::logits(std::int64_t number) {
+  Sequence& sequence = find(number);
+  if (sequence.tokens.empty())
+    throw ValueError("logits: the sequence is empty; append tokens first");
+  if (!sequence.has_logits) {
+    if (sequence.num_waiting() == 0) --sequence.num_fed;
+    run({&sequence}, true);
+  }
+  return sequence.logits;
+}
+
+std::vector<std::vector<std::int32_t>> Sequences::generate(
+    const std::vector<std::int64_t>& numbers, std::size_t max_tokens,
+    const std::vector<std::int32_t>& end_tokens, std::string& problem) {
+  const std::vector<Sequence*> sequences = find_all(numbers);
+  for (const Sequence* sequence : sequences)
+    if (sequence->tokens.empty())
+      throw ValueError(
+          text("generate: sequence ", sequence->number, " is empty; append tokens first"));
+  run(sequences, false);
+  std::vector<std::vector<std::int32_t>> all(sequences.size());
+  std::vector<Growth> growing;
+  for (std::size_t i = 0; i < sequences.size(); ++i) {
+    Sequence& sequence = *sequences[i];
+    if (sequence.next < 0) continue;
+    all[i].push_back(sequence.next);
+    sequence.tokens.push_back(sequence.next);
+    sequence.has_next = sequence.has_logits = false;
+    growing.push_back({&sequence, &all[i]});
+  }
+  const auto is_done = [&](const Growth& growth) {
+    const std::int32_t last = growth.tokens->back();
+    return growth.sequence->has_next || growth.tokens->size() == max_tokens ||
+           contains(end_tokens, last) || growth.sequence->tokens.size() > longest_ ||
+           !executor_.arrays().is_word(last);
+  };
+  for (;;) {
+    growing.erase(std::remove_if(growing.begin(), growing.end(), is_done), growing.end());
+    drop_without_page(growing);
+    if (growing.empty()) break;
+    run_steps(growing, steps_with_room(growing, max_tokens), end_tokens);
+  }
+  for (const Sequence* sequence : sequences)
+    if (problem.empty() && sequence->has_next && sequence->next < 0) problem = sequence->problem;
+  return all;
+}
+
+std::string Sequences::without_token(const Sequence& sequence, std::size_t num_tokens,
+                                     std::size_t num_selected) {
+  const auto& nodes = executor_.program().nodes;
+  const std::size_t node = executor_.first_nan(num_tokens, num_selected, sequence.slot);
+  const std::string step = text("sequence ", sequence.number, ": the step after its ",
+                                sequence.tokens.size(), " tokens chose none, since ");
+  if (node == nodes.size()) return text(step, "all logits are minus infinity");
+  return text(step, "logits are NaN. The first result with NaN is that of ", nodes[node].where(),
+              ": the weights are damaged, or numbers became too large");
+}
+
+// Leaves out those that cannot go on because the others have all pages.
+void Sequences::drop_without_page(std::vector<Growth>& growths) const {
+  std::size_t left = free_pages_.size();
+  const auto is_without = [&](const Growth& growth) {
+    const std::size_t missing = missing_pages(*growth.sequence, growth.sequence->tokens.size());
+    if (missing > left) return true;
+    left -= missing;
+    return false;
+  };
+  std::vector<Growth> kept;
+  for (const Growth& growth : growths)
+    if (!is_without(growth)) kept.push_back(growth);
+  growths.swap(kept);
+}
+
+std::size_t Sequences::steps_with_room(const std::vector<Growth>& growths,
+                                       std::size_t max_tokens) const {
+  std::size_t most = kMostStepsAtOnce;
+  for (const Growth& growth : growths)
+    most =
+        std::min({most, max_tokens - growth.tokens->size(), longest_ - growth.sequence->num_fed});
+  const auto has_pages = [&](std::size_t steps) {
+    std::size_t missing = 0;
+    for (const Growth& growth : growths)
+      missing += missing_pages(*growth.sequence, growth.sequence->num_fed + steps);
+    return missing <= free_pages_.size();
+  };
+  while (most > 1 && !has_pages(most)) most /= 2;
+  return most;
+}
+
+void Sequences::run_steps(const std::vector<Growth>& growths, std::size_t num_steps,
+                          const std::vector<std::int32_t>& end_tokens) {
+  const std::size_t count = growths.size();
+  auto* const selected = array<std::int32_t>("selected");
+  for (std::size_t i = 0; i < count; ++i) {
+    Sequence& sequence = *growths[i].sequence;
+    hold_pages(sequence, sequence.num_fed + num_steps);
+    put(i, sequence, sequence.num_fed);
+    selected[i] = static_cast<std::int32_t>(i);
+  }
+  const std::vector<std::vector<std::int32_t>> ends(count, end_tokens);
+  const std::vector<std::int32_t> chosen = executor_.run_steps(
+      {count, num_steps, tokens_name_, ends, std::numeric_limits<double>::infinity()});
+  for (std::size_t i = 0; i < count; ++i) {
+    Sequence& sequence = *growths[i].sequence;
+    for (std::size_t row = i; row < chosen.size(); row += count) {
+      if (chosen[row] < 0) {  // in the last step
+        sequence.next = chosen[row];
+        sequence.has_next = true;
+        sequence.problem = without_token(sequence, count, count);
+        break;
+      }
+      sequence.tokens.push_back(chosen[row]);
+      growths[i].tokens->push_back(chosen[row]);
+    }
+    sequence.num_fed += chosen.size() / count;
+    free_pages(sequence, sequence.num_fed);
+  }
+}
+
+void Sequences::run(const std::vector<Sequence*>& sequences, bool keeps_logits) {
+  std::vector<Sequence*> waiting;
+  std::size_t missing = 0;
+  for (Sequence* sequence : sequences) {
+    if (sequence->num_waiting() == 0) continue;
+    if (sequence->tokens.size() > longest_)
+      throw ValueError(text("sequence ", sequence->number, " has come to the ", longest_,
+                            " tokens that a sequence may have; truncate it, or export the model "
+                            "with a larger --max-seq-length"));
+    missing += missing_pages(*sequence, sequence->tokens.size());
+    waiting.push_back(sequence);
+  }
+  if (missing > free_pages_.size())
+    throw MemoryError(text("the sequences need ", missing, " more pages of ", limits_.page_size,
+                           " tokens, and ", free_pages_.size(), " of ", limits_.num_pages,
+                           " are free; close or truncate a sequence, or export the model with room "
+                           "for more"));
+  for (Sequence* sequence : waiting) hold_pages(*sequence, sequence->tokens.size());
+  while (!waiting.empty()) {
+    run_step(waiting, keeps_logits);
+    waiting.erase(std::remove_if(waiting.begin(), waiting.end(),
+                                 [](const Sequence* each) { return each->num_waiting() == 0; }),
+                  waiting.end());
+  }
+}
+
+// One step of what waits: first of sequences with one token, which are not held up by long ones.
+void Sequences::run_step(const std::vector<Sequence*>& sequences, bool keeps_logits) {
+  std::vector<Sequence*> ordered = sequences;
+  std::stable_partition(ordered.begin(), ordered.end(),
+                        [](const Sequence* each) { return each->num_waiting() == 1; });
+  struct Part {
+    Sequence* sequence;
+    std::size_t end, selected;  // which token and which selected one its last are, if all have room
+    std::size_t count;
+  };
+  std::vector<Part> parts;
+  auto* const selected = array<std::int32_t>("selected");
+  std::size_t num_tokens = 0, num_selected = 0;
+  for (Sequence* sequence : ordered) {
+    const std::size_t count = std::min(sequence->num_waiting(), limits_.max_tokens - num_tokens);
+    if (count == 0) break;
+    for (std::size_t i = 0; i < count; ++i, ++num_tokens)
+      put(num_tokens, *sequence, sequence->num_fed + i);
+    parts.push_back({sequence, num_tokens - 1, num_selected, count});
+    if (count == sequence->num_waiting())
+      selected[num_selected++] = static_cast<std::int32_t>(num_tokens - 1);
+  }
+  executor_.run(num_tokens, num_selected);
+  for (const Part& part : parts) {
+    Sequence& sequence = *part.sequence;
+    sequence.num_fed += part.count;
+    if (sequence.num_waiting() > 0) continue;
+    sequence.next = chosen_[chosen_by_token_ ? part.end : part.selected];
+    sequence.has_next = true;
+    if (sequence.next < 0) sequence.problem = without_token(sequence, num_tokens, num_selected);
+    if (!keeps_logits) continue;
+    const float* const row = logits_ + (logits_by_token_ ? part.end : part.selected) * num_logits_;
+    sequence.logits.assign(row, row + num_logits_);
+    sequence.has_logits = true;
+  }
+}
+
+void Sequences::put(std::size_t index, const Sequence& sequence, std::size_t position) {
+  array<std::int32_t>("tokens")[index] = sequence.tokens[position];
+  array<std::int32_t>("positions")[index] = static_cast<std::int32_t>(position);
+  array<std::int32_t>("slots")[index] = static_cast<std::int32_t>(sequence.slot);
+}
+
+Sequences::Sequence& Sequences::find(std::int64_t number) {
+  const auto found = sequences_.find(number);
+  if (found != sequences_.end()) return found->second;
+  std::string there_are;
+  for (const auto& each : sequences_)
+    there_are += (there_are.empty() ? "" : ", ") + std::to_string(each.first);
+  throw ValueError(text("there is no sequence ", number, "; there are ",
+                        there_are.empty() ? "none" : there_are));
+}
+
+std::vector<Sequences::Sequence*> Sequences::find_all(const std::vector<std::int64_t>& numbers) {
+  std::vector<Sequence*> found;
+  for (std::int64_t number : numbers) {
+    Sequence* const sequence = &find(number);
+    if (std::find(found.begin(), found.end(), sequence) != found.end())
+      throw ValueError(text("sequence ", number, " is given twice"));
+    found.push_back(sequence);
+  }
+  return found;
+}
+
+std::size_t Sequences::pages_for(std::size_t length) const {
+  return (length + limits_.page_size - 1) / limits_.page_size;
+}
+
+std::size_t Sequences::missing_pages(const Sequence& sequence, std::size_t length) const {
+  return std::max(pages_for(length), sequence.num_pages) - sequence.num_pages;
+}
+
+void Sequences::hold_pages(Sequence& sequence, std::size_t length) {
+  const std::size_t missing = missing_pages(sequence, length);
+  if (missing > free_pages_.size())
+    throw MemoryError(text("sequence ", sequence.number, " needs ", missing, " more pages of ",
+                           limits_.page_size, " tokens, and ", free_pages_.size(), " of ",
+                           limits_.num_pages,
+                           " are free; close or truncate a sequence, or export the model with room "
+                           "for more"));
+  auto* const table =
+      array<std::int32_t>("page_table") + sequence.slot * limits_.pages_per_request();
+  for (std::size_t i = 0; i < missing; ++i) {
+    table[sequence.num_pages++] = free_pages_.back();
+    free_pages_.pop_back();
+  }
+}
+
+void Sequences::free_pages(Sequence& sequence, std::size_t length) {
+  auto* const table =
+      array<std::int32_t>("page_table") + sequence.slot * limits_.pages_per_request();
+  while (sequence.num_pages > pages_for(length)) free_pages_.push_back(table[--sequence.num_pages]);
+}
+
+void Sequences::write_sampling(std::size_t slot, const Sampling& sampling) {
+  array<float>("temperature")[slot] = static_cast<float>(sampling.temperature);
+  array<float>("top_p")[slot] = static_cast<float>(sampling.top_p);
+  array<float>("min_p")[slot] = static_cast<float>(sampling.min_p);
+  array<std::int32_t>("top_k")[slot] = sampling.top_k;
+  array<std::uint64_t>("seed")[slot] = sampling.seed;
+  array<std::int32_t>("num_edits")[slot] = 0;
+}
+
+}  // namespace tensor_ops::decode

@@ -1,0 +1,105 @@
+// Sequences of tokens that an executor continues: their slots and pages, and the steps that take
+// them on.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "decode/serving/executor.h"
+
+namespace tensor_ops::decode {
+
+struct Sampling {
+  double temperature = 0, top_p = 1, min_p = 0;
+  std::uint64_t seed = 0;
+  std::int32_t top_k = 0;
+};
+
+// All of them throw ValueError for a number that no sequence has, and MemoryError where there are
+// no pages left, before anything is computed. One call at a time.
+class Sequences {
+ public:
+  // logits, tokens: the outputs that have the logits and the tokens that a step chose. Throws
+  // ValueError where a step has no room for a token of each slot.
+  Sequences(Executor& executor, const std::string& logits, std::string tokens);
+
+  std::int64_t open();
+  void close(std::int64_t number);
+  void set_sampling(std::int64_t number, const Sampling& sampling);
+  // The tokens wait until they are needed.
+  void append(std::int64_t number, const std::int32_t* tokens, std::size_t count);
+  void truncate(std::int64_t number, std::size_t length);
+  // Takes what waits through the model.
+  void run(const std::vector<std::int64_t>& numbers);
+  // Of the token that would follow; after what waits has been run.
+  const std::vector<float>& logits(std::int64_t number);
+  // Returns what each sequence was continued by: fewer than max_tokens after an end token, and
+  // where there is no room for more. One whose logits choose no token ends there, the others go on,
+  // and `problem` says why.
+  std::vector<std::vector<std::int32_t>> generate(const std::vector<std::int64_t>& numbers,
+                                                  std::size_t max_tokens,
+                                                  const std::vector<std::int32_t>& end_tokens,
+                                                  std::string& problem);
+
+ private:
+  struct Sequence {
+    std::int64_t number;
+    std::size_t slot;
+    std::vector<std::int32_t> tokens;
+    std::size_t num_fed = 0;  // of the tokens: how many have been through the model
+    std::size_t num_pages = 0;
+    bool has_next = false;  // whether all have, and what follows is chosen
+    std::int32_t next = 0;  // negative where the logits choose none
+    std::string problem;    // why
+    bool has_logits = false;
+    std::vector<float> logits;
+
+    std::size_t num_waiting() const { return tokens.size() - num_fed; }
+  };
+  // What generate() has of a sequence.
+  struct Growth {
+    Sequence* sequence;
+    std::vector<std::int32_t>* tokens;
+  };
+
+  Sequence& find(std::int64_t number);
+  std::vector<Sequence*> find_all(const std::vector<std::int64_t>& numbers);
+  void run(const std::vector<Sequence*>& sequences, bool keeps_logits);
+  void run_step(const std::vector<Sequence*>& sequences, bool keeps_logits);
+  void put(std::size_t index, const Sequence& sequence, std::size_t position);
+  // Runs steps of sequences that wait with one token each.
+  void run_steps(const std::vector<Growth>& growths, std::size_t num_steps,
+                 const std::vector<std::int32_t>& end_tokens);
+  // Says why the logits of a sequence chose no token in the step that is in the arrays.
+  std::string without_token(const Sequence& sequence, std::size_t num_tokens,
+                            std::size_t num_selected);
+  std::size_t steps_with_room(const std::vector<Growth>& growths, std::size_t max_tokens) const;
+  void drop_without_page(std::vector<Growth>& growths) const;
+
+  std::size_t pages_for(std::size_t length) const;
+  std::size_t missing_pages(const Sequence& sequence, std::size_t length) const;
+  void hold_pages(Sequence& sequence, std::size_t length);
+  void free_pages(Sequence& sequence, std::size_t length);  // but those of this length
+  void write_sampling(std::size_t slot, const Sampling& sampling);
+  template <class T>
+  T* array(const char* name) const;
+
+  Executor& executor_;
+  const Limits& limits_;
+  const std::size_t longest_;
+  const std::string tokens_name_;
+  const std::int32_t* chosen_;  // by row of the outputs
+  bool chosen_by_token_;        // whether they have a row for each token, not for each selected one
+  const float* logits_;
+  bool logits_by_token_;
+  std::size_t num_logits_;
+  bool has_samples_ = false;
+  std::int64_t next_number_ = 1;
+  std::map<std::int64_t, Sequence> sequences_;
+  std::vector<std::size_t> free_slots_;   // the lowest last
+  std::vector<std::int32_t> free_pages_;  // likewise
+};
+
+}  // namespace tensor_ops::decode

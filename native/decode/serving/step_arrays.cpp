@@ -1,0 +1,233 @@
+#include "decode/serving/step_arrays.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <utility>
+
+#include "declaration/errors.h"
+#include "decode/program/node_kind.h"
+#include "decode/program/sizes.h"
+
+namespace tensor_ops::decode {
+namespace {
+
+using Type = StepArray::Type;
+
+void require_below(const char* what, std::int64_t given, std::size_t end) {
+  if (given < 0 || given >= static_cast<std::int64_t>(end))
+    throw ValueError(text("each ", what, " must be from 0 to ", end - 1, ", got ", given));
+}
+
+}  // namespace
+
+std::size_t StepArray::bytes() const {
+  return rows * std::max<std::size_t>(columns, 1) * (type == Type::kUint64 ? 8 : 4);
+}
+
+StepArrays::StepArrays(const Program& program) : num_words_(INT32_MAX), num_logits_(INT32_MAX) {
+  const Limits& limits = program.limits;
+  for (const char* name : {"tokens", "positions", "slots"})
+    add(name, Type::kInt32, limits.max_tokens);
+  add("selected", Type::kInt32, limits.max_selected);
+  add("page_table", Type::kInt32, limits.max_requests, limits.pages_per_request());
+  for (const char* name : {"temperature", "top_p", "min_p"})
+    add(name, Type::kFloat32, limits.max_requests);
+  add("top_k", Type::kInt32, limits.max_requests);
+  add("seed", Type::kUint64, limits.max_requests);
+  add("num_edits", Type::kInt32, limits.max_requests);
+  add("edited_tokens", Type::kInt32, limits.max_requests, limits.edits_per_request());
+  for (const char* name : {"edit_biases", "edit_penalties"})
+    add(name, Type::kFloat32, limits.max_requests, limits.edits_per_request());
+  for (std::size_t output : program.outputs) {
+    const Value& value = program.values[output];
+    add(value.name, value.is_int32 ? Type::kInt32 : Type::kFloat32, limits.rows(value.rows),
+        value.columns);
+  }
+  bool reads_all = false;
+  for (const Node& node : program.nodes) {
+    if (node.kind->samples) {
+      has_samples_ = true;
+      num_logits_ = std::min(num_logits_, program.values[node.inputs[0]].columns);
+    }
+    for (std::size_t s = 0; s < node.weights.size(); ++s)
+      if (node.kind->weights[s].form == WeightForm::kRows)
+        num_words_ = std::min(num_words_, program.tensors[node.weights[s][0]].rows);
+    if (node.cache == kAbsent || !program.caches[node.cache].is_paged) continue;
+    reads_pages_ = true;
+    const auto window = static_cast<std::size_t>(node.attribute("window"));
+    reads_all |= window == 0;
+    longest_window_ = std::max(longest_window_, window);
+  }
+  if (reads_all) longest_window_ = 0;
+}
+
+void StepArrays::add(const std::string& name, Type type, std::size_t rows, std::size_t columns) {
+  for (const StepArray& other : arrays_)
+    if (other.name == name)
+      throw ValueError(text("outputs: '", name, "' is the name of an array of every step"));
+  size_product(name, rows, std::max<std::size_t>(columns, 1), std::size_t{8});
+  arrays_.push_back({name, type, rows, columns, bytes_});
+  add_size("arrays", bytes_, aligned(arrays_.back().bytes()));
+}
+
+void StepArrays::place(std::shared_ptr<unsigned char> memory, std::size_t max_requests) {
+  memory_ = std::move(memory);
+  std::fill_n(at<float>("top_p"), max_requests, 1.0f);
+  next_position_.resize(max_requests);
+}
+
+template <class T>
+T* StepArrays::at(const char* name) const {
+  return reinterpret_cast<T*>(value(name));
+}
+
+unsigned char* StepArrays::value(const std::string& name) const {
+  return memory_.get() + find(name).offset;
+}
+
+const StepArray& StepArrays::find(const std::string& name) const {
+  return *std::find_if(arrays_.begin(), arrays_.end(),
+                       [&](const StepArray& array) { return array.name == name; });
+}
+
+Step StepArrays::step() const {
+  return {at<std::int32_t>("tokens"),
+          at<std::int32_t>("positions"),
+          at<std::int32_t>("slots"),
+          at<std::int32_t>("selected"),
+          at<std::int32_t>("page_table"),
+          find("page_table").columns,
+          at<float>("temperature"),
+          at<float>("top_p"),
+          at<float>("min_p"),
+          at<std::int32_t>("top_k"),
+          at<std::uint64_t>("seed"),
+          at<std::int32_t>("num_edits"),
+          at<std::int32_t>("edited_tokens"),
+          at<float>("edit_biases"),
+          at<float>("edit_penalties"),
+          find("edited_tokens").columns,
+          0,
+          0,
+          0};
+}
+
+void StepArrays::check(const Limits& limits, const Step& step) {
+  const std::size_t most_selected = std::min(step.num_tokens, limits.max_selected);
+  if (step.num_tokens < 1 || step.num_tokens > limits.max_tokens)
+    throw ValueError(
+        text("num_tokens must be from 1 to ", limits.max_tokens, ", got ", step.num_tokens));
+  if (step.num_selected > most_selected)
+    throw ValueError(
+        text("num_selected must be from 0 to ", most_selected, ", got ", step.num_selected));
+  for (std::size_t j = 0; j < step.num_selected; ++j) {
+    require_below("index in selected", step.selected[j], step.num_tokens);
+    if (j > 0 && step.selected[j] <= step.selected[j - 1])
+      throw ValueError("the indices in selected must ascend");
+  }
+  check_tokens(limits, step);
+  if (reads_pages_) check_pages(limits, step);
+  if (has_samples_) check_sampling(step);
+}
+
+void StepArrays::check_tokens(const Limits& limits, const Step& step) {
+  std::fill(next_position_.begin(), next_position_.end(), -1);
+  for (std::size_t i = 0; i < step.num_tokens; ++i) {
+    require_below("token", step.tokens[i], num_words_);
+    require_below("position", step.positions[i], limits.max_seq_length);
+    require_below("slot", step.slots[i], limits.max_requests);
+    std::int32_t& next = next_position_[static_cast<std::size_t>(step.slots[i])];
+    if (next >= 0 && step.positions[i] != next)
+      throw ValueError(text("the positions of slot ", step.slots[i],
+                            " must ascend one by one, got ", step.positions[i], " after ",
+                            next - 1));
+    next = step.positions[i] + 1;
+  }
+}
+
+// Only the pages that are read must be there: those before all windows may be gone.
+void StepArrays::check_pages(const Limits& limits, const Step& step) const {
+  for (std::size_t i = 0; i < step.num_tokens; ++i) {
+    const auto slot = static_cast<std::size_t>(step.slots[i]);
+    const auto position = static_cast<std::size_t>(step.positions[i]);
+    const bool is_cut = longest_window_ > 0 && position + 1 > longest_window_;
+    // Of the tokens in a row of a slot, each but the first adds at most the page of its own.
+    const bool is_first = i == 0 || step.slots[i - 1] != step.slots[i];
+    const std::size_t begin = !is_first ? position : is_cut ? position + 1 - longest_window_ : 0;
+    for (std::size_t page = begin / limits.page_size; page <= position / limits.page_size; ++page)
+      check_page(limits, step, slot, page);
+  }
+}
+
+void StepArrays::check_page(const Limits& limits, const Step& step, std::size_t slot,
+                            std::size_t page) const {
+  const std::int32_t given = step.page_table[slot * step.pages_per_request + page];
+  if (given < 0 || static_cast<std::size_t>(given) >= limits.num_pages)
+    throw ValueError(text("page_table[", slot, ", ", page, "] must be from 0 to ",
+                          limits.num_pages - 1, ", got ", given));
+}
+
+void StepArrays::check_steps(const Limits& limits, const Step& step, std::size_t num_steps) const {
+  if (num_steps < 1 || num_steps > limits.max_seq_length)
+    throw ValueError(
+        text("num_steps must be from 1 to ", limits.max_seq_length, ", got ", num_steps));
+  for (std::size_t i = 0; i < step.num_tokens; ++i) {
+    const auto slot = static_cast<std::size_t>(step.slots[i]);
+    const auto position = static_cast<std::size_t>(step.positions[i]);
+    if (next_position_[slot] != step.positions[i] + 1)
+      throw ValueError(text("each slot must have one token, got several of slot ", slot));
+    const std::size_t last = position + num_steps - 1;
+    if (last >= limits.max_seq_length)
+      throw ValueError(text("positions must stay below ", limits.max_seq_length, ", but slot ",
+                            slot, " comes to ", last));
+    if (!reads_pages_) continue;
+    for (std::size_t page = position / limits.page_size; page <= last / limits.page_size; ++page)
+      check_page(limits, step, slot, page);
+  }
+}
+
+bool StepArrays::is_word(std::int32_t token) const {
+  return token >= 0 && static_cast<std::size_t>(token) < num_words_;
+}
+
+void StepArrays::check_sampling(const Step& step) const {
+  for (std::size_t i = 0; i < step.num_tokens; ++i) {
+    const std::int32_t slot = step.slots[i];
+    const auto require = [slot](const char* name, float given, bool is_valid,
+                                const char* expected) {
+      if (!is_valid)
+        throw ValueError(text(name, "[", slot, "] must be ", expected, ", got ", given));
+    };
+    const float temperature = step.temperature[slot], top_p = step.top_p[slot],
+                min_p = step.min_p[slot];
+    require("temperature", temperature, temperature >= 0 && std::isfinite(temperature),
+            "finite and at least 0");
+    require("top_p", top_p, top_p >= 0 && top_p <= 1, "from 0 to 1");
+    require("min_p", min_p, min_p >= 0 && min_p <= 1, "from 0 to 1");
+    require("top_k", static_cast<float>(step.top_k[slot]), step.top_k[slot] >= 0, "at least 0");
+    if (i == 0 || step.slots[i - 1] != slot) check_edits(step, static_cast<std::size_t>(slot));
+  }
+}
+
+void StepArrays::check_edits(const Step& step, std::size_t slot) const {
+  const std::int32_t count = step.num_edits[slot];
+  if (count < 0 || static_cast<std::size_t>(count) > step.edits_per_request)
+    throw ValueError(
+        text("num_edits[", slot, "] must be from 0 to ", step.edits_per_request, ", got ", count));
+  const std::size_t first = slot * step.edits_per_request;
+  for (std::size_t e = 0; e < static_cast<std::size_t>(count); ++e) {
+    const auto refuse = [slot, e](const char* name, auto given, const auto&... expected) {
+      throw ValueError(text(name, "[", slot, ", ", e, "] must be ", expected..., ", got ", given));
+    };
+    const std::int32_t token = step.edited_tokens[first + e];
+    const float bias = step.edit_biases[first + e], penalty = step.edit_penalties[first + e];
+    if (token < 0 || static_cast<std::size_t>(token) >= num_logits_)
+      refuse("edited_tokens", token, "from 0 to ", num_logits_ - 1);
+    if (!(bias < INFINITY)) refuse("edit_biases", bias, "a number or minus infinity");
+    if (!(penalty > 0 && penalty < INFINITY))
+      refuse("edit_penalties", penalty, "finite and above 0");
+  }
+}
+
+}  // namespace tensor_ops::decode

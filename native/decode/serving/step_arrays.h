@@ -1,0 +1,71 @@
+// The arrays that a caller fills for a step and reads after it, in one block of an executor's
+// memory that outlives it where somebody still holds one of them.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "decode/program/program.h"
+#include "decode/serving/step.h"
+
+namespace tensor_ops::decode {
+
+struct StepArray {
+  enum class Type { kInt32, kFloat32, kUint64 };
+  std::string name;
+  Type type;
+  std::size_t rows, columns;  // 0 columns: one dimension
+  std::size_t offset;
+
+  std::size_t bytes() const;
+};
+
+class StepArrays {
+ public:
+  // Places the arrays. Throws ValueError where an output has the name of another array.
+  explicit StepArrays(const Program& program);
+
+  const std::vector<StepArray>& all() const { return arrays_; }
+  std::size_t bytes() const { return bytes_; }
+  // Takes zeroed memory of that many bytes, which is aligned to 64 of them.
+  void place(std::shared_ptr<unsigned char> memory, std::size_t max_requests);
+  const std::shared_ptr<unsigned char>& memory() const { return memory_; }
+  // Of an array of this name, which there must be.
+  unsigned char* value(const std::string& name) const;
+
+  // Pointers to all of them, without the numbers of a step.
+  Step step() const;
+  // Throws ValueError, without the name of the function that was called, for a step that is out of
+  // the limits, or of which arrays hold what cannot be.
+  void check(const Limits& limits, const Step& step);
+  // Throws likewise unless so many steps can follow one another of which the first, which has
+  // been checked, has one token of each slot.
+  void check_steps(const Limits& limits, const Step& step, std::size_t num_steps) const;
+  std::size_t num_words() const { return num_words_; }
+  // Whether a token can be fed.
+  bool is_word(std::int32_t token) const;
+
+ private:
+  void add(const std::string& name, StepArray::Type type, std::size_t rows,
+           std::size_t columns = 0);
+  const StepArray& find(const std::string& name) const;
+  template <class T>
+  T* at(const char* name) const;
+  void check_tokens(const Limits& limits, const Step& step);
+  void check_pages(const Limits& limits, const Step& step) const;
+  void check_page(const Limits& limits, const Step& step, std::size_t slot, std::size_t page) const;
+  void check_sampling(const Step& step) const;
+  void check_edits(const Step& step, std::size_t slot) const;
+
+  std::vector<StepArray> arrays_;
+  std::size_t bytes_ = 0;
+  std::shared_ptr<unsigned char> memory_;
+  std::size_t num_words_;           // tokens that every embedding has
+  std::size_t num_logits_;          // tokens that every node that samples has
+  std::size_t longest_window_ = 0;  // positions that some node reads; 0: all of them
+  bool has_samples_ = false, reads_pages_ = false;
+  std::vector<std::int32_t> next_position_;  // by slot, while a step is checked
+};
+
+}  // namespace tensor_ops::decode

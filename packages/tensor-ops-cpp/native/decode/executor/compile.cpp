@@ -1,0 +1,294 @@
+// How an Executable is made: what memory is needed, where everything lies in it, and the packing.
+#include <algorithm>
+
+#include "declaration/errors.h"
+#include "decode/executor/executable.h"
+#include "decode/executor/node_kernels.h"
+#include "decode/program/sizes.h"
+#include "decode/program/value_plan.h"
+#include "isa/isa.h"
+#include "threads/resources.h"
+
+namespace tensor_ops::decode {
+namespace {
+
+std::size_t cache_bytes(const Limits& limits, const Cache& cache) {
+  const std::size_t pages = cache.is_paged ? limits.num_pages : limits.max_requests;
+  const std::size_t page = cache.is_paged ? limits.page_size : limits.max_seq_length;
+  return aligned(size_product("cache '" + cache.name + "'", pages, cache.num_kv_heads,
+                              kept_positions(cache.type, page),
+                              position_bytes(cache.type, cache.head_size)));
+}
+
+}  // namespace
+
+// Offsets into the blocks of memory, and their sizes.
+struct Executable::Layout {
+  ValuePlan values;
+  std::vector<bool> uses_shared;
+  // Vectors and tables: of the tensors of a slot, one behind the other.
+  std::map<std::vector<std::size_t>, std::size_t> parameters;
+  std::vector<std::size_t> cache;  // by cache
+  std::size_t parameter_bytes = 0, cache_bytes = 0;
+  Scratch scratch;
+};
+
+Executable::Executable(Program program, const std::vector<TensorBytes>& tensors,
+                       const CompileOptions& options)
+    : program_(std::move(program)),
+      tensors_(tensors),
+      threads_(options.threads),
+      arrays_(program_),
+      weights_(options.threads),
+      workers_in_use_(options.threads) {
+  if (!isa_choice().reason.empty())
+    throw UnavailableError(text("compile_program: ", isa_choice().reason));
+  const bool is_packed = options.packed.first;
+  require_tensors(is_packed);
+  const Layout layout = plan(options.activations);
+  require_memory(layout, is_packed);
+  if (is_packed) weights_.use(options.packed);
+  allocate(layout);
+  if (!is_packed) weights_.allocate();
+  team_ = std::make_unique<Team>(threads_);
+  fill_parameters(layout);
+  make_shares(layout);
+  if (!is_packed) weights_.pack(program_, tensors_, *team_, options.progress);
+}
+
+void Executable::require_tensors(bool is_packed) const {
+  const std::vector<bool> wanted = tensors_to_compile(program_, is_packed);
+  for (const Node& node : program_.nodes)
+    for (const auto& slot : node.weights)
+      for (std::size_t index : slot) {
+        if (!wanted[index]) continue;
+        const Tensor& tensor = program_.tensors[index];
+        if (!tensors_[index].first)
+          throw ValueError(text(node.where(), ": tensor '", tensor.name, "' is not given"));
+        if (tensors_[index].bytes != tensor.bytes())
+          throw ValueError(text("tensor '", tensor.name, "' must have ", tensor.bytes(), " bytes (",
+                                tensor.type->name, ", ", tensor.rows, " x ", tensor.columns,
+                                "), got ", tensors_[index].bytes));
+      }
+}
+
+Executable::Layout Executable::plan(ActivationType wanted) {
+  Layout layout;
+  nodes_.resize(program_.nodes.size());
+  for (std::size_t n = 0; n < nodes_.size(); ++n) {
+    const Node& node = program_.nodes[n];
+    nodes_[n].kernels = kernels_of(*node.kind);
+    nodes_[n].rows = program_.values[node.output].rows;
+    layout.uses_shared.push_back(false);
+    if (const ScratchOf scratch = registered(*node.kind).scratch) {
+      const Scratch wanted = scratch(program_, node);
+      layout.scratch.own = std::max(layout.scratch.own, wanted.own);
+      layout.scratch.shared = std::max(layout.scratch.shared, wanted.shared);
+      layout.uses_shared[n] = wanted.shared > 0;
+    }
+    plan_products(n, wanted, layout);
+    plan_parameters(n, layout);
+  }
+  for (const Cache& cache : program_.caches) {
+    layout.cache.push_back(layout.cache_bytes);
+    add_size("caches", layout.cache_bytes, cache_bytes(program_.limits, cache));
+  }
+  layout.values = plan_values(program_, layout.uses_shared);
+  for (std::size_t n = 0; n < nodes_.size(); ++n)
+    nodes_[n].meets_before = layout.values.meets_before[n];
+  return layout;
+}
+
+// The tiles of all matrices of a slot are divided among the threads as if they were one.
+void Executable::plan_products(std::size_t n, ActivationType wanted, Layout& layout) {
+  const Node& node = program_.nodes[n];
+  if (!matrices_of(node)) return;
+  const auto& matrices = *matrices_of(node);
+  Compiled& compiled = nodes_[n];
+  const std::size_t variant = fastest_product_variant(isa_choice().index);
+  const std::size_t columns = program_.tensors[matrices[0]].columns;
+
+  std::size_t offset[kActivationTypes] = {}, row_bytes = 0, tiles = 0;
+  bool is_prepared[kActivationTypes] = {};
+  const auto activations = [&](const Tensor& matrix) {
+    return activations_for(format_of(matrix), wanted);
+  };
+  for (std::size_t index : matrices) {
+    const Tensor& matrix = program_.tensors[index];
+    const auto type = static_cast<std::size_t>(activations(matrix));
+    tiles += tiles_of(matrix.rows);
+    if (is_prepared[type]) continue;
+    const ProductKernel& kernel = product_kernel(format_of(matrix), activations(matrix), variant);
+    is_prepared[type] = true;
+    offset[type] = row_bytes;
+    compiled.prepared.push_back({&kernel, row_bytes});
+    row_bytes += aligned(kernel.prepared_bytes(columns));
+  }
+
+  compiled.tiles.resize(threads_);
+  if (tiles > TileClaims::kMost)
+    throw ValueError(text(node.where(), ": the matrices have more than ",
+                          TileClaims::kMost * kTileRows, " rows"));
+  compiled.claims.reset(new TileClaims[threads_]);
+  for (std::size_t t = 0; t < threads_; ++t) {
+    const std::size_t begin = tiles * t / threads_, end = tiles * (t + 1) / threads_;
+    std::size_t before = 0, first_row = 0;
+    for (std::size_t index : matrices) {
+      const Tensor& matrix = program_.tensors[index];
+      const std::size_t from = std::max(begin, before),
+                        to = std::min(end, before + tiles_of(matrix.rows));
+      if (from < to) {
+        const std::size_t row = (from - before) * kTileRows;
+        const std::size_t tile_bytes = format_of(matrix).tile_bytes(columns);
+        const std::size_t rows = std::min((to - from) * kTileRows, matrix.rows - row);
+        compiled.tiles[t].push_back(
+            {&product_kernel(format_of(matrix), activations(matrix), variant),
+             offset[static_cast<std::size_t>(activations(matrix))], tile_bytes, nullptr,
+             first_row + row, rows});
+        weights_.add({n, t, index, row, rows, tile_bytes, nullptr});
+      }
+      before += tiles_of(matrix.rows);
+      first_row += matrix.rows;
+    }
+  }
+  const std::size_t limit = program_.limits.rows(compiled.rows);
+  // A row of floats, few rows that are prepared, and a tile's results for all rows.
+  const std::size_t own = aligned(columns * sizeof(float)) + kFewRows * row_bytes +
+                          size_product(node.where(), limit, kTileRows, sizeof(float));
+  layout.scratch.own = std::max(layout.scratch.own, own);
+  layout.scratch.shared =
+      std::max(layout.scratch.shared, size_product(node.where(), limit, row_bytes));
+  layout.uses_shared[n] = true;
+  Share share{};
+  share.product_columns = columns;
+  share.num_prepared = compiled.prepared.size();
+  share.prepared_bytes = row_bytes;
+  compiled.shares.assign(threads_, share);
+}
+
+void Executable::plan_parameters(std::size_t n, Layout& layout) {
+  const Node& node = program_.nodes[n];
+  for (std::size_t s = 0; s < node.weights.size(); ++s) {
+    const WeightForm form = node.kind->weights[s].form;
+    const auto& tensors = node.weights[s];
+    if (tensors.empty() || form == WeightForm::kMatrices || form == WeightForm::kRows) continue;
+    if (!layout.parameters.emplace(tensors, layout.parameter_bytes).second) continue;
+    std::size_t bytes = 0;
+    for (std::size_t index : tensors)
+      bytes += program_.tensors[index].rows * program_.tensors[index].columns * sizeof(float);
+    layout.parameter_bytes += aligned(bytes);
+  }
+}
+
+void Executable::require_memory(const Layout& layout, bool is_packed) {
+  std::size_t total = 0;
+  const std::size_t scratch = layout.scratch.shared + threads_ * layout.scratch.own;
+  packed_size_ = weights_.bytes();
+  memory_ = {{"weights", layout.parameter_bytes + (is_packed ? 0 : packed_size_)},
+             {"caches", layout.cache_bytes},
+             {"activations", layout.values.bytes},
+             {"scratch", scratch},
+             {"arrays", arrays_.bytes()}};
+  if (is_packed) memory_.emplace_back("mapped weights", packed_size_);
+  std::string parts;
+  for (const auto& each : memory_) {
+    add_size("program", total, each.second);
+    parts += text(parts.empty() ? "" : ", ", each.first, " ", each.second);
+  }
+  const std::uint64_t allowed = allowed_memory();
+  if (allowed > 0 && total > allowed)
+    throw MemoryError(text("compile_program: the program needs ", total, " bytes (", parts,
+                           "), and the process may have ", allowed));
+}
+
+void Executable::allocate(const Layout& layout) {
+  const auto of_arrays = std::make_shared<Memory>(arrays_.bytes(), "the arrays of a step");
+  arrays_.place({of_arrays, of_arrays->data()}, program_.limits.max_requests);
+  for (std::size_t t = 0; t < threads_; ++t) own_.emplace_back(layout.scratch.own, "scratch");
+  shared_ = Memory(layout.scratch.shared, "scratch");
+  parameters_ = Memory(layout.parameter_bytes, "vectors and tables");
+  caches_ = Memory(layout.cache_bytes, "caches");
+  values_ = Memory(layout.values.bytes, "activations");
+}
+
+void Executable::fill_parameters(const Layout& layout) {
+  for (const auto& [tensors, offset] : layout.parameters) {
+    auto* to = reinterpret_cast<float*>(parameters_.data() + offset);
+    for (std::size_t index : tensors) {
+      const Tensor& tensor = program_.tensors[index];
+      const std::size_t row_bytes = tensor.type->row_bytes(tensor.columns);
+      const WeightFormat& format = format_of(tensor);
+      for (std::size_t r = 0; r < tensor.rows; ++r, to += tensor.columns)
+        format.dequantize(tensors_[index].first + r * row_bytes, tensor.columns, to);
+    }
+  }
+}
+
+void Executable::make_shares(const Layout& layout) {
+  const auto memory_of = [&](std::size_t value) {
+    const auto& outputs = program_.outputs;
+    const bool is_array =
+        value == kTokens || std::find(outputs.begin(), outputs.end(), value) != outputs.end();
+    return is_array ? arrays_.value(program_.values[value].name)
+                    : values_.data() + layout.values.offset[value];
+  };
+  step_ = arrays_.step();
+  auto part = weights_.parts().begin();
+  for (std::size_t n = 0; n < nodes_.size(); ++n) {
+    const Node& node = program_.nodes[n];
+    Compiled& compiled = nodes_[n];
+    compiled.shares.resize(threads_);
+    for (std::size_t t = 0; t < threads_; ++t) {
+      Share& share = compiled.shares[t];
+      share.step = &step_;
+      share.thread = t;
+      share.threads = threads_;
+      share.is_selected = compiled.rows == Rows::kSelected;
+      for (std::size_t i = 0; i < node.inputs.size(); ++i)
+        if (node.inputs[i] != kAbsent) {
+          share.input[i] = memory_of(node.inputs[i]);
+          share.input_columns[i] = program_.values[node.inputs[i]].columns;
+        }
+      share.output = memory_of(node.output);
+      share.columns = program_.values[node.output].columns;
+      share.attributes = node.attributes.data();
+      for (std::size_t s = 0; s < node.weights.size(); ++s) {
+        const auto& tensors = node.weights[s];
+        if (tensors.empty()) continue;
+        const Tensor& first = program_.tensors[tensors[0]];
+        share.parameter_columns[s] = first.columns;
+        if (const auto found = layout.parameters.find(tensors);
+            found != layout.parameters.end() && node.kind->weights[s].form != WeightForm::kMatrices)
+          share.parameters[s] = reinterpret_cast<float*>(parameters_.data() + found->second);
+        if (node.kind->weights[s].form != WeightForm::kRows) continue;
+        share.table = tensors_[tensors[0]].first;
+        share.table_format = &format_of(first);
+        share.table_row_bytes = first.type->row_bytes(first.columns);
+      }
+      if (node.cache != kAbsent) {
+        const Cache& cache = program_.caches[node.cache];
+        share.cache = {caches_.data() + layout.cache[node.cache],
+                       cache.type,
+                       cache.is_paged,
+                       cache.is_paged ? program_.limits.num_pages : program_.limits.max_requests,
+                       cache.is_paged ? program_.limits.page_size : program_.limits.max_seq_length,
+                       cache.num_kv_heads,
+                       cache.head_size};
+      }
+      share.own = own_[t].data();
+      share.shared = shared_.data();
+      share.prepared = compiled.prepared.data();
+      if (compiled.tiles.empty()) continue;
+      for (TileRun& run : compiled.tiles[t]) {
+        run.tiles = (part++)->tiles;
+        share.num_tiles += tiles_of(run.rows);
+      }
+      share.runs = compiled.tiles[t].data();
+      share.num_runs = compiled.tiles[t].size();
+      share.claims = compiled.claims.get();
+      share.of_threads = compiled.shares.data();
+    }
+  }
+}
+
+}  // namespace tensor_ops::decode

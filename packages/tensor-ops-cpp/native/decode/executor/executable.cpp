@@ -1,0 +1,280 @@
+#include "decode/executor/executable.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "declaration/errors.h"
+#include "decode/program/node_kind.h"
+#include "isa/float_mode.h"
+
+namespace tensor_ops::decode {
+namespace {
+
+using Clock = Team::Clock;
+
+// In a step of so many tokens the workers meet seldom, and take the tiles of one that has no
+// processor: all of them are of use.
+constexpr std::size_t kManyTokens = 64;
+
+double seconds(Clock::duration time) { return std::chrono::duration<double>(time).count(); }
+
+// What a thread does between the parts of a step: nothing, or note how long each took.
+struct Unwatched {
+  void has_worked(std::size_t) {}
+  void has_waited(std::size_t) {}
+  void has_ended(std::size_t) {}
+};
+
+class Stopwatch {
+ public:
+  Stopwatch(Clock::time_point start, double* work, double* wait)
+      : last_(start), work_(work), wait_(wait) {}
+  void has_worked(std::size_t node) { add_to(work_[node]); }
+  void has_waited(std::size_t node) { add_to(wait_[node]); }
+  void has_ended(std::size_t node) { has_worked(node); }
+
+ private:
+  void add_to(double& sum) {
+    const auto now = Clock::now();
+    sum += seconds(now - last_);
+    last_ = now;
+  }
+
+  Clock::time_point last_;
+  double *work_, *wait_;
+};
+
+// Runs checks of a step, whose messages get the name of the function that is to take it.
+template <class Check>
+void check_for(const char* where, Check check) {
+  try {
+    check();
+  } catch (const ValueError& error) {
+    throw ValueError(text(where, ": ", error.what()));
+  }
+}
+
+}  // namespace
+
+Executable::~Executable() = default;
+
+bool Executable::reads_from_caller(std::size_t tensor) const {
+  for (const Node& node : program_.nodes)
+    for (std::size_t s = 0; s < node.weights.size(); ++s)
+      if (node.kind->weights[s].form == WeightForm::kRows && node.weights[s][0] == tensor)
+        return true;
+  return false;
+}
+
+std::unique_lock<std::mutex> Executable::lock_open(const char* where) {
+  // Before the lock, which may have been held when the process forked.
+  if (!owner_.is_current())
+    throw Error(text(where,
+                     ": the process was forked after compile_program(), and the child has none of "
+                     "its threads; compile the program again in the child"));
+  std::unique_lock<std::mutex> lock(running_);
+  if (!team_) throw Error(text(where, ": the executable is closed; compile the program again"));
+  return lock;
+}
+
+std::unique_lock<std::mutex> Executable::begin_step(const char* where, std::size_t num_tokens,
+                                                    std::size_t num_selected) {
+  std::unique_lock<std::mutex> lock = lock_open(where);
+  Step step = step_;
+  step.num_tokens = num_tokens;
+  step.num_selected = num_selected;
+  check_for(where, [&] { arrays_.check(program_.limits, step); });
+  step_ = step;
+  number_step();
+  return lock;
+}
+
+void Executable::number_step() {
+  ++step_.number;
+  workers_ = step_.num_tokens >= kManyTokens ? threads_ : workers_in_use_.count();
+}
+
+void Executable::run(std::size_t num_tokens, std::size_t num_selected) {
+  const auto lock = begin_step("run", num_tokens, num_selected);
+  take_step();
+}
+
+void Executable::take_step() {
+  const auto work = [](void* executable, std::size_t worker) {
+    static_cast<Executable*>(executable)->work(worker, Unwatched());
+  };
+  const auto start = Clock::now();
+  team_->run(work, this, workers_);
+  if (step_.num_tokens < kManyTokens)
+    workers_in_use_.note(Clock::now() - start, team_->without_processor());
+}
+
+std::vector<std::int32_t> Executable::run_steps(const StepsInRow& steps) {
+  const std::size_t count = steps.num_tokens;
+  const std::int32_t* const chosen = chosen_tokens(steps.output);
+  if (steps.end_tokens.size() != count)
+    throw ValueError(text("run_steps: end_tokens must have a list for each of ", count,
+                          " tokens, got ", steps.end_tokens.size()));
+  const auto lock = begin_step("run_steps", count, count);
+  check_for("run_steps", [&] { arrays_.check_steps(program_.limits, step_, steps.num_steps); });
+  auto* const tokens = reinterpret_cast<std::int32_t*>(arrays_.value("tokens"));
+  auto* const positions = reinterpret_cast<std::int32_t*>(arrays_.value("positions"));
+  const auto is_last = [&](std::size_t i) {
+    const auto& ends = steps.end_tokens[i];
+    return !arrays_.is_word(chosen[i]) ||
+           std::find(ends.begin(), ends.end(), chosen[i]) != ends.end();
+  };
+  std::vector<std::int32_t> all;
+  const auto start = Clock::now();
+  for (std::size_t done = 1;; ++done) {
+    take_step();
+    all.insert(all.end(), chosen, chosen + count);
+    bool is_done = done == steps.num_steps;
+    for (std::size_t i = 0; i < count; ++i) is_done |= is_last(i);
+    const double mean = seconds(Clock::now() - start) / static_cast<double>(done);
+    if (is_done || mean * static_cast<double>(done + 1) > steps.max_seconds) return all;
+    for (std::size_t i = 0; i < count; ++i) {
+      tokens[i] = chosen[i];
+      ++positions[i];
+    }
+    number_step();
+  }
+}
+
+const std::int32_t* Executable::chosen_tokens(const std::string& output) const {
+  for (const std::size_t each : program_.outputs) {
+    const Value& value = program_.values[each];
+    if (value.name == output && value.is_int32 && value.columns == 1)
+      return reinterpret_cast<const std::int32_t*>(arrays_.value(output));
+  }
+  throw ValueError(
+      text("run_steps: '", output, "' is no output of the program with one int32 in a row"));
+}
+
+// Looks at each result as soon as all threads have written it: its memory is soon another's.
+std::size_t Executable::first_nan(std::size_t num_tokens, std::size_t num_selected,
+                                  std::size_t slot) {
+  struct Watch : Unwatched {
+    Executable* executable;
+    std::size_t worker, slot;
+    std::size_t* found;
+
+    void has_ended(std::size_t node) {
+      executable->team_->meet(worker);
+      if (worker == 0 && node < *found && executable->has_nan(node, slot)) *found = node;
+      executable->team_->meet(worker);
+    }
+  };
+  const auto lock = begin_step("first_nan", num_tokens, num_selected);
+  std::size_t found = nodes_.size();
+  struct Job {
+    Executable* executable;
+    std::size_t slot;
+    std::size_t* found;
+  } job{this, slot, &found};
+  const auto work = [](void* context, std::size_t worker) {
+    const Job& of = *static_cast<const Job*>(context);
+    of.executable->work(worker, Watch{{}, of.executable, worker, of.slot, of.found});
+  };
+  team_->run(work, &job, workers_);
+  return found;
+}
+
+bool Executable::has_nan(std::size_t node, std::size_t slot) const {
+  if (program_.values[program_.nodes[node].output].is_int32) return false;
+  const Share& share = nodes_[node].shares[0];
+  for (std::size_t r = 0; r < share.rows; ++r) {
+    const std::size_t token = share.is_selected ? static_cast<std::size_t>(step_.selected[r]) : r;
+    if (static_cast<std::size_t>(step_.slots[token]) != slot) continue;
+    const float* const row = share.out() + r * share.columns;
+    if (std::any_of(row, row + share.columns, [](float x) { return x != x; })) return true;
+  }
+  return false;
+}
+
+StepTimes Executable::profile(std::size_t num_tokens, std::size_t num_selected) {
+  struct Job {
+    Executable* executable;
+    StepTimes times;
+    Clock::time_point start;
+  } job{this, {}, {}};
+  const auto lock = begin_step("profile", num_tokens, num_selected);
+  job.times.workers = workers_;
+  job.times.work.resize(workers_ * nodes_.size());
+  job.times.wait.resize(job.times.work.size());
+  const auto work = [](void* context, std::size_t worker) {
+    auto& [executable, times, start] = *static_cast<Job*>(context);
+    const std::size_t row = worker * executable->nodes_.size();
+    executable->work(worker, Stopwatch(start, times.work.data() + row, times.wait.data() + row));
+  };
+  job.start = Clock::now();
+  team_->run(work, &job, workers_);
+  job.times.whole = seconds(Clock::now() - job.start);
+  return std::move(job.times);
+}
+
+double Executable::read_bandwidth() {
+  const auto lock = lock_open("read_bandwidth");
+  if (packed_size_ == 0) throw Error("read_bandwidth: the program has no matrices to read");
+  workers_ = workers_in_use_.count();
+  const auto start = Clock::now();
+  const auto read = [](void* context, std::size_t worker) {
+    const auto* executable = static_cast<const Executable*>(context);
+    const auto [begin, end] = executable->shares_of(worker);
+    for (std::size_t t = begin; t < end; ++t) executable->weights_.read(t);
+  };
+  team_->run(read, this, workers_);
+  return static_cast<double>(packed_size_) / seconds(Clock::now() - start);
+}
+
+std::vector<PackedPiece> Executable::packed() {
+  const auto lock = lock_open("packed");
+  return weights_.pieces();
+}
+
+// Where there are fewer workers than shares, some do several in turn: no sum depends on who
+// computes it.
+std::pair<std::size_t, std::size_t> Executable::shares_of(std::size_t worker) const {
+  return {threads_ * worker / workers_, threads_ * (worker + 1) / workers_};
+}
+
+// Every worker goes through all nodes and meets the others where the plan says so, even around
+// nodes that have no rows in this step.
+template <class Watch>
+void Executable::work(std::size_t worker, Watch watch) {
+  const DefaultFloatMode mode;
+  const auto [begin, end] = shares_of(worker);
+  for (std::size_t n = 0; n < nodes_.size(); ++n) {
+    Compiled& node = nodes_[n];
+    if (node.meets_before) team_->meet(worker);
+    watch.has_waited(n);
+    const std::size_t rows = node.rows == Rows::kTokens ? step_.num_tokens : step_.num_selected;
+    if (rows == 0) continue;
+    for (std::size_t t = begin; t < end; ++t) {
+      node.shares[t].rows = rows;
+      node.kernels.first(node.shares[t]);
+    }
+    if (node.kernels.second) {
+      if (node.kernels.meets_if_few || rows > kFewRows) {
+        watch.has_worked(n);
+        team_->meet(worker);
+        watch.has_waited(n);
+      }
+      for (std::size_t t = begin; t < end; ++t) node.kernels.second(node.shares[t]);
+    }
+    watch.has_ended(n);
+  }
+}
+
+void Executable::close() {
+  std::unique_lock<std::mutex> lock(running_, std::defer_lock);
+  if (owner_.is_current()) lock.lock();
+  team_.reset();
+  nodes_.clear();
+  weights_.clear();
+  own_.clear();
+  for (Memory* memory : {&parameters_, &caches_, &values_, &shared_}) *memory = Memory();
+  tensors_.clear();
+}
+
+}  // namespace tensor_ops::decode

@@ -1,0 +1,125 @@
+// A program made ready to run: its weights packed, its memory taken, its threads started.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "declaration/shared.h"
+#include "decode/executor/memory.h"
+#include "decode/executor/node_kernels.h"
+#include "decode/executor/packed_weights.h"
+#include "decode/executor/team.h"
+#include "decode/executor/workers_in_use.h"
+#include "decode/serving/executor.h"
+
+namespace tensor_ops::decode {
+
+struct CompileOptions {
+  std::size_t threads;
+  ActivationType activations;
+  Progress progress;
+  TensorBytes packed;  // what packed() has returned; null where weights are to be packed
+};
+
+// How the workers spent a step, in seconds. What a row of both leaves of `whole` is the wait for
+// the thread that was the last.
+struct StepTimes {
+  double whole;
+  std::size_t workers;
+  std::vector<double> work;  // a row for each of them, of its time in each node
+  std::vector<double> wait;  // and what it waited before and within the node
+};
+
+class TENSOR_OPS_SHARED Executable final : public Executor {
+ public:
+  // tensors: by index, those of the program; of matrices none where they are packed. Throws
+  // ValueError, MemoryError or Error, before any memory is taken unless the system refuses it.
+  Executable(Program program, const std::vector<TensorBytes>& tensors,
+             const CompileOptions& options);
+  Executable(const Executable&) = delete;
+  Executable& operator=(const Executable&) = delete;
+  ~Executable() override;
+
+  void run(std::size_t num_tokens, std::size_t num_selected) override;
+  std::vector<std::int32_t> run_steps(const StepsInRow& steps) override;
+  std::size_t first_nan(std::size_t num_tokens, std::size_t num_selected,
+                        std::size_t slot) override;
+  void close() override;
+  const Program& program() const override { return program_; }
+  const StepArrays& arrays() const override { return arrays_; }
+  const std::vector<std::pair<const char*, std::size_t>>& memory() const override {
+    return memory_;
+  }
+
+  // Runs a step as run() does, and measures it.
+  StepTimes profile(std::size_t num_tokens, std::size_t num_selected);
+  // The bytes per second at which the threads read the packed weights, without computing with them.
+  // Throws Error where the program has no matrices.
+  double read_bandwidth();
+  // The packed weights, piece by piece in an order that does not depend on the threads.
+  std::vector<PackedPiece> packed();
+  std::size_t threads() const { return threads_; }
+  std::size_t packed_size() const { return packed_size_; }  // bytes
+  // Whether rows of a tensor are looked up in the caller's memory at each step.
+  bool reads_from_caller(std::size_t tensor) const;
+
+ private:
+  // A node and what each thread does of it; all that a step needs.
+  struct Compiled {
+    NodeKernels kernels;
+    Rows rows;
+    bool meets_before;
+    std::vector<PreparedKind> prepared;
+    std::vector<std::vector<TileRun>> tiles;  // by thread
+    std::vector<Share> shares;                // by thread
+    std::unique_ptr<TileClaims[]> claims;     // by thread; null where there are no tiles
+  };
+  struct Layout;
+
+  void require_tensors(bool is_packed) const;
+  Layout plan(ActivationType wanted);
+  void plan_products(std::size_t node, ActivationType wanted, Layout& layout);
+  void plan_parameters(std::size_t node, Layout& layout);
+  void require_memory(const Layout& layout, bool is_packed);
+  void allocate(const Layout& layout);
+  void fill_parameters(const Layout& layout);
+  void make_shares(const Layout& layout);
+  // Throws Error after close() and in a forked child.
+  std::unique_lock<std::mutex> lock_open(const char* where);
+  // Also throws ValueError for a step that cannot run.
+  std::unique_lock<std::mutex> begin_step(const char* where, std::size_t num_tokens,
+                                          std::size_t num_selected);
+  void number_step();
+  void take_step();
+  // Throws ValueError unless there is an output that holds one token in a row.
+  const std::int32_t* chosen_tokens(const std::string& output) const;
+  bool has_nan(std::size_t node, std::size_t slot) const;
+  template <class Watch>
+  void work(std::size_t worker, Watch watch);
+  std::pair<std::size_t, std::size_t> shares_of(std::size_t worker) const;  // first and end
+
+  const Program program_;
+  std::vector<TensorBytes> tensors_;
+  const std::size_t threads_;
+  std::size_t packed_size_ = 0;
+  StepArrays arrays_;
+  std::vector<std::pair<const char*, std::size_t>> memory_;
+
+  const OwnerProcess owner_;
+  std::mutex running_;
+  Step step_{};
+  std::vector<Compiled> nodes_;
+  PackedWeights weights_;
+  std::vector<Memory> own_;  // scratch, by thread
+  Memory parameters_, caches_, values_, shared_;
+  std::unique_ptr<Team> team_;  // null once closed
+  WorkersInUse workers_in_use_;
+  std::size_t workers_ = 1;  // in this step
+};
+
+}  // namespace tensor_ops::decode

@@ -1,0 +1,171 @@
+#include "decode/executor/packed_weights.h"
+
+#include <cstdint>
+#include <cstring>
+
+#include "declaration/errors.h"
+#include "decode/products/tile.h"
+#include "decode/program/node_kind.h"
+#include "decode/program/sizes.h"
+
+namespace tensor_ops::decode {
+namespace {
+
+constexpr std::size_t kPrefetched = 1 << 14;  // bytes behind the last tile that may be prefetched
+
+// Reads a word of each cache line, since memory hands over whole ones; at four places in turn, as
+// one core reads faster so than at one.
+void read_lines(const unsigned char* from, std::size_t bytes) {
+  constexpr std::size_t kLine = 64, kPlaces = 4;
+  const std::size_t part = bytes / kPlaces;
+  std::uint64_t sum = 0;
+  for (std::size_t i = 0; i + kLine <= part; i += kLine)
+    for (std::size_t place = 0; place < kPlaces; ++place) {
+      std::uint64_t word;
+      std::memcpy(&word, from + place * part + i, sizeof(word));
+      sum ^= word;
+    }
+  [[maybe_unused]] volatile std::uint64_t kept = sum;
+}
+
+}  // namespace
+
+const std::vector<std::size_t>* matrices_of(const Node& node) {
+  const auto& slots = node.kind->weights;
+  for (std::size_t s = 0; s < slots.size(); ++s)
+    if (slots[s].form == WeightForm::kMatrices) return &node.weights[s];
+  return nullptr;
+}
+
+const WeightFormat& format_of(const Tensor& tensor) {
+  if (const WeightFormat* format = find_weight_format(tensor.type->name)) return *format;
+  throw Error(text("compile_program: tensor '", tensor.name,
+                   "': the cpp backend has no products with ", tensor.type->name));
+}
+
+std::vector<bool> tensors_to_compile(const Program& program, bool is_packed) {
+  std::vector<bool> wanted(program.tensors.size());
+  for (const Node& node : program.nodes)
+    for (const auto& slot : node.weights)
+      for (std::size_t index : slot)
+        if (!is_packed || &slot != matrices_of(node)) wanted[index] = true;
+  return wanted;
+}
+
+std::string packed_layout(const Program& program) {
+  std::string layout = text("tiles ", kTileLayout, " of ", kTileRows, " rows:");
+  for (const Node& node : program.nodes)
+    if (const auto* matrices = matrices_of(node))
+      for (std::size_t index : *matrices) {
+        const Tensor& matrix = program.tensors[index];
+        layout += text(" ", matrix.type->name, " ", matrix.rows, "x", matrix.columns);
+      }
+  return layout;
+}
+
+void PackedWeights::add(const Part& part) {
+  add_size("packed weights", thread_bytes_[part.thread], part.bytes());
+  parts_.push_back(part);
+}
+
+std::size_t PackedWeights::bytes() const {
+  std::size_t all = 0;
+  for (std::size_t each : thread_bytes_) add_size("packed weights", all, each);
+  return all;
+}
+
+void PackedWeights::allocate() {
+  std::vector<const unsigned char*> next;
+  for (std::size_t bytes : thread_bytes_) {
+    memory_.push_back(std::make_shared<const Memory>(bytes + kPrefetched, "packed weights"));
+    next.push_back(memory_.back()->data());
+  }
+  for (Part& part : parts_) {
+    part.tiles = next[part.thread];
+    next[part.thread] += part.bytes();
+  }
+}
+
+void PackedWeights::use(const TensorBytes& packed) {
+  if (packed.bytes != bytes())
+    throw ValueError(text("compile_program: packed must have the ", bytes(),
+                          " bytes that packed() of an executable has, got ", packed.bytes));
+  if (reinterpret_cast<std::uintptr_t>(packed.first) % kTileAlignment != 0)
+    throw ValueError(text("compile_program: packed must begin at a multiple of ", kTileAlignment,
+                          " bytes; map it from such an offset of its file"));
+  const unsigned char* next = packed.first;
+  for (Part& part : parts_) {
+    part.tiles = next;
+    next += part.bytes();
+  }
+}
+
+struct PackedWeights::Job {
+  const PackedWeights& weights;
+  const Program& program;
+  const std::vector<TensorBytes>& tensors;
+  std::size_t begin, end;  // the parts of one node
+
+  void pack(std::size_t thread) const {
+    for (std::size_t i = begin; i < end; ++i) {
+      const Part& part = weights.parts_[i];
+      if (part.thread == thread)
+        pack_part(part, program.tensors[part.tensor], tensors[part.tensor].first);
+    }
+  }
+};
+
+void PackedWeights::pack(const Program& program, const std::vector<TensorBytes>& tensors,
+                         Team& team, const Progress& progress) const {
+  const std::size_t all = bytes();
+  std::size_t done = 0;
+  for (std::size_t begin = 0, end = 0; begin < parts_.size(); begin = end) {
+    for (; end < parts_.size() && parts_[end].node == parts_[begin].node; ++end)
+      done += parts_[end].bytes();
+    Job job{*this, program, tensors, begin, end};
+    const auto pack = [](void* context, std::size_t thread) {
+      static_cast<const Job*>(context)->pack(thread);
+    };
+    team.run(pack, &job, thread_bytes_.size());
+    if (progress) progress(done, all);
+  }
+}
+
+void PackedWeights::pack_part(const Part& part, const Tensor& matrix, const unsigned char* rows) {
+  const WeightFormat& format = format_of(matrix);
+  const std::size_t row_bytes = matrix.type->row_bytes(matrix.columns);
+  auto* tile = const_cast<unsigned char*>(part.tiles);  // in memory_
+  for (std::size_t r = 0; r < part.rows; r += kTileRows, tile += part.tile_bytes) {
+    const unsigned char* of_tile[kTileRows];
+    for (std::size_t lane = 0; lane < kTileRows; ++lane)
+      of_tile[lane] =
+          r + lane < part.rows ? rows + (part.first_row + r + lane) * row_bytes : nullptr;
+    format.pack(of_tile, matrix.columns, tile);
+  }
+}
+
+void PackedWeights::read(std::size_t thread) const {
+  if (!memory_.empty()) {
+    read_lines(memory_[thread]->data(), thread_bytes_[thread]);
+  } else if (!parts_.empty()) {
+    const std::size_t all = bytes(), threads = thread_bytes_.size();
+    const std::size_t begin = all / threads * thread;
+    read_lines(parts_[0].tiles + begin, thread + 1 < threads ? all / threads : all - begin);
+  }
+}
+
+std::vector<PackedPiece> PackedWeights::pieces() const {
+  std::vector<PackedPiece> pieces;
+  for (const Part& part : parts_)
+    pieces.push_back(
+        {part.tiles, part.bytes(),
+         memory_.empty() ? nullptr : std::shared_ptr<const void>(memory_[part.thread])});
+  return pieces;
+}
+
+void PackedWeights::clear() {
+  parts_.clear();
+  memory_.clear();
+}
+
+}  // namespace tensor_ops::decode

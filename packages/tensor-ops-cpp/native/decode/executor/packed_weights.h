@@ -1,0 +1,83 @@
+// The packed weights of a program: the tiles of its matrices.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "declaration/shared.h"
+#include "decode/executor/memory.h"
+#include "decode/executor/team.h"
+#include "decode/products/product.h"
+#include "decode/program/program.h"
+
+namespace tensor_ops::decode {
+
+// Called on the calling thread with the bytes of weights that are done, and of all. May throw.
+using Progress = std::function<void(std::size_t, std::size_t)>;
+
+// A piece of packed weights, and what keeps its memory; null where that is the caller's.
+struct PackedPiece {
+  const unsigned char* first;
+  std::size_t bytes;
+  std::shared_ptr<const void> owner;
+};
+
+// The tensors of the slot of matrices of a node; null where it has none.
+const std::vector<std::size_t>* matrices_of(const Node& node);
+
+// How the rows of a tensor are packed and multiplied here. Throws Error where they cannot be.
+const WeightFormat& format_of(const Tensor& tensor);
+
+inline std::size_t tiles_of(std::size_t rows) { return (rows + kTileRows - 1) / kTileRows; }
+
+// Which tensors are read when a program is compiled: matrices are not, where they are packed.
+TENSOR_OPS_SHARED std::vector<bool> tensors_to_compile(const Program& program, bool is_packed);
+
+// Says how the weights of a program are packed here: equal texts mean equal layouts.
+TENSOR_OPS_SHARED std::string packed_layout(const Program& program);
+
+class PackedWeights {
+ public:
+  // The tiles of some rows of a matrix, which one thread multiplies.
+  struct Part {
+    std::size_t node, thread, tensor, first_row, rows, tile_bytes;
+    const unsigned char* tiles;
+
+    std::size_t bytes() const { return tiles_of(rows) * tile_bytes; }
+  };
+
+  explicit PackedWeights(std::size_t threads) : thread_bytes_(threads) {}
+
+  // Parts are added in the order of nodes, threads and rows.
+  void add(const Part& part);
+  const std::vector<Part>& parts() const { return parts_; }
+  std::size_t bytes() const;
+
+  // Takes memory for each thread's parts, one behind the other, so that it reads one sequential
+  // stream; or reads all parts from memory of the caller, where they follow each other in the order
+  // in which they were added. Throws MemoryError or ValueError.
+  void allocate();
+  void use(const TensorBytes& packed);
+  // Fills what allocate() has taken; thread by thread, node by node.
+  void pack(const Program& program, const std::vector<TensorBytes>& tensors, Team& team,
+            const Progress& progress) const;
+
+  // Reads every cache line of a thread's share of all bytes.
+  void read(std::size_t thread) const;
+  std::vector<PackedPiece> pieces() const;
+  void clear();
+
+ private:
+  struct Job;
+  static void pack_part(const Part& part, const Tensor& matrix, const unsigned char* rows);
+
+  std::vector<Part> parts_;
+  std::vector<std::size_t> thread_bytes_;
+  std::vector<std::shared_ptr<const Memory>> memory_;  // by thread; none where the caller has it
+};
+
+}  // namespace tensor_ops::decode

@@ -1,0 +1,123 @@
+// What one thread is given to do of one node in one step: plain pointers and sizes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "decode/executor/tile_claims.h"
+#include "decode/products/product.h"
+#include "decode/program/cache_type.h"
+#include "decode/serving/step.h"
+
+#define DECODE_INLINE inline __attribute__((always_inline))
+
+namespace tensor_ops::decode {
+
+constexpr std::size_t kCacheBlock = 16, kScaledElements = 32;
+// Positions from one multiple of this up to the next are attended to by themselves, in so many
+// blocks at most.
+constexpr std::size_t kAttendedRange = 128, kMostBlocks = kAttendedRange / kCacheBlock;
+
+DECODE_INLINE constexpr std::size_t scales_of(std::size_t head_size) {
+  return (head_size + kScaledElements - 1) / kScaledElements;
+}
+
+// Bytes of the key and the value of one position and one head.
+DECODE_INLINE constexpr std::size_t position_bytes(CacheType type, std::size_t head_size) {
+  constexpr std::size_t kScale = 2;
+  if (type == CacheType::kInt8)
+    return 2 * head_size + head_size % 2 + 2 * scales_of(head_size) * kScale;
+  return 2 * head_size * (type == CacheType::kFloat16 ? 2 : 4);
+}
+// The positions that a page takes memory for.
+DECODE_INLINE constexpr std::size_t kept_positions(CacheType type, std::size_t page_size) {
+  if (type != CacheType::kInt8) return page_size;
+  return (page_size + kCacheBlock - 1) / kCacheBlock * kCacheBlock;
+}
+
+// The keys and values of one attention node: of one head those of all pages, then of the next, so
+// that a head's pages with consecutive numbers are one stream. A page is blocks of 16 positions. Of
+// floats the last one of a page may have fewer; a block has for each element of a head the keys of
+// all its positions, then its values, position by position. Of int8 a block has for each two
+// elements the keys of all positions, of each position two integers, with a zero behind an odd last
+// element; then for each two positions their values, of each element two integers; then the scales
+// in float16: for each 32 elements those of all its keys, then likewise of its values.
+struct CacheMemory {
+  unsigned char* data;
+  CacheType type;
+  bool is_paged;  // a slot that is not paged has the page of its own number
+  std::size_t num_pages, page_size, num_kv_heads, head_size;
+};
+
+// The tiles of one matrix that one thread multiplies. Their rows begin at a column of the output.
+struct TileRun {
+  const ProductKernel* kernel;
+  std::size_t prepared_offset;  // of this kind of activations in what is prepared of a row
+  std::size_t tile_bytes;
+  const unsigned char* tiles;
+  std::size_t first, rows;  // columns of the output
+};
+
+// One kind of activations that a node's products want.
+struct PreparedKind {
+  const ProductKernel* kernel;
+  std::size_t offset;
+};
+
+constexpr std::size_t kMostInputs = 2, kMostWeights = 4;
+
+struct alignas(64) Share {
+  const Step* step;
+  std::size_t rows;  // of the output
+  bool is_selected;  // whether these are the selected tokens, else all
+  std::size_t thread, threads;
+
+  const void* input[kMostInputs];  // null where not given
+  std::size_t input_columns[kMostInputs];
+  void* output;
+  std::size_t columns;  // of the output
+  const double* attributes;
+  const float* parameters[kMostWeights];  // vectors and tables; null where not given
+  std::size_t parameter_columns[kMostWeights];
+  const unsigned char* table;  // rows that are looked up, as the caller's memory has them
+  const WeightFormat* table_format;
+  std::size_t table_row_bytes;
+  CacheMemory cache;
+
+  // Products: the columns of the matrices, the kinds of activations that they want, the bytes of a
+  // row of all of these, this thread's tiles, and what each thread has left of its own.
+  std::size_t product_columns;
+  const PreparedKind* prepared;
+  std::size_t num_prepared, prepared_bytes;
+  const TileRun* runs;
+  std::size_t num_runs, num_tiles;
+  TileClaims* claims;       // of all threads
+  const Share* of_threads;  // the shares of all threads
+
+  unsigned char* own;     // scratch of this thread, aligned to 64 bytes
+  unsigned char* shared;  // scratch of all threads
+
+  // Inlined, so that no code of one level can be linked into another's.
+  DECODE_INLINE const float* in(std::size_t k) const { return static_cast<const float*>(input[k]); }
+  DECODE_INLINE float* out() const { return static_cast<float*>(output); }
+  // Where this thread's part of `count` equal pieces begins and ends.
+  DECODE_INLINE std::size_t begin_of(std::size_t count) const { return count * thread / threads; }
+  DECODE_INLINE std::size_t end_of(std::size_t count) const {
+    return count * (thread + 1) / threads;
+  }
+};
+
+// Up to so many rows a thread does the first phase of products for itself: cheaper than to wait.
+constexpr std::size_t kFewRows = 4;
+
+using Phase = void (*)(const Share&);
+
+// A node's work on each thread. Between the phases all threads meet, except where the second phase
+// reads only what its own thread wrote in the first.
+struct NodeKernels {
+  Phase first;
+  Phase second = nullptr;
+  bool meets_if_few = true;
+};
+
+}  // namespace tensor_ops::decode
