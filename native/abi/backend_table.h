@@ -1,10 +1,10 @@
 // The table of tensor_ops/abi.h, which every backend with native code fills in the same way.
 #pragma once
 
-#include <new>
 #include <string>
 
 #include "abi/caller_array.h"
+#include "abi/guarded.h"
 #include "checks/array_checks.h"
 #include "declaration/errors.h"
 #include "declaration/op_call.h"
@@ -39,22 +39,5 @@ struct BackendParts {
 // What a library's one exported function does.
 tensor_ops_status get_backend(const BackendParts& parts, std::uint32_t abi_version,
                               const tensor_ops_backend** backend, tensor_ops_error* error);
-
-// The status of the C++ exception in flight, whose text goes into the message.
-tensor_ops_status status_of_exception(tensor_ops_error* error) noexcept;
-
-// Runs what may throw.
-template <class Work>
-tensor_ops_status guarded(tensor_ops_error* error, Work work) noexcept {
-  try {
-    work();
-    return TENSOR_OPS_OK;
-  } catch (...) {
-    return status_of_exception(error);
-  }
-}
-
-// Throws ValueError where a caller's struct is smaller than version 1 has it.
-void require_size(const char* name, std::size_t given, std::size_t expected);
 
 }  // namespace tensor_ops

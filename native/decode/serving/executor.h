@@ -1,5 +1,6 @@
 // What drives a program that an executor has made ready to run: the arrays of its steps, and calls
-// that run them. Where its memory lies and who computes is the executor's own business.
+// that run them. The arrays are memory of the process; where all else lies, and who computes, is
+// the executor's own business.
 #pragma once
 
 #include <cstdint>
@@ -7,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "decode/program/activation_type.h"
 #include "decode/program/program.h"
 #include "decode/serving/step_arrays.h"
 
@@ -43,6 +45,13 @@ class Executor {
   virtual const StepArrays& arrays() const = 0;
   // What takes how many bytes.
   virtual const std::vector<std::pair<const char*, std::size_t>>& memory() const = 0;
+  // What activations are rounded to before products with stored weights.
+  virtual ActivationType activations() const = 0;
+  // How many compute a step together, such as threads.
+  virtual std::size_t num_workers() const = 0;
+  // Null in the process that made it; in a forked child, what the child has none of, such as
+  // "threads". Takes no lock.
+  virtual const char* lost_by_fork() const = 0;
 };
 
 }  // namespace tensor_ops::decode

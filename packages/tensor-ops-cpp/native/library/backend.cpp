@@ -7,7 +7,7 @@
 #include "threads/resources.h"
 #include "threads/threads.h"
 #ifndef TENSOR_OPS_WITHOUT_DECODE
-#include "library/decode_interface.h"
+#include "decode/interface/decode_interface.h"
 #endif
 
 namespace tensor_ops {

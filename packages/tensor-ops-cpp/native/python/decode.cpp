@@ -143,7 +143,6 @@ class PyExecutable {
       compile.packed = bytes_of(array.array());
       packed_ = packed;
     }
-    options_["activations"] = kActivationNames[static_cast<std::size_t>(compile.activations)];
     decode::Program program = decode::parse_program(json);
     std::vector<decode::TensorBytes> bytes(program.tensors.size());
     std::vector<Owned> views(program.tensors.size());
@@ -166,6 +165,8 @@ class PyExecutable {
       const py::gil_scoped_release released;
       executable_ = std::make_unique<Executable>(std::move(program), bytes, compile);
     }
+    options_["activations"] =
+        kActivationNames[static_cast<std::size_t>(executable_->activations())];
     for (std::size_t i = 0; i < bytes.size(); ++i)
       if (executable_->reads_from_caller(i)) {
         kept_.push_back(std::move(objects[i]));
@@ -250,7 +251,7 @@ class PyExecutable {
 
   py::dict arrays() const { return arrays_; }
   py::dict options() const { return options_; }
-  std::size_t num_workers() const { return executable_->threads(); }
+  std::size_t num_workers() const { return executable_->num_workers(); }
   std::size_t packed_size() const { return executable_->packed_size(); }
   py::dict memory() const {
     py::dict memory;

@@ -38,6 +38,7 @@ Executable::Executable(Program program, const std::vector<TensorBytes>& tensors,
     : program_(std::move(program)),
       tensors_(tensors),
       threads_(options.threads),
+      activations_(options.activations),
       arrays_(program_),
       weights_(options.threads),
       workers_in_use_(options.threads) {
@@ -45,7 +46,7 @@ Executable::Executable(Program program, const std::vector<TensorBytes>& tensors,
     throw UnavailableError(text("compile_program: ", isa_choice().reason));
   const bool is_packed = options.packed.first;
   require_tensors(is_packed);
-  const Layout layout = plan(options.activations);
+  const Layout layout = plan();
   require_memory(layout, is_packed);
   if (is_packed) weights_.use(options.packed);
   allocate(layout);
@@ -72,7 +73,7 @@ void Executable::require_tensors(bool is_packed) const {
       }
 }
 
-Executable::Layout Executable::plan(ActivationType wanted) {
+Executable::Layout Executable::plan() {
   Layout layout;
   nodes_.resize(program_.nodes.size());
   for (std::size_t n = 0; n < nodes_.size(); ++n) {
@@ -86,7 +87,7 @@ Executable::Layout Executable::plan(ActivationType wanted) {
       layout.scratch.shared = std::max(layout.scratch.shared, wanted.shared);
       layout.uses_shared[n] = wanted.shared > 0;
     }
-    plan_products(n, wanted, layout);
+    plan_products(n, layout);
     plan_parameters(n, layout);
   }
   for (const Cache& cache : program_.caches) {
@@ -100,7 +101,7 @@ Executable::Layout Executable::plan(ActivationType wanted) {
 }
 
 // The tiles of all matrices of a slot are divided among the threads as if they were one.
-void Executable::plan_products(std::size_t n, ActivationType wanted, Layout& layout) {
+void Executable::plan_products(std::size_t n, Layout& layout) {
   const Node& node = program_.nodes[n];
   if (!matrices_of(node)) return;
   const auto& matrices = *matrices_of(node);
@@ -111,7 +112,7 @@ void Executable::plan_products(std::size_t n, ActivationType wanted, Layout& lay
   std::size_t offset[kActivationTypes] = {}, row_bytes = 0, tiles = 0;
   bool is_prepared[kActivationTypes] = {};
   const auto activations = [&](const Tensor& matrix) {
-    return activations_for(format_of(matrix), wanted);
+    return activations_for(format_of(matrix), activations_);
   };
   for (std::size_t index : matrices) {
     const Tensor& matrix = program_.tensors[index];

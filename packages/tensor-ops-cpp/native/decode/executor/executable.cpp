@@ -58,6 +58,8 @@ void check_for(const char* where, Check check) {
 
 Executable::~Executable() = default;
 
+const char* Executable::lost_by_fork() const { return owner_.is_current() ? nullptr : "threads"; }
+
 bool Executable::reads_from_caller(std::size_t tensor) const {
   for (const Node& node : program_.nodes)
     for (std::size_t s = 0; s < node.weights.size(); ++s)
@@ -68,10 +70,11 @@ bool Executable::reads_from_caller(std::size_t tensor) const {
 
 std::unique_lock<std::mutex> Executable::lock_open(const char* where) {
   // Before the lock, which may have been held when the process forked.
-  if (!owner_.is_current())
+  if (const char* const lost = lost_by_fork())
     throw Error(text(where,
                      ": the process was forked after compile_program(), and the child has none of "
-                     "its threads; compile the program again in the child"));
+                     "its ",
+                     lost, "; compile the program again in the child"));
   std::unique_lock<std::mutex> lock(running_);
   if (!team_) throw Error(text(where, ": the executable is closed; compile the program again"));
   return lock;

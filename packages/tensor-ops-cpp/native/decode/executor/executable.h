@@ -55,6 +55,9 @@ class TENSOR_OPS_SHARED Executable final : public Executor {
   const std::vector<std::pair<const char*, std::size_t>>& memory() const override {
     return memory_;
   }
+  ActivationType activations() const override { return activations_; }
+  std::size_t num_workers() const override { return threads_; }
+  const char* lost_by_fork() const override;
 
   // Runs a step as run() does, and measures it.
   StepTimes profile(std::size_t num_tokens, std::size_t num_selected);
@@ -63,7 +66,6 @@ class TENSOR_OPS_SHARED Executable final : public Executor {
   double read_bandwidth();
   // The packed weights, piece by piece in an order that does not depend on the threads.
   std::vector<PackedPiece> packed();
-  std::size_t threads() const { return threads_; }
   std::size_t packed_size() const { return packed_size_; }  // bytes
   // Whether rows of a tensor are looked up in the caller's memory at each step.
   bool reads_from_caller(std::size_t tensor) const;
@@ -82,8 +84,8 @@ class TENSOR_OPS_SHARED Executable final : public Executor {
   struct Layout;
 
   void require_tensors(bool is_packed) const;
-  Layout plan(ActivationType wanted);
-  void plan_products(std::size_t node, ActivationType wanted, Layout& layout);
+  Layout plan();
+  void plan_products(std::size_t node, Layout& layout);
   void plan_parameters(std::size_t node, Layout& layout);
   void require_memory(const Layout& layout, bool is_packed);
   void allocate(const Layout& layout);
@@ -106,6 +108,7 @@ class TENSOR_OPS_SHARED Executable final : public Executor {
   const Program program_;
   std::vector<TensorBytes> tensors_;
   const std::size_t threads_;
+  const ActivationType activations_;
   std::size_t packed_size_ = 0;
   StepArrays arrays_;
   std::vector<std::pair<const char*, std::size_t>> memory_;

@@ -1,4 +1,5 @@
-// The table of tensor_ops/decode.h.
+// The table of tensor_ops/decode.h, for a package that defines the functions of
+// executor_factory.h.
 #pragma once
 
 #include "tensor_ops/decode.h"

@@ -1,40 +1,33 @@
 // What tensor_ops/decode.h declares: models that are open, their sequences and their steps.
-#include "library/decode_interface.h"
+#include "decode/interface/decode_interface.h"
 
 #include <algorithm>
-#include <cmath>
-#include <cstring>
 #include <limits>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "abi/backend_table.h"
+#include "abi/guarded.h"
 #include "declaration/errors.h"
-#include "decode/executor/executable.h"
 #include "decode/files/exported_model.h"
+#include "decode/interface/executor_factory.h"
 #include "decode/serving/sequences.h"
-#include "threads/threads.h"
 
 // Its functions take turns.
 struct tensor_ops_model {
   tensor_ops_model(tensor_ops::decode::ExportedModel opened,
-                   tensor_ops::ActivationType activation_type, std::size_t threads)
+                   std::optional<tensor_ops::decode::ActivationType> activations,
+                   std::size_t num_workers)
       : exported(std::move(opened)),
-        activations(activation_type),
-        executable(exported.program, exported.tensors,
-                   {threads,
-                    activation_type,
-                    // What is packed is not read again.
-                    [this](std::size_t, std::size_t) { exported.weights->release_memory(); },
-                    {}}) {}
+        executor(tensor_ops::decode::make_executor(
+            exported, {activations, num_workers, [this] { exported.weights->release_memory(); }})) {
+  }
 
   const tensor_ops::decode::ExportedModel exported;
-  const tensor_ops::ActivationType activations;
-  tensor_ops::decode::Executable executable;
-  const tensor_ops::decode::OwnerProcess owner;
+  const std::unique_ptr<tensor_ops::decode::Executor> executor;
   std::mutex in_use;
   // What drives it: sequences, arrays, or nothing yet.
   std::unique_ptr<tensor_ops::decode::Sequences> sequences;
@@ -71,10 +64,11 @@ class Held {
   Held(const char* function, tensor_ops_model* pointer)
       : function_(function), model_(given(function, "model", pointer)) {
     // Before the lock, which may have been held when the process forked.
-    if (!model_.owner.is_current())
+    if (const char* const lost = model_.executor->lost_by_fork())
       throw Error(text(function,
                        ": the process was forked after the model was opened, and the child has "
-                       "none of its threads; open the model again in the child"));
+                       "none of its ",
+                       lost, "; open the model again in the child"));
     lock_ = std::unique_lock<std::mutex>(model_.in_use);
   }
 
@@ -85,13 +79,13 @@ class Held {
     if (model_.has_arrays) refuse("by the arrays of its steps");
     if (!model_.sequences)
       model_.sequences = std::make_unique<decode::Sequences>(
-          model_.executable, model_.exported.logits, model_.exported.tokens);
+          *model_.executor, model_.exported.logits, model_.exported.tokens);
     return *model_.sequences;
   }
-  decode::Executable& executable() const {
+  decode::Executor& executor() const {
     if (model_.sequences) refuse("by sequences");
     model_.has_arrays = true;
-    return model_.executable;
+    return *model_.executor;
   }
 
  private:
@@ -123,9 +117,9 @@ std::vector<std::int32_t> token_list(const char* function, const char* name,
   return {all, all + size};
 }
 
-ActivationType activation_type(const std::string& name) {
-  for (std::size_t type = 0; type < kActivationTypes; ++type)
-    if (name == kActivationNames[type]) return static_cast<ActivationType>(type);
+decode::ActivationType activation_type(const std::string& name) {
+  for (std::size_t type = 0; type < decode::kActivationTypes; ++type)
+    if (name == decode::kActivationNames[type]) return static_cast<decode::ActivationType>(type);
   throw ValueError(text(
       "open: activations must be 'int8x2', 'int8', 'bfloat16' or 'float32', got '", name, "'"));
 }
@@ -138,15 +132,14 @@ tensor_ops_status open_model(const char* folder, const tensor_ops_model_options*
     const std::string path = &given("open", "folder", folder);
     tensor_ops_model_options wanted{sizeof wanted, nullptr, 0};
     if (options) wanted = given_struct("open", "options", "tensor_ops_model_options", options);
-    const auto threads = require_from("open", "num_threads", wanted.num_threads, 0,
-                                      sensible_threads(std::numeric_limits<int>::max()));
-    std::string activations = wanted.activations ? wanted.activations : "";
-    if (wanted.activations) activation_type(activations);
+    const auto workers =
+        require_from("open", "num_threads", wanted.num_threads, 0, decode::most_workers());
+    std::optional<decode::ActivationType> activations;
+    if (wanted.activations) activations = activation_type(wanted.activations);
     decode::ExportedModel exported = decode::open_exported_model(path);
-    if (activations.empty()) activations = exported.activations;
-    if (activations.empty()) activations = "int8x2";
-    made = new tensor_ops_model(std::move(exported), activation_type(activations),
-                                threads ? threads : static_cast<std::size_t>(num_threads()));
+    if (!activations && !exported.activations.empty())
+      activations = activation_type(exported.activations);
+    made = new tensor_ops_model(std::move(exported), activations, workers);
   });
 }
 
@@ -158,28 +151,30 @@ tensor_ops_status model_facts(const tensor_ops_model* model, tensor_ops_model_fa
     const tensor_ops_model& of = given("facts", "model", model);
     tensor_ops_model_facts& to = given_struct("facts", "facts", "tensor_ops_model_facts", facts);
     const decode::ExportedModel& from = of.exported;
-    const auto& limits = of.executable.program().limits;
+    const decode::Executor& executor = *of.executor;
+    const decode::Program& program = executor.program();
+    const auto& limits = program.limits;
     const auto number = [](std::size_t size) { return static_cast<std::int32_t>(size); };
     std::size_t memory = 0;
-    for (const auto& each : of.executable.memory()) memory += each.second;
+    for (const auto& each : executor.memory()) memory += each.second;
     std::int32_t logit_count = 0;
-    for (const auto& value : of.executable.program().values)
+    for (const auto& value : program.values)
       if (value.name == from.logits) logit_count = number(value.columns);
     to = {to.size,
           from.name.c_str(),
-          kActivationNames[static_cast<std::size_t>(of.activations)],
+          decode::kActivationNames[static_cast<std::size_t>(executor.activations())],
           from.end_tokens.data(),
           number(from.end_tokens.size()),
           from.start_token,
-          number(of.executable.arrays().num_words()),
+          number(executor.arrays().num_words()),
           logit_count,
           number(decode::longest_sequence(limits)),
           number(limits.max_requests),
           number(limits.max_tokens),
           number(limits.page_size),
           number(limits.num_pages),
-          number(decode::num_layers(of.executable.program())),
-          number(of.executable.threads()),
+          number(decode::num_layers(program)),
+          number(executor.num_workers()),
           static_cast<std::int64_t>(memory)};
   });
 }
@@ -281,7 +276,7 @@ tensor_ops_status step_array(tensor_ops_model* model, const char* name,
     const std::string wanted = &given("step_array", "name", name);
     tensor_ops_step_array& to = given_struct("step_array", "array", "tensor_ops_step_array", array);
     const Held held("step_array", model);
-    const decode::StepArrays& arrays = held.executable().arrays();
+    const decode::StepArrays& arrays = held.executor().arrays();
     std::string names;
     for (const decode::StepArray& each : arrays.all()) {
       names += (names.empty() ? "" : ", ") + each.name;
@@ -301,11 +296,11 @@ tensor_ops_status run_step(tensor_ops_model* model, std::int32_t num_tokens,
                            std::int32_t num_selected, tensor_ops_error* error) {
   return guarded(error, [&] {
     const Held held("run_step", model);
-    const auto& limits = held->executable.program().limits;
+    const auto& limits = held->executor->program().limits;
     const auto most = static_cast<std::int64_t>(limits.max_tokens);
     const auto tokens = require_from("run_step", "num_tokens", num_tokens, 1, most);
     const auto selected = require_from("run_step", "num_selected", num_selected, 0, most);
-    held.executable().run(tokens, selected);
+    held.executor().run(tokens, selected);
   });
 }
 
@@ -318,7 +313,7 @@ tensor_ops_status run_steps(tensor_ops_model* model, tensor_ops_steps* steps,
     decode::StepsInRow row{0, 0, &given(here, "output", wanted.output), {}, wanted.max_seconds};
     std::int32_t* const chosen = &given(here, "chosen", wanted.chosen);
     const Held held(here, model);
-    const auto& limits = held->executable.program().limits;
+    const auto& limits = held->executor->program().limits;
     row.num_tokens = require_from(here, "num_tokens", wanted.num_tokens, 1,
                                   static_cast<std::int64_t>(limits.max_tokens));
     row.num_steps = require_from(here, "num_steps", wanted.num_steps, 1,
@@ -332,7 +327,7 @@ tensor_ops_status run_steps(tensor_ops_model* model, tensor_ops_steps* steps,
       for (std::size_t i = 0; i < row.num_tokens; ++i)
         row.end_tokens[i] = token_list(here, "end_tokens", wanted.end_tokens[i], counts[i]);
     }
-    const std::vector<std::int32_t> all = held.executable().run_steps(row);
+    const std::vector<std::int32_t> all = held.executor().run_steps(row);
     std::copy(all.begin(), all.end(), chosen);
     wanted.steps_done = static_cast<std::int32_t>(all.size() / row.num_tokens);
   });

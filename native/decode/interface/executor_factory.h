@@ -1,0 +1,30 @@
+// Where the C interface gets its executors: each package that has one defines these functions, in
+// decode/executor/.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <optional>
+
+#include "decode/files/exported_model.h"
+#include "decode/program/activation_type.h"
+#include "decode/serving/executor.h"
+
+namespace tensor_ops::decode {
+
+struct ExecutorOptions {
+  std::optional<ActivationType> activations;  // the executor's own choice where nobody has one
+  std::size_t num_workers;                    // 0: likewise
+  // Called, where weights are copied, whenever some of them need not be read again. May throw.
+  std::function<void()> has_read;
+};
+
+// The most workers that can be asked for.
+int most_workers();
+
+// The model's tensors stay where they are for as long as the executor is open. Throws the errors of
+// declaration/errors.h.
+std::unique_ptr<Executor> make_executor(const ExportedModel& model, const ExecutorOptions& options);
+
+}  // namespace tensor_ops::decode
