@@ -44,7 +44,7 @@ def followers(count):
 
 
 def test_each_is_fed_what_the_one_before_has_chosen(executable):
-    chosen = executable.run_steps(3, 9, "chosen", [[], [], []], 60.0)
+    chosen = executable.run_steps(3, 9, "chosen", [[], [], []])
     assert chosen.dtype == np.int32
     np.testing.assert_array_equal(chosen, followers(9))
     np.testing.assert_array_equal(executable.arrays["tokens"][:3], followers(8)[-1])
@@ -53,7 +53,7 @@ def test_each_is_fed_what_the_one_before_has_chosen(executable):
 
 
 def test_any_output_of_tokens_is_what_is_fed(executable):
-    chosen = executable.run_steps(3, 4, "fed", [[], [], []], 60.0)
+    chosen = executable.run_steps(3, 4, "fed", [[], [], []])
     np.testing.assert_array_equal(chosen, [[1, 7, 20]] * 4)
 
 
@@ -61,12 +61,17 @@ def test_an_end_token_counts_for_its_own_row(executable):
     expected = followers(9)
     last = next(step for step in range(9) if expected[step, 1] not in expected[:step, 1])
     ends = [[], [int(expected[last, 1])], []]
-    chosen = executable.run_steps(3, 9, "chosen", ends, 60.0)
+    chosen = executable.run_steps(3, 9, "chosen", ends)
     np.testing.assert_array_equal(chosen, expected[: last + 1])
 
 
-def test_one_runs_whatever_the_time(executable):
-    assert len(executable.run_steps(3, 9, "chosen", [[], [], []], 0.0)) == 1
+def test_as_many_run_as_the_caller_says_whatever_the_time(executable):
+    """Ranks that are given the same number take the same steps."""
+    for count in (1, 2, 9):
+        executable.arrays["positions"][:3] = 0
+        assert len(executable.run_steps(3, count, "chosen", [[], [], []])) == count
+    with pytest.raises(TypeError):
+        executable.run_steps(3, 9, "chosen", [[], [], []], 0.0)
 
 
 @pytest.mark.parametrize(
@@ -89,7 +94,7 @@ def test_what_cannot_run_is_an_error_before_anything_is_written(
         executable.arrays[name][:3] = values
     settings = {"num_steps": 9, "output": "chosen", "end_tokens": [[]] * 3} | given
     with pytest.raises(ValueError, match=expected):
-        executable.run_steps(3, max_seconds=60.0, **settings)
+        executable.run_steps(3, **settings)
     assert np.all(executable.arrays["chosen"] == 99)
 
 

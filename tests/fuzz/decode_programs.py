@@ -158,7 +158,7 @@ def _try_step(made, choices):
         if choices.below(2):
             output = choices.pick(["argmax", "sample", "of all tokens"])
             ends = [[choices.below(12)] for _ in range(selected)]
-            made.run_steps(selected, choices.below(8), output, ends, 0.1)
+            made.run_steps(selected, choices.below(8), output, ends)
     except ValueError as error:
         message = str(error)
         assert message.startswith(("run: ", "run_steps: ")), message

@@ -310,7 +310,7 @@ tensor_ops_status run_steps(tensor_ops_model* model, tensor_ops_steps* steps,
     const char* const here = "run_steps";
     tensor_ops_steps& wanted = given_struct(here, "steps", "tensor_ops_steps", steps);
     wanted.steps_done = 0;
-    decode::StepsInRow row{0, 0, &given(here, "output", wanted.output), {}, wanted.max_seconds};
+    decode::StepsInRow row{0, 0, &given(here, "output", wanted.output), {}};
     std::int32_t* const chosen = &given(here, "chosen", wanted.chosen);
     const Held held(here, model);
     const auto& limits = held->executor->program().limits;
@@ -318,16 +318,16 @@ tensor_ops_status run_steps(tensor_ops_model* model, tensor_ops_steps* steps,
                                   static_cast<std::int64_t>(limits.max_tokens));
     row.num_steps = require_from(here, "num_steps", wanted.num_steps, 1,
                                  static_cast<std::int64_t>(limits.max_seq_length));
-    if (!(row.max_seconds >= 0))
-      throw ValueError(text(here, ": max_seconds must be 0 or larger, got ", row.max_seconds));
-    if (row.max_seconds == 0) row.max_seconds = std::numeric_limits<double>::infinity();
+    const double most = wanted.max_seconds;  // 0: no limit
+    if (!(most >= 0)) throw ValueError(text(here, ": max_seconds must be 0 or larger, got ", most));
     row.end_tokens.resize(row.num_tokens);
     if (wanted.end_tokens) {
       const std::int32_t* const counts = &given(here, "end_token_counts", wanted.end_token_counts);
       for (std::size_t i = 0; i < row.num_tokens; ++i)
         row.end_tokens[i] = token_list(here, "end_tokens", wanted.end_tokens[i], counts[i]);
     }
-    const std::vector<std::int32_t> all = held.executor().run_steps(row);
+    decode::Executor& executor = held.executor();
+    const auto all = most > 0 ? run_steps_within(executor, row, most) : executor.run_steps(row);
     std::copy(all.begin(), all.end(), chosen);
     wanted.steps_done = static_cast<std::int32_t>(all.size() / row.num_tokens);
   });

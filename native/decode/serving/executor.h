@@ -11,16 +11,9 @@
 #include "decode/program/activation_type.h"
 #include "decode/program/program.h"
 #include "decode/serving/step_arrays.h"
+#include "decode/serving/steps_in_row.h"
 
 namespace tensor_ops::decode {
-
-// Steps in a row, each with one token of each slot that takes part.
-struct StepsInRow {
-  std::size_t num_tokens, num_steps;
-  std::string output;  // where a step writes the tokens that it chooses, which the next one is fed
-  std::vector<std::vector<std::int32_t>> end_tokens;  // of each token: after which it is the last
-  double max_seconds;
-};
 
 class Executor {
  public:
@@ -30,9 +23,9 @@ class Executor {
   // before anything is written, and Error after close() and in a forked child.
   virtual void run(std::size_t num_tokens, std::size_t num_selected) = 0;
   // Runs steps of what is in the arrays, and writes `tokens` and `positions` of each but the first.
-  // Stops after `num_steps`, after a token that is in `end_tokens` or that cannot be fed, and
-  // before a step that would end after `max_seconds` if it took as long as those before. Returns
-  // what each step has chosen. Throws as run() does, for any of the steps before the first.
+  // Stops after `num_steps`, and after a token that is in `end_tokens` or that cannot be fed: all
+  // that decides is what was given and what was chosen. Returns what each step has chosen. Throws
+  // as run() does, for any of the steps before the first.
   virtual std::vector<std::int32_t> run_steps(const StepsInRow& steps) = 0;
   // Runs the step that is in the arrays once more, which writes what is there already, and returns
   // the first node whose result has NaN in a row of a slot; the number of nodes if none has.

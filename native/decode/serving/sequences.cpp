@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <utility>
 
 #include "declaration/errors.h"
@@ -235,8 +234,8 @@ void Sequences::run_steps(const std::vector<Growth>& growths, std::size_t num_st
     selected[i] = static_cast<std::int32_t>(i);
   }
   const std::vector<std::vector<std::int32_t>> ends(count, end_tokens);
-  const std::vector<std::int32_t> chosen = executor_.run_steps(
-      {count, num_steps, tokens_name_, ends, std::numeric_limits<double>::infinity()});
+  const std::vector<std::int32_t> chosen =
+      executor_.run_steps({count, num_steps, tokens_name_, ends});
   for (std::size_t i = 0; i < count; ++i) {
     Sequence& sequence = *growths[i].sequence;
     for (std::size_t row = i; row < chosen.size(); row += count) {

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "declaration/errors.h"
 #include "decode/program/program.h"
 #include "decode/serving/step.h"
 
@@ -67,5 +68,15 @@ class StepArrays {
   bool has_samples_ = false, reads_pages_ = false;
   std::vector<std::int32_t> next_position_;  // by slot, while a step is checked
 };
+
+// Runs checks of a step, whose messages get the name of the function that is to take it.
+template <class Check>
+void check_for(const char* where, Check check) {
+  try {
+    check();
+  } catch (const ValueError& error) {
+    throw ValueError(text(where, ": ", error.what()));
+  }
+}
 
 }  // namespace tensor_ops::decode

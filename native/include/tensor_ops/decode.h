@@ -95,7 +95,8 @@ typedef struct tensor_ops_steps {
   int32_t num_steps;
   const int32_t* const* end_tokens; /* of each token: after which the steps end; null: none */
   const int32_t* end_token_counts;  /* how many each has; null if end_tokens is */
-  double max_seconds; /* no step but the first begins that would end later; 0: no limit */
+  double max_seconds; /* no step but the first begins that would end later, if it took as long as
+                         those before; 0: no limit */
   int32_t* chosen;    /* room for num_steps rows of num_tokens, which are written; -1 where logits
                          are NaN, or all minus infinity */
   int32_t steps_done; /* how many rows there are; written */

@@ -2,7 +2,6 @@
 
 import copy
 import json
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -61,7 +60,7 @@ def test_they_have_the_bits_of_single_steps(model, output, workers):
     made = Llama(**model).compile(num_workers=workers)
     expected, logits = single_steps(made, output, 13)
     prepared(made, output)
-    chosen = made.run_steps(3, 13, output, NO_ENDS, 60.0)
+    chosen = made.run_steps(3, 13, output, NO_ENDS)
     assert (chosen.dtype, chosen.shape) == (np.int32, (13, 3))
     np.testing.assert_array_equal(chosen, expected)
     np.testing.assert_array_equal(made.arrays["logits"][:3], logits)
@@ -81,25 +80,8 @@ def test_they_stop_after_an_end_token_of_its_own_request(executable):
     )
     ends = [[int(expected[step, row]), WORDS - 1] if each == row else [] for each in range(3)]
     prepared(executable)
-    chosen = executable.run_steps(3, 13, "sample", ends, 60.0)
+    chosen = executable.run_steps(3, 13, "sample", ends)
     np.testing.assert_array_equal(chosen, expected[: step + 1])
-
-
-@pytest.mark.parametrize("seconds", [0.0, -1.0, 1e-9])
-def test_one_runs_whatever_the_time(executable, seconds):
-    prepared(executable)
-    assert len(executable.run_steps(3, 13, "sample", NO_ENDS, seconds)) == 1
-
-
-def test_they_end_in_time(executable):
-    seconds = []
-    for _ in range(5):
-        prepared(executable)
-        start = time.perf_counter()
-        assert len(executable.run_steps(3, 40, "sample", NO_ENDS, np.inf)) == 40
-        seconds.append(time.perf_counter() - start)
-    prepared(executable)
-    assert len(executable.run_steps(3, 40, "sample", NO_ENDS, min(seconds) / 4)) < 40
 
 
 def test_they_stop_after_a_token_that_cannot_be_fed():
@@ -111,7 +93,7 @@ def test_they_stop_after_a_token_that_cannot_be_fed():
     made.arrays["num_edits"][0], made.arrays["edit_penalties"][0, 0] = 1, 1
     made.arrays["edited_tokens"][0, 0], made.arrays["edit_biases"][0, 0] = words, 1e6
     run_step(made, [(0, 0, [1])])
-    assert made.run_steps(1, 8, "sample", [[]], 60.0).tolist() == [[words]]
+    assert made.run_steps(1, 8, "sample", [[]]).tolist() == [[words]]
     made.close()
 
 
@@ -149,7 +131,7 @@ def test_wrong_steps_are_refused_before_anything_is_written(executable, given, e
     if count < 0:
         expected = "end_tokens must have a list for each of"
     with pytest.raises(ValueError, match=f"^run_steps: .*{expected}"):
-        executable.run_steps(**settings | given, max_seconds=60.0)
+        executable.run_steps(**settings | given)
     assert np.all(arrays["logits"] == 7)
 
 
@@ -157,7 +139,7 @@ def test_after_closing_they_are_an_error():
     made = LLAMA.compile()
     made.close()
     with pytest.raises(RuntimeError, match="run_steps: the executable is closed"):
-        made.run_steps(1, 2, "sample", [[]], 1.0)
+        made.run_steps(1, 2, "sample", [[]])
 
 
 def test_those_of_two_threads_take_turns():
@@ -168,7 +150,7 @@ def test_those_of_two_threads_take_turns():
     def rounds(executable):
         for _ in range(10):
             prepared(executable, "argmax")
-            found = executable.run_steps(3, 13, "argmax", NO_ENDS, 60.0)
+            found = executable.run_steps(3, 13, "argmax", NO_ENDS)
             np.testing.assert_array_equal(found, expected)
 
     def reads():

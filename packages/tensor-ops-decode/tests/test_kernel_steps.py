@@ -1,12 +1,14 @@
 """Steps in a row of a kernel: the results of single calls, where they end, and who goes on."""
 
 import threading
+import time
 from functools import partial
 
 import numpy as np
 import pytest
 
 from tensor_ops_decode import CapacityError
+from tensor_ops_decode.step_times import StepTimes
 
 PROMPTS = [1, 2, 3], [200], list(range(20, 57)), [5, 5]
 
@@ -17,23 +19,31 @@ def make(stand_in):
 
 
 class Counting:
-    """An executable that notes the steps of each of its calls, and how long several may take."""
+    """An executable that notes the steps of each of its calls, which take as long as it says.
 
-    def __init__(self, kernel):
+    Times are of a clock of its own, unless there is none.
+    """
+
+    def __init__(self, kernel, monkeypatch=None, seconds=0.0):
         self._executable = kernel._requests._executable
-        self.arrays, self.calls, self.seconds = self._executable.arrays, [], []
+        self.arrays, self.calls = self._executable.arrays, []
+        self.now, self.seconds = 0.0, seconds
+        if monkeypatch is not None:
+            monkeypatch.setattr(time, "perf_counter", lambda: self.now)
         kernel._requests._executable = self
 
     def run(self, *counts):
         self._executable.run(*counts)
-        self.calls.append(1)
+        self._note(1)
 
     def run_steps(self, *given):
-        assert given[-1] <= 0.05  # a signal waits for its end
         chosen = self._executable.run_steps(*given)
-        self.calls.append(len(chosen))
-        self.seconds.append(given[-1])
+        self._note(len(chosen))
         return chosen
+
+    def _note(self, num_steps):
+        self.calls.append(num_steps)
+        self.now += num_steps * self.seconds
 
 
 def by_single_steps(kernel, *prompts, **settings):
@@ -168,9 +178,54 @@ def test_max_seconds_ends_them_after_a_step_at_least(make):
         1,
         1,
     ]
-    counting = Counting(kernel)
-    kernel.run(10**9, max_seconds=0.02)
-    assert 0 < max(counting.seconds) <= 0.02
+
+
+def test_rows_are_as_long_as_the_steps_before_leave_time_for(make, monkeypatch):
+    """How many steps one has is known before it, and none is meant to take more than 50 ms."""
+    kernel = make(max_seq_length=500)
+    counting = Counting(kernel, monkeypatch, seconds=1 / 512)
+    kernel.add_request([1])
+    kernel.run(40)
+    assert counting.calls == [1, 25, 14]
+    counting.calls.clear()
+    kernel.run(10**9, max_seconds=10 / 512)
+    assert counting.calls == [10]
+    counting.seconds = 1 / 16  # slower from here on, which the next row shows
+    kernel.run(1)
+    counting.calls.clear()
+    kernel.run(10**9, max_seconds=0.2)
+    assert counting.calls == [1, 1, 1]
+    counting.seconds = 1 / 8192
+    counting.calls.clear()
+    kernel.run(70)
+    assert counting.calls == [1, 32, 32, 5]  # no pages for more steps are held
+
+
+def test_rows_of_fewer_requests_need_no_step_that_shows_how_long_they_take(make, monkeypatch):
+    kernel = make(max_seq_length=500)
+    counting = Counting(kernel, monkeypatch, seconds=0.001)
+    first, second = kernel.add_request([1]), kernel.add_request([2])
+    kernel.run(20)
+    kernel.remove(first)
+    counting.calls.clear()
+    kernel.run(20)
+    kernel.add_request([3])
+    kernel.add_request([4])
+    kernel.run(20)
+    assert counting.calls == [20, 1, 19]
+    assert len(kernel.tokens(second)) == 60
+
+
+def test_processes_that_note_the_same_run_as_many_steps():
+    """What decides is what is noted, which ranks can share: not a clock in the row."""
+    ranks = [StepTimes() for _ in range(3)]
+    rows = []
+    for seconds in (0.004, 0.2, 0.03, 0.0):
+        rows.append([rank.steps_within(4, 0.03, most=32) for rank in ranks])
+        for rank in ranks:
+            rank.note(4, rows[-1][0], seconds)
+    rows.append([rank.steps_within(4, 0.03, most=32) for rank in ranks])
+    assert rows == [[1] * 3, [7] * 3, [1] * 3, [1] * 3, [32] * 3]
 
 
 def test_the_default_request_runs_if_none_was_added(make):

@@ -192,6 +192,13 @@ const std::map<std::string, void (*)(std::istream&)> commands{
        for (const Token each : rest<Token>(words)) ends.push_back({each});
        print(decoder->run_steps(tokens, steps, output, ends));
      }},
+    // max_seconds, then the same without end tokens.
+    {"steps_within",
+     [](std::istream& words) {
+       const auto seconds = next<double>(words);
+       const auto tokens = next<int>(words), steps = next<int>(words);
+       print(decoder->run_steps(tokens, steps, next<std::string>(words), {}, seconds));
+     }},
 };
 
 }  // namespace

@@ -183,14 +183,13 @@ class PyExecutable {
 
   py::array_t<std::int32_t> run_steps(std::int64_t num_tokens, std::int64_t num_steps,
                                       const std::string& output,
-                                      const std::vector<std::vector<std::int32_t>>& end_tokens,
-                                      double max_seconds) {
+                                      const std::vector<std::vector<std::int32_t>>& end_tokens) {
     const auto tokens = static_cast<std::size_t>(num_tokens);
     std::vector<std::int32_t> chosen;
     {
       const py::gil_scoped_release released;
-      chosen = executable_->run_steps(
-          {tokens, static_cast<std::size_t>(num_steps), output, end_tokens, max_seconds});
+      chosen =
+          executable_->run_steps({tokens, static_cast<std::size_t>(num_steps), output, end_tokens});
     }
     return py::array_t<std::int32_t>(std::vector<std::size_t>{chosen.size() / tokens, tokens},
                                      chosen.data());
@@ -316,7 +315,7 @@ void add_decode(py::module_& module) {
       .def("run", &PyExecutable::run, "num_tokens"_a, "num_selected"_a,
            "Run one step of what is in `arrays`.")
       .def("run_steps", &PyExecutable::run_steps, "num_tokens"_a, "num_steps"_a, "output"_a,
-           "end_tokens"_a, "max_seconds"_a,
+           "end_tokens"_a,
            "Run steps that are fed what `output` of the one before has; return what each chose.")
       .def("first_nan", &PyExecutable::first_nan, "num_tokens"_a, "num_selected"_a, "slot"_a,
            "Run the step again; return the first node whose result has NaN in a row of a slot.")

@@ -13,8 +13,8 @@ from tensor_ops_decode.requests import Requests, last_of_each
 
 __all__ = ["KernelSteps"]
 
-# What one call of the executable takes at most, if a step does not take longer: a signal waits for
-# its end, and so do other threads. Its pages are held beforehand.
+# What one call of the executable takes at most, if its steps take no longer than those before: a
+# signal waits for its end, and so do other threads. Its pages are held beforehand.
 _MOST_SECONDS = 0.05
 _MOST_STEPS = 32
 

@@ -115,7 +115,6 @@ class ReferenceExecutable:
         num_steps: int,
         output: str,
         end_tokens: Sequence[Sequence[int]],
-        max_seconds: float,
     ) -> Array:
         """Run steps of which each is fed what `output` of the one before has.
 
@@ -129,15 +128,13 @@ class ReferenceExecutable:
             Where a step writes the tokens that it chooses.
         end_tokens : sequence of sequence of int
             For each of the tokens, those after which a step is the last.
-        max_seconds : float
-            No step begins that would end later, if it took as long as those before.
 
         Returns
         -------
         ndarray of int32, shape (steps, num_tokens)
             What each step chose.
         """
-        program, start, chosen = self._open(), time.perf_counter(), list[Array]()
+        program, chosen = self._open(), list[Array]()
         check_steps(program, self.arrays, num_tokens, num_steps, output, end_tokens)
         words = vocabulary(program)
         while True:
@@ -145,8 +142,7 @@ class ReferenceExecutable:
             chosen.append(self.arrays[output][:num_tokens, 0].copy())
             pairs = list(zip(chosen[-1].tolist(), end_tokens, strict=True))
             is_last = any(token in ends or not 0 <= token < words for token, ends in pairs)
-            mean = (time.perf_counter() - start) / len(chosen)
-            if is_last or len(chosen) == num_steps or mean * (len(chosen) + 1) > max_seconds:
+            if is_last or len(chosen) == num_steps:
                 return np.stack(chosen)
             self.arrays["tokens"][:num_tokens] = chosen[-1]
             self.arrays["positions"][:num_tokens] += 1

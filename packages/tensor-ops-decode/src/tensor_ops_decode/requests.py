@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -17,6 +18,7 @@ from tensor_ops_decode.program import Program
 from tensor_ops_decode.request import Request, StepPart
 from tensor_ops_decode.sampling import Sampling, note_token, write_sampling
 from tensor_ops_decode.step_profile import StepProfile
+from tensor_ops_decode.step_times import StepTimes
 
 __all__ = ["Requests", "last_of_each"]
 
@@ -54,6 +56,7 @@ class Requests:
         self._tokens = memoryview(self._arrays[tokens].reshape(-1))
         self._has_row_per_token = program.values[tokens].rows == "tokens"
         self._numbers = itertools.count()
+        self._times = StepTimes()
         self.clear()
 
     def clear(self) -> None:
@@ -164,28 +167,29 @@ class Requests:
         RuntimeError
             If there are no active requests.
         """
-        plan, counts, rows, num_steps = self._begin(most_steps)
+        plan, counts, rows, num_steps = self._begin(most_steps, max_seconds)
+        start = time.perf_counter()
         if num_steps == 1:
             self._executable.run(*counts)
-            return 1, self._end(plan, counts, rows, self._chosen(plan, rows))
-        chosen: Array = self._executable.run_steps(
-            counts[0],
-            num_steps,
-            self._name_of_tokens,
-            [tuple(part.request.end_tokens) for part in plan],
-            max_seconds,
-        )
-        return len(chosen), self._end(plan, counts, rows, chosen.T.tolist())
+            chosen = self._chosen(plan, rows)
+        else:
+            ends = [tuple(part.request.end_tokens) for part in plan]
+            tokens = self._name_of_tokens
+            by_step: Array = self._executable.run_steps(counts[0], num_steps, tokens, ends)
+            num_steps, chosen = len(by_step), by_step.T.tolist()
+        if counts[0] == len(plan):  # one token of each
+            self._times.note(len(plan), num_steps, time.perf_counter() - start)
+        return num_steps, self._end(plan, counts, rows, chosen)
 
     def profile(self) -> StepProfile:
         """Run one step, and return how long each node took too."""
-        plan, counts, rows, _ = self._begin(1)
+        plan, counts, rows, _ = self._begin(1, 0.0)
         times = self._executable.profile(*counts)
         tokens = self._end(plan, counts, rows, self._chosen(plan, rows))
         return StepProfile(last_of_each(tokens), **times)
 
     def _begin(
-        self, most_steps: int
+        self, most_steps: int, max_seconds: float
     ) -> tuple[list[StepPart], tuple[int, int], dict[int, range], int]:
         """Write the next step into the arrays.
 
@@ -198,7 +202,7 @@ class Requests:
         dict of int to range
             Its rows, by request.
         int
-            How many steps there is room for, of those that differ by the chosen tokens alone.
+            How many steps, that differ by the chosen tokens alone, there are time and room for.
         """
         self.retire()
         beginnings = self._share_pages() if self._shares_pages else {}
@@ -208,6 +212,7 @@ class Requests:
         self._check_room(plan)
         if self._limits.guesses_per_request:
             plan = self._with_guesses(plan)
+        most_steps = self._times.steps_within(len(plan), max_seconds, most_steps)
         num_steps = self._num_steady_steps(most_steps)
         self._pages.hold({part.request.slot: part.length + num_steps - 1 for part in plan})
         num_tokens, num_selected, rows = self._fill(plan)

@@ -44,16 +44,6 @@ class Stopwatch {
   double *work_, *wait_;
 };
 
-// Runs checks of a step, whose messages get the name of the function that is to take it.
-template <class Check>
-void check_for(const char* where, Check check) {
-  try {
-    check();
-  } catch (const ValueError& error) {
-    throw ValueError(text(where, ": ", error.what()));
-  }
-}
-
 }  // namespace
 
 Executable::~Executable() = default;
@@ -114,44 +104,17 @@ void Executable::take_step() {
 
 std::vector<std::int32_t> Executable::run_steps(const StepsInRow& steps) {
   const std::size_t count = steps.num_tokens;
-  const std::int32_t* const chosen = chosen_tokens(steps.output);
-  if (steps.end_tokens.size() != count)
-    throw ValueError(text("run_steps: end_tokens must have a list for each of ", count,
-                          " tokens, got ", steps.end_tokens.size()));
+  const std::int32_t* const chosen = chosen_tokens(program_, arrays_, steps);
   const auto lock = begin_step("run_steps", count, count);
   check_for("run_steps", [&] { arrays_.check_steps(program_.limits, step_, steps.num_steps); });
-  auto* const tokens = reinterpret_cast<std::int32_t*>(arrays_.value("tokens"));
-  auto* const positions = reinterpret_cast<std::int32_t*>(arrays_.value("positions"));
-  const auto is_last = [&](std::size_t i) {
-    const auto& ends = steps.end_tokens[i];
-    return !arrays_.is_word(chosen[i]) ||
-           std::find(ends.begin(), ends.end(), chosen[i]) != ends.end();
-  };
   std::vector<std::int32_t> all;
-  const auto start = Clock::now();
   for (std::size_t done = 1;; ++done) {
     take_step();
     all.insert(all.end(), chosen, chosen + count);
-    bool is_done = done == steps.num_steps;
-    for (std::size_t i = 0; i < count; ++i) is_done |= is_last(i);
-    const double mean = seconds(Clock::now() - start) / static_cast<double>(done);
-    if (is_done || mean * static_cast<double>(done + 1) > steps.max_seconds) return all;
-    for (std::size_t i = 0; i < count; ++i) {
-      tokens[i] = chosen[i];
-      ++positions[i];
-    }
+    if (done == steps.num_steps || ends_row(arrays_, steps, chosen)) return all;
+    feed_chosen(arrays_, chosen, count);
     number_step();
   }
-}
-
-const std::int32_t* Executable::chosen_tokens(const std::string& output) const {
-  for (const std::size_t each : program_.outputs) {
-    const Value& value = program_.values[each];
-    if (value.name == output && value.is_int32 && value.columns == 1)
-      return reinterpret_cast<const std::int32_t*>(arrays_.value(output));
-  }
-  throw ValueError(
-      text("run_steps: '", output, "' is no output of the program with one int32 in a row"));
 }
 
 // Looks at each result as soon as all threads have written it: its memory is soon another's.

@@ -98,8 +98,6 @@ class TENSOR_OPS_SHARED Executable final : public Executor {
                                           std::size_t num_selected);
   void number_step();
   void take_step();
-  // Throws ValueError unless there is an output that holds one token in a row.
-  const std::int32_t* chosen_tokens(const std::string& output) const;
   bool has_nan(std::size_t node, std::size_t slot) const;
   template <class Watch>
   void work(std::size_t worker, Watch watch);

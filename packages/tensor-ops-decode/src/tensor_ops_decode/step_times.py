@@ -1,0 +1,49 @@
+"""How long steps take, by which the number of steps in a row is decided before the first."""
+
+from __future__ import annotations
+
+__all__ = ["StepTimes"]
+
+
+class StepTimes:
+    """The times of steps with one token of each request, by the number of requests.
+
+    What it answers depends on nothing but what was noted, so that processes which note the same
+    run rows of the same length.
+
+    Examples
+    --------
+    >>> times = StepTimes()
+    >>> times.note(2, num_steps=10, seconds=0.5)
+    >>> times.steps_within(2, 0.25, most=32), times.steps_within(3, 0.25, most=32)
+    (5, 1)
+    """
+
+    def __init__(self) -> None:
+        self._seconds: dict[int, float] = {}
+
+    def note(self, num_requests: int, num_steps: int, seconds: float) -> None:
+        """Note how long so many steps of so many requests took; later ones are judged by them."""
+        self._seconds[num_requests] = seconds / num_steps
+
+    def steps_within(self, num_requests: int, seconds: float, most: int) -> int:
+        """Return how many steps end within the time if they take as long as the last ones.
+
+        Parameters
+        ----------
+        num_requests : int
+            A step of fewer requests takes no longer than one of more. Where none has been noted of
+            as many, one step shows how long it takes.
+        seconds : float
+        most : int
+
+        Returns
+        -------
+        int
+            From 1 to `most`.
+        """
+        noted = min((each for each in self._seconds if each >= num_requests), default=None)
+        if noted is None:
+            return 1
+        each = self._seconds[noted]
+        return most if each * most <= seconds else max(1, int(seconds / each))
