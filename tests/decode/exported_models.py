@@ -49,15 +49,19 @@ def compiled(compiler, source, folder, *options):
 
 
 class Driver:
-    """The compiled program, called with lines of commands."""
+    """The compiled program, called with lines of commands.
 
-    def __init__(self, folder):
+    Without a library, it is that of the C++ backend.
+    """
+
+    def __init__(self, folder, library=None):
         self._program = compiled("c++", "driver.cpp", folder, "-std=c++17")
+        self._library = library
 
     def __call__(self, *lines):
         """Return the line that each command prints."""
         text = "".join(f"{line}\n" for line in lines)
-        command = [self._program, library_path()]
+        command = [self._program, self._library or library_path()]
         done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
         assert done.returncode == 0, (done.stdout[-300:], done.stderr)
         printed = done.stdout.splitlines()
