@@ -23,7 +23,4 @@ inline void add_size(const char* of_what, std::size_t& total, std::size_t bytes)
   if (__builtin_add_overflow(total, bytes, &total)) refuse_size(of_what);
 }
 
-// A multiple of what vectors and cache lines want.
-constexpr std::size_t aligned(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
-
 }  // namespace tensor_ops::decode

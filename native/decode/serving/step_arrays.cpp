@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "declaration/errors.h"
+#include "decode/program/alignment.h"
 #include "decode/program/node_kind.h"
 #include "decode/program/sizes.h"
 

@@ -4,6 +4,8 @@
 #include "declaration/errors.h"
 #include "decode/executor/executable.h"
 #include "decode/executor/node_kernels.h"
+#include "decode/kernels/product_scratch.h"
+#include "decode/program/alignment.h"
 #include "decode/program/sizes.h"
 #include "decode/program/value_plan.h"
 #include "isa/isa.h"
@@ -31,6 +33,13 @@ struct Executable::Layout {
   std::vector<std::size_t> cache;  // by cache
   std::size_t parameter_bytes = 0, cache_bytes = 0;
   Scratch scratch;
+
+  // Nodes run one after another, and so share what the one has that wants the most.
+  void take_scratch(const Node& node, std::size_t n, const Scratch& wanted) {
+    scratch.own = std::max(scratch.own, size_product(node.where(), wanted.own));
+    scratch.shared = std::max(scratch.shared, size_product(node.where(), wanted.shared));
+    if (wanted.shared > 0) uses_shared[n] = true;
+  }
 };
 
 Executable::Executable(Program program, const std::vector<TensorBytes>& tensors,
@@ -81,12 +90,8 @@ Executable::Layout Executable::plan() {
     nodes_[n].kernels = kernels_of(*node.kind);
     nodes_[n].rows = program_.values[node.output].rows;
     layout.uses_shared.push_back(false);
-    if (const ScratchOf scratch = registered(*node.kind).scratch) {
-      const Scratch wanted = scratch(program_, node);
-      layout.scratch.own = std::max(layout.scratch.own, wanted.own);
-      layout.scratch.shared = std::max(layout.scratch.shared, wanted.shared);
-      layout.uses_shared[n] = wanted.shared > 0;
-    }
+    if (const ScratchOf scratch = registered(*node.kind).scratch)
+      layout.take_scratch(node, n, scratch(program_, node));
     plan_products(n, layout);
     plan_parameters(n, layout);
   }
@@ -109,7 +114,8 @@ void Executable::plan_products(std::size_t n, Layout& layout) {
   const std::size_t variant = fastest_product_variant(isa_choice().index);
   const std::size_t columns = program_.tensors[matrices[0]].columns;
 
-  std::size_t offset[kActivationTypes] = {}, row_bytes = 0, tiles = 0;
+  std::size_t offset[kActivationTypes] = {}, tiles = 0;
+  Pieces prepared;  // of a row
   bool is_prepared[kActivationTypes] = {};
   const auto activations = [&](const Tensor& matrix) {
     return activations_for(format_of(matrix), activations_);
@@ -121,9 +127,8 @@ void Executable::plan_products(std::size_t n, Layout& layout) {
     if (is_prepared[type]) continue;
     const ProductKernel& kernel = product_kernel(format_of(matrix), activations(matrix), variant);
     is_prepared[type] = true;
-    offset[type] = row_bytes;
-    compiled.prepared.push_back({&kernel, row_bytes});
-    row_bytes += aligned(kernel.prepared_bytes(columns));
+    offset[type] = prepared.add<unsigned char>(kernel.prepared_bytes(columns)).offset;
+    compiled.prepared.push_back({&kernel, offset[type]});
   }
 
   compiled.tiles.resize(threads_);
@@ -152,18 +157,12 @@ void Executable::plan_products(std::size_t n, Layout& layout) {
       first_row += matrix.rows;
     }
   }
-  const std::size_t limit = program_.limits.rows(compiled.rows);
-  // A row of floats, few rows that are prepared, and a tile's results for all rows.
-  const std::size_t own = aligned(columns * sizeof(float)) + kFewRows * row_bytes +
-                          size_product(node.where(), limit, kTileRows, sizeof(float));
-  layout.scratch.own = std::max(layout.scratch.own, own);
-  layout.scratch.shared =
-      std::max(layout.scratch.shared, size_product(node.where(), limit, row_bytes));
-  layout.uses_shared[n] = true;
+  const std::size_t rows = program_.limits.rows(compiled.rows);
+  layout.take_scratch(node, n, ProductScratch(columns, prepared.bytes(), rows).size);
   Share share{};
   share.product_columns = columns;
   share.num_prepared = compiled.prepared.size();
-  share.prepared_bytes = row_bytes;
+  share.prepared_bytes = prepared.bytes();
   compiled.shares.assign(threads_, share);
 }
 

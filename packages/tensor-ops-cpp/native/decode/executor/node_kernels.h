@@ -9,10 +9,6 @@
 
 namespace tensor_ops::decode {
 
-struct Scratch {
-  std::size_t own = 0, shared = 0;  // bytes
-};
-
 // What a node wants beside what products need.
 using ScratchOf = Scratch (*)(const Program&, const Node&);
 

@@ -4,12 +4,11 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "decode/executor/scratch.h"
 #include "decode/executor/tile_claims.h"
 #include "decode/products/product.h"
 #include "decode/program/cache_type.h"
 #include "decode/serving/step.h"
-
-#define DECODE_INLINE inline __attribute__((always_inline))
 
 namespace tensor_ops::decode {
 

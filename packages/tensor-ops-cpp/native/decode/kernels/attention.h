@@ -1,6 +1,7 @@
 // Attention of one query to the positions of its request, for heads that share keys and values.
 #pragma once
 
+#include "decode/kernels/attention_scratch.h"
 #include "decode/kernels/cache_block.h"
 #include "decode/kernels/tanh.h"
 #include "kernels/exp2.h"
@@ -16,6 +17,7 @@ constexpr std::size_t kMostHeads = 2;
 #else
 constexpr std::size_t kMostHeads = 1;
 #endif
+static_assert(kMostHeads <= decode::kMostQueryHeads);
 constexpr std::size_t kValueVectors = 4;
 
 struct Sizes {
@@ -49,9 +51,8 @@ struct Partial {
 
   TENSOR_OPS_INLINE Partial(float* to_values, float* to_largest, float* to_sums)
       : values(to_values), largest(to_largest), sums(to_sums) {}
-  TENSOR_OPS_INLINE Partial(float* memory, const Sizes& sizes)
-      : Partial(memory, memory + sizes.group() * sizes.head,
-                memory + sizes.group() * (sizes.head + 1)) {}
+  TENSOR_OPS_INLINE Partial(float* memory, const decode::PartialLayout& layout)
+      : Partial(memory, memory + layout.largest, memory + layout.sums) {}
   // That of the heads from this one on.
   TENSOR_OPS_INLINE Partial from(std::size_t head, const Sizes& sizes) const {
     return {values + head * sizes.head, largest + head, sums + head};
@@ -150,13 +151,10 @@ struct RangeQuery {
   }
 };
 
-// What the heads of a group have of all ranges so far, in the order in which they are added. The
-// values are in the output.
+// What the heads of a group have of all ranges so far, in the order in which they are added.
 class Attended {
  public:
-  // `memory` is for 2 * group() floats.
-  TENSOR_OPS_INLINE Attended(const Sizes& sizes, float* memory, float* out)
-      : sizes_(sizes), to_(out, memory, memory + sizes.group()) {}
+  TENSOR_OPS_INLINE Attended(const Sizes& sizes, const Partial& to) : sizes_(sizes), to_(to) {}
 
   void add(const Partial& part) {
     for (std::size_t h = 0; h < sizes_.group(); ++h) {

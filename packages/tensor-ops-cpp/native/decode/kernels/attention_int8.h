@@ -63,17 +63,14 @@ TENSOR_OPS_INLINE float to_words(const float* from, std::size_t count, std::int1
   return most / kSteps;
 }
 
-// A query head: its elements rounded to int16, to an even number of them, and a step for each group
-// that has a scale in the cache.
+// A query head in the memory of an Int8HeadLayout.
 struct Int8Head {
   std::int16_t* elements;
   float* steps;
 
   TENSOR_OPS_INLINE Int8Head(float* memory, std::size_t size)
-      : elements(reinterpret_cast<std::int16_t*>(memory)), steps(memory + (size + 1) / 2) {}
-  static TENSOR_OPS_INLINE std::size_t floats(std::size_t size) {
-    return (size + 1) / 2 + decode::scales_of(size);
-  }
+      : elements(reinterpret_cast<std::int16_t*>(memory)),
+        steps(memory + decode::Int8HeadLayout(size).steps) {}
 
   void fill(const float* from, std::size_t size) const {
     for (std::size_t g = 0; g < decode::scales_of(size); ++g) {
@@ -100,15 +97,18 @@ struct Query<Int8, heads> : RangeQuery<Int8> {
   }
 
  private:
-  // For each head a row of scores, and a row of these times the scales of values; then for each
-  // group of elements and each head a step, and a row of weights that are rounded to int16.
+  TENSOR_OPS_INLINE decode::Int8QueryLayout layout(std::size_t stride) const {
+    return {heads, stride, sizes.head};
+  }
   TENSOR_OPS_INLINE float* scores() const { return scratch; }
-  TENSOR_OPS_INLINE float* scaled(std::size_t stride) const { return scores() + heads * stride; }
+  TENSOR_OPS_INLINE float* scaled(std::size_t stride) const {
+    return scratch + layout(stride).scaled;
+  }
   TENSOR_OPS_INLINE float* steps(std::size_t stride) const {
-    return scaled(stride) + heads * stride;
+    return scratch + layout(stride).steps;
   }
   TENSOR_OPS_INLINE std::int16_t* weights(std::size_t g, std::size_t stride) const {
-    float* const first = steps(stride) + decode::scales_of(sizes.head) * heads;
+    float* const first = scratch + layout(stride).weights;
     return reinterpret_cast<std::int16_t*>(first) + g * heads * stride;
   }
 
@@ -129,7 +129,7 @@ struct Query<Int8, heads> : RangeQuery<Int8> {
   }
 
   TENSOR_OPS_INLINE Int8Head head(std::size_t h) const {
-    return {const_cast<float*>(q) + h * Int8Head::floats(sizes.head), sizes.head};
+    return {const_cast<float*>(q) + h * decode::Int8HeadLayout(sizes.head).floats, sizes.head};
   }
 
   TENSOR_OPS_INLINE void score_block(const CacheBlock<Int8>& block, Ahead next, float* to,

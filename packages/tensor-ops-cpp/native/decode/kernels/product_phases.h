@@ -2,13 +2,11 @@
 // thread for itself where they are few, then each thread multiplies them by its own tiles.
 #pragma once
 
-#include "decode/executor/share.h"
 #include "decode/kernels/op_rows.h"
+#include "decode/kernels/product_scratch.h"
 
 namespace tensor_ops::TENSOR_OPS_LEVEL {
 namespace {
-
-TENSOR_OPS_INLINE std::size_t aligned_bytes(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
 
 // From so many rows on, tiles are multiplied in pairs.
 constexpr std::size_t kPairRows = 16;
@@ -21,32 +19,34 @@ struct ProductPhases {
     const bool is_few = share.rows <= decode::kFewRows;
     const std::size_t begin = is_few ? 0 : share.begin_of(share.rows);
     const std::size_t end = is_few ? share.rows : share.end_of(share.rows);
-    auto* const scratch = reinterpret_cast<float*>(share.own);
+    const decode::ProductScratch scratch = scratch_of(share);
+    unsigned char* const prepared = prepared_rows(share, scratch);
     for (std::size_t r = begin; r < end; ++r) {
-      const float* const row = Prologue::row(share, r, scratch);
+      const float* const row = Prologue::row(share, r, scratch.row.in(share.own));
       for (std::size_t k = 0; k < share.num_prepared; ++k)
         share.prepared[k].kernel->prepare(
             row, share.product_columns,
-            prepared(share) + r * share.prepared_bytes + share.prepared[k].offset);
+            prepared + r * share.prepared_bytes + share.prepared[k].offset);
     }
   }
 
   // A thread's own tiles, then what is left of the others': none waits long for a slow one.
   static void multiply(const decode::Share& share) {
+    const decode::ProductScratch scratch = scratch_of(share);
     for (std::size_t i = 0; i < share.threads; ++i) {
       const std::size_t owner = (share.thread + i) % share.threads;
       const decode::Share& of = share.of_threads[owner];
       for (;;) {
         const auto tiles = share.claims[owner].take(share.step->number, of.num_tiles, i == 0);
         if (tiles.begin == tiles.end) break;
-        multiply_tiles(share, of, tiles);
+        multiply_tiles(share, scratch, of, tiles);
       }
     }
   }
 
  private:
-  static void multiply_tiles(const decode::Share& share, const decode::Share& of,
-                             decode::TileClaims::Tiles tiles) {
+  static void multiply_tiles(const decode::Share& share, const decode::ProductScratch& scratch,
+                             const decode::Share& of, decode::TileClaims::Tiles tiles) {
     std::size_t first = 0;  // tile of a run
     for (std::size_t i = 0; i < of.num_runs; ++i) {
       const decode::TileRun& run = of.runs[i];
@@ -55,41 +55,45 @@ struct ProductPhases {
       std::size_t t = tiles.begin > first ? tiles.begin : first;
       if (share.rows >= kPairRows && run.kernel->multiply_pair)
         for (; t + 1 < end && (t + 2 - first) * kTileRows <= run.rows; t += 2)
-          multiply_pair(share, run, t - first);
-      for (; t < end; ++t) multiply_tile(share, run, t - first);
+          multiply_pair(share, scratch, run, t - first);
+      for (; t < end; ++t) multiply_tile(share, scratch, run, t - first);
       first = behind;
     }
   }
   // Two whole tiles.
   static TENSOR_OPS_INLINE void multiply_pair(const decode::Share& share,
+                                              const decode::ProductScratch& scratch,
                                               const decode::TileRun& run, std::size_t tile) {
     const std::size_t column = run.first + tile * kTileRows;
     float* const out = share.out() + column;
     run.kernel->multiply_pair(run.tiles + tile * run.tile_bytes, run.tile_bytes,
-                              share.product_columns, prepared(share) + run.prepared_offset,
+                              share.product_columns,
+                              prepared_rows(share, scratch) + run.prepared_offset,
                               share.prepared_bytes, share.rows, out, share.columns);
     finish(share, out, share.columns, column, 2 * kTileRows);
   }
   static TENSOR_OPS_INLINE void multiply_tile(const decode::Share& share,
+                                              const decode::ProductScratch& scratch,
                                               const decode::TileRun& run, std::size_t tile) {
-    auto* const part =
-        reinterpret_cast<float*>(few_prepared(share) + decode::kFewRows * share.prepared_bytes);
+    float* const part = scratch.results.in(share.own);
     const std::size_t column = run.first + tile * kTileRows;
     const std::size_t left = run.rows - tile * kTileRows;
     const bool is_whole = left >= kTileRows;
     float* const out = is_whole ? share.out() + column : part;
     const std::size_t stride = is_whole ? share.columns : kTileRows;
     run.kernel->multiply(run.tiles + tile * run.tile_bytes, share.product_columns,
-                         prepared(share) + run.prepared_offset, share.prepared_bytes, share.rows,
-                         out, stride);
+                         prepared_rows(share, scratch) + run.prepared_offset, share.prepared_bytes,
+                         share.rows, out, stride);
     finish(share, out, stride, column, is_whole ? kTileRows : left);
   }
 
-  static TENSOR_OPS_INLINE unsigned char* few_prepared(const decode::Share& share) {
-    return share.own + aligned_bytes(share.product_columns * sizeof(float));
+  static TENSOR_OPS_INLINE decode::ProductScratch scratch_of(const decode::Share& share) {
+    return {share.product_columns, share.prepared_bytes, share.rows};
   }
-  static TENSOR_OPS_INLINE unsigned char* prepared(const decode::Share& share) {
-    return share.rows <= decode::kFewRows ? few_prepared(share) : share.shared;
+  static TENSOR_OPS_INLINE unsigned char* prepared_rows(const decode::Share& share,
+                                                        const decode::ProductScratch& scratch) {
+    return share.rows <= decode::kFewRows ? scratch.few_prepared.in(share.own)
+                                          : scratch.prepared.in(share.shared);
   }
 
   // Adds bias and residual, and moves the rows of a tile that is not whole to the output.

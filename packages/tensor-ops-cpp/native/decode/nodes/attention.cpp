@@ -1,31 +1,6 @@
 // attention: of each query head of a token to the keys of its request up to its own position.
 #include "decode/executor/node.h"
 
-namespace tensor_ops::decode {
-namespace {
-
-// Pairs of a token and a key/value head whose ranges may be divided among the threads.
-constexpr std::size_t kMostShared = 1024;
-
-DECODE_INLINE std::size_t most_ranges(std::size_t positions) {
-  return (positions - 1) / kAttendedRange + 1;
-}
-// Of what a group of query heads has of a range: values, and for each head two numbers.
-DECODE_INLINE std::size_t part_floats(std::size_t group, std::size_t head_size) {
-  return (group * (head_size + 2) + 15) / 16 * 16;
-}
-// A block of keys and values, and all that a range needs where blocks of the cache are cut by
-// pages.
-DECODE_INLINE std::size_t block_bytes(CacheType type, std::size_t head_size) {
-  return kCacheBlock * position_bytes(type, head_size);
-}
-DECODE_INLINE std::size_t assembled_bytes(CacheType type, std::size_t head_size, std::size_t page) {
-  return page % kCacheBlock ? kMostBlocks * block_bytes(type, head_size) : 0;
-}
-
-}  // namespace
-}  // namespace tensor_ops::decode
-
 #if KERNEL_PASS
 
 #include "decode/kernels/attention_int8.h"
@@ -34,13 +9,13 @@ DECODE_INLINE std::size_t assembled_bytes(CacheType type, std::size_t head_size,
 namespace tensor_ops::TENSOR_OPS_LEVEL {
 namespace {
 
+using decode::AttentionScratch;
+using decode::Int8HeadLayout;
 using decode::kAttendedRange;
 using decode::kMostShared;
+using decode::PartialLayout;
 using decode::Share;
-
-TENSOR_OPS_INLINE std::size_t aligned_floats(std::size_t count) {
-  return (count + kBlock - 1) / kBlock * kBlock;
-}
+using decode::SharedAttentionScratch;
 
 // Normalises and rotates heads of a token into `to`. The norm is parameter 2 or 3.
 void prepare_heads(const Share& share, const Sizes& sizes, const float* heads, std::size_t count,
@@ -120,7 +95,8 @@ class Attention {
     const Sizes sizes(share.attributes);
     const std::size_t row = share.input_columns[0], size = sizes.head;
     const std::size_t pairs = share.rows * sizes.kv_heads, end = share.end_of(pairs);
-    auto* const key = reinterpret_cast<float*>(share.own);
+    float* const key = own_of(share, sizes).heads.in(share.own);
+    std::uint32_t* const done = shared_of(share, sizes).done.in(share.shared);
     for (std::size_t pair = share.begin_of(pairs); pair < end; ++pair) {
       const std::size_t token = pair / sizes.kv_heads, head = pair % sizes.kv_heads;
       const auto position = static_cast<std::size_t>(share.step->positions[token]);
@@ -129,7 +105,7 @@ class Attention {
       head_cache<Element>(share, token, head)
           .block_of(position)
           .store(position % share.cache.page_size % kBlock, key, keys + sizes.kv_heads * size);
-      if (pair < kMostShared) done_of(share)[pair] = 0;
+      if (pair < kMostShared) done[pair] = 0;
     }
   }
 
@@ -137,16 +113,13 @@ class Attention {
       : share_(share),
         ranges_(share),
         sizes_(ranges_.sizes()),
-        part_floats_(decode::part_floats(sizes_.group(), sizes_.head)),
-        assembled_(decode::assembled_bytes(share.cache.type, sizes_.head, share.cache.page_size)),
-        heads_(reinterpret_cast<float*>(share.own + 2 * assembled_)),
-        attended_(heads_ + aligned_floats(sizes_.group() * sizes_.head)),
-        part_(attended_ + aligned_floats(2 * sizes_.group())),
-        query_(is_int8 ? part_ + part_floats_ : heads_),
-        scratch_(part_ + part_floats_ +
-                 (is_int8 ? aligned_floats(sizes_.group() * query_floats()) : 0)) {
-    seen_->assembled = share.own;
-    next_->assembled = share.own + assembled_;
+        layout_of_part_(sizes_.group(), sizes_.head),
+        own_(own_of(share, sizes_)),
+        shared_(shared_of(share, sizes_)),
+        heads_(own_.heads.in(share.own)),
+        query_((is_int8 ? own_.int8_heads : own_.heads).in(share.own)) {
+    seen_->assembled = own_.assembled[0].in(share.own);
+    next_->assembled = own_.assembled[1].in(share.own);
   }
 
   // Pairs are taken in turn where there are many, since late positions take longer than early
@@ -157,23 +130,26 @@ class Attention {
     std::size_t all = 0;
     if (pairs < 4 * share_.threads && pairs <= kMostShared)
       for (std::size_t pair = 0; pair < pairs; ++pair) all += ranges_.count(pair);
-    if (all > 0 && all <= sizes_.kv_heads * most_ranges())
+    if (all > 0 && all <= shared_.most_parts)
       run_shared(share_.begin_of(all), share_.end_of(all));
     else
       for (std::size_t pair = share_.thread; pair < pairs; pair += share_.threads) run_alone(pair);
   }
 
  private:
-  // How many ranges of a pair are done, and behind these numbers what was found of each range.
-  static TENSOR_OPS_INLINE std::uint32_t* done_of(const Share& share) {
-    return reinterpret_cast<std::uint32_t*>(share.shared);
+  static TENSOR_OPS_INLINE AttentionScratch own_of(const Share& share, const Sizes& sizes) {
+    return {kCacheType<Element>, share.cache.page_size, sizes.group(), sizes.head};
+  }
+  static TENSOR_OPS_INLINE SharedAttentionScratch shared_of(const Share& share,
+                                                            const Sizes& sizes) {
+    const std::size_t pages = share.cache.is_paged ? share.step->pages_per_request : 1;
+    return {pages * share.cache.page_size, sizes.kv_heads, {sizes.group(), sizes.head}};
   }
   TENSOR_OPS_INLINE float* shared_part(std::size_t number) const {
-    return reinterpret_cast<float*>(done_of(share_) + kMostShared) + number * part_floats_;
+    return shared_.parts.in(share_.shared) + number * layout_of_part_.floats;
   }
-  TENSOR_OPS_INLINE std::size_t most_ranges() const {
-    const std::size_t pages = share_.cache.is_paged ? share_.step->pages_per_request : 1;
-    return decode::most_ranges(pages * share_.cache.page_size);
+  TENSOR_OPS_INLINE Attended attended(std::size_t pair) const {
+    return {sizes_, {out(pair), own_.largest.in(share_.own), own_.sums.in(share_.own)}};
   }
 
   // The ranges with these numbers, of all ranges of all pairs. Who does the last one of a pair adds
@@ -192,11 +168,12 @@ class Attention {
                     is_last ? (is_end ? range : 0) : range + 1, shared_part(first + range));
         }
         const auto mine = static_cast<std::uint32_t>(to - from);
-        if (__atomic_add_fetch(done_of(share_) + pair, mine, __ATOMIC_ACQ_REL) == count) {
-          Attended attended(sizes_, attended_, out(pair));
+        if (__atomic_add_fetch(shared_.done.in(share_.shared) + pair, mine, __ATOMIC_ACQ_REL) ==
+            count) {
+          Attended all = attended(pair);
           for (std::size_t range = 0; range < count; ++range)
-            attended.add(Partial(shared_part(first + range), sizes_));
-          attended.finish();
+            all.add(Partial(shared_part(first + range), layout_of_part_));
+          all.finish();
         }
       }
       first += count;
@@ -206,17 +183,18 @@ class Attention {
   void run_alone(std::size_t pair) {
     const std::size_t count = ranges_.count(pair), next = pair + share_.threads;
     prepare_query(pair);
-    Attended attended(sizes_, attended_, out(pair));
+    Attended all = attended(pair);
+    float* const part = own_.partial.in(share_.own);
     for (std::size_t range = 0; range < count; ++range) {
       const bool goes_on = range + 1 == count && next < ranges_.pairs();
       run_range(pair, range, goes_on ? next : pair,
                 goes_on             ? 0
                 : range + 1 < count ? range + 1
                                     : range,
-                part_);
-      attended.add(Partial(part_, sizes_));
+                part);
+      all.add(Partial(part, layout_of_part_));
     }
-    attended.finish();
+    all.finish();
   }
 
   TENSOR_OPS_INLINE float* out(std::size_t pair) const {
@@ -237,7 +215,7 @@ class Attention {
   static constexpr bool is_int8 = std::is_same_v<Element, Int8>;
 
   TENSOR_OPS_INLINE std::size_t query_floats() const {
-    return is_int8 ? Int8Head::floats(sizes_.head) : sizes_.head;
+    return is_int8 ? Int8HeadLayout(sizes_.head).floats : sizes_.head;
   }
 
   // The heads of a pair's query, and one range; another one is prefetched.
@@ -253,9 +231,10 @@ class Attention {
     fill(*next_, next_pair, next_range);
     const std::size_t group = sizes_.group();
     for (std::size_t head = 0; head < group; head += kMostHeads)
-      attend<Element, kMostHeads>({sizes_, *seen_, *next_, query_ + head * query_floats(), scratch_,
-                                   Partial(to, sizes_).from(head, sizes_)},
-                                  group - head);
+      attend<Element, kMostHeads>(
+          {sizes_, *seen_, *next_, query_ + head * query_floats(), own_.query.in(share_.own),
+           Partial(to, layout_of_part_).from(head, sizes_)},
+          group - head);
   }
 
   void fill(RangeBlocks& blocks, std::size_t pair, std::size_t range) const {
@@ -269,8 +248,10 @@ class Attention {
   const Share& share_;
   const Ranges ranges_;
   const Sizes& sizes_;
-  const std::size_t part_floats_, assembled_;
-  float *const heads_, *const attended_, *const part_, *const query_, *const scratch_;
+  const PartialLayout layout_of_part_;
+  const AttentionScratch own_;
+  const SharedAttentionScratch shared_;
+  float *const heads_, *const query_;
   RangeBlocks blocks_[2];
   RangeBlocks *seen_ = blocks_, *next_ = blocks_ + 1;
 };
@@ -303,35 +284,20 @@ EXPORT_NODE(attention, store_all, attend_all)
 
 #else
 
-#include "declaration/errors.h"
-#include "decode/program/sizes.h"
+#include "decode/kernels/attention_scratch.h"
 
 namespace tensor_ops::decode {
 namespace {
 
-// Of its own a thread has the blocks of two ranges, the query heads of a pair, their results, and
-// what a Query wants: for up to four heads the scores of a range; of int8 the heads once more, and
-// rows of weights.
 Scratch scratch(const Program& program, const Node& node) {
-  constexpr std::size_t kMostHeads = 4;
   const Cache& cache = program.caches[node.cache];
   const Limits& limits = program.limits;
   const std::size_t page = cache.is_paged ? limits.page_size : limits.max_seq_length;
-  const std::size_t positions =
-      size_product(node.where(), cache.is_paged ? limits.pages_per_request() : 1, page);
+  const std::size_t pages = cache.is_paged ? limits.pages_per_request() : 1;
   const std::size_t group = static_cast<std::size_t>(node.attribute("num_heads")) /
                             static_cast<std::size_t>(node.attribute("num_kv_heads"));
-  const std::size_t size = cache.head_size;
-  const std::size_t scales = cache.type == CacheType::kInt8 ? scales_of(size) : 0;
-  const std::size_t part = part_floats(group, size);
-  const std::size_t floats = 2 * aligned(group * (size + scales) * 4) / 4 +
-                             aligned(2 * group * 4) / 4 + part +
-                             kMostHeads * (kAttendedRange * (2 + scales) + scales);
-  const std::size_t parts =
-      size_product(node.where(), cache.num_kv_heads, most_ranges(positions), part, sizeof(float));
-  return {2 * assembled_bytes(cache.type, size, page) +
-              aligned(size_product(node.where(), floats, sizeof(float))),
-          aligned(kMostShared * sizeof(std::uint32_t) + parts)};
+  return {AttentionScratch(cache.type, page, group, cache.head_size).bytes,
+          SharedAttentionScratch(pages * page, cache.num_kv_heads, {group, cache.head_size}).bytes};
 }
 
 }  // namespace

@@ -44,8 +44,6 @@ EXPORT_NODE(sample, run)
 #include <algorithm>
 #include <cmath>
 
-#include "decode/program/sizes.h"
-
 namespace tensor_ops::decode {
 namespace {
 
@@ -78,12 +76,22 @@ struct Candidate {
   }
 };
 
-std::size_t candidate_bytes(std::size_t n) { return aligned(n * sizeof(Candidate)); }
+// Of a thread, for a row of n logits.
+struct SampleScratch {
+  Piece<Candidate> heap;
+  Piece<float> edited;
+  std::size_t bytes;
+
+  explicit SampleScratch(std::size_t n) {
+    Pieces own;
+    heap = own.add<Candidate>(n);
+    edited = own.add<float>(n);
+    bytes = own.bytes();
+  }
+};
 
 Scratch scratch(const Program& program, const Node& node) {
-  const std::size_t n = program.values[node.inputs[0]].columns;
-  size_product(node.where(), n, sizeof(Candidate) + sizeof(float));
-  return {candidate_bytes(n) + aligned(n * sizeof(float)), 0};
+  return {SampleScratch(program.values[node.inputs[0]].columns).bytes, 0};
 }
 
 // In double and then rounded, as in the reference.
@@ -97,7 +105,7 @@ float edited_logit(double logit, double bias, double penalty) {
 
 const float* edited(const Share& share, const float* x, std::size_t n, std::size_t slot) {
   const Step& step = *share.step;
-  auto* const y = reinterpret_cast<float*>(share.own + candidate_bytes(n));
+  float* const y = SampleScratch(n).edited.in(share.own);
   std::copy_n(x, n, y);
   const std::size_t first = slot * step.edits_per_request;
   const std::size_t end = first + static_cast<std::size_t>(step.num_edits[slot]);
@@ -115,7 +123,7 @@ std::int32_t draw(const Share& share, const float* x, std::size_t n, std::size_t
   const Step& step = *share.step;
   const auto slot = static_cast<std::size_t>(step.slots[token]);
   const auto temperature = static_cast<double>(step.temperature[slot]);
-  auto* const heap = reinterpret_cast<Candidate*>(share.own);
+  Candidate* const heap = SampleScratch(n).heap.in(share.own);
   for (std::size_t i = 0; i < n; ++i) {
     const double distance = static_cast<double>(x[i]) - static_cast<double>(largest);
     heap[i] = {x[i] == largest ? 1.0 : std::exp(distance / temperature),

@@ -1,0 +1,99 @@
+// The scratch of a node of attention.
+#pragma once
+
+#include "decode/executor/share.h"
+
+namespace tensor_ops::decode {
+
+// Pairs of a token and a key/value head whose ranges may be divided among the threads.
+constexpr std::size_t kMostShared = 1024;
+// Heads that share a pass over keys and values at any level.
+constexpr std::size_t kMostQueryHeads = 4;
+
+// One partial result per (query-head group, range): values [head][d], and per head its maximum and
+// its sum. All numbers are of floats.
+struct PartialLayout {
+  std::size_t largest, sums, floats;
+
+  DECODE_INLINE PartialLayout(std::size_t group, std::size_t head_size)
+      : largest(group * head_size),
+        sums(largest + group),
+        floats(aligned((sums + group) * sizeof(float)) / sizeof(float)) {}
+};
+
+// A query head beside keys in int8: its elements in int16, an even number of them, and a step for
+// each group of elements that has a scale. All numbers are of floats.
+struct Int8HeadLayout {
+  std::size_t steps, floats;
+
+  explicit DECODE_INLINE Int8HeadLayout(std::size_t head_size)
+      : steps((head_size + 1) / 2), floats(steps + scales_of(head_size)) {}
+};
+
+// What a query beside keys in int8 has for some heads and `stride` positions, an even number: for
+// each head a row of scores, and a row of these times the scales of values; then for each group of
+// elements and each head a step, and a row of weights in int16. All numbers are of floats.
+struct Int8QueryLayout {
+  std::size_t scaled, steps, weights, floats;
+
+  DECODE_INLINE Int8QueryLayout(std::size_t heads, std::size_t stride, std::size_t head_size)
+      : scaled(heads * stride),
+        steps(scaled + heads * stride),
+        weights(steps + scales_of(head_size) * heads),
+        floats(weights + scales_of(head_size) * heads * stride / 2) {}
+};
+
+// The bytes of a block of keys and values of one head.
+DECODE_INLINE std::size_t block_bytes(CacheType type, std::size_t head_size) {
+  return kCacheBlock * position_bytes(type, head_size);
+}
+
+// Of a thread, for a group of query heads.
+struct AttentionScratch {
+  Piece<unsigned char>
+      assembled[2];            // the blocks of two ranges, where pages cut those of the cache
+  Piece<float> heads;          // of a pair's query; while keys are stored, one key
+  Piece<float> largest, sums;  // of the group's results so far, whose values are the output
+  Piece<float> partial;
+  Piece<float> int8_heads;  // those of the query once more, beside keys in int8
+  Piece<float> query;       // the scores of a range, and what follows from them
+  std::size_t bytes;
+
+  DECODE_INLINE AttentionScratch(CacheType type, std::size_t page_size, std::size_t group,
+                                 std::size_t head_size) {
+    const bool is_int8 = type == CacheType::kInt8;
+    const std::size_t cut_blocks = page_size % kCacheBlock ? kMostBlocks : 0;
+    Pieces own;
+    for (auto& blocks : assembled)
+      blocks = own.add<unsigned char>(cut_blocks, block_bytes(type, head_size));
+    heads = own.add<float>(group, head_size);
+    largest = own.add<float>(group);
+    sums = own.add<float>(group);
+    partial = own.add<float>(PartialLayout(group, head_size).floats);
+    int8_heads = own.add<float>(is_int8 ? group : 0, Int8HeadLayout(head_size).floats);
+    query =
+        own.add<float>(is_int8 ? Int8QueryLayout(kMostQueryHeads, kAttendedRange, head_size).floats
+                               : kMostQueryHeads * kAttendedRange);
+    bytes = own.bytes();
+  }
+};
+
+// Of all threads, for ranges of so many positions of each key/value head at most.
+struct SharedAttentionScratch {
+  std::size_t most_parts;
+  Piece<std::uint32_t> done;  // how many ranges of each pair are done
+  Piece<float> parts;         // the partial result of each range
+  std::size_t bytes;
+
+  DECODE_INLINE SharedAttentionScratch(std::size_t positions, std::size_t kv_heads,
+                                       const PartialLayout& partial) {
+    const std::size_t ranges = (positions - 1) / kAttendedRange + 1;
+    most_parts = kv_heads * ranges;
+    Pieces shared;
+    done = shared.add<std::uint32_t>(kMostShared);
+    parts = shared.add<float>(kv_heads, ranges, partial.floats);
+    bytes = shared.bytes();
+  }
+};
+
+}  // namespace tensor_ops::decode
