@@ -92,7 +92,7 @@ LLAMA_CPP_OPTIONS = ("GGML_NATIVE=ON", "LLAMA_CURL=OFF", "LLAVA_BUILD=OFF", "MTM
 # Programs without Python that hammer what threads share, and the sources that they are about.
 STRESSED = {
     "stress_pools": ("threads/*.cpp", "memory/*.cpp"),
-    "stress_team": ("threads/*.cpp", "decode/executor/team.cpp", "decode/executor/workers_in_use.cpp"),
+    "stress_team": ("threads/*.cpp", "decode/executor/team.cpp"),
 }
 # Steps of several threads and of several executables, where a barrier that is missing is a race.
 THREADS_OF_STEPS = [f"{CPP}/tests/test_decode_{each}.py" for each in ("model", "run", "steps")]

@@ -12,7 +12,14 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 UNITS = Path(__file__).with_name("units")
-SOURCES: dict[str, list[str]] = {"scratch": []}
+SHARED = "native/decode"
+EXECUTOR = "packages/tensor-ops-cpp/native/decode/executor"
+SOURCES = {
+    "scratch": [],
+    "tile_claims": [],
+    "value_plan": [f"{SHARED}/program/value_plan.cpp", f"{SHARED}/program/sizes.cpp"],
+    "workers_in_use": [f"{EXECUTOR}/workers_in_use.cpp"],
+}
 OPTIONS = ["-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror", "-D_GLIBCXX_ASSERTIONS", "-pthread"]
 INCLUDED = ["-Inative", "-Ipackages/tensor-ops-cpp/native"]
 

@@ -15,13 +15,11 @@
 
 #include "decode/executor/team.h"
 #include "decode/executor/tile_claims.h"
-#include "decode/executor/workers_in_use.h"
 
 namespace {
 
 using tensor_ops::decode::Team;
 using tensor_ops::decode::TileClaims;
-using tensor_ops::decode::WorkersInUse;
 
 void require(bool holds, const char* what) {
   if (holds) return;
@@ -88,24 +86,6 @@ void run_job(Team& team, std::mt19937& random, std::vector<TileClaims>& claims,
   require(team.without_processor() < std::chrono::hours(1), "a time that cannot be");
 }
 
-// How many workers there are after steps of a length, of which one worker lost a part.
-std::size_t count_after(WorkersInUse& workers, int steps, int lost_percent) {
-  constexpr std::chrono::milliseconds step{5};
-  for (int i = 0; i < steps; ++i) workers.note(step, step * lost_percent / 100);
-  return workers.count();
-}
-
-void check_workers_in_use() {
-  WorkersInUse workers(16);
-  require(count_after(workers, 1000, 5) == 16, "a small loss has taken workers away");
-  require(count_after(workers, 4, 50) == 14, "a large loss has taken no workers away");
-  require(count_after(workers, 100, 50) < 4, "a loss that stays has left many workers");
-  require(count_after(workers, 10000, 0) == 16, "workers have not come back");
-  require(count_after(workers, 10000, 100) <= 2, "more than one worker more is tried");
-  WorkersInUse one(1);
-  require(count_after(one, 100, 90) == 1, "the last worker has gone");
-}
-
 void run_teams(unsigned seed, int rounds) {
   std::mt19937 random(seed);
   for (int round = 0; round < rounds; ++round) {
@@ -149,7 +129,6 @@ void fork_one() {
 int main(int argc, char** argv) {
   const int rounds = argc > 1 ? std::atoi(argv[1]) : 2000;
   const int forks = argc > 2 ? std::atoi(argv[2]) : 20;
-  check_workers_in_use();
   for (int i = 0; i < forks; ++i) fork_one();
   std::vector<std::thread> threads;
   for (unsigned seed = 1; seed <= 3; ++seed) threads.emplace_back(run_teams, seed, rounds);
