@@ -2,12 +2,14 @@
 
 import pytest
 
-from tensor_ops import backends
+from tensor_ops import backends, get_available_backends
 from tensor_ops_decode import reference
 
 
 def pytest_generate_tests(metafunc):
-    chosen = metafunc.config.getoption("--backend") or ["python", "cpp"]
+    required = metafunc.config.getoption("--require-backend")
+    found = dict.fromkeys([*get_available_backends(runs_programs=True), *required])
+    chosen = metafunc.config.getoption("--backend") or list(found)
     for name in {"backend", "executor"} & set(metafunc.fixturenames):
         metafunc.parametrize(name, chosen, indirect=True)
 

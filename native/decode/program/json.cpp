@@ -248,4 +248,8 @@ const char* kind_text(Json::Kind kind) {
   return kTexts[static_cast<int>(kind)];
 }
 
+std::string number_text(const Json& number) {
+  return number.is_integer ? text(number.integer) : text(number.number);
+}
+
 }  // namespace tensor_ops::decode

@@ -30,4 +30,7 @@ Json parse_json(std::string_view text, const char* what);
 // "an object", "a string"
 const char* kind_text(Json::Kind kind);
 
+// A number as messages show it: integers with all their digits.
+std::string number_text(const Json& number);
+
 }  // namespace tensor_ops::decode

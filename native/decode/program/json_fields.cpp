@@ -33,7 +33,7 @@ std::size_t Fields::as_size(const Json& json, const std::string& where, std::int
       json.integer <= kMostSize)
     return static_cast<std::size_t>(json.integer);
   const std::string got =
-      json.kind == Json::Kind::kNumber ? text(json.number) : kind_text(json.kind);
+      json.kind == Json::Kind::kNumber ? number_text(json) : kind_text(json.kind);
   throw ValueError(
       text(where, " must be an integer from ", least, " to ", kMostSize, ", got ", got));
 }

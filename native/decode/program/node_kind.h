@@ -1,6 +1,7 @@
 // What a kind of node declares about itself: its slots and attributes as data.
 #pragma once
 
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -42,7 +43,7 @@ struct AttributeSlot {
   enum class Type { kNumber, kInteger, kChoice };
   const char* name;
   Type type;
-  double least = -1e300;
+  double least = std::numeric_limits<double>::lowest();
   std::vector<const char*> choices{};
 };
 
@@ -59,7 +60,8 @@ struct NodeKind {
   void (*check)(const Program&, const Node&) = nullptr;
 };
 
-inline AttributeSlot number(const char* name, double least = -1e300) {
+inline AttributeSlot number(const char* name,
+                            double least = std::numeric_limits<double>::lowest()) {
   return {name, AttributeSlot::Type::kNumber, least};
 }
 inline AttributeSlot integer(const char* name, double least) {

@@ -35,7 +35,7 @@ class Reader {
                        all.string("format") + "'");
     const Json& version = all.at("version", Json::Kind::kNumber);
     if (!version.is_integer || version.integer != 1)
-      throw ValueError(text("program: version must be 1, got ", version.number,
+      throw ValueError(text("program: version must be 1, got ", number_text(version),
                             "; write the program again with this release"));
     read_limits(all.at("limits"));
     for_members(all.at("tensors", Json::Kind::kObject),
@@ -168,6 +168,7 @@ class Reader {
     std::vector<const char*> known;
     for (const AttributeSlot& slot : kind.attributes) known.push_back(slot.name);
     if (kind.has_cache) known.push_back("cache");
+    Fields::require(json, Json::Kind::kObject, where + ": attributes");
     const Fields fields(json, where, known);
     for (const AttributeSlot& slot : kind.attributes) {
       if (slot.type == AttributeSlot::Type::kChoice) {
@@ -178,10 +179,10 @@ class Reader {
       const bool is_integer = slot.type == AttributeSlot::Type::kInteger;
       if (is_integer && (!given.is_integer || given.integer > kMostSize))
         throw ValueError(text(where, ": ", slot.name, " must be an integer up to ", kMostSize,
-                              ", got ", given.number));
+                              ", got ", number_text(given)));
       if (given.number < slot.least)
-        throw ValueError(
-            text(where, ": ", slot.name, " must be at least ", slot.least, ", got ", given.number));
+        throw ValueError(text(where, ": ", slot.name, " must be at least ", slot.least, ", got ",
+                              number_text(given)));
       node.attributes.push_back(given.number);
     }
     if (!kind.has_cache) return;
@@ -196,6 +197,8 @@ class Reader {
     const std::size_t value = find(values_, "outputs", "outputs", "value", name);
     const auto& before = program_.outputs;
     if (value == kTokens) throw ValueError("outputs: 'tokens' is an input");
+    if (std::find(std::begin(kStepArrays), std::end(kStepArrays), name) != std::end(kStepArrays))
+      throw ValueError(text("outputs: '", name, "' is the name of an array of every step"));
     if (std::find(before.begin(), before.end(), value) != before.end())
       throw ValueError(text("outputs: '", name, "' is named twice"));
     program_.outputs.push_back(value);

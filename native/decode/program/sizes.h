@@ -3,10 +3,13 @@
 
 #include <cstddef>
 #include <string>
+#include <vector>
 
 namespace tensor_ops::decode {
 
-[[noreturn]] void refuse_size(const std::string& of_what);
+// The product of the factors is the size, where they are given.
+[[noreturn]] void refuse_size(const std::string& of_what,
+                              const std::vector<std::size_t>& factors = {});
 
 // a * b * ..., or ValueError where that is more bytes than memory can be.
 template <class... Sizes>
@@ -14,7 +17,7 @@ std::size_t size_product(const std::string& of_what, Sizes... sizes) {
   constexpr std::size_t kMost = std::size_t{1} << (sizeof(std::size_t) == 8 ? 48 : 30);
   std::size_t product = 1;
   const bool overflows = (__builtin_mul_overflow(product, sizes, &product) || ...);
-  if (overflows || product > kMost) refuse_size(of_what);
+  if (overflows || product > kMost) refuse_size(of_what, {static_cast<std::size_t>(sizes)...});
   return product;
 }
 

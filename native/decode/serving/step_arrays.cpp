@@ -64,9 +64,6 @@ StepArrays::StepArrays(const Program& program) : num_words_(INT32_MAX), num_logi
 }
 
 void StepArrays::add(const std::string& name, Type type, std::size_t rows, std::size_t columns) {
-  for (const StepArray& other : arrays_)
-    if (other.name == name)
-      throw ValueError(text("outputs: '", name, "' is the name of an array of every step"));
   size_product(name, rows, std::max<std::size_t>(columns, 1), std::size_t{8});
   arrays_.push_back({name, type, rows, columns, bytes_});
   add_size("arrays", bytes_, aligned(arrays_.back().bytes()));

@@ -129,7 +129,7 @@ class Builder:
             attributes,
             self._caches.get(attributes.get("cache", "")),
         )
-        rows = self.limits.max_tokens if value.rows == "tokens" else self.limits.max_selected
+        rows = self.limits.rows(value.rows)
         given = (rows, value.columns, value.dtype)
         if declared not in (None, given):
             raise ProgramError(

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 from tensor_ops_decode.errors import ProgramError
 
 __all__ = [
+    "MOST_SIZE",
     "Array",
     "Attribute",
     "Call",
@@ -23,6 +24,10 @@ __all__ = [
     "Weight",
     "is_number",
 ]
+
+#: The largest size, and the largest integer of a node: tokens, rows and columns are numbered by
+#: int32.
+MOST_SIZE = 2**31 - 1
 
 #: An ndarray. NumPy's own types leave so much open that they say no more than this.
 Array: TypeAlias = Any
@@ -63,7 +68,10 @@ class Weight:
 
 @dataclass(frozen=True)
 class Attribute:
-    """A number or a word that a node needs; numbers are finite and at least `least`."""
+    """A number or a word that a node needs.
+
+    Numbers are finite and at least `least`; integers are at most 2**31 - 1.
+    """
 
     name: str
     type: type
@@ -80,6 +88,10 @@ class Attribute:
         if not is_number(value) or (self.type is int and not isinstance(value, int)):
             what = "a finite number" if self.type is float else "an integer"
             raise ProgramError(f"{where}: {self.name} must be {what}, got {value!r}")
+        if self.type is int and value > MOST_SIZE:  # type: ignore[operator]
+            raise ProgramError(
+                f"{where}: {self.name} must be an integer up to {MOST_SIZE}, got {value!r}"
+            )
         if self.least is not None and value < self.least:  # type: ignore[operator]
             raise ProgramError(
                 f"{where}: {self.name} must be at least {self.least:g}, got {value!r}"

@@ -7,6 +7,7 @@ read the same JSON.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, get_args, get_origin, get_type_hints
@@ -66,12 +67,12 @@ class Program:
             If it is not one.
         """
         try:
-            data = json.loads(text, object_pairs_hook=_without_duplicates)
+            data = _parsed(text.decode() if isinstance(text, bytes) else text)
         except (ValueError, RecursionError) as error:
             raise ProgramError(f"program: not valid JSON: {error}") from error
         if not isinstance(data, dict) or data.get("format") != FORMAT:
             raise ProgramError(f"program: no JSON object whose format is {FORMAT!r}")
-        if data.get("version") != VERSION:
+        if type(data.get("version")) is not int or data["version"] != VERSION:
             raise ProgramError(
                 f"program: version must be {VERSION}, got {data.get('version')!r}; write it again "
                 f"with this release"
@@ -123,7 +124,29 @@ def _fields_of(record: Any) -> dict[str, Any]:
     return {field.name: getattr(record, field.name) for field in fields(record)}
 
 
+def _parsed(text: str) -> Any:
+    """Return JSON data, or raise a ValueError where Python takes more than JSON allows."""
+    data = json.loads(
+        text,
+        object_pairs_hook=_without_duplicates,
+        parse_constant=_finite,
+        parse_float=_finite,
+    )
+    json.dumps(data, ensure_ascii=False).encode()  # half of a surrogate pair is no character
+    return data
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"number out of range: {text:.40}")
+    return number
+
+
 def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    if len({key for key, _ in pairs}) != len(pairs):
-        raise ProgramError(f"program: a key stands twice among {[key for key, _ in pairs]}")
-    return dict(pairs)
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise ValueError(f"key {key!r} given twice")
+        found[key] = value
+    return found

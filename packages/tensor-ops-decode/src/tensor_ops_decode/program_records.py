@@ -6,10 +6,17 @@ from typing import Any
 
 from tensor_ops_decode.cache_types import head_bytes
 
-__all__ = ["MOST_BIASES", "Cache", "Limits", "Node", "Tensor", "Value"]
+__all__ = ["MOST_BIASES", "STEP_ARRAYS", "Cache", "Limits", "Node", "Tensor", "Value"]
 
 #: How many tokens of a request may have a bias.
 MOST_BIASES = 1024
+
+#: The arrays of every step, whose names no output may have.
+STEP_ARRAYS = (
+    *("tokens", "positions", "slots", "selected", "page_table"),
+    *("temperature", "top_p", "min_p", "top_k", "seed"),
+    *("num_edits", "edited_tokens", "edit_biases", "edit_penalties"),
+)
 
 
 @dataclass(frozen=True)
@@ -22,6 +29,10 @@ class Limits:
     max_seq_length: int
     page_size: int
     num_pages: int
+
+    def rows(self, of: str) -> int:
+        """The most rows of a value that has those of ``"tokens"``, or ``"selected"`` ones."""
+        return self.max_tokens if of == "tokens" else self.max_selected
 
     @property
     def pages_per_request(self) -> int:

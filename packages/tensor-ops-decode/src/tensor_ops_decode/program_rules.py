@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from tensor_ops_decode.cache_types import CACHE_DTYPES
 from tensor_ops_decode.errors import ProgramError
-from tensor_ops_decode.node_kind import Kind, Shapes, Weight, is_number
+from tensor_ops_decode.node_kind import MOST_SIZE, Kind, Shapes, Weight, is_number
 from tensor_ops_decode.nodes import KINDS
-from tensor_ops_decode.program_records import Cache, Limits, Node, Tensor, Value
+from tensor_ops_decode.program_records import STEP_ARRAYS, Cache, Limits, Node, Tensor, Value
 from tensor_ops_decode.weights.formats import FORMATS
 from tensor_ops_decode.weights.transforms import TRANSFORMS
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 __all__ = ["check_names", "check_program", "output_of"]
 
-# No dimension, and no product of two, is larger: sizes in bytes then fit in 64 bits.
-_MOST = 2**48
+# No size in bytes is larger, so that sums of some are far from 64 bits.
+_MOST_BYTES = 2**48
 _ROWS = ("tokens", "selected")
 
 
@@ -40,6 +40,7 @@ def check_program(program: Program) -> None:
         _check_size(f"{where}: columns", value.columns)
         _check_choice(f"{where}: rows", value.rows, _ROWS)
         _check_choice(f"{where}: dtype", value.dtype, ("float32", "int32"))
+        _check_bytes(where, program.limits.rows(value.rows), value.columns, 4)
     if "tokens" in program.values and program.values["tokens"] != Value("tokens", 1, "int32"):
         raise ProgramError("value 'tokens' must be int32, one column, a row for each token")
     written, used = {"tokens"}, set[str]()
@@ -48,6 +49,8 @@ def check_program(program: Program) -> None:
     for name in program.outputs:
         if name not in written or name == "tokens":
             raise ProgramError(f"outputs: no node writes {name!r}")
+        if name in STEP_ARRAYS:
+            raise ProgramError(f"outputs: {name!r} is the name of an array of every step")
     if len(set(program.outputs)) != len(program.outputs):
         raise ProgramError("outputs: one is named twice")
     for name in program.values:
@@ -121,7 +124,7 @@ def _check_tensor(where: str, tensor: Tensor) -> None:
         raise ProgramError(f"{where}: shape must have one or two dimensions, got {tensor.shape!r}")
     for size in tensor.shape:
         _check_size(f"{where}: each dimension", size)
-    _check_size(f"{where}: its elements", math.prod(tensor.shape))
+    _check_bytes(where, *tensor.shape, 8)
     block_size = FORMATS[tensor.type].block_size
     if tensor.shape[-1] % block_size:
         raise ProgramError(
@@ -192,8 +195,14 @@ def check_names(
 
 
 def _check_size(where: str, size: object) -> None:
-    if not isinstance(size, int) or isinstance(size, bool) or not 0 < size <= _MOST:
-        raise ProgramError(f"{where} must be an integer from 1 to 2**48, got {size!r}")
+    if not isinstance(size, int) or isinstance(size, bool) or not 0 < size <= MOST_SIZE:
+        raise ProgramError(f"{where} must be an integer from 1 to {MOST_SIZE}, got {size!r}")
+
+
+def _check_bytes(where: str, *factors: int) -> None:
+    if math.prod(factors) > _MOST_BYTES:
+        product = " x ".join(map(str, factors))
+        raise ProgramError(f"{where}: its size in bytes is more than any memory: {product}")
 
 
 def _check_choice(where: str, value: object, choices: tuple[str, ...]) -> None:

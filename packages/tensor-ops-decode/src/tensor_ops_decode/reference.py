@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from tensor_ops_decode.cache_types import rounded
+from tensor_ops_decode.errors import ProgramError
 from tensor_ops_decode.node_kind import Array, Call
 from tensor_ops_decode.nodes import KINDS
 from tensor_ops_decode.program import Node, Program, Tensor
@@ -34,7 +35,11 @@ _PER_EDIT = {"edited_tokens": np.int32, "edit_biases": np.float32, "edit_penalti
 
 
 def supports_program(program: str) -> str | None:
-    """Say why a program cannot run here; every valid one can."""
+    """Say why a program cannot run here, which every valid one can; None if it can."""
+    try:
+        Program.from_json(program)
+    except ProgramError as error:
+        return str(error)
     return None
 
 
@@ -332,6 +337,6 @@ def _new_arrays(program: Program) -> dict[str, Array]:
         arrays[name] = np.zeros((limits.max_requests, limits.edits_per_request), dtype)
     for name in program.outputs:
         value = program.values[name]
-        rows = limits.max_tokens if value.rows == "tokens" else limits.max_selected
+        rows = limits.rows(value.rows)
         arrays[name] = np.zeros((rows, value.columns), value.dtype)
     return arrays
