@@ -99,6 +99,8 @@ THREADS_OF_STEPS = [f"{CPP}/tests/test_decode_{each}.py" for each in ("model", "
 THREADS_OF_STEPS += ["-k", "same_bits or bits_of_single or two_threads or close_waits"]
 # Every node with its smallest weights: what sanitizers make slow is the rest.
 SAMPLE_OF_NODES = ["tests/decode/test_nodes.py", "-k", "not bf16 and not f16 and not q4_1"]
+# What executors must refuse, and what they must take.
+WRONG_PROGRAMS = [f"tests/decode/test_wrong_{each}.py" for each in ("programs", "steps")]
 
 # What other processors round or sign otherwise, by PyTorch's own functions for them.
 SAMPLE_OF_PROCESSORS = [f"{TORCH}/tests/operators/test_composed.py"]
@@ -279,6 +281,7 @@ def sanitize(session: nox.Session) -> None:
     session.run(*run, *only, *(session.posargs or [CONFORMANCE, CPP]), env=environment)
     if session.posargs:
         return
+    session.run(*run, *only, *WRONG_PROGRAMS, env=environment)
     for level in cpu_levels(session, environment):
         at_level = environment | {"TENSOR_OPS_CPP_ISA": level}
         session.run(*run, *only, *SAMPLE_OF_NODES, env=at_level)

@@ -20,6 +20,9 @@ void require_below(const char* what, std::int64_t given, std::size_t end) {
     throw ValueError(text("each ", what, " must be from 0 to ", end - 1, ", got ", given));
 }
 
+// A number that was negative where the caller gave it, as messages show it.
+std::int64_t as_given(std::size_t number) { return static_cast<std::int64_t>(number); }
+
 }  // namespace
 
 std::size_t StepArray::bytes() const {
@@ -114,15 +117,16 @@ Step StepArrays::step() const {
 void StepArrays::check(const Limits& limits, const Step& step) {
   const std::size_t most_selected = std::min(step.num_tokens, limits.max_selected);
   if (step.num_tokens < 1 || step.num_tokens > limits.max_tokens)
-    throw ValueError(
-        text("num_tokens must be from 1 to ", limits.max_tokens, ", got ", step.num_tokens));
+    throw ValueError(text("num_tokens must be from 1 to ", limits.max_tokens, ", got ",
+                          as_given(step.num_tokens)));
   if (step.num_selected > most_selected)
-    throw ValueError(
-        text("num_selected must be from 0 to ", most_selected, ", got ", step.num_selected));
+    throw ValueError(text("num_selected must be from 0 to ", most_selected, ", got ",
+                          as_given(step.num_selected)));
   for (std::size_t j = 0; j < step.num_selected; ++j) {
     require_below("index in selected", step.selected[j], step.num_tokens);
     if (j > 0 && step.selected[j] <= step.selected[j - 1])
-      throw ValueError("the indices in selected must ascend");
+      throw ValueError(text("the indices in selected must ascend, got ", step.selected[j],
+                            " after ", step.selected[j - 1]));
   }
   check_tokens(limits, step);
   if (reads_pages_) check_pages(limits, step);
@@ -169,7 +173,7 @@ void StepArrays::check_page(const Limits& limits, const Step& step, std::size_t 
 void StepArrays::check_steps(const Limits& limits, const Step& step, std::size_t num_steps) const {
   if (num_steps < 1 || num_steps > limits.max_seq_length)
     throw ValueError(
-        text("num_steps must be from 1 to ", limits.max_seq_length, ", got ", num_steps));
+        text("num_steps must be from 1 to ", limits.max_seq_length, ", got ", as_given(num_steps)));
   for (std::size_t i = 0; i < step.num_tokens; ++i) {
     const auto slot = static_cast<std::size_t>(step.slots[i]);
     const auto position = static_cast<std::size_t>(step.positions[i]);
@@ -192,8 +196,7 @@ bool StepArrays::is_word(std::int32_t token) const {
 void StepArrays::check_sampling(const Step& step) const {
   for (std::size_t i = 0; i < step.num_tokens; ++i) {
     const std::int32_t slot = step.slots[i];
-    const auto require = [slot](const char* name, float given, bool is_valid,
-                                const char* expected) {
+    const auto require = [slot](const char* name, auto given, bool is_valid, const char* expected) {
       if (!is_valid)
         throw ValueError(text(name, "[", slot, "] must be ", expected, ", got ", given));
     };
@@ -203,7 +206,7 @@ void StepArrays::check_sampling(const Step& step) const {
             "finite and at least 0");
     require("top_p", top_p, top_p >= 0 && top_p <= 1, "from 0 to 1");
     require("min_p", min_p, min_p >= 0 && min_p <= 1, "from 0 to 1");
-    require("top_k", static_cast<float>(step.top_k[slot]), step.top_k[slot] >= 0, "at least 0");
+    require("top_k", step.top_k[slot], step.top_k[slot] >= 0, "at least 0");
     if (i == 0 || step.slots[i - 1] != slot) check_edits(step, static_cast<std::size_t>(slot));
   }
 }

@@ -257,7 +257,9 @@ class ReferenceExecutable:
     ) -> Callable[[Array, Array], tuple[Array, Array]]:
         """Return the function that writes to a cache and reads a request's tokens from it."""
         size = program.limits.page_size
+        # Pages before all windows may be missing; whatever is read in their place is not used.
         pages: Any = self.arrays["page_table"][slot, : position // size + 1]
+        pages = np.clip(pages, 0, program.limits.num_pages - 1)
         dtype = program.caches[cache].dtype
         if not program.caches[cache].paged:
             size, pages = program.limits.max_seq_length, [slot]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
 from tensor_ops_decode.node_kind import Array
+from tensor_ops_decode.nodes import KINDS
 from tensor_ops_decode.program import Program
 from tensor_ops_decode.weights.formats import FORMATS
 
@@ -36,12 +38,8 @@ def check_step(
 ) -> None:
     """Raise a ValueError unless the arrays hold a step of so many tokens."""
     limits = program.limits
-    for name, number, most in (
-        ("num_tokens", num_tokens, limits.max_tokens),
-        ("num_selected", num_selected, min(num_tokens, limits.max_selected)),
-    ):
-        if not (name == "num_selected" and number == 0) and not 0 < number <= most:
-            raise ValueError(f"{name} must be from 1 to {most}, got {number}")
+    _check_integer("num_tokens", num_tokens, 1, limits.max_tokens)
+    _check_integer("num_selected", num_selected, 0, min(num_tokens, limits.max_selected))
     tokens, positions, slots = (
         arrays[name][:num_tokens] for name in ("tokens", "positions", "slots")
     )
@@ -54,14 +52,24 @@ def check_step(
         bad = given[(given < 0) | (given >= end)]
         if bad.size:
             raise ValueError(f"each {what} must be from 0 to {end - 1}, got {bad[0]}")
-    if np.any(np.diff(arrays["selected"][:num_selected]) <= 0):
-        raise ValueError("the selected indices must ascend")
+    for before, after in itertools.pairwise(arrays["selected"][:num_selected]):
+        if after <= before:
+            raise ValueError(f"the indices in selected must ascend, got {after} after {before}")
     for slot in np.unique(slots):
-        if np.any(np.diff(positions[slots == slot]) != 1):
-            raise ValueError(f"the positions of slot {slot} must ascend one by one")
+        for before, after in itertools.pairwise(positions[slots == slot].tolist()):
+            if after != before + 1:
+                raise ValueError(
+                    f"the positions of slot {slot} must ascend one by one, got {after} after "
+                    f"{before}"
+                )
         _check_sampling(program, arrays, int(slot))
-    for slot, position in zip(slots, positions, strict=True):
-        _check_pages(program, arrays, slot, position)
+    window = _longest_window(program)
+    if window is None:
+        return
+    # Only the pages that are read must be there: those before all windows may be gone.
+    for slot, last in zip(slots.tolist(), positions.tolist(), strict=True):
+        first = max(0, last - window + 1) if window else 0
+        _check_pages(program, arrays, slot, first, last)
 
 
 def check_steps(
@@ -82,29 +90,52 @@ def check_steps(
         raise ValueError(
             f"end_tokens must have a list for each of {num_tokens} tokens, got {len(end_tokens)}"
         )
-    if not 1 <= num_steps <= limits.max_seq_length:
-        raise ValueError(f"num_steps must be from 1 to {limits.max_seq_length}, got {num_steps}")
+    for index, ends in enumerate(end_tokens):
+        for token in ends:
+            _check_integer(f"each of end_tokens[{index}]", token, -(2**31), 2**31 - 1)
+    _check_integer("num_steps", num_steps, 1, limits.max_seq_length)
     slots = arrays["slots"][:num_tokens]
     if len(np.unique(slots)) != num_tokens:
         raise ValueError(f"each slot must have one token, got the slots {slots.tolist()}")
-    for slot, position in zip(slots, arrays["positions"][:num_tokens], strict=True):
-        last = int(position) + num_steps - 1
+    for slot, position in zip(
+        slots.tolist(), arrays["positions"][:num_tokens].tolist(), strict=True
+    ):
+        last = position + num_steps - 1
         if last >= limits.max_seq_length:
             raise ValueError(
                 f"positions must stay below {limits.max_seq_length}, "
                 f"but slot {slot} comes to {last}"
             )
-        _check_pages(program, arrays, slot, last)
+        if _longest_window(program) is not None:
+            _check_pages(program, arrays, slot, position, last)
 
 
-def _check_pages(program: Program, arrays: Mapping[str, Array], slot: int, position: int) -> None:
-    limits = program.limits
-    used = arrays["page_table"][slot, : position // limits.page_size + 1]
-    if np.any((used < 0) | (used >= limits.num_pages)):
-        raise ValueError(
-            f"the page table of slot {slot} must name pages from 0 to {limits.num_pages - 1}, "
-            f"got {used.tolist()}"
-        )
+def _check_integer(name: str, given: object, least: int, most: int) -> None:
+    if not isinstance(given, (int, np.integer)):
+        raise TypeError(f"{name} must be an integer, got {given!r:.80}")
+    if not least <= given <= most:
+        raise ValueError(f"{name} must be from {least} to {most}, got {given}")
+
+
+def _longest_window(program: Program) -> int | None:
+    """Return how many positions the nodes with pages read at most; 0 for all, None for no pages."""
+    windows = [
+        node.attributes.get("window", 0)
+        for node in program.nodes
+        if KINDS[node.kind].has_cache and program.caches[node.attributes["cache"]].paged
+    ]
+    return 0 if 0 in windows else max(windows, default=None)
+
+
+def _check_pages(
+    program: Program, arrays: Mapping[str, Array], slot: int, first: int, last: int
+) -> None:
+    """Raise a ValueError unless the pages of the positions from `first` to `last` are there."""
+    size, end = program.limits.page_size, program.limits.num_pages
+    for page in range(first // size, last // size + 1):
+        given = arrays["page_table"][slot, page]
+        if not 0 <= given < end:
+            raise ValueError(f"page_table[{slot}, {page}] must be from 0 to {end - 1}, got {given}")
 
 
 def _check_sampling(program: Program, arrays: Mapping[str, Array], slot: int) -> None:
@@ -126,19 +157,19 @@ def _check_edits(program: Program, arrays: Mapping[str, Array], slot: int) -> No
     sampled = [node.inputs["x"] for node in program.nodes if node.kind == "sample"]
     number, most = arrays["num_edits"][slot], program.limits.edits_per_request
     if not 0 <= number <= most:
-        raise ValueError(f"num_edits of slot {slot} must be from 0 to {most}, got {number}")
+        raise ValueError(f"num_edits[{slot}] must be from 0 to {most}, got {number}")
     end = min(program.values[name].columns for name in sampled)
     tokens, biases, penalties = (
         arrays[name][slot, :number] for name in ("edited_tokens", "edit_biases", "edit_penalties")
     )
     for name, given, is_valid, expected in (
         ("edited_tokens", tokens, (tokens >= 0) & (tokens < end), f"from 0 to {end - 1}"),
-        ("edit_biases", biases, biases < np.inf, "numbers or minus infinity"),
+        ("edit_biases", biases, biases < np.inf, "a number or minus infinity"),
         ("edit_penalties", penalties, (penalties > 0) & (penalties < np.inf), "finite and above 0"),
     ):
         if not np.all(is_valid):
-            wrong = given[~is_valid][0]
-            raise ValueError(f"{name} of slot {slot} must be {expected}, got {wrong}")
+            index = int(np.argmin(is_valid))
+            raise ValueError(f"{name}[{slot}, {index}] must be {expected}, got {given[index]}")
 
 
 def vocabulary(program: Program) -> int:

@@ -41,16 +41,14 @@ def columns(shapes: Shapes) -> int:
 
 def compute(call: Call) -> Array:
     query, key, value = _heads(call)
-    assert call.store is not None
-    keys, values = call.store(key, value)
+    keys, values = _stored(call, key, value)
     p, values = _probabilities(call, query, keys), _per_query_head(call, values)
     return np.einsum("hn,nhd->hd", p, values).reshape(-1)
 
 
 def bound(call: Call, output: Array, activations: str) -> Array:
     query, key, value = _heads(call)
-    assert call.store is not None
-    keys, values = call.store(key, value)
+    keys, values = _stored(call, key, value)
     n, heads = len(keys), len(query)
     size = query.shape[1]
     # A score is a sum of products of rotated numbers, each off by some roundings; the key may also
@@ -93,6 +91,19 @@ def _heads(call: Call) -> tuple[Array, Array, Array]:
         for part, name in zip(parts, ("q_norm", "k_norm"), strict=False)
     )
     return query, key, parts[2]
+
+
+def _stored(call: Call, key: Array, value: Array) -> tuple[Array, Array]:
+    """Store a token's key and value, and return those of all tokens; 0 before the window.
+
+    What the cache has there may be of another request, and NaN.
+    """
+    assert call.store is not None
+    keys, values = call.store(key, value)
+    if window := call.attributes["window"]:
+        hidden = max(0, len(keys) - window)
+        keys[:hidden] = values[:hidden] = 0
+    return keys, values
 
 
 def _normalised(call: Call, x: Array, name: str) -> Array:
