@@ -1,5 +1,6 @@
 """A model exported into a folder: what is in it, and that it is whole or absent."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -7,10 +8,13 @@ import pytest
 
 import tensor_ops_decode
 from tensor_ops_decode import FileFormatError, PersistentKernel, Program, model_export
+from tensor_ops_decode.model_export import ModelFacts, export_model
+from tensor_ops_decode.nodes import KINDS
 from tensor_ops_decode.program_records import Limits
 from tensor_ops_decode.sources import TensorArrays
 from tensor_ops_decode.weights.safetensors import open_safetensors
 from test_commands import run
+from wrong_programs import tensors_of, text_with
 
 
 @pytest.fixture
@@ -40,6 +44,17 @@ def test_the_folder_has_the_program_the_tensors_and_the_facts(kernel, folder, tm
         "activations": None,
     }
     assert tensors.keys() == kernel.program.tensors.keys()
+
+
+def test_a_layer_is_a_node_with_a_cache(monkeypatch, tmp_path):
+    """Whatever its kind."""
+    other = dataclasses.replace(KINDS["attention"], name="other attention")
+    monkeypatch.setitem(KINDS, other.name, other)
+    program = Program.from_json(text_with({"nodes/first/kind": other.name}))
+    facts = ModelFacts("model", "logits", "next", 0, frozenset(), None)
+    export_model(tmp_path / "exported", program, tensors_of(program), facts)
+    described = json.loads((tmp_path / "exported/model.json").read_text(encoding="utf-8"))
+    assert described["num_layers"] == len(program.caches) == 2
 
 
 def test_the_program_is_the_same_but_for_where_its_tensors_are(kernel, tmp_path):

@@ -23,6 +23,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from tensor_ops_decode.node_kind import Array
+from tensor_ops_decode.nodes import KINDS
 from tensor_ops_decode.program import Program, Tensor
 from tensor_ops_decode.step_rules import check_tensors, vocabulary
 from tensor_ops_decode.weights.formats import FORMATS
@@ -134,7 +135,7 @@ def _description(program: Program, facts: ModelFacts, digest: str) -> dict[str, 
         "tokens": facts.tokens,
         "vocabulary_size": vocabulary(program),
         "context_length": program.limits.longest,
-        "num_layers": sum(node.kind == "attention" for node in program.nodes),
+        "num_layers": sum(KINDS[node.kind].has_cache for node in program.nodes),
         "start_token": facts.start_token,
         "end_tokens": sorted(facts.end_tokens),
         "activations": facts.activations,
