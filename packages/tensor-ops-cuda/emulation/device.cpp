@@ -2,6 +2,7 @@
 #include <ucontext.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
@@ -47,6 +48,7 @@ struct Block {
   std::vector<Thread> threads;
   std::vector<Barrier> warps;
   Barrier all;
+  std::array<Barrier, 16> named;
   std::unique_ptr<char[]> shared;
   unsigned rank;
 };
@@ -243,6 +245,11 @@ void* shared_memory_of(const void* own, unsigned rank) {
 }
 
 void block_barrier() { cluster->wait(cluster->current()->block->all); }
+void named_barrier(unsigned number, unsigned threads) {
+  Barrier& barrier = cluster->current()->block->named.at(number);
+  barrier.live = threads;
+  cluster->wait(barrier);
+}
 void cluster_barrier() { cluster->wait(cluster->barrier()); }
 
 // A lane may be one exchange ahead of the others, but never two, so that the value it gave before

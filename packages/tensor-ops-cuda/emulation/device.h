@@ -56,6 +56,8 @@ unsigned cluster_rank();
 unsigned cluster_size();
 
 void block_barrier();
+// One of the 16 barriers of the block, for so many of its threads, whichever they are.
+void named_barrier(unsigned number, unsigned threads);
 void cluster_barrier();
 
 // Every lane of the warp gives 8 bytes and takes those of another lane.
@@ -79,6 +81,9 @@ inline thread_local uint3 threadIdx{}, blockIdx{};
 inline thread_local dim3 blockDim{}, gridDim{};
 
 inline void __syncthreads() { ::emulation::block_barrier(); }
+inline void __barrier_sync_count(unsigned number, unsigned threads) {
+  ::emulation::named_barrier(number, threads);
+}
 inline void __syncwarp(unsigned = 0xffffffffu) { ::emulation::exchange(0, ::emulation::lane()); }
 
 template <class T>

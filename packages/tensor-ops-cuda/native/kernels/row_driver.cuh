@@ -45,14 +45,38 @@ struct RowCall : Arrays<kArrays_> {
   RowCall(const Call& call, bool whole_) : Arrays<kArrays>(call), n(call.n), whole(whole_) {}
 };
 
+// The memory that the launch reserved for the team of a block or a cluster.
+DEVICE TeamMemory* team_memory() { return static_cast<TeamMemory*>(shared_memory()); }
+
+// A team of more than a warp has a block, or all blocks of a cluster, to itself.
+template <bool kCluster>
+using RowTeam = std::conditional_t<kCluster, ClusterTeam, BlockTeam>;
+
+template <bool kCluster>
+DEVICE unsigned blocks_of_team() {
+  if constexpr (kCluster) return ClusterTeam::blocks();
+  return 1;
+}
+
+// Thread (x, y) of a block is a lane of the team of row y. That computes rows first_row(),
+// first_row() + row_step(), ...
+template <bool kCluster>
+DEVICE std::int64_t first_row() {
+  return std::int64_t{blockIdx.x / blocks_of_team<kCluster>()} * blockDim.y + threadIdx.y;
+}
+template <bool kCluster>
+DEVICE std::int64_t row_step() {
+  return std::int64_t{gridDim.x / blocks_of_team<kCluster>()} * blockDim.y;
+}
+
 template <class Op, int kVectors, bool kCluster>
 __global__ void __launch_bounds__(kMostLanes, 1) compute_rows(const __grid_constant__ Op op) {
   if constexpr (!kCluster || HAS_CLUSTERS) {
-    Team<kCluster> team;
+    RowTeam<kCluster> team({}, team_memory());
     // The teams of a block go on until the last of them has no row left, since the lanes of a warp
     // exchange numbers.
-    for (std::int64_t row = team.first_row(); row - threadIdx.y < op.rows.count;
-         row += team.row_step()) {
+    for (std::int64_t row = first_row<kCluster>(); row - threadIdx.y < op.rows.count;
+         row += row_step<kCluster>()) {
       const bool is_live = row < op.rows.count;
       const int n = is_live ? static_cast<int>(op.n) : 0;
       op.template row<kVectors>(team, op.at(is_live ? row : 0, 0, n));
@@ -87,22 +111,21 @@ struct PartsOfRow : RowParts {
   }
   // Stores numbers kFirst, kFirst + 1, ... of the block's own part.
   template <int kFirst = 0, class... Numbers>
-  DEVICE void store(const Team<false>& team, Numbers... given) const {
+  DEVICE void store(const BlockTeam& team, Numbers... given) const {
     int k = kFirst;
     if (team.lane() == 0) ((number(k++, own) = given), ...);
   }
 
   // Combines function(part) of all parts of the row.
   template <class Function, class Combine>
-  DEVICE double combine(Team<false>& team, double start, Function function,
-                        Combine combined) const {
+  DEVICE double combine(BlockTeam& team, double start, Function function, Combine combined) const {
     double value = start;
     for (std::int64_t part = team.lane(); part < count; part += team.lanes())
       value = combined(value, function(part));
     return team.combine(value, combined);
   }
   template <class Function>
-  DEVICE double sum(Team<false>& team, Function function) const {
+  DEVICE double sum(BlockTeam& team, Function function) const {
     return combine(team, 0, function, Plus());
   }
 };
@@ -110,7 +133,7 @@ struct PartsOfRow : RowParts {
 template <class Op, int kStep>
 __global__ void __launch_bounds__(kMostLanes, 1)
     compute_parts(const __grid_constant__ Op op, const __grid_constant__ RowParts parts) {
-  Team<false> team;
+  BlockTeam team({}, team_memory());
   for (std::int64_t index = blockIdx.x; index < parts.all; index += gridDim.x) {
     const PartsOfRow of_row(parts, index);
     const auto part = op.at(of_row.row, of_row.own * parts.each, parts.size(of_row.own));

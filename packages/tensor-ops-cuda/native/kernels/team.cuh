@@ -41,55 +41,116 @@ struct Greater {
   }
 };
 
-// The team of the calling thread. Thread (x, y) of a block is lane x of the team of row y. A team
-// of more than a warp has a block, or all blocks of a cluster, to itself. All threads of a block
-// must call combine() together.
-template <bool kCluster>
-class Team {
+// Threads is what a team is made of:
+//
+//     lane(), lanes()  the number of the calling thread in the team, and how many threads the team
+//                      has: a power of two. Lanes that are neighbours are so in their warp, and a
+//                      team of more than a warp consists of whole ones.
+//     wait()           a barrier of the team's threads, which also makes what they wrote to shared
+//                      memory before it visible after it. combine() waits once if the team has
+//                      more than a warp.
+//
+// A Threads without members takes no registers.
+
+// The threads of a block that have the same threadIdx.y, which wait for the whole block.
+struct BlockThreads {
+  DEVICE int lane() const { return static_cast<int>(threadIdx.x); }
+  DEVICE int lanes() const { return static_cast<int>(blockDim.x); }
+  DEVICE void wait() const { __syncthreads(); }
+};
+
+// Threads of one block that share a row, and the shared memory by which they exchange numbers. A
+// body that computes a row knows nothing else of where it runs. All threads that wait together, and
+// all lanes of a warp, must call combine() together. A team of more than a warp needs memory of its
+// own, and no other team may be made with it until all threads have met; a smaller one uses none.
+template <class Threads>
+class Team : public Threads {
  public:
-  DEVICE Team() : memory_(static_cast<TeamMemory*>(shared_memory())) {
-    // A block must not write into the memory of another one before that has started.
-    if constexpr (kCluster) cluster_barrier();
-  }
-
-  DEVICE int lane() const {
-    return static_cast<int>(kCluster ? rank() * blockDim.x + threadIdx.x : threadIdx.x);
-  }
-  DEVICE int lanes() const {
-    return static_cast<int>(kCluster ? blocks() * blockDim.x : blockDim.x);
-  }
-
-  // The team computes rows first_row(), first_row() + row_step(), ...
-  DEVICE std::int64_t first_row() const {
-    return std::int64_t{blockIdx.x / blocks()} * blockDim.y + threadIdx.y;
-  }
-  DEVICE std::int64_t row_step() const { return std::int64_t{gridDim.x / blocks()} * blockDim.y; }
+  DEVICE Team(Threads threads, TeamMemory* memory) : Threads(threads), memory_(memory) {}
 
   // Combines one number of every lane, in an order that depends on the number of lanes alone; every
   // lane gets the result.
   template <class T, class Combine>
   DEVICE T combine(T value, Combine combined) {
-    const int lanes = static_cast<int>(blockDim.x);
-    for (int mask = (lanes < kWarp ? lanes : kWarp) / 2; mask > 0; mask /= 2)
-      value = combined(value, __shfl_xor_sync(kWholeWarp, value, mask));
-    if (lanes > kWarp) value = combine_warps(value, combined);
-    if constexpr (kCluster) value = combine_blocks(value, combined);
+    value = combine_lanes(value, combined);
     turn_ ^= 1;
     return value;
   }
+
+ protected:
+  template <class T, class Combine>
+  DEVICE T combine_lanes(T value, Combine combined) {
+    const int lanes = Threads::lanes();
+    for (int mask = (lanes < kWarp ? lanes : kWarp) / 2; mask > 0; mask /= 2)
+      value = combined(value, __shfl_xor_sync(kWholeWarp, value, mask));
+    return lanes > kWarp ? combine_warps(value, combined) : value;
+  }
+
+  TeamMemory* memory_;
+  int turn_ = 0;
 
  private:
   template <class T, class Combine>
   DEVICE T combine_warps(T value, Combine combined) {
     T* numbers = reinterpret_cast<T*>(memory_->of_warp[turn_]);
-    const int warps = static_cast<int>(blockDim.x) / kWarp, lane = threadIdx.x % kWarp;
-    if (lane == 0) numbers[threadIdx.x / kWarp] = value;
-    __syncthreads();
+    const int warps = Threads::lanes() / kWarp;
+    // Unsigned, which is quicker to divide.
+    const unsigned number = static_cast<unsigned>(Threads::lane()), lane = number % kWarp;
+    if (lane == 0) numbers[number / kWarp] = value;
+    Threads::wait();
     value = numbers[lane % warps];
     for (int mask = warps / 2; mask > 0; mask /= 2)
       value = combined(value, __shfl_xor_sync(kWholeWarp, value, mask));
     return value;
   }
+};
+
+// All threads of a block must call combine() together. Where a block has several teams, each is a
+// warp or a part of one.
+using BlockTeam = Team<BlockThreads>;
+
+// The threads of all blocks of a cluster, which must call combine() together.
+class ClusterTeam : BlockTeam {
+ public:
+  DEVICE ClusterTeam(BlockThreads threads, TeamMemory* memory) : BlockTeam(threads, memory) {
+    // A block must not write into the memory of another one before that has started.
+    cluster_barrier();
+  }
+
+  DEVICE int lane() const { return static_cast<int>(rank() * blockDim.x + threadIdx.x); }
+  DEVICE int lanes() const { return static_cast<int>(blocks() * blockDim.x); }
+
+  template <class T, class Combine>
+  DEVICE T combine(T value, Combine combined) {
+    value = combine_blocks(combine_lanes(value, combined), combined);
+    turn_ ^= 1;
+    return value;
+  }
+
+#if HAS_CLUSTERS
+  DEVICE static unsigned blocks() { return __clusterSizeInBlocks(); }
+
+ private:
+  DEVICE static unsigned rank() { return __clusterRelativeBlockRank(); }
+  DEVICE static void cluster_barrier() {
+    __cluster_barrier_arrive();
+    __cluster_barrier_wait();
+  }
+  template <class T>
+  DEVICE static T* of_block(T* own, unsigned block) {
+    return static_cast<T*>(__cluster_map_shared_rank(own, block));
+  }
+#else
+  DEVICE static unsigned blocks() { return 1; }
+
+ private:
+  DEVICE static unsigned rank() { return 0; }
+  DEVICE static void cluster_barrier() {}
+  template <class T>
+  DEVICE static T* of_block(T* own, unsigned) {
+    return own;
+  }
+#endif
 
   template <class T, class Combine>
   DEVICE T combine_blocks(T value, Combine combined) {
@@ -100,30 +161,6 @@ class Team {
     for (unsigned block = 1; block < blocks(); ++block) value = combined(value, numbers[block]);
     return value;
   }
-
-#if HAS_CLUSTERS
-  DEVICE static unsigned rank() { return kCluster ? __clusterRelativeBlockRank() : 0; }
-  DEVICE static unsigned blocks() { return kCluster ? __clusterSizeInBlocks() : 1; }
-  DEVICE static void cluster_barrier() {
-    __cluster_barrier_arrive();
-    __cluster_barrier_wait();
-  }
-  template <class T>
-  DEVICE static T* of_block(T* own, unsigned block) {
-    return static_cast<T*>(__cluster_map_shared_rank(own, block));
-  }
-#else
-  DEVICE static unsigned rank() { return 0; }
-  DEVICE static unsigned blocks() { return 1; }
-  DEVICE static void cluster_barrier() {}
-  template <class T>
-  DEVICE static T* of_block(T* own, unsigned) {
-    return own;
-  }
-#endif
-
-  TeamMemory* memory_;
-  int turn_ = 0;
 };
 
 // Whether a condition holds for any lane of the warp. Lanes that exchange numbers must take the

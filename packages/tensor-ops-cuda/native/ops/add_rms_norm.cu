@@ -1,4 +1,4 @@
-#include "kernels/rms.cuh"
+#include "kernels/rms_norm.cuh"
 #include "op.h"
 
 namespace tensor_ops {
