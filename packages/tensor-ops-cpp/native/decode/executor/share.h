@@ -34,13 +34,17 @@ DECODE_INLINE constexpr std::size_t kept_positions(CacheType type, std::size_t p
   return (page_size + kCacheBlock - 1) / kCacheBlock * kCacheBlock;
 }
 
-// The keys and values of one attention node: of one head those of all pages, then of the next, so
-// that a head's pages with consecutive numbers are one stream. A page is blocks of 16 positions. Of
-// floats the last one of a page may have fewer; a block has for each element of a head the keys of
-// all its positions, then its values, position by position. Of int8 a block has for each two
-// elements the keys of all positions, of each position two integers, with a zero behind an odd last
-// element; then for each two positions their values, of each element two integers; then the scales
-// in float16: for each 32 elements those of all its keys, then likewise of its values.
+// The keys and values of one attention node: block[num_kv_heads][num_pages][page_size/16], so that
+// a head's pages with consecutive numbers are one stream. A block has 16 positions of a head of
+// size d:
+//
+//     floats  keys[d][16], values[16][d]
+//     int8    keys[d/2][16][2], values[8][d][2], key_scales[d/32][16], value_scales[d/32][16]
+//
+// Quotients are rounded up. The last block of floats of a page has what is left of it in place of
+// 16. Of int8, keys[i][p][k] is element 2i + k of position p, with a zero behind an odd last
+// element, values[j][i][k] is element i of position 2j + k, and the scales [g][p], in float16, are
+// those of elements 32g to 32g + 31 of position p.
 struct CacheMemory {
   unsigned char* data;
   CacheType type;
