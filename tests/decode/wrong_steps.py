@@ -176,3 +176,18 @@ ALLOWED_STEPS = [
     *(("edit_biases", (0, 0), value) for value in (-INF, 3.4028234e38, -3.4028234e38)),
     *(("edit_penalties", (0, 0), value) for value in (SMALLEST, 3.4028234e38)),
 ]
+
+# What a request, or a sequence of a program in C++, may not be sampled by, and by what it may.
+WRONG_SAMPLINGS = [
+    *(("temperature", value) for value in (NAN, INF, -INF, -1.0, -5e-324, 1000001.0)),
+    *(("top_p", value) for value in (NAN, INF, -INF, -1.0, -5e-324, 0.0, 1.0 + 2.0**-52, 7.0)),
+    *(("min_p", value) for value in (NAN, INF, -INF, -1.0, -5e-324, 1.0 + 2.0**-52, 7.0)),
+    *(("top_k", value) for value in (-1, -INT32)),
+]
+ALLOWED_SAMPLINGS = [
+    *(("temperature", value) for value in (0.0, -0.0, 5e-324, 0.7, 1e6)),
+    *(("top_p", value) for value in (5e-324, 0.5, 1.0)),
+    *(("min_p", value) for value in (0.0, -0.0, 5e-324, 1.0)),
+    *(("top_k", value) for value in (0, 1, INT32 - 1)),
+    *(("seed", value) for value in (0, 2**64 - 1)),
+]

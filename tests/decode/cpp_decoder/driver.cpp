@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <iostream>
 #include <map>
@@ -110,11 +111,19 @@ void print_array(std::istream& words) {
     print(std::vector<Token>(array.as<Token>(), array.as<Token>() + count));
 }
 
+// A number, which may be nan or inf.
+double number(std::istream& words) {
+  return std::strtod(next<std::string>(words).c_str(), nullptr);
+}
+
 void set_sampling(std::istream& words) {
   Sequence& of = sequence(words);
   tensor_ops::backend::Sampling sampling;
-  words >> sampling.temperature >> sampling.top_k >> sampling.top_p >> sampling.min_p >>
-      sampling.seed;
+  sampling.temperature = number(words);
+  words >> sampling.top_k;
+  sampling.top_p = number(words);
+  sampling.min_p = number(words);
+  words >> sampling.seed;
   of.set_sampling(sampling);
 }
 
