@@ -100,7 +100,7 @@ THREADS_OF_STEPS += ["-k", "same_bits or bits_of_single or two_threads or close_
 # Every node with its smallest weights: what sanitizers make slow is the rest.
 SAMPLE_OF_NODES = ["tests/decode/test_nodes.py", "-k", "not bf16 and not f16 and not q4_1"]
 # What executors must refuse, and what they must take.
-WRONG_PROGRAMS = [f"tests/decode/test_wrong_{each}.py" for each in ("programs", "steps")]
+WRONG_PROGRAMS = [f"tests/decode/test_wrong_{each}.py" for each in ("programs", "steps", "tensors")]
 
 # What other processors round or sign otherwise, by PyTorch's own functions for them.
 SAMPLE_OF_PROCESSORS = [f"{TORCH}/tests/operators/test_composed.py"]

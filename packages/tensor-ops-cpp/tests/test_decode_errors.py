@@ -93,28 +93,6 @@ def test_no_damaged_text_crashes():
         tensor_ops_cpp.supports_program(damaged.tobytes())
 
 
-def test_tensors_must_be_given_contiguous_and_of_the_right_size():
-    def with_q0(tensor):
-        return LLAMA.tensors | {"q0": tensor}
-
-    missing = {name: each for name, each in LLAMA.tensors.items() if name != "q0"}
-    assert "tensor 'q0' is not given" in refusal(TEXT, missing)
-    q0 = LLAMA.tensors["q0"]
-    assert "must have 23040 bytes" in refusal(TEXT, with_q0(q0[:-1].view(np.uint8)))
-    assert "'q0' is not C-contiguous" in refusal(TEXT, with_q0(np.asfortranarray(q0)))
-    for wrong, given in [
-        (q0[:30].astype(np.float64), "float64 of shape (30, 96)"),
-        (q0.reshape(96, 60), "float32 of shape (96, 60)"),
-        (q0.astype(">f4"), ">f4 of shape (60, 96)"),
-        (q0.view(np.int32), "int32 of shape (60, 96)"),
-        (q0.view(bool), "bool of shape (60, 384)"),
-    ]:
-        expected = f"'q0' must be f32 of shape (60, 96) or its bytes as uint8, got {given}"
-        assert expected in refusal(TEXT, with_q0(wrong))
-    with pytest.raises(TypeError, match="'q0' is not an array in host memory"):
-        tensor_ops_cpp.compile_program(TEXT, with_q0("text"))
-
-
 def test_options_and_workers_must_be_valid():
     assert "unknown option 'speed'; valid: activations" in refusal(TEXT, options={"speed": 1})
     message = refusal(TEXT, options={"activations": "int4"})

@@ -9,7 +9,7 @@ import numpy as np
 
 from tensor_ops_decode.node_kind import Array
 from tensor_ops_decode.nodes import KINDS
-from tensor_ops_decode.program import Program
+from tensor_ops_decode.program import Program, Tensor
 from tensor_ops_decode.weights.formats import FORMATS
 
 __all__ = ["check_step", "check_steps", "check_tensors", "vocabulary"]
@@ -23,14 +23,25 @@ def check_tensors(program: Program, tensors: Mapping[str, Array], names: Iterabl
         if name not in tensors:
             raise ValueError(f"tensor {name!r} is missing")
         tensor, given = program.tensors[name], tensors[name]
+        if not isinstance(given, np.ndarray):
+            raise TypeError(f"tensor {name!r} must be an array of NumPy, got {given!r:.80}")
         expected = FORMATS[tensor.type].row_bytes(tensor.shape[-1])
         if len(tensor.shape) == 2:
             expected *= tensor.shape[0]
-        if given.nbytes != expected or not given.flags.c_contiguous:
+        is_right = given.nbytes == expected if given.dtype == np.uint8 else _holds(tensor, given)
+        if not is_right or not given.flags.c_contiguous:
             raise ValueError(
-                f"tensor {name!r} must be {expected} contiguous bytes ({tensor.type}, shape "
-                f"{tensor.shape}), got {given.nbytes} bytes of {given.dtype}, shape {given.shape}"
+                f"tensor {name!r} must be {tensor.type} of shape {tensor.shape} or its {expected} "
+                f"bytes as uint8, contiguous, got {given.nbytes} bytes of {given.dtype}, shape "
+                f"{given.shape}"
             )
+
+
+def _holds(tensor: Tensor, given: Array) -> bool:
+    """Return whether an array has the numbers of a tensor; those of bf16 may be its bits."""
+    dtypes = {"f32": ("float32",), "f16": ("float16",), "bf16": ("bfloat16", "uint16")}
+    is_dtype = given.dtype.name in dtypes.get(tensor.type, ()) and given.dtype.isnative
+    return is_dtype and given.shape == tensor.shape
 
 
 def check_step(
