@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from wrong_programs import base_program, tensors_of
+from tensor_ops_decode.builder import Builder
+from wrong_programs import LIMITS, base_program, tensors_of
 from wrong_steps import (
     ALLOWED_STEPS,
     RUN,
@@ -120,6 +121,26 @@ def test_pages_within_any_window_must_be_there(executor, windows):
     executable.arrays["page_table"][1, 0] = -1
     message = refusal(executable, lambda: executable.run(*RUN))
     assert "page_table[1, 0] must be from 0 to 11, got -1" in message
+
+
+def test_tokens_that_no_table_bounds_are_below_the_largest_int32(executor):
+    made = executor.compile_program(Builder(LIMITS).program([]).to_json(), {})
+    made.arrays["tokens"][0] = 2**31 - 2
+    made.run(1, 0)
+    made.arrays["tokens"][0] = 2**31 - 1
+    with pytest.raises(ValueError, match="token must be from 0 to 2147483646, got 2147483647"):
+        made.run(1, 0)
+    made.close()
+
+
+def test_a_closed_executable_runs_nothing(executor):
+    program = base_program()
+    made = executor.compile_program(program.to_json(), tensors_of(program))
+    made.close()
+    made.close()
+    for call in (lambda: made.run(*RUN), lambda: run_row(made)):
+        with pytest.raises(RuntimeError, match="the executable is closed"):
+            call()
 
 
 def test_caches_without_pages_need_none(executor):

@@ -67,7 +67,7 @@ class Program:
             If it is not one.
         """
         try:
-            data = _parsed(text.decode() if isinstance(text, bytes) else text)
+            data = _parsed(text.decode() if isinstance(text, (bytes, bytearray)) else text)
         except (ValueError, RecursionError) as error:
             raise ProgramError(f"program: not valid JSON: {error}") from error
         if not isinstance(data, dict) or data.get("format") != FORMAT:

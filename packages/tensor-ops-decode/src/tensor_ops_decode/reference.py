@@ -316,7 +316,7 @@ class ReferenceExecutable:
 
     def _open(self) -> Program:
         if self._program is None:
-            raise ValueError("the executable is closed; compile the program again")
+            raise RuntimeError("the executable is closed; compile the program again")
         return self._program
 
 

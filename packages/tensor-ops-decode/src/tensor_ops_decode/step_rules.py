@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from tensor_ops_decode.node_kind import Array
+from tensor_ops_decode.node_kind import MOST_SIZE, Array
 from tensor_ops_decode.nodes import KINDS
 from tensor_ops_decode.program import Program, Tensor
 from tensor_ops_decode.weights.formats import FORMATS
@@ -190,4 +190,4 @@ def vocabulary(program: Program) -> int:
         for node in program.nodes
         if node.inputs.get("tokens") == "tokens"
     ]
-    return min(tables, default=2**31)
+    return min(tables, default=MOST_SIZE)
