@@ -18,7 +18,7 @@ from wrong_steps import (
 )
 
 WRITTEN = ("logits", "largest", "next")
-# What other executables of the tests have, by executor and by what the base program is made of.
+# The executables of this file, by executor and by the arguments of `base_program`.
 _made = {}
 
 

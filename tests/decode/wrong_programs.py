@@ -126,12 +126,12 @@ def _key(part, name):
 
 
 def _each(places, values):
-    """Yield an entry for each of the values at each of the places; the message names the key."""
+    """Return an entry for each value at each place; the message names the last key."""
     return [(place, value, [place.split("/")[-1]]) for place in places for value in values]
 
 
 def _each_integer(places, values):
-    """Yield such entries of messages that name the value too."""
+    """Return such entries, of messages that name the value too."""
     return [(place, value, [*words, str(value)]) for place, value, words in _each(places, values)]
 
 
@@ -149,7 +149,7 @@ _COUNTS = [f"{_FIRST}/attributes/{key}" for key in ("num_heads", "num_kv_heads",
 # Places, values, and the words of the message.
 WRONG_PROGRAMS = [
     ("format", "another", ["format", "tensor-ops program"]),
-    *((place, value, ["format"]) for place in ("format",) for value in (None, 1, DELETED)),
+    *_each(["format"], [None, 1, DELETED]),
     ("version", 2, ["version must be 1, got 2"]),
     *(("version", value, ["version must be"]) for value in (True, 1.0, "1", None)),
     ("version", DELETED, ["version"]),

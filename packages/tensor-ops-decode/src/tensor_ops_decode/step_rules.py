@@ -143,10 +143,14 @@ def _check_pages(
 ) -> None:
     """Raise a ValueError unless the pages of the positions from `first` to `last` are there."""
     size, end = program.limits.page_size, program.limits.num_pages
-    for page in range(first // size, last // size + 1):
-        given = arrays["page_table"][slot, page]
-        if not 0 <= given < end:
-            raise ValueError(f"page_table[{slot}, {page}] must be from 0 to {end - 1}, got {given}")
+    given = arrays["page_table"][slot, first // size : last // size + 1]
+    is_missing = (given < 0) | (given >= end)
+    if np.any(is_missing):
+        index = int(np.argmax(is_missing))
+        raise ValueError(
+            f"page_table[{slot}, {first // size + index}] must be from 0 to {end - 1}, got "
+            f"{given[index]}"
+        )
 
 
 def _check_sampling(program: Program, arrays: Mapping[str, Array], slot: int) -> None:
