@@ -2,39 +2,50 @@
 
 import subprocess
 import sys
+import tracemalloc
 from dataclasses import replace
 
 import pytest
 
 import tensor_ops_decode
 from byte_models import save_model
+from tensor_ops import backends
 from tensor_ops.extension import machine
-from tensor_ops_decode.memory_plan import memory_of
+from tensor_ops_decode import reference
 from tensor_ops_decode.models import decoder_of
 from tensor_ops_decode.models.rope import Rope
 
 CONTEXT, PAGE = 128, 8
-# Keys and values of two layers of two heads of 16 in float32, a row of two tables, and what edits
-# the logits of four requests.
-TOKEN = 2 * 2 * 2 * 16 * 4 + 2 * 8 * 4 + 4 * 12
+# Keys and values of two layers of two heads of 16 in float32, a row of two tables, what edits the
+# logits of four requests, and their part of a page's number.
+TOKEN = 2 * 2 * 2 * 16 * 4 + 2 * 8 * 4 + 4 * 12 + 4 * 4 // PAGE
 
 
 @pytest.fixture
 def memory(monkeypatch, folder):
     """Return a function that lets the machine have so much memory for caches and their tables."""
-    needed = memory_of(open_kernel(folder, max_seq_length=1).program)
 
-    def limit(size):
-        size = None if size is None else needed["weights"] + needed["arrays"] + size
+    def limit(size, executor=reference):
+        if size is not None:
+            program = open_kernel(folder, max_seq_length=1, max_num_pages=1).program
+            needed = executor.program_memory(program.to_json())
+            size += sum(needed.values()) - needed["caches"]
         monkeypatch.setattr(machine, "usable_memory", lambda: size)
 
     return limit
 
 
-def open_kernel(folder, **options):
+def open_kernel(folder, backend="python", **options):
     return tensor_ops_decode.PersistentKernel(
-        backend="python", model=folder, page_size=PAGE, max_num_batched_requests=4, **options
+        backend=backend,
+        model=folder,
+        **{"page_size": PAGE, "max_num_batched_requests": 4} | options,
     )
+
+
+def module_of(backend):
+    """Return the module that runs the programs of a backend."""
+    return reference if backend == "python" else backends.load(backend).module
 
 
 def test_memory_that_suffices_leaves_the_model_to_decide(folder, memory):
@@ -63,20 +74,20 @@ def test_little_memory_makes_sequences_shorter(folder, memory):
 def test_a_claim_of_billions_of_positions_is_not_taken_at_its_word(tmp_path, memory, backend):
     """What a kernel takes is what was planned, so that it compiles."""
     save_model(tmp_path)
+    executor = module_of(backend)
     path = tmp_path / "config.json"
     path.write_text(path.read_text("utf-8").replace(" 128,", f" {2**31 - 1},"), "utf-8")
-    memory(2**40)
+    memory(2**40, executor)
     explanation = tensor_ops_decode.PersistentKernel(model=tmp_path, backend=backend).explain()
     assert (explanation.limits.max_seq_length, explanation.length_by) == (2**20, "the default")
-    memory(2 * 5000 * TOKEN)
+    memory(2 * 4900 * TOKEN, executor)
     with tensor_ops_decode.load(tmp_path, backend, max_num_batched_requests=4) as model:
         kernel = model.kernel
         assert kernel.explain().length_by == "memory"
         assert 4000 < kernel.program.limits.max_seq_length <= 5000
-        needed = memory_of(kernel.program)
         taken = kernel.explain().memory
-        assert sum(needed.values()) <= machine.usable_memory()
-        assert taken["caches"] <= needed["caches"]
+        assert taken == executor.program_memory(kernel.program.to_json())
+        assert sum(taken.values()) <= machine.usable_memory()
 
 
 LIMITED = r"""
@@ -152,3 +163,63 @@ def test_a_model_with_two_rotations_has_the_sequences_of_the_short_one(folder):
     assert decoder.usual_context == CONTEXT
     both = Rope((1.0,), 1.0, long_frequencies=(0.5,), short_length=32)
     assert replace(decoder, ropes=(both, both)).usual_context == 32
+
+
+@pytest.mark.parametrize("cache_dtype", ["float32", "float16", "int8"])
+@pytest.mark.parametrize("page_size", [1, 4, 16, 24])
+def test_what_is_planned_is_what_is_taken(folder, backend, cache_dtype, page_size, monkeypatch):
+    options = {"cache_dtype": cache_dtype, "page_size": page_size, "num_workers": 3}
+    options |= {"max_seq_length": 50, "max_num_batched_tokens": 20, "backend": backend}
+    options["max_num_pages"] = 60  # else there would be fewer where memory is short
+    with open_kernel(folder, **options) as kernel:
+        text = kernel.program.to_json()
+        planned = module_of(backend).program_memory(text, num_workers=3)
+        kernel.compile()
+        assert kernel.explain().memory == planned
+        taken = sum(planned.values())
+    monkeypatch.setattr(machine, "usable_memory", lambda: taken)
+    with open_kernel(folder, **options) as kernel:
+        kernel.compile()
+    monkeypatch.setattr(machine, "usable_memory", lambda: taken - 1)
+    expected = rf"needs at least {taken} bytes .*caches \d+.* may have {taken - 1};"
+    with pytest.raises(MemoryError, match=expected):
+        open_kernel(folder, **options)
+
+
+def test_options_are_heeded_by_what_is_planned(folder, backend):
+    module = module_of(backend)
+    chosen = {"dtype": "float64"} if backend == "python" else {"activations": "float32"}
+    program = open_kernel(folder, max_seq_length=50, quantize="q8_0").program.to_json()
+    planned = [module.program_memory(program, options=each) for each in (None, chosen)]
+    assert planned[0] != planned[1]
+    for wrong in ({"dtype": "int3"}, {"activations": "int3"}):
+        with pytest.raises(ValueError, match=r"'float32'|valid: activations"):
+            module.program_memory(program, options=wrong)
+
+
+def test_the_reference_takes_what_it_says(folder):
+    """A tensor that several nodes share is kept once, and counted once."""
+    kernel = open_kernel(folder, max_seq_length=4096, max_num_batched_tokens=8, quantize="q8_0")
+    tracemalloc.start()
+    try:
+        kernel.compile()
+        taken = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert sum(kernel.explain().memory.values()) == pytest.approx(taken, rel=0.05)
+    kernel.close()
+
+
+def test_a_size_beyond_any_memory_is_a_memory_error(folder, backend):
+    large = {"max_seq_length": 2**31 - 1, "max_num_batched_requests": 2**12}
+    with pytest.raises(MemoryError):
+        open_kernel(folder, backend, **large, max_num_batched_tokens=2**12)
+
+
+def test_an_executor_that_does_not_say_is_counted_with_what_any_needs(folder, monkeypatch):
+    monkeypatch.delattr(reference, "program_memory")
+    caches = 2 * 2 * 7 * PAGE * 2 * 16 * 4
+    monkeypatch.setattr(machine, "usable_memory", lambda: caches)
+    expected = rf"weights \d+, caches {caches}, rotary tables 3200, arrays \d+\)"
+    with pytest.raises(MemoryError, match=expected):
+        open_kernel(folder, max_seq_length=50, max_num_pages=7)

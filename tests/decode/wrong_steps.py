@@ -153,7 +153,6 @@ WRONG_ARGUMENTS = [
         for each in (None, 3, [1, 2, 3], [None, [], []], [[1.5], [], []], [["x"], [], []])
     ),
     ({"end_tokens": [[INT32], [], []]}, []),
-    *(({"max_seconds": each}, []) for each in (None, "1")),
 ]
 
 # What is allowed at the edges of a step.

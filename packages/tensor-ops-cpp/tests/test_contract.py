@@ -126,6 +126,7 @@ def test_a_build_without_decode_programs_says_so(monkeypatch):
     assert "built without decode programs (TENSOR_OPS_DECODE=OFF)" in reason
     for call in (
         lambda: tensor_ops_cpp.packed_layout("{}"),
+        lambda: tensor_ops_cpp.program_memory("{}"),
         lambda: tensor_ops_cpp.packed_checksum(np.zeros(1, np.uint8)),
         lambda: compile_program("{}", {}),
     ):

@@ -5,6 +5,7 @@
 
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "arrays/foreign.h"
@@ -23,20 +24,19 @@ namespace {
 using decode::Executable;
 using decode::StepArray;
 
-ActivationType activations_option(const py::object& options) {
+ActivationType activations_option(const char* function, const py::object& options) {
   ActivationType activations = ActivationType::kInt8x2;
   if (options.is_none()) return activations;
   for (const auto& [key, value] : options.cast<py::dict>()) {
     const auto name = py::str(key).cast<std::string>();
     if (name != "activations")
-      throw ValueError(text("compile_program: unknown option '", name, "'; valid: activations"));
+      throw ValueError(text(function, ": unknown option '", name, "'; valid: activations"));
     const auto wanted = py::str(value).cast<std::string>();
     std::size_t type = 0;
     while (type < kActivationTypes && wanted != kActivationNames[type]) ++type;
     if (type == kActivationTypes)
       throw ValueError(
-          text("compile_program: activations must be 'int8x2', 'int8', 'bfloat16' or 'float32', "
-               "got '",
+          text(function, ": activations must be 'int8x2', 'int8', 'bfloat16' or 'float32', got '",
                wanted, "'"));
     activations = static_cast<ActivationType>(type);
   }
@@ -131,13 +131,21 @@ decode::TensorBytes bytes_of(PyArrayObject* array) {
           static_cast<std::size_t>(PyArray_NBYTES(array))};
 }
 
+py::dict dict_of(const std::vector<std::pair<const char*, std::size_t>>& memory) {
+  py::dict sizes;
+  for (const auto& [what, bytes] : memory) sizes[what] = bytes;
+  return sizes;
+}
+
 // An executable and the arrays whose memory it reads at each step.
 class PyExecutable {
  public:
   PyExecutable(const std::string& json, const py::object& tensors, const py::object& num_workers,
                const py::object& options, const py::object& progress, const py::object& packed) {
-    decode::CompileOptions compile{
-        workers_argument("compile_program", num_workers), activations_option(options), {}, {}};
+    decode::CompileOptions compile{workers_argument("compile_program", num_workers),
+                                   activations_option("compile_program", options),
+                                   {},
+                                   {}};
     if (!packed.is_none()) {
       const Owned array = packed_argument("compile_program", packed);
       compile.packed = bytes_of(array.array());
@@ -252,11 +260,7 @@ class PyExecutable {
   py::dict options() const { return options_; }
   std::size_t num_workers() const { return executable_->num_workers(); }
   std::size_t packed_size() const { return executable_->packed_size(); }
-  py::dict memory() const {
-    py::dict memory;
-    for (const auto& [what, bytes] : executable_->memory()) memory[what] = bytes;
-    return memory;
-  }
+  py::dict memory() const { return dict_of(executable_->memory()); }
 
  private:
   void make_arrays() {
@@ -292,6 +296,14 @@ py::object unsupported_reason(const std::string& json) {
   return py::none();
 }
 
+py::dict program_memory(const std::string& json, const py::object& num_workers,
+                        const py::object& options) {
+  const char* const here = "program_memory";
+  return dict_of(Executable::memory_of(
+      decode::parse_program(json),
+      {workers_argument(here, num_workers), activations_option(here, options), {}, {}}));
+}
+
 py::str packed_layout(const std::string& json) {
   return decode::packed_layout(decode::parse_program(json));
 }
@@ -309,6 +321,7 @@ std::uint64_t packed_checksum(const py::object& packed, const py::object& num_wo
 void add_decode(py::module_& module) {
   using namespace py::literals;
   module.def("supports_program", unsupported_reason, "program"_a);
+  module.def("program_memory", program_memory, "program"_a, "num_workers"_a, "options"_a);
   module.def("packed_layout", packed_layout, "program"_a);
   module.def("packed_checksum", packed_checksum, "packed"_a, "num_workers"_a);
   py::class_<PyExecutable>(module, "Executable", "A program made ready to run.")

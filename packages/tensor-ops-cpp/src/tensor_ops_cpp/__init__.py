@@ -27,6 +27,7 @@ from tensor_ops_cpp._decode import (
     compile_program,
     packed_checksum,
     packed_layout,
+    program_memory,
     supports_program,
 )
 from tensor_ops_cpp._development import (
@@ -71,6 +72,7 @@ __all__ = [
     "packed_layout",
     "pool_info",
     "probe",
+    "program_memory",
     "set_num_threads",
     "set_pool_limit",
     "simd_level",

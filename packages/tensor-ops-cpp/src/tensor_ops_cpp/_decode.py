@@ -7,7 +7,13 @@ import numpy as np
 
 from tensor_ops_cpp import _native
 
-__all__ = ["compile_program", "packed_checksum", "packed_layout", "supports_program"]
+__all__ = [
+    "compile_program",
+    "packed_checksum",
+    "packed_layout",
+    "program_memory",
+    "supports_program",
+]
 
 WITHOUT = (
     "tensor_ops_cpp was built without decode programs (TENSOR_OPS_DECODE=OFF); build it again "
@@ -37,6 +43,52 @@ def supports_program(program: str) -> str | None:
     if not _native.runs_programs:
         return WITHOUT
     return _native.supports_program(_encoded("supports_program", program))
+
+
+def program_memory(
+    program: str,
+    *,
+    num_workers: int | None = None,
+    options: Mapping[str, object] | None = None,
+) -> dict[str, int]:
+    """Return the bytes of what an executable of a program takes, without making one.
+
+    It reads no weights, and takes milliseconds.
+
+    Parameters
+    ----------
+    program : str
+        JSON.
+    num_workers, options
+        As `compile_program` takes them.
+
+    Returns
+    -------
+    dict of str to int
+        Equal to ``memory`` of the executable, if its weights are packed for it.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the program or another argument is wrong.
+    MemoryError
+        If the size of something is more than any memory.
+    NotImplementedError
+        If decode programs were not compiled in.
+
+    Examples
+    --------
+    >>> import tensor_ops_cpp
+    >>> tensor_ops_cpp.program_memory("[]")
+    Traceback (most recent call last):
+    ValueError: program must be an object, got an array
+    """
+    where = "program_memory"
+    _require_programs(where)
+    if options is not None:
+        _require(isinstance(options, Mapping), where, "options", "a mapping or None", options)
+        options = dict(options)
+    return _native.program_memory(_encoded(where, program), num_workers, options)
 
 
 def packed_layout(program: str) -> str:

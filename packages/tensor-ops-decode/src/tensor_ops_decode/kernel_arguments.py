@@ -150,7 +150,7 @@ def limits_of(
             "each, for which "
             f"max_num_batched_tokens must be at least {requests * (1 + guesses)}, got {tokens}"
         )
-    num_pages = requests * -(-length // size)
+    num_pages = min(requests * -(-length // size), _MOST)
     if max_num_pages is not None:
         if whole("max_num_pages", max_num_pages, 0) == 0:
             raise ValueError(

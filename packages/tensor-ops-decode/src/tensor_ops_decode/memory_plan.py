@@ -1,17 +1,19 @@
-"""The memory that a program takes, and the longest sequences that a machine has memory for."""
+"""The longest sequences that a machine has memory for, by what the executor of a program takes."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Any
 
 from tensor_ops.extension import machine
+from tensor_ops_decode.executors import ExecutorChoice
 from tensor_ops_decode.kernel_arguments import DEFAULT_SEQ_LENGTH
 from tensor_ops_decode.program import Cache, Limits, Program
 from tensor_ops_decode.weights.formats import FORMATS
 
-__all__ = ["cache_bytes", "memory_of", "program_that_fits", "require_memory"]
+__all__ = ["cache_bytes", "memory_needed", "program_that_fits", "require_bytes", "require_memory"]
 
 _EDIT = 12  # bytes of a token, a bias and a penalty
 # More positions than this are had on request only, whatever a file claims: a small model leaves
@@ -25,6 +27,7 @@ def program_that_fits(
     context: int,
     length: int | None,
     max_num_pages: int | None,
+    needed: Callable[[Program], Mapping[str, int]],
 ) -> tuple[Program, str]:
     """Return a model's program, and what decided on its longest sequence.
 
@@ -42,10 +45,12 @@ def program_that_fits(
         The longest sequence of the model.
     length, max_num_pages : int or None
         What the caller asks for.
+    needed : callable
+        Returns the bytes of what a program takes, by what takes them.
     """
     bounds = limits(context if length is None else length)
     made = program(bounds)
-    num_pages = _pages_that_fit(made)
+    num_pages = _pages_that_fit(made, program, needed)
     decided_by = "max_seq_length"
     if length is None:
         most = DEFAULT_SEQ_LENGTH if num_pages is None else num_pages * bounds.page_size
@@ -59,19 +64,48 @@ def program_that_fits(
     return made if made.limits == bounds else program(bounds), decided_by
 
 
-def memory_of(program: Program, limits: Limits | None = None) -> dict[str, int]:
-    """Return the bytes of what a program needs at least, by what takes them.
+def memory_needed(
+    choice: ExecutorChoice,
+    program: Program,
+    *,
+    num_workers: int | None = None,
+    options: Mapping[str, object] | None = None,
+) -> dict[str, int]:
+    """Return the bytes of what a program takes, by what takes them.
 
-    With other limits, what it would need with those.
+    The executor answers that will hold it, by ``program_memory``. For one that has no such function
+    it is what any executor needs: the weights as they are stored, caches, tables and arrays.
+
+    Parameters
+    ----------
+    choice : ExecutorChoice
+    program : Program
+    num_workers, options
+        As ``compile_program`` of an executor takes them.
+
+    Raises
+    ------
+    NoExecutorError
+        If no backend can run the program.
+    MemoryError
+        If the size of something is more than any memory.
     """
-    limits = limits or program.limits
-    weights = tables = 0
+    text = program.to_json()
+    module = choice.executor(text).module
+    if not hasattr(module, "program_memory"):
+        return _least_memory(program)
+    needed: dict[str, int] = module.program_memory(text, num_workers=num_workers, options=options)
+    return needed
+
+
+def _least_memory(program: Program) -> dict[str, int]:
+    limits, weights, tables = program.limits, 0, 0
     for tensor in program.tensors.values():
-        row = FORMATS[tensor.type].row_bytes(tensor.shape[-1])
+        size = math.prod(tensor.shape[:-1]) * FORMATS[tensor.type].row_bytes(tensor.shape[-1])
         if "rotary" in tensor.source:
-            tables += limits.max_seq_length * row
+            tables += size
         else:
-            weights += math.prod(tensor.shape[:-1]) * row
+            weights += size
     caches = sum(cache_bytes(limits, each) for each in program.caches.values())
     arrays = limits.max_requests * (4 * limits.pages_per_request + _EDIT * limits.edits_per_request)
     for name in program.outputs:
@@ -88,7 +122,18 @@ def cache_bytes(limits: Limits, cache: Cache) -> int:
     return positions * cache.bytes_per_token
 
 
-def require_memory(limits: Limits, needed: Mapping[str, int]) -> None:
+def require_memory(choice: ExecutorChoice, program: Program, **settings: Any) -> None:
+    """Raise a MemoryError if a program needs more bytes than the process may have.
+
+    Parameters
+    ----------
+    choice, program, settings
+        As `memory_needed` takes them.
+    """
+    require_bytes(program.limits, memory_needed(choice, program, **settings))
+
+
+def require_bytes(limits: Limits, needed: Mapping[str, int]) -> None:
     """Raise a MemoryError if more bytes are needed than the process may have."""
     allowed, total = machine.usable_memory(), sum(needed.values())
     if allowed is not None and total > allowed:
@@ -101,13 +146,35 @@ def require_memory(limits: Limits, needed: Mapping[str, int]) -> None:
         )
 
 
-def _pages_that_fit(program: Program) -> int | None:
-    """Return how many pages half of the memory has room for that a program of one page leaves."""
-    one = replace(program.limits, max_seq_length=1, num_pages=1)
-    allowed, needed = machine.usable_memory(), memory_of(program, one)
-    if allowed is None or not needed["caches"]:
+def _pages_that_fit(
+    made: Program,
+    program: Callable[[Limits], Program],
+    needed: Callable[[Program], Mapping[str, int]],
+) -> int | None:
+    """Return how many pages half of the memory has room for that a program without pages leaves.
+
+    Where all those of a program fit that is made already, it is at least their number.
+    """
+    allowed, bounds = machine.usable_memory(), made.limits
+    if allowed is None or not made.caches:
         return None
-    # A longer sequence also has longer tables, and more logits that may be changed.
-    position = needed["rotary tables"] + one.max_requests * _EDIT
-    page = needed["caches"] + position * one.page_size
-    return max(1, (allowed - needed["weights"] - needed["arrays"]) // 2 // page)
+
+    def total(program: Program) -> float:
+        try:
+            return sum(needed(program).values())
+        except MemoryError:  # more than any memory
+            return math.inf
+
+    pages = max(bounds.num_pages, bounds.pages_per_request)
+    if pages == bounds.num_pages and 2 * total(made) <= allowed:
+        return pages
+    # What a page takes, with the longer tables and the other logits that may be changed of a longer
+    # sequence: the mean of as many as one request needs.
+    pages = -(-min(bounds.max_seq_length, _MOST_BY_DEFAULT) // bounds.page_size)
+    length = min(pages * bounds.page_size, bounds.max_seq_length)
+    first = total(program(replace(bounds, max_seq_length=1, num_pages=1)))
+    more = total(program(replace(bounds, max_seq_length=length, num_pages=1 + pages)))
+    if math.isinf(more):
+        return 1
+    page = max(1, int(more - first) // pages)
+    return max(1, (allowed - int(first) + page) // 2 // page)

@@ -6,6 +6,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -31,7 +32,7 @@ from tensor_ops_decode.kernel_measurements import KernelMeasurements
 from tensor_ops_decode.kernel_requests import KernelRequests
 from tensor_ops_decode.kernel_steps import KernelSteps
 from tensor_ops_decode.layers import Layers
-from tensor_ops_decode.memory_plan import memory_of, program_that_fits, require_memory
+from tensor_ops_decode.memory_plan import memory_needed, program_that_fits, require_memory
 from tensor_ops_decode.model_export import ModelFacts, export_model
 from tensor_ops_decode.models import decoder_of
 from tensor_ops_decode.models.decoder import program_of
@@ -170,13 +171,12 @@ class PersistentKernel(Layers, KernelSteps, KernelRequests, KernelMeasurements):
         self._length_by = "max_seq_length" if has_length else "the default"
         self._activations = activations
         options = {"activations": activations, "use_cutlass_kernel": use_cutlass_kernel}
-        self._options = {name: value for name, value in options.items() if value is not None}
-        self._num_workers = num_workers
-        is_for_cuda = use_cutlass_kernel is not None
+        options = {name: value for name, value in options.items() if value is not None}
+        self._settings: dict[str, Any] = {"num_workers": num_workers, "options": options}
         self._choice = ExecutorChoice(
             backend,
             fallback_backends,
-            refusal=lambda name: _CUTLASS if is_for_cuda and name != "cuda" else None,
+            refusal=lambda name: None if use_cutlass_kernel is None or name == "cuda" else _CUTLASS,
         )
         self._executor = self._choice.executor()
         self._model = "the layers described by hand"
@@ -201,12 +201,13 @@ class PersistentKernel(Layers, KernelSteps, KernelRequests, KernelMeasurements):
                 made = program_of(decoder, files, bounds, cache_dtype)
                 return quantized_program(made, quantize, quantize_head)
 
+            needed = partial(memory_needed, self._choice, num_workers=num_workers)
             self._program, self._length_by = program_that_fits(
-                limits, program, decoder.usual_context, max_seq_length, max_num_pages
+                limits, program, decoder.usual_context, max_seq_length, max_num_pages, needed
             )
             warn_if_nothing_is_quantized(self._program, quantize, quantize_head)
-            require_memory(self._program.limits, memory_of(self._program))
             self._executor = self._choice.executor(self._program.to_json())
+            require_memory(self._choice, self._program, num_workers=num_workers)
         self._start_token = start_token_of(metadata)
 
         self._lock = threading.RLock()
@@ -243,9 +244,9 @@ class PersistentKernel(Layers, KernelSteps, KernelRequests, KernelMeasurements):
                 self._program, self._logits, self._tokens = self.described_program()
             program = self.program
             check_end_tokens(self._end_tokens, program.values[self._logits].columns)
-            require_memory(program.limits, memory_of(program))
             text = program.to_json()
             self._executor = self._choice.executor(text)
+            require_memory(self._choice, program, **self._settings)
             compiled = compile_program(
                 self._executor,
                 program,
@@ -253,9 +254,8 @@ class PersistentKernel(Layers, KernelSteps, KernelRequests, KernelMeasurements):
                 self._attached,
                 self._weights,
                 self._cache,
-                num_workers=self._num_workers,
-                options=self._options,
                 progress=progress,
+                **self._settings,
             )
             self._packed_file = compiled.packed_file
             self._attached = {}  # the executable holds what it has not copied
@@ -350,8 +350,8 @@ class PersistentKernel(Layers, KernelSteps, KernelRequests, KernelMeasurements):
             executor.steps,
             self._limits,
             self._length_by,
-            self._options if executable is None else executable.options,
-            self._num_workers if executable is None else executable.num_workers,
+            self._settings["options"] if executable is None else executable.options,
+            self._settings["num_workers"] if executable is None else executable.num_workers,
             {} if executable is None else executable.memory,
             self._packed_file,
             None if self._program is None else StepReads.of(self._program),

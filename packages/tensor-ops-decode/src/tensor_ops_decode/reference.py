@@ -5,6 +5,7 @@ It computes token after token, so that a token's results do not depend on what e
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -19,7 +20,7 @@ from tensor_ops_decode.program import Node, Program, Tensor
 from tensor_ops_decode.step_rules import check_step, check_steps, check_tensors, vocabulary
 from tensor_ops_decode.weights.formats import FORMATS
 
-__all__ = ["ReferenceExecutable", "compile_program", "supports_program"]
+__all__ = ["ReferenceExecutable", "compile_program", "program_memory", "supports_program"]
 
 # The arrays of a step besides the outputs, and what sets the length of each.
 _PER_TOKEN = ("tokens", "positions", "slots")
@@ -66,13 +67,25 @@ def compile_program(
     progress : callable, optional
         Called with the bytes of weights that are done, and of all.
     """
-    options = {"dtype": "float32", **(options or {})}
-    if set(options) != {"dtype"} or options["dtype"] not in ("float32", "float64"):
-        given = {key: value for key, value in options.items() if key != "dtype"} or options
-        raise ValueError(
-            f"the options of the backend 'python' are dtype='float32' or 'float64'; got {given}"
-        )
-    return ReferenceExecutable(Program.from_json(program), tensors, options, progress)
+    return ReferenceExecutable(Program.from_json(program), tensors, _checked(options), progress)
+
+
+def program_memory(
+    program: str,
+    *,
+    num_workers: int | None = None,
+    options: Mapping[str, object] | None = None,
+) -> dict[str, int]:
+    """Return the bytes of what an executable of a program takes, without making one.
+
+    Parameters
+    ----------
+    program : str
+        JSON.
+    num_workers, options
+        As `compile_program` takes them.
+    """
+    return _memory_of(Program.from_json(program), np.dtype(_checked(options)["dtype"]))
 
 
 class ReferenceExecutable:
@@ -104,11 +117,7 @@ class ReferenceExecutable:
         self._caches = {name: self._new_cache(name) for name in program.caches}
         self.arrays = _new_arrays(program)
         self._seconds = np.zeros(len(program.nodes))  # of each node, in all steps since a profile
-        self.memory = {
-            "weights": sum(each.nbytes for slots in self._weights for each in slots.values()),
-            "caches": sum(each.nbytes for pair in self._caches.values() for each in pair),
-            "activations": sum(each.nbytes for each in self.arrays.values()),
-        }
+        self.memory = _memory_of(program, self._dtype)
 
     def run(self, num_tokens: int, num_selected: int) -> None:
         """Run one step of so many tokens, of which so many are selected."""
@@ -304,14 +313,7 @@ class ReferenceExecutable:
         ]
 
     def _new_cache(self, name: str) -> tuple[Array, Array]:
-        program = self._open()
-        cache, limits = program.caches[name], program.limits
-        pages = (limits.num_pages, limits.page_size)
-        if not cache.paged:
-            pages = (limits.max_requests, limits.max_seq_length)
-        # what int8 is rounded to is kept as the numbers that it means
-        dtype = np.float16 if cache.dtype == "float16" else self._dtype
-        shape = (*pages, cache.num_kv_heads, cache.head_size)
+        shape, dtype = _shape_of_cache(self._open(), name, self._dtype)
         return np.zeros(shape, dtype), np.zeros(shape, dtype)
 
     def _open(self) -> Program:
@@ -326,19 +328,70 @@ def _floats(tensor: Tensor, data: Array) -> Array:
     return FORMATS[tensor.type].dequantize(rows, tensor.shape[-1])
 
 
-def _new_arrays(program: Program) -> dict[str, Array]:
+def _checked(options: Mapping[str, object] | None) -> dict[str, Any]:
+    """Return the options of an executable, with the default of what is not given."""
+    options = {"dtype": "float32", **(options or {})}
+    if set(options) != {"dtype"} or options["dtype"] not in ("float32", "float64"):
+        given = {key: value for key, value in options.items() if key != "dtype"} or options
+        raise ValueError(
+            f"the options of the backend 'python' are dtype='float32' or 'float64'; got {given}"
+        )
+    return options
+
+
+def _memory_of(program: Program, dtype: np.dtype[Any]) -> dict[str, int]:
+    """Return the bytes of what an executable takes, by what takes them."""
+    slots = [names for node in program.nodes for names in node.weights.values()]
+    # A tensor alone in its slots is one array, those of a slot with several are joined for it.
+    names = [names[0] for names in {names for names in slots if len(names) == 1}]
+    names += [name for names in slots if len(names) > 1 for name in names]
+    weights = dict.fromkeys((False, True), 0)  # by whether they are rotary tables
+    for tensor in map(program.tensors.__getitem__, names):
+        weights["rotary" in tensor.source] += _bytes_of(tensor.shape, dtype)
+    caches = [_shape_of_cache(program, name, dtype) for name in program.caches]
+    return {
+        "weights": weights[False],
+        "caches": 2 * sum(_bytes_of(*each) for each in caches),  # keys and values
+        "rotary tables": weights[True],
+        "arrays": sum(_bytes_of(*each) for each in _shapes_of_arrays(program).values()),
+    }
+
+
+def _bytes_of(shape: tuple[int, ...], dtype: np.dtype[Any]) -> int:
+    return math.prod(shape) * dtype.itemsize
+
+
+def _shape_of_cache(
+    program: Program, name: str, dtype: np.dtype[Any]
+) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    """Return what the keys, or the values, of a cache are kept in."""
+    cache, limits = program.caches[name], program.limits
+    pages = (limits.num_pages, limits.page_size)
+    if not cache.paged:
+        pages = (limits.max_requests, limits.max_seq_length)
+    # what int8 is rounded to is kept as the numbers that it means
+    kept = np.dtype(np.float16) if cache.dtype == "float16" else dtype
+    return (*pages, cache.num_kv_heads, cache.head_size), kept
+
+
+def _shapes_of_arrays(program: Program) -> dict[str, tuple[tuple[int, ...], np.dtype[Any]]]:
     limits = program.limits
-    arrays = {name: np.zeros(limits.max_tokens, np.int32) for name in _PER_TOKEN}
-    arrays["selected"] = np.zeros(limits.max_selected, np.int32)
-    shape = (limits.max_requests, limits.pages_per_request)
-    arrays["page_table"] = np.zeros(shape, np.int32)
+    shapes: dict[str, tuple[tuple[int, ...], Any]]
+    shapes = dict.fromkeys(_PER_TOKEN, ((limits.max_tokens,), np.int32))
+    shapes["selected"] = (limits.max_selected,), np.int32
+    shapes["page_table"] = (limits.max_requests, limits.pages_per_request), np.int32
     for name, dtype in _PER_REQUEST.items():
-        arrays[name] = np.zeros(limits.max_requests, dtype)
-    arrays["top_p"][:] = 1
+        shapes[name] = (limits.max_requests,), dtype
     for name, dtype in _PER_EDIT.items():
-        arrays[name] = np.zeros((limits.max_requests, limits.edits_per_request), dtype)
+        shapes[name] = (limits.max_requests, limits.edits_per_request), dtype
     for name in program.outputs:
         value = program.values[name]
         rows = limits.rows(value.rows)
-        arrays[name] = np.zeros((rows, value.columns), value.dtype)
+        shapes[name] = (rows, value.columns), value.dtype
+    return {name: (shape, np.dtype(dtype)) for name, (shape, dtype) in shapes.items()}
+
+
+def _new_arrays(program: Program) -> dict[str, Array]:
+    arrays = {name: np.zeros(*each) for name, each in _shapes_of_arrays(program).items()}
+    arrays["top_p"][:] = 1
     return arrays

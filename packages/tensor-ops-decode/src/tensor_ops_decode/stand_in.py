@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from tensor_ops_decode.layers import KernelTensor, Layers
-from tensor_ops_decode.memory_plan import cache_bytes, require_memory
+from tensor_ops_decode.memory_plan import cache_bytes, require_bytes
 from tensor_ops_decode.program import Cache, Limits
 
 __all__ = ["DESCRIPTION", "add_layers"]
@@ -24,7 +24,7 @@ def add_layers(kernel: Layers, limits: Limits) -> None:
     """Describe the stand-in; its weights are the same every time."""
     caches = _LAYERS * cache_bytes(limits, Cache(_KV_HEADS, _HEAD_SIZE, "float32", paged=True))
     rotary = limits.max_seq_length * _HEAD_SIZE * 4
-    require_memory(limits, {"caches": caches, "rotary tables": rotary})
+    require_bytes(limits, {"caches": caches, "rotary tables": rotary})
     random = np.random.default_rng(0)
 
     def weight(name: str, rows: int, columns: int) -> KernelTensor:

@@ -42,10 +42,8 @@ struct Executable::Layout {
   }
 };
 
-Executable::Executable(Program program, const std::vector<TensorBytes>& tensors,
-                       const CompileOptions& options)
+Executable::Executable(Program program, const CompileOptions& options)
     : program_(std::move(program)),
-      tensors_(tensors),
       threads_(options.threads),
       activations_(options.activations),
       arrays_(program_),
@@ -53,10 +51,17 @@ Executable::Executable(Program program, const std::vector<TensorBytes>& tensors,
       workers_in_use_(options.threads) {
   if (!isa_choice().reason.empty())
     throw UnavailableError(text("compile_program: ", isa_choice().reason));
+}
+
+Executable::Executable(Program program, const std::vector<TensorBytes>& tensors,
+                       const CompileOptions& options)
+    : Executable(std::move(program), options) {
+  tensors_ = tensors;
   const bool is_packed = options.packed.first;
   require_tensors(is_packed);
   const Layout layout = plan();
-  require_memory(layout, is_packed);
+  add_up(layout, is_packed);
+  require_memory();
   if (is_packed) weights_.use(options.packed);
   allocate(layout);
   if (!is_packed) weights_.allocate();
@@ -64,6 +69,17 @@ Executable::Executable(Program program, const std::vector<TensorBytes>& tensors,
   fill_parameters(layout);
   make_shares(layout);
   if (!is_packed) weights_.pack(program_, tensors_, *team_, options.progress);
+}
+
+std::vector<std::pair<const char*, std::size_t>> Executable::memory_of(
+    Program program, const CompileOptions& options) {
+  try {
+    Executable planned(std::move(program), options);
+    planned.add_up(planned.plan(), false);
+    return planned.memory_;
+  } catch (const ValueError& error) {  // the program is valid: a size is refused
+    throw MemoryError(error.what());
+  }
 }
 
 void Executable::require_tensors(bool is_packed) const {
@@ -180,16 +196,18 @@ void Executable::plan_parameters(std::size_t n, Layout& layout) {
   }
 }
 
-void Executable::require_memory(const Layout& layout, bool is_packed) {
-  std::size_t total = 0;
-  const std::size_t scratch = layout.scratch.shared + threads_ * layout.scratch.own;
+void Executable::add_up(const Layout& layout, bool is_packed) {
   packed_size_ = weights_.bytes();
   memory_ = {{"weights", layout.parameter_bytes + (is_packed ? 0 : packed_size_)},
              {"caches", layout.cache_bytes},
              {"activations", layout.values.bytes},
-             {"scratch", scratch},
+             {"scratch", layout.scratch.shared + threads_ * layout.scratch.own},
              {"arrays", arrays_.bytes()}};
   if (is_packed) memory_.emplace_back("mapped weights", packed_size_);
+}
+
+void Executable::require_memory() const {
+  std::size_t total = 0;
   std::string parts;
   for (const auto& each : memory_) {
     add_size("program", total, each.second);

@@ -41,6 +41,10 @@ class TENSOR_OPS_SHARED Executable final : public Executor {
   // ValueError, MemoryError or Error, before any memory is taken unless the system refuses it.
   Executable(Program program, const std::vector<TensorBytes>& tensors,
              const CompileOptions& options);
+  // What takes how many bytes of an executable of this program, of which nothing is made; all
+  // matrices are counted as packed here. Throws MemoryError where a size is more than any memory.
+  static std::vector<std::pair<const char*, std::size_t>> memory_of(Program program,
+                                                                    const CompileOptions& options);
   Executable(const Executable&) = delete;
   Executable& operator=(const Executable&) = delete;
   ~Executable() override;
@@ -83,11 +87,14 @@ class TENSOR_OPS_SHARED Executable final : public Executor {
   };
   struct Layout;
 
+  // Takes no memory but that of the arrays' names.
+  Executable(Program program, const CompileOptions& options);
   void require_tensors(bool is_packed) const;
   Layout plan();
   void plan_products(std::size_t node, Layout& layout);
   void plan_parameters(std::size_t node, Layout& layout);
-  void require_memory(const Layout& layout, bool is_packed);
+  void add_up(const Layout& layout, bool is_packed);
+  void require_memory() const;
   void allocate(const Layout& layout);
   void fill_parameters(const Layout& layout);
   void make_shares(const Layout& layout);
