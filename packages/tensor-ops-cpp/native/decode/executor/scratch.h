@@ -35,8 +35,8 @@ class Pieces {
     constexpr std::size_t kMost = kTooLarge / 4;  // so that neither a sum nor aligned() overflows
     const std::size_t offset = bytes_;
     std::size_t count = 1, bytes = 0;
-    bool overflows = (__builtin_mul_overflow(count, counts, &count) | ...);
-    overflows |= __builtin_mul_overflow(count, sizeof(T), &bytes);
+    const bool overflows = (__builtin_mul_overflow(count, counts, &count) || ...) ||
+                           __builtin_mul_overflow(count, sizeof(T), &bytes);
     bytes_ = overflows || bytes > kMost || offset > kMost ? kTooLarge : offset + aligned(bytes);
     return {offset, count};
   }
