@@ -1,5 +1,6 @@
 """Exported models, and the program in C++ that runs commands on them."""
 
+import contextlib
 import shutil
 import subprocess
 from importlib import import_module
@@ -67,3 +68,16 @@ class Driver:
         printed = done.stdout.splitlines()
         assert len(printed) == len(lines)
         return [line.strip() for line in printed]
+
+    @contextlib.contextmanager
+    def session(self):
+        """Yield what runs one command at a time, and returns the line that it prints."""
+        command, pipe = [self._program, library_path()], subprocess.PIPE
+        with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as process:
+
+            def say(*parts):
+                process.stdin.write(words(*parts) + "\n")
+                process.stdin.flush()
+                return process.stdout.readline().strip()
+
+            yield say
