@@ -71,7 +71,7 @@ def node_program(kind, sample, weight_type="f32", cache_dtype="float32", paged=T
         for slot, shapes in sample.weights.items()
     }
     attributes = dict(sample.attributes)
-    if KINDS[kind].has_cache:
+    if KINDS[kind].cache is not None:
         cache = Cache(*sample.cache, cache_dtype, paged)
         attributes["cache"] = builder.cache("cache", cache)
     output = builder.add(kind, inputs, weights, attributes, output="output")

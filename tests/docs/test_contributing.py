@@ -8,7 +8,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 TESTS = ["conftest.py", "tests/conformance", "tests/decode"]
-COPIED = ["pyproject.toml", "packages", "native", *TESTS]
+COPIED = ["pyproject.toml", "packages", "native", "tools", *TESTS]
 # The files of a node, by backend.
 NODE = Path(__file__).with_name("squared_relu_node")
 NODES = {
@@ -50,6 +50,7 @@ def test_contributing(checkout, environment, follow, tmp_path):
         # Quick to build: the wheel that users get is built and tested elsewhere.
         "SKBUILD_CMAKE_DEFINE": "TENSOR_OPS_ONE_LEVEL=ON",
         "SKBUILD_CMAKE_BUILD_TYPE": "None",  # neither optimised nor with symbols for a debugger
+        "SKBUILD_BUILD_DIR": str(tmp_path / "build"),  # which the second installation goes on with
     }
     # Without the build backends at hand, pip fetches them into an environment of their own.
     if all(map(importlib.util.find_spec, BUILD_BACKENDS)) and shutil.which("cmake"):

@@ -7,7 +7,6 @@
 #include "decode/files/safetensors.h"
 #include "decode/program/activation_type.h"
 #include "decode/program/json_fields.h"
-#include "decode/program/node_kind.h"
 
 namespace tensor_ops::decode {
 namespace {
@@ -85,16 +84,6 @@ void require_output(const Program& program, const std::string& name, bool is_int
                         is_int32 ? "one int32" : "float32", " in a row"));
 }
 
-// How many tokens every table of embeddings has.
-std::size_t vocabulary_size(const Program& program) {
-  auto smallest = static_cast<std::size_t>(kMostSize);
-  for (const Node& node : program.nodes)
-    for (std::size_t s = 0; s < node.weights.size(); ++s)
-      if (node.kind->weights[s].form == WeightForm::kRows)
-        smallest = std::min(smallest, program.tensors[node.weights[s][0]].rows);
-  return smallest;
-}
-
 void require_facts(const StatedFacts& stated, const Program& program) {
   const auto require = [](const char* what, std::size_t given, std::size_t expected) {
     if (given != expected)
@@ -113,9 +102,8 @@ std::string stored_dtype(const Tensor& tensor) {
 
 // Types in blocks are stored as the bytes of their rows.
 std::vector<std::size_t> stored_shape(const Tensor& tensor, const std::string& dtype) {
-  std::vector<std::size_t> shape;
-  if (tensor.is_matrix) shape.push_back(tensor.rows);
-  shape.push_back(dtype == "U8" ? tensor.type->row_bytes(tensor.columns) : tensor.columns);
+  std::vector<std::size_t> shape = tensor.shape();
+  if (dtype == "U8") shape.back() = tensor.type->row_bytes(tensor.columns);
   return shape;
 }
 

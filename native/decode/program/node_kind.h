@@ -1,76 +1,114 @@
-// What a kind of node declares about itself: its slots and attributes as data.
+// What a kind of node declares about itself: its slots and attributes as data. The table of all
+// kinds is node_kinds.cpp, which is written from their declarations in Python.
 #pragma once
 
+#include <cstddef>
 #include <limits>
 #include <string>
 #include <vector>
 
-#include "decode/program/program.h"
-
 namespace tensor_ops::decode {
 
-// Columns, rows and lengths are named by a letter, which stands for the same number in all slots of
-// a node; "2F" is twice F, and "" any number.
+enum class Element { kFloat32, kInt32 };
+enum class Need { kRequired, kOptional };
+
+// Columns, rows and lengths are sizes in the notation that letters.h tells of.
 struct InputSlot {
-  const char* name;
-  const char* columns;
-  bool is_optional = false;
-  bool is_int32 = false;
+  const char *name, *columns;
+  Element element = Element::kFloat32;
+  const char* below = "";  // of int32: what its numbers must be stated to be below
+  Need need = Need::kRequired;
 };
 
 struct OutputSlot {
-  const char* columns;  // "1" where is_int32
-  bool is_int32 = false;
+  const char *name, *columns;
+  Element element = Element::kFloat32;
+  const char* below = "";  // of int32: what its numbers, from 0 on, are below; "" states nothing
 };
 
 enum class WeightForm {
   kVector,    // kept as float32
   kTable,     // a matrix, kept as float32, with a row for each position
-  kRows,      // a matrix whose rows are looked up by token in the caller's memory
+  kRows,      // a matrix whose rows are looked up by an input in the caller's memory
   kMatrices,  // one or more, one below the other, packed for products
-  kBiases,    // one vector for each matrix, kept as one float32 vector
+  kBiases,    // one vector for each matrix of a slot, kept as one float32 vector
+  kStack,     // matrices of one size for products, which an input chooses from
 };
 
 struct WeightSlot {
   const char* name;
   WeightForm form;
+  Need need;
+  // Another slot: of biases their matrices, of rows and of a stack the input that chooses; or "".
+  const char* linked;
   const char* rows;  // of a vector: its length
-  const char* columns;
-  bool is_optional = false;
+  const char* columns = "";
+  const char* planes = "";  // of a stack: its matrices
 };
 
+enum class AttributeType { kNumber, kInteger, kChoice };
+constexpr double kNoLeast = -std::numeric_limits<double>::infinity();
+
 struct AttributeSlot {
-  enum class Type { kNumber, kInteger, kChoice };
   const char* name;
-  Type type;
-  double least = std::numeric_limits<double>::lowest();
+  AttributeType type;
+  const char* letter = "";  // of an integer that is a size
+  double least = kNoLeast;
   std::vector<const char*> choices{};
+};
+
+// What a node keeps between steps, in what the attribute `cache` names.
+enum class CacheForm { kNone, kKeysAndValues, kState };
+
+struct CacheSlot {
+  CacheForm form = CacheForm::kNone;
+  // Of keys and values: the heads, and the elements of a head of either. Of a state: its rows and
+  // columns.
+  std::vector<const char*> sizes{};
+  // The attribute that says how many positions a token reads, 0 for all; or "".
+  const char* window = "";
+};
+
+struct Relation {
+  enum How { kAtLeast, kAtMost, kMultipleOf };
+  const char* left;
+  How how;
+  const char* right;
+};
+
+enum NodeTraits : unsigned {
+  kNoTraits = 0,
+  kSelects = 1,  // from the rows of tokens, those that are selected
+  kDraws = 2,    // tokens from its first input, by the parameters of each slot
 };
 
 struct NodeKind {
   const char* name;
+  unsigned traits;
   std::vector<InputSlot> inputs;
-  OutputSlot output;
+  std::vector<OutputSlot> outputs;
   std::vector<WeightSlot> weights{};
   std::vector<AttributeSlot> attributes{};
-  bool selects = false;    // from the rows of tokens, those that are selected
-  bool has_cache = false;  // named by the attribute `cache`
-  bool samples = false;    // by the parameters of each slot
-  // Throws ValueError for what the slots do not say; may be null.
-  void (*check)(const Program&, const Node&) = nullptr;
+  CacheSlot cache{};
+  std::vector<Relation> relations{};
+  // Optional weights of which all are given, or none.
+  std::vector<std::vector<const char*>> together{};
+
+  bool selects() const { return traits & kSelects; }
+  bool draws() const { return traits & kDraws; }
+  bool has_cache() const { return cache.form != CacheForm::kNone; }
 };
 
-inline AttributeSlot number(const char* name,
-                            double least = std::numeric_limits<double>::lowest()) {
-  return {name, AttributeSlot::Type::kNumber, least};
-}
-inline AttributeSlot integer(const char* name, double least) {
-  return {name, AttributeSlot::Type::kInteger, least};
-}
-inline AttributeSlot choice(const char* name, std::vector<const char*> choices) {
-  return {name, AttributeSlot::Type::kChoice, 0, std::move(choices)};
+// The place of a name among slots, which there must be.
+template <class Slot>
+std::size_t slot_index(const std::vector<Slot>& slots, const std::string& name) {
+  std::size_t index = 0;
+  while (slots[index].name != name) ++index;
+  return index;
 }
 
+// Sorted by name.
+const std::vector<NodeKind>& node_kinds();
 // By name; null where there is none.
 const NodeKind* find_node_kind(const std::string& name);
 std::string node_kind_names();

@@ -1,117 +1,176 @@
 #include "decode/program/node_rules.h"
 
-#include <map>
+#include <algorithm>
+#include <cstring>
 
 #include "declaration/errors.h"
+#include "decode/program/letters.h"
 #include "decode/program/node_kind.h"
 
 namespace tensor_ops::decode {
 namespace {
 
-// The numbers that the letters of a node's slots stand for: the first slot decides.
-class Letters {
- public:
-  explicit Letters(std::string where) : where_(std::move(where)) {}
+bool is_int32(Element element) { return element == Element::kInt32; }
+const char* element_name(bool is_int32) { return is_int32 ? "int32" : "float32"; }
+bool is_vector(WeightForm form) {
+  return form == WeightForm::kVector || form == WeightForm::kBiases;
+}
+bool is_list(WeightForm form) {
+  return form == WeightForm::kMatrices || form == WeightForm::kBiases;
+}
 
-  // A size such as "H", "2F" or "1"; "" is any size.
-  void match(const std::string& size, std::size_t given, const std::string& what) {
-    if (size.empty()) return;
-    if (size == "1") return require(given, 1, what, size);
-    const std::size_t factor = size[0] == '2' ? 2 : 1;
-    if (given % factor != 0)
-      throw ValueError(text(where_, ": ", what, " must be a multiple of 2, got ", given));
-    const auto known = value_.emplace(size.back(), given / factor).first;
-    require(given, known->second * factor, what, size);
+class Rules {
+ public:
+  Rules(Program& program, Node& node)
+      : program_(program),
+        node_(node),
+        kind_(*node.kind),
+        letters_(node.where(), program.limits.max_seq_length) {}
+
+  void check() {
+    match_attributes();
+    match_relations();
+    if (kind_.has_cache()) match_cache();
+    match_inputs();
+    for (std::size_t s = 0; s < node_.weights.size(); ++s)
+      if (!node_.weights[s].empty()) match_weight(s);
+    check_together();
+    match_relations();
+    check_bounds();
+    match_outputs();
   }
 
  private:
-  void require(std::size_t given, std::size_t expected, const std::string& what,
-               const std::string& size) const {
-    if (given != expected)
-      throw ValueError(
-          text(where_, ": ", what, " must be ", expected, " (", size, "), got ", given));
+  template <class... Parts>
+  [[noreturn]] void refuse(const Parts&... parts) const {
+    throw ValueError(text(node_.where(), ": ", parts...));
+  }
+  const Value& first() const { return program_.values[node_.inputs[0]]; }
+
+  void match_attributes() {
+    for (std::size_t i = 0; i < kind_.attributes.size(); ++i)
+      letters_.match(kind_.attributes[i].letter, static_cast<std::size_t>(node_.attributes[i]),
+                     kind_.attributes[i].name);
   }
 
-  const std::string where_;
-  std::map<char, std::size_t> value_;
+  void match_relations() const {
+    for (const Relation& relation : kind_.relations) letters_.require(relation);
+  }
+
+  void match_cache() {
+    const Cache& cache = program_.caches[node_.cache];
+    if (cache.form != kind_.cache.form)
+      refuse("its cache must keep ", kind_.cache.form == CacheForm::kState
+                                         ? "a state, got keys and values"
+                                         : "keys and values, got a state");
+    if (cache.form == CacheForm::kState) {
+      letters_.match(kind_.cache.sizes[0], cache.rows, "rows of the cache");
+      letters_.match(kind_.cache.sizes[1], cache.columns, "columns of the cache");
+      return;
+    }
+    letters_.match(kind_.cache.sizes[0], cache.num_kv_heads, "num_kv_heads of the cache");
+    letters_.match(kind_.cache.sizes[1], cache.head_size, "head_size of the cache");
+    letters_.match(kind_.cache.sizes[2], cache.value_size, "value_size of the cache");
+  }
+
+  void match_inputs() {
+    for (std::size_t i = 0; i < kind_.inputs.size(); ++i) {
+      if (node_.inputs[i] == kAbsent) continue;
+      const InputSlot& slot = kind_.inputs[i];
+      const Value& value = program_.values[node_.inputs[i]];
+      if (value.is_int32 != is_int32(slot.element))
+        refuse(slot.name, " must be ", element_name(is_int32(slot.element)), ", got ",
+               element_name(value.is_int32));
+      if (value.rows != first().rows)
+        refuse(slot.name, " must have the same rows as ", kind_.inputs[0].name,
+               ": those of all tokens or the selected ones");
+      letters_.match(slot.columns, value.columns, text("columns of ", slot.name));
+    }
+    if ((kind_.selects() || kind_.has_cache()) && first().rows != Rows::kTokens)
+      refuse(kind_.inputs[0].name, " must have a row for each token, not selected rows");
+  }
+
+  // Of several tensors, which are one below the other, the rows of all are matched.
+  void match_weight(std::size_t s) {
+    const WeightSlot& slot = kind_.weights[s];
+    const auto& tensors = node_.weights[s];
+    if (!is_list(slot.form) && tensors.size() != 1)
+      refuse(slot.name, " must be one tensor, got ", tensors.size());
+    const int expected = is_vector(slot.form) ? 1 : slot.form == WeightForm::kStack ? 3 : 2;
+    constexpr const char* kShapes[] = {"", "a vector", "a matrix", "a stack of matrices"};
+    std::size_t rows = 0;
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+      const Tensor& tensor = program_.tensors[tensors[i]];
+      const std::string what = text(slot.name, " '", tensor.name, "'");
+      if (tensor.dimensions != expected)
+        refuse(what, " must be ", kShapes[expected], ", got ", kShapes[tensor.dimensions]);
+      rows += is_vector(slot.form) ? tensor.columns : tensor.rows;
+      if (expected == 3) letters_.match(slot.planes, tensor.planes, "matrices of " + what);
+      if (expected > 1) letters_.match(slot.columns, tensor.columns, "columns of " + what);
+      if (slot.form == WeightForm::kBiases) check_bias(slot, i, tensors.size(), tensor);
+    }
+    letters_.match(slot.rows, rows,
+                   text(is_vector(slot.form) ? "length of " : "rows of ", slot.name));
+  }
+
+  void check_bias(const WeightSlot& slot, std::size_t i, std::size_t count,
+                  const Tensor& bias) const {
+    const auto& matrices = node_.weights[slot_index(kind_.weights, slot.linked)];
+    const std::size_t expected = i < matrices.size() ? program_.tensors[matrices[i]].rows : 0;
+    if (count != matrices.size() || bias.columns != expected)
+      refuse(slot.name, " must have for each matrix a vector of as many numbers as it has rows; ",
+             slot.name, " '", bias.name, "' has ", bias.columns, " for ", expected);
+  }
+
+  void check_together() const {
+    const auto is_given = [this](const char* name) {
+      return !node_.weights[slot_index(kind_.weights, name)].empty();
+    };
+    for (const auto& names : kind_.together)
+      for (const char* name : names)
+        if (is_given(name) != is_given(names[0]))
+          refuse(names[0], " and ", name, " must both be given, or neither");
+  }
+
+  void check_bounds() {
+    node_.below.assign(node_.inputs.size(), kAbsent);
+    for (std::size_t i = 0; i < kind_.inputs.size(); ++i) {
+      const InputSlot& slot = kind_.inputs[i];
+      if (node_.inputs[i] == kAbsent || !*slot.below) continue;
+      const std::size_t end = node_.below[i] = letters_.value(slot.below);
+      // These are checked before a step to be below all bounds.
+      if (node_.inputs[i] == kTokens) continue;
+      const Value& value = program_.values[node_.inputs[i]];
+      if (value.below == kAbsent || value.below > end)
+        refuse(slot.name, " must be the value 'tokens', got '", value.name, "', ",
+               value.below == kAbsent ? "of which nothing is stated" : text("below ", value.below),
+               "; another must be stated to be below ", end, " by the node that writes it");
+    }
+  }
+
+  void match_outputs() {
+    const Rows rows = kind_.selects() ? Rows::kSelected : first().rows;
+    for (std::size_t i = 0; i < kind_.outputs.size(); ++i) {
+      const OutputSlot& slot = kind_.outputs[i];
+      Value& value = program_.values[node_.outputs[i]];
+      if (value.rows != rows)
+        refuse("its output '", value.name, "' must have the rows '",
+               rows == Rows::kTokens ? "tokens'" : "selected'");
+      if (value.is_int32 != is_int32(slot.element))
+        refuse("its output '", value.name, "' must be ", element_name(is_int32(slot.element)));
+      letters_.match(slot.columns, value.columns, text("columns of output '", value.name, "'"));
+      if (*slot.below) value.below = letters_.value(slot.below);
+    }
+  }
+
+  Program& program_;
+  Node& node_;
+  const NodeKind& kind_;
+  Letters letters_;
 };
-
-void check_inputs(const Program& program, const Node& node, Letters& letters) {
-  const NodeKind& kind = *node.kind;
-  const Value& first = program.values[node.inputs[0]];
-  for (std::size_t i = 0; i < kind.inputs.size(); ++i) {
-    if (node.inputs[i] == kAbsent) continue;
-    const Value& value = program.values[node.inputs[i]];
-    const std::string slot = kind.inputs[i].name;
-    if (value.is_int32 != kind.inputs[i].is_int32)
-      throw ValueError(text(node.where(), ": ", slot, " must be ",
-                            kind.inputs[i].is_int32 ? "int32, got float32" : "float32, got int32"));
-    // Only these are checked before a step to be rows of every table.
-    if (value.is_int32 && node.inputs[i] != kTokens)
-      throw ValueError(
-          text(node.where(), ": ", slot, " must be the value 'tokens', got '", value.name, "'"));
-    if (value.rows != first.rows)
-      throw ValueError(text(node.where(), ": ", slot, " must have the same rows as ",
-                            kind.inputs[0].name, ": those of all tokens or the selected ones"));
-    letters.match(kind.inputs[i].columns, value.columns, "columns of " + slot);
-  }
-  if ((kind.selects || kind.has_cache) && first.rows != Rows::kTokens)
-    throw ValueError(text(node.where(), ": ", kind.inputs[0].name,
-                          " must have a row for each token, not selected rows"));
-}
-
-void check_output(const Program& program, const Node& node, Letters& letters) {
-  const NodeKind& kind = *node.kind;
-  const Value& value = program.values[node.output];
-  const Rows rows = kind.selects ? Rows::kSelected : program.values[node.inputs[0]].rows;
-  if (value.rows != rows)
-    throw ValueError(text(node.where(), ": its output '", value.name, "' must have the rows '",
-                          rows == Rows::kTokens ? "tokens'" : "selected'"));
-  if (value.is_int32 != kind.output.is_int32)
-    throw ValueError(text(node.where(), ": its output '", value.name, "' must be ",
-                          kind.output.is_int32 ? "int32" : "float32"));
-  letters.match(kind.output.columns, value.columns, "columns of output '" + value.name + "'");
-}
-
-void check_weight(const Program& program, const Node& node, std::size_t s, Letters& letters) {
-  const WeightSlot& slot = node.kind->weights[s];
-  const auto& tensors = node.weights[s];
-  if (tensors.empty()) return;
-  const bool is_vector = slot.form == WeightForm::kVector || slot.form == WeightForm::kBiases;
-  const bool is_list = slot.form == WeightForm::kMatrices || slot.form == WeightForm::kBiases;
-  if (!is_list && tensors.size() != 1)
-    throw ValueError(
-        text(node.where(), ": ", slot.name, " must be one tensor, got ", tensors.size()));
-  std::size_t rows = 0;
-  for (std::size_t i = 0; i < tensors.size(); ++i) {
-    const Tensor& tensor = program.tensors[tensors[i]];
-    const std::string what = text(slot.name, " '", tensor.name, "'");
-    if (tensor.is_matrix == is_vector)
-      throw ValueError(text(node.where(), ": ", what, " must be a ",
-                            is_vector ? "vector, got a matrix" : "matrix, got a vector"));
-    rows += is_vector ? tensor.columns : tensor.rows;
-    if (!is_vector) letters.match(slot.columns, tensor.columns, "columns of " + what);
-    if (slot.form != WeightForm::kBiases) continue;
-    // A slot of biases follows that of the matrices.
-    const auto& matrices = node.weights[s - 1];
-    const std::size_t expected = i < matrices.size() ? program.tensors[matrices[i]].rows : 0;
-    if (tensors.size() != matrices.size() || tensor.columns != expected)
-      throw ValueError(text(
-          node.where(), ": ", slot.name, " must have for each matrix a vector of ",
-          "as many numbers as it has rows; ", what, " has ", tensor.columns, " for ", expected));
-  }
-  const char* const what = is_vector ? "length of " : "rows of ";
-  letters.match(slot.rows, rows, what + std::string(slot.name));
-}
 
 }  // namespace
 
-void check_node(const Program& program, const Node& node) {
-  Letters letters(node.where());
-  check_inputs(program, node, letters);
-  for (std::size_t s = 0; s < node.weights.size(); ++s) check_weight(program, node, s, letters);
-  check_output(program, node, letters);
-  if (node.kind->check) node.kind->check(program, node);
-}
+void check_node(Program& program, Node& node) { Rules(program, node).check(); }
 
 }  // namespace tensor_ops::decode

@@ -5,7 +5,8 @@
 
 namespace tensor_ops::decode {
 
-// Throws ValueError that names the node, the slot, what was given and what is expected.
-void check_node(const Program& program, const Node& node);
+// Throws ValueError that names the node, the slot, what was given and what is expected. Notes what
+// the integers of its inputs must be below, and of its outputs what they are below.
+void check_node(Program& program, Node& node);
 
 }  // namespace tensor_ops::decode

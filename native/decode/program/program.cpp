@@ -65,33 +65,52 @@ class Reader {
     const std::string where = text("tensor '", name, "'");
     const Fields fields(json, where, {"type", "shape", "source"});
     fields.at("source", Json::Kind::kObject);  // where its bytes come from is the caller's business
-    Tensor tensor{name, find_tensor_type(fields.string("type")), false, 1, 0};
+    Tensor tensor{name, find_tensor_type(fields.string("type")), 0, 1, 1, 0};
     if (!tensor.type)
       throw ValueError(text(where, ": type must be one of ", tensor_type_names(), "; got '",
                             fields.string("type"), "'"));
     const std::vector<Json>& shape = fields.at("shape", Json::Kind::kArray).items;
-    if (shape.size() != 1 && shape.size() != 2)
-      throw ValueError(text(where, ": shape must have one or two dimensions, got ", shape.size()));
-    tensor.is_matrix = shape.size() == 2;
-    if (tensor.is_matrix) tensor.rows = Fields::as_size(shape[0], where + ": shape[0]");
+    if (shape.empty() || shape.size() > 3)
+      throw ValueError(
+          text(where, ": shape must have one to three dimensions, got ", shape.size()));
+    tensor.dimensions = static_cast<int>(shape.size());
+    const auto size_at = [&](std::size_t d) {
+      return Fields::as_size(shape[d], text(where, ": shape[", d, "]"));
+    };
+    if (tensor.dimensions == 3) tensor.planes = size_at(0);
+    if (tensor.dimensions > 1) tensor.rows = size_at(shape.size() - 2);
     tensor.columns = Fields::as_size(shape.back(), where + ": the last dimension");
     if (tensor.columns % tensor.type->block_columns != 0)
       throw ValueError(text(where, ": ", tensor.type->name,
                             " needs columns that are a multiple of ", tensor.type->block_columns,
                             ", got ", tensor.columns));
-    size_product(where, tensor.rows, tensor.columns, std::size_t{8});
+    size_product(where, tensor.planes, tensor.rows, tensor.columns, std::size_t{8});
     tensors_[name] = program_.tensors.size();
     program_.tensors.push_back(std::move(tensor));
   }
 
   void read_cache(const std::string& name, const Json& json) {
-    const Fields fields(json, text("cache '", name, "'"),
-                        {"num_kv_heads", "head_size", "dtype", "paged"});
+    const std::string where = text("cache '", name, "'");
     caches_[name] = program_.caches.size();
-    program_.caches.push_back(
-        {name, fields.size("num_kv_heads"), fields.size("head_size"),
-         static_cast<CacheType>(fields.choice("dtype", {"float32", "float16", "int8"})),
-         fields.at("paged", Json::Kind::kBool).boolean});
+    Cache cache{};
+    cache.name = name;
+    if (has(json, "rows")) {
+      const Fields fields(json, where, {"rows", "columns"});
+      cache.form = CacheForm::kState;
+      cache.rows = fields.size("rows");
+      cache.columns = fields.size("columns");
+      size_product(where, program_.limits.max_requests, cache.rows, cache.columns, sizeof(float));
+    } else {
+      const Fields fields(json, where,
+                          {"num_kv_heads", "head_size", "dtype", "paged", "value_size"});
+      cache.form = CacheForm::kKeysAndValues;
+      cache.num_kv_heads = fields.size("num_kv_heads");
+      cache.head_size = fields.size("head_size");
+      cache.value_size = has(json, "value_size") ? fields.size("value_size") : cache.head_size;
+      cache.type = static_cast<CacheType>(fields.choice("dtype", {"float32", "float16", "int8"}));
+      cache.is_paged = fields.at("paged", Json::Kind::kBool).boolean;
+    }
+    program_.caches.push_back(std::move(cache));
   }
 
   void read_values(const Json& json) {
@@ -129,19 +148,29 @@ class Reader {
     for (const InputSlot& slot : kind.inputs) known.push_back(slot.name);
     const Fields inputs(fields.at("inputs"), where + ": inputs", known);
     for (const InputSlot& slot : kind.inputs)
-      node.inputs.push_back(has(fields.at("inputs"), slot.name, slot.is_optional)
+      node.inputs.push_back(is_given(fields.at("inputs"), slot.name, slot.need)
                                 ? written_value(where, slot.name, inputs.string(slot.name))
                                 : kAbsent);
     read_weights(node, fields.at("weights"));
     read_attributes(node, fields.at("attributes"));
-    const Fields outputs(fields.at("outputs"), where + ": outputs", {"output"});
-    node.output = find(values_, where, "output", "value", outputs.string("output"));
-    if (is_written_[node.output])
-      throw ValueError(
-          text(where, ": its output '", outputs.string("output"), "' is written twice"));
-    is_written_[node.output] = true;
+    read_outputs(node, fields.at("outputs"));
     check_node(program_, node);
     program_.nodes.push_back(std::move(node));
+  }
+
+  void read_outputs(Node& node, const Json& json) {
+    const std::string where = node.where();
+    std::vector<const char*> known;
+    for (const OutputSlot& slot : node.kind->outputs) known.push_back(slot.name);
+    const Fields outputs(json, where + ": outputs", known);
+    for (const OutputSlot& slot : node.kind->outputs) {
+      const std::string& name = outputs.string(slot.name);
+      const std::size_t value = find(values_, where, slot.name, "value", name);
+      if (is_written_[value])
+        throw ValueError(text(where, ": its output '", name, "' is written twice"));
+      is_written_[value] = true;
+      node.outputs.push_back(value);
+    }
   }
 
   void read_weights(Node& node, const Json& json) {
@@ -151,12 +180,13 @@ class Reader {
     const Fields weights(json, where + ": weights", known);
     for (const WeightSlot& slot : node.kind->weights) {
       std::vector<std::size_t> indices;
-      if (has(json, slot.name, slot.is_optional))
+      const bool is_named = is_given(json, slot.name, slot.need);
+      if (is_named)
         for (const Json& each : weights.at(slot.name, Json::Kind::kArray).items)
           indices.push_back(
               find(tensors_, where, slot.name, "tensor",
                    Fields::require(each, Json::Kind::kString, where + ": " + slot.name).string));
-      if (indices.empty() && has(json, slot.name, slot.is_optional))
+      if (indices.empty() && is_named)
         throw ValueError(text(where, ": ", slot.name, " must name at least one tensor"));
       node.weights.push_back(std::move(indices));
     }
@@ -167,25 +197,28 @@ class Reader {
     const std::string where = node.where();
     std::vector<const char*> known;
     for (const AttributeSlot& slot : kind.attributes) known.push_back(slot.name);
-    if (kind.has_cache) known.push_back("cache");
+    if (kind.has_cache()) known.push_back("cache");
     Fields::require(json, Json::Kind::kObject, where + ": attributes");
     const Fields fields(json, where, known);
     for (const AttributeSlot& slot : kind.attributes) {
-      if (slot.type == AttributeSlot::Type::kChoice) {
-        node.attributes.push_back(static_cast<double>(fields.choice(slot.name, slot.choices)));
+      if (slot.type == AttributeType::kChoice) {
+        node.attributes.push_back(
+            static_cast<std::int64_t>(fields.choice(slot.name, slot.choices)));
         continue;
       }
       const Json& given = fields.at(slot.name, Json::Kind::kNumber);
-      const bool is_integer = slot.type == AttributeSlot::Type::kInteger;
+      const bool is_integer = slot.type == AttributeType::kInteger;
       if (is_integer && (!given.is_integer || given.integer > kMostSize))
         throw ValueError(text(where, ": ", slot.name, " must be an integer up to ", kMostSize,
                               ", got ", number_text(given)));
       if (given.number < slot.least)
         throw ValueError(text(where, ": ", slot.name, " must be at least ", slot.least, ", got ",
                               number_text(given)));
-      node.attributes.push_back(given.number);
+      std::int64_t bits = given.integer;
+      if (!is_integer) std::memcpy(&bits, &given.number, sizeof(bits));
+      node.attributes.push_back(bits);
     }
-    if (!kind.has_cache) return;
+    if (!kind.has_cache()) return;
     node.cache = find(caches_, where, "cache", "cache", fields.string("cache"));
     for (const Node& other : program_.nodes)
       if (other.cache == node.cache)
@@ -204,9 +237,11 @@ class Reader {
     program_.outputs.push_back(value);
   }
 
-  static bool has(const Json& object, const char* key, bool is_optional) {
-    return !is_optional ||
-           std::find(object.keys.begin(), object.keys.end(), key) != object.keys.end();
+  static bool has(const Json& object, const char* key) {
+    return std::find(object.keys.begin(), object.keys.end(), key) != object.keys.end();
+  }
+  static bool is_given(const Json& object, const char* key, Need need) {
+    return need == Need::kRequired || has(object, key);
   }
   static std::size_t find(const Indices& indices, const std::string& where, const char* slot,
                           const char* what, const std::string& name) {
@@ -232,12 +267,18 @@ class Reader {
 
 std::string Node::where() const { return text("node '", name, "' (", kind->name, ")"); }
 
-double Node::attribute(const char* attribute) const {
-  const auto& slots = kind->attributes;
-  const auto found = std::find_if(slots.begin(), slots.end(), [&](const AttributeSlot& slot) {
-    return std::string_view(slot.name) == attribute;
-  });
-  return found == slots.end() ? 0 : attributes[static_cast<std::size_t>(found - slots.begin())];
+std::size_t Node::window() const {
+  const std::string name = kind->cache.window;
+  if (name.empty()) return 0;
+  return static_cast<std::size_t>(attributes[slot_index(kind->attributes, name)]);
+}
+
+std::size_t vocabulary_size(const Program& program) {
+  auto smallest = static_cast<std::size_t>(kMostSize);
+  for (const Node& node : program.nodes)
+    for (std::size_t i = 0; i < node.inputs.size(); ++i)
+      if (node.inputs[i] == kTokens) smallest = std::min(smallest, node.below[i]);
+  return smallest;
 }
 
 Program parse_program(std::string_view json) { return Reader().read(parse_json(json, "program")); }

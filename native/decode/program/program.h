@@ -2,17 +2,20 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <cstring>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "declaration/shared.h"
 #include "decode/program/cache_type.h"
+#include "decode/program/node_kind.h"
 #include "decode/program/tensor_type.h"
 
 namespace tensor_ops::decode {
 
-struct NodeKind;
+constexpr std::size_t kAbsent = static_cast<std::size_t>(-1);
 
 // Which rows a value has: those of the step's tokens, or of the tokens whose logits are wanted.
 enum class Rows { kTokens, kSelected };
@@ -30,10 +33,14 @@ struct Limits {
 struct Tensor {
   std::string name;
   const TensorType* type;
-  bool is_matrix;
-  std::size_t rows, columns;  // a vector is one row
+  int dimensions;
+  std::size_t planes, rows, columns;  // a matrix is one plane, a vector one row of it
 
-  std::size_t bytes() const { return rows * type->row_bytes(columns); }
+  std::size_t bytes() const { return planes * rows * type->row_bytes(columns); }
+  std::vector<std::size_t> shape() const {
+    const std::size_t all[] = {planes, rows, columns};
+    return {all + 3 - dimensions, all + 3};
+  }
 };
 
 // The bytes of a tensor in somebody's memory; null where they are not given.
@@ -44,9 +51,13 @@ struct TensorBytes {
 
 struct Cache {
   std::string name;
-  std::size_t num_kv_heads, head_size;
+  CacheForm form;
+  // Of keys and values: the elements of a head of a key are head_size.
+  std::size_t num_kv_heads, head_size, value_size;
   CacheType type;
   bool is_paged;
+  // Of a state, a matrix of float32 for each request.
+  std::size_t rows, columns;
 };
 
 // The arrays of every step, whose names no output may have.
@@ -59,22 +70,32 @@ struct Value {
   Rows rows;
   std::size_t columns;
   bool is_int32;
+  std::size_t below = kAbsent;  // what its integers, from 0 on, are stated to be below
 };
 
 constexpr std::size_t kTokens = 0;  // the value that is predefined
-constexpr std::size_t kAbsent = static_cast<std::size_t>(-1);
 
 struct Node {
   std::string name;
   const NodeKind* kind;
   // By the slots of the kind: indices of values, kAbsent where an optional one is not given.
   std::vector<std::size_t> inputs;
-  std::size_t output;
+  std::vector<std::size_t> below;  // what the integers of each input must be below, or kAbsent
+  std::vector<std::size_t> outputs;
   std::vector<std::vector<std::size_t>> weights;  // indices of tensors
-  std::vector<double> attributes;                 // of a choice, its index
+  // The bits of each attribute: of an integer, of a double, or of the index of a choice.
+  std::vector<std::int64_t> attributes;
   std::size_t cache = kAbsent;
 
-  double attribute(const char* name) const;  // 0 where the kind has none of that name
+  // As the struct of the kind that node_slots.h declares, such as AttentionNode::Attributes.
+  template <class Attributes>
+  Attributes attributes_as() const {
+    Attributes made;
+    std::memcpy(&made, attributes.data(), sizeof(made));
+    return made;
+  }
+  // The positions that a token reads of a cache, up to its own; 0: all of them.
+  std::size_t window() const;
   // "node 'blk.0.attention' (attention)"
   std::string where() const;
 };
@@ -87,6 +108,9 @@ struct Program {
   std::vector<Node> nodes;
   std::vector<std::size_t> outputs;  // values
 };
+
+// What every token must be below: the rows of the tables that they are looked up in.
+std::size_t vocabulary_size(const Program& program);
 
 // Throws ValueError for whatever is wrong: syntax, names, dataflow or shapes.
 TENSOR_OPS_SHARED Program parse_program(std::string_view json);

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <string>
+#include <vector>
 
 namespace tensor_ops::decode {
 
@@ -14,6 +15,8 @@ struct TensorType {
   std::size_t row_bytes(std::size_t columns) const { return columns / block_columns * block_bytes; }
 };
 
+// Sorted by name; tensor_types.cpp has them.
+const std::vector<TensorType>& tensor_types();
 // By its name in a program, such as "q4_1"; null where there is none.
 const TensorType* find_tensor_type(const std::string& name);
 std::string tensor_type_names();

@@ -31,7 +31,7 @@ class Planner {
     is_private_[kTokens] = true;
     for (std::size_t output : program.outputs) is_private_[output] = true;
     for (std::size_t n = 0; n < program.nodes.size(); ++n) {
-      first_[program.nodes[n].output] = last_[program.nodes[n].output] = n;
+      for (std::size_t output : program.nodes[n].outputs) first_[output] = last_[output] = n;
       for (std::size_t input : program.nodes[n].inputs)
         if (input != kAbsent) last_[input] = n;
     }
@@ -39,7 +39,8 @@ class Planner {
 
   ValuePlan plan(const std::vector<bool>& uses_shared_scratch) {
     for (const Node& node : program_.nodes)
-      if (!is_private_[node.output]) place(node.output);
+      for (std::size_t output : node.outputs)
+        if (!is_private_[output]) place(output);
     find_meetings(uses_shared_scratch);
     return std::move(plan_);
   }
@@ -82,9 +83,9 @@ class Planner {
     };
     for (std::size_t n = 0; n < program_.nodes.size(); ++n) {
       const Node& node = program_.nodes[n];
-      const Area output = area(node.output);
-      bool meets = overlap(read, output) || overlap(written, output) ||
-                   (is_scratch_used && uses_shared_scratch[n]);
+      bool meets = is_scratch_used && uses_shared_scratch[n];
+      for (std::size_t output : node.outputs)
+        meets |= overlap(read, area(output)) || overlap(written, area(output));
       for (std::size_t input : node.inputs)
         if (input != kAbsent) meets |= overlap(written, area(input));
       if (meets) {
@@ -95,7 +96,7 @@ class Planner {
       plan_.meets_before.push_back(meets);
       for (std::size_t input : node.inputs)
         if (input != kAbsent) read.push_back(area(input));
-      written.push_back(output);
+      for (std::size_t output : node.outputs) written.push_back(area(output));
       is_scratch_used |= uses_shared_scratch[n];
     }
   }

@@ -42,7 +42,7 @@ Sequences::Sequences(Executor& executor, const std::string& logits, std::string 
   logits_ = array<float>(logits.c_str());
   logits_by_token_ = row.rows == Rows::kTokens;
   num_logits_ = row.columns;
-  for (const Node& node : program.nodes) has_samples_ |= node.kind->samples;
+  for (const Node& node : program.nodes) has_samples_ |= node.kind->draws();
   for (std::size_t slot = limits_.max_requests; slot-- > 0;) free_slots_.push_back(slot);
   // More than the page table has room for are of no use.
   const std::size_t pages =

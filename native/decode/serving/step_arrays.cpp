@@ -29,7 +29,8 @@ std::size_t StepArray::bytes() const {
   return rows * std::max<std::size_t>(columns, 1) * (type == Type::kUint64 ? 8 : 4);
 }
 
-StepArrays::StepArrays(const Program& program) : num_words_(INT32_MAX), num_logits_(INT32_MAX) {
+StepArrays::StepArrays(const Program& program)
+    : num_words_(vocabulary_size(program)), num_logits_(INT32_MAX) {
   const Limits& limits = program.limits;
   for (const char* name : {"tokens", "positions", "slots"})
     add(name, Type::kInt32, limits.max_tokens);
@@ -50,16 +51,13 @@ StepArrays::StepArrays(const Program& program) : num_words_(INT32_MAX), num_logi
   }
   bool reads_all = false;
   for (const Node& node : program.nodes) {
-    if (node.kind->samples) {
+    if (node.kind->draws()) {
       has_samples_ = true;
       num_logits_ = std::min(num_logits_, program.values[node.inputs[0]].columns);
     }
-    for (std::size_t s = 0; s < node.weights.size(); ++s)
-      if (node.kind->weights[s].form == WeightForm::kRows)
-        num_words_ = std::min(num_words_, program.tensors[node.weights[s][0]].rows);
     if (node.cache == kAbsent || !program.caches[node.cache].is_paged) continue;
     reads_pages_ = true;
-    const auto window = static_cast<std::size_t>(node.attribute("window"));
+    const std::size_t window = node.window();
     reads_all |= window == 0;
     longest_window_ = std::max(longest_window_, window);
   }

@@ -102,3 +102,9 @@ def test_a_node_that_does_not_fit_leaves_the_builder_as_it_was(builder):
     with pytest.raises(ProgramError, match="exists already"):
         builder.add("select", {"x": "x"}, output="x")
     assert builder.program(["x"]).nodes == before.nodes
+
+
+def test_only_the_tokens_of_a_step_are_looked_up(builder):
+    builder.add("argmax", {"x": "x"}, output="largest")
+    with pytest.raises(ProgramError, match="tokens must be the value 'tokens', got 'largest'"):
+        builder.add("embed", {"tokens": "largest"}, {"weight": "table"}, output="again")

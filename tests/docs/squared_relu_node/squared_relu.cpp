@@ -24,7 +24,7 @@ EXPORT_NODE(squared_relu, run)
 
 namespace tensor_ops::decode {
 
-DECLARE_NODE(squared_relu, {"squared_relu", {{"x", "H"}}, {"H"}})
+DECLARE_NODE(squared_relu, nullptr)
 
 }  // namespace tensor_ops::decode
 

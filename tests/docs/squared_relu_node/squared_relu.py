@@ -2,14 +2,10 @@
 
 import numpy as np
 
-from tensor_ops_decode.node_kind import Array, Call, Input, Kind, Sample, Shapes
+from tensor_ops_decode.node_kind import Array, Call, Input, Kind, Output, Sample
 from tensor_ops_decode.rounding import of_magnitude
 
 __all__ = ["KIND"]
-
-
-def columns(shapes: Shapes) -> int:
-    return shapes.columns["x"]
 
 
 def compute(call: Call) -> Array:
@@ -23,9 +19,9 @@ def bound(call: Call, output: Array, activations: str) -> Array:
 KIND = Kind(
     name="squared_relu",
     meaning="max(x, 0)^2",
-    columns=columns,
     compute=compute,
     bound=bound,
-    inputs=(Input("x"),),
+    inputs=(Input("x", "H"),),
+    outputs=(Output("output", "H"),),
     samples=(Sample("odd", {"x": 33}), Sample("usual", {"x": 64})),
 )

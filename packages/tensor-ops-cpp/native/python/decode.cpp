@@ -90,10 +90,8 @@ bool holds_numbers(const decode::Tensor& tensor, PyArrayObject* array) {
                         : name == "bf16" ? type == NPY_UINT16 || type >= NPY_USERDEF
                                          : false;
   const npy_intp* const shape = PyArray_DIMS(array);
-  const int dimensions = PyArray_NDIM(array);
-  return is_dtype && PyArray_ISNOTSWAPPED(array) && dimensions == (tensor.is_matrix ? 2 : 1) &&
-         static_cast<std::size_t>(shape[dimensions - 1]) == tensor.columns &&
-         (dimensions == 1 || static_cast<std::size_t>(shape[0]) == tensor.rows);
+  const std::vector<std::size_t> given(shape, shape + PyArray_NDIM(array));
+  return is_dtype && PyArray_ISNOTSWAPPED(array) && given == tensor.shape();
 }
 
 // A tensor's memory as a C-contiguous array of NumPy: its bytes or its numbers.
@@ -105,11 +103,11 @@ Owned as_numpy(const decode::Tensor& tensor, PyObject* object) {
                           "' is not C-contiguous; pass numpy.ascontiguousarray() of it"));
   const bool is_bytes = PyArray_TYPE(view.array()) == NPY_UINT8;
   if (!is_bytes && !holds_numbers(tensor, view.array())) {
-    const std::string rows = tensor.is_matrix ? text(tensor.rows, ", ") : "";
+    const std::vector<std::size_t> expected = tensor.shape();
     const py::object shape = py::handle(view.get()).attr("shape");
     throw ValueError(text("compile_program: tensor '", name, "' must be ", tensor.type->name,
-                          " of shape (", rows, tensor.columns, tensor.is_matrix ? "" : ",",
-                          ") or its bytes as uint8, got ", dtype_attribute_text(object),
+                          " of shape ", shape_text(tensor.dimensions, expected.data()),
+                          " or its bytes as uint8, got ", dtype_attribute_text(object),
                           " of shape ", repr_text(shape.ptr())));
   }
   return view;
@@ -289,8 +287,8 @@ class PyExecutable {
 py::object unsupported_reason(const std::string& json) {
   if (!isa_choice().reason.empty()) return py::str(isa_choice().reason);
   try {
-    decode::parse_program(json);
-  } catch (const ValueError& error) {
+    decode::require_kernels(decode::parse_program(json));
+  } catch (const Error& error) {
     return py::str(error.what());
   }
   return py::none();

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tensor_ops_decode.errors import ProgramError
+from tensor_ops_decode.node_rules import TOKENS, Given, outputs_of
 from tensor_ops_decode.nodes import KINDS
-from tensor_ops_decode.program import Cache, Limits, Node, Program, Tensor, Value
-from tensor_ops_decode.program_rules import output_of
+from tensor_ops_decode.program import Cache, Limits, Node, Program, State, Tensor, Value
 
 __all__ = ["Builder"]
 
@@ -36,8 +36,8 @@ class Builder:
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
         self._tensors: dict[str, Tensor] = {}
-        self._caches: dict[str, Cache] = {}
-        self._values = {"tokens": Value("tokens", 1, "int32")}
+        self._caches: dict[str, Cache | State] = {}
+        self._values = {TOKENS.name: TOKENS}
         self._nodes: list[Node] = []
 
     def tensor(self, name: str, tensor: Tensor) -> str:
@@ -67,8 +67,8 @@ class Builder:
             tables[slot] = self.tensor(name, Tensor("f32", shape, source))
         return tables
 
-    def cache(self, name: str, cache: Cache) -> str:
-        """Declare a cache, which one attention node uses, and return its name.
+    def cache(self, name: str, cache: Cache | State) -> str:
+        """Declare a cache, which one node uses, and return its name.
 
         A cache that none uses is not part of the program.
         """
@@ -79,9 +79,9 @@ class Builder:
 
     def set_cache_dtype(self, dtype: str) -> None:
         """Change the dtype of all caches that are declared."""
-        self._caches = {
-            name: dataclasses.replace(each, dtype=dtype) for name, each in self._caches.items()
-        }
+        for name, each in self._caches.items():
+            if isinstance(each, Cache):
+                self._caches[name] = dataclasses.replace(each, dtype=dtype)
 
     def add(
         self,
@@ -90,55 +90,43 @@ class Builder:
         weights: Mapping[str, str | Iterable[str]] | None = None,
         attributes: Mapping[str, Any] | None = None,
         *,
-        output: str,
+        output: str | Mapping[str, str],
         declared: tuple[int, int, str] | None = None,
     ) -> str:
         """Add a node and return the name of its output, which is the node's name too.
 
-        Its output must have the rows, the columns and the dtype that are `declared`, if they are.
+        Of a kind with several outputs, `output` has the name of each by its slot, and the first is
+        the node's name. It must have the rows, the columns and the dtype that are `declared`, if
+        they are.
 
         Raises
         ------
         ProgramError
             If what is given does not fit; the program stays what it was.
         """
-        where = f"{kind} {output!r}"
+        outputs = {"output": output} if isinstance(output, str) else dict(output)
+        name = next(iter(outputs.values()), "")
+        where = f"{kind} {name!r}"
         if kind not in KINDS:
             raise ProgramError(f"{where}: no such kind; the kinds are {', '.join(sorted(KINDS))}")
-        if output in self._values:
+        if not self._values.keys().isdisjoint(outputs.values()):
             raise ProgramError(f"{where}: a value of this name exists already")
-        attributes = dict(attributes or {})
         lists = {
             slot: (names,) if isinstance(names, str) else tuple(names)
             for slot, names in (weights or {}).items()
         }
-        for slot, name in inputs.items():
-            if name not in self._values:
-                raise ProgramError(f"{where}: {slot} is {name!r}, which no layer before writes")
-        for slot, names in lists.items():
-            for name in names:
-                if name not in self._tensors:
-                    raise ProgramError(
-                        f"{where}: {slot} names the tensor {name!r}, which is missing"
-                    )
-        value = output_of(
-            where,
-            KINDS[kind],
-            {slot: self._values[name] for slot, name in inputs.items()},
-            {slot: [self._tensors[name].shape for name in names] for slot, names in lists.items()},
-            attributes,
-            self._caches.get(attributes.get("cache", "")),
-        )
+        node = Node(kind, name, dict(inputs), lists, outputs, dict(attributes or {}))
+        made = outputs_of(KINDS[kind], self._given(where, node))
+        value = made[0].value
         rows = self.limits.rows(value.rows)
         given = (rows, value.columns, value.dtype)
         if declared not in (None, given):
             raise ProgramError(
                 f"{where}: its output has rows, columns and dtype {given}, declared are {declared}"
             )
-        self._values[output] = value
-        outputs = {"output": output}
-        self._nodes.append(Node(kind, output, dict(inputs), lists, outputs, attributes))
-        return output
+        self._values.update({each.name: each for each in made})
+        self._nodes.append(node)
+        return name
 
     def type_of(self, name: str) -> str:
         """Return the type of a tensor."""
@@ -146,14 +134,35 @@ class Builder:
 
     def value(self, name: str) -> Value:
         """Return what is known of a value."""
-        return self._values[name]
+        return self._values[name].value
 
     def program(self, outputs: Iterable[str]) -> Program:
         """Return the program, with the values that a caller may read after a step."""
-        values = {name: value for name, value in self._values.items() if name != "tokens"}
+        values = {name: each.value for name, each in self._values.items() if name != TOKENS.name}
         caches = {name: self._caches[name] for name in self._used_caches()}
         nodes, names = tuple(self._nodes), tuple(outputs)
         return Program(self.limits, self._tensors, caches, values, nodes, names)
+
+    def _given(self, where: str, node: Node) -> Given:
+        """Return what a node is made of, or raise a ProgramError for a name that is not there."""
+        for slot, name in node.inputs.items():
+            if name not in self._values:
+                raise ProgramError(f"{where}: {slot} is {name!r}, which no layer before writes")
+        for slot, names in node.weights.items():
+            for name in names:
+                if name not in self._tensors:
+                    raise ProgramError(
+                        f"{where}: {slot} names the tensor {name!r}, which is missing"
+                    )
+        return Given(
+            where,
+            self.limits,
+            {slot: self._values[name] for slot, name in node.inputs.items()},
+            {slot: [self._tensors[n].shape for n in names] for slot, names in node.weights.items()},
+            node.attributes,
+            self._caches.get(node.attributes.get("cache", "")),
+            node.outputs,
+        )
 
     def _used_caches(self) -> list[str]:
         named = [node.attributes.get("cache") for node in self._nodes]

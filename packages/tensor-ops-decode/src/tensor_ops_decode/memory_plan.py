@@ -10,7 +10,7 @@ from typing import Any
 from tensor_ops.extension import machine
 from tensor_ops_decode.executors import ExecutorChoice
 from tensor_ops_decode.kernel_arguments import DEFAULT_SEQ_LENGTH
-from tensor_ops_decode.program import Cache, Limits, Program
+from tensor_ops_decode.program import Cache, Limits, Program, State
 from tensor_ops_decode.weights.formats import FORMATS
 
 __all__ = ["cache_bytes", "memory_needed", "program_that_fits", "require_bytes", "require_memory"]
@@ -115,8 +115,10 @@ def _least_memory(program: Program) -> dict[str, int]:
     return {"weights": weights, "caches": caches, "rotary tables": tables, "arrays": arrays}
 
 
-def cache_bytes(limits: Limits, cache: Cache) -> int:
-    """Return the bytes of the keys and values of one attention node."""
+def cache_bytes(limits: Limits, cache: Cache | State) -> int:
+    """Return the bytes of what one node keeps between steps."""
+    if isinstance(cache, State):
+        return 4 * limits.max_requests * cache.rows * cache.columns
     contiguous = limits.max_requests * limits.max_seq_length
     positions = limits.num_pages * limits.page_size if cache.paged else contiguous
     return positions * cache.bytes_per_token

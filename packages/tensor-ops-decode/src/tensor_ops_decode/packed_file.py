@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensor_ops.extension import check_owner, warn_caller
+from tensor_ops_decode.node_slots import tables_of
 from tensor_ops_decode.program import Program
 from tensor_ops_decode.weights import Weights
 from tensor_ops_decode.weights.mapped_file import FileFormatError
@@ -279,7 +280,7 @@ def _require_unlocked(path: Path) -> None:
 
 def _quantized_tables(program: Program) -> tuple[str, ...]:
     """Return the tables whose rows are looked up in another type than the file has."""
-    names = [node.weights["weight"][0] for node in program.nodes if node.kind == "embed"]
+    names = [name for node in program.nodes for name in tables_of(node)]
     return tuple(name for name in names if program.tensors[name].source.get("transform"))
 
 

@@ -9,14 +9,16 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
 from tensor_ops_decode.errors import ProgramError
-from tensor_ops_decode.program_records import Cache, Limits, Node, Tensor, Value
-from tensor_ops_decode.program_rules import check_names, check_program
+from tensor_ops_decode.node_rules import check_names
+from tensor_ops_decode.program_records import Cache, Limits, Node, State, Tensor, Value
+from tensor_ops_decode.program_rules import check_program
 
-__all__ = ["Cache", "Limits", "Node", "Program", "Tensor", "Value"]
+__all__ = ["Cache", "Limits", "Node", "Program", "State", "Tensor", "Value"]
 
 FORMAT, VERSION = "tensor-ops program", 1
 
@@ -44,7 +46,7 @@ class Program:
 
     limits: Limits
     tensors: Mapping[str, Tensor]
-    caches: Mapping[str, Cache]
+    caches: Mapping[str, Cache | State]
     values: Mapping[str, Value]
     nodes: tuple[Node, ...]
     outputs: tuple[str, ...]
@@ -87,18 +89,21 @@ class Program:
             words = [f"{slot}={value}" for slot, value in node.inputs.items()]
             words += [f"{slot}={'+'.join(names)}" for slot, names in node.weights.items()]
             words += [f"{name}={value}" for name, value in node.attributes.items()]
-            value = self.values[node.outputs["output"]]
-            result = f"{node.outputs['output']} [{value.rows}, {value.columns}]"
-            lines.append(f"{result} = {node.kind}({', '.join(words)})")
+            results = [(name, self.values[name]) for name in node.outputs.values()]
+            written = ", ".join(f"{name} [{of.rows}, {of.columns}]" for name, of in results)
+            lines.append(f"{written} = {node.kind}({', '.join(words)})")
         return "\n".join(lines)
 
 
 def _typed(where: str, data: Any, hint: Any) -> Any:
     """Return JSON data as what a type annotation says: a record, a mapping, a tuple, a value."""
     origin = get_origin(hint)
+    if origin is UnionType:
+        hint = _one_of(data, get_args(hint))
     if isinstance(hint, type) and is_dataclass(hint):
         _require(where, data, dict, "an object")
-        check_names(where, "key", {field.name: False for field in fields(hint)}, data)
+        keys = {field.name: field.default is not MISSING for field in fields(hint)}
+        check_names(where, "key", keys, data)
         hints = get_type_hints(hint)
         made = {key: _typed(f"{where}: {key}", value, hints[key]) for key, value in data.items()}
         return hint(**made)
@@ -115,13 +120,24 @@ def _typed(where: str, data: Any, hint: Any) -> Any:
     return data
 
 
+def _one_of(data: Any, hints: tuple[Any, ...]) -> Any:
+    """Return the first of several records that has all keys of JSON data, or else the first."""
+    keys = set(data) if isinstance(data, dict) else set()
+    fitting = [
+        each for each in hints if is_dataclass(each) and keys <= {f.name for f in fields(each)}
+    ]
+    return (*fitting, hints[0])[0]
+
+
 def _require(where: str, data: object, type_: type, expected: str) -> None:
     if not isinstance(data, type_) or (isinstance(data, bool) and type_ is int):
         raise ProgramError(f"{where} must be {expected}, got {data!r}")
 
 
 def _fields_of(record: Any) -> dict[str, Any]:
-    return {field.name: getattr(record, field.name) for field in fields(record)}
+    """Return the fields of a record as JSON has them, without those that have their default."""
+    values = {field.name: (getattr(record, field.name), field.default) for field in fields(record)}
+    return {name: value for name, (value, default) in values.items() if value != default}
 
 
 def _parsed(text: str) -> Any:

@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from tensor_ops_decode.cache_types import head_bytes
 
-__all__ = ["MOST_BIASES", "STEP_ARRAYS", "Cache", "Limits", "Node", "Tensor", "Value"]
+__all__ = ["MOST_BIASES", "STEP_ARRAYS", "Cache", "Limits", "Node", "State", "Tensor", "Value"]
 
 #: How many tokens of a request may have a bias.
 MOST_BIASES = 1024
@@ -76,17 +76,41 @@ class Tensor:
 
 @dataclass(frozen=True)
 class Cache:
-    """The keys and values of the tokens of all requests, for one attention node."""
+    """The keys and values of the tokens of all requests, for one attention node.
+
+    The values of a head have `value_size` elements, or `head_size` as its keys.
+    """
 
     num_kv_heads: int
     head_size: int
     dtype: str
     paged: bool
+    value_size: int | None = None
+
+    @property
+    def sizes(self) -> tuple[int, int, int]:
+        """The heads, and the elements of a head of the keys and of the values."""
+        return self.num_kv_heads, self.head_size, self.value_size or self.head_size
 
     @property
     def bytes_per_token(self) -> int:
         """The bytes of the keys and values of a token."""
-        return 2 * self.num_kv_heads * head_bytes(self.dtype, self.head_size)
+        heads, keys, values = self.sizes
+        return heads * (head_bytes(self.dtype, keys) + head_bytes(self.dtype, values))
+
+
+@dataclass(frozen=True)
+class State:
+    """A matrix of float32 for each request, for one node whose tokens change it in turn."""
+
+    rows: int
+    columns: int
+    paged: ClassVar[bool] = False  # it belongs to its slot
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """The rows and columns."""
+        return self.rows, self.columns
 
 
 @dataclass(frozen=True)

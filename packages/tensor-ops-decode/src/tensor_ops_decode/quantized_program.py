@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from tensor_ops.extension import warn_caller
+from tensor_ops_decode.node_slots import tables_of
 from tensor_ops_decode.program import Program
 from tensor_ops_decode.program_records import Node, Tensor
 from tensor_ops_decode.weights.formats import FORMATS
@@ -45,10 +46,10 @@ def quantized_program(program: Program, name: str | None, head: str | None = Non
     if name is None and head is None:
         return program
     tensors, nodes = dict(program.tensors), list(program.nodes)
-    tables = {each for node in nodes if node.kind == "embed" for each in node.weights["weight"]}
+    tables = {each for node in nodes for each in tables_of(node)}
     head_type = head or (name and _HEAD_TYPE)
     for index, node in enumerate(nodes):
-        if node.kind == "embed":
+        if tables_of(node):
             continue
         is_head = _has_selected_rows(program, node)  # which only the logits have
         wanted, any_type = (head_type, head is not None) if is_head else (name, False)
@@ -83,7 +84,7 @@ def _is_odd(tensor: Tensor, name: str) -> bool:
 
 
 def _has_selected_rows(program: Program, node: Node) -> bool:
-    return program.values[node.outputs["output"]].rows == "selected"
+    return any(program.values[name].rows == "selected" for name in node.outputs.values())
 
 
 def _quantized(tensor: Tensor, name: str | None, *, any_type: bool) -> Tensor:

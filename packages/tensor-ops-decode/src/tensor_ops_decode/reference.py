@@ -5,6 +5,7 @@ It computes token after token, so that a token's results do not depend on what e
 
 from __future__ import annotations
 
+import functools
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +17,7 @@ from tensor_ops_decode.cache_types import rounded
 from tensor_ops_decode.errors import ProgramError
 from tensor_ops_decode.node_kind import Array, Call
 from tensor_ops_decode.nodes import KINDS
-from tensor_ops_decode.program import Node, Program, Tensor
+from tensor_ops_decode.program import Cache, Limits, Node, Program, State, Tensor
 from tensor_ops_decode.step_rules import check_step, check_steps, check_tensors, vocabulary
 from tensor_ops_decode.weights.formats import FORMATS
 
@@ -114,7 +115,11 @@ class ReferenceExecutable:
         self._dtype = np.dtype(options["dtype"])
         self._program: Program | None = program
         self._weights = self._converted(program, tensors, progress)
-        self._caches = {name: self._new_cache(name) for name in program.caches}
+        # Keys and values, or a state.
+        self._caches = {
+            name: [np.zeros(*each) for each in _shapes_of_cache(program.limits, cache, self._dtype)]
+            for name, cache in program.caches.items()
+        }
         self.arrays = _new_arrays(program)
         self._seconds = np.zeros(len(program.nodes))  # of each node, in all steps since a profile
         self.memory = _memory_of(program, self._dtype)
@@ -203,7 +208,8 @@ class ReferenceExecutable:
 
     def close(self) -> None:
         """Free the memory; a step after that is an error."""
-        self._program, self._weights, self._caches, self.arrays = None, [], {}, {}
+        self._program, self._weights, self.arrays = None, [], {}
+        self._caches = {}
 
     def _run(
         self, num_tokens: int, num_selected: int, note: Callable[[int, int, Array], None]
@@ -226,15 +232,16 @@ class ReferenceExecutable:
         nodes = zip(program.nodes, self._weights, strict=True)
         for index, (node, weights) in enumerate(nodes):
             start = time.perf_counter()
-            name = node.outputs["output"]
-            row = token if program.values[name].rows == "tokens" else selected
+            names = [node.outputs[slot.name] for slot in KINDS[node.kind].outputs]
+            row = token if program.values[names[0]].rows == "tokens" else selected
             if row is None:
                 continue
-            call = self._call(program, node, weights, values, token)
-            values[name] = KINDS[node.kind].compute(call)
-            if name in program.outputs:
-                self.arrays[name][row] = values[name]
-            note(index, token, values[name])
+            written = KINDS[node.kind].compute(self._call(program, node, weights, values, token))
+            for name, value in zip(names, (written,) if len(names) == 1 else written, strict=True):
+                values[name] = value
+                if name in program.outputs:
+                    self.arrays[name][row] = value
+                note(index, token, value)
             self._seconds[index] += time.perf_counter() - start
 
     def _call(
@@ -246,15 +253,27 @@ class ReferenceExecutable:
         token: int,
     ) -> Call:
         slot, position = (int(self.arrays[name][token]) for name in ("slots", "positions"))
-        cache = node.attributes.get("cache")
+        kind = KINDS[node.kind]
+        cache = program.caches[node.attributes["cache"]] if kind.cache is not None else None
+        store = state = keep = None
+        dtype = "float32"
+        if isinstance(cache, Cache):
+            dtype = cache.dtype
+            store = self._storing(program, node.attributes["cache"], cache, slot, position)
+        elif isinstance(cache, State):
+            kept = self._caches[node.attributes["cache"]][0][slot]
+            state = kept.copy() if position else np.zeros_like(kept)
+            keep = functools.partial(np.copyto, kept)
         return Call(
             {slot_name: values[name] for slot_name, name in node.inputs.items()},
             weights,
             node.attributes,
             position,
-            None if cache is None else self._storing(program, cache, slot, position),
-            "float32" if cache is None else program.caches[cache].dtype,
-            self._sampling(slot) if node.kind == "sample" else {},
+            store,
+            dtype,
+            self._sampling(slot) if kind.draws else {},
+            state,
+            keep,
         )
 
     def _sampling(self, slot: int) -> dict[str, Any]:
@@ -262,21 +281,20 @@ class ReferenceExecutable:
         return by | {name: self.arrays[name][slot, : by["num_edits"]] for name in _PER_EDIT}
 
     def _storing(
-        self, program: Program, cache: str, slot: int, position: int
+        self, program: Program, name: str, cache: Cache, slot: int, position: int
     ) -> Callable[[Array, Array], tuple[Array, Array]]:
         """Return the function that writes to a cache and reads a request's tokens from it."""
         size = program.limits.page_size
         # Pages before all windows may be missing; whatever is read in their place is not used.
         pages: Any = self.arrays["page_table"][slot, : position // size + 1]
         pages = np.clip(pages, 0, program.limits.num_pages - 1)
-        dtype = program.caches[cache].dtype
-        if not program.caches[cache].paged:
+        if not cache.paged:
             size, pages = program.limits.max_seq_length, [slot]
 
         def store(key: Array, value: Array) -> tuple[Array, Array]:
             both = []
-            for memory, new in zip(self._caches[cache], (key, value), strict=True):
-                memory[pages[-1], position % size] = rounded(dtype, new)
+            for memory, new in zip(self._caches[name], (key, value), strict=True):
+                memory[pages[-1], position % size] = rounded(cache.dtype, new)
                 kept = memory[pages].reshape(-1, *new.shape)[: position + 1]
                 both.append(kept.astype(self._dtype, copy=False))
             return both[0], both[1]
@@ -312,10 +330,6 @@ class ReferenceExecutable:
             {slot: joined(names) for slot, names in node.weights.items()} for node in program.nodes
         ]
 
-    def _new_cache(self, name: str) -> tuple[Array, Array]:
-        shape, dtype = _shape_of_cache(self._open(), name, self._dtype)
-        return np.zeros(shape, dtype), np.zeros(shape, dtype)
-
     def _open(self) -> Program:
         if self._program is None:
             raise RuntimeError("the executable is closed; compile the program again")
@@ -348,10 +362,14 @@ def _memory_of(program: Program, dtype: np.dtype[Any]) -> dict[str, int]:
     weights = dict.fromkeys((False, True), 0)  # by whether they are rotary tables
     for tensor in map(program.tensors.__getitem__, names):
         weights["rotary" in tensor.source] += _bytes_of(tensor.shape, dtype)
-    caches = [_shape_of_cache(program, name, dtype) for name in program.caches]
+    caches = [
+        _bytes_of(*each)
+        for cache in program.caches.values()
+        for each in _shapes_of_cache(program.limits, cache, dtype)
+    ]
     return {
         "weights": weights[False],
-        "caches": 2 * sum(_bytes_of(*each) for each in caches),  # keys and values
+        "caches": sum(caches),
         "rotary tables": weights[True],
         "arrays": sum(_bytes_of(*each) for each in _shapes_of_arrays(program).values()),
     }
@@ -361,17 +379,19 @@ def _bytes_of(shape: tuple[int, ...], dtype: np.dtype[Any]) -> int:
     return math.prod(shape) * dtype.itemsize
 
 
-def _shape_of_cache(
-    program: Program, name: str, dtype: np.dtype[Any]
-) -> tuple[tuple[int, ...], np.dtype[Any]]:
-    """Return what the keys, or the values, of a cache are kept in."""
-    cache, limits = program.caches[name], program.limits
+def _shapes_of_cache(
+    limits: Limits, cache: Cache | State, dtype: np.dtype[Any]
+) -> list[tuple[tuple[int, ...], np.dtype[Any]]]:
+    """Return what the keys and the values of a cache, or a state, are kept in."""
+    if isinstance(cache, State):
+        return [((limits.max_requests, *cache.sizes), dtype)]
     pages = (limits.num_pages, limits.page_size)
     if not cache.paged:
         pages = (limits.max_requests, limits.max_seq_length)
     # what int8 is rounded to is kept as the numbers that it means
     kept = np.dtype(np.float16) if cache.dtype == "float16" else dtype
-    return (*pages, cache.num_kv_heads, cache.head_size), kept
+    heads, keys, values = cache.sizes
+    return [((*pages, heads, keys), kept), ((*pages, heads, values), kept)]
 
 
 def _shapes_of_arrays(program: Program) -> dict[str, tuple[tuple[int, ...], np.dtype[Any]]]:

@@ -13,6 +13,7 @@ from tensor_ops.extension import did_you_mean
 from tensor_ops_decode.errors import LogitsError
 from tensor_ops_decode.kernel_arguments import whole
 from tensor_ops_decode.logprobs import TokenLogprob
+from tensor_ops_decode.node_slots import drawn_from
 from tensor_ops_decode.program import Program
 from tensor_ops_decode.prompt_lookup import PromptLookup
 from tensor_ops_decode.sampling import Sampling
@@ -162,7 +163,7 @@ def checked_request(
                 f"the arguments are {', '.join(arguments)}"
             )
     how = Sampling(**sampling)
-    sampled = [node.inputs["x"] for node in program.nodes if node.kind == "sample"]
+    sampled = drawn_from(program.nodes)
     if not sampled and (how.temperature or how.has_edits):
         raise ValueError(
             "the program chooses by argmax; temperature must be 0, without repetition_penalty "

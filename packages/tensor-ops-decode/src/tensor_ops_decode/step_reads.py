@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from tensor_ops_decode.nodes import KINDS
-from tensor_ops_decode.program import Node, Program
+from tensor_ops_decode.program import Node, Program, State
 from tensor_ops_decode.weights.formats import FORMATS
 
 __all__ = ["StepReads", "cache_bytes_read", "weight_bytes_read"]
@@ -92,7 +92,9 @@ def cache_bytes_read(program: Program, node: Node, context: int) -> int:
     """Return the bytes of its cache that a node reads at a request's token of this number."""
     if "cache" not in node.attributes:
         return 0
-    cache = program.caches[node.attributes["cache"]]
-    window = node.attributes["window"]
+    cache, name = program.caches[node.attributes["cache"]], KINDS[node.kind].window
+    if isinstance(cache, State):
+        return 4 * cache.rows * cache.columns
+    window = node.attributes[name] if name else 0
     positions = min(context, window) if window else context
     return positions * cache.bytes_per_token

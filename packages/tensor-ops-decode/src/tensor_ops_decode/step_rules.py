@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
 from tensor_ops_decode.node_kind import MOST_SIZE, Array
+from tensor_ops_decode.node_rules import TOKENS, Known, bound_of
+from tensor_ops_decode.node_slots import drawn_from
 from tensor_ops_decode.nodes import KINDS
 from tensor_ops_decode.program import Program, Tensor
+from tensor_ops_decode.program_rules import given_to
 from tensor_ops_decode.weights.formats import FORMATS
 
 __all__ = ["check_step", "check_steps", "check_tensors", "vocabulary"]
@@ -26,8 +30,7 @@ def check_tensors(program: Program, tensors: Mapping[str, Array], names: Iterabl
         if not isinstance(given, np.ndarray):
             raise TypeError(f"tensor {name!r} must be an array of NumPy, got {given!r:.80}")
         expected = FORMATS[tensor.type].row_bytes(tensor.shape[-1])
-        if len(tensor.shape) == 2:
-            expected *= tensor.shape[0]
+        expected *= math.prod(tensor.shape[:-1])
         is_right = given.nbytes == expected if given.dtype == np.uint8 else _holds(tensor, given)
         if not is_right or not given.flags.c_contiguous:
             raise ValueError(
@@ -154,7 +157,7 @@ def _check_pages(
 
 
 def _check_sampling(program: Program, arrays: Mapping[str, Array], slot: int) -> None:
-    if not any(node.kind == "sample" for node in program.nodes):
+    if not drawn_from(program.nodes):
         return
     for name, most, expected in (
         ("temperature", _LARGEST, "finite and at least 0"),
@@ -169,7 +172,7 @@ def _check_sampling(program: Program, arrays: Mapping[str, Array], slot: int) ->
 
 
 def _check_edits(program: Program, arrays: Mapping[str, Array], slot: int) -> None:
-    sampled = [node.inputs["x"] for node in program.nodes if node.kind == "sample"]
+    sampled = drawn_from(program.nodes)
     number, most = arrays["num_edits"][slot], program.limits.edits_per_request
     if not 0 <= number <= most:
         raise ValueError(f"num_edits[{slot}] must be from 0 to {most}, got {number}")
@@ -188,10 +191,13 @@ def _check_edits(program: Program, arrays: Mapping[str, Array], slot: int) -> No
 
 
 def vocabulary(program: Program) -> int:
-    """Return the smallest number of rows of the tables that tokens are looked up in."""
-    tables = [
-        program.tensors[node.weights["weight"][0]].shape[0]
+    """Return what tokens must be below: the rows of the tables that they are looked up in."""
+    known = {name: Known(name, value) for name, value in program.values.items()}
+    known[TOKENS.name] = TOKENS
+    bounds = [
+        bound_of(KINDS[node.kind], given_to(program, node.name, node, known), slot)
         for node in program.nodes
-        if node.inputs.get("tokens") == "tokens"
+        for slot in KINDS[node.kind].inputs
+        if slot.below and node.inputs.get(slot.name) == TOKENS.name
     ]
-    return min(tables, default=MOST_SIZE)
+    return min(bounds, default=MOST_SIZE)

@@ -104,7 +104,7 @@ Executable::Layout Executable::plan() {
   for (std::size_t n = 0; n < nodes_.size(); ++n) {
     const Node& node = program_.nodes[n];
     nodes_[n].kernels = kernels_of(*node.kind);
-    nodes_[n].rows = program_.values[node.output].rows;
+    nodes_[n].rows = program_.values[node.outputs[0]].rows;
     layout.uses_shared.push_back(false);
     if (const ScratchOf scratch = registered(*node.kind).scratch)
       layout.take_scratch(node, n, scratch(program_, node));
@@ -267,8 +267,8 @@ void Executable::make_shares(const Layout& layout) {
           share.input[i] = memory_of(node.inputs[i]);
           share.input_columns[i] = program_.values[node.inputs[i]].columns;
         }
-      share.output = memory_of(node.output);
-      share.columns = program_.values[node.output].columns;
+      share.output = memory_of(node.outputs[0]);
+      share.columns = program_.values[node.outputs[0]].columns;
       share.attributes = node.attributes.data();
       for (std::size_t s = 0; s < node.weights.size(); ++s) {
         const auto& tensors = node.weights[s];

@@ -147,7 +147,7 @@ std::size_t Executable::first_nan(std::size_t num_tokens, std::size_t num_select
 }
 
 bool Executable::has_nan(std::size_t node, std::size_t slot) const {
-  if (program_.values[program_.nodes[node].output].is_int32) return false;
+  if (program_.values[program_.nodes[node].outputs[0]].is_int32) return false;
   const Share& share = nodes_[node].shares[0];
   for (std::size_t r = 0; r < share.rows; ++r) {
     const std::size_t token = share.is_selected ? static_cast<std::size_t>(step_.selected[r]) : r;

@@ -9,7 +9,8 @@
 //     namespace tensor_ops::decode { DECLARE_NODE(kind, scratch) }
 //     #endif
 //
-// What native/op.h says of kernel passes holds here too.
+// What native/op.h says of kernel passes holds here too. The slots and attributes of the kind are
+// in decode/program/node_slots.h, which tools/node_kinds.py writes from its file in Python.
 #pragma once
 
 #include "decode/executor/share.h"

@@ -1,5 +1,7 @@
 #include "decode/executor/node_kernels.h"
 
+#include <algorithm>
+#include <cstring>
 #include <map>
 #include <utility>
 
@@ -15,6 +17,26 @@ std::map<std::string, RegisteredNode>& registry() {
   return nodes;
 }
 
+// What a kind has that a Share has no room for; empty if nothing.
+std::string beyond(const NodeKind& kind) {
+  const auto count = [&](WeightForm form) {
+    return std::count_if(kind.weights.begin(), kind.weights.end(),
+                         [form](const WeightSlot& slot) { return slot.form == form; });
+  };
+  const auto more_than = [](std::size_t most, const char* what) {
+    return text("more than ", most, " ", what);
+  };
+  if (kind.inputs.size() > kMostInputs) return more_than(kMostInputs, "inputs");
+  if (kind.weights.size() > kMostWeights) return more_than(kMostWeights, "weights");
+  if (kind.outputs.size() > 1) return more_than(1, "output");
+  if (count(WeightForm::kMatrices) > 1) return more_than(1, "slot of matrices");
+  if (count(WeightForm::kStack) > 0) return "matrices that an input chooses";
+  if (kind.cache.form == CacheForm::kState) return "a state";
+  if (kind.has_cache() && std::strcmp(kind.cache.sizes[1], kind.cache.sizes[2]) != 0)
+    return "values of another size than keys";
+  return "";
+}
+
 }  // namespace
 
 NodeRegistration::NodeRegistration(const char* kind, ScratchOf scratch,
@@ -25,11 +47,15 @@ NodeRegistration::NodeRegistration(const char* kind, ScratchOf scratch,
 const RegisteredNode& registered(const NodeKind& kind) {
   const auto found = registry().find(kind.name);
   if (found == registry().end())
-    throw Error(text("compile_program: the cpp backend has no node of the kind ", kind.name));
-  if (kind.inputs.size() > kMostInputs || kind.weights.size() > kMostWeights)
-    throw Error(text("compile_program: a Share has room for ", kMostInputs, " inputs and ",
-                     kMostWeights, " weights, and ", kind.name, " has more"));
+    throw Error(text("the cpp backend has no node of the kind ", kind.name));
+  if (const std::string what = beyond(kind); !what.empty())
+    throw Error(text("the cpp backend runs no nodes with ", what, ", which those of the kind ",
+                     kind.name, " have"));
   return found->second;
+}
+
+void require_kernels(const Program& program) {
+  for (const Node& node : program.nodes) registered(*node.kind);
 }
 
 const NodeKernels& kernels_of(const NodeKind& kind) {

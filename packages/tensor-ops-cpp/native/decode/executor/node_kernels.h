@@ -4,8 +4,10 @@
 #include <string>
 #include <vector>
 
+#include "declaration/shared.h"
 #include "decode/executor/share.h"
 #include "decode/program/node_kind.h"
+#include "decode/program/program.h"
 
 namespace tensor_ops::decode {
 
@@ -17,8 +19,10 @@ struct RegisteredNode {
   ScratchOf scratch;  // may be null
 };
 
-// Throws Error where there are none.
+// Throws Error that names the kind where there are none, or where it is beyond what a Share holds.
 const RegisteredNode& registered(const NodeKind& kind);
+// Throws likewise for any kind of a program.
+TENSOR_OPS_SHARED void require_kernels(const Program& program);
 // Of the instruction-set level in use.
 const NodeKernels& kernels_of(const NodeKind& kind);
 

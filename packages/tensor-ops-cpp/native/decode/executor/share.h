@@ -8,6 +8,7 @@
 #include "decode/executor/tile_claims.h"
 #include "decode/products/product.h"
 #include "decode/program/cache_type.h"
+#include "decode/program/node_slots.h"
 #include "decode/serving/step.h"
 
 namespace tensor_ops::decode {
@@ -78,8 +79,8 @@ struct alignas(64) Share {
   const void* input[kMostInputs];  // null where not given
   std::size_t input_columns[kMostInputs];
   void* output;
-  std::size_t columns;  // of the output
-  const double* attributes;
+  std::size_t columns;                    // of the output
+  const std::int64_t* attributes;         // the bits of each; see attributes_as()
   const float* parameters[kMostWeights];  // vectors and tables; null where not given
   std::size_t parameter_columns[kMostWeights];
   const unsigned char* table;  // rows that are looked up, as the caller's memory has them
@@ -103,6 +104,13 @@ struct alignas(64) Share {
   // Inlined, so that no code of one level can be linked into another's.
   DECODE_INLINE const float* in(std::size_t k) const { return static_cast<const float*>(input[k]); }
   DECODE_INLINE float* out() const { return static_cast<float*>(output); }
+  // The struct of the kind, such as AttentionNode::Attributes.
+  template <class Attributes>
+  DECODE_INLINE Attributes attributes_as() const {
+    Attributes made;
+    __builtin_memcpy(&made, attributes, sizeof(made));
+    return made;
+  }
   // Where this thread's part of `count` equal pieces begins and ends.
   DECODE_INLINE std::size_t begin_of(std::size_t count) const { return count * thread / threads; }
   DECODE_INLINE std::size_t end_of(std::size_t count) const {

@@ -27,15 +27,15 @@ struct Sizes {
   bool is_interleaved;
   double eps;
 
-  explicit TENSOR_OPS_INLINE Sizes(const double* attributes)
-      : heads(static_cast<std::size_t>(attributes[0])),
-        kv_heads(static_cast<std::size_t>(attributes[1])),
-        head(static_cast<std::size_t>(attributes[2])),
-        scale(static_cast<float>(attributes[3])),
-        soft_cap(static_cast<float>(attributes[5])),
-        window(static_cast<std::size_t>(attributes[4])),
-        is_interleaved(attributes[6] != 0),
-        eps(attributes[7]) {}
+  explicit TENSOR_OPS_INLINE Sizes(const decode::AttentionNode::Attributes& of)
+      : heads(static_cast<std::size_t>(of.num_heads)),
+        kv_heads(static_cast<std::size_t>(of.num_kv_heads)),
+        head(static_cast<std::size_t>(of.head_size)),
+        scale(static_cast<float>(of.scale)),
+        soft_cap(static_cast<float>(of.soft_cap)),
+        window(static_cast<std::size_t>(of.window)),
+        is_interleaved(of.rotation == decode::AttentionNode::Rotation::kInterleaved),
+        eps(of.eps) {}
 
   TENSOR_OPS_INLINE std::size_t group() const { return heads / kv_heads; }
   // The first position that a query at this one sees.

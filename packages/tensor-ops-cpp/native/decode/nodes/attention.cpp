@@ -9,6 +9,7 @@
 namespace tensor_ops::TENSOR_OPS_LEVEL {
 namespace {
 
+using decode::AttentionNode;
 using decode::AttentionScratch;
 using decode::Int8HeadLayout;
 using decode::kAttendedRange;
@@ -17,19 +18,22 @@ using decode::PartialLayout;
 using decode::Share;
 using decode::SharedAttentionScratch;
 
-// Normalises and rotates heads of a token into `to`. The norm is parameter 2 or 3.
+// Normalises and rotates heads of a token into `to`.
 void prepare_heads(const Share& share, const Sizes& sizes, const float* heads, std::size_t count,
-                   std::size_t norm, std::size_t position, float* to) {
+                   AttentionNode::Weight norm, std::size_t position, float* to) {
   const std::size_t size = sizes.head;
   if (share.parameters[norm])
     run_op(rms_norm_kernels, 0, {{heads, size}, {share.parameters[norm], 0}, {to, size}}, count,
            size, sizes.eps);
   else
     __builtin_memcpy(to, heads, count * size * sizeof(float));
-  if (!share.parameters[0]) return;
-  const std::size_t angles = share.parameter_columns[0], row = position * angles;
+  if (!share.parameters[AttentionNode::kCos]) return;
+  const std::size_t angles = share.parameter_columns[AttentionNode::kCos], row = position * angles;
   run_op(rope_kernels, sizes.is_interleaved ? 1 : 0,
-         {{to, size}, {share.parameters[0] + row, 0}, {share.parameters[1] + row, 0}, {to, size}},
+         {{to, size},
+          {share.parameters[AttentionNode::kCos] + row, 0},
+          {share.parameters[AttentionNode::kSin] + row, 0},
+          {to, size}},
          count, 2 * angles);
 }
 
@@ -47,7 +51,9 @@ TENSOR_OPS_INLINE HeadCache<Element> head_cache(const Share& share, std::size_t 
 class Ranges {
  public:
   explicit TENSOR_OPS_INLINE Ranges(const Share& share)
-      : share_(share), sizes_(share.attributes), pairs_(share.rows * sizes_.kv_heads) {}
+      : share_(share),
+        sizes_(share.attributes_as<AttentionNode::Attributes>()),
+        pairs_(share.rows * sizes_.kv_heads) {}
 
   TENSOR_OPS_INLINE const Sizes& sizes() const { return sizes_; }
   TENSOR_OPS_INLINE std::size_t pairs() const { return pairs_; }
@@ -92,7 +98,7 @@ class Attention {
  public:
   // Writes the keys and values of this step to the cache: pairs of a token and a head are divided.
   static void store_all(const Share& share) {
-    const Sizes sizes(share.attributes);
+    const Sizes sizes(share.attributes_as<AttentionNode::Attributes>());
     const std::size_t row = share.input_columns[0], size = sizes.head;
     const std::size_t pairs = share.rows * sizes.kv_heads, end = share.end_of(pairs);
     float* const key = own_of(share, sizes).heads.in(share.own);
@@ -101,7 +107,7 @@ class Attention {
       const std::size_t token = pair / sizes.kv_heads, head = pair % sizes.kv_heads;
       const auto position = static_cast<std::size_t>(share.step->positions[token]);
       const float* const keys = share.in(0) + token * row + (sizes.heads + head) * size;
-      prepare_heads(share, sizes, keys, 1, 3, position, key);
+      prepare_heads(share, sizes, keys, 1, AttentionNode::kKNorm, position, key);
       head_cache<Element>(share, token, head)
           .block_of(position)
           .store(position % share.cache.page_size % kBlock, key, keys + sizes.kv_heads * size);
@@ -205,7 +211,8 @@ class Attention {
   void prepare_query(std::size_t pair) const {
     const float* const heads = share_.in(0) + ranges_.token(pair) * share_.input_columns[0] +
                                ranges_.kv_head(pair) * sizes_.group() * sizes_.head;
-    prepare_heads(share_, sizes_, heads, sizes_.group(), 2, ranges_.position(pair), heads_);
+    prepare_heads(share_, sizes_, heads, sizes_.group(), AttentionNode::kQNorm,
+                  ranges_.position(pair), heads_);
     if constexpr (is_int8)
       for (std::size_t h = 0; h < sizes_.group(); ++h)
         Int8Head(query_ + h * query_floats(), sizes_.head)
@@ -294,8 +301,8 @@ Scratch scratch(const Program& program, const Node& node) {
   const Limits& limits = program.limits;
   const std::size_t page = cache.is_paged ? limits.page_size : limits.max_seq_length;
   const std::size_t pages = cache.is_paged ? limits.pages_per_request() : 1;
-  const std::size_t group = static_cast<std::size_t>(node.attribute("num_heads")) /
-                            static_cast<std::size_t>(node.attribute("num_kv_heads"));
+  const auto attributes = node.attributes_as<AttentionNode::Attributes>();
+  const auto group = static_cast<std::size_t>(attributes.num_heads / attributes.num_kv_heads);
   return {AttentionScratch(cache.type, page, group, cache.head_size).bytes,
           SharedAttentionScratch(pages * page, cache.num_kv_heads, {group, cache.head_size}).bytes};
 }

@@ -9,7 +9,7 @@ namespace tensor_ops::TENSOR_OPS_LEVEL {
 namespace {
 
 struct AsGiven {
-  static constexpr std::size_t bias = 1;
+  static constexpr std::size_t bias = decode::LinearNode::kBias;
   static TENSOR_OPS_INLINE const float* row(const decode::Share& share, std::size_t r, float*) {
     return share.in(0) + r * share.input_columns[0];
   }

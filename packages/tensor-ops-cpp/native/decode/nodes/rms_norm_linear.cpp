@@ -8,13 +8,17 @@
 namespace tensor_ops::TENSOR_OPS_LEVEL {
 namespace {
 
+using decode::RmsNormLinearNode;
+
 struct Normalised {
-  static constexpr std::size_t bias = 2;
+  static constexpr std::size_t bias = RmsNormLinearNode::kBias;
   static TENSOR_OPS_INLINE const float* row(const decode::Share& share, std::size_t r,
                                             float* scratch) {
     const std::size_t n = share.input_columns[0];
-    run_op(rms_norm_kernels, 0, {{share.in(0) + r * n, 0}, {share.parameters[0], 0}, {scratch, 0}},
-           1, n, share.attributes[0]);
+    run_op(
+        rms_norm_kernels, 0,
+        {{share.in(0) + r * n, 0}, {share.parameters[RmsNormLinearNode::kNorm], 0}, {scratch, 0}},
+        1, n, share.attributes_as<RmsNormLinearNode::Attributes>().eps);
     return scratch;
   }
 };

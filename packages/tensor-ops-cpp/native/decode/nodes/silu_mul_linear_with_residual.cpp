@@ -9,7 +9,7 @@ namespace tensor_ops::TENSOR_OPS_LEVEL {
 namespace {
 
 struct Gated {
-  static constexpr std::size_t bias = 1;
+  static constexpr std::size_t bias = decode::SiluMulLinearWithResidualNode::kBias;
   static TENSOR_OPS_INLINE const float* row(const decode::Share& share, std::size_t r,
                                             float* scratch) {
     const std::size_t n = share.product_columns;

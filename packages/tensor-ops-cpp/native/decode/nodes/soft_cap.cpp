@@ -12,7 +12,7 @@ void run(const decode::Share& share) {
   const std::size_t count = share.rows * share.columns, end = share.end_of(count);
   const float* const x = share.in(0);
   float* const y = share.out();
-  const auto cap = static_cast<float>(share.attributes[0]);
+  const auto cap = static_cast<float>(share.attributes_as<decode::SoftCapNode::Attributes>().cap);
 #pragma omp simd
   for (std::size_t i = share.begin_of(count); i < end; ++i) y[i] = soft_capped(x[i], cap);
 }

@@ -2,15 +2,10 @@
 
 import numpy as np
 
-from tensor_ops_decode.node_kind import Array, Call, Input, Kind, Sample, Shapes
+from tensor_ops_decode.node_kind import Array, Call, Input, Kind, Output, Sample
 from tensor_ops_decode.rounding import of_magnitude
 
 __all__ = ["KIND"]
-
-
-def columns(shapes: Shapes) -> int:
-    shapes.require("the columns of b", shapes.columns["b"], shapes.columns["a"])
-    return shapes.columns["a"]
 
 
 def compute(call: Call) -> Array:
@@ -24,9 +19,9 @@ def bound(call: Call, output: Array, activations: str) -> Array:
 KIND = Kind(
     name="add",
     meaning="a + b",
-    columns=columns,
     compute=compute,
     bound=bound,
-    inputs=(Input("a"), Input("b")),
+    inputs=(Input("a", "H"), Input("b", "H")),
+    outputs=(Output("output", "H"),),
     samples=(Sample("odd", {"a": 33, "b": 33}),),
 )

@@ -2,13 +2,9 @@
 
 import numpy as np
 
-from tensor_ops_decode.node_kind import Array, Call, Input, Kind, Sample, Shapes
+from tensor_ops_decode.node_kind import Array, Call, Input, Kind, Output, Sample
 
 __all__ = ["KIND"]
-
-
-def columns(shapes: Shapes) -> int:
-    return shapes.columns["x"]
 
 
 def compute(call: Call) -> Array:
@@ -22,9 +18,9 @@ def bound(call: Call, output: Array, activations: str) -> Array:
 KIND = Kind(
     name="allreduce",
     meaning="the sum of x over the ranks",
-    columns=columns,
     compute=compute,
     bound=bound,
-    inputs=(Input("x"),),
+    inputs=(Input("x", "H"),),
+    outputs=(Output("output", "H"),),
     samples=(Sample("one rank", {"x": 33}),),
 )

@@ -2,13 +2,9 @@
 
 import numpy as np
 
-from tensor_ops_decode.node_kind import Array, Call, Input, Kind, Sample, Shapes
+from tensor_ops_decode.node_kind import Array, Call, Input, Kind, Output, Sample
 
 __all__ = ["KIND", "largest"]
-
-
-def columns(shapes: Shapes) -> int:
-    return 1
 
 
 def compute(call: Call) -> Array:
@@ -28,10 +24,9 @@ def bound(call: Call, output: Array, activations: str) -> Array:
 KIND = Kind(
     name="argmax",
     meaning="the lowest index of the largest element; -1 if one is NaN or all are -inf",
-    columns=columns,
     compute=compute,
     bound=bound,
-    inputs=(Input("x"),),
-    output_dtype="int32",
+    inputs=(Input("x", ""),),
+    outputs=(Output("output", "1", dtype="int32"),),
     samples=(Sample("odd", {"x": 333}), Sample("one", {"x": 1})),
 )

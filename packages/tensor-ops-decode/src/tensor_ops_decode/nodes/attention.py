@@ -6,37 +6,24 @@ import numpy as np
 
 from tensor_ops.extension import OPS
 from tensor_ops_decode.cache_types import element_step
-from tensor_ops_decode.errors import ProgramError
-from tensor_ops_decode.node_kind import Array, Attribute, Call, Input, Kind, Sample, Shapes, Weight
+from tensor_ops_decode.node_kind import (
+    Array,
+    Attribute,
+    Call,
+    Input,
+    KeysAndValues,
+    Kind,
+    Output,
+    Relation,
+    Sample,
+    Weight,
+)
 from tensor_ops_decode.rounding import UNIT, of_magnitude
 
 __all__ = ["KIND"]
 
 _MOST_NEIGHBOURS = 8
 _TO_INT16 = 0.5 / 32767
-
-
-def columns(shapes: Shapes) -> int:
-    heads, kv_heads, size = _sizes(shapes.attributes)
-    if heads % kv_heads:
-        raise ProgramError(
-            f"{shapes.where}: num_heads must be a multiple of num_kv_heads, got {heads} and "
-            f"{kv_heads}"
-        )
-    shapes.require("the columns of qkv", shapes.columns["qkv"], (heads + 2 * kv_heads) * size)
-    shapes.require("heads and head size of the cache", shapes.cache, (kv_heads, size))
-    given = shapes.weights
-    shapes.require("sin", "sin" in given, "cos" in given)
-    if "cos" in given:
-        shapes.require("the shape of sin", given["sin"], given["cos"])
-        if not 0 < 2 * given["cos"][1] <= size:
-            raise ProgramError(
-                f"{shapes.where}: cos must have 1 to {size // 2} columns, got {given['cos'][1]}"
-            )
-    for name in ("q_norm", "k_norm"):
-        if name in given:
-            shapes.require(f"the length of {name}", given[name][0], size)
-    return heads * size
 
 
 def compute(call: Call) -> Array:
@@ -167,27 +154,33 @@ def _sample(name: str, heads: int, kv_heads: int, size: int, **given: object) ->
 KIND = Kind(
     name="attention",
     meaning="softmax(scale * q @ keys.T) @ values, of the request's tokens so far",
-    columns=columns,
     compute=compute,
     bound=bound,
-    inputs=(Input("qkv"),),
+    inputs=(Input("qkv", "HD+2GD"),),
+    outputs=(Output("output", "HD"),),
     weights=(
-        Weight("cos", 2, optional=True, is_table=True),
-        Weight("sin", 2, optional=True, is_table=True),
-        Weight("q_norm", 1, optional=True),
-        Weight("k_norm", 1, optional=True),
+        Weight("cos", "table", "L", "A", optional=True),
+        Weight("sin", "table", "L", "A", optional=True),
+        Weight("q_norm", "vector", "D", optional=True),
+        Weight("k_norm", "vector", "D", optional=True),
     ),
     attributes=(
-        Attribute("num_heads", int, least=1),
-        Attribute("num_kv_heads", int, least=1),
-        Attribute("head_size", int, least=2),
+        Attribute("num_heads", int, least=1, letter="H"),
+        Attribute("num_kv_heads", int, least=1, letter="G"),
+        Attribute("head_size", int, least=2, letter="D"),
         Attribute("scale", float),
         Attribute("window", int, least=0),
         Attribute("soft_cap", float, least=0),
         Attribute("rotation", str, choices=("halves", "interleaved")),
         Attribute("eps", float, least=0),
     ),
-    has_cache=True,
+    cache=KeysAndValues(heads="G", keys="D", values="D", window="window"),
+    relations=(
+        Relation("H", "a multiple of", "G"),
+        Relation("L", "at least", "P"),
+        Relation("2A", "at most", "D"),
+    ),
+    together=(("cos", "sin"),),
     samples=(
         _sample("one head", 1, 1, 32),
         _sample("grouped heads", 9, 3, 64, rotation="interleaved"),

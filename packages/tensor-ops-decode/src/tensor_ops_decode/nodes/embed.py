@@ -2,14 +2,9 @@
 
 import numpy as np
 
-from tensor_ops_decode.node_kind import Array, Call, Input, Kind, Sample, Shapes, Weight
+from tensor_ops_decode.node_kind import Array, Call, Input, Kind, Output, Sample, Weight
 
 __all__ = ["KIND"]
-
-
-def columns(shapes: Shapes) -> int:
-    shapes.require("the columns of tokens", shapes.columns["tokens"], 1)
-    return shapes.weights["weight"][1]
 
 
 def compute(call: Call) -> Array:
@@ -23,11 +18,11 @@ def bound(call: Call, output: Array, activations: str) -> Array:
 KIND = Kind(
     name="embed",
     meaning="weight[token]",
-    columns=columns,
     compute=compute,
     bound=bound,
-    inputs=(Input("tokens", dtype="int32"),),
-    weights=(Weight("weight", 2, is_table=True),),
+    inputs=(Input("tokens", "1", dtype="int32", below="V"),),
+    outputs=(Output("output", "H"),),
+    weights=(Weight("weight", "rows", "V", "H", chosen_by="tokens"),),
     samples=(
         Sample("one block", {"tokens": 1}, {"weight": [(5, 32)]}),
         Sample("several", {"tokens": 1}, {"weight": [(33, 160)]}),

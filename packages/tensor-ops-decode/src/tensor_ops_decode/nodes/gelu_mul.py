@@ -3,15 +3,10 @@
 import numpy as np
 
 from tensor_ops.extension import OPS
-from tensor_ops_decode.node_kind import Array, Attribute, Call, Input, Kind, Sample, Shapes
+from tensor_ops_decode.node_kind import Array, Attribute, Call, Input, Kind, Output, Sample
 from tensor_ops_decode.rounding import of_magnitude
 
 __all__ = ["KIND"]
-
-
-def columns(shapes: Shapes) -> int:
-    shapes.require("the columns of x modulo 2", shapes.columns["x"] % 2, 0)
-    return shapes.columns["x"] // 2
 
 
 def compute(call: Call) -> Array:
@@ -25,10 +20,10 @@ def bound(call: Call, output: Array, activations: str) -> Array:
 KIND = Kind(
     name="gelu_mul",
     meaning="gelu(gate) * up, of the halves of x",
-    columns=columns,
     compute=compute,
     bound=bound,
-    inputs=(Input("x"),),
+    inputs=(Input("x", "2F"),),
+    outputs=(Output("output", "F"),),
     attributes=(Attribute("approximate", str, choices=("tanh", "none")),),
     samples=(
         Sample("tanh", {"x": 128}, attributes={"approximate": "tanh"}),

@@ -3,16 +3,10 @@
 import numpy as np
 
 from tensor_ops.extension import OPS
-from tensor_ops_decode.node_kind import Array, Attribute, Call, Input, Kind, Sample, Shapes, Weight
+from tensor_ops_decode.node_kind import Array, Attribute, Call, Input, Kind, Output, Sample, Weight
 from tensor_ops_decode.rounding import of_magnitude
 
 __all__ = ["KIND"]
-
-
-def columns(shapes: Shapes) -> int:
-    for name, shape in shapes.weights.items():
-        shapes.require(f"the length of {name}", shape[0], shapes.columns["x"])
-    return shapes.columns["x"]
 
 
 def compute(call: Call) -> Array:
@@ -33,11 +27,11 @@ def bound(call: Call, output: Array, activations: str) -> Array:
 KIND = Kind(
     name="layer_norm",
     meaning="(x - mean(x)) / sqrt(var(x) + eps) * weight + bias",
-    columns=columns,
     compute=compute,
     bound=bound,
-    inputs=(Input("x"),),
-    weights=(Weight("weight", 1), Weight("bias", 1, optional=True)),
+    inputs=(Input("x", "H"),),
+    outputs=(Output("output", "H"),),
+    weights=(Weight("weight", "vector", "H"), Weight("bias", "vector", "H", optional=True)),
     attributes=(Attribute("eps", float, least=0),),
     samples=(
         Sample("usual", {"x": 384}, {"weight": [(384,)], "bias": [(384,)]}, {"eps": 1e-5}),

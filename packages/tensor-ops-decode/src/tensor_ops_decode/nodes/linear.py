@@ -2,17 +2,10 @@
 
 import numpy as np
 
-from tensor_ops_decode.node_kind import Array, Call, Input, Kind, Sample, Shapes, Weight
+from tensor_ops_decode.node_kind import Array, Call, Input, Kind, Output, Sample, Weight
 from tensor_ops_decode.rounding import dot_bound, of_magnitude
 
 __all__ = ["KIND"]
-
-
-def columns(shapes: Shapes) -> int:
-    rows = shapes.linear(shapes.columns["x"])
-    if "residual" in shapes.columns:
-        shapes.require("the columns of residual", shapes.columns["residual"], rows)
-    return rows
 
 
 def compute(call: Call) -> Array:
@@ -34,11 +27,14 @@ def bound(call: Call, output: Array, activations: str) -> Array:
 KIND = Kind(
     name="linear",
     meaning="x @ weight.T + bias + residual",
-    columns=columns,
     compute=compute,
     bound=bound,
-    inputs=(Input("x"), Input("residual", optional=True)),
-    weights=(Weight("weight", 2, many=True), Weight("bias", 1, optional=True, many=True)),
+    inputs=(Input("x", "K"), Input("residual", "N", optional=True)),
+    outputs=(Output("output", "N"),),
+    weights=(
+        Weight("weight", "matrices", "N", "K"),
+        Weight("bias", "biases", "N", of="weight", optional=True),
+    ),
     samples=(
         Sample("one matrix", {"x": 64}, {"weight": [(48, 64)]}),
         Sample("rows that fill no tile", {"x": 96}, {"weight": [(7, 96)]}),

@@ -3,15 +3,10 @@
 import numpy as np
 
 from tensor_ops.extension import OPS
-from tensor_ops_decode.node_kind import Array, Attribute, Call, Input, Kind, Sample, Shapes, Weight
+from tensor_ops_decode.node_kind import Array, Attribute, Call, Input, Kind, Output, Sample, Weight
 from tensor_ops_decode.rounding import of_magnitude
 
 __all__ = ["KIND"]
-
-
-def columns(shapes: Shapes) -> int:
-    shapes.require("the length of weight", shapes.weights["weight"][0], shapes.columns["x"])
-    return shapes.columns["x"]
 
 
 def compute(call: Call) -> Array:
@@ -25,11 +20,11 @@ def bound(call: Call, output: Array, activations: str) -> Array:
 KIND = Kind(
     name="rms_norm",
     meaning="x * weight / sqrt(mean(x^2) + eps)",
-    columns=columns,
     compute=compute,
     bound=bound,
-    inputs=(Input("x"),),
-    weights=(Weight("weight", 1),),
+    inputs=(Input("x", "H"),),
+    outputs=(Output("output", "H"),),
+    weights=(Weight("weight", "vector", "H"),),
     attributes=(Attribute("eps", float, least=0),),
     samples=(
         Sample("usual", {"x": 576}, {"weight": [(576,)]}, {"eps": 1e-5}),

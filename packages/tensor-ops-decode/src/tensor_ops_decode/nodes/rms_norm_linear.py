@@ -3,15 +3,10 @@
 import numpy as np
 
 from tensor_ops.extension import OPS
-from tensor_ops_decode.node_kind import Array, Attribute, Call, Input, Kind, Sample, Shapes, Weight
+from tensor_ops_decode.node_kind import Array, Attribute, Call, Input, Kind, Output, Sample, Weight
 from tensor_ops_decode.rounding import dot_bound, of_magnitude
 
 __all__ = ["KIND"]
-
-
-def columns(shapes: Shapes) -> int:
-    shapes.require("the length of norm", shapes.weights["norm"][0], shapes.columns["x"])
-    return shapes.linear(shapes.columns["x"])
 
 
 def normalised(call: Call) -> Array:
@@ -34,14 +29,14 @@ def bound(call: Call, output: Array, activations: str) -> Array:
 KIND = Kind(
     name="rms_norm_linear",
     meaning="rms_norm(x, norm, eps) @ weight.T + bias",
-    columns=columns,
     compute=compute,
     bound=bound,
-    inputs=(Input("x"),),
+    inputs=(Input("x", "K"),),
+    outputs=(Output("output", "N"),),
     weights=(
-        Weight("norm", 1),
-        Weight("weight", 2, many=True),
-        Weight("bias", 1, optional=True, many=True),
+        Weight("norm", "vector", "K"),
+        Weight("weight", "matrices", "N", "K"),
+        Weight("bias", "biases", "N", of="weight", optional=True),
     ),
     attributes=(Attribute("eps", float, least=0),),
     samples=(

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from tensor_ops_decode.node_kind import Array, Call, Input, Kind, Sample, Shapes
+from tensor_ops_decode.node_kind import Array, Call, Input, Kind, Output, Sample
 from tensor_ops_decode.nodes.argmax import largest
 
 __all__ = ["KIND", "edited", "philox"]
@@ -39,10 +39,6 @@ def philox(seed: int, counter: int) -> int:
         ]
         key = [key[0] + _WEYL[0] & _WORD, key[1] + _WEYL[1] & _WORD]
     return words[0]
-
-
-def columns(shapes: Shapes) -> int:
-    return 1
 
 
 def compute(call: Call) -> Array:
@@ -86,10 +82,10 @@ KIND = Kind(
     name="sample",
     meaning="a random index, by softmax(edited(x) / temperature) cut to top_k, top_p and min_p; "
     "-1 as of argmax",
-    columns=columns,
     compute=compute,
     bound=bound,
-    inputs=(Input("x"),),
-    output_dtype="int32",
+    inputs=(Input("x", ""),),
+    outputs=(Output("output", "1", dtype="int32"),),
+    draws=True,
     samples=(Sample("odd", {"x": 333}),),
 )

@@ -2,14 +2,10 @@
 
 import numpy as np
 
-from tensor_ops_decode.node_kind import Array, Attribute, Call, Input, Kind, Sample, Shapes
+from tensor_ops_decode.node_kind import Array, Attribute, Call, Input, Kind, Output, Sample
 from tensor_ops_decode.rounding import of_magnitude
 
 __all__ = ["KIND"]
-
-
-def columns(shapes: Shapes) -> int:
-    return shapes.columns["x"]
 
 
 def compute(call: Call) -> Array:
@@ -23,10 +19,10 @@ def bound(call: Call, output: Array, activations: str) -> Array:
 KIND = Kind(
     name="scale",
     meaning="factor * x",
-    columns=columns,
     compute=compute,
     bound=bound,
-    inputs=(Input("x"),),
+    inputs=(Input("x", "H"),),
+    outputs=(Output("output", "H"),),
     attributes=(Attribute("factor", float),),
     samples=(Sample("odd", {"x": 33}, attributes={"factor": -1.7}),),
 )

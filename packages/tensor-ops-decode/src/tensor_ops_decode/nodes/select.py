@@ -2,13 +2,9 @@
 
 import numpy as np
 
-from tensor_ops_decode.node_kind import Array, Call, Input, Kind, Sample, Shapes
+from tensor_ops_decode.node_kind import Array, Call, Input, Kind, Output, Sample
 
 __all__ = ["KIND"]
-
-
-def columns(shapes: Shapes) -> int:
-    return shapes.columns["x"]
 
 
 def compute(call: Call) -> Array:
@@ -22,10 +18,10 @@ def bound(call: Call, output: Array, activations: str) -> Array:
 KIND = Kind(
     name="select",
     meaning="the rows of x that are selected",
-    columns=columns,
     compute=compute,
     bound=bound,
-    inputs=(Input("x"),),
+    inputs=(Input("x", "H"),),
+    outputs=(Output("output", "H"),),
     selects=True,
     samples=(Sample("rows", {"x": 33}),),
 )

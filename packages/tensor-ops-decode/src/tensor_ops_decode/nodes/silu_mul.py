@@ -3,15 +3,10 @@
 import numpy as np
 
 from tensor_ops.extension import OPS
-from tensor_ops_decode.node_kind import Array, Call, Input, Kind, Sample, Shapes
+from tensor_ops_decode.node_kind import Array, Call, Input, Kind, Output, Sample
 from tensor_ops_decode.rounding import of_magnitude
 
 __all__ = ["KIND"]
-
-
-def columns(shapes: Shapes) -> int:
-    shapes.require("the columns of x modulo 2", shapes.columns["x"] % 2, 0)
-    return shapes.columns["x"] // 2
 
 
 def compute(call: Call) -> Array:
@@ -25,9 +20,9 @@ def bound(call: Call, output: Array, activations: str) -> Array:
 KIND = Kind(
     name="silu_mul",
     meaning="silu(gate) * up, of the halves of x",
-    columns=columns,
     compute=compute,
     bound=bound,
-    inputs=(Input("x"),),
+    inputs=(Input("x", "2F"),),
+    outputs=(Output("output", "F"),),
     samples=(Sample("usual", {"x": 128}), Sample("odd", {"x": 26})),
 )

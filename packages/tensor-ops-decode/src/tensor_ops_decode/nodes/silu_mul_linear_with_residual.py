@@ -3,17 +3,10 @@
 import numpy as np
 
 from tensor_ops.extension import OPS
-from tensor_ops_decode.node_kind import Array, Call, Input, Kind, Sample, Shapes, Weight
+from tensor_ops_decode.node_kind import Array, Call, Input, Kind, Output, Sample, Weight
 from tensor_ops_decode.rounding import dot_bound, of_magnitude
 
 __all__ = ["KIND"]
-
-
-def columns(shapes: Shapes) -> int:
-    shapes.require("the columns of x modulo 2", shapes.columns["x"] % 2, 0)
-    rows = shapes.linear(shapes.columns["x"] // 2)
-    shapes.require("the columns of residual", shapes.columns["residual"], rows)
-    return rows
 
 
 def activated(call: Call) -> Array:
@@ -39,11 +32,14 @@ def bound(call: Call, output: Array, activations: str) -> Array:
 KIND = Kind(
     name="silu_mul_linear_with_residual",
     meaning="silu_mul(x) @ weight.T + bias + residual",
-    columns=columns,
     compute=compute,
     bound=bound,
-    inputs=(Input("x"), Input("residual")),
-    weights=(Weight("weight", 2, many=True), Weight("bias", 1, optional=True, many=True)),
+    inputs=(Input("x", "2F"), Input("residual", "N")),
+    outputs=(Output("output", "N"),),
+    weights=(
+        Weight("weight", "matrices", "N", "F"),
+        Weight("bias", "biases", "N", of="weight", optional=True),
+    ),
     samples=(
         Sample("usual", {"x": 192, "residual": 40}, {"weight": [(40, 96)]}),
         Sample("bias", {"x": 128, "residual": 7}, {"weight": [(7, 64)], "bias": [(7,)]}),

@@ -2,14 +2,10 @@
 
 import numpy as np
 
-from tensor_ops_decode.node_kind import Array, Attribute, Call, Input, Kind, Sample, Shapes
+from tensor_ops_decode.node_kind import Array, Attribute, Call, Input, Kind, Output, Sample
 from tensor_ops_decode.rounding import of_magnitude
 
 __all__ = ["KIND"]
-
-
-def columns(shapes: Shapes) -> int:
-    return shapes.columns["x"]
 
 
 def compute(call: Call) -> Array:
@@ -24,10 +20,10 @@ def bound(call: Call, output: Array, activations: str) -> Array:
 KIND = Kind(
     name="soft_cap",
     meaning="cap * tanh(x / cap)",
-    columns=columns,
     compute=compute,
     bound=bound,
-    inputs=(Input("x"),),
+    inputs=(Input("x", "H"),),
+    outputs=(Output("output", "H"),),
     attributes=(Attribute("cap", float, least=2.0**-20),),
     samples=(
         Sample("odd", {"x": 33}, attributes={"cap": 1.5}),

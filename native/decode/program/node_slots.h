@@ -1,0 +1,128 @@
+// The slots of each kind of node, and its attributes. Written by tools/node_kinds.py:
+// change tensor_ops_decode/nodes and run that instead of changing this file.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+// clang-format off
+namespace tensor_ops::decode {
+
+struct AddNode {
+  enum Input : std::size_t { kA, kB };
+  enum Output : std::size_t { kOutput };
+};
+
+struct AllreduceNode {
+  enum Input : std::size_t { kX };
+  enum Output : std::size_t { kOutput };
+};
+
+struct ArgmaxNode {
+  enum Input : std::size_t { kX };
+  enum Output : std::size_t { kOutput };
+};
+
+struct AttentionNode {
+  enum Input : std::size_t { kQkv };
+  enum Output : std::size_t { kOutput };
+  enum Weight : std::size_t { kCos, kSin, kQNorm, kKNorm };
+  enum class Rotation : std::int64_t { kHalves, kInterleaved };
+  struct Attributes {
+    std::int64_t num_heads;
+    std::int64_t num_kv_heads;
+    std::int64_t head_size;
+    double scale;
+    std::int64_t window;
+    double soft_cap;
+    Rotation rotation;
+    double eps;
+  };
+};
+
+struct EmbedNode {
+  enum Input : std::size_t { kTokens };
+  enum Output : std::size_t { kOutput };
+  enum Weight : std::size_t { kWeight };
+};
+
+struct GeluMulNode {
+  enum Input : std::size_t { kX };
+  enum Output : std::size_t { kOutput };
+  enum class Approximate : std::int64_t { kTanh, kNone };
+  struct Attributes {
+    Approximate approximate;
+  };
+};
+
+struct LayerNormNode {
+  enum Input : std::size_t { kX };
+  enum Output : std::size_t { kOutput };
+  enum Weight : std::size_t { kWeight, kBias };
+  struct Attributes {
+    double eps;
+  };
+};
+
+struct LinearNode {
+  enum Input : std::size_t { kX, kResidual };
+  enum Output : std::size_t { kOutput };
+  enum Weight : std::size_t { kWeight, kBias };
+};
+
+struct RmsNormNode {
+  enum Input : std::size_t { kX };
+  enum Output : std::size_t { kOutput };
+  enum Weight : std::size_t { kWeight };
+  struct Attributes {
+    double eps;
+  };
+};
+
+struct RmsNormLinearNode {
+  enum Input : std::size_t { kX };
+  enum Output : std::size_t { kOutput };
+  enum Weight : std::size_t { kNorm, kWeight, kBias };
+  struct Attributes {
+    double eps;
+  };
+};
+
+struct SampleNode {
+  enum Input : std::size_t { kX };
+  enum Output : std::size_t { kOutput };
+};
+
+struct ScaleNode {
+  enum Input : std::size_t { kX };
+  enum Output : std::size_t { kOutput };
+  struct Attributes {
+    double factor;
+  };
+};
+
+struct SelectNode {
+  enum Input : std::size_t { kX };
+  enum Output : std::size_t { kOutput };
+};
+
+struct SiluMulNode {
+  enum Input : std::size_t { kX };
+  enum Output : std::size_t { kOutput };
+};
+
+struct SiluMulLinearWithResidualNode {
+  enum Input : std::size_t { kX, kResidual };
+  enum Output : std::size_t { kOutput };
+  enum Weight : std::size_t { kWeight, kBias };
+};
+
+struct SoftCapNode {
+  enum Input : std::size_t { kX };
+  enum Output : std::size_t { kOutput };
+  struct Attributes {
+    double cap;
+  };
+};
+
+}  // namespace tensor_ops::decode

@@ -1,0 +1,26 @@
+// How the rows of tensors are stored. Written by tools/node_kinds.py:
+// change tensor_ops_decode/weights/formats.py and run that instead of changing this file.
+
+#include "decode/program/tensor_type.h"
+
+// clang-format off
+namespace tensor_ops::decode {
+
+const std::vector<TensorType>& tensor_types() {
+  static const std::vector<TensorType> types{
+    {"bf16", 1, 2},
+    {"f16", 1, 2},
+    {"f32", 1, 4},
+    {"q4_0", 32, 18},
+    {"q4_1", 32, 20},
+    {"q4_K", 256, 144},
+    {"q5_0", 32, 22},
+    {"q5_1", 32, 24},
+    {"q5_K", 256, 176},
+    {"q6_K", 256, 210},
+    {"q8_0", 32, 34},
+  };
+  return types;
+}
+
+}  // namespace tensor_ops::decode

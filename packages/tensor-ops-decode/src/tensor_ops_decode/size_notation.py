@@ -1,0 +1,134 @@
+"""The notation of sizes in what kinds of nodes declare, and what its letters stand for in a node.
+
+A size is a sum of products: ``"K"``, ``"2F"``, ``"HD+2GD"`` or ``"1"``. A letter stands for the
+same number in all of a node; the empty size is any number. ``native/decode/program/letters.cpp``
+reads the same notation.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from tensor_ops_decode.errors import ProgramError
+
+__all__ = ["POSITIONS", "Letters", "Relation", "letters_in", "new_letter"]
+
+#: The letter that stands for the positions of the longest sequence in every node.
+POSITIONS = "P"
+_POSITIONS_IN_WORDS = "limits.max_seq_length"
+_TERM = re.compile(r"([1-9][0-9]*)?([A-Z]*)")
+
+
+@dataclass(frozen=True)
+class Relation:
+    """What must hold of two sizes, such as ``Relation("2A", "at most", "D")``."""
+
+    left: str
+    how: Literal["at least", "at most", "a multiple of"]
+    right: str
+
+    def holds(self, left: int, right: int) -> bool:
+        """Return whether it holds of two numbers."""
+        if self.how == "a multiple of":
+            return left % right == 0
+        return left >= right if self.how == "at least" else left <= right
+
+
+def letters_in(size: str) -> set[str]:
+    """Return the letters of a size."""
+    return {letter for _, letters in _terms(size) for letter in letters}
+
+
+def new_letter(size: str, known: set[str]) -> str | None:
+    """Return the letter that a size decides where those `known` are decided, or None.
+
+    Raises
+    ------
+    ValueError
+        If the size has a letter that nothing decides.
+
+    Examples
+    --------
+    >>> new_letter("2F", {"H"})
+    'F'
+    """
+    if letters_in(size) <= known:
+        return None
+    if len(_terms(size)) > 1 or len(_terms(size)[0][1]) > 1:
+        raise ValueError(f"the size {size!r} has letters that no slot before decides")
+    return size[-1]
+
+
+class Letters:
+    """The numbers that the letters of a node's slots stand for: the first slot decides.
+
+    Parameters
+    ----------
+    where : str
+        The node in words, for errors.
+    positions : int
+        Those of the longest sequence.
+    """
+
+    def __init__(self, where: str, positions: int) -> None:
+        self._where = where
+        self._value = {POSITIONS: positions}
+        self._words = {POSITIONS: _POSITIONS_IN_WORDS}
+
+    def match(self, size: str, given: int, what: str) -> None:
+        """Raise a ProgramError unless a number is what a size says; `what` has it, in words."""
+        letter = new_letter(size, set(self._value))
+        if letter is not None:
+            ((factor, _),) = _terms(size)
+            if given % factor:
+                raise ProgramError(
+                    f"{self._where}: the {what} must be a multiple of {factor}, got {given}"
+                )
+            self._value[letter], self._words[letter] = given // factor, what
+        elif size and given != self.value(size):
+            raise ProgramError(f"{self._where}: the {what} must be {self.value(size)}, got {given}")
+
+    def value(self, size: str) -> int:
+        """Return the number that a size is."""
+        return sum(
+            factor * math.prod(self._value[letter] for letter in letters)
+            for factor, letters in _terms(size)
+        )
+
+    def knows(self, size: str) -> bool:
+        """Return whether all letters of a size are decided."""
+        return letters_in(size) <= set(self._value)
+
+    def require(self, relation: Relation) -> None:
+        """Raise a ProgramError unless a relation holds, if all of its letters are decided."""
+        if not self.knows(relation.left + "+" + relation.right):
+            return
+        left, right = self.value(relation.left), self.value(relation.right)
+        if not relation.holds(left, right):
+            raise ProgramError(
+                f"{self._where}: {self._in_words(relation.left)} must be {relation.how} "
+                f"{self._in_words(relation.right)}, got {left} and {right}"
+            )
+
+    def _in_words(self, size: str) -> str:
+        return " + ".join(
+            " * ".join(
+                [str(factor)] * (factor > 1 or not letters)
+                + [self._words[each] for each in letters]
+            )
+            for factor, letters in _terms(size)
+        )
+
+
+def _terms(size: str) -> list[tuple[int, str]]:
+    """Return the terms of a size: of each its factor and its letters."""
+    found = []
+    for term in size.split("+") if size else ():
+        match = _TERM.fullmatch(term)
+        if match is None or not term:
+            raise ValueError(f"{size!r} is no size; sizes are like 'K', '2F', 'HD+2GD' and '1'")
+        found.append((int(match[1] or 1), match[2]))
+    return found

@@ -1,0 +1,11 @@
+"""What C++ knows of the kinds of nodes is what their files in Python declare."""
+
+import pytest
+
+import node_kinds
+
+
+@pytest.mark.parametrize("path", node_kinds.files(), ids=lambda path: path.name)
+def test_files_are_those_of_the_declarations(path):
+    expected = node_kinds.files()[path]
+    assert path.read_text(encoding="utf-8") == expected, "run python tools/node_kinds.py"
