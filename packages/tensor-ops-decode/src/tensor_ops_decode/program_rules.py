@@ -14,7 +14,7 @@ from tensor_ops_decode.node_rules import TOKENS, Given, Known, outputs_of
 from tensor_ops_decode.nodes import KINDS
 from tensor_ops_decode.program_records import STEP_ARRAYS, Cache, Limits, Node, State, Tensor
 from tensor_ops_decode.weights.formats import FORMATS
-from tensor_ops_decode.weights.transforms import TRANSFORMS
+from tensor_ops_decode.weights.transforms import TRANSFORMS, find_transform
 
 if TYPE_CHECKING:
     from tensor_ops_decode.program import Program
@@ -138,7 +138,9 @@ def _check_tensor(where: str, tensor: Tensor) -> None:
     if keys == {"file", "tensor", "transform"}:
         are_names = isinstance(source["file"], str) and isinstance(source["tensor"], str)
         transforms = source["transform"]
-        are_known = isinstance(transforms, list) and set(map(str, transforms)) <= set(TRANSFORMS)
+        are_known = isinstance(transforms, list) and all(
+            isinstance(each, str) and find_transform(each) for each in transforms
+        )
         if not are_names or not are_known:
             raise ProgramError(
                 f"{where}: source must name a file, a tensor and a list of transforms out of "

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+import re
 from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 import numpy as np
 
 from tensor_ops_decode.weights.formats import FORMATS
 from tensor_ops_decode.weights.tensor import Tensor
 
-__all__ = ["QUANTIZED_TYPES", "TRANSFORMS", "apply_transforms"]
+__all__ = ["QUANTIZED_TYPES", "TRANSFORMS", "apply_transforms", "find_transform"]
 
 QUANTIZED_TYPES = tuple(name for name, form in FORMATS.items() if form.quantize_blocks)
 _QUANTIZE = "quantize:"
+_RANGE = re.compile(r"(rows|columns):(\d{1,10}):(\d{1,10})")
+
+Transform: TypeAlias = Callable[[Tensor], Tensor]
 
 
 def apply_transforms(tensor: Tensor, transforms: Sequence[str]) -> Tensor:
@@ -26,11 +32,14 @@ def apply_transforms(tensor: Tensor, transforms: Sequence[str]) -> Tensor:
     transforms : sequence of str
         ``"transpose"`` swaps rows and columns. ``"plus_one"`` adds one to each value, in float32,
         and makes a tensor of type f32. ``"quantize:q8_0"`` and the like make one of that type.
+        ``"rows:a:b"`` and ``"columns:a:b"`` keep those from a up to b, as a slice does, of a tensor
+        of any type; columns are cut between blocks only. Of a vector, columns are its elements.
 
     Returns
     -------
     Tensor
-        The one given if there are no transforms, else one in memory of its own.
+        Of the memory of the one given if there are no transforms, or of rows only; else one in
+        memory of its own.
 
     Raises
     ------
@@ -45,15 +54,23 @@ def apply_transforms(tensor: Tensor, transforms: Sequence[str]) -> Tensor:
     array([1., 1.], dtype=float32)
     """
     for name in transforms:
-        if name not in TRANSFORMS:
+        transform = find_transform(name)
+        if transform is None:
             raise ValueError(f"transform {name!r} is unknown; expected " + ", ".join(TRANSFORMS))
-        if not tensor.format.is_float and not name.startswith(_QUANTIZE):
+        if not tensor.format.is_float and name in _OF_FLOATS:
             raise ValueError(
                 f"{tensor.file}: tensor {tensor.name!r} is of type {tensor.type}, to which "
                 f"{name!r} does not apply; expected f32, f16 or bf16"
             )
-        tensor = TRANSFORMS[name](tensor)
+        tensor = transform(tensor)
     return tensor
+
+
+def find_transform(name: str) -> Transform | None:
+    """Return the transform of a name, such as ``"rows:0:64"``; None if there is none."""
+    if match := _RANGE.fullmatch(name):
+        return functools.partial(_cut, match[1], int(match[2]), int(match[3]))
+    return _NAMED.get(name)
 
 
 def _transpose(tensor: Tensor) -> Tensor:
@@ -73,6 +90,28 @@ def _plus_one(tensor: Tensor) -> Tensor:
     return dataclasses.replace(tensor, type="f32", data=data)
 
 
+def _cut(what: str, first: int, end: int, tensor: Tensor) -> Tensor:
+    """Return some rows or columns of a tensor."""
+    shape, form = list(tensor.shape), tensor.format
+    axis = len(shape) - (1 if what == "columns" else 2)
+    size = shape[axis] if axis >= 0 else 0
+    step = form.block_size if what == "columns" else 1
+    if not first < end <= size or first % step or end % step:
+        blocks = f" in multiples of {step}, the block of {tensor.type}," if step > 1 else ""
+        raise ValueError(
+            f"{tensor.file}: tensor {tensor.name!r} of shape {tensor.shape} cannot be cut to "
+            f"{what} {first} to {end}; expected a range{blocks} within its {size} {what}"
+        )
+    shape[axis] = end - first
+    if what == "columns":
+        of_block = form.block_bytes
+        data = tensor.data[:, first // step * of_block : end // step * of_block]
+    else:
+        planes = tensor.data.reshape(-1, size, tensor.data.shape[-1])
+        data = planes[:, first:end].reshape(-1, tensor.data.shape[-1])
+    return dataclasses.replace(tensor, shape=tuple(shape), data=np.ascontiguousarray(data))
+
+
 def _quantize_to(name: str) -> Callable[[Tensor], Tensor]:
     def quantize(tensor: Tensor) -> Tensor:
         data = FORMATS[name].quantize(tensor.data, tensor.format, tensor.shape[-1])
@@ -81,8 +120,8 @@ def _quantize_to(name: str) -> Callable[[Tensor], Tensor]:
     return quantize
 
 
-TRANSFORMS: dict[str, Callable[[Tensor], Tensor]] = {
-    "transpose": _transpose,
-    "plus_one": _plus_one,
-    **{_QUANTIZE + name: _quantize_to(name) for name in QUANTIZED_TYPES},
-}
+_OF_FLOATS: dict[str, Transform] = {"transpose": _transpose, "plus_one": _plus_one}
+_NAMED = _OF_FLOATS | {_QUANTIZE + name: _quantize_to(name) for name in QUANTIZED_TYPES}
+
+#: The names of all transforms; those with arguments as they are spelled.
+TRANSFORMS = (*_NAMED, "rows:a:b", "columns:a:b")

@@ -1,0 +1,116 @@
+"""Transforms with arguments: rows and columns of a tensor of any type, cut between blocks only."""
+
+import json
+
+import numpy as np
+import pytest
+
+from tensor_ops_decode import reference
+from tensor_ops_decode.builder import Builder
+from tensor_ops_decode.errors import ProgramError
+from tensor_ops_decode.program import Limits, Program, Tensor
+from tensor_ops_decode.sources import TensorArrays
+from tensor_ops_decode.weights import Tensor as StoredTensor
+from tensor_ops_decode.weights import apply_transforms
+from tensor_ops_decode.weights.formats import FORMATS
+
+SHAPE = (6, 128)
+
+
+def stored(kind="f32", shape=SHAPE):
+    values = np.random.default_rng(7).standard_normal(shape).astype(np.float32)
+    rows = values.reshape(-1, shape[-1]).view(np.uint8)
+    data = FORMATS[kind].quantize(rows, FORMATS["f32"], shape[-1]) if kind != "f32" else rows
+    return StoredTensor("w", kind, shape, data, "model.gguf")
+
+
+@pytest.mark.parametrize("kind", ["f32", "q8_0", "q4_1"])
+@pytest.mark.parametrize(
+    ("name", "kept"),
+    [
+        ("rows:2:5", np.s_[2:5]),
+        ("rows:0:6", np.s_[:]),
+        ("columns:32:96", np.s_[:, 32:96]),
+        ("columns:96:128", np.s_[:, 96:]),
+    ],
+)
+def test_what_is_kept_is_what_a_slice_keeps(kind, name, kept):
+    tensor = stored(kind)
+    cut = apply_transforms(tensor, [name])
+    right = tensor.values()[kept]
+    assert (cut.type, cut.shape) == (kind, right.shape)
+    assert cut.data.flags.c_contiguous
+    assert np.array_equal(cut.values(), right)
+
+
+def test_each_matrix_of_a_stack_is_cut():
+    tensor = stored("q8_0", (2, 3, 64))
+    right = tensor.values()[:, 1:3, 32:64]
+    cut = apply_transforms(tensor, ["rows:1:3", "columns:32:64"])
+    assert cut.shape == right.shape
+    assert np.array_equal(cut.values(), right)
+
+
+def test_columns_of_a_vector_are_its_elements():
+    cut = apply_transforms(stored(shape=(9,)), ["columns:4:9"])
+    assert np.array_equal(cut.values(), stored(shape=(9,)).values()[4:9])
+
+
+@pytest.mark.parametrize(
+    ("kind", "shape", "name", "words"),
+    [
+        ("q8_0", SHAPE, "columns:16:64", ["model.gguf", "'w'", "multiples of 32", "columns 16"]),
+        ("q8_0", SHAPE, "columns:0:48", ["multiples of 32", "48"]),
+        ("f32", SHAPE, "columns:0:129", ["129", "128 columns"]),
+        ("f32", SHAPE, "rows:3:3", ["rows 3 to 3", "6 rows"]),
+        ("f32", SHAPE, "rows:4:2", ["rows 4 to 2"]),
+        ("f32", (9,), "rows:0:1", ["(9,)", "rows 0 to 1"]),
+        ("f32", SHAPE, "rows:-1:2", ["unknown", "rows:a:b"]),
+        ("f32", SHAPE, "rows:1", ["unknown", "columns:a:b"]),
+    ],
+)
+def test_a_range_that_does_not_fit_is_an_error(kind, shape, name, words):
+    with pytest.raises(ValueError, match=r"\w") as error:
+        apply_transforms(stored(kind, shape), [name])
+    assert all(word in str(error.value) for word in words), str(error.value)
+
+
+class Files:
+    """The opened files of a model."""
+
+    names = ("w",)
+
+    def tensor(self, name):
+        return stored()
+
+
+def test_a_node_computes_with_the_part_that_its_program_names():
+    source = {"file": "model.gguf", "tensor": "w"}
+    builder = Builder(Limits(1, 1, 1, 16, 16, 1))
+    builder.tensor("table", Tensor("f32", (6, 64), {**source, "transform": ["columns:64:128"]}))
+    builder.tensor(
+        "part", Tensor("f32", (2, 64), {**source, "transform": ["rows:3:5", "columns:0:64"]})
+    )
+    builder.add("embed", {"tokens": "tokens"}, {"weight": "table"}, output="x")
+    builder.add("linear", {"x": "x"}, {"weight": "part"}, output="y")
+    program = builder.program(["y"])
+    assert Program.from_json(program.to_json()) == program
+    executable = reference.compile_program(program.to_json(), TensorArrays(program, {}, Files()))
+    executable.arrays["tokens"][0] = 2
+    executable.run(1, 0)
+    values = stored().values()
+    right = values[3:5, :64] @ values[2, 64:]
+    np.testing.assert_allclose(executable.arrays["y"][0], right, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["rows:1", "rows:a:b", "rows:1:2:3", "planes:0:1", 3])
+def test_a_program_names_only_transforms_that_there_are(name):
+    builder = Builder(Limits(1, 1, 1, 16, 16, 1))
+    builder.tensor(
+        "table", Tensor("f32", (1, 64), {"file": "f", "tensor": "w", "transform": ["rows:0:1"]})
+    )
+    builder.add("embed", {"tokens": "tokens"}, {"weight": "table"}, output="x")
+    data = json.loads(builder.program(["x"]).to_json())
+    data["tensors"]["table"]["source"]["transform"] = [name]
+    with pytest.raises(ProgramError, match="columns:a:b"):
+        Program.from_json(json.dumps(data))
