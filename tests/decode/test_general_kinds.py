@@ -14,6 +14,7 @@ from tensor_ops_decode.builder import Builder
 from tensor_ops_decode.errors import ProgramError
 from tensor_ops_decode.nodes import KINDS
 from tensor_ops_decode.program import Cache, Program, State, Tensor
+from tensor_ops_decode.step_reads import cache_bytes_read, weight_bytes_read
 
 COLUMNS, ROWS, HEADS, KEYS, VALUES = 8, 3, 2, 3, 5
 STATE = State(4, 6)
@@ -130,6 +131,15 @@ def test_a_state_begins_with_zeros_for_each_request(program, tensors):
         executable.run(TOKENS, 0)
     right = expected(tensors)["summed"]
     np.testing.assert_allclose(executable.arrays["summed"][:TOKENS], right, rtol=1e-4, atol=1e-5)
+
+
+def test_a_token_reads_the_matrices_that_it_chooses(program):
+    nodes = {each.kind: each for each in program.nodes}
+    assert weight_bytes_read(program, nodes["chosen_linear"]) == {"f32": 4 * 2 * ROWS * COLUMNS}
+    state = nodes["sum_of_products"]
+    assert cache_bytes_read(program, state, 100) == 4 * STATE.rows * STATE.columns
+    per_token = 4 * HEADS * (KEYS + VALUES)
+    assert cache_bytes_read(program, nodes["attention_of_sizes"], 100) == 100 * per_token
 
 
 def test_programs_with_them_survive_json_and_are_valid_in_cpp(program, native):

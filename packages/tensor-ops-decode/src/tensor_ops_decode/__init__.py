@@ -14,7 +14,7 @@ from tensor_ops_decode.logprobs import TokenLogprob
 from tensor_ops_decode.node_kind import Kind
 from tensor_ops_decode.nodes import KINDS
 from tensor_ops_decode.persistent_kernel import PersistentKernel
-from tensor_ops_decode.program import Cache, Limits, Node, Program, Tensor, Value
+from tensor_ops_decode.program import Cache, Limits, Node, Program, State, Tensor, Value
 from tensor_ops_decode.sampling import Sampling
 from tensor_ops_decode.step_profile import StepProfile
 from tensor_ops_decode.weights import FileFormatError, open_weights
@@ -38,6 +38,7 @@ __all__ = [
     "Program",
     "ProgramError",
     "Sampling",
+    "State",
     "StepProfile",
     "Tensor",
     "TokenLogprob",

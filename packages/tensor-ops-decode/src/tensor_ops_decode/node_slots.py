@@ -5,13 +5,19 @@ from __future__ import annotations
 from tensor_ops_decode.nodes import KINDS
 from tensor_ops_decode.program_records import Node
 
-__all__ = ["drawn_from", "tables_of"]
+__all__ = ["drawn_from", "matrices_of", "tables_of"]
 
 
 def tables_of(node: Node) -> tuple[str, ...]:
     """Return the tensors whose rows a node looks up by numbers."""
     slots = [slot.name for slot in KINDS[node.kind].weights if slot.form == "rows"]
     return tuple(name for slot in slots for name in node.weights.get(slot, ()))
+
+
+def matrices_of(node: Node) -> dict[str, tuple[str, ...]]:
+    """Return the matrices that a node multiplies with, by slot."""
+    slots = [slot.name for slot in KINDS[node.kind].weights if slot.form == "matrices"]
+    return {slot: node.weights[slot] for slot in slots if slot in node.weights}
 
 
 def drawn_from(nodes: tuple[Node, ...]) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from tensor_ops.extension import warn_caller
-from tensor_ops_decode.node_slots import tables_of
+from tensor_ops_decode.node_slots import matrices_of, tables_of
 from tensor_ops_decode.program import Program
 from tensor_ops_decode.program_records import Node, Tensor
 from tensor_ops_decode.weights.formats import FORMATS
@@ -49,16 +49,15 @@ def quantized_program(program: Program, name: str | None, head: str | None = Non
     tables = {each for node in nodes for each in tables_of(node)}
     head_type = head or (name and _HEAD_TYPE)
     for index, node in enumerate(nodes):
-        if tables_of(node):
-            continue
         is_head = _has_selected_rows(program, node)  # which only the logits have
         wanted, any_type = (head_type, head is not None) if is_head else (name, False)
-        names = node.weights.get("weight", ())
-        made = [_quantized(tensors[each], wanted, any_type=any_type) for each in names]
-        if any_type and tables.intersection(names):
-            names = tuple(f"{each}, {head}" if each in tables else each for each in names)
-            nodes[index] = dataclasses.replace(node, weights={**node.weights, "weight": names})
-        tensors.update(zip(names, made, strict=True))
+        weights = dict(node.weights)
+        for slot, names in matrices_of(node).items():
+            made = [_quantized(tensors[each], wanted, any_type=any_type) for each in names]
+            if any_type:
+                weights[slot] = tuple(f"{n}, {head}" if n in tables else n for n in names)
+            tensors.update(zip(weights[slot], made, strict=True))
+        nodes[index] = dataclasses.replace(node, weights=weights)
     return dataclasses.replace(program, tensors=tensors, nodes=tuple(nodes))
 
 

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from tensor_ops_decode.node_rules import TOKENS
 from tensor_ops_decode.nodes import KINDS
 from tensor_ops_decode.program import Node, Program, State
 from tensor_ops_decode.weights.formats import FORMATS
@@ -79,11 +80,13 @@ class StepReads(NamedTuple):
 
 def weight_bytes_read(program: Program, node: Node) -> dict[str, int]:
     """Return the bytes of weights that a token reads in a node, by type."""
-    tables = {slot.name for slot in KINDS[node.kind].weights if slot.is_table}
     found = Counter[str]()
-    for slot, names in node.weights.items():
-        for tensor in map(program.tensors.__getitem__, names):
-            rows = 1 if slot in tables else math.prod(tensor.shape[:-1])
+    for slot in KINDS[node.kind].weights:
+        for tensor in map(program.tensors.__getitem__, node.weights.get(slot.name, ())):
+            rows = 1 if slot.is_table else math.prod(tensor.shape[:-1])
+            if slot.form == "stack":
+                chooser = program.values.get(node.inputs[slot.chosen_by], TOKENS.value)
+                rows = min(tensor.shape[0], chooser.columns) * tensor.shape[1]
             found[tensor.type] += rows * FORMATS[tensor.type].row_bytes(tensor.shape[-1])
     return dict(found)
 
