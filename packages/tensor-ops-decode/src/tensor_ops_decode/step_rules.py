@@ -133,11 +133,11 @@ def _check_integer(name: str, given: object, least: int, most: int) -> None:
 
 def _longest_window(program: Program) -> int | None:
     """Return how many positions the nodes with pages read at most; 0 for all, None for no pages."""
-    windows = [
-        node.attributes.get("window", 0)
-        for node in program.nodes
-        if KINDS[node.kind].has_cache and program.caches[node.attributes["cache"]].paged
-    ]
+    windows = []
+    for node in program.nodes:
+        kind = KINDS[node.kind]
+        if kind.cache is not None and program.caches[node.attributes["cache"]].paged:
+            windows.append(node.attributes[kind.window] if kind.window else 0)
     return 0 if 0 in windows else max(windows, default=None)
 
 
