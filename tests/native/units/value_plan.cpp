@@ -28,10 +28,12 @@ Program random_program(std::mt19937& random) {
       const std::size_t input = below(2) ? below(count) : count - 1 - below(lately);
       node.inputs.push_back(below(6) ? input : kAbsent);
     }
-    node.output = program.values.size();
-    program.values.push_back({"value", below(2) ? Rows::kTokens : Rows::kSelected,
-                              below(4) ? 1 + below(100) : 16 * (1 + below(20)), false});
-    if (below(5) == 0) program.outputs.push_back(node.output);
+    for (std::size_t outputs = 1 + below(5) / 4; outputs > 0; --outputs) {
+      node.outputs.push_back(program.values.size());
+      program.values.push_back({"value", below(2) ? Rows::kTokens : Rows::kSelected,
+                                below(4) ? 1 + below(100) : 16 * (1 + below(20)), false});
+      if (below(5) == 0) program.outputs.push_back(node.outputs.back());
+    }
     program.nodes.push_back(node);
   }
   return program;
@@ -73,31 +75,34 @@ class Memory {
 // Each value has, until the last node that reads it, what was written to it.
 void check_values(const Program& program, const Memory& memory) {
   const std::size_t count = program.nodes.size();
-  for (std::size_t n = 0; n < count; ++n) {
-    const std::size_t value = program.nodes[n].output;
-    std::size_t last = n;
-    for (std::size_t m = n; m < count; ++m)
-      for (std::size_t input : program.nodes[m].inputs)
-        if (input == value) last = m;
-    for (std::size_t m = n + 1; m <= last; ++m)
-      require(!memory.overlap(value, program.nodes[m].output), "node ", m, " overwrites what node ",
-              n, " has written and node ", last, " reads");
-    for (std::size_t input : program.nodes[n].inputs)
-      require(input == kAbsent || !memory.overlap(value, input), "node ", n,
-              " overwrites what it reads");
-  }
+  for (std::size_t n = 0; n < count; ++n)
+    for (std::size_t value : program.nodes[n].outputs) {
+      std::size_t last = n;
+      for (std::size_t m = n; m < count; ++m)
+        for (std::size_t input : program.nodes[m].inputs)
+          if (input == value) last = m;
+      for (std::size_t m = n; m <= last; ++m)
+        for (std::size_t other : program.nodes[m].outputs)
+          require(other == value || !memory.overlap(value, other), "node ", m,
+                  " overwrites what node ", n, " has written and node ", last, " reads");
+      for (std::size_t input : program.nodes[n].inputs)
+        require(input == kAbsent || !memory.overlap(value, input), "node ", n,
+                " overwrites what it reads");
+    }
 }
 
 // Whether threads may not be at both nodes at the same time.
 bool conflict(const Node& before, bool before_uses_shared, const Node& after,
               bool after_uses_shared, const Memory& memory) {
-  const auto reads = [&](const Node& node, std::size_t value) {
-    return std::any_of(node.inputs.begin(), node.inputs.end(), [&](std::size_t input) {
-      return input != kAbsent && memory.overlap(input, value);
-    });
+  const auto overlap = [&](const std::vector<std::size_t>& some,
+                           const std::vector<std::size_t>& others) {
+    for (std::size_t each : some)
+      for (std::size_t other : others)
+        if (each != kAbsent && memory.overlap(each, other)) return true;
+    return false;
   };
-  return memory.overlap(before.output, after.output) || reads(after, before.output) ||
-         reads(before, after.output) || (before_uses_shared && after_uses_shared);
+  return overlap(before.outputs, after.outputs) || overlap(after.inputs, before.outputs) ||
+         overlap(before.inputs, after.outputs) || (before_uses_shared && after_uses_shared);
 }
 
 // Threads meet before a node exactly if it may not run beside one since they have met last.
@@ -123,7 +128,7 @@ Program chain(std::size_t nodes, std::size_t columns) {
   for (std::size_t n = 0; n < nodes; ++n) {
     Node node{};
     node.inputs = {n};
-    node.output = n + 1;
+    node.outputs = {n + 1};
     program.values.push_back({"value", Rows::kTokens, columns, false});
     program.nodes.push_back(node);
   }
