@@ -159,7 +159,7 @@ WRONG_PROGRAMS = [
     *_each(_SIZES, [*_NO_INTEGERS, 2**63, 10**30]),
     *_each_integer(_SIZES, [0, -1, *_TOO_LARGE]),
     ("limits/more", 1, ["limits", "more"]),
-    ("limits/max_seq_length", 33, ["cos", "32", "33", "positions"]),
+    ("limits/max_seq_length", 33, ["cos", "32", "33", "max_seq_length"]),
     # Tensors.
     ("tensors/table/type", "q2_K", ["table", "q2_K", "q8_0"]),
     *(("tensors/table/type", value, ["table", "type"]) for value in (None, 1, [], DELETED)),
@@ -167,7 +167,8 @@ WRONG_PROGRAMS = [
         ("tensors/table/shape", value, ["table"])
         for value in (None, 32, "32", {}, [], [[10, 32]], [10, None], [10.0, 32], [True, 32])
     ),
-    ("tensors/table/shape", [1, 2, 3], ["table", "one or two dimensions"]),
+    ("tensors/table/shape", [1, 2, 3, 4], ["table", "one to three dimensions"]),
+    ("tensors/table/shape", [1, 2, 3], ["embed", "weight"]),
     *(
         ("tensors/table/shape", shape, ["table", "from 1", str(size)])
         for size in (0, -1, 2**31, 2**53)
