@@ -2,8 +2,8 @@
 #include <initializer_list>
 #include <random>
 
+#include "decode/executor/product_scratch.h"
 #include "decode/kernels/attention_scratch.h"
-#include "decode/kernels/product_scratch.h"
 #include "require.h"
 
 namespace {

@@ -4,7 +4,7 @@
 #include "declaration/errors.h"
 #include "decode/executor/executable.h"
 #include "decode/executor/node_kernels.h"
-#include "decode/kernels/product_scratch.h"
+#include "decode/executor/product_scratch.h"
 #include "decode/program/alignment.h"
 #include "decode/program/sizes.h"
 #include "decode/program/value_plan.h"

@@ -2,8 +2,8 @@
 // thread for itself where they are few, then each thread multiplies them by its own tiles.
 #pragma once
 
+#include "decode/executor/product_scratch.h"
 #include "decode/kernels/op_rows.h"
-#include "decode/kernels/product_scratch.h"
 
 namespace tensor_ops::TENSOR_OPS_LEVEL {
 namespace {
