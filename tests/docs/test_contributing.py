@@ -1,7 +1,10 @@
 """CONTRIBUTING.md is followed word for word in a copy of the checkout: its op, node, backend."""
 
 import importlib.util
+import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -15,6 +18,7 @@ NODES = {
     ".py": "packages/tensor-ops-decode/src/tensor_ops_decode/nodes",
     ".cpp": "packages/tensor-ops-cpp/native/decode/nodes",
 }
+SOURCES = ("tensor-ops", "tensor-ops-decode")
 BUILD_BACKENDS = ["hatchling", "scikit_build_core", "pybind11"]
 
 
@@ -40,6 +44,12 @@ def checkout(tmp_path):
                 path.unlink()
     for path in NODE.iterdir():
         shutil.copy(path, copy / NODES[path.suffix])
+    # The page does so after the op's installation, which here is the node's too: one build.
+    sources = [copy / f"packages/{name}/src" for name in SOURCES]
+    variables = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, sources))}
+    subprocess.run([sys.executable, "tools/node_kinds.py"], cwd=copy, env=variables, check=True)
+    table = (copy / "native/decode/program/node_kinds.cpp").read_text(encoding="utf-8")
+    assert '"squared_relu"' in table
     return copy
 
 
@@ -50,7 +60,6 @@ def test_contributing(checkout, environment, follow, tmp_path):
         # Quick to build: the wheel that users get is built and tested elsewhere.
         "SKBUILD_CMAKE_DEFINE": "TENSOR_OPS_ONE_LEVEL=ON",
         "SKBUILD_CMAKE_BUILD_TYPE": "None",  # neither optimised nor with symbols for a debugger
-        "SKBUILD_BUILD_DIR": str(tmp_path / "build"),  # which the second installation goes on with
     }
     # Without the build backends at hand, pip fetches them into an environment of their own.
     if all(map(importlib.util.find_spec, BUILD_BACKENDS)) and shutil.which("cmake"):
@@ -59,7 +68,7 @@ def test_contributing(checkout, environment, follow, tmp_path):
     reader = environment(
         tmp_path,
         checkout,
-        sources=[checkout / f"packages/{name}/src" for name in ("tensor-ops", "tensor-ops-decode")],
+        sources=[checkout / f"packages/{name}/src" for name in SOURCES],
         variables=variables,
     )
     follow(Path("CONTRIBUTING.md"), reader)
