@@ -45,7 +45,7 @@ class NativeRules:
         subprocess.run(command, check=True)
 
     def __call__(self, *texts):
-        """Return for each program what is wrong, or "valid", and what the C++ backend lacks."""
+        """Return for each program what `main.cpp` says, in three parts."""
         lines = "".join(f"{text}\n" for text in texts)
         done = subprocess.run(
             [self._program], input=lines, capture_output=True, text=True, check=True

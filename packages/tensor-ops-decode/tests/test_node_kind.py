@@ -33,6 +33,7 @@ def kind(**given):
         ({"inputs": (Input("x", "K", "int32", below="V"),)}, "V"),
         ({"relations": (Relation("A", "at most", "K"),)}, "A"),
         ({"attributes": (Attribute("size", int, least=0, letter="S"),)}, "at least 1"),
+        ({"attributes": (Attribute("rotation", str),)}, "rotation must have choices"),
         ({"weights": (Weight("weight", "rows", "V", "K"),)}, "int32 input"),
         ({"weights": (Weight("weight", "rows", "V", "K", chosen_by="x"),)}, "int32 input"),
         ({"weights": (Weight("bias", "biases", "N"),)}, "no matrices"),

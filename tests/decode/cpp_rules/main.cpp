@@ -1,11 +1,13 @@
-// Says of each program, one JSON in a line of standard input, what the rules in C++ say of it, and
-// behind a tab what the C++ backend lacks to run it. The kinds are those of the table that it was
+// Says of each program, one JSON in a line of standard input, what the rules in C++ say of it, then
+// what the C++ backend lacks to run it, then which values share memory with one that the same node
+// writes; with tabs between. The kinds are those of the table that it was
 // compiled with; all of them are entered as if the backend had kernels for them.
 #include <iostream>
 
 #include "declaration/errors.h"
 #include "decode/executor/node_kernels.h"
 #include "decode/program/program.h"
+#include "decode/program/value_plan.h"
 #include "isa/isa.h"
 
 namespace tensor_ops {
@@ -17,22 +19,43 @@ const IsaChoice& isa_choice() {
 
 }  // namespace tensor_ops
 
+namespace {
+
+using namespace tensor_ops;
+
+std::string lacking(const decode::Program& program) {
+  try {
+    decode::require_kernels(program);
+    return "";
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
+std::string sharing(const decode::Program& program) {
+  const std::vector<bool> shares_scratch(program.nodes.size());
+  const decode::ValuePlan plan = decode::plan_values(program, shares_scratch);
+  std::string names;
+  for (const decode::Node& node : program.nodes)
+    for (const std::size_t one : node.outputs)
+      for (const std::size_t other : node.outputs)
+        if (one != other && plan.offset[one] == plan.offset[other])
+          names += program.values[one].name + " ";
+  return names;
+}
+
+}  // namespace
+
 int main() {
-  using namespace tensor_ops;
   for (const decode::NodeKind& kind : decode::node_kinds())
     decode::NodeRegistration(kind.name, nullptr, {});
   std::string line;
   while (std::getline(std::cin, line)) {
     try {
       const decode::Program program = decode::parse_program(line);
-      try {
-        decode::require_kernels(program);
-        std::cout << "valid\t\n";
-      } catch (const Error& error) {
-        std::cout << "valid\t" << error.what() << "\n";
-      }
+      std::cout << "valid\t" << lacking(program) << "\t" << sharing(program) << "\n";
     } catch (const ValueError& error) {
-      std::cout << error.what() << "\t\n";
+      std::cout << error.what() << "\t\t\n";
     }
   }
 }

@@ -201,7 +201,7 @@ class StatePerRequest:
 
 @dataclass(frozen=True)
 class Attribute:
-    """A number or a word that a node needs.
+    """A number, or one of several words, that a node needs.
 
     Numbers are finite and at least `least`; integers are at most 2**31 - 1, and with a `letter`
     they are sizes.
@@ -216,8 +216,8 @@ class Attribute:
     def check(self, where: str, value: object) -> None:
         """Raise a ProgramError if the value is not one of this attribute."""
         if self.type is str:
-            if not isinstance(value, str) or (self.choices and value not in self.choices):
-                expected = " or ".join(map(repr, self.choices)) or "a string"
+            if not isinstance(value, str) or value not in self.choices:
+                expected = " or ".join(map(repr, self.choices))
                 raise ProgramError(f"{where}: {self.name} must be {expected}, got {value!r}")
             return
         if not is_number(value) or (self.type is int and not isinstance(value, int)):
@@ -333,6 +333,8 @@ class Kind:
         if not self.inputs or self.inputs[0].optional:
             raise ValueError(f"{self.name}: the first input must be there, and not be optional")
         for each in self.attributes:
+            if (each.type is str) != bool(each.choices):
+                raise ValueError(f"{self.name}: {each.name} must have choices if it is a word")
             if each.letter and (each.type is not int or (each.least or 0) < 1):
                 raise ValueError(f"{self.name}: the size {each.name} must be at least 1")
         for with_optional in (False, True):
