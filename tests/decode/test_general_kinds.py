@@ -133,6 +133,19 @@ def test_a_state_begins_with_zeros_for_each_request(program, tensors):
     np.testing.assert_allclose(executable.arrays["summed"][:TOKENS], right, rtol=1e-4, atol=1e-5)
 
 
+def test_tokens_that_choose_are_checked_before_a_step(tensors):
+    builder = Builder(LIMITS)
+    for name in ("x", "stack"):
+        builder.tensor(name, Tensor("f32", SHAPES[name], {"attached": True}))
+    builder.add("embed", {"tokens": "tokens"}, {"weight": "x"}, output="x")
+    inputs = {"x": "x", "numbers": "tokens"}
+    builder.add("chosen_linear", inputs, {"weight": "stack"}, output="chosen")
+    executable = reference.compile_program(builder.program(["chosen"]).to_json(), tensors)
+    executable.arrays["tokens"][0] = COLUMNS
+    with pytest.raises(ValueError, match=f"each token must be from 0 to {COLUMNS - 1}"):
+        executable.run(1, 0)
+
+
 def test_a_token_reads_the_matrices_that_it_chooses(program):
     nodes = {each.kind: each for each in program.nodes}
     assert weight_bytes_read(program, nodes["chosen_linear"]) == {"f32": 4 * 2 * ROWS * COLUMNS}
