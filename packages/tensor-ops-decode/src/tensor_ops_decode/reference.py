@@ -6,7 +6,6 @@ It computes token after token, so that a token's results do not depend on what e
 from __future__ import annotations
 
 import functools
-import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -17,23 +16,18 @@ from tensor_ops_decode.cache_types import rounded
 from tensor_ops_decode.errors import ProgramError
 from tensor_ops_decode.node_kind import Array, Call
 from tensor_ops_decode.nodes import KINDS
-from tensor_ops_decode.program import Cache, Limits, Node, Program, State, Tensor
+from tensor_ops_decode.program import Cache, Node, Program, State, Tensor
+from tensor_ops_decode.reference_memory import (
+    PER_EDIT,
+    PER_REQUEST,
+    memory_of,
+    new_arrays,
+    shapes_of_cache,
+)
 from tensor_ops_decode.step_rules import check_step, check_steps, check_tensors, vocabulary
 from tensor_ops_decode.weights.formats import FORMATS
 
 __all__ = ["ReferenceExecutable", "compile_program", "program_memory", "supports_program"]
-
-# The arrays of a step besides the outputs, and what sets the length of each.
-_PER_TOKEN = ("tokens", "positions", "slots")
-_PER_REQUEST = {
-    "temperature": np.float32,
-    "top_p": np.float32,
-    "min_p": np.float32,
-    "top_k": np.int32,
-    "seed": np.uint64,
-    "num_edits": np.int32,
-}
-_PER_EDIT = {"edited_tokens": np.int32, "edit_biases": np.float32, "edit_penalties": np.float32}
 
 
 def supports_program(program: str) -> str | None:
@@ -86,7 +80,7 @@ def program_memory(
     num_workers, options
         As `compile_program` takes them.
     """
-    return _memory_of(Program.from_json(program), np.dtype(_checked(options)["dtype"]))
+    return memory_of(Program.from_json(program), np.dtype(_checked(options)["dtype"]))
 
 
 class ReferenceExecutable:
@@ -117,12 +111,12 @@ class ReferenceExecutable:
         self._weights = self._converted(program, tensors, progress)
         # Keys and values, or a state.
         self._caches = {
-            name: [np.zeros(*each) for each in _shapes_of_cache(program.limits, cache, self._dtype)]
+            name: [np.zeros(*each) for each in shapes_of_cache(program.limits, cache, self._dtype)]
             for name, cache in program.caches.items()
         }
-        self.arrays = _new_arrays(program)
+        self.arrays = new_arrays(program)
         self._seconds = np.zeros(len(program.nodes))  # of each node, in all steps since a profile
-        self.memory = _memory_of(program, self._dtype)
+        self.memory = memory_of(program, self._dtype)
 
     def run(self, num_tokens: int, num_selected: int) -> None:
         """Run one step of so many tokens, of which so many are selected."""
@@ -277,8 +271,8 @@ class ReferenceExecutable:
         )
 
     def _sampling(self, slot: int) -> dict[str, Any]:
-        by = {name: self.arrays[name][slot] for name in _PER_REQUEST}
-        return by | {name: self.arrays[name][slot, : by["num_edits"]] for name in _PER_EDIT}
+        by = {name: self.arrays[name][slot] for name in PER_REQUEST}
+        return by | {name: self.arrays[name][slot, : by["num_edits"]] for name in PER_EDIT}
 
     def _storing(
         self, program: Program, name: str, cache: Cache, slot: int, position: int
@@ -351,67 +345,3 @@ def _checked(options: Mapping[str, object] | None) -> dict[str, Any]:
             f"the options of the backend 'python' are dtype='float32' or 'float64'; got {given}"
         )
     return options
-
-
-def _memory_of(program: Program, dtype: np.dtype[Any]) -> dict[str, int]:
-    """Return the bytes of what an executable takes, by what takes them."""
-    slots = [names for node in program.nodes for names in node.weights.values()]
-    # A tensor alone in its slots is one array, those of a slot with several are joined for it.
-    names = [names[0] for names in {names for names in slots if len(names) == 1}]
-    names += [name for names in slots if len(names) > 1 for name in names]
-    weights = dict.fromkeys((False, True), 0)  # by whether they are rotary tables
-    for tensor in map(program.tensors.__getitem__, names):
-        weights["rotary" in tensor.source] += _bytes_of(tensor.shape, dtype)
-    caches = [
-        _bytes_of(*each)
-        for cache in program.caches.values()
-        for each in _shapes_of_cache(program.limits, cache, dtype)
-    ]
-    return {
-        "weights": weights[False],
-        "caches": sum(caches),
-        "rotary tables": weights[True],
-        "arrays": sum(_bytes_of(*each) for each in _shapes_of_arrays(program).values()),
-    }
-
-
-def _bytes_of(shape: tuple[int, ...], dtype: np.dtype[Any]) -> int:
-    return math.prod(shape) * dtype.itemsize
-
-
-def _shapes_of_cache(
-    limits: Limits, cache: Cache | State, dtype: np.dtype[Any]
-) -> list[tuple[tuple[int, ...], np.dtype[Any]]]:
-    """Return what the keys and the values of a cache, or a state, are kept in."""
-    if isinstance(cache, State):
-        return [((limits.max_requests, *cache.sizes), dtype)]
-    pages = (limits.num_pages, limits.page_size)
-    if not cache.paged:
-        pages = (limits.max_requests, limits.max_seq_length)
-    # what int8 is rounded to is kept as the numbers that it means
-    kept = np.dtype(np.float16) if cache.dtype == "float16" else dtype
-    heads, keys, values = cache.sizes
-    return [((*pages, heads, keys), kept), ((*pages, heads, values), kept)]
-
-
-def _shapes_of_arrays(program: Program) -> dict[str, tuple[tuple[int, ...], np.dtype[Any]]]:
-    limits = program.limits
-    shapes: dict[str, tuple[tuple[int, ...], Any]]
-    shapes = dict.fromkeys(_PER_TOKEN, ((limits.max_tokens,), np.int32))
-    shapes["selected"] = (limits.max_selected,), np.int32
-    shapes["page_table"] = (limits.max_requests, limits.pages_per_request), np.int32
-    for name, dtype in _PER_REQUEST.items():
-        shapes[name] = (limits.max_requests,), dtype
-    for name, dtype in _PER_EDIT.items():
-        shapes[name] = (limits.max_requests, limits.edits_per_request), dtype
-    for name in program.outputs:
-        value = program.values[name]
-        rows = limits.rows(value.rows)
-        shapes[name] = (rows, value.columns), value.dtype
-    return {name: (shape, np.dtype(dtype)) for name, (shape, dtype) in shapes.items()}
-
-
-def _new_arrays(program: Program) -> dict[str, Array]:
-    arrays = {name: np.zeros(*each) for name, each in _shapes_of_arrays(program).items()}
-    arrays["top_p"][:] = 1
-    return arrays
