@@ -7,6 +7,7 @@ reads the same notation.
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 from dataclasses import dataclass
@@ -37,9 +38,10 @@ class Relation:
         return left >= right if self.how == "at least" else left <= right
 
 
-def letters_in(size: str) -> set[str]:
+@functools.cache
+def letters_in(size: str) -> frozenset[str]:
     """Return the letters of a size."""
-    return {letter for _, letters in _terms(size) for letter in letters}
+    return frozenset(letter for _, letters in _terms(size) for letter in letters)
 
 
 def new_letter(size: str, known: set[str]) -> str | None:
@@ -123,6 +125,7 @@ class Letters:
         )
 
 
+@functools.cache
 def _terms(size: str) -> list[tuple[int, str]]:
     """Return the terms of a size: of each its factor and its letters."""
     found = []
