@@ -5,15 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
 
 from tensor_ops.extension import machine
-from tensor_ops_decode.executors import ExecutorChoice
+from tensor_ops_decode.executors import Executor
 from tensor_ops_decode.kernel_arguments import DEFAULT_SEQ_LENGTH
 from tensor_ops_decode.program import Cache, Limits, Program, State
 from tensor_ops_decode.weights.formats import FORMATS
 
-__all__ = ["cache_bytes", "memory_needed", "program_that_fits", "require_bytes", "require_memory"]
+__all__ = ["cache_bytes", "memory_needed", "program_that_fits", "require_bytes"]
 
 _EDIT = 12  # bytes of a token, a bias and a penalty
 # More positions than this are had on request only, whatever a file claims: a small model leaves
@@ -65,8 +64,9 @@ def program_that_fits(
 
 
 def memory_needed(
-    choice: ExecutorChoice,
+    executor: Executor,
     program: Program,
+    text: str,
     *,
     num_workers: int | None = None,
     options: Mapping[str, object] | None = None,
@@ -78,23 +78,23 @@ def memory_needed(
 
     Parameters
     ----------
-    choice : ExecutorChoice
+    executor : Executor
     program : Program
+    text : str
+        The program as JSON.
     num_workers, options
         As ``compile_program`` of an executor takes them.
 
     Raises
     ------
-    NoExecutorError
-        If no backend can run the program.
     MemoryError
         If the size of something is more than any memory.
     """
-    text = program.to_json()
-    module = choice.executor(text).module
-    if not hasattr(module, "program_memory"):
+    if not hasattr(executor.module, "program_memory"):
         return _least_memory(program)
-    needed: dict[str, int] = module.program_memory(text, num_workers=num_workers, options=options)
+    needed: dict[str, int] = executor.module.program_memory(
+        text, num_workers=num_workers, options=options
+    )
     return needed
 
 
@@ -122,17 +122,6 @@ def cache_bytes(limits: Limits, cache: Cache | State) -> int:
     contiguous = limits.max_requests * limits.max_seq_length
     positions = limits.num_pages * limits.page_size if cache.paged else contiguous
     return positions * cache.bytes_per_token
-
-
-def require_memory(choice: ExecutorChoice, program: Program, **settings: Any) -> None:
-    """Raise a MemoryError if a program needs more bytes than the process may have.
-
-    Parameters
-    ----------
-    choice, program, settings
-        As `memory_needed` takes them.
-    """
-    require_bytes(program.limits, memory_needed(choice, program, **settings))
 
 
 def require_bytes(limits: Limits, needed: Mapping[str, int]) -> None:

@@ -6,7 +6,6 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -32,7 +31,7 @@ from tensor_ops_decode.kernel_measurements import KernelMeasurements
 from tensor_ops_decode.kernel_requests import KernelRequests
 from tensor_ops_decode.kernel_steps import KernelSteps
 from tensor_ops_decode.layers import Layers
-from tensor_ops_decode.memory_plan import memory_needed, program_that_fits, require_memory
+from tensor_ops_decode.memory_plan import memory_needed, program_that_fits, require_bytes
 from tensor_ops_decode.model_export import ModelFacts, export_model
 from tensor_ops_decode.models import decoder_of
 from tensor_ops_decode.models.decoder import program_of
@@ -201,13 +200,16 @@ class PersistentKernel(Layers, KernelSteps, KernelRequests, KernelMeasurements):
                 made = program_of(decoder, files, bounds, cache_dtype)
                 return quantized_program(made, quantize, quantize_head)
 
-            needed = partial(memory_needed, self._choice, num_workers=num_workers)
+            def needed(made: Program) -> dict[str, int]:
+                text = made.to_json()
+                self._executor = self._choice.executor(text)
+                return memory_needed(self._executor, made, text, num_workers=num_workers)
+
             self._program, self._length_by = program_that_fits(
                 limits, program, decoder.usual_context, max_seq_length, max_num_pages, needed
             )
             warn_if_nothing_is_quantized(self._program, quantize, quantize_head)
-            self._executor = self._choice.executor(self._program.to_json())
-            require_memory(self._choice, self._program, num_workers=num_workers)
+            require_bytes(self._program.limits, needed(self._program))
         self._start_token = start_token_of(metadata)
 
         self._lock = threading.RLock()
@@ -246,7 +248,8 @@ class PersistentKernel(Layers, KernelSteps, KernelRequests, KernelMeasurements):
             check_end_tokens(self._end_tokens, program.values[self._logits].columns)
             text = program.to_json()
             self._executor = self._choice.executor(text)
-            require_memory(self._choice, program, **self._settings)
+            bytes_needed = memory_needed(self._executor, program, text, **self._settings)
+            require_bytes(program.limits, bytes_needed)
             compiled = compile_program(
                 self._executor,
                 program,

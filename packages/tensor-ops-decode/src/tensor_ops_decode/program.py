@@ -6,6 +6,7 @@ read the same JSON.
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 from collections.abc import Mapping
@@ -136,8 +137,14 @@ def _require(where: str, data: object, type_: type, expected: str) -> None:
 
 def _fields_of(record: Any) -> dict[str, Any]:
     """Return the fields of a record as JSON has them, without those that have their default."""
-    values = {field.name: (getattr(record, field.name), field.default) for field in fields(record)}
+    kind: Any = type(record)
+    values = {name: (getattr(record, name), default) for name, default in _defaults(kind)}
     return {name: value for name, (value, default) in values.items() if value != default}
+
+
+@functools.cache
+def _defaults(kind: Any) -> list[tuple[str, Any]]:
+    return [(field.name, field.default) for field in fields(kind)]
 
 
 def _parsed(text: str) -> Any:
