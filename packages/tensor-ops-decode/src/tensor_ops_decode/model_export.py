@@ -12,6 +12,7 @@ import contextlib
 import dataclasses
 import hashlib
 import json
+import math
 import os
 import secrets
 import shutil
@@ -207,4 +208,4 @@ def _row_bytes(tensor: Tensor) -> int:
 
 
 def _size(tensor: Tensor) -> int:
-    return _row_bytes(tensor) * (tensor.shape[0] if len(tensor.shape) == 2 else 1)
+    return math.prod(tensor.shape[:-1]) * _row_bytes(tensor)
