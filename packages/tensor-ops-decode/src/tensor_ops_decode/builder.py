@@ -95,9 +95,9 @@ class Builder:
     ) -> str:
         """Add a node and return the name of its output, which is the node's name too.
 
-        Of a kind with several outputs, `output` has the name of each by its slot, and the first is
-        the node's name. It must have the rows, the columns and the dtype that are `declared`, if
-        they are.
+        Of a kind with several outputs, `output` has the name of each by its slot, and that of the
+        kind's first slot is the node's name. It must have the rows, the columns and the dtype that
+        are `declared`, if they are.
 
         Raises
         ------
@@ -105,7 +105,8 @@ class Builder:
             If what is given does not fit; the program stays what it was.
         """
         outputs = {"output": output} if isinstance(output, str) else dict(output)
-        name = next(iter(outputs.values()), "")
+        first = KINDS[kind].outputs[0].name if kind in KINDS else ""
+        name = outputs.get(first, next(iter(outputs.values()), ""))
         where = f"{kind} {name!r}"
         if kind not in KINDS:
             raise ProgramError(f"{where}: no such kind; the kinds are {', '.join(sorted(KINDS))}")

@@ -30,7 +30,7 @@ def logits_error(
         return LogitsError(f"{step} choose no token: all are -inf", request.number)
     node = program.nodes[index]
     return LogitsError(
-        f"{step} are NaN. The first result with NaN is that of node {node.outputs['output']!r} "
+        f"{step} are NaN. The first result with NaN is that of node {node.name!r} "
         f"({node.kind}): the weights are damaged, or numbers became too large. Get the model's "
         "files again, or try cache_dtype='float32'",
         request.number,
