@@ -27,7 +27,7 @@ class Executor {
   // that decides is what was given and what was chosen. Returns what each step has chosen. Throws
   // as run() does, for any of the steps before the first.
   virtual std::vector<std::int32_t> run_steps(const StepsInRow& steps) = 0;
-  // Runs the step that is in the arrays once more, which writes what is there already, and returns
+  // Runs the step that is in the arrays once more, which changes nothing, and returns
   // the first node whose result has NaN in a row of a slot; the number of nodes if none has.
   virtual std::size_t first_nan(std::size_t num_tokens, std::size_t num_selected,
                                 std::size_t slot) = 0;

@@ -1,7 +1,6 @@
 #include "decode/serving/sequences.h"
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "declaration/errors.h"
@@ -36,6 +35,10 @@ Sequences::Sequences(Executor& executor, const std::string& logits, std::string 
                           limits_.max_requests, " slots, but the program's max_tokens is ",
                           limits_.max_tokens, " and its max_selected ", limits_.max_selected,
                           "; run steps of its arrays instead"));
+  for (const Cache& cache : program.caches)
+    if (cache.form == CacheForm::kState)
+      throw ValueError(text("sequences run their last token again, which a state, such as '",
+                            cache.name, "', does not allow; run steps of its arrays instead"));
   const Value &chosen = output_named(program, tokens_name_), &row = output_named(program, logits);
   chosen_ = array<std::int32_t>(tokens_name_.c_str());
   chosen_by_token_ = chosen.rows == Rows::kTokens;

@@ -115,11 +115,17 @@ class ReferenceExecutable:
             for name, cache in program.caches.items()
         }
         self.arrays = new_arrays(program)
+        self._states_before: dict[str, Array] = {}  # the last step
         self._seconds = np.zeros(len(program.nodes))  # of each node, in all steps since a profile
         self.memory = memory_of(program, self._dtype)
 
     def run(self, num_tokens: int, num_selected: int) -> None:
         """Run one step of so many tokens, of which so many are selected."""
+        self._states_before = {
+            name: self._caches[name][0].copy()
+            for name, cache in self._open().caches.items()
+            if isinstance(cache, State)
+        }
         self._run(num_tokens, num_selected, lambda index, token, result: None)
 
     def run_steps(
@@ -180,6 +186,8 @@ class ReferenceExecutable:
             if self.arrays["slots"][token] == slot and np.isnan(result).any():
                 found.add(index)
 
+        for name, state in self._states_before.items():
+            np.copyto(self._caches[name][0], state)
         self._run(num_tokens, num_selected, note)
         return min(found, default=None)
 

@@ -14,7 +14,7 @@ from tensor_ops_decode.kv_cache import Beginning, PageTable
 from tensor_ops_decode.logits_error import logits_error
 from tensor_ops_decode.logprobs import token_logprob
 from tensor_ops_decode.node_kind import Array
-from tensor_ops_decode.program import Program
+from tensor_ops_decode.program import Program, State
 from tensor_ops_decode.request import Request, StepPart
 from tensor_ops_decode.sampling import Sampling, note_token, write_sampling
 from tensor_ops_decode.step_profile import StepProfile
@@ -44,6 +44,9 @@ class Requests:
         self._program, self._limits = program, program.limits
         # A contiguous cache belongs to its slot.
         self._shares_pages = all(cache.paged for cache in program.caches.values())
+        # A state cannot be taken back behind a wrong guess.
+        has_state = any(isinstance(cache, State) for cache in program.caches.values())
+        self._most_guesses = 0 if has_state else program.limits.guesses_per_request
         self._executable = executable
         self._arrays: Mapping[str, Array] = executable.arrays
         self._logits: Array = self._arrays[logits]
@@ -210,7 +213,7 @@ class Requests:
         if not plan:
             raise RuntimeError("no request is active: add one with add_request(), or reset()")
         self._check_room(plan)
-        if self._limits.guesses_per_request:
+        if self._most_guesses:
             plan = self._with_guesses(plan)
         most_steps = self._times.steps_within(len(plan), max_seconds, most_steps)
         num_steps = self._num_steady_steps(most_steps)
@@ -222,7 +225,7 @@ class Requests:
     def _num_steady_steps(self, most: int) -> int:
         """Return how many steps can run in a row: each is fed what the one before has chosen."""
         requests, limits = self._active.values(), self._limits
-        is_steady = not limits.guesses_per_request and all(each.is_steady for each in requests)
+        is_steady = not self._most_guesses and all(each.is_steady for each in requests)
         if not is_steady or not hasattr(self._executable, "run_steps"):
             return 1
         most = min(most, *(each.most_tokens(limits.longest) for each in requests))
@@ -330,7 +333,7 @@ class Requests:
         room = limits.max_tokens - sum(part.num_own for part in plan)
         guessed = []
         for request, count, _ in plan:
-            most = min(room, limits.guesses_per_request, request.most_tokens(limits.longest) - 1)
+            most = min(room, self._most_guesses, request.most_tokens(limits.longest) - 1)
             is_last = count == request.num_waiting and request.sampling.repetition_penalty == 1
             guesses = request.lookup.propose(request.tokens, most) if is_last and most > 0 else []
             room -= len(guesses)
