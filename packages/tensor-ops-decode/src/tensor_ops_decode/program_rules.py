@@ -32,7 +32,7 @@ def check_program(program: Program) -> None:
     for name, tensor in program.tensors.items():
         _check_tensor(f"tensor {name!r}", tensor)
     for name, cache in program.caches.items():
-        _check_cache(f"cache {name!r}", cache)
+        _check_cache(f"cache {name!r}", cache, program.limits)
     for name, value in program.values.items():
         where = f"value {name!r}"
         _check_size(f"{where}: columns", value.columns)
@@ -104,10 +104,11 @@ def given_to(program: Program, where: str, node: Node, known: Mapping[str, Known
     )
 
 
-def _check_cache(where: str, cache: Cache | State) -> None:
+def _check_cache(where: str, cache: Cache | State, limits: Limits) -> None:
     if isinstance(cache, State):
         for size in cache.sizes:
             _check_size(f"{where}: rows and columns", size)
+        _check_bytes(where, limits.max_requests, *cache.sizes, 4)
         return
     _check_size(f"{where}: num_kv_heads", cache.num_kv_heads)
     _check_size(f"{where}: head_size", cache.head_size)
