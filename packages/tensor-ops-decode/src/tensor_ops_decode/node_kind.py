@@ -5,8 +5,9 @@ Each file of ``tensor_ops_decode/nodes`` declares one kind; `tensor_ops_decode.n
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
@@ -337,8 +338,11 @@ class Kind:
                 raise ValueError(f"{self.name}: {each.name} must have choices if it is a word")
             if each.letter and (each.type is not int or (each.least or 0) < 1):
                 raise ValueError(f"{self.name}: the size {each.name} must be at least 1")
-        for with_optional in (False, True):
-            self._check_sizes(with_optional)
+        slots = [each.name for each in self.inputs if each.optional]
+        slots += [each.name for each in self.weights if each.optional]
+        for count in range(len(slots) + 1):
+            for given in itertools.combinations(slots, count):
+                self._check_sizes(given, is_all=count == len(slots))
         self._check_links()
 
     @property
@@ -346,16 +350,19 @@ class Kind:
         """The attribute that says how many positions a token reads; "" if there is none."""
         return self.cache.window if isinstance(self.cache, KeysAndValues) else ""
 
-    def _check_sizes(self, with_optional: bool) -> None:
-        """Raise a ValueError if a size has a letter that nothing decides."""
+    def _check_sizes(self, given: Collection[str], *, is_all: bool) -> None:
+        """Raise a ValueError if a size has a letter that nothing decides.
+
+        Of the optional slots those are given that are named.
+        """
         known = {POSITIONS}
 
         def decide(sizes: Iterable[str]) -> None:
             for size in sizes:
                 known.update(new_letter(size, known) or "")
 
-        inputs = [each for each in self.inputs if with_optional or not each.optional]
-        weights = [each for each in self.weights if with_optional or not each.optional]
+        inputs = [each for each in self.inputs if not each.optional or each.name in given]
+        weights = [each for each in self.weights if not each.optional or each.name in given]
         decide(each.letter for each in self.attributes)
         if self.cache is not None:
             decide(size for size, _ in self.cache.sizes)
@@ -366,7 +373,7 @@ class Kind:
         written = [each.columns for each in self.outputs]
         bounds = [each.below for each in inputs] + [each.below for each in self.outputs]
         related = [size for each in self.relations for size in (each.left, each.right)]
-        for size in written + bounds + related * with_optional:
+        for size in written + bounds + related * is_all:
             if not letters_in(size) <= known:
                 raise ValueError(f"{self.name}: {size} has letters that no slot decides")
 
