@@ -138,6 +138,7 @@ WRONG_ARGUMENTS = [
     ({"num_steps": 20}, ["positions", "below 32", "slot 1 comes to 32"]),
     *(({"num_steps": each}, []) for each in (1.0, "3", None)),
     *(({"num_tokens": each, "end_tokens": [[]] * each}, ["num_tokens"]) for each in (0, 9)),
+    ({"num_tokens": -1}, ["num_tokens must be from 1 to 8, got -1"]),
     *(({"num_tokens": each}, []) for each in (1.0, "3", None)),
     *(
         ({"output": each}, [f"'{each}'", "no output", "int32"])

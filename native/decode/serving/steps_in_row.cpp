@@ -32,6 +32,10 @@ const std::int32_t* chosen_tokens(const Program& program, const StepArrays& arra
   if (std::none_of(program.outputs.begin(), program.outputs.end(), has_tokens))
     throw ValueError(text("run_steps: '", steps.output,
                           "' is no output of the program with one int32 in a row"));
+  const std::size_t most = program.limits.max_tokens;
+  if (steps.num_tokens < 1 || steps.num_tokens > most)
+    throw ValueError(text("run_steps: num_tokens must be from 1 to ", most, ", got ",
+                          static_cast<std::int64_t>(steps.num_tokens)));
   if (steps.end_tokens.size() != steps.num_tokens)
     throw ValueError(text("run_steps: end_tokens must have a list for each of ", steps.num_tokens,
                           " tokens, got ", steps.end_tokens.size()));
