@@ -1,7 +1,6 @@
 #include "decode/files/exported_model.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "declaration/errors.h"
 #include "decode/files/safetensors.h"

@@ -1,8 +1,5 @@
 #include "decode/program/node_rules.h"
 
-#include <algorithm>
-#include <cstring>
-
 #include "declaration/errors.h"
 #include "decode/program/letters.h"
 #include "decode/program/node_kind.h"

@@ -1,7 +1,6 @@
 #include "decode/program/program.h"
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <unordered_map>
 #include <utility>

@@ -20,7 +20,7 @@ struct Step {
   const float *edit_biases, *edit_penalties;
   std::size_t edits_per_request;
   std::size_t num_tokens, num_selected;
-  std::uint32_t number;  // another one in each step
+  std::uint32_t number;  // another one in each step, for the executor's own use
 };
 
 }  // namespace tensor_ops::decode

@@ -76,7 +76,7 @@ class Tensor:
 
 @dataclass(frozen=True)
 class Cache:
-    """The keys and values of the tokens of all requests, for one attention node.
+    """The keys and values of the tokens of all requests, for one node.
 
     The values of a head have `value_size` elements, or `head_size` as its keys.
     """
