@@ -16,13 +16,7 @@ from tensor_ops_decode.generation_settings import end_tokens_of, generation_defa
 from tensor_ops_decode.kernel_arguments import check_progress, whole
 from tensor_ops_decode.models import decoder_of
 from tensor_ops_decode.persistent_kernel import PersistentKernel
-from tensor_ops_decode.text_arguments import (
-    Prompt,
-    check_text,
-    checked_stops,
-    checked_tokens,
-    listed_prompts,
-)
+from tensor_ops_decode.text_arguments import Prompt, checked_prompt, checked_stops, listed_prompts
 from tensor_ops_decode.weights import FileFormatError, Weights, open_weights
 
 if TYPE_CHECKING:
@@ -397,7 +391,5 @@ class Model:
             return [(each, kernel.tokens(each), kernel.finish_reason(each)) for each in running]
 
     def _tokens(self, number: int, prompt: Prompt) -> list[int]:
-        if isinstance(prompt, str):
-            check_text(f"prompt {number}", prompt)
-            return self.tokenizer.encode(prompt)
-        return checked_tokens(prompt)
+        given = checked_prompt(f"prompt {number}", prompt)
+        return self.tokenizer.encode(given) if isinstance(given, str) else given

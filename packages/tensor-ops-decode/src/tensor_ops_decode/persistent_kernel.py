@@ -160,14 +160,12 @@ class PersistentKernel(Layers, KernelSteps, KernelRequests, KernelMeasurements):
         end_tokens = None if eos_token_id is None else given_end_tokens(eos_token_id)
 
         def limits(length: int) -> Limits:
-            tokens = max_num_batched_tokens
-            requests, pages = max_num_batched_requests, max_num_pages
-            return limits_of(length, requests, tokens, pages, page_size, num_speculative_tokens)
+            most = max_num_batched_requests, max_num_batched_tokens, max_num_pages
+            return limits_of(length, *most, page_size, num_speculative_tokens)
 
-        has_length = max_seq_length is not None
         length = DEFAULT_SEQ_LENGTH if max_seq_length is None else max_seq_length
         super().__init__(limits(length), cache_dtype)
-        self._length_by = "max_seq_length" if has_length else "the default"
+        self._length_by = "the default" if max_seq_length is None else "max_seq_length"
         self._activations = activations
         options = {"activations": activations, "use_cutlass_kernel": use_cutlass_kernel}
         options = {name: value for name, value in options.items() if value is not None}
@@ -248,8 +246,8 @@ class PersistentKernel(Layers, KernelSteps, KernelRequests, KernelMeasurements):
             check_end_tokens(self._end_tokens, program.values[self._logits].columns)
             text = program.to_json()
             self._executor = self._choice.executor(text)
-            bytes_needed = memory_needed(self._executor, program, text, **self._settings)
-            require_bytes(program.limits, bytes_needed)
+            taken = memory_needed(self._executor, program, text, **self._settings)
+            require_bytes(program.limits, taken)
             compiled = compile_program(
                 self._executor,
                 program,

@@ -8,17 +8,16 @@ from typing import Any
 
 __all__ = [
     "Prompt",
-    "check_text",
     "check_texts",
+    "checked_prompt",
     "checked_stops",
-    "checked_tokens",
     "listed_prompts",
 ]
 
 Prompt = str | Sequence[int]
 
 
-def check_text(name: str, text: str) -> None:
+def _check_text(name: str, text: str) -> None:
     """Raise a ValueError if a text has a lone surrogate, which no encoding has."""
     try:
         text.encode()
@@ -31,15 +30,15 @@ def check_text(name: str, text: str) -> None:
 
 
 def check_texts(given: Mapping[str, Any]) -> None:
-    """Check every text in JSON values, such as messages, as `check_text` does."""
+    """Raise a ValueError if a text in JSON values, such as messages, has a lone surrogate."""
     waiting: list[tuple[str, Any]] = list(given.items())
     while waiting:
         name, value = waiting.pop()
         if isinstance(value, str):
-            check_text(name, value)
+            _check_text(name, value)
         elif isinstance(value, dict):
             for key, each in value.items():
-                check_text(f"a key of {name}", key)
+                _check_text(f"a key of {name}", key)
                 waiting.append((f"{name}[{key!r}]", each))
         elif isinstance(value, list):
             waiting += [(f"{name}[{index}]", each) for index, each in enumerate(value)]
@@ -64,7 +63,7 @@ def checked_stops(stop: Any) -> tuple[str, ...]:
             raise TypeError(f"{expected}; stop[{number}] is {each!r:.80}")
         if not each:
             raise ValueError(f"stop must be strings that are not empty, got {stop!r:.80}")
-        check_text("stop" if isinstance(stop, str) else f"stop[{number}]", each)
+        _check_text("stop" if isinstance(stop, str) else f"stop[{number}]", each)
     return stops
 
 
@@ -78,8 +77,19 @@ def listed_prompts(prompts: Prompt | Sequence[Prompt]) -> list[Prompt]:
     return [listed] if listed and all(map(_is_token, listed)) else listed
 
 
-def checked_tokens(prompt: Any) -> list[int]:
-    """Return the token ids of a prompt; raise a TypeError if it is no sequence of these."""
+def checked_prompt(name: str, prompt: Any) -> str | list[int]:
+    """Return a prompt, its token ids as a list.
+
+    Raises
+    ------
+    TypeError
+        If it is neither a text nor a sequence of token ids.
+    ValueError
+        If it is a text with a lone surrogate; the error says the `name`.
+    """
+    if isinstance(prompt, str):
+        _check_text(name, prompt)
+        return prompt
     if isinstance(prompt, (bytes, Mapping, Set)) or not isinstance(prompt, Iterable):
         raise TypeError(f"a prompt must be a text or token ids, got {prompt!r:.80}")
     tokens = list(prompt)
