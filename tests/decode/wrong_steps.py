@@ -107,8 +107,8 @@ WRONG_STEPS = [
     ),
 ]
 
-# What is refused of a single step, of steps in a row is refused before the first. The tokens are
-# one of each slot, and later steps read pages that the first one does not.
+# A row of steps is refused for what a single step is refused for. It has one token of each slot,
+# and its later steps read pages that the first one does not.
 WRONG_ROWS = [
     entry
     for entry in WRONG_STEPS

@@ -1,5 +1,5 @@
-// Steps of which each is fed the tokens that the one before has chosen: what is the same of them
-// for every executor.
+// Steps in a row, each of which is fed the tokens that the step before it chose: the parts of
+// run_steps() that all executors share.
 #pragma once
 
 #include <cstdint>
@@ -13,11 +13,12 @@ namespace tensor_ops::decode {
 
 class Executor;
 
-// Each has one token of each slot that takes part.
+// Each step has one token of every slot that takes part.
 struct StepsInRow {
   std::size_t num_tokens, num_steps;
   std::string output;  // where a step writes the tokens that it chooses
-  std::vector<std::vector<std::int32_t>> end_tokens;  // of each token: after which it is the last
+  std::vector<std::vector<std::int32_t>>
+      end_tokens;  // by token: a step that chooses one is the last
 };
 
 // The tokens that a step has chosen. Throws ValueError where the output has no tokens, and unless
@@ -25,15 +26,16 @@ struct StepsInRow {
 const std::int32_t* chosen_tokens(const Program& program, const StepArrays& arrays,
                                   const StepsInRow& steps);
 
-// Whether a step that has chosen these tokens is the last, as none can follow it or none is wanted.
+// Whether the row ends with a step that has chosen these tokens: one of them is an end token, or is
+// none that can be fed.
 bool ends_row(const StepArrays& arrays, const StepsInRow& steps, const std::int32_t* chosen);
 
-// Makes the step in the arrays the one that follows it.
+// Writes the chosen tokens and the positions after the present ones to the arrays.
 void feed_chosen(const StepArrays& arrays, const std::int32_t* chosen, std::size_t count);
 
-// Runs steps in as many rows as it takes to begin none, but for the first step, that would end
-// after max_seconds if steps took as long as those before: how many a row has is known before it
-// begins. Returns what each step has chosen. Throws as run_steps() of the executor does.
+// Runs the steps in one or more rows, and begins none that would end after max_seconds if its steps
+// took as long as those before. The first row is one step. Returns the tokens that each step chose.
+// Throws as run_steps() of the executor does.
 std::vector<std::int32_t> run_steps_within(Executor& executor, const StepsInRow& steps,
                                            double max_seconds);
 

@@ -56,7 +56,7 @@ unsigned cluster_rank();
 unsigned cluster_size();
 
 void block_barrier();
-// One of the 16 barriers of the block, for so many of its threads, whichever they are.
+// Waits at one of the 16 barriers of the block until so many threads of the block have come to it.
 void named_barrier(unsigned number, unsigned threads);
 void cluster_barrier();
 

@@ -217,7 +217,7 @@ def test_rows_of_fewer_requests_need_no_step_that_shows_how_long_they_take(make,
 
 
 def test_processes_that_note_the_same_run_as_many_steps():
-    """What decides is what is noted, which ranks can share: not a clock in the row."""
+    """The number of steps depends on the noted times alone, and on no clock within the row."""
     ranks = [StepTimes() for _ in range(3)]
     rows = []
     for seconds in (0.004, 0.2, 0.03, 0.0):

@@ -44,7 +44,7 @@ void check_sizes() {
   check_step(claims, 1000, TileClaims::kMost, random);
 }
 
-// What is left of a step, and of the step before the numbers begin again, is forgotten.
+// A new step forgets the claims of the last one, also where the numbers of steps begin again at 0.
 void check_steps() {
   std::mt19937 random(2);
   for (std::uint32_t first : {0u, (1u << 24) - 3, ~0u - 2}) {

@@ -10,13 +10,14 @@ using tensor_ops::decode::WorkersInUse;
 
 constexpr microseconds kStep{5000};
 
-// How many workers there are after some steps, of which one worker lost so many percent.
+// The number of workers after some steps, in each of which one worker had no processor for this
+// percentage of the time.
 std::size_t count_after(WorkersInUse& workers, int steps, int lost_percent) {
   for (int i = 0; i < steps; ++i) workers.note(kStep, kStep * lost_percent / 100);
   return workers.count();
 }
 
-// For how many milliseconds without any loss the count stays what it is.
+// The milliseconds without any loss until the number of workers changes.
 int pause_of(WorkersInUse& workers) {
   const std::size_t count = workers.count();
   int steps = 1;

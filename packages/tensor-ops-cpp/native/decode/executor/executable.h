@@ -41,8 +41,9 @@ class TENSOR_OPS_SHARED Executable final : public Executor {
   // ValueError, MemoryError or Error, before any memory is taken unless the system refuses it.
   Executable(Program program, const std::vector<TensorBytes>& tensors,
              const CompileOptions& options);
-  // What takes how many bytes of an executable of this program, of which nothing is made; all
-  // matrices are counted as packed here. Throws MemoryError where a size is more than any memory.
+  // The bytes that an executable of this program would take, by what takes them; its matrices are
+  // packed by it. Takes none of that memory. Throws MemoryError where a size is more than any
+  // memory.
   static std::vector<std::pair<const char*, std::size_t>> memory_of(Program program,
                                                                     const CompileOptions& options);
   Executable(const Executable&) = delete;

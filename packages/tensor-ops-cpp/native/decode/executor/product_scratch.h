@@ -5,7 +5,8 @@
 
 namespace tensor_ops::decode {
 
-// Of `rows` rows, each with so many columns and as many bytes once it is prepared.
+// The scratch of a product with `rows` rows of activations, by the columns of a row and by its
+// bytes once it is prepared.
 struct ProductScratch {
   // Of a thread: a row before it is prepared, few rows that are prepared, and the results of a tile
   // that is not whole.

@@ -78,7 +78,8 @@ struct AttentionScratch {
   }
 };
 
-// Of all threads, for ranges of so many positions of each key/value head at most.
+// The scratch that all threads share, by the most positions of a request and by its key/value
+// heads.
 struct SharedAttentionScratch {
   std::size_t most_parts;
   Piece<std::uint32_t> done;  // how many ranges of each pair are done
