@@ -53,7 +53,7 @@ def program_memory(
 ) -> dict[str, int]:
     """Return the bytes of what an executable of a program takes, without making one.
 
-    It reads no weights, and takes milliseconds.
+    It reads no weights.
 
     Parameters
     ----------
