@@ -141,10 +141,10 @@ def of_backend(
 ) -> Any:
     """Return the logits after each token, of a backend that runs programs."""
     from tensor_ops_decode import Limits
+    from tensor_ops_decode.executors.sources import TensorArrays
     from tensor_ops_decode.models import decoder_of
     from tensor_ops_decode.models.decoder import program_of
-    from tensor_ops_decode.quantized_program import quantized_program
-    from tensor_ops_decode.sources import TensorArrays
+    from tensor_ops_decode.program.quantized import quantized_program
 
     step = 64
     limits = Limits(1, step, step, NUM_TOKENS, 16, NUM_TOKENS // 16)

@@ -52,8 +52,7 @@ nitpick_ignore_regex = [
     ("py:class", r"(collections\.abc|os|pathlib|types|typing)\.\w+(\[\w+)?"),
     ("py:class", r"numpy\.(dtype|ndarray|uint8|_typing\..*)|tensor_ops_cpp\._native\.\w+"),
     ("py:class", r"Array|Tokenizer|Weights"),
-    ("py:class", r"tensor_ops_decode\.(kernel_explanation|layers|node_kind|weights\.\w+)\.\w+"),
-    ("py:class", r"tensor_ops_decode\.size_notation\.\w+"),
+    ("py:class", r"tensor_ops_decode\.(kernel|kinds|weights)\.\w+\.\w+"),
     ("py:.*", r"(onnx|onnxruntime|torch)(\.\w+)+"),
 ]
 

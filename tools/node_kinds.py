@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from tensor_ops_decode.node_kind import Attribute, KeysAndValues, Kind
+from tensor_ops_decode.kinds.kind import Attribute, KeysAndValues, Kind
 from tensor_ops_decode.nodes import KINDS
 from tensor_ops_decode.weights.formats import FORMATS
 

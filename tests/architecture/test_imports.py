@@ -116,24 +116,31 @@ def is_allowed(name, allowed):
     return any(name == each or name.rpartition(".")[0] == each for each in allowed)
 
 
-def test_layers_of_the_core_import_only_those_below():
-    layers = [words(cell) for cell, _ in rows("| layer, the lowest first | holds |")]
-    edges = graph("tensor_ops")
+LAYERED = {"tensor_ops": "| layer, the lowest first", "tensor_ops_decode": "| layer of the engine"}
+
+
+@pytest.mark.parametrize("package", LAYERED)
+def test_modules_import_only_those_of_their_layer_or_below(package):
+    heading = next(line for line in PAGE.splitlines() if line.startswith(LAYERED[package]))
+    layers = [words(cell) for cell, _ in rows(heading)]
+    edges = graph(package)
     level = {}
     for module in edges:
-        name = module.removeprefix("tensor_ops.")
-        found = [n for n, names in enumerate(layers) if name in names or group(name) in names]
+        name = module.removeprefix(f"{package}.")
+        names_of = {name, f"{name.partition('.')[0]}/"}
+        found = [n for n, names in enumerate(layers) if names_of & set(names)]
         assert len(found) == 1, f"{module} is in {len(found)} layers of ARCHITECTURE.md"
         level[module] = found[0]
-    known = {*edges, *(f"tensor_ops.{group(module)}" for module in edges)}
     for name in (name for names in layers for name in names):
-        known_name = name if name == "tensor_ops" else f"tensor_ops.{name}"
-        assert known_name in known or name.endswith("/"), f"there is no {name}"
+        there = any(
+            (
+                f"{module}.".startswith(f"{package}.{name[:-1]}.")
+                if name.endswith("/")
+                else name in (module, module.removeprefix(f"{package}."))
+            )
+            for module in edges
+        )
+        assert there, f"there is no {name}"
     for module, others in edges.items():
         for other in others:
             assert level[other] <= level[module], f"{module} imports {other} of a higher layer"
-
-
-def group(name):
-    """Return what stands for all modules of a folder, such as ``ops/``."""
-    return f"{name.removeprefix('tensor_ops.').partition('.')[0]}/"

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tensor_ops_decode.node_kind import (
+from tensor_ops_decode.kinds.kind import (
     Attribute,
     Input,
     KeysAndValues,
@@ -11,7 +11,7 @@ from tensor_ops_decode.node_kind import (
     StatePerRequest,
     Weight,
 )
-from tensor_ops_decode.rounding import of_magnitude
+from tensor_ops_decode.kinds.rounding import of_magnitude
 
 __all__ = ["GENERAL_KINDS"]
 

@@ -3,9 +3,9 @@
 import gguf
 import numpy as np
 
-from tensor_ops_decode.builder import Builder
 from tensor_ops_decode.nodes import KINDS
 from tensor_ops_decode.program import Cache, Limits, Tensor
+from tensor_ops_decode.program.builder import Builder
 from tensor_ops_decode.weights.formats import FORMATS
 
 TOKENS = 9

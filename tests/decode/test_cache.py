@@ -81,7 +81,7 @@ def test_a_table_that_is_quantized_too_is_kept(folder, cpp, tmp_path, cache, mon
     (file,) = cache.iterdir()
     assert len(open_safetensors(file)[0]) == 2
     monkeypatch.setattr(
-        "tensor_ops_decode.sources.apply_transforms",
+        "tensor_ops_decode.executors.sources.apply_transforms",
         lambda tensor, names: pytest.fail("quantized again") if names else tensor,
     )
     tokens, explanation = answer(tmp_path / "tied", cpp, cache=cache, quantize="q4_0")

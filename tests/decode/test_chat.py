@@ -16,7 +16,7 @@ from tokenizers import Tokenizer, processors
 import tensor_ops_decode
 from byte_models import TEMPLATE, save_model
 from tensor_ops.__main__ import main
-from tensor_ops_decode.chat_session import ChatSession
+from tensor_ops_decode.generation.chat_session import ChatSession
 
 USER = [{"role": "user", "content": "hi"}]
 CHAT = ["--chat", "--backend=python", "--max-new-tokens=4", "--ignore-eos"]

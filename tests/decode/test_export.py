@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 
 import tensor_ops_decode
-from tensor_ops_decode import FileFormatError, PersistentKernel, Program, model_export
-from tensor_ops_decode.model_export import ModelFacts, export_model
+from tensor_ops_decode import FileFormatError, PersistentKernel, Program
+from tensor_ops_decode.executors.sources import TensorArrays
+from tensor_ops_decode.kernel import export
+from tensor_ops_decode.kernel.export import ModelFacts, export_model
 from tensor_ops_decode.nodes import KINDS
-from tensor_ops_decode.program_records import Limits
-from tensor_ops_decode.sources import TensorArrays
+from tensor_ops_decode.program.records import Limits
 from tensor_ops_decode.weights.safetensors import open_safetensors
 from test_commands import run
 from wrong_programs import tensors_of, text_with
@@ -113,7 +114,7 @@ def test_what_fails_leaves_nothing(kernel, tmp_path, monkeypatch, moment):
 
     progress = {"progress": fail} if moment == "in the tensors" else {}
     if not progress:
-        monkeypatch.setattr(model_export.os, "rename", fail)
+        monkeypatch.setattr(export.os, "rename", fail)
     with pytest.raises(OSError, match="the disk is full"):
         kernel.export(tmp_path / "exported", **progress)
     assert list(tmp_path.iterdir()) == []

@@ -10,11 +10,11 @@ from general_kinds import GENERAL_KINDS
 from native_rules import NativeRules
 from node_programs import LIMITS, TOKENS, fill_step
 from tensor_ops_decode import reference
-from tensor_ops_decode.builder import Builder
 from tensor_ops_decode.errors import ProgramError
 from tensor_ops_decode.nodes import KINDS
 from tensor_ops_decode.program import Cache, Program, State, Tensor
-from tensor_ops_decode.step_reads import cache_bytes_read, weight_bytes_read
+from tensor_ops_decode.program.builder import Builder
+from tensor_ops_decode.program.step_reads import cache_bytes_read, weight_bytes_read
 
 COLUMNS, ROWS, HEADS, KEYS, VALUES = 8, 3, 2, 3, 5
 STATE = State(4, 6)

@@ -6,8 +6,8 @@ import warnings
 import numpy as np
 import pytest
 
-import tensor_ops_decode
-from tensor_ops_decode import PersistentKernel
+from tensor_ops import BackendFallbackWarning
+from tensor_ops_decode import PersistentKernel, load
 
 
 class Unusable:
@@ -34,7 +34,7 @@ CALLED = {"tokens": "prompt", "prompts": "prompt", "request": "there is no reque
 @pytest.fixture(scope="module")
 def model(folder):
     options = {"max_seq_length": 48, "max_num_batched_requests": 2}
-    with tensor_ops_decode.load(folder, "python", **options) as model:
+    with load(folder, "python", **options) as model:
         yield model
 
 
@@ -42,7 +42,7 @@ def problem(name, value, run):
     """Say what is wrong with how a value is refused; None if it runs, or nothing is."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", tensor_ops_decode.executors.BackendFallbackWarning)
+            warnings.simplefilter("ignore", BackendFallbackWarning)
             run(value)
     except (TypeError, ValueError, MemoryError) as error:
         words, message = CALLED.get(name, name), str(error)
@@ -123,11 +123,11 @@ def test_arguments_of_methods(model, name, call):
 
 @pytest.mark.parametrize("name", ["path", "progress", "no_such_argument"])
 def test_arguments_of_load(folder, name):
-    def load(value):
+    def load_with(value):
         given = {"path": folder, "backend": "python", "max_seq_length": 48}
-        tensor_ops_decode.load(**given | {name: value}).close()
+        load(**given | {name: value}).close()
 
-    assert [each for each in problems(name, load) if "path=''" not in each] == []
+    assert [each for each in problems(name, load_with) if "path=''" not in each] == []
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ def test_end_tokens_of_layers_by_hand_are_checked_once_these_are_known():
 
 
 def test_steps_with_odd_sampling_are_refused_on_every_executor(folder, backend):
-    with tensor_ops_decode.load(folder, backend, max_seq_length=48) as model:
+    with load(folder, backend, max_seq_length=48) as model:
         kernel = model.kernel
         for name, value in (
             ("temperature", math.nan), ("temperature", math.inf), ("temperature", -1),

@@ -8,10 +8,10 @@ from safetensors.numpy import load_file
 
 import tensor_ops
 import tensor_ops_decode
-from tensor_ops_decode.builder import Builder
+from tensor_ops_decode.executors.sources import TensorArrays
 from tensor_ops_decode.program import Limits, Program, Tensor
-from tensor_ops_decode.quantized_program import quantized_program
-from tensor_ops_decode.sources import TensorArrays
+from tensor_ops_decode.program.builder import Builder
+from tensor_ops_decode.program.quantized import quantized_program
 
 
 def is_matrix_of_a_layer(name):

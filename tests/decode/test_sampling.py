@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from tensor_ops_decode import reference
-from tensor_ops_decode.builder import Builder
 from tensor_ops_decode.program import Limits, Tensor
+from tensor_ops_decode.program.builder import Builder
 
 # Known probabilities, in no order: token i is drawn by its rank.
 RANKS = np.random.default_rng(8).permutation(40)

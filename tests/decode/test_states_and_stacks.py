@@ -8,15 +8,15 @@ import pytest
 
 from general_kinds import GENERAL_KINDS
 from tensor_ops_decode import reference
-from tensor_ops_decode.builder import Builder
 from tensor_ops_decode.errors import ProgramError
-from tensor_ops_decode.logits_error import logits_error
-from tensor_ops_decode.model_export import ModelFacts, export_model
-from tensor_ops_decode.node_kind import Kind, Weight
+from tensor_ops_decode.kernel.export import ModelFacts, export_model
+from tensor_ops_decode.kinds.kind import Kind, Weight
 from tensor_ops_decode.nodes import KINDS
 from tensor_ops_decode.program import Limits, Program, State, Tensor
-from tensor_ops_decode.requests import Requests
-from tensor_ops_decode.sampling import Sampling
+from tensor_ops_decode.program.builder import Builder
+from tensor_ops_decode.serving.logits_error import logits_error
+from tensor_ops_decode.serving.requests import Requests
+from tensor_ops_decode.serving.sampling import Sampling
 from tensor_ops_decode.weights.safetensors import open_safetensors
 
 WORDS, ROWS, COLUMNS = 6, 4, 6

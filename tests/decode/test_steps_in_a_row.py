@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 import tensor_ops_decode
-from tensor_ops_decode.builder import Builder
-from tensor_ops_decode.generate import Model
-from tensor_ops_decode.persistent_kernel import PersistentKernel
+from tensor_ops_decode.generation.model import Model
+from tensor_ops_decode.kernel.persistent_kernel import PersistentKernel
 from tensor_ops_decode.program import Limits, Tensor
+from tensor_ops_decode.program.builder import Builder
 
 WORDS, SLOTS, LENGTH = 24, 4, 32
 NEXT = np.random.default_rng(6).permutation(WORDS)  # the token that each is followed by

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tensor_ops_decode.builder import Builder
+from tensor_ops_decode.program.builder import Builder
 from wrong_programs import LIMITS, base_program, tensors_of
 from wrong_steps import (
     ALLOWED_STEPS,

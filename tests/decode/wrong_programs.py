@@ -10,8 +10,8 @@ import json
 
 import numpy as np
 
-from tensor_ops_decode.builder import Builder
 from tensor_ops_decode.program import Cache, Limits, Tensor
+from tensor_ops_decode.program.builder import Builder
 from tensor_ops_decode.weights.formats import FORMATS
 
 MOST = 2**31 - 1

@@ -8,8 +8,8 @@ from changes import change
 from choices import Choices
 
 import tensor_ops_cpp
-from tensor_ops_decode.builder import Builder
 from tensor_ops_decode.program import Cache, Limits, Tensor
+from tensor_ops_decode.program.builder import Builder
 from tensor_ops_decode.weights.formats import FORMATS
 
 __all__ = ["RUNS", "try_input"]

@@ -16,9 +16,9 @@ from changes import NUMBERS, change
 from choices import Choices
 
 from c_interface import MEMORY_ERROR, OK, RUNTIME_ERROR, VALUE_ERROR, Error, Interface
-from tensor_ops_decode.builder import Builder
-from tensor_ops_decode.model_export import MODEL, PROGRAM, WEIGHTS, ModelFacts, export_model
+from tensor_ops_decode.kernel.export import MODEL, PROGRAM, WEIGHTS, ModelFacts, export_model
 from tensor_ops_decode.program import Cache, Limits, Tensor
+from tensor_ops_decode.program.builder import Builder
 
 __all__ = ["RUNS", "try_input"]
 

@@ -1,6 +1,6 @@
 // Sizes in the notation that kinds of nodes declare: a sum of products such as "K", "2F", "HD+2GD"
 // or "1". A letter stands for the same number in all of a node, P for limits.max_seq_length; the
-// empty size is any number. tensor_ops_decode/size_notation.py reads the same notation.
+// empty size is any number. tensor_ops_decode/kinds/sizes.py reads the same notation.
 #pragma once
 
 #include <cstddef>

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tensor_ops_decode.cache_types import rounded
+from tensor_ops_decode.kinds.cache_types import rounded
 from tensor_ops_decode.program import Cache
 
 

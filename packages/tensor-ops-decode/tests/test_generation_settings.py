@@ -7,7 +7,7 @@ import pytest
 from gguf_bytes import small_gguf
 
 from tensor_ops_decode import FileFormatError, open_weights
-from tensor_ops_decode.generation_settings import end_tokens_of, generation_defaults
+from tensor_ops_decode.models.generation_settings import end_tokens_of, generation_defaults
 from tensor_ops_decode.weights.gguf import GgufFile
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from tensor_ops_decode.errors import ProgramError
-from tensor_ops_decode.node_kind import (
+from tensor_ops_decode.kinds.kind import (
     Attribute,
     Input,
     KeysAndValues,
@@ -12,7 +12,7 @@ from tensor_ops_decode.node_kind import (
     Relation,
     Weight,
 )
-from tensor_ops_decode.size_notation import Letters
+from tensor_ops_decode.kinds.sizes import Letters
 
 
 def kind(**given):

@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from tensor_ops_decode.builder import Builder
 from tensor_ops_decode.errors import ProgramError
 from tensor_ops_decode.nodes import KINDS
 from tensor_ops_decode.program import Cache, Limits, Program, Tensor
+from tensor_ops_decode.program.builder import Builder
 
 LIMITS = Limits(2, 8, 2, 64, 16, 8)
 ATTENTION = {

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from tensor_ops_decode import FileFormatError
-from tensor_ops_decode.builder import Builder
+from tensor_ops_decode.executors.sources import TensorArrays
 from tensor_ops_decode.program import Limits, Tensor
-from tensor_ops_decode.sources import TensorArrays
+from tensor_ops_decode.program.builder import Builder
 from tensor_ops_decode.weights import open_weights
 
 LIMITS = Limits(1, 4, 1, 6, 4, 2)

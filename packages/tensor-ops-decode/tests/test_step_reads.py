@@ -6,7 +6,7 @@ import pytest
 
 from tensor_ops import PersistentKernel
 from tensor_ops_decode import Builder, Cache, Limits, Tensor
-from tensor_ops_decode.step_reads import StepReads, cache_bytes_read, weight_bytes_read
+from tensor_ops_decode.program.step_reads import StepReads, cache_bytes_read, weight_bytes_read
 
 LENGTH, WINDOW = 40, 8
 

@@ -6,17 +6,17 @@
 ' Paris.'
 """
 
-from tensor_ops_decode.builder import Builder
 from tensor_ops_decode.errors import CapacityError, LogitsError, ProgramError
-from tensor_ops_decode.executors import NoExecutorError
-from tensor_ops_decode.generate import Completion, Model, load
-from tensor_ops_decode.logprobs import TokenLogprob
-from tensor_ops_decode.node_kind import Kind
+from tensor_ops_decode.executors.choice import NoExecutorError
+from tensor_ops_decode.generation.model import Completion, Model, load
+from tensor_ops_decode.kernel.persistent_kernel import PersistentKernel
+from tensor_ops_decode.kinds.kind import Kind
 from tensor_ops_decode.nodes import KINDS
-from tensor_ops_decode.persistent_kernel import PersistentKernel
 from tensor_ops_decode.program import Cache, Limits, Node, Program, State, Tensor, Value
-from tensor_ops_decode.sampling import Sampling
-from tensor_ops_decode.step_profile import StepProfile
+from tensor_ops_decode.program.builder import Builder
+from tensor_ops_decode.serving.logprobs import TokenLogprob
+from tensor_ops_decode.serving.sampling import Sampling
+from tensor_ops_decode.serving.step_profile import StepProfile
 from tensor_ops_decode.weights import FileFormatError, open_weights
 
 __version__ = "0.1.0"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tensor_ops import TensorOpsError
 
 if TYPE_CHECKING:
-    from tensor_ops_decode.answer import Completion
+    from tensor_ops_decode.generation.answer import Completion
 
 __all__ = ["CapacityError", "LogitsError", "ProgramError"]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tensor_ops_decode.builder import Builder
 from tensor_ops_decode.models.rope import Rope
 from tensor_ops_decode.program import Cache, Limits, Program, Tensor
+from tensor_ops_decode.program.builder import Builder
 from tensor_ops_decode.weights import FileFormatError, Weights
 
 __all__ = ["GGUF_NAMES", "HUGGING_FACE_NAMES", "Decoder", "program_of"]

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tensor_ops_decode.kinds.kind import Array
 from tensor_ops_decode.models.settings import Settings
-from tensor_ops_decode.node_kind import Array
 from tensor_ops_decode.weights import FileFormatError, Weights
 
 __all__ = ["Rope", "gguf_rope", "hugging_face_rope"]

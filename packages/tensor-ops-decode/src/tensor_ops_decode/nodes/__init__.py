@@ -3,7 +3,7 @@
 import pkgutil
 from importlib import import_module
 
-from tensor_ops_decode.node_kind import Kind
+from tensor_ops_decode.kinds.kind import Kind
 
 __all__ = ["KINDS"]
 

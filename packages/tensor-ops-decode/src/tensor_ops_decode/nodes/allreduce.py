@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tensor_ops_decode.node_kind import Array, Call, Input, Kind, Output, Sample
+from tensor_ops_decode.kinds.kind import Array, Call, Input, Kind, Output, Sample
 
 __all__ = ["KIND"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from tensor_ops.extension import OPS
-from tensor_ops_decode.cache_types import element_step
-from tensor_ops_decode.node_kind import (
+from tensor_ops_decode.kinds.cache_types import element_step
+from tensor_ops_decode.kinds.kind import (
     Array,
     Attribute,
     Call,
@@ -18,7 +18,7 @@ from tensor_ops_decode.node_kind import (
     Sample,
     Weight,
 )
-from tensor_ops_decode.rounding import UNIT, of_magnitude
+from tensor_ops_decode.kinds.rounding import UNIT, of_magnitude
 
 __all__ = ["KIND"]
 

@@ -3,8 +3,8 @@
 import numpy as np
 
 from tensor_ops.extension import OPS
-from tensor_ops_decode.node_kind import Array, Attribute, Call, Input, Kind, Output, Sample
-from tensor_ops_decode.rounding import of_magnitude
+from tensor_ops_decode.kinds.kind import Array, Attribute, Call, Input, Kind, Output, Sample
+from tensor_ops_decode.kinds.rounding import of_magnitude
 
 __all__ = ["KIND"]
 

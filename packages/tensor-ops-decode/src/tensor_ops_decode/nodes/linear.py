@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from tensor_ops_decode.node_kind import Array, Call, Input, Kind, Output, Sample, Weight
-from tensor_ops_decode.rounding import dot_bound, of_magnitude
+from tensor_ops_decode.kinds.kind import Array, Call, Input, Kind, Output, Sample, Weight
+from tensor_ops_decode.kinds.rounding import dot_bound, of_magnitude
 
 __all__ = ["KIND"]
 

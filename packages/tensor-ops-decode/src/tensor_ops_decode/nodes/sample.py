@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from tensor_ops_decode.node_kind import Array, Call, Input, Kind, Output, Sample
+from tensor_ops_decode.kinds.kind import Array, Call, Input, Kind, Output, Sample
 from tensor_ops_decode.nodes.argmax import largest
 
 __all__ = ["KIND", "edited", "philox"]

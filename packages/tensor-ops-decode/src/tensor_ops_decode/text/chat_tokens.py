@@ -14,10 +14,10 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from tensor_ops_decode.text.arguments import check_texts
 from tensor_ops_decode.text.chat_template import ChatTemplate, ChatTemplateError
 from tensor_ops_decode.text.special_names import Place, SpecialNames
 from tensor_ops_decode.text.tokenizer import Tokenizer
-from tensor_ops_decode.text_arguments import check_texts
 
 __all__ = ["encode_chat"]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import tokenizers
 
-from tensor_ops_decode.generation_settings import end_tokens_of
+from tensor_ops_decode.models.generation_settings import end_tokens_of
 from tensor_ops_decode.text.gguf_tokenizer import END_TOKENS, add_around, build_from_gguf
 from tensor_ops_decode.text.tokenizer import MissingTokenizer, Tokenizer, is_of_library
 from tensor_ops_decode.weights.files import Weights

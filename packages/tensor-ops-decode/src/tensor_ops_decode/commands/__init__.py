@@ -1,0 +1,1 @@
+"""The commands of tensor-ops that open models."""

@@ -1,0 +1,199 @@
+"""The command ``tensor-ops generate``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from tensor_ops import TensorOpsError
+from tensor_ops_decode.commands.options import (
+    Bar,
+    add_guesses,
+    add_running,
+    kernel_options,
+    model_parser,
+)
+from tensor_ops_decode.generation.chat_session import ChatSession, converse
+from tensor_ops_decode.generation.model import MAX_NEW_TOKENS, Completion, Model, describe
+
+__all__ = ["generate"]
+
+EXAMPLES = """\
+examples:
+  tensor-ops generate SmolLM2-135M-Instruct.Q4_1.gguf "The capital of France is"
+  tensor-ops generate model.gguf --chat "Why is the sky blue?" --temperature 0.7
+  tensor-ops generate model.gguf --chat --system "Be brief."
+  tensor-ops generate ./Llama-3.2-1B --backend python --max-new-tokens 16 "Once"
+  echo "Translate: good morning" | tensor-ops generate model.gguf -
+
+The text goes to standard output, piece by piece; tokens per second go to standard error. A prompt
+from standard input is without the newline at its end, if it has one. A prompt that begins with a
+dash comes last, after --.
+--chat without a prompt is a conversation: a line of standard input is a message, and /help lists
+the commands that a line may be. When it becomes too long for the model, its oldest messages are
+forgotten."""
+
+
+def generate(argv: Sequence[str]) -> int:
+    """Run ``tensor-ops generate`` with the words after the command's name."""
+    description = "Continue a text with a language model."
+    parser = model_parser("generate", description, EXAMPLES)
+    add_running(parser)
+    add_guesses(parser)
+    parser.add_argument(
+        "prompt", nargs="?", help="the text to continue; - reads it from standard input"
+    )
+    parser.add_argument(
+        "--chat",
+        action="store_true",
+        help="answer the prompt by the model's chat template; without one, talk",
+    )
+    parser.add_argument("--system", metavar="TEXT", help="the system's message of --chat")
+    parser.add_argument(
+        "--parse-special-tokens",
+        action="store_true",
+        help="names such as <|im_end|> in messages of --chat stand for the special tokens; "
+        "otherwise they are text",
+    )
+    parser.add_argument("--max-new-tokens", type=int, help="default: 128")
+    parser.add_argument(
+        "--temperature", type=float, help="0, the default, takes the likeliest token"
+    )
+    parser.add_argument("--top-k", type=int, help="sample from so many tokens only")
+    parser.add_argument("--top-p", type=float, help="sample from the likeliest")
+    parser.add_argument("--min-p", type=float, help="sample from tokens so likely")
+    parser.add_argument("--repetition-penalty", type=float, help="of tokens that were there")
+    parser.add_argument("--seed", type=int, help="of sampling; default: 0")
+    parser.add_argument(
+        "--model-defaults",
+        action="store_true",
+        help="sample as the model's files say, where the options above do not",
+    )
+    parser.add_argument("--stop", action="append", default=[], help="end before it; repeatable")
+    parser.add_argument("--ignore-eos", action="store_true", help="go on after end tokens")
+    parser.add_argument("--logprobs", type=int, help="with --json: so many tokens beside each")
+    parser.add_argument("--json", action="store_true", help="print a JSON object for each answer")
+    arguments = parser.parse_args(argv)
+    if arguments.system is not None and not arguments.chat:
+        parser.error("--system needs --chat")
+    if arguments.parse_special_tokens and not arguments.chat:
+        parser.error("--parse-special-tokens needs --chat")
+    if arguments.logprobs is not None and not arguments.json:
+        parser.error("--logprobs needs --json")
+    if arguments.prompt is None and not arguments.chat:
+        parser.error(
+            "the prompt is missing; - reads it from standard input, and only --chat goes without"
+        )
+    try:
+        prompt = _prompt(arguments.prompt)
+        with _opened(arguments) as model:
+            _answer(model, prompt, arguments)
+    except (ValueError, TypeError) as error:
+        raise TensorOpsError(str(error)) from error
+    return 0
+
+
+def _prompt(prompt: str | None) -> str | None:
+    if prompt != "-":
+        return prompt
+    if sys.stdin is None:
+        raise TensorOpsError("the prompt - is standard input, which is closed")
+    text = sys.stdin.read()
+    # Programs such as echo end what they write with a newline, which is none of the prompt's.
+    return text.removesuffix("\r\n") if text.endswith("\r\n") else text.removesuffix("\n")
+
+
+def _answer(model: Model, prompt: str | None, arguments: argparse.Namespace) -> None:
+    """Answer a prompt, or talk if there is none."""
+    options = _settings(arguments, model)
+
+    def report(answer: Completion) -> None:
+        if arguments.json:
+            _print_json(model, answer)
+        else:
+            cut = _how_to_go_on(answer, options) if arguments.chat else ""
+            _report(model, answer, cut)
+
+    parsed = {"parse_special_tokens": arguments.parse_special_tokens}
+    if prompt is None:
+        session = ChatSession(model, arguments.system, **parsed, **options)
+        converse(session, report, quiet=arguments.json)
+        return
+
+    def show(_: int, piece: str) -> None:
+        if not arguments.json:
+            print(piece, end="", flush=True)
+
+    if arguments.chat:
+        system = [{"role": "system", "content": arguments.system}] if arguments.system else []
+        messages = [*system, {"role": "user", "content": prompt}]
+        report(model.chat(messages, stream=show, **parsed, **options))
+    else:
+        report(*model.generate([prompt], stream=show, **options))
+
+
+def _opened(arguments: argparse.Namespace) -> Model:
+    """Return the model that the arguments name, with a progress bar while it is packed."""
+    bar, options = Bar(sys.stderr), kernel_options(arguments)
+    try:
+        model = describe(arguments.model, arguments.backend, **options)
+        model.tokenizer.check_exists()  # before weights are packed for a text that cannot be
+        model.kernel.compile(progress=bar.show_packing)
+        return model
+    except (ValueError, TypeError) as error:
+        raise TensorOpsError(str(error)) from error
+    finally:
+        bar.wipe()
+
+
+def _settings(arguments: argparse.Namespace, model: Model) -> dict[str, Any]:
+    """Return how to generate: as the options say, then as the model's files do if asked for."""
+    names = ["max_new_tokens", "temperature", "top_k", "top_p", "min_p", "repetition_penalty"]
+    names += ["seed", "stop", "ignore_eos", "logprobs"]
+    given = {name: value for name in names if (value := getattr(arguments, name)) is not None}
+    return {**(model.defaults if arguments.model_defaults else {}), **given}
+
+
+def _how_to_go_on(answer: Completion, options: dict[str, Any]) -> str:
+    """Return what to say of an answer that a limit has cut, and nothing of one that has an end."""
+    if answer.finish_reason != "length":
+        return ""
+    most = options.get("max_new_tokens", MAX_NEW_TOKENS)
+    option = "--max-new-tokens" if len(answer.tokens) >= most else "--max-seq-length"
+    return f"; the answer was cut there, a larger {option} has more of it"
+
+
+def _print_json(model: Model, answer: Completion) -> None:
+    record = {
+        "text": answer.text,
+        "tokens": list(answer.tokens),
+        "finish_reason": answer.finish_reason,
+        "prompt_tokens": len(answer.prompt_tokens),
+        "shared_tokens": answer.shared_tokens,
+        "backend": model.kernel.backend,
+        "prompt_seconds": answer.prompt_seconds,
+        "tokens_per_second": _rate(answer),
+    }
+    if answer.logprobs is not None:
+        record["logprobs"] = [each._asdict() for each in answer.logprobs]
+    print(json.dumps(record), flush=True)
+
+
+def _report(model: Model, answer: Completion, cut: str) -> None:
+    """End the line of the text, and print one about the speed and why the text has ended."""
+    print(flush=True)
+    rate = _rate(answer)
+    speed = "" if rate is None else f", {rate:.1f} tokens per second"
+    shared = f" ({answer.shared_tokens} found in the caches)" if answer.shared_tokens else ""
+    read = f"{len(answer.prompt_tokens)} tokens read{shared} in {answer.prompt_seconds:.2f} s"
+    written = f"{len(answer.tokens)} written{speed}"
+    print(f"{read}, {written}, on {model.kernel.backend}{cut}", file=sys.stderr)
+
+
+def _rate(answer: Completion) -> float | None:
+    """Return the tokens per second after the first one, if there are more."""
+    several = len(answer.tokens) - 1
+    return several / answer.decode_seconds if several else None

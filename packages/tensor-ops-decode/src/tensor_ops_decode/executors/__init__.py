@@ -1,0 +1,1 @@
+"""How a program becomes an executable: the backend, its memory, its tensors."""

@@ -1,0 +1,141 @@
+"""The arrays of a program's tensors, from where the program says that they come from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import numpy as np
+
+from tensor_ops.extension import numpy_view
+from tensor_ops_decode.kinds.kind import Array
+from tensor_ops_decode.program import Program, Tensor
+from tensor_ops_decode.weights import FileFormatError, Weights, apply_transforms, open_weights
+
+__all__ = ["FLOAT_TYPES", "TensorArrays", "attached_array"]
+
+#: The types of tensors that arrays of these dtypes are.
+FLOAT_TYPES = {"float32": "f32", "float16": "f16", "bfloat16": "bf16"}
+
+_BLOCK = 4096  # rows of a rotary table that are computed at once
+
+
+def attached_array(name: str, array: object) -> Array:
+    """Return an array that a caller gives as a NumPy array over the same memory.
+
+    Parameters
+    ----------
+    name : str
+        Of its tensor.
+    array : ndarray or array with DLPack
+        On the host, C-contiguous, with one or two dimensions, of float32, float16 or bfloat16.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If it is none of that.
+    """
+    array = numpy_view("attach_input", name, array)
+    if str(array.dtype) not in FLOAT_TYPES or not array.dtype.isnative:
+        raise TypeError(
+            f"attach_input: {name} must be of {', '.join(FLOAT_TYPES)}, got {array.dtype}"
+        )
+    if array.ndim not in (1, 2) or array.size == 0:
+        raise ValueError(
+            f"attach_input: {name} must be a vector or a matrix, got the shape {array.shape}"
+        )
+    if not array.flags.c_contiguous:
+        raise ValueError(f"attach_input: {name} must be C-contiguous: pass a contiguous copy of it")
+    return array
+
+
+class TensorArrays(Mapping[str, Array]):
+    """The array of each tensor of a program, in its dtype or as the bytes of the file.
+
+    Nothing is copied, unless the program asks for a transform; that is done when the tensor is
+    looked up.
+
+    Parameters
+    ----------
+    program : Program
+    attached : mapping of str to ndarray
+        What the caller gives.
+    weights : Weights, optional
+        The opened files of the model; without them, files are opened by the program's paths.
+    tables : mapping of str to ndarray
+        Tensors that are transformed already.
+
+    Raises
+    ------
+    FileFormatError
+        When a tensor is looked up that is missing in its file, or is another one than the program
+        was made for.
+    ValueError
+        When an array is looked up that is to be attached, and is missing.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        attached: Mapping[str, Array],
+        weights: Weights | None = None,
+        tables: Mapping[str, Array] | None = None,
+    ) -> None:
+        self._tensors, self._attached, self._weights = program.tensors, attached, weights
+        self._tables = tables or {}
+        self._opened: dict[str, Weights] = {}
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._tensors)
+
+    def __len__(self) -> int:
+        return len(self._tensors)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._tensors
+
+    def __getitem__(self, name: str) -> Array:
+        tensor = self._tensors[name]
+        if name in self._tables:
+            return self._tables[name]
+        if "rotary" in tensor.source:
+            return _rotary_table(tensor)
+        if "attached" in tensor.source:
+            if name not in self._attached:
+                raise ValueError(f"tensor {name!r} must be attached, and is not")
+            return self._attached[name]
+        path = tensor.source["file"]
+        files = self._weights or self._opened.get(path)
+        if files is None:
+            files = self._opened[path] = open_weights(_model_of(path))
+        return _stored(name, tensor, files)
+
+
+def _model_of(path: str) -> Path:
+    """Return what is opened for a file: of a model in safetensors, the folder."""
+    place = Path(path)
+    return place.parent if place.suffix == ".safetensors" else place
+
+
+def _stored(name: str, tensor: Tensor, files: Weights) -> Array:
+    stored = tensor.source["tensor"]
+    if stored not in files.names:
+        raise FileFormatError(f"{tensor.source['file']}: tensor {stored!r} is missing")
+    found = apply_transforms(files.tensor(stored), tensor.source["transform"])
+    if (found.type, found.shape) != (tensor.type, tensor.shape):
+        raise FileFormatError(
+            f"{found.file}: tensor {stored!r} is {found.type} of shape {found.shape}; the program "
+            f"was made for {tensor.type} of shape {tensor.shape}"
+        )
+    return found.data
+
+
+def _rotary_table(tensor: Tensor) -> Array:
+    source = tensor.source
+    frequencies = np.asarray(source["frequencies"], np.float64)
+    function = np.cos if source["rotary"] == "cos" else np.sin
+    table = np.empty(tensor.shape, np.float32)
+    for start in range(0, len(table), _BLOCK):  # few float64 numbers at a time
+        rows = table[start : start + _BLOCK]
+        rows[:] = function(np.outer(start + np.arange(len(rows)), frequencies)) * source["factor"]
+    return table

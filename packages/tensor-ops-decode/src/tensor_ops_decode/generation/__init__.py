@@ -1,0 +1,1 @@
+"""Text from a model: prompts in, answers and conversations out."""

@@ -1,0 +1,131 @@
+"""The answer to a prompt: the text that is certain so far, and the whole in the end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tensor_ops_decode.serving.logprobs import TokenLogprob
+
+if TYPE_CHECKING:
+    from tensor_ops_decode.text import Tokenizer
+
+__all__ = ["Answer", "Completion"]
+
+
+@dataclass(frozen=True)
+class Completion:
+    """The answer to one prompt.
+
+    Attributes
+    ----------
+    text : str
+        Without the end token, and without the stop string that ended it.
+    tokens : tuple of int
+        All tokens that the model chose, an end token included.
+    finish_reason : {"stop", "length", "error"}
+        Whether the model ended its answer or wrote a stop string, or a limit was reached; or in
+        `LogitsError.completions`, that its logits chose no further token.
+    prompt_tokens : tuple of int
+    logprobs : tuple of TokenLogprob, or None
+        How likely each token was, if that was asked for.
+    accepted_tokens : int
+        How many tokens had been guessed; see ``num_speculative_tokens`` of `PersistentKernel`.
+    shared_tokens : int
+        How many tokens of the prompt were in the caches, for another prompt began with them.
+    prompt_seconds, decode_seconds : float
+        From the start to the first token, and from there to the last.
+    """
+
+    text: str
+    tokens: tuple[int, ...]
+    finish_reason: str
+    prompt_tokens: tuple[int, ...]
+    logprobs: tuple[TokenLogprob, ...] | None
+    accepted_tokens: int = field(compare=False)
+    shared_tokens: int = field(compare=False)
+    prompt_seconds: float = field(compare=False)
+    decode_seconds: float = field(compare=False)
+
+
+class Answer:
+    """One prompt on its way: its tokens, and the text that is certain."""
+
+    def __init__(
+        self,
+        number: int,
+        prompt: list[int],
+        tokenizer: Tokenizer,
+        stops: tuple[str, ...],
+        stream: Callable[[int, str], None] | None,
+    ) -> None:
+        self.number, self.prompt = number, prompt
+        self.tokens: list[int] = []
+        self.finish_reason: str | None = None
+        self.logprobs: tuple[TokenLogprob, ...] | None = None
+        self.accepted_tokens = self.shared_tokens = 0
+        self._text = ""
+        self._held = ""
+        self._tokenizer, self._decoder = tokenizer, tokenizer.stream()
+        self._stops, self._stream = stops, stream
+        self._times: list[float] = []
+
+    def start(self) -> None:
+        """Note that the first step with this prompt begins."""
+        self._times = [time.perf_counter()]
+
+    def add(self, tokens: list[int], reason: str | None) -> None:
+        """Take all tokens so far, and why the request has ended if it has."""
+        for token in tokens[len(self.tokens) :]:
+            self.tokens.append(token)
+            self._times[1 + (len(self.tokens) > 1) :] = [time.perf_counter()]
+            is_end = reason == "stop" and len(self.tokens) == len(tokens)
+            if not is_end and token in self._tokenizer:
+                self._release(self._decoder.push(token))
+            if self.finish_reason is not None:
+                return
+        if reason is not None:  # nothing will follow what is held back
+            self._release(self._decoder.finish())
+            self._emit(self._held)
+            self.finish_reason = self.finish_reason or reason
+
+    def completion(self) -> Completion:
+        """Return the answer, once it is finished."""
+        # One that ended by an error may have no token.
+        start, first, last = self._times[0], self._times[:2][-1], self._times[-1]
+        return Completion(
+            self._text,
+            tuple(self.tokens),
+            self.finish_reason or "length",
+            tuple(self.prompt),
+            self.logprobs,
+            self.accepted_tokens,
+            self.shared_tokens,
+            first - start,
+            last - first,
+        )
+
+    def _release(self, text: str) -> None:
+        """Emit text up to a stop string, or up to what may become one."""
+        text, self._held = self._held + text, ""
+        found = [place for stop in self._stops if (place := text.find(stop)) >= 0]
+        if found:
+            self.finish_reason = "stop"
+            self._emit(text[: min(found)])
+            return
+        kept = max((_overlap(text, stop) for stop in self._stops), default=0)
+        self._held = text[len(text) - kept :]
+        self._emit(text[: len(text) - kept])
+
+    def _emit(self, text: str) -> None:
+        self._text += text
+        if text and self._stream is not None:
+            self._stream(self.number, text)
+
+
+def _overlap(text: str, stop: str) -> int:
+    """Return how many characters at the end of a text begin a stop string."""
+    longest = min(len(text), len(stop) - 1)
+    return next((n for n in range(longest, 0, -1) if text.endswith(stop[:n])), 0)

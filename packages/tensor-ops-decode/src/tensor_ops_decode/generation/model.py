@@ -1,0 +1,395 @@
+"""Text from prompts: opens a model, and runs its requests until each has its answer."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from tensor_ops_decode.arguments import check_progress, whole
+from tensor_ops_decode.errors import LogitsError
+from tensor_ops_decode.generation.answer import Answer, Completion
+from tensor_ops_decode.kernel.persistent_kernel import PersistentKernel
+from tensor_ops_decode.models import decoder_of
+from tensor_ops_decode.models.generation_settings import end_tokens_of, generation_defaults
+from tensor_ops_decode.text.arguments import Prompt, checked_prompt, checked_stops, listed_prompts
+from tensor_ops_decode.weights import FileFormatError, Weights, open_weights
+
+if TYPE_CHECKING:
+    from tensor_ops_decode.text import ChatTemplate, Tokenizer
+
+__all__ = ["Completion", "Model", "describe", "load"]
+
+Messages = Sequence[Mapping[str, Any]]
+
+MAX_NEW_TOKENS = 128
+
+# For how long steps follow one another before their tokens are looked at: a stream of pieces is
+# smooth, other threads wait for no longer, and what Python does after them is little beside it.
+_SECONDS_OF_STEPS = 0.03
+
+
+def load(
+    path: str | os.PathLike[str],
+    backend: str | None = None,
+    *,
+    progress: Callable[[int, int], None] | None = None,
+    **options: Any,
+) -> Model:
+    """Open a model, and pack its weights for a backend.
+
+    Parameters
+    ----------
+    path : path-like
+        A GGUF file, or a folder of Hugging Face with ``config.json`` and safetensors.
+    backend : str, optional
+        The backend that must run it; by default the one that tensor_ops chooses.
+    progress : callable, optional
+        Called with the bytes of weights that are packed, and of all.
+    **options
+        As in `PersistentKernel`: ``fallback_backends``, ``num_workers``, ``max_seq_length``,
+        ``max_num_batched_requests`` and others.
+
+    Returns
+    -------
+    Model
+        A folder without ``tokenizer.json`` makes one that takes tokens and gives tokens: text is an
+        error then.
+
+    Raises
+    ------
+    FileFormatError
+        If there is no model, or one that is damaged or not supported.
+    BackendUnavailableError
+        If no backend can run it.
+    OSError
+        If it cannot be read.
+
+    Examples
+    --------
+    >>> import tensor_ops_decode
+    >>> model = tensor_ops_decode.load("SmolLM2-135M-Instruct.Q4_1.gguf")  # doctest: +SKIP
+    >>> model.generate("The capital of France is", max_new_tokens=4)[0].text  # doctest: +SKIP
+    ' Paris.\\n\\n'
+    """
+    check_progress(progress)
+    model = describe(path, backend, **options)
+    model.kernel.compile(progress=progress)
+    return model
+
+
+def describe(path: str | os.PathLike[str], backend: str | None = None, **options: Any) -> Model:
+    """Open a model as `load` does, without packing its weights: it cannot answer yet."""
+    from tensor_ops_decode.text import open_tokenizer  # few programs that use a kernel need it
+
+    weights = open_weights(path)
+    tokenizer, defaults = open_tokenizer(weights), generation_defaults(weights)
+    found, end = tokenizer.end_tokens | end_tokens_of(weights), decoder_of(weights).vocabulary
+    options.setdefault("eos_token_id", sorted(token for token in found if token < end))
+    kernel = PersistentKernel(backend=backend, model=weights, **options)
+    model = Model(kernel, tokenizer, weights, defaults)
+    if tokenizer.vocab_size > model.vocabulary:
+        kernel.close()
+        raise FileFormatError(
+            f"{weights.path}: the tokenizer has {tokenizer.vocab_size} tokens, but the embedding "
+            f"only {model.vocabulary} rows"
+        )
+    return model
+
+
+class Model:
+    """A model that answers prompts; `load` makes one.
+
+    Attributes
+    ----------
+    kernel : PersistentKernel
+        What runs its steps.
+    tokenizer : Tokenizer
+        Where the model's folder has none, its methods raise an error that names the missing file.
+    vocabulary : int
+        The number of tokens that it can choose from.
+    defaults : dict
+        How the model's files would have answers generated, by the arguments of `generate`, which
+        follows them when they are given: ``model.generate(prompt, **model.defaults)``.
+    """
+
+    def __init__(
+        self,
+        kernel: PersistentKernel,
+        tokenizer: Tokenizer,
+        weights: Weights,
+        defaults: dict[str, Any],
+    ) -> None:
+        self.kernel = kernel
+        self.tokenizer = tokenizer
+        self.vocabulary = kernel.program.values["logits"].columns
+        self.defaults = defaults
+        self._weights = weights
+        self._lock = threading.RLock()
+
+    def __enter__(self) -> Model:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Free the memory of the model."""
+        self.kernel.close()
+
+    def chat_prompt(
+        self, messages: Messages, *, parse_special_tokens: bool = False, **variables: Any
+    ) -> list[int]:
+        """Return the tokens of a conversation that the model is to continue.
+
+        They are the whole prompt: the template writes the token that begins a text if the model
+        wants one, and none is added. The name of a special token such as ``<|im_end|>`` is that
+        token where the template writes it, and text where a message or a variable has it, so that
+        nobody who writes a message can end a turn or begin another.
+
+        Parameters
+        ----------
+        messages : sequence of mapping
+            Each with ``"role"`` and ``"content"``, the last of the role ``"user"``.
+        parse_special_tokens : bool, default False
+            Whether such names stand for the tokens in messages and variables too. Leave it to
+            programs that write every message themselves.
+        **variables
+            What else the template is to see, as JSON values: ``tools`` and ``documents``, which are
+            sequences of mappings, or what the model knows, such as ``enable_thinking``.
+
+        Raises
+        ------
+        ValueError
+            If the model has no tokenizer or no chat template, or the template refuses the messages;
+            if a text has a lone surrogate; or if the template changes messages so much that names
+            of special tokens in them cannot be told from its own.
+        TypeError
+            If a message or variable is no JSON value.
+        """
+        from tensor_ops_decode.text import encode_chat
+
+        self.tokenizer.check_exists()
+        if self._chat_template is None:
+            raise ValueError(
+                f"{self._weights.path}: the model has no chat template; give it a plain prompt"
+            )
+        return encode_chat(
+            self.tokenizer,
+            self._chat_template,
+            messages,
+            variables,
+            parse_special_tokens=parse_special_tokens,
+        )
+
+    def chat(
+        self,
+        messages: Messages,
+        *,
+        template_variables: Mapping[str, Any] | None = None,
+        parse_special_tokens: bool = False,
+        **arguments: Any,
+    ) -> Completion:
+        """Answer the last message of a conversation.
+
+        Parameters
+        ----------
+        messages : sequence of mapping
+            As `chat_prompt` takes them. The caller adds the answer to them if it goes on.
+        template_variables : mapping, optional
+            What else the chat template is to see, such as ``tools``.
+        parse_special_tokens : bool, default False
+            As of `chat_prompt`.
+        **arguments
+            As `generate` takes them, such as ``max_new_tokens`` and ``stream``.
+
+        Returns
+        -------
+        Completion
+
+        Raises
+        ------
+        ValueError, TypeError
+            As of `chat_prompt` and `generate`.
+
+        Examples
+        --------
+        >>> import tensor_ops_decode
+        >>> model = tensor_ops_decode.load("SmolLM2-135M-Instruct.Q4_1.gguf")  # doctest: +SKIP
+        >>> messages = [{"role": "user", "content": "What is the capital of France?"}]
+        >>> model.chat(messages).text  # doctest: +SKIP
+        'The capital of France is Paris.'
+        """
+        if not isinstance(template_variables, (Mapping, type(None))):
+            raise TypeError(f"template_variables must be a mapping, got {template_variables!r:.80}")
+        prompt = self.chat_prompt(
+            messages, parse_special_tokens=parse_special_tokens, **(template_variables or {})
+        )
+        (answer,) = self.generate([prompt], **arguments)
+        return answer
+
+    @cached_property
+    def _chat_template(self) -> ChatTemplate | None:
+        from tensor_ops_decode.text import open_chat_template
+
+        return open_chat_template(self._weights, self.tokenizer)
+
+    def generate(
+        self,
+        prompts: Prompt | Sequence[Prompt],
+        *,
+        max_new_tokens: int = MAX_NEW_TOKENS,
+        temperature: float = 0.0,
+        top_k: int = 0,
+        top_p: float = 1.0,
+        min_p: float = 0.0,
+        seed: int = 0,
+        repetition_penalty: float = 1.0,
+        logit_bias: Mapping[int, float] | None = None,
+        stop: str | Sequence[str] = (),
+        ignore_eos: bool = False,
+        logprobs: int | None = None,
+        stream: Callable[[int, str], None] | None = None,
+    ) -> list[Completion]:
+        """Continue one or several prompts.
+
+        Parameters
+        ----------
+        prompts : str, sequence of int, or a sequence of these
+            Text or tokens. Several are computed together, as many as the model has requests; the
+            answer to each is the same as alone on the native backends. A text gets the token that
+            begins one, if the model wants it, and the name of a special token in it is text.
+        max_new_tokens : int, optional
+        temperature : float, optional
+            0 takes the likeliest token; larger, up to 1e6, is more random.
+        top_k : int, optional
+            Sample from so many of the likeliest tokens only; 0 for all.
+        top_p : float, optional
+            Sample from the likeliest tokens whose probabilities sum to it.
+        min_p : float, optional
+            Sample from tokens at least so likely beside the likeliest.
+        seed : int, optional
+            Equal seeds give equal answers; prompt i has ``seed + i``.
+        repetition_penalty : float, optional
+            Positive logits of tokens that the prompt or the answer has are divided by it, negative
+            ones multiplied; larger than 1 makes repetitions less likely.
+        logit_bias : mapping of int to float, optional
+            What is added to the logits of these tokens; ``-math.inf`` bans one.
+        stop : str or sequence of str, optional
+            An answer ends before one of these.
+        ignore_eos : bool, optional
+            Whether to go on after the model's end tokens.
+        logprobs : int, optional
+            Give the log-probability of each token of the answers, and so many of the likeliest
+            tokens beside it. They are the model's own, before all of the settings above.
+        stream : callable, optional
+            Called with the number of a prompt and a piece of text as soon as it is certain. The
+            pieces of a prompt are its text, and no piece ends within a character.
+
+        Returns
+        -------
+        list of Completion
+            In the order of the prompts.
+
+        Raises
+        ------
+        ValueError
+            If a prompt is empty, longer than the model's sequence, or names an unknown token; if a
+            text has a lone surrogate, or the model has no tokenizer for it; or if a number is out
+            of its range.
+        TypeError
+            If an argument is of another type. In both cases nothing has been computed.
+        LogitsError
+            If the logits of a prompt are NaN, or all minus infinity. It is raised when the other
+            prompts have their answers, which it has as `LogitsError.completions`.
+        """
+        stops = checked_stops(stop)
+        if stream is not None and not callable(stream):
+            raise TypeError(f"stream must be a function, got {stream!r}")
+        if stops or stream is not None:
+            self.tokenizer.check_exists()
+        most, seed = whole("max_new_tokens", max_new_tokens), whole("seed", seed, 0)
+        answers = [
+            Answer(number, self._tokens(number, prompt), self.tokenizer, stops, stream)
+            for number, prompt in enumerate(listed_prompts(prompts))
+        ]
+        waiting: deque[tuple[Answer, dict[str, Any]]] = deque()
+        for answer in answers:
+            # The last token of an answer is not fed.
+            room = self.kernel.program.limits.longest - len(answer.prompt) + 1
+            request: dict[str, Any] = {
+                "tokens": answer.prompt,
+                "max_new_tokens": min(most, max(room, 1)),
+                "ignore_eos": ignore_eos,
+                "logprobs": logprobs,
+                "temperature": temperature,
+                "top_k": top_k,
+                "top_p": top_p,
+                "min_p": min_p,
+                "seed": seed + answer.number,
+                "repetition_penalty": repetition_penalty,
+                "logit_bias": {} if logit_bias is None else logit_bias,
+            }
+            self.kernel.check_request(**request)
+            waiting.append((answer, request))
+        running: dict[int, Answer] = {}
+        errors: list[tuple[int, LogitsError]] = []
+        # A step after a stop string would be in vain.
+        most_steps = 1 if stops else most
+        try:
+            while waiting or running:
+                for number, tokens, reason in self._advance(waiting, running, most_steps):
+                    answer = running[number]
+                    answer.add(tokens, reason)
+                    if answer.finish_reason is not None:
+                        answer.accepted_tokens = self.kernel.num_accepted(number)
+                        answer.shared_tokens = self.kernel.num_shared(number)
+                        if logprobs is not None:
+                            found = self.kernel.logprobs(number)
+                            answer.logprobs = tuple(found[: len(answer.tokens)])
+                        error = self.kernel.error(number)
+                        if error is not None:
+                            errors.append((answer.number, error))
+                        self.kernel.remove(number)
+                        del running[number]
+        finally:
+            for number in running:
+                self.kernel.remove(number)
+        completions = [answer.completion() for answer in answers]
+        if errors:
+            prompt, error = min(errors, key=lambda each: each[0])
+            raise LogitsError(f"prompt {prompt}: {error}", error.request, tuple(completions))
+        return completions
+
+    def _advance(
+        self,
+        waiting: deque[tuple[Answer, dict[str, Any]]],
+        running: dict[int, Answer],
+        most_steps: int,
+    ) -> list[tuple[int, list[int], str | None]]:
+        """Start what there is room for, run steps, and return how far each request has come.
+
+        The steps are those of all threads that generate, each of which reads its own requests.
+        """
+        kernel = self.kernel
+        with self._lock:
+            while waiting:
+                answer, request = waiting[0]
+                if not kernel.has_room(len(answer.prompt) + request["max_new_tokens"] - 1):
+                    break
+                running[kernel.add_request(**request)] = answer
+                waiting.popleft()
+                answer.start()
+            active = kernel.requests
+            if active and (not running or not running.keys().isdisjoint(active)):
+                with contextlib.suppress(LogitsError):  # each thread finds those of its requests
+                    kernel.run(most_steps, max_seconds=_SECONDS_OF_STEPS)
+            return [(each, kernel.tokens(each), kernel.finish_reason(each)) for each in running]
+
+    def _tokens(self, number: int, prompt: Prompt) -> list[int]:
+        given = checked_prompt(f"prompt {number}", prompt)
+        return self.tokenizer.encode(given) if isinstance(given, str) else given

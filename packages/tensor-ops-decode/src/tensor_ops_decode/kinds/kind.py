@@ -1,0 +1,395 @@
+"""What a kind of node declares about itself, and how its arguments are checked.
+
+Each file of ``tensor_ops_decode/nodes`` declares one kind; `tensor_ops_decode.nodes.KINDS` has all.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+from tensor_ops_decode.errors import ProgramError
+from tensor_ops_decode.kinds.sizes import POSITIONS, Relation, letters_in, new_letter
+
+__all__ = [
+    "MOST_SIZE",
+    "Array",
+    "Attribute",
+    "Call",
+    "FORMS",
+    "Input",
+    "KeysAndValues",
+    "Kind",
+    "Output",
+    "Relation",
+    "Sample",
+    "StatePerRequest",
+    "Weight",
+    "is_number",
+]
+
+#: The largest size, and the largest integer of a node: tokens, rows and columns are numbered by
+#: int32.
+MOST_SIZE = 2**31 - 1
+
+#: An ndarray. NumPy's own types leave so much open that they say no more than this.
+Array: TypeAlias = Any
+
+
+def is_number(value: object) -> bool:
+    """Return whether a value is a finite number that float64 holds."""
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:
+        return False
+
+
+@dataclass(frozen=True)
+class Input:
+    """A value that a node reads.
+
+    Attributes
+    ----------
+    name, columns : str
+        The columns are a size; see `tensor_ops_decode.kinds.sizes`.
+    dtype : {"float32", "int32"}
+    below : str
+        Of int32: the size that all of its numbers must be stated to be below. They are, where the
+        node that writes them states so of its output; the value ``tokens`` is checked before each
+        step.
+    optional : bool
+    """
+
+    name: str
+    columns: str
+    dtype: str = "float32"
+    below: str = ""
+    optional: bool = False
+
+
+@dataclass(frozen=True)
+class Output:
+    """A value that a node writes, with the rows of its inputs or the selected ones.
+
+    Attributes
+    ----------
+    name, columns : str
+    dtype : {"float32", "int32"}
+    below : str
+        Of int32: the size that all of its numbers are below, from 0 on; "" states nothing.
+    """
+
+    name: str
+    columns: str
+    dtype: str = "float32"
+    below: str = ""
+
+
+#: What a slot for weights takes, and how many dimensions each of its tensors has.
+FORMS = {
+    "vector": 1,  # `rows` is its length
+    "table": 2,  # a matrix in floating point, of which a token reads the row of its position
+    "rows": 2,  # a matrix whose rows are looked up by the numbers of an input
+    "matrices": 2,  # one or more, one below the other, for products
+    "biases": 1,  # one vector for each matrix of another slot
+    "stack": 3,  # matrices of one size for products, which the numbers of an input choose from
+}
+Form: TypeAlias = Literal["vector", "table", "rows", "matrices", "biases", "stack"]
+
+
+@dataclass(frozen=True)
+class Weight:
+    """A slot for tensors.
+
+    Attributes
+    ----------
+    name : str
+    form : {"vector", "table", "rows", "matrices", "biases", "stack"}
+        See `FORMS`.
+    rows, columns, planes : str
+        Sizes: of many tensors the rows of all; of a stack `planes` is how many matrices it has.
+    of : str
+        Of biases: the slot of the matrices.
+    chosen_by : str
+        Of rows and of a stack: the int32 input whose numbers choose.
+    optional : bool
+    """
+
+    name: str
+    form: Form
+    rows: str
+    columns: str = ""
+    planes: str = ""
+    of: str = ""
+    chosen_by: str = ""
+    optional: bool = False
+
+    @property
+    def dimensions(self) -> int:
+        """The dimensions of each tensor."""
+        return FORMS[self.form]
+
+    @property
+    def many(self) -> bool:
+        """Whether it takes more than one tensor."""
+        return self.form in ("matrices", "biases")
+
+    @property
+    def is_table(self) -> bool:
+        """Whether a token reads one row, and not all."""
+        return self.form in ("table", "rows")
+
+    @property
+    def sizes(self) -> tuple[tuple[str, str], ...]:
+        """The sizes of its dimensions, and what each is called."""
+        if self.dimensions == 1:
+            return ((self.rows, f"length of {self.name}"),)
+        rows = ((self.rows, f"rows of {self.name}"), (self.columns, f"columns of {self.name}"))
+        return rows if self.dimensions == 2 else ((self.planes, f"matrices of {self.name}"), *rows)
+
+
+@dataclass(frozen=True)
+class KeysAndValues:
+    """The cache of a node that keeps a key and a value of each position of a request.
+
+    Attributes
+    ----------
+    heads, keys, values : str
+        Sizes: the heads, and the elements of a head of the keys and of the values.
+    window : str
+        The attribute that says how many positions a token reads, up to its own; 0 is all. "" where
+        all are read.
+    """
+
+    heads: str
+    keys: str
+    values: str
+    window: str = ""
+
+    @property
+    def sizes(self) -> tuple[tuple[str, str], ...]:
+        """Its sizes, and what each is called."""
+        return (
+            (self.heads, "num_kv_heads of the cache"),
+            (self.keys, "head_size of the cache"),
+            (self.values, "value_size of the cache"),
+        )
+
+
+@dataclass(frozen=True)
+class StatePerRequest:
+    """The cache of a node that keeps one matrix of each request, which its tokens change in turn.
+
+    Attributes
+    ----------
+    rows, columns : str
+        Sizes.
+    """
+
+    rows: str
+    columns: str
+
+    @property
+    def sizes(self) -> tuple[tuple[str, str], ...]:
+        """Its sizes, and what each is called."""
+        return ((self.rows, "rows of the cache"), (self.columns, "columns of the cache"))
+
+
+@dataclass(frozen=True)
+class Attribute:
+    """A number, or one of several words, that a node needs.
+
+    Numbers are finite and at least `least`; integers are at most 2**31 - 1, and with a `letter`
+    they are sizes.
+    """
+
+    name: str
+    type: type
+    least: float | None = None
+    choices: tuple[str, ...] = ()
+    letter: str = ""
+
+    def check(self, where: str, value: object) -> None:
+        """Raise a ProgramError if the value is not one of this attribute."""
+        if self.type is str:
+            if not isinstance(value, str) or value not in self.choices:
+                expected = " or ".join(map(repr, self.choices))
+                raise ProgramError(f"{where}: {self.name} must be {expected}, got {value!r}")
+            return
+        if not is_number(value) or (self.type is int and not isinstance(value, int)):
+            what = "a finite number" if self.type is float else "an integer"
+            raise ProgramError(f"{where}: {self.name} must be {what}, got {value!r}")
+        if self.type is int and value > MOST_SIZE:  # type: ignore[operator]
+            raise ProgramError(
+                f"{where}: {self.name} must be an integer up to {MOST_SIZE}, got {value!r}"
+            )
+        if self.least is not None and value < self.least:  # type: ignore[operator]
+            raise ProgramError(
+                f"{where}: {self.name} must be at least {self.least:g}, got {value!r}"
+            )
+
+
+@dataclass(frozen=True)
+class Call:
+    """One node for one token, in the reference: vectors in, a vector out.
+
+    Attributes
+    ----------
+    inputs, weights : mapping of str to ndarray
+        In the dtype of the computation; the matrices of a slot are one array.
+    attributes : mapping
+    position : int
+        Of the token in its request.
+    store : callable or None
+        Writes the token's key and value, shape ``(heads, head size)``, to the cache of a node that
+        has one. Returns those of all tokens up to it, shape ``(tokens, heads, head size)``.
+    cache_dtype : str
+    sampling : mapping
+        ``temperature``, ``top_k``, ``top_p``, ``min_p`` and ``seed`` of the request, and its
+        ``edited_tokens``, ``edit_biases`` and ``edit_penalties``.
+    state : ndarray or None
+        What the token before has kept, of a node that keeps a state; zeros for the first token.
+    keep : callable or None
+        Takes the state for the next token.
+    """
+
+    inputs: Mapping[str, Array]
+    weights: Mapping[str, Array]
+    attributes: Mapping[str, Any]
+    position: int = 0
+    store: Callable[[Array, Array], tuple[Array, Array]] | None = None
+    cache_dtype: str = "float32"
+    sampling: Mapping[str, Any] = field(default_factory=dict)
+    state: Array | None = None
+    keep: Callable[[Array], None] | None = None
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A small node that every executor is tested on: sizes and attributes."""
+
+    name: str
+    columns: Mapping[str, int]
+    weights: Mapping[str, Sequence[tuple[int, ...]]] = field(default_factory=dict)
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    cache: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One kind of node.
+
+    ``tools/node_kinds.py`` writes what it declares, other than its meaning, as a table for C++.
+
+    Attributes
+    ----------
+    name : str
+    meaning : str
+        The formula.
+    compute : callable
+        Returns the output of a `Call`; of a kind with several, a tuple of them.
+    bound : callable
+        Returns the largest absolute error of each element that an executor in float32 may make, of
+        a `Call` in float64, its output, and the kind of activations; of several outputs a tuple.
+    inputs, outputs, weights, attributes : sequence
+        Their sizes are read in the order attributes, cache, inputs, weights: the first place that
+        has a letter decides what it stands for.
+    cache : KeysAndValues, StatePerRequest or None
+        What is kept between steps; the attribute ``cache`` names it.
+    relations : sequence of Relation
+        What must hold of the sizes besides.
+    together : sequence of tuple of str
+        Optional weights of which all are given, or none.
+    selects : bool
+        Whether the outputs have only the rows that are selected.
+    draws : bool
+        Whether it draws a token from its first input by the parameters of each request.
+    samples : sequence of Sample
+    """
+
+    name: str
+    meaning: str
+    compute: Callable[[Call], Any]
+    bound: Callable[[Call, Any, str], Any]
+    inputs: tuple[Input, ...]
+    outputs: tuple[Output, ...]
+    weights: tuple[Weight, ...] = ()
+    attributes: tuple[Attribute, ...] = ()
+    cache: KeysAndValues | StatePerRequest | None = None
+    relations: tuple[Relation, ...] = ()
+    together: tuple[tuple[str, ...], ...] = ()
+    selects: bool = False
+    draws: bool = False
+    samples: tuple[Sample, ...] = ()
+
+    def __post_init__(self) -> None:
+        names = [each.name for slots in (self.inputs, self.outputs, self.weights) for each in slots]
+        if len(set(names)) != len(names):
+            raise ValueError(f"{self.name}: two slots have the same name")
+        if not self.inputs or self.inputs[0].optional:
+            raise ValueError(f"{self.name}: the first input must be there, and not be optional")
+        for each in self.attributes:
+            if (each.type is str) != bool(each.choices):
+                raise ValueError(f"{self.name}: {each.name} must have choices if it is a word")
+            if each.letter and (each.type is not int or (each.least or 0) < 1):
+                raise ValueError(f"{self.name}: the size {each.name} must be at least 1")
+        slots = [each.name for each in self.inputs if each.optional]
+        slots += [each.name for each in self.weights if each.optional]
+        for count in range(len(slots) + 1):
+            for given in itertools.combinations(slots, count):
+                self._check_sizes(given, is_all=count == len(slots))
+        self._check_links()
+
+    @property
+    def window(self) -> str:
+        """The attribute that says how many positions a token reads; "" if there is none."""
+        return self.cache.window if isinstance(self.cache, KeysAndValues) else ""
+
+    def _check_sizes(self, given: Collection[str], *, is_all: bool) -> None:
+        """Raise a ValueError if a size has a letter that nothing decides.
+
+        Of the optional slots those are given that are named.
+        """
+        known = {POSITIONS}
+
+        def decide(sizes: Iterable[str]) -> None:
+            for size in sizes:
+                known.update(new_letter(size, known) or "")
+
+        inputs = [each for each in self.inputs if not each.optional or each.name in given]
+        weights = [each for each in self.weights if not each.optional or each.name in given]
+        decide(each.letter for each in self.attributes)
+        if self.cache is not None:
+            decide(size for size, _ in self.cache.sizes)
+        decide(each.columns for each in inputs)
+        decide(size for weight in weights for size, _ in weight.sizes)
+        if not all(each.columns for each in self.outputs):
+            raise ValueError(f"{self.name}: an output has no columns")
+        written = [each.columns for each in self.outputs]
+        bounds = [each.below for each in inputs] + [each.below for each in self.outputs]
+        related = [size for each in self.relations for size in (each.left, each.right)]
+        for size in written + bounds + related * is_all:
+            if not letters_in(size) <= known:
+                raise ValueError(f"{self.name}: {size} has letters that no slot decides")
+
+    def _check_links(self) -> None:
+        """Raise a ValueError if a slot names another that is not there, or of another form."""
+        integers = {given.name for given in self.inputs if given.dtype == "int32" and given.below}
+        matrices = {weight.name for weight in self.weights if weight.form == "matrices"}
+        for weight in self.weights:
+            chooses = weight.form in ("rows", "stack")
+            if weight.chosen_by not in (integers if chooses else {""}):
+                raise ValueError(f"{self.name}: {weight.name} is chosen by no int32 input")
+            if weight.of not in (matrices if weight.form == "biases" else {""}):
+                raise ValueError(f"{self.name}: {weight.name} belongs to no matrices")
+        optional = {weight.name for weight in self.weights if weight.optional}
+        if not optional.issuperset(name for names in self.together for name in names):
+            raise ValueError(f"{self.name}: what is given together must be optional weights")
+        integers = {each.name for each in self.attributes if each.type is int}
+        if self.window and self.window not in integers:
+            raise ValueError(f"{self.name}: {self.window} is no integer attribute")

@@ -1,0 +1,1 @@
+"""How fast a model decodes, and what limits it."""

@@ -1,0 +1,5 @@
+"""What one step of a model computes, as a plain value, and the rules that it keeps."""
+
+from tensor_ops_decode.program.program import Cache, Limits, Node, Program, State, Tensor, Value
+
+__all__ = ["Cache", "Limits", "Node", "Program", "State", "Tensor", "Value"]

@@ -1,0 +1,96 @@
+"""A program whose matrices are quantized on their way from the file."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from tensor_ops.extension import warn_caller
+from tensor_ops_decode.program.node_slots import matrices_of, tables_of
+from tensor_ops_decode.program.program import Program
+from tensor_ops_decode.program.records import Node, Tensor
+from tensor_ops_decode.weights.formats import FORMATS
+from tensor_ops_decode.weights.transforms import QUANTIZED_TYPES
+
+__all__ = ["quantized_program", "warn_if_nothing_is_quantized"]
+
+_HEAD_TYPE = "q8_0"
+
+
+def quantized_program(program: Program, name: str | None, head: str | None = None) -> Program:
+    """Return a program with its matrices in block types.
+
+    Norms, biases and a table that is only looked up stay as they are, and so does a matrix whose
+    columns are no whole blocks.
+
+    Parameters
+    ----------
+    program : Program
+    name : {"q4_0", "q4_1", "q5_0", "q5_1", "q8_0"} or None
+        What floating-point matrices become; those that are quantized already stay so. The matrix
+        of the logits becomes q8_0, for llama.cpp keeps it more exact too (q6_K, beside weights of 4
+        bits); where it is the embedding table as well, rows are looked up in the quantized one, as
+        in llama.cpp.
+    head : {"q4_0", "q4_1", "q5_0", "q5_1", "q8_0"} or None
+        What the matrix of the logits becomes instead, of whatever type it is. Where it is the
+        embedding table as well, rows are looked up in what the file has.
+
+    Raises
+    ------
+    ValueError
+        If matrices cannot be quantized to that type.
+    """
+    for argument, given in (("quantize", name), ("quantize_head", head)):
+        if given not in (None, *QUANTIZED_TYPES):
+            expected = f"one of {', '.join(QUANTIZED_TYPES)}"
+            raise ValueError(f"{argument} must be {expected}, got {given!r}")
+    if name is None and head is None:
+        return program
+    tensors, nodes = dict(program.tensors), list(program.nodes)
+    tables = {each for node in nodes for each in tables_of(node)}
+    head_type = head or (name and _HEAD_TYPE)
+    for index, node in enumerate(nodes):
+        is_head = _has_selected_rows(program, node)  # which only the logits have
+        wanted, any_type = (head_type, head is not None) if is_head else (name, False)
+        weights = dict(node.weights)
+        for slot, names in matrices_of(node).items():
+            made = [_quantized(tensors[each], wanted, any_type=any_type) for each in names]
+            if any_type:
+                weights[slot] = tuple(f"{n}, {head}" if n in tables else n for n in names)
+            tensors.update(zip(weights[slot], made, strict=True))
+        nodes[index] = dataclasses.replace(node, weights=weights)
+    return dataclasses.replace(program, tensors=tensors, nodes=tuple(nodes))
+
+
+def warn_if_nothing_is_quantized(program: Program, name: str | None, head: str | None) -> None:
+    """Warn if matrices in floating point were to be quantized and none was, for lack of blocks."""
+    tensors = program.tensors.values()
+    if any(each.source.get("transform", ())[-1:] == [f"quantize:{each.type}"] for each in tensors):
+        return
+    for argument, given in (("quantize", name), ("quantize_head", head)):
+        if given is not None and any(_is_odd(tensor, given) for tensor in tensors):
+            warn_caller(
+                f"{argument}={given!r} quantizes nothing: no matrix of the model has rows of whole "
+                f"blocks of {FORMATS[given].block_size} numbers; leave it out",
+                UserWarning,
+                "tensor_ops_decode",
+            )
+
+
+def _is_odd(tensor: Tensor, name: str) -> bool:
+    is_matrix = len(tensor.shape) == 2 and "file" in tensor.source
+    is_whole = tensor.shape[-1] % FORMATS[name].block_size == 0
+    return is_matrix and FORMATS[tensor.type].is_float and not is_whole
+
+
+def _has_selected_rows(program: Program, node: Node) -> bool:
+    return any(program.values[name].rows == "selected" for name in node.outputs.values())
+
+
+def _quantized(tensor: Tensor, name: str | None, *, any_type: bool) -> Tensor:
+    if name is None or tensor.type == name or "file" not in tensor.source:
+        return tensor
+    is_matrix = len(tensor.shape) == 2 and tensor.shape[-1] % FORMATS[name].block_size == 0
+    if not is_matrix or not (any_type or FORMATS[tensor.type].is_float):
+        return tensor
+    transform = [*tensor.source["transform"], f"quantize:{name}"]
+    return dataclasses.replace(tensor, type=name, source={**tensor.source, "transform": transform})

@@ -1,0 +1,134 @@
+"""The parts of a program: limits, tensors, caches, values and nodes, as plain records."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from tensor_ops_decode.kinds.cache_types import head_bytes
+
+__all__ = ["MOST_BIASES", "STEP_ARRAYS", "Cache", "Limits", "Node", "State", "Tensor", "Value"]
+
+#: How many tokens of a request may have a bias.
+MOST_BIASES = 1024
+
+#: The arrays of every step, whose names no output may have.
+STEP_ARRAYS = (
+    *("tokens", "positions", "slots", "selected", "page_table"),
+    *("temperature", "top_p", "min_p", "top_k", "seed"),
+    *("num_edits", "edited_tokens", "edit_biases", "edit_penalties"),
+)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The most that one step, and the caches, hold."""
+
+    max_requests: int
+    max_tokens: int
+    max_selected: int
+    max_seq_length: int
+    page_size: int
+    num_pages: int
+
+    def rows(self, of: str) -> int:
+        """The most rows of a value that has those of ``"tokens"``, or ``"selected"`` ones."""
+        return self.max_tokens if of == "tokens" else self.max_selected
+
+    @property
+    def pages_per_request(self) -> int:
+        """The pages that a request of the longest sequence takes."""
+        return -(-self.max_seq_length // self.page_size)
+
+    @property
+    def edits_per_request(self) -> int:
+        """The logits that a request may change: a penalty for each token, and 1024 biases."""
+        return self.max_seq_length + MOST_BIASES
+
+    @property
+    def guesses_per_request(self) -> int:
+        """How many guesses of next tokens a step has room for, for each request."""
+        return max(self.max_selected // self.max_requests - 1, 0)
+
+    @property
+    def longest(self) -> int:
+        """The tokens of the longest sequence that the pages have room for."""
+        return min(self.max_seq_length, self.num_pages * self.page_size)
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A weight: its type, its shape and where it comes from.
+
+    Attributes
+    ----------
+    type : str
+    shape : tuple of int
+    source : mapping
+        ``{"file": ..., "tensor": ..., "transform": [...]}``, ``{"attached": True}`` of an array
+        that the caller gives, or ``{"rotary": "cos" or "sin", "frequencies": [...], "factor": f}``
+        of a table that is computed: row p is ``factor * cos(p * frequencies)``.
+    """
+
+    type: str
+    shape: tuple[int, ...]
+    source: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Cache:
+    """The keys and values of the tokens of all requests, for one node.
+
+    The values of a head have `value_size` elements, or `head_size` as its keys.
+    """
+
+    num_kv_heads: int
+    head_size: int
+    dtype: str
+    paged: bool
+    value_size: int | None = None
+
+    @property
+    def sizes(self) -> tuple[int, int, int]:
+        """The heads, and the elements of a head of the keys and of the values."""
+        return self.num_kv_heads, self.head_size, self.value_size or self.head_size
+
+    @property
+    def bytes_per_token(self) -> int:
+        """The bytes of the keys and values of a token."""
+        heads, keys, values = self.sizes
+        return heads * (head_bytes(self.dtype, keys) + head_bytes(self.dtype, values))
+
+
+@dataclass(frozen=True)
+class State:
+    """A matrix of float32 for each request, for one node whose tokens change it in turn."""
+
+    rows: int
+    columns: int
+    paged: ClassVar[bool] = False  # it belongs to its slot
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """The rows and columns."""
+        return self.rows, self.columns
+
+
+@dataclass(frozen=True)
+class Value:
+    """What nodes hand to one another: a matrix with a row for each token, or selected one."""
+
+    rows: str
+    columns: int
+    dtype: str
+
+
+@dataclass(frozen=True)
+class Node:
+    """One node: its kind, and the names of what it reads and writes."""
+
+    kind: str
+    name: str
+    inputs: Mapping[str, str]
+    weights: Mapping[str, tuple[str, ...]]
+    outputs: Mapping[str, str]
+    attributes: Mapping[str, Any]

@@ -1,0 +1,178 @@
+"""The rules of a program: what of it must fit together."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import TYPE_CHECKING
+
+from tensor_ops_decode.errors import ProgramError
+from tensor_ops_decode.kinds.cache_types import CACHE_DTYPES
+from tensor_ops_decode.kinds.kind import MOST_SIZE, is_number
+from tensor_ops_decode.nodes import KINDS
+from tensor_ops_decode.program.node_rules import TOKENS, Given, Known, outputs_of
+from tensor_ops_decode.program.records import STEP_ARRAYS, Cache, Limits, Node, State, Tensor
+from tensor_ops_decode.weights.formats import FORMATS
+from tensor_ops_decode.weights.transforms import TRANSFORMS, find_transform
+
+if TYPE_CHECKING:
+    from tensor_ops_decode.program.program import Program
+
+__all__ = ["check_program", "given_to"]
+
+# No size in bytes is larger, so that sums of some are far from 64 bits.
+_MOST_BYTES = 2**48
+_ROWS = ("tokens", "selected")
+
+
+def check_program(program: Program) -> None:
+    for field in fields(Limits):
+        _check_size(f"limits: {field.name}", getattr(program.limits, field.name))
+    for name, tensor in program.tensors.items():
+        _check_tensor(f"tensor {name!r}", tensor)
+    for name, cache in program.caches.items():
+        _check_cache(f"cache {name!r}", cache, program.limits)
+    for name, value in program.values.items():
+        where = f"value {name!r}"
+        _check_size(f"{where}: columns", value.columns)
+        _check_choice(f"{where}: rows", value.rows, _ROWS)
+        _check_choice(f"{where}: dtype", value.dtype, ("float32", "int32"))
+        _check_bytes(where, program.limits.rows(value.rows), value.columns, 4)
+    if program.values.get(TOKENS.name, TOKENS.value) != TOKENS.value:
+        raise ProgramError("value 'tokens' must be int32, one column, a row for each token")
+    written, used = {TOKENS.name: TOKENS}, set[str]()
+    for index, node in enumerate(program.nodes):
+        _check_node(program, f"node {index} {node.name!r} ({node.kind})", node, written, used)
+    for name in program.outputs:
+        if name not in written or name == TOKENS.name:
+            raise ProgramError(f"outputs: no node writes {name!r}")
+        if name in STEP_ARRAYS:
+            raise ProgramError(f"outputs: {name!r} is the name of an array of every step")
+    if len(set(program.outputs)) != len(program.outputs):
+        raise ProgramError("outputs: one is named twice")
+    for name in program.values:
+        if name not in written:
+            raise ProgramError(f"value {name!r} is written by no node")
+    if len({node.name for node in program.nodes}) != len(program.nodes):
+        raise ProgramError("nodes: two have the same name")
+
+
+def _check_node(
+    program: Program, where: str, node: Node, written: dict[str, Known], caches: set[str]
+) -> None:
+    if node.kind not in KINDS:
+        raise ProgramError(f"{where}: no such kind; the kinds are {', '.join(sorted(KINDS))}")
+    for slot, name in node.inputs.items():
+        if name not in written:
+            raise ProgramError(f"{where}: {slot} is {name!r}, which no node before writes")
+    for slot, names in node.weights.items():
+        for name in names:
+            if name not in program.tensors:
+                raise ProgramError(f"{where}: {slot} names the tensor {name!r}, which is missing")
+    if KINDS[node.kind].cache is not None:
+        wanted = node.attributes.get("cache")
+        if not isinstance(wanted, str) or wanted not in program.caches:
+            raise ProgramError(f"{where}: cache is {wanted!r}, which is missing")
+        if wanted in caches:
+            raise ProgramError(f"{where}: another node uses the cache {wanted!r}")
+        caches.add(wanted)
+    for output in outputs_of(KINDS[node.kind], given_to(program, where, node, written)):
+        if output.name in written:
+            raise ProgramError(f"{where}: its output {output.name!r} is written twice")
+        declared = program.values.get(output.name)
+        if declared is None:
+            raise ProgramError(f"{where}: its output {output.name!r} is no value of the program")
+        if declared != output.value:
+            raise ProgramError(
+                f"{where}: its output {output.name!r} is {output.value}, but declared as {declared}"
+            )
+        written[output.name] = output
+
+
+def given_to(program: Program, where: str, node: Node, known: Mapping[str, Known]) -> Given:
+    """Return what a node is made of, from what is known of the values before it."""
+    cache = node.attributes.get("cache") if KINDS[node.kind].cache is not None else None
+    return Given(
+        where,
+        program.limits,
+        {slot: known[name] for slot, name in node.inputs.items()},
+        {slot: [program.tensors[n].shape for n in names] for slot, names in node.weights.items()},
+        node.attributes,
+        None if cache is None else program.caches[cache],
+        node.outputs,
+    )
+
+
+def _check_cache(where: str, cache: Cache | State, limits: Limits) -> None:
+    if isinstance(cache, State):
+        for size in cache.sizes:
+            _check_size(f"{where}: rows and columns", size)
+        _check_bytes(where, limits.max_requests, *cache.sizes, 4)
+        return
+    _check_size(f"{where}: num_kv_heads", cache.num_kv_heads)
+    _check_size(f"{where}: head_size", cache.head_size)
+    if cache.value_size is not None:
+        _check_size(f"{where}: value_size", cache.value_size)
+    _check_choice(f"{where}: dtype", cache.dtype, CACHE_DTYPES)
+
+
+def _check_tensor(where: str, tensor: Tensor) -> None:
+    _check_choice(f"{where}: type", tensor.type, tuple(FORMATS))
+    if len(tensor.shape) not in (1, 2, 3):
+        raise ProgramError(
+            f"{where}: shape must have one to three dimensions, got {tensor.shape!r}"
+        )
+    for size in tensor.shape:
+        _check_size(f"{where}: each dimension", size)
+    _check_bytes(where, *tensor.shape, 8)
+    block_size = FORMATS[tensor.type].block_size
+    if tensor.shape[-1] % block_size:
+        raise ProgramError(
+            f"{where}: {tensor.type} needs columns that are a multiple of {block_size}, got "
+            f"{tensor.shape[-1]}"
+        )
+    source = tensor.source
+    keys = set(source)
+    if keys == {"attached"} and source["attached"] is True:
+        return
+    if keys == {"file", "tensor", "transform"}:
+        are_names = isinstance(source["file"], str) and isinstance(source["tensor"], str)
+        transforms = source["transform"]
+        are_known = isinstance(transforms, list) and all(
+            isinstance(each, str) and find_transform(each) for each in transforms
+        )
+        if not are_names or not are_known:
+            raise ProgramError(
+                f"{where}: source must name a file, a tensor and a list of transforms out of "
+                f"{', '.join(TRANSFORMS)}; got {dict(source)}"
+            )
+    elif keys == {"rotary", "frequencies", "factor"}:
+        _check_choice(f"{where}: rotary", source["rotary"], ("cos", "sin"))
+        frequencies = source["frequencies"]
+        are_numbers = isinstance(frequencies, list) and all(map(is_number, frequencies))
+        if not are_numbers or not is_number(source["factor"]):
+            raise ProgramError(f"{where}: frequencies and factor must be finite numbers")
+        if tensor.type != "f32" or tensor.shape[1:] != (len(frequencies),):
+            raise ProgramError(f"{where}: must be f32 with a column for each frequency")
+    else:
+        raise ProgramError(
+            f"{where}: source must have the keys file, tensor and transform; rotary, frequencies "
+            f"and factor; or attached; got {source!r}"
+        )
+
+
+def _check_size(where: str, size: object) -> None:
+    if not isinstance(size, int) or isinstance(size, bool) or not 0 < size <= MOST_SIZE:
+        raise ProgramError(f"{where} must be an integer from 1 to {MOST_SIZE}, got {size!r}")
+
+
+def _check_bytes(where: str, *factors: int) -> None:
+    if math.prod(factors) > _MOST_BYTES:
+        product = " x ".join(map(str, factors))
+        raise ProgramError(f"{where}: its size in bytes is more than any memory: {product}")
+
+
+def _check_choice(where: str, value: object, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise ProgramError(f"{where} must be {' or '.join(map(repr, choices))}, got {value!r}")

@@ -1,0 +1,103 @@
+"""The bytes that a step reads from memory, which bound how fast a model can decode."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from tensor_ops_decode.nodes import KINDS
+from tensor_ops_decode.program.node_rules import TOKENS
+from tensor_ops_decode.program.program import Node, Program, State
+from tensor_ops_decode.weights.formats import FORMATS
+
+__all__ = ["StepReads", "cache_bytes_read", "weight_bytes_read"]
+
+
+class StepReads(NamedTuple):
+    """What a step of one token reads, as the program stores it.
+
+    A step of several tokens reads the matrices once for all of them, and the caches of each
+    request.
+
+    Attributes
+    ----------
+    weights : mapping of str to mapping of str to int
+        Bytes by the kind of node, and by type.
+    cache_per_token : int
+        Bytes of the caches for each token of the request so far.
+    context : int
+        The tokens of the longest sequence.
+    caches : int
+        Bytes of the caches at the longest sequence; fewer than that many times `cache_per_token`
+        if layers attend to a window.
+    """
+
+    weights: Mapping[str, Mapping[str, int]]
+    cache_per_token: int
+    context: int
+    caches: int
+
+    @staticmethod
+    def of(program: Program) -> StepReads:
+        """Return what the steps of a program read."""
+        weights: dict[str, Counter[str]] = {}
+        for node in program.nodes:
+            if node.weights:
+                weights.setdefault(node.kind, Counter()).update(weight_bytes_read(program, node))
+        context = program.limits.longest
+        per_token, caches = (
+            sum(cache_bytes_read(program, node, length) for node in program.nodes)
+            for length in (1, context)
+        )
+        return StepReads(
+            {kind: dict(types) for kind, types in weights.items()}, per_token, context, caches
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the same facts as plain values."""
+        return self._asdict() | {"weights": {kind: dict(of) for kind, of in self.weights.items()}}
+
+    def __str__(self) -> str:
+        every = {
+            f"{kind} {type_}": size
+            for kind, types in self.weights.items()
+            for type_, size in types.items()
+        }
+        total = sum(every.values())
+        largest = sorted(every.items(), key=lambda item: -item[1])
+        shares = [f"{name} {size / total:.1%}" for name, size in largest if size >= total / 1000]
+        weights = f"{total / 2**20:.1f} MiB of weights ({', '.join(shares)})"
+        if not self.cache_per_token:
+            return weights
+        share = self.caches / (total + self.caches)
+        return (
+            f"{weights}, and {self.cache_per_token / 2**10:.1f} KiB of caches for each token so "
+            f"far: {self.caches / 2**20:.1f} MiB at {self.context} tokens, {share:.0%} of all"
+        )
+
+
+def weight_bytes_read(program: Program, node: Node) -> dict[str, int]:
+    """Return the bytes of weights that a token reads in a node, by type."""
+    found = Counter[str]()
+    for slot in KINDS[node.kind].weights:
+        for tensor in map(program.tensors.__getitem__, node.weights.get(slot.name, ())):
+            rows = 1 if slot.is_table else math.prod(tensor.shape[:-1])
+            if slot.form == "stack":
+                chooser = program.values.get(node.inputs[slot.chosen_by], TOKENS.value)
+                rows = min(tensor.shape[0], chooser.columns) * tensor.shape[1]
+            found[tensor.type] += rows * FORMATS[tensor.type].row_bytes(tensor.shape[-1])
+    return dict(found)
+
+
+def cache_bytes_read(program: Program, node: Node, context: int) -> int:
+    """Return the bytes of its cache that a node reads at a request's token of this number."""
+    if "cache" not in node.attributes:
+        return 0
+    cache, name = program.caches[node.attributes["cache"]], KINDS[node.kind].window
+    if isinstance(cache, State):
+        return 4 * cache.rows * cache.columns
+    window = node.attributes[name] if name else 0
+    positions = min(context, window) if window else context
+    return positions * cache.bytes_per_token

@@ -1,0 +1,185 @@
+"""Which pages of the caches belong to which request, and which of them hold the same tokens.
+
+Keys and values of a token depend on the tokens before it and on nothing else. A page that is full
+therefore serves every sequence that begins with the same tokens: requests share it as long as they
+go on, and it stays to be found after that, until its memory is needed.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+
+from tensor_ops_decode.kinds.kind import Array
+
+__all__ = ["Beginning", "PageTable"]
+
+#: What a full page holds: the number of the full page before it, 0 if none is, and its own tokens.
+Beginning: TypeAlias = tuple[int, tuple[int, ...]]
+
+
+class _Full(NamedTuple):
+    """A full page. Its number is not used again, so that it stands for all tokens up to its end."""
+
+    number: int
+    page: int
+    holds: Beginning
+
+
+class _Slot(NamedTuple):
+    """The pages of a slot: how many, and what is known of the first ones, which are full."""
+
+    num_pages: int
+    full: list[_Full]
+
+
+class PageTable:
+    """The pages of the requests, allotted as their sequences grow.
+
+    An interrupt may come between any two lines here. So the pages of a slot change in one
+    assignment, and which pages are free is not kept but found out.
+
+    Parameters
+    ----------
+    table : ndarray of int32, shape (slots, pages of the longest sequence)
+        The executable's own, kept up to date.
+    num_pages : int
+    page_size : int
+        In tokens.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> pages = PageTable(np.zeros((2, 4), np.int32), num_pages=6, page_size=16)
+    >>> pages.hold({0: 20, 1: 1})
+    >>> pages.num_free
+    3
+    """
+
+    def __init__(self, table: Array, num_pages: int, page_size: int) -> None:
+        self._table = table
+        self._num_pages = num_pages
+        self._page_size = page_size
+        self._slots: dict[int, _Slot] = {}
+        self._known: dict[Beginning, _Full] = {}  # the one that is to be overwritten first, first
+        self._numbers = itertools.count(1)
+
+    @property
+    def num_free(self) -> int:
+        """How many pages no request has."""
+        return self._num_pages - int(np.count_nonzero(self._used()))
+
+    def pages_for(self, length: int) -> int:
+        """Return how many pages a sequence of this length takes."""
+        return -(-length // self._page_size)
+
+    def num_missing(self, lengths: Mapping[int, int]) -> int:
+        """Return how many pages slots need that are to come to these lengths."""
+        return sum(self._missing(slot, length) for slot, length in lengths.items())
+
+    def first_without(self, lengths: dict[int, int]) -> int | None:
+        """Return the first slot for whose sequence no page would be left, None if all fit."""
+        missing = {slot: self._missing(slot, length) for slot, length in lengths.items()}
+        if not any(missing.values()):
+            return None
+        num_free = self.num_free
+        for slot, count in missing.items():
+            num_free -= count
+            if num_free < 0:
+                return slot
+        return None
+
+    def hold(self, lengths: dict[int, int]) -> None:
+        """Give each slot the pages for a sequence of this length, which there must be."""
+        missing = {slot: self._missing(slot, length) for slot, length in lengths.items()}
+        if not any(missing.values()):
+            return
+        free = self._free()
+        for slot, count in missing.items():
+            for _ in range(count):
+                pages = self._pages_of(slot)
+                self._table[slot, pages.num_pages] = free.pop() if free else self._forget_one()
+                self._slots[slot] = pages._replace(num_pages=pages.num_pages + 1)
+
+    def release(self, slot: int) -> None:
+        """Take back the pages of a slot; what the full ones hold can still be found."""
+        pages = self._slots.pop(slot, None)
+        for full in reversed(pages.full if pages else []):  # a page is found by those before it
+            if self._known.get(full.holds) == full:
+                self._known[full.holds] = self._known.pop(full.holds)
+
+    def note_full(self, slot: int, tokens: Sequence[int], length: int) -> None:
+        """Note how many tokens of a slot the caches have, so that others find its full pages."""
+        full = self._pages_of(slot).full
+        for index in range(len(full), length // self._page_size):
+            holds = self._beginning(full, tokens)
+            if holds not in self._known:
+                page = int(self._table[slot, index])
+                self._known[holds] = _Full(next(self._numbers), page, holds)
+            full.append(self._known[holds])
+
+    def next_beginning(self, slot: int, tokens: Sequence[int]) -> Beginning | None:
+        """Return what the next full page of a slot will hold; None unless its tokens are known.
+
+        The last of them does not count, for it must go through the model to be followed by another.
+        """
+        full = self._pages_of(slot).full
+        if (len(full) + 1) * self._page_size >= len(tokens):
+            return None
+        return self._beginning(full, tokens)
+
+    def share(self, slot: int, tokens: Sequence[int]) -> int:
+        """Give a slot the full pages that are known to hold what follows in its tokens.
+
+        Returns
+        -------
+        int
+            How many tokens its full pages hold.
+        """
+        pages = self._pages_of(slot)
+        if pages.num_pages > len(pages.full):  # it fills a page of its own
+            return len(pages.full) * self._page_size
+        full = pages.full.copy()
+        while (len(full) + 1) * self._page_size < len(tokens):
+            found = self._known.get(self._beginning(full, tokens))
+            if found is None:
+                break
+            self._table[slot, len(full)] = found.page
+            full.append(found)
+        self._slots[slot] = _Slot(len(full), full)
+        return len(full) * self._page_size
+
+    def _pages_of(self, slot: int) -> _Slot:
+        return self._slots.get(slot) or self._slots.setdefault(slot, _Slot(0, []))
+
+    def _missing(self, slot: int, length: int) -> int:
+        return max(0, self.pages_for(length) - self._pages_of(slot).num_pages)
+
+    def _beginning(self, full: list[_Full], tokens: Sequence[int]) -> Beginning:
+        """Return what the page after these would hold."""
+        start, number = len(full) * self._page_size, full[-1].number if full else 0
+        return number, tuple(tokens[start : start + self._page_size])
+
+    def _used(self) -> Array:
+        """Return which pages requests have."""
+        used = np.zeros(self._num_pages, bool)
+        for slot, pages in self._slots.items():
+            used[self._table[slot, : pages.num_pages]] = True
+        return used
+
+    def _free(self) -> list[int]:
+        """Return the pages that no request has and that hold nothing known, the lowest last."""
+        taken = self._used()
+        taken[[full.page for full in self._known.values()]] = True
+        free: list[int] = np.flatnonzero(~taken)[::-1].tolist()
+        return free
+
+    def _forget_one(self) -> int:
+        """Return the page that went unused for longest, which is not known any more then."""
+        used = self._used()
+        oldest = next(full for full in self._known.values() if not used[full.page])
+        del self._known[oldest.holds]
+        return oldest.page

@@ -1,0 +1,209 @@
+"""A request: a sequence of tokens that a kernel continues."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tensor_ops.extension import did_you_mean
+from tensor_ops_decode.arguments import whole
+from tensor_ops_decode.errors import LogitsError
+from tensor_ops_decode.program import Program
+from tensor_ops_decode.program.node_slots import drawn_from
+from tensor_ops_decode.program.step_rules import vocabulary
+from tensor_ops_decode.serving.logprobs import TokenLogprob
+from tensor_ops_decode.serving.prompt_lookup import PromptLookup
+from tensor_ops_decode.serving.sampling import Sampling
+
+__all__ = ["Request", "StepPart", "check_lengths", "checked_request"]
+
+
+@dataclass(eq=False)
+class Request:
+    """One sequence of tokens, its prompt and what was generated.
+
+    Attributes
+    ----------
+    number : int
+        What a user calls it by.
+    slot : int
+        Its place in the executable, as long as it is active.
+    tokens : list of int
+        The prompt, then what was generated.
+    prompt_length : int
+    end_tokens : frozenset of int
+        The request ends when one of these is generated.
+    max_new_tokens : int or None
+        It ends when so many are generated.
+    sampling : Sampling
+    num_likeliest : int or None
+        How many of the likeliest tokens are noted beside each generated one; None notes nothing.
+    num_fed : int
+        How many of its tokens have been through the model, in this request or in another one that
+        began with the same.
+    num_shared : int
+        How many of them in another.
+    num_accepted : int
+        How many of the generated ones had been guessed, and came with others in a step.
+    logprobs : list of TokenLogprob
+        Of the tokens that were generated.
+    error : LogitsError or None
+        Why it has ended where no token could be chosen.
+    lookup : PromptLookup
+    """
+
+    number: int
+    slot: int
+    tokens: list[int]
+    prompt_length: int
+    end_tokens: frozenset[int]
+    max_new_tokens: int | None
+    sampling: Sampling
+    num_likeliest: int | None = None
+    num_fed: int = 0
+    num_shared: int = 0
+    num_accepted: int = 0
+    logprobs: list[TokenLogprob] = field(default_factory=list)
+    error: LogitsError | None = None
+    lookup: PromptLookup = field(default_factory=PromptLookup)
+
+    @property
+    def generated(self) -> list[int]:
+        return self.tokens[self.prompt_length :]
+
+    @property
+    def finish_reason(self) -> str | None:
+        """``"stop"`` after an end token, ``"length"`` at the limit, None as long as it goes on.
+
+        ``"error"`` where its logits chose no token.
+        """
+        if self.error is not None:
+            return "error"
+        num_generated = len(self.tokens) - self.prompt_length
+        if num_generated and self.tokens[-1] in self.end_tokens:
+            return "stop"
+        return "length" if num_generated == self.max_new_tokens else None
+
+    def most_tokens(self, longest: int) -> int:
+        """Return how many tokens it may still get, if its sequence may be so long."""
+        # The last token is not fed.
+        room = longest - len(self.tokens) + 1
+        if self.max_new_tokens is None:
+            return room
+        return min(room, self.prompt_length + self.max_new_tokens - len(self.tokens))
+
+    @property
+    def num_waiting(self) -> int:
+        """How many of its tokens have not been through the model."""
+        return len(self.tokens) - self.num_fed
+
+    @property
+    def is_steady(self) -> bool:
+        """Whether its next step differs from the one before by nothing but the token that is fed.
+
+        The first token is chosen by a step of its own, so that it is returned as early as possible.
+        """
+        return (
+            self.num_waiting == 1
+            and len(self.tokens) > self.prompt_length
+            and self.num_likeliest is None
+            and self.sampling.repetition_penalty == 1
+        )
+
+    def skip_to(self, num_fed: int) -> None:
+        """Note that the caches have so many of its tokens by another request."""
+        if num_fed > self.num_fed:
+            self.num_shared += num_fed - self.num_fed
+            self.num_fed = num_fed
+
+    def advance(self, num_fed: int, tokens: Sequence[int]) -> None:
+        """Note that tokens went through the model, and those that it chose after the last.
+
+        All of these but the last went through it too. An interrupt after the tokens leaves a
+        request that feeds its tokens once more, to the same positions.
+        """
+        self.tokens.extend(tokens)
+        self.num_fed += num_fed + max(len(tokens) - 1, 0)
+
+
+class StepPart(NamedTuple):
+    """What a request has in a step: so many of its own tokens, then guesses of the next ones."""
+
+    request: Request
+    num_own: int
+    guesses: list[int]
+
+    @property
+    def length(self) -> int:
+        """How long its sequence is after the step, if all guesses are right."""
+        return self.request.num_fed + self.num_own + len(self.guesses)
+
+
+def checked_request(
+    program: Program, tokens: object, max_new_tokens: int | None, sampling: Mapping[str, Any]
+) -> tuple[list[int], Sampling]:
+    """Return a prompt as a list and how tokens are chosen, if a program takes both.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the prompt is empty, too long, or not made of the program's tokens, or if a number is out
+        of its range.
+    """
+    known = [field.name for field in fields(Sampling)]
+    for name in sampling:
+        if name not in known:
+            arguments = ["max_new_tokens", "ignore_eos", "logprobs", *known]
+            raise TypeError(
+                f"add_request() has no argument {name!r}; {did_you_mean(name, arguments)}"
+                f"the arguments are {', '.join(arguments)}"
+            )
+    how = Sampling(**sampling)
+    sampled = drawn_from(program.nodes)
+    if not sampled and (how.temperature or how.has_edits):
+        raise ValueError(
+            "the program chooses by argmax; temperature must be 0, without repetition_penalty "
+            "and logit_bias"
+        )
+    if how.logit_bias:
+        end = min(program.values[name].columns for name in sampled)
+        if max(how.logit_bias) >= end:
+            raise ValueError(
+                f"tokens of logit_bias must be from 0 to {end - 1}, got {max(how.logit_bias)}"
+            )
+        if sum(bias == -math.inf for bias in how.logit_bias.values()) == end:
+            raise ValueError(f"logit_bias bans all of the {end} tokens; leave one at least")
+    return _checked_prompt(program, tokens, max_new_tokens), how
+
+
+def _checked_prompt(program: Program, tokens: object, max_new_tokens: int | None) -> list[int]:
+    end = vocabulary(program)
+    given = np.asarray(tokens)
+    if given.dtype.kind in "Of" and isinstance(tokens, Sequence):  # as are integers of many bits
+        large = [each for each in tokens if type(each) is int and not 0 <= each < end]
+        if large and all(type(each) is int for each in tokens):
+            raise ValueError(f"tokens must be from 0 to {end - 1}, got {large[0]} in the prompt")
+    if given.ndim != 1 or (given.size and given.dtype.kind not in "iu"):
+        raise TypeError(f"the prompt must be a sequence of token ids, got {tokens!r:.80}")
+    if not given.size:
+        raise ValueError("the prompt is empty; it must have at least one token")
+    wrong = given[(given < 0) | (given >= end)]
+    if wrong.size:
+        raise ValueError(f"tokens must be from 0 to {end - 1}, got {wrong[0]} in the prompt")
+    check_lengths(program, len(given), max_new_tokens)
+    return [int(token) for token in given]
+
+
+def check_lengths(program: Program, length: int, max_new_tokens: int | None) -> None:
+    """Raise a ValueError if a program has no room for a prompt and for what is to follow it."""
+    most = program.limits.longest
+    new = None if max_new_tokens is None else whole("max_new_tokens", max_new_tokens)
+    if length + (new or 1) - 1 > most:  # the last token is not fed
+        raise ValueError(
+            f"a prompt of {length} tokens{f' and {new} new ones are' if new else ' is'} more than "
+            f"max_seq_length and max_num_pages leave room for, {most}"
+        )

@@ -1,0 +1,399 @@
+"""Requests: the sequences that a kernel continues, and which of their tokens a step takes."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tensor_ops_decode.errors import CapacityError
+from tensor_ops_decode.kinds.kind import Array
+from tensor_ops_decode.program import Program, State
+from tensor_ops_decode.serving.kv_cache import Beginning, PageTable
+from tensor_ops_decode.serving.logits_error import logits_error
+from tensor_ops_decode.serving.logprobs import token_logprob
+from tensor_ops_decode.serving.request import Request, StepPart
+from tensor_ops_decode.serving.sampling import Sampling, note_token, write_sampling
+from tensor_ops_decode.serving.step_profile import StepProfile
+from tensor_ops_decode.serving.step_times import StepTimes
+
+__all__ = ["Requests", "last_of_each"]
+
+
+class Requests:
+    """The requests of an executable: their slots in it, their pages, and its steps.
+
+    Parameters
+    ----------
+    program : Program
+    executable : executable
+        What a backend has made of it.
+    logits, tokens : str
+        The values that hold the logits of a step, and the tokens that it chose.
+
+    Attributes
+    ----------
+    were_added : bool
+        Whether there has been one, since the last `clear`.
+    """
+
+    def __init__(self, program: Program, executable: Any, logits: str, tokens: str) -> None:
+        self._program, self._limits = program, program.limits
+        # A contiguous cache belongs to its slot.
+        self._shares_pages = all(cache.paged for cache in program.caches.values())
+        # A state cannot be taken back behind a wrong guess.
+        has_state = any(isinstance(cache, State) for cache in program.caches.values())
+        self._most_guesses = 0 if has_state else program.limits.guesses_per_request
+        self._executable = executable
+        self._arrays: Mapping[str, Array] = executable.arrays
+        self._logits: Array = self._arrays[logits]
+        self._name_of_tokens = tokens
+        # Read and written one by one: after a step, which leaves the processor's caches full of
+        # weights, that takes less time than NumPy's indexing.
+        self._inputs = tuple(
+            memoryview(self._arrays[name]) for name in ("tokens", "positions", "slots", "selected")
+        )
+        self._tokens = memoryview(self._arrays[tokens].reshape(-1))
+        self._has_row_per_token = program.values[tokens].rows == "tokens"
+        self._numbers = itertools.count()
+        self._times = StepTimes()
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget all requests; their numbers are not used again."""
+        limits, table = self._limits, self._arrays["page_table"]
+        self._pages = PageTable(table, limits.num_pages, limits.page_size)
+        self._active: dict[int, Request] = {}
+        self._ended: dict[int, Request] = {}
+        self._rows: dict[int, int] = {}  # of the last step, by request
+        self.were_added = False
+
+    @property
+    def active(self) -> tuple[int, ...]:
+        """The numbers of those that have not ended, in the order in which they were added."""
+        self.retire()
+        return tuple(self._active)
+
+    def has_room(self, length: int) -> bool:
+        """Return whether a sequence can come to this length, whatever the active ones do."""
+        limits, lengths = self._limits, {}
+        for number in self.active:
+            request = self._active[number]
+            new = request.max_new_tokens or limits.longest
+            lengths[request.slot] = min(request.prompt_length + new - 1, limits.longest)
+        pages = self._pages.num_missing(lengths) + self._pages.pages_for(length)
+        return len(lengths) < limits.max_requests and pages <= self._pages.num_free
+
+    def add(
+        self,
+        prompt: list[int],
+        end_tokens: frozenset[int],
+        max_new_tokens: int | None,
+        sampling: Sampling,
+        num_likeliest: int | None = None,
+    ) -> int:
+        """Add a request with a prompt that `checked_prompt` has returned; return its number."""
+        if len(self.active) == self._limits.max_requests:
+            raise ValueError(
+                f"{len(self._active)} requests are active, which is max_num_batched_requests; "
+                "call the kernel until one ends, or remove() one"
+            )
+        used = {request.slot for request in self._active.values()}
+        slot = min(set(range(self._limits.max_requests)) - used)
+        self._pages.release(slot)  # those of its last request, if that was interrupted
+        write_sampling(self._arrays, slot, sampling, prompt)
+        number, length = next(self._numbers), len(prompt)
+        self.were_added = True
+        self._active[number] = Request(
+            number, slot, prompt, length, end_tokens, max_new_tokens, sampling, num_likeliest
+        )
+        return number
+
+    def find(self, number: int) -> Request:
+        """Return a request, active or ended."""
+        is_number = isinstance(number, (int, np.integer))
+        found = (self._active.get(number) or self._ended.get(number)) if is_number else None
+        if found is None:
+            there_are = ", ".join(map(str, [*self._active, *self._ended])) or "none"
+            raise ValueError(f"there is no request {number!r}; there are {there_are}")
+        return found
+
+    def remove(self, number: int) -> None:
+        """Forget a request, active or ended."""
+        self.find(number)
+        self._ended.pop(number, None)
+        active = self._active.pop(number, None)
+        if active is not None:
+            self._pages.release(active.slot)
+
+    def retire(self) -> None:
+        """Take back the slots and the pages of the requests that have ended."""
+        for number, request in list(self._active.items()):
+            if request.finish_reason is not None:
+                self._ended[number] = request
+                del self._active[number]
+                self._pages.release(request.slot)
+
+    def logits(self, number: int) -> Array:
+        """Return a copy of the logits that a request has got from the last step."""
+        self.find(number)
+        if number not in self._rows:
+            raise ValueError(f"request {number} has got no token in the last step")
+        logits: Array = self._logits[self._rows[number]].copy()
+        return logits
+
+    def run(self, most_steps: int, max_seconds: float) -> tuple[int, dict[int, list[int]]]:
+        """Run steps of all active requests in one call of the executable.
+
+        Parameters
+        ----------
+        most_steps : int
+        max_seconds : float
+            No step but the first begins that would end later, if it took as long as those before.
+
+        Returns
+        -------
+        int
+            How many were run: one, where something has to be done after it.
+        dict of int to list of int
+            The tokens of each request that has got some.
+
+        Raises
+        ------
+        CapacityError
+            If there is no room for a step; nothing has changed then.
+        LogitsError
+            If logits chose no token: the request has ended, and the others have their tokens.
+        RuntimeError
+            If there are no active requests.
+        """
+        plan, counts, rows, num_steps = self._begin(most_steps, max_seconds)
+        start = time.perf_counter()
+        if num_steps == 1:
+            self._executable.run(*counts)
+            chosen = self._chosen(plan, rows)
+        else:
+            ends = [tuple(part.request.end_tokens) for part in plan]
+            tokens = self._name_of_tokens
+            by_step: Array = self._executable.run_steps(counts[0], num_steps, tokens, ends)
+            num_steps, chosen = len(by_step), by_step.T.tolist()
+        if counts[0] == len(plan):  # one token of each
+            self._times.note(len(plan), num_steps, time.perf_counter() - start)
+        return num_steps, self._end(plan, counts, rows, chosen)
+
+    def profile(self) -> StepProfile:
+        """Run one step, and return how long each node took too."""
+        plan, counts, rows, _ = self._begin(1, 0.0)
+        times = self._executable.profile(*counts)
+        tokens = self._end(plan, counts, rows, self._chosen(plan, rows))
+        return StepProfile(last_of_each(tokens), **times)
+
+    def _begin(
+        self, most_steps: int, max_seconds: float
+    ) -> tuple[list[StepPart], tuple[int, int], dict[int, range], int]:
+        """Write the next step into the arrays.
+
+        Returns
+        -------
+        list of StepPart
+            Its plan.
+        tuple of int
+            Its counts.
+        dict of int to range
+            Its rows, by request.
+        int
+            How many steps, that differ by the chosen tokens alone, there are time and room for.
+        """
+        self.retire()
+        beginnings = self._share_pages() if self._shares_pages else {}
+        plan = self._plan(beginnings)
+        if not plan:
+            raise RuntimeError("no request is active: add one with add_request(), or reset()")
+        self._check_room(plan)
+        if self._most_guesses:
+            plan = self._with_guesses(plan)
+        most_steps = self._times.steps_within(len(plan), max_seconds, most_steps)
+        num_steps = self._num_steady_steps(most_steps)
+        self._pages.hold({part.request.slot: part.length + num_steps - 1 for part in plan})
+        num_tokens, num_selected, rows = self._fill(plan)
+        self._rows = {}
+        return plan, (num_tokens, num_selected), rows, num_steps
+
+    def _num_steady_steps(self, most: int) -> int:
+        """Return how many steps can run in a row: each is fed what the one before has chosen."""
+        requests, limits = self._active.values(), self._limits
+        is_steady = not self._most_guesses and all(each.is_steady for each in requests)
+        if not is_steady or not hasattr(self._executable, "run_steps"):
+            return 1
+        most = min(most, *(each.most_tokens(limits.longest) for each in requests))
+
+        def fits(steps: int) -> bool:
+            lengths = {each.slot: each.num_fed + steps for each in requests}
+            return self._pages.first_without(lengths) is None
+
+        while most > 1 and not fits(most):
+            most //= 2
+        return max(most, 1)
+
+    def _chosen(self, plan: list[StepPart], rows: Mapping[int, range]) -> list[list[int]]:
+        """Return the tokens of each part of a step, as far as the guesses before them are right."""
+        return [
+            self._accepted(rows.get(request.number, range(0)), guesses, request.end_tokens)
+            for request, _, guesses in plan
+        ]
+
+    def _end(
+        self,
+        plan: list[StepPart],
+        counts: tuple[int, int],
+        rows: Mapping[int, range],
+        chosen: list[list[int]],
+    ) -> dict[int, list[int]]:
+        """Take the tokens that were chosen for each part, and return those of each request."""
+        errors = []
+        for (request, count, guesses), tokens in zip(plan, chosen, strict=True):
+            of_request = rows.get(request.number, range(0))
+            if tokens:  # of several steps, the last one has left its rows
+                self._rows[request.number] = of_request[: len(tokens)][-1]
+            if guesses:
+                request.num_accepted += len(tokens) - 1
+            is_without_token = bool(tokens) and tokens[-1] < 0
+            if is_without_token:
+                del tokens[-1]
+            if request.num_likeliest is not None:
+                request.logprobs[len(request.generated) :] = [
+                    token_logprob(self._logits[row], token, request.num_likeliest)
+                    for row, token in zip(of_request, tokens, strict=False)
+                ]
+            request.advance(count, tokens)
+            if is_without_token:
+                request.error = logits_error(self._program, self._executable, request, *counts)
+                errors.append(request.error)
+            elif self._shares_pages:
+                self._pages.note_full(request.slot, request.tokens, request.num_fed)
+        self.retire()
+        if errors:
+            raise errors[0]
+        tokens_of = zip(plan, chosen, strict=True)
+        return {part.request.number: tokens for part, tokens in tokens_of if tokens}
+
+    def _accepted(
+        self, rows: Sequence[int], guesses: Sequence[int], end_tokens: frozenset[int]
+    ) -> list[int]:
+        """Return the tokens that were chosen in rows, as far as the guesses before them are right.
+
+        Each is what the model would have chosen without guesses: a wrong one has no part in it.
+        """
+        tokens: list[int] = []
+        for row, guess in itertools.zip_longest(rows, guesses):
+            tokens.append(self._tokens[row])
+            if tokens[-1] != guess or guess in end_tokens:
+                break
+        return tokens
+
+    def _share_pages(self) -> dict[int, Beginning]:
+        """Let prompts skip what the caches have; return what each will fill its next page with."""
+        found = {}
+        for number, request in self._active.items():
+            if request.num_waiting > 1:
+                request.skip_to(self._pages.share(request.slot, request.tokens))
+                beginning = self._pages.next_beginning(request.slot, request.tokens)
+                if beginning is not None:
+                    found[number] = beginning
+        return found
+
+    def _plan(self, beginnings: Mapping[int, Beginning]) -> list[StepPart]:
+        """Return which requests take part in the next step.
+
+        Those that are generating come first, with one token each, so that a long prompt does not
+        hold them up. What room there is then goes to prompts, in the order of their arrival. One
+        whose next page another request fills in this step waits for that page.
+        """
+        room, plan = self._limits.max_tokens, list[StepPart]()
+        begun: set[Beginning] = set()
+        for request in sorted(self._active.values(), key=lambda request: request.num_waiting > 1):
+            count = min(request.num_waiting, room)
+            beginning = beginnings.get(request.number)
+            if count and beginning not in begun:
+                plan.append(StepPart(request, count, []))
+                room -= count
+                if beginning is not None:
+                    begun.add(beginning)
+        return plan
+
+    def _with_guesses(self, plan: list[StepPart]) -> list[StepPart]:
+        """Return the plan with guesses, where the step and the pages have room for them.
+
+        A request whose logits depend on its tokens has none, for a step knows its tokens alone.
+        """
+        limits = self._limits
+        room = limits.max_tokens - sum(part.num_own for part in plan)
+        guessed = []
+        for request, count, _ in plan:
+            most = min(room, self._most_guesses, request.most_tokens(limits.longest) - 1)
+            is_last = count == request.num_waiting and request.sampling.repetition_penalty == 1
+            guesses = request.lookup.propose(request.tokens, most) if is_last and most > 0 else []
+            room -= len(guesses)
+            guessed.append(StepPart(request, count, guesses))
+        lengths = {part.request.slot: part.length for part in guessed}
+        return plan if self._pages.first_without(lengths) is not None else guessed
+
+    def _fill(self, plan: list[StepPart]) -> tuple[int, int, dict[int, range]]:
+        """Write a step into the arrays.
+
+        Returns
+        -------
+        int, int
+            How many tokens it has, and how many of them are selected.
+        dict of int to range
+            The rows of the outputs that requests have, by request.
+        """
+        (tokens, positions, slots, indices), end, num_selected = self._inputs, 0, 0
+        rows: dict[int, range] = {}
+        for part in plan:
+            request, count, guesses = part
+            start, end, first = end, end + count + len(guesses), request.num_fed
+            given = request.tokens[first : first + count] + guesses
+            for index, token in enumerate(given):
+                tokens[start + index] = token
+                positions[start + index] = first + index
+                slots[start + index] = request.slot
+            if count == request.num_waiting:
+                if request.sampling.repetition_penalty != 1:
+                    note_token(self._arrays, request.slot, request.sampling, request.tokens[-1])
+                chosen = range(end - 1 - len(guesses), end)
+                selected = range(num_selected, num_selected + len(chosen))
+                for index, row in zip(selected, chosen, strict=True):
+                    indices[index] = row
+                rows[request.number] = chosen if self._has_row_per_token else selected
+                num_selected = selected.stop
+        return end, num_selected, rows
+
+    def _check_room(self, plan: list[StepPart]) -> None:
+        """Raise a CapacityError unless there is room for a step."""
+        limits = self._limits
+        lengths = {part.request.slot: part.length for part in plan}
+        full = self._pages.first_without(lengths)
+        for request, _, _ in plan:
+            number = request.number
+            if lengths[request.slot] > limits.max_seq_length:
+                raise CapacityError(
+                    f"request {number} has come to max_seq_length, {limits.max_seq_length} "
+                    "tokens; remove() it, or make a kernel for longer sequences",
+                    number,
+                )
+            if request.slot == full:
+                raise CapacityError(
+                    f"request {number} needs another page of {limits.page_size} tokens, and the "
+                    f"{limits.num_pages} pages are in use; remove() a request, or make a kernel "
+                    "with a larger max_num_pages",
+                    number,
+                )
+
+
+def last_of_each(tokens: Mapping[int, list[int]]) -> dict[int, int]:
+    """Return the last token of each request."""
+    return {number: each[-1] for number, each in tokens.items()}
