@@ -30,8 +30,8 @@ inline DType dtype_of(PyArray_Descr* descr) {
 void refuse_masked_and_swapped(const char* op, const char* name, PyArrayObject* array,
                                bool is_output);
 
-// The dtype of an array argument, kDTypes for an unsupported one. Throws TypeError likewise; an
-// unsupported dtype may have any byte order.
+// The dtype of an array argument, kDTypes for an unsupported one. Throws TypeError for masked
+// arrays, and for foreign byte order of a supported dtype.
 inline DType checked_dtype(const char* op, const char* name, PyArrayObject* array, bool is_output) {
   const DType dtype = dtype_of(PyArray_DESCR(array));
   const bool is_usual = PyArray_CheckExact(reinterpret_cast<PyObject*>(array)) &&

@@ -1,4 +1,4 @@
-// Pairs of a row rotated by angles, of which the cosines and sines are given.
+// Pairs of a row, rotated by the angles whose cosines and sines are given.
 #pragma once
 
 #include <cstdint>

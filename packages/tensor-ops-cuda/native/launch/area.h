@@ -16,7 +16,7 @@ struct Box {
 
 Box whole(const Problem& problem);
 
-// Elements in the order of their axes, of which there is at least one; the last varies fastest.
+// Elements in the order of their axes, at least one; the last axis varies fastest.
 struct StridedArea {
   char* data;
   std::int64_t item_size;

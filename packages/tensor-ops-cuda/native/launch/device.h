@@ -37,7 +37,7 @@ TENSOR_OPS_SHARED std::string unavailable_reason();
 TENSOR_OPS_SHARED const DeviceFacts& usable_device(int index);
 
 // The device of host arrays: what the environment variable says, else (null, or empty) the current
-// one. Throws likewise.
+// one. Throws as usable_device() does.
 TENSOR_OPS_SHARED int host_device(const char* variable);
 
 // Where an address is.

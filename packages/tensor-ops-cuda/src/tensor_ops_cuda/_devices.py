@@ -1,4 +1,4 @@
-"""The devices, and which of them computes host arrays."""
+"""The devices, and the one that computes host arrays."""
 
 import os
 from dataclasses import asdict, dataclass

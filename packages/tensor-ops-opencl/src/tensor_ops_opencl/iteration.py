@@ -48,8 +48,8 @@ _SMALL_COUNT = np.dtype(np.uint32)
 class KernelLaunch(NamedTuple):
     """One kernel to launch.
 
-    `numbers` are its arguments that follow the op's own; None stands for the buffer of what kernels
-    hand on.
+    `numbers` are its arguments after the op's own; None stands for the buffer in which kernels
+    leave numbers for later ones.
     """
 
     kernel: str
@@ -95,7 +95,7 @@ class ElementIteration:
 
 @dataclass(frozen=True)
 class RowIteration:
-    """Over rows of which something is measured before they are written.
+    """Over rows that are measured before they are written, such as for their largest element.
 
     Attributes
     ----------

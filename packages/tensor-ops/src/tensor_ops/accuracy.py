@@ -22,7 +22,7 @@ class Bound(NamedTuple):
         Whether the limit is multiplied by max(1, sqrt(n) / 32) for rows of length n.
     of_row : float
         What is always allowed, relative to the largest magnitude in the element's row and
-        multiplied likewise: where the terms of an element cancel, its own digits are lost.
+        multiplied as the limit is: where the terms of an element cancel, its own digits are lost.
     signed_zeros : bool
         Whether a zero must have the sign of the reference, which may be a value too small for the
         dtype.

@@ -65,7 +65,7 @@ class Capabilities(NamedTuple):
 
 
 def capabilities_of(declared: object) -> Capabilities:
-    """Return the record of what a backend declares.
+    """Return what a backend declares as a record.
 
     Raises
     ------

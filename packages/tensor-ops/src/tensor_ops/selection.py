@@ -267,7 +267,7 @@ def _forced(
 
 
 def _narrower(a: str, b: str) -> str | None:
-    """Return what satisfies both names, one of which may say the kind of device; None if nothing.
+    """Return the name that satisfies both, which may name a kind of device; None if none does.
 
     Examples
     --------

@@ -28,7 +28,7 @@ class Timing:
         The 95% confidence interval of the median; None for fewer than six rounds.
     rounds : int
     calls : int
-        In each round, of which the mean is taken.
+        In each round, whose time is divided by them.
     """
 
     median: float

@@ -81,7 +81,7 @@ class Ranking(NamedTuple):
 
     @property
     def undecided(self) -> list[tuple[str, str]]:
-        """The pairs of backends of which measuring has not shown which is the faster."""
+        """The pairs of backends whose times do not show which is the faster."""
         return [
             pair
             for pair in combinations(self.seconds, 2)

@@ -35,13 +35,13 @@ static V sum_of_products(V a, V b, V c, V d) {
 #define LARGE 0x1p70f
 #endif
 
-// A product so scaled; of an infinity it is what it is.
+// A product of scaled factors. An infinite factor is not scaled.
 static V small_product(V a, V b) {
   return choose((magnitude(a) == (REAL)INFINITY) | (magnitude(b) == (REAL)INFINITY), a * b, (a * SMALL) * (b * SMALL));
 }
 
-// The same, where `value` is not that already, for numbers of which any may be infinite, or overflow in
-// a product. What FMA leaves of an infinity is NaN: then the formula itself.
+// A sum of products that is right where `value` is not: where a number is infinite, or a product
+// overflows. FMA makes NaN of infinities, for which the formula itself is taken.
 RARE V careful_sum_of_products(V a, V b, V c, V d, V value) {
   const V careful = sum_of_products(a * SMALL, b * SMALL, c * SMALL, d * SMALL);
   const V plain = small_product(a, b) + small_product(c, d);
