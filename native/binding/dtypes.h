@@ -1,4 +1,4 @@
-// NumPy arrays as arguments: their dtype, and what is refused of them.
+// The dtype of NumPy arrays that are arguments, and the arrays that are refused.
 #pragma once
 
 #include "binding/python.h"

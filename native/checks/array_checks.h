@@ -89,8 +89,8 @@ void require_dtype(const Declaration& op, const char* name, const Array& array, 
                        dtype_text(array), "; ", advice));
 }
 
-// Parameters (a weight and its bias, cosines and sines) have the dtype of the first of them. That
-// one has x's dtype or float32, as rows have where their declaration says so.
+// The first parameter (a weight, cosines) has x's dtype or float32, and the second (a bias, sines)
+// the dtype of the first. Rows have x's dtype, or float32 where their declaration allows it.
 template <class Array>
 void require_input_dtype(const Declaration& op, const Parameter& parameter, int k,
                          const CallArguments<Array>& call) {

@@ -8,8 +8,8 @@
 
 namespace tensor_ops {
 
-// Of a type; null where it has none of a version that we know, or not all of it. Throws
-// PythonError.
+// The exchange API of a type; null where the type has none, one of an unknown version, or one that
+// lacks functions. Throws PythonError.
 const dlpack::ExchangeAPI* exchange_api(PyTypeObject* type);
 
 // Whether PyTorch tracks tangents now, which are no part of a tensor's memory. Throws PythonError.
@@ -22,7 +22,7 @@ void require_all_in_memory(const char* op, const char* name, PyObject* object, b
 
 // A view of the array's object, valid as long as that is and keeps its memory; sets the array's
 // dtype. Runs no Python code. Throws TypeError, ValueError or PythonError, with the op's and the
-// argument's name, for what is no host array of a supported dtype.
+// argument's name, unless it is an array on the host of a supported dtype.
 Owned view_of_foreign(const char* op, const char* name, const dlpack::ExchangeAPI& api,
                       Array& array);
 

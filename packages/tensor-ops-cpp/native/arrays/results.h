@@ -28,7 +28,7 @@ class Result {
   PyArrayObject* array() const { return foreign_ ? foreign_.view() : array_.array(); }
 
   Owned array_;
-  Owned given_;  // where array_ is a view of it
+  Owned given_;  // the caller's array, where array_ is a view of one
   ForeignResult foreign_;
 };
 

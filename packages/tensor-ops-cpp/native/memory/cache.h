@@ -1,4 +1,4 @@
-// The cache that the process's CPUs have, and what is too large for it.
+// The size of the caches, and from which size on a call writes its results past them.
 #pragma once
 
 #include <cstddef>
@@ -11,8 +11,8 @@ namespace tensor_ops {
 // the system does not say.
 TENSOR_OPS_SHARED std::size_t cache_size();
 
-// From this many bytes that a call reads and writes on, or half as many again, results are written
-// past the caches: cache_size(), or what was set.
+// A call that reads and writes this many bytes, or half as many again, writes its results past the
+// caches. It is cache_size() unless it was set.
 TENSOR_OPS_SHARED std::size_t streaming_threshold();
 // 0: back to the measured one.
 TENSOR_OPS_SHARED void set_streaming_threshold(std::size_t bytes);

@@ -72,7 +72,8 @@ void advise_huge_pages([[maybe_unused]] char* first, [[maybe_unused]] std::size_
                        [[maybe_unused]] std::size_t used) {
 #if defined(MADV_HUGEPAGE)
   static const bool wanted = huge_pages_are_wanted();
-  // The last one only where little of it is left over: it becomes resident as a whole.
+  // A huge page becomes resident as a whole, so the last one is taken only where it is nearly used
+  // up.
   std::size_t huge = round_up(used, kHugePage);
   if (huge > bytes || huge - used > used / 8) huge = used / kHugePage * kHugePage;
   if (wanted && huge > 0) madvise(first, huge, MADV_HUGEPAGE);
@@ -93,7 +94,8 @@ Pages map_pages(std::size_t bytes, std::size_t used) {
 void unmap_pages(Pages pages) {
   if (munmap(pages.first, pages.bytes) == 0) return;
 #if defined(MADV_DONTNEED)
-  // The process has as many mappings as it may, and this would split one: at least the memory goes.
+  // Unmapping would split a mapping, and the process may have no more of them: the memory is freed,
+  // and its addresses are kept.
   madvise(pages.first, pages.bytes, MADV_DONTNEED);
 #endif
 }

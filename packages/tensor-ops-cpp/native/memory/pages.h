@@ -7,7 +7,7 @@
 
 namespace tensor_ops {
 
-// At least so many zeroed bytes, and their number; nothing where there are none to be had. Huge
+// Zeroed pages of at least the wanted size; none where the system has no memory for them. Huge
 // pages are asked for where the first `used` bytes fill them.
 struct Pages {
   void* first = nullptr;

@@ -19,7 +19,7 @@ std::uint64_t default_limit() {
   return std::min<std::uint64_t>(allowed_memory() / 16, std::uint64_t{4} << 30);
 }
 
-// -1 for what is no unit: the units are K, M, G and T, with "iB" after them or not.
+// The power of two of a unit, -1 for an unknown one: K, M, G and T, with or without "iB".
 int binary_exponent(const std::string& unit) {
   if (unit.empty()) return 0;
   const std::size_t place = std::string("KMGT").find(unit[0]);
@@ -27,7 +27,7 @@ int binary_exponent(const std::string& unit) {
   return place != std::string::npos && ends_well ? 10 * (static_cast<int>(place) + 1) : -1;
 }
 
-// Saturates. False for what is no number of bytes.
+// Saturates. Returns false unless the setting is a number of bytes.
 bool read_bytes(const char* setting, std::uint64_t& bytes) {
   if (*setting < '0' || *setting > '9') return false;
   errno = 0;

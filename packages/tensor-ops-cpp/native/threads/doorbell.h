@@ -12,7 +12,7 @@ namespace tensor_ops {
 
 class Doorbell {
  public:
-  // Lets so many of the threads that wait, or will, go on.
+  // Lets this number of threads go on, waiting ones or those that will wait.
   void ring(int threads);
   void wait();
 

@@ -143,11 +143,12 @@ class Pool {
           help(number);
         }).detach();
     } catch (const std::exception&) {
-      // No more threads, or no memory for one: those that are there do the work.
+      // The system has no threads or no memory left: the threads that exist do the work.
     }
   }
 
-  // Wakes as many as are wanted beside those that are awake and will see the job.
+  // Wakes sleeping threads until the wanted number is awake. Awake threads see the job by
+  // themselves.
   void wake(int wanted) {
     int asleep = sleeping_.load();
     const int missing = wanted - (threads_.load(std::memory_order_relaxed) - asleep);

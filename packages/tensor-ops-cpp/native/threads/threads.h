@@ -9,10 +9,10 @@ namespace tensor_ops {
 TENSOR_OPS_SHARED int num_threads();
 TENSOR_OPS_SHARED void set_num_threads(int threads);
 
-// What is wanted, but no more than anybody needs: 64, or as many as there are CPUs.
+// The wanted number of threads, at most 64 or the number of CPUs, whichever is larger.
 TENSOR_OPS_SHARED int sensible_threads(int wanted);
 
-// Threads for a call that would take one thread so many nanoseconds: no more than pay.
+// The number of threads that pay for a call that takes one thread this time.
 int threads_for(double nanoseconds);
 
 }  // namespace tensor_ops

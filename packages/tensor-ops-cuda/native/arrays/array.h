@@ -24,9 +24,9 @@ struct View : ArrayView {
   View(const View&) = delete;
   View& operator=(const View&) = delete;
 
-  // At most kMaxDims axes, once the dtype is known, that problem_of_lengths() has nothing against.
-  // Strides are in units of so many bytes; without them the array is C-contiguous, of elements of
-  // that size.
+  // To be called once the dtype is known, with at most kMaxDims axes for which problem_of_lengths()
+  // has no objection. Strides are in units of `unit` bytes. Without strides the array is
+  // C-contiguous with elements of that size.
   void set_axes(int count, const std::int64_t* lengths, const std::int64_t* steps,
                 std::int64_t unit);
 

@@ -21,7 +21,7 @@ dlpack::Device protocol_device(const char* op, const char* name, PyObject* objec
 Lease read_capsule(const char* op, const char* name, PyObject* object, cudaStream_t stream,
                    View& view);
 
-// The stream that a library that is imported would use now; a device of it is current.
+// The current stream of an imported library, on a device that is current.
 struct LibraryStream {
   bool is_known = false;
   cudaStream_t stream = nullptr;

@@ -14,7 +14,7 @@ namespace tensor_ops {
 
 // Loads of one thread that are in flight together, where there is enough to do for all threads.
 constexpr int kLoads = 4;
-// About as many threads as a multiprocessor holds.
+// About the number of threads that a multiprocessor holds.
 constexpr int kFullThreads = 2048;
 
 // The function of a vector's elements, with a single branch for all of them.

@@ -96,8 +96,8 @@ struct DeepExp {
   DEVICE R added(R x, R its_part) const { return fused(its_part, scale * rest, x); }
 };
 
-// exp(x + lo) for kDeepest <= x <= 0. No part of it is 0, so that its product with infinity is not
-// NaN.
+// exp(x + lo) for kDeepest <= x <= 0, in parts none of which is 0: their products with infinity are
+// not NaN.
 template <class R>
 DEVICE DeepExp<R> deep_exp(R x, R lo) {
   const ReducedExp<R> e = reduced_exp(x, lo);
