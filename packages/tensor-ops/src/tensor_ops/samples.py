@@ -9,14 +9,11 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from tensor_ops.arguments import DTYPES
-
-if TYPE_CHECKING:
-    from tensor_ops.op_table import Op
+from tensor_ops.arguments import DTYPES, Declaration
 
 __all__ = ["Draw", "ErrorSample", "Sample", "arguments", "mixed"]
 
@@ -81,7 +78,7 @@ class ErrorSample(NamedTuple):
 
 
 def arguments(
-    op: Op, shape: tuple[int, ...], draw: Draw, wide: Collection[str] = ()
+    op: Declaration, shape: tuple[int, ...], draw: Draw, wide: Collection[str] = ()
 ) -> dict[str, Any]:
     """Return natural array arguments for `op` at a shape, by name; the rest keeps its default.
 
