@@ -3,52 +3,50 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 
 import torch
 from torch import Tensor, nn
 
-from tensor_ops.extension import OPS
 from tensor_ops_torch.modules.algebra import Formula, function, power
-from tensor_ops_torch.modules.classes import swapped_class
 from tensor_ops_torch.modules.conditions import Conditions
 from tensor_ops_torch.modules.reading import Reading
 from tensor_ops_torch.modules.recipes import ActivationRecipe
-from tensor_ops_torch.modules.refusal import RefusedError
 from tensor_ops_torch.modules.samples import (
     SAMPLED,
-    compared,
-    difference,
-    gradient_difference,
+    Trial,
+    check_gradients,
+    confirmed,
     normal,
     run,
     shadow,
 )
 from tensor_ops_torch.modules.values import X
 
-__all__ = ["FUNCTIONS", "check_activation", "exact", "match_activation", "missing_op"]
+__all__ = ["FUNCTIONS", "Activation", "check_activation", "exact", "match_activation", "missing_op"]
 
 Activation = tuple[str, str | None]
-# The ops and their approximations.
-FUNCTIONS: tuple[Activation, ...] = (
-    *(("silu", None), ("gelu", "none"), ("gelu", "tanh"), ("softmax", None)),
-)
+# The ops and their approximations, by their names in formulas.
+FUNCTIONS: dict[str, Activation] = {
+    "silu": ("silu", None),
+    "gelu none": ("gelu", "none"),
+    "gelu tanh": ("gelu", "tanh"),
+    "softmax": ("softmax", None),
+}
 
 
 def _formulas() -> dict[Formula, Activation]:
     """Return the ways of writing each."""
-    silu, erf_gelu, tanh_gelu, softmax = FUNCTIONS
     k, cubic = math.sqrt(2 / math.pi), 0.044715
-    return {
-        function("silu", X): silu,
-        X * function("sigmoid", X): silu,
-        X / (function("exp", -X) + 1): silu,
-        function("gelu none", X): erf_gelu,
-        0.5 * X * (function("erf", X / math.sqrt(2)) + 1): erf_gelu,
-        function("gelu tanh", X): tanh_gelu,
-        0.5 * X * (function("tanh", k * (X + cubic * power(X, 3))) + 1): tanh_gelu,
-        0.5 * X * (function("tanh", k * X * (1 + cubic * X * X)) + 1): tanh_gelu,
-        function("softmax", X): softmax,
+    in_other_words = {
+        X * function("sigmoid", X): "silu",
+        X / (function("exp", -X) + 1): "silu",
+        0.5 * X * (function("erf", X / math.sqrt(2)) + 1): "gelu none",
+        0.5 * X * (function("tanh", k * (X + cubic * power(X, 3))) + 1): "gelu tanh",
+        0.5 * X * (function("tanh", k * X * (1 + cubic * X * X)) + 1): "gelu tanh",
     }
+    ways = {function(name, X): name for name in FUNCTIONS} | in_other_words
+    return {formula: FUNCTIONS[name] for formula, name in ways.items()}
 
 
 _FORMULAS = _formulas()
@@ -83,7 +81,7 @@ def exact(activation: Activation, x: Tensor) -> Tensor:
 def check_activation(
     module: nn.Module,
     activation: Activation,
-    dtypes: tuple[torch.dtype, ...],
+    dtypes: Collection[torch.dtype],
     conditions: Conditions,
     *,
     gradients: bool = False,
@@ -97,27 +95,23 @@ def check_activation(
     """
     op, approximate = activation
     name = op if approximate is None else f"{op}(approximate={approximate!r})"
-    reasons = {
-        dtype: _difference(module, activation, dtype) for dtype in SAMPLED if dtype in dtypes
-    }
-    if reasons[torch.float32] is not None:
-        raise RefusedError(f"compared with {name} in float32, its result {reasons[torch.float32]}")
+    inputs = {dtype: _range(op, dtype) for dtype in SAMPLED if dtype in dtypes}
+    trials = {dtype: Trial(x, exact(activation, x.double())) for dtype, x in inputs.items()}
+    recipe = confirmed(
+        module,
+        op,
+        name,
+        trials,
+        (torch.float32,),
+        lambda known: ActivationRecipe(op, conditions, approximate, known),
+    )
     if gradients:
-        found = gradient_difference(
+        check_gradients(
+            op,
             lambda x: run(shadow(module, training=True), x),
             lambda x: exact(activation, x),
             (3 * normal(256).float(),),
         )
-        if found is not None:
-            raise RefusedError(f"compared with {op}, its result {found}")
-    confirmed = tuple(dtype for dtype, reason in reasons.items() if reason is None)
-    recipe = ActivationRecipe(op, approximate, confirmed, conditions)
-    swapped = shadow(module)
-    swapped.__class__ = swapped_class(type(module), recipe)
-    x = _range(op, torch.float32)
-    found = difference(run(swapped, x), exact(activation, x.double()), OPS[op].bounds["float32"])
-    if found is not None:
-        raise RefusedError(f"the op's own result {found} in float32")
     return recipe
 
 
@@ -127,9 +121,3 @@ def _range(op: str, dtype: torch.dtype) -> Tensor:
     if op == "softmax":
         return torch.cat((steps, small)).to(dtype).reshape(1, 8, -1)
     return torch.cat((steps, small, far, torch.zeros(1))).to(dtype).reshape(1, 3, -1)
-
-
-def _difference(module: nn.Module, activation: Activation, dtype: torch.dtype) -> str | None:
-    """Say how the result differs from the formula's in a dtype, None if it does not."""
-    x = _range(activation[0], dtype)
-    return compared(shadow(module), x, exact(activation, x.double()), activation[0])

@@ -124,15 +124,6 @@ class Formula:
         return (self,)
 
     @property
-    def only(self) -> Factor | None:
-        """The factor that it is, None if it is more than one."""
-        if self.coefficient == 1 and len(self.factors) == 1:
-            ((factor, exponent),) = self.factors
-            if exponent == 1:
-                return factor
-        return None
-
-    @property
     def value(self) -> Number | None:
         """The number that it is, None if it is none."""
         return None if self.factors else self.coefficient
@@ -152,10 +143,10 @@ def symbol(name: str, positive: bool = False) -> Formula:
 
 def function(name: str, argument: Formula) -> Formula:
     """Return a function of a formula; a mean's constant factor is taken out of it."""
+    coefficient: Number = 1
     if name == "mean":
-        inner = Formula(1, argument.factors)
-        return Formula(argument.coefficient, frozenset({(Function(name, inner), 1)}))
-    return Formula(1, frozenset({(Function(name, argument), 1)}))
+        coefficient, argument = argument.coefficient, Formula(1, argument.factors)
+    return Formula(coefficient, frozenset({(Function(name, argument), 1)}))
 
 
 def power(base: Formula, exponent: Number) -> Formula:

@@ -1,4 +1,4 @@
-"""The classes of swapped modules.
+"""The classes of swapped modules, and what their forwards follow.
 
 A swapped module is an instance of a class that is made here: a subclass of the module's own, with
 another ``forward``.
@@ -9,20 +9,44 @@ from __future__ import annotations
 import copyreg
 import types
 import warnings
-from abc import ABCMeta
-from typing import TYPE_CHECKING, Any
+from abc import ABC, ABCMeta, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from torch import nn
 
+from tensor_ops_torch.modules.conditions import Conditions
 from tensor_ops_torch.modules.refusal import RefusedError
 
-if TYPE_CHECKING:
-    from tensor_ops_torch.modules.recipes import Recipe
-
-__all__ = ["base_of", "has_other_forward", "recipe_of", "set_class", "swapped_class"]
+__all__ = [
+    "Forward",
+    "Recipe",
+    "base_of",
+    "has_other_forward",
+    "recipe_of",
+    "set_class",
+    "swapped_class",
+]
 
 _RECIPE, _BASE = "_tensor_ops_recipe", "_tensor_ops_base"
+Forward = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Recipe(ABC):
+    """What the forward of a swapped module computes."""
+
+    op: str
+    # Under which the module computes this; otherwise its own forward runs.
+    conditions: Conditions
+
+    @abstractmethod
+    def forward(self, original: Forward, kind: type[nn.Module]) -> Forward:
+        """Return the forward of a class, which calls `original` for what is not for an op."""
+
+
 # Classes live as long as a module of theirs does.
 _classes: WeakKeyDictionary[type, WeakValueDictionary[Recipe, type]] = WeakKeyDictionary()
 

@@ -28,34 +28,29 @@ class Conditions:
     """Attributes that keep their values, and functions of classes that stay the same.
 
     The globals that the functions use have to stay the same, too.
-
-    Attributes
-    ----------
-    watched : tuple of (str, type, object)
-        Attributes with the types and values that they have to have.
-    functions : tuple of (type, str, str)
-        Classes, names of their functions, and digests of these.
-    passed : tuple of (type, str)
-        Classes that ``super()`` looks into, and the functions that they do not have.
-    held : tuple of str
-        Parameters and children, which nothing else of the same name may hide.
     """
 
+    # Attributes with the types and values that they have to have.
     watched: tuple[tuple[str, type, Any], ...] = ()
+    # Classes, names of their functions, and digests of these.
     functions: tuple[tuple[type, str, str], ...] = ()
+    # Classes that ``super()`` looks into, and the functions that they do not have.
     passed: tuple[tuple[type, str], ...] = ()
+    # Parameters and children, which nothing else of the same name may hide.
     held: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, reading: Reading) -> Conditions:
-        """Return the conditions under which a forward was read."""
-        watched = [(name, _copy_partial(value)) for name, value in sorted(reading.watched.items())]
-        functions = ((owner, name, _digest(found)) for owner, name, found in reading.functions)
+    def of(cls, *readings: Reading) -> Conditions:
+        """Return the conditions under which a forward was read, for each of several dtypes."""
+        values = {name: value for each in readings for name, value in each.watched.items()}
+        watched = [(name, _copy_partial(value)) for name, value in sorted(values.items())]
+        functions = set().union(*(each.functions for each in readings))
+        digests = ((owner, name, _digest(found)) for owner, name, found in functions)
         return cls(
             tuple((name, type(value), value) for name, value in watched),
-            tuple(sorted(functions, key=_place)),
-            tuple(sorted(reading.passed, key=_place)),
-            tuple(sorted(reading.held)),
+            tuple(sorted(digests, key=_place)),
+            tuple(sorted(set().union(*(each.passed for each in readings)), key=_place)),
+            tuple(sorted(set().union(*(each.held for each in readings)))),
         )
 
     @property
@@ -77,7 +72,7 @@ class Conditions:
         used = []
         for owner, name, _ in self.functions:
             found = getattr(owner, name)
-            facts = found.__code__, found.__defaults__, _copy(found.__kwdefaults__)
+            facts = found.__code__, found.__defaults__, copy.copy(found.__kwdefaults__)
             # What was set on the class that a module has is called before what its base has.
             is_inherited = name in called and getattr(kind, name, None) is found
             functions.append((kind if is_inherited else owner, name, found, *facts))
@@ -149,10 +144,6 @@ def _globals_of(code: CodeType) -> tuple[str, ...]:
     """Return the names that a code looks up outside of its function."""
     loads = (each.argval for each in dis.get_instructions(code) if each.opname == "LOAD_GLOBAL")
     return tuple(dict.fromkeys(loads))
-
-
-def _copy(keywords: dict[str, Any] | None) -> dict[str, Any] | None:
-    return None if keywords is None else dict(keywords)
 
 
 def _copy_partial(value: Any) -> Any:

@@ -12,29 +12,40 @@ from torch.nn import functional
 
 from tensor_ops_torch.modules.algebra import Formula, function, power
 from tensor_ops_torch.modules.refusal import RefusedError
-from tensor_ops_torch.modules.values import Attribute, Device, LastAxis, N, Shape, Value, as_formula
+from tensor_ops_torch.modules.values import Attribute, Device, N, Shape, Value, as_formula
 
-__all__ = ["PURE", "arithmetic", "function_called", "layer_norm_of", "method_called", "rms_norm_of"]
+__all__ = [
+    "HALVES",
+    "PURE",
+    "arithmetic",
+    "axis_of",
+    "call_of",
+    "function_called",
+    "layer_norm_of",
+    "method_called",
+    "rms_norm_of",
+]
 
 # Functions of numbers and dtypes that have no effect.
 PURE = (
     *(math.sqrt, math.exp, math.log, math.pow, torch.finfo, float, int, abs, min, max, len),
     *(tuple, list),
 )
+# The names of the functions that return one half of each row.
+HALVES = ("first half", "second half")
 _EXACT = {torch.float16: 11, torch.bfloat16: 8, torch.float32: 24, torch.float64: 53}
 _Handler = Callable[..., Any]
 
 
-def arithmetic(name: str, first: Any, second: Any) -> Value | Formula:
+def arithmetic(operation: Callable[[Any, Any], Any], first: Any, second: Any) -> Value | Formula:
     """Return the sum, difference, product, quotient or power of two values."""
     one, other = as_formula(first), as_formula(second)
-    if name == "pow":
-        exponent = other.value
-        if exponent is None:
-            raise RefusedError("raises to a power that is no constant")
-        formula = power(one, exponent)
+    if operation is not operator.pow:
+        formula = operation(one, other)
+    elif other.value is None:
+        raise RefusedError("raises to a power that is no constant")
     else:
-        formula = _OPERATIONS[name](one, other)
+        formula = power(one, other.value)
     values = [each for each in (first, second) if isinstance(each, Value)]
     if not values:
         return formula
@@ -57,6 +68,11 @@ def function_called(found: Any) -> _Handler | None:
         return None
 
 
+def call_of(child: str, argument: Formula) -> Formula:
+    """Return what a child of the module makes of a formula."""
+    return function(f"call {child}", argument)
+
+
 def rms_norm_of(core: Formula, eps: Formula) -> Formula:
     """Return ``core / sqrt(mean(core^2) + eps)``."""
     return core * power(function("mean", core * core) + eps, -0.5)
@@ -65,14 +81,6 @@ def rms_norm_of(core: Formula, eps: Formula) -> Formula:
 def layer_norm_of(x: Formula, eps: Formula) -> Formula:
     """Return ``(x - mean(x)) / sqrt(var(x) + eps)``."""
     return rms_norm_of(x - function("mean", x), eps)
-
-
-_OPERATIONS: dict[str, Callable[[Formula, Formula], Formula]] = {
-    "add": operator.add,
-    "sub": operator.sub,
-    "mul": operator.mul,
-    "div": operator.truediv,
-}
 
 
 def _broadcast(*shapes: str) -> str:
@@ -186,8 +194,8 @@ def _converted(dtype: torch.dtype) -> _Handler:
     return lambda reading, input: _cast(input, dtype, reading)
 
 
-def _of_two(name: str) -> _Handler:
-    return lambda reading, input, other: arithmetic(name, input, other)
+def _of_two(operation: Callable[[Any, Any], Any]) -> _Handler:
+    return lambda reading, input, other: arithmetic(operation, input, other)
 
 
 def _mapped(change: Callable[[Formula], Formula]) -> _Handler:
@@ -236,7 +244,7 @@ def _softmax(
 
 def _check_row(reading: Any, shape: Any) -> None:
     """Check that a shape to normalise is that of a row; a number in it is one more condition."""
-    if isinstance(shape, LastAxis) or (isinstance(shape, Shape) and shape.of == "vector"):
+    if shape == Shape("vector"):
         return
     if isinstance(shape, (int, Attribute)):
         shape = (shape,)
@@ -251,11 +259,11 @@ def _check_row(reading: Any, shape: Any) -> None:
 
 
 def _scaled(value: Value, weight: Any, bias: Any) -> Value:
-    for name, each in (("mul", weight), ("add", bias)):
+    for operation, each in ((operator.mul, weight), (operator.add, bias)):
         if each is not None:
             if _tensor(each).shape != "vector" or each.dtype != value.dtype:
                 raise RefusedError("passes a weight or bias of another dtype or shape")
-            value = arithmetic(name, value, each)  # type: ignore[assignment]
+            value = arithmetic(operation, value, each)  # type: ignore[assignment]
     return value
 
 
@@ -290,8 +298,7 @@ def _chunk(reading: Any, input: Any, chunks: Any, dim: Any = 0) -> Any:
     value = _tensor(input)
     if reading.known(chunks) != 2 or reading.known(dim) != -1 or value.shape != "rows":
         raise RefusedError("chunks a tensor otherwise than in the halves of its rows")
-    halves = ("first half", "second half")
-    return tuple(value.as_formula(function(each, value.formula)) for each in halves)
+    return tuple(value.as_formula(function(each, value.formula)) for each in HALVES)
 
 
 def _unsqueeze(reading: Any, input: Any, dim: Any) -> Any:
@@ -313,13 +320,15 @@ def axis_of(shape: Shape, axis: Any) -> Any:
     raise RefusedError(f"uses the length of axis {axis}")
 
 
+_OPERATIONS = {"add": operator.add, "sub": operator.sub, "mul": operator.mul, "pow": operator.pow}
 _POWERS = {"rsqrt": -0.5, "sqrt": 0.5, "square": 2, "reciprocal": -1}
 _ALIASES = {"subtract": "sub", "multiply": "mul", "divide": "div", "true_divide": "div"}
 _ALIASES["negative"] = "neg"
 _CASTS = {"float": "float32", "double": "float64", "half": "float16", "bfloat16": "bfloat16"}
 # What functions of torch and methods of tensors share.
 _BOTH: dict[str, _Handler] = {
-    **{name: _of_two(name) for name in ("add", "sub", "mul", "div", "pow")},
+    **{name: _of_two(operation) for name, operation in _OPERATIONS.items()},
+    "div": _of_two(operator.truediv),
     **{name: _elementwise(name) for name in ("exp", "sigmoid", "tanh", "erf")},
     **{name: _power_of(exponent) for name, exponent in _POWERS.items()},
     "neg": _mapped(operator.neg),

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
-from tensor_ops.extension import OPS
 from tensor_ops_torch.modules.algebra import Formula, Function, Sum, Symbol, number, symbol
-from tensor_ops_torch.modules.classes import swapped_class
 from tensor_ops_torch.modules.conditions import Conditions
 from tensor_ops_torch.modules.functions import layer_norm_of, rms_norm_of
 from tensor_ops_torch.modules.reading import Reading
@@ -19,9 +17,9 @@ from tensor_ops_torch.modules.recipes import NormRecipe
 from tensor_ops_torch.modules.refusal import RefusedError
 from tensor_ops_torch.modules.samples import (
     SAMPLED,
-    compared,
-    difference,
-    gradient_difference,
+    Trial,
+    check_gradients,
+    confirmed,
     normal,
     run,
     shadow,
@@ -29,7 +27,6 @@ from tensor_ops_torch.modules.samples import (
     unsupported,
 )
 from tensor_ops_torch.modules.values import X
-from tensor_ops_torch.operators.tensors import DTYPE_NAMES
 
 __all__ = ["Norm", "check_norm", "guess_norms", "match_norm"]
 
@@ -44,24 +41,36 @@ _USUAL_EPS = (1e-5, 1e-6, 1e-8, 1e-12, torch.finfo(torch.float32).eps)
 
 @dataclass(frozen=True)
 class Norm:
-    """A norm in one dtype.
-
-    Attributes
-    ----------
-    op : {"rms_norm", "layer_norm"}
-    weight, bias : str or None
-        The names of its parameters.
-    offset : bool
-        Whether one is added to the weight.
-    eps : float or str
-        A number, or the attribute that holds it.
-    """
+    """A norm in one dtype."""
 
     op: str
+    # The names of its parameters.
     weight: str | None
-    offset: bool
     bias: str | None
+    # Whether one is added to the weight.
+    offset: bool
+    # A number, or the attribute that holds it.
     eps: float | str
+
+    @property
+    def formula(self) -> Formula:
+        """What this computes of x."""
+        eps = symbol(f"self.{self.eps}") if isinstance(self.eps, str) else number(self.eps)
+        formula = _OPS[self.op](X, eps)
+        if self.weight is not None:
+            weight = symbol(f"self.{self.weight}")
+            formula = formula * (weight + 1 if self.offset else weight)
+        return formula if self.bias is None else formula + symbol(f"self.{self.bias}")
+
+    def exact(self, module: nn.Module, x: Tensor, vectors: Mapping[str, Tensor]) -> Tensor:
+        """Return the value of the formula, in the dtype of x and the parameters `vectors`."""
+        if self.op == "layer_norm":
+            x = x - x.mean(-1, keepdim=True)
+        mean = x.square().mean(-1, keepdim=True) + _eps_of(module, self)
+        y = torch.nan_to_num(x / mean.sqrt())
+        if self.weight is not None:
+            y = y * (vectors[self.weight] + int(self.offset))
+        return y if self.bias is None else y + vectors[self.bias]
 
 
 def match_norm(reading: Reading, parameters: Collection[str]) -> Norm | None:
@@ -72,20 +81,8 @@ def match_norm(reading: Reading, parameters: Collection[str]) -> Norm | None:
     used = sorted(each.removeprefix("self.") for each in symbols if each.startswith("self."))
     names = [each for each in used if each in parameters]
     numbers = sorted({each for each in _constants(reading.formula) if each > 0})
-    candidates: list[float | str] = [*(each for each in used if each not in parameters), *numbers]
-    for op, eps in itertools.product(_OPS, candidates):
-        normed = _OPS[op](X, symbol(f"self.{eps}") if isinstance(eps, str) else number(eps))
-        for weight, offset in ((None, False), *itertools.product(names, (False, True))):
-            scaled = normed
-            if weight is not None:
-                factor = symbol(f"self.{weight}")
-                scaled = normed * (factor + 1 if offset else factor)
-            biases = [each for each in names if each != weight] if op == "layer_norm" else []
-            for bias in (None, *biases):
-                whole = scaled if bias is None else scaled + symbol(f"self.{bias}")
-                if whole == reading.formula:
-                    return Norm(op, weight, offset, bias, eps)
-    return None
+    candidates = _candidates(names, [*(each for each in used if each not in parameters), *numbers])
+    return next((each for each in candidates if each.formula == reading.formula), None)
 
 
 def guess_norms(module: nn.Module) -> Iterator[dict[torch.dtype, Norm]]:
@@ -100,10 +97,19 @@ def guess_norms(module: nn.Module) -> Iterator[dict[torch.dtype, Norm]]:
         for name, value in vars(module).items()
         if type(value) in (int, float) and 0 <= value < 1 and name != "training"
     ]
-    for op, offset, eps in itertools.product(_OPS, (False, True), (*attributes, *_USUAL_EPS)):
-        if (op == "rms_norm" and bias is not None) or (offset and weight is None):
-            continue
-        yield dict.fromkeys(SAMPLED, Norm(op, weight, offset, bias, eps))
+    for norm in _candidates(vectors, [*attributes, *_USUAL_EPS]):
+        if (norm.weight, norm.bias) == (weight, bias):
+            yield dict.fromkeys(SAMPLED, norm)
+
+
+def _candidates(names: Collection[str], eps: Collection[float | str]) -> Iterator[Norm]:
+    """Yield the norms that have parameters of these names or none, and one of several eps."""
+    for op, offset, each in itertools.product(_OPS, (False, True), eps):
+        weights = names if offset else (None, *names)
+        biases = (None, *names) if op == "layer_norm" else (None,)
+        for weight, bias in itertools.product(weights, biases):
+            if weight is None or weight != bias:
+                yield Norm(op, weight, bias, offset, each)
 
 
 def check_norm(
@@ -122,38 +128,29 @@ def check_norm(
         If its results are not the formula's in float32 and in the dtype of its parameters.
     """
     norm = norms[torch.float32]
-    dtype = _check_parameters(module, norm)
+    own = _check_parameters(module, norm)
     n = width or _WIDTH
     if norm.weight is not None:
         n = module._parameters[norm.weight].shape[0]
-    eps: list[tuple[torch.dtype, float | str]] = []
-    reasons: dict[torch.dtype, str | None] = {}
-    for each in SAMPLED:
-        if each not in norms:
-            reasons[each] = "is not known"
-            continue
-        reasons[each] = _difference(module, norms[each], each, n)
-        if reasons[each] is None:
-            eps.append((each, norms[each].eps))
-    for each in dict.fromkeys((torch.float32, dtype)):
-        if reasons[each] is not None:
-            raise RefusedError(
-                f"compared with {norm.op} in {DTYPE_NAMES[each]}, its result {reasons[each]}"
-            )
-    if gradients:
-        _check_gradients(module, norm, n)
-    recipe = NormRecipe(norm.op, norm.weight, norm.offset, norm.bias, tuple(eps), width, conditions)
-    swapped = shadow(module, _parameters(module, norm, n, dtype))
-    swapped.__class__ = swapped_class(type(module), recipe)
-    x = _rows(n, dtype, norms[dtype], module)
-    found = difference(
-        run(swapped, x),
-        _exact(module, norms[dtype], x, n),
-        OPS[norm.op].bounds[DTYPE_NAMES[dtype]],
+    recipe = confirmed(
+        module,
+        norm.op,
+        norm.op,
+        {each: _trial(module, norms[each], n, each) for each in SAMPLED if each in norms},
+        (torch.float32, own),
+        lambda known: NormRecipe(
+            norm.op,
+            conditions,
+            norm.weight,
+            norm.bias,
+            norm.offset,
+            tuple((dtype, norms[dtype].eps) for dtype in known),
+            width,
+        ),
         0.0,
     )
-    if found is not None:
-        raise RefusedError(f"the op's own result {found} in {DTYPE_NAMES[dtype]}")
+    if gradients:
+        _check_gradients(module, norm, n)
     return recipe
 
 
@@ -207,63 +204,32 @@ def _rows(n: int, dtype: torch.dtype, norm: Norm, module: nn.Module) -> Tensor:
     return torch.cat((rows, *special)).to(dtype)[None]
 
 
-def _vectors(n: int, norm: Norm, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    return (uniform(n) - int(norm.offset)).to(dtype), uniform(n, seed=3).to(dtype)
+def _vectors(n: int, norm: Norm, dtype: torch.dtype) -> dict[str, Tensor]:
+    """Return numbers for the parameters of a norm."""
+    found = {}
+    if norm.weight is not None:
+        found[norm.weight] = (uniform(n) - int(norm.offset)).to(dtype)
+    if norm.bias is not None:
+        found[norm.bias] = uniform(n, seed=3).to(dtype)
+    return found
 
 
-def _parameters(
-    module: nn.Module, norm: Norm, n: int, dtype: torch.dtype
-) -> dict[str, Tensor | None]:
-    own: dict[str, Tensor | None] = dict.fromkeys(module._parameters)
-    vectors = zip((norm.weight, norm.bias), _vectors(n, norm, dtype), strict=True)
-    return own | {name: value for name, value in vectors if name is not None}
-
-
-def _exact(module: nn.Module, norm: Norm, x: Tensor, n: int) -> Tensor:
-    """Return the formula's value in float64."""
-    weight, bias = (each.double() for each in _vectors(n, norm, x.dtype))
-    wide, eps = x.double(), _eps_of(module, norm)
-    return _formula(
-        norm,
-        wide,
-        weight + int(norm.offset) if norm.weight else None,
-        bias if norm.bias else None,
-        eps,
-    )
-
-
-def _formula(
-    norm: Norm, x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float
-) -> Tensor:
-    if norm.op == "layer_norm":
-        x = x - x.mean(-1, keepdim=True)
-    y = torch.nan_to_num(x / (x.square().mean(-1, keepdim=True) + eps).sqrt())
-    y = y if weight is None else y * weight
-    return y if bias is None else y + bias
-
-
-def _difference(module: nn.Module, norm: Norm, dtype: torch.dtype, n: int) -> str | None:
-    """Say how the result differs from the formula's in a dtype, None if it does not."""
-    x = _rows(n, dtype, norm, module)
-    trial = shadow(module, _parameters(module, norm, n, dtype))
-    return compared(trial, x, _exact(module, norm, x, n), norm.op, 0.0)
+def _trial(module: nn.Module, norm: Norm, n: int, dtype: torch.dtype) -> Trial:
+    x, vectors = _rows(n, dtype, norm, module), _vectors(n, norm, dtype)
+    wide = {name: each.double() for name, each in vectors.items()}
+    exact = norm.exact(module, x.double(), wide)
+    return Trial(x, exact, dict.fromkeys(module._parameters) | vectors)
 
 
 def _check_gradients(module: nn.Module, norm: Norm, n: int) -> None:
     x = (0.5 + normal(4, n, seed=4)).float()
-    names = [name for name in (norm.weight, norm.bias) if name is not None]
-    vectors = dict(zip((norm.weight, norm.bias), _vectors(n, norm, torch.float32), strict=True))
-    eps = _eps_of(module, norm)
+    vectors = _vectors(n, norm, torch.float32)
 
     def own(x: Tensor, *given: Tensor) -> Tensor:
-        tensors = dict.fromkeys(module._parameters) | dict(zip(names, given, strict=True))
+        tensors = dict.fromkeys(module._parameters) | dict(zip(vectors, given, strict=True))
         return run(shadow(module, tensors, training=True), x)
 
     def exact(x: Tensor, *given: Tensor) -> Tensor:
-        tensors = dict(zip(names, given, strict=True))
-        weight = None if norm.weight is None else tensors[norm.weight] + int(norm.offset)
-        return _formula(norm, x, weight, None if norm.bias is None else tensors[norm.bias], eps)
+        return norm.exact(module, x, dict(zip(vectors, given, strict=True)))
 
-    found = gradient_difference(own, exact, (x, *(vectors[name] for name in names)))
-    if found is not None:
-        raise RefusedError(f"compared with {norm.op}, its result {found}")
+    check_gradients(norm.op, own, exact, (x, *vectors.values()))

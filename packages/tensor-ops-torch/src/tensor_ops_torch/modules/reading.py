@@ -20,8 +20,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from tensor_ops_torch.modules.algebra import Formula, function
-from tensor_ops_torch.modules.functions import PURE, arithmetic, axis_of, function_called
+from tensor_ops_torch.modules.algebra import Formula
+from tensor_ops_torch.modules.functions import PURE, arithmetic, axis_of, call_of, function_called
 from tensor_ops_torch.modules.refusal import RefusedError
 from tensor_ops_torch.modules.source import definition_of
 from tensor_ops_torch.modules.subject import MISSING, SIMPLE, Reading, Subject, in_class, is_in
@@ -29,7 +29,6 @@ from tensor_ops_torch.modules.values import (
     Attribute,
     Child,
     Itself,
-    LastAxis,
     Method,
     Parent,
     Shape,
@@ -44,15 +43,10 @@ _DEEPEST = 8  # calls of the module's own functions within one another
 
 
 def read(module: nn.Module, dtype: torch.dtype, *, numbers: bool = False) -> Reading:
-    """Read the forward of a module for a call with one tensor.
+    """Read the forward of a module for a call with one tensor of a dtype.
 
-    Parameters
-    ----------
-    module : torch.nn.Module
-    dtype : torch.dtype
-        That of the tensor, and of the module's parameters.
-    numbers : bool
-        Whether attributes that hold numbers are constants, and watched.
+    The module's parameters are taken to have that dtype, too. `numbers` says whether attributes
+    that hold numbers are constants, and watched.
 
     Raises
     ------
@@ -248,12 +242,13 @@ class _Frame:
         return name in code.co_varnames or name in code.co_cellvars
 
     def _operation(self, kind: type[ast.operator], first: Any, second: Any) -> Any:
-        name, on_numbers = _BINARY[kind]
+        operation = _BINARY[kind]
         if not any(isinstance(each, (Value, Attribute, Formula)) for each in (first, second)):
             if not all(isinstance(each, (int, float)) for each in (first, second)):
                 raise RefusedError(f"computes with a {type(first).__name__}")
-            return on_numbers(first, second)
-        return arithmetic(name, first, self.reading.known(second) if name == "pow" else second)
+            return operation(first, second)
+        exponent = operation is operator.pow
+        return arithmetic(operation, first, self.reading.known(second) if exponent else second)
 
     def _truth(self, node: ast.expr) -> bool:
         return self._is_true(self._value(node), node)
@@ -293,7 +288,7 @@ class _Frame:
         if isinstance(owner, Shape):
             if isinstance(index, ast.Slice):
                 if ast.unparse(index) == "-1:" and owner.of in ("rows", "vector"):
-                    return LastAxis()
+                    return Shape("vector")
                 raise RefusedError(f"uses the axes {ast.unparse(index)}")
             return axis_of(owner, self.reading.known(self._value(index)))
         if isinstance(owner, tuple) and not isinstance(index, ast.Slice):
@@ -344,8 +339,7 @@ class _Frame:
         if keywords or len(args) != 1 or not isinstance(args[0], Value) or args[0].shape != "rows":
             raise RefusedError(f"calls its {child.name} with more than a tensor")
         self.reading.calls.append(child.name)
-        called = function(f"call {child.name}", args[0].formula)
-        return Value(called, self.reading.dtype, "rows")
+        return Value(call_of(child.name, args[0].formula), self.reading.dtype, "rows")
 
     def _method(self, method: Method, args: tuple[Any, ...], keywords: Mapping[str, Any]) -> Any:
         if method.bound:
@@ -365,13 +359,12 @@ class _LocatedError(RefusedError):
     """An error that says where it is."""
 
 
-# The name of an operation of formulas, and the same on numbers.
-_BINARY: dict[type[ast.operator], tuple[str, Callable[[Any, Any], Any]]] = {
-    ast.Add: ("add", operator.add),
-    ast.Sub: ("sub", operator.sub),
-    ast.Mult: ("mul", operator.mul),
-    ast.Div: ("div", operator.truediv),
-    ast.Pow: ("pow", operator.pow),
+_BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.Pow: operator.pow,
 }
 _COMPARISONS: dict[type, Callable[[Any, Any], bool]] = {
     ast.Eq: operator.eq,

@@ -17,8 +17,7 @@ from torch.autograd import forward_ad
 from torch.nn.modules.module import _has_any_global_hook
 
 from tensor_ops.extension import OPS
-from tensor_ops_torch.modules.classes import swapped_class
-from tensor_ops_torch.modules.conditions import Conditions
+from tensor_ops_torch.modules.classes import Forward, Recipe, swapped_class
 from tensor_ops_torch.operators.direct import (
     PLAIN,
     REFUSED,
@@ -33,41 +32,26 @@ __all__ = [
     "ActivationRecipe",
     "GatedRecipe",
     "NormRecipe",
-    "Recipe",
     "is_dtensor",
 ]
 
 _MISSING = object()
-Forward = Callable[..., Any]
 
 
 @dataclass(frozen=True)
-class NormRecipe:
-    """``rms_norm(x, weight + offset, eps)`` or ``layer_norm(x, weight + offset, bias, eps)``.
+class NormRecipe(Recipe):
+    """``rms_norm(x, weight + offset, eps)`` or ``layer_norm(x, weight + offset, bias, eps)``."""
 
-    Attributes
-    ----------
-    op : {"rms_norm", "layer_norm"}
-    weight, bias : str or None
-        The parameters; without a weight, that of the op is one.
-    offset : bool
-        Whether one is added to the weight.
-    eps : tuple of (torch.dtype, float or str)
-        The dtypes for which the module was confirmed, with eps or the attribute that holds it,
-        which is read at every call.
-    width : int or None
-        What the length of a row has to be.
-    conditions : Conditions
-        Under which the module computes this; otherwise its own forward runs.
-    """
-
-    op: str
+    # The parameters; without a weight, that of the op is one.
     weight: str | None
-    offset: bool
     bias: str | None
+    # Whether one is added to the weight.
+    offset: bool
+    # The dtypes for which the module was confirmed, with eps or the attribute that holds it, which
+    # is read at every call.
     eps: tuple[tuple[torch.dtype, float | str], ...]
+    # What the length of a row has to be.
     width: int | None
-    conditions: Conditions
 
     def forward(self, original: Forward, kind: type[nn.Module]) -> Forward:
         run_directly, compute = direct(OPS[self.op]), bypassing(OPS[self.op], OPERATORS[self.op])
@@ -121,36 +105,23 @@ class NormRecipe:
                 name_of_bias is None or _fits(bias, x)
             ):
                 return original(module, x)
-            biases: tuple[Any, ...] = (bias,) if has_bias else ()
-            if not offset:
-                return compute(x, weight, *biases, eps)
-            if dtype not in HALF:
-                return compute(x, weight + 1, *biases, eps)
-            # One plus the weight has more digits than a half type.
-            biases = tuple(None if each is None else each.float() for each in biases)
-            return compute(x, weight.float() + 1, *biases, eps)
+            if offset:
+                if dtype in HALF:
+                    # One plus the weight has more digits than a half type.
+                    weight, bias = weight.float(), None if bias is None else bias.float()
+                weight = weight + 1
+            return compute(x, weight, bias, eps) if has_bias else compute(x, weight, eps)
 
         return forward
 
 
 @dataclass(frozen=True)
-class ActivationRecipe:
-    """``silu(x)``, ``gelu(x, approximate)`` or ``softmax(x)``.
+class ActivationRecipe(Recipe):
+    """``silu(x)``, ``gelu(x, approximate)`` or ``softmax(x)``."""
 
-    Attributes
-    ----------
-    op : {"silu", "gelu", "softmax"}
-    approximate : str or None
-    dtypes : tuple of torch.dtype
-        Those for which the module was confirmed.
-    conditions : Conditions
-        Under which the module computes this; otherwise its own forward runs.
-    """
-
-    op: str
     approximate: str | None
+    # Those for which the module was confirmed.
     dtypes: tuple[torch.dtype, ...]
-    conditions: Conditions
 
     @property
     def scalars(self) -> tuple[str, ...]:
@@ -177,52 +148,40 @@ class ActivationRecipe:
 
 
 @dataclass(frozen=True)
-class GatedRecipe:
-    """``after(silu_mul(gate(x), up(x)))``, or with ``gelu_mul``.
+class GatedRecipe(Recipe):
+    """``after(silu_mul(gate(x), up(x)))``, or with ``gelu_mul``."""
 
-    Attributes
-    ----------
-    op : {"silu_mul", "gelu_mul"}
-    approximate : str or None
-    projections : tuple of str
-        The names of `gate` and `up` in the order of their calls, or of the one that has both.
-    gate_first : bool
-        Whether `gate` is the first of the two.
-    after : tuple of str
-        The names of what is called on the product, one after the other.
-    activation : str or None
-        The name of the activation; None where the module calls a function.
-    activation_base, activation_recipe : type and ActivationRecipe, or None
-        What the activation was recognised by.
-    dtypes : tuple of torch.dtype
-        Those for which the activation was confirmed.
-    conditions : Conditions
-        Under which the module computes this; otherwise its own forward runs.
-    """
-
-    op: str
-    approximate: str | None
-    projections: tuple[str, ...]
-    gate_first: bool
-    after: tuple[str, ...]
+    # What was confirmed of the activation, a function or a child.
+    activation_recipe: ActivationRecipe
+    # The name and the class of that child; None where the module calls a function.
     activation: str | None
     activation_base: type[nn.Module] | None
-    activation_recipe: ActivationRecipe | None
-    dtypes: tuple[torch.dtype, ...]
-    conditions: Conditions
+    # The names of `gate` and `up` in the order of their calls, or of the one that has both.
+    projections: tuple[str, ...]
+    # Whether `gate` is the first of the two.
+    gate_first: bool
+    # The names of what is called on the product, one after the other.
+    after: tuple[str, ...]
+
+    @property
+    def dtypes(self) -> tuple[torch.dtype, ...]:
+        return self.activation_recipe.dtypes
 
     def forward(self, original: Forward, kind: type[nn.Module]) -> Forward:
-        run_directly, operator, dtypes = direct(OPS[self.op]), OPERATORS[self.op], self.dtypes
-        scalars = () if self.approximate is None else (self.approximate,)
+        run_directly, operator = direct(OPS[self.op]), OPERATORS[self.op]
         name, recipe, base = self.activation, self.activation_recipe, self.activation_base
+        scalars, dtypes = recipe.scalars, self.dtypes
         act_kind: type[nn.Module] | None = None
         act_holds: Callable[[nn.Module, bool], bool] | None = None
-        if base is not None and recipe is not None:
+        if base is not None:
             act_kind = swapped_class(base, recipe)
             act_holds = recipe.conditions.check(act_kind)
         projections, after, gate_first = self.projections, self.after, self.gate_first
         called = tuple(each for each in (name, *projections, *after) if each is not None)
-        function, holds = self._function(), self.conditions.check(kind)
+        function: Any = nn.functional.silu
+        if recipe.approximate is not None:
+            function = functools.partial(nn.functional.gelu, approximate=recipe.approximate)
+        holds = self.conditions.check(kind)
 
         def product(gate: Any, up: Any, bypasses: bool) -> Any:
             """Return what an op makes of both; None where they are not for an op."""
@@ -252,7 +211,7 @@ class GatedRecipe:
             children = module._modules
             if None in map(children.get, called):
                 return original(module, x)  # which asks for them, or calls a function
-            activate: Any = function
+            activate = function
             if name is not None:
                 activate = children[name]
                 if (
@@ -275,13 +234,6 @@ class GatedRecipe:
 
         return forward
 
-    def _function(self) -> Callable[[Tensor], Tensor]:
-        if self.approximate is None:
-            return nn.functional.silu
-        return functools.partial(nn.functional.gelu, approximate=self.approximate)
-
-
-Recipe = NormRecipe | ActivationRecipe | GatedRecipe
 
 _kept: dict[tuple[int, torch.dtype, torch.device], Tensor] = {}
 

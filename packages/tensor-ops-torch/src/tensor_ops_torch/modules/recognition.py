@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import itertools
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import torch
 from torch import Tensor, nn
@@ -16,17 +17,18 @@ from tensor_ops import BackendError
 from tensor_ops.extension import OPS, function_of
 from tensor_ops_torch.modules.activations import (
     FUNCTIONS,
+    Activation,
     check_activation,
     exact,
     match_activation,
     missing_op,
 )
-from tensor_ops_torch.modules.classes import has_other_forward, swapped_class
+from tensor_ops_torch.modules.classes import Recipe, has_other_forward, swapped_class
 from tensor_ops_torch.modules.conditions import Conditions
 from tensor_ops_torch.modules.gated import check_gated, looks_gated, match_gated
 from tensor_ops_torch.modules.norms import check_norm, guess_norms, match_norm
 from tensor_ops_torch.modules.reading import Reading, read
-from tensor_ops_torch.modules.recipes import ActivationRecipe, Recipe
+from tensor_ops_torch.modules.recipes import ActivationRecipe
 from tensor_ops_torch.modules.refusal import RefusedError
 from tensor_ops_torch.modules.samples import SAMPLED, normal, run, shadow
 from tensor_ops_torch.modules.source import definition_of
@@ -39,23 +41,17 @@ _NAMED = re.compile("(RMS|Layer)_?Norm|SiLU|Swish|GELU|SwiGLU|GeGLU", re.IGNOREC
 # What a forward that is not known calls if it may be meant to be an op.
 _NORMING = {"rsqrt", "layer_norm", "rms_norm", "std", "var"}
 _ACTIVATING = {"silu", "gelu", "erf"}
+_POINTWISE = ("silu", "gelu none", "gelu tanh")
 _NEAR = 0.05
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What is known of a module: its recipe, or why it has none.
-
-    Attributes
-    ----------
-    recipe : Recipe or None
-    reason : str or None
-    missing : str or None
-        What it computes and no op does.
-    """
+    """What is known of a module: its recipe, or why it has none."""
 
     recipe: Recipe | None = None
     reason: str | None = None
+    # What it computes and no op does.
     missing: str | None = None
 
 
@@ -65,33 +61,22 @@ def recognise(
     activations: Mapping[int, ActivationRecipe | str],
     trusted: Collection[type] = (),
 ) -> Outcome | None:
-    """Return what is known of a module, None if it does not look like an op.
+    """Return what is known of a module on a device, None if it does not look like an op.
 
-    Parameters
-    ----------
-    module : torch.nn.Module
-    device : torch.device
-        Where it computes.
-    activations : mapping of int to ActivationRecipe or str
-        The recipes of its children that are activations, or why they have none, by their id.
-    trusted : collection of type
-        Classes that are taken for what they compute on samples.
+    `activations` are the recipes of its children that are activations, or why they have none, by
+    their id. Classes that are `trusted` are taken for what they compute on samples.
     """
-    if isinstance(module, torch.jit.ScriptModule):
-        name = str(getattr(module, "original_name", ""))
-        is_op = _NAMED.search(name) is not None
-        return Outcome(reason="it was compiled by torch.jit; swap before") if is_op else None
     try:
         found = _find(module, activations, trusted)
-        if isinstance(found, Outcome) or found is None:
-            return found
+        if found is None:
+            return None
         _check_class(module)
         _check_backend(found, device)
         # A class that cannot be derived from shows here.
         trial = shadow(module)
         trial.__class__ = swapped_class(type(module), found)
     except RefusedError as error:
-        return Outcome(reason=str(error))
+        return Outcome(reason=str(error), missing=error.missing)
     except Exception as error:
         return Outcome(reason=f"recognising it raised {type(error).__name__}: {error}")
     return Outcome(found)
@@ -101,30 +86,34 @@ def _find(
     module: nn.Module,
     activations: Mapping[int, ActivationRecipe | str],
     trusted: Collection[type],
-) -> Recipe | Outcome | None:
+) -> Recipe | None:
+    if isinstance(module, torch.jit.ScriptModule):
+        if _NAMED.search(str(getattr(module, "original_name", ""))):
+            raise RefusedError("it was compiled by torch.jit; swap before")
+        return None
     if type(module) in trusted:
         return _guess(module)
     try:
-        readings = _Readings(module)
+        if "parametrizations" in module._modules:
+            names = ", ".join(module._modules["parametrizations"]._modules)
+            raise RefusedError(f"its {names} is parametrized; swap before it is")
         for numbers in (False, True):
-            recipe = readings.recipe(numbers, activations)
+            reading = read(module, torch.float32, numbers=numbers)
+            recipe = _recipe(module, reading, numbers, activations)
             if recipe is not None:
                 return recipe
     except RefusedError:
         if _is_grouped(module, activations):
-            return Outcome(
-                reason="its experts share tensors of three axes, which no op of tensor_ops takes",
-                missing="grouped MLP",
-            )
+            reason = "its experts share tensors of three axes, which no op of tensor_ops takes"
+            raise RefusedError(reason, missing="grouped MLP") from None
         if not _looks_like(module, activations):
             return None
         _check_class(module)  # what was done to the module is said before what its forward does
         raise
-    reading = readings.of(torch.float32, numbers=True)
     if (name := missing_op(reading)) is not None:
-        return Outcome(reason=f"it computes {name}, which no op of tensor_ops does", missing=name)
+        raise RefusedError(f"it computes {name}, which no op of tensor_ops does", missing=name)
     if looks_gated(module, activations) or _is_near(module):
-        return Outcome(reason=f"it computes {reading.formula}, which no op of tensor_ops does")
+        raise RefusedError(f"it computes {reading.formula}, which no op of tensor_ops does")
     return None
 
 
@@ -135,79 +124,45 @@ def _is_grouped(module: nn.Module, activations: Mapping[int, ActivationRecipe | 
     return len(stacked) >= 2 and active
 
 
-class _Readings:
-    """The forward of a module as it was read for one dtype and another."""
-
-    def __init__(self, module: nn.Module) -> None:
-        self.module = module
-        if "parametrizations" in module._modules:
-            names = ", ".join(module._modules["parametrizations"]._modules)
-            raise RefusedError(f"its {names} is parametrized; swap before it is")
-        self._found: dict[tuple[torch.dtype, bool], Reading] = {}
-
-    def of(self, dtype: torch.dtype, *, numbers: bool) -> Reading:
-        key = dtype, numbers
-        if key not in self._found:
-            self._found[key] = read(self.module, dtype, numbers=numbers)
-        return self._found[key]
-
-    def all(self, numbers: bool) -> Iterator[tuple[torch.dtype, Reading]]:
-        """Yield every dtype in which the forward can be read."""
-        for dtype in SAMPLED:
-            try:
-                yield dtype, self.of(dtype, numbers=numbers)
-            except RefusedError:
-                if dtype is torch.float32:
-                    raise
-
-    def recipe(
-        self, numbers: bool, activations: Mapping[int, ActivationRecipe | str]
-    ) -> Recipe | None:
-        module, reading = self.module, self.of(torch.float32, numbers=numbers)
-        if reading.calls:
-            gated = match_gated(reading)
-            if gated is None:
-                return None
-            return check_gated(module, gated, Conditions.of(reading), activations, _of_functions())
-        readings = dict(self.all(numbers))
-        activation = match_activation(reading)
-        if activation is not None:
-            same = {
-                dtype: each
-                for dtype, each in readings.items()
-                if match_activation(each) == activation
-            }
-            return check_activation(module, activation, tuple(same), _conditions(same))
-        parameters = module._parameters
-        if match_norm(reading, parameters) is None:
+def _recipe(
+    module: nn.Module,
+    reading: Reading,
+    numbers: bool,
+    activations: Mapping[int, ActivationRecipe | str],
+) -> Recipe | None:
+    """Return the recipe of a module that was read in float32, None if it computes no op."""
+    if reading.calls:
+        gated = match_gated(reading)
+        if gated is None:
             return None
-        norms = {dtype: match_norm(each, parameters) for dtype, each in readings.items()}
-        known = {dtype: norm for dtype, norm in norms.items() if norm is not None}
-        conditions = _conditions({dtype: readings[dtype] for dtype in known})
-        widths = {each.width for each in readings.values()}
-        return check_norm(module, known, conditions, max(widths, key=lambda each: each or 0))
-
-
-def _conditions(readings: Mapping[torch.dtype, Reading]) -> Conditions:
-    """Return the conditions of all of them."""
-    whole = Reading(torch.float32)
-    for each in readings.values():
-        whole.watched |= each.watched
-        whole.functions |= each.functions
-        whole.passed |= each.passed
-        whole.held |= each.held
-    return Conditions.of(whole)
+        return check_gated(module, gated, Conditions.of(reading), activations, _of_functions())
+    parameters = module._parameters
+    activation = match_activation(reading)
+    if activation is None and match_norm(reading, parameters) is None:
+        return None
+    readings = {torch.float32: reading}
+    for dtype in SAMPLED:
+        if dtype is not torch.float32:
+            with contextlib.suppress(RefusedError):
+                readings[dtype] = read(module, dtype, numbers=numbers)
+    if activation is not None:
+        same = {of: each for of, each in readings.items() if match_activation(each) == activation}
+        return check_activation(module, activation, same, Conditions.of(*same.values()))
+    norms = {dtype: match_norm(each, parameters) for dtype, each in readings.items()}
+    known = {dtype: norm for dtype, norm in norms.items() if norm is not None}
+    conditions = Conditions.of(*(readings[dtype] for dtype in known))
+    width = max((each.width for each in readings.values()), key=lambda each: each or 0)
+    return check_norm(module, known, conditions, width)
 
 
 @lru_cache(maxsize=1)
-def _of_functions() -> dict[tuple[str, str | None], ActivationRecipe]:
+def _of_functions() -> dict[Activation, ActivationRecipe]:
     """Return the recipes of PyTorch's own activations."""
-    modules = (nn.SiLU(), nn.GELU(), nn.GELU("tanh"))
     found = {}
-    for module, function in zip(modules, FUNCTIONS, strict=False):
-        recipe = _Readings(module).recipe(False, {})
+    for name, module in zip(_POINTWISE, (nn.SiLU(), nn.GELU(), nn.GELU("tanh")), strict=True):
+        recipe = _recipe(module, read(module, torch.float32), False, {})
         assert isinstance(recipe, ActivationRecipe)
-        found[function] = recipe
+        found[FUNCTIONS[name]] = recipe
     return found
 
 
@@ -219,26 +174,27 @@ def _guess(module: nn.Module) -> Recipe:
     RefusedError
         If they are those of no op.
     """
-    conditions = Conditions()
     closest = None
-    guesses = (
-        guess_norms(module) if any(each is not None for each in module._parameters.values()) else ()
-    )
-    for norms in guesses:
+    for guess in _guesses(module):
         try:
-            return check_norm(module, norms, conditions, None, gradients=True)
+            return guess()
         except RefusedError as error:
             closest = closest or error
-    if not module._parameters and not module._modules:
-        for function in FUNCTIONS:
-            try:
-                return check_activation(module, function, SAMPLED, conditions, gradients=True)
-            except RefusedError as error:
-                closest = closest or error
     raise RefusedError(
         "its class is trusted, but its results on samples are those of no op"
         + ("" if closest is None else f": {closest}")
     )
+
+
+def _guesses(module: nn.Module) -> Iterator[Callable[[], Recipe]]:
+    """Yield checks of what a module may compute whose forward is not known."""
+    conditions = Conditions()
+    if any(each is not None for each in module._parameters.values()):
+        for norms in guess_norms(module):
+            yield partial(check_norm, module, norms, conditions, None, gradients=True)
+    if not module._parameters and not module._modules:
+        for activation in FUNCTIONS.values():
+            yield partial(check_activation, module, activation, SAMPLED, conditions, gradients=True)
 
 
 def _check_class(module: nn.Module) -> None:
@@ -293,11 +249,8 @@ def _names(kind: type) -> frozenset[str]:
             tree: ast.AST = definition_of(getattr(value, "__wrapped__", value))
         except RefusedError:
             continue
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Attribute):
-                found.add(node.attr)
-            elif isinstance(node, ast.Name):
-                found.add(node.id)
+        found |= {each.attr for each in ast.walk(tree) if isinstance(each, ast.Attribute)}
+        found |= {each.id for each in ast.walk(tree) if isinstance(each, ast.Name)}
     return frozenset(found)
 
 
@@ -319,7 +272,7 @@ def _is_near(module: nn.Module) -> bool:
     centred = wide - wide.mean(-1, keepdim=True)
     like = [wide / wide.square().mean(-1, keepdim=True).sqrt()]
     like += [centred / centred.square().mean(-1, keepdim=True).sqrt()]
-    like = like if vectors else [exact(function, wide) for function in FUNCTIONS[:3]] + like
+    like = like if vectors else [exact(FUNCTIONS[each], wide) for each in _POINTWISE] + like
     return y.shape == x.shape and any(
         float((y - each).abs().max()) <= _NEAR * max(1.0, float(each.abs().max())) for each in like
     )

@@ -11,23 +11,23 @@ import random
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from tensor_ops.extension import OPS, Bound, measure
+from tensor_ops_torch.modules.classes import Recipe, swapped_class
 from tensor_ops_torch.modules.recipes import is_dtensor
 from tensor_ops_torch.modules.refusal import RefusedError
 from tensor_ops_torch.operators.tensors import DTYPE_NAMES, as_numpy
 
 __all__ = [
-    "GRADIENT_TOLERANCE",
     "SAMPLED",
-    "compared",
-    "difference",
-    "gradient_difference",
+    "Trial",
+    "check_gradients",
+    "confirmed",
     "isolated",
     "normal",
     "run",
@@ -36,12 +36,21 @@ __all__ = [
     "unsupported",
 ]
 
+_Recipe = TypeVar("_Recipe", bound=Recipe)
 SAMPLED = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 # Relative to the largest gradient, in float32.
-GRADIENT_TOLERANCE = 1e-4
+_GRADIENT_TOLERANCE = 1e-4
 # What an element may always differ by: torch's own gelu has no relative precision far below zero.
 _ABSOLUTE = {torch.float64: 2e-15}
 _HALF_ULP = Bound(2)
+
+
+class Trial(NamedTuple):
+    """A call of a module in one dtype, and the formula's value in float64."""
+
+    x: Tensor
+    exact: Tensor
+    parameters: Mapping[str, Tensor | None] = {}
 
 
 @contextlib.contextmanager
@@ -119,29 +128,54 @@ def run(module: nn.Module, x: Tensor) -> Tensor:
     return y
 
 
-def difference(
-    y: Tensor, exact: Tensor, bound: Bound | None = None, scale: float | Tensor = 1.0
-) -> str | None:
-    """Say how a result differs from the exact one by more than is allowed, None if it does not.
+def confirmed(
+    module: nn.Module,
+    op: str,
+    label: str,
+    trials: Mapping[torch.dtype, Trial],
+    needed: tuple[torch.dtype, ...],
+    recipe_for: Callable[[tuple[torch.dtype, ...]], _Recipe],
+    allowed: float = 1.0,
+) -> _Recipe:
+    """Return the recipe of a module, for the dtypes in which it rounds as little as an op.
 
-    Parameters
-    ----------
-    y : Tensor
-    exact : Tensor
-        In float64, on the CPU.
-    bound : Bound, optional
-        The bound of the op for the dtype. Without, and for half types, it is 2 ULP.
-    scale : float or Tensor
-        What the absolute error that is always allowed of an elementwise op is multiplied with;
-        0 for none.
+    `label` is what messages call the op. The absolute error that is always allowed of an
+    elementwise op is multiplied with `allowed`, 0 for none.
+
+    Raises
+    ------
+    RefusedError
+        If its results are not exact in a dtype that is `needed`, or the op's own in the last one.
     """
+    reasons = {
+        dtype: _compared(shadow(module, trial.parameters), trial, op, allowed)
+        for dtype, trial in trials.items()
+    }
+    for dtype in needed:
+        if (reason := reasons.get(dtype, "is not known")) is not None:
+            raise RefusedError(
+                f"compared with {label} in {DTYPE_NAMES[dtype]}, its result {reason}"
+            )
+    recipe = recipe_for(tuple(dtype for dtype, reason in reasons.items() if reason is None))
+    trial = trials[needed[-1]]
+    swapped = shadow(module, trial.parameters)
+    swapped.__class__ = swapped_class(type(module), recipe)
+    bound = OPS[op].bounds[DTYPE_NAMES[needed[-1]]]
+    found = _difference(run(swapped, trial.x), trial.exact, bound, allowed)
+    if found is not None:
+        raise RefusedError(f"the op's own result {found} in {DTYPE_NAMES[needed[-1]]}")
+    return recipe
+
+
+def _difference(y: Tensor, exact: Tensor, bound: Bound, allowed: float) -> str | None:
+    """Say how a result differs from the exact one by more than is allowed, None if it does not."""
     dtype = y.dtype
     if y.shape != exact.shape:
         return f"has shape {tuple(y.shape)} instead of {tuple(exact.shape)}"
     values = y.detach().cpu()
-    if bound is None or (dtype.itemsize == 2 and bound.unit == "ulp" and not bound.of_row):
+    if dtype.itemsize == 2 and bound.unit == "ulp" and not bound.of_row:
         bound = _HALF_ULP
-    near = (values.double() - exact).abs() <= _ABSOLUTE.get(dtype, 1e-6) * scale
+    near = (values.double() - exact).abs() <= _ABSOLUTE.get(dtype, 1e-6) * allowed
     values = torch.where(near, exact.to(dtype), values)
     found = measure(as_numpy(values.contiguous()), exact.contiguous().numpy(), bound)
     if found.within:
@@ -152,38 +186,41 @@ def difference(
     return f"differs by up to {worst:.2g}, more than {bound}"
 
 
-def compared(trial: nn.Module, x: Tensor, exact: Tensor, op: str, scale: float = 1.0) -> str | None:
+def _compared(module: nn.Module, trial: Trial, op: str, allowed: float) -> str | None:
     """Say how the result of a shadow differs from the exact one by more than an op may."""
     try:
-        y = run(trial, x)
+        y = run(module, trial.x)
     except RefusedError as error:
         return f"is unknown ({error})"
-    if y.dtype != x.dtype:
+    if y.dtype != trial.x.dtype:
         return f"has dtype {y.dtype}"
-    return difference(y, exact, OPS[op].bounds[DTYPE_NAMES[y.dtype]], scale)
+    return _difference(y, trial.exact, OPS[op].bounds[DTYPE_NAMES[y.dtype]], allowed)
 
 
-def gradient_difference(
-    function: Callable[..., Tensor], exact: Callable[..., Tensor], inputs: tuple[Tensor, ...]
-) -> str | None:
-    """Say how the gradients of a function differ from those of another, None if they do not."""
+def check_gradients(
+    op: str,
+    function: Callable[..., Tensor],
+    exact: Callable[..., Tensor],
+    inputs: tuple[Tensor, ...],
+) -> None:
+    """Raise RefusedError if the gradients of a function are not those of a formula."""
+    result = f"compared with {op}, its result"
     with torch.enable_grad():
         own = tuple(each.detach().clone().requires_grad_() for each in inputs)
         wide = tuple(each.detach().cpu().double().requires_grad_() for each in inputs)
         y, expected = function(*own), exact(*wide)
         if not y.requires_grad:
-            return "has no gradient"
+            raise RefusedError(f"{result} has no gradient")
         along = normal(*expected.shape)
         found = torch.autograd.grad(y, own, along.to(y), allow_unused=True)
         wanted = torch.autograd.grad(expected, wide, along, allow_unused=True)
     for grad, good in zip(found, wanted, strict=True):
         if grad is None or good is None:
-            return "has no gradient for one of its inputs"
+            raise RefusedError(f"{result} has no gradient for one of its inputs")
         largest = max(1e-6, float(good.abs().max()))
         worst = float((grad.cpu().double() - good).abs().max()) / largest
-        if not worst <= GRADIENT_TOLERANCE:
-            return f"has other gradients, by up to {worst:.2g} of the largest"
-    return None
+        if not worst <= _GRADIENT_TOLERANCE:
+            raise RefusedError(f"{result} has other gradients, by up to {worst:.2g} of the largest")
 
 
 def normal(*shape: int, seed: int = 0) -> Tensor:

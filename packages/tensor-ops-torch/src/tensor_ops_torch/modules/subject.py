@@ -46,37 +46,24 @@ _MODULES = (torch, nn, functional, math, torch.special, torch.linalg)
 
 @dataclass
 class Reading:
-    """What the forward of a module is for one dtype of its input and its parameters.
-
-    Attributes
-    ----------
-    dtype : torch.dtype
-    formula : Formula
-        Of ``x``, the parameters ``self.weight`` and so on, and the numbers ``self.eps`` and so on.
-    watched : dict of str to object
-        The attributes that it was read under, with their values.
-    functions : set of (type, str, object)
-        The functions that it runs, as what attributes of which classes.
-    passed : set of (type, str)
-        Classes that ``super()`` looks into, and the functions that they do not have.
-    held : set of str
-        The parameters and children that it uses.
-    calls : list of str
-        The children that it calls, in their order.
-    width : int or None
-        What the length of a row has to be, where a number says so.
-    uses_dtypes : bool
-        Whether it converts between dtypes or decides on one.
-    """
+    """What the forward of a module is for one dtype of its input and its parameters."""
 
     dtype: torch.dtype
+    # Of ``x``, the parameters ``self.weight`` and so on, and the numbers ``self.eps`` and so on.
     formula: Formula = X
+    # The attributes that it was read under, with their values.
     watched: dict[str, Any] = field(default_factory=dict)
+    # The functions that it runs, as what attributes of which classes.
     functions: set[tuple[type, str, Any]] = field(default_factory=set)
+    # Classes that ``super()`` looks into, and the functions that they do not have.
     passed: set[tuple[type, str]] = field(default_factory=set)
+    # The parameters and children that it uses.
     held: set[str] = field(default_factory=set)
+    # The children that it calls, in their order.
     calls: list[str] = field(default_factory=list)
+    # What the length of a row has to be, where a number says so.
     width: int | None = None
+    # Whether it converts between dtypes or decides on one.
     uses_dtypes: bool = False
 
     def known(self, value: Any) -> Any:
@@ -89,19 +76,12 @@ class Reading:
 
 @dataclass(frozen=True)
 class Subject:
-    """The module whose forward is read.
-
-    Attributes
-    ----------
-    module : torch.nn.Module
-    reading : Reading
-        Where the attributes that decide something are written down.
-    numbers : bool
-        Whether attributes that hold numbers are constants, and watched.
-    """
+    """The module whose forward is read."""
 
     module: nn.Module
+    # Where the attributes that decide something are written down.
     reading: Reading
+    # Whether attributes that hold numbers are constants, and watched.
     numbers: bool
 
     def knows(self, found: Any) -> bool:
@@ -166,7 +146,7 @@ class Subject:
             return Value(symbol(f"self.{name}"), self.reading.dtype, "vector")
         if name in held:
             self.reading.held.add(name)
-            return Child(name, module._modules[name])
+            return Child(name)
         if name in module._buffers:
             raise RefusedError(f"uses the buffer {name}")
         if stored is MISSING:

@@ -10,13 +10,14 @@ import torch
 from torch import nn
 
 from tensor_ops_torch.modules.classes import (
+    Recipe,
     base_of,
     has_other_forward,
     recipe_of,
     set_class,
     swapped_class,
 )
-from tensor_ops_torch.modules.recipes import ActivationRecipe, Recipe
+from tensor_ops_torch.modules.recipes import ActivationRecipe
 from tensor_ops_torch.modules.recognition import Outcome, recognise
 from tensor_ops_torch.modules.report import SwapEntry, SwapError, SwapReport
 from tensor_ops_torch.modules.samples import isolated

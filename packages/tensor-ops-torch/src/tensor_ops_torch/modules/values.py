@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from torch import nn
 
 from tensor_ops_torch.modules.algebra import Formula, symbol
 from tensor_ops_torch.modules.refusal import RefusedError
@@ -17,7 +16,6 @@ __all__ = [
     "Child",
     "Device",
     "Itself",
-    "LastAxis",
     "Method",
     "Parent",
     "Shape",
@@ -34,18 +32,12 @@ N = symbol("n", positive=True)
 
 @dataclass(frozen=True)
 class Value:
-    """A tensor.
-
-    Attributes
-    ----------
-    formula : Formula
-    dtype : torch.dtype
-    shape : {"rows", "column", "means", "vector"}
-        That of x; with a last axis of one element; without its last axis; or one row.
-    """
+    """A tensor."""
 
     formula: Formula
     dtype: torch.dtype
+    # That of x is "rows". With a last axis of one element it is "column", without its last axis
+    # "means", and that of one row is "vector".
     shape: str
 
     def as_formula(self, formula: Formula) -> Value:
@@ -81,7 +73,6 @@ class Child:
     """A child of the module."""
 
     name: str
-    module: nn.Module
 
 
 @dataclass(frozen=True)
@@ -104,14 +95,9 @@ class TensorMethod:
 
 @dataclass(frozen=True)
 class Shape:
-    """The shape of a tensor."""
+    """The shape of a tensor, as `Value.shape` names it."""
 
     of: str
-
-
-@dataclass(frozen=True)
-class LastAxis:
-    """The shape of a row."""
 
 
 @dataclass(frozen=True)
