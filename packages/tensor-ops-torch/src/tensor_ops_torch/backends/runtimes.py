@@ -15,16 +15,10 @@ __all__ = ["CudaRuntime", "HostRuntime", "MpsRuntime", "Runtime", "XlaRuntime", 
 
 
 class Runtime(ABC):
-    """A device: its memory in bytes, and when its work is done.
-
-    Attributes
-    ----------
-    device : torch.device
-    has_kernels : bool
-        Whether tensor_ops has kernels for the device.
-    """
+    """A device: its memory in bytes, and when its work is done."""
 
     device: torch.device
+    # Whether tensor_ops has kernels for the device.
     has_kernels = False
 
     @abstractmethod

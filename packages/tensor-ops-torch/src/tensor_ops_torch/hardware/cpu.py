@@ -10,24 +10,16 @@ __all__ = ["CPUFacts", "allowed_memory", "cpu_facts"]
 
 
 class CPUFacts(NamedTuple):
-    """The processor as this process sees it.
+    """The processor as this process sees it."""
 
-    Attributes
-    ----------
-    name : str
-        What the processor calls itself.
-    isa : str or None
-        The highest instruction-set level that it has of those that tensor_ops_cpp knows, such as
-        "x86-64-v4"; None if tensor_ops_cpp cannot be used.
-    cores : int
-        How many logical processors this process may use.
-    memory : int
-        How many bytes of memory this process may use; 0 if the system does not say.
-    """
-
+    # What the processor calls itself.
     name: str
+    # The highest instruction-set level that it has of those that tensor_ops_cpp knows, such as
+    # "x86-64-v4"; None if tensor_ops_cpp cannot be used.
     isa: str | None
+    # How many logical processors this process may use.
     cores: int
+    # How many bytes of memory this process may use; 0 if the system does not say.
     memory: int
 
 

@@ -1,4 +1,8 @@
-"""Whether the parameters of a model fit into a memory."""
+"""Whether the parameters of a model fit into a memory.
+
+The checks are given the bytes that are needed: those of the parameters and buffers, in the dtypes
+that they will have.
+"""
 
 from __future__ import annotations
 
@@ -23,17 +27,11 @@ _LESS_TRAINING = "train in 16 bits or on more devices; to infer, call model.eval
 
 @dataclass(frozen=True)
 class Largest:
-    """The device of a kind that has the most memory.
+    """The device of a kind that has the most memory."""
 
-    Attributes
-    ----------
-    text : str
-        What it is and what it has.
-    budget : float
-        Bytes that may be allocated.
-    """
-
+    # What it is and what it has.
     text: str
+    # Bytes that may be allocated.
     budget: float
 
     @classmethod
@@ -59,16 +57,7 @@ def size_in_dtype(model: nn.Module, dtype: torch.dtype) -> int:
 
 
 def check_memory(facts: ModelFacts, needed: int, budget: int) -> ValidationCheck:
-    """Check a model against the memory of a device.
-
-    Parameters
-    ----------
-    facts : ModelFacts
-    needed : int
-        Bytes of the parameters and buffers, in the dtypes that they will have.
-    budget : int
-        Bytes that may be allocated.
-    """
+    """Check a model against the memory of a device, of which `budget` bytes may be allocated."""
     if facts.lazy is not None:
         return _uninitialized(facts)
     text = f"parameters and buffers take {needed / MB:.1f} MB of {budget / MB:.0f} MB"
@@ -87,17 +76,9 @@ def check_memory(facts: ModelFacts, needed: int, budget: int) -> ValidationCheck
 def check_generation(
     facts: ModelFacts, needed: int, architecture: NVIDIAArchitecture, fraction: float | None
 ) -> ValidationCheck:
-    """Check a model against all GPUs of a generation, where none is here.
+    """Check a model against all GPUs of a generation, any but AUTO, where none is here.
 
-    Parameters
-    ----------
-    facts : ModelFacts
-    needed : int
-        Bytes of the parameters and buffers, in the dtypes that they will have.
-    architecture : NVIDIAArchitecture
-        Any but AUTO.
-    fraction : float or None
-        The part of the memory that may be allocated.
+    `fraction` is the part of the memory that may be allocated.
     """
     sizes = NVIDIA_MEMORY_GB[architecture]
     (small, least), *_, (large, most) = [*sizes.items(), *sizes.items()]
@@ -118,17 +99,9 @@ def check_generation(
 def check_unknown(
     facts: ModelFacts, needed: int, largest: Largest, what_to_do: str
 ) -> ValidationCheck:
-    """Check a model where the device is neither here nor named: whether any could hold it.
+    """Check a model where the device is neither here nor named: whether the largest could hold it.
 
-    Parameters
-    ----------
-    facts : ModelFacts
-    needed : int
-        Bytes of the parameters and buffers, in the dtypes that they will have.
-    largest : Largest
-        Of all devices of the kind that are known.
-    what_to_do : str
-        What would make the memory known.
+    `what_to_do` says what would make the memory known.
     """
     if (refusal := _refusal(facts, needed, largest)) is not None:
         return refusal

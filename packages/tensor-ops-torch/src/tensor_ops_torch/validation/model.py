@@ -21,41 +21,28 @@ _QUANTIZED = ("torch.ao.nn.quantized", "torch.ao.nn.intrinsic.quantized", "torch
 
 @dataclass(frozen=True)
 class ModelFacts:
-    """The parameters and modules of a model.
+    """The parameters and modules of a model."""
 
-    Attributes
-    ----------
-    nbytes : int
-        Of parameters, buffers and constants, those that are shared counted once.
-    constant : int
-        Bytes of the constants among them, which TorchScript has in place of parameters.
-    trained : int
-        Bytes of parameters that require gradients; 0 in eval mode.
-    dtypes : dict
-        From each dtype to the first parameter or buffer that has it.
-    linears : dict
-        From the name of each ``nn.Linear`` to why it cannot multiply float8, or None.
-    sparse, cuda_only, quantized : list of str
-        Modules with sparse gradients; those of `CUDA_ONLY` packages; those of PyTorch's quantized
-        kernels for CPUs.
-    fixed : list of str
-        Modules of TorchScript with floating-point constants on the CPU.
-    lazy : str or None
-        The first parameter or buffer whose shape is not known before the model is called.
-    is_eager_attention : bool
-        Whether a transformers model computes attention without ``scaled_dot_product_attention``.
-    """
-
+    # Bytes of parameters, buffers and constants, those that are shared counted once.
     nbytes: int
+    # Bytes of the constants among them, which TorchScript has in place of parameters.
     constant: int
+    # Bytes of parameters that require gradients; 0 in eval mode.
     trained: int
+    # From each dtype to the first parameter or buffer that has it.
     dtypes: dict[torch.dtype, str]
+    # From the name of each ``nn.Linear`` to why it cannot multiply float8, or None.
     linears: dict[str, str | None]
+    # Modules with sparse gradients; those of `CUDA_ONLY` packages; those of PyTorch's quantized
+    # kernels for CPUs.
     sparse: list[str]
     cuda_only: list[str]
     quantized: list[str]
+    # Modules of TorchScript with floating-point constants on the CPU.
     fixed: list[str]
+    # The first parameter or buffer whose shape is not known before the model is called.
     lazy: str | None
+    # Whether a transformers model computes attention without ``scaled_dot_product_attention``.
     is_eager_attention: bool
 
     @classmethod
@@ -105,31 +92,21 @@ class ModelFacts:
 
 @dataclass
 class OperatorsSeen:
-    """The operators that one call of a model came to.
+    """The operators that one call of a model came to."""
 
-    Attributes
-    ----------
-    names : set of str
-        As "aten::mm".
-    dynamic : list of str
-        Those whose result has a shape, or is a number, that depends on values.
-    error : Exception or None
-        What the call raised.
-    """
-
+    # As "aten::mm".
     names: set[str] = field(default_factory=set)
+    # Those whose result has a shape, or is a number, that depends on values.
     dynamic: list[str] = field(default_factory=list)
+    # What the call raised.
     error: Exception | None = None
 
 
 def observe(model: nn.Module, example_inputs: Any) -> OperatorsSeen:
     """Call a model once, in eval mode and without gradients, and return the operators it called.
 
-    Parameters
-    ----------
-    model : torch.nn.Module
-    example_inputs : tensor, tuple of arguments or dict of keyword arguments
-        On the device of the model.
+    `example_inputs` are a tensor, a tuple of arguments or a dict of keyword arguments, on the
+    device of the model.
     """
     seen = OperatorsSeen()
     training = {each: each.training for each in model.modules() if hasattr(each, "training")}

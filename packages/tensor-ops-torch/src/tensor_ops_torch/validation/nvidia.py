@@ -28,20 +28,13 @@ FLASH_ATTENTION_3 = "flash_attn_interface"
 class NVIDIATarget:
     """The GPU that settings are held against: one that is here, or one of a generation.
 
-    Attributes
-    ----------
-    name : str
-    capability : tuple of int or None
-        None where neither a GPU nor a generation is known.
-    architecture : NVIDIAArchitecture or None
-    memory : int or None
-        Bytes; of the largest GPU of the generation where none is here, None where neither is known.
-    is_here : bool
+    What is None follows from the GPU or the generation, and neither is known.
     """
 
     name: str
     capability: tuple[int, int] | None
     architecture: str | None
+    # Bytes; of the largest GPU of the generation where none is here.
     memory: int | None
     is_here: bool
 

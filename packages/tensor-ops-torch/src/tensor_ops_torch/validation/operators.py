@@ -21,14 +21,8 @@ def check_operators(
 ) -> list[ValidationCheck]:
     """Call a model once, and check the operators that it calls.
 
-    Parameters
-    ----------
-    model : torch.nn.Module
-    facts : ModelFacts
-    example_inputs : object
-        As `observe` takes them; with None the model is not called.
-    key : {"CUDA", "XLA"}
-        The dispatch key of the device.
+    `example_inputs` are what `observe` takes; with None the model is not called. `key` is the
+    dispatch key of the device, "CUDA" or "XLA".
     """
     names, unknown = ("operators", "dynamic shapes"), "not known before the model runs"
     if example_inputs is None:

@@ -14,21 +14,12 @@ __all__ = ["TPUTarget", "check_settings"]
 
 @dataclass(frozen=True)
 class TPUTarget:
-    """The TPU that settings are held against: one that is here, or one of a version.
-
-    Attributes
-    ----------
-    name : str
-    version : TPUVersion or None
-    topology : TPUTopology or None
-    memory : int or None
-        Bytes of one device.
-    is_here : bool
-    """
+    """The TPU that settings are held against: one that is here, or one of a version."""
 
     name: str
     version: TPUVersion | None
     topology: TPUTopology | None
+    # Bytes of one device.
     memory: int | None
     is_here: bool
 
