@@ -5,49 +5,18 @@ import json
 import pytest
 import torch
 from torch import nn
+from validated import big, find, model, nvidia, tpu
 
 import tensor_ops
 from tensor_ops_torch.backends.nvidia import NVIDIABackend
-from tensor_ops_torch.hardware import detector as hardware_detector
 from tensor_ops_torch.hardware.config import (
     HardwareConfig,
     KernelPyTorchConfig,
     NVIDIAConfig,
-    TPUConfig,
-    TPUTopology,
-    TPUVersion,
 )
-from tensor_ops_torch.hardware.detector import HardwareType
 from tensor_ops_torch.hardware.profile import GB
 from tensor_ops_torch.validation.report import Status, ValidationCheck, ValidationReport
 from tensor_ops_torch.validation.unified_validator import UnifiedValidator
-
-
-def model():
-    return nn.Sequential(nn.Linear(16, 32), nn.LayerNorm(32), nn.Linear(32, 16)).eval()
-
-
-def big(gigabytes):
-    """A model of that size, without its memory."""
-    return nn.Linear(2**16, int(gigabytes * 2**12), bias=False, device="meta").eval()
-
-
-def nvidia(network, example_inputs=None, **settings):
-    config = KernelPyTorchConfig(hardware=HardwareConfig(nvidia=NVIDIAConfig(**settings)))
-    validator = UnifiedValidator(config)
-    return validator.validate_nvidia_compatibility(network, example_inputs=example_inputs)
-
-
-def tpu(network, example_inputs=None, **settings):
-    config = KernelPyTorchConfig(hardware=HardwareConfig(tpu=TPUConfig(**settings)))
-    validator = UnifiedValidator(config)
-    return validator.validate_tpu_compatibility(network, example_inputs=example_inputs)
-
-
-def find(report, name):
-    """Return the outcomes of a check, as "status: message"."""
-    return [f"{each.status}: {each.message}" for each in report.checks if each.name == name]
-
 
 FLASH, POOL = "flash_attention_version", "memory_pool_init_mb"
 # What is there, what is asked of it, and what fails.
@@ -198,153 +167,6 @@ def test_quantized_modules_are_for_cpus_only(gpu):
     gpu("A100")
     assert find(nvidia(nn.Sequential(Quantized())), "modules")[0].startswith("failed: 0 is quant")
     assert find(tpu(nn.Sequential(Quantized())), "modules")[0].startswith("failed: 0 is quant")
-
-
-@torch.library.custom_op("tensor_ops_tests::only_on_cpu", mutates_args=(), device_types="cpu")
-def only_on_cpu(x: torch.Tensor) -> torch.Tensor:
-    return x.clone()
-
-
-class Calls(nn.Module):
-    def __init__(self, function):
-        super().__init__()
-        self.function = function
-        self.dropout = nn.Dropout()
-
-    def forward(self, x):
-        return self.function(self.dropout(x))
-
-
-def test_operators_without_a_kernel_fail(gpu, monkeypatch):
-    gpu("A100")
-    monkeypatch.setattr(torch.version, "cuda", None)  # this PyTorch has no CUDA kernels of its own
-    for validate in (nvidia, tpu):
-        report = validate(Calls(only_on_cpu), example_inputs=torch.ones(2))
-        (check,) = [each for each in report.failed if each.name == "operators"]
-        assert "tensor_ops_tests::only_on_cpu" in check.message
-        report = validate(Calls(torch.relu), example_inputs=(torch.ones(2),))
-        assert [each.name for each in report.failed] == []
-
-
-def test_the_operators_of_tensor_ops_have_kernels_everywhere():
-    import tensor_ops_torch
-
-    for validate in (nvidia, tpu):
-        report = validate(Calls(tensor_ops_torch.silu), example_inputs={"x": torch.ones(2)})
-        assert not any("tensor_ops::silu" in outcome for outcome in find(report, "operators"))
-
-
-@pytest.mark.parametrize(
-    ("function", "names"),
-    [
-        (torch.nonzero, "aten::nonzero"),
-        (lambda x: x[x > 0], "aten::nonzero|aten::index"),
-        (lambda x: x * x.sum().item(), "aten::_local_scalar_dense"),
-        (torch.unique, "aten::_unique2"),
-    ],
-)
-def test_shapes_that_depend_on_values(function, names):
-    (on_tpu,) = find(tpu(Calls(function), example_inputs=torch.ones(3)), "dynamic shapes")
-    assert on_tpu.startswith("warning: ")
-    assert any(name in on_tpu for name in names.split("|"))
-    (on_nvidia,) = find(nvidia(Calls(function), example_inputs=torch.ones(3)), "dynamic shapes")
-    assert on_nvidia.startswith("passed: ")
-    (static,) = find(tpu(Calls(torch.relu), example_inputs=torch.ones(3)), "dynamic shapes")
-    assert static.startswith("passed: none")
-
-
-def test_the_call_leaves_the_model_as_it_was():
-    network = nn.Sequential(nn.BatchNorm1d(4), nn.Dropout())
-    network[1].eval()
-    state = {key: value.clone() for key, value in network.state_dict().items()}
-    report = tpu(network, example_inputs=torch.randn(8, 4))
-    assert find(report, "operators")
-    assert (network.training, network[0].training, network[1].training) == (True, True, False)
-    for key, value in network.state_dict().items():
-        assert torch.equal(value, state[key])
-
-
-def test_without_inputs_operators_are_skipped_and_wrong_ones_fail():
-    report = nvidia(model())
-    for name in ("operators", "dynamic shapes"):
-        (check,) = [each for each in report.skipped if each.name == name]
-        assert "example_inputs" in check.what_to_do
-    (outcome,) = find(nvidia(model(), example_inputs=torch.ones(2, 3)), "operators")
-    assert outcome.startswith("failed: the model raised RuntimeError: ")
-
-
-@pytest.mark.parametrize(
-    ("dtype", "status"),
-    [
-        (torch.float64, "failed"),
-        (torch.complex64, "failed"),
-        (torch.float8_e4m3fn, "failed"),
-        (torch.float16, "warning"),
-        (torch.bfloat16, "passed"),
-        (torch.float32, "passed"),
-    ],
-)
-def test_dtypes_on_a_tpu(dtype, status):
-    network = nn.Module()
-    network.weight = nn.Parameter(torch.zeros(4).to(dtype), requires_grad=False)
-    assert find(tpu(network), "dtypes")[0].startswith(f"{status}: ")
-    if status == "failed" and not dtype.is_complex:
-        assert tpu(network, precision="bfloat16", mixed_precision=False).ok
-
-
-def test_memory_is_held_against_the_version_of_the_tpu():
-    assert find(tpu(big(15), version="v5e"), "memory")[0].startswith("passed")
-    assert find(tpu(big(17), version="v5e"), "memory")[0].startswith("failed")
-    assert find(tpu(big(17), version="v4"), "memory")[0].startswith("passed")
-    assert find(tpu(big(15), version="v5e", memory_fraction=0.5), "memory")[0].startswith("failed")
-    halved = {"precision": "bfloat16", "mixed_precision": False}
-    assert find(tpu(big(17), version="v5e", **halved), "memory")[0].startswith("passed")
-    assert find(tpu(big(17)), "memory")[0].startswith("skipped")
-
-
-@pytest.fixture
-def there(tpu_profile, monkeypatch):
-    """A function that puts a TPU into the machine."""
-
-    def make(*args, **kwargs):
-        profile = tpu_profile(*args, **kwargs)
-        monkeypatch.setitem(hardware_detector._PROBES, HardwareType.TPU, lambda: profile)
-
-    return make
-
-
-@pytest.mark.parametrize(
-    ("hosts", "slices", "topology"),
-    [(1, 1, TPUTopology.SINGLE), (4, 1, TPUTopology.POD), (8, 2, TPUTopology.SUPERPOD)],
-)
-def test_a_tpu_that_is_here(hosts, slices, topology, there):
-    there(TPUVersion.V5E, hosts, slices)
-    report = tpu(model(), version="v5e", topology=topology)
-    assert report.ok
-    assert {"device", "version", "topology"} <= {each.name for each in report.passed}
-    for other in {TPUTopology.SINGLE, TPUTopology.POD, TPUTopology.SUPERPOD} - {topology}:
-        report = tpu(model(), version="v5p", topology=other)
-        assert {each.name for each in report.failed} == {"version", "topology"}
-
-
-def test_settings_of_a_tpu_that_do_nothing_are_told():
-    (outcome,) = find(tpu(model(), mixed_precision=True), "mixed_precision")
-    assert outcome.startswith("warning: has no effect")
-    assert find(tpu(model(), mixed_precision=True, precision="float32"), "mixed_precision")
-    (outcome,) = find(tpu(model(), mixed_precision=True, precision="bfloat16"), "mixed_precision")
-    assert outcome.startswith("passed")
-
-
-def test_modules_that_a_tpu_cannot_run():
-    embedding = nn.Sequential(nn.Embedding(4, 4, sparse=True))
-    assert find(tpu(embedding), "modules")[0].startswith("failed: 0 has sparse gradients")
-    assert find(nvidia(embedding), "modules")[0].startswith("passed")
-
-    class Flash(nn.Module):
-        pass
-
-    Flash.__module__ = "flash_attn.modules.mha"
-    assert find(tpu(nn.Sequential(Flash())), "modules")[0].startswith("failed: 0 calls CUDA")
 
 
 def test_custom_kernels_are_none_on_a_tpu_and_on_old_gpus(gpu):
