@@ -73,27 +73,19 @@ class Kind(NamedTuple):
 
     It equals no kind of another package that has this file: Python 3.11.2, for one, returns the
     same annotation for equal arguments.
-
-    Attributes
-    ----------
-    role : str
-        ``elements`` (an array of any shape), ``rows`` (the same with at least one axis),
-        ``row_vector`` (n values for rows of length n), ``half_rows`` (broadcasts to rows of
-        length n/2), ``real``, ``choice`` or ``flag``.
-    optional : bool
-        Whether None is allowed.
-    minimum : float
-        Of a ``real``.
-    choices : tuple of str
-        Of a ``choice``.
-    wide : bool
-        Whether the array may be float32 beside a float16 or bfloat16 `x`.
     """
 
+    # ``elements`` (an array of any shape), ``rows`` (the same with at least one axis),
+    # ``row_vector`` (n values for rows of length n), ``half_rows`` (broadcasts to rows of length
+    # n/2), ``real``, ``choice`` or ``flag``.
     role: str
+    # Whether None is allowed.
     optional: bool = False
+    # Of a ``real``.
     minimum: float = -math.inf
+    # Of a ``choice``.
     choices: tuple[str, ...] = ()
+    # Whether the array may be float32 beside a float16 or bfloat16 `x`.
     wide: bool = False
 
     def __eq__(self, other: object) -> bool:

@@ -53,16 +53,9 @@ HEAD_DIM = 128
 
 @dataclass(frozen=True)
 class Case:
-    """One op at one shape and dtype.
+    """One op at one shape and dtype."""
 
-    Attributes
-    ----------
-    op : str
-        The name of a variant, such as ``gelu:none``; a mere op is taken with its defaults.
-    shape : tuple of int
-    dtype : str
-    """
-
+    # The name of a variant, such as ``gelu:none``; a mere op is taken with its defaults.
     op: str
     shape: tuple[int, ...]
     dtype: str = "float32"
@@ -73,34 +66,22 @@ class Case:
 
 @dataclass(frozen=True)
 class Result:
-    """What one backend, or the plain expression, did with one case.
-
-    Attributes
-    ----------
-    case : Case
-    backend : str
-        Its name, or `PLAIN`.
-    timing : Timing or None
-        None if the backend did not run it.
-    speedup : float or None
-        The plain expression's median over this one; None if the op has no such expression.
-    accuracy : Measured or None
-        The largest error, against the NumPy body in float64.
-    bound : Bound
-        What the error may be.
-    unsupported : str or None
-        Why the backend does not take this case; the ops then run elsewhere.
-    failure : str or None
-        What went wrong in a backend that does take it.
-    """
+    """What one backend, or the plain expression, did with one case."""
 
     case: Case
+    # Its name, or `PLAIN`.
     backend: str
+    # What the error may be.
     bound: Bound
+    # None if the backend did not run it.
     timing: Timing | None = None
+    # The plain expression's median over this one; None if the op has no such expression.
     speedup: float | None = None
+    # The largest error, against the NumPy body in float64.
     accuracy: Measured | None = None
+    # Why the backend does not take this case; the ops then run elsewhere.
     unsupported: str | None = None
+    # What went wrong in a backend that does take it.
     failure: str | None = None
 
     @property

@@ -27,26 +27,17 @@ __all__ = [
 
 
 class ArrayType(NamedTuple):
-    """The array type of a library, and the questions that checks ask about its arrays.
+    """The array type of a library, and the questions that checks ask about its arrays."""
 
-    Attributes
-    ----------
-    name : str
-        What error messages call it.
-    conversion : str
-        What error messages suggest for any other object.
-    is_instance : callable
-        Whether an object is such an array.
-    share_memory : callable
-        Whether two of them share memory.
-    is_same_view : callable
-        Whether two of the same shape hold each element in the same place.
-    """
-
+    # What error messages call it.
     name: str
+    # What error messages suggest for any other object.
     conversion: str
+    # Whether an object is such an array.
     is_instance: Callable[[Any], bool]
+    # Whether two of them share memory.
     share_memory: Callable[[Any, Any], bool]
+    # Whether two of the same shape hold each element in the same place.
     is_same_view: Callable[[Any, Any], bool]
 
 

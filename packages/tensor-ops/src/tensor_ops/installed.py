@@ -18,21 +18,13 @@ __all__ = ["PyTorch", "about", "pytorch", "version_of"]
 
 
 class PyTorch(NamedTuple):
-    """An installed PyTorch.
-
-    Attributes
-    ----------
-    version : str
-    cuda, hip : str or None
-        The version of CUDA or ROCm that it was built for.
-    has_mkl, has_mkldnn : bool or None
-        Whether Intel MKL and oneDNN were built in; None if its headers, which say so, are not
-        there.
-    """
+    """An installed PyTorch."""
 
     version: str
+    # The version of CUDA or ROCm that it was built for.
     cuda: str | None
     hip: str | None
+    # Whether Intel MKL and oneDNN were built in; None if its headers, which say so, are not there.
     has_mkl: bool | None
     has_mkldnn: bool | None
 

@@ -41,29 +41,19 @@ CPU = "cpu"
 
 
 class KnownBackend(NamedTuple):
-    """A backend name of the guides, whether or not anything installed provides it.
-
-    Attributes
-    ----------
-    name, display_name : str
-    install : str
-        The command that provides it, or what serves its hardware, in a clone of the repository.
-    hint : str
-        What serves its hardware, in words; empty for a backend of ours.
-    served_by : str
-        The backend whose package that is; empty for a backend of ours.
-    instead : str
-        What to do where that package is installed.
-    runs_programs : bool
-        Whether it runs whole programs, which is known where it is not installed too.
-    """
+    """A backend name of the guides, whether or not anything installed provides it."""
 
     name: str
     display_name: str
+    # The command that provides it, or what serves its hardware, in a clone of the repository.
     install: str
+    # What serves its hardware, in words; empty for a backend of ours.
     hint: str = ""
+    # The backend whose package that is; empty for a backend of ours.
     served_by: str = ""
+    # What to do where that package is installed.
     instead: str = ""
+    # Whether it runs whole programs, which is known where it is not installed too.
     runs_programs: bool = False
 
     @property

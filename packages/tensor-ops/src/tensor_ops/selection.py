@@ -37,26 +37,18 @@ Mode = Literal["force", "named", "preferred", "fastest", "auto"]
 
 
 class ConfigLevel(NamedTuple):
-    """What one level asks for; None is "says nothing".
+    """What one level asks for; None is "says nothing"."""
 
-    Attributes
-    ----------
-    source : str
-        The level in words, as `explain` shows it.
-    force, named, preferred : str or None
-        A backend that must run, that must run because the call or context named it, or that
-        runs if it can. `preferred` and `named` may be ``"auto"`` or ``"fastest"``.
-    priority : tuple of str or None
-        The order in which backends are tried.
-    lift : str
-        What a user does to lift this level's force.
-    """
-
+    # The level in words, as `explain` shows it.
     source: str
+    # A backend that must run, that must run because the call or context named it, or that runs if
+    # it can. `preferred` and `named` may be ``"auto"`` or ``"fastest"``.
     force: str | None = None
     named: str | None = None
     preferred: str | None = None
+    # The order in which backends are tried.
     priority: tuple[str, ...] | None = None
+    # What a user does to lift this level's force.
     lift: str = ""
 
     @property
@@ -67,30 +59,19 @@ class ConfigLevel(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """The outcome of the levels: which backends may run, in which order, and who said so.
-
-    Attributes
-    ----------
-    mode : {"force", "named", "preferred", "fastest", "auto"}
-    candidates : tuple of str
-    source : str
-        The level that decided.
-    priority : tuple of str
-        The order of falling back.
-    overridden : tuple of str
-        The levels that ask for another backend than the one that is forced.
-    measured : tuple of str
-        The candidates that stand first because of their times (see `in_measured_order`).
-    narrowed_by : str or None
-        The level whose name says more than the force, which is that of `source`.
-    """
+    """The outcome of the levels: which backends may run, in which order, and who said so."""
 
     mode: Mode
     candidates: tuple[str, ...]
+    # The level that decided.
     source: str
+    # The order of falling back.
     priority: tuple[str, ...]
+    # The levels that ask for another backend than the one that is forced.
     overridden: tuple[str, ...] = ()
+    # The candidates that stand first because of their times (see `in_measured_order`).
     measured: tuple[str, ...] = ()
+    # The level whose name says more than the force, which is that of `source`.
     narrowed_by: str | None = None
 
     @property

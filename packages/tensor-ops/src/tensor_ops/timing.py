@@ -18,23 +18,15 @@ ROUND_SECONDS = 1e-3
 
 @dataclass(frozen=True)
 class Timing:
-    """The time of one call, in seconds.
+    """The time of one call, in seconds."""
 
-    Attributes
-    ----------
-    median : float
-        Over the rounds.
-    low, high : float or None
-        The 95% confidence interval of the median; None for fewer than six rounds.
-    rounds : int
-    calls : int
-        In each round, whose time is divided by them.
-    """
-
+    # Over the rounds.
     median: float
+    # The 95% confidence interval of the median; None for fewer than six rounds.
     low: float | None
     high: float | None
     rounds: int
+    # In each round, whose time is divided by them.
     calls: int
 
 

@@ -12,34 +12,22 @@ __all__ = ["Entry", "Ranking", "ranking_of"]
 
 
 class Entry(NamedTuple):
-    """What was measured of one case.
+    """What was measured of one case."""
 
-    Attributes
-    ----------
-    op : str
-        The name of a variant, such as ``gelu:none``.
-    dtype : str
-    shape : tuple of int
-        Of the first argument.
-    date : str
-        The day, as in ``2026-11-22``.
-    seconds : mapping of str to float
-        The median time of a call, by backend.
-    wrong : mapping of str to str
-        The backends that failed or whose result was out of its bound, and how.
-    intervals : mapping of str to (float, float)
-        The 95% confidence intervals of these medians; a median without one is taken as exact.
-    is_disturbed : bool
-        Whether other processes took the processors meanwhile. Then no time is faster than another.
-    """
-
+    # The name of a variant, such as ``gelu:none``.
     op: str
     dtype: str
+    # Of the first argument.
     shape: tuple[int, ...]
+    # The day, as in ``2026-11-22``.
     date: str
+    # The median time of a call, by backend.
     seconds: Mapping[str, float]
+    # The backends that failed or whose result was out of its bound, and how.
     wrong: Mapping[str, str]
+    # The 95% confidence intervals of these medians; a median without one is taken as exact.
     intervals: Mapping[str, tuple[float, float]] = MappingProxyType({})
+    # Whether other processes took the processors meanwhile. Then no time is faster than another.
     is_disturbed: bool = False
 
     @property
@@ -54,29 +42,19 @@ class Entry(NamedTuple):
 
 
 class Ranking(NamedTuple):
-    """The backends by their measured times.
+    """The backends by their measured times."""
 
-    Attributes
-    ----------
-    seconds : mapping of str to float
-        The fastest first.
-    wrong : mapping of str to str
-        Backends that must not run, and why.
-    size : int or None
-        The number of elements that was measured; None for a mean over all that were.
-    date : str
-        The day of the oldest of these measurements.
-    intervals : mapping of str to (float, float)
-        Between which two times each of `seconds` is.
-    is_disturbed : bool
-        Whether other processes took the processors during one of these measurements.
-    """
-
+    # The fastest first.
     seconds: Mapping[str, float]
+    # Backends that must not run, and why.
     wrong: Mapping[str, str]
+    # The number of elements that was measured; None for a mean over all that were.
     size: int | None
+    # The day of the oldest of these measurements.
     date: str
+    # Between which two times each of `seconds` is.
     intervals: Mapping[str, tuple[float, float]]
+    # Whether other processes took the processors during one of these measurements.
     is_disturbed: bool
 
     @property

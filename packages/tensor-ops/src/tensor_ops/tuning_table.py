@@ -56,18 +56,11 @@ class TableError(TensorOpsError):
 
 @dataclass(frozen=True)
 class Table:
-    """Measured times, and what they depend on.
+    """Measured times, and what they depend on."""
 
-    Attributes
-    ----------
-    machine : mapping
-        See `machine_facts`.
-    backends : mapping of str to mapping
-        See `backend_facts`, by backend.
-    entries : tuple of Entry
-    """
-
+    # See `machine_facts`.
     machine: Mapping[str, Any]
+    # See `backend_facts`, by backend.
     backends: Mapping[str, Mapping[str, Any]]
     entries: tuple[Entry, ...]
 
@@ -113,19 +106,12 @@ class Table:
 
 
 class Tuning(NamedTuple):
-    """The table to go by, or why there is none.
-
-    Attributes
-    ----------
-    table : Table or None
-    reason : str
-        Why there is no table; empty if there is one.
-    is_broken : bool
-        Whether a file is there and cannot be used.
-    """
+    """The table to go by, or why there is none."""
 
     table: Table | None
+    # Why there is no table; empty if there is one.
     reason: str = ""
+    # Whether a file is there and cannot be used.
     is_broken: bool = False
 
 

@@ -20,19 +20,12 @@ __all__ = ["VARIANTS", "Variant", "named", "variant"]
 
 @dataclass(frozen=True)
 class Variant:
-    """An op with one setting of each of its switches.
+    """An op with one setting of each of its switches."""
 
-    Attributes
-    ----------
-    name : str
-        As in ``gelu:none``; an op without switches is its own only variant.
-    op : Op
-    options : mapping
-        The switches, as keyword arguments of the op.
-    """
-
+    # As in ``gelu:none``; an op without switches is its own only variant.
     name: str
     op: Op
+    # The switches, as keyword arguments of the op.
     options: Mapping[str, Any]
 
 

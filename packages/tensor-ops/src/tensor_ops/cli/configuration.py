@@ -13,19 +13,12 @@ __all__ = ["Configuration"]
 
 @dataclass(frozen=True)
 class Configuration:
-    """What environment and file ask for.
+    """What environment and file ask for."""
 
-    Attributes
-    ----------
-    file : Config
-        The default one where there is no valid file.
-    environment : tuple of ConfigLevel
-    problems : tuple of str
-        What makes ``import tensor_ops`` fail.
-    """
-
+    # The default one where there is no valid file.
     file: config.Config
     environment: tuple[ConfigLevel, ...]
+    # What makes ``import tensor_ops`` fail.
     problems: tuple[str, ...]
 
     @classmethod
