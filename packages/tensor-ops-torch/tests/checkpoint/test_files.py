@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import nn
 
-from tensor_ops_torch.checkpoint import load_checkpoint, replacement, save_checkpoint
+from tensor_ops_torch.checkpoint import load_checkpoint, save_checkpoint
 
 posix = pytest.mark.skipif(os.name != "posix", reason="permissions and links are those of POSIX")
 
@@ -114,7 +114,7 @@ def test_what_interrupts_saving_leaves_the_old_file(error, path, monkeypatch):
     def interrupted(*args):
         raise error
 
-    monkeypatch.setattr(replacement.os, "fsync", interrupted)
+    monkeypatch.setattr(os, "fsync", interrupted)
     with pytest.raises((KeyboardInterrupt, OSError)):
         save_checkpoint(linear(1), path)
     assert path.read_bytes() == before
@@ -184,7 +184,7 @@ def test_a_file_that_may_not_be_written_stays(path, monkeypatch):
     save_checkpoint(linear(0), path)
     path.chmod(0o444)
     if os.geteuid() == 0:  # who may write any file
-        monkeypatch.setattr(replacement.os, "access", lambda *args: False)
+        monkeypatch.setattr(os, "access", lambda *args: False)
     with pytest.raises(PermissionError, match=path.name):
         save_checkpoint(linear(1), path)
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -60,24 +62,69 @@ def in_the_way(path: Path) -> str | None:
 def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Have a file written as a whole or, after an error or Ctrl-C, left as it was.
 
-    Yields the path to write to: that of a new file beside it, which then takes its place. What is
-    no regular file, such as a pipe, is written to as it is.
+    Yields the path to write to: that of a new, empty file beside it, which takes its place when the
+    block ends. The new file is on disk before the old one goes, and has the permissions of the old
+    one. Where `path` is a link, the file that it names is replaced. What is no regular file, such
+    as a pipe, is written to as it is.
+
+    Raises
+    ------
+    OSError
+        If the folder does not exist or takes no new file.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     old = Path(folder, "notes")
+    ...     _ = old.write_text("old")
+    ...     with suppress(KeyboardInterrupt), whole_file(old) as new:
+    ...         _ = new.write_text("half of the n")
+    ...         raise KeyboardInterrupt
+    ...     print(old.read_text(), len(os.listdir(folder)))
+    old 1
     """
     target = Path(os.path.realpath(path))
     if target.exists() and not target.is_file():
         yield target
         return
-    beside = target.with_name(f".{os.getpid()}.partial{target.suffix}")
+    if not target.parent.is_dir():
+        raise FileNotFoundError(errno.ENOENT, "its folder does not exist", str(path))
+    new = _created_beside(target)
     try:
-        yield beside
-        if target.exists():
-            beside.chmod(target.stat().st_mode)
-        beside.replace(target)
-    except FileNotFoundError as error:
-        # The path of the user, and not that of the file beside it.
-        raise FileNotFoundError(error.errno, error.strerror, os.fspath(path)) from error
+        mode = stat.S_IMODE(os.stat(target if target.exists() else new).st_mode)
+        yield new
+        _sync(new, os.O_RDWR)
+        os.chmod(new, mode)
+        os.replace(new, target)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(new)
+        raise
+    if os.name == "posix":
+        # The name too is to outlast a power failure; not every file system can promise that.
+        with suppress(OSError):
+            _sync(target.parent, os.O_RDONLY)
+
+
+def _created_beside(target: Path) -> Path:
+    # The suffix stays the last one: it may decide the format.
+    new = target.with_name(f".{target.stem[:64]}-{os.urandom(6).hex()}.tmp{target.suffix}")
+    try:
+        # Not tempfile, whose files nobody else can read: the umask decides, as for any new file.
+        os.close(os.open(new, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+    except OSError as error:
+        error.add_note(f"{target} is written to a new file in its folder, which takes its place")
+        raise
+    return new
+
+
+def _sync(path: Path, flags: int) -> None:
+    descriptor = os.open(path, flags)
+    try:
+        os.fsync(descriptor)
     finally:
-        beside.unlink(missing_ok=True)
+        os.close(descriptor)
 
 
 def _figure_class() -> Any:

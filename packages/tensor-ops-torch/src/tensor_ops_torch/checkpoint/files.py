@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import pickle
 from collections import OrderedDict
@@ -12,9 +13,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from tensor_ops.extension import whole_file
 from tensor_ops_torch.backends.moving import map_tensors
 from tensor_ops_torch.checkpoint.names import ModelNames
-from tensor_ops_torch.checkpoint.replacement import replacing
 from tensor_ops_torch.checkpoint.shared import differing_names
 
 __all__ = ["load_checkpoint", "save_checkpoint"]
@@ -69,6 +70,9 @@ def save_checkpoint(
     _check(model, "save_checkpoint")
     if extra is not None:
         _check_extra(extra, path)
+    if os.path.isfile(path) and not os.access(path, os.W_OK):
+        # To replace a file asks for its folder only.
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
     state = _state_on_host(model)
     if _is_safetensors(path):
         _save_safetensors(model, state, path)
@@ -76,7 +80,7 @@ def save_checkpoint(
     content: Any = state
     if extra is not None:
         content = {_MODEL: state, **map_tensors(dict(extra), lambda each: each.detach().cpu())}
-    with replacing(path) as new:
+    with whole_file(path) as new:
         try:
             with open(new, "wb") as file:
                 torch.save(content, file)
@@ -209,7 +213,7 @@ def _save_safetensors(
         if memory in seen:  # a view into the memory of another one
             tensors[key] = tensors[key].clone()
         seen.add(memory)
-    with replacing(path) as new:
+    with whole_file(path) as new:
         try:
             library.torch.save_file(tensors, new, metadata={"format": "pt"})
         except library.SafetensorError as error:
