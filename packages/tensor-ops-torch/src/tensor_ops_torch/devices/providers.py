@@ -18,6 +18,7 @@ __all__ = [
     "CPU",
     "ORDER",
     "PROVIDERS",
+    "available_providers",
     "choose_provider",
     "onnxruntime",
     "ordered",
@@ -95,9 +96,7 @@ def resolve_ort_providers(backend: str | None, available: Iterable[str] | None =
     ['CPUExecutionProvider']
     """
     backend = check_backend(backend, DEVICE_BACKENDS)
-    if isinstance(available, str):
-        raise TypeError(f"available must be several names, got the string {available!r}")
-    here = list(onnxruntime().get_available_providers() if available is None else available)
+    here = available_providers(available)
     names = ORDER if backend == AUTO else (backend,)
     choice = choose_provider(names, here)
     if choice.backend is None:
@@ -105,6 +104,13 @@ def resolve_ort_providers(backend: str | None, available: Iterable[str] | None =
             f"backend {backend!r} is unavailable: {choice.steps[-1].reason}", backend
         )
     return ordered(choice.backend, here)
+
+
+def available_providers(given: Iterable[str] | None = None) -> list[str]:
+    """Return the providers to choose from: those that are given, else those of ONNX Runtime."""
+    if isinstance(given, str):
+        raise TypeError(f"available must be several names, got the string {given!r}")
+    return list(onnxruntime().get_available_providers() if given is None else given)
 
 
 def choose_provider(backends: Iterable[str], available: Collection[str]) -> Choice:

@@ -16,12 +16,14 @@ from tensor_ops.extension import (
     Decision,
     Step,
     did_you_mean,
+    one_line,
 )
 from tensor_ops_torch.devices.device import resolve_torch_device
 from tensor_ops_torch.devices.providers import (
     CPU,
     ORDER,
     PROVIDERS,
+    available_providers,
     choose_provider,
     onnxruntime,
     ordered,
@@ -115,10 +117,7 @@ def explain_session(
       cpp: chosen
       provider order: CPUExecutionProvider
     """
-    if isinstance(available, str):
-        raise TypeError(f"available must be several names, got the string {available!r}")
-    here = list(onnxruntime().get_available_providers() if available is None else available)
-    return _explain(_decision(backend), here, {})
+    return _explain(_decision(backend), available_providers(available), {})
 
 
 def create_session(
@@ -204,7 +203,7 @@ def create_session(
         sess_options = runtime.SessionOptions()
     sess_options.add_session_config_entry(_RECORD, "1")
     decision = _decision(backend)
-    available = list(runtime.get_available_providers())
+    available = available_providers()
     # What ONNX Runtime could not bring up, and why.
     failed: dict[str, str] = {}
     cause: Exception | None = None
@@ -224,7 +223,7 @@ def create_session(
         except Exception as error:
             if providers[0] == CPU:
                 raise  # about the model, not about where it runs
-            failed[providers[0]] = f"ONNX Runtime could not make the session: {_one_line(error)}"
+            failed[providers[0]] = f"ONNX Runtime could not make the session: {one_line(error)}"
             cause = error
             continue
         running = tuple(session.get_providers())
@@ -353,7 +352,7 @@ def _source(model: Any) -> str | bytes:
     except Exception as error:  # protobuf's own, beyond 2 GiB
         raise ValueError(
             "create_session: the model cannot be serialized; write it with onnx.save(model, path, "
-            f"save_as_external_data=True) and pass the path: {_one_line(error)}"
+            f"save_as_external_data=True) and pass the path: {one_line(error)}"
         ) from error
 
 
@@ -376,7 +375,3 @@ def _checked_options(
 
 def _counted(operators: Mapping[str, int]) -> str:
     return ", ".join(f"{name} x{count}" if count > 1 else name for name, count in operators.items())
-
-
-def _one_line(error: BaseException) -> str:
-    return " ".join(f"{type(error).__name__}: {error}".split())

@@ -90,13 +90,13 @@ class _Frame:
         return self.method.function
 
     @property
+    def name(self) -> str:
+        return self.method.name
+
+    @property
     def cells(self) -> dict[str, types.CellType]:
         code = self.function.__code__
         return dict(zip(code.co_freevars, self.function.__closure__ or (), strict=True))
-
-    @property
-    def name(self) -> str:
-        return self.method.name
 
     def run(self, args: tuple[Any, ...], keywords: Mapping[str, Any]) -> Any:
         """Return what the function returns."""
@@ -108,8 +108,8 @@ class _Frame:
         except RefusedError as error:
             raise RefusedError(f"its {self.name} {error}") from None
         self.reading.functions.add((self.method.owner, self.name, self.function))
-        for done in self._statements(definition.body):
-            return done.value
+        for returned in self._statements(definition.body):
+            return returned
         raise RefusedError(f"its {self.name} returns nothing")
 
     def _bind(
@@ -138,7 +138,7 @@ class _Frame:
 
     # Statements. Each yields nothing, or once what the function returns.
 
-    def _statements(self, body: list[ast.stmt]) -> Iterator[_Returned]:
+    def _statements(self, body: list[ast.stmt]) -> Iterator[Any]:
         for statement in body:
             try:
                 yield from self._statement(statement)
@@ -150,10 +150,10 @@ class _Frame:
                     raise
                 raise _LocatedError(f"its {self.name} {error}, line {statement.lineno}") from None
 
-    def _statement(self, node: ast.stmt) -> Iterator[_Returned]:
+    def _statement(self, node: ast.stmt) -> Iterator[Any]:
         match node:
             case ast.Return(value=value):
-                yield _Returned(None if value is None else self._value(value))
+                yield None if value is None else self._value(value)
             case ast.Assign(targets=targets, value=value):
                 found = self._value(value)
                 for target in targets:
@@ -348,11 +348,6 @@ class _Frame:
             raise RefusedError(f"calls {method.name}() of another object")
         callers = (*self.callers, self.function)
         return _Frame(self.subject, method, callers).run(args, keywords)
-
-
-@dataclass(frozen=True)
-class _Returned:
-    value: Any
 
 
 class _LocatedError(RefusedError):

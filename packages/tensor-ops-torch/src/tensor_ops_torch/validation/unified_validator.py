@@ -44,6 +44,7 @@ from tensor_ops_torch.validation.tpu import TPUTarget
 
 __all__ = ["UnifiedValidator", "ValidationReport"]
 
+_QUANTIZED = "is quantized with kernels that only CPUs have"
 # bfloat16 is what matrix units take; float32 they compute from parts.
 _ON_TPU = {torch.bfloat16, torch.float32, torch.float16}
 
@@ -116,7 +117,11 @@ class UnifiedValidator:
                 )
             ]
         checks += [_nvidia_memory(model, facts, settings, target)]
-        checks += [_nvidia_modules(facts), *check_operators(model, facts, example_inputs, "CUDA")]
+        # One is enough: whatever is wrong, the model has to be given otherwise.
+        checks += _modules(
+            facts, (facts.quantized, _QUANTIZED, "give the model that was not quantized")
+        )[:1]
+        checks += check_operators(model, facts, example_inputs, "CUDA")
         checks += [_custom_kernels(model, facts, target)]
         return ValidationReport(target.text, tuple(checks))
 
@@ -147,7 +152,17 @@ class UnifiedValidator:
         facts = ModelFacts.of(model)
         checks += tpu.check_settings(settings, target)
         checks += _tpu_dtypes(facts, settings)
-        checks += [_tpu_memory(model, facts, settings, target), *_tpu_modules(facts)]
+        checks += [_tpu_memory(model, facts, settings, target)]
+        checks += _modules(
+            facts,
+            (facts.quantized, _QUANTIZED, "do not quantize it"),
+            (
+                facts.cuda_only,
+                "calls CUDA kernels of its own",
+                "replace it by PyTorch's own module",
+            ),
+            (facts.sparse, "has sparse gradients, which XLA does not have", "set sparse=False"),
+        )
         checks += check_operators(model, facts, example_inputs, "XLA")
         checks += [
             skipped(
@@ -304,39 +319,17 @@ def _tpu_memory(
     return check_memory(facts, needed, int(target.memory * (fraction or 1)))
 
 
-def _nvidia_modules(facts: ModelFacts) -> ValidationCheck:
-    if facts.quantized:
-        return failed(
-            "modules",
-            f"{facts.quantized[0]} is quantized with kernels that only CPUs have",
-            "give the model that was not quantized",
+def _modules(facts: ModelFacts, *wrong: tuple[list[str], str, str]) -> list[ValidationCheck]:
+    """Check for modules that are for other hardware: their names, what they do and what to do."""
+    found = [failed("modules", f"{names[0]} {does}", todo) for names, does, todo in wrong if names]
+    if facts.fixed:
+        message = (
+            f"{facts.fixed[0]} is TorchScript with weights among its constants, which stay on the "
+            "CPU when the model is moved"
         )
-    if facts.fixed:
-        return failed("modules", *_fixed(facts))
-    return passed("modules", "none that is for other hardware only")
-
-
-def _tpu_modules(facts: ModelFacts) -> list[ValidationCheck]:
-    found = []
-    for names, what, todo in (
-        (facts.quantized, "is quantized with kernels that only CPUs have", "do not quantize it"),
-        (facts.cuda_only, "calls CUDA kernels of its own", "replace it by PyTorch's own module"),
-        (facts.sparse, "has sparse gradients, which XLA does not have", "set sparse=False"),
-    ):
-        if names:
-            found.append(failed("modules", f"{names[0]} {what}", todo))
-    if facts.fixed:
-        found.append(failed("modules", *_fixed(facts)))
+        todo = "give the model as it was before torch.jit.freeze, or freeze it on the device"
+        found.append(failed("modules", message, todo))
     return found or [passed("modules", "none that is for other hardware only")]
-
-
-def _fixed(facts: ModelFacts) -> tuple[str, str]:
-    name = facts.fixed[0]
-    return (
-        f"{name} is TorchScript with weights among its constants, which stay on the CPU when the "
-        "model is moved",
-        "give the model as it was before torch.jit.freeze, or freeze it on the device",
-    )
 
 
 def _custom_kernels(model: nn.Module, facts: ModelFacts, target: NVIDIATarget) -> ValidationCheck:
