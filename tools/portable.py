@@ -170,12 +170,11 @@ def check_clang(work: Path) -> None:
     if found is None or found.origin is None:
         raise MissingProgramError("needs ziglang, which has clang; pip install ziglang")
     zig = Path(found.origin).with_name("zig")
-    headers = ops_header(folder(work / "include"))
     commands = []
     for target in TARGETS:
         objects = folder(work / target)
         compiled = [*compilations(target, includes(work, target), objects)]
-        compiled += programs(target, headers, objects)
+        compiled += programs(target, objects)
         commands += [[str(zig), "c++", "-target", target, *words] for words in compiled]
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         for _ in pool.map(lambda command: call(command, {}), commands):
@@ -202,9 +201,8 @@ def compilations(target: str, includes: list[str], objects: Path) -> Iterable[li
             yield [*flags, optimization, *output, str(source)]
 
 
-def programs(target: str, headers: Path, objects: Path) -> Iterable[list[str]]:
+def programs(target: str, objects: Path) -> Iterable[list[str]]:
     """Return the arguments of each compilation of a program that uses the C++ API."""
-    include = [f"-I{SHARED}/include", f"-I{headers}"]
     everything = objects / "all_headers.cpp"
     names = [path.relative_to(SHARED / "include") for path in SHARED.glob("include/**/*.h")]
     everything.write_text("".join(f"#include <{name}>\n" for name in sorted(names)))
@@ -213,15 +211,7 @@ def programs(target: str, headers: Path, objects: Path) -> Iterable[list[str]]:
         if "windows" in target and "<dlfcn.h>" in source.read_text(encoding="utf-8"):
             continue  # a test that is not for Windows
         output = ["-c", "-o", f"{objects}/program-{source.stem}.o"]
-        yield [*WARNINGS, "-O0", *include, *output, str(source)]
-
-
-def ops_header(headers: Path) -> Path:
-    """Write tensor_ops/backend/ops.h, which the build of the library makes, below a folder."""
-    header = folder(headers / "tensor_ops/backend") / "ops.h"
-    script = ["-P", str(SHARED / "cmake/ops_header.cmake")]
-    call(["cmake", f"-DDECLARATIONS={NATIVE}/ops", f"-DHEADER={header}", *script], {})
-    return headers
+        yield [*WARNINGS, "-O0", f"-I{SHARED}/include", *output, str(source)]
 
 
 def includes(work: Path, target: str) -> list[str]:

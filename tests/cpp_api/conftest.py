@@ -11,20 +11,11 @@ import pytest
 # pytest's importlib mode does not put this directory on the path.
 sys.path.append(str(Path(__file__).parent))
 
-from cpp_programs import COMPILERS, PROGRAMS, ROOT, WARNINGS, make_ops_header, run_compiler
+from cpp_programs import COMPILERS, PROGRAMS, ROOT, WARNINGS, run_compiler
 
 
 @pytest.fixture(scope="session")
-def generated(tmp_path_factory):
-    """The folder of headers that are made."""
-    folder = tmp_path_factory.mktemp("include")
-    made = make_ops_header(folder / "tensor_ops/backend/ops.h")
-    assert made.returncode == 0, made.stderr
-    return folder
-
-
-@pytest.fixture(scope="session")
-def program(generated, tmp_path_factory):
+def program(tmp_path_factory):
     """A function that compiles a program of this folder once, and returns its path."""
     made = {}
 
@@ -32,7 +23,7 @@ def program(generated, tmp_path_factory):
         key = name, options, compiler
         if key not in made:
             path = tmp_path_factory.mktemp("program") / name
-            headers = ["-I", str(ROOT / "native/include"), "-I", str(generated)]
+            headers = ["-I", str(ROOT / "native/include")]
             source = str(PROGRAMS / f"{name}.cpp")
             settings = ["-std=c++17", *WARNINGS, *headers, *options]
             run_compiler(compiler, *settings, source, "-o", str(path), "-pthread", "-ldl")

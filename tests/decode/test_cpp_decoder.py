@@ -2,7 +2,6 @@
 
 import os
 import re
-import shutil
 import subprocess
 from importlib.util import find_spec
 from pathlib import Path
@@ -248,13 +247,7 @@ def program_of_the_guide(folder):
     (code,) = re.findall("```cpp\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
     source = folder / "answer.cpp"
     source.write_text(code, encoding="utf-8")
-    cmake = shutil.which("cmake") or pytest.skip("cmake is not installed")
-    header = folder / "include/tensor_ops/backend/ops.h"
-    declarations = ROOT / "packages/tensor-ops-cpp/native/ops"
-    defined = [f"-DDECLARATIONS={declarations}", f"-DHEADER={header}"]
-    script = ROOT / "native/cmake/ops_header.cmake"
-    subprocess.run([cmake, *defined, "-P", script], check=True)
-    return compiled("c++", source, folder, "-std=c++17", f"-I{folder / 'include'}")
+    return compiled("c++", source, folder, "-std=c++17")
 
 
 def answers(program, folder):

@@ -1,6 +1,7 @@
 """An op is its files: one more, in a copy of the checkout, is everywhere where an op has to be.
 
-Its file in tensor_ops is that of CONTRIBUTING.md; those of OpenCL and CUDA are beside this test.
+Its file in tensor_ops and its declaration for native backends are those of CONTRIBUTING.md; the
+others of OpenCL and CUDA are beside this test.
 PyTorch has none: its operator, made from the op's own file, runs what a backend has.
 """
 

@@ -21,7 +21,7 @@ install(TARGETS tensor_ops_cpp tensor_ops_backend
         ARCHIVE DESTINATION ${libraries_to}
         RUNTIME DESTINATION ${programs_to}
         INCLUDES DESTINATION ${headers_to})
-install(DIRECTORY ${shared}/include/tensor_ops ${generated}/tensor_ops DESTINATION ${headers_to})
+install(DIRECTORY ${shared}/include/tensor_ops DESTINATION ${headers_to})
 install(EXPORT tensor_ops NAMESPACE tensor_ops:: FILE tensor_opsTargets.cmake DESTINATION ${cmake_to})
 
 # Before 1.0 a release may change what programs compile with.

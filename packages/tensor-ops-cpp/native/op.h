@@ -7,7 +7,8 @@
 //     #include "kernels/..."
 //     namespace tensor_ops::TENSOR_OPS_LEVEL { EXPORT_KERNELS(name, ...) }
 //     #else
-//     namespace tensor_ops { DECLARE_OP(name, nanoseconds(...), {...}) }
+//     #include "declaration/ops/name.h"
+//     DECLARE_OP(name, nanoseconds(...))
 //     #endif
 //
 // Code of a kernel pass must neither run on a lesser CPU nor be linked into code that does: no
@@ -34,11 +35,14 @@
 #include "isa/levels.h"
 #include "launch/op.h"
 
-// The cost is a call of nanoseconds(), the rest a braced Declaration.
-#define DECLARE_OP(op, cost, ...)                                                                  \
-  TENSOR_OPS_FOR_EACH_LEVEL(TENSOR_OPS_IMPORT_KERNELS, op)                                         \
-  static const Op op##_op{__VA_ARGS__, cost, {TENSOR_OPS_FOR_EACH_LEVEL(TENSOR_OPS_KERNELS, op)}}; \
-  static const Registration op##_registration{op##_op};
+// The cost is a call of nanoseconds(); declarations::op is what all backends declare of the op.
+#define DECLARE_OP(op, cost)                                                        \
+  namespace tensor_ops {                                                            \
+  TENSOR_OPS_FOR_EACH_LEVEL(TENSOR_OPS_IMPORT_KERNELS, op)                          \
+  static const Op op##_op{                                                          \
+      declarations::op, cost, {TENSOR_OPS_FOR_EACH_LEVEL(TENSOR_OPS_KERNELS, op)}}; \
+  static const Registration op##_registration{op##_op};                             \
+  }
 
 #define TENSOR_OPS_IMPORT_KERNELS(op, level, name) \
   namespace level {                                \

@@ -1,14 +1,17 @@
 // What every op file includes:
 //
-//     #include "op.h"
+//     #include "declaration/ops/name.h"
 //     #include "kernels/..."
-//     namespace tensor_ops { DECLARE_OP(name, launcher, {...}) }
+//     #include "op.h"
+//     DECLARE_OP(name, launcher)
 #pragma once
 
 #include "declaration/registry.h"
 #include "launch/op.h"
 
-// The launcher enqueues the op's kernels; the rest is a braced Declaration.
-#define DECLARE_OP(op, launcher, ...)             \
-  static const Op op##_op{__VA_ARGS__, launcher}; \
-  static const Registration op##_registration{op##_op};
+// The launcher enqueues the op's kernels; declarations::op is what all backends declare of the op.
+#define DECLARE_OP(op, launcher)                        \
+  namespace tensor_ops {                                \
+  static const Op op##_op{declarations::op, launcher};  \
+  static const Registration op##_registration{op##_op}; \
+  }

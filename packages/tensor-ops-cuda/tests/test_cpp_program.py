@@ -38,13 +38,8 @@ def needed(name):
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory):
-    """The program, with the header that is made of the ops' declarations."""
     folder = tmp_path_factory.mktemp("program")
-    header = folder / "tensor_ops/backend/ops.h"
-    declarations = ROOT / "packages/tensor-ops-cpp/native/ops"
-    defined = [f"-DDECLARATIONS={declarations}", f"-DHEADER={header}"]
-    run(needed("cmake"), *defined, "-P", ROOT / "native/cmake/ops_header.cmake")
-    options = ["-std=c++17", "-Wall", "-Wextra", "-Werror", f"-I{folder}"]
+    options = ["-std=c++17", "-Wall", "-Wextra", "-Werror"]
     sources = [f"-I{ROOT / 'native/include'}", PROGRAM, "-o", folder / "program", "-ldl"]
     run(needed("c++"), *options, *sources)
     return folder / "program"

@@ -1,3 +1,4 @@
+#include "declaration/ops/squared_relu.h"
 #include "kernels/elementwise.cuh"
 #include "op.h"
 
@@ -16,17 +17,6 @@ struct SquaredRelu {
 };
 
 }  // namespace
-
-DECLARE_OP(squared_relu, (launch_elements<SquaredRelu, 1>),
-           {
-               "squared_relu",
-               Walk::kElements,
-               "Square of the rectified linear unit, element by element.",
-               "y = max(x, 0)**2",
-               {rows("x", "Input.")},
-               {{"y", "The activations."}},
-               "D. So et al., Primer: searching for efficient transformers for "
-               "language modeling, arXiv:2109.08668.",
-           })
-
 }  // namespace tensor_ops
+
+DECLARE_OP(squared_relu, (launch_elements<SquaredRelu, 1>))

@@ -27,19 +27,20 @@ EXPORT_KERNELS(_copy, each_dtype<Copy>())
 
 #else
 
-namespace tensor_ops {
+namespace tensor_ops::declarations {
 
-DECLARE_OP(_copy, nanoseconds(0.08, 0.04, 0.04, 0.18),
-           {
-               "_copy",
-               Walk::kElements,
-               "A copy, for the benchmarks.",
-               "y = x",
-               {rows("x", "Input.")},
-               {{"y", "The copy."}},
-               "Not part of the package's interface.",
-           })
+const Declaration _copy{
+    "_copy",
+    Walk::kElements,
+    "A copy, for the benchmarks.",
+    "y = x",
+    {rows("x", "Input.")},
+    {{"y", "The copy."}},
+    "Not part of the package's interface.",
+};
 
-}  // namespace tensor_ops
+}  // namespace tensor_ops::declarations
+
+DECLARE_OP(_copy, nanoseconds(0.08, 0.04, 0.04, 0.18))
 
 #endif

@@ -30,19 +30,20 @@ EXPORT_KERNELS(_exp, each_dtype<Unary<Exp>::On>())
 
 #else
 
-namespace tensor_ops {
+namespace tensor_ops::declarations {
 
-DECLARE_OP(_exp, nanoseconds(0.15, 0.17, 0.22, 0.47),
-           {
-               "_exp",
-               Walk::kElements,
-               "Exponential function, element by element.",
-               "y = exp(x)",
-               {rows("x", "Input.")},
-               {{"y", "The exponentials."}},
-               "Not part of the package's interface.",
-           })
+const Declaration _exp{
+    "_exp",
+    Walk::kElements,
+    "Exponential function, element by element.",
+    "y = exp(x)",
+    {rows("x", "Input.")},
+    {{"y", "The exponentials."}},
+    "Not part of the package's interface.",
+};
 
-}  // namespace tensor_ops
+}  // namespace tensor_ops::declarations
+
+DECLARE_OP(_exp, nanoseconds(0.15, 0.17, 0.22, 0.47))
 
 #endif

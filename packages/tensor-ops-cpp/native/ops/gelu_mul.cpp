@@ -14,20 +14,8 @@ EXPORT_KERNELS(gelu_mul, each_dtype<Gated<GeluTanh>::On>(), each_dtype<Gated<Gel
 
 #else
 
-namespace tensor_ops {
+#include "declaration/ops/gelu_mul.h"
 
-DECLARE_OP(gelu_mul, nanoseconds(0.33, 0.29, 0.34, 0.89),
-           {
-               "gelu_mul",
-               Walk::kElements,
-               "GELU of a gate times a second input (GeGLU), element by element.",
-               "y = gelu(gate, approximate) * up",
-               {rows("gate", "Input of the activation."), rows("up", "Factor."),
-                choice("approximate", "tanh", "none", "Which of gelu's two formulas.")},
-               {{"y", "The products."}},
-               "N. Shazeer, GLU variants improve transformer, arXiv:2002.05202.",
-           })
-
-}  // namespace tensor_ops
+DECLARE_OP(gelu_mul, nanoseconds(0.33, 0.29, 0.34, 0.89))
 
 #endif

@@ -282,21 +282,8 @@ EXPORT_KERNELS(layer_norm, each_dtype_and_parameters<LayerNormKernel>())
 
 #else
 
-namespace tensor_ops {
+#include "declaration/ops/layer_norm.h"
 
-DECLARE_OP(layer_norm, nanoseconds(0.20, 0.25, 0.24, 0.41),
-           {
-               "layer_norm",
-               Walk::kRows,
-               "Normalisation of the last axis to mean 0 and variance 1, scaled and shifted.",
-               "y = (x - mean(x)) / sqrt(var(x) + eps) * weight + bias",
-               {rows("x", "Input."), row("weight", "Scale of each element of a row."),
-                optional_row("bias", "Added to each row."),
-                non_negative("eps", 1e-5, "Added to the variance.")},
-               {{"y", "The normalised rows."}},
-               "J. L. Ba, J. R. Kiros and G. E. Hinton, Layer normalization, arXiv:1607.06450.",
-           })
-
-}  // namespace tensor_ops
+DECLARE_OP(layer_norm, nanoseconds(0.20, 0.25, 0.24, 0.41))
 
 #endif

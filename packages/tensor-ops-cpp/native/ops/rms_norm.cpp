@@ -91,20 +91,8 @@ EXPORT_KERNELS(rms_norm, each_dtype_and_parameters<RmsNormKernel>())
 
 #else
 
-namespace tensor_ops {
+#include "declaration/ops/rms_norm.h"
 
-DECLARE_OP(rms_norm, nanoseconds(0.13, 0.14, 0.17, 0.33),
-           {
-               "rms_norm",
-               Walk::kRows,
-               "Root-mean-square normalisation of the last axis.",
-               "y = x * weight / sqrt(mean(x**2) + eps)",
-               {rows("x", "Input."), row("weight", "Scale of each element of a row."),
-                non_negative("eps", 1e-6, "Added to the mean of squares.")},
-               {{"y", "The normalised rows."}},
-               "B. Zhang and R. Sennrich, Root mean square layer normalization, arXiv:1910.07467.",
-           })
-
-}  // namespace tensor_ops
+DECLARE_OP(rms_norm, nanoseconds(0.13, 0.14, 0.17, 0.33))
 
 #endif

@@ -369,20 +369,8 @@ EXPORT_KERNELS(softmax, each_dtype<Softmax>())
 
 #else
 
-namespace tensor_ops {
+#include "declaration/ops/softmax.h"
 
-DECLARE_OP(softmax, nanoseconds(0.24, 0.24, 0.30, 0.61),
-           {
-               "softmax",
-               Walk::kRows,
-               "Softmax of the scaled last axis, stable for any magnitude.",
-               "y = exp(scale * x - max(scale * x)) / sum(exp(scale * x - max(scale * x)))",
-               {rows("x", "Input."), scalar("scale", 1.0, "Multiplies x.")},
-               {{"y", "The probabilities, which add up to 1 along each row."}},
-               "J. S. Bridle, Probabilistic interpretation of feedforward classification "
-               "network outputs, 1990.",
-           })
-
-}  // namespace tensor_ops
+DECLARE_OP(softmax, nanoseconds(0.24, 0.24, 0.30, 0.61))
 
 #endif

@@ -1,3 +1,4 @@
+#include "declaration/ops/layer_norm.h"
 #include "kernels/layer_norm.cuh"
 #include "kernels/row_driver.cuh"
 #include "op.h"
@@ -97,18 +98,6 @@ void launch_layer_norm(const Call& call) {
 }
 
 }  // namespace
-
-DECLARE_OP(layer_norm, launch_layer_norm,
-           {
-               "layer_norm",
-               Walk::kRows,
-               "Normalisation of the last axis to mean 0 and variance 1, scaled and shifted.",
-               "y = (x - mean(x)) / sqrt(var(x) + eps) * weight + bias",
-               {rows("x", "Input."), row("weight", "Scale of each element of a row."),
-                optional_row("bias", "Added to each row."),
-                non_negative("eps", 1e-5, "Added to the variance.")},
-               {{"y", "The normalised rows."}},
-               "J. L. Ba, J. R. Kiros and G. E. Hinton, Layer normalization, arXiv:1607.06450.",
-           })
-
 }  // namespace tensor_ops
+
+DECLARE_OP(layer_norm, launch_layer_norm)

@@ -1,19 +1,6 @@
+#include "declaration/ops/silu.h"
 #include "kernels/elementwise.cuh"
 #include "kernels/sigmoid.cuh"
 #include "op.h"
 
-namespace tensor_ops {
-
-DECLARE_OP(silu, (launch_elements<Silu, 1>),
-           {
-               "silu",
-               Walk::kElements,
-               "Sigmoid linear unit (SiLU, swish), element by element.",
-               "y = x / (1 + exp(-x))",
-               {rows("x", "Input.")},
-               {{"y", "The activations."}},
-               "S. Elfwing, E. Uchibe and K. Doya, Sigmoid-weighted linear units for neural "
-               "network function approximation in reinforcement learning, arXiv:1702.03118.",
-           })
-
-}  // namespace tensor_ops
+DECLARE_OP(silu, (launch_elements<Silu, 1>))

@@ -1,3 +1,4 @@
+#include "declaration/ops/softmax.h"
 #include "kernels/row_driver.cuh"
 #include "kernels/softmax.cuh"
 #include "op.h"
@@ -61,17 +62,6 @@ void launch_softmax(const Call& call) {
 }
 
 }  // namespace
-
-DECLARE_OP(softmax, launch_softmax,
-           {
-               "softmax",
-               Walk::kRows,
-               "Softmax of the scaled last axis, stable for any magnitude.",
-               "y = exp(scale * x - max(scale * x)) / sum(exp(scale * x - max(scale * x)))",
-               {rows("x", "Input."), scalar("scale", 1.0, "Multiplies x.")},
-               {{"y", "The probabilities, which add up to 1 along each row."}},
-               "J. S. Bridle, Probabilistic interpretation of feedforward classification "
-               "network outputs, 1990.",
-           })
-
 }  // namespace tensor_ops
+
+DECLARE_OP(softmax, launch_softmax)

@@ -1,0 +1,201 @@
+// The methods of the ops. Written by tools/ops_header.py: change native/declaration/ops and run
+// that instead of changing this file.
+#pragma once
+
+#include <array>
+
+#include "tensor_ops/abi.h"
+#include "tensor_ops/backend/array.h"
+#include "tensor_ops/backend/call.h"
+
+// clang-format off
+namespace tensor_ops::backend {
+
+// What the parameter `approximate` may be.
+enum class Approximate { kTanh, kNone };
+
+// The ops as methods of a backend. Outputs come after the inputs, and have the shape of the first
+// input; one may be exactly the array that an input of that shape is.
+template <class Self>
+class Ops {
+ public:
+  // Residual addition, then root-mean-square normalisation of the last axis.
+  //
+  //     h = x + residual
+  //     y = h * weight / sqrt(mean(h**2) + eps)
+  //
+  // x: Input.
+  // residual: Added to x.
+  // weight: Scale of each element of a row. A row.
+  // y: The normalised rows.
+  // h: The sum.
+  // eps: Added to the mean of squares.
+  void add_rms_norm(
+      const ConstArray& x, const ConstArray& residual, const ConstArray& weight,
+      const Array& y, const Array& h,
+      double eps = 1e-06,
+      CallOptions options = {}) const {
+    self().run_op("add_rms_norm",
+                  std::array<tensor_ops_array, 3>{{x.abi(), residual.abi(), weight.abi()}},
+                  std::array<tensor_ops_array, 2>{{y.abi(), h.abi()}},
+                  std::array<double, 1>{{eps}}, 0, options);
+  }
+
+  // Gaussian error linear unit, element by element.
+  //
+  //     y = 0.5 * x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x**3)))  ("tanh")
+  //     y = 0.5 * x * (1 + erf(x / sqrt(2)))  ("none")
+  //
+  // x: Input.
+  // y: The activations.
+  // approximate: Which of the two formulas.
+  void gelu(
+      const ConstArray& x,
+      const Array& y,
+      Approximate approximate = Approximate::kTanh,
+      CallOptions options = {}) const {
+    self().run_op("gelu",
+                  std::array<tensor_ops_array, 1>{{x.abi()}},
+                  std::array<tensor_ops_array, 1>{{y.abi()}},
+                  std::array<double, 0>{}, static_cast<int>(approximate), options);
+  }
+
+  // GELU of a gate times a second input (GeGLU), element by element.
+  //
+  //     y = gelu(gate, approximate) * up
+  //
+  // gate: Input of the activation.
+  // up: Factor.
+  // y: The products.
+  // approximate: Which of gelu's two formulas.
+  void gelu_mul(
+      const ConstArray& gate, const ConstArray& up,
+      const Array& y,
+      Approximate approximate = Approximate::kTanh,
+      CallOptions options = {}) const {
+    self().run_op("gelu_mul",
+                  std::array<tensor_ops_array, 2>{{gate.abi(), up.abi()}},
+                  std::array<tensor_ops_array, 1>{{y.abi()}},
+                  std::array<double, 0>{}, static_cast<int>(approximate), options);
+  }
+
+  // Normalisation of the last axis to mean 0 and variance 1, scaled and shifted.
+  //
+  //     y = (x - mean(x)) / sqrt(var(x) + eps) * weight + bias
+  //
+  // x: Input.
+  // weight: Scale of each element of a row. A row.
+  // bias: Added to each row. A row, or {} for none.
+  // y: The normalised rows.
+  // eps: Added to the variance.
+  void layer_norm(
+      const ConstArray& x, const ConstArray& weight, const ConstArray& bias,
+      const Array& y,
+      double eps = 1e-05,
+      CallOptions options = {}) const {
+    self().run_op("layer_norm",
+                  std::array<tensor_ops_array, 3>{{x.abi(), weight.abi(), bias.abi()}},
+                  std::array<tensor_ops_array, 1>{{y.abi()}},
+                  std::array<double, 1>{{eps}}, 0, options);
+  }
+
+  // Root-mean-square normalisation of the last axis.
+  //
+  //     y = x * weight / sqrt(mean(x**2) + eps)
+  //
+  // x: Input.
+  // weight: Scale of each element of a row. A row.
+  // y: The normalised rows.
+  // eps: Added to the mean of squares.
+  void rms_norm(
+      const ConstArray& x, const ConstArray& weight,
+      const Array& y,
+      double eps = 1e-06,
+      CallOptions options = {}) const {
+    self().run_op("rms_norm",
+                  std::array<tensor_ops_array, 2>{{x.abi(), weight.abi()}},
+                  std::array<tensor_ops_array, 1>{{y.abi()}},
+                  std::array<double, 1>{{eps}}, 0, options);
+  }
+
+  // Rotary position embedding of the last axis.
+  //
+  //     y0 = a * cos - b * sin
+  //     y1 = b * cos + a * sin
+  //     with the pairs (a, b) = (x[i], x[i + n/2]), or (x[2 i], x[2 i + 1]) if interleaved.
+  //
+  // x: Input; n must be even.
+  // cos: Cosines of the angles. Half as long as x along the last axis.
+  // sin: Sines of the angles. Half as long as x along the last axis.
+  // y: The rotated rows.
+  // interleaved: Rotate neighbours instead of the row's two halves.
+  void rope(
+      const ConstArray& x, const ConstArray& cos, const ConstArray& sin,
+      const Array& y,
+      bool interleaved = false,
+      CallOptions options = {}) const {
+    self().run_op("rope",
+                  std::array<tensor_ops_array, 3>{{x.abi(), cos.abi(), sin.abi()}},
+                  std::array<tensor_ops_array, 1>{{y.abi()}},
+                  std::array<double, 0>{}, interleaved ? 1 : 0, options);
+  }
+
+  // Sigmoid linear unit (SiLU, swish), element by element.
+  //
+  //     y = x / (1 + exp(-x))
+  //
+  // x: Input.
+  // y: The activations.
+  void silu(
+      const ConstArray& x,
+      const Array& y,
+      CallOptions options = {}) const {
+    self().run_op("silu",
+                  std::array<tensor_ops_array, 1>{{x.abi()}},
+                  std::array<tensor_ops_array, 1>{{y.abi()}},
+                  std::array<double, 0>{}, 0, options);
+  }
+
+  // SiLU of a gate times a second input (SwiGLU), element by element.
+  //
+  //     y = gate / (1 + exp(-gate)) * up
+  //
+  // gate: Input of the activation.
+  // up: Factor.
+  // y: The products.
+  void silu_mul(
+      const ConstArray& gate, const ConstArray& up,
+      const Array& y,
+      CallOptions options = {}) const {
+    self().run_op("silu_mul",
+                  std::array<tensor_ops_array, 2>{{gate.abi(), up.abi()}},
+                  std::array<tensor_ops_array, 1>{{y.abi()}},
+                  std::array<double, 0>{}, 0, options);
+  }
+
+  // Softmax of the scaled last axis, stable for any magnitude.
+  //
+  //     y = exp(scale * x - max(scale * x)) / sum(exp(scale * x - max(scale * x)))
+  //
+  // x: Input.
+  // y: The probabilities, which add up to 1 along each row.
+  // scale: Multiplies x.
+  void softmax(
+      const ConstArray& x,
+      const Array& y,
+      double scale = 1.0,
+      CallOptions options = {}) const {
+    self().run_op("softmax",
+                  std::array<tensor_ops_array, 1>{{x.abi()}},
+                  std::array<tensor_ops_array, 1>{{y.abi()}},
+                  std::array<double, 1>{{scale}}, 0, options);
+  }
+
+ protected:
+  ~Ops() = default;
+
+ private:
+  const Self& self() const { return static_cast<const Self&>(*this); }
+};
+
+}  // namespace tensor_ops::backend
