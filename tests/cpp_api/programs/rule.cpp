@@ -1,6 +1,6 @@
 // Reads cases, one JSON object a line, and prints what the selection decides for each: the driver
 // of test_rule.py and test_config.py.
-#include <tensor_ops/backend/config.h>
+#include <tensor_ops/backend/detail/config.h>
 
 #include <iostream>
 #include <map>

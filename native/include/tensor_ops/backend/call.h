@@ -11,9 +11,9 @@
 
 #include "tensor_ops/abi.h"
 #include "tensor_ops/backend/array.h"
+#include "tensor_ops/backend/detail/nearest.h"
+#include "tensor_ops/backend/detail/text.h"
 #include "tensor_ops/backend/errors.h"
-#include "tensor_ops/backend/nearest.h"
-#include "tensor_ops/backend/text.h"
 
 namespace tensor_ops::backend {
 

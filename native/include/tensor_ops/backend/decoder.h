@@ -17,8 +17,8 @@
 #include <utility>
 #include <vector>
 
+#include "tensor_ops/backend/detail/text.h"
 #include "tensor_ops/backend/errors.h"
-#include "tensor_ops/backend/text.h"
 #include "tensor_ops/decode.h"
 
 namespace tensor_ops::backend {

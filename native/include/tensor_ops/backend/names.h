@@ -7,9 +7,9 @@
 #include <utility>
 #include <vector>
 
+#include "tensor_ops/backend/detail/nearest.h"
+#include "tensor_ops/backend/detail/text.h"
 #include "tensor_ops/backend/errors.h"
-#include "tensor_ops/backend/nearest.h"
-#include "tensor_ops/backend/text.h"
 
 namespace tensor_ops::backend {
 

@@ -16,13 +16,13 @@
 
 #include "tensor_ops/abi.h"
 #include "tensor_ops/backend/backend.h"
-#include "tensor_ops/backend/config.h"
-#include "tensor_ops/backend/decision_text.h"
-#include "tensor_ops/backend/environment.h"
-#include "tensor_ops/backend/found_backend.h"
-#include "tensor_ops/backend/library.h"
+#include "tensor_ops/backend/detail/config.h"
+#include "tensor_ops/backend/detail/decision_text.h"
+#include "tensor_ops/backend/detail/environment.h"
+#include "tensor_ops/backend/detail/found_backend.h"
+#include "tensor_ops/backend/detail/library.h"
+#include "tensor_ops/backend/detail/search.h"
 #include "tensor_ops/backend/names.h"
-#include "tensor_ops/backend/search.h"
 #include "tensor_ops/backend/selection.h"
 
 namespace tensor_ops::backend {

@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
-#include "tensor_ops/backend/environment.h"
+#include "tensor_ops/backend/detail/environment.h"
+#include "tensor_ops/backend/detail/text.h"
+#include "tensor_ops/backend/detail/trusted_file.h"
 #include "tensor_ops/backend/errors.h"
-#include "tensor_ops/backend/text.h"
-#include "tensor_ops/backend/trusted_file.h"
 
 namespace tensor_ops::backend::detail {
 

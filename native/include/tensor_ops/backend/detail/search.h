@@ -8,10 +8,10 @@
 #include <utility>
 #include <vector>
 
-#include "tensor_ops/backend/environment.h"
+#include "tensor_ops/backend/detail/environment.h"
+#include "tensor_ops/backend/detail/library.h"
+#include "tensor_ops/backend/detail/text.h"
 #include "tensor_ops/backend/errors.h"
-#include "tensor_ops/backend/library.h"
-#include "tensor_ops/backend/text.h"
 
 // Further folders, with colons between them (on Windows semicolons): our CMake package sets it.
 #ifndef TENSOR_OPS_BACKEND_FOLDERS

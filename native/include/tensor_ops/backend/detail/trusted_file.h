@@ -8,8 +8,8 @@
 #include <system_error>
 #include <vector>
 
+#include "tensor_ops/backend/detail/text.h"
 #include "tensor_ops/backend/errors.h"
-#include "tensor_ops/backend/text.h"
 
 #ifdef _WIN32
 #include <fstream>

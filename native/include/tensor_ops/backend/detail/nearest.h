@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "tensor_ops/backend/text.h"
+#include "tensor_ops/backend/detail/text.h"
 
 namespace tensor_ops::backend::detail {
 

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "tensor_ops/backend/detail/text.h"
 #include "tensor_ops/backend/names.h"
 #include "tensor_ops/backend/selection.h"
-#include "tensor_ops/backend/text.h"
 
 namespace tensor_ops::backend::detail {
 

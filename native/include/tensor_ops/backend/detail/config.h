@@ -9,14 +9,14 @@
 #include <utility>
 #include <vector>
 
-#include "tensor_ops/backend/config_location.h"
-#include "tensor_ops/backend/environment.h"
-#include "tensor_ops/backend/json.h"
+#include "tensor_ops/backend/detail/config_location.h"
+#include "tensor_ops/backend/detail/environment.h"
+#include "tensor_ops/backend/detail/json.h"
+#include "tensor_ops/backend/detail/text.h"
+#include "tensor_ops/backend/detail/trusted_file.h"
+#include "tensor_ops/backend/detail/utf8.h"
 #include "tensor_ops/backend/names.h"
 #include "tensor_ops/backend/selection.h"
-#include "tensor_ops/backend/text.h"
-#include "tensor_ops/backend/trusted_file.h"
-#include "tensor_ops/backend/utf8.h"
 
 namespace tensor_ops::backend::detail {
 

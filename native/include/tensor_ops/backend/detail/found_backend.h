@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "tensor_ops/backend/backend.h"
-#include "tensor_ops/backend/library.h"
+#include "tensor_ops/backend/detail/library.h"
+#include "tensor_ops/backend/detail/search.h"
 #include "tensor_ops/backend/names.h"
-#include "tensor_ops/backend/search.h"
 
 namespace tensor_ops::backend::detail {
 
