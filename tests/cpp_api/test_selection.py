@@ -175,7 +175,19 @@ CONTENTS = {
             *('"numpy"', '["numpy", "python"]', '"\\ud83d\\ude00"', '"it\'s"', '["cpp", null]'),
         )
     ],
-    "accepted": ["{}", " {\t} \r\n", '{"description": "\\u00e9\\ud83d\\ude00\\/\\b"}', "{}\n\n"],
+    "accepted": [
+        *("{}", " {\t} \r\n", '{"description": "\\u00e9\\ud83d\\ude00\\/\\b"}', "{}\n\n"),
+        *(
+            '{"$schema": "\\ud800"}',
+            '{"$schema": "\\udc00\\ud800"}',
+            '{"$schema": "\\ud800\\u0041"}',
+        ),
+        *(
+            '{"$schema": {"a": 1, "a": 2}}',
+            '{"$schema": [1e999, -1e999]}',
+            '{"$schema": [-0, 1E-400]}',
+        ),
+    ],
 }
 
 

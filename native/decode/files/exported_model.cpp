@@ -33,11 +33,7 @@ std::string_view text_of(const MappedFile& file) {
 
 // Before anything else is read: another version may have other keys.
 void require_version(const Json& json) {
-  const auto member = [&json](const char* key) -> const Json* {
-    const auto found = std::find(json.keys.begin(), json.keys.end(), key);
-    return found == json.keys.end() ? nullptr : &json.items[found - json.keys.begin()];
-  };
-  const Json *const format = member("format"), *const version = member("version");
+  const Json *const format = json.member("format"), *const version = json.member("version");
   if (!format || format->string != kExportFormat)
     throw ValueError(text("must be a JSON object whose format is '", kExportFormat, "'"));
   if (!version || !version->is_integer || version->integer != kExportVersion)

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "declaration/errors.h"
-#include "decode/program/json.h"
 #include "decode/program/json_fields.h"
 
 namespace tensor_ops::decode {

@@ -4,9 +4,17 @@
 #include <utility>
 
 #include "declaration/errors.h"
+#include "tensor_ops/backend/detail/utf8.h"
 
 namespace tensor_ops::decode {
 namespace {
+
+// "an object", "a string"
+const char* kind_text(Json::Kind kind) {
+  static constexpr const char* kTexts[] = {"null",     "a boolean", "a number",
+                                           "a string", "an array",  "an object"};
+  return kTexts[static_cast<int>(kind)];
+}
 
 std::string joined(const std::vector<const char*>& words) {
   std::string all;
@@ -15,6 +23,22 @@ std::string joined(const std::vector<const char*>& words) {
 }
 
 }  // namespace
+
+Json parse_json(std::string_view json, const char* what) {
+  using namespace backend::detail;
+  if (const auto wrong = first_wrong_utf8(json))
+    throw ValueError(text(what, ": JSON: text that is not UTF-8 at byte ", wrong->position));
+  try {
+    return JsonReader(json, JsonRules::kStandard).read();
+  } catch (const JsonError& error) {
+    const std::string place = error.position ? text(": byte ", *error.position) : "";
+    throw ValueError(text(what, ": JSON: ", error.what(), place));
+  }
+}
+
+std::string number_text(const Json& number) {
+  return number.is_integer ? text(number.integer) : text(number.number);
+}
 
 Fields::Fields(const Json& json, std::string where, const std::vector<const char*>& known)
     : json_(require(json, Json::Kind::kObject, where)), where_(std::move(where)) {
@@ -39,9 +63,8 @@ std::size_t Fields::as_size(const Json& json, const std::string& where, std::int
 }
 
 const Json& Fields::at(const char* key) const {
-  const auto found = std::find(json_.keys.begin(), json_.keys.end(), key);
-  if (found == json_.keys.end()) throw ValueError(text(where_, ": the key '", key, "' is missing"));
-  return json_.items[static_cast<std::size_t>(found - json_.keys.begin())];
+  if (const Json* const found = json_.member(key)) return *found;
+  throw ValueError(text(where_, ": the key '", key, "' is missing"));
 }
 
 std::size_t Fields::choice(const char* key, const std::vector<const char*>& choices) const {

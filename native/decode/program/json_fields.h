@@ -1,13 +1,23 @@
-// The members of a JSON object, checked as they are read.
+// JSON that nobody has checked, and the members of its objects, checked as they are read.
 #pragma once
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include "decode/program/json.h"
+#include "tensor_ops/backend/detail/json.h"
 
 namespace tensor_ops::decode {
+
+using Json = backend::detail::Json;
+
+// what: names the text in messages. Throws ValueError, with the offset in bytes, for what is not
+// one JSON value in UTF-8, and for a key that an object has twice.
+Json parse_json(std::string_view text, const char* what);
+
+// A number as messages show it: integers with all their digits.
+std::string number_text(const Json& number);
 
 constexpr std::int64_t kMostSize = INT32_MAX;  // tokens, rows and columns are numbered by int32
 

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "declaration/errors.h"
-#include "decode/program/json.h"
 #include "decode/program/json_fields.h"
 #include "decode/program/node_kind.h"
 #include "decode/program/node_rules.h"
@@ -93,7 +92,7 @@ class Reader {
     caches_[name] = program_.caches.size();
     Cache cache{};
     cache.name = name;
-    if (has(json, "rows")) {
+    if (json.member("rows")) {
       const Fields fields(json, where, {"rows", "columns"});
       cache.form = CacheForm::kState;
       cache.rows = fields.size("rows");
@@ -105,7 +104,7 @@ class Reader {
       cache.form = CacheForm::kKeysAndValues;
       cache.num_kv_heads = fields.size("num_kv_heads");
       cache.head_size = fields.size("head_size");
-      cache.value_size = has(json, "value_size") ? fields.size("value_size") : cache.head_size;
+      cache.value_size = json.member("value_size") ? fields.size("value_size") : cache.head_size;
       cache.type = static_cast<CacheType>(fields.choice("dtype", {"float32", "float16", "int8"}));
       cache.is_paged = fields.at("paged", Json::Kind::kBool).boolean;
     }
@@ -236,11 +235,8 @@ class Reader {
     program_.outputs.push_back(value);
   }
 
-  static bool has(const Json& object, const char* key) {
-    return std::find(object.keys.begin(), object.keys.end(), key) != object.keys.end();
-  }
   static bool is_given(const Json& object, const char* key, Need need) {
-    return need == Need::kRequired || has(object, key);
+    return need == Need::kRequired || object.member(key) != nullptr;
   }
   static std::size_t find(const Indices& indices, const std::string& where, const char* slot,
                           const char* what, const std::string& name) {

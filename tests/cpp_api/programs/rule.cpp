@@ -14,9 +14,8 @@ using detail::Json;
 namespace {
 
 const Json* member(const Json& object, const std::string& key) {
-  for (const auto& each : object.object)
-    if (each.first == key && each.second.type != Json::Type::kNull) return &each.second;
-  return nullptr;
+  const Json* const found = object.member(key);
+  return found == nullptr || found->kind == Json::Kind::kNull ? nullptr : found;
 }
 
 std::string string_of(const Json& object, const std::string& key) {
@@ -27,7 +26,7 @@ std::string string_of(const Json& object, const std::string& key) {
 std::vector<std::string> strings_of(const Json& object, const std::string& key) {
   std::vector<std::string> found;
   if (const Json* const list = member(object, key))
-    for (const Json& each : list->list) found.push_back(each.string);
+    for (const Json& each : list->items) found.push_back(each.string);
   return found;
 }
 
@@ -65,7 +64,7 @@ int main() {
   std::ios::sync_with_stdio(false);
   for (std::string line; std::getline(std::cin, line);) {
     try {
-      std::cout << decided(detail::JsonReader(line).read()) << '\n';
+      std::cout << decided(detail::JsonReader(line, detail::JsonRules::kPython).read()) << '\n';
     } catch (const ConfigError& error) {
       std::cout << "error: " << error.what() << '\n';
     }

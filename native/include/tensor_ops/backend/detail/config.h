@@ -39,18 +39,18 @@ class ConfigFile {
     const Json content = parsed();
     check_keys(content);
     ConfigLevel level{path_};
-    if (const Json* value = member(content, "preferred_backend")) {
+    if (const Json* value = content.member("preferred_backend")) {
       check("preferred_backend", preferred_problem(*value));
       level.preferred = is_automatic(value->string) ? value->string : name(value->string);
     }
-    if (const Json* value = member(content, "backend_priority")) {
+    if (const Json* value = content.member("backend_priority")) {
       check("backend_priority", priority_problem(*value));
       std::vector<std::string> names;
-      for (const Json& each : value->list) names.push_back(name(each.string));
+      for (const Json& each : value->items) names.push_back(name(each.string));
       level.priority = once_each(names);
     }
-    const Json* force = member(content, "force_backend");
-    if (force != nullptr && force->type != Json::Type::kNull) {
+    const Json* force = content.member("force_backend");
+    if (force != nullptr && force->kind != Json::Kind::kNull) {
       check("force_backend", force_problem(*force));
       level.force = name(force->string);
     }
@@ -68,12 +68,14 @@ class ConfigFile {
     check_encoding();
     Json content;
     try {
-      content = JsonReader(text_).read();
+      content = JsonReader(text_, JsonRules::kPython).read();
     } catch (const JsonError& error) {
-      throw ConfigError(at_line(error.line) + ": is not valid JSON: " + error.what());
+      const std::size_t position = error.position.value_or(0);
+      throw ConfigError(at_line(line_of(position)) + ": is not valid JSON: " + error.what() +
+                        (error.position ? column_text(position) : ""));
     }
-    if (content.type == Json::Type::kObject) return content;
-    throw ConfigError(at_line(1) + ": expected a JSON object, got " + content.type_in_words());
+    if (content.kind == Json::Kind::kObject) return content;
+    throw ConfigError(at_line(1) + ": expected a JSON object, got " + in_words(content));
   }
 
   void check_encoding() const {
@@ -86,9 +88,9 @@ class ConfigFile {
   }
 
   void check_keys(const Json& content) const {
-    for (const auto& [key, value] : content.object) {
-      const auto is_same = [&k = key](const auto& member) { return member.first == k; };
-      if (std::count_if(content.object.begin(), content.object.end(), is_same) > 1)
+    const auto& keys = content.keys;
+    for (const std::string& key : keys) {
+      if (std::count(keys.begin(), keys.end(), key) > 1)
         throw ConfigError(place_of(key, 1) + ": duplicate key " + in_quotes(key) +
                           "; write it once");
       const auto& known = settings();
@@ -100,33 +102,27 @@ class ConfigFile {
     }
   }
 
-  static const Json* member(const Json& content, const std::string& key) {
-    for (const auto& each : content.object)
-      if (each.first == key) return &each.second;
-    return nullptr;
-  }
-
   void check(const std::string& key, const std::string& problem) const {
     if (!problem.empty()) throw ConfigError(place_of(key, 0, problem) + ": " + key + " " + problem);
   }
 
   std::string preferred_problem(const Json& value) const {
-    if (value.type == Json::Type::kString && is_automatic(value.string)) return "";
+    if (value.kind == Json::Kind::kString && is_automatic(value.string)) return "";
     return name_problem(value, "a backend name, 'auto' or 'fastest'");
   }
 
   std::string force_problem(const Json& value) const {
-    if (value.type == Json::Type::kString && is_automatic(value.string))
+    if (value.kind == Json::Kind::kString && is_automatic(value.string))
       return "must be one backend or null, not " + in_quotes(value.string);
     return name_problem(value, "a backend name or null");
   }
 
   std::string priority_problem(const Json& value) const {
-    if (value.type != Json::Type::kList)
-      return std::string("must be a list of backend names, got ") + value.type_in_words();
-    if (value.list.empty()) return "must name at least one backend, got an empty list";
+    if (value.kind != Json::Kind::kArray)
+      return std::string("must be a list of backend names, got ") + in_words(value);
+    if (value.items.empty()) return "must name at least one backend, got an empty list";
     std::vector<std::string> names;
-    for (const Json& each : value.list) {
+    for (const Json& each : value.items) {
       const std::string problem = name_problem(each, "a list of backend names");
       if (!problem.empty()) return problem;
       names.push_back(each.string);
@@ -135,8 +131,8 @@ class ConfigFile {
   }
 
   std::string name_problem(const Json& value, const std::string& expected) const {
-    if (value.type != Json::Type::kString)
-      return "must be " + expected + ", got " + value.type_in_words();
+    if (value.kind != Json::Kind::kString)
+      return "must be " + expected + ", got " + in_words(value);
     try {
       name(value.string);
     } catch (const ConfigError& error) {
@@ -154,6 +150,20 @@ class ConfigFile {
   std::size_t line_of(std::size_t position) const {
     return 1 + static_cast<std::size_t>(std::count(
                    text_.begin(), text_.begin() + static_cast<std::ptrdiff_t>(position), '\n'));
+  }
+
+  // In characters.
+  std::string column_text(std::size_t position) const {
+    std::size_t column = 1;
+    for (; position > 0 && text_[position - 1] != '\n'; --position)
+      column += (text_[position - 1] & 0xc0) != 0x80;  // a character's first byte
+    return " (column " + std::to_string(column) + ")";
+  }
+
+  static const char* in_words(const Json& value) {
+    if (value.kind == Json::Kind::kBool) return value.boolean ? "true" : "false";
+    constexpr const char* kWords[] = {"null", "", "a number", "a string", "a list", "an object"};
+    return kWords[static_cast<int>(value.kind)];
   }
 
   // "file:line" of a key, or of the last of its values that the problem names.

@@ -1,47 +1,64 @@
-// A strict reader of small JSON documents: what Python's json module reads, with its messages.
-// Objects keep their members in order, so that a member that stands twice can be seen.
+// A strict reader of JSON, for text that nobody has checked. The problems that it names are worded
+// as by Python's json module.
 #pragma once
 
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstddef>
 #include <cstdint>
+#include <locale>
+#include <optional>
+#include <sstream>
+#include <stdexcept>
 #include <string>
-#include <utility>
+#include <string_view>
+#include <unordered_set>
 #include <vector>
-
-#include "tensor_ops/backend/errors.h"
 
 namespace tensor_ops::backend::detail {
 
 struct Json {
-  enum class Type { kNull, kFalse, kTrue, kNumber, kString, kList, kObject };
+  enum class Kind { kNull, kBool, kNumber, kString, kArray, kObject };
 
-  Type type = Type::kNull;
-  std::string string = {};  // UTF-8
-  std::vector<Json> list = {};
-  std::vector<std::pair<std::string, Json>> object = {};
+  Kind kind = Kind::kNull;
+  bool boolean = false;
+  bool is_integer = false;  // a number without fraction and exponent that int64 holds
+  std::int64_t integer = 0;
+  double number = 0;
+  std::string string = {};             // UTF-8
+  std::vector<std::string> keys = {};  // of an object, in the order of the text
+  std::vector<Json> items = {};        // of an array, or the values of an object
 
-  const char* type_in_words() const {
-    constexpr const char* kWords[] = {"null",     "false",  "true",     "a number",
-                                      "a string", "a list", "an object"};
-    return kWords[static_cast<int>(type)];
+  // The first value of a key; null where there is none.
+  const Json* member(std::string_view key) const {
+    const auto found = std::find(keys.begin(), keys.end(), key);
+    return found == keys.end() ? nullptr : &items[static_cast<std::size_t>(found - keys.begin())];
   }
 };
 
-// What is wrong with a document, and the line: 1 where the whole is meant.
-struct JsonError : Error {
-  JsonError(const std::string& message, std::size_t line_number)
-      : Error(message), line(line_number) {}
-  std::size_t line;
+enum class JsonRules {
+  kStandard,  // RFC 8259
+  kPython,    // a key may stand twice, half of a surrogate pair alone, and a number may be infinite
+};
+
+struct JsonError : std::runtime_error {
+  explicit JsonError(const std::string& problem, std::optional<std::size_t> where = std::nullopt)
+      : std::runtime_error(problem), position(where) {}
+  std::optional<std::size_t> position;  // in bytes; none where Python names none
 };
 
 class JsonReader {
  public:
-  explicit JsonReader(const std::string& text) : text_(text) {}
+  // The text is UTF-8, which the caller has checked.
+  JsonReader(std::string_view text, JsonRules rules) : text_(text), rules_(rules) {}
 
+  // Throws JsonError for what is not one JSON value.
   Json read() {
     skip_whitespace();
     Json value = read_value(0);
     skip_whitespace();
-    if (at_ != text_.size()) fail("Extra data", at_);
+    if (at_ != text_.size()) throw JsonError("Extra data", at_);
     return value;
   }
 
@@ -50,49 +67,71 @@ class JsonReader {
   // Python converts no integer that is longer.
   static constexpr std::size_t kMostDigits = 4300;
 
-  [[noreturn]] void fail(const std::string& message, std::size_t position) const {
-    std::size_t line = 1, line_start = 0;
-    for (std::size_t i = 0; i < position; ++i)
-      if (text_[i] == '\n') ++line, line_start = i + 1;
-    std::size_t column = 1;
-    for (std::size_t i = line_start; i < position; ++i)
-      if ((text_[i] & 0xc0) != 0x80) ++column;  // not the second byte of a character or a later one
-    throw JsonError(message + " (column " + std::to_string(column) + ")", line);
-  }
-
+  // 0 at the end, which no token contains.
   char peek() const { return at_ < text_.size() ? text_[at_] : '\0'; }
-
-  void skip_whitespace() {
-    while (at_ < text_.size() &&
-           (text_[at_] == ' ' || text_[at_] == '\t' || text_[at_] == '\n' || text_[at_] == '\r'))
-      ++at_;
-  }
-
-  bool take(const char* word) {
-    const std::string expected = word;
-    if (text_.compare(at_, expected.size(), expected) != 0) return false;
-    at_ += expected.size();
+  bool take(std::string_view word) {
+    if (text_.substr(at_, word.size()) != word) return false;
+    at_ += word.size();
     return true;
+  }
+  void skip_whitespace() {
+    while (peek() == ' ' || peek() == '\t' || peek() == '\n' || peek() == '\r') ++at_;
   }
 
   Json read_value(int depth) {
-    if (depth > kDeepest) throw JsonError("it is nested too deeply", 1);
-    switch (peek()) {
-      case '"':
-        return {Json::Type::kString, read_string()};
-      case '{':
-        return read_object(depth);
-      case '[':
-        return read_list(depth);
-      default:
-        break;
+    if (depth > kDeepest) throw JsonError("it is nested too deeply");
+    Json value;
+    if (take("{")) {
+      read_object(value, depth);
+    } else if (take("[")) {
+      read_array(value, depth);
+    } else if (peek() == '"') {
+      value.kind = Json::Kind::kString;
+      value.string = read_string();
+    } else if (take("true")) {
+      value.kind = Json::Kind::kBool;
+      value.boolean = true;
+    } else if (take("false")) {
+      value.kind = Json::Kind::kBool;
+    } else if (!take("null")) {
+      for (const char* constant : {"NaN", "Infinity", "-Infinity"})
+        if (take(constant)) throw JsonError(std::string(constant) + " is not a JSON value");
+      read_number(value);
     }
-    if (take("null")) return {};
-    if (take("true")) return {Json::Type::kTrue};
-    if (take("false")) return {Json::Type::kFalse};
-    for (const char* constant : {"NaN", "Infinity", "-Infinity"})
-      if (take(constant)) throw JsonError(std::string(constant) + " is not a JSON value", 1);
-    return read_number();
+    return value;
+  }
+
+  void read_array(Json& array, int depth) {
+    array.kind = Json::Kind::kArray;
+    skip_whitespace();
+    if (take("]")) return;
+    do {
+      skip_whitespace();
+      array.items.push_back(read_value(depth + 1));
+      skip_whitespace();
+    } while (take(","));
+    if (!take("]")) throw JsonError("Expecting ',' delimiter", at_);
+  }
+
+  void read_object(Json& object, int depth) {
+    object.kind = Json::Kind::kObject;
+    std::unordered_set<std::string> seen;
+    skip_whitespace();
+    if (take("}")) return;
+    do {
+      skip_whitespace();
+      if (peek() != '"') throw JsonError("Expecting property name enclosed in double quotes", at_);
+      object.keys.push_back(read_string());
+      const std::string& key = object.keys.back();
+      if (rules_ == JsonRules::kStandard && !seen.insert(key).second)
+        throw JsonError("key '" + key + "' given twice", at_);
+      skip_whitespace();
+      if (!take(":")) throw JsonError("Expecting ':' delimiter", at_);
+      skip_whitespace();
+      object.items.push_back(read_value(depth + 1));
+      skip_whitespace();
+    } while (take(","));
+    if (!take("}")) throw JsonError("Expecting ',' delimiter", at_);
   }
 
   std::size_t take_digits() {
@@ -101,135 +140,101 @@ class JsonReader {
     return at_ - start;
   }
 
-  Json read_number() {
+  void read_number(Json& value) {
     const std::size_t start = at_;
-    if (peek() == '-') ++at_;
-    std::size_t digits = 1;
-    if (peek() == '0') {
-      ++at_;
-    } else if ((digits = take_digits()) == 0) {
-      at_ = start;
-      fail("Expecting value", start);
-    }
+    take("-");
+    const std::size_t digits = take("0") ? 1 : take_digits();
+    if (digits == 0) throw JsonError("Expecting value", start);
     const std::size_t whole_end = at_;
-    if (peek() == '.') {
-      ++at_;
-      if (take_digits() == 0) at_ = whole_end;
-    }
+    if (take(".") && take_digits() == 0) at_ = whole_end;
     const std::size_t fraction_end = at_;
-    if (peek() == 'e' || peek() == 'E') {
-      ++at_;
-      if (peek() == '+' || peek() == '-') ++at_;
+    if (take("e") || take("E")) {
+      if (!take("+")) take("-");
       if (take_digits() == 0) at_ = fraction_end;
     }
-    if (at_ == whole_end && digits > kMostDigits)
-      throw JsonError("a number has more than " + std::to_string(kMostDigits) + " digits", 1);
-    return {Json::Type::kNumber};
-  }
-
-  std::uint32_t read_four_digits(std::size_t escape) {
-    std::uint32_t code = 0;
-    for (int i = 0; i < 4; ++i, ++at_) {
-      const char c = peek();
-      const bool is_digit = c >= '0' && c <= '9';
-      const char small = static_cast<char>(c | 0x20);
-      if (!is_digit && !(small >= 'a' && small <= 'f')) fail("Invalid \\uXXXX escape", escape);
-      code = code * 16 + static_cast<std::uint32_t>(is_digit ? c - '0' : small - 'a' + 10);
+    const std::string all(text_.substr(start, at_ - start));
+    value.kind = Json::Kind::kNumber;
+    if (at_ == whole_end) {
+      if (digits > kMostDigits)
+        throw JsonError("a number has more than " + std::to_string(kMostDigits) + " digits");
+      const char* const end = all.data() + all.size();
+      value.is_integer = std::from_chars(all.data(), end, value.integer).ec == std::errc();
     }
-    return code;
-  }
-
-  // After the "\u".
-  std::uint32_t read_unicode_escape() {
-    std::uint32_t code = read_four_digits(at_);
-    if (code < 0xd800 || code > 0xdbff || text_.compare(at_, 2, "\\u") != 0) return code;
-    const std::size_t before = at_;
-    at_ += 2;
-    const std::uint32_t second = read_four_digits(at_);
-    if (second >= 0xdc00 && second <= 0xdfff)
-      return 0x10000 + ((code - 0xd800) << 10) + (second - 0xdc00);
-    at_ = before;  // half of a pair stands alone
-    return code;
-  }
-
-  static void append(std::string& text, std::uint32_t code) {
-    const auto byte = [&text](std::uint32_t value) { text += static_cast<char>(value); };
-    if (code < 0x80) {
-      byte(code);
-    } else if (code < 0x800) {
-      byte(0xc0 | code >> 6), byte(0x80 | (code & 0x3f));
-    } else if (code < 0x10000) {
-      byte(0xe0 | code >> 12), byte(0x80 | (code >> 6 & 0x3f)), byte(0x80 | (code & 0x3f));
-    } else {
-      byte(0xf0 | code >> 18), byte(0x80 | (code >> 12 & 0x3f));
-      byte(0x80 | (code >> 6 & 0x3f)), byte(0x80 | (code & 0x3f));
-    }
+    std::istringstream stream(all);
+    stream.imbue(std::locale::classic());  // "1.5" in every language
+    stream >> value.number;
+    const bool is_held = !stream.fail() && std::isfinite(value.number);
+    if (!is_held && rules_ == JsonRules::kStandard) throw JsonError("number out of range", start);
   }
 
   std::string read_string() {
     const std::size_t start = at_++;
     std::string value;
     for (;;) {
-      if (at_ >= text_.size()) fail("Unterminated string starting at", start);
+      if (at_ >= text_.size()) throw JsonError("Unterminated string starting at", start);
       const char c = text_[at_];
-      if (c == '"') return ++at_, value;
-      if (static_cast<unsigned char>(c) < 0x20) fail("Invalid control character at", at_);
+      if (static_cast<unsigned char>(c) < 0x20)
+        throw JsonError("Invalid control character at", at_);
       ++at_;
-      if (c != '\\') {
+      if (c == '"') return value;
+      if (c == '\\')
+        read_escape(value, start);
+      else
         value += c;
-        continue;
-      }
-      if (at_ >= text_.size()) fail("Unterminated string starting at", start);
-      const char escape = text_[at_++];
-      constexpr char kEscapes[] = "\"\\/bfnrt", kMeanings[] = "\"\\/\b\f\n\r\t";
-      const std::size_t index = std::string(kEscapes).find(escape);
-      if (escape == 'u') {
-        append(value, read_unicode_escape());
-      } else if (index != std::string::npos) {
-        value += kMeanings[index];
-      } else {
-        fail("Invalid \\escape", at_ - 2);
-      }
     }
   }
 
-  Json read_list(int depth) {
-    Json found{Json::Type::kList};
+  void read_escape(std::string& value, std::size_t start) {
+    static constexpr std::string_view kNames = "\"\\/bfnrt", kMeanings = "\"\\/\b\f\n\r\t";
+    if (at_ >= text_.size()) throw JsonError("Unterminated string starting at", start);
+    if (take("u")) return append(value, read_code_point());
+    const std::size_t which = kNames.find(text_[at_]);
+    if (which == kNames.npos) throw JsonError("Invalid \\escape", at_ - 1);
+    value += kMeanings[which];
     ++at_;
-    skip_whitespace();
-    if (peek() == ']') return ++at_, found;
-    for (;;) {
-      found.list.push_back(read_value(depth + 1));
-      skip_whitespace();
-      if (peek() == ']') return ++at_, found;
-      if (peek() != ',') fail("Expecting ',' delimiter", at_);
-      ++at_;
-      skip_whitespace();
+  }
+
+  // After the "\u".
+  std::uint32_t read_code_point() {
+    const std::uint32_t code = read_four_digits();
+    if (code < 0xd800 || code > 0xdfff) return code;
+    const std::size_t before = at_;
+    if (code < 0xdc00 && take("\\u")) {
+      const std::uint32_t second = read_four_digits();
+      if (second >= 0xdc00 && second <= 0xdfff)
+        return 0x10000 + ((code - 0xd800) << 10) + (second - 0xdc00);
+    }
+    at_ = before;
+    if (rules_ == JsonRules::kStandard) throw JsonError("half of a surrogate pair", at_);
+    return code;
+  }
+
+  std::uint32_t read_four_digits() {
+    const std::string_view digits = text_.substr(at_, 4);
+    const char* const end = digits.data() + digits.size();
+    std::uint32_t code = 0;
+    const auto read = std::from_chars(digits.data(), end, code, 16);
+    if (digits.size() < 4 || read.ptr != end) throw JsonError("Invalid \\uXXXX escape", at_);
+    at_ += 4;
+    return code;
+  }
+
+  static void append(std::string& text, std::uint32_t code) {
+    const auto byte = [&text](std::uint32_t value) { text += static_cast<char>(value); };
+    const auto tail = [&](int shift) { byte(0x80 | (code >> shift & 0x3f)); };
+    if (code < 0x80) {
+      byte(code);
+    } else if (code < 0x800) {
+      byte(0xc0 | code >> 6), tail(0);
+    } else if (code < 0x10000) {
+      byte(0xe0 | code >> 12), tail(6), tail(0);
+    } else {
+      byte(0xf0 | code >> 18), tail(12), tail(6), tail(0);
     }
   }
 
-  Json read_object(int depth) {
-    Json found{Json::Type::kObject};
-    ++at_;
-    skip_whitespace();
-    if (peek() == '}') return ++at_, found;
-    for (;;) {
-      if (peek() != '"') fail("Expecting property name enclosed in double quotes", at_);
-      std::string key = read_string();
-      skip_whitespace();
-      if (peek() != ':') fail("Expecting ':' delimiter", at_);
-      ++at_;
-      skip_whitespace();
-      found.object.emplace_back(std::move(key), read_value(depth + 1));
-      skip_whitespace();
-      if (peek() == '}') return ++at_, found;
-      if (peek() != ',') fail("Expecting ',' delimiter", at_);
-      ++at_;
-      skip_whitespace();
-    }
-  }
-
-  const std::string& text_;
+  const std::string_view text_;
+  const JsonRules rules_;
   std::size_t at_ = 0;
 };
 

@@ -3,7 +3,7 @@
 
 #include <cstddef>
 #include <optional>
-#include <string>
+#include <string_view>
 
 namespace tensor_ops::backend::detail {
 
@@ -12,7 +12,7 @@ struct WrongUtf8 {
   const char* reason;
 };
 
-inline std::optional<WrongUtf8> first_wrong_utf8(const std::string& text) {
+inline std::optional<WrongUtf8> first_wrong_utf8(std::string_view text) {
   const auto byte = [&text](std::size_t i) { return static_cast<unsigned char>(text[i]); };
   for (std::size_t i = 0; i < text.size();) {
     const unsigned char first = byte(i);
