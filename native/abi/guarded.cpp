@@ -8,10 +8,13 @@
 namespace tensor_ops {
 namespace {
 
-void write_message(tensor_ops_error* error, const char* message) noexcept {
-  if (!error) return;
-  std::strncpy(error->message, message, sizeof error->message - 1);
-  error->message[sizeof error->message - 1] = '\0';
+tensor_ops_status failed(tensor_ops_status status, const char* message,
+                         tensor_ops_error* error) noexcept {
+  if (error) {
+    std::strncpy(error->message, message, sizeof error->message - 1);
+    error->message[sizeof error->message - 1] = '\0';
+  }
+  return status;
 }
 
 }  // namespace
@@ -20,26 +23,19 @@ tensor_ops_status status_of_exception(tensor_ops_error* error) noexcept {
   try {
     throw;
   } catch (const TypeError& exception) {
-    write_message(error, exception.what());
-    return TENSOR_OPS_TYPE_ERROR;
+    return failed(TENSOR_OPS_TYPE_ERROR, exception.what(), error);
   } catch (const ValueError& exception) {
-    write_message(error, exception.what());
-    return TENSOR_OPS_VALUE_ERROR;
+    return failed(TENSOR_OPS_VALUE_ERROR, exception.what(), error);
   } catch (const MemoryError& exception) {
-    write_message(error, exception.what());
-    return TENSOR_OPS_MEMORY_ERROR;
+    return failed(TENSOR_OPS_MEMORY_ERROR, exception.what(), error);
   } catch (const std::bad_alloc&) {
-    write_message(error, "there is not enough memory");
-    return TENSOR_OPS_MEMORY_ERROR;
+    return failed(TENSOR_OPS_MEMORY_ERROR, "there is not enough memory", error);
   } catch (const UnavailableError& exception) {
-    write_message(error, exception.what());
-    return TENSOR_OPS_UNAVAILABLE;
+    return failed(TENSOR_OPS_UNAVAILABLE, exception.what(), error);
   } catch (const std::exception& exception) {
-    write_message(error, exception.what());
-    return TENSOR_OPS_RUNTIME_ERROR;
+    return failed(TENSOR_OPS_RUNTIME_ERROR, exception.what(), error);
   } catch (...) {
-    write_message(error, "an exception of an unknown type");
-    return TENSOR_OPS_RUNTIME_ERROR;
+    return failed(TENSOR_OPS_RUNTIME_ERROR, "an exception of an unknown type", error);
   }
 }
 
