@@ -1,11 +1,11 @@
-"""No two packages share more than twenty lines in a row: what stands twice has one home."""
+"""No two packages share fifteen lines in a row: what stands twice has one home."""
 
 from collections import defaultdict
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 SOURCES = {".py", ".c", ".cpp", ".h", ".cu", ".cuh", ".cl", ".clh", ".cmake", ".map"}
-MOST = 20  # lines that two packages may have in common by chance
+MOST = 14  # lines that two packages may have in common by chance
 
 
 def test_packages_share_no_long_run_of_lines():
