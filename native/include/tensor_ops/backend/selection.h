@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "tensor_ops/backend/detail/text.h"
 #include "tensor_ops/backend/names.h"
 
 namespace tensor_ops::backend {
@@ -43,14 +44,6 @@ struct Choice {
 };
 
 namespace detail {
-
-// The names once each, in order.
-inline std::vector<std::string> once_each(const std::vector<std::string>& names) {
-  std::vector<std::string> found;
-  for (const std::string& name : names)
-    if (std::find(found.begin(), found.end(), name) == found.end()) found.push_back(name);
-  return found;
-}
 
 inline std::vector<std::string> with_last_resort(std::vector<std::string> names) {
   names.push_back(kLastResort);

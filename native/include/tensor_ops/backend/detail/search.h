@@ -90,10 +90,7 @@ inline std::vector<std::string> folders_for(const std::string& name,
     if (path.filename().string().rfind("tensor_ops_", 0) == 0)
       all.push_back(in_folder(path.parent_path().string(), package));
   }
-  std::vector<std::string> once;
-  for (const std::string& folder : all)
-    if (std::find(once.begin(), once.end(), folder) == once.end()) once.push_back(folder);
-  return once;
+  return once_each(all);
 }
 
 // The library of a backend, empty if there is none.

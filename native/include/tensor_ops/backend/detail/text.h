@@ -1,6 +1,7 @@
 // Strings: cutting, joining and quoting them as Python does, so that messages are the same.
 #pragma once
 
+#include <algorithm>
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -44,6 +45,14 @@ std::string joined(const Parts& parts, const std::string& between) {
     is_first = false;
   }
   return text;
+}
+
+// The texts once each, in order.
+inline std::vector<std::string> once_each(const std::vector<std::string>& texts) {
+  std::vector<std::string> found;
+  for (const std::string& text : texts)
+    if (std::find(found.begin(), found.end(), text) == found.end()) found.push_back(text);
+  return found;
 }
 
 // ASCII letters made small.
