@@ -2,7 +2,6 @@
 #pragma once
 
 #include <array>
-#include <utility>
 #include <vector>
 
 #include "declaration/declaration.h"
@@ -22,9 +21,6 @@ constexpr Cost nanoseconds(double float32, double float16, double bfloat16, doub
 struct Op : Declaration {
   Cost cost;
   std::vector<const KernelTable*> kernels;  // one per compiled level, lowest first
-
-  Op(Declaration declaration, Cost each, std::vector<const KernelTable*> by_level)
-      : Declaration(std::move(declaration)), cost(each), kernels(std::move(by_level)) {}
 };
 
 }  // namespace tensor_ops
