@@ -133,15 +133,6 @@ inline FourColumns spread(FourColumns bits) {
 #endif
 }
 
-// The 32 integers of q5_0 and q5_1: 4 bytes of fifth bits, and 16 of which the low halves are the
-// first 16 columns.
-inline void unpack_five_bits(const unsigned char* block, FourColumns* q) {
-  for (std::size_t i = 0; i < 8; ++i) {
-    const FourColumns low = load_four(block + 4 + 4 * (i % 4)) >> i / 4 * 4 & kLowHalves;
-    q[i] = low | spread(block[i / 2] >> i % 2 * 4 & 15) << 4;
-  }
-}
-
 constexpr std::size_t kFours = kBlockColumns / 4;  // of a block
 
 inline int integer(const FourColumns* q, std::size_t column) {
