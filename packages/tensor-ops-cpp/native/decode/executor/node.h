@@ -4,10 +4,12 @@
 //
 //     #include "decode/executor/node.h"
 //     #if KERNEL_PASS
-//     namespace tensor_ops::TENSOR_OPS_LEVEL { EXPORT_NODE(kind, ...) }
-//     #else
-//     namespace tensor_ops::decode { DECLARE_NODE(kind, scratch) }
+//     namespace tensor_ops::TENSOR_OPS_LEVEL { ... }
 //     #endif
+//     DEFINE_NODE(kind, scratch, first_phase, second_phase)
+//
+// `scratch` is a ScratchOf, which is declared in namespace tensor_ops::decode where KERNEL_PASS is
+// 0, or nullptr. There may be one phase, or what else NodeKernels has after the second.
 //
 // What native/op.h says of kernel passes holds here too. The slots and attributes of the kind are
 // in decode/program/node_slots.h, which tools/node_kinds.py writes from its file in Python.
@@ -19,10 +21,11 @@
 
 #define KERNEL_PASS 1
 
-// The arguments after the name: the first phase, and the second if there is one.
-#define EXPORT_NODE(kind, ...)                  \
-  extern const decode::NodeKernels kind##_node; \
-  constexpr decode::NodeKernels kind##_node = {__VA_ARGS__};
+#define DEFINE_NODE(kind, scratch, ...)                      \
+  namespace tensor_ops::TENSOR_OPS_LEVEL {                   \
+  extern const decode::NodeKernels kind##_node;              \
+  constexpr decode::NodeKernels kind##_node = {__VA_ARGS__}; \
+  }
 
 #else
 
@@ -31,15 +34,14 @@
 #include "decode/executor/node_kernels.h"
 #include "isa/levels.h"
 
-// scratch: a ScratchOf, or nullptr.
-#define DECLARE_NODE(kind, scratch)                       \
-  }                                                       \
-  namespace tensor_ops {                                  \
-  TENSOR_OPS_FOR_EACH_LEVEL(TENSOR_OPS_IMPORT_NODE, kind) \
-  }                                                       \
-  namespace tensor_ops::decode {                          \
-  static const NodeRegistration kind##_registration{      \
-      #kind, scratch, {TENSOR_OPS_FOR_EACH_LEVEL(TENSOR_OPS_NODE, kind)}};
+#define DEFINE_NODE(kind, scratch, ...)                                    \
+  namespace tensor_ops {                                                   \
+  TENSOR_OPS_FOR_EACH_LEVEL(TENSOR_OPS_IMPORT_NODE, kind)                  \
+  namespace decode {                                                       \
+  static const NodeRegistration kind##_registration{                       \
+      #kind, scratch, {TENSOR_OPS_FOR_EACH_LEVEL(TENSOR_OPS_NODE, kind)}}; \
+  }                                                                        \
+  }
 
 #define TENSOR_OPS_IMPORT_NODE(kind, level, name) \
   namespace level {                               \

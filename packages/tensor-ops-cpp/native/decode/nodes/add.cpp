@@ -15,17 +15,8 @@ void run(const decode::Share& share) {
 }
 
 }  // namespace
-
-EXPORT_NODE(add, run)
-
 }  // namespace tensor_ops::TENSOR_OPS_LEVEL
 
-#else
-
-namespace tensor_ops::decode {
-
-DECLARE_NODE(add, nullptr)
-
-}  // namespace tensor_ops::decode
-
 #endif
+
+DEFINE_NODE(add, nullptr, run)

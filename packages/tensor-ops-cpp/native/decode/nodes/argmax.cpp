@@ -16,17 +16,8 @@ void run(const decode::Share& share) {
 }
 
 }  // namespace
-
-EXPORT_NODE(argmax, run)
-
 }  // namespace tensor_ops::TENSOR_OPS_LEVEL
 
-#else
-
-namespace tensor_ops::decode {
-
-DECLARE_NODE(argmax, nullptr)
-
-}  // namespace tensor_ops::decode
-
 #endif
+
+DEFINE_NODE(argmax, nullptr, run)

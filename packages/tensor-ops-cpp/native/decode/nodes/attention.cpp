@@ -284,9 +284,6 @@ void attend_all(const Share& share) {
 }
 
 }  // namespace
-
-EXPORT_NODE(attention, store_all, attend_all)
-
 }  // namespace tensor_ops::TENSOR_OPS_LEVEL
 
 #else
@@ -308,9 +305,8 @@ Scratch scratch(const Program& program, const Node& node) {
 }
 
 }  // namespace
-
-DECLARE_NODE(attention, scratch)
-
 }  // namespace tensor_ops::decode
 
 #endif
+
+DEFINE_NODE(attention, scratch, store_all, attend_all)

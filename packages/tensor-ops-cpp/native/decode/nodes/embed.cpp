@@ -16,17 +16,8 @@ void run(const decode::Share& share) {
 }
 
 }  // namespace
-
-EXPORT_NODE(embed, run)
-
 }  // namespace tensor_ops::TENSOR_OPS_LEVEL
 
-#else
-
-namespace tensor_ops::decode {
-
-DECLARE_NODE(embed, nullptr)
-
-}  // namespace tensor_ops::decode
-
 #endif
+
+DEFINE_NODE(embed, nullptr, run)

@@ -16,17 +16,9 @@ struct AsGiven {
 };
 
 }  // namespace
-
-EXPORT_NODE(linear, ProductPhases<AsGiven>::prepare, ProductPhases<AsGiven>::multiply, false)
-
 }  // namespace tensor_ops::TENSOR_OPS_LEVEL
 
-#else
-
-namespace tensor_ops::decode {
-
-DECLARE_NODE(linear, nullptr)
-
-}  // namespace tensor_ops::decode
-
 #endif
+
+DEFINE_NODE(linear, nullptr, ProductPhases<AsGiven>::prepare, ProductPhases<AsGiven>::multiply,
+            false)

@@ -24,18 +24,9 @@ struct Normalised {
 };
 
 }  // namespace
-
-EXPORT_NODE(rms_norm_linear, ProductPhases<Normalised>::prepare,
-            ProductPhases<Normalised>::multiply, false)
-
 }  // namespace tensor_ops::TENSOR_OPS_LEVEL
 
-#else
-
-namespace tensor_ops::decode {
-
-DECLARE_NODE(rms_norm_linear, nullptr)
-
-}  // namespace tensor_ops::decode
-
 #endif
+
+DEFINE_NODE(rms_norm_linear, nullptr, ProductPhases<Normalised>::prepare,
+            ProductPhases<Normalised>::multiply, false)

@@ -34,9 +34,6 @@ void run(const decode::Share& share) {
 }
 
 }  // namespace
-
-EXPORT_NODE(sample, run)
-
 }  // namespace tensor_ops::TENSOR_OPS_LEVEL
 
 #else
@@ -168,8 +165,8 @@ std::int32_t draw(const Share& share, const float* x, std::size_t n, std::size_t
   return heap[n - last].index;
 }
 
-DECLARE_NODE(sample, scratch)
-
 }  // namespace tensor_ops::decode
 
 #endif
+
+DEFINE_NODE(sample, scratch, run)

@@ -17,17 +17,8 @@ void run(const decode::Share& share) {
 }
 
 }  // namespace
-
-EXPORT_NODE(scale, run)
-
 }  // namespace tensor_ops::TENSOR_OPS_LEVEL
 
-#else
-
-namespace tensor_ops::decode {
-
-DECLARE_NODE(scale, nullptr)
-
-}  // namespace tensor_ops::decode
-
 #endif
+
+DEFINE_NODE(scale, nullptr, run)

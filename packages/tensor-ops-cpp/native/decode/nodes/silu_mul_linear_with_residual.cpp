@@ -20,18 +20,9 @@ struct Gated {
 };
 
 }  // namespace
-
-EXPORT_NODE(silu_mul_linear_with_residual, ProductPhases<Gated>::prepare,
-            ProductPhases<Gated>::multiply, false)
-
 }  // namespace tensor_ops::TENSOR_OPS_LEVEL
 
-#else
-
-namespace tensor_ops::decode {
-
-DECLARE_NODE(silu_mul_linear_with_residual, nullptr)
-
-}  // namespace tensor_ops::decode
-
 #endif
+
+DEFINE_NODE(silu_mul_linear_with_residual, nullptr, ProductPhases<Gated>::prepare,
+            ProductPhases<Gated>::multiply, false)

@@ -18,17 +18,8 @@ void run(const decode::Share& share) {
 }
 
 }  // namespace
-
-EXPORT_NODE(soft_cap, run)
-
 }  // namespace tensor_ops::TENSOR_OPS_LEVEL
 
-#else
-
-namespace tensor_ops::decode {
-
-DECLARE_NODE(soft_cap, nullptr)
-
-}  // namespace tensor_ops::decode
-
 #endif
+
+DEFINE_NODE(soft_cap, nullptr, run)
