@@ -15,6 +15,7 @@ UNITS = Path(__file__).with_name("units")
 SHARED = "native/decode"
 EXECUTOR = "packages/tensor-ops-cpp/native/decode/executor"
 SOURCES = {
+    "operand_axes": [],
     "scratch": [],
     "tile_claims": [],
     "value_plan": [f"{SHARED}/program/value_plan.cpp", f"{SHARED}/program/sizes.cpp"],

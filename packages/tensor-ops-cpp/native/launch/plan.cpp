@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "declaration/operand_axes.h"
 #include "isa/float_mode.h"
 #include "memory/streaming_stores.h"
 #include "threads/pool.h"
@@ -14,46 +15,6 @@ namespace tensor_ops {
 namespace {
 
 std::ptrdiff_t signed_size(std::size_t n) { return static_cast<std::ptrdiff_t>(n); }
-
-void remove_dimension(Plan& plan, int d) {
-  for (int i = d; i + 1 < plan.dims; ++i) {
-    plan.shape[i] = plan.shape[i + 1];
-    for (int k = 0; k < plan.operands; ++k)
-      plan.operand[k].stride[i] = plan.operand[k].stride[i + 1];
-  }
-  --plan.dims;
-}
-
-template <class Inner>
-bool all_continue(const Plan& plan, int outer, std::size_t count, Inner inner_stride) {
-  for (int k = 0; k < plan.operands; ++k)
-    if (plan.operand[k].stride[outer] != signed_size(count) * inner_stride(plan.operand[k]))
-      return false;
-  return true;
-}
-
-void merge_leading(Plan& plan) {
-  for (int d = plan.dims - 1; d >= 0; --d)
-    if (plan.shape[d] == 1) remove_dimension(plan, d);
-  for (int d = plan.dims - 2; d >= 0; --d) {
-    const auto inner_stride = [d](const Operand& operand) { return operand.stride[d + 1]; };
-    if (!all_continue(plan, d, plan.shape[d + 1], inner_stride)) continue;
-    plan.shape[d + 1] *= plan.shape[d];
-    remove_dimension(plan, d);
-  }
-}
-
-// An elementwise walk may take the innermost leading dimension into the row.
-void merge_into_row(Plan& plan) {
-  if (plan.dims == 0) return;
-  const int d = plan.dims - 1;
-  const auto inner_stride = [](const Operand& operand) { return operand.element_stride; };
-  if (!all_continue(plan, d, plan.n, inner_stride)) return;
-  plan.n *= plan.shape[d];
-  for (int k = 0; k < plan.operands; ++k) plan.operand[k].length = plan.n;
-  plan.rows /= plan.shape[d];
-  --plan.dims;
-}
 
 bool can_be_direct(const Plan& plan, const Operand& operand) {
   const auto item = signed_size(operand.item_size);
@@ -275,8 +236,12 @@ void run_piece_of_row(const void* context, int piece) {
 }  // namespace
 
 void simplify(Plan& plan) {
-  merge_leading(plan);
-  if (plan.walk == Walk::kElements) merge_into_row(plan);
+  plan.dims = merge_axes(plan.shape, plan.dims, plan.operand, plan.operands);
+  if (plan.walk == Walk::kElements) {
+    const std::size_t n = plan.n;
+    plan.dims = merge_rows(plan.n, plan.shape, plan.dims, plan.operand, plan.operands);
+    plan.rows /= plan.n / n;
+  }
   for (int k = 0; k < plan.operands; ++k)
     plan.operand[k].is_direct = can_be_direct(plan, plan.operand[k]);
 }

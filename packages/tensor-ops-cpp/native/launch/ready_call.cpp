@@ -4,6 +4,7 @@
 #include <new>
 
 #include "declaration/errors.h"
+#include "declaration/operand_axes.h"
 #include "isa/float_mode.h"
 #include "isa/isa.h"
 #include "memory/cache.h"
@@ -54,31 +55,16 @@ bool should_stream(const OpCall& call, std::size_t elements, bool measures_rows)
   return true;
 }
 
-Operand& add_operand(Plan& plan, std::size_t length, std::size_t item_size, bool is_output) {
+void add_operand(Plan& plan, const ArrayView* array, std::size_t length, std::size_t item_size,
+                 bool is_output) {
   Operand& operand = plan.operand[plan.operands++];
   operand.data = nullptr;
   operand.length = length;
-  operand.item_size = item_size;
-  operand.element_stride = static_cast<std::ptrdiff_t>(item_size);
+  operand.item_size = array ? array->item_size() : item_size;
+  operand.element_stride = static_cast<std::ptrdiff_t>(operand.item_size);
   operand.is_output = is_output;
   std::fill_n(operand.stride, plan.dims, 0);
-  return operand;
-}
-
-// The array's axes are the plan's last ones; axes that it lacks, or that have length 1 there,
-// repeat.
-void add_array(Plan& plan, const ArrayView& array, std::size_t length, bool is_output) {
-  Operand& operand = add_operand(plan, length, array.item_size(), is_output);
-  operand.data = array.data;
-  const int dims = array.dims;
-  if (dims == 0) {
-    if (length > 1) operand.element_stride = 0;
-    return;
-  }
-  const int offset = plan.dims + 1 - dims;
-  for (int d = 0; d < dims - 1; ++d)
-    if (array.shape[d] != 1) operand.stride[d + offset] = array.strides[d];
-  if (length > 1) operand.element_stride = array.shape[dims - 1] == 1 ? 0 : array.strides[dims - 1];
+  if (array) take_strides(operand, *array, plan.dims);
 }
 
 }  // namespace
@@ -143,10 +129,7 @@ void ReadyCall::make_plan(const OpCall& call) {
     const bool is_output = k >= call.inputs;
     const std::size_t length =
         !is_output && call.kind[k] == Kind::kHalfRows ? plan_.n / 2 : plan_.n;
-    if (call.array[k])
-      add_array(plan_, *call.array[k], length, is_output);
-    else
-      add_operand(plan_, length, x.item_size(), is_output);
+    add_operand(plan_, call.array[k], length, x.item_size(), is_output);
   }
   simplify(plan_);
 }

@@ -1,0 +1,72 @@
+// How an array of a call lies along the axes of x, the call's first array, and which of those axes
+// are walked as one. Backends describe an array by an Operand of their own, which has
+//
+//     char* data;           null for an optional array that was not given
+//     length                elements in a row
+//     element_stride        bytes from one element of a row to the next
+//     stride[kMaxDims]      bytes along each leading axis of x; 0 where the array repeats
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+
+#include "declaration/array_view.h"
+
+namespace tensor_ops {
+
+// Sets `data` and the strides, which are those of one contiguous row that repeats until then. The
+// array's axes are x's last ones; axes that it lacks, or that have length 1 there, repeat.
+template <class Operand>
+void take_strides(Operand& operand, const ArrayView& array, int leading_axes) {
+  operand.data = array.data;
+  const int last = array.dims - 1, offset = leading_axes - last;
+  for (int d = 0; d < last; ++d)
+    if (array.shape[d] != 1) operand.stride[d + offset] = array.strides[d];
+  if (operand.length > 1)
+    operand.element_stride = last < 0 || array.shape[last] == 1 ? 0 : array.strides[last];
+}
+
+// Drops leading axes of length 1, and makes one of neighbouring axes that every operand walks as
+// one. Returns how many axes are left.
+template <class Extent, class Operand>
+int merge_axes(Extent* extent, int axes, Operand* operand, int operands) {
+  const auto drop = [&](int axis) {
+    --axes;
+    for (int d = axis; d < axes; ++d) {
+      extent[d] = extent[d + 1];
+      for (int k = 0; k < operands; ++k) operand[k].stride[d] = operand[k].stride[d + 1];
+    }
+  };
+  for (int d = axes - 1; d >= 0; --d)
+    if (extent[d] == 1) drop(d);
+  for (int d = axes - 2; d >= 0; --d) {
+    const auto inner = static_cast<std::ptrdiff_t>(extent[d + 1]);
+    const bool are_one = std::all_of(operand, operand + operands, [=](const Operand& each) {
+      return each.stride[d] == inner * each.stride[d + 1];
+    });
+    if (!are_one) continue;
+    extent[d + 1] *= extent[d];
+    drop(d);
+  }
+  return axes;
+}
+
+// For elementwise ops, after merge_axes(): makes one row of the rows along the last leading axis
+// where they follow one another in every operand. Changes n, the length of a row, and returns how
+// many axes are left.
+template <class Extent, class Operand>
+int merge_rows(Extent& n, const Extent* extent, int axes, Operand* operand, int operands) {
+  if (axes == 0) return axes;
+  const int last = axes - 1;
+  const auto length = static_cast<std::ptrdiff_t>(n);
+  const bool are_one = std::all_of(operand, operand + operands, [=](const Operand& each) {
+    return !each.data || (static_cast<std::ptrdiff_t>(each.length) == length &&
+                          each.stride[last] == length * each.element_stride);
+  });
+  if (!are_one) return axes;
+  n *= extent[last];
+  for (int k = 0; k < operands; ++k) operand[k].length = n;
+  return last;
+}
+
+}  // namespace tensor_ops
