@@ -82,7 +82,7 @@ def test_what_executors_share_may_include_no_file_of_one():
     ("name", "included"),
     [
         ("native/decode/serving/sequences.cpp", "decode/executor/executable.h"),
-        ("native/decode/program/program.h", "decode/serving/step.h"),
+        ("native/decode/program/program.h", "decode/serving/step_arrays.h"),
         ("native/decode/interface/decode_interface.cpp", "threads/threads.h"),
         ("native/checks/overlap.cpp", "arrays/array.h"),
         ("packages/tensor-ops-cpp/native/decode/nodes/add.cpp", "decode/executor/executable.h"),

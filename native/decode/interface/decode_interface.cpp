@@ -195,11 +195,9 @@ tensor_ops_status close_sequence(tensor_ops_model* model, std::int64_t sequence,
 tensor_ops_status set_sampling(tensor_ops_model* model, std::int64_t sequence,
                                const tensor_ops_sampling* sampling, tensor_ops_error* error) {
   return guarded(error, [&] {
-    decode::Sampling wanted;
-    if (sampling) {
-      const auto& from = given_struct("set_sampling", "sampling", "tensor_ops_sampling", sampling);
-      wanted = {from.temperature, from.top_p, from.min_p, from.seed, from.top_k};
-    }
+    tensor_ops_sampling wanted = decode::kLikeliest;
+    if (sampling)
+      wanted = given_struct("set_sampling", "sampling", "tensor_ops_sampling", sampling);
     Held("set_sampling", model).sequences().set_sampling(sequence, wanted);
   });
 }

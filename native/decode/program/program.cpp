@@ -10,6 +10,7 @@
 #include "decode/program/node_kind.h"
 #include "decode/program/node_rules.h"
 #include "decode/program/sizes.h"
+#include "decode/program/step.h"
 
 namespace tensor_ops::decode {
 namespace {
@@ -228,8 +229,10 @@ class Reader {
     const std::size_t value = find(values_, "outputs", "outputs", "value", name);
     const auto& before = program_.outputs;
     if (value == kTokens) throw ValueError("outputs: 'tokens' is an input");
-    if (std::find(std::begin(kStepArrays), std::end(kStepArrays), name) != std::end(kStepArrays))
-      throw ValueError(text("outputs: '", name, "' is the name of an array of every step"));
+    for_step_arrays(program_.limits, [&](const char* array, auto...) {
+      if (name == array)
+        throw ValueError(text("outputs: '", name, "' is the name of an array of every step"));
+    });
     if (std::find(before.begin(), before.end(), value) != before.end())
       throw ValueError(text("outputs: '", name, "' is named twice"));
     program_.outputs.push_back(value);

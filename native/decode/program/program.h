@@ -60,11 +60,6 @@ struct Cache {
   std::size_t rows, columns;
 };
 
-// The arrays of every step, whose names no output may have.
-constexpr const char* kStepArrays[] = {
-    "tokens", "positions", "slots", "selected",  "page_table",    "temperature", "top_p",
-    "min_p",  "top_k",     "seed",  "num_edits", "edited_tokens", "edit_biases", "edit_penalties"};
-
 struct Value {
   std::string name;
   Rows rows;

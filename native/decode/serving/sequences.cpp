@@ -27,6 +27,7 @@ bool contains(const std::vector<std::int32_t>& tokens, std::int32_t token) {
 Sequences::Sequences(Executor& executor, const std::string& logits, std::string tokens)
     : executor_(executor),
       limits_(executor.program().limits),
+      step_(executor.arrays().step()),
       longest_(longest_sequence(limits_)),
       tokens_name_(std::move(tokens)) {
   const Program& program = executor.program();
@@ -40,9 +41,10 @@ Sequences::Sequences(Executor& executor, const std::string& logits, std::string 
       throw ValueError(text("sequences run their last token again, which a state, such as '",
                             cache.name, "', does not allow; run steps of its arrays instead"));
   const Value &chosen = output_named(program, tokens_name_), &row = output_named(program, logits);
-  chosen_ = array<std::int32_t>(tokens_name_.c_str());
+  const StepArrays& arrays = executor.arrays();
+  chosen_ = reinterpret_cast<const std::int32_t*>(arrays.value(tokens_name_));
   chosen_by_token_ = chosen.rows == Rows::kTokens;
-  logits_ = array<float>(logits.c_str());
+  logits_ = reinterpret_cast<const float*>(arrays.value(logits));
   logits_by_token_ = row.rows == Rows::kTokens;
   num_logits_ = row.columns;
   for (const Node& node : program.nodes) has_samples_ |= node.kind->draws();
@@ -54,11 +56,6 @@ Sequences::Sequences(Executor& executor, const std::string& logits, std::string 
     free_pages_.push_back(static_cast<std::int32_t>(page));
 }
 
-template <class T>
-T* Sequences::array(const char* name) const {
-  return reinterpret_cast<T*>(executor_.arrays().value(name));
-}
-
 std::int64_t Sequences::open() {
   if (free_slots_.empty())
     throw ValueError(text("open_sequence: the model runs ", limits_.max_requests,
@@ -68,7 +65,7 @@ std::int64_t Sequences::open() {
   sequence.number = next_number_;
   sequence.slot = free_slots_.back();
   sequences_.emplace(sequence.number, std::move(sequence));
-  write_sampling(free_slots_.back(), {});
+  write_sampling(free_slots_.back(), kLikeliest);
   free_slots_.pop_back();
   return next_number_++;
 }
@@ -81,7 +78,7 @@ void Sequences::close(std::int64_t number) {
   sequences_.erase(number);
 }
 
-void Sequences::set_sampling(std::int64_t number, const Sampling& sampling) {
+void Sequences::set_sampling(std::int64_t number, const tensor_ops_sampling& sampling) {
   Sequence& sequence = find(number);
   const auto require = [](const char* name, double given, bool is_valid, const char* expected) {
     if (!is_valid)
@@ -229,12 +226,11 @@ std::size_t Sequences::steps_with_room(const std::vector<Growth>& growths,
 void Sequences::run_steps(const std::vector<Growth>& growths, std::size_t num_steps,
                           const std::vector<std::int32_t>& end_tokens) {
   const std::size_t count = growths.size();
-  auto* const selected = array<std::int32_t>("selected");
   for (std::size_t i = 0; i < count; ++i) {
     Sequence& sequence = *growths[i].sequence;
     hold_pages(sequence, sequence.num_fed + num_steps);
     put(i, sequence, sequence.num_fed);
-    selected[i] = static_cast<std::int32_t>(i);
+    step_.selected[i] = static_cast<std::int32_t>(i);
   }
   const std::vector<std::vector<std::int32_t>> ends(count, end_tokens);
   const std::vector<std::int32_t> chosen =
@@ -268,11 +264,7 @@ void Sequences::run(const std::vector<Sequence*>& sequences, bool keeps_logits) 
     missing += missing_pages(*sequence, sequence->tokens.size());
     waiting.push_back(sequence);
   }
-  if (missing > free_pages_.size())
-    throw MemoryError(text("the sequences need ", missing, " more pages of ", limits_.page_size,
-                           " tokens, and ", free_pages_.size(), " of ", limits_.num_pages,
-                           " are free; close or truncate a sequence, or export the model with room "
-                           "for more"));
+  require_pages("the sequences need", missing);
   for (Sequence* sequence : waiting) hold_pages(*sequence, sequence->tokens.size());
   while (!waiting.empty()) {
     run_step(waiting, keeps_logits);
@@ -293,7 +285,6 @@ void Sequences::run_step(const std::vector<Sequence*>& sequences, bool keeps_log
     std::size_t count;
   };
   std::vector<Part> parts;
-  auto* const selected = array<std::int32_t>("selected");
   std::size_t num_tokens = 0, num_selected = 0;
   for (Sequence* sequence : ordered) {
     const std::size_t count = std::min(sequence->num_waiting(), limits_.max_tokens - num_tokens);
@@ -302,7 +293,7 @@ void Sequences::run_step(const std::vector<Sequence*>& sequences, bool keeps_log
       put(num_tokens, *sequence, sequence->num_fed + i);
     parts.push_back({sequence, num_tokens - 1, num_selected, count});
     if (count == sequence->num_waiting())
-      selected[num_selected++] = static_cast<std::int32_t>(num_tokens - 1);
+      step_.selected[num_selected++] = static_cast<std::int32_t>(num_tokens - 1);
   }
   executor_.run(num_tokens, num_selected);
   for (const Part& part : parts) {
@@ -320,9 +311,9 @@ void Sequences::run_step(const std::vector<Sequence*>& sequences, bool keeps_log
 }
 
 void Sequences::put(std::size_t index, const Sequence& sequence, std::size_t position) {
-  array<std::int32_t>("tokens")[index] = sequence.tokens[position];
-  array<std::int32_t>("positions")[index] = static_cast<std::int32_t>(position);
-  array<std::int32_t>("slots")[index] = static_cast<std::int32_t>(sequence.slot);
+  step_.tokens[index] = sequence.tokens[position];
+  step_.positions[index] = static_cast<std::int32_t>(position);
+  step_.slots[index] = static_cast<std::int32_t>(sequence.slot);
 }
 
 Sequences::Sequence& Sequences::find(std::int64_t number) {
@@ -354,16 +345,22 @@ std::size_t Sequences::missing_pages(const Sequence& sequence, std::size_t lengt
   return std::max(pages_for(length), sequence.num_pages) - sequence.num_pages;
 }
 
-void Sequences::hold_pages(Sequence& sequence, std::size_t length) {
-  const std::size_t missing = missing_pages(sequence, length);
+void Sequences::require_pages(const std::string& who, std::size_t missing) const {
   if (missing > free_pages_.size())
-    throw MemoryError(text("sequence ", sequence.number, " needs ", missing, " more pages of ",
-                           limits_.page_size, " tokens, and ", free_pages_.size(), " of ",
-                           limits_.num_pages,
+    throw MemoryError(text(who, " ", missing, " more pages of ", limits_.page_size, " tokens, and ",
+                           free_pages_.size(), " of ", limits_.num_pages,
                            " are free; close or truncate a sequence, or export the model with room "
                            "for more"));
-  auto* const table =
-      array<std::int32_t>("page_table") + sequence.slot * limits_.pages_per_request();
+}
+
+std::int32_t* Sequences::page_table(const Sequence& sequence) const {
+  return step_.page_table + sequence.slot * step_.pages_per_request;
+}
+
+void Sequences::hold_pages(Sequence& sequence, std::size_t length) {
+  const std::size_t missing = missing_pages(sequence, length);
+  require_pages(text("sequence ", sequence.number, " needs"), missing);
+  std::int32_t* const table = page_table(sequence);
   for (std::size_t i = 0; i < missing; ++i) {
     table[sequence.num_pages++] = free_pages_.back();
     free_pages_.pop_back();
@@ -371,18 +368,17 @@ void Sequences::hold_pages(Sequence& sequence, std::size_t length) {
 }
 
 void Sequences::free_pages(Sequence& sequence, std::size_t length) {
-  auto* const table =
-      array<std::int32_t>("page_table") + sequence.slot * limits_.pages_per_request();
+  std::int32_t* const table = page_table(sequence);
   while (sequence.num_pages > pages_for(length)) free_pages_.push_back(table[--sequence.num_pages]);
 }
 
-void Sequences::write_sampling(std::size_t slot, const Sampling& sampling) {
-  array<float>("temperature")[slot] = static_cast<float>(sampling.temperature);
-  array<float>("top_p")[slot] = static_cast<float>(sampling.top_p);
-  array<float>("min_p")[slot] = static_cast<float>(sampling.min_p);
-  array<std::int32_t>("top_k")[slot] = sampling.top_k;
-  array<std::uint64_t>("seed")[slot] = sampling.seed;
-  array<std::int32_t>("num_edits")[slot] = 0;
+void Sequences::write_sampling(std::size_t slot, const tensor_ops_sampling& sampling) {
+  step_.temperature[slot] = static_cast<float>(sampling.temperature);
+  step_.top_p[slot] = static_cast<float>(sampling.top_p);
+  step_.min_p[slot] = static_cast<float>(sampling.min_p);
+  step_.top_k[slot] = sampling.top_k;
+  step_.seed[slot] = sampling.seed;
+  step_.num_edits[slot] = 0;
 }
 
 }  // namespace tensor_ops::decode

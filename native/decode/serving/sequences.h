@@ -8,14 +8,12 @@
 #include <vector>
 
 #include "decode/serving/executor.h"
+#include "tensor_ops/decode.h"
 
 namespace tensor_ops::decode {
 
-struct Sampling {
-  double temperature = 0, top_p = 1, min_p = 0;
-  std::uint64_t seed = 0;
-  std::int32_t top_k = 0;
-};
+// The likeliest token, always.
+constexpr tensor_ops_sampling kLikeliest{sizeof(tensor_ops_sampling), 0, 1, 0, 0, 0};
 
 // All of them throw ValueError for a number that no sequence has, and MemoryError where there are
 // no pages left, before anything is computed. One call at a time.
@@ -27,7 +25,7 @@ class Sequences {
 
   std::int64_t open();
   void close(std::int64_t number);
-  void set_sampling(std::int64_t number, const Sampling& sampling);
+  void set_sampling(std::int64_t number, const tensor_ops_sampling& sampling);
   // The tokens wait until they are needed.
   void append(std::int64_t number, const std::int32_t* tokens, std::size_t count);
   void truncate(std::int64_t number, std::size_t length);
@@ -80,14 +78,17 @@ class Sequences {
 
   std::size_t pages_for(std::size_t length) const;
   std::size_t missing_pages(const Sequence& sequence, std::size_t length) const;
+  // Throws MemoryError unless so many pages are free; `who` says who needs them, as a sentence
+  // begins.
+  void require_pages(const std::string& who, std::size_t missing) const;
+  std::int32_t* page_table(const Sequence& sequence) const;
   void hold_pages(Sequence& sequence, std::size_t length);
   void free_pages(Sequence& sequence, std::size_t length);  // but those of this length
-  void write_sampling(std::size_t slot, const Sampling& sampling);
-  template <class T>
-  T* array(const char* name) const;
+  void write_sampling(std::size_t slot, const tensor_ops_sampling& sampling);
 
   Executor& executor_;
   const Limits& limits_;
+  const Step step_;  // the arrays
   const std::size_t longest_;
   const std::string tokens_name_;
   const std::int32_t* chosen_;  // by row of the outputs

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <type_traits>
 #include <utility>
 
 #include "declaration/errors.h"
@@ -20,6 +21,10 @@ void require_below(const char* what, std::int64_t given, std::size_t end) {
     throw ValueError(text("each ", what, " must be from 0 to ", end - 1, ", got ", given));
 }
 
+Type type_of(std::int32_t* Step::*) { return Type::kInt32; }
+Type type_of(float* Step::*) { return Type::kFloat32; }
+Type type_of(std::uint64_t* Step::*) { return Type::kUint64; }
+
 // A number that was negative where the caller gave it, as messages show it.
 std::int64_t as_given(std::size_t number) { return static_cast<std::int64_t>(number); }
 
@@ -30,23 +35,14 @@ std::size_t StepArray::bytes() const {
 }
 
 StepArrays::StepArrays(const Program& program)
-    : num_words_(vocabulary_size(program)), num_logits_(INT32_MAX) {
-  const Limits& limits = program.limits;
-  for (const char* name : {"tokens", "positions", "slots"})
-    add(name, Type::kInt32, limits.max_tokens);
-  add("selected", Type::kInt32, limits.max_selected);
-  add("page_table", Type::kInt32, limits.max_requests, limits.pages_per_request());
-  for (const char* name : {"temperature", "top_p", "min_p"})
-    add(name, Type::kFloat32, limits.max_requests);
-  add("top_k", Type::kInt32, limits.max_requests);
-  add("seed", Type::kUint64, limits.max_requests);
-  add("num_edits", Type::kInt32, limits.max_requests);
-  add("edited_tokens", Type::kInt32, limits.max_requests, limits.edits_per_request());
-  for (const char* name : {"edit_biases", "edit_penalties"})
-    add(name, Type::kFloat32, limits.max_requests, limits.edits_per_request());
+    : limits_(program.limits), num_words_(vocabulary_size(program)), num_logits_(INT32_MAX) {
+  for_step_arrays(limits_,
+                  [this](const char* name, auto array, std::size_t rows, std::size_t columns = 0) {
+                    add(name, type_of(array), rows, columns);
+                  });
   for (std::size_t output : program.outputs) {
     const Value& value = program.values[output];
-    add(value.name, value.is_int32 ? Type::kInt32 : Type::kFloat32, limits.rows(value.rows),
+    add(value.name, value.is_int32 ? Type::kInt32 : Type::kFloat32, limits_.rows(value.rows),
         value.columns);
   }
   bool reads_all = false;
@@ -70,52 +66,31 @@ void StepArrays::add(const std::string& name, Type type, std::size_t rows, std::
   add_size("arrays", bytes_, aligned(arrays_.back().bytes()));
 }
 
-void StepArrays::place(std::shared_ptr<unsigned char> memory, std::size_t max_requests) {
+void StepArrays::place(std::shared_ptr<unsigned char> memory) {
   memory_ = std::move(memory);
-  std::fill_n(at<float>("top_p"), max_requests, 1.0f);
-  next_position_.resize(max_requests);
-}
-
-template <class T>
-T* StepArrays::at(const char* name) const {
-  return reinterpret_cast<T*>(value(name));
+  std::fill_n(step().top_p, limits_.max_requests, 1.0f);
+  next_position_.resize(limits_.max_requests);
 }
 
 unsigned char* StepArrays::value(const std::string& name) const {
-  return memory_.get() + find(name).offset;
-}
-
-const StepArray& StepArrays::find(const std::string& name) const {
-  return *std::find_if(arrays_.begin(), arrays_.end(),
-                       [&](const StepArray& array) { return array.name == name; });
+  const auto is_it = [&](const StepArray& array) { return array.name == name; };
+  return memory_.get() + std::find_if(arrays_.begin(), arrays_.end(), is_it)->offset;
 }
 
 Step StepArrays::step() const {
-  return {at<std::int32_t>("tokens"),
-          at<std::int32_t>("positions"),
-          at<std::int32_t>("slots"),
-          at<std::int32_t>("selected"),
-          at<std::int32_t>("page_table"),
-          find("page_table").columns,
-          at<float>("temperature"),
-          at<float>("top_p"),
-          at<float>("min_p"),
-          at<std::int32_t>("top_k"),
-          at<std::uint64_t>("seed"),
-          at<std::int32_t>("num_edits"),
-          at<std::int32_t>("edited_tokens"),
-          at<float>("edit_biases"),
-          at<float>("edit_penalties"),
-          find("edited_tokens").columns,
-          0,
-          0,
-          0};
+  Step step{};
+  for_step_arrays(limits_, [&](const char* name, auto array, auto...) {
+    step.*array = reinterpret_cast<std::remove_reference_t<decltype(step.*array)>>(value(name));
+  });
+  step.pages_per_request = limits_.pages_per_request();
+  step.edits_per_request = limits_.edits_per_request();
+  return step;
 }
 
-void StepArrays::check(const Limits& limits, const Step& step) {
-  const std::size_t most_selected = std::min(step.num_tokens, limits.max_selected);
-  if (step.num_tokens < 1 || step.num_tokens > limits.max_tokens)
-    throw ValueError(text("num_tokens must be from 1 to ", limits.max_tokens, ", got ",
+void StepArrays::check(const Step& step) {
+  const std::size_t most_selected = std::min(step.num_tokens, limits_.max_selected);
+  if (step.num_tokens < 1 || step.num_tokens > limits_.max_tokens)
+    throw ValueError(text("num_tokens must be from 1 to ", limits_.max_tokens, ", got ",
                           as_given(step.num_tokens)));
   if (step.num_selected > most_selected)
     throw ValueError(text("num_selected must be from 0 to ", most_selected, ", got ",
@@ -126,17 +101,17 @@ void StepArrays::check(const Limits& limits, const Step& step) {
       throw ValueError(text("the indices in selected must ascend, got ", step.selected[j],
                             " after ", step.selected[j - 1]));
   }
-  check_tokens(limits, step);
-  if (reads_pages_) check_pages(limits, step);
+  check_tokens(step);
+  if (reads_pages_) check_pages(step);
   if (has_samples_) check_sampling(step);
 }
 
-void StepArrays::check_tokens(const Limits& limits, const Step& step) {
+void StepArrays::check_tokens(const Step& step) {
   std::fill(next_position_.begin(), next_position_.end(), -1);
   for (std::size_t i = 0; i < step.num_tokens; ++i) {
     require_below("token", step.tokens[i], num_words_);
-    require_below("position", step.positions[i], limits.max_seq_length);
-    require_below("slot", step.slots[i], limits.max_requests);
+    require_below("position", step.positions[i], limits_.max_seq_length);
+    require_below("slot", step.slots[i], limits_.max_requests);
     std::int32_t& next = next_position_[static_cast<std::size_t>(step.slots[i])];
     if (next >= 0 && step.positions[i] != next)
       throw ValueError(text("the positions of slot ", step.slots[i],
@@ -147,7 +122,7 @@ void StepArrays::check_tokens(const Limits& limits, const Step& step) {
 }
 
 // Only the pages that are read must be there: those before all windows may be gone.
-void StepArrays::check_pages(const Limits& limits, const Step& step) const {
+void StepArrays::check_pages(const Step& step) const {
   for (std::size_t i = 0; i < step.num_tokens; ++i) {
     const auto slot = static_cast<std::size_t>(step.slots[i]);
     const auto position = static_cast<std::size_t>(step.positions[i]);
@@ -155,35 +130,34 @@ void StepArrays::check_pages(const Limits& limits, const Step& step) const {
     // Of the tokens in a row of a slot, each but the first adds at most the page of its own.
     const bool is_first = i == 0 || step.slots[i - 1] != step.slots[i];
     const std::size_t begin = !is_first ? position : is_cut ? position + 1 - longest_window_ : 0;
-    for (std::size_t page = begin / limits.page_size; page <= position / limits.page_size; ++page)
-      check_page(limits, step, slot, page);
+    for (std::size_t page = begin / limits_.page_size; page <= position / limits_.page_size; ++page)
+      check_page(step, slot, page);
   }
 }
 
-void StepArrays::check_page(const Limits& limits, const Step& step, std::size_t slot,
-                            std::size_t page) const {
+void StepArrays::check_page(const Step& step, std::size_t slot, std::size_t page) const {
   const std::int32_t given = step.page_table[slot * step.pages_per_request + page];
-  if (given < 0 || static_cast<std::size_t>(given) >= limits.num_pages)
+  if (given < 0 || static_cast<std::size_t>(given) >= limits_.num_pages)
     throw ValueError(text("page_table[", slot, ", ", page, "] must be from 0 to ",
-                          limits.num_pages - 1, ", got ", given));
+                          limits_.num_pages - 1, ", got ", given));
 }
 
-void StepArrays::check_steps(const Limits& limits, const Step& step, std::size_t num_steps) const {
-  if (num_steps < 1 || num_steps > limits.max_seq_length)
-    throw ValueError(
-        text("num_steps must be from 1 to ", limits.max_seq_length, ", got ", as_given(num_steps)));
+void StepArrays::check_steps(const Step& step, std::size_t num_steps) const {
+  if (num_steps < 1 || num_steps > limits_.max_seq_length)
+    throw ValueError(text("num_steps must be from 1 to ", limits_.max_seq_length, ", got ",
+                          as_given(num_steps)));
   for (std::size_t i = 0; i < step.num_tokens; ++i) {
     const auto slot = static_cast<std::size_t>(step.slots[i]);
     const auto position = static_cast<std::size_t>(step.positions[i]);
     if (next_position_[slot] != step.positions[i] + 1)
       throw ValueError(text("each slot must have one token, got several of slot ", slot));
     const std::size_t last = position + num_steps - 1;
-    if (last >= limits.max_seq_length)
-      throw ValueError(text("positions must stay below ", limits.max_seq_length, ", but slot ",
+    if (last >= limits_.max_seq_length)
+      throw ValueError(text("positions must stay below ", limits_.max_seq_length, ", but slot ",
                             slot, " comes to ", last));
     if (!reads_pages_) continue;
-    for (std::size_t page = position / limits.page_size; page <= last / limits.page_size; ++page)
-      check_page(limits, step, slot, page);
+    for (std::size_t page = position / limits_.page_size; page <= last / limits_.page_size; ++page)
+      check_page(step, slot, page);
   }
 }
 

@@ -8,7 +8,7 @@
 
 #include "declaration/errors.h"
 #include "decode/program/program.h"
-#include "decode/serving/step.h"
+#include "decode/program/step.h"
 
 namespace tensor_ops::decode {
 
@@ -24,25 +24,24 @@ struct StepArray {
 
 class StepArrays {
  public:
-  // Places the arrays. Throws ValueError where an output has the name of another array.
   explicit StepArrays(const Program& program);
 
   const std::vector<StepArray>& all() const { return arrays_; }
   std::size_t bytes() const { return bytes_; }
-  // Takes zeroed memory of that many bytes, which is aligned to 64 of them.
-  void place(std::shared_ptr<unsigned char> memory, std::size_t max_requests);
+  // Takes zeroed memory of that many bytes, aligned to 64 bytes.
+  void place(std::shared_ptr<unsigned char> memory);
   const std::shared_ptr<unsigned char>& memory() const { return memory_; }
-  // Of an array of this name, which there must be.
+  // The first byte of an array of this name, which there must be.
   unsigned char* value(const std::string& name) const;
 
   // Pointers to all of them, without the numbers of a step.
   Step step() const;
-  // Throws ValueError, without the name of the function that was called, for a step that is out of
-  // the limits, or of which arrays hold what cannot be.
-  void check(const Limits& limits, const Step& step);
-  // Throws likewise unless so many steps can follow one another of which the first, which has
-  // been checked, has one token of each slot.
-  void check_steps(const Limits& limits, const Step& step, std::size_t num_steps) const;
+  // Throws ValueError, without the name of the function that was called, for a step that is beyond
+  // the limits, or that has something wrong in its arrays.
+  void check(const Step& step);
+  // Throws ValueError unless num_steps steps can run in a row, of which `step` is the first. It
+  // must have passed check(), and must have one token of each slot.
+  void check_steps(const Step& step, std::size_t num_steps) const;
   std::size_t num_words() const { return num_words_; }
   // Whether a token can be fed.
   bool is_word(std::int32_t token) const;
@@ -50,15 +49,13 @@ class StepArrays {
  private:
   void add(const std::string& name, StepArray::Type type, std::size_t rows,
            std::size_t columns = 0);
-  const StepArray& find(const std::string& name) const;
-  template <class T>
-  T* at(const char* name) const;
-  void check_tokens(const Limits& limits, const Step& step);
-  void check_pages(const Limits& limits, const Step& step) const;
-  void check_page(const Limits& limits, const Step& step, std::size_t slot, std::size_t page) const;
+  void check_tokens(const Step& step);
+  void check_pages(const Step& step) const;
+  void check_page(const Step& step, std::size_t slot, std::size_t page) const;
   void check_sampling(const Step& step) const;
   void check_edits(const Step& step, std::size_t slot) const;
 
+  const Limits limits_;
   std::vector<StepArray> arrays_;
   std::size_t bytes_ = 0;
   std::shared_ptr<unsigned char> memory_;

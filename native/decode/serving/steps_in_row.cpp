@@ -12,12 +12,11 @@ namespace {
 // Throws unless all steps can run: the rows that they are divided into are checked one by one.
 void check_all(const Executor& executor, const StepsInRow& steps) {
   StepArrays arrays = executor.arrays();  // which notes positions while it checks
-  const Limits& limits = executor.program().limits;
   Step step = arrays.step();
   step.num_tokens = step.num_selected = steps.num_tokens;
   check_for("run_steps", [&] {
-    arrays.check(limits, step);
-    arrays.check_steps(limits, step, steps.num_steps);
+    arrays.check(step);
+    arrays.check_steps(step, steps.num_steps);
   });
 }
 
@@ -51,10 +50,9 @@ bool ends_row(const StepArrays& arrays, const StepsInRow& steps, const std::int3
   return false;
 }
 
-void feed_chosen(const StepArrays& arrays, const std::int32_t* chosen, std::size_t count) {
-  auto* const positions = reinterpret_cast<std::int32_t*>(arrays.value("positions"));
-  std::copy_n(chosen, count, reinterpret_cast<std::int32_t*>(arrays.value("tokens")));
-  for (std::size_t i = 0; i < count; ++i) ++positions[i];
+void feed_chosen(const Step& step, const std::int32_t* chosen, std::size_t count) {
+  std::copy_n(chosen, count, step.tokens);
+  for (std::size_t i = 0; i < count; ++i) ++step.positions[i];
 }
 
 std::vector<std::int32_t> run_steps_within(Executor& executor, const StepsInRow& steps,
@@ -77,7 +75,7 @@ std::vector<std::int32_t> run_steps_within(Executor& executor, const StepsInRow&
     if (done == steps.num_steps || ends_row(arrays, steps, chosen) || !(room >= 1)) return all;
     const std::size_t left = steps.num_steps - done;
     row.num_steps = room < static_cast<double>(left) ? static_cast<std::size_t>(room) : left;
-    feed_chosen(arrays, chosen, count);
+    feed_chosen(arrays.step(), chosen, count);
   }
 }
 

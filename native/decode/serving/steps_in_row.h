@@ -30,8 +30,8 @@ const std::int32_t* chosen_tokens(const Program& program, const StepArrays& arra
 // none that can be fed.
 bool ends_row(const StepArrays& arrays, const StepsInRow& steps, const std::int32_t* chosen);
 
-// Writes the chosen tokens and the positions after the present ones to the arrays.
-void feed_chosen(const StepArrays& arrays, const std::int32_t* chosen, std::size_t count);
+// Writes the chosen tokens and the positions after the present ones to the arrays of a step.
+void feed_chosen(const Step& step, const std::int32_t* chosen, std::size_t count);
 
 // Runs the steps in one or more rows, and begins none that would end after max_seconds if its steps
 // took as long as those before. The first row is one step. Returns the tokens that each step chose.

@@ -19,7 +19,7 @@ class Dummy final : public Executor {
     std::shared_ptr<unsigned char> memory(
         static_cast<unsigned char*>(std::aligned_alloc(64, arrays_.bytes())), std::free);
     std::fill_n(memory.get(), arrays_.bytes(), 0);
-    arrays_.place(memory, program_.limits.max_requests);
+    arrays_.place(memory);
     memory_ = {{"arrays", arrays_.bytes()}};
   }
 
@@ -34,13 +34,13 @@ class Dummy final : public Executor {
     const std::int32_t* const chosen = chosen_tokens(program_, arrays_, steps);
     const std::lock_guard<std::mutex> lock(running_);
     const Step first = check("run_steps", count, count);
-    check_for("run_steps", [&] { arrays_.check_steps(program_.limits, first, steps.num_steps); });
+    check_for("run_steps", [&] { arrays_.check_steps(first, steps.num_steps); });
     std::vector<std::int32_t> all;
     for (std::size_t done = 1;; ++done) {
       take_step(count, count);
       all.insert(all.end(), chosen, chosen + count);
       if (done == steps.num_steps || ends_row(arrays_, steps, chosen)) return all;
-      feed_chosen(arrays_, chosen, count);
+      feed_chosen(first, chosen, count);
     }
   }
 
@@ -62,7 +62,7 @@ class Dummy final : public Executor {
     Step step = arrays_.step();
     step.num_tokens = num_tokens;
     step.num_selected = num_selected;
-    check_for(where, [&] { arrays_.check(program_.limits, step); });
+    check_for(where, [&] { arrays_.check(step); });
     return step;
   }
 

@@ -221,7 +221,7 @@ void Executable::require_memory() const {
 
 void Executable::allocate(const Layout& layout) {
   const auto of_arrays = std::make_shared<Memory>(arrays_.bytes(), "the arrays of a step");
-  arrays_.place({of_arrays, of_arrays->data()}, program_.limits.max_requests);
+  arrays_.place({of_arrays, of_arrays->data()});
   for (std::size_t t = 0; t < threads_; ++t) own_.emplace_back(layout.scratch.own, "scratch");
   shared_ = Memory(layout.scratch.shared, "scratch");
   parameters_ = Memory(layout.parameter_bytes, "vectors and tables");

@@ -76,7 +76,7 @@ std::unique_lock<std::mutex> Executable::begin_step(const char* where, std::size
   Step step = step_;
   step.num_tokens = num_tokens;
   step.num_selected = num_selected;
-  check_for(where, [&] { arrays_.check(program_.limits, step); });
+  check_for(where, [&] { arrays_.check(step); });
   step_ = step;
   number_step();
   return lock;
@@ -106,13 +106,13 @@ std::vector<std::int32_t> Executable::run_steps(const StepsInRow& steps) {
   const std::size_t count = steps.num_tokens;
   const std::int32_t* const chosen = chosen_tokens(program_, arrays_, steps);
   const auto lock = begin_step("run_steps", count, count);
-  check_for("run_steps", [&] { arrays_.check_steps(program_.limits, step_, steps.num_steps); });
+  check_for("run_steps", [&] { arrays_.check_steps(step_, steps.num_steps); });
   std::vector<std::int32_t> all;
   for (std::size_t done = 1;; ++done) {
     take_step();
     all.insert(all.end(), chosen, chosen + count);
     if (done == steps.num_steps || ends_row(arrays_, steps, chosen)) return all;
-    feed_chosen(arrays_, chosen, count);
+    feed_chosen(step_, chosen, count);
     number_step();
   }
 }

@@ -9,7 +9,7 @@
 #include "decode/products/product.h"
 #include "decode/program/cache_type.h"
 #include "decode/program/node_slots.h"
-#include "decode/serving/step.h"
+#include "decode/program/step.h"
 
 namespace tensor_ops::decode {
 
