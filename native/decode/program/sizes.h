@@ -5,13 +5,20 @@
 #include <string>
 #include <vector>
 
+#include "declaration/errors.h"
+
 namespace tensor_ops::decode {
 
-// The product of the factors is the size, where they are given.
+// A size in bytes that is more than any memory.
+struct SizeError : ValueError {
+  using ValueError::ValueError;
+};
+
+// Throws SizeError. The product of the factors is the size, where they are given.
 [[noreturn]] void refuse_size(const std::string& of_what,
                               const std::vector<std::size_t>& factors = {});
 
-// a * b * ..., or ValueError where that is more bytes than memory can be.
+// a * b * ...; throws SizeError where that is more bytes than memory can be.
 template <class... Sizes>
 std::size_t size_product(const std::string& of_what, Sizes... sizes) {
   constexpr std::size_t kMost = std::size_t{1} << (sizeof(std::size_t) == 8 ? 48 : 30);
@@ -21,7 +28,7 @@ std::size_t size_product(const std::string& of_what, Sizes... sizes) {
   return product;
 }
 
-// Adds to a total likewise.
+// Adds to a total; throws SizeError where that overflows.
 inline void add_size(const char* of_what, std::size_t& total, std::size_t bytes) {
   if (__builtin_add_overflow(total, bytes, &total)) refuse_size(of_what);
 }

@@ -49,44 +49,6 @@ def test_says_what_it_was_made_with(executable):
     assert np.all(executable.arrays["top_p"] == 1)
 
 
-@pytest.mark.parametrize("num_workers", [1, 3])
-@pytest.mark.parametrize("activations", ["int8x2", "float32", "bfloat16"])
-def test_what_a_program_takes_is_known_without_weights(num_workers, activations):
-    """And whatever it is too much for: nothing is taken."""
-    options = {"activations": activations}
-    made = LLAMA.compile(num_workers=num_workers, options=options)
-    program = json.dumps(LLAMA.program)
-    given = {"num_workers": num_workers, "options": options}
-    assert tensor_ops_cpp.program_memory(program, **given) == made.memory
-    made.close()
-    limits = {**LLAMA.program["limits"], "num_pages": 2**31 - 1}
-    large = json.dumps({**LLAMA.program, "limits": limits})
-    caches = tensor_ops_cpp.program_memory(large, **given)["caches"]
-    assert caches > 2**31 * made.memory["caches"] / LLAMA.program["limits"]["num_pages"] * 0.9
-
-
-def test_a_size_that_no_memory_has_is_a_memory_error():
-    limits = dict.fromkeys(("num_pages", "page_size"), 2**31 - 1)
-    program = json.dumps({**LLAMA.program, "limits": {**LLAMA.program["limits"], **limits}})
-    with pytest.raises(MemoryError, match="its size in bytes is more than any memory"):
-        tensor_ops_cpp.program_memory(program)
-
-
-@pytest.mark.parametrize(
-    ("given", "error", "expected"),
-    [
-        ({"num_workers": 0}, ValueError, "program_memory: num_workers must be from 1 to"),
-        ({"num_workers": "3"}, TypeError, "program_memory: num_workers must be an int or None"),
-        ({"options": {"activations": "x"}}, ValueError, "program_memory: activations must be"),
-        ({"options": {"speed": 1}}, ValueError, "program_memory: unknown option 'speed'"),
-        ({"options": 3}, TypeError, "program_memory: options must be a mapping or None"),
-    ],
-)
-def test_wrong_settings_of_what_a_program_takes_are_errors(given, error, expected):
-    with pytest.raises(error, match=expected):
-        tensor_ops_cpp.program_memory(json.dumps(LLAMA.program), **given)
-
-
 def test_progress_counts_bytes_to_the_end():
     seen = []
     LLAMA.compile(progress=lambda done, size: seen.append((done, size))).close()

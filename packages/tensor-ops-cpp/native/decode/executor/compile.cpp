@@ -19,7 +19,7 @@ std::size_t cache_bytes(const Limits& limits, const Cache& cache) {
   const std::size_t page = cache.is_paged ? limits.page_size : limits.max_seq_length;
   return aligned(size_product("cache '" + cache.name + "'", pages, cache.num_kv_heads,
                               kept_positions(cache.type, page),
-                              position_bytes(cache.type, cache.head_size)));
+                              position_bytes(cache.type, cache.head_size, cache.value_size)));
 }
 
 }  // namespace
@@ -77,7 +77,7 @@ std::vector<std::pair<const char*, std::size_t>> Executable::memory_of(
     Executable planned(std::move(program), options);
     planned.add_up(planned.plan(), false);
     return planned.memory_;
-  } catch (const ValueError& error) {  // the program is valid: a size is refused
+  } catch (const SizeError& error) {
     throw MemoryError(error.what());
   }
 }

@@ -23,11 +23,13 @@ DECODE_INLINE constexpr std::size_t scales_of(std::size_t head_size) {
 }
 
 // Bytes of the key and the value of one position and one head.
-DECODE_INLINE constexpr std::size_t position_bytes(CacheType type, std::size_t head_size) {
+DECODE_INLINE constexpr std::size_t position_bytes(CacheType type, std::size_t key_size,
+                                                   std::size_t value_size) {
   constexpr std::size_t kScale = 2;
   if (type == CacheType::kInt8)
-    return 2 * head_size + head_size % 2 + 2 * scales_of(head_size) * kScale;
-  return 2 * head_size * (type == CacheType::kFloat16 ? 2 : 4);
+    return key_size + key_size % 2 + value_size +
+           (scales_of(key_size) + scales_of(value_size)) * kScale;
+  return (key_size + value_size) * (type == CacheType::kFloat16 ? 2 : 4);
 }
 // The positions that a page takes memory for.
 DECODE_INLINE constexpr std::size_t kept_positions(CacheType type, std::size_t page_size) {

@@ -103,7 +103,7 @@ struct RangeQuery {
     }
   }
   TENSOR_OPS_INLINE std::size_t half_bytes() const {
-    return kBlock / 2 * decode::position_bytes(kCacheType<Element>, sizes.head);
+    return kBlock / 2 * decode::position_bytes(kCacheType<Element>, sizes.head, sizes.head);
   }
 
   // Lanes without a position that is seen become -infinity.

@@ -45,7 +45,7 @@ struct Int8QueryLayout {
 
 // The bytes of a block of keys and values of one head.
 DECODE_INLINE std::size_t block_bytes(CacheType type, std::size_t head_size) {
-  return kCacheBlock * position_bytes(type, head_size);
+  return kCacheBlock * position_bytes(type, head_size, head_size);
 }
 
 // Of a thread, for a group of query heads.

@@ -133,7 +133,7 @@ class HeadCache {
                               std::size_t slot, std::size_t head)
       : cache_(cache), pages_(pages), slot_(slot) {
     const std::size_t kept = decode::kept_positions(kCacheType<Element>, cache.page_size);
-    position_bytes_ = decode::position_bytes(kCacheType<Element>, cache.head_size);
+    position_bytes_ = decode::position_bytes(kCacheType<Element>, cache.head_size, cache.head_size);
     page_bytes_ = kept * position_bytes_;
     first_ = cache.data + head * cache.num_pages * page_bytes_;
   }
