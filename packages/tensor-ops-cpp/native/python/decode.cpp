@@ -213,7 +213,7 @@ class PyExecutable {
   }
 
   py::dict profile(std::int64_t num_tokens, std::int64_t num_selected) {
-    decode::StepTimes times;
+    decode::StepProfile times;
     {
       const py::gil_scoped_release released;
       times = executable_->profile(static_cast<std::size_t>(num_tokens),

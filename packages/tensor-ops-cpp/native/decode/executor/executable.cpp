@@ -158,10 +158,10 @@ bool Executable::has_nan(std::size_t node, std::size_t slot) const {
   return false;
 }
 
-StepTimes Executable::profile(std::size_t num_tokens, std::size_t num_selected) {
+StepProfile Executable::profile(std::size_t num_tokens, std::size_t num_selected) {
   struct Job {
     Executable* executable;
-    StepTimes times;
+    StepProfile times;
     Clock::time_point start;
   } job{this, {}, {}};
   const auto lock = begin_step("profile", num_tokens, num_selected);

@@ -28,7 +28,7 @@ struct CompileOptions {
 
 // How the workers spent a step, in seconds. What a row of both leaves of `whole` is the wait for
 // the thread that was the last.
-struct StepTimes {
+struct StepProfile {
   double whole;
   std::size_t workers;
   std::vector<double> work;  // a row for each of them, of its time in each node
@@ -65,7 +65,7 @@ class TENSOR_OPS_SHARED Executable final : public Executor {
   const char* lost_by_fork() const override;
 
   // Runs a step as run() does, and measures it.
-  StepTimes profile(std::size_t num_tokens, std::size_t num_selected);
+  StepProfile profile(std::size_t num_tokens, std::size_t num_selected);
   // The bytes per second at which the threads read the packed weights, without computing with them.
   // Throws Error where the program has no matrices.
   double read_bandwidth();
