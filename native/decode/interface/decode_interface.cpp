@@ -14,6 +14,7 @@
 #include "declaration/errors.h"
 #include "decode/files/exported_model.h"
 #include "decode/interface/executor_factory.h"
+#include "decode/program/activation_names.h"
 #include "decode/serving/sequences.h"
 
 // Its functions take turns.
@@ -117,13 +118,6 @@ std::vector<std::int32_t> token_list(const char* function, const char* name,
   return {all, all + size};
 }
 
-decode::ActivationType activation_type(const std::string& name) {
-  for (std::size_t type = 0; type < decode::kActivationTypes; ++type)
-    if (name == decode::kActivationNames[type]) return static_cast<decode::ActivationType>(type);
-  throw ValueError(text(
-      "open: activations must be 'int8x2', 'int8', 'bfloat16' or 'float32', got '", name, "'"));
-}
-
 tensor_ops_status open_model(const char* folder, const tensor_ops_model_options* options,
                              tensor_ops_model** model, tensor_ops_error* error) {
   return guarded(error, [&] {
@@ -135,10 +129,11 @@ tensor_ops_status open_model(const char* folder, const tensor_ops_model_options*
     const auto workers =
         require_from("open", "num_threads", wanted.num_threads, 0, decode::most_workers());
     std::optional<decode::ActivationType> activations;
-    if (wanted.activations) activations = activation_type(wanted.activations);
+    if (wanted.activations)
+      decode::check_for("open", [&] { activations = decode::activation_type(wanted.activations); });
     decode::ExportedModel exported = decode::open_exported_model(path);
     if (!activations && !exported.activations.empty())
-      activations = activation_type(exported.activations);
+      activations = decode::activation_type(exported.activations);
     made = new tensor_ops_model(std::move(exported), activations, workers);
   });
 }
@@ -162,7 +157,7 @@ tensor_ops_status model_facts(const tensor_ops_model* model, tensor_ops_model_fa
       if (value.name == from.logits) logit_count = number(value.columns);
     to = {to.size,
           from.name.c_str(),
-          decode::kActivationNames[static_cast<std::size_t>(executor.activations())],
+          decode::activation_name(executor.activations()),
           from.end_tokens.data(),
           number(from.end_tokens.size()),
           from.start_token,

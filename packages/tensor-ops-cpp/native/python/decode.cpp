@@ -13,6 +13,7 @@
 #include "declaration/errors.h"
 #include "decode/executor/checksum.h"
 #include "decode/executor/executable.h"
+#include "decode/program/activation_names.h"
 #include "isa/isa.h"
 #include "threads/threads.h"
 
@@ -24,39 +25,32 @@ namespace {
 using decode::Executable;
 using decode::StepArray;
 
-ActivationType activations_option(const char* function, const py::object& options) {
+// Messages about the settings below name no function: those who load a model pass them to several.
+ActivationType activations_option(const py::object& options) {
   ActivationType activations = ActivationType::kInt8x2;
   if (options.is_none()) return activations;
   for (const auto& [key, value] : options.cast<py::dict>()) {
     const auto name = py::str(key).cast<std::string>();
     if (name != "activations")
-      throw ValueError(text(function, ": unknown option '", name, "'; valid: activations"));
-    const auto wanted = py::str(value).cast<std::string>();
-    std::size_t type = 0;
-    while (type < kActivationTypes && wanted != kActivationNames[type]) ++type;
-    if (type == kActivationTypes)
-      throw ValueError(
-          text(function, ": activations must be 'int8x2', 'int8', 'bfloat16' or 'float32', got '",
-               wanted, "'"));
-    activations = static_cast<ActivationType>(type);
+      throw ValueError(text("unknown option '", name, "'; valid: activations"));
+    activations = decode::activation_type(py::str(value).cast<std::string>());
   }
   return activations;
 }
 
-std::size_t workers_argument(const char* function, const py::object& given) {
+std::size_t workers_argument(const py::object& given) {
   if (given.is_none()) return static_cast<std::size_t>(num_threads());
   const Owned index(PyNumber_Index(given.ptr()));
   if (!index || PyBool_Check(given.ptr())) {
     PyErr_Clear();
-    throw TypeError(
-        text(function, ": num_workers must be an int or None, got ", type_name(given.ptr())));
+    throw TypeError(text("num_workers must be an int or None, got ", type_name(given.ptr())));
   }
   int overflow = 0;
   const long value = PyLong_AsLongAndOverflow(index.get(), &overflow);
   const int most = sensible_threads(1 << 20);
   if (overflow != 0 || value < 1 || value > most)
     throw ValueError(
-        text(function, ": num_workers must be from 1 to ", most, ", got ", repr_text(given.ptr())));
+        text("num_workers must be from 1 to ", most, ", got ", repr_text(given.ptr())));
   return static_cast<std::size_t>(value);
 }
 
@@ -140,10 +134,8 @@ class PyExecutable {
  public:
   PyExecutable(const std::string& json, const py::object& tensors, const py::object& num_workers,
                const py::object& options, const py::object& progress, const py::object& packed) {
-    decode::CompileOptions compile{workers_argument("compile_program", num_workers),
-                                   activations_option("compile_program", options),
-                                   {},
-                                   {}};
+    decode::CompileOptions compile{
+        workers_argument(num_workers), activations_option(options), {}, {}};
     if (!packed.is_none()) {
       const Owned array = packed_argument("compile_program", packed);
       compile.packed = bytes_of(array.array());
@@ -171,8 +163,7 @@ class PyExecutable {
       const py::gil_scoped_release released;
       executable_ = std::make_unique<Executable>(std::move(program), bytes, compile);
     }
-    options_["activations"] =
-        kActivationNames[static_cast<std::size_t>(executable_->activations())];
+    options_["activations"] = decode::activation_name(executable_->activations());
     for (std::size_t i = 0; i < bytes.size(); ++i)
       if (executable_->reads_from_caller(i)) {
         kept_.push_back(std::move(objects[i]));
@@ -296,18 +287,14 @@ py::object unsupported_reason(const std::string& json) {
 
 py::dict program_memory(const std::string& json, const py::object& num_workers,
                         const py::object& options) {
-  const char* const here = "program_memory";
   return dict_of(Executable::memory_of(
-      decode::parse_program(json),
-      {workers_argument(here, num_workers), activations_option(here, options), {}, {}}));
+      decode::parse_program(json), {workers_argument(num_workers), activations_option(options), {}, {}}));
 }
 
-py::str packed_layout(const std::string& json) {
-  return decode::packed_layout(decode::parse_program(json));
-}
+py::str packed_layout(const std::string& json) { return decode::packed_layout(decode::parse_program(json)); }
 
 std::uint64_t packed_checksum(const py::object& packed, const py::object& num_workers) {
-  const std::size_t workers = workers_argument("packed_checksum", num_workers);
+  const std::size_t workers = workers_argument(num_workers);
   const Owned array = packed_argument("packed_checksum", packed);
   const decode::TensorBytes bytes = bytes_of(array.array());
   const py::gil_scoped_release released;

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "decode/products/product.h"
+#include "decode/program/activation_names.h"
 #include "isa/float_mode.h"
 
 namespace py = pybind11;
@@ -22,13 +23,6 @@ const WeightFormat& format_of(const std::string& name) {
   const WeightFormat* format = find_weight_format(name);
   if (!format) throw py::value_error("no weight format is called '" + name + "'");
   return *format;
-}
-
-ActivationType activations_of(const std::string& name) {
-  const auto* end = kActivationNames + kActivationTypes;
-  const auto* found = std::find(kActivationNames, end, name);
-  if (found == end) throw py::value_error("no activations are called '" + name + "'");
-  return static_cast<ActivationType>(found - kActivationNames);
 }
 
 std::size_t variant_of(const std::string& name) {
@@ -63,7 +57,7 @@ Floats decode_product(const std::string& format_name, const std::string& activat
                       std::size_t tokens_at_a_time) {
   const WeightFormat& format = format_of(format_name);
   const ProductKernel& kernel =
-      product_kernel(format, activations_of(activations), variant_of(variant));
+      product_kernel(format, decode::activation_type(activations), variant_of(variant));
   if (!kernel.multiply) throw py::value_error(format_name + " has no product with " + activations);
   if (weight.ndim() != 2 || x.ndim() != 2)
     throw py::value_error("weight and x have two dimensions");
