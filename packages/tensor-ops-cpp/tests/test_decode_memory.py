@@ -1,4 +1,4 @@
-"""What a program takes, which is known without its weights."""
+"""What a program takes, which is known without its weights, and how often its text is parsed."""
 
 import json
 
@@ -7,6 +7,7 @@ import pytest
 from decode_llama import Llama
 
 import tensor_ops_cpp
+from tensor_ops_cpp import _native
 
 LLAMA = Llama()
 
@@ -39,6 +40,24 @@ def test_the_size_of_values_counts_in_a_cache():
     assert np.diff(taken).tolist() == [0, 4 * floats]
 
 
+def test_calls_with_the_same_text_parse_it_once():
+    program = json.dumps(LLAMA.program)
+    tensor_ops_cpp.supports_program("[]")  # another text
+    before = _native.parsed_programs()
+    assert tensor_ops_cpp.supports_program(program) is None
+    taken = tensor_ops_cpp.program_memory(program)
+    layout = tensor_ops_cpp.packed_layout(program)
+    made = tensor_ops_cpp.compile_program(program, LLAMA.tensors)
+    assert _native.parsed_programs() == before + 1
+    assert made.memory == taken
+    made.close()
+    # A text is another one from its first other byte on, and a wrong one is wrong each time.
+    other = json.dumps({**LLAMA.program, "outputs": ["logits"]})
+    assert tensor_ops_cpp.packed_layout(other) == layout
+    for _ in range(2):
+        assert "format must be" in tensor_ops_cpp.supports_program(program.replace("tensor-", "t-"))
+    assert tensor_ops_cpp.supports_program(other) is None
+    assert _native.parsed_programs() == before + 4
 
 
 def test_more_rows_than_can_be_shared_are_no_matter_of_memory():

@@ -25,6 +25,40 @@ namespace {
 using decode::Executable;
 using decode::StepArray;
 
+// The program of a text. A program is loaded by several calls with the same text, which is parsed
+// once, since the last one is kept.
+class LastProgram {
+ public:
+  std::shared_ptr<const decode::Program> of(const std::string& json) {
+    const std::lock_guard<std::mutex> lock(in_use_);
+    if (!program_ || json != json_) {
+      ++parsed_;
+      program_ = std::make_shared<const decode::Program>(decode::parse_program(json));
+      json_ = json;
+    }
+    return program_;
+  }
+  std::size_t parsed() {
+    const std::lock_guard<std::mutex> lock(in_use_);
+    return parsed_;
+  }
+
+ private:
+  std::mutex in_use_;
+  std::string json_;
+  std::shared_ptr<const decode::Program> program_;
+  std::size_t parsed_ = 0;  // how many texts, wrong ones too
+};
+
+LastProgram& last_program() {
+  static LastProgram last;
+  return last;
+}
+
+std::shared_ptr<const decode::Program> program_of(const std::string& json) {
+  return last_program().of(json);
+}
+
 // Messages about the settings below name no function: those who load a model pass them to several.
 ActivationType activations_option(const py::object& options) {
   ActivationType activations = ActivationType::kInt8x2;
@@ -141,7 +175,7 @@ class PyExecutable {
       compile.packed = bytes_of(array.array());
       packed_ = packed;
     }
-    decode::Program program = decode::parse_program(json);
+    decode::Program program = *program_of(json);
     std::vector<decode::TensorBytes> bytes(program.tensors.size());
     std::vector<Owned> views(program.tensors.size());
     std::vector<py::object> objects(program.tensors.size());
@@ -278,7 +312,7 @@ class PyExecutable {
 py::object unsupported_reason(const std::string& json) {
   if (!isa_choice().reason.empty()) return py::str(isa_choice().reason);
   try {
-    decode::require_kernels(decode::parse_program(json));
+    decode::require_kernels(*program_of(json));
   } catch (const Error& error) {
     return py::str(error.what());
   }
@@ -288,10 +322,10 @@ py::object unsupported_reason(const std::string& json) {
 py::dict program_memory(const std::string& json, const py::object& num_workers,
                         const py::object& options) {
   return dict_of(Executable::memory_of(
-      decode::parse_program(json), {workers_argument(num_workers), activations_option(options), {}, {}}));
+      *program_of(json), {workers_argument(num_workers), activations_option(options), {}, {}}));
 }
 
-py::str packed_layout(const std::string& json) { return decode::packed_layout(decode::parse_program(json)); }
+py::str packed_layout(const std::string& json) { return decode::packed_layout(*program_of(json)); }
 
 std::uint64_t packed_checksum(const py::object& packed, const py::object& num_workers) {
   const std::size_t workers = workers_argument(num_workers);
@@ -309,6 +343,7 @@ void add_decode(py::module_& module) {
   module.def("program_memory", program_memory, "program"_a, "num_workers"_a, "options"_a);
   module.def("packed_layout", packed_layout, "program"_a);
   module.def("packed_checksum", packed_checksum, "packed"_a, "num_workers"_a);
+  module.def("parsed_programs", [] { return last_program().parsed(); });
   py::class_<PyExecutable>(module, "Executable", "A program made ready to run.")
       .def("run", &PyExecutable::run, "num_tokens"_a, "num_selected"_a,
            "Run one step of what is in `arrays`.")
