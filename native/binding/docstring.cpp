@@ -102,13 +102,13 @@ const char* example_argument(Kind kind) {
 }
 
 std::string examples_section(const Declaration& op) {
-  std::string setup, names, outputs;
+  std::string setup, names;
   for (const Parameter& parameter : op.parameters) {
     if (!parameter.is_required()) continue;
     setup += text(">>> ", parameter.name, " = ", example_argument(parameter.kind), "\n");
     names += text(names.empty() ? "" : ", ", parameter.name);
   }
-  for (const Output& output : op.outputs) outputs += text(outputs.empty() ? "" : ", ", output.name);
+  const std::string outputs = joined(op.outputs, [](const Output& output) { return output.name; });
   return text(section("Examples"), ">>> import numpy as np\n>>> import ", kModule, "\n", setup,
               ">>> ", outputs, " = ", kModule, ".", op.name, "(", names, ")\n>>> ",
               op.outputs[0].name, ".shape\n(2, 4)\n");

@@ -38,6 +38,14 @@ std::string text(const Parts&... parts) {
   return stream.str();
 }
 
+// What word(element) gives for each element, with separators between: "a, b, c".
+template <class Range, class Word>
+std::string joined(const Range& range, Word word, const char* separator = ", ") {
+  std::string all;
+  for (const auto& each : range) all += text(all.empty() ? "" : separator, word(each));
+  return all;
+}
+
 // "(2, 3)"
 template <class Extent>
 std::string shape_text(int dims, const Extent* shape) {

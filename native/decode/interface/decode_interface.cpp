@@ -270,9 +270,7 @@ tensor_ops_status step_array(tensor_ops_model* model, const char* name,
     tensor_ops_step_array& to = given_struct("step_array", "array", "tensor_ops_step_array", array);
     const Held held("step_array", model);
     const decode::StepArrays& arrays = held.executor().arrays();
-    std::string names;
     for (const decode::StepArray& each : arrays.all()) {
-      names += (names.empty() ? "" : ", ") + each.name;
       if (each.name != wanted) continue;
       to = {to.size,
             arrays.value(wanted),
@@ -281,7 +279,9 @@ tensor_ops_status step_array(tensor_ops_model* model, const char* name,
             {static_cast<std::int64_t>(each.rows), static_cast<std::int64_t>(each.columns)}};
       return;
     }
-    throw ValueError(text("step_array: there is no array '", wanted, "'; there are ", names));
+    throw ValueError(
+        text("step_array: there is no array '", wanted, "'; there are ",
+             joined(arrays.all(), [](const decode::StepArray& each) { return each.name; })));
   });
 }
 

@@ -16,10 +16,8 @@ const char* kind_text(Json::Kind kind) {
   return kTexts[static_cast<int>(kind)];
 }
 
-std::string joined(const std::vector<const char*>& words) {
-  std::string all;
-  for (const char* word : words) all += (all.empty() ? "" : ", ") + std::string(word);
-  return all;
+std::string listed(const std::vector<const char*>& words) {
+  return joined(words, [](const char* word) { return word; });
 }
 
 }  // namespace
@@ -44,7 +42,7 @@ Fields::Fields(const Json& json, std::string where, const std::vector<const char
     : json_(require(json, Json::Kind::kObject, where)), where_(std::move(where)) {
   for (const std::string& key : json.keys)
     if (std::find(known.begin(), known.end(), key) == known.end())
-      throw ValueError(text(where_, ": unknown key '", key, "'; expected ", joined(known)));
+      throw ValueError(text(where_, ": unknown key '", key, "'; expected ", listed(known)));
 }
 
 const Json& Fields::require(const Json& json, Json::Kind kind, const std::string& where) {
@@ -71,7 +69,7 @@ std::size_t Fields::choice(const char* key, const std::vector<const char*>& choi
   const std::string& given = string(key);
   for (std::size_t i = 0; i < choices.size(); ++i)
     if (given == choices[i]) return i;
-  throw ValueError(text(path(key), " must be one of ", joined(choices), "; got '", given, "'"));
+  throw ValueError(text(path(key), " must be one of ", listed(choices), "; got '", given, "'"));
 }
 
 }  // namespace tensor_ops::decode

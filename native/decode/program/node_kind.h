@@ -109,8 +109,5 @@ std::size_t slot_index(const std::vector<Slot>& slots, const std::string& name) 
 
 // Sorted by name.
 const std::vector<NodeKind>& node_kinds();
-// By name; null where there is none.
-const NodeKind* find_node_kind(const std::string& name);
-std::string node_kind_names();
 
 }  // namespace tensor_ops::decode

@@ -21,6 +21,26 @@ void for_members(const Json& object, Function function) {
   for (std::size_t i = 0; i < object.keys.size(); ++i) function(object.keys[i], object.items[i]);
 }
 
+// By its name; null where there is none.
+template <class Named>
+const Named* find_named(const std::vector<Named>& all, const std::string& name) {
+  for (const Named& each : all)
+    if (name == each.name) return &each;
+  return nullptr;
+}
+
+template <class Named>
+std::vector<const char*> names_of(const std::vector<Named>& all) {
+  std::vector<const char*> names;
+  for (const Named& each : all) names.push_back(each.name);
+  return names;
+}
+
+template <class Named>
+std::string listed(const std::vector<Named>& all) {
+  return joined(all, [](const Named& each) { return each.name; });
+}
+
 using Indices = std::unordered_map<std::string, std::size_t>;
 
 class Reader {
@@ -64,9 +84,9 @@ class Reader {
     const std::string where = text("tensor '", name, "'");
     const Fields fields(json, where, {"type", "shape", "source"});
     fields.at("source", Json::Kind::kObject);  // where its bytes come from is the caller's business
-    Tensor tensor{name, find_tensor_type(fields.string("type")), 0, 1, 1, 0};
+    Tensor tensor{name, find_named(tensor_types(), fields.string("type")), 0, 1, 1, 0};
     if (!tensor.type)
-      throw ValueError(text(where, ": type must be one of ", tensor_type_names(), "; got '",
+      throw ValueError(text(where, ": type must be one of ", listed(tensor_types()), "; got '",
                             fields.string("type"), "'"));
     const std::vector<Json>& shape = fields.at("shape", Json::Kind::kArray).items;
     if (shape.empty() || shape.size() > 3)
@@ -134,18 +154,16 @@ class Reader {
                         {"kind", "name", "inputs", "weights", "outputs", "attributes"});
     Node node;
     node.name = fields.string("name");
-    node.kind = find_node_kind(fields.string("kind"));
+    node.kind = find_named(node_kinds(), fields.string("kind"));
     if (!node.kind)
       throw ValueError(text("node '", node.name, "': no such kind as '", fields.string("kind"),
-                            "'; the kinds are ", node_kind_names()));
+                            "'; the kinds are ", listed(node_kinds())));
     const NodeKind& kind = *node.kind;
     const std::string where = node.where();
     if (!node_names_.emplace(node.name, 0).second)
       throw ValueError(text(where, ": another node has the same name"));
 
-    std::vector<const char*> known;
-    for (const InputSlot& slot : kind.inputs) known.push_back(slot.name);
-    const Fields inputs(fields.at("inputs"), where + ": inputs", known);
+    const Fields inputs(fields.at("inputs"), where + ": inputs", names_of(kind.inputs));
     for (const InputSlot& slot : kind.inputs)
       node.inputs.push_back(is_given(fields.at("inputs"), slot.name, slot.need)
                                 ? written_value(where, slot.name, inputs.string(slot.name))
@@ -159,9 +177,7 @@ class Reader {
 
   void read_outputs(Node& node, const Json& json) {
     const std::string where = node.where();
-    std::vector<const char*> known;
-    for (const OutputSlot& slot : node.kind->outputs) known.push_back(slot.name);
-    const Fields outputs(json, where + ": outputs", known);
+    const Fields outputs(json, where + ": outputs", names_of(node.kind->outputs));
     for (const OutputSlot& slot : node.kind->outputs) {
       const std::string& name = outputs.string(slot.name);
       const std::size_t value = find(values_, where, slot.name, "value", name);
@@ -174,9 +190,7 @@ class Reader {
 
   void read_weights(Node& node, const Json& json) {
     const std::string where = node.where();
-    std::vector<const char*> known;
-    for (const WeightSlot& slot : node.kind->weights) known.push_back(slot.name);
-    const Fields weights(json, where + ": weights", known);
+    const Fields weights(json, where + ": weights", names_of(node.kind->weights));
     for (const WeightSlot& slot : node.kind->weights) {
       std::vector<std::size_t> indices;
       const bool is_named = is_given(json, slot.name, slot.need);
@@ -194,8 +208,7 @@ class Reader {
   void read_attributes(Node& node, const Json& json) {
     const NodeKind& kind = *node.kind;
     const std::string where = node.where();
-    std::vector<const char*> known;
-    for (const AttributeSlot& slot : kind.attributes) known.push_back(slot.name);
+    std::vector<const char*> known = names_of(kind.attributes);
     if (kind.has_cache()) known.push_back("cache");
     Fields::require(json, Json::Kind::kObject, where + ": attributes");
     const Fields fields(json, where, known);

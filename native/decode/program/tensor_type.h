@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstddef>
-#include <string>
 #include <vector>
 
 namespace tensor_ops::decode {
@@ -17,8 +16,5 @@ struct TensorType {
 
 // Sorted by name; tensor_types.cpp has them.
 const std::vector<TensorType>& tensor_types();
-// By its name in a program, such as "q4_1"; null where there is none.
-const TensorType* find_tensor_type(const std::string& name);
-std::string tensor_type_names();
 
 }  // namespace tensor_ops::decode

@@ -319,11 +319,9 @@ void Sequences::put(std::size_t index, const Sequence& sequence, std::size_t pos
 Sequences::Sequence& Sequences::find(std::int64_t number) {
   const auto found = sequences_.find(number);
   if (found != sequences_.end()) return found->second;
-  std::string there_are;
-  for (const auto& each : sequences_)
-    there_are += (there_are.empty() ? "" : ", ") + std::to_string(each.first);
-  throw ValueError(text("there is no sequence ", number, "; there are ",
-                        there_are.empty() ? "none" : there_are));
+  const std::string all = joined(sequences_, [](const auto& each) { return each.first; });
+  throw ValueError(
+      text("there is no sequence ", number, "; there are ", all.empty() ? "none" : all));
 }
 
 std::vector<Sequences::Sequence*> Sequences::find_all(const std::vector<std::int64_t>& numbers) {

@@ -208,15 +208,13 @@ void Executable::add_up(const Layout& layout, bool is_packed) {
 
 void Executable::require_memory() const {
   std::size_t total = 0;
-  std::string parts;
-  for (const auto& each : memory_) {
-    add_size("program", total, each.second);
-    parts += text(parts.empty() ? "" : ", ", each.first, " ", each.second);
-  }
+  for (const auto& each : memory_) add_size("program", total, each.second);
   const std::uint64_t allowed = allowed_memory();
   if (allowed > 0 && total > allowed)
-    throw MemoryError(text("compile_program: the program needs ", total, " bytes (", parts,
-                           "), and the process may have ", allowed));
+    throw MemoryError(
+        text("compile_program: the program needs ", total, " bytes (",
+             joined(memory_, [](const auto& each) { return text(each.first, " ", each.second); }),
+             "), and the process may have ", allowed));
 }
 
 void Executable::allocate(const Layout& layout) {
