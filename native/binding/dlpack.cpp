@@ -57,7 +57,7 @@ ManagedTensorVersioned* allocate(const char* op, const ExchangeAPI& api, Device 
     strides[d] = step;
     step *= shape[d];
   }
-  Tensor prototype{nullptr, device, dims, data_type(dtype), lengths, strides, 0};
+  DLTensor prototype{nullptr, device, dims, data_type(dtype), lengths, strides, 0};
   ManagedTensorVersioned* tensor = nullptr;
   AllocatorError error;
   if (api.allocate(&prototype, &tensor, &error, AllocatorError::set) != 0) error.raise(op);

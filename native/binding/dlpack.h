@@ -30,7 +30,7 @@ struct DataType {
   std::uint8_t code, bits;
   std::uint16_t lanes;
 };
-struct Tensor {
+struct DLTensor {
   void* data;
   Device device;
   std::int32_t ndim;
@@ -41,7 +41,7 @@ struct Tensor {
 };
 
 struct ManagedTensor {
-  Tensor tensor;
+  DLTensor tensor;
   void* context;
   void (*deleter)(ManagedTensor*);
 };
@@ -53,7 +53,7 @@ struct ManagedTensorVersioned {
   void* context;
   void (*deleter)(ManagedTensorVersioned*);
   std::uint64_t flags;
-  Tensor tensor;
+  DLTensor tensor;
 };
 
 using SetError = void (*)(void* context, const char* kind, const char* message);
@@ -65,11 +65,11 @@ struct ExchangeHeader {
 // Functions return 0, or -1 with a Python exception set; the allocator reports by set_error.
 struct ExchangeAPI {
   ExchangeHeader header;
-  int (*allocate)(Tensor* prototype, ManagedTensorVersioned** out, void* context,
+  int (*allocate)(DLTensor* prototype, ManagedTensorVersioned** out, void* context,
                   SetError set_error);
   int (*managed_from_object)(void* object, ManagedTensorVersioned** out);
   int (*managed_to_object)(ManagedTensorVersioned* tensor, void** out);
-  int (*tensor_from_object)(void* object, Tensor* out);  // may be null
+  int (*tensor_from_object)(void* object, DLTensor* out);  // may be null
   int (*current_stream)(DeviceType type, std::int32_t id, void** out);
 };
 

@@ -48,7 +48,7 @@ char nothing;
 
 constexpr int kTypeNumbers[kDTypes] = {NPY_FLOAT, NPY_HALF, NPY_USHORT, NPY_DOUBLE};
 
-Owned new_view(const char* op, const char* name, const dlpack::Tensor& tensor, DType dtype) {
+Owned new_view(const char* op, const char* name, const dlpack::DLTensor& tensor, DType dtype) {
   npy_intp shape[NPY_MAXDIMS], strides[NPY_MAXDIMS];
   const auto item = static_cast<npy_intp>(kItemSizes[dtype]);
   npy_intp step = item;
@@ -65,7 +65,7 @@ Owned new_view(const char* op, const char* name, const dlpack::Tensor& tensor, D
   throw ValueError(text(op, ": ", name, " cannot be seen as an array: ", take_error_text()));
 }
 
-bool is_empty(const dlpack::Tensor& tensor) {
+bool is_empty(const dlpack::DLTensor& tensor) {
   return std::any_of(tensor.shape, tensor.shape + tensor.ndim,
                      [](std::int64_t length) { return length == 0; });
 }
@@ -114,7 +114,7 @@ void require_all_in_memory(const char* op, const char* name, PyObject* object, b
 
 Owned view_of_foreign(const char* op, const char* name, const dlpack::ExchangeAPI& api,
                       Array& array) {
-  dlpack::Tensor tensor;
+  dlpack::DLTensor tensor;
   if (api.tensor_from_object(array.object, &tensor) != 0)  // such as a sparse one
     throw TypeError(
         text(op, ": ", name, " cannot be seen as an array in host memory: ", take_error_text()));

@@ -43,7 +43,7 @@ Lease::~Lease() {
   if (versioned_ && versioned_->deleter) versioned_->deleter(versioned_);
 }
 
-void read_tensor(const char* op, const char* name, const dlpack::Tensor& tensor, View& view) {
+void read_tensor(const char* op, const char* name, const dlpack::DLTensor& tensor, View& view) {
   if (tensor.ndim > kMaxDims)
     throw ValueError(text(op, ": ", name, " has ", tensor.ndim, " axes; the most are ", kMaxDims));
   view.data = static_cast<char*>(tensor.data) + tensor.byte_offset;

@@ -87,7 +87,7 @@ struct Array : View {
 std::string problem_of_lengths(int dims, const std::int64_t* lengths, std::int64_t item_size);
 
 // All of a view but its device. Throws ValueError.
-void read_tensor(const char* op, const char* name, const dlpack::Tensor& tensor, View& view);
+void read_tensor(const char* op, const char* name, const dlpack::DLTensor& tensor, View& view);
 
 // "float32" or "int64"; "on cuda:0" or "in host memory".
 std::string dtype_text(const Array& array);

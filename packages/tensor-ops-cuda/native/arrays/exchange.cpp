@@ -6,8 +6,8 @@ namespace tensor_ops {
 
 dlpack::Device read_exchange_tensor(const char* op, const char* name,
                                     const dlpack::ExchangeAPI& api, Array& array) {
-  dlpack::Tensor borrowed;
-  const dlpack::Tensor* tensor = &borrowed;
+  dlpack::DLTensor borrowed;
+  const dlpack::DLTensor* tensor = &borrowed;
   if (api.tensor_from_object) {
     if (api.tensor_from_object(array.object, &borrowed) != 0) throw PythonError();
   } else {
