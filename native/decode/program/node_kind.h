@@ -29,7 +29,7 @@ struct OutputSlot {
 enum class WeightForm {
   kVector,    // kept as float32
   kTable,     // a matrix, kept as float32, with a row for each position
-  kRows,      // a matrix whose rows are looked up by an input in the caller's memory
+  kLookup,    // a matrix in the caller's memory, whose rows an input chooses
   kMatrices,  // one or more, one below the other, packed for products
   kBiases,    // one vector for each matrix of a slot, kept as one float32 vector
   kStack,     // matrices of one size for products, which an input chooses from
@@ -39,7 +39,8 @@ struct WeightSlot {
   const char* name;
   WeightForm form;
   Need need;
-  // Another slot: of biases their matrices, of rows and of a stack the input that chooses; or "".
+  // Another slot: of biases their matrices, of a lookup and of a stack the input that chooses; or
+  // "".
   const char* linked;
   const char* rows;  // of a vector: its length
   const char* columns = "";

@@ -50,7 +50,7 @@ const std::vector<NodeKind>& node_kinds() {
     {"embed", kNoTraits,
      {{"tokens", "1", Element::kInt32, "V"}},
      {{"output", "H"}},
-     {{"weight", WeightForm::kRows, Need::kRequired, "tokens", "V", "H"}}},
+     {{"weight", WeightForm::kLookup, Need::kRequired, "tokens", "V", "H"}}},
     {"gelu_mul", kNoTraits,
      {{"x", "2F"}},
      {{"output", "F"}},

@@ -187,7 +187,7 @@ void Executable::plan_parameters(std::size_t n, Layout& layout) {
   for (std::size_t s = 0; s < node.weights.size(); ++s) {
     const WeightForm form = node.kind->weights[s].form;
     const auto& tensors = node.weights[s];
-    if (tensors.empty() || form == WeightForm::kMatrices || form == WeightForm::kRows) continue;
+    if (tensors.empty() || form == WeightForm::kMatrices || form == WeightForm::kLookup) continue;
     if (!layout.parameters.emplace(tensors, layout.parameter_bytes).second) continue;
     std::size_t bytes = 0;
     for (std::size_t index : tensors)
@@ -276,7 +276,7 @@ void Executable::make_shares(const Layout& layout) {
         if (const auto found = layout.parameters.find(tensors);
             found != layout.parameters.end() && node.kind->weights[s].form != WeightForm::kMatrices)
           share.parameters[s] = reinterpret_cast<float*>(parameters_.data() + found->second);
-        if (node.kind->weights[s].form != WeightForm::kRows) continue;
+        if (node.kind->weights[s].form != WeightForm::kLookup) continue;
         share.table = tensors_[tensors[0]].first;
         share.table_format = &format_of(first);
         share.table_row_bytes = first.type->row_bytes(first.columns);

@@ -53,7 +53,7 @@ const char* Executable::lost_by_fork() const { return owner_.is_current() ? null
 bool Executable::reads_from_caller(std::size_t tensor) const {
   for (const Node& node : program_.nodes)
     for (std::size_t s = 0; s < node.weights.size(); ++s)
-      if (node.kind->weights[s].form == WeightForm::kRows && node.weights[s][0] == tensor)
+      if (node.kind->weights[s].form == WeightForm::kLookup && node.weights[s][0] == tensor)
         return true;
   return false;
 }

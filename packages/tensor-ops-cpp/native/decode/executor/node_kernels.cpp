@@ -30,10 +30,10 @@ std::string beyond(const NodeKind& kind) {
   if (kind.weights.size() > kMostWeights) return more_than(kMostWeights, "weights");
   if (kind.outputs.size() > 1) return more_than(1, "output");
   if (count(WeightForm::kMatrices) > 1) return more_than(1, "slot of matrices");
-  if (count(WeightForm::kRows) > 1) return more_than(1, "table");
+  if (count(WeightForm::kLookup) > 1) return more_than(1, "table");
   for (const WeightSlot& slot : kind.weights)
     if (slot.need == Need::kOptional &&
-        (slot.form == WeightForm::kMatrices || slot.form == WeightForm::kRows))
+        (slot.form == WeightForm::kMatrices || slot.form == WeightForm::kLookup))
       return text("optional matrices (", slot.name, ")");
   if (count(WeightForm::kStack) > 0) return "matrices that an input chooses";
   if (kind.cache.form == CacheForm::kState) return "a state";

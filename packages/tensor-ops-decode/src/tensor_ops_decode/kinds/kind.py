@@ -94,12 +94,12 @@ class Output:
 FORMS = {
     "vector": 1,  # `rows` is its length
     "table": 2,  # a matrix in floating point, of which a token reads the row of its position
-    "rows": 2,  # a matrix whose rows are looked up by the numbers of an input
+    "lookup": 2,  # a matrix whose rows are looked up by the numbers of an input
     "matrices": 2,  # one or more, one below the other, for products
     "biases": 1,  # one vector for each matrix of another slot
     "stack": 3,  # matrices of one size for products, which the numbers of an input choose from
 }
-Form: TypeAlias = Literal["vector", "table", "rows", "matrices", "biases", "stack"]
+Form: TypeAlias = Literal["vector", "table", "lookup", "matrices", "biases", "stack"]
 
 
 @dataclass(frozen=True)
@@ -109,14 +109,14 @@ class Weight:
     Attributes
     ----------
     name : str
-    form : {"vector", "table", "rows", "matrices", "biases", "stack"}
+    form : {"vector", "table", "lookup", "matrices", "biases", "stack"}
         See `FORMS`.
     rows, columns, planes : str
         Sizes: of many tensors the rows of all; of a stack `planes` is how many matrices it has.
     of : str
         Of biases: the slot of the matrices.
     chosen_by : str
-        Of rows and of a stack: the int32 input whose numbers choose.
+        Of a lookup and of a stack: the int32 input whose numbers choose.
     optional : bool
     """
 
@@ -142,7 +142,7 @@ class Weight:
     @property
     def is_table(self) -> bool:
         """Whether a token reads one row, and not all."""
-        return self.form in ("table", "rows")
+        return self.form in ("table", "lookup")
 
     @property
     def sizes(self) -> tuple[tuple[str, str], ...]:
@@ -382,7 +382,7 @@ class Kind:
         integers = {given.name for given in self.inputs if given.dtype == "int32" and given.below}
         matrices = {weight.name for weight in self.weights if weight.form == "matrices"}
         for weight in self.weights:
-            chooses = weight.form in ("rows", "stack")
+            chooses = weight.form in ("lookup", "stack")
             if weight.chosen_by not in (integers if chooses else {""}):
                 raise ValueError(f"{self.name}: {weight.name} is chosen by no int32 input")
             if weight.of not in (matrices if weight.form == "biases" else {""}):

@@ -22,7 +22,7 @@ KIND = Kind(
     bound=bound,
     inputs=(Input("tokens", "1", dtype="int32", below="V"),),
     outputs=(Output("output", "H"),),
-    weights=(Weight("weight", "rows", "V", "H", chosen_by="tokens"),),
+    weights=(Weight("weight", "lookup", "V", "H", chosen_by="tokens"),),
     samples=(
         Sample("one block", {"tokens": 1}, {"weight": [(5, 32)]}),
         Sample("several", {"tokens": 1}, {"weight": [(33, 160)]}),

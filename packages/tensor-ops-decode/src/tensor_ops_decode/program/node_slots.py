@@ -10,7 +10,7 @@ __all__ = ["drawn_from", "matrices_of", "tables_of"]
 
 def tables_of(node: Node) -> tuple[str, ...]:
     """Return the tensors whose rows a node looks up by numbers."""
-    slots = [slot.name for slot in KINDS[node.kind].weights if slot.form == "rows"]
+    slots = [slot.name for slot in KINDS[node.kind].weights if slot.form == "lookup"]
     return tuple(name for slot in slots for name in node.weights.get(slot, ()))
 
 
