@@ -123,7 +123,7 @@ class TENSOR_OPS_SHARED Executable final : public Executor {
   std::mutex running_;
   Step step_{};
   std::vector<Compiled> nodes_;
-  PackedWeights weights_;
+  PackedTiles weights_;
   std::vector<Memory> own_;  // scratch, by thread
   Memory parameters_, caches_, values_, shared_;
   std::unique_ptr<Team> team_;  // null once closed

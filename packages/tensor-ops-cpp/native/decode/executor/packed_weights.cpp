@@ -63,18 +63,18 @@ std::string packed_layout(const Program& program) {
   return layout;
 }
 
-void PackedWeights::add(const Part& part) {
+void PackedTiles::add(const Part& part) {
   add_size("packed weights", thread_bytes_[part.thread], part.bytes());
   parts_.push_back(part);
 }
 
-std::size_t PackedWeights::bytes() const {
+std::size_t PackedTiles::bytes() const {
   std::size_t all = 0;
   for (std::size_t each : thread_bytes_) add_size("packed weights", all, each);
   return all;
 }
 
-void PackedWeights::allocate() {
+void PackedTiles::allocate() {
   std::vector<const unsigned char*> next;
   for (std::size_t bytes : thread_bytes_) {
     memory_.push_back(std::make_shared<const Memory>(bytes + kPrefetched, "packed weights"));
@@ -86,7 +86,7 @@ void PackedWeights::allocate() {
   }
 }
 
-void PackedWeights::use(const TensorBytes& packed) {
+void PackedTiles::use(const TensorBytes& packed) {
   if (packed.bytes != bytes())
     throw ValueError(text("compile_program: packed must have the ", bytes(),
                           " bytes that packed() of an executable has, got ", packed.bytes));
@@ -100,8 +100,8 @@ void PackedWeights::use(const TensorBytes& packed) {
   }
 }
 
-struct PackedWeights::Job {
-  const PackedWeights& weights;
+struct PackedTiles::Job {
+  const PackedTiles& weights;
   const Program& program;
   const std::vector<TensorBytes>& tensors;
   std::size_t begin, end;  // the parts of one node
@@ -115,8 +115,8 @@ struct PackedWeights::Job {
   }
 };
 
-void PackedWeights::pack(const Program& program, const std::vector<TensorBytes>& tensors,
-                         Team& team, const Progress& progress) const {
+void PackedTiles::pack(const Program& program, const std::vector<TensorBytes>& tensors, Team& team,
+                       const Progress& progress) const {
   const std::size_t all = bytes();
   std::size_t done = 0;
   for (std::size_t begin = 0, end = 0; begin < parts_.size(); begin = end) {
@@ -131,7 +131,7 @@ void PackedWeights::pack(const Program& program, const std::vector<TensorBytes>&
   }
 }
 
-void PackedWeights::pack_part(const Part& part, const Tensor& matrix, const unsigned char* rows) {
+void PackedTiles::pack_part(const Part& part, const Tensor& matrix, const unsigned char* rows) {
   const WeightFormat& format = format_of(matrix);
   const std::size_t row_bytes = matrix.type->row_bytes(matrix.columns);
   auto* tile = const_cast<unsigned char*>(part.tiles);  // in memory_
@@ -144,7 +144,7 @@ void PackedWeights::pack_part(const Part& part, const Tensor& matrix, const unsi
   }
 }
 
-void PackedWeights::read(std::size_t thread) const {
+void PackedTiles::read(std::size_t thread) const {
   if (!memory_.empty()) {
     read_lines(memory_[thread]->data(), thread_bytes_[thread]);
   } else if (!parts_.empty()) {
@@ -154,7 +154,7 @@ void PackedWeights::read(std::size_t thread) const {
   }
 }
 
-std::vector<PackedPiece> PackedWeights::pieces() const {
+std::vector<PackedPiece> PackedTiles::pieces() const {
   std::vector<PackedPiece> pieces;
   for (const Part& part : parts_)
     pieces.push_back(
@@ -163,7 +163,7 @@ std::vector<PackedPiece> PackedWeights::pieces() const {
   return pieces;
 }
 
-void PackedWeights::clear() {
+void PackedTiles::clear() {
   parts_.clear();
   memory_.clear();
 }

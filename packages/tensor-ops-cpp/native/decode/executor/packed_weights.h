@@ -40,7 +40,7 @@ TENSOR_OPS_SHARED std::vector<bool> tensors_to_compile(const Program& program, b
 // Says how the weights of a program are packed here: equal texts mean equal layouts.
 TENSOR_OPS_SHARED std::string packed_layout(const Program& program);
 
-class PackedWeights {
+class PackedTiles {
  public:
   // The tiles of some rows of a matrix, which one thread multiplies.
   struct Part {
@@ -50,7 +50,7 @@ class PackedWeights {
     std::size_t bytes() const { return tiles_of(rows) * tile_bytes; }
   };
 
-  explicit PackedWeights(std::size_t threads) : thread_bytes_(threads) {}
+  explicit PackedTiles(std::size_t threads) : thread_bytes_(threads) {}
 
   // Parts are added in the order of nodes, threads and rows.
   void add(const Part& part);
