@@ -31,7 +31,7 @@ std::string_view text_of(const MappedFile& file) {
       text(file.path(), ": must have at most ", kMostText, " bytes, got ", file.size()));
 }
 
-// Before anything else is read: another version may have other keys.
+// Called before anything else is read, since another version may have other keys.
 void require_version(const Json& json) {
   const Json *const format = json.member("format"), *const version = json.member("version");
   if (!format || format->string != kExportFormat)
@@ -42,7 +42,7 @@ void require_version(const Json& json) {
                           "; export the model again with the release that is to run it"));
 }
 
-// What model.json says that the program says too, and what is compared with the weights.
+// Facts of model.json that are compared with the program and with the weights.
 struct StatedFacts {
   std::size_t vocabulary_size, context_length, num_layers;
   std::string weights_sha256;

@@ -29,7 +29,7 @@ namespace {
   refuse_file(path, text(what, ": ", std::system_category().message(error)));
 }
 
-// What closes a file at the end of a scope.
+// Closes a file at the end of a scope.
 template <class Handle, class Close>
 struct ClosedFile {
   Handle handle;
@@ -66,12 +66,12 @@ MappedFile::MappedFile(const std::string& path) : path_(path) {
 
 MappedFile::~MappedFile() { UnmapViewOfFile(data_); }
 
-void MappedFile::release_memory() const {}  // Windows takes it back by itself, when it needs it
+void MappedFile::release_memory() const {}  // Windows takes the memory back when it needs it
 
 #else
 
 MappedFile::MappedFile(const std::string& path) : path_(path) {
-  // Without waiting for whoever is to write where the path is one of a pipe.
+  // Not blocking: to open a pipe would wait for somebody to write to it.
   const ClosedFile file{open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK), [](int descriptor) {
                           if (descriptor >= 0) close(descriptor);
                         }};

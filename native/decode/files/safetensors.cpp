@@ -10,7 +10,7 @@
 namespace tensor_ops::decode {
 namespace {
 
-constexpr std::uint64_t kMostHeader = 8 << 20;  // bytes: those of fifty thousand tensors
+constexpr std::uint64_t kMostHeader = 8 << 20;  // bytes; enough for fifty thousand tensors
 constexpr std::size_t kLengthBytes = 8;
 
 struct DTypeBytes {
@@ -25,7 +25,7 @@ std::size_t element_bytes(const std::string& where, const std::string& dtype) {
   throw ValueError(text(where, ": dtype must be F32, F16, BF16 or U8, got '", dtype, "'"));
 }
 
-// An offset or a size, of which files have larger ones than programs.
+// An offset or a size. Those of files can be larger than Fields::as_size() allows.
 std::uint64_t as_offset(const Json& json, const std::string& where) {
   if (json.kind != Json::Kind::kNumber || !json.is_integer || json.integer < 0)
     throw ValueError(where + " must be an integer, 0 or larger");

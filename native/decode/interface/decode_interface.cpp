@@ -17,7 +17,7 @@
 #include "decode/program/activation_names.h"
 #include "decode/serving/sequences.h"
 
-// Its functions take turns.
+// Functions that are given the same model take turns.
 struct tensor_ops_model {
   tensor_ops_model(tensor_ops::decode::ExportedModel opened,
                    std::optional<tensor_ops::decode::ActivationType> activations,
@@ -30,7 +30,7 @@ struct tensor_ops_model {
   const tensor_ops::decode::ExportedModel exported;
   const std::unique_ptr<tensor_ops::decode::Executor> executor;
   std::mutex in_use;
-  // What drives it: sequences, arrays, or nothing yet.
+  // The model is driven by sequences, by arrays, or by nothing yet.
   std::unique_ptr<tensor_ops::decode::Sequences> sequences;
   bool has_arrays = false;
 };
@@ -44,7 +44,7 @@ T& given(const char* function, const char* name, T* pointer) {
   throw ValueError(text(function, ": ", name, " must not be null"));
 }
 
-// A struct of the caller's that is as large as version 1 has it. `type` is what it is called.
+// A struct of the caller's, which must be as large as in version 1. `type` is its name.
 template <class T>
 T& given_struct(const char* function, const char* name, const char* type, T* pointer) {
   T& found = given(function, name, pointer);
@@ -59,7 +59,7 @@ std::size_t require_from(const char* function, const char* name, std::int64_t nu
       text(function, ": ", name, " must be from ", least, " to ", most, ", got ", number));
 }
 
-// The model while it is in use.
+// A model that a function is using.
 class Held {
  public:
   Held(const char* function, tensor_ops_model* pointer)
@@ -108,7 +108,7 @@ std::vector<std::int64_t> sequence_list(const char* function, const std::int64_t
   return {all, all + size};
 }
 
-// Tokens, of which there may be none.
+// A list of tokens, which may be empty.
 std::vector<std::int32_t> token_list(const char* function, const char* name,
                                      const std::int32_t* first, std::int64_t count) {
   const std::size_t size =

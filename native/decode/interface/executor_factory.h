@@ -14,9 +14,9 @@
 namespace tensor_ops::decode {
 
 struct ExecutorOptions {
-  std::optional<ActivationType> activations;  // the executor's own choice where nobody has one
-  std::size_t num_workers;                    // 0: likewise
-  // Called, where weights are copied, whenever some of them need not be read again. May throw.
+  std::optional<ActivationType> activations;  // none: the executor chooses
+  std::size_t num_workers;                    // 0: the executor chooses
+  // Called while weights are copied, whenever some of them need not be read again. May throw.
   std::function<void()> has_read;
 };
 

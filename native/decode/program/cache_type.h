@@ -1,4 +1,4 @@
-// What a cache keeps keys and values as.
+// The type in which a cache keeps keys and values.
 #pragma once
 
 namespace tensor_ops::decode {

@@ -10,7 +10,7 @@ namespace {
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-// visit(factor, letters) for each term of a size.
+// Calls visit(factor, letters) for each term of a size.
 template <class Visit>
 void for_terms(std::string_view size, Visit visit) {
   while (!size.empty()) {

@@ -12,18 +12,18 @@
 
 namespace tensor_ops::decode {
 
-// The numbers that the letters of a node's slots stand for: the first slot decides.
+// The numbers that the letters of a node's slots stand for. The first slot with a letter decides.
 class Letters {
  public:
   // where: the node in words, for errors.
   Letters(std::string where, std::size_t positions);
 
-  // Throws ValueError unless a number is what a size says; `what` has it, in words.
+  // Throws ValueError unless a number equals a size; `what` says in words which number it is.
   void match(std::string_view size, std::size_t given, const std::string& what);
   // Throws ValueError unless a relation holds, if all of its letters are decided.
   void require(const Relation& relation) const;
-  // The number that a size is, all of whose letters are decided. Throws ValueError where it is more
-  // than any memory.
+  // The number that a size stands for. All of its letters must be decided. Throws SizeError where
+  // it is more than any memory.
   std::size_t value(std::string_view size) const;
 
  private:

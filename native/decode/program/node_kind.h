@@ -1,5 +1,5 @@
-// What a kind of node declares about itself: its slots and attributes as data. The table of all
-// kinds is node_kinds.cpp, which is written from their declarations in Python.
+// What a kind of node declares: its slots and attributes as data. The table of all kinds is
+// node_kinds.cpp, which is written from the declarations in Python.
 #pragma once
 
 #include <cstddef>
@@ -12,18 +12,18 @@ namespace tensor_ops::decode {
 enum class Element { kFloat32, kInt32 };
 enum class Need { kRequired, kOptional };
 
-// Columns, rows and lengths are sizes in the notation that letters.h tells of.
+// Columns, rows and lengths are sizes in the notation of letters.h.
 struct InputSlot {
   const char *name, *columns;
   Element element = Element::kFloat32;
-  const char* below = "";  // of int32: what its numbers must be stated to be below
+  const char* below = "";  // of int32: its numbers must be stated to be below this size
   Need need = Need::kRequired;
 };
 
 struct OutputSlot {
   const char *name, *columns;
   Element element = Element::kFloat32;
-  const char* below = "";  // of int32: what its numbers, from 0 on, are below; "" states nothing
+  const char* below = "";  // of int32: its numbers are from 0 to below this size; "": anything
 };
 
 enum class WeightForm {
@@ -39,8 +39,7 @@ struct WeightSlot {
   const char* name;
   WeightForm form;
   Need need;
-  // Another slot: of biases their matrices, of a lookup and of a stack the input that chooses; or
-  // "".
+  // Another slot, or "": of biases their matrices, of a lookup or stack the input that chooses.
   const char* linked;
   const char* rows;  // of a vector: its length
   const char* columns = "";
@@ -58,13 +57,13 @@ struct AttributeSlot {
   std::vector<const char*> choices{};
 };
 
-// What a node keeps between steps, in what the attribute `cache` names.
+// What a node keeps between steps, in the cache that the attribute `cache` names.
 enum class CacheForm { kNone, kKeysAndValues, kState };
 
 struct CacheSlot {
   CacheForm form = CacheForm::kNone;
-  // Of keys and values: the heads, and the elements of a head of either. Of a state: its rows and
-  // columns.
+  // Of keys and values: the heads, the elements of a head of a key and of a value. Of a state: its
+  // rows and columns.
   std::vector<const char*> sizes{};
   // The attribute that says how many positions a token reads, 0 for all; or "".
   const char* window = "";
@@ -79,8 +78,8 @@ struct Relation {
 
 enum NodeTraits : unsigned {
   kNoTraits = 0,
-  kSelects = 1,  // from the rows of tokens, those that are selected
-  kDraws = 2,    // tokens from its first input, by the parameters of each slot
+  kSelects = 1,  // has a row for each token, and gives the selected rows
+  kDraws = 2,    // draws tokens from its first input, by the sampling parameters of each slot
 };
 
 struct NodeKind {
@@ -92,7 +91,7 @@ struct NodeKind {
   std::vector<AttributeSlot> attributes{};
   CacheSlot cache{};
   std::vector<Relation> relations{};
-  // Optional weights of which all are given, or none.
+  // Groups of optional weights: all weights of a group are given, or none.
   std::vector<std::vector<const char*>> together{};
 
   bool selects() const { return traits & kSelects; }
@@ -100,7 +99,7 @@ struct NodeKind {
   bool has_cache() const { return cache.form != CacheForm::kNone; }
 };
 
-// The place of a name among slots, which there must be.
+// The index of the slot of this name, which must exist.
 template <class Slot>
 std::size_t slot_index(const std::vector<Slot>& slots, const std::string& name) {
   std::size_t index = 0;

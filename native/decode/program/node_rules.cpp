@@ -87,7 +87,7 @@ class Rules {
       refuse(kind_.inputs[0].name, " must have a row for each token, not selected rows");
   }
 
-  // Of several tensors, which are one below the other, the rows of all are matched.
+  // Several tensors are one below the other: the sum of their rows is matched.
   void match_weight(std::size_t s) {
     const WeightSlot& slot = kind_.weights[s];
     const auto& tensors = node_.weights[s];
@@ -135,7 +135,7 @@ class Rules {
       const InputSlot& slot = kind_.inputs[i];
       if (node_.inputs[i] == kAbsent || !*slot.below) continue;
       const std::size_t end = node_.below[i] = letters_.value(slot.below);
-      // These are checked before a step to be below all bounds.
+      // Tokens are checked before each step to be below all bounds.
       if (node_.inputs[i] == kTokens) continue;
       const Value& value = program_.values[node_.inputs[i]];
       if (value.below == kAbsent || value.below > end)

@@ -5,8 +5,9 @@
 
 namespace tensor_ops::decode {
 
-// Throws ValueError that names the node, the slot, what was given and what is expected. Notes what
-// the integers of its inputs must be below, and of its outputs what they are below.
+// Throws ValueError, which names the node, the slot, what was given and what is expected. Sets the
+// bounds that the integers of the node's inputs must be below, and that those of its outputs are
+// below.
 void check_node(Program& program, Node& node);
 
 }  // namespace tensor_ops::decode

@@ -15,7 +15,7 @@
 namespace tensor_ops::decode {
 namespace {
 
-// function(name, value) for the members of an object.
+// Calls function(name, value) for the members of an object.
 template <class Function>
 void for_members(const Json& object, Function function) {
   for (std::size_t i = 0; i < object.keys.size(); ++i) function(object.keys[i], object.items[i]);
@@ -83,7 +83,7 @@ class Reader {
   void read_tensor(const std::string& name, const Json& json) {
     const std::string where = text("tensor '", name, "'");
     const Fields fields(json, where, {"type", "shape", "source"});
-    fields.at("source", Json::Kind::kObject);  // where its bytes come from is the caller's business
+    fields.at("source", Json::Kind::kObject);  // for the caller, who reads the bytes from there
     Tensor tensor{name, find_named(tensor_types(), fields.string("type")), 0, 1, 1, 0};
     if (!tensor.type)
       throw ValueError(text(where, ": type must be one of ", listed(tensor_types()), "; got '",

@@ -1,4 +1,4 @@
-// A program: what one step of a model computes, read from JSON and checked as if nobody had.
+// A program: what one step of a model computes, read from JSON that nobody has checked.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ namespace tensor_ops::decode {
 
 constexpr std::size_t kAbsent = static_cast<std::size_t>(-1);
 
-// Which rows a value has: those of the step's tokens, or of the tokens whose logits are wanted.
+// Whether a value has a row for each token of the step, or for each token whose logits are wanted.
 enum class Rows { kTokens, kSelected };
 
 // Each from 1 to 2^31 - 1.
@@ -43,7 +43,7 @@ struct Tensor {
   }
 };
 
-// The bytes of a tensor in somebody's memory; null where they are not given.
+// The bytes of a tensor in the caller's memory; null where they are not given.
 struct TensorBytes {
   const unsigned char* first = nullptr;
   std::size_t bytes = 0;
@@ -52,11 +52,11 @@ struct TensorBytes {
 struct Cache {
   std::string name;
   CacheForm form;
-  // Of keys and values: the elements of a head of a key are head_size.
+  // Of keys and values. A key has head_size elements in each head, a value value_size.
   std::size_t num_kv_heads, head_size, value_size;
   CacheType type;
   bool is_paged;
-  // Of a state, a matrix of float32 for each request.
+  // Of a state: each request has a matrix of float32.
   std::size_t rows, columns;
 };
 
@@ -65,7 +65,7 @@ struct Value {
   Rows rows;
   std::size_t columns;
   bool is_int32;
-  std::size_t below = kAbsent;  // what its integers, from 0 on, are stated to be below
+  std::size_t below = kAbsent;  // its integers are stated to be from 0 to below this
 };
 
 constexpr std::size_t kTokens = 0;  // the value that is predefined
@@ -73,12 +73,12 @@ constexpr std::size_t kTokens = 0;  // the value that is predefined
 struct Node {
   std::string name;
   const NodeKind* kind;
-  // By the slots of the kind: indices of values, kAbsent where an optional one is not given.
+  // By the slots of the kind: indices of values; kAbsent where an optional slot is empty.
   std::vector<std::size_t> inputs;
-  std::vector<std::size_t> below;  // what the integers of each input must be below, or kAbsent
+  std::vector<std::size_t> below;  // the integers of each input must be below this, or kAbsent
   std::vector<std::size_t> outputs;
   std::vector<std::vector<std::size_t>> weights;  // indices of tensors
-  // The bits of each attribute: of an integer, of a double, or of the index of a choice.
+  // The bits of each attribute, which is an integer, a double or the index of a choice.
   std::vector<std::int64_t> attributes;
   std::size_t cache = kAbsent;
 
@@ -89,7 +89,7 @@ struct Node {
     std::memcpy(&made, attributes.data(), sizeof(made));
     return made;
   }
-  // The positions that a token reads of a cache, up to its own; 0: all of them.
+  // How many positions of its cache a token reads, up to its own; 0: all.
   std::size_t window() const;
   // "node 'blk.0.attention' (attention)"
   std::string where() const;
@@ -104,7 +104,7 @@ struct Program {
   std::vector<std::size_t> outputs;  // values
 };
 
-// What every token must be below: the rows of the tables that they are looked up in.
+// The number that every token must be below: the rows of the smallest table of embeddings.
 std::size_t vocabulary_size(const Program& program);
 
 // Throws ValueError for whatever is wrong: syntax, names, dataflow or shapes.

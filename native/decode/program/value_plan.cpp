@@ -8,8 +8,7 @@
 namespace tensor_ops::decode {
 namespace {
 
-// Memory that a node reads or writes: a value, by the bytes that it shares with others, or one that
-// has memory of its own.
+// Memory of a value: bytes that it may share with other values, or private memory.
 struct Area {
   std::size_t value, begin, end;
   bool is_private;
@@ -54,7 +53,7 @@ class Planner {
     return {value, plan_.offset[value], plan_.offset[value] + bytes_of(value), is_private_[value]};
   }
 
-  // At the lowest place that no value has which lives at the same time.
+  // Places a value at the lowest offset where no value lies that lives at the same time.
   void place(std::size_t value) {
     const std::size_t bytes = bytes_of(value);
     std::vector<Area> taken;
@@ -75,7 +74,7 @@ class Planner {
   }
 
   void find_meetings(const std::vector<bool>& uses_shared_scratch) {
-    std::vector<Area> read, written;  // since all threads met
+    std::vector<Area> read, written;  // since the last meeting of all threads
     bool is_scratch_used = false;
     const auto overlap = [](const std::vector<Area>& areas, const Area& area) {
       return std::any_of(areas.begin(), areas.end(),
@@ -102,7 +101,7 @@ class Planner {
   }
 
   const Program& program_;
-  std::vector<std::size_t> first_, last_;  // nodes between which a value lives
+  std::vector<std::size_t> first_, last_;  // by value: the nodes from and up to which it lives
   std::vector<bool> is_private_;
   std::vector<std::size_t> placed_;
   ValuePlan plan_;

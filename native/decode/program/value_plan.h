@@ -9,8 +9,8 @@
 namespace tensor_ops::decode {
 
 struct ValuePlan {
-  // Of each value that is neither `tokens` nor an output of the program: these stay where their
-  // arrays are. Values that do not live at the same time share memory.
+  // By value. `tokens` and the outputs of the program have none: they are in the arrays of a step.
+  // Values that do not live at the same time share memory.
   std::vector<std::size_t> offset;
   std::size_t bytes = 0;
   std::vector<bool> meets_before;  // by node

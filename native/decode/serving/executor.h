@@ -1,6 +1,6 @@
-// What drives a program that an executor has made ready to run: the arrays of its steps, and calls
-// that run them. The arrays are memory of the process; where all else lies, and who computes, is
-// the executor's own business.
+// An executor runs the steps of a program that it has made ready: the caller fills the arrays of a
+// step and calls run(). The arrays are in the memory of the process. Where all else lies, and who
+// computes, is the executor's own business.
 #pragma once
 
 #include <cstdint>
@@ -22,13 +22,13 @@ class Executor {
   // Runs one step of what is in the arrays. Calls of several threads take turns. Throws ValueError
   // before anything is written, and Error after close() and in a forked child.
   virtual void run(std::size_t num_tokens, std::size_t num_selected) = 0;
-  // Runs steps of what is in the arrays, and writes `tokens` and `positions` of each but the first.
-  // Stops after `num_steps`, and after a token that is in `end_tokens` or that cannot be fed: all
-  // that decides is what was given and what was chosen. Returns what each step has chosen. Throws
-  // as run() does, for any of the steps before the first.
+  // Runs steps of what is in the arrays, and writes `tokens` and `positions` for each step after
+  // the first. Stops after num_steps, and after a step that chose an end token or one that cannot
+  // be fed; nothing else decides, such as the time. Returns the tokens that each step chose. Throws
+  // as run() does, before the first step if any of the steps is wrong.
   virtual std::vector<std::int32_t> run_steps(const StepsInRow& steps) = 0;
-  // Runs the step that is in the arrays once more, which changes nothing, and returns
-  // the first node whose result has NaN in a row of a slot; the number of nodes if none has.
+  // Runs the step that is in the arrays once more, which changes nothing. Returns the first node
+  // whose result has NaN in a row of a slot; the number of nodes if there is none.
   virtual std::size_t first_nan(std::size_t num_tokens, std::size_t num_selected,
                                 std::size_t slot) = 0;
   // Frees all but the arrays. A second call does nothing.
@@ -36,14 +36,14 @@ class Executor {
 
   virtual const Program& program() const = 0;
   virtual const StepArrays& arrays() const = 0;
-  // What takes how many bytes.
+  // The bytes that are taken, by what takes them.
   virtual const std::vector<std::pair<const char*, std::size_t>>& memory() const = 0;
-  // What activations are rounded to before products with stored weights.
+  // The type to which activations are rounded before products with stored weights.
   virtual ActivationType activations() const = 0;
   // How many compute a step together, such as threads.
   virtual std::size_t num_workers() const = 0;
-  // Null in the process that made it; in a forked child, what the child has none of, such as
-  // "threads". Takes no lock.
+  // Null in the process that made the executor. In a forked child, a word for what the child lacks,
+  // such as "threads". Takes no lock.
   virtual const char* lost_by_fork() const = 0;
 };
 

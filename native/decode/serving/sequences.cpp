@@ -10,7 +10,7 @@
 namespace tensor_ops::decode {
 namespace {
 
-// Steps that one call of the executor takes, for which pages are held beforehand.
+// The most steps of one call of the executor. The pages for all of them are held beforehand.
 constexpr std::size_t kMostStepsAtOnce = 32;
 
 const Value& output_named(const Program& program, const std::string& name) {
@@ -49,7 +49,7 @@ Sequences::Sequences(Executor& executor, const std::string& logits, std::string 
   num_logits_ = row.columns;
   for (const Node& node : program.nodes) has_samples_ |= node.kind->draws();
   for (std::size_t slot = limits_.max_requests; slot-- > 0;) free_slots_.push_back(slot);
-  // More than the page table has room for are of no use.
+  // The page table has no room for more.
   const std::size_t pages =
       std::min(limits_.num_pages, limits_.max_requests * limits_.pages_per_request());
   for (std::size_t page = pages; page-- > 0;)
@@ -84,7 +84,8 @@ void Sequences::set_sampling(std::int64_t number, const tensor_ops_sampling& sam
     if (!is_valid)
       throw ValueError(text("set_sampling: ", name, " must be ", expected, ", got ", given));
   };
-  // Beyond it, neighbouring logits have the same probability, and top_k loses their order.
+  // At higher temperatures neighbouring logits have the same probability, and top_k cannot tell
+  // which is larger.
   constexpr double kHottest = 1e6;
   require("temperature", sampling.temperature,
           sampling.temperature >= 0 && sampling.temperature <= kHottest, "0 or larger, up to 1e6");
@@ -95,7 +96,7 @@ void Sequences::set_sampling(std::int64_t number, const tensor_ops_sampling& sam
   if (sampling.temperature != 0 && !has_samples_)
     throw ValueError("set_sampling: the program chooses by argmax; temperature must be 0");
   write_sampling(sequence.slot, sampling);
-  // What was chosen already was chosen otherwise: the last token is run again.
+  // The next token may have been chosen by other settings: the last token is run again.
   if (sequence.has_next) --sequence.num_fed;
   sequence.has_next = false;
 }
@@ -126,7 +127,7 @@ void Sequences::truncate(std::int64_t number, std::size_t length) {
                           ", which the sequence has, got ", length));
   if (length == sequence.tokens.size()) return;
   sequence.tokens.resize(length);
-  // The last of them is run again, for what follows it to be known.
+  // The last token that is left runs again, to choose the next one.
   sequence.num_fed = std::min(sequence.num_fed, std::max<std::size_t>(length, 1) - 1);
   sequence.has_next = sequence.has_logits = false;
   free_pages(sequence, length);
@@ -192,7 +193,7 @@ std::string Sequences::without_token(const Sequence& sequence, std::size_t num_t
               ": the weights are damaged, or numbers became too large");
 }
 
-// Leaves out those that cannot go on because the others have all pages.
+// Drops the sequences that cannot go on because the others hold all pages.
 void Sequences::drop_without_page(std::vector<Growth>& growths) const {
   std::size_t left = free_pages_.size();
   const auto is_without = [&](const Growth& growth) {
@@ -274,14 +275,15 @@ void Sequences::run(const std::vector<Sequence*>& sequences, bool keeps_logits) 
   }
 }
 
-// One step of what waits: first of sequences with one token, which are not held up by long ones.
+// Runs one step on tokens that wait. Sequences with one token come first, so that long ones do not
+// hold them up.
 void Sequences::run_step(const std::vector<Sequence*>& sequences, bool keeps_logits) {
   std::vector<Sequence*> ordered = sequences;
   std::stable_partition(ordered.begin(), ordered.end(),
                         [](const Sequence* each) { return each->num_waiting() == 1; });
   struct Part {
     Sequence* sequence;
-    std::size_t end, selected;  // which token and which selected one its last are, if all have room
+    std::size_t end, selected;  // the rows of its last token, among all tokens and selected ones
     std::size_t count;
   };
   std::vector<Part> parts;

@@ -1,5 +1,4 @@
-// Sequences of tokens that an executor continues: their slots and pages, and the steps that take
-// them on.
+// Sequences of tokens that an executor continues: their slots, their pages and their steps.
 #pragma once
 
 #include <cstdint>
@@ -15,27 +14,27 @@ namespace tensor_ops::decode {
 // The likeliest token, always.
 constexpr tensor_ops_sampling kLikeliest{sizeof(tensor_ops_sampling), 0, 1, 0, 0, 0};
 
-// All of them throw ValueError for a number that no sequence has, and MemoryError where there are
-// no pages left, before anything is computed. One call at a time.
+// Every function throws ValueError for a number that no sequence has, and MemoryError where too few
+// pages are free, before anything is computed. One call at a time.
 class Sequences {
  public:
-  // logits, tokens: the outputs that have the logits and the tokens that a step chose. Throws
+  // logits, tokens: the outputs with the logits and with the tokens that a step chose. Throws
   // ValueError where a step has no room for a token of each slot.
   Sequences(Executor& executor, const std::string& logits, std::string tokens);
 
   std::int64_t open();
   void close(std::int64_t number);
   void set_sampling(std::int64_t number, const tensor_ops_sampling& sampling);
-  // The tokens wait until they are needed.
+  // The tokens wait until run(), logits() or generate() needs them.
   void append(std::int64_t number, const std::int32_t* tokens, std::size_t count);
   void truncate(std::int64_t number, std::size_t length);
-  // Takes what waits through the model.
+  // Runs the model on the tokens that wait.
   void run(const std::vector<std::int64_t>& numbers);
-  // Of the token that would follow; after what waits has been run.
+  // The logits of the token that would follow the sequence. Runs the tokens that wait first.
   const std::vector<float>& logits(std::int64_t number);
-  // Returns what each sequence was continued by: fewer than max_tokens after an end token, and
-  // where there is no room for more. One whose logits choose no token ends there, the others go on,
-  // and `problem` says why.
+  // Returns the new tokens of each sequence: max_tokens, or fewer after an end token and where
+  // there is no room for more. A sequence whose logits choose no token ends there while the others
+  // go on, and `problem` says why.
   std::vector<std::vector<std::int32_t>> generate(const std::vector<std::int64_t>& numbers,
                                                   std::size_t max_tokens,
                                                   const std::vector<std::int32_t>& end_tokens,
@@ -46,17 +45,17 @@ class Sequences {
     std::int64_t number;
     std::size_t slot;
     std::vector<std::int32_t> tokens;
-    std::size_t num_fed = 0;  // of the tokens: how many have been through the model
+    std::size_t num_fed = 0;  // how many of the tokens the model has run on
     std::size_t num_pages = 0;
-    bool has_next = false;  // whether all have, and what follows is chosen
-    std::int32_t next = 0;  // negative where the logits choose none
-    std::string problem;    // why
+    bool has_next = false;  // whether the model has run on all tokens, and chosen the next one
+    std::int32_t next = 0;  // negative where the logits choose no token
+    std::string problem;    // why they choose none
     bool has_logits = false;
     std::vector<float> logits;
 
     std::size_t num_waiting() const { return tokens.size() - num_fed; }
   };
-  // What generate() has of a sequence.
+  // A sequence that generate() continues, and its new tokens.
   struct Growth {
     Sequence* sequence;
     std::vector<std::int32_t>* tokens;
@@ -83,7 +82,7 @@ class Sequences {
   void require_pages(const std::string& who, std::size_t missing) const;
   std::int32_t* page_table(const Sequence& sequence) const;
   void hold_pages(Sequence& sequence, std::size_t length);
-  void free_pages(Sequence& sequence, std::size_t length);  // but those of this length
+  void free_pages(Sequence& sequence, std::size_t length);  // keeps what `length` tokens need
   void write_sampling(std::size_t slot, const tensor_ops_sampling& sampling);
 
   Executor& executor_;
@@ -91,16 +90,16 @@ class Sequences {
   const Step step_;  // the arrays
   const std::size_t longest_;
   const std::string tokens_name_;
-  const std::int32_t* chosen_;  // by row of the outputs
-  bool chosen_by_token_;        // whether they have a row for each token, not for each selected one
+  const std::int32_t* chosen_;  // the output with the chosen tokens
+  bool chosen_by_token_;        // whether it has a row for each token, not for each selected one
   const float* logits_;
   bool logits_by_token_;
   std::size_t num_logits_;
   bool has_samples_ = false;
   std::int64_t next_number_ = 1;
   std::map<std::int64_t, Sequence> sequences_;
-  std::vector<std::size_t> free_slots_;   // the lowest last
-  std::vector<std::int32_t> free_pages_;  // likewise
+  std::vector<std::size_t> free_slots_;   // the lowest is last
+  std::vector<std::int32_t> free_pages_;  // the next to be taken is last
 };
 
 }  // namespace tensor_ops::decode

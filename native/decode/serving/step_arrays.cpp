@@ -25,7 +25,7 @@ Type type_of(std::int32_t* Step::*) { return Type::kInt32; }
 Type type_of(float* Step::*) { return Type::kFloat32; }
 Type type_of(std::uint64_t* Step::*) { return Type::kUint64; }
 
-// A number that was negative where the caller gave it, as messages show it.
+// A number as messages show it: negative if the caller gave a negative one.
 std::int64_t as_given(std::size_t number) { return static_cast<std::int64_t>(number); }
 
 }  // namespace
@@ -121,13 +121,13 @@ void StepArrays::check_tokens(const Step& step) {
   }
 }
 
-// Only the pages that are read must be there: those before all windows may be gone.
+// Only pages that are read are checked: those before every window may have been freed.
 void StepArrays::check_pages(const Step& step) const {
   for (std::size_t i = 0; i < step.num_tokens; ++i) {
     const auto slot = static_cast<std::size_t>(step.slots[i]);
     const auto position = static_cast<std::size_t>(step.positions[i]);
     const bool is_cut = longest_window_ > 0 && position + 1 > longest_window_;
-    // Of the tokens in a row of a slot, each but the first adds at most the page of its own.
+    // After the first token of a slot, each token reads at most one page more: its own.
     const bool is_first = i == 0 || step.slots[i - 1] != step.slots[i];
     const std::size_t begin = !is_first ? position : is_cut ? position + 1 - longest_window_ : 0;
     for (std::size_t page = begin / limits_.page_size; page <= position / limits_.page_size; ++page)

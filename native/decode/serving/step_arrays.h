@@ -1,5 +1,5 @@
-// The arrays that a caller fills for a step and reads after it, in one block of an executor's
-// memory that outlives it where somebody still holds one of them.
+// The arrays that a caller fills before a step and reads after it. They lie in one block of memory,
+// which outlives the executor where somebody still holds it.
 #pragma once
 
 #include <memory>
@@ -34,7 +34,7 @@ class StepArrays {
   // The first byte of an array of this name, which there must be.
   unsigned char* value(const std::string& name) const;
 
-  // Pointers to all of them, without the numbers of a step.
+  // Pointers to all of them. num_tokens, num_selected and number are 0.
   Step step() const;
   // Throws ValueError, without the name of the function that was called, for a step that is beyond
   // the limits, or that has something wrong in its arrays.
@@ -43,7 +43,7 @@ class StepArrays {
   // must have passed check(), and must have one token of each slot.
   void check_steps(const Step& step, std::size_t num_steps) const;
   std::size_t num_words() const { return num_words_; }
-  // Whether a token can be fed.
+  // Whether the embeddings have a row for a token.
   bool is_word(std::int32_t token) const;
 
  private:
@@ -59,9 +59,9 @@ class StepArrays {
   std::vector<StepArray> arrays_;
   std::size_t bytes_ = 0;
   std::shared_ptr<unsigned char> memory_;
-  std::size_t num_words_;           // tokens that every embedding has
-  std::size_t num_logits_;          // tokens that every node that samples has
-  std::size_t longest_window_ = 0;  // positions that some node reads; 0: all of them
+  std::size_t num_words_;           // tokens that all embeddings have
+  std::size_t num_logits_;          // the fewest columns of logits that a node samples from
+  std::size_t longest_window_ = 0;  // the most positions that a node reads of pages; 0: all
   bool has_samples_ = false, reads_pages_ = false;
   std::vector<std::int32_t> next_position_;  // by slot, while a step is checked
 };

@@ -43,8 +43,7 @@ void copy_elements(std::size_t item, char* to, std::ptrdiff_t to_stride, const c
   }
 }
 
-// What is gathered at a time: a row, of which an elementwise walk needs no more than fits the
-// cache.
+// How much is gathered at a time: a row; in an elementwise walk no more of it than fits the cache.
 constexpr std::size_t kMostColumns = 4096;
 
 std::size_t gathered_length(const Plan& plan, const Operand& operand) {

@@ -33,14 +33,14 @@ struct Plan {
 // too, and finds out which operands are direct.
 void simplify(Plan& plan);
 
-// Runs the kernel over all rows with so many threads. Nothing may be empty. Throws std::bad_alloc,
-// before any work, when the memory for gathered rows cannot be had.
+// Runs the kernel over all rows. Nothing may be empty. Throws std::bad_alloc, before any work, when
+// there is no memory for gathered rows.
 void execute(const Plan& plan, Kernel kernel, const double* scalars, int threads);
 
 // Whether there are so few and so long rows that the threads had better share each of them.
 bool should_share_rows(const Plan& plan, const RowSteps& steps, int threads);
 
-// Does the steps of row after row with so many threads. Throws likewise.
+// Does the steps of one row after another, each row by all threads. Throws std::bad_alloc.
 void execute_sharing_rows(const Plan& plan, const RowSteps& steps, const double* scalars,
                           int threads);
 

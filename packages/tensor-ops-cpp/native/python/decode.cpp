@@ -88,8 +88,8 @@ std::size_t workers_argument(const py::object& given) {
   return static_cast<std::size_t>(value);
 }
 
-// A view by DLPack: of bfloat16, which NumPy lacks, as uint16; of what are no floats by NumPy
-// itself.
+// A view by DLPack. bfloat16, which NumPy lacks, becomes uint16. NumPy itself views what has no
+// floats.
 Owned view_by_dlpack(const std::string& name, PyObject* object) {
   if (const dlpack::ExchangeAPI* api = exchange_api(Py_TYPE(object))) {
     require_all_in_memory("compile_program", name.c_str(), object, false, false);
@@ -108,8 +108,8 @@ Owned view_by_dlpack(const std::string& name, PyObject* object) {
   return view;
 }
 
-// Whether an array has the shape of a tensor and its dtype, of which NumPy lacks bfloat16: its bits
-// are uint16, or a dtype that a package has added.
+// Whether an array has the shape of a tensor and its dtype. bfloat16, which NumPy lacks, is uint16
+// or a dtype that a package has added.
 bool holds_numbers(const decode::Tensor& tensor, PyArrayObject* array) {
   const std::string name = tensor.type->name;
   const int type = PyArray_TYPE(array);
@@ -141,7 +141,7 @@ Owned as_numpy(const decode::Tensor& tensor, PyObject* object) {
   return view;
 }
 
-// Packed weights as bytes that are one behind the other.
+// Packed weights, in one contiguous vector of bytes.
 Owned packed_argument(const char* function, const py::object& given) {
   Owned bytes(PyArray_FROM_OF(given.ptr(), NPY_ARRAY_C_CONTIGUOUS));
   if (!bytes) throw py::error_already_set();
@@ -255,7 +255,7 @@ class PyExecutable {
     return executable_->read_bandwidth();
   }
 
-  // They own the memory with the executable, and outlive its close().
+  // The arrays share the memory with the executable, and outlive its close().
   py::list packed() const {
     py::list arrays;
     for (const auto& part : executable_->packed()) {

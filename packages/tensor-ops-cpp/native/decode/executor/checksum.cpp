@@ -9,14 +9,14 @@
 namespace tensor_ops::decode {
 namespace {
 
-// Threads take blocks; the checksum of all is that of the blocks' checksums.
+// Threads take blocks. The result is the checksum of the checksums of all blocks.
 constexpr std::size_t kBlockBytes = 1 << 20;
 // 32-bit lanes, as many as hide the latency of the multiplication.
 constexpr std::size_t kStripe = 256, kLanes = kStripe / sizeof(std::uint32_t);
 constexpr std::uint32_t kPrime = 0x9E3779B1;  // both of xxHash
 constexpr std::uint64_t kPrime64 = 0x9E3779B185EBCA87;
 
-// The lanes are computed in vectors of so many bytes, which do not change the result.
+// The lanes are computed in vectors. Their width does not change the result.
 struct Narrow {
   typedef std::uint32_t Vector __attribute__((vector_size(16)));
 };

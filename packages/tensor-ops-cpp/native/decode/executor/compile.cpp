@@ -28,13 +28,13 @@ std::size_t cache_bytes(const Limits& limits, const Cache& cache) {
 struct Executable::Layout {
   ValuePlan values;
   std::vector<bool> uses_shared;
-  // Vectors and tables: of the tensors of a slot, one behind the other.
+  // Vectors and tables: the tensors of a slot lie one behind the other.
   std::map<std::vector<std::size_t>, std::size_t> parameters;
   std::vector<std::size_t> cache;  // by cache
   std::size_t parameter_bytes = 0, cache_bytes = 0;
   Scratch scratch;
 
-  // Nodes run one after another, and so share what the one has that wants the most.
+  // Nodes run one after another, and so share the memory of the one that wants the most.
   void take_scratch(const Node& node, std::size_t n, const Scratch& wanted) {
     scratch.own = std::max(scratch.own, size_product(node.where(), wanted.own));
     scratch.shared = std::max(scratch.shared, size_product(node.where(), wanted.shared));

@@ -12,13 +12,13 @@ namespace {
 
 using Clock = Team::Clock;
 
-// In a step of so many tokens the workers meet seldom, and take the tiles of one that has no
-// processor: all of them are of use.
+// In a step of this many tokens the workers seldom meet, and take over tiles of a worker that has
+// no processor: all workers are of use.
 constexpr std::size_t kManyTokens = 64;
 
 double seconds(Clock::duration time) { return std::chrono::duration<double>(time).count(); }
 
-// What a thread does between the parts of a step: nothing, or note how long each took.
+// What a thread does between the parts of a step: nothing, or to note how long each took.
 struct Unwatched {
   void has_worked(std::size_t) {}
   void has_waited(std::size_t) {}
@@ -117,7 +117,7 @@ std::vector<std::int32_t> Executable::run_steps(const StepsInRow& steps) {
   }
 }
 
-// Looks at each result as soon as all threads have written it: its memory is soon another's.
+// Looks at each result as soon as all threads have written it, since other values reuse its memory.
 std::size_t Executable::first_nan(std::size_t num_tokens, std::size_t num_selected,
                                   std::size_t slot) {
   struct Watch : Unwatched {
@@ -198,14 +198,14 @@ std::vector<PackedPiece> Executable::packed() {
   return weights_.pieces();
 }
 
-// Where there are fewer workers than shares, some do several in turn: no sum depends on who
-// computes it.
+// Where there are fewer workers than shares, some workers compute several shares, one after
+// another. No result depends on who computes it.
 std::pair<std::size_t, std::size_t> Executable::shares_of(std::size_t worker) const {
   return {threads_ * worker / workers_, threads_ * (worker + 1) / workers_};
 }
 
-// Every worker goes through all nodes and meets the others where the plan says so, even around
-// nodes that have no rows in this step.
+// Every worker goes through all nodes and meets the others where the plan says so, even at nodes
+// that have no rows in this step.
 template <class Watch>
 void Executable::work(std::size_t worker, Watch watch) {
   const DefaultFloatMode mode;

@@ -23,27 +23,27 @@ struct CompileOptions {
   std::size_t threads;
   ActivationType activations;
   Progress progress;
-  TensorBytes packed;  // what packed() has returned; null where weights are to be packed
+  TensorBytes packed;  // what packed() of another executable returned; null: pack the weights
 };
 
-// How the workers spent a step, in seconds. What a row of both leaves of `whole` is the wait for
-// the thread that was the last.
+// How the workers spent a step, in seconds. A worker waits for the last one at the end of a step:
+// that is what its rows of `work` and `wait` lack of `whole`.
 struct StepProfile {
   double whole;
   std::size_t workers;
-  std::vector<double> work;  // a row for each of them, of its time in each node
-  std::vector<double> wait;  // and what it waited before and within the node
+  std::vector<double> work;  // a row for each worker: its work in each node
+  std::vector<double> wait;  // a row for each worker: what it waited before and within each node
 };
 
 class TENSOR_OPS_SHARED Executable final : public Executor {
  public:
-  // tensors: by index, those of the program; of matrices none where they are packed. Throws
-  // ValueError, MemoryError or Error, before any memory is taken unless the system refuses it.
+  // tensors: of the program, by index. Matrices may be missing where `options` has packed weights.
+  // Throws ValueError, MemoryError or Error, before any memory is taken unless the system refuses
+  // it.
   Executable(Program program, const std::vector<TensorBytes>& tensors,
              const CompileOptions& options);
-  // The bytes that an executable of this program would take, by what takes them; its matrices are
-  // packed by it. Takes none of that memory. Throws MemoryError where a size is more than any
-  // memory.
+  // The bytes that an executable of this program would take if it packed its weights, by what takes
+  // them. Takes none of that memory. Throws MemoryError where a size is more than any memory.
   static std::vector<std::pair<const char*, std::size_t>> memory_of(Program program,
                                                                     const CompileOptions& options);
   Executable(const Executable&) = delete;
@@ -76,7 +76,7 @@ class TENSOR_OPS_SHARED Executable final : public Executor {
   bool reads_from_caller(std::size_t tensor) const;
 
  private:
-  // A node and what each thread does of it; all that a step needs.
+  // A node as a step needs it, with the share of each thread.
   struct Compiled {
     NodeKernels kernels;
     Rows rows;
@@ -88,7 +88,7 @@ class TENSOR_OPS_SHARED Executable final : public Executor {
   };
   struct Layout;
 
-  // Takes no memory but that of the arrays' names.
+  // Takes no memory that grows with the sizes of the program.
   Executable(Program program, const CompileOptions& options);
   void require_tensors(bool is_packed) const;
   Layout plan();
@@ -101,7 +101,7 @@ class TENSOR_OPS_SHARED Executable final : public Executor {
   void make_shares(const Layout& layout);
   // Throws Error after close() and in a forked child.
   std::unique_lock<std::mutex> lock_open(const char* where);
-  // Also throws ValueError for a step that cannot run.
+  // Locks as lock_open() does. Throws ValueError for a step that cannot run.
   std::unique_lock<std::mutex> begin_step(const char* where, std::size_t num_tokens,
                                           std::size_t num_selected);
   void number_step();

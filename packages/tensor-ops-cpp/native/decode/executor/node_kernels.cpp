@@ -17,7 +17,7 @@ std::map<std::string, RegisteredNode>& registry() {
   return nodes;
 }
 
-// What a kind has that a Share has no room for; empty if nothing.
+// What a kind has that a Share cannot hold; empty if there is nothing.
 std::string beyond(const NodeKind& kind) {
   const auto count = [&](WeightForm form) {
     return std::count_if(kind.weights.begin(), kind.weights.end(),

@@ -11,7 +11,7 @@
 
 namespace tensor_ops::decode {
 
-// What a node wants beside what products need.
+// The scratch of a node, without that of its products.
 using ScratchOf = Scratch (*)(const Program&, const Node&);
 
 struct RegisteredNode {
@@ -19,11 +19,11 @@ struct RegisteredNode {
   ScratchOf scratch;  // may be null
 };
 
-// Throws Error that names the kind where there are none, or where it is beyond what a Share holds.
+// Throws Error, which names the kind, where it has no kernels or is beyond what a Share can hold.
 const RegisteredNode& registered(const NodeKind& kind);
-// Throws likewise for any kind of a program.
+// Throws Error where a kind of the program's nodes has no kernels or is beyond a Share.
 TENSOR_OPS_SHARED void require_kernels(const Program& program);
-// Of the instruction-set level in use.
+// The kernels of the instruction-set level in use.
 const NodeKernels& kernels_of(const NodeKind& kind);
 
 // Enters the kernels of a kind by level, lowest first.

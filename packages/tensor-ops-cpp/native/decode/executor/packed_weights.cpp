@@ -13,8 +13,8 @@ namespace {
 
 constexpr std::size_t kPrefetched = 1 << 14;  // bytes behind the last tile that may be prefetched
 
-// Reads a word of each cache line, since memory hands over whole ones; at four places in turn, as
-// one core reads faster so than at one.
+// Reads a word of each cache line, since memory hands over whole lines; at four places in turn,
+// since a core reads faster at four places than at one.
 void read_lines(const unsigned char* from, std::size_t bytes) {
   constexpr std::size_t kLine = 64, kPlaces = 4;
   const std::size_t part = bytes / kPlaces;

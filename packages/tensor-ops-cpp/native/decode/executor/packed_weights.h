@@ -19,7 +19,7 @@ namespace tensor_ops::decode {
 // Called on the calling thread with the bytes of weights that are done, and of all. May throw.
 using Progress = std::function<void(std::size_t, std::size_t)>;
 
-// A piece of packed weights, and what keeps its memory; null where that is the caller's.
+// A piece of packed weights, and the owner of its memory: null where the caller owns it.
 struct PackedPiece {
   const unsigned char* first;
   std::size_t bytes;
@@ -34,10 +34,10 @@ const WeightFormat& format_of(const Tensor& tensor);
 
 inline std::size_t tiles_of(std::size_t rows) { return (rows + kTileRows - 1) / kTileRows; }
 
-// Which tensors are read when a program is compiled: matrices are not, where they are packed.
+// Which tensors are read when a program is compiled. Matrices are not read if they are packed.
 TENSOR_OPS_SHARED std::vector<bool> tensors_to_compile(const Program& program, bool is_packed);
 
-// Says how the weights of a program are packed here: equal texts mean equal layouts.
+// Says how the weights of a program are packed. Equal texts mean equal layouts.
 TENSOR_OPS_SHARED std::string packed_layout(const Program& program);
 
 class PackedTiles {
@@ -57,12 +57,13 @@ class PackedTiles {
   const std::vector<Part>& parts() const { return parts_; }
   std::size_t bytes() const;
 
-  // Takes memory for each thread's parts, one behind the other, so that it reads one sequential
-  // stream; or reads all parts from memory of the caller, where they follow each other in the order
-  // in which they were added. Throws MemoryError or ValueError.
+  // Takes memory for each thread's parts, one behind the other, so that the thread reads one
+  // sequential stream. Throws MemoryError.
   void allocate();
+  // Uses the caller's memory instead, where all parts follow one another in the order in which they
+  // were added. Throws ValueError where its size or alignment is wrong.
   void use(const TensorBytes& packed);
-  // Fills what allocate() has taken; thread by thread, node by node.
+  // Fills the memory of allocate(), node by node, each thread its own parts.
   void pack(const Program& program, const std::vector<TensorBytes>& tensors, Team& team,
             const Progress& progress) const;
 
@@ -77,7 +78,7 @@ class PackedTiles {
 
   std::vector<Part> parts_;
   std::vector<std::size_t> thread_bytes_;
-  std::vector<std::shared_ptr<const Memory>> memory_;  // by thread; none where the caller has it
+  std::vector<std::shared_ptr<const Memory>> memory_;  // by thread; empty after use()
 };
 
 }  // namespace tensor_ops::decode

@@ -5,15 +5,15 @@
 
 namespace tensor_ops::decode {
 
-// The scratch of a product with `rows` rows of activations, by the columns of a row and by its
-// bytes once it is prepared.
+// The scratch of a product with `rows` rows of activations, which have so many columns, and so many
+// bytes once they are prepared.
 struct ProductScratch {
-  // Of a thread: a row before it is prepared, few rows that are prepared, and the results of a tile
+  // For each thread: a row before it is prepared, a few prepared rows, and the results of a tile
   // that is not whole.
   Piece<float> row;
   Piece<unsigned char> few_prepared;
   Piece<float> results;
-  // Of all threads: rows that are prepared.
+  // For all threads: the prepared rows of a step with many rows.
   Piece<unsigned char> prepared;
   Scratch size;
 

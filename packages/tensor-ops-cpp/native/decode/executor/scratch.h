@@ -1,5 +1,5 @@
-// Memory that a node's kernels use within a step. Each node describes its own once, as pieces: the
-// plan takes their size, and the kernels find their pointers in them.
+// Memory that a node's kernels use within a step. Each node describes its scratch once, in pieces:
+// the plan asks for their size, and the kernels for pointers to them.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace tensor_ops::decode {
 
-// What each thread has of its own, and what all threads share.
+// The scratch that each thread has of its own, and the scratch that all threads share.
 struct Scratch {
   std::size_t own = 0, shared = 0;  // bytes
 };

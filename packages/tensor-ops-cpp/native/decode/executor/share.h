@@ -14,8 +14,8 @@
 namespace tensor_ops::decode {
 
 constexpr std::size_t kCacheBlock = 16, kScaledElements = 32;
-// Positions from one multiple of this up to the next are attended to by themselves, in so many
-// blocks at most.
+// A query attends to ranges of positions, each from one multiple of kAttendedRange up to the next,
+// one by one. A range has at most kMostBlocks blocks.
 constexpr std::size_t kAttendedRange = 128, kMostBlocks = kAttendedRange / kCacheBlock;
 
 DECODE_INLINE constexpr std::size_t scales_of(std::size_t head_size) {
@@ -31,7 +31,7 @@ DECODE_INLINE constexpr std::size_t position_bytes(CacheType type, std::size_t k
            (scales_of(key_size) + scales_of(value_size)) * kScale;
   return (key_size + value_size) * (type == CacheType::kFloat16 ? 2 : 4);
 }
-// The positions that a page takes memory for.
+// The positions that a page has memory for.
 DECODE_INLINE constexpr std::size_t kept_positions(CacheType type, std::size_t page_size) {
   if (type != CacheType::kInt8) return page_size;
   return (page_size + kCacheBlock - 1) / kCacheBlock * kCacheBlock;
@@ -44,10 +44,10 @@ DECODE_INLINE constexpr std::size_t kept_positions(CacheType type, std::size_t p
 //     floats  keys[d][16], values[16][d]
 //     int8    keys[d/2][16][2], values[8][d][2], key_scales[d/32][16], value_scales[d/32][16]
 //
-// Quotients are rounded up. The last block of floats of a page has what is left of it in place of
-// 16. Of int8, keys[i][p][k] is element 2i + k of position p, with a zero behind an odd last
-// element, values[j][i][k] is element i of position 2j + k, and the scales [g][p], in float16, are
-// those of elements 32g to 32g + 31 of position p.
+// Quotients are rounded up. The last block of floats of a page may have fewer positions than 16. In
+// int8, keys[i][p][k] is element 2i + k of position p, with a zero behind an odd last element;
+// values[j][i][k] is element i of position 2j + k; and scales[g][p], in float16, belong to elements
+// 32g to 32g + 31 of position p.
 struct CacheMemory {
   unsigned char* data;
   CacheType type;
@@ -58,7 +58,7 @@ struct CacheMemory {
 // The tiles of one matrix that one thread multiplies. Their rows begin at a column of the output.
 struct TileRun {
   const ProductKernel* kernel;
-  std::size_t prepared_offset;  // of this kind of activations in what is prepared of a row
+  std::size_t prepared_offset;  // of this kind of activations within a prepared row
   std::size_t tile_bytes;
   const unsigned char* tiles;
   std::size_t first, rows;  // columns of the output
@@ -91,13 +91,13 @@ struct alignas(64) Share {
   CacheMemory cache;
 
   // Products: the columns of the matrices, the kinds of activations that they want, the bytes of a
-  // row of all of these, this thread's tiles, and what each thread has left of its own.
+  // row prepared in all these kinds, and this thread's tiles.
   std::size_t product_columns;
   const PreparedKind* prepared;
   std::size_t num_prepared, prepared_bytes;
   const TileRun* runs;
   std::size_t num_runs, num_tiles;
-  TileClaims* claims;       // of all threads
+  TileClaims* claims;       // by thread: which of its tiles are left
   const Share* of_threads;  // the shares of all threads
 
   unsigned char* own;     // scratch of this thread, aligned to 64 bytes
@@ -120,13 +120,14 @@ struct alignas(64) Share {
   }
 };
 
-// Up to so many rows a thread does the first phase of products for itself: cheaper than to wait.
+// Up to this many rows each thread does the first phase of products by itself, which is cheaper
+// than to wait for the others.
 constexpr std::size_t kFewRows = 4;
 
 using Phase = void (*)(const Share&);
 
-// A node's work on each thread. Between the phases all threads meet, except where the second phase
-// reads only what its own thread wrote in the first.
+// A node's work on each thread. All threads meet between the phases, unless the second phase reads
+// only what its own thread wrote in the first.
 struct NodeKernels {
   Phase first;
   Phase second = nullptr;

@@ -19,8 +19,8 @@ namespace {
 std::atomic<unsigned> forks{0};
 [[maybe_unused]] const bool counts_forks = call_at_fork(nullptr, nullptr, [] { ++forks; });
 
-// What the calling thread has used of processors; all time there is, where the system says that too
-// roughly.
+// The processor time of the calling thread. On Windows, which measures it too roughly, all time
+// counts as used.
 Team::Clock::duration thread_cpu_time() {
 #if defined(_WIN32)
   return Team::Clock::now().time_since_epoch();
@@ -53,7 +53,8 @@ Team::Team(std::size_t threads) : size_(threads), threads_(new Thread[threads]) 
 
 Team::~Team() {
   if (!owner_.is_current()) {
-    // The child has no threads to join. What they waited in stays, as they may have been in it.
+    // A forked child has no threads to join. Their memory is leaked, since a thread of the parent
+    // may have been using it at the fork.
     new std::vector<std::thread>(std::move(started_));
     threads_.release();
     return;
@@ -119,8 +120,8 @@ void Team::call(std::size_t workers) {
   for (std::size_t i = 1; i < workers; ++i) wake(threads_[i]);
 }
 
-// Called once what the thread waits for has come true. Whoever takes the flag back rings the bell,
-// if it is not the thread itself.
+// Called once the condition that the thread waits for is true. Whoever clears the flag is_asleep
+// rings the bell, unless it is the thread itself.
 void Team::wake(Thread& thread) {
   if (!thread.is_asleep.load()) return;
   const auto now = Clock::now();
@@ -144,11 +145,11 @@ void Team::wait(Thread& thread, Done is_done) {
   if (spin()) return;
   for (const auto end = Clock::now() + kSpin; Clock::now() < end;)
     if (spin()) return;
-  // It may be rung for what came true before.
+  // A ring may be left from an earlier condition, so the condition is looked at again.
   while (!is_done()) {
     const auto asleep = Clock::now();
     thread.is_asleep.store(true);
-    // What came true before that rang for nobody.
+    // If the condition came true before the flag was set, nobody will ring.
     if (is_done() && thread.is_asleep.exchange(false)) return;
     thread.bell.wait();
     thread.slept += thread.rung_at - asleep;

@@ -13,7 +13,7 @@
 
 namespace tensor_ops::decode {
 
-// The process that made it, which a forked child is not.
+// Tells the process that made this object from its forked children.
 class OwnerProcess {
  public:
   OwnerProcess();
@@ -28,8 +28,8 @@ class Team {
   using Work = void (*)(void* context, std::size_t worker);
   using Clock = std::chrono::steady_clock;
 
-  // The caller of run() is thread 0; the others are started here. Throws Error where there are none
-  // to be had.
+  // The caller of run() is thread 0; the others are started here. Throws Error where the system
+  // does not give as many threads.
   explicit Team(std::size_t threads);
   Team(const Team&) = delete;
   Team& operator=(const Team&) = delete;
@@ -41,7 +41,7 @@ class Team {
   void run(Work work, void* context, std::size_t workers);
   // Called by every worker of a job: returns when all have called it.
   void meet(std::size_t worker);
-  // How long a worker could have run in the last job and had no processor: the longest of all.
+  // The longest time in the last job for which a worker could have run but had no processor.
   Clock::duration without_processor() const;
 
  private:

@@ -18,9 +18,8 @@ class alignas(64) TileClaims {
     std::size_t begin, end;
   };
 
-  // Takes a part of the tiles that are left of `all` in a step; none if there are none. A step that
-  // nobody has taken of yet has all of them, whatever is left of another. Inlined, so that no code
-  // of one level can be linked into another's.
+  // Takes some of the tiles that are left in a step; none if no tile is left. The first call in a
+  // step finds `all` tiles. Inlined, so that no code of one level can be linked into another's.
   __attribute__((always_inline)) Tiles take(std::uint32_t step, std::size_t all, bool is_owner) {
     std::uint64_t seen = __atomic_load_n(&left_, __ATOMIC_RELAXED);
     for (;;) {
@@ -44,8 +43,9 @@ class alignas(64) TileClaims {
   static constexpr unsigned kStepShift = 2 * kCountBits;
   static constexpr std::uint32_t kMostSteps = (1u << (64 - kStepShift)) - 1;
 
-  // The number of the step, the first tile that is left, and the one behind the last. Numbers come
-  // again, but no node is left out of so many steps in a row.
+  // The number of the step, the first tile that is left, and the one behind the last. The number is
+  // cut to a few bits and so repeats, but a node is never left out of so many steps in a row that
+  // it would mistake one step for another.
   std::uint64_t left_ = ~std::uint64_t{0};
 };
 

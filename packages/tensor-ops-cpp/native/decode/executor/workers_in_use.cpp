@@ -9,8 +9,8 @@ void WorkersInUse::note(Duration step, Duration without_processor) {
   lost_ += without_processor;
   unchanged_ += step;
   if (ran_ < kJudged) return;
-  // At the meetings all workers have waited for what one of them lost. With fewer workers a step
-  // takes longer, but by no more than the part that those who are left out have of its work.
+  // All workers waited at their meetings for the time that one worker lost. With fewer workers a
+  // step takes longer, but by no more than the share of work of the workers that are left out.
   const bool is_too_many = lost_ * (count_ + 1) > ran_ * change();
   if (count_ > 1 && is_too_many) {
     pause_ = unchanged_ < pause_ ? std::min<Duration>(2 * pause_, kLongestPause) : kShortestPause;

@@ -14,13 +14,13 @@ class WorkersInUse {
   explicit WorkersInUse(std::size_t most) : most_(most), count_(most) {}
 
   std::size_t count() const { return count_; }
-  // What a step took, and for how long in it a worker had no processor.
+  // Notes how long a step took, and for how long a worker had no processor in it.
   void note(Duration step, Duration without_processor);
 
  private:
   // Long enough for a scheduler to have given processors to some and to others.
   static constexpr std::chrono::milliseconds kJudged{20};
-  // After how long more are tried: at first, and where that has failed again and again.
+  // How long to wait before more workers are tried: at first, and after many failures.
   static constexpr std::chrono::milliseconds kShortestPause{100}, kLongestPause{800};
 
   std::size_t change() const { return (count_ + 7) / 8; }
@@ -28,7 +28,7 @@ class WorkersInUse {
 
   const std::size_t most_;
   std::size_t count_;
-  Duration ran_{}, lost_{};  // since it was judged
+  Duration ran_{}, lost_{};  // since the count was last judged
   Duration unchanged_{};     // how long this count has been in use
   Duration pause_ = kShortestPause;
 };

@@ -44,8 +44,8 @@ struct Sizes {
   }
 };
 
-// What the heads of a group have of some positions: the values, each times the exponential of its
-// score less the largest score; that largest score; and the sum of the exponentials.
+// The result of a group of heads for some positions. For each head: the sum of the values, each
+// times exp(score - largest score); the largest score; and the sum of the exponentials.
 struct Partial {
   float *values, *largest, *sums;
 
@@ -53,20 +53,20 @@ struct Partial {
       : values(to_values), largest(to_largest), sums(to_sums) {}
   TENSOR_OPS_INLINE Partial(float* memory, const decode::PartialLayout& layout)
       : Partial(memory, memory + layout.largest, memory + layout.sums) {}
-  // That of the heads from this one on.
+  // The part of the heads from `head` on.
   TENSOR_OPS_INLINE Partial from(std::size_t head, const Sizes& sizes) const {
     return {values + head * sizes.head, largest + head, sums + head};
   }
 };
 
-// exp(-below). Beyond `ordinary` the share of a position would be less than 2^-115.
+// exp(-below), or 0 beyond `ordinary`, where the share of a position would be less than 2^-115.
 TENSOR_OPS_INLINE Floats exp_below(Floats below) {
   const Floats e = exp_of_negative<Digits::kAll>(below), zero{};
   return below > ExpConstants<float>::ordinary ? zero : e;
 }
 
-// Memory that is read later, fetched a line at a time between arithmetic: all lines at once would
-// keep the loads waiting.
+// Memory that is read later. It is prefetched a line at a time between arithmetic, since the loads
+// would wait for many lines at once.
 struct Ahead {
   const unsigned char* from;
 
@@ -75,8 +75,8 @@ struct Ahead {
   }
 };
 
-// What splat() returns, without its addition, which turns -0 into 0 and so is an instruction of its
-// own: a load into all lanes can be part of the instruction that uses them.
+// As splat(), without its addition. That turns -0 into 0, and so is an instruction of its own,
+// while a load into all lanes can be part of the instruction that uses them.
 TENSOR_OPS_INLINE Floats broadcast(const float* from) {
   return bit_cast<Floats>(BitsOf<Floats>{} + bit_cast<std::uint32_t>(*from));
 }
@@ -85,13 +85,13 @@ TENSOR_OPS_INLINE Floats broadcast(const float* from) {
 template <class Element>
 struct RangeQuery {
   const Sizes& sizes;
-  const RangeBlocks &seen, &next;  // those of the range, and what is prefetched
-  const float* q;                  // of each head as many floats as its elements take
+  const RangeBlocks &seen, &next;  // the blocks of the range, and blocks to be prefetched
+  const float* q;                  // the heads, one behind the other
   float* scratch;
   Partial to;
 
-  // visit(block, first lane, end lane, what is to be prefetched meanwhile): while keys are read the
-  // first half of what is next, while values are read the other.
+  // Calls visit(block, first lane, end lane, memory to be prefetched meanwhile). The first half of
+  // the next blocks is prefetched while keys are read, the second half while values are read.
   template <class Visit>
   TENSOR_OPS_INLINE void for_blocks(bool of_values, Visit visit) const {
     for (std::size_t i = 0; i < seen.count; ++i) {
@@ -119,7 +119,8 @@ struct RangeQuery {
       if (p < from || p >= end) row[p] = -__builtin_inff();
   }
 
-  // exp(score - largest) in place, and their sum: one in each lane, over all blocks in order.
+  // Replaces scores by exp(score - largest). Each lane sums its exponentials over all blocks, in
+  // order.
   void exponentials(std::size_t h, float* row, std::size_t count) const {
     Floats most[kBlockVectors], sums[kBlockVectors] = {};
     for (std::size_t v = 0; v < kBlockVectors; ++v) most[v] = splat<Floats>(-__builtin_inff());
@@ -151,7 +152,7 @@ struct RangeQuery {
   }
 };
 
-// What the heads of a group have of all ranges so far, in the order in which they are added.
+// The result of a group of heads for all ranges so far, in the order in which they are added.
 class Attended {
  public:
   TENSOR_OPS_INLINE Attended(const Sizes& sizes, const Partial& to) : sizes_(sizes), to_(to) {}

@@ -33,7 +33,7 @@ TENSOR_OPS_INLINE Words broadcast_pair(const std::int16_t* from) {
   return bit_cast<Words>(BitsOf<Floats>{} + pair);
 }
 
-// Of each pair the sum of both products.
+// The sum of both products of each pair.
 TENSOR_OPS_INLINE Ints products(Words a, Words b) {
 #if defined(__AVX512F__)
   return bit_cast<Ints>(_mm512_madd_epi16(bit_cast<__m512i>(a), bit_cast<__m512i>(b)));
@@ -46,9 +46,9 @@ TENSOR_OPS_INLINE Ints products(Words a, Words b) {
 #endif
 }
 
-// Rounds numbers to int16 by their largest magnitude, and returns what one step is. A row of 128
-// such weights, or 32 elements of a query, times int8 stays within int32. Infinity and NaN come
-// back in the step.
+// Rounds numbers to int16, whose range is their largest magnitude, and returns the size of a step.
+// A sum of 128 such weights, or of 32 elements of a query, times int8 stays within int32. Infinity
+// and NaN become 0, and the step infinite or NaN.
 TENSOR_OPS_INLINE float to_words(const float* from, std::size_t count, std::int16_t* to) {
   constexpr float kSteps = 32767.0f, kLeast = 0x1p-100f;
   const float most = largest_magnitude(from, count);
@@ -112,7 +112,7 @@ struct Query<Int8, heads> : RangeQuery<Int8> {
     return reinterpret_cast<std::int16_t*>(first) + g * heads * stride;
   }
 
-  // What is left of the half of a block that is prefetched beside one.
+  // Prefetches the rest of half a block: its scales.
   TENSOR_OPS_INLINE void fetch_rest(Ahead next) const {
     next.fetch(kBlock * sizes.head, half_bytes() - kBlock * sizes.head);
   }
@@ -163,8 +163,8 @@ struct Query<Int8, heads> : RangeQuery<Int8> {
         store_vector(to + h * stride + v * kLanes<float>, total[h][v]);
   }
 
-  // The weights of positions times the scales of a group of elements of their values. Where a
-  // position is not seen the scale may be anything.
+  // The weights of positions times the scales of one group of elements of their values. The scale
+  // of a position that is not seen may be anything.
   void scale_weights(std::size_t g, std::size_t stride) const {
     std::size_t i = 0;
     for_blocks(false, [&](const CacheBlock<Int8>& block, auto...) TENSOR_OPS_INLINE_LAMBDA {

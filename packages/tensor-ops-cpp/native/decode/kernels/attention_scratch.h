@@ -11,7 +11,7 @@ constexpr std::size_t kMostShared = 1024;
 constexpr std::size_t kMostQueryHeads = 4;
 
 // One partial result per (query-head group, range): values [head][d], and per head its maximum and
-// its sum. All numbers are of floats.
+// its sum. All numbers count floats.
 struct PartialLayout {
   std::size_t largest, sums, floats;
 
@@ -21,8 +21,8 @@ struct PartialLayout {
         floats(aligned((sums + group) * sizeof(float)) / sizeof(float)) {}
 };
 
-// A query head beside keys in int8: its elements in int16, an even number of them, and a step for
-// each group of elements that has a scale. All numbers are of floats.
+// A query head beside keys in int8: its elements in int16, filled up to an even number, and a step
+// for each group of elements that has a scale. All numbers count floats.
 struct Int8HeadLayout {
   std::size_t steps, floats;
 
@@ -30,9 +30,9 @@ struct Int8HeadLayout {
       : steps((head_size + 1) / 2), floats(steps + scales_of(head_size)) {}
 };
 
-// What a query beside keys in int8 has for some heads and `stride` positions, an even number: for
-// each head a row of scores, and a row of these times the scales of values; then for each group of
-// elements and each head a step, and a row of weights in int16. All numbers are of floats.
+// The memory of a query beside keys in int8, for some heads and `stride` positions, an even number:
+// for each head a row of scores, and a row of scores times the scales of values; then for each
+// group of elements and each head a step, and a row of weights in int16. All numbers count floats.
 struct Int8QueryLayout {
   std::size_t scaled, steps, weights, floats;
 
@@ -48,14 +48,14 @@ DECODE_INLINE std::size_t block_bytes(CacheType type, std::size_t head_size) {
   return kCacheBlock * position_bytes(type, head_size, head_size);
 }
 
-// Of a thread, for a group of query heads.
+// The scratch of a thread, for a group of query heads.
 struct AttentionScratch {
   Piece<unsigned char>
       assembled[2];            // the blocks of two ranges, where pages cut those of the cache
-  Piece<float> heads;          // of a pair's query; while keys are stored, one key
-  Piece<float> largest, sums;  // of the group's results so far, whose values are the output
+  Piece<float> heads;          // the heads of a query; while keys are stored, one key
+  Piece<float> largest, sums;  // of the results so far; their values are in the output
   Piece<float> partial;
-  Piece<float> int8_heads;  // those of the query once more, beside keys in int8
+  Piece<float> int8_heads;  // the heads of the query in int16, beside keys in int8
   Piece<float> query;       // the scores of a range, and what follows from them
   std::size_t bytes;
 
@@ -78,8 +78,7 @@ struct AttentionScratch {
   }
 };
 
-// The scratch that all threads share, by the most positions of a request and by its key/value
-// heads.
+// The scratch that all threads share, for requests of up to `positions` positions.
 struct SharedAttentionScratch {
   std::size_t most_parts;
   Piece<std::uint32_t> done;  // how many ranges of each pair are done

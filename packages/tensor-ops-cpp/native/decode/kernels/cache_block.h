@@ -7,8 +7,8 @@
 namespace tensor_ops::TENSOR_OPS_LEVEL {
 namespace {
 
-// Positions are taken in blocks of so many, at every level and from the same places on: the sums
-// of a query do not depend on what else is computed.
+// Positions are taken in blocks of this size, at every level and from the same places on, so that
+// the sums of a query do not depend on what else is computed.
 constexpr std::size_t kBlock = decode::kCacheBlock;
 constexpr std::size_t kBlockVectors = kBlock / kLanes<float>;
 
@@ -18,7 +18,7 @@ TENSOR_OPS_INLINE float whole(float x) {
   return (x + kShift) - kShift;
 }
 
-// The largest magnitude of some numbers, found by their bits: those of NaN are the largest.
+// The largest magnitude of some numbers, found by their bits: a NaN counts as the largest.
 TENSOR_OPS_INLINE float largest_magnitude(const float* from, std::size_t count) {
   std::uint32_t largest = 0;
   for (std::size_t i = 0; i < count; ++i) {
@@ -32,7 +32,7 @@ template <class Element>
 constexpr decode::CacheType kCacheType =
     is_half<Element> ? decode::CacheType::kFloat16 : decode::CacheType::kFloat32;
 
-// The part of a cache that `width` positions of a head have.
+// The part of a cache with `width` positions of a head.
 template <class Element>
 struct CacheBlock {
   using T = typename Element::Storage;
@@ -192,12 +192,12 @@ class HeadCache {
 struct RangeBlocks {
   struct Seen {
     unsigned char* first;
-    std::uint32_t from, end;  // of its lanes those that are seen
+    std::uint32_t from, end;  // the lanes whose positions are seen
   };
-  std::size_t pair, range;  // which one it is
+  std::size_t pair, range;  // the range is this one of this pair
   std::size_t count = 0;
   Seen block[decode::kMostBlocks];
-  unsigned char* assembled = nullptr;  // memory for as many blocks, where some are not in the cache
+  unsigned char* assembled = nullptr;  // memory for blocks that are not whole in the cache
 
   template <class Element>
   void fill(const HeadCache<Element>& cache, std::size_t begin, std::size_t end,

@@ -11,7 +11,7 @@ extern const KernelTable rms_norm_kernels, layer_norm_kernels, silu_mul_kernels,
 
 namespace {
 
-// Row r is so many floats behind row r - 1: 0 for one that all rows share.
+// Rows of an array, `stride` floats apart; 0 for one row that is used again and again.
 struct OpRows {
   const float* first;
   std::size_t stride;

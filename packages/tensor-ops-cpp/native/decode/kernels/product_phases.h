@@ -1,5 +1,5 @@
 // The two phases of a node that ends in products with packed matrices: rows are prepared, by each
-// thread for itself where they are few, then each thread multiplies them by its own tiles.
+// thread for itself where there are few, then each thread multiplies them by its own tiles.
 #pragma once
 
 #include "decode/executor/product_scratch.h"
@@ -8,7 +8,7 @@
 namespace tensor_ops::TENSOR_OPS_LEVEL {
 namespace {
 
-// From so many rows on, tiles are multiplied in pairs.
+// With this many rows or more, tiles are multiplied in pairs.
 constexpr std::size_t kPairRows = 16;
 
 // Prologue::row(share, r, scratch) returns the row that is multiplied, which may be in the scratch;
@@ -30,7 +30,8 @@ struct ProductPhases {
     }
   }
 
-  // A thread's own tiles, then what is left of the others': none waits long for a slow one.
+  // A thread multiplies its own tiles, then tiles that are left of other threads, so that none
+  // waits long for a slow thread.
   static void multiply(const decode::Share& share) {
     const decode::ProductScratch scratch = scratch_of(share);
     for (std::size_t i = 0; i < share.threads; ++i) {

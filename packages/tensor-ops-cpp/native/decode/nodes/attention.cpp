@@ -1,4 +1,4 @@
-// attention: of each query head of a token to the keys of its request up to its own position.
+// attention: each query head of a token attends to the keys of its request up to its own position.
 #include "decode/executor/node.h"
 
 #if KERNEL_PASS
@@ -18,7 +18,7 @@ using decode::PartialLayout;
 using decode::Share;
 using decode::SharedAttentionScratch;
 
-// Normalises and rotates heads of a token into `to`.
+// Writes heads of a token to `to`, normalised and rotated.
 void prepare_heads(const Share& share, const Sizes& sizes, const float* heads, std::size_t count,
                    AttentionNode::Weight norm, std::size_t position, float* to) {
   const std::size_t size = sizes.head;
@@ -44,10 +44,10 @@ TENSOR_OPS_INLINE HeadCache<Element> head_cache(const Share& share, std::size_t 
   return {share.cache, share.step->page_table + slot * share.step->pages_per_request, slot, head};
 }
 
-// The work of a step: of each pair of a token and a key/value head the ranges of positions that the
-// token sees. Pairs of one head follow one another: tokens of a prompt find its keys in the caches.
-// A range begins at a multiple of kAttendedRange, and has sums of its own, so that they are the
-// same whoever computes it.
+// The work of a step: for each pair of a token and a key/value head, the ranges of positions that
+// the token sees. Pairs of one head follow one another, so that tokens of a prompt find its keys in
+// the processor's caches. A range begins at a multiple of kAttendedRange, and has sums of its own,
+// which are the same whoever computes them.
 class Ranges {
  public:
   explicit TENSOR_OPS_INLINE Ranges(const Share& share)
@@ -128,8 +128,8 @@ class Attention {
     next_->assembled = own_.assembled[1].in(share.own);
   }
 
-  // Pairs are taken in turn where there are many, since late positions take longer than early
-  // ones. Of few, the ranges are divided.
+  // Threads take many pairs in turn, since late positions take longer than early ones. Of few pairs
+  // they divide the ranges.
   void run() {
     next_->pair = ranges_.pairs();  // none
     const std::size_t pairs = ranges_.pairs();
@@ -158,8 +158,8 @@ class Attention {
     return {sizes_, {out(pair), own_.largest.in(share_.own), own_.sums.in(share_.own)}};
   }
 
-  // The ranges with these numbers, of all ranges of all pairs. Who does the last one of a pair adds
-  // them up.
+  // Computes ranges by their numbers among all ranges of all pairs. The thread that finishes the
+  // last range of a pair adds up the pair's results.
   void run_shared(std::size_t begin, std::size_t end) {
     std::size_t first = 0;  // of the pair
     for (std::size_t pair = 0; first < end; ++pair) {
@@ -225,7 +225,7 @@ class Attention {
     return is_int8 ? Int8HeadLayout(sizes_.head).floats : sizes_.head;
   }
 
-  // The heads of a pair's query, and one range; another one is prefetched.
+  // Computes one range for all heads of a pair's query, and prefetches the next range.
   void run_range(std::size_t pair, std::size_t range, std::size_t next_pair, std::size_t next_range,
                  float* to) {
     if (next_->pair == pair && next_->range == range) {

@@ -3,11 +3,10 @@
 
 namespace tensor_ops::decode {
 // The token for a row of n logits, drawn with the parameters of its slot. No logit is NaN, and the
-// largest is more than minus infinity. Double arithmetic and the standard library's heap: the same
-// code for every level.
+// largest is more than minus infinity. Compiled once, with double arithmetic, for every level.
 std::int32_t draw(const Share& share, const float* x, std::size_t n, std::size_t token,
                   float largest);
-// The row with the edits of a slot, in scratch.
+// The row of logits with the edits of a slot, in scratch.
 const float* edited(const Share& share, const float* x, std::size_t n, std::size_t slot);
 }  // namespace tensor_ops::decode
 
@@ -67,13 +66,13 @@ struct Candidate {
   double weight;  // relative to the largest
   std::int32_t index;
 
-  // The order of a heap, whose first is the likeliest, of equals the one of the lowest index.
+  // Makes the likeliest candidate the first of a heap; of equal ones that of the lowest index.
   bool operator<(const Candidate& other) const {
     return weight < other.weight || (weight == other.weight && index > other.index);
   }
 };
 
-// Of a thread, for a row of n logits.
+// The scratch of a thread for a row of n logits.
 struct SampleScratch {
   Piece<Candidate> heap;
   Piece<float> edited;
@@ -127,7 +126,7 @@ std::int32_t draw(const Share& share, const float* x, std::size_t n, std::size_t
                static_cast<std::int32_t>(i)};
   }
 
-  // Candidates move from the heap to the end of the array, in descending order, as far as needed.
+  // Candidates move from the heap to the end of the array in descending order, as many as needed.
   const std::size_t top_k = static_cast<std::size_t>(step.top_k[slot]);
   const std::size_t most = top_k == 0 ? n : std::min(top_k, n);
   const double u =
@@ -145,7 +144,7 @@ std::int32_t draw(const Share& share, const float* x, std::size_t n, std::size_t
   } else {
     for (std::size_t i = 0; i < n; ++i) total += heap[i].weight;
   }
-  // How many of them top_p and min_p keep, and their sum.
+  // How many candidates top_p and min_p keep, and their sum.
   const double wanted = static_cast<double>(step.top_p[slot]) * total;
   const auto least = static_cast<double>(step.min_p[slot]);
   std::size_t last = 0;
@@ -154,7 +153,7 @@ std::int32_t draw(const Share& share, const float* x, std::size_t n, std::size_t
     if (last > 0 && (sum >= wanted || weight < least)) break;
     sum += weight;
     if (step.top_p[slot] == 1 && least == 0 && sum > u * total) {
-      return heap[n - 1 - last].index;  // nothing is cut off, so that this is the one
+      return heap[n - 1 - last].index;  // the drawn one, since nothing is cut off
     }
   }
   double below = 0;

@@ -27,8 +27,8 @@ constexpr float kSecondTerm = 1.0f / 254;
 template <std::size_t terms>
 struct Int8Block {
   float scale, sum;  // the sum is that of the activations, less the scale
-  // -8 times the sums of q over the first and the last 16 columns: weights less their zero point z
-  // are multiplied by adding z / 8 times as much to the product of the weights with it.
+  // -8 times the sums of q over the first and the last 16 columns. z / 8 times this corrects a
+  // product of q with weights that still have their zero point z added.
   std::int32_t minus_8_sums[terms][2];
   std::int8_t q[terms][kBlockColumns];
 };
@@ -47,7 +47,7 @@ TENSOR_OPS_INLINE std::int32_t largest_lane(V v) {
 }
 
 TENSOR_OPS_INLINE float largest_magnitude(const float* x) {
-  Ints largest{};  // magnitudes compare like their bits
+  Ints largest{};  // magnitudes are ordered as their bits are
   for (std::size_t i = 0; i < kBlockColumns; i += kLanes<float>) {
     const auto seen = bit_cast<Ints>(magnitude_of(load_vector<Floats>(x + i)));
     largest = seen > largest ? seen : largest;
@@ -70,7 +70,7 @@ TENSOR_OPS_INLINE void prepare_block(const float* x, float magnitude, Int8Block<
   for (std::size_t term = 0; term < terms; ++term) {
     std::int32_t q[kBlockColumns];
     for (std::size_t v = 0; v < vectors; ++v) {
-      // A sum with 1.5 * 2^23 rounds to an integer, by which its bits differ.
+      // Adding 1.5 * 2^23 rounds to an integer, and the bits of the sum grow by that integer.
       const Floats rounded = rest[v] + 0x1.8p23f;
       store_vector(q + v * kLanes<float>,
                    bit_cast<Ints>(rounded) - bit_cast<std::int32_t>(0x1.8p23f));

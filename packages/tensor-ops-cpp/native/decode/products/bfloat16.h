@@ -10,7 +10,7 @@ namespace {
 
 static_assert(kParts == 1 && kChains == 2, "a vector is a line, and lines come in twos");
 
-// Two numbers of a token are a word, as the two weights of a row are in a line.
+// A word has two activations of a token, as a line has two weights of each row.
 std::size_t bfloat16_bytes(std::size_t columns) { return float_bytes(columns) / 2; }
 
 void prepare_bfloat16s(const float* x, std::size_t columns, unsigned char* prepared) {
@@ -19,7 +19,7 @@ void prepare_bfloat16s(const float* x, std::size_t columns, unsigned char* prepa
   for (std::size_t k = columns; k < bfloat16_bytes(columns) / 2; ++k) rounded[k] = 0;
 }
 
-// The instruction takes subnormal numbers for 0, and makes 0 of what would be one.
+// The instruction treats subnormal numbers as 0, and returns 0 for subnormal results.
 TENSOR_OPS_INLINE Floats dot_of_two(Floats sums, Words w, Ints x) {
   return bit_cast<Floats>(
       _mm512_dpbf16_ps(bit_cast<__m512>(sums), bit_cast<__m512bh>(w), bit_cast<__m512bh>(x)));
@@ -28,7 +28,7 @@ TENSOR_OPS_INLINE Floats dot_of_two(Floats sums, Words w, Ints x) {
 struct BFloat16Product {
   static constexpr std::size_t kTokens = kFloatTokens;
 
-  // Of so many tiles, each `second` bytes behind the one before.
+  // Several tiles, each `second` bytes behind the one before.
   template <std::size_t tiles, std::size_t count>
   static TENSOR_OPS_INLINE void run_tiles(const unsigned char* tile, std::size_t second,
                                           std::size_t columns, Tokens tokens) {

@@ -10,7 +10,7 @@ namespace {
 using Ints = Vector<std::int32_t>;
 using Words = BitsOf<Floats>;  // four bytes to a lane
 
-constexpr std::size_t kDotWords = 4;  // of 16 columns
+constexpr std::size_t kDotWords = 4;  // 16 columns
 
 TENSOR_OPS_INLINE Ints splat_word(const std::int8_t* x) {
   std::int32_t word;
@@ -28,8 +28,8 @@ constexpr bool kTakesAnyByte = false;
 
 TENSOR_OPS_INLINE Words signed_bytes(Words w) { return w ^ 0x80808080u; }
 
-// start + w x, of 16 columns. The weights are from 0 to `largest`, or signed bytes if that is over
-// 127 and the level does not take any byte. The activations are from -127 to 127.
+// start + w x, over 16 columns. The weights are from 0 to `largest`, or signed bytes if `largest`
+// is over 127 and the level does not take any byte. The activations are from -127 to 127.
 #if defined(__AVX512VNNI__)
 
 template <int largest>
@@ -47,8 +47,8 @@ using Bytes = Vector<std::int8_t>;
 using Shorts = Vector<std::int16_t>;
 using Register = Vector<long long>;  // what intrinsics take
 
-// Two neighbouring products and their sum, which saturates at 16 bits: 32767 / 254 is the most that
-// unsigned weights may be. Of signed ones the sign goes to the activations.
+// Sums of two neighbouring products. They saturate at 16 bits, so that unsigned weights may be at
+// most 32767 / 254. The signs of signed weights are moved to the activations.
 template <int largest>
 TENSOR_OPS_INLINE Shorts sums_of_two(Words words, Ints activations) {
   auto w = bit_cast<Register>(words), x = bit_cast<Register>(activations);
@@ -65,7 +65,7 @@ TENSOR_OPS_INLINE Shorts sums_of_two(Words words, Ints activations) {
 
 template <int largest>
 TENSOR_OPS_INLINE Ints dot(Ints start, const Words* w, const std::int8_t* x) {
-  // As many sums of two are added as 16 bits can hold.
+  // Adds as many sums of two as 16 bits can hold.
   constexpr std::size_t fit = largest > 127 ? 1 : 32767 / (2 * 127 * largest);
   static_assert(fit >= 1);
   constexpr std::size_t run = fit < kDotWords ? fit : kDotWords;

@@ -1,5 +1,5 @@
-// The products: a tile of 16 rows times the activations of some tokens. Every sum of a lane runs
-// through the columns in an order that does not depend on the number of tokens.
+// The products: a tile of 16 rows times the activations of some tokens. Each lane sums over the
+// columns in an order that does not depend on the number of tokens.
 #pragma once
 
 #include <utility>
@@ -11,11 +11,11 @@
 namespace tensor_ops::TENSOR_OPS_LEVEL {
 namespace {
 
-// The vectors that the 16 lanes of a tile take.
+// How many vectors the 16 lanes of a tile fill.
 constexpr std::size_t kParts = kLineBytes / kVectorBytes;
 
-// Tokens at a time, and chains of additions of a token's floating-point sum, so that the sums stay
-// in the 16 or 32 registers that there are.
+// How many tokens are taken at a time, and in how many chains of additions a token's floating-point
+// sum is computed: as many as fit the 16 or 32 registers.
 #if defined(__AVX512F__)
 constexpr std::size_t kIntegerTokens = 8, kFloatTokens = 8, kChains = 2;
 #elif defined(__AVX2__)
@@ -34,7 +34,7 @@ TENSOR_OPS_INLINE void prefetch_lines(const unsigned char* from, std::size_t byt
     __builtin_prefetch(from + kStreamAhead + i, 0, 3);
 }
 
-// body(i) for each i < count, as a constant.
+// Calls body(i) for each i < count, where i is a constant.
 template <class Body, std::size_t... I>
 TENSOR_OPS_INLINE void repeat(Body body, std::index_sequence<I...>) {
   (body(std::integral_constant<std::size_t, I>{}), ...);
@@ -90,12 +90,13 @@ class TileBlock {
   TENSOR_OPS_INLINE Words line(std::size_t index) const {
     return load_vector<Words>(lines_ + index * kLineBytes);
   }
-  // Line j has columns 4j to 4j + 3 in its low nibbles and those 16 further on in its high ones.
+  // Line j has columns 4j to 4j + 3 in its low nibbles, and columns 4j + 16 to 4j + 19 in its high
+  // nibbles.
   TENSOR_OPS_INLINE Words nibbles(std::size_t word) const {
     return (word < kDotWords ? line(word) : line(word - kDotWords) >> 4) & 0x0F0F0F0Fu;
   }
-  // Bits 4 and above of a word, `bits` of each integer. Those of 8 / bits words share a line, the
-  // first word's lowest.
+  // Bits 4 and above of a word, `bits` of each integer. 8 / bits words share a line, the first word
+  // in the lowest bits.
   template <std::size_t bits>
   TENSOR_OPS_INLINE Words high(std::size_t first_line, std::size_t word) const {
     constexpr std::size_t together = 8 / bits;
@@ -115,9 +116,9 @@ TENSOR_OPS_INLINE Floats to_floats(Words small) {
   return __builtin_convertvector(bit_cast<Ints>(small), Floats);
 }
 
-// A block of a K format. Its scales and minimums are the products of a half-precision number of 256
-// columns and a small integer: exact in float32, and computed where they are used, since the
-// integer takes a quarter of the memory.
+// A block of a K format. A scale or minimum is the product of a half-precision number, which 256
+// columns share, and a small integer. The product is exact in float32. It is computed where it is
+// used, since the integer takes a quarter of the memory.
 template <class Tile>
 class SuperBlock : public TileBlock<Tile> {
  public:
@@ -139,7 +140,7 @@ class SuperBlock : public TileBlock<Tile> {
   const Words integers_;
 };
 
-// Beside activations in int8, of one or two terms.
+// Products with activations in int8, of one or two terms.
 template <class Format, std::size_t terms>
 struct IntegerProduct {
   static constexpr std::size_t kTokens = kIntegerTokens;
@@ -148,7 +149,7 @@ struct IntegerProduct {
   static constexpr std::size_t kHalvesOfScale = 2 / Format::kScales;
   using Activations = Int8Block<terms>;
 
-  // What is added to the sum over the columns of one scale, where that is not part of it.
+  // What corrects the sum over the columns of one scale for kZero, where the sum itself does not.
   static TENSOR_OPS_INLINE std::int32_t start(const Activations& x, std::size_t term,
                                               std::size_t scale) {
     std::int32_t sum = 0;
@@ -170,7 +171,7 @@ struct IntegerProduct {
     return __builtin_convertvector(sum, Floats);
   }
 
-  // sum_of(term, scale) is that sum.
+  // sum_of(term, scale) returns the sum over the columns of one scale.
   template <class Sum>
   static TENSOR_OPS_INLINE void add_block(Floats& sums, const Format& block, const Activations& x,
                                           Sum sum_of) {
@@ -221,13 +222,13 @@ struct Dequantized : Format {
   }
 };
 
-// Beside float32 activations. A format has kColumns columns in a block, of which columns(j, w) are
-// the weights of 4j to 4j + 3.
+// Products with float32 activations. A format has kColumns columns in a block; columns(j, w) gives
+// the weights of columns 4j to 4j + 3.
 template <class Format>
 struct FloatProduct {
   static constexpr std::size_t kTokens = kFloatTokens;
 
-  // Where a vector is a line.
+  // For levels whose vectors are as long as a line.
   template <std::size_t count>
   static void run_pair(const unsigned char* tile, std::size_t second, std::size_t columns,
                        Tokens tokens) {
@@ -297,7 +298,7 @@ void multiply(const unsigned char* tile, std::size_t columns, const unsigned cha
                                              {prepared, prepared_stride, out, out_stride}, tokens);
 }
 
-// An activation is loaded once for two tiles, of which so many tokens at a time fill the registers.
+// An activation is loaded once for two tiles. Their sums for this many tokens fill the registers.
 constexpr std::size_t kPairTokens = 4;
 
 template <class Product>
@@ -316,7 +317,7 @@ void multiply_pair(const unsigned char* tile, std::size_t second, std::size_t co
 
 template <class Format>
 constexpr ProductKernel float_product{float_bytes, prepare_floats, multiply<FloatProduct<Format>>};
-// Of a format that is no block, whose weights take few registers.
+// For formats of numbers without blocks, whose weights take few registers.
 #if defined(__AVX512F__)
 template <class Format>
 constexpr ProductKernel number_product{float_bytes, prepare_floats, multiply<FloatProduct<Format>>,

@@ -30,7 +30,7 @@ inline float load_half(const unsigned char* from) {
   const std::uint32_t magnitude = half & 0x7FFF, sign = (half & 0x8000) << 16;
   const bool finite = magnitude < 0x7C00;
   const std::uint32_t bits = sign | magnitude << 13 | (finite ? 0 : 0x7F800000);
-  // The exponent's bias is 112 less; the product is exact.
+  // The bias of the exponent is 112 less than float32's. The product is exact.
   return load_float(reinterpret_cast<const unsigned char*>(&bits)) * (finite ? 0x1p112f : 1.0f);
 }
 
@@ -114,7 +114,7 @@ class BlockRow {
 template <class Tile, std::size_t block_bytes, void (*pack_block)(const unsigned char*, BlockRow),
           std::size_t together = 1>
 void pack_blocks(const unsigned char* const* rows, std::size_t columns, unsigned char* tile) {
-  // Lines that no row sets are the second halves of heads, and those of rows past the end.
+  // No row sets the second halves of heads, nor the lines of rows past the end.
   std::memset(tile, 0, Tile::bytes(columns));
   for (std::size_t b = 0; b < columns / kBlockColumns / together; ++b)
     for (std::size_t r = 0; r < kTileRows; ++r)
@@ -142,7 +142,7 @@ inline int integer(const FourColumns* q, std::size_t column) {
 constexpr std::size_t kSuperColumns = 256;
 
 // The integers of 32 columns of q4_K and q5_K, of 6 bits each. The upper two bits of the last four
-// blocks are beside the first four's.
+// blocks' integers are in the bytes of the first four blocks'.
 struct ScaleAndMinimum {
   unsigned char scale, minimum;
 

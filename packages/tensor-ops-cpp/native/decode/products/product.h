@@ -33,9 +33,8 @@ using decode::ActivationType;
 using decode::kActivationNames;
 using decode::kActivationTypes;
 
-// Of one weight format, one type of activations and one variant of a level. What prepare() writes
-// depends on columns, activations and variant, but not on the format: matrices of several formats
-// can share it.
+// The product of one weight format, one type of activations and one variant of a level. What
+// prepare() writes does not depend on the format, so that matrices of several formats can share it.
 struct ProductKernel {
   std::size_t (*prepared_bytes)(std::size_t columns);  // a multiple of 4
   // Converts the activations of one token. `prepared` is aligned to 4 bytes at least.
@@ -45,8 +44,8 @@ struct ProductKernel {
   void (*multiply)(const unsigned char* tile, std::size_t columns, const unsigned char* prepared,
                    std::size_t prepared_stride, std::size_t tokens, float* out,
                    std::size_t out_stride);
-  // Likewise out[t * out_stride + r] for the 32 rows of a tile and of a second one so many bytes
-  // further on, with the same bits. Null where that is not faster for many tokens.
+  // As multiply(), with the same bits, for the 32 rows of a tile and a second tile, `second` bytes
+  // further on. Null where that is not faster for many tokens.
   void (*multiply_pair)(const unsigned char* tile, std::size_t second, std::size_t columns,
                         const unsigned char* prepared, std::size_t prepared_stride,
                         std::size_t tokens, float* out, std::size_t out_stride) = nullptr;
@@ -85,15 +84,15 @@ struct ProductVariant {
 
 // All that are compiled in, by level, the fastest of a level last.
 TENSOR_OPS_SHARED const std::vector<ProductVariant>& product_variants();
-// The fastest of a level that the CPU has: an index into product_variants().
+// The fastest variant of a level that the CPU can run: an index into product_variants().
 std::size_t fastest_product_variant(std::size_t level);
 
 // The type in which a format can take activations: `wanted`, or int8x2 beside integers where
 // bfloat16 is wanted, or float32.
 ActivationType activations_for(const WeightFormat& format, ActivationType wanted);
 
-// That of the variant, or of the next slower one of its level that has one. Its functions are null
-// where the format has no product with such activations.
+// The kernel of the variant, or of the next slower variant of its level that has one. Its functions
+// are null where the format has no product with such activations.
 TENSOR_OPS_SHARED const ProductKernel& product_kernel(const WeightFormat& format,
                                                       ActivationType activations,
                                                       std::size_t variant);

@@ -61,8 +61,9 @@ struct SimpleTileBlock : TileBlock<typename Form::Tile> {
 namespace tensor_ops {
 namespace {
 
-// The integers of 32 columns. Those of 4 bits lie in the low halves of 16 bytes and then in the
-// high ones; those of 5 bits likewise, after 4 bytes of fifth bits; q8_0 has q - z, signed.
+// The integers of 32 columns. 16 bytes have the lower four bits: those of the first 16 columns in
+// their low halves, those of the last 16 in their high halves. Before them 4 bytes have the fifth
+// bits, if there are any. Integers of 8 bits are bytes, and signed: q - z.
 template <class Form>
 void unpack_simple(const unsigned char* integers, FourColumns* q) {
   for (std::size_t i = 0; i < kFours; ++i) {

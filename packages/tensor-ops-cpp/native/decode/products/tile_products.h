@@ -1,6 +1,6 @@
 // Products of integer weights on the tile registers of AMX, for many tokens: 16 rows of the weight
-// times 16 tokens at once. The integers are exact, and what follows them is that of IntegerProduct:
-// the bits are those of the variant that takes the tokens that are left.
+// times 16 tokens at once. The integers are exact, and the rest is done as in IntegerProduct, so
+// that the results have the same bits as those of the variant that takes the remaining tokens.
 #pragma once
 
 #include "decode/products/multiply.h"
@@ -27,7 +27,7 @@ struct TileProduct {
     return shapes;
   }
 
-  // The sums of a block over the columns of each scale, of each term, token and row.
+  // Sums over the columns of each scale of a block, by term, token and row.
   using Sums = Ints[kScales][terms][kMostGroups * kTileTokens];
 
   template <std::size_t groups>
@@ -74,7 +74,7 @@ struct TileProduct {
   }
 };
 
-// `Rest` has the kernels of the variant that takes the tokens that fill no tile.
+// `Rest` has the kernels of the variant that takes the remaining tokens, which fill no tile.
 template <class Format, std::size_t terms, const ProductTable& Rest>
 void multiply_by_tiles(const unsigned char* tile, std::size_t columns,
                        const unsigned char* prepared, std::size_t prepared_stride,

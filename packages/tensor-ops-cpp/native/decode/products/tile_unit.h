@@ -59,8 +59,8 @@ void tile_store(void* to, std::size_t stride) {
     __builtin_memcpy(static_cast<unsigned char*>(to) + r * stride, unit.data[tile][r],
                      unit.shapes.row_bytes[tile]);
 }
-// Adds to each word of `sums` the products of signed bytes of its row of `x` and unsigned ones of
-// its column of `w`.
+// Adds products to each word of `sums`: signed bytes of its row of `x` times unsigned bytes of its
+// column of `w`.
 template <int sums, int x, int w>
 void tile_add_products() {
   const TileShapes& shapes = unit.shapes;
@@ -78,8 +78,8 @@ void tile_add_products() {
 
 #else
 
-// Not the compiler's own functions: some of them are macros that take no constant of a template,
-// and do not say that memory is read and written.
+// Assembly instead of intrinsics, since some of those are macros that take no template constant,
+// and do not tell the compiler that memory is read and written.
 TENSOR_OPS_INLINE void tile_configure(const TileShapes& shapes) {
   asm volatile("ldtilecfg %0" : : "m"(shapes));
 }

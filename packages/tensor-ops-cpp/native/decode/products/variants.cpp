@@ -20,8 +20,7 @@
 namespace tensor_ops {
 namespace {
 
-// What the CPU has beyond the level of a variant; a variant that is no more than its level is not
-// asked.
+// Whether the CPU has what a variant needs beyond its level.
 #if defined(__x86_64__)
 
 [[maybe_unused]] bool has_x86_64_v4_vnni() {
@@ -36,8 +35,8 @@ namespace {
   return (eax >> 5 & 1) && has_x86_64_v4_vnni();  // AVX512_BF16
 }
 
-// The variant after that of bf16, whose kernels it lacks. It has not run on a processor yet, so
-// that it is only used where somebody asks for it.
+// It comes after the variant of bf16, and has no kernels for bf16. No processor has run it yet, so
+// it is only used on request.
 [[maybe_unused]] bool has_x86_64_v4_amx() {
 #if defined(TENSOR_OPS_EMULATE_TILES)
   return has_x86_64_v4_bf16();
@@ -50,7 +49,7 @@ namespace {
   unsigned low = 0, high = 0;
   __asm__("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
   if ((low >> 17 & 3) != 3) return false;  // the kernel saves tiles
-  // Their memory is given only to a process that has asked for it; this is for all of its threads.
+  // A process must ask for the memory of tiles; all its threads may use them then.
   constexpr long kRequestPermission = 0x1023, kTileData = 18;
   return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
 #else
