@@ -118,7 +118,7 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 @nox.session
 def quickstart(session: nox.Session) -> None:
     """Embed sentences with a real model through tensor_ops, then time all ops."""
-    install_packages(session)
+    install_packages(session, levels="native")
     install_model(session)
     session.run("python", "examples/quickstart.py", *session.posargs)
 
@@ -126,7 +126,7 @@ def quickstart(session: nox.Session) -> None:
 @nox.session
 def generate(session: nox.Session) -> None:
     """Answer a chat prompt with SmolLM2, on the C++ backend and with NumPy; -- PROMPT is yours."""
-    install_packages(session)
+    install_packages(session, levels="native")
     install_language_model(session)
     session.run("python", "examples/generate_text.py", *session.posargs)
 

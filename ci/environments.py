@@ -81,19 +81,19 @@ for platform in cl.get_platforms():
 """
 
 
-def install_packages(session: nox.Session) -> None:
+def install_packages(session: nox.Session, levels: str = "runnable") -> None:
     """Install the packages of this checkout as a user would, built in isolation.
 
     All but the CUDA backend, which takes a compiler that few machines have, and minutes; and what
     needs PyTorch.
     """
     pure = (f"./{package}" for package in PACKAGES if package not in (CPP, CUDA, TORCH))
-    session.install(*pure, cpp_wheel(session))
+    session.install(*pure, cpp_wheel(session, levels))
 
 
-def cpp_wheel(session: nox.Session) -> str:
-    """Return a wheel of the C++ backend."""
-    return _shared_wheel(session, CPP)
+def cpp_wheel(session: nox.Session, levels: str = "runnable") -> str:
+    """Return a wheel of the C++ backend for this machine: for all its levels, or the highest."""
+    return _shared_wheel(session, CPP, "-C", f"cmake.define.TENSOR_OPS_LEVELS={levels}")
 
 
 def emulated_cuda_wheel(session: nox.Session) -> str:

@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -136,6 +137,20 @@ def test_levels_that_the_processor_has_not(configured, lowest_level):
 def test_two_ways_to_say_the_levels(configured, lowest_level):
     said = configured(TENSOR_OPS_LEVELS=lowest_level, TENSOR_OPS_ONE_LEVEL="ON", status=1)
     assert "set one of them" in said
+
+
+def test_the_levels_of_this_machine(configured, tmp_path):
+    def compiled(asked):
+        configured(TENSOR_OPS_LEVELS=asked)
+        (database,) = tmp_path.glob("build/**/build.ninja")
+        text = database.read_text(encoding="utf-8")
+        found = re.findall(r"tensor_ops_kernels_(\w+)\.dir/native/ops/rope", text)
+        return {level.replace("_", "-") for level in found}
+
+    cpp = pytest.importorskip("tensor_ops_cpp")
+    runnable = compiled("runnable")
+    assert runnable >= {*cpp.get_optimization_info()["cpu_levels"]}
+    assert compiled("native") == {max(runnable)}
 
 
 @pytest.mark.parametrize("separator", [";", ",", " "])

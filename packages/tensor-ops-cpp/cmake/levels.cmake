@@ -33,6 +33,20 @@ if(TENSOR_OPS_ONE_LEVEL AND TENSOR_OPS_LEVELS)
                       "The first stands for the lowest level.")
 elseif(TENSOR_OPS_ONE_LEVEL)
   list(GET level_names 0 asked_levels)
+elseif(TENSOR_OPS_LEVELS MATCHES "^(native|runnable)$")
+  # What isa.cpp finds where the library runs, asked for where it is built.
+  try_run(run_result is_compiled ${CMAKE_CURRENT_BINARY_DIR}/machine_levels
+          ${CMAKE_CURRENT_SOURCE_DIR}/cmake/machine_levels.cpp
+          CMAKE_FLAGS "-DINCLUDE_DIRECTORIES=${CMAKE_CURRENT_SOURCE_DIR}/native;${shared}"
+          CXX_STANDARD 17 RUN_OUTPUT_VARIABLE asked_levels)
+  string(REGEX REPLACE ";$" "" asked_levels "${asked_levels}")
+  if(NOT is_compiled OR NOT run_result EQUAL 0 OR NOT asked_levels)
+    message(FATAL_ERROR "TENSOR_OPS_LEVELS is '${TENSOR_OPS_LEVELS}', and this machine does not run what is built for "
+                        "${processor} processors. Set it to a list of: ${level_names}")
+  endif()
+  if(TENSOR_OPS_LEVELS STREQUAL "native")
+    list(GET asked_levels -1 asked_levels)
+  endif()
 elseif(TENSOR_OPS_LEVELS)
   string(REGEX REPLACE "[ ,]+" ";" asked_levels "${TENSOR_OPS_LEVELS}")
 endif()
@@ -40,7 +54,7 @@ list(JOIN level_names ", " valid_levels)
 foreach(name IN LISTS asked_levels)
   if(NOT name IN_LIST level_names)
     message(FATAL_ERROR "TENSOR_OPS_LEVELS is '${TENSOR_OPS_LEVELS}', and '${name}' is not a level of ${processor} "
-                        "processors; the valid ones are: ${valid_levels}")
+                        "processors; the valid ones are: ${valid_levels}; or native or runnable, alone")
   endif()
 endforeach()
 set(levels "")
