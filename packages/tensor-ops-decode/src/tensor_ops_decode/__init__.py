@@ -6,15 +6,15 @@
 ' Paris.'
 """
 
+from tensor_ops_decode.completion import Completion, TokenLogprob
 from tensor_ops_decode.errors import CapacityError, LogitsError, ProgramError
 from tensor_ops_decode.executors.choice import NoExecutorError
-from tensor_ops_decode.generation.model import Completion, Model, load
+from tensor_ops_decode.generation.model import Model, load
 from tensor_ops_decode.kernel.persistent_kernel import PersistentKernel
 from tensor_ops_decode.kinds.kind import Kind
 from tensor_ops_decode.nodes import KINDS
 from tensor_ops_decode.program import Cache, Limits, Node, Program, State, Tensor, Value
 from tensor_ops_decode.program.builder import Builder
-from tensor_ops_decode.serving.logprobs import TokenLogprob
 from tensor_ops_decode.serving.sampling import Sampling
 from tensor_ops_decode.serving.step_profile import StepProfile
 from tensor_ops_decode.weights import FileFormatError, open_weights

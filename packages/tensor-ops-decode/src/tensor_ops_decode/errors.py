@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from tensor_ops import TensorOpsError
-
-if TYPE_CHECKING:
-    from tensor_ops_decode.generation.answer import Completion
+from tensor_ops_decode.completion import Completion
 
 __all__ = ["CapacityError", "LogitsError", "ProgramError"]
 

@@ -16,8 +16,9 @@ from tensor_ops_decode.commands.options import (
     kernel_options,
     model_parser,
 )
+from tensor_ops_decode.completion import Completion
 from tensor_ops_decode.generation.chat_session import ChatSession, converse
-from tensor_ops_decode.generation.model import MAX_NEW_TOKENS, Completion, Model, describe
+from tensor_ops_decode.generation.model import MAX_NEW_TOKENS, Model, describe
 
 __all__ = ["generate"]
 

@@ -10,7 +10,8 @@ from functools import partial
 from typing import Any
 
 from tensor_ops import TensorOpsError
-from tensor_ops_decode.generation.model import MAX_NEW_TOKENS, Completion, Model
+from tensor_ops_decode.completion import Completion
+from tensor_ops_decode.generation.model import MAX_NEW_TOKENS, Model
 
 __all__ = ["ChatSession", "converse"]
 

@@ -11,8 +11,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from tensor_ops_decode.arguments import check_progress, whole
+from tensor_ops_decode.completion import Completion
 from tensor_ops_decode.errors import LogitsError
-from tensor_ops_decode.generation.answer import Answer, Completion
+from tensor_ops_decode.generation.answer import Answer
 from tensor_ops_decode.kernel.persistent_kernel import PersistentKernel
 from tensor_ops_decode.models import decoder_of
 from tensor_ops_decode.models.generation_settings import end_tokens_of, generation_defaults
@@ -22,7 +23,7 @@ from tensor_ops_decode.weights import FileFormatError, Weights, open_weights
 if TYPE_CHECKING:
     from tensor_ops_decode.text import ChatTemplate, Tokenizer
 
-__all__ = ["Completion", "Model", "describe", "load"]
+__all__ = ["Model", "describe", "load"]
 
 Messages = Sequence[Mapping[str, Any]]
 

@@ -8,10 +8,10 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from tensor_ops_decode.arguments import whole
+from tensor_ops_decode.completion import TokenLogprob
 from tensor_ops_decode.errors import LogitsError
 from tensor_ops_decode.kinds.kind import Array
 from tensor_ops_decode.program import Program
-from tensor_ops_decode.serving.logprobs import TokenLogprob
 from tensor_ops_decode.serving.request import checked_request
 from tensor_ops_decode.serving.requests import Requests
 

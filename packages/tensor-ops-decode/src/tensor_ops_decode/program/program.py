@@ -16,7 +16,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 from tensor_ops_decode.errors import ProgramError
 from tensor_ops_decode.program.node_rules import check_names
-from tensor_ops_decode.program.records import Cache, Limits, Node, State, Tensor, Value
+from tensor_ops_decode.program.records import Cache, Limits, Node, Parts, State, Tensor, Value
 from tensor_ops_decode.program.rules import check_program
 
 __all__ = ["Cache", "Limits", "Node", "Program", "State", "Tensor", "Value"]
@@ -25,7 +25,7 @@ FORMAT, VERSION = "tensor-ops program", 1
 
 
 @dataclass(frozen=True)
-class Program:
+class Program(Parts):
     """A whole program, valid once it is made.
 
     Attributes
@@ -44,13 +44,6 @@ class Program:
     >>> Program.from_json(program.to_json()) == program
     True
     """
-
-    limits: Limits
-    tensors: Mapping[str, Tensor]
-    caches: Mapping[str, Cache | State]
-    values: Mapping[str, Value]
-    nodes: tuple[Node, ...]
-    outputs: tuple[str, ...]
 
     def __post_init__(self) -> None:
         check_program(self)

@@ -6,7 +6,17 @@ from typing import Any, ClassVar
 
 from tensor_ops_decode.kinds.cache_types import head_bytes
 
-__all__ = ["MOST_BIASES", "STEP_ARRAYS", "Cache", "Limits", "Node", "State", "Tensor", "Value"]
+__all__ = [
+    "MOST_BIASES",
+    "STEP_ARRAYS",
+    "Cache",
+    "Limits",
+    "Node",
+    "Parts",
+    "State",
+    "Tensor",
+    "Value",
+]
 
 #: How many tokens of a request may have a bias.
 MOST_BIASES = 1024
@@ -132,3 +142,15 @@ class Node:
     weights: Mapping[str, tuple[str, ...]]
     outputs: Mapping[str, str]
     attributes: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a program is made of, whether it fits together or not."""
+
+    limits: Limits
+    tensors: Mapping[str, Tensor]
+    caches: Mapping[str, Cache | State]
+    values: Mapping[str, Value]
+    nodes: tuple[Node, ...]
+    outputs: tuple[str, ...]

@@ -5,19 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import fields
-from typing import TYPE_CHECKING
 
 from tensor_ops_decode.errors import ProgramError
 from tensor_ops_decode.kinds.cache_types import CACHE_DTYPES
 from tensor_ops_decode.kinds.kind import MOST_SIZE, is_number
 from tensor_ops_decode.nodes import KINDS
 from tensor_ops_decode.program.node_rules import TOKENS, Given, Known, outputs_of
-from tensor_ops_decode.program.records import STEP_ARRAYS, Cache, Limits, Node, State, Tensor
+from tensor_ops_decode.program.records import STEP_ARRAYS, Cache, Limits, Node, Parts, State, Tensor
 from tensor_ops_decode.weights.formats import FORMATS
 from tensor_ops_decode.weights.transforms import TRANSFORMS, find_transform
-
-if TYPE_CHECKING:
-    from tensor_ops_decode.program.program import Program
 
 __all__ = ["check_program", "given_to"]
 
@@ -26,7 +22,7 @@ _MOST_BYTES = 2**48
 _ROWS = ("tokens", "selected")
 
 
-def check_program(program: Program) -> None:
+def check_program(program: Parts) -> None:
     for field in fields(Limits):
         _check_size(f"limits: {field.name}", getattr(program.limits, field.name))
     for name, tensor in program.tensors.items():
@@ -59,7 +55,7 @@ def check_program(program: Program) -> None:
 
 
 def _check_node(
-    program: Program, where: str, node: Node, written: dict[str, Known], caches: set[str]
+    program: Parts, where: str, node: Node, written: dict[str, Known], caches: set[str]
 ) -> None:
     if node.kind not in KINDS:
         raise ProgramError(f"{where}: no such kind; the kinds are {', '.join(sorted(KINDS))}")
@@ -90,7 +86,7 @@ def _check_node(
         written[output.name] = output
 
 
-def given_to(program: Program, where: str, node: Node, known: Mapping[str, Known]) -> Given:
+def given_to(program: Parts, where: str, node: Node, known: Mapping[str, Known]) -> Given:
     """Return what a node is made of, from what is known of the values before it."""
     cache = node.attributes.get("cache") if KINDS[node.kind].cache is not None else None
     return Given(

@@ -2,28 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
+from tensor_ops_decode.completion import TokenLogprob
 from tensor_ops_decode.kinds.kind import Array
 
-__all__ = ["TokenLogprob", "token_logprob"]
-
-
-class TokenLogprob(NamedTuple):
-    """The logarithm of the probability that the model gave to a token, and to the likeliest ones.
-
-    Attributes
-    ----------
-    logprob : float
-        Of the token that was chosen.
-    likeliest : tuple of (int, float)
-        Tokens with their log-probabilities, the likeliest first; the chosen one may be among them.
-    """
-
-    logprob: float
-    likeliest: tuple[tuple[int, float], ...]
+__all__ = ["token_logprob"]
 
 
 def token_logprob(logits: Array, token: int, count: int) -> TokenLogprob:

@@ -11,11 +11,11 @@ import numpy as np
 
 from tensor_ops.extension import did_you_mean
 from tensor_ops_decode.arguments import whole
+from tensor_ops_decode.completion import TokenLogprob
 from tensor_ops_decode.errors import LogitsError
 from tensor_ops_decode.program import Program
 from tensor_ops_decode.program.node_slots import drawn_from
 from tensor_ops_decode.program.step_rules import vocabulary
-from tensor_ops_decode.serving.logprobs import TokenLogprob
 from tensor_ops_decode.serving.prompt_lookup import PromptLookup
 from tensor_ops_decode.serving.sampling import Sampling
 
