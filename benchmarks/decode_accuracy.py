@@ -59,7 +59,7 @@ def main() -> None:
     if options.llama:
         of_llama(options.model, *options.llama)
         return
-    from comparison.report import update
+    from pages import update
 
     record = json.loads(options.json.read_text(encoding="utf-8")) if options.json.exists() else {}
     if options.dense:

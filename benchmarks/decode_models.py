@@ -48,7 +48,7 @@ def main() -> None:
     )
     options = parser.parse_args()
     if options.report:
-        from comparison.report import update
+        from pages import update
 
         update(PAGE, blocks_of_page())
         PICTURE.write_text(picture_of_page(), encoding="utf-8")

@@ -17,20 +17,17 @@ from typing import Any
 import numpy as np
 
 import records
+import summary_figures
 import tensor_ops
-from comparison.report import BLOCK, FIGURES, ROOT
+from error_tables import BACKENDS, FORMAT, HALVES, PAGE, blocks, read
+from pages import FIGURES, update
 from tensor_ops.accuracy import Bound, Measured, measure
 from tensor_ops.arguments import DTYPES
 from tensor_ops.samples import Draw, arguments, mixed
 from tensor_ops.variants import VARIANTS, Variant
 
-FORMAT = 2
-PAGE = ROOT / "docs" / "accuracy.md"
 SUMMARY = FIGURES / "summary-accuracy.svg"
-BACKENDS = ("python", "cpp", "opencl", "cuda")
 SHAPES = ((1, 64), (7, 130), (3, 2, 2, 10), (32, 4096), (2, 40000))
-HALVES = ("float16", "bfloat16")
-NOT_MEASURED = "not measured"
 
 Values = dict[str, Any]
 
@@ -44,23 +41,20 @@ def main() -> None:
     if given.json:
         given.json.write_text(as_text(measure_all()), encoding="utf-8")
     else:
-        import summary_figures
-
-        page = PAGE.read_text(encoding="utf-8")
         record = read(given.report)
-        PAGE.write_text(fill(page, record), encoding="utf-8")
+        update(PAGE, blocks(record))
         SUMMARY.write_text(summary_figures.accuracy(record), encoding="utf-8")
 
 
 def measure_all() -> dict[str, Any]:
-    """Return the record of the available backends, as `read` does."""
+    """Return the record of the available backends, as `error_tables.read` does."""
     backends = [name for name in BACKENDS if tensor_ops.is_backend_available(name)]
     infos = {name: tensor_ops.get_backend_info(name) for name in backends}
     cells = []
     for variant in VARIANTS.values():
         for dtype in DTYPES:
             for wide in _mixtures(variant, dtype):
-                cells += _cells(variant, dtype, backends, wide)
+                cells += largest_errors(variant, dtype, backends, wide)
             print(f"{variant.name} {dtype}", flush=True)
     return records.origin(FORMAT) | {
         "backends": {
@@ -71,37 +65,7 @@ def measure_all() -> dict[str, Any]:
     }
 
 
-def read(path: Path) -> dict[str, Any]:
-    """Return a record; raise a ValueError if the file is of another format."""
-    return records.read(path, FORMAT)
-
-
-def as_text(record: dict[str, Any]) -> str:
-    """Return a record as JSON, with a line for each cell."""
-    head = {key: value for key, value in record.items() if key != "cells"}
-    lines = [f"{json.dumps(key)}: {json.dumps(value)}" for key, value in head.items()]
-    cells = ",\n".join(json.dumps(cell) for cell in record["cells"])
-    return "{\n" + ",\n".join(lines) + f',\n"cells": [\n{cells}\n]\n}}\n'
-
-
-def fill(page: str, record: dict[str, Any]) -> str:
-    """Return the page with every measured block made anew."""
-    made = blocks(record)
-    return BLOCK.sub(lambda match: f"{match[1]}{made[match[2]]}\n{match[3]}", page)
-
-
-def blocks(record: dict[str, Any]) -> dict[str, str]:
-    """Return the blocks of docs/accuracy.md by name."""
-    tables = {dtype: _table(record, dtype) for dtype in DTYPES}
-    return {"setting": _setting(record)} | tables | {"mixed": _mixed_table(record)}
-
-
-def _mixtures(variant: Variant, dtype: str) -> list[tuple[str, ...]]:
-    """Return the sets of arguments to make float32, the first of them empty."""
-    return [(), *(variant.op.mixtures if dtype in HALVES else [])]
-
-
-def _cells(
+def largest_errors(
     variant: Variant, dtype: str, backends: Iterable[str], wide: tuple[str, ...] = ()
 ) -> list[dict[str, Any]]:
     """Return the largest error of each backend, in the unit of its bound.
@@ -130,6 +94,19 @@ def _cells(
             }
         )
     return found
+
+
+def as_text(record: dict[str, Any]) -> str:
+    """Return a record as JSON, with a line for each cell."""
+    head = {key: value for key, value in record.items() if key != "cells"}
+    lines = [f"{json.dumps(key)}: {json.dumps(value)}" for key, value in head.items()]
+    cells = ",\n".join(json.dumps(cell) for cell in record["cells"])
+    return "{\n" + ",\n".join(lines) + f',\n"cells": [\n{cells}\n]\n}}\n'
+
+
+def _mixtures(variant: Variant, dtype: str) -> list[tuple[str, ...]]:
+    """Return the sets of arguments to make float32, the first of them empty."""
+    return [(), *(variant.op.mixtures if dtype in HALVES else [])]
 
 
 def _cases(
@@ -198,76 +175,6 @@ def _at_length_one(measured: Measured, bound: Bound) -> float:
 
 def _as_tuple(result: Any) -> tuple[Any, ...]:
     return result if isinstance(result, tuple) else (result,)
-
-
-def _setting(record: dict[str, Any]) -> str:
-    facts = record["machine"]
-    rows = [
-        ("processor", f"{facts['cpu']}; {', '.join(facts['simd'])}"),
-        ("system", f"{facts['os']}, Python {facts['python']}, NumPy {facts['numpy']}"),
-    ]
-    for name, backend in record["backends"].items():
-        rows.append((f"`{name}`", f"{backend['version']} on {backend['device_name']}"))
-    rows.append(("date", record["date"]))
-    return _markdown(("what", "which"), rows, ("---", "---"))
-
-
-def _table(record: dict[str, Any], dtype: str) -> str:
-    cells = {
-        (cell["variant"], cell["backend"]): cell
-        for cell in record["cells"]
-        if cell["dtype"] == dtype and not cell["in_float32"]
-    }
-    rows = []
-    for variant in _measured(record):
-        found = [cells.get((variant.name, backend)) for backend in BACKENDS]
-        errors = [
-            _shown(cell, variant.op.bound(dtype, cell["backend"])) if cell else NOT_MEASURED
-            for cell in found
-        ]
-        rows.append((f"`{variant.name}`", *errors, str(variant.op.bounds[dtype])))
-    head = ("op", *(f"`{name}`" for name in BACKENDS), "allowed")
-    return _markdown(head, rows, ("---", *["---:"] * len(BACKENDS), "---"))
-
-
-def _mixed_table(record: dict[str, Any]) -> str:
-    cells = {
-        (cell["variant"], cell["dtype"], tuple(cell["in_float32"]), cell["backend"]): cell
-        for cell in record["cells"]
-    }
-    rows = []
-    for variant in _measured(record):
-        for wide in variant.op.mixtures:
-            for dtype in HALVES:
-                found = [cells.get((variant.name, dtype, wide, backend)) for backend in BACKENDS]
-                errors = [
-                    _shown(cell, variant.op.bound(dtype, cell["backend"])) if cell else NOT_MEASURED
-                    for cell in found
-                ]
-                names = ", ".join(f"`{name}`" for name in wide)
-                allowed = str(variant.op.bounds[dtype])
-                rows.append((f"`{variant.name}`", dtype, names, *errors, allowed))
-    backends = (f"`{name}`" for name in BACKENDS)
-    head = ("op", "`x`", "in float32", *backends, "allowed")
-    return _markdown(head, rows, ("---", "---", "---", *["---:"] * len(BACKENDS), "---"))
-
-
-def _measured(record: dict[str, Any]) -> list[Variant]:
-    """Return the variants that a record has; an op that is new is in the next one."""
-    names = {cell["variant"] for cell in record["cells"]}
-    return [variant for variant in VARIANTS.values() if variant.name in names]
-
-
-def _shown(cell: dict[str, Any], bound: Bound) -> str:
-    number = f"{cell['error']:g}"
-    return f"**{number}**" if cell["error"] > bound.limit else number
-
-
-def _markdown(
-    head: tuple[str, ...], rows: Iterable[tuple[str, ...]], alignment: tuple[str, ...]
-) -> str:
-    lines = [head, alignment, *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 if __name__ == "__main__":

@@ -16,12 +16,12 @@ from pathlib import Path
 
 import numpy as np
 
+import pages
 import tensor_ops_cpp
-from comparison import report
 from tensor_ops.ops import OPS
 from threads import DTYPES, facts
 
-PAGE = report.ROOT / "docs" / "backends" / "cpp.md"
+PAGE = pages.ROOT / "docs" / "backends" / "cpp.md"
 
 N, HEAD = 4096, 128
 ROWS = (1, 128, 2048)
@@ -124,7 +124,7 @@ def main():
     what.add_argument("--report", type=Path, help="show kept figures on the page, and no more")
     options = parser.parse_args()
     if options.report:
-        report.update(PAGE, blocks(json.loads(options.report.read_text(encoding="utf-8"))))
+        pages.update(PAGE, blocks(json.loads(options.report.read_text(encoding="utf-8"))))
         return
     found = []
     for op in [name for name in OPS if OPS[name].mixtures]:

@@ -20,7 +20,8 @@ from typing import Any
 import numpy as np
 
 import opencl_limits
-from comparison import opencl, report
+import pages
+from comparison import opencl
 from comparison.record import Elsewhere
 from tensor_ops import machine
 
@@ -38,7 +39,7 @@ def main() -> None:
     options = parser.parse_args()
     if options.report:
         made = opencl.blocks(opencl.read(opencl.LIMITS), opencl.read(options.report))
-        report.update(opencl.PAGE, made)
+        pages.update(opencl.PAGE, made)
     elif options.here:
         print(json.dumps(of_this_device()))
     else:

@@ -24,7 +24,8 @@ from typing import Any
 
 import numpy as np
 
-from comparison import cases, opencl, report
+import pages
+from comparison import cases, opencl
 from comparison.record import Elsewhere
 
 Ops = Mapping[str, Callable[..., Any]]
@@ -43,7 +44,7 @@ def main() -> None:
     options = parser.parse_args()
     if options.report:
         made = opencl.blocks(opencl.read(options.report), opencl.read(opencl.CALLS))
-        report.update(opencl.PAGE, made)
+        pages.update(opencl.PAGE, made)
     elif options.level:
         print(json.dumps(beside_cpp()))
     else:

@@ -12,12 +12,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 from xml.sax.saxutils import escape
 
-import errors
+import error_tables
 from comparison.cases import ALLOCATED
 from comparison.goals import THREADS
 from comparison.record import read
-from comparison.report import FIGURES, ROOT
 from comparison.results import Results, is_library
+from pages import FIGURES, ROOT
 from tensor_ops.variants import VARIANTS
 
 __all__ = [
@@ -56,7 +56,7 @@ def figures() -> dict[str, str]:
     """Return the figures of the records of this repository by file name."""
     return {
         "summary-performance.svg": performance(Results(read(RESULTS / "peers.json"))),
-        "summary-accuracy.svg": accuracy(errors.read(RESULTS / "errors.json")),
+        "summary-accuracy.svg": accuracy(error_tables.read(RESULTS / "errors.json")),
     }
 
 

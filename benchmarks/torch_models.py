@@ -58,7 +58,7 @@ def main() -> None:
         if options.json is not None:
             options.json.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
         return
-    from comparison.report import update
+    from pages import update
 
     update(PAGE, blocks(json.loads(options.report.read_text(encoding="utf-8"))))
 

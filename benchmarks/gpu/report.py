@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from comparison.goals import Finding
-from comparison.report import ROOT
 from gpu.goals import COPY, OURS, fastest_peer, findings, ratio
 from gpu.parts import BANDWIDTH, CALL, GRAPH, HOST, HOST_ARRAYS
+from pages import ROOT
 from tensor_ops.timing import format_time
 
 __all__ = ["FORMAT", "RECORD", "blocks", "fill", "read"]

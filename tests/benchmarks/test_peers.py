@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from comparison import driver, goals, report, tables, timing
+import pages
+from comparison import driver, goals, tables, timing
 from comparison.cases import (
     ALLOCATED,
     REUSED,
@@ -373,12 +374,12 @@ def test_only_blocks_of_a_page_are_filled(content):
     results = Results(content({("silu", "float32", LARGE, REUSED): entries}))
     page = "a\n<!-- measured means -->\n<!-- end of means -->\nb\n"
     made = tables.blocks(results)
-    filled = report.fill(page, made)
+    filled = pages.fill(page, made)
     assert filled.startswith("a\n<!-- measured means -->\n| dtype |")
     assert filled.endswith("|\n<!-- end of means -->\nb\n")
-    assert report.fill(filled, made) == filled
+    assert pages.fill(filled, made) == filled
     with pytest.raises(ValueError, match="speed of light"):
-        report.fill(page.replace("means", "speed of light"), made)
+        pages.fill(page.replace("means", "speed of light"), made)
 
 
 @pytest.mark.skipif(not importlib.util.find_spec("matplotlib"), reason="matplotlib draws them")

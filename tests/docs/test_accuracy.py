@@ -5,29 +5,33 @@ from pathlib import Path
 
 import pytest
 
+import error_tables
 import errors
+import pages
 from tensor_ops.arguments import DTYPES
 from tensor_ops.variants import VARIANTS
 
 RECORD = Path(__file__).parents[2] / "benchmarks" / "results" / "errors.json"
 # An op that is new is not in the record before `nox -s errors` has measured it.
-MEASURED = list(dict.fromkeys(cell["variant"] for cell in errors.read(RECORD)["cells"]))
+MEASURED = list(dict.fromkeys(cell["variant"] for cell in error_tables.read(RECORD)["cells"]))
 
 
 @pytest.fixture(scope="module")
 def record():
-    return errors.read(RECORD)
+    return error_tables.read(RECORD)
 
 
 def test_page_is_what_the_record_gives(record):
-    page = errors.PAGE.read_text(encoding="utf-8")
-    assert page == errors.fill(page, record), "run: nox -s errors -- --report " + str(RECORD)
+    page = error_tables.PAGE.read_text(encoding="utf-8")
+    assert page == pages.fill(page, error_tables.blocks(record)), (
+        "run: nox -s errors -- --report " + str(RECORD)
+    )
 
 
 def test_every_block_of_the_record_is_shown(record):
-    page = errors.PAGE.read_text(encoding="utf-8")
-    shown = [match[2] for match in errors.BLOCK.finditer(page)]
-    assert sorted(shown) == sorted(errors.blocks(record))
+    page = error_tables.PAGE.read_text(encoding="utf-8")
+    shown = [match[2] for match in pages.BLOCK.finditer(page)]
+    assert sorted(shown) == sorted(error_tables.blocks(record))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -61,16 +65,16 @@ def test_each_mixture_of_dtypes_was_measured_and_keeps_the_bound(record, variant
 
 def test_an_error_is_measured_again(record):
     """The same case gives the same error: seeds come from the names of the cases."""
-    (cell,) = errors._cells(VARIANTS["softmax"], "float32", ["python"])
+    (cell,) = errors.largest_errors(VARIANTS["softmax"], "float32", ["python"])
     assert cell["backend"] == "python"
     assert 0 < cell["error"] < 1e-6
-    assert cell == errors._cells(VARIANTS["softmax"], "float32", ["python"])[0]
+    assert cell == errors.largest_errors(VARIANTS["softmax"], "float32", ["python"])[0]
 
 
 def test_what_is_above_the_bound_is_bold(record):
     (cell, *_) = record["cells"]
     changed = record | {"cells": [cell | {"error": 1.0}]}
-    assert "| **1** |" in errors.blocks(changed)[cell["dtype"]]
+    assert "| **1** |" in error_tables.blocks(changed)[cell["dtype"]]
 
 
 def test_the_record_tells_no_machine_apart():

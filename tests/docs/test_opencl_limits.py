@@ -4,7 +4,8 @@ import re
 
 import pytest
 
-from comparison import opencl, report
+import pages
+from comparison import opencl
 
 
 @pytest.fixture(scope="module")
@@ -18,15 +19,15 @@ def shown_text():
 
 
 def test_blocks_are_what_the_record_gives(shown_text, made):
-    assert shown_text == report.fill(shown_text, made), (
+    assert shown_text == pages.fill(shown_text, made), (
         f"run: python benchmarks/opencl_calls.py --report {opencl.CALLS.relative_to(opencl.ROOT)}"
     )
 
 
 def test_every_block_is_shown(shown_text, made):
-    assert sorted(match[2] for match in report.BLOCK.finditer(shown_text)) == sorted(made)
+    assert sorted(match[2] for match in pages.BLOCK.finditer(shown_text)) == sorted(made)
 
 
 def test_no_number_stands_in_the_prose(shown_text):
-    prose = report.BLOCK.sub("", shown_text)
+    prose = pages.BLOCK.sub("", shown_text)
     assert not re.search(r"\d ?(times|ms|us|µs|GB/s|%)(?!\w)", prose)

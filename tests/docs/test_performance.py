@@ -8,6 +8,7 @@ import pytest
 
 import decode_accuracy
 import decode_models
+import pages
 import torch_models
 from comparison import report
 from comparison.record import read
@@ -35,13 +36,13 @@ def gpu_text():
 
 
 def test_blocks_are_what_the_record_gives(shown_text, results):
-    assert shown_text == report.fill(shown_text, blocks(results)), (
+    assert shown_text == pages.fill(shown_text, blocks(results)), (
         f"run: nox -s peers -- --report {RECORD.relative_to(ROOT)}"
     )
 
 
 def test_every_block_of_the_record_is_shown(shown_text, results):
-    shown = [match[2] for match in report.BLOCK.finditer(shown_text)]
+    shown = [match[2] for match in pages.BLOCK.finditer(shown_text)]
     assert len(shown) == shown_text.count("<!-- measured ") == shown_text.count("<!-- end of ")
     assert sorted(shown) == sorted(blocks(results))
 
@@ -50,7 +51,7 @@ def test_every_dtype_has_its_figure(shown_text, results):
     for dtype in results.values("dtype"):
         name = report.figure_name(dtype)
         assert f"figures/{name}" in shown_text
-        drawn = (report.FIGURES / name).read_text(encoding="utf-8")
+        drawn = (pages.FIGURES / name).read_text(encoding="utf-8")
         assert drawn.startswith("<?xml")
         assert len(drawn) < 150_000
 
@@ -58,9 +59,9 @@ def test_every_dtype_has_its_figure(shown_text, results):
 def test_the_page_about_text_generation_is_what_its_records_give():
     shown = decode_models.PAGE.read_text(encoding="utf-8")
     made = decode_models.blocks_of_page()
-    assert sorted(match[2] for match in report.BLOCK.finditer(shown)) == sorted(made)
+    assert sorted(match[2] for match in pages.BLOCK.finditer(shown)) == sorted(made)
     how = "run: python benchmarks/decode_models.py --report"
-    assert shown == report.fill(shown, made), how
+    assert shown == pages.fill(shown, made), how
     assert decode_models.PICTURE.read_text(encoding="utf-8") == decode_models.picture_of_page(), how
 
 
@@ -68,21 +69,21 @@ def test_the_page_about_pytorch_is_what_its_record_gives():
     content = json.loads((RECORD.parent / "torch_models.json").read_text(encoding="utf-8"))
     shown = torch_models.PAGE.read_text(encoding="utf-8")
     made = torch_models.blocks(content)
-    assert sorted(match[2] for match in report.BLOCK.finditer(shown)) == sorted(made)
-    assert shown == report.fill(shown, made), "run: nox -s bench_torch -- --report ..."
+    assert sorted(match[2] for match in pages.BLOCK.finditer(shown)) == sorted(made)
+    assert shown == pages.fill(shown, made), "run: nox -s bench_torch -- --report ..."
 
 
 def test_the_accuracy_of_decode_is_what_its_record_gives():
     content = json.loads((RECORD.parent / "decode_accuracy.json").read_text(encoding="utf-8"))
     shown = decode_accuracy.PAGE.read_text(encoding="utf-8")
     made = decode_accuracy.blocks(content)
-    assert [match[2] for match in report.BLOCK.finditer(shown)] == list(made)
-    assert shown == report.fill(shown, made), "run: benchmarks/decode_accuracy.py --report"
+    assert [match[2] for match in pages.BLOCK.finditer(shown)] == list(made)
+    assert shown == pages.fill(shown, made), "run: benchmarks/decode_accuracy.py --report"
 
 
 def test_no_number_stands_in_the_prose(shown_text, gpu_text):
     """What was measured stands in blocks only: prose would not be brought up to date."""
-    prose = gpu_report.BLOCK.sub("", report.BLOCK.sub("", shown_text + gpu_text))
+    prose = gpu_report.BLOCK.sub("", pages.BLOCK.sub("", shown_text + gpu_text))
     claims = prose.replace("95% confidence", "")
     assert not re.search(r"\d ?(times|x|ms|us|GB/s|%)(?!\w)", claims)
 

@@ -11,13 +11,13 @@ from matplotlib.font_manager import FontProperties
 from matplotlib.textpath import TextToPath
 
 import decode_models
-import errors
+import error_tables
 import summary_figures
 from comparison import figures
 from comparison.record import read
-from comparison.report import FIGURES
 from comparison.results import Results, is_library
 from decode_peers.cases import ENGINES
+from pages import FIGURES
 from tensor_ops.arguments import DTYPES
 from tensor_ops.variants import VARIANTS
 
@@ -154,7 +154,7 @@ def test_libraries_of_the_picture_of_times():
 
 
 def test_backends_of_the_picture_of_errors():
-    record = errors.read(summary_figures.RESULTS / "errors.json")
+    record = error_tables.read(summary_figures.RESULTS / "errors.json")
     assert labels("summary-accuracy.svg") == list(VARIANTS)
     backends = {cell["backend"] for cell in record["cells"]}
     assert set(legend("summary-accuracy.svg")) == backends

@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 import pytest
 
 import summary_figures
-from comparison.report import FIGURES
+from pages import FIGURES
 
 README = Path(__file__).parents[2] / "README.md"
 
