@@ -23,18 +23,19 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("ci")
 
 BACKENDS = ["python", *backends.INSTALLED]
-# Those that are libraries with a C interface.
+# Those that are libraries with a C interface, and those that are packages of their own.
 NATIVE = ("cpp", "cuda")
+PACKAGES = ("cpp", "opencl", "cuda")
 
 
 def pytest_generate_tests(metafunc):
     if "op" in metafunc.fixturenames:
         metafunc.parametrize("op", _ops(metafunc), ids=lambda op: op.name)
-    if "backend" in metafunc.fixturenames:
+    for fixture in {"backend", "package"}.intersection(metafunc.fixturenames):
         options = metafunc.config
         required = options.getoption("--require-backend")
         chosen = options.getoption("--backend") or list(dict.fromkeys([*BACKENDS, *required]))
-        metafunc.parametrize("backend", chosen, indirect=True)
+        metafunc.parametrize(fixture, chosen, indirect=True)
     if "dtype" in metafunc.fixturenames:
         metafunc.parametrize("dtype", ["float32", "float16", "bfloat16", "float64"])
 
@@ -50,6 +51,20 @@ def backend(request):
 
 
 @pytest.fixture
+def package(request):
+    """The module of a backend that is a package of its own, whether it has a device or not."""
+    return pytest.importorskip(f"tensor_ops_{request.param}")
+
+
+@pytest.fixture
+def device(request, package):
+    """Skip what needs a device of a package that has none here."""
+    found = package.probe()
+    if not found["available"]:
+        _absent(request.config, package.info()["name"], found["reason"])
+
+
+@pytest.fixture
 def supported(request, backend, op):
     """Skip what the backend says it cannot do."""
     dtype = request.node.callspec.params.get("dtype", "float32")
@@ -59,12 +74,16 @@ def supported(request, backend, op):
 
 
 def pytest_collection_modifyitems(config, items):
-    """Ask no backend for a C interface that has none."""
+    """Ask no backend for a C interface, or a package of its own, that has none."""
     left_out = [
         item
         for item in items
-        if {"interface", "backend"} <= set(item.fixturenames)
-        and item.callspec.params.get("backend") not in NATIVE
+        for fixture, parameter, names in (
+            ("interface", "backend", NATIVE),
+            ("package", "package", PACKAGES),
+        )
+        if {fixture, parameter} <= set(item.fixturenames)
+        and item.callspec.params.get(parameter) not in names
     ]
     if left_out:
         config.hook.pytest_deselected(items=left_out)

@@ -1,0 +1,66 @@
+"""What the C++ backend says of itself, besides what tests/conformance asks of all backends."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cpp_cases import OPS
+
+import tensor_ops_cpp
+from tensor_ops_cpp import _native, compile_program
+
+
+def test_every_op_is_one_file():
+    folder = Path(__file__).parents[1] / "native" / "ops"
+    assert {path.stem for path in folder.glob("[!_]*.cpp")} == set(OPS)
+
+
+@pytest.mark.parametrize(
+    ("op", "note"),
+    [
+        ("rms_norm", "weight may be float32 instead:"),
+        ("add_rms_norm", "weight may be float32 instead, and so may residual:"),
+        ("layer_norm", "weight and bias may be float32 instead:"),
+        ("rope", "cos and sin may be float32 instead:"),
+    ],
+)
+def test_docstring_tells_what_may_be_float32_beside_a_half_x(op, note):
+    assert f"Where x is float16 or bfloat16, {note}" in OPS[op].__doc__
+    assert ("shape and dtype of residual" in OPS[op].__doc__) == (op == "add_rms_norm")
+
+
+def test_probe():
+    found = {"available": True, "reason": None, "devices": ["cpu"], "kind": "cpu"}
+    assert tensor_ops_cpp.probe() == found
+    assert tensor_ops_cpp.info()["dtypes"] == ["float32", "float16", "bfloat16", "float64"]
+
+
+def test_optimization_info_prints_a_line_per_key():
+    info = tensor_ops_cpp.get_optimization_info()
+    assert isinstance(info, dict)
+    assert len(str(info).splitlines()) == len(info)
+    assert info["level"] in str(info)
+    assert info["level"] == tensor_ops_cpp.simd_level
+    assert info["openmp"] is tensor_ops_cpp.has_openmp
+
+
+def test_configuration_is_what_was_compiled():
+    found = dict(word.split("=") for word in tensor_ops_cpp.configuration().split())
+    info = tensor_ops_cpp.get_optimization_info()
+    assert found["levels"].split(",") == info["compiled_levels"]
+    assert found["decode"] == ("on" if info["decode"] else "off")
+    assert info["decode"] is tensor_ops_cpp.CAPABILITIES["runs_programs"]
+
+
+def test_a_build_without_decode_programs_says_so(monkeypatch):
+    monkeypatch.setattr(_native, "runs_programs", False)
+    reason = tensor_ops_cpp.supports_program("{}")
+    assert "built without decode programs (TENSOR_OPS_DECODE=OFF)" in reason
+    for call in (
+        lambda: tensor_ops_cpp.packed_layout("{}"),
+        lambda: tensor_ops_cpp.program_memory("{}"),
+        lambda: tensor_ops_cpp.packed_checksum(np.zeros(1, np.uint8)),
+        lambda: compile_program("{}", {}),
+    ):
+        with pytest.raises(NotImplementedError, match="build it again without that option"):
+            call()
