@@ -73,7 +73,7 @@ def blocks_of_page() -> dict[str, str]:
     import decode_speculation
     from decode_peers import tables
 
-    made = tables.blocks(_results("decode_models"), _results("decode_models_again"))
+    made = tables.blocks(results("decode_models"), results("decode_models_again"))
     for module in (decode_speculation, decode_neighbours, decode_scaling, decode_cache):
         record = (RECORDS / f"{module.__name__}.json").read_text(encoding="utf-8")
         made |= module.blocks(json.loads(record))
@@ -84,10 +84,10 @@ def picture_of_page() -> str:
     """Return the picture of the page."""
     from decode_peers import picture
 
-    return picture.draw(_results("decode_models"))
+    return picture.draw(results("decode_models"))
 
 
-def _results(name: str) -> Any:
+def results(name: str) -> Any:
     from decode_peers import record
     from decode_peers.results import Results
 

@@ -11,7 +11,7 @@ from comparison.process import PeerProcess, WorkerLostError
 from comparison.record import Record
 from comparison.timing import calls_that_fill, is_short
 
-__all__ = ["FLOOR", "PEERS", "measure"]
+__all__ = ["FLOOR", "PEERS", "measure", "ask", "rounds_in_time", "take_turns"]
 
 PEERS = tuple(sorted(path.stem for path in Path(__file__).parents[1].glob("peers/[!_]*.py")))
 # The copy of as many bytes, which has no result to check.
@@ -59,9 +59,9 @@ def _measure_case(case: Case, workers: list[PeerProcess], record: Record, rounds
     turns: list[Turn] = []
     for worker in workers:
         turns += _plan(case, worker, entries, record, rounds, is_tight)
-    _take_turns(case, turns, entries, is_tight)
+    take_turns(case, turns, entries, is_tight)
     for worker in workers:
-        _ask(worker, {"ask": "drop"})
+        ask(worker, {"ask": "drop"})
     _check(case, [each for each in workers if _has_times(entries, each)], record)
     record.add_cell(case, entries)
 
@@ -75,9 +75,9 @@ def _plan(
     is_tight: bool,
 ) -> list[Turn]:
     """Let a worker get ready; return the turns that it takes, one for each of its ways."""
-    answer = _ask(worker, {"ask": "prepare", "case": case.as_dict()})
+    answer = ask(worker, {"ask": "prepare", "case": case.as_dict()})
     if is_tight:
-        _ask(worker, {"ask": "drop"})
+        ask(worker, {"ask": "drop"})
     if "unsupported" in answer:
         record.add_unsupported(case, worker.name, answer["unsupported"])
     elif "failure" in answer:
@@ -86,17 +86,17 @@ def _plan(
     for way, plan in answer.get("ways", {}).items():
         entry = f"{worker.name} {way}".rstrip()
         entries[entry] = {"calls": plan["calls"], "seconds": []}
-        own = _rounds(plan["calls"] * plan["seconds"], rounds)
+        own = rounds_in_time(plan["calls"] * plan["seconds"], rounds)
         turns.append(Turn(entry, worker, way, plan["calls"], own))
     return turns
 
 
-def _rounds(seconds: float, rounds: int) -> int:
+def rounds_in_time(seconds: float, rounds: int) -> int:
     """Return how many rounds a call of some length takes part in."""
     return min(rounds, max(FEWEST_ROUNDS, int(SECONDS_PER_ENTRY / seconds)))
 
 
-def _take_turns(
+def take_turns(
     case: Case, turns: list[Turn], entries: dict[str, dict[str, Any]], is_tight: bool
 ) -> None:
     """Time every entry in each round, the order turning round each time.
@@ -109,10 +109,10 @@ def _take_turns(
             if number >= turn.rounds or "failure" in entries[turn.entry]:
                 continue
             if is_tight:
-                _ask(turn.worker, again)
-            answer = _ask(turn.worker, {"ask": "time", "way": turn.way, "calls": turn.calls})
+                ask(turn.worker, again)
+            answer = ask(turn.worker, {"ask": "time", "way": turn.way, "calls": turn.calls})
             if is_tight:
-                _ask(turn.worker, {"ask": "drop"})
+                ask(turn.worker, {"ask": "drop"})
             if "failure" in answer:
                 entries[turn.entry] = answer
             else:
@@ -127,7 +127,7 @@ def _check(case: Case, workers: list[PeerProcess], record: Record) -> None:
     for worker in workers:
         if worker.name == FLOOR or record.has_errors(case, worker.name):
             continue
-        answer = _ask(worker, {"ask": "errors", "case": case.as_dict()})
+        answer = ask(worker, {"ask": "errors", "case": case.as_dict()})
         for way, error in answer.get("errors", {}).items():
             record.add_error(case, f"{worker.name} {way}".rstrip(), error)
 
@@ -139,7 +139,7 @@ def _has_times(entries: dict[str, dict[str, Any]], worker: PeerProcess) -> bool:
     )
 
 
-def _ask(worker: PeerProcess, request: dict[str, Any]) -> dict[str, Any]:
+def ask(worker: PeerProcess, request: dict[str, Any]) -> dict[str, Any]:
     """Return an answer; that of a process which is gone is a failure, and the next one starts."""
     try:
         return worker.ask(request)

@@ -55,13 +55,13 @@ class PeerProcess:
 
     def ask(self, request: dict[str, Any]) -> dict[str, Any]:
         """Return the worker's answer; raise `WorkerLostError` if there is none."""
-        stdin = self._process.stdin
+        stdin = self.process.stdin
         assert stdin
         try:
             stdin.write(json.dumps(request).encode() + b"\n")
             stdin.flush()
         except BrokenPipeError:
-            raise WorkerLostError(last_words(self._process, self._errors)) from None
+            raise WorkerLostError(last_words(self.process, self._errors)) from None
         return self._answer(self._limit)
 
     def restart(self) -> None:
@@ -71,21 +71,21 @@ class PeerProcess:
 
     def close(self) -> None:
         """End the process, by force if it does not go."""
-        for stream in (self._process.stdin, self._process.stdout):
+        for stream in (self.process.stdin, self.process.stdout):
             with contextlib.suppress(BrokenPipeError):  # it may be gone already
                 if stream:
                     stream.close()
         try:
-            self._process.wait(5)
+            self.process.wait(5)
         except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+            self.process.kill()
+            self.process.wait()
         self._errors.close()
 
     def _start(self) -> None:
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed by close)
         self._rest = b""
-        self._process = subprocess.Popen(
+        self.process = subprocess.Popen(
             [sys.executable, "-m", "comparison.worker", self.name, str(self._threads)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -102,17 +102,17 @@ class PeerProcess:
         self.versions = hello.get("versions", {})
 
     def _answer(self, limit: float) -> dict[str, Any]:
-        stdout = self._process.stdout
+        stdout = self.process.stdout
         assert stdout
         end = time.monotonic() + limit
         while b"\n" not in self._rest:
             ready, _, _ = select.select([stdout], [], [], max(0.0, end - time.monotonic()))
             if not ready:
-                self._process.kill()
+                self.process.kill()
                 raise WorkerLostError(f"no answer within {limit:.0f} s")
             received = os.read(stdout.fileno(), 2**16)
             if not received:
-                raise WorkerLostError(last_words(self._process, self._errors))
+                raise WorkerLostError(last_words(self.process, self._errors))
             self._rest += received
         line, _, self._rest = self._rest.partition(b"\n")
         answer: dict[str, Any] = json.loads(line)

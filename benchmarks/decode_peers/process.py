@@ -36,7 +36,7 @@ class EngineProcess:
         self._rest = b""
         settings = json.dumps({"threads": engine.threads, **engine.settings})
         words = [python, "-m", "decode_peers.worker", engine.module, settings]
-        self._process = subprocess.Popen(
+        self.process = subprocess.Popen(
             words,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -56,12 +56,12 @@ class EngineProcess:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._process.kill()
-        for stream in (self._process.stdin, self._process.stdout):
+        self.process.kill()
+        for stream in (self.process.stdin, self.process.stdout):
             with contextlib.suppress(BrokenPipeError):
                 if stream:
                     stream.close()
-        self._process.wait()
+        self.process.wait()
         self._errors.close()
 
     def ask(self, what: str, **arguments: Any) -> dict[str, Any]:
@@ -69,30 +69,30 @@ class EngineProcess:
 
         A process that is gone, or that does not answer, is a failure that says so.
         """
-        stdin = self._process.stdin
+        stdin = self.process.stdin
         assert stdin
         try:
-            self._process.send_signal(signal.SIGCONT)
+            self.process.send_signal(signal.SIGCONT)
             stdin.write(json.dumps({"ask": what, **arguments}).encode() + b"\n")
             stdin.flush()
             return self._answer()
         except BrokenPipeError:
-            return {"failure": last_words(self._process, self._errors)}
+            return {"failure": last_words(self.process, self._errors)}
         finally:
-            self._process.send_signal(signal.SIGSTOP)
+            self.process.send_signal(signal.SIGSTOP)
 
     def _answer(self) -> dict[str, Any]:
-        stdout = self._process.stdout
+        stdout = self.process.stdout
         assert stdout
         end = time.monotonic() + SECONDS
         while b"\n" not in self._rest:
             ready, _, _ = select.select([stdout], [], [], max(0.0, end - time.monotonic()))
             if not ready:
-                self._process.kill()
+                self.process.kill()
                 return {"failure": f"silent for {SECONDS:.0f} s"}
             received = os.read(stdout.fileno(), 2**16)
             if not received:
-                return {"failure": last_words(self._process, self._errors)}
+                return {"failure": last_words(self.process, self._errors)}
             self._rest += received
         line, _, self._rest = self._rest.partition(b"\n")
         answer: dict[str, Any] = json.loads(line)

@@ -23,7 +23,7 @@ from gpu.parts import Part
 from tensor_ops.ops import OPS
 from tensor_ops.variants import VARIANTS
 
-__all__ = ["main"]
+__all__ = ["main", "cache_bytes"]
 
 Figure = dict[str, Any]
 COPY = "copy"
@@ -74,7 +74,7 @@ def _bandwidth(part: Part) -> Figure:
     variant = VARIANTS[part.variant]
     op = getattr(tensor_ops_cuda, variant.op.name)
     ours, copies = [], []
-    for _ in range(parts.number_of_sets(part, _cache())):
+    for _ in range(parts.number_of_sets(part, cache_bytes())):
         values = parts.arrays_of(part, torch)
         out = tuple(torch.empty_like(values[variant.op.first]) for _ in range(variant.op.outputs))
         target = out if len(out) > 1 else out[0]
@@ -177,7 +177,7 @@ def _beside(part: Part) -> Figure:
     """Time every library that has the op; results are new, as their users have them."""
     entries: dict[str, list[timing.Call]] = {}
     failures: dict[str, str] = {}
-    for _ in range(parts.number_of_sets(part, _cache())):
+    for _ in range(parts.number_of_sets(part, cache_bytes())):
         for name, make in peers.calls(part, parts.arrays_of(part, torch)):
             if name in failures:
                 continue
@@ -216,7 +216,7 @@ def _short(failures: dict[str, str]) -> dict[str, str]:
 
 
 @functools.cache
-def _cache() -> int:
+def cache_bytes() -> int:
     return int(torch.cuda.get_device_properties(0).L2_cache_size)
 
 

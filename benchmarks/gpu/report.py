@@ -22,7 +22,7 @@ from gpu.parts import BANDWIDTH, CALL, GRAPH, HOST, HOST_ARRAYS
 from pages import ROOT
 from tensor_ops.timing import format_time
 
-__all__ = ["FORMAT", "RECORD", "blocks", "fill", "read"]
+__all__ = ["FORMAT", "RECORD", "blocks", "fill", "read", "bandwidth"]
 
 FORMAT = 1
 PAGE = ROOT / "docs" / "performance_cuda.md"
@@ -93,7 +93,7 @@ def blocks(content: dict[str, Any] | None) -> dict[str, str]:
         "setting": _setting(content),
         "goals": _goals(found),
         "missed": _missed(found),
-        "bandwidth": _bandwidth(figures),
+        "bandwidth": bandwidth(figures),
         "large": _beside(figures, lambda rows: rows > 1000),
         "small": _beside(figures, lambda rows: rows <= 1000),
         "host": _host(figures),
@@ -150,7 +150,7 @@ def _what(finding: Finding) -> str:
     return f"{finding.what} {finding.dtype} {_shape(finding.shape)}"
 
 
-def _bandwidth(figures: Sequence[Figure]) -> str:
+def bandwidth(figures: Sequence[Figure]) -> str:
     own = [figure for figure in figures if figure["way"] == BANDWIDTH]
     lengths = sorted({figure["shape"][1] for figure in own})
     rows = []

@@ -19,15 +19,15 @@ LABEL = "copy"
 PACKAGES = ("numpy",)
 TAKES_ARGUMENTS = False
 
-_pool: ThreadPoolExecutor | None = None
+pool: ThreadPoolExecutor | None = None
 _threads = 1
 
 
 def start(threads: int) -> None:
     """Start the threads that share a copy."""
-    global _pool, _threads
+    global pool, _threads
     _threads = threads
-    _pool = ThreadPoolExecutor(threads - 1) if threads > 1 else None
+    pool = ThreadPoolExecutor(threads - 1) if threads > 1 else None
 
 
 def ways(case: Case, values: dict[str, Any], out: tuple[Any, ...] | None) -> dict[str, Way]:
@@ -63,7 +63,7 @@ def _parts(source: Any, target: Any) -> list[tuple[int, int, int]]:
 
 def _shared(parts: list[tuple[int, int, int]]) -> None:
     """Copy one part here and the others in threads; ctypes lets go of the interpreter lock."""
-    others = [_pool.submit(ctypes.memmove, *part) for part in parts[1:]] if _pool else []
+    others = [pool.submit(ctypes.memmove, *part) for part in parts[1:]] if pool else []
     ctypes.memmove(*parts[0])
     for other in others:
         other.result()

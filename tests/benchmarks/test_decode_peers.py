@@ -136,7 +136,7 @@ def test_a_process_that_ends_is_a_failure_that_says_how():
     with EngineProcess(ENGINES["cpp"]) as process:
         answer = process.ask("open", model="nowhere.gguf", sequences=1, positions=64)
         assert "failure" in answer
-        process._process.kill()
+        process.process.kill()
         assert "SIGKILL" in process.ask("load")["failure"]
 
 

@@ -88,7 +88,7 @@ def measure(monkeypatch):
     monkeypatch.setattr(timing, "MOST_CALLS", 3)
     monkeypatch.setattr(timing, "HOST_CALLS", 5)
     monkeypatch.setattr(measure, "HOST_BYTES", 1 << 16)
-    measure._cache.cache_clear()
+    measure.cache_bytes.cache_clear()
     yield measure
     torch.set_grad_enabled(True)
     sys.modules.pop("gpu.measure", None)
@@ -122,7 +122,7 @@ def test_everything_is_measured(measure, monkeypatch, tmp_path, capsys):
         "a call costs the host 5 us",
         "NumPy arrays: of the copies",
     }
-    assert report.NOTHING not in report._bandwidth(figures)
+    assert report.NOTHING not in report.bandwidth(figures)
 
 
 def test_it_stops_when_its_time_is_up(measure, monkeypatch, tmp_path):

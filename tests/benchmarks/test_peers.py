@@ -114,8 +114,8 @@ def test_a_crash_costs_one_answer(misbehaving, record):
 
 def test_a_process_that_was_killed_is_replaced():
     with PeerProcess("numpy", 1) as worker:
-        worker._process.kill()
-        worker._process.wait()
+        worker.process.kill()
+        worker.process.wait()
         with pytest.raises(WorkerLostError, match="SIGKILL"):
             worker.ask({"ask": "drop"})
         worker.restart()
@@ -150,7 +150,7 @@ def test_what_a_peer_raises_is_kept_without_folders(misbehaving, record):
 
 def test_every_copy_copies(monkeypatch):
     monkeypatch.setitem(sys.modules, "numba", None)  # not installed where this runs
-    monkeypatch.setattr(copy, "_pool", None)
+    monkeypatch.setattr(copy, "pool", None)
     copy.start(2)
     wanted = case("silu_mul", REUSED)
     ways = copy.ways(wanted, {}, ())
@@ -166,9 +166,9 @@ def test_every_copy_copies(monkeypatch):
 
 
 def test_slow_calls_have_fewer_rounds():
-    assert driver._rounds(0.001, 7) == 7
-    assert driver._rounds(10.0, 7) == driver.FEWEST_ROUNDS
-    assert driver._rounds(10.0, 1) == 1
+    assert driver.rounds_in_time(0.001, 7) == 7
+    assert driver.rounds_in_time(10.0, 7) == driver.FEWEST_ROUNDS
+    assert driver.rounds_in_time(10.0, 1) == 1
 
 
 def test_a_round_is_filled_with_calls():
@@ -186,10 +186,10 @@ def test_rounds_that_were_planned_too_short_are_filled(monkeypatch):
         asked.append(request["calls"])
         return {"seconds": 1e-4}
 
-    monkeypatch.setattr(driver, "_ask", ask)
+    monkeypatch.setattr(driver, "ask", ask)
     turn = driver.Turn("numpy", None, "", calls=1, rounds=3)
     entries = {"numpy": {"calls": 1, "seconds": []}}
-    driver._take_turns(case("silu"), [turn], entries, is_tight=False)
+    driver.take_turns(case("silu"), [turn], entries, is_tight=False)
     full = timing.calls_that_fill(1e-4)
     assert asked == [1, full, full]
     assert entries["numpy"] == {"calls": full, "seconds": [1e-4] * 3}

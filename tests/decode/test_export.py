@@ -13,6 +13,7 @@ from tensor_ops_decode.kernel import export
 from tensor_ops_decode.kernel.export import ModelFacts, export_model
 from tensor_ops_decode.nodes import KINDS
 from tensor_ops_decode.program.records import Limits
+from tensor_ops_decode.weights import open_weights
 from tensor_ops_decode.weights.safetensors import open_safetensors
 from test_commands import run
 from wrong_programs import tensors_of, text_with
@@ -72,10 +73,10 @@ def test_the_program_is_the_same_but_for_where_its_tensors_are(kernel, tmp_path)
         assert tensor.source == {"file": "weights.safetensors", "tensor": name, "transform": []}
 
 
-def test_tensors_have_the_bytes_that_executors_are_given(kernel, tmp_path):
+def test_tensors_have_the_bytes_that_executors_are_given(kernel, folder, tmp_path):
     kernel.export(tmp_path / "exported")
     stored, metadata = open_safetensors(tmp_path / "exported/weights.safetensors")
-    expected = TensorArrays(kernel.program, {}, kernel._weights)
+    expected = TensorArrays(kernel.program, {}, open_weights(folder))
     types = {tensor.type for tensor in kernel.program.tensors.values()}
     assert {"q8_0", "f32"} <= types
     for name, tensor in stored.items():

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 import tensor_ops_decode
-from tensor_ops_decode.generation.model import Model
 from tensor_ops_decode.kernel.persistent_kernel import PersistentKernel
 from tensor_ops_decode.program import Limits, Tensor
 from tensor_ops_decode.program.builder import Builder
@@ -119,14 +118,13 @@ def test_no_step_is_run_after_a_stop_string(model, monkeypatch):
     (longer,) = model.generate(PROMPTS[1], max_new_tokens=60, ignore_eos=True)
     stop = longer.text[10:13]
     fed = []
-    advance = Model._advance
+    remove = model.kernel.remove
 
-    def noting(model, *given):
-        found = advance(model, *given)
-        fed.extend(len(tokens) for _, tokens, _ in found)
-        return found
+    def noting(request):
+        fed.append(len(model.kernel.tokens(request)))
+        remove(request)
 
-    monkeypatch.setattr(Model, "_advance", noting)
+    monkeypatch.setattr(model.kernel, "remove", noting)
     (answer,) = model.generate(PROMPTS[1], max_new_tokens=60, ignore_eos=True, stop=stop)
     assert answer.text == longer.text[: longer.text.index(stop)]
-    assert max(fed) == len(answer.tokens)
+    assert fed == [len(answer.tokens)]

@@ -6,11 +6,11 @@ from importlib.metadata import entry_points
 
 import pytest
 
-from tensor_ops.__main__ import _parser, main
+from tensor_ops.__main__ import main, make_parser
 from written_commands import parsed, split
 
 COMMANDS = sorted(
-    {(), *((name,) for name in _parser()[1].choices)}
+    {(), *((name,) for name in make_parser()[1].choices)}
     | {tuple(each.name.split(".")) for each in entry_points(group="tensor_ops.commands")}
 )
 # Words of commands that may come in any order, but for those without a dash among themselves.

@@ -77,7 +77,7 @@ def _restore(environ, entry_points):
     importlib.metadata.entry_points = entry_points
     os.environ.clear()
     os.environ.update(environ)
-    backends._backends.clear()
+    backends.loaded.clear()
     os.environ["TENSOR_OPS_CONFIG"] = ""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -91,7 +91,7 @@ def _restore(environ, entry_points):
 
 
 def _install(choices):
-    backends._backends.clear()  # as in a new process
+    backends.loaded.clear()  # as in a new process
     state, kind, dtypes, points = {}, {}, {}, []
     for name in BACKENDS:
         how = choices.pick(STATES)

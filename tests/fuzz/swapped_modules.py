@@ -290,12 +290,14 @@ def attribute_of_class(play, module):
 
 def field(play, module):
     """What stands in the way of a parameter, a child or a function, with no class asked."""
-    names = [*module._parameters, *module._modules, "inverse", "eps", "kind", "approximate"]
+    parameters, children = module.named_parameters(recurse=False), module.named_children()
+    names = [name for name, _ in (*parameters, *children)]
+    names += ["inverse", "eps", "kind", "approximate"]
     vars(module)[play.choices.pick(names)] = play.choices.pick(VALUES)
 
 
 def parameter(play, module):
-    name = play.choices.pick(list(module._parameters))
+    name = play.choices.pick([name for name, _ in module.named_parameters(recurse=False)])
     value = play.choices.pick([pytorch.full((WIDTH,), 3.0), pytorch.ones(1), pytorch.tensor(2.0)])
     if play.choices.below(2):
         delattr(module, name)
@@ -309,9 +311,9 @@ def parametrization(play, module):
 
 
 def child(play, module):
-    name = play.choices.pick(list(module._modules))
+    name = play.choices.pick([name for name, _ in module.named_children()])
     others = [nn.Tanh(), nn.GELU("tanh"), nn.SiLU(), nn.Identity(), ByPartial(), None]
-    module._modules[name] = play.choices.pick(others)
+    setattr(module, name, play.choices.pick(others))
 
 
 def hook(play, module):

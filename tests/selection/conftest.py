@@ -77,7 +77,7 @@ def settings(tmp_path, monkeypatch):
     before = dict(os.environ)
     own = Settings(tmp_path, os.environ)
     # The backends that this process has imported stay out of the test, and its own out of others.
-    monkeypatch.setattr(backends, "_backends", {})
+    monkeypatch.setattr(backends, "loaded", {})
     tensor_ops.set_default_backend(None)
     tensor_ops.reload_config()
     yield own

@@ -262,7 +262,7 @@ def test_a_kind_of_device_that_is_missing_is_not_available(install, settings):
 def test_a_preferred_kind_of_device_is_the_first_that_is_available(settings, monkeypatch):
     settings.write(preferred_backend="opencl:cpu")
     tensor_ops.reload_config()
-    python, known = backends.load("python"), backends._backends
+    python, known = backends.load("python"), backends.loaded
     monkeypatch.setitem(known, "cuda", backends.Backend("cuda", None, "not here"))
     for name in ("opencl", "cpp"):
         monkeypatch.setitem(known, name, python._replace(name=name))

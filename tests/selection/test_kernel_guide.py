@@ -280,7 +280,7 @@ def test_the_benchmark_loop_over_backends_that_run_programs(install, settings, c
 
 def test_error_handling_without_any_backend(no_cuda, cpu, monkeypatch, capsys):
     nothing = extension.Backend(cpu, None, "no processor")
-    monkeypatch.setitem(backends._backends, cpu, nothing)
+    monkeypatch.setitem(backends.loaded, cpu, nothing)
     run(ERRORS)
     text = capsys.readouterr().out
     assert text.startswith("Backend initialization failed: no backend can run the program: ")

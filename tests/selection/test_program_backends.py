@@ -40,7 +40,7 @@ def test_a_backend_without_an_executor_is_passed_over(install):
 
 @pytest.mark.parametrize("name", ["cuda", "opencl", "opencl:gpu", "mps", "torch"])
 def test_no_package_is_recommended_that_would_not_help(name, monkeypatch, settings):
-    monkeypatch.setattr(backends, "_entry_points", functools.cache(dict))  # nothing is installed
+    monkeypatch.setattr(backends, "installed_points", functools.cache(dict))  # nothing is installed
     with pytest.raises(NoExecutorError) as raised:
         PersistentKernel(backend=name)
     assert str(raised.value) == (
@@ -50,7 +50,7 @@ def test_no_package_is_recommended_that_would_not_help(name, monkeypatch, settin
 
 
 def test_a_package_is_recommended_that_would_help(monkeypatch, settings):
-    monkeypatch.setattr(backends, "_entry_points", functools.cache(dict))
+    monkeypatch.setattr(backends, "installed_points", functools.cache(dict))
     with pytest.raises(NoExecutorError, match=r"pip install \./packages/tensor-ops-cpp$"):
         PersistentKernel(backend="cpp")
 

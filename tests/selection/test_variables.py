@@ -34,7 +34,7 @@ def declare(settings, monkeypatch):
 @pytest.fixture
 def warned(settings, monkeypatch):
     """A function that reloads the configuration and returns what was warned of."""
-    monkeypatch.setattr(variables, "_warned_of", set())
+    monkeypatch.setattr(variables, "warned_of", set())
 
     def warned():
         with warnings.catch_warnings(record=True) as record:
@@ -86,7 +86,7 @@ def test_metadata_is_read_only_where_a_name_is_strange(settings, warned, monkeyp
 
 
 def test_a_filter_that_makes_it_an_error_does_so_each_time(settings, monkeypatch):
-    monkeypatch.setattr(variables, "_warned_of", set())
+    monkeypatch.setattr(variables, "warned_of", set())
     settings.environment(FORCE="cpp")
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -163,8 +163,8 @@ def test_a_pure_package_is_installed_without_its_build_backend(place):
 
 
 def test_architectures_are_cmakes():
-    assert install._architecture("9.0") == "90-real"
-    assert install._architecture("12.0") == "120-real"
+    assert install.architecture("9.0") == "90-real"
+    assert install.architecture("12.0") == "120-real"
 
 
 def test_the_command_lists_its_stages(capsys):

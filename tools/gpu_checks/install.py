@@ -10,7 +10,7 @@ from typing import Any
 from gpu_checks.record import gpus
 from gpu_checks.workplace import FailedError, Workplace
 
-__all__ = ["install"]
+__all__ = ["install", "architecture"]
 
 BUILD_REQUIREMENTS = {
     "tensor-ops-cuda": {
@@ -44,7 +44,7 @@ def install(place: Workplace, package: str) -> dict[str, Any]:
     words = ["-m", "pip", "install", "--no-build-isolation", "--no-deps", "--no-index", "--upgrade"]
     words += ["--target", str(place.site), f"packages/{package}"]
     architectures = ",".join(
-        dict.fromkeys(_architecture(gpu["compute_capability"]) for gpu in gpus())
+        dict.fromkeys(architecture(gpu["compute_capability"]) for gpu in gpus())
     )
     environment = {"CMAKE_BUILD_PARALLEL_LEVEL": str(len(os.sched_getaffinity(0)))}
     if place.emulate:
@@ -78,6 +78,6 @@ def _copy(place: Workplace, package: str) -> None:
     (about / "entry_points.txt").write_text(f"{text}\n", encoding="utf-8")
 
 
-def _architecture(compute_capability: str) -> str:
+def architecture(compute_capability: str) -> str:
     """Return what CMake calls the code of a GPU: "90-real" for "9.0"."""
     return compute_capability.replace(".", "") + "-real"

@@ -33,7 +33,7 @@ def use_device(device, monkeypatch):
 
     def use(**changes):
         changed = contexts.DeviceContext(dataclasses.replace(device, **changes))
-        monkeypatch.setitem(contexts._contexts, os.environ.get(discovery.VARIABLE, ""), changed)
+        monkeypatch.setitem(contexts.by_setting, os.environ.get(discovery.VARIABLE, ""), changed)
         return changed
 
     return use

@@ -194,7 +194,7 @@ def test_a_device_whose_compiler_does_not_know_it_is_passed_over(machine, unknow
 def test_no_compiler_works(machine, unknown, monkeypatch, wanted):
     unknown |= {each.name for each in machine}
     monkeypatch.setattr("tensor_ops_opencl.drivers.installed", lambda: None)
-    monkeypatch.setattr("tensor_ops_opencl.drivers._HAS_WHEELS_OF_INTEL", True)
+    monkeypatch.setattr("tensor_ops_opencl.drivers.HAS_WHEELS_OF_INTEL", True)
     with pytest.raises(DeviceError, match=r"Slow CPU.*: error: unknown target CPU") as caught:
         chosen(wanted)
     assert str(caught.value).endswith(": pip install intel-opencl-rt intel-cmplr-lib-rt")
@@ -206,7 +206,7 @@ def test_no_command_is_given_that_helps_nothing(machine, unknown, monkeypatch, h
     unknown |= {each.name for each in machine}
     if has_wheels:
         machine[0] = dataclasses.replace(machine[0], platform="Intel(R) OpenCL")
-    monkeypatch.setattr("tensor_ops_opencl.drivers._HAS_WHEELS_OF_INTEL", has_wheels)
+    monkeypatch.setattr("tensor_ops_opencl.drivers.HAS_WHEELS_OF_INTEL", has_wheels)
     with pytest.raises(DeviceError, match="no OpenCL device compiles a kernel") as caught:
         chosen("")
     assert str(caught.value).endswith("another is needed: install a newer one")
@@ -223,13 +223,13 @@ def test_the_compiler_of_the_wanted_device_does_not_work(machine, unknown):
 
 def test_the_compiler_of_a_cpu_is_tried_once(device, monkeypatch):
     assert compiler.problem_with(device) is None
-    monkeypatch.setattr("tensor_ops_opencl.compiler._first_error", lambda handle: "tried again")
+    monkeypatch.setattr("tensor_ops_opencl.compiler.first_error", lambda handle: "tried again")
     assert compiler.problem_with(device) is None
 
 
 def test_what_a_compiler_says_is_the_problem(device, monkeypatch):
-    monkeypatch.setattr("tensor_ops_opencl.compiler._NOTHING", "no kernel")
-    monkeypatch.setattr("tensor_ops_opencl.compiler._found", {})
+    monkeypatch.setattr("tensor_ops_opencl.compiler.NOTHING", "no kernel")
+    monkeypatch.setattr("tensor_ops_opencl.compiler.found", {})
     assert "error:" in compiler.problem_with(dataclasses.replace(device, kind="cpu"))
     assert compiler.problem_with(dataclasses.replace(device, kind="gpu")) is None
 

@@ -78,10 +78,10 @@ def test_a_call_runs_on_intels_driver_without_any_setting(python, intel):
 def test_a_call_runs_on_intels_driver_where_pocl_is_too_old(python, intel, pocl):
     code = (
         "from tensor_ops_opencl import compiler\n"
-        "ask = compiler._first_error\n"
+        "ask = compiler.first_error\n"
         "too_old = lambda handle: 'error: unknown target CPU' if handle.name[:7] == 'pthread' "
         "else ask(handle)\n"
-        "compiler._first_error = too_old\n"
+        "compiler.first_error = too_old\n"
         "import numpy as np, tensor_ops_opencl as t\n"
         "print(t.silu(np.ones(3, np.float32))[0] > 0.7, t.info()['device_name'])\n"
         "print(t.info()['device_count'], len(t.devices()))\n"
@@ -166,7 +166,7 @@ def test_nothing_can_be_written(python, intel_package, pocl, write):
 @pytest.mark.parametrize(("has_wheels", "command"), [(True, COMMAND), (False, "pyopencl[pocl]")])
 def test_a_command_for_every_processor(monkeypatch, has_wheels, command):
     monkeypatch.setattr(drivers, "installed", lambda: None)
-    monkeypatch.setattr(drivers, "_HAS_WHEELS_OF_INTEL", has_wheels)
+    monkeypatch.setattr(drivers, "HAS_WHEELS_OF_INTEL", has_wheels)
     assert command in drivers.for_cpu()
 
 

@@ -62,7 +62,7 @@ def test_an_interrupted_call_waits_for_its_kernels(device, monkeypatch):
     def interrupt(*args):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("tensor_ops_opencl.host_arrays._make_visible", interrupt)
+    monkeypatch.setattr("tensor_ops_opencl.host_arrays.make_visible", interrupt)
     with pytest.raises(KeyboardInterrupt):
         tensor_ops_opencl.softmax(x, out=out)
     assert out[-1, -1] > 0  # which is computed last

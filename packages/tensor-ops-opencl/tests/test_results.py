@@ -79,4 +79,4 @@ def test_a_limit_that_is_none(wrong, error):
 
 @pytest.mark.parametrize("size", [2**17, 2**17 + 1, 10**6, 33_554_432, 33_554_433])
 def test_blocks_are_at_most_an_eighth_larger(size):
-    assert size <= results._rounded(size) <= size * 9 / 8 + results.PAGE
+    assert size <= results.rounded_size(size) <= size * 9 / 8 + results.PAGE

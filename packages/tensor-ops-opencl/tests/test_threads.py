@@ -41,13 +41,13 @@ USE = "import numpy as np, os, tensor_ops_opencl as t\nx = np.ones(100, np.float
 def test_threads_that_start_together_build_once(device, use_device, monkeypatch):
     here = use_device()
     built = []
-    build = here.programs._build
+    build = here.programs.build
 
     def counting(op, options):
         built.append(op)
         return build(op, options)
 
-    monkeypatch.setattr(here.programs, "_build", counting)
+    monkeypatch.setattr(here.programs, "build", counting)
     x = np.linspace(-4, 4, 1000, dtype=np.float32)
     start = threading.Barrier(8)
     results = []

@@ -26,7 +26,7 @@ def main() -> None:
     device = discovery.chosen()
     for kind in ("cpu", "gpu"):
         changed = dataclasses.replace(device, kind=kind, max_work_group_size=16)
-        contexts._contexts[""] = contexts.DeviceContext(changed)
+        contexts.by_setting[""] = contexts.DeviceContext(changed)
         count = 0
         for name, dtype, shape in itertools.product(tensor_ops_opencl.ops, DTYPES, SHAPES):
             for variant in named(name):

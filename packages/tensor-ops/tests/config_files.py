@@ -15,6 +15,6 @@ def put(path, content=MINIMAL):
 
 
 def user_file(home):
-    found = Path(config_location._user_file())
+    found = Path(config_location.user_file())
     assert found.is_relative_to(home)
     return found

@@ -21,12 +21,12 @@ def config_file(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home" / "cache"))
     monkeypatch.setattr(sys, "prefix", str(tmp_path / "prefix"))
     monkeypatch.setattr(sys, "base_prefix", "/usr")
-    monkeypatch.setattr(state, "_settings", None)
-    monkeypatch.setattr(state, "_tables", {})
-    monkeypatch.setattr(config_location, "_absolute_paths", {})
+    state.forget()
+    monkeypatch.setattr(config_location, "absolute_paths", {})
     path = tmp_path / "prefix" / "etc" / "tensor-ops" / "backend.json"
     path.parent.mkdir(parents=True)
-    return path
+    yield path
+    state.forget()
 
 
 @pytest.fixture
@@ -44,5 +44,5 @@ def other(monkeypatch):
     module.info = lambda: {"version": "1.0"}
     for name, op in OPS.items():
         setattr(module, name, op.numpy)
-    monkeypatch.setitem(backends._backends, "tpu", backends.Backend("tpu", module, None))
+    monkeypatch.setitem(backends.loaded, "tpu", backends.Backend("tpu", module, None))
     return module

@@ -185,9 +185,9 @@ def test_time_is_that_of_one_call(other):
 
 def test_rounds_are_interleaved_in_turning_order(other, monkeypatch):
     order = []
-    monkeypatch.setattr(timing, "_calls_per_round", lambda call: 1)
+    monkeypatch.setattr(timing, "calls_per_round", lambda call: 1)
     monkeypatch.setattr(
-        timing, "_mean_time", lambda call, number: order.append(call.func is other.silu) or 1.0
+        timing, "mean_time", lambda call, number: order.append(call.func is other.silu) or 1.0
     )
     measure(Case("silu", (2, 8)), repeats=4)
     assert order == [False, False, True, True, False, False] * 2
@@ -195,7 +195,7 @@ def test_rounds_are_interleaved_in_turning_order(other, monkeypatch):
 
 def test_calls_that_are_far_too_slow_have_six_rounds(monkeypatch):
     times = {"fast": 1e-3, "slower": 3e-3, "slow": 5e-3}
-    monkeypatch.setattr(timing, "_mean_time", lambda call, number: times[call])
+    monkeypatch.setattr(timing, "mean_time", lambda call, number: times[call])
     timings = timing.time_calls({name: name for name in times}, 0.0, repeats=9, most=4)
     assert {name: timing.rounds for name, timing in timings.items()} == {
         "fast": 9,
@@ -207,7 +207,7 @@ def test_calls_that_are_far_too_slow_have_six_rounds(monkeypatch):
 
 def test_one_disturbed_round_does_not_make_a_call_far_too_slow(monkeypatch):
     rounds = iter([1e-6] * 3 + [9e-6] + [1e-6] * 8)
-    monkeypatch.setattr(timing, "_mean_time", lambda call, number: next(rounds, 1e-6))
+    monkeypatch.setattr(timing, "mean_time", lambda call, number: next(rounds, 1e-6))
     timings = timing.time_calls({"disturbed": "disturbed", "other": "other"}, 0.0, 9, most=4)
     assert [each.rounds for each in timings.values()] == [9, 9]
 

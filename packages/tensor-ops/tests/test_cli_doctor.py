@@ -87,7 +87,7 @@ def test_every_known_backend_has_its_status(doctor):
 def test_kept_exception_is_shown(doctor, monkeypatch):
     error = ImportError("libtpu.so: cannot open shared object file")
     broken = backends.Backend("tpu", None, "importing tensor_ops_tpu failed", error)
-    monkeypatch.setitem(backends._backends, "tpu", broken)
+    monkeypatch.setitem(backends.loaded, "tpu", broken)
     status, found = doctor()
     assert status == 0
     assert backend(found, "tpu")["reason"] == "importing tensor_ops_tpu failed"

@@ -26,7 +26,7 @@ def other(monkeypatch):
     module.driver_version = lambda: "550"
     for name, op in OPS.items():
         setattr(module, name, op.numpy)
-    monkeypatch.setitem(backends._backends, "tpu", backends.Backend("tpu", module, None))
+    monkeypatch.setitem(backends.loaded, "tpu", backends.Backend("tpu", module, None))
     return module
 
 

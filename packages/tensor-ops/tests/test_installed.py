@@ -3,6 +3,7 @@
 import platform
 import subprocess
 import sys
+from functools import cache
 from importlib.machinery import PathFinder
 
 import pytest
@@ -140,8 +141,8 @@ def entry_points(monkeypatch):
     """Have these backends installed, and the reasons of others found anew."""
 
     def entry_points(*names):
-        monkeypatch.setattr(backends, "_entry_points", lambda: dict.fromkeys(names, ()))
-        monkeypatch.setattr(backends, "_backends", {})
+        monkeypatch.setattr(backends, "installed_points", cache(lambda: dict.fromkeys(names, ())))
+        monkeypatch.setattr(backends, "loaded", {})
 
     return entry_points
 

@@ -60,7 +60,7 @@ def timed(monkeypatch):
     module.info = lambda: {"version": "1.0", "device_name": "a device"}
     for name, op in OPS.items():
         setattr(module, name, op.numpy)
-    monkeypatch.setitem(backends._backends, "tpu", backends.Backend("tpu", module, None))
+    monkeypatch.setitem(backends.loaded, "tpu", backends.Backend("tpu", module, None))
     monkeypatch.setattr(machine.Contention, "is_seen", lambda self: False)
 
     def set_intervals(**intervals):
@@ -122,7 +122,7 @@ def test_a_slow_backend_has_an_interval_too(monkeypatch):
 
     module = types.ModuleType("slow")
     module.supports, module.silu = (lambda op, dtype, device: None), slow
-    monkeypatch.setitem(backends._backends, "tpu", backends.Backend("tpu", module, None))
+    monkeypatch.setitem(backends.loaded, "tpu", backends.Backend("tpu", module, None))
     found = tuning.measure(benchmark.Case("silu", (2, 8)), ["tpu", "python"], seconds=0)
     assert set(found.intervals) == set(found.seconds) == {"tpu", "python"}
 

@@ -7,11 +7,11 @@ from tensor_ops_opencl import runtime
 from tensor_ops_opencl.device import Device
 from tensor_ops_opencl.errors import first_line
 
-__all__ = ["problem_with"]
+__all__ = ["problem_with", "NOTHING", "first_error", "found"]
 
-_NOTHING = "kernel void nothing() {}"
+NOTHING = "kernel void nothing() {}"
 # By the handles of devices, which live as long as the process.
-_found: dict[Any, str | None] = {}
+found: dict[Any, str | None] = {}
 
 
 def problem_with(device: Device) -> str | None:
@@ -22,19 +22,19 @@ def problem_with(device: Device) -> str | None:
     """
     if device.kind != "cpu":
         return None
-    if device.handle not in _found:
-        _found[device.handle] = _first_error(device.handle)
-    return _found[device.handle]
+    if device.handle not in found:
+        found[device.handle] = first_error(device.handle)
+    return found[device.handle]
 
 
-def _first_error(handle: Any) -> str | None:
+def first_error(handle: Any) -> str | None:
     cl = runtime.opencl()
     program = None
     with warnings.catch_warnings():
         # Of what the compiler says, and of a program past the cache.
         warnings.simplefilter("ignore")
         try:
-            program = cl.Program(cl.Context([handle]), _NOTHING)
+            program = cl.Program(cl.Context([handle]), NOTHING)
             program.compile()
         except cl.Error as error:
             return _error_in(_log(cl, program, handle)) or first_line(error)

@@ -9,7 +9,7 @@ from tensor_ops_opencl.device import Device
 from tensor_ops_opencl.discovery import VARIABLE
 from tensor_ops_opencl.programs import Programs
 
-__all__ = ["DeviceContext", "current"]
+__all__ = ["DeviceContext", "current", "by_setting"]
 
 
 class DeviceContext:
@@ -53,14 +53,14 @@ def current() -> DeviceContext:
     """
     runtime.opencl()  # refuses a forked child
     wanted = os.environ.get(VARIABLE, "")
-    context = _contexts.get(wanted)
+    context = by_setting.get(wanted)
     if context is None:
         with _lock:
-            context = _contexts.get(wanted)
+            context = by_setting.get(wanted)
             if context is None:
-                context = _contexts[wanted] = DeviceContext(discovery.chosen(wanted))
+                context = by_setting[wanted] = DeviceContext(discovery.chosen(wanted))
     return context
 
 
-_contexts: dict[str, DeviceContext] = {}
+by_setting: dict[str, DeviceContext] = {}
 _lock = threading.Lock()

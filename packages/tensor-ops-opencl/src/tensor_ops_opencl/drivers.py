@@ -16,7 +16,7 @@ from pathlib import Path
 
 from tensor_ops_opencl.errors import first_line
 
-__all__ = ["INTEL", "POCL", "broken", "for_cpu", "installed", "registered"]
+__all__ = ["INTEL", "POCL", "broken", "for_cpu", "installed", "registered", "HAS_WHEELS_OF_INTEL"]
 
 # What names other drivers to the loader than the system's; whoever sets one has chosen drivers.
 _CHOICES = ("OCL_ICD_VENDORS", "OPENCL_VENDOR_PATH")
@@ -28,7 +28,7 @@ POCL = "Portable Computing Language"
 _INSTALL_INTEL = "pip install intel-opencl-rt intel-cmplr-lib-rt"
 _INSTALL_POCL = "pip install 'pyopencl[pocl]'"
 _LIBRARIES = ("libintelocl.so", "intelocl64.dll")
-_HAS_WHEELS_OF_INTEL = sys.platform in ("linux", "win32") and platform.machine().lower() in (
+HAS_WHEELS_OF_INTEL = sys.platform in ("linux", "win32") and platform.machine().lower() in (
     "x86_64",
     "amd64",
 )
@@ -73,11 +73,11 @@ def for_cpu(tried: Collection[str] = ()) -> str:
     tried : collection of str
         The platforms that are there and do not run on it.
     """
-    if tried and (INTEL in tried or not _HAS_WHEELS_OF_INTEL):
+    if tried and (INTEL in tried or not HAS_WHEELS_OF_INTEL):
         return "install a newer one"
     library = installed()
     if library is None:
-        return _INSTALL_INTEL if _HAS_WHEELS_OF_INTEL else _INSTALL_POCL
+        return _INSTALL_INTEL if HAS_WHEELS_OF_INTEL else _INSTALL_POCL
     problem = _problem_with(library)
     if problem is not None:
         return f"{library} does not load ({problem}): {_INSTALL_INTEL}"

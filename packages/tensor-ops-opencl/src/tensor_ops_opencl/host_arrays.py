@@ -17,7 +17,7 @@ from tensor_ops_opencl.host_memory import (
 )
 from tensor_ops_opencl.results import new_array
 
-__all__ = ["run"]
+__all__ = ["run", "make_visible"]
 
 #: What results must be aligned to for streaming, in bytes; halves of rows too.
 ALIGNMENT = 16
@@ -86,7 +86,7 @@ def _run_in_place(cl: Any, context: DeviceContext, call: Call, targets: list[Arr
             options=("-DSTREAMS",) if streams else (),
         )
         for target, buffer in zip(targets, outputs, strict=True):
-            _make_visible(cl, queue, buffer, target.nbytes)
+            make_visible(cl, queue, buffer, target.nbytes)
     finally:
         # One wait for all that has been enqueued: waking up is what waiting costs. Nobody may be
         # given this memory while a kernel works on it, whatever has interrupted the call.
@@ -112,7 +112,7 @@ def _should_stream(context: DeviceContext, n: int, targets: list[Array]) -> bool
     )
 
 
-def _make_visible(cl: Any, queue: Any, buffer: Any, size: int) -> None:
+def make_visible(cl: Any, queue: Any, buffer: Any, size: int) -> None:
     """Enqueue what brings the latest bits into the host's memory: mapping a buffer that is there.
 
     Unmapping what was mapped for reading leaves them there.

@@ -102,10 +102,10 @@ class Programs:
         with self._lock:
             program = self._programs.get((op, options))
             if program is None:
-                program = self._programs[op, options] = self._build(op, options)
+                program = self._programs[op, options] = self.build(op, options)
             return program
 
-    def _build(self, op: str, options: tuple[str, ...]) -> Any:
+    def build(self, op: str, options: tuple[str, ...]) -> Any:
         cl = runtime.opencl()
         given = ["-cl-std=CL1.2", "-w", *options]
         if self.device.rounds_division:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["new_array", "pool_info", "set_pool_limit", "trim_pool"]
+__all__ = ["new_array", "pool_info", "set_pool_limit", "trim_pool", "rounded_size"]
 
 Array = np.ndarray[Any, Any]
 
@@ -110,7 +110,7 @@ class _MemoryPool:
 
     def take(self, size: int) -> Array:
         """Return a block of at least `size` bytes, an eighth more at most."""
-        wanted = _rounded(size)
+        wanted = rounded_size(size)
         with self._lock:
             for index in range(len(self._free) - 1, -1, -1):
                 if self._free[index][1].size == wanted:
@@ -144,7 +144,7 @@ class _MemoryPool:
         self._free.clear()
 
 
-def _rounded(size: int) -> int:
+def rounded_size(size: int) -> int:
     grain = max(PAGE, 1 << max(size.bit_length() - 4, 0))
     return -(-size // grain) * grain
 

@@ -302,7 +302,7 @@ class TestSelection:
         )
         can = Capabilities(copies_host_arrays=True)
         known = {"cuda": tensor_ops.backends.Backend("cuda", copying, None, capabilities=can)}
-        monkeypatch.setattr(tensor_ops.backends, "_backends", tensor_ops.backends._backends | known)
+        monkeypatch.setattr(tensor_ops.backends, "loaded", tensor_ops.backends.loaded | known)
         route = Route(OPS["silu"], in_place=True)
         levels = [tensor_ops.selection.BUILT_IN]
         auto = tensor_ops.state.DispatchTable(tensor_ops.selection.decide(levels))

@@ -14,7 +14,7 @@ from tensor_ops.cli import bench, configure_backend, doctor, explain, info, othe
 from tensor_ops.command_name import COMMAND
 from tensor_ops.errors import BackendFallbackWarning, ConfigWarning, TensorOpsError
 
-__all__ = ["main"]
+__all__ = ["main", "make_parser"]
 
 EXAMPLES = """\
 examples:
@@ -80,7 +80,7 @@ def _run(argv: Sequence[str]) -> int:
         # Shown once, although the file is looked for several times.
         warnings.simplefilter("default", ConfigWarning)
         warnings.showwarning = _show_warning
-        parser, commands = _parser()
+        parser, commands = make_parser()
         words = _spelled(argv)
         # The metadata of installed packages is read only where a command may be one of theirs.
         if name := other_commands.below(words, commands):
@@ -94,7 +94,7 @@ def _run(argv: Sequence[str]) -> int:
         return status
 
 
-def _parser() -> "tuple[argparse.ArgumentParser, argparse._SubParsersAction[Any]]":
+def make_parser() -> "tuple[argparse.ArgumentParser, argparse._SubParsersAction[Any]]":
     parser = argparse.ArgumentParser(
         prog=COMMAND,
         description="Configure, examine and measure the backends of tensor_ops.",

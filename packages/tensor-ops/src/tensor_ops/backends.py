@@ -45,6 +45,8 @@ __all__ = [
     "require",
     "rescan",
     "runs_programs",
+    "installed_points",
+    "loaded",
 ]
 
 ENTRY_POINT_GROUP = "tensor_ops.backends"
@@ -79,13 +81,13 @@ class _InstalledNames(Collection[str]):
     """The names under our entry-point group; the metadata is read on the first question."""
 
     def __contains__(self, name: object) -> bool:
-        return name in _entry_points()
+        return name in installed_points()
 
     def __iter__(self) -> Iterator[str]:
-        return iter(_entry_points())
+        return iter(installed_points())
 
     def __len__(self) -> int:
-        return len(_entry_points())
+        return len(installed_points())
 
 
 INSTALLED: Collection[str] = _InstalledNames()
@@ -99,11 +101,11 @@ def load(name: str) -> Backend:
     BackendError
         Only within the backend's own import, which cannot use that backend yet.
     """
-    backend = _backends.get(name)
+    backend = loaded.get(name)
     if backend is None:
         # No lock is held while a backend is imported: that import may wait for another thread,
         # which may be waiting for us. Two threads may both probe; the first outcome stays.
-        backend = _backends.setdefault(name, _load(name))
+        backend = loaded.setdefault(name, _load(name))
     return backend
 
 
@@ -159,7 +161,7 @@ def require(name: str, wanted_by: str) -> Backend:
 def rescan() -> None:
     """Look for installed backends anew."""
     importlib.invalidate_caches()
-    _entry_points.cache_clear()
+    installed_points.cache_clear()
 
 
 def forget_probes() -> None:
@@ -167,15 +169,15 @@ def forget_probes() -> None:
 
     A backend that was available and has been uninstalled since stays as it was imported.
     """
-    for name, backend in list(_backends.items()):
+    for name, backend in list(loaded.items()):
         if backend.reason is not None or split(name)[0] in INSTALLED:
-            _backends.pop(name, None)
+            loaded.pop(name, None)
 
 
 def probe_again() -> None:
     """Forget what the probes found, in a forked child: not every device survives a fork."""
-    _lost_by_fork.update(name for name, backend in _backends.items() if backend.reason is None)
-    _backends.clear()
+    _lost_by_fork.update(name for name, backend in loaded.items() if backend.reason is None)
+    loaded.clear()
 
 
 def info(name: str) -> dict[str, Any]:
@@ -217,13 +219,13 @@ def one_line(error: BaseException) -> str:
 
 # A plug-in under one of these names, or with a kind of device in its name, could never be chosen.
 _RESERVED = frozenset({*AUTOMATIC, LAST_RESORT, *ALIASES})
-_backends: dict[str, Backend] = {}
+loaded: dict[str, Backend] = {}
 # The backends that were available in the process that this one was forked from.
 _lost_by_fork: set[str] = set()
 
 
 @cache
-def _entry_points() -> dict[str, tuple[EntryPoint, ...]]:
+def installed_points() -> dict[str, tuple[EntryPoint, ...]]:
     found = entry_points.named(ENTRY_POINT_GROUP)
     return {name: found[name] for name in found if name not in _RESERVED and ":" not in name}
 
@@ -234,7 +236,7 @@ def _load(name: str) -> Backend:
         return _on_device(load(backend), name, kind)
     if name == LAST_RESORT:
         return _probe(name, numpy_backend)
-    points = _entry_points().get(name, ())
+    points = installed_points().get(name, ())
     if not points:
         return Backend(name, None, _not_installed(name))
     if len(points) > 1:
@@ -297,7 +299,7 @@ def _not_installed(name: str) -> str:
 
     known, fact = KNOWN[name], installed.about(name)
     noted = f" ({fact})" if fact else ""
-    if known.served_by in _entry_points():
+    if known.served_by in installed_points():
         return f"no backend of its own; {known.hint}{noted}: {known.instead}"
     hint = f"; {known.hint}" if known.hint else ""
     missing = f": no module named {known.module!r}" if known.module else ""

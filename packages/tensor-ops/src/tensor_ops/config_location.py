@@ -17,7 +17,16 @@ from tensor_ops.errors import ConfigError, ConfigWarning, warn_caller
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["ENV_CONFIG", "default_path", "exists", "find", "kind_of_file"]
+__all__ = [
+    "ENV_CONFIG",
+    "default_path",
+    "exists",
+    "find",
+    "kind_of_file",
+    "absolute_paths",
+    "prefix_file",
+    "user_file",
+]
 
 ENV_CONFIG = "TENSOR_OPS_CONFIG"
 
@@ -46,7 +55,7 @@ def find(environ: Mapping[str, str] = os.environ) -> Path | None:
         if not exists(path, f"{ENV_CONFIG} names {named!r}, "):
             raise ConfigError(_no_such_file(named))
         return _path(path)
-    of_prefix, of_user = _prefix_file(), _user_file()
+    of_prefix, of_user = prefix_file(), user_file()
     if exists(of_prefix):
         return _path(of_prefix)
     if of_user is not None and _is_reachable(of_user) and exists(of_user):
@@ -62,7 +71,7 @@ def default_path(environ: Mapping[str, str] = os.environ) -> Path:
     found = find({})
     if found is not None:
         return found
-    name = _prefix_file() if in_virtual_environment else _user_file()
+    name = prefix_file() if in_virtual_environment else user_file()
     if name is None:
         raise ConfigError(
             f"no place for backend.json: the user has no home folder; set {ENV_CONFIG} to a file"
@@ -144,16 +153,16 @@ def _is_reachable(path: str) -> bool:
 
 
 # The absolute path for each value of TENSOR_OPS_CONFIG, as of when it was first read.
-_absolute_paths: dict[str, str] = {}
+absolute_paths: dict[str, str] = {}
 
 
 def _absolute(named: str) -> str:
-    path = _absolute_paths.get(named)
+    path = absolute_paths.get(named)
     if path is None:
         try:
             # Not os.path.abspath(), which resolves "link/.." without following the link.
             base = "" if os.path.isabs(named) else os.getcwd()
-            path = _absolute_paths[named] = os.path.join(base, named)
+            path = absolute_paths[named] = os.path.join(base, named)
         except FileNotFoundError:
             raise ConfigError(
                 f"{ENV_CONFIG} names {named!r}, but the current directory is gone; "
@@ -178,11 +187,11 @@ def _path(name: str) -> Path:
     return Path(name)
 
 
-def _prefix_file() -> str:
+def prefix_file() -> str:
     return os.path.join(sys.prefix, "etc", "tensor-ops", "backend.json")
 
 
-def _user_file() -> str | None:
+def user_file() -> str | None:
     if sys.platform == "linux":
         # The XDG specification says to ignore a relative path. Importing platformdirs, which knows
         # that too, would take as long as importing the rest of tensor_ops.

@@ -20,7 +20,14 @@ if TYPE_CHECKING:
     from tensor_ops.op_table import Op
     from tensor_ops.state import DispatchTable
 
-__all__ = ["caller", "facts", "has_foreign_beside_array", "is_foreign", "numpy_view"]
+__all__ = [
+    "caller",
+    "facts",
+    "has_foreign_beside_array",
+    "is_foreign",
+    "numpy_view",
+    "function_of_exchange",
+]
 
 # DLDeviceType of dlpack.h to the names that a backend's supports() is asked about.
 _DEVICES = {2: "cuda", 4: "opencl", 7: "vulkan", 8: "metal", 10: "rocm", 14: "oneapi"}
@@ -58,7 +65,7 @@ def caller(of_arrays: Route) -> Callable[..., Any]:
     exchanging = Route(op, exchanges_arrays=True)
 
     def call(table: DispatchTable, *args: Any, **kwargs: Any) -> Any:
-        exchange = _function_of_exchange(exchanging, table, args, kwargs)
+        exchange = function_of_exchange(exchanging, table, args, kwargs)
         if exchange is not None:
             try:
                 return exchange(*args, **kwargs)
@@ -89,7 +96,7 @@ def caller(of_arrays: Route) -> Callable[..., Any]:
     return call
 
 
-def _function_of_exchange(
+def function_of_exchange(
     route: Route, table: DispatchTable, args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> Callable[..., Any] | None:
     """Return the function of the backend if it takes these host arrays as they are."""

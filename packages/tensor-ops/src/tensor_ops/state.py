@@ -21,6 +21,7 @@ __all__ = [
     "context_name",
     "current",
     "enforce",
+    "forget",
     "table_for",
     "table_past_forces",
     "reload",
@@ -208,15 +209,20 @@ def start() -> None:
 
     After an error or an interrupt nothing is kept, so that the next import starts afresh.
     """
-    global _settings, _times, _tables
     try:
         enforce()
     except BaseException:
-        with _lock:
-            backends.rescan()
-            backends.forget_probes()
-            _settings, _times, _tables = None, Times(), {}
+        forget()
         raise
+
+
+def forget() -> None:
+    """Forget all that was read and found, so that what is asked next reads it anew."""
+    global _settings, _times, _tables
+    with _lock:
+        backends.rescan()
+        backends.forget_probes()
+        _settings, _times, _tables = None, Times(), {}
 
 
 def set_default(name: str | None) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Timing", "format_time", "median_interval", "time_calls"]
+__all__ = ["Timing", "format_time", "median_interval", "time_calls", "calls_per_round", "mean_time"]
 
 # Fewer samples than this have no 95% confidence interval of their median.
 FEWEST_ROUNDS = 6
@@ -48,7 +48,7 @@ def time_calls(
     most : float, optional
         A call that takes more than so many times as long as the fastest has six rounds only.
     """
-    numbers = {name: _calls_per_round(call) for name, call in calls.items()}
+    numbers = {name: calls_per_round(call) for name, call in calls.items()}
     samples: dict[str, list[float]] = {name: [] for name in calls}
     end = time.perf_counter() + seconds
     for done in itertools.count():
@@ -56,7 +56,7 @@ def time_calls(
         if not calls or (enough if repeats is None else done >= repeats):
             break
         for name in list(calls)[:: -1 if done % 2 else 1]:
-            samples[name].append(_mean_time(calls[name], numbers[name]))
+            samples[name].append(mean_time(calls[name], numbers[name]))
         if done + 1 == FEWEST_ROUNDS:
             medians = {name: statistics.median(samples[name]) for name in calls}
             limit = most * min(medians.values())
@@ -106,13 +106,13 @@ def _lower_rank(n: int) -> int:
     return rank
 
 
-def _calls_per_round(call: Callable[[], Any]) -> int:
+def calls_per_round(call: Callable[[], Any]) -> int:
     # The shortest of three: one alone may have met a page fault or another process.
-    once = min(_mean_time(call, 1) for _ in range(3))
+    once = min(mean_time(call, 1) for _ in range(3))
     return max(1, min(10_000, int(ROUND_SECONDS / max(once, 1e-9))))
 
 
-def _mean_time(call: Callable[[], Any], number: int) -> float:
+def mean_time(call: Callable[[], Any], number: int) -> float:
     start = time.perf_counter()
     for _ in range(number):
         call()

@@ -14,7 +14,7 @@ from tensor_ops.config import ENV_FORCE, ENV_PREFERRED, ENV_PRIORITY
 from tensor_ops.config_location import ENV_CONFIG
 from tensor_ops.errors import ConfigWarning, warn_caller
 
-__all__ = ["ENTRY_POINT_GROUP", "OWN", "unread", "warn_of_unread"]
+__all__ = ["ENTRY_POINT_GROUP", "OWN", "unread", "warn_of_unread", "warned_of"]
 
 ENTRY_POINT_GROUP = "tensor_ops.variables"
 # What tensor_ops itself reads, and the last one programs in C++.
@@ -42,20 +42,20 @@ def warn_of_unread() -> None:
     ConfigWarning
         With the nearest name that is read.
     """
-    new = {name: told for name, told in unread().items() if name not in _warned_of}
+    new = {name: told for name, told in unread().items() if name not in warned_of}
     if not new:
         return
     # Noted before, because what shows warnings may call us again.
-    _warned_of.update(new)
+    warned_of.update(new)
     try:
         warn_caller("; ".join(f"{name}: {told}" for name, told in new.items()), ConfigWarning)
     except BaseException:
-        _warned_of.difference_update(new)  # a filter makes it an error, each time
+        warned_of.difference_update(new)  # a filter makes it an error, each time
         raise
 
 
 _PREFIX = "TENSOR_OPS_"
-_warned_of: set[str] = set()
+warned_of: set[str] = set()
 
 
 def _told(name: str, known: Iterable[str]) -> str:
