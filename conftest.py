@@ -90,6 +90,30 @@ def pytest_collection_finish():
 
 
 @pytest.fixture
+def wrap_executables(monkeypatch):
+    """Return a function that has all executables of a backend wrapped in objects of a class.
+
+    It returns the list to which these objects are added when programs are compiled.
+    """
+
+    def wrap(backend, wrapper):
+        from tensor_ops.extension import load_backend
+        from tensor_ops_decode import reference
+
+        module = reference if backend == "python" else load_backend(backend).module
+        made, compiled = [], module.compile_program
+
+        def compile_program(*args, **kwargs):
+            made.append(wrapper(compiled(*args, **kwargs)))
+            return made[-1]
+
+        monkeypatch.setattr(module, "compile_program", compile_program)
+        return made
+
+    return wrap
+
+
+@pytest.fixture
 def press_ctrl_c():
     """Return a function that interrupts a process, and returns what it has written to its pipe."""
 

@@ -161,7 +161,8 @@ def test_end_tokens_of_layers_by_hand_are_checked_once_these_are_known():
         kernel.compile()
 
 
-def test_steps_with_odd_sampling_are_refused_on_every_executor(folder, backend):
+def test_steps_with_odd_sampling_are_refused_on_every_executor(folder, backend, wrap_executables):
+    made = wrap_executables(backend, lambda executable: executable)
     with load(folder, backend, max_seq_length=48) as model:
         kernel = model.kernel
         for name, value in (
@@ -169,7 +170,7 @@ def test_steps_with_odd_sampling_are_refused_on_every_executor(folder, backend):
             ("top_p", 7), ("top_p", math.nan), ("min_p", -0.5), ("top_k", -1),
         ):  # fmt: skip
             request = kernel.add_request([1, 2])
-            kernel._executable.arrays[name][0] = value
+            made[0].arrays[name][0] = value
             with pytest.raises(ValueError, match=rf"{name}\[0\] must be"):
                 kernel()
             kernel.remove(request)

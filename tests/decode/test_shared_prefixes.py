@@ -49,24 +49,24 @@ class Counting:
     """An executable that counts the tokens that go through the model."""
 
     def __init__(self, executable):
-        self.arrays, self._executable, self.num_tokens = executable.arrays, executable, 0
+        self.arrays, self.close, self._run = executable.arrays, executable.close, executable.run
+        self.num_tokens = 0
 
     def run(self, num_tokens, num_selected):
         self.num_tokens += num_tokens
-        self._executable.run(num_tokens, num_selected)
+        self._run(num_tokens, num_selected)
 
 
 @pytest.mark.parametrize("tokens", [4, 9, 40, 200])
-def test_prompts_together_read_their_beginning_once(load, right, tokens):
+def test_prompts_together_read_their_beginning_once(load, right, backend, wrap_executables, tokens):
+    made = wrap_executables(backend, Counting)
     model = load(max_num_batched_tokens=tokens)
-    requests = model.kernel._requests
-    requests._executable = counting = Counting(requests._executable)
     answers = model.generate(PROMPTS, **SETTINGS)
     assert answers == right
     assert [answer.shared_tokens for answer in answers] == [0, 24, 24, 24]
     # The last token of an answer is not fed.
     fed = sum(len(answer.prompt_tokens) + len(answer.tokens) - 1 for answer in answers)
-    assert counting.num_tokens == fed - 3 * 24
+    assert made[-1].num_tokens == fed - 3 * 24
 
 
 def test_a_prompt_after_another_finds_its_pages(load, right):
@@ -90,23 +90,26 @@ def test_a_conversation_finds_the_answer_before_it(load):
     assert second == load().generate([following], **SETTINGS)[0]
 
 
-def test_an_interrupt_leaves_right_pages(load, right):
+class Interrupted(Counting):
+    """An executable that is interrupted at one of its steps: before it, or after an odd one."""
+
+    num_steps, at = 0, None
+
+    def run(self, *counts):
+        step, self.num_steps = self.num_steps, self.num_steps + 1
+        if step != self.at or step % 2:
+            super().run(*counts)
+        if step == self.at:
+            raise KeyboardInterrupt
+
+
+def test_an_interrupt_leaves_right_pages(load, right, backend, wrap_executables):
+    made = wrap_executables(backend, Interrupted)
     for at in range(0, 12, 3):
-        model, steps = load(max_num_batched_tokens=9), iter(range(20))
-        executable = model.kernel._requests._executable
-
-        class Interrupted(Counting):
-            def run(self, *counts, at=at, steps=steps):
-                step = next(steps)
-                if step != at or step % 2:
-                    super().run(*counts)
-                if step == at:
-                    raise KeyboardInterrupt
-
-        model.kernel._requests._executable = Interrupted(executable)
+        model = load(max_num_batched_tokens=9)
+        made[-1].at = at
         with pytest.raises(KeyboardInterrupt):
             model.generate(PROMPTS, **SETTINGS)
-        model.kernel._requests._executable = executable
         assert model.generate(PROMPTS, **SETTINGS) == right
 
 

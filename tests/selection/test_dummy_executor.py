@@ -80,12 +80,20 @@ def continued(prompt, count):
 
 @pytest.fixture
 def make(install):
-    """Return a function that makes compiled kernels which the dummy runs."""
+    """Return a function that makes compiled kernels which the dummy runs.
+
+    The executable of each is added to the list `made` of the function.
+    """
+
+    def compile_program(program, tensors, **arguments):
+        make.made.append(Dummy(program, tensors, **arguments))
+        return make.made[-1]
+
     install(
         "dummy",
         CAPABILITIES={"runs_programs": True},
         supports_program=lambda program: None,
-        compile_program=Dummy,
+        compile_program=compile_program,
     )
 
     def make(**options):
@@ -93,6 +101,7 @@ def make(install):
         kernel.compile()
         return kernel
 
+    make.made = []
     return make
 
 
@@ -105,7 +114,7 @@ def test_requests_are_continued(make, page_size):
         for request, prompt in zip(requests, PROMPTS, strict=True):
             assert kernel.tokens(request) == continued(prompt, 20)
             assert kernel.finish_reason(request) == "length"
-        executable = kernel._executable
+        (executable,) = make.made
         assert kernel.explain().memory == executable.memory
         assert max(executable.rows) > 1  # steps in a row
     assert executable.is_closed

@@ -18,26 +18,40 @@ def make(stand_in):
     return partial(stand_in, max_seq_length=96, max_num_batched_requests=4, page_size=8)
 
 
-class Counting:
-    """An executable that notes the steps of each of its calls, which take as long as it says.
+@pytest.fixture
+def make_counting(make, runner, wrap_executables):
+    """Return a function that makes a kernel, and returns its executable too."""
 
-    Times are of a clock of its own, unless there is none.
+    def make_counting(**arguments):
+        made = wrap_executables(runner, Counting)
+        return make(**arguments), made[-1]
+
+    return make_counting
+
+
+class Counting:
+    """An executable that notes the steps of each of its calls, which take `seconds` of its clock.
+
+    It is interrupted before or after steps in a row if `interrupt` says so.
     """
 
-    def __init__(self, kernel, monkeypatch=None, seconds=0.0):
-        self._executable = kernel._requests._executable
-        self.arrays, self.calls = self._executable.arrays, []
-        self.now, self.seconds = 0.0, seconds
-        if monkeypatch is not None:
-            monkeypatch.setattr(time, "perf_counter", lambda: self.now)
-        kernel._requests._executable = self
+    def __init__(self, executable):
+        self._executable, self.calls = executable, []
+        self.now, self.seconds, self.interrupt = 0.0, 0.0, None
+
+    def __getattr__(self, name):
+        return getattr(self._executable, name)
 
     def run(self, *counts):
         self._executable.run(*counts)
         self._note(1)
 
     def run_steps(self, *given):
+        if self.interrupt == "before":
+            raise KeyboardInterrupt
         chosen = self._executable.run_steps(*given)
+        if self.interrupt == "after":
+            raise KeyboardInterrupt
         self._note(len(chosen))
         return chosen
 
@@ -73,14 +87,13 @@ def test_they_give_the_tokens_and_logits_of_single_steps(make, num_steps, pages)
         assert kernel.num_accepted(request) == 0
 
 
-def test_an_end_token_of_one_ends_them_all_at_that_step(make):
+def test_an_end_token_of_one_ends_them_all_at_that_step(make, make_counting):
     prompts = PROMPTS[:2]
     free = [tokens for tokens, _, _ in by_single_steps(make(), *prompts, max_new_tokens=30)]
     step = next(
         i for i in range(5, 30) if free[1][i] not in free[0] and free[1][i] not in free[1][:i]
     )
-    kernel = make(eos_token_id=free[1][step])
-    counting = Counting(kernel)
+    kernel, counting = make_counting(eos_token_id=free[1][step])
     first, second = (kernel.add_request(prompt, max_new_tokens=30) for prompt in prompts)
     assert kernel.run(100) == {first: free[0][: step + 1], second: free[1][: step + 1]}
     assert (kernel.finish_reason(first), kernel.finish_reason(second)) == (None, "stop")
@@ -93,9 +106,8 @@ def test_an_end_token_of_one_ends_them_all_at_that_step(make):
     assert len(kernel.tokens(third)) == 3
 
 
-def test_the_executor_goes_on_by_itself_where_nothing_has_to_be_done(make):
-    kernel = make(max_num_batched_tokens=16)
-    counting = Counting(kernel)
+def test_the_executor_goes_on_by_itself_where_nothing_has_to_be_done(make_counting):
+    kernel, counting = make_counting(max_num_batched_tokens=16)
     kernel.add_request(PROMPTS[2], max_new_tokens=60)
     kernel.run(60)
     # The prompt takes three steps, and its first token comes alone.
@@ -105,24 +117,25 @@ def test_the_executor_goes_on_by_itself_where_nothing_has_to_be_done(make):
 
 
 @pytest.mark.parametrize("settings", [{"logprobs": 0}, {"logprobs": 2}])
-def test_python_sees_each_step_of_requests_that_need_it(make, settings):
-    kernel = make()
-    counting = Counting(kernel)
+def test_python_sees_each_step_of_requests_that_need_it(make_counting, settings):
+    kernel, counting = make_counting()
     request = kernel.add_request([1, 2], max_new_tokens=5, **settings)
     assert kernel.run(100) == {request: kernel.tokens(request)}
     assert counting.calls == [1] * 5
     assert len(kernel.logprobs(request)) == 5
 
 
-def test_an_executor_without_them_is_called_for_each_step(make):
+class Plain:
+    """An executable that has what it must have, and nothing else."""
+
+    def __init__(self, executable):
+        self.arrays, self.run, self.close = executable.arrays, executable.run, executable.close
+
+
+def test_an_executor_without_them_is_called_for_each_step(make, runner, wrap_executables):
     expected = [tokens for tokens, _, _ in by_single_steps(make(), *PROMPTS, max_new_tokens=9)]
+    wrap_executables(runner, Plain)
     kernel = make()
-    executable = kernel._requests._executable
-
-    class Plain:
-        arrays, run = executable.arrays, executable.run
-
-    kernel._requests._executable = Plain
     requests = [kernel.add_request(prompt, max_new_tokens=9) for prompt in PROMPTS]
     while kernel.requests:
         kernel.run(100)
@@ -180,10 +193,11 @@ def test_max_seconds_ends_them_after_a_step_at_least(make):
     ]
 
 
-def test_rows_are_as_long_as_the_steps_before_leave_time_for(make, monkeypatch):
+def test_rows_are_as_long_as_the_steps_before_leave_time_for(make_counting, monkeypatch):
     """How many steps one has is known before it, and none is meant to take more than 50 ms."""
-    kernel = make(max_seq_length=500)
-    counting = Counting(kernel, monkeypatch, seconds=1 / 512)
+    kernel, counting = make_counting(max_seq_length=500)
+    monkeypatch.setattr(time, "perf_counter", lambda: counting.now)
+    counting.seconds = 1 / 512
     kernel.add_request([1])
     kernel.run(40)
     assert counting.calls == [1, 25, 14]
@@ -201,9 +215,12 @@ def test_rows_are_as_long_as_the_steps_before_leave_time_for(make, monkeypatch):
     assert counting.calls == [1, 32, 32, 5]  # no pages for more steps are held
 
 
-def test_rows_of_fewer_requests_need_no_step_that_shows_how_long_they_take(make, monkeypatch):
-    kernel = make(max_seq_length=500)
-    counting = Counting(kernel, monkeypatch, seconds=0.001)
+def test_rows_of_fewer_requests_need_no_step_that_shows_how_long_they_take(
+    make_counting, monkeypatch
+):
+    kernel, counting = make_counting(max_seq_length=500)
+    monkeypatch.setattr(time, "perf_counter", lambda: counting.now)
+    counting.seconds = 0.001
     first, second = kernel.add_request([1]), kernel.add_request([2])
     kernel.run(20)
     kernel.remove(first)
@@ -249,22 +266,15 @@ def test_without_active_requests_they_are_an_error(make):
 
 
 @pytest.mark.parametrize("place", ["before", "after"])
-def test_interrupted_steps_are_taken_again(make, place):
-    kernel, other = make(), make()
+def test_interrupted_steps_are_taken_again(make, make_counting, place):
+    other = make()
+    kernel, counting = make_counting()
     request, expected = kernel.add_request([1, 2, 3]), other.add_request([1, 2, 3])
     kernel.run(2)
-    counting = Counting(kernel)
-    executable, run_steps = counting._executable, counting.run_steps
-
-    def interrupted(*given):
-        if place == "after":
-            run_steps(*given)
-        raise KeyboardInterrupt
-
-    counting.run_steps = interrupted
+    counting.interrupt = place
     with pytest.raises(KeyboardInterrupt):
         kernel.run(20)
-    kernel._requests._executable = executable
+    counting.interrupt = None
     kernel.run(20)
     assert other.run(22)[expected] == kernel.tokens(request)
 
@@ -275,7 +285,7 @@ def test_threads_share_the_steps_and_may_add_requests(make):
     got = []
 
     def steps():
-        while not kernel._is_closed and len(kernel.tokens(first)) < 1500:
+        while len(kernel.tokens(first)) < 1500:
             got.extend(kernel.run(50).get(first, []))
 
     threads = [threading.Thread(target=steps) for _ in range(2)]

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from tensor_ops import PersistentKernel
-from tensor_ops_decode import ProgramError
-from tensor_ops_decode.executors.sources import attached_array
+from tensor_ops_decode import Limits, ProgramError
+from tensor_ops_decode.kernel.layers import KernelTensor, Layers
 
 TOKENS, REQUESTS, HIDDEN, VOCABULARY = 4, 2, 8, 11
 
@@ -21,17 +21,15 @@ class Kernel(PersistentKernel):
             "max_seq_length": 32,
         }
         super().__init__(backend=backend, **limits, **arguments)
-        self.random = np.random.default_rng(1)
-        self.given, self.declared = {}, {}
+        self.random, self.arrays = np.random.default_rng(1), {}
 
     def weight(self, name, *shape, dtype=np.float32):
         values = self.random.standard_normal(shape, np.float32).astype(dtype)
-        self.given[name] = values
+        self.arrays[name] = values
         return self.attach_input(values, name=name)
 
     def value(self, name, columns, rows=TOKENS, dtype="float32"):
-        self.declared[name] = self.new_tensor((rows, columns), dtype, name=name)
-        return self.declared[name]
+        return self.new_tensor((rows, columns), dtype, name=name)
 
     def embedded(self):
         self.table = self.weight("table", VOCABULARY, HIDDEN)
@@ -69,7 +67,7 @@ def test_a_program_by_hand_computes_what_numpy_does(runner):
     x = kernel.embedded()
     norm, weight = kernel.weight("norm", HIDDEN), kernel.weight("w", 6, HIDDEN)
     down, bias = kernel.weight("down", HIDDEN, 3), kernel.weight("bias", HIDDEN)
-    arrays = dict(kernel.given)
+    arrays = kernel.arrays
     mid = kernel.rmsnorm_linear_layer(
         input=x, weight_norm=norm, weight_linear=weight, output=kernel.value("mid", 6), eps=0.1
     )
@@ -93,9 +91,9 @@ def test_every_elementwise_layer_has_its_place(runner):
     gelu = kernel.gelu_mul_layer(input=x, output=kernel.value("gelu", 4))
     silu = kernel.silu_mul_layer(input=x, output=kernel.value("silu", 4))
     both = kernel.elementwise_add_layer(input_a=gelu, input_b=silu, output=kernel.value("sum", 4))
-    kernel.allreduce_layer(input=both, output=kernel.value("reduced", 4))
+    reduced = kernel.allreduce_layer(input=both, output=kernel.value("reduced", 4))
     wide = kernel.linear_with_residual_layer(
-        input=kernel.declared["reduced"],
+        input=reduced,
         weight=kernel.weight("up", HIDDEN, 4),
         residual=x,
         output=kernel.value("wide", HIDDEN),
@@ -154,19 +152,20 @@ def test_select_leaves_one_row_for_each_request(runner):
 @pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16])
 def test_weights_of_half_types_have_a_half_cache(dtype):
     kernel = Kernel()
-    half = kernel.weight("half", HIDDEN, HIDDEN, dtype=dtype)
-    y = kernel.linear_layer(input=attend(kernel), weight=half, output=kernel.value("z", HIDDEN))
-    program = kernel.finish(y).program
-    assert program.caches["y.cache"].dtype == "float16"
-    assert program.tensors["half"].type in ("f16", "bf16")
+    half = kernel.attach_input(np.zeros((HIDDEN, 8), dtype), name="half")
+    y = kernel.value("half of y", HIDDEN)
+    kernel.finish(kernel.linear_layer(input=attend(kernel), weight=half, output=y))
+    assert kernel.program.caches["y.cache"].dtype == "float16"
+    assert kernel.program.tensors["half"].type in ("f16", "bf16")
 
 
 def test_tensors_of_pytorch_are_not_copied():
     torch = pytest.importorskip("torch")
     weight = torch.nn.Parameter(torch.ones(2, 3, dtype=torch.bfloat16))
+    layers = Layers(Limits(1, 1, 1, 32, 16, 2))
     with torch.no_grad():
-        assert Kernel().attach_input(weight, name="w").dtype == "bfloat16"
-        assert attached_array("w", weight).ctypes.data == weight.data_ptr()
+        assert layers.attach_input(weight, name="w").dtype == "bfloat16"
+    assert layers.attached["w"].ctypes.data == weight.data_ptr()
 
 
 @pytest.mark.parametrize(
@@ -204,7 +203,7 @@ def test_attention_that_does_not_fit_can_be_added_again():
     short = kernel.weight("short", 31, 2)
     with pytest.raises(ProgramError, match="'short' must have a row for each of the 32 positions"):
         attend(kernel, cos_pos_embed=short, sin_pos_embed=short)
-    qkv, y = kernel.declared["qkv"], kernel.declared["y"]
+    qkv, y = KernelTensor("qkv", (TOKENS, 16), "float32"), KernelTensor("y", (TOKENS, 8), "float32")
     again = kernel.paged_attention_layer
     with pytest.raises(ProgramError, match="num_heads must be a multiple of num_kv_heads"):
         again(input=qkv, output=y, num_heads=2, num_kv_heads=3)

@@ -137,14 +137,16 @@ def test_two_threads_that_call_one_kernel_get_each_token_once(kernel, runner):
 
 
 @pytest.mark.parametrize("place", ["before", "after"])
-def test_an_interrupted_step_is_taken_again(kernel, runner, place):
+def test_an_interrupted_step_is_taken_again(runner, wrap_executables, place):
+    made = wrap_executables(runner, Interruptible)
+    kernel = PersistentKernel(backend=runner, max_seq_length=64)
+    kernel.compile()
     request = kernel.add_request([1, 2, 3])
     kernel()
-    executable = kernel._requests._executable
-    kernel._requests._executable = Interrupted(executable, place)
+    made[0].interrupt = place
     with pytest.raises(KeyboardInterrupt):
         kernel()
-    kernel._requests._executable = executable
+    made[0].interrupt = None
     for _ in range(4):
         kernel()
     with PersistentKernel(backend=runner, max_seq_length=64) as other:
@@ -152,19 +154,22 @@ def test_an_interrupted_step_is_taken_again(kernel, runner, place):
         other.add_request([1, 2, 3])
         tokens = [next(iter(other().values())) for _ in range(5)]
     assert kernel.tokens(request) == tokens
+    kernel.close()
 
 
-class Interrupted:
-    """An executable whose step the user interrupts."""
+class Interruptible:
+    """An executable whose steps the user may interrupt."""
 
-    def __init__(self, executable, place):
-        self.arrays = executable.arrays
-        self._executable, self._place = executable, place
+    def __init__(self, executable):
+        self.arrays, self.close, self._run = executable.arrays, executable.close, executable.run
+        self.interrupt = None
 
     def run(self, *counts):
-        if self._place == "after":
-            self._executable.run(*counts)
-        raise KeyboardInterrupt
+        if self.interrupt == "before":
+            raise KeyboardInterrupt
+        self._run(*counts)
+        if self.interrupt == "after":
+            raise KeyboardInterrupt
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")

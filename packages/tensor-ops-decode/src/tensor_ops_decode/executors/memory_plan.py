@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 from tensor_ops.extension import machine
-from tensor_ops_decode.executors.choice import Executor
+from tensor_ops_decode.executors.choice import Executor, ExecutorChoice
 from tensor_ops_decode.program import Cache, Limits, Program, State
 from tensor_ops_decode.weights.formats import FORMATS
 
 __all__ = [
     "DEFAULT_SEQ_LENGTH",
+    "PlannedProgram",
     "cache_bytes",
-    "memory_needed",
+    "planned_program",
     "program_that_fits",
     "require_bytes",
 ]
@@ -28,14 +30,77 @@ _EDIT = 12  # bytes of a token, a bias and a penalty
 _MOST_BY_DEFAULT = 2**20
 
 
+@dataclass(frozen=True)
+class PlannedProgram:
+    """A program, the executor that was chosen for it, and the memory that it takes.
+
+    Attributes
+    ----------
+    program : Program
+    text : str
+        The same as JSON.
+    executor : Executor
+    num_workers : int or None
+        As ``compile_program`` of an executor takes them.
+    """
+
+    program: Program
+    text: str
+    executor: Executor
+    num_workers: int | None
+
+    def require_memory(self, options: Mapping[str, object] | None = None) -> None:
+        """Raise a MemoryError if more is needed than the process may have, with these options."""
+        needed = self._memory(options) if options else self.memory
+        require_bytes(self.program.limits, needed)
+
+    @cached_property
+    def memory(self) -> dict[str, int]:
+        """The bytes of what it takes without options, by what takes them.
+
+        The executor that will hold it says so, by ``program_memory``. For one without that function
+        it is what any executor needs: the weights as they are stored, caches, tables and arrays.
+
+        Raises
+        ------
+        MemoryError
+            If the size of something is more than any memory.
+        """
+        return self._memory(None)
+
+    def _memory(self, options: Mapping[str, object] | None) -> dict[str, int]:
+        module = self.executor.module
+        if not hasattr(module, "program_memory"):
+            return _least_memory(self.program)
+        needed: dict[str, int] = module.program_memory(
+            self.text, num_workers=self.num_workers, options=options
+        )
+        return needed
+
+    @property
+    def total(self) -> float:
+        """The bytes of all that it takes; infinite if that is more than any memory."""
+        try:
+            return sum(self.memory.values())
+        except MemoryError:
+            return math.inf
+
+
+def planned_program(
+    program: Program, choice: ExecutorChoice, num_workers: int | None
+) -> PlannedProgram:
+    """Return a program with the executor that is chosen for it."""
+    text = program.to_json()
+    return PlannedProgram(program, text, choice.executor(text), num_workers)
+
+
 def program_that_fits(
-    limits: Callable[[int], Limits],
-    program: Callable[[Limits], Program],
+    limits: Callable[[int | None], Limits],
+    planned: Callable[[Limits], PlannedProgram],
     context: int,
     length: int | None,
     max_num_pages: int | None,
-    needed: Callable[[Program], Mapping[str, int]],
-) -> tuple[Program, str]:
+) -> tuple[PlannedProgram, str]:
     """Return a model's program, and what decided on its longest sequence.
 
     Without a length, it is the longest that model and memory have room for, up to 2**20: caches may
@@ -46,18 +111,16 @@ def program_that_fits(
     ----------
     limits : callable
         Returns the limits for a length, with all pages that the requests may need.
-    program : callable
+    planned : callable
         Returns the program for limits.
     context : int
         The longest sequence of the model.
     length, max_num_pages : int or None
         What the caller asks for.
-    needed : callable
-        Returns the bytes of what a program takes, by what takes them.
     """
-    bounds = limits(context if length is None else length)
-    made = program(bounds)
-    num_pages = _pages_that_fit(made, program, needed)
+    made = planned(limits(context if length is None else length))
+    bounds = made.program.limits
+    num_pages = _pages_that_fit(made, planned)
     decided_by = "max_seq_length"
     if length is None:
         most = DEFAULT_SEQ_LENGTH if num_pages is None else num_pages * bounds.page_size
@@ -68,42 +131,7 @@ def program_that_fits(
     if max_num_pages is None and num_pages is not None:
         most = max(num_pages, bounds.pages_per_request)
         bounds = replace(bounds, num_pages=min(bounds.num_pages, most))
-    return made if made.limits == bounds else program(bounds), decided_by
-
-
-def memory_needed(
-    executor: Executor,
-    program: Program,
-    text: str,
-    *,
-    num_workers: int | None = None,
-    options: Mapping[str, object] | None = None,
-) -> dict[str, int]:
-    """Return the bytes of what a program takes, by what takes them.
-
-    The executor answers that will hold it, by ``program_memory``. For one that has no such function
-    it is what any executor needs: the weights as they are stored, caches, tables and arrays.
-
-    Parameters
-    ----------
-    executor : Executor
-    program : Program
-    text : str
-        The program as JSON.
-    num_workers, options
-        As ``compile_program`` of an executor takes them.
-
-    Raises
-    ------
-    MemoryError
-        If the size of something is more than any memory.
-    """
-    if not hasattr(executor.module, "program_memory"):
-        return _least_memory(program)
-    needed: dict[str, int] = executor.module.program_memory(
-        text, num_workers=num_workers, options=options
-    )
-    return needed
+    return made if made.program.limits == bounds else planned(bounds), decided_by
 
 
 def _least_memory(program: Program) -> dict[str, int]:
@@ -146,33 +174,24 @@ def require_bytes(limits: Limits, needed: Mapping[str, int]) -> None:
 
 
 def _pages_that_fit(
-    made: Program,
-    program: Callable[[Limits], Program],
-    needed: Callable[[Program], Mapping[str, int]],
+    made: PlannedProgram, planned: Callable[[Limits], PlannedProgram]
 ) -> int | None:
     """Return how many pages half of the memory has room for that a program without pages leaves.
 
-    Where all those of a program fit that is made already, it is at least their number.
+    Where all pages of the given program fit, it is at least their number.
     """
-    allowed, bounds = machine.usable_memory(), made.limits
-    if allowed is None or not made.caches:
+    allowed, bounds = machine.usable_memory(), made.program.limits
+    if allowed is None or not made.program.caches:
         return None
-
-    def total(program: Program) -> float:
-        try:
-            return sum(needed(program).values())
-        except MemoryError:  # more than any memory
-            return math.inf
-
     pages = max(bounds.num_pages, bounds.pages_per_request)
-    if pages == bounds.num_pages and 2 * total(made) <= allowed:
+    if pages == bounds.num_pages and 2 * made.total <= allowed:
         return pages
     # What a page takes, with the longer tables and the other logits that may be changed of a longer
     # sequence: the mean of as many as one request needs.
     pages = -(-min(bounds.max_seq_length, _MOST_BY_DEFAULT) // bounds.page_size)
     length = min(pages * bounds.page_size, bounds.max_seq_length)
-    first = total(program(replace(bounds, max_seq_length=1, num_pages=1)))
-    more = total(program(replace(bounds, max_seq_length=length, num_pages=1 + pages)))
+    first = planned(replace(bounds, max_seq_length=1, num_pages=1)).total
+    more = planned(replace(bounds, max_seq_length=length, num_pages=1 + pages)).total
     if math.isinf(more):
         return 1
     page = max(1, int(more - first) // pages)

@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from tensor_ops.extension import did_you_mean
 from tensor_ops_decode.arguments import whole
+from tensor_ops_decode.executors.memory_plan import DEFAULT_SEQ_LENGTH
 from tensor_ops_decode.kinds.cache_types import CACHE_DTYPES
 from tensor_ops_decode.program import Limits
 from tensor_ops_decode.weights.transforms import QUANTIZED_TYPES
 
 __all__ = [
+    "Settings",
+    "by_argument",
     "check_end_tokens",
     "check_model",
     "check_names",
     "check_setting",
-    "check_types",
     "given_end_tokens",
-    "limits_of",
-    "start_token_of",
 ]
 
 # The most that a limit of a program can be.
@@ -35,6 +36,7 @@ _REPLACED = {
     "trace_name": "profile() runs a step and says how long each node took",
     "spec_decode_config": "num_speculative_tokens has the model check guesses from the prompt",
 }
+_CUTLASS = "use_cutlass_kernel chooses between kernels of the backend 'cuda'; leave it out"
 _MODES = {
     "offline": "add_request() every prompt and call the kernel until the requests have ended",
     "online": "add_request() between calls, whenever a request arrives",
@@ -68,17 +70,6 @@ def check_setting(mode: str, world_size: object, mpi_rank: object, num_workers: 
         whole("num_workers", num_workers)
 
 
-def check_types(cache_dtype: object, quantize: object, quantize_head: object) -> None:
-    """Raise a ValueError unless caches and weights can be of these types."""
-    if not _is_one_of(cache_dtype, CACHE_DTYPES):
-        expected = " or ".join(map(repr, CACHE_DTYPES))
-        raise ValueError(f"cache_dtype must be {expected}, got {cache_dtype!r}")
-    for name, given in (("quantize", quantize), ("quantize_head", quantize_head)):
-        if not _is_one_of(given, QUANTIZED_TYPES):
-            expected = f"one of {', '.join(QUANTIZED_TYPES)}, beside model="
-            raise ValueError(f"{name} must be {expected}, got {given!r}")
-
-
 def check_model(model: object, given: Mapping[str, Any]) -> None:
     """Raise an error unless a model is a path or opened, or there is none and none is needed.
 
@@ -100,47 +91,105 @@ def check_model(model: object, given: Mapping[str, Any]) -> None:
         )
 
 
-def limits_of(
-    max_seq_length: int,
-    max_num_batched_requests: int,
-    max_num_batched_tokens: int,
-    max_num_pages: int | None,
-    page_size: int,
-    num_speculative_tokens: int = 0,
-) -> Limits:
-    """Return the limits of a kernel's program.
+@dataclass(frozen=True)
+class Settings:
+    """The arguments of a kernel that say how it runs, checked; they have the same names there.
 
-    Raises
-    ------
-    ValueError
-        If one is no positive integer, or they do not fit together.
+    Attributes
+    ----------
+    end_tokens : frozenset of int or None
+        The argument ``eos_token_id``.
     """
-    length = _limit("max_seq_length", max_seq_length)
-    requests = _limit("max_num_batched_requests", max_num_batched_requests)
-    tokens = _limit("max_num_batched_tokens", max_num_batched_tokens)
-    size = _limit("page_size", page_size)
-    if tokens < requests:
-        raise ValueError(
-            f"max_num_batched_tokens must be at least max_num_batched_requests, {requests}, since "
-            f"a step has a token of each request; got {tokens}"
-        )
-    guesses = _limit("num_speculative_tokens", num_speculative_tokens, 0)
-    if requests * (1 + guesses) > tokens:
-        raise ValueError(
-            f"with num_speculative_tokens a step has {requests} requests with {guesses} guesses "
-            "each, for which "
-            f"max_num_batched_tokens must be at least {requests * (1 + guesses)}, got {tokens}"
-        )
-    num_pages = min(requests * -(-length // size), _MOST)
-    if max_num_pages is not None:
-        if whole("max_num_pages", max_num_pages, 0) == 0:
+
+    max_seq_length: int | None
+    max_num_batched_requests: int
+    max_num_batched_tokens: int
+    max_num_pages: int | None
+    page_size: int
+    num_speculative_tokens: int
+    num_workers: int | None
+    end_tokens: frozenset[int] | None
+    activations: str | None
+    cache_dtype: str | None
+    quantize: str | None
+    quantize_head: str | None
+    cache: str | os.PathLike[str] | bool | None
+    use_cutlass_kernel: bool | None
+
+    def __post_init__(self) -> None:
+        if not _is_one_of(self.cache_dtype, CACHE_DTYPES):
+            expected = " or ".join(map(repr, CACHE_DTYPES))
+            raise ValueError(f"cache_dtype must be {expected}, got {self.cache_dtype!r}")
+        for name, given in (("quantize", self.quantize), ("quantize_head", self.quantize_head)):
+            if not _is_one_of(given, QUANTIZED_TYPES):
+                expected = f"one of {', '.join(QUANTIZED_TYPES)}, beside model="
+                raise ValueError(f"{name} must be {expected}, got {given!r}")
+        self.limits()
+
+    def limits(self, length: int | None = None) -> Limits:
+        """Return the limits of the program, for sequences of a length; else of the one asked for.
+
+        Raises
+        ------
+        ValueError
+            If one is no positive integer, or they do not fit together.
+        """
+        if length is None:
+            length = self.max_seq_length
+        length = _limit("max_seq_length", DEFAULT_SEQ_LENGTH if length is None else length)
+        requests = _limit("max_num_batched_requests", self.max_num_batched_requests)
+        tokens = _limit("max_num_batched_tokens", self.max_num_batched_tokens)
+        size = _limit("page_size", self.page_size)
+        if tokens < requests:
             raise ValueError(
-                "max_num_pages is 0: there is no memory to count with. get_backend_info() has a "
-                "max_memory of 0 for a backend that is unavailable, or has no memory of its own; "
-                "leave the argument out, and what the other limits need is reserved"
+                f"max_num_batched_tokens must be at least max_num_batched_requests, {requests}, "
+                f"since a step has a token of each request; got {tokens}"
             )
-        num_pages = min(num_pages, whole("max_num_pages", max_num_pages))
-    return Limits(requests, tokens, requests * (1 + guesses), length, size, num_pages)
+        guesses = _limit("num_speculative_tokens", self.num_speculative_tokens, 0)
+        selected = requests * (1 + guesses)
+        if selected > tokens:
+            raise ValueError(
+                f"with num_speculative_tokens a step has {requests} requests with {guesses} "
+                f"guesses each, for which max_num_batched_tokens must be at least {selected}, got "
+                f"{tokens}"
+            )
+        num_pages = min(requests * -(-length // size), _MOST)
+        if self.max_num_pages is not None:
+            if whole("max_num_pages", self.max_num_pages, 0) == 0:
+                raise ValueError(
+                    "max_num_pages is 0: there is no memory to count with. get_backend_info() has "
+                    "a max_memory of 0 for a backend that is unavailable, or has no memory of its "
+                    "own; leave the argument out, and what the other limits need is reserved"
+                )
+            num_pages = min(num_pages, whole("max_num_pages", self.max_num_pages))
+        return Limits(requests, tokens, selected, length, size, num_pages)
+
+    @property
+    def options(self) -> dict[str, object]:
+        """The options of the executor that are given."""
+        options = {"activations": self.activations, "use_cutlass_kernel": self.use_cutlass_kernel}
+        return {name: value for name, value in options.items() if value is not None}
+
+    @property
+    def length_by(self) -> str:
+        """What decides on the longest sequence, unless a model does."""
+        return "the default" if self.max_seq_length is None else "max_seq_length"
+
+    def refusal(self, backend: str) -> str | None:
+        """Return why the kernel cannot use a backend of this name, None if it can."""
+        return None if self.use_cutlass_kernel is None or backend == "cuda" else _CUTLASS
+
+
+def by_argument(limits: Limits) -> dict[str, int]:
+    """Return the limits of a program by the names of the arguments that `Settings.limits` reads."""
+    return {
+        "max_seq_length": limits.max_seq_length,
+        "max_num_batched_requests": limits.max_requests,
+        "max_num_batched_tokens": limits.max_tokens,
+        "max_num_pages": limits.num_pages,
+        "page_size": limits.page_size,
+        "num_speculative_tokens": limits.guesses_per_request,
+    }
 
 
 def _limit(name: str, value: object, least: int = 1) -> int:
@@ -152,12 +201,6 @@ def _limit(name: str, value: object, least: int = 1) -> int:
 
 def _is_one_of(given: object, names: Iterable[str]) -> bool:
     return given is None or (isinstance(given, str) and given in names)
-
-
-def start_token_of(metadata: Mapping[str, Any]) -> int:
-    """Return the token that begins a text, as the model's files say; 0 if they do not."""
-    start = metadata.get("tokenizer.ggml.bos_token_id", metadata.get("bos_token_id"))
-    return start if isinstance(start, int) else 0
 
 
 def given_end_tokens(given: Any) -> frozenset[int]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from tensor_ops.extension import Step
+from tensor_ops_decode.kernel.arguments import by_argument
 from tensor_ops_decode.program import Limits
 from tensor_ops_decode.program.step_reads import StepReads
 
@@ -60,7 +61,7 @@ class KernelExplanation(NamedTuple):
         """Return the same facts as plain values."""
         return self._asdict() | {
             "steps": [step._asdict() for step in self.steps],
-            "limits": _by_argument(self.limits),
+            "limits": by_argument(self.limits),
             "options": dict(self.options),
             "memory": dict(self.memory),
             "reads": None if self.reads is None else self.reads.as_dict(),
@@ -71,7 +72,7 @@ class KernelExplanation(NamedTuple):
             f"{self.backend} runs {self.model}",
             f"  decided by {self.decided_by} ({self.mode})",
             *(f"  {step.backend}: {step.reason or 'chosen'}" for step in self.steps),
-            f"  limits: {_listed(_by_argument(self.limits))}",
+            f"  limits: {_listed(by_argument(self.limits))}",
             f"  longest sequence decided by {self.length_by}",
         ]
         options = dict(self.options)
@@ -87,18 +88,6 @@ class KernelExplanation(NamedTuple):
         if self.reads is not None:
             lines.append(f"  a step of one token reads {self.reads}")
         return "\n".join(lines)
-
-
-def _by_argument(limits: Limits) -> dict[str, int]:
-    """Return limits by the names of the kernel's arguments."""
-    return {
-        "max_seq_length": limits.max_seq_length,
-        "max_num_batched_requests": limits.max_requests,
-        "max_num_batched_tokens": limits.max_tokens,
-        "max_num_pages": limits.num_pages,
-        "page_size": limits.page_size,
-        "num_speculative_tokens": limits.guesses_per_request,
-    }
 
 
 def _listed(values: Mapping[str, object]) -> str:

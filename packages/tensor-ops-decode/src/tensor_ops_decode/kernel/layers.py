@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -43,16 +43,37 @@ class Layers:
     cache_dtype : {"float32", "float16", "int8"} or None
         Of the keys and values that attention keeps; None is float32 if the matrices attached so
         far are.
+    check : callable, optional
+        Called before something is added, with what in words; raises an error if it cannot be.
+
+    Attributes
+    ----------
+    attached : dict of str to ndarray
+        The weights.
     """
 
-    def __init__(self, limits: Limits, cache_dtype: str | None = None) -> None:
+    def __init__(
+        self,
+        limits: Limits,
+        cache_dtype: str | None = None,
+        check: Callable[[str], None] = lambda where: None,
+    ) -> None:
         self._builder = Builder(limits)
         self._cache_dtype = cache_dtype
-        self._attached: dict[str, Array] = {}
+        self._check = check
+        self.attached: dict[str, Array] = {}
         self._declared: dict[str, KernelTensor] = {}
         self._read: set[str] = set()
         self._written: set[str] = set()
         self._chosen: tuple[str, str] | None = None  # the logits and the tokens of argmax_layer
+
+    @property
+    def limits(self) -> Limits:
+        return self._builder.limits
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._declared
 
     def attach_input(self, array: object, *, name: str) -> KernelTensor:
         """Attach a weight.
@@ -69,7 +90,7 @@ class Layers:
         tensor = KernelTensor(name, given.shape, str(given.dtype))
         form = FLOAT_TYPES[tensor.dtype]
         self._builder.tensor(name, Tensor(form, tensor.dims, {"attached": True}))
-        self._attached[name] = given
+        self.attached[name] = given
         return self._keep(tensor)
 
     def new_tensor(
@@ -160,7 +181,7 @@ class Layers:
         return self._add("rms_norm_linear", {"x": input}, weights, output, {"eps": eps})
 
     def attention_layer(
-        self, *, input: KernelTensor, output: KernelTensor, **settings: Any
+        self, /, *, input: KernelTensor, output: KernelTensor, **settings: Any
     ) -> KernelTensor:
         """Add attention whose cache has room for the longest sequence of every request.
 
@@ -169,7 +190,7 @@ class Layers:
         return self._add_attention(input, output, paged=False, **settings)
 
     def paged_attention_layer(
-        self, *, input: KernelTensor, output: KernelTensor, **settings: Any
+        self, /, *, input: KernelTensor, output: KernelTensor, **settings: Any
     ) -> KernelTensor:
         """Add attention whose cache is in pages, which requests share.
 
@@ -252,7 +273,7 @@ class Layers:
             If a tensor dangles, or nothing chooses a token.
         """
         for name in self._declared:
-            if name not in self._attached and name not in self._written:
+            if name not in self.attached and name not in self._written:
                 raise ProgramError(f"tensor {name!r} is declared, and no layer writes it")
         if self._chosen is None:
             raise ProgramError("a program ends with argmax_layer(), which chooses the next token")
@@ -261,11 +282,8 @@ class Layers:
                 raise ProgramError(f"tensor {name!r} is used by no layer")
         return self._builder.program(self._chosen), *self._chosen
 
-    def _check_describing(self, where: str) -> None:
-        """Raise an error if layers cannot be added now."""
-
     def _check_name(self, where: str, name: str) -> None:
-        self._check_describing(where)
+        self._check(where)
         if not isinstance(name, str) or name in self._declared or name == "tokens":
             raise ProgramError(f"{where}: name must be a new one, got {name!r}")
 
@@ -274,7 +292,7 @@ class Layers:
         return tensor
 
     def _rows(self) -> dict[str, int]:
-        limits = self._builder.limits
+        limits = self.limits
         return {
             "max_num_batched_tokens": limits.max_tokens,
             "max_num_batched_requests": limits.max_requests,
@@ -309,7 +327,7 @@ class Layers:
                 f"{where}: input must have a head's size for each of {num_heads} queries, "
                 f"{num_kv_heads} keys and {num_kv_heads} values, got {input.dims[-1]} columns"
             )
-        length = self._builder.limits.max_seq_length
+        length = self.limits.max_seq_length
         for table in (cos_pos_embed, sin_pos_embed):
             if table is not None and table.dims[0] < length:
                 raise ProgramError(
@@ -335,7 +353,7 @@ class Layers:
     def _dtype_of_caches(self) -> str:
         if self._cache_dtype is not None:
             return self._cache_dtype
-        matrices = [array for array in self._attached.values() if array.ndim == 2]
+        matrices = [array for array in self.attached.values() if array.ndim == 2]
         are_float32 = all(array.dtype == np.float32 for array in matrices)
         return "float32" if are_float32 else "float16"
 
@@ -348,8 +366,8 @@ class Layers:
         attributes: Mapping[str, Any] | None = None,
     ) -> KernelTensor:
         where = f"{kind} {output.name!r}"
-        self._check_describing(where)
-        if output.name in self._attached or self._declared.get(output.name) != output:
+        self._check(where)
+        if output.name in self.attached or self._declared.get(output.name) != output:
             raise ProgramError(f"{where}: output must be a new_tensor() of this kernel")
         lists = {
             slot: [given] if isinstance(given, KernelTensor) else list(given)

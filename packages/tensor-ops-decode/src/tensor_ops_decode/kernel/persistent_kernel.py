@@ -2,53 +2,53 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import os
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from pathlib import Path
-from typing import Any, NoReturn
+from collections.abc import Callable, Sequence
+from typing import Concatenate, NoReturn, ParamSpec, TypeVar
 
 from tensor_ops_decode.arguments import check_progress
 from tensor_ops_decode.errors import ProgramError
-from tensor_ops_decode.executors import memory_plan
 from tensor_ops_decode.executors.choice import ExecutorChoice
 from tensor_ops_decode.executors.compilation import compile_program
-from tensor_ops_decode.executors.packed_file import cache_folder
 from tensor_ops_decode.executors.sources import TensorArrays
-from tensor_ops_decode.kernel import stand_in
 from tensor_ops_decode.kernel.arguments import (
-    check_end_tokens,
+    Settings,
     check_model,
     check_names,
     check_setting,
-    check_types,
     given_end_tokens,
-    limits_of,
-    start_token_of,
 )
 from tensor_ops_decode.kernel.explanation import KernelExplanation
-from tensor_ops_decode.kernel.export import ModelFacts, export_model
+from tensor_ops_decode.kernel.export import export_model
 from tensor_ops_decode.kernel.layers import Layers
-from tensor_ops_decode.kernel.measurements import KernelMeasurements
-from tensor_ops_decode.kernel.requests import KernelRequests
-from tensor_ops_decode.kernel.steps import KernelSteps
-from tensor_ops_decode.models import decoder_of
-from tensor_ops_decode.models.decoder import program_of
-from tensor_ops_decode.models.generation_settings import end_tokens_of
-from tensor_ops_decode.program import Limits, Program
-from tensor_ops_decode.program.quantized import quantized_program, warn_if_nothing_is_quantized
+from tensor_ops_decode.kernel.opening import DESCRIBED, KernelModel, described_model, open_model
+from tensor_ops_decode.kernel.session import Session
+from tensor_ops_decode.program import Program
 from tensor_ops_decode.program.step_reads import StepReads
-from tensor_ops_decode.serving.requests import Requests
-from tensor_ops_decode.serving.sampling import Sampling
-from tensor_ops_decode.weights import Weights, open_weights
+from tensor_ops_decode.weights import Weights
 
 __all__ = ["PersistentKernel"]
 
-_CUTLASS = "use_cutlass_kernel chooses between kernels of the backend 'cuda'; leave it out"
+_Held = TypeVar("_Held")
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
 
 
-class PersistentKernel(Layers, KernelSteps, KernelRequests, KernelMeasurements):
+def _forward(
+    member: str, method: Callable[Concatenate[_Held, _P], _T]
+) -> Callable[Concatenate[PersistentKernel, _P], _T]:
+    """Return a method of the kernel that is one of a member, with its signature and docstring."""
+
+    @functools.wraps(method)
+    def call(kernel: PersistentKernel, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        return method(getattr(kernel, member), *args, **kwargs)
+
+    return call
+
+
+class PersistentKernel:
     """A language model whose decode step is one native call.
 
     A kernel runs the model of a file, or one that is described with the ``_layer`` methods, or a
@@ -153,67 +153,40 @@ class PersistentKernel(Layers, KernelSteps, KernelRequests, KernelMeasurements):
     ) -> None:
         check_names(unknown, PersistentKernel.__init__.__kwdefaults__ or ())
         check_setting(mode, world_size, mpi_rank, num_workers)
-        check_types(cache_dtype, quantize, quantize_head)
         given = {"num_speculative_tokens": num_speculative_tokens, "cache": cache}
         check_model(model, {**given, "quantize": quantize, "quantize_head": quantize_head})
-        end_tokens = None if eos_token_id is None else given_end_tokens(eos_token_id)
-
-        def limits(length: int) -> Limits:
-            most = max_num_batched_requests, max_num_batched_tokens, max_num_pages
-            return limits_of(length, *most, page_size, num_speculative_tokens)
-
-        length = memory_plan.DEFAULT_SEQ_LENGTH if max_seq_length is None else max_seq_length
-        super().__init__(limits(length), cache_dtype)
-        self._length_by = "the default" if max_seq_length is None else "max_seq_length"
-        self._activations = activations
-        options = {"activations": activations, "use_cutlass_kernel": use_cutlass_kernel}
-        options = {name: value for name, value in options.items() if value is not None}
-        self._settings: dict[str, Any] = {"num_workers": num_workers, "options": options}
-        self._choice = ExecutorChoice(
-            backend,
-            fallback_backends,
-            refusal=lambda name: None if use_cutlass_kernel is None or name == "cuda" else _CUTLASS,
+        self._settings = settings = Settings(
+            max_seq_length=max_seq_length,
+            max_num_batched_requests=max_num_batched_requests,
+            max_num_batched_tokens=max_num_batched_tokens,
+            max_num_pages=max_num_pages,
+            page_size=page_size,
+            num_speculative_tokens=num_speculative_tokens,
+            num_workers=num_workers,
+            end_tokens=None if eos_token_id is None else given_end_tokens(eos_token_id),
+            activations=activations,
+            cache_dtype=cache_dtype,
+            quantize=quantize,
+            quantize_head=quantize_head,
+            cache=cache,
+            use_cutlass_kernel=use_cutlass_kernel,
         )
+        self._choice = ExecutorChoice(backend, fallback_backends, refusal=settings.refusal)
         self._executor = self._choice.executor()
-        self._model = "the layers described by hand"
-        self._weights: Weights | None = None
-        self._cache: Path | None = None
-        self._packed_file: str | None = None
-        self._program: Program | None = None
-        self._logits, self._tokens = "logits", "next"
-        metadata: Mapping[str, Any] = {}
-        self._end_tokens = end_tokens or frozenset()
+        self._model: KernelModel | None = None
         if model is not None:
-            self._weights = open_weights(model) if isinstance(model, (str, os.PathLike)) else model
-            self._model, metadata = str(self._weights.path), self._weights.metadata
-            self._cache = cache_folder(cache, self._weights.path)
-            decoder, files = decoder_of(self._weights), self._weights
-            check_end_tokens(self._end_tokens, decoder.vocabulary)
-            if end_tokens is None:  # of those that the model can choose
-                found = end_tokens_of(files)
-                self._end_tokens = frozenset(t for t in found if t < decoder.vocabulary)
+            self._model = open_model(model, settings, self._choice)
+            self._executor = self._model.planned.executor
+        self._packed_file: str | None = None
+        self._session = session = Session()
+        of_file = None if self._model is None else self._model.name
 
-            def program(bounds: Limits) -> Program:
-                made = program_of(decoder, files, bounds, cache_dtype)
-                return quantized_program(made, quantize, quantize_head)
+        def check(where: str) -> None:
+            session.check_describing(where)
+            if of_file is not None:
+                raise ProgramError(f"{where}: the kernel runs {of_file}; leave model= out")
 
-            def needed(made: Program) -> dict[str, int]:
-                text = made.to_json()
-                executor = self._executor = self._choice.executor(text)
-                return memory_plan.memory_needed(executor, made, text, num_workers=num_workers)
-
-            self._program, self._length_by = memory_plan.program_that_fits(
-                limits, program, decoder.usual_context, max_seq_length, max_num_pages, needed
-            )
-            warn_if_nothing_is_quantized(self._program, quantize, quantize_head)
-            memory_plan.require_bytes(self._program.limits, needed(self._program))
-        self._start_token = start_token_of(metadata)
-
-        self._lock = threading.RLock()
-        self._process = os.getpid()
-        self._executable: Any = None
-        self._is_closed = False
-        self._requests: Requests | None = None
+        self._layers = Layers(settings.limits(), cache_dtype, check)
 
     def compile(self, progress: Callable[[int, int], None] | None = None) -> None:
         """Make the program ready to run: nothing is allocated after that.
@@ -232,35 +205,22 @@ class PersistentKernel(Layers, KernelSteps, KernelRequests, KernelMeasurements):
         ConfigError
             If others can write the file of packed weights in `cache`.
         """
-        self._check_describing("compile")
         check_progress(progress)
-        with self._lock:
-            self._check_describing("compile")
-            if self._weights is None:
-                if not self._declared:
-                    self._model = stand_in.DESCRIPTION
-                    stand_in.add_layers(self, self._builder.limits)
-                self._program, self._logits, self._tokens = self.described_program()
-            program = self.program
-            check_end_tokens(self._end_tokens, program.values[self._logits].columns)
-            text = program.to_json()
-            self._executor = self._choice.executor(text)
-            taken = memory_plan.memory_needed(self._executor, program, text, **self._settings)
-            memory_plan.require_bytes(program.limits, taken)
-            compiled = compile_program(
-                self._executor,
-                program,
-                text,
-                self._attached,
-                self._weights,
-                self._cache,
-                progress=progress,
-                **self._settings,
+        with self._session.held():
+            self._session.check_describing("compile")
+            model, options = self._model, self._settings.options
+            if model is None or model.weights is None:
+                model = self._model = described_model(self._layers, self._settings, self._choice)
+            planned = model.planned
+            self._executor = planned.executor
+            planned.require_memory(options)
+            arrays = model.attached, model.weights, model.cache
+            executable, self._packed_file = compile_program(
+                planned, *arrays, options=options, progress=progress
             )
-            self._packed_file = compiled.packed_file
-            self._attached = {}  # the executable holds what it has not copied
-            self._requests = Requests(program, compiled.executable, self._logits, self._tokens)
-            self._executable = compiled.executable
+            self._session.start(planned.program, model.facts, executable, self.backend)
+            # The executable holds what it has not copied.
+            self._model, self._layers.attached = dataclasses.replace(model, attached={}), {}
 
     def export(
         self,
@@ -286,37 +246,17 @@ class PersistentKernel(Layers, KernelSteps, KernelRequests, KernelMeasurements):
         OSError
             If the folder cannot be written, or exists.
         """
-        self._check_process()
-        with self._lock:
-            self._check_open()
-            weights = self._weights
-            if weights is None:
+        with self._session.held():
+            model = self._model
+            if model is None or model.weights is None:
                 raise ValueError("export() writes the model of a file; make the kernel with model=")
+            weights, program = model.weights, model.planned.program
 
             def report(done: int, size: int) -> None:
                 weights.release_memory()  # what is written is not read again
                 progress(done, size)
 
-            facts = ModelFacts(
-                Path(weights.path).name,
-                self._logits,
-                self._tokens,
-                self._start_token,
-                self._end_tokens,
-                self._activations,
-            )
-            arrays = TensorArrays(self.program, {}, weights)
-            export_model(folder, self.program, arrays, facts, report)
-
-    def close(self) -> None:
-        """Free the memory; everything after that is an error, except for closing again."""
-        if self._process != os.getpid():  # where the lock may be held by a thread that is gone
-            self._executable, self._is_closed = None, True
-            return
-        with self._lock:
-            executable, self._executable, self._is_closed = self._executable, None, True
-            if executable is not None:
-                executable.close()
+            export_model(folder, program, TensorArrays(program, {}, weights), model.facts, report)
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a PersistentKernel cannot be pickled or copied; make a new one")
@@ -330,70 +270,73 @@ class PersistentKernel(Layers, KernelSteps, KernelRequests, KernelMeasurements):
     @property
     def program(self) -> Program:
         """What runs, as a plain value; of layers by hand, once they are compiled."""
-        if self._program is None:
+        if self._model is None:
             raise RuntimeError("the program is known once compile() has been called")
-        return self._program
+        return self._model.planned.program
 
     @property
     def backend(self) -> str:
         """The backend that runs the kernel."""
         return self._executor.backend
 
+    @property
+    def requests(self) -> tuple[int, ...]:
+        """The active requests, in the order in which they were added."""
+        return self._session.active
+
     def explain(self) -> KernelExplanation:
         """Return which backend runs the kernel and why, its limits, its memory, what it reads."""
-        executor, executable = self._executor, self._executable
+        executor, executable, settings = self._executor, self._session.executable, self._settings
+        model = self._model
         return KernelExplanation(
             executor.backend,
-            self._model,
+            DESCRIBED if model is None else model.name,
             executor.decided_by,
             executor.mode,
             executor.steps,
-            self._limits,
-            self._length_by,
-            self._settings["options"] if executable is None else executable.options,
-            self._settings["num_workers"] if executable is None else executable.num_workers,
+            self._layers.limits if model is None else model.planned.program.limits,
+            settings.length_by if model is None else model.length_by,
+            settings.options if executable is None else executable.options,
+            settings.num_workers if executable is None else executable.num_workers,
             {} if executable is None else executable.memory,
             self._packed_file,
-            None if self._program is None else StepReads.of(self._program),
+            None if model is None else StepReads.of(model.planned.program),
         )
 
-    @property
-    def _limits(self) -> Limits:
-        return self._builder.limits if self._program is None else self._program.limits
+    close = _forward("_session", Session.close)
+    __call__ = _forward("_session", Session.__call__)
+    run = _forward("_session", Session.run)
+    synchronize = _forward("_session", Session.synchronize)
+    add_request = _forward("_session", Session.add_request)
+    check_request = _forward("_session", Session.check_request)
+    has_room = _forward("_session", Session.has_room)
+    tokens = _forward("_session", Session.tokens)
+    finish_reason = _forward("_session", Session.finish_reason)
+    error = _forward("_session", Session.error)
+    logits = _forward("_session", Session.logits)
+    logprobs = _forward("_session", Session.logprobs)
+    num_shared = _forward("_session", Session.num_shared)
+    num_accepted = _forward("_session", Session.num_accepted)
+    remove = _forward("_session", Session.remove)
+    reset = _forward("_session", Session.reset)
+    profile = _forward("_session", Session.profile)
+    read_bandwidth = _forward("_session", Session.read_bandwidth)
 
-    @contextmanager
-    def _in_use(self) -> Iterator[Requests]:
-        """Hold the lock and give the requests, if the kernel can run them."""
-        self._check_process()  # first: a thread of the parent may have held the lock
-        with self._lock:
-            self._check_open()
-            if self._requests is None:
-                raise RuntimeError("the kernel is not compiled: call compile() first")
-            yield self._requests
-
-    @contextmanager
-    def _in_step(self) -> Iterator[Requests]:
-        """Hold the lock and give the requests, with the default one if none was added."""
-        with self._in_use() as requests:
-            if not requests.were_added:
-                requests.add([self._start_token], frozenset(), None, Sampling())
-            yield requests
-
-    def _check_process(self) -> None:
-        if self._process != os.getpid():
-            raise RuntimeError(
-                f"the kernel belongs to the process {self._process}, from which this one was "
-                "forked; make a kernel of its own here"
-            )
-
-    def _check_open(self) -> None:
-        if self._is_closed:
-            raise ValueError("the kernel is closed; make a new one")
-
-    def _check_describing(self, where: str) -> None:
-        self._check_process()
-        self._check_open()
-        if self._executable is not None:
-            raise ProgramError(f"{where}: the kernel is compiled already")
-        if self._weights is not None and where != "compile":
-            raise ProgramError(f"{where}: the kernel runs {self._model}; leave model= out")
+    attach_input = _forward("_layers", Layers.attach_input)
+    new_tensor = _forward("_layers", Layers.new_tensor)
+    embed_layer = _forward("_layers", Layers.embed_layer)
+    rmsnorm_layer = _forward("_layers", Layers.rmsnorm_layer)
+    linear_layer = _forward("_layers", Layers.linear_layer)
+    linear_with_residual_layer = _forward("_layers", Layers.linear_with_residual_layer)
+    rmsnorm_linear_layer = _forward("_layers", Layers.rmsnorm_linear_layer)
+    attention_layer = _forward("_layers", Layers.attention_layer)
+    paged_attention_layer = _forward("_layers", Layers.paged_attention_layer)
+    silu_mul_layer = _forward("_layers", Layers.silu_mul_layer)
+    silu_mul_linear_with_residual_layer = _forward(
+        "_layers", Layers.silu_mul_linear_with_residual_layer
+    )
+    gelu_mul_layer = _forward("_layers", Layers.gelu_mul_layer)
+    elementwise_add_layer = _forward("_layers", Layers.elementwise_add_layer)
+    allreduce_layer = _forward("_layers", Layers.allreduce_layer)
+    select_layer = _forward("_layers", Layers.select_layer)
+    argmax_layer = _forward("_layers", Layers.argmax_layer)

@@ -10,7 +10,7 @@ import numpy as np
 
 from tensor_ops_decode.executors.memory_plan import cache_bytes, require_bytes
 from tensor_ops_decode.kernel.layers import KernelTensor, Layers
-from tensor_ops_decode.program import Cache, Limits
+from tensor_ops_decode.program import Cache
 
 __all__ = ["DESCRIPTION", "add_layers"]
 
@@ -20,8 +20,9 @@ _HEADS, _KV_HEADS, _HEAD_SIZE = 4, 2, 16
 DESCRIPTION = f"a stand-in of {_LAYERS} layers with random weights, because no model was given"
 
 
-def add_layers(kernel: Layers, limits: Limits) -> None:
+def add_layers(layers: Layers) -> None:
     """Describe the stand-in; its weights are the same every time."""
+    limits = layers.limits
     caches = _LAYERS * cache_bytes(limits, Cache(_KV_HEADS, _HEAD_SIZE, "float32", paged=True))
     rotary = limits.max_seq_length * _HEAD_SIZE * 4
     require_bytes(limits, {"caches": caches, "rotary tables": rotary})
@@ -29,24 +30,24 @@ def add_layers(kernel: Layers, limits: Limits) -> None:
 
     def weight(name: str, rows: int, columns: int) -> KernelTensor:
         values = random.standard_normal((rows, columns), np.float32) / np.float32(columns**0.5)
-        return kernel.attach_input(values, name=name)
+        return layers.attach_input(values, name=name)
 
     def value(name: str, columns: int) -> KernelTensor:
-        return kernel.new_tensor((limits.max_tokens, columns), name=name)
+        return layers.new_tensor((limits.max_tokens, columns), name=name)
 
     angles = np.outer(
         np.arange(limits.max_seq_length), 10000.0 ** (-np.arange(0, _HEAD_SIZE, 2) / _HEAD_SIZE)
     )
     tables = {
-        "cos_pos_embed": kernel.attach_input(np.cos(angles).astype(np.float32), name="cos"),
-        "sin_pos_embed": kernel.attach_input(np.sin(angles).astype(np.float32), name="sin"),
+        "cos_pos_embed": layers.attach_input(np.cos(angles).astype(np.float32), name="cos"),
+        "sin_pos_embed": layers.attach_input(np.sin(angles).astype(np.float32), name="sin"),
     }
-    norm = kernel.attach_input(np.ones(_HIDDEN, np.float32), name="norm")
+    norm = layers.attach_input(np.ones(_HIDDEN, np.float32), name="norm")
     embedding = weight("embedding", _VOCABULARY, _HIDDEN)
-    x = kernel.embed_layer(weight=embedding, output=value("x", _HIDDEN))
-    for layer in range(_LAYERS):
-        prefix = f"{layer}."
-        qkv = kernel.rmsnorm_linear_layer(
+    x = layers.embed_layer(weight=embedding, output=value("x", _HIDDEN))
+    for number in range(_LAYERS):
+        prefix = f"{number}."
+        qkv = layers.rmsnorm_linear_layer(
             input=x,
             weight_norm=norm,
             weight_linear=[
@@ -55,37 +56,37 @@ def add_layers(kernel: Layers, limits: Limits) -> None:
             ],
             output=value(f"{prefix}qkv", (_HEADS + 2 * _KV_HEADS) * _HEAD_SIZE),
         )
-        attended = kernel.paged_attention_layer(
+        attended = layers.paged_attention_layer(
             input=qkv,
             output=value(f"{prefix}attended", _HEADS * _HEAD_SIZE),
             num_heads=_HEADS,
             num_kv_heads=_KV_HEADS,
             **tables,
         )
-        x = kernel.linear_with_residual_layer(
+        x = layers.linear_with_residual_layer(
             input=attended,
             weight=weight(f"{prefix}o", _HIDDEN, _HEADS * _HEAD_SIZE),
             residual=x,
             output=value(f"{prefix}x", _HIDDEN),
         )
-        gate_up = kernel.rmsnorm_linear_layer(
+        gate_up = layers.rmsnorm_linear_layer(
             input=x,
             weight_norm=norm,
             weight_linear=[weight(f"{prefix}{role}", _FFN, _HIDDEN) for role in ("gate", "up")],
             output=value(f"{prefix}gate_up", 2 * _FFN),
         )
-        x = kernel.silu_mul_linear_with_residual_layer(
+        x = layers.silu_mul_linear_with_residual_layer(
             input=gate_up,
             weight=weight(f"{prefix}down", _HIDDEN, _FFN),
             residual=x,
             output=value(f"{prefix}output", _HIDDEN),
         )
     rows = limits.max_requests
-    last = kernel.new_tensor((rows, _HIDDEN), name="last")
-    logits = kernel.new_tensor((rows, _VOCABULARY), name="logits")
-    chosen = kernel.new_tensor((rows, 1), "int32", name="next")
-    kernel.select_layer(input=x, output=last)
-    kernel.rmsnorm_linear_layer(
+    last = layers.new_tensor((rows, _HIDDEN), name="last")
+    logits = layers.new_tensor((rows, _VOCABULARY), name="logits")
+    chosen = layers.new_tensor((rows, 1), "int32", name="next")
+    layers.select_layer(input=x, output=last)
+    layers.rmsnorm_linear_layer(
         input=last, weight_norm=norm, weight_linear=embedding, output=logits
     )
-    kernel.argmax_layer(input=logits, output=chosen)
+    layers.argmax_layer(input=logits, output=chosen)
