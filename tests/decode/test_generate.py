@@ -9,6 +9,7 @@ import torch
 
 import tensor_ops_decode
 from byte_models import END, save_model
+from tensor_ops_decode.program import program
 
 PROMPTS = ["a", "Once upon a time", "12345678901234567890", "été"]
 
@@ -18,6 +19,15 @@ def model(folder, backend):
     options = {"max_num_batched_requests": 2, "max_num_batched_tokens": 8, "page_size": 8}
     with tensor_ops_decode.load(folder, backend, **options) as model:
         yield model
+
+
+def test_a_program_is_checked_once_and_by_an_executor_in_python_that_reads_it(
+    folder, backend, monkeypatch
+):
+    checked, check = [], program.check_program
+    monkeypatch.setattr(program, "check_program", lambda each: checked.append(each) or check(each))
+    with tensor_ops_decode.load(folder, backend, max_seq_length=47) as model:
+        assert checked == [model.kernel.program] * (2 if backend == "python" else 1)
 
 
 def test_prompts_together_are_answered_as_alone(model):

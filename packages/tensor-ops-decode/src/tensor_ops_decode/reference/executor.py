@@ -29,11 +29,14 @@ from tensor_ops_decode.weights.formats import FORMATS
 
 __all__ = ["ReferenceExecutable", "compile_program", "program_memory", "supports_program"]
 
+# The functions are given the same text one after another.
+_parsed = functools.lru_cache(maxsize=1)(Program.from_json)
+
 
 def supports_program(program: str) -> str | None:
     """Say why a program cannot run here, which every valid one can; None if it can."""
     try:
-        Program.from_json(program)
+        _parsed(program)
     except ProgramError as error:
         return str(error)
     return None
@@ -62,7 +65,7 @@ def compile_program(
     progress : callable, optional
         Called with the bytes of weights that are done, and of all.
     """
-    return ReferenceExecutable(Program.from_json(program), tensors, _checked(options), progress)
+    return ReferenceExecutable(_parsed(program), tensors, _checked(options), progress)
 
 
 def program_memory(
@@ -80,7 +83,7 @@ def program_memory(
     num_workers, options
         As `compile_program` takes them.
     """
-    return memory_of(Program.from_json(program), np.dtype(_checked(options)["dtype"]))
+    return memory_of(_parsed(program), np.dtype(_checked(options)["dtype"]))
 
 
 class ReferenceExecutable:
