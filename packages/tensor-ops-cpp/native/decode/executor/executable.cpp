@@ -93,11 +93,8 @@ void Executable::run(std::size_t num_tokens, std::size_t num_selected) {
 }
 
 void Executable::take_step() {
-  const auto work = [](void* executable, std::size_t worker) {
-    static_cast<Executable*>(executable)->work(worker, Unwatched());
-  };
   const auto start = Clock::now();
-  team_->run(work, this, workers_);
+  team_->run(workers_, [this](std::size_t worker) { work(worker, Unwatched()); });
   if (step_.num_tokens < kManyTokens)
     workers_in_use_.note(Clock::now() - start, team_->without_processor());
 }
@@ -133,16 +130,8 @@ std::size_t Executable::first_nan(std::size_t num_tokens, std::size_t num_select
   };
   const auto lock = begin_step("first_nan", num_tokens, num_selected);
   std::size_t found = nodes_.size();
-  struct Job {
-    Executable* executable;
-    std::size_t slot;
-    std::size_t* found;
-  } job{this, slot, &found};
-  const auto work = [](void* context, std::size_t worker) {
-    const Job& of = *static_cast<const Job*>(context);
-    of.executable->work(worker, Watch{{}, of.executable, worker, of.slot, of.found});
-  };
-  team_->run(work, &job, workers_);
+  team_->run(workers_,
+             [&](std::size_t worker) { work(worker, Watch{{}, this, worker, slot, &found}); });
   return found;
 }
 
@@ -159,24 +148,17 @@ bool Executable::has_nan(std::size_t node, std::size_t slot) const {
 }
 
 StepProfile Executable::profile(std::size_t num_tokens, std::size_t num_selected) {
-  struct Job {
-    Executable* executable;
-    StepProfile times;
-    Clock::time_point start;
-  } job{this, {}, {}};
   const auto lock = begin_step("profile", num_tokens, num_selected);
-  job.times.workers = workers_;
-  job.times.work.resize(workers_ * nodes_.size());
-  job.times.wait.resize(job.times.work.size());
-  const auto work = [](void* context, std::size_t worker) {
-    auto& [executable, times, start] = *static_cast<Job*>(context);
-    const std::size_t row = worker * executable->nodes_.size();
-    executable->work(worker, Stopwatch(start, times.work.data() + row, times.wait.data() + row));
-  };
-  job.start = Clock::now();
-  team_->run(work, &job, workers_);
-  job.times.whole = seconds(Clock::now() - job.start);
-  return std::move(job.times);
+  StepProfile profile{0, workers_, {}, {}};
+  profile.work.resize(workers_ * nodes_.size());
+  profile.wait.resize(profile.work.size());
+  const auto start = Clock::now();
+  team_->run(workers_, [&](std::size_t worker) {
+    const std::size_t row = worker * nodes_.size();
+    work(worker, Stopwatch(start, profile.work.data() + row, profile.wait.data() + row));
+  });
+  profile.whole = seconds(Clock::now() - start);
+  return profile;
 }
 
 double Executable::read_bandwidth() {
@@ -184,12 +166,10 @@ double Executable::read_bandwidth() {
   if (packed_size_ == 0) throw Error("read_bandwidth: the program has no matrices to read");
   workers_ = workers_in_use_.count();
   const auto start = Clock::now();
-  const auto read = [](void* context, std::size_t worker) {
-    const auto* executable = static_cast<const Executable*>(context);
-    const auto [begin, end] = executable->shares_of(worker);
-    for (std::size_t t = begin; t < end; ++t) executable->weights_.read(t);
-  };
-  team_->run(read, this, workers_);
+  team_->run(workers_, [this](std::size_t worker) {
+    const auto [begin, end] = shares_of(worker);
+    for (std::size_t t = begin; t < end; ++t) weights_.read(t);
+  });
   return static_cast<double>(packed_size_) / seconds(Clock::now() - start);
 }
 

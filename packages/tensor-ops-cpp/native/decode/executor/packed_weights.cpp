@@ -100,21 +100,6 @@ void PackedTiles::use(const TensorBytes& packed) {
   }
 }
 
-struct PackedTiles::Job {
-  const PackedTiles& weights;
-  const Program& program;
-  const std::vector<TensorBytes>& tensors;
-  std::size_t begin, end;  // the parts of one node
-
-  void pack(std::size_t thread) const {
-    for (std::size_t i = begin; i < end; ++i) {
-      const Part& part = weights.parts_[i];
-      if (part.thread == thread)
-        pack_part(part, program.tensors[part.tensor], tensors[part.tensor].first);
-    }
-  }
-};
-
 void PackedTiles::pack(const Program& program, const std::vector<TensorBytes>& tensors, Team& team,
                        const Progress& progress) const {
   const std::size_t all = bytes();
@@ -122,11 +107,11 @@ void PackedTiles::pack(const Program& program, const std::vector<TensorBytes>& t
   for (std::size_t begin = 0, end = 0; begin < parts_.size(); begin = end) {
     for (; end < parts_.size() && parts_[end].node == parts_[begin].node; ++end)
       done += parts_[end].bytes();
-    Job job{*this, program, tensors, begin, end};
-    const auto pack = [](void* context, std::size_t thread) {
-      static_cast<const Job*>(context)->pack(thread);
-    };
-    team.run(pack, &job, thread_bytes_.size());
+    team.run(thread_bytes_.size(), [&, begin, end](std::size_t thread) {
+      for (std::size_t i = begin; i < end; ++i)
+        if (const Part& part = parts_[i]; part.thread == thread)
+          pack_part(part, program.tensors[part.tensor], tensors[part.tensor].first);
+    });
     if (progress) progress(done, all);
   }
 }

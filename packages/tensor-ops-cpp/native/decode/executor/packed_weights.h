@@ -73,7 +73,6 @@ class PackedTiles {
   void clear();
 
  private:
-  struct Job;
   static void pack_part(const Part& part, const Tensor& matrix, const unsigned char* rows);
 
   std::vector<Part> parts_;

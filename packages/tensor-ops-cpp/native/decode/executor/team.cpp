@@ -59,13 +59,13 @@ Team::~Team() {
     threads_.release();
     return;
   }
-  work_ = nullptr;
+  job_ = nullptr;
   call(size_);
   for (std::thread& thread : started_) thread.join();
 }
 
-void Team::run(Work work, void* context, std::size_t workers) {
-  work_ = work;
+void Team::run_job(Job job, void* context, std::size_t workers) {
+  job_ = job;
   context_ = context;
   workers_ = workers;
   job_began_ = Clock::now();
@@ -78,7 +78,7 @@ void Team::take_part(std::size_t number) {
   Thread& thread = threads_[number];
   thread.slept = {};
   const auto before = thread_cpu_time();
-  work_(context_, number);
+  job_(context_, number);
   const auto used = thread_cpu_time() - before;
   thread.without_processor = Clock::now() - job_began_ - thread.slept - used;
 }
@@ -109,7 +109,7 @@ void Team::serve(std::size_t number) {
   Thread& thread = threads_[number];
   for (std::uint32_t done = 0;; ++done) {
     wait(thread, [&] { return thread.jobs.load() != done; });
-    if (!work_) return;
+    if (!job_) return;
     take_part(number);
     arrive();
   }

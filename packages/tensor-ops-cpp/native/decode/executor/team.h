@@ -25,7 +25,6 @@ class OwnerProcess {
 
 class Team {
  public:
-  using Work = void (*)(void* context, std::size_t worker);
   using Clock = std::chrono::steady_clock;
 
   // The caller of run() is thread 0; the others are started here. Throws Error where the system
@@ -36,9 +35,13 @@ class Team {
   ~Team();
 
   std::size_t size() const { return size_; }
-  // Calls work(context, worker) on the first `workers` threads and returns when all are done. One
-  // job at a time. `work` must not throw.
-  void run(Work work, void* context, std::size_t workers);
+  // Calls work(worker) on the first `workers` threads and returns when all are done. One job at a
+  // time. `work` must not throw.
+  template <class Work>
+  void run(std::size_t workers, Work work) {
+    run_job([](void* of, std::size_t worker) { (*static_cast<Work*>(of))(worker); }, &work,
+            workers);
+  }
   // Called by every worker of a job: returns when all have called it.
   void meet(std::size_t worker);
   // The longest time in the last job for which a worker could have run but had no processor.
@@ -53,6 +56,9 @@ class Team {
     Clock::duration slept{}, without_processor{};  // in this job
   };
 
+  using Job = void (*)(void* context, std::size_t worker);
+
+  void run_job(Job job, void* context, std::size_t workers);
   void serve(std::size_t number);
   void take_part(std::size_t number);
   // Whether all workers have come; the last one wakes the others.
@@ -66,7 +72,7 @@ class Team {
   const OwnerProcess owner_;
   std::unique_ptr<Thread[]> threads_;
   std::vector<std::thread> started_;
-  Work work_ = nullptr;  // null: the threads are to end
+  Job job_ = nullptr;  // null: the threads are to end
   void* context_ = nullptr;
   std::size_t workers_ = 0;
   Clock::time_point job_began_{};
