@@ -163,6 +163,19 @@ py::dict dict_of(const std::vector<std::pair<const char*, std::size_t>>& memory)
   return sizes;
 }
 
+template <class Function>
+auto without_gil(Function function) {
+  const py::gil_scoped_release released;
+  return function();
+}
+
+// An object that keeps shared memory.
+template <class T>
+py::capsule owner_of(const std::shared_ptr<T>& memory) {
+  using Shared = std::shared_ptr<T>;
+  return py::capsule(new Shared(memory), [](void* shared) { delete static_cast<Shared*>(shared); });
+}
+
 // An executable and the arrays whose memory it reads at each step.
 class PyExecutable {
  public:
@@ -193,10 +206,8 @@ class PyExecutable {
       if (PyErr_CheckSignals() != 0) throw py::error_already_set();
       if (!progress.is_none()) progress(done, all);
     };
-    {
-      const py::gil_scoped_release released;
-      executable_ = std::make_unique<Executable>(std::move(program), bytes, compile);
-    }
+    executable_ = without_gil(
+        [&] { return std::make_unique<Executable>(std::move(program), bytes, compile); });
     options_["activations"] = decode::activation_name(executable_->activations());
     for (std::size_t i = 0; i < bytes.size(); ++i)
       if (executable_->reads_from_caller(i)) {
@@ -216,34 +227,26 @@ class PyExecutable {
                                       const std::string& output,
                                       const std::vector<std::vector<std::int32_t>>& end_tokens) {
     const auto tokens = static_cast<std::size_t>(num_tokens);
-    std::vector<std::int32_t> chosen;
-    {
-      const py::gil_scoped_release released;
-      chosen =
-          executable_->run_steps({tokens, static_cast<std::size_t>(num_steps), output, end_tokens});
-    }
+    const decode::StepsInRow steps{tokens, static_cast<std::size_t>(num_steps), output, end_tokens};
+    const auto chosen = without_gil([&] { return executable_->run_steps(steps); });
     return py::array_t<std::int32_t>(std::vector<std::size_t>{chosen.size() / tokens, tokens},
                                      chosen.data());
   }
 
   py::object first_nan(std::int64_t num_tokens, std::int64_t num_selected, std::size_t slot) {
-    std::size_t found = 0;
-    {
-      const py::gil_scoped_release released;
-      found = executable_->first_nan(static_cast<std::size_t>(num_tokens),
-                                     static_cast<std::size_t>(num_selected), slot);
-    }
+    const std::size_t found = without_gil([&] {
+      return executable_->first_nan(static_cast<std::size_t>(num_tokens),
+                                    static_cast<std::size_t>(num_selected), slot);
+    });
     if (found == executable_->program().nodes.size()) return py::none();
     return py::int_(found);
   }
 
   py::dict profile(std::int64_t num_tokens, std::int64_t num_selected) {
-    decode::StepProfile times;
-    {
-      const py::gil_scoped_release released;
-      times = executable_->profile(static_cast<std::size_t>(num_tokens),
-                                   static_cast<std::size_t>(num_selected));
-    }
+    const decode::StepProfile times = without_gil([&] {
+      return executable_->profile(static_cast<std::size_t>(num_tokens),
+                                  static_cast<std::size_t>(num_selected));
+    });
     const std::vector<std::size_t> shape{times.workers, times.work.size() / times.workers};
     using namespace py::literals;
     return py::dict("seconds"_a = times.whole, "work"_a = py::array_t(shape, times.work.data()),
@@ -251,19 +254,15 @@ class PyExecutable {
   }
 
   double read_bandwidth() {
-    const py::gil_scoped_release released;
-    return executable_->read_bandwidth();
+    return without_gil([&] { return executable_->read_bandwidth(); });
   }
 
   // The arrays share the memory with the executable, and outlive its close().
   py::list packed() const {
     py::list arrays;
     for (const auto& part : executable_->packed()) {
-      using Shared = std::shared_ptr<const void>;
-      const py::capsule owner(new Shared(part.owner),
-                              [](void* shared) { delete static_cast<Shared*>(shared); });
       py::array array(py::dtype("uint8"), {part.bytes}, part.first,
-                      part.owner ? py::object(owner) : packed_);
+                      part.owner ? py::object(owner_of(part.owner)) : packed_);
       array.attr("flags").attr("writeable") = false;
       arrays.append(array);
     }
@@ -287,10 +286,8 @@ class PyExecutable {
 
  private:
   void make_arrays() {
-    using Shared = std::shared_ptr<unsigned char>;
-    const Shared& memory = executable_->arrays().memory();
-    const py::capsule owner(new Shared(memory),
-                            [](void* shared) { delete static_cast<Shared*>(shared); });
+    const auto& memory = executable_->arrays().memory();
+    const py::capsule owner = owner_of(memory);
     for (const StepArray& array : executable_->arrays().all()) {
       const char* const type = array.type == StepArray::Type::kInt32     ? "int32"
                                : array.type == StepArray::Type::kFloat32 ? "float32"
