@@ -70,13 +70,10 @@ StatedFacts read_facts(const Json& json, ExportedModel& model) {
 }
 
 void require_output(const Program& program, const std::string& name, bool is_int32) {
-  for (std::size_t index : program.outputs) {
-    const Value& value = program.values[index];
-    if (value.name == name && value.is_int32 == is_int32 && (!is_int32 || value.columns == 1))
-      return;
-  }
-  throw ValueError(text("the model: '", name, "' is no output of the program with ",
-                        is_int32 ? "one int32" : "float32", " in a row"));
+  const Value* const output = find_output(program, name);
+  if (!output || output->is_int32 != is_int32 || (is_int32 && output->columns != 1))
+    throw ValueError(text("the model: '", name, "' is no output of the program with ",
+                          is_int32 ? "one int32" : "float32", " in a row"));
 }
 
 void require_facts(const StatedFacts& stated, const Program& program) {

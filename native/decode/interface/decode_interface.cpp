@@ -152,9 +152,6 @@ tensor_ops_status model_facts(const tensor_ops_model* model, tensor_ops_model_fa
     const auto number = [](std::size_t size) { return static_cast<std::int32_t>(size); };
     std::size_t memory = 0;
     for (const auto& each : executor.memory()) memory += each.second;
-    std::int32_t logit_count = 0;
-    for (const auto& value : program.values)
-      if (value.name == from.logits) logit_count = number(value.columns);
     to = {to.size,
           from.name.c_str(),
           decode::activation_name(executor.activations()),
@@ -162,7 +159,7 @@ tensor_ops_status model_facts(const tensor_ops_model* model, tensor_ops_model_fa
           number(from.end_tokens.size()),
           from.start_token,
           number(executor.arrays().num_words()),
-          logit_count,
+          number(find_output(program, from.logits)->columns),
           number(decode::longest_sequence(limits)),
           number(limits.max_requests),
           number(limits.max_tokens),
@@ -226,14 +223,12 @@ tensor_ops_status read_logits(tensor_ops_model* model, std::int64_t sequence, fl
                               std::int64_t count, tensor_ops_error* error) {
   return guarded(error, [&] {
     float* const to = &given("logits", "logits", logits);
-    tensor_ops_model_facts facts{};
-    facts.size = sizeof facts;
     const Held held("logits", model);
-    model_facts(model, &facts, nullptr);
-    if (count != facts.logit_count)
+    decode::Sequences& sequences = held.sequences();
+    if (count != static_cast<std::int64_t>(sequences.num_logits()))
       throw ValueError(
-          text("logits: count must be logit_count, ", facts.logit_count, ", got ", count));
-    const std::vector<float>& from = held.sequences().logits(sequence);
+          text("logits: count must be logit_count, ", sequences.num_logits(), ", got ", count));
+    const std::vector<float>& from = sequences.logits(sequence);
     std::copy(from.begin(), from.end(), to);
   });
 }

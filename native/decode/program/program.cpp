@@ -284,6 +284,12 @@ std::size_t Node::window() const {
   return static_cast<std::size_t>(attributes[slot_index(kind->attributes, name)]);
 }
 
+const Value* find_output(const Program& program, const std::string& name) {
+  for (std::size_t index : program.outputs)
+    if (program.values[index].name == name) return &program.values[index];
+  return nullptr;
+}
+
 std::size_t vocabulary_size(const Program& program) {
   auto smallest = static_cast<std::size_t>(kMostSize);
   for (const Node& node : program.nodes)

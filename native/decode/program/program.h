@@ -104,6 +104,9 @@ struct Program {
   std::vector<std::size_t> outputs;  // values
 };
 
+// An output by its name; null where there is none.
+const Value* find_output(const Program& program, const std::string& name);
+
 // The number that every token must be below: the rows of the smallest table of embeddings.
 std::size_t vocabulary_size(const Program& program);
 

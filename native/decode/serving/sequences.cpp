@@ -13,11 +13,6 @@ namespace {
 // The most steps of one call of the executor. The pages for all of them are held beforehand.
 constexpr std::size_t kMostStepsAtOnce = 32;
 
-const Value& output_named(const Program& program, const std::string& name) {
-  return *std::find_if(program.values.begin(), program.values.end(),
-                       [&](const Value& value) { return value.name == name; });
-}
-
 bool contains(const std::vector<std::int32_t>& tokens, std::int32_t token) {
   return std::find(tokens.begin(), tokens.end(), token) != tokens.end();
 }
@@ -40,7 +35,7 @@ Sequences::Sequences(Executor& executor, const std::string& logits, std::string 
     if (cache.form == CacheForm::kState)
       throw ValueError(text("sequences run their last token again, which a state, such as '",
                             cache.name, "', does not allow; run steps of its arrays instead"));
-  const Value &chosen = output_named(program, tokens_name_), &row = output_named(program, logits);
+  const Value &chosen = *find_output(program, tokens_name_), &row = *find_output(program, logits);
   const StepArrays& arrays = executor.arrays();
   chosen_ = reinterpret_cast<const std::int32_t*>(arrays.value(tokens_name_));
   chosen_by_token_ = chosen.rows == Rows::kTokens;

@@ -30,6 +30,7 @@ class Sequences {
   void truncate(std::int64_t number, std::size_t length);
   // Runs the model on the tokens that wait.
   void run(const std::vector<std::int64_t>& numbers);
+  std::size_t num_logits() const { return num_logits_; }
   // The logits of the token that would follow the sequence. Runs the tokens that wait first.
   const std::vector<float>& logits(std::int64_t number);
   // Returns the new tokens of each sequence: max_tokens, or fewer after an end token and where

@@ -24,11 +24,8 @@ void check_all(const Executor& executor, const StepsInRow& steps) {
 
 const std::int32_t* chosen_tokens(const Program& program, const StepArrays& arrays,
                                   const StepsInRow& steps) {
-  const auto has_tokens = [&](std::size_t index) {
-    const Value& value = program.values[index];
-    return value.name == steps.output && value.is_int32 && value.columns == 1;
-  };
-  if (std::none_of(program.outputs.begin(), program.outputs.end(), has_tokens))
+  const Value* const output = find_output(program, steps.output);
+  if (!output || !output->is_int32 || output->columns != 1)
     throw ValueError(text("run_steps: '", steps.output,
                           "' is no output of the program with one int32 in a row"));
   const std::size_t most = program.limits.max_tokens;
