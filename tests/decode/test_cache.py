@@ -41,6 +41,15 @@ def test_the_second_kernel_maps_what_the_first_has_written(model, cpp, cache):
     assert metadata.keys() == {"key", "files", "checksums"}
 
 
+def test_a_kernel_has_its_program_parsed_once(model, cpp, cache):
+    """Its executor is asked for memory and a layout, and compiles it, all with one text."""
+    native = pytest.importorskip("tensor_ops_cpp._native")
+    for max_seq_length in (32, 48):
+        before = native.parsed_programs()
+        answer(model, cpp, cache=cache, max_seq_length=max_seq_length)
+        assert native.parsed_programs() == before + 1
+
+
 def test_true_is_the_folder_of_the_model(model, cpp):
     before = set(model.iterdir())
     assert "written to" in answer(model, cpp, cache=True)[1].packed_file
