@@ -65,6 +65,21 @@ std::size_t scratch_size(const Plan& plan) {
   return size;
 }
 
+// The addresses of an element of a row in all arrays.
+void locate(const Plan& plan, std::size_t row, std::size_t column, char** data) {
+  for (int k = 0; k < plan.operands; ++k) {
+    const Operand& operand = plan.operand[k];
+    data[k] = operand.data;
+    if (column) data[k] += signed_size(column) * operand.element_stride;
+  }
+  for (int d = plan.dims - 1; d >= 0; --d) {
+    const auto index = signed_size(row % plan.shape[d]);
+    row /= plan.shape[d];
+    for (int k = 0; k < plan.operands; ++k)
+      if (index) data[k] += index * plan.operand[k].stride[d];
+  }
+}
+
 // One thread's walk over a block of rows and columns.
 class Walker {
  public:
@@ -87,7 +102,7 @@ class Walker {
     for (std::size_t row = first_row; row < last_row;) {
       const std::size_t count = std::min(inner - row % inner, last_row - row);
       char* data[kMaxArrays];
-      locate(row, column, data);
+      locate(plan_, row, column, data);
       if (is_direct_)
         kernel_({data, stride_, count, columns, scalars_, plan_.streams});
       else
@@ -97,20 +112,6 @@ class Walker {
   }
 
  private:
-  void locate(std::size_t row, std::size_t column, char** data) const {
-    for (int k = 0; k < plan_.operands; ++k) {
-      const Operand& operand = plan_.operand[k];
-      data[k] = operand.data;
-      if (column) data[k] += signed_size(column) * operand.element_stride;
-    }
-    for (int d = plan_.dims - 1; d >= 0; --d) {
-      const std::size_t index = row % plan_.shape[d];
-      row /= plan_.shape[d];
-      for (int k = 0; k < plan_.operands; ++k)
-        if (index) data[k] += signed_size(index) * plan_.operand[k].stride[d];
-    }
-  }
-
   std::size_t length(const Operand& operand, std::size_t columns) const {
     return plan_.walk == Walk::kElements ? columns : operand.length;
   }
@@ -202,17 +203,6 @@ void run_piece(const void* context, int piece) {
   if (plan.streams) finish_streaming_stores();
 }
 
-// The address of a row in every array.
-void locate_row(const Plan& plan, std::size_t row, char** data) {
-  for (int k = 0; k < plan.operands; ++k) data[k] = plan.operand[k].data;
-  for (int d = plan.dims - 1; d >= 0; --d) {
-    const auto index = signed_size(row % plan.shape[d]);
-    row /= plan.shape[d];
-    for (int k = 0; k < plan.operands; ++k)
-      if (index) data[k] += index * plan.operand[k].stride[d];
-  }
-}
-
 struct SharedRow {
   const Run& row;
   const RowStep* step;
@@ -280,7 +270,7 @@ void execute_sharing_rows(const Plan& plan, const RowSteps& steps, const double*
   for (std::size_t r = 0; r < plan.rows; ++r) {
     char* data[kMaxArrays];
     const std::ptrdiff_t no_stride[kMaxArrays] = {};
-    locate_row(plan, r, data);
+    locate(plan, r, 0, data);
     const Run row{data, no_stride, 1, plan.n, scalars, plan.streams};
     double found[kFound] = {};
     for (std::size_t s = 0; s < steps.count; ++s) {
