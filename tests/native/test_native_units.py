@@ -18,7 +18,7 @@ SOURCES = {
     "operand_axes": [],
     "scratch": [],
     "tile_claims": [],
-    "value_plan": [f"{SHARED}/program/value_plan.cpp", f"{SHARED}/program/sizes.cpp"],
+    "value_plan": [f"{SHARED}/program/value_plan.cpp"],
     "workers_in_use": [f"{EXECUTOR}/workers_in_use.cpp"],
 }
 OPTIONS = ["-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror", "-D_GLIBCXX_ASSERTIONS", "-pthread"]

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "declaration/shared.h"
+#include "declaration/errors.h"
 #include "decode/program/activation_type.h"
 
 namespace tensor_ops::decode {
@@ -13,6 +13,11 @@ inline const char* activation_name(ActivationType type) {
 }
 
 // Throws ValueError, which has all names, where no kind has this one.
-TENSOR_OPS_SHARED ActivationType activation_type(const std::string& name);
+inline ActivationType activation_type(const std::string& name) {
+  for (std::size_t type = 0; type < kActivationTypes; ++type)
+    if (name == kActivationNames[type]) return static_cast<ActivationType>(type);
+  throw ValueError(
+      text("activations must be 'int8x2', 'int8', 'bfloat16' or 'float32', got '", name, "'"));
+}
 
 }  // namespace tensor_ops::decode

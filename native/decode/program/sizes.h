@@ -15,8 +15,12 @@ struct SizeError : ValueError {
 };
 
 // Throws SizeError. The product of the factors is the size, where they are given.
-[[noreturn]] void refuse_size(const std::string& of_what,
-                              const std::vector<std::size_t>& factors = {});
+[[noreturn]] inline void refuse_size(const std::string& of_what,
+                                     const std::vector<std::size_t>& factors = {}) {
+  const std::string product = joined(factors, [](std::size_t factor) { return factor; }, " x ");
+  throw SizeError(text(of_what, ": its size in bytes is more than any memory",
+                       product.empty() ? "" : ": ", product));
+}
 
 // a * b * ...; throws SizeError where that is more bytes than memory can be.
 template <class... Sizes>

@@ -2,8 +2,9 @@
 #pragma once
 
 #include <cstddef>
-#include <memory>
+#include <utility>
 
+#include "declaration/errors.h"
 #include "memory/pages.h"
 
 namespace tensor_ops::decode {
@@ -12,7 +13,12 @@ class Memory {
  public:
   Memory() = default;
   // Throws MemoryError that says how much is wanted, and for what.
-  Memory(std::size_t bytes, const char* for_what);
+  Memory(std::size_t bytes, const char* for_what) {
+    if (bytes == 0) return;
+    pages_ = map_pages(bytes, bytes);
+    if (!pages_.first)
+      throw MemoryError(text("compile_program: no memory for ", for_what, ": ", bytes, " bytes"));
+  }
   Memory(Memory&& other) noexcept { *this = std::move(other); }
   Memory& operator=(Memory&& other) noexcept {
     std::swap(pages_, other.pages_);
