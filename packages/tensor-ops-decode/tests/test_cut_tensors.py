@@ -10,8 +10,7 @@ from tensor_ops_decode.errors import ProgramError
 from tensor_ops_decode.executors.sources import TensorArrays
 from tensor_ops_decode.program import Limits, Program, Tensor
 from tensor_ops_decode.program.builder import Builder
-from tensor_ops_decode.weights import Tensor as StoredTensor
-from tensor_ops_decode.weights import apply_transforms
+from tensor_ops_decode.weights import StoredTensor, apply_transforms
 from tensor_ops_decode.weights.formats import FORMATS
 
 SHAPE = (6, 128)

@@ -8,7 +8,7 @@ import struct
 import numpy as np
 import pytest
 
-from tensor_ops_decode.weights import FileFormatError, Tensor, apply_transforms, open_weights
+from tensor_ops_decode.weights import FileFormatError, StoredTensor, apply_transforms, open_weights
 from tensor_ops_decode.weights.safetensors import read_safetensors
 
 ARRAYS = {
@@ -209,7 +209,7 @@ def test_a_damaged_file_opens_or_is_refused(write):
 
 def stored(array, kind="f32"):
     data = np.atleast_2d(array).reshape(-1, array.shape[-1]).view(np.uint8)
-    return Tensor("w", kind, array.shape, data, "model.gguf")
+    return StoredTensor("w", kind, array.shape, data, "model.gguf")
 
 
 def test_transpose_swaps_rows_and_columns_of_each_float_type():
@@ -237,7 +237,7 @@ def test_no_transforms_leave_the_very_tensor():
         (stored(np.zeros(2, np.float32)), "twice", "'twice' is unknown; expected transpose, plus"),
         (stored(np.zeros(2, np.float32)), "transpose", r"shape \(2,\) cannot be transposed"),
         (
-            Tensor("w", "q8_0", (32,), np.zeros((1, 34), np.uint8), "a.gguf"),
+            StoredTensor("w", "q8_0", (32,), np.zeros((1, 34), np.uint8), "a.gguf"),
             "plus_one",
             "a.gguf: tensor 'w' is of type q8_0, to which 'plus_one' does not apply",
         ),

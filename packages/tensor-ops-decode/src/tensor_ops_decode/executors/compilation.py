@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tensor_ops_decode.executors.memory_plan import PlannedProgram
-from tensor_ops_decode.executors.packed_file import PackedFile
+from tensor_ops_decode.executors.packed_file import PACKED, PackedFile
 from tensor_ops_decode.executors.sources import TensorArrays
 from tensor_ops_decode.kinds.kind import Array
 from tensor_ops_decode.weights import Weights
@@ -72,8 +72,9 @@ def compile_program(
     file = PackedFile(cache, weights, program, module.packed_layout(planned.text), checksum)
     found = file.open()
     if found is not None:
-        arrays = TensorArrays(program, attached, weights, found.tables)
-        return made(arrays, packed=found.packed), f"mapped from {file.path}"
+        packed = found.pop(PACKED)
+        arrays = TensorArrays(program, attached, weights, tables=found)
+        return made(arrays, packed=packed), f"mapped from {file.path}"
     arrays = TensorArrays(program, attached, weights)
     executable = made(arrays)
     problem = file.write(executable, arrays)

@@ -18,7 +18,7 @@ import secrets
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,25 +29,18 @@ from tensor_ops_decode.program.node_slots import tables_of
 from tensor_ops_decode.weights import Weights
 from tensor_ops_decode.weights.mapped_file import FileFormatError
 from tensor_ops_decode.weights.safetensors import header_of, open_safetensors
-from tensor_ops_decode.weights.tensor import StoredTensor
+from tensor_ops_decode.weights.tensor import TensorPlace
 
 if sys.platform != "win32":
     import fcntl
 
-__all__ = ["PackedFile", "PackedWeights", "cache_folder"]
+__all__ = ["PACKED", "PackedFile", "cache_folder"]
 
 PACKED = "packed"
 CHECKSUMS = "checksums"  # the key of the metadata; files of an older layout lack it
 NO_CHECKSUM = "0" * 16  # while the file is being written
 
 Checksum = Callable[[NDArray[np.uint8]], str]
-
-
-class PackedWeights(NamedTuple):
-    """What a file has: packed matrices, and tables by name. All are mapped."""
-
-    packed: NDArray[np.uint8]
-    tables: dict[str, NDArray[np.uint8]]
 
 
 def cache_folder(cache: object, path: str) -> Path | None:
@@ -109,8 +102,10 @@ class PackedFile:
         self._key = _key(program, layout)
         self.path = folder / f"{Path(weights.path).name}.{self._key[:16]}.safetensors"
 
-    def open(self) -> PackedWeights | None:
+    def open(self) -> dict[str, NDArray[np.uint8]] | None:
         """Map the file, if it is there and has the weights of these model files.
+
+        It has the packed matrices as `PACKED`, and tables by their names.
 
         A model file that has another time than when it was packed, such as a copy, is read to
         compare what is in it. For a file that is damaged there is a warning.
@@ -125,7 +120,7 @@ class PackedFile:
             if not self._is_up_to_date(tensors, metadata):
                 return None
             check_owner(self.path, tensors[PACKED].file.status, "give cache= another folder")
-            found = self._checked(tensors, metadata)
+            return self._checked(tensors, metadata)
         except FileNotFoundError:
             return None
         except (OSError, FileFormatError) as error:
@@ -135,10 +130,9 @@ class PackedFile:
                 "tensor_ops_decode",
             )
             return None
-        return PackedWeights(found.pop(PACKED), found)
 
     def _is_up_to_date(
-        self, tensors: Mapping[str, StoredTensor], metadata: Mapping[str, Any]
+        self, tensors: Mapping[str, TensorPlace], metadata: Mapping[str, Any]
     ) -> bool:
         """Return whether a file is of these model files; raise FileFormatError if it is damaged."""
         if metadata.get("key") != self._key:  # a part of which is in the name of the file
@@ -151,7 +145,7 @@ class PackedFile:
         return CHECKSUMS in metadata and self._is_of(self._parsed(metadata, "files"))
 
     def _checked(
-        self, tensors: Mapping[str, StoredTensor], metadata: Mapping[str, Any]
+        self, tensors: Mapping[str, TensorPlace], metadata: Mapping[str, Any]
     ) -> dict[str, NDArray[np.uint8]]:
         """Return the bytes of tensors; raise FileFormatError if they are not what was written."""
         written = self._parsed(metadata, CHECKSUMS)

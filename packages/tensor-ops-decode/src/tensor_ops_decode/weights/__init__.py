@@ -3,14 +3,14 @@
 from tensor_ops_decode.weights.files import Weights, open_weights
 from tensor_ops_decode.weights.formats import FORMATS, Format
 from tensor_ops_decode.weights.mapped_file import FileFormatError
-from tensor_ops_decode.weights.tensor import Tensor
+from tensor_ops_decode.weights.tensor import StoredTensor
 from tensor_ops_decode.weights.transforms import apply_transforms
 
 __all__ = [
     "FORMATS",
     "FileFormatError",
     "Format",
-    "Tensor",
+    "StoredTensor",
     "Weights",
     "apply_transforms",
     "open_weights",

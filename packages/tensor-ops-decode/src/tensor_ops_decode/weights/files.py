@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from tensor_ops_decode.weights.gguf import MAGIC, GgufFile
 from tensor_ops_decode.weights.mapped_file import FileFormatError, MappedFile
 from tensor_ops_decode.weights.safetensors import CONFIG, SafetensorsFolder
-from tensor_ops_decode.weights.tensor import Tensor
+from tensor_ops_decode.weights.tensor import StoredTensor
 
 __all__ = ["Weights", "open_weights"]
 
@@ -40,7 +40,7 @@ class Weights(Protocol):
     @property
     def files(self) -> tuple[MappedFile, ...]: ...
 
-    def tensor(self, name: str) -> Tensor: ...
+    def tensor(self, name: str) -> StoredTensor: ...
 
     def release_memory(self) -> None: ...
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from tensor_ops_decode.weights.formats import GGML_TYPES, Format
 from tensor_ops_decode.weights.mapped_file import FileFormatError, MappedFile
-from tensor_ops_decode.weights.tensor import StoredTensor, StoredTensors, check_tensors
+from tensor_ops_decode.weights.tensor import StoredTensors, TensorPlace, check_places
 
 __all__ = ["MAGIC", "GgufFile", "Metadata"]
 
@@ -124,7 +124,7 @@ class GgufFile(StoredTensors):
     def __init__(self, path: str | os.PathLike[str]) -> None:
         parts = _open_parts(_Part(path))
         self.path, self.version, self.metadata = parts[0].path, parts[0].version, parts[0].metadata
-        self._tensors: dict[str, StoredTensor] = {}
+        self._tensors: dict[str, TensorPlace] = {}
         for part in parts:
             for name in part.tensors.keys() & self._tensors.keys():
                 other = self._tensors[name].file.path
@@ -273,7 +273,7 @@ class _Part:
             raise self._file.error(f"key {key!r}", entry.offset, given, "a power of two, as uint32")
         return int(value)
 
-    def _read_tensors(self, count: int, alignment: int) -> dict[str, StoredTensor]:
+    def _read_tensors(self, count: int, alignment: int) -> dict[str, TensorPlace]:
         found = {}
         for index in range(count):
             offset = self._offset
@@ -283,10 +283,10 @@ class _Part:
             found[name] = self._tensor_info(f"tensor {name!r}", alignment)
         start = -(-self._offset // alignment) * alignment
         tensors = {
-            name: StoredTensor(self._file, name, form, shape, start + offset, size)
+            name: TensorPlace(self._file, name, form, shape, start + offset, size)
             for name, (form, shape, offset, size) in found.items()
         }
-        check_tensors(list(tensors.values()))
+        check_places(list(tensors.values()))
         return tensors
 
     def _tensor_info(self, what: str, alignment: int) -> tuple[Format, tuple[int, ...], int, int]:

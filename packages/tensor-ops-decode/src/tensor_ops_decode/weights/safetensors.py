@@ -17,7 +17,7 @@ from typing import Any, TypeGuard
 
 from tensor_ops_decode.weights.formats import FORMATS, Format
 from tensor_ops_decode.weights.mapped_file import FileFormatError, MappedFile
-from tensor_ops_decode.weights.tensor import StoredTensor, StoredTensors, check_tensors
+from tensor_ops_decode.weights.tensor import StoredTensors, TensorPlace, check_places
 
 __all__ = [
     "CONFIG",
@@ -73,7 +73,7 @@ class SafetensorsFolder(StoredTensors):
         self.metadata = read_json(Path(path, CONFIG))
         self._tensors = self._read()
 
-    def _read(self) -> dict[str, StoredTensor]:
+    def _read(self) -> dict[str, TensorPlace]:
         single, index = Path(self.path, SINGLE), Path(self.path, INDEX)
         if single.exists():
             return read_safetensors(single)
@@ -94,7 +94,7 @@ class SafetensorsFolder(StoredTensors):
         return {name: shards[shard][name] for name, shard in shard_of.items()}
 
 
-def read_safetensors(path: str | os.PathLike[str]) -> dict[str, StoredTensor]:
+def read_safetensors(path: str | os.PathLike[str]) -> dict[str, TensorPlace]:
     """Return where the tensors of one safetensors file are, by name.
 
     Raises
@@ -107,7 +107,7 @@ def read_safetensors(path: str | os.PathLike[str]) -> dict[str, StoredTensor]:
 
 def open_safetensors(
     path: str | os.PathLike[str],
-) -> tuple[dict[str, StoredTensor], Mapping[str, Any]]:
+) -> tuple[dict[str, TensorPlace], Mapping[str, Any]]:
     """Return the tensors of a file as `read_safetensors` does, and its metadata."""
     file = MappedFile(path)
     length = int(file.unpack(struct.Struct("<Q"), 0, "the length of the header"))
@@ -117,7 +117,7 @@ def open_safetensors(
     header = _parse(file.path, file.text(8, length, "the header"))
     metadata = header.pop("__metadata__", None)
     tensors = {name: _tensor(file, name, info, 8 + length) for name, info in header.items()}
-    check_tensors(list(tensors.values()))
+    check_places(list(tensors.values()))
     return tensors, metadata if isinstance(metadata, dict) else {}
 
 
@@ -176,7 +176,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return made
 
 
-def _tensor(file: MappedFile, name: str, info: object, start: int) -> StoredTensor:
+def _tensor(file: MappedFile, name: str, info: object, start: int) -> TensorPlace:
     what = f"tensor {name!r}"
     if not isinstance(info, Mapping):
         raise file.error(what, 8, repr(info)[:80], "an object with dtype, shape and data_offsets")
@@ -194,7 +194,7 @@ def _tensor(file: MappedFile, name: str, info: object, start: int) -> StoredTens
         given = f"{size} bytes of {dtype} for the shape {shape}"[:120]
         raise file.error(what, start + place[0], given, "as many as the shape has")
     form = known if isinstance(known, Format) else dtype
-    return StoredTensor(file, name, form, tuple(shape), start + place[0], size)
+    return TensorPlace(file, name, form, tuple(shape), start + place[0], size)
 
 
 def _are_sizes(value: object) -> TypeGuard[list[int]]:

@@ -12,11 +12,11 @@ from numpy.typing import DTypeLike, NDArray
 from tensor_ops_decode.weights.formats import FORMATS, Format
 from tensor_ops_decode.weights.mapped_file import FileFormatError, MappedFile
 
-__all__ = ["StoredTensor", "StoredTensors", "Tensor", "check_tensors"]
+__all__ = ["TensorPlace", "StoredTensors", "StoredTensor", "check_places"]
 
 
 @dataclass(frozen=True, eq=False)
-class Tensor:
+class StoredTensor:
     """A tensor of a model's file, not copied.
 
     Attributes
@@ -49,7 +49,7 @@ class Tensor:
 
 
 @dataclass(frozen=True)
-class StoredTensor:
+class TensorPlace:
     """Where in a file a tensor is, checked against the size of the file when it is made.
 
     `format` is the name of a type that is not one of `FORMATS`, and then `size` is its size.
@@ -67,7 +67,7 @@ class StoredTensor:
         """What an error calls it."""
         return f"tensor {self.name!r}"
 
-    def open(self) -> Tensor:
+    def open(self) -> StoredTensor:
         """Return the tensor as a view of the file."""
         form, path = self.format, self.file.path
         if isinstance(form, str) or not form.is_supported:
@@ -81,20 +81,22 @@ class StoredTensor:
         if self.size == 0:
             raise FileFormatError(f"{path}: {self.what} of shape {list(shape)} has no values")
         rows = math.prod(shape[:-1])
-        return Tensor(self.name, form.name, shape, data.reshape(rows, self.size // rows), path)
+        return StoredTensor(
+            self.name, form.name, shape, data.reshape(rows, self.size // rows), path
+        )
 
 
 class StoredTensors:
     """The tensors of a model's files by name; each kind of files fills them in."""
 
     path: str
-    _tensors: dict[str, StoredTensor]
+    _tensors: dict[str, TensorPlace]
 
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(self._tensors)
 
-    def tensor(self, name: str) -> Tensor:
+    def tensor(self, name: str) -> StoredTensor:
         """Return a tensor as a view of its mapped file.
 
         Raises
@@ -119,9 +121,9 @@ class StoredTensors:
             file.release_memory()
 
 
-def check_tensors(tensors: list[StoredTensor]) -> None:
+def check_places(tensors: list[TensorPlace]) -> None:
     """Raise FileFormatError if a tensor is outside its file or two share bytes."""
-    previous: StoredTensor | None = None
+    previous: TensorPlace | None = None
     for tensor in sorted(tensors, key=lambda tensor: tensor.offset):
         tensor.file.check(tensor.offset, tensor.size, f"the data of {tensor.what}")
         if previous is not None and tensor.offset < previous.offset + previous.size:

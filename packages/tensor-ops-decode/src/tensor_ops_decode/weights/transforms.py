@@ -11,7 +11,7 @@ from typing import TypeAlias
 import numpy as np
 
 from tensor_ops_decode.weights.formats import FORMATS
-from tensor_ops_decode.weights.tensor import Tensor
+from tensor_ops_decode.weights.tensor import StoredTensor
 
 __all__ = ["QUANTIZED_TYPES", "TRANSFORMS", "apply_transforms", "find_transform"]
 
@@ -19,15 +19,15 @@ QUANTIZED_TYPES = tuple(name for name, form in FORMATS.items() if form.quantize_
 _QUANTIZE = "quantize:"
 _RANGE = re.compile(r"(rows|columns):(\d{1,10}):(\d{1,10})")
 
-Transform: TypeAlias = Callable[[Tensor], Tensor]
+Transform: TypeAlias = Callable[[StoredTensor], StoredTensor]
 
 
-def apply_transforms(tensor: Tensor, transforms: Sequence[str]) -> Tensor:
+def apply_transforms(tensor: StoredTensor, transforms: Sequence[str]) -> StoredTensor:
     """Return a tensor with transforms applied, in order.
 
     Parameters
     ----------
-    tensor : Tensor
+    tensor : StoredTensor
         Of a float type, unless there are no transforms or it is to be quantized.
     transforms : sequence of str
         ``"transpose"`` swaps rows and columns. ``"plus_one"`` adds one to each value, in float32,
@@ -37,7 +37,7 @@ def apply_transforms(tensor: Tensor, transforms: Sequence[str]) -> Tensor:
 
     Returns
     -------
-    Tensor
+    StoredTensor
         Of the memory of the one given if there are no transforms, or of rows only; else one in
         memory of its own.
 
@@ -49,7 +49,7 @@ def apply_transforms(tensor: Tensor, transforms: Sequence[str]) -> Tensor:
     Examples
     --------
     >>> data = np.zeros((1, 8), np.uint8)
-    >>> tensor = Tensor("norm", "f32", (2,), data, "model.gguf")
+    >>> tensor = StoredTensor("norm", "f32", (2,), data, "model.gguf")
     >>> apply_transforms(tensor, ["plus_one"]).values()
     array([1., 1.], dtype=float32)
     """
@@ -73,7 +73,7 @@ def find_transform(name: str) -> Transform | None:
     return _NAMED.get(name)
 
 
-def _transpose(tensor: Tensor) -> Tensor:
+def _transpose(tensor: StoredTensor) -> StoredTensor:
     if len(tensor.shape) != 2:
         raise ValueError(
             f"{tensor.file}: tensor {tensor.name!r} of shape {tensor.shape} cannot be transposed; "
@@ -84,13 +84,13 @@ def _transpose(tensor: Tensor) -> Tensor:
     return dataclasses.replace(tensor, shape=tensor.shape[::-1], data=data)
 
 
-def _plus_one(tensor: Tensor) -> Tensor:
+def _plus_one(tensor: StoredTensor) -> StoredTensor:
     values = tensor.values() + np.float32(1)
     data = values.astype("<f4", copy=False).reshape(len(tensor.data), -1).view(np.uint8)
     return dataclasses.replace(tensor, type="f32", data=data)
 
 
-def _cut(what: str, first: int, end: int, tensor: Tensor) -> Tensor:
+def _cut(what: str, first: int, end: int, tensor: StoredTensor) -> StoredTensor:
     """Return some rows or columns of a tensor."""
     shape, form = list(tensor.shape), tensor.format
     axis = len(shape) - (1 if what == "columns" else 2)
@@ -112,8 +112,8 @@ def _cut(what: str, first: int, end: int, tensor: Tensor) -> Tensor:
     return dataclasses.replace(tensor, shape=tuple(shape), data=np.ascontiguousarray(data))
 
 
-def _quantize_to(name: str) -> Callable[[Tensor], Tensor]:
-    def quantize(tensor: Tensor) -> Tensor:
+def _quantize_to(name: str) -> Callable[[StoredTensor], StoredTensor]:
+    def quantize(tensor: StoredTensor) -> StoredTensor:
         data = FORMATS[name].quantize(tensor.data, tensor.format, tensor.shape[-1])
         return dataclasses.replace(tensor, type=name, data=data)
 
