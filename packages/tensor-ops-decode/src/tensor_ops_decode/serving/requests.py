@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,6 +21,26 @@ from tensor_ops_decode.serving.step_profile import StepProfile
 from tensor_ops_decode.serving.step_times import StepTimes
 
 __all__ = ["Requests", "last_of_each"]
+
+
+class _Step(NamedTuple):
+    """A step that is in the arrays of the executable, and how often it may run in a row.
+
+    Attributes
+    ----------
+    plan : list of StepPart
+    counts : tuple of int
+        How many tokens it has, and how many of them are selected.
+    rows : mapping of int to range
+        The rows of the outputs that requests have, by request.
+    num_steps : int
+        For so many steps, which differ by the chosen tokens alone, there are time and room.
+    """
+
+    plan: list[StepPart]
+    counts: tuple[int, int]
+    rows: Mapping[int, range]
+    num_steps: int
 
 
 class Requests:
@@ -170,43 +190,29 @@ class Requests:
         RuntimeError
             If there are no active requests.
         """
-        plan, counts, rows, num_steps = self._begin(most_steps, max_seconds)
+        step = self._begin(most_steps, max_seconds)
+        num_tokens, num_steps = step.counts[0], step.num_steps
         start = time.perf_counter()
         if num_steps == 1:
-            self._executable.run(*counts)
-            chosen = self._chosen(plan, rows)
+            self._executable.run(*step.counts)
+            chosen = self._chosen(step)
         else:
-            ends = [tuple(part.request.end_tokens) for part in plan]
+            ends = [tuple(part.request.end_tokens) for part in step.plan]
             tokens = self._name_of_tokens
-            by_step: Array = self._executable.run_steps(counts[0], num_steps, tokens, ends)
+            by_step: Array = self._executable.run_steps(num_tokens, num_steps, tokens, ends)
             num_steps, chosen = len(by_step), by_step.T.tolist()
-        if counts[0] == len(plan):  # one token of each
-            self._times.note(len(plan), num_steps, time.perf_counter() - start)
-        return num_steps, self._end(plan, counts, rows, chosen)
+        if num_tokens == len(step.plan):  # one token of each
+            self._times.note(num_tokens, num_steps, time.perf_counter() - start)
+        return num_steps, self._end(step, chosen)
 
     def profile(self) -> StepProfile:
         """Run one step, and return how long each node took too."""
-        plan, counts, rows, _ = self._begin(1, 0.0)
-        times = self._executable.profile(*counts)
-        tokens = self._end(plan, counts, rows, self._chosen(plan, rows))
-        return StepProfile(last_of_each(tokens), **times)
+        step = self._begin(1, 0.0)
+        times = self._executable.profile(*step.counts)
+        return StepProfile(last_of_each(self._end(step, self._chosen(step))), **times)
 
-    def _begin(
-        self, most_steps: int, max_seconds: float
-    ) -> tuple[list[StepPart], tuple[int, int], dict[int, range], int]:
-        """Write the next step into the arrays.
-
-        Returns
-        -------
-        list of StepPart
-            Its plan.
-        tuple of int
-            Its counts.
-        dict of int to range
-            Its rows, by request.
-        int
-            How many steps, that differ by the chosen tokens alone, there are time and room for.
-        """
+    def _begin(self, most_steps: int, max_seconds: float) -> _Step:
+        """Write the next step into the arrays."""
         self.retire()
         beginnings = self._share_pages() if self._shares_pages else {}
         plan = self._plan(beginnings)
@@ -218,9 +224,9 @@ class Requests:
         most_steps = self._times.steps_within(len(plan), max_seconds, most_steps)
         num_steps = self._num_steady_steps(most_steps)
         self._pages.hold({part.request.slot: part.length + num_steps - 1 for part in plan})
-        num_tokens, num_selected, rows = self._fill(plan)
+        counts, rows = self._fill(plan)
         self._rows = {}
-        return plan, (num_tokens, num_selected), rows, num_steps
+        return _Step(plan, counts, rows, num_steps)
 
     def _num_steady_steps(self, most: int) -> int:
         """Return how many steps can run in a row: each is fed what the one before has chosen."""
@@ -238,24 +244,18 @@ class Requests:
             most //= 2
         return max(most, 1)
 
-    def _chosen(self, plan: list[StepPart], rows: Mapping[int, range]) -> list[list[int]]:
+    def _chosen(self, step: _Step) -> list[list[int]]:
         """Return the tokens of each part of a step, as far as the guesses before them are right."""
         return [
-            self._accepted(rows.get(request.number, range(0)), guesses, request.end_tokens)
-            for request, _, guesses in plan
+            self._accepted(step.rows.get(request.number, range(0)), guesses, request.end_tokens)
+            for request, _, guesses in step.plan
         ]
 
-    def _end(
-        self,
-        plan: list[StepPart],
-        counts: tuple[int, int],
-        rows: Mapping[int, range],
-        chosen: list[list[int]],
-    ) -> dict[int, list[int]]:
+    def _end(self, step: _Step, chosen: list[list[int]]) -> dict[int, list[int]]:
         """Take the tokens that were chosen for each part, and return those of each request."""
         errors = []
-        for (request, count, guesses), tokens in zip(plan, chosen, strict=True):
-            of_request = rows.get(request.number, range(0))
+        for (request, count, guesses), tokens in zip(step.plan, chosen, strict=True):
+            of_request = step.rows.get(request.number, range(0))
             if tokens:  # of several steps, the last one has left its rows
                 self._rows[request.number] = of_request[: len(tokens)][-1]
             if guesses:
@@ -270,14 +270,14 @@ class Requests:
                 ]
             request.advance(count, tokens)
             if is_without_token:
-                request.error = logits_error(self._program, self._executable, request, *counts)
+                request.error = logits_error(self._program, self._executable, request, *step.counts)
                 errors.append(request.error)
             elif self._shares_pages:
                 self._pages.note_full(request.slot, request.tokens, request.num_fed)
         self.retire()
         if errors:
             raise errors[0]
-        tokens_of = zip(plan, chosen, strict=True)
+        tokens_of = zip(step.plan, chosen, strict=True)
         return {part.request.number: tokens for part, tokens in tokens_of if tokens}
 
     def _accepted(
@@ -341,16 +341,8 @@ class Requests:
         lengths = {part.request.slot: part.length for part in guessed}
         return plan if self._pages.first_without(lengths) is not None else guessed
 
-    def _fill(self, plan: list[StepPart]) -> tuple[int, int, dict[int, range]]:
-        """Write a step into the arrays.
-
-        Returns
-        -------
-        int, int
-            How many tokens it has, and how many of them are selected.
-        dict of int to range
-            The rows of the outputs that requests have, by request.
-        """
+    def _fill(self, plan: list[StepPart]) -> tuple[tuple[int, int], dict[int, range]]:
+        """Write a step into the arrays, and return its counts and rows as `_Step` has them."""
         (tokens, positions, slots, indices), end, num_selected = self._inputs, 0, 0
         rows: dict[int, range] = {}
         for part in plan:
@@ -370,7 +362,7 @@ class Requests:
                     indices[index] = row
                 rows[request.number] = chosen if self._has_row_per_token else selected
                 num_selected = selected.stop
-        return end, num_selected, rows
+        return (end, num_selected), rows
 
     def _check_room(self, plan: list[StepPart]) -> None:
         """Raise a CapacityError unless there is room for a step."""
