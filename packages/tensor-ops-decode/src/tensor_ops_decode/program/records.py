@@ -8,6 +8,9 @@ from tensor_ops_decode.kinds.cache_types import head_bytes
 
 __all__ = [
     "MOST_BIASES",
+    "PER_EDIT",
+    "PER_REQUEST",
+    "PER_TOKEN",
     "STEP_ARRAYS",
     "Cache",
     "Limits",
@@ -21,12 +24,20 @@ __all__ = [
 #: How many tokens of a request may have a bias.
 MOST_BIASES = 1024
 
-#: The arrays of every step, whose names no output may have.
-STEP_ARRAYS = (
-    *("tokens", "positions", "slots", "selected", "page_table"),
-    *("temperature", "top_p", "min_p", "top_k", "seed"),
-    *("num_edits", "edited_tokens", "edit_biases", "edit_penalties"),
-)
+#: The arrays of every step by what they have an element for: a token, a request, or a logit that a
+#: request changes. Of those of requests and of changed logits the dtypes differ.
+PER_TOKEN = ("tokens", "positions", "slots")
+PER_REQUEST = {
+    "temperature": "float32",
+    "top_p": "float32",
+    "min_p": "float32",
+    "top_k": "int32",
+    "seed": "uint64",
+    "num_edits": "int32",
+}
+PER_EDIT = {"edited_tokens": "int32", "edit_biases": "float32", "edit_penalties": "float32"}
+#: All of them; no output may have one of these names.
+STEP_ARRAYS = (*PER_TOKEN, "selected", "page_table", *PER_REQUEST, *PER_EDIT)
 
 
 @dataclass(frozen=True)

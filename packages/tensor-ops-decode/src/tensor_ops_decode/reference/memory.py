@@ -9,20 +9,9 @@ import numpy as np
 
 from tensor_ops_decode.kinds.kind import Array
 from tensor_ops_decode.program import Cache, Limits, Program, State
+from tensor_ops_decode.program.records import PER_EDIT, PER_REQUEST, PER_TOKEN
 
-__all__ = ["PER_EDIT", "PER_REQUEST", "memory_of", "new_arrays", "shapes_of_cache"]
-
-# The arrays of a step besides the outputs, and what sets the length of each.
-_PER_TOKEN = ("tokens", "positions", "slots")
-PER_REQUEST = {
-    "temperature": np.float32,
-    "top_p": np.float32,
-    "min_p": np.float32,
-    "top_k": np.int32,
-    "seed": np.uint64,
-    "num_edits": np.int32,
-}
-PER_EDIT = {"edited_tokens": np.int32, "edit_biases": np.float32, "edit_penalties": np.float32}
+__all__ = ["memory_of", "new_arrays", "shapes_of_cache"]
 
 
 def memory_of(program: Program, dtype: np.dtype[Any]) -> dict[str, int]:
@@ -69,7 +58,7 @@ def shapes_of_cache(
 def _shapes_of_arrays(program: Program) -> dict[str, tuple[tuple[int, ...], np.dtype[Any]]]:
     limits = program.limits
     shapes: dict[str, tuple[tuple[int, ...], Any]]
-    shapes = dict.fromkeys(_PER_TOKEN, ((limits.max_tokens,), np.int32))
+    shapes = dict.fromkeys(PER_TOKEN, ((limits.max_tokens,), np.int32))
     shapes["selected"] = (limits.max_selected,), np.int32
     shapes["page_table"] = (limits.max_requests, limits.pages_per_request), np.int32
     for name, dtype in PER_REQUEST.items():
