@@ -266,7 +266,7 @@ def nightly(session: nox.Session) -> None:
     session.run("pytest", "-q", WHEEL_TESTS, "--nightly", env=cuda_compiler(session) | gpus)
     session.install(emulated_cuda_wheel(session))
     required = ["--require-backend=cuda"]
-    more = [TENTH_OP, *(f"{CUDA}/tests/test_{name}.py" for name in ("row_lengths", "range"))]
+    more = [TENTH_OP, *(f"{CUDA}/tests/test_{name}.py" for name in ("row_lengths", "row_range"))]
     session.run("pytest", *PARALLEL, *more, "--nightly", *required)
 
 

@@ -13,11 +13,11 @@ from gguf_models import write_gguf
 from greedy_models import greedy, open_kernel
 from node_programs import TYPES, holds, stored
 from tensor_ops_decode.weights.formats import FORMATS
-from test_families import MODELS, small_model
+from test_models import MODELS, small_model
 
 PROMPTS = [[3, 200, 17], list(range(40, 60))]
 NEW_TOKENS = 16
-# By what the activations are rounded to; as in test_smollm2.py.
+# By what the activations are rounded to; as in test_llama_smollm2.py.
 TIES = {"float32": 2e-3, "int8x2": 5e-2}
 FAMILIES = [name for name in MODELS if name not in ("Mistral", "Qwen 2 with windows")]
 # Rows are whole blocks of every format, and logits so far below the cap that they stay apart.

@@ -2,6 +2,8 @@
 
 TARGET is one of TARGETS. An input that fails is written to the current directory and shown; with
 its fix it goes to tests/fuzz/found/TARGET, where test_found.py runs it.
+
+Tested by tests/fuzz/test_found.py.
 """
 
 import importlib

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import tensor_ops
-from tensor_ops import backends
+from tensor_ops import backends, tuning_table, use_backend
 
 
 class Settings:
@@ -144,3 +144,57 @@ def fakes(settings, install):
     install("hollow", available=False)
     settings.write(backend_priority=["alpha", "beta", "python"])
     tensor_ops.reload_config()
+
+
+@pytest.fixture
+def write(settings):
+    """Write a table of these entries, as if it had been measured here."""
+
+    def write(*entries, machine=None, **changes):
+        names = {name for each in entries for name in each.seconds}
+        facts = {name: tuning_table.backend_facts(name) for name in names}
+        path = tuning_table.default_path()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        machine = machine or tuning_table.machine_facts()
+        tuning_table.write(path, tuning_table.Table(machine, facts | changes, entries))
+        tensor_ops.reload_config()
+        return path
+
+    return write
+
+
+@pytest.fixture
+def measured(settings, install):
+    """Backends that tables have times of; gamma has no device, outside no place in the order."""
+    for name in ("alpha", "beta", "gamma", "outside"):
+        install(name, available=name != "gamma")
+    settings.write(backend_priority=["alpha", "beta", "gamma"])
+    tensor_ops.reload_config()
+
+
+@pytest.fixture
+def of_size():
+    """Return the backend that runs silu on so many elements."""
+
+    def of_size(size, dtype="float32", **options):
+        result = tensor_ops.silu(np.ones(size, dtype), **options)
+        return result if isinstance(result, str) else "python"
+
+    return of_size
+
+
+@pytest.fixture(params=["file", "environment", "default", "context", "call"])
+def ask(request, settings):
+    """Ask for the fastest backend on one level; returns the options of a call."""
+    if request.param == "file":
+        settings.write(preferred_backend="fastest", backend_priority=["alpha", "beta", "gamma"])
+    if request.param == "environment":
+        settings.environment(BACKEND="fastest")
+    tensor_ops.reload_config()
+    if request.param == "default":
+        tensor_ops.set_default_backend("fastest")
+    if request.param == "context":
+        with use_backend("fastest"):
+            yield {}
+        return
+    yield {"backend": "fastest"} if request.param == "call" else {}

@@ -1,91 +1,24 @@
 """The preferred backend ``fastest``: chosen by the table of ``tensor-ops tune``."""
 
 import json
-import os
-import threading
 import warnings
-from textwrap import dedent
 
 import numpy as np
 import pytest
 
 import tensor_ops
+from measured_tables import LARGE, SMALL, both, entry
 from tensor_ops import (
-    BackendFallbackWarning,
     BackendUnavailableError,
     ConfigError,
     explain,
     resolution,
     state,
-    tuning_table,
     use_backend,
 )
 from tensor_ops.op import OPS
-from tensor_ops.tuning_table import Entry, Table
 
-SMALL, LARGE = 10, 1000  # the sizes in the tables below; 100 is the last that goes by the small one
-
-
-def entry(size, dtype="float32", op="silu", wrong=(), **seconds):
-    return Entry(op, dtype, (size,), "2026-11-22", seconds, dict(wrong))
-
-
-@pytest.fixture
-def write(settings):
-    """Write a table of these entries, as if it had been measured here."""
-
-    def write(*entries, machine=None, **changes):
-        names = {name for each in entries for name in each.seconds}
-        facts = {name: tuning_table.backend_facts(name) for name in names}
-        path = tuning_table.default_path()
-        path.parent.mkdir(parents=True, exist_ok=True)
-        machine = machine or tuning_table.machine_facts()
-        tuning_table.write(path, Table(machine, facts | changes, entries))
-        tensor_ops.reload_config()
-        return path
-
-    return write
-
-
-@pytest.fixture(autouse=True)
-def _backends(settings, install):
-    for name in ("alpha", "beta", "gamma", "outside"):
-        install(name, available=name != "gamma")
-    settings.write(backend_priority=["alpha", "beta", "gamma"])
-    tensor_ops.reload_config()
-
-
-@pytest.fixture
-def of_size():
-    """Return the backend that runs silu on so many elements."""
-
-    def of_size(size, dtype="float32", **options):
-        result = tensor_ops.silu(np.ones(size, dtype), **options)
-        return result if isinstance(result, str) else "python"
-
-    return of_size
-
-
-@pytest.fixture(params=["file", "environment", "default", "context", "call"])
-def ask(request, settings):
-    """Ask for the fastest backend on one level; returns the options of a call."""
-    if request.param == "file":
-        settings.write(preferred_backend="fastest", backend_priority=["alpha", "beta", "gamma"])
-    if request.param == "environment":
-        settings.environment(BACKEND="fastest")
-    tensor_ops.reload_config()
-    if request.param == "default":
-        tensor_ops.set_default_backend("fastest")
-    if request.param == "context":
-        with use_backend("fastest"):
-            yield {}
-        return
-    yield {"backend": "fastest"} if request.param == "call" else {}
-
-
-def both(**more):
-    """Alpha is the fastest for small arrays, beta for large ones."""
-    return entry(SMALL, alpha=1, beta=2, **more), entry(LARGE, alpha=4, beta=3, **more)
+pytestmark = pytest.mark.usefixtures("measured")
 
 
 def test_the_size_decides_on_every_level(write, ask, of_size):
@@ -244,101 +177,7 @@ def test_what_computes_in_place_has_the_fastest_over_all_sizes(write, install, s
     assert function(None) == "alpha"
 
 
-# Without a table, or with one that cannot be used
-
-
-def test_without_a_table_it_is_auto_and_says_so_only_when_asked(ask, of_size):
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert of_size(3, **ask) == "alpha"
-    found = explain("silu", np.ones(3, "f"), **ask)
-    assert found.backend == "alpha"
-    assert "  no table: run 'tensor-ops tune'" in str(found).splitlines()
-
-
-@pytest.mark.parametrize("how", ["corrupt", "machine", "backend", "writable"])
-def test_a_table_that_cannot_be_used_is_told_once(how, write, ask, of_size):
-    machine = tuning_table.machine_facts()
-    cpu, changes = machine["cpu"], {}
-    if how == "machine":
-        machine |= {"cpu": "another"}
-    if how == "backend":
-        changes["alpha"] = tuning_table.backend_facts("alpha") | {"driver": "550"}
-    path = write(*both(), machine=machine, **changes)
-    if how == "corrupt":
-        path.write_text("{")
-    if how == "writable":
-        path.chmod(0o666)
-    says = {
-        "corrupt": "is not a table of 'tensor-ops tune'",
-        "machine": f"the table does not fit: cpu was 'another' and is {cpu!r}",
-        "backend": "the table does not fit: backend 'alpha': driver was '550' and is None",
-        "writable": "others can write it",
-    }[how]
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        assert of_size(1000, **ask) == "alpha"
-        assert of_size(1000, "float64", **ask) == "python"
-        assert of_size(1000, backend="fastest") == "alpha"
-    [warning] = caught
-    assert warning.category is BackendFallbackWarning
-    text = str(warning.message)
-    assert text.startswith("the times that 'fastest', asked for by ")
-    assert says in text
-    assert text.endswith("run 'tensor-ops tune' again. Running on 'alpha' instead")
-    assert warning.filename == __file__
-    for _ in range(2):
-        found = explain("silu", np.ones(3, "f"), **ask)
-        assert says in found.times["reason"]
-        assert found.times["reason"] in str(found)
-
-
-def test_where_the_warning_is_an_error_every_call_raises_it(write, of_size):
-    write(*both()).write_text("{")
-    tensor_ops.set_default_backend("fastest")
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", BackendFallbackWarning)
-        for _ in range(2):
-            with pytest.raises(BackendFallbackWarning):
-                of_size(3)
-    with pytest.warns(BackendFallbackWarning):
-        assert of_size(3) == "alpha"
-
-
-def test_a_table_is_read_once_and_again_with_reload_config(write, of_size, monkeypatch):
-    path = write(*both())
-    reads, read = [], tuning_table.read
-    monkeypatch.setattr(tuning_table, "read", lambda path: reads.append(path) or read(path))
-    tensor_ops.set_default_backend("fastest")
-    for size in (SMALL, LARGE):
-        of_size(size)
-        of_size(size, "float64")
-        of_size(size, backend="fastest")
-        explain("silu", np.ones(3, "f"))
-    tensor_ops.set_default_backend(None)
-    tensor_ops.set_default_backend("fastest")
-    assert of_size(LARGE) == "beta"
-    assert len(reads) == 1
-    path.unlink()
-    assert of_size(LARGE) == "beta"
-    tensor_ops.reload_config()
-    assert of_size(LARGE) == "alpha"
-    assert len(reads) == 2
-
-
-def test_nobody_else_reads_the_table(write, of_size, monkeypatch):
-    write(*both()).write_text("{")
-
-    def refuse(path):
-        raise AssertionError("read")
-
-    monkeypatch.setattr(tuning_table, "read", refuse)
-    assert of_size(LARGE) == "alpha"
-    assert of_size(LARGE, backend="auto") == "alpha"
-    assert explain("silu", np.ones(3, "f")).times is None
-
-
-# Beside other level
+# Beside other levels
 
 
 def test_a_force_holds_over_it(write, settings, of_size):
@@ -382,70 +221,3 @@ def test_a_named_backend_within_it_is_strict(write):
     write(*both())
     with use_backend("fastest"), pytest.raises(BackendUnavailableError):
         tensor_ops.silu(np.ones(3), backend="gamma")
-
-
-def test_threads_that_make_the_first_call_together(write, of_size, monkeypatch):
-    write(*both())
-    reads, read = [], tuning_table.read
-    monkeypatch.setattr(tuning_table, "read", lambda path: reads.append(path) or read(path))
-    tensor_ops.set_default_backend("fastest")
-    start, found = threading.Barrier(8), []
-
-    def work():
-        start.wait()
-        found.append((of_size(SMALL), of_size(LARGE)))
-
-    threads = [threading.Thread(target=work) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert found == [("alpha", "beta")] * 8
-    assert len(reads) == 1
-
-
-# Processes
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="the platform has no fork()")
-def test_a_forked_child_goes_by_the_same_table(write, settings, of_size):
-    path = write(*both())
-    tensor_ops.set_default_backend("fastest")
-    assert of_size(LARGE) == "beta"
-    path.unlink()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
-        child = os.fork()
-    if child == 0:
-        status = 1
-        try:
-            if [of_size(SMALL), of_size(LARGE)] == ["alpha", "beta"]:
-                tensor_ops.reload_config()
-                status = 0 if of_size(LARGE) == "alpha" else 2
-        finally:
-            os._exit(status)
-    assert os.waitpid(child, 0)[1] == 0
-
-
-def test_the_table_of_the_command_is_the_one_that_is_read(processes):
-    processes.environment(BACKEND="fastest", BACKEND_PRIORITY="python")
-    words = ["tune", "--ops=silu", "--shape=1x8", "--seconds=0.001"]
-    done = processes.run(f"from tensor_ops.__main__ import main; main({words})")
-    assert (done.returncode, done.stderr) == (0, "")
-    code = """
-        import numpy, tensor_ops
-        found = tensor_ops.explain("silu", numpy.ones(8, "f"))
-        print(found.decided_by, found.mode, found.backend)
-        print(*found.times["seconds"], found.times["size"])
-    """
-    expected = ["TENSOR_OPS_BACKEND fastest python", "python 8"]
-    assert processes.output(dedent(code)).splitlines() == expected
-
-
-def test_who_does_not_ask_for_it_does_not_import_it(processes):
-    processes.write(backend_priority=["python"])
-    code = "import sys, numpy, tensor_ops; tensor_ops.silu(numpy.ones(3)); "
-    code += "print('tensor_ops.tuning_table' in sys.modules)"
-    assert processes.output(code) == "False"
-    processes.environment(BACKEND="fastest")
-    assert processes.output(code) == "True"

@@ -67,3 +67,27 @@ def test_the_order_of_auto_decides_what_is_undecided(cpp, intervals, runs):
     assert chosen == runs
     undecided = "; undecided: cpp and python, so the order of 'auto' decides"
     assert any(line.endswith(undecided) for line in lines) is (runs == "python")
+
+
+def test_the_table_of_the_command_is_the_one_that_is_read(processes):
+    processes.environment(BACKEND="fastest", BACKEND_PRIORITY="python")
+    words = ["tune", "--ops=silu", "--shape=1x8", "--seconds=0.001"]
+    done = processes.run(f"from tensor_ops.__main__ import main; main({words})")
+    assert (done.returncode, done.stderr) == (0, "")
+    code = """
+        import numpy, tensor_ops
+        found = tensor_ops.explain("silu", numpy.ones(8, "f"))
+        print(found.decided_by, found.mode, found.backend)
+        print(*found.times["seconds"], found.times["size"])
+    """
+    expected = ["TENSOR_OPS_BACKEND fastest python", "python 8"]
+    assert processes.output(dedent(code)).splitlines() == expected
+
+
+def test_who_does_not_ask_for_it_does_not_import_it(processes):
+    processes.write(backend_priority=["python"])
+    code = "import sys, numpy, tensor_ops; tensor_ops.silu(numpy.ones(3)); "
+    code += "print('tensor_ops.tuning_table' in sys.modules)"
+    assert processes.output(code) == "False"
+    processes.environment(BACKEND="fastest")
+    assert processes.output(code) == "True"

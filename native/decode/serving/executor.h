@@ -1,6 +1,7 @@
 // An executor runs the steps of a program that it has made ready: the caller fills the arrays of a
 // step and calls run(). The arrays are in the memory of the process. Where all else lies, and who
 // computes, is the executor's own business.
+// Tested by tests/decode/test_dummy_executor.py.
 #pragma once
 
 #include <cstdint>

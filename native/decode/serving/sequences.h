@@ -1,4 +1,5 @@
 // Sequences of tokens that an executor continues: their slots, their pages and their steps.
+// Tested by tests/decode/test_traces.py.
 #pragma once
 
 #include <cstdint>

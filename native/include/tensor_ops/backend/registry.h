@@ -1,4 +1,5 @@
 // The registry: which backends there are, and which one runs.
+// Tested by tests/cpp_api/.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // Computes by the C++ registry, on host memory and on the memory of the emulated device, whose
-// runtime is in the library that the first argument names: the driver of test_cpp_program.py.
+// runtime is in the library that the first argument names: the driver of test_library_in_cpp.py.
 #include <dlfcn.h>
 #include <tensor_ops/backend/backends.h>
 

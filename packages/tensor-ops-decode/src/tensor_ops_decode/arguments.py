@@ -1,4 +1,7 @@
-"""Checks of numbers and functions that callers give."""
+"""Checks of numbers and functions that callers give.
+
+Tested by tests/decode/test_odd_arguments.py.
+"""
 
 from __future__ import annotations
 

@@ -3,6 +3,8 @@
 A backend is an importable module that an installed distribution names under the entry-point
 group ``tensor_ops.backends``. Nothing is imported before it is asked for, and whatever goes
 wrong in a backend makes that backend unavailable, with the reason kept, and nothing else.
+
+Tested by tests/plugins/.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The decorator of the files in ``tensor_ops/ops``, which makes an op of a NumPy function."""
+"""The decorator of the files in ``tensor_ops/ops``, which makes an op of a NumPy function.
+
+Tested by tests/conformance/.
+"""
 
 import functools
 from collections.abc import Callable, Mapping, Sequence

@@ -3,6 +3,8 @@
 Each level (the call, the context, the default, the environment, the file, the built-in
 default) says what it asks for as a `ConfigLevel`. `decide` takes the first level that wants
 anything, unless another forces a backend; `choose_for` walks the candidates of that decision.
+
+Tested by tests/selection/.
 """
 
 from collections.abc import Callable, Iterable, Iterator

@@ -1,4 +1,7 @@
-"""The rules of a program: what of it must fit together."""
+"""The rules of a program: what of it must fit together.
+
+Tested by tests/decode/test_wrong_programs.py.
+"""
 
 from __future__ import annotations
 
