@@ -259,29 +259,32 @@ TENSOR_OPS_INLINE std::size_t distance_to_line(const typename Element::Storage* 
 template <class Element>
 constexpr std::size_t kFewestInLines = 2 * kUnroll * kLanesFor<Element>;
 
-// write(i, extent) for all elements of so many or more up to the first line of y + i, which is
-// returned.
-template <class Element, class Write>
-TENSOR_OPS_INLINE std::size_t write_to_line(std::size_t begin, const typename Element::Storage* y,
-                                            Write write) {
-  constexpr std::size_t lanes = kLanesFor<Element>;
-  const std::size_t line = begin + distance_to_line<Element>(y + begin);
-  std::size_t i = begin;
-  // A vector may be less than a line.
-  for (; line - i >= lanes; i += lanes) write(i, Whole<1>{});
-  if (i < line) write(i, Part{line - i});
-  return line;
-}
+// How [begin, end) of a row is written: up to `line` in single vectors, and from there, where a
+// line begins, in blocks of several and past the caches where `streams`.
+struct Lines {
+  std::size_t begin, line, end;
+  bool streams;
+};
 
-// The same from a line on, past the caches, as long as lines are whole. Returns where they end.
+// write(i, extent) for all of the lines. What precedes the first line and what follows the last
+// whole block are written by the same code.
 template <class Element, class Write>
-TENSOR_OPS_INLINE std::size_t stream_lines(std::size_t line, std::size_t end, Write write) {
-  constexpr std::size_t lanes = kLanesFor<Element>;
+TENSOR_OPS_INLINE void for_lines(const Lines& lines, Write write) {
+  constexpr std::size_t lanes = kLanesFor<Element>, unrolled = kUnroll * lanes;
   constexpr std::size_t in_line = kLine / (lanes * sizeof(typename Element::Storage));
-  std::size_t i = line;
-  for (; i + kUnroll * lanes <= end; i += kUnroll * lanes) write(i, Whole<kUnroll, true>{});
-  for (; i + in_line * lanes <= end; i += in_line * lanes) write(i, Whole<in_line, true>{});
-  return i;
+  const std::size_t end = lines.end;
+  std::size_t i = lines.begin;
+  for (std::size_t stop = lines.line;; stop = end) {
+    for (; i + lanes <= stop; i += lanes) write(i, Whole<1>{});
+    if (i < stop) write(i, Part{stop - i});
+    if (stop == end) return;
+    i = stop;
+    if (lines.streams) {
+      for (; i + unrolled <= end; i += unrolled) write(i, Whole<kUnroll, true>{});
+      for (; i + in_line * lanes <= end; i += in_line * lanes) write(i, Whole<in_line, true>{});
+    }
+    for (; i + unrolled <= end; i += unrolled) write(i, Whole<kUnroll>{});
+  }
 }
 
 // Prefetches the last line of a row, which it shares with what follows: an ordinary store that had
@@ -291,24 +294,20 @@ TENSOR_OPS_INLINE void prefetch_last_line(const T* end) {
   __builtin_prefetch(end, 1, 2);
 }
 
-// write(i, extent) for all of [begin, end), from the first line of y + i on in whole lines.
-template <class Element, class Write>
-TENSOR_OPS_INLINE void for_lines(bool streams, std::size_t begin, std::size_t end,
-                                 const typename Element::Storage* y, Write write) {
-  std::size_t i = begin;
-  if (end - begin >= kFewestInLines<Element>) {
-    if (streams) prefetch_last_line(y + end);
-    i = write_to_line<Element>(i, y, write);
-    if (streams) i = stream_lines<Element>(i, end, write);
-  }
-  for_blocks<typename Element::Compute>(i, end, write);
+// Those of [begin, end) of a row y, unless it is too short to be worth it.
+template <class Element>
+TENSOR_OPS_INLINE Lines lines_of(bool streams, std::size_t begin, std::size_t end,
+                                 const typename Element::Storage* y) {
+  if (end - begin < kFewestInLines<Element>) return {begin, begin, end, false};
+  if (streams) prefetch_last_line(y + end);
+  return {begin, begin + distance_to_line<Element>(y + begin), end, streams};
 }
 
 // y[i] = values(i, extent), a block in the order of load_unordered(), for i from begin to end.
 template <class Element, class Values>
 TENSOR_OPS_INLINE void write_unordered_row(bool streams, std::size_t begin, std::size_t end,
                                            typename Element::Storage* y, Values values) {
-  for_lines<Element>(streams, begin, end, y, [&](std::size_t i, auto extent) {
+  for_lines<Element>(lines_of<Element>(streams, begin, end, y), [&](std::size_t i, auto extent) {
     store_unordered<Element>(y + i, values(i, extent), extent);
   });
 }
@@ -320,7 +319,7 @@ TENSOR_OPS_INLINE void copy_row(bool streams, std::size_t n, typename Element::S
                                 const typename Element::Storage* next) {
   using P = typename Element::Packed;
   constexpr std::size_t lanes = kLanesFor<Element>;
-  for_lines<Element>(streams, 0, n, y, [=](std::size_t i, auto extent) {
+  for_lines<Element>(lines_of<Element>(streams, 0, n, y), [=](std::size_t i, auto extent) {
     if constexpr (extent.streams) prefetch_block(next + i, 0, extent);
     if constexpr (std::is_same_v<decltype(extent), Part>)
       store_part(y + i, load_part<P>(x + i, extent.elements), extent.elements);

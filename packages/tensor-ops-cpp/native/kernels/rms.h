@@ -67,7 +67,8 @@ struct RmsNormalisation : Norm {
     const Row row = Norm::row_at(chunk.row, 0);
     const C scale = static_cast<C>(chunk.found[0]);
     if (scale != 0)
-      write_range<Element, RmsNormalisation>(row, scale, chunk.begin, chunk.end);
+      write_lines_out_of_line<Element, RmsNormalisation>(
+          row, scale, lines_of<Element>(row.streams, chunk.begin, chunk.end, row.y));
     else if (chunk.begin == 0)
       Norm::wide_row(row);
   }

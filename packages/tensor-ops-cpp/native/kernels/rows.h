@@ -197,18 +197,24 @@ TENSOR_OPS_INLINE double wide_eps(double eps, double factor) {
 //     calls writer.finish(), and hands the row and its statistics to writer.write();
 //   write(row, statistics, i, extent), which writes a block;
 //   prefetch(row, i, extent, is_next) of a block of its inputs, kAhead bytes on or in the next row.
+//
+// write_lines() is inlined where rows are written one after another, since a call would slow short
+// rows down. It takes copies, which nothing else can see, so that they stay in registers.
 template <class Element, class Op>
-TENSOR_OPS_INLINE void write_range(const typename Op::Row& of,
-                                   const typename Op::Statistics& measured, std::size_t begin,
-                                   std::size_t end) {
-  // Copies that nothing else can see, so that they stay in registers.
-  const typename Op::Row row = of;
-  const typename Op::Statistics statistics = measured;
-  const auto write = [&](std::size_t i, auto extent) TENSOR_OPS_INLINE_LAMBDA {
+TENSOR_OPS_INLINE void write_lines(typename Op::Row row, typename Op::Statistics statistics,
+                                   Lines lines) {
+  for_lines<Element>(lines, [&](std::size_t i, auto extent) TENSOR_OPS_INLINE_LAMBDA {
     if constexpr (extent.streams) Op::prefetch(row, i, extent, false);
     Op::write(row, statistics, i, extent);
-  };
-  for_lines<Element>(row.streams, begin, end, row.y, write);
+  });
+}
+
+// The same for the last row of a run and for a share of a wide row.
+template <class Element, class Op>
+__attribute__((noinline)) void write_lines_out_of_line(typename Op::Row row,
+                                                       typename Op::Statistics statistics,
+                                                       Lines lines) {
+  write_lines<Element, Op>(row, statistics, lines);
 }
 
 // Writes rows as soon as they are measured.
@@ -216,11 +222,12 @@ template <class Element, class Op>
 struct ImmediateWriter {
   TENSOR_OPS_INLINE void write(const typename Op::Row& row,
                                const typename Op::Statistics& statistics) {
-    write_range<Element, Op>(row, statistics, 0, row.n);
+    write_lines<Element, Op>(row, statistics, lines_of<Element>(row.streams, 0, row.n, row.y));
   }
   template <class Extent>
   TENSOR_OPS_INLINE void overlap(const typename Op::Row&, std::size_t, Extent) {}
   TENSOR_OPS_INLINE void finish() {}
+  TENSOR_OPS_INLINE void finish_last() const {}
 };
 
 // Writes each row, of kFewestInLines elements or more, past the caches while the next one is
@@ -233,7 +240,8 @@ class DelayedWriter {
     row_ = row;
     statistics_ = statistics;
     prefetch_last_line(row.y + row.n);
-    at_ = write_to_line<Element>(0, row.y, block_writer());
+    at_ = distance_to_line<Element>(row.y);
+    write_lines<Element, Op>(row, statistics, {0, at_, at_, false});
   }
   template <class Extent>
   TENSOR_OPS_INLINE void overlap(const typename Op::Row& measured, std::size_t i, Extent extent) {
@@ -245,17 +253,15 @@ class DelayedWriter {
     }
   }
   TENSOR_OPS_INLINE void finish() {
-    at_ = stream_lines<Element>(at_, row_.n, block_writer());
-    for_blocks<typename Element::Compute>(at_, row_.n, block_writer());
+    write_lines<Element, Op>(row_, statistics_, {at_, at_, row_.n, true});
     at_ = row_.n = 0;
+  }
+  TENSOR_OPS_INLINE void finish_last() const {
+    write_lines_out_of_line<Element, Op>(row_, statistics_, {at_, at_, row_.n, true});
   }
 
  private:
   static constexpr std::size_t kStep = kUnroll * kLanesFor<Element>;
-  TENSOR_OPS_INLINE auto block_writer() const {
-    return [this](std::size_t i, auto extent)
-               TENSOR_OPS_INLINE_LAMBDA { Op::write(row_, statistics_, i, extent); };
-  }
 
   typename Op::Row row_{};
   typename Op::Statistics statistics_{};
@@ -267,7 +273,7 @@ template <class Element, class Op, class... Context>
 TENSOR_OPS_INLINE void run_rows(const Run& run, Context... context) {
   const auto run_with = [&](auto writer) TENSOR_OPS_INLINE_LAMBDA {
     for (std::size_t r = 0; r < run.rows; ++r) Op::row(Op::row_at(run, r, context...), writer);
-    writer.finish();
+    writer.finish_last();
   };
   // Three rows are in the second-level cache at a time.
   constexpr std::size_t kMostBytes = std::size_t{1} << 17;

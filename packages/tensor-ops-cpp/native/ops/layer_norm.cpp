@@ -61,7 +61,8 @@ struct LayerNormRow {
   std::ptrdiff_t to_next;  // bytes from x to that of the next row
 
   // The mean of the first elements, which is near that of most rows.
-  TENSOR_OPS_INLINE C first_centre() const {
+  TENSOR_OPS_INLINE C first_centre() const { return mean_of_first(x, n); }
+  static __attribute__((noinline)) C mean_of_first(const T* x, std::size_t n) {
     constexpr std::size_t kSample = kUnroll * kLanes<C>;
     const std::size_t count = n < kSample ? n : kSample;
     const double sum = chunk_sum<C>(0, count, [&](std::size_t i, auto extent) {
@@ -145,7 +146,7 @@ __attribute__((noinline)) void write_wide(const LayerNormRow<Element, Parameter>
 }
 
 // `has_copies` is true of runs with deinterleaved copies of the parameters behind their arrays.
-template <class Element, class Parameter, bool has_bias, bool has_copies = false>
+template <class Element, class Parameter, bool has_copies = false>
 struct LayerNorm {
   using Row = LayerNormRow<Element, Parameter>;
   using T = typename Row::T;
@@ -190,14 +191,11 @@ struct LayerNorm {
     const auto x = load_unordered<Element>(row.x + i, extent);
     const auto weight =
         load_parameters<Element, Parameter, has_copies>(row.weight, row.weight_copy, i, extent);
-    if constexpr (has_bias) {
-      const auto shifted = [scaled](V x, V weight, V bias) { return scaled(x, weight) + bias; };
-      const auto bias =
-          load_parameters<Element, Parameter, has_copies>(row.bias, row.bias_copy, i, extent);
-      store_unordered<Element>(row.y + i, map(shifted, x, weight, bias), extent);
-    } else {
-      store_unordered<Element>(row.y + i, map(scaled, x, weight), extent);
-    }
+    auto y = map(scaled, x, weight);
+    if (row.bias)
+      y = map([](V value, V bias) { return value + bias; }, y,
+              load_parameters<Element, Parameter, has_copies>(row.bias, row.bias_copy, i, extent));
+    store_unordered<Element>(row.y + i, y, extent);
   }
   template <class Extent>
   static TENSOR_OPS_INLINE void prefetch(const Row& row, std::size_t i, Extent extent,
@@ -216,14 +214,12 @@ template <class Element, class Parameter>
 struct LayerNormKernel {
   static void run(const Run& run) {
     with_copied_parameters<Element, Parameter, 2>(run, [](const Run& given, auto has_copies) {
-      return given.data[2]
-                 ? run_rows<Element, LayerNorm<Element, Parameter, true, has_copies>>(given)
-                 : run_rows<Element, LayerNorm<Element, Parameter, false, has_copies>>(given);
+      run_rows<Element, LayerNorm<Element, Parameter, has_copies>>(given);
     });
   }
 
  private:
-  using Plain = LayerNorm<Element, Parameter, false>;
+  using Plain = LayerNorm<Element, Parameter>;
   using Row = typename Plain::Row;
   using C = typename Row::C;
 
@@ -257,14 +253,11 @@ struct LayerNormKernel {
   }
   static void write(const RowChunk& chunk) {
     const Row row = Plain::row_at(chunk.row, 0);
-    row.bias ? write_range_of<true>(row, chunk) : write_range_of<false>(row, chunk);
-  }
-  template <bool has_bias>
-  static void write_range_of(const Row& row, const RowChunk& chunk) {
     const auto found = [&](int k) { return static_cast<C>(chunk.found[k]); };
     if (found(kScale) != 0)
-      write_range<Element, LayerNorm<Element, Parameter, has_bias>>(
-          row, {found(kCentre), found(kRest), found(kScale)}, chunk.begin, chunk.end);
+      write_lines_out_of_line<Element, Plain>(
+          row, {found(kCentre), found(kRest), found(kScale)},
+          lines_of<Element>(row.streams, chunk.begin, chunk.end, row.y));
     else if (chunk.begin == 0)
       write_wide(row);
   }

@@ -204,7 +204,8 @@ struct Softmax {
   template <class Exponential>
   static TENSOR_OPS_INLINE void scale_in_place(const Row& row, Exponential exponential, C factor,
                                                std::size_t begin, std::size_t end) {
-    for_lines<Element>(false, begin, end, row.y, [&](std::size_t i, auto extent) {
+    const Lines lines = lines_of<Element>(false, begin, end, row.y);
+    for_lines<Element>(lines, [&](std::size_t i, auto extent) {
       const auto scaled = [factor](V value) { return value * factor; };
       if constexpr (is_half<Element>)
         store<Element>(row.y + i, map(scaled, exponentials_of(exponential, row.x + i, extent)),
