@@ -293,7 +293,7 @@ void attend_all(const Share& share) {
 namespace tensor_ops::decode {
 namespace {
 
-Scratch scratch(const Program& program, const Node& node) {
+Scratch attention_scratch(const Program& program, const Node& node) {
   const Cache& cache = program.caches[node.cache];
   const Limits& limits = program.limits;
   const std::size_t page = cache.is_paged ? limits.page_size : limits.max_seq_length;
@@ -309,4 +309,4 @@ Scratch scratch(const Program& program, const Node& node) {
 
 #endif
 
-DEFINE_NODE(attention, scratch, store_all, attend_all)
+DEFINE_NODE(attention, attention_scratch, store_all, attend_all)

@@ -86,7 +86,7 @@ struct SampleScratch {
   }
 };
 
-Scratch scratch(const Program& program, const Node& node) {
+Scratch sample_scratch(const Program& program, const Node& node) {
   return {SampleScratch(program.values[node.inputs[0]].columns).bytes, 0};
 }
 
@@ -168,4 +168,4 @@ std::int32_t draw(const Share& share, const float* x, std::size_t n, std::size_t
 
 #endif
 
-DEFINE_NODE(sample, scratch, run)
+DEFINE_NODE(sample, sample_scratch, run)
