@@ -153,6 +153,16 @@ def test_the_levels_of_this_machine(configured, tmp_path):
     assert compiled("native") == {max(runnable)}
 
 
+def test_a_compiler_cache(configured, tmp_path):
+    def launched(**settings):
+        configured(TENSOR_OPS_CCACHE="/a/cache", **settings)
+        (database,) = tmp_path.glob("build/**/build.ninja")
+        return "/a/cache " in database.read_text(encoding="utf-8")
+
+    assert launched()
+    assert not launched(CMAKE_CXX_COMPILER_LAUNCHER="env")
+
+
 @pytest.mark.parametrize("separator", [";", ",", " "])
 def test_levels_are_compiled_in_their_own_order(separator, configured, tmp_path):
     cpp = pytest.importorskip("tensor_ops_cpp")
