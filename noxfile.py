@@ -3,43 +3,43 @@
 import os
 import shutil
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import nox
 
 sys.path.insert(0, str(Path(__file__).parent / "ci"))
 from environments import (
+    BY_FILE,
+    CONFORMANCE,
     CORE,
     CPP,
     CUDA,
     DECODE,
-    EMULATED,
     OPENCL,
     PACKAGES,
+    PARALLEL,
     ROOT,
-    SANITIZED,
-    THREAD_SANITIZED,
     TORCH,
+    WHEEL_TESTS,
     build,
     cpp_wheel,
-    cpu_levels,
     cuda_compiler,
     emulated_cuda_wheel,
     install_group,
     install_language_model,
+    install_llama_cpp,
     install_model,
     install_packages,
-    install_sanitized,
     intel_driver,
     lesser_processors,
     native_sources,
     nvcc,
     opencl_driver,
+    pytorch,
     requirements,
     run_actionlint,
-    sanitizer_environment,
 )
+from instrumented import run_fuzzer, run_oclgrind, run_sanitized
 
 nox.needs_version = ">=2025.2.9"
 nox.options.default_venv_backend = "uv|virtualenv"
@@ -55,53 +55,11 @@ nox.options.sessions = [
     "workflows",
 ]
 
-# Two processes: no test measures a time. A file's tests share what is slow to make; files go in the
-# order of their names, since by the number of tests those with one long test would come last.
-PARALLEL = ("-q", "-n", "2")
-BY_FILE = (*PARALLEL, "--dist", "loadfile", "--no-loadscope-reorder")
-CONFORMANCE = "tests/conformance"
 # The levels are those of the C++ backend, which the session `conformance` tests.
 NO_LEVELS = f"--ignore={CONFORMANCE}/test_levels.py"
-# By themselves, packages that need it may bring another, with gigabytes of CUDA.
-(PYTORCH,) = (each for each in requirements("peers") if each.startswith("torch"))
 # The code blocks of the pages, of which --pages chooses those that need a package.
 BLOCKS = "tests/docs/test_pages.py::test_blocks_run"
 TENTH_OP = "tests/docs/test_tenth_op.py::test_a_backend_has_it"
-WHEEL_TESTS = f"{CUDA}/tests/wheel"
-# Those whose branches are the native code's, and those whose are Python's.
-FUZZED_NATIVE = ("binding", "interface", "decode_programs", "exported_folders", "packed_files")
-FUZZED_MODELS = (
-    "model_files",
-    "model_settings",
-    "model_tokenizers",
-    "chat_templates",
-    "model_commands",
-)
-FUZZED = (
-    "configuration",
-    "selections",
-    "command",
-    "swapped_modules",
-    *FUZZED_MODELS,
-    *FUZZED_NATIVE,
-)
-FUZZED_MODULES = "tests/fuzz/test_found.py::test_any[swapped_modules]"
-# llama.cpp as fast as it gets here, without what it downloads or does not decode with.
-LLAMA_CPP = "llama-cpp-python==0.3.36"
-LLAMA_CPP_OPTIONS = ("GGML_NATIVE=ON", "LLAMA_CURL=OFF", "LLAVA_BUILD=OFF", "MTMD_BUILD=OFF")
-# Programs without Python that hammer what threads share, and the sources that they are about.
-STRESSED = {
-    "stress_pools": ("threads/*.cpp", "memory/*.cpp"),
-    "stress_team": ("threads/*.cpp", "decode/executor/team.cpp"),
-}
-# Steps of several threads and of several executables, where a barrier that is missing is a race.
-THREADS_OF_STEPS = [f"{CPP}/tests/test_decode_{each}.py" for each in ("model", "run", "steps")]
-THREADS_OF_STEPS += ["-k", "same_bits or bits_of_single or two_threads or close_waits"]
-# Every node with its smallest weights: what sanitizers make slow is the rest.
-SAMPLE_OF_NODES = ["tests/decode/test_nodes.py", "-k", "not bf16 and not f16 and not q4_1"]
-# What executors must refuse, and what they must take.
-WRONG_PROGRAMS = [f"tests/decode/test_wrong_{each}.py" for each in ("programs", "steps", "tensors")]
-
 # What other processors round or sign otherwise, by PyTorch's own functions for them.
 SAMPLE_OF_PROCESSORS = [f"{TORCH}/tests/operators/test_composed.py"]
 SAMPLE_OF_PROCESSORS += [f"{TORCH}/tests/modules/test_models.py"]
@@ -174,18 +132,7 @@ def opencl(session: nox.Session) -> None:
 @nox.session
 def opencl_races(session: nox.Session) -> None:
     """Run every OpenCL kernel under oclgrind, which finds data races and accesses out of bounds."""
-    if shutil.which("oclgrind") is None:
-        session.error("oclgrind is not installed; on Debian and Ubuntu: apt-get install oclgrind")
-    install_packages(session)
-    session.install("ml_dtypes")
-    log = Path(session.create_tmp(), "oclgrind.log")
-    log.write_text("", encoding="utf-8")
-    checks = ["--data-races", "--uniform-writes", "--log", str(log)]
-    script = f"{ROOT}/{OPENCL}/tools/run_every_kernel.py"
-    session.run("oclgrind", *checks, "python", script, external=True)
-    findings = log.read_text(encoding="utf-8").strip()
-    if findings:
-        session.error(f"oclgrind found:\n{findings}")
+    run_oclgrind(session)
 
 
 @nox.session
@@ -202,7 +149,7 @@ def opencl_intel(session: nox.Session) -> None:
 def cuda(session: nox.Session) -> None:
     """Check what of the CUDA backend needs no GPU: its wheel, and its kernels run on the CPU."""
     install_group(session, "test", "cuda-test")
-    session.install(PYTORCH)  # Some of its tests exchange arrays with it.
+    session.install(pytorch())  # Some of its tests exchange arrays with it.
     environment = cuda_compiler(session)
     session.install(f"./{CORE}", emulated_cuda_wheel(session))
     only = ["--require-backend=cuda", "--pages=cuda"]
@@ -226,7 +173,8 @@ def torch(session: nox.Session) -> None:
     if session.posargs:
         session.run("pytest", "-q", "--pages=torch", *session.posargs)
         return
-    session.run("pytest", *PARALLEL, "--pages=torch", BLOCKS, TORCH, FUZZED_MODULES)
+    fuzzed = "tests/fuzz/test_found.py::test_any[swapped_modules]"
+    session.run("pytest", *PARALLEL, "--pages=torch", BLOCKS, TORCH, fuzzed)
     only = ["--backend=torch", "--require-backend=torch"]
     session.run("pytest", *PARALLEL, CONFORMANCE, *only, NO_LEVELS)
     for processor in lesser_processors(session):
@@ -273,46 +221,7 @@ def nightly(session: nox.Session) -> None:
 @nox.session
 def sanitize(session: nox.Session) -> None:
     """Run C++ and emulated CUDA with ASan and UBSan, and what C++'s threads share with TSan."""
-    install_group(session, "test", "decode")
-    install_sanitized(session, {})
-    run = ["pytest", *BY_FILE, "-m", "not unsanitized"]
-    only = ["--backend=cpp", "--require-backend=cpp"]
-    environment = sanitizer_environment()
-    session.run(*run, *only, *(session.posargs or [CONFORMANCE, CPP]), env=environment)
-    if session.posargs:
-        return
-    session.run(*run, *only, *WRONG_PROGRAMS, env=environment)
-    for level in cpu_levels(session, environment):
-        at_level = environment | {"TENSOR_OPS_CPP_ISA": level}
-        session.run(*run, *only, *SAMPLE_OF_NODES, env=at_level)
-    found = ["tests/fuzz/test_found.py", "-k", " or ".join(FUZZED_NATIVE[1:])]
-    session.run(*run, *found, env=environment)
-    for name, patterns in STRESSED.items():
-        stress(session, name, patterns)
-    session.install("--no-cache", *THREAD_SANITIZED, f"./{CPP}")
-    session.run(*run, *THREADS_OF_STEPS, env=sanitizer_environment("libtsan.so"))
-    session.install("--no-cache", *EMULATED, *SANITIZED, f"./{CUDA}")
-    where = [f"{CUDA}/tests", f"--ignore={WHEEL_TESTS}"]
-    where += [f"{CONFORMANCE}/test_{each}.py" for each in ("samples", "c_interface")]
-    only = ["--backend=cuda", "--require-backend=cuda"]
-    session.run(*run, *only, *where, env=environment)
-    found = ["tests/fuzz/test_found.py", "-k", "interface"]
-    session.run(*run, *found, env=environment | {"FUZZED_BACKEND": "cuda"})
-
-
-def stress(session: nox.Session, name: str, patterns: Sequence[str]) -> None:
-    """Build and run a program of the C++ backend's tests with TSan, then with ASan and UBSan."""
-    sources = [f"{CPP}/tests/native/{name}.cpp"]
-    for pattern in patterns:
-        sources += map(str, sorted(Path(CPP, "native").glob(pattern)))
-    options = ["-std=c++17", "-O1", "-g", "-fno-sanitize-recover=all", "-pthread"]
-    options += ["-Wall", "-Wextra", "-Werror", f"-I{CPP}/native", "-Inative"]
-    for sanitizer in ("thread", "address,undefined"):
-        driver = str(Path(session.create_tmp(), name).resolve())
-        checks = f"-fsanitize={sanitizer}"
-        session.run("g++", *options, checks, "-o", driver, *sources, external=True)
-        suppressed = {"TSAN_OPTIONS": "halt_on_error=1:die_after_fork=0"}
-        session.run(driver, "2000", "20", env=suppressed, external=True)
+    run_sanitized(session)
 
 
 @nox.session
@@ -321,29 +230,7 @@ def fuzz(session: nox.Session) -> None:
 
     -- --runs N says how often.
     """
-    session.install("atheris>=3", "./packages/tensor-ops", "./packages/tensor-ops-decode")
-    temporary = Path(session.create_tmp()).resolve()  # where the corpora are kept
-    chosen = [each for each in session.posargs if each in FUZZED] or FUZZED
-    options = [each for each in session.posargs if each not in FUZZED]
-    if "swapped_modules" in chosen:
-        torch = (each for each in requirements("peers") if each.startswith("torch"))
-        session.install(f"./{TORCH}", cpp_wheel(session), *torch)
-    script = f"{ROOT}/tests/fuzz/run.py"
-    with session.chdir(temporary):
-        for target in (each for each in chosen if each not in FUZZED_NATIVE):
-            session.run("python", script, target, *options)
-    native = [each for each in chosen if each in FUZZED_NATIVE]
-    if not native:
-        return
-    # Only now: the runtime of the sanitizers keeps libFuzzer from seeing the branches of Python.
-    coverage = str(temporary / "native_coverage.o")
-    compiled = ["-O2", "-fPIC", "-c", "tests/fuzz/native_coverage.c", "-o", coverage]
-    session.run("gcc", *compiled, external=True)
-    flags = {"CXXFLAGS": "-fsanitize-coverage=trace-pc", "LDFLAGS": coverage}
-    install_sanitized(session, flags)
-    with session.chdir(temporary):
-        for target in native:
-            session.run("python", script, target, *options, env=sanitizer_environment())
+    run_fuzzer(session)
 
 
 @nox.session
@@ -371,8 +258,7 @@ def lint(session: nox.Session) -> None:
     sources = os.pathsep.join(f"{package}/src" for package in PACKAGES)
     for package in PACKAGES:
         session.run("mypy", f"{package}/src", env={"MYPYPATH": sources})
-    scripts = ["noxfile.py", "docs/_extensions", "tools/gpu_check.py", "tools/portable.py"]
-    scripts += sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("ci/*.py"))
+    scripts = ["noxfile.py", "ci", "docs/_extensions", "tools/gpu_check.py", "tools/portable.py"]
     session.run("mypy", *scripts, env={"MYPYPATH": sources})
     benchmarks = ["-p", "comparison", "-m", "errors", "-m", "gpu.report"]
     benchmarks += ["-m", "decode_peers.tables", "-m", "decode_peers.picture"]
@@ -426,9 +312,7 @@ def peers_decode(session: nox.Session) -> None:
     install_packages(session)
     install_language_model(session)
     install_group(session, "peers", "decode", "decode-bench")
-    native = {"CMAKE_ARGS": " ".join(f"-D{option}" for option in LLAMA_CPP_OPTIONS)}
-    source = ["--no-binary", "llama-cpp-python", LLAMA_CPP]
-    session.install(*source, env=native)
+    install_llama_cpp(session)
     session.run("python", "benchmarks/decode_models.py", *session.posargs)
 
 
@@ -437,7 +321,7 @@ def docs(session: nox.Session) -> None:
     """Build the site of the documentation; -- linkcheck looks at links that lead elsewhere."""
     install_packages(session)
     # Of the native packages only the docstrings are needed: wheels that other sessions share do.
-    session.install(f"./{TORCH}", emulated_cuda_wheel(session), PYTORCH, *requirements("docs"))
+    session.install(f"./{TORCH}", emulated_cuda_wheel(session), pytorch(), *requirements("docs"))
     builder = session.posargs[0] if session.posargs else "html"
     strict = ["-W", "--keep-going", "-n", "-E", "-q", "-j", "2"]
     session.run("sphinx-build", *strict, "-b", builder, "docs", f"docs/_build/{builder}")

