@@ -10,7 +10,7 @@ from model_bytes import gguf, key, replace, safetensors, string, tensor
 from tensor_ops_decode.weights.formats import FORMATS
 from tensor_ops_decode.weights.gguf import MAGIC, GgufFile
 from tensor_ops_decode.weights.mapped_file import FileFormatError
-from tensor_ops_decode.weights.safetensors import read_safetensors
+from tensor_ops_decode.weights.safetensors import open_safetensors
 
 __all__ = ["try_input"]
 
@@ -52,7 +52,7 @@ def try_input(data):
 
 def _opened(data):
     if not data.startswith(MAGIC):
-        return [stored.open for stored in read_safetensors(PATH).values()]
+        return [stored.open for stored in open_safetensors(PATH)[0].values()]
     file = GgufFile(PATH)
     for name in file.metadata:
         with contextlib.suppress(FileFormatError):

@@ -10,7 +10,7 @@ from tensor_ops_decode.arguments import whole
 from tensor_ops_decode.serving.sampling import Sampling
 from tensor_ops_decode.weights import FileFormatError, Weights
 from tensor_ops_decode.weights.gguf import GgufFile
-from tensor_ops_decode.weights.safetensors import CONFIG, read_json
+from tensor_ops_decode.weights.safetensors import CONFIG, read_json_if_there
 
 __all__ = ["end_tokens_of", "generation_defaults"]
 
@@ -56,8 +56,7 @@ def generation_defaults(weights: Weights) -> dict[str, Any]:
     """
     if isinstance(weights, GgufFile):
         return _gguf_defaults(weights)
-    path = Path(weights.path, _GENERATION_CONFIG)
-    return _transformers_defaults(path) if path.exists() else {}
+    return _transformers_defaults(Path(weights.path, _GENERATION_CONFIG))
 
 
 def _end_token_keys(weights: Weights) -> Iterator[tuple[str, str, Any]]:
@@ -68,8 +67,7 @@ def _end_token_keys(weights: Weights) -> Iterator[tuple[str, str, Any]]:
         return
     for name in (CONFIG, _GENERATION_CONFIG):
         path = Path(weights.path, name)
-        if path.exists():
-            yield str(path), "eos_token_id", read_json(path).get("eos_token_id")
+        yield str(path), "eos_token_id", read_json_if_there(path).get("eos_token_id")
 
 
 def _tokens(where: str, key: str, values: Any) -> list[int]:
@@ -92,7 +90,7 @@ def _gguf_defaults(file: GgufFile) -> dict[str, Any]:
 
 
 def _transformers_defaults(path: Path) -> dict[str, Any]:
-    config = {key: value for key, value in read_json(path).items() if value is not None}
+    config = {key: value for key, value in read_json_if_there(path).items() if value is not None}
     samples = config.get("do_sample", False)
     if not isinstance(samples, bool):
         raise FileFormatError(f"{path}: do_sample must be true or false, got {samples!r:.80}")

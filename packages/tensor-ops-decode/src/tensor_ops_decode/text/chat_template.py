@@ -21,10 +21,10 @@ from tensor_ops import TensorOpsError
 from tensor_ops_decode.text.open_tokenizer import special_token_names
 from tensor_ops_decode.text.template_sandbox import BoundedEnvironment
 from tensor_ops_decode.text.tokenizer import Tokenizer
-from tensor_ops_decode.weights.files import Weights
 from tensor_ops_decode.weights.gguf import GgufFile
 from tensor_ops_decode.weights.mapped_file import FileFormatError
-from tensor_ops_decode.weights.safetensors import read_json
+from tensor_ops_decode.weights.safetensors import read_json_if_there
+from tensor_ops_decode.weights.tensor import Weights
 
 __all__ = ["ChatTemplate", "ChatTemplateError", "open_chat_template"]
 
@@ -134,10 +134,8 @@ def open_chat_template(weights: Weights, tokenizer: Tokenizer) -> ChatTemplate |
         source = weights.metadata.get("tokenizer.chat_template")
         names = _gguf_token_names(weights, tokenizer)
     else:
-        source, names = (
-            _folder_template(Path(weights.path)),
-            special_token_names(Path(weights.path)),
-        )
+        folder = Path(weights.path)
+        source, names = _folder_template(folder), special_token_names(folder)
     if source is None:
         return None
     if not isinstance(source, str):
@@ -156,8 +154,7 @@ def _folder_template(folder: Path) -> object:
     path = folder / "chat_template.jinja"
     if path.exists():
         return path.read_text(encoding="utf-8")
-    path = folder / "tokenizer_config.json"
-    template = read_json(path).get("chat_template") if path.exists() else None
+    template = read_json_if_there(folder / "tokenizer_config.json").get("chat_template")
     if isinstance(template, list):  # several, by name
         named = {each.get("name"): each.get("template") for each in template if type(each) is dict}
         return named.get("default")

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import tokenizers
 
 from tensor_ops_decode.models.generation_settings import end_tokens_of
 from tensor_ops_decode.text.gguf_tokenizer import END_TOKENS, add_around, build_from_gguf
 from tensor_ops_decode.text.tokenizer import MissingTokenizer, Tokenizer, is_of_library
-from tensor_ops_decode.weights.files import Weights
 from tensor_ops_decode.weights.gguf import GgufFile
 from tensor_ops_decode.weights.mapped_file import FileFormatError
-from tensor_ops_decode.weights.safetensors import read_json
+from tensor_ops_decode.weights.safetensors import read_json_if_there
+from tensor_ops_decode.weights.tensor import Weights
 
 __all__ = ["open_tokenizer", "special_token_names"]
 
@@ -47,8 +46,7 @@ def special_token_names(folder: Path) -> dict[str, str]:
     """Return the names of the special tokens of a Hugging Face folder, such as ``bos_token``."""
     found: dict[str, str] = {}
     for name in ("special_tokens_map.json", "tokenizer_config.json"):
-        path = folder / name
-        for key, value in (read_json(path) if path.exists() else {}).items():
+        for key, value in read_json_if_there(folder / name).items():
             token = value.get("content") if isinstance(value, dict) else value
             if key in ("bos_token", "eos_token", "unk_token", "pad_token"):
                 found.pop(key, None)
@@ -70,14 +68,10 @@ def _from_folder(weights: Weights) -> Tokenizer:
         tokenizer.token_to_id(names[key]) if key in names else None
         for key in ("bos_token", "eos_token")
     )
-    config = _optional_json(folder / "tokenizer_config.json")
+    config = read_json_if_there(folder / "tokenizer_config.json")
     adds = [config.get(key) for key in ("add_bos_token", "add_eos_token")]
     if any(isinstance(value, bool) for value in adds):  # as transformers: more than tokenizer.json
         add_around(tokenizer, bos if adds[0] else None, eos if adds[1] else None)
     added = tokenizer.get_added_tokens_decoder()
     ends = {i for i, token in added.items() if token.special and token.content in END_TOKENS}
     return Tokenizer(tokenizer, bos=bos, eos=eos, end_tokens=ends | end_tokens_of(weights))
-
-
-def _optional_json(path: Path) -> dict[str, Any]:
-    return read_json(path) if path.exists() else {}

@@ -4,45 +4,13 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Protocol
 
 from tensor_ops_decode.weights.gguf import MAGIC, GgufFile
-from tensor_ops_decode.weights.mapped_file import FileFormatError, MappedFile
+from tensor_ops_decode.weights.mapped_file import FileFormatError
 from tensor_ops_decode.weights.safetensors import CONFIG, SafetensorsFolder
-from tensor_ops_decode.weights.tensor import StoredTensor
 
-__all__ = ["Weights", "open_weights"]
-
-
-class Weights(Protocol):
-    """The stored tensors of a model, and what its files say about it.
-
-    Attributes
-    ----------
-    path : str
-    metadata : mapping
-        The metadata of a GGUF file, or what config.json says.
-    names : tuple of str
-    files : tuple of MappedFile
-        Those that have the tensors.
-    """
-
-    path: str
-
-    @property
-    def metadata(self) -> Mapping[str, Any]: ...
-
-    @property
-    def names(self) -> tuple[str, ...]: ...
-
-    @property
-    def files(self) -> tuple[MappedFile, ...]: ...
-
-    def tensor(self, name: str) -> StoredTensor: ...
-
-    def release_memory(self) -> None: ...
+__all__ = ["open_weights"]
 
 
 def open_weights(path: str | os.PathLike[str]) -> GgufFile | SafetensorsFolder:

@@ -17,7 +17,7 @@ from typing import Any, TypeGuard
 
 from tensor_ops_decode.weights.formats import FORMATS, Format
 from tensor_ops_decode.weights.mapped_file import FileFormatError, MappedFile
-from tensor_ops_decode.weights.tensor import StoredTensors, TensorPlace, check_places
+from tensor_ops_decode.weights.tensor import TensorPlace, Weights, check_places
 
 __all__ = [
     "CONFIG",
@@ -25,7 +25,7 @@ __all__ = [
     "header_of",
     "open_safetensors",
     "read_json",
-    "read_safetensors",
+    "read_json_if_there",
 ]
 
 CONFIG = "config.json"
@@ -45,7 +45,7 @@ _DTYPES: dict[str, Format | tuple[str, int]] = {
 }
 
 
-class SafetensorsFolder(StoredTensors):
+class SafetensorsFolder(Weights):
     """A folder with the files of a model as Hugging Face names them.
 
     Parameters
@@ -76,7 +76,7 @@ class SafetensorsFolder(StoredTensors):
     def _read(self) -> dict[str, TensorPlace]:
         single, index = Path(self.path, SINGLE), Path(self.path, INDEX)
         if single.exists():
-            return read_safetensors(single)
+            return open_safetensors(single)[0]
         if not index.exists():
             raise FileFormatError(f"{self.path}: expected {SINGLE} or {INDEX} beside {CONFIG}")
         shard_of = read_json(index).get("weight_map")
@@ -87,28 +87,23 @@ class SafetensorsFolder(StoredTensors):
             if not isinstance(shard, str) or Path(shard).name != shard:
                 expected = "the name of a file in the folder"
                 raise FileFormatError(f"{index}: tensor {name!r}: {shard!r}; expected {expected}")
-        shards = {shard: read_safetensors(Path(self.path, shard)) for shard in shard_of.values()}
+        shards = {name: open_safetensors(Path(self.path, name))[0] for name in shard_of.values()}
         for name, shard in shard_of.items():
             if name not in shards[shard]:
                 raise FileFormatError(f"{index}: tensor {name!r} is not in {shard}")
         return {name: shards[shard][name] for name, shard in shard_of.items()}
 
 
-def read_safetensors(path: str | os.PathLike[str]) -> dict[str, TensorPlace]:
-    """Return where the tensors of one safetensors file are, by name.
+def open_safetensors(
+    path: str | os.PathLike[str],
+) -> tuple[dict[str, TensorPlace], Mapping[str, Any]]:
+    """Return where the tensors of one safetensors file are, by name, and its metadata.
 
     Raises
     ------
     FileFormatError
         If the file is not one, or what its header says cannot be.
     """
-    return open_safetensors(path)[0]
-
-
-def open_safetensors(
-    path: str | os.PathLike[str],
-) -> tuple[dict[str, TensorPlace], Mapping[str, Any]]:
-    """Return the tensors of a file as `read_safetensors` does, and its metadata."""
     file = MappedFile(path)
     length = int(file.unpack(struct.Struct("<Q"), 0, "the length of the header"))
     if length > min(MAX_HEADER, file.size - 8):
@@ -155,6 +150,11 @@ def read_json(path: str | os.PathLike[str]) -> dict[str, Any]:
     except UnicodeDecodeError as error:
         raise FileFormatError(f"{path}: {error}; expected UTF-8 text") from None
     return _parse(os.fspath(path), text)
+
+
+def read_json_if_there(path: Path) -> dict[str, Any]:
+    """Return the JSON object in a file; an empty one if there is no file."""
+    return read_json(path) if path.exists() else {}
 
 
 def _parse(path: str, text: str) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +13,7 @@ from numpy.typing import DTypeLike, NDArray
 from tensor_ops_decode.weights.formats import FORMATS, Format
 from tensor_ops_decode.weights.mapped_file import FileFormatError, MappedFile
 
-__all__ = ["TensorPlace", "StoredTensors", "StoredTensor", "check_places"]
+__all__ = ["TensorPlace", "Weights", "StoredTensor", "check_places"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,10 +87,18 @@ class TensorPlace:
         )
 
 
-class StoredTensors:
-    """The tensors of a model's files by name; each kind of files fills them in."""
+class Weights:
+    """The stored tensors of a model, and what its files say about it.
+
+    Attributes
+    ----------
+    path : str
+    metadata : mapping
+        The metadata of a GGUF file, or what config.json says.
+    """
 
     path: str
+    metadata: Mapping[str, Any]
     _tensors: dict[str, TensorPlace]
 
     @property
