@@ -1,6 +1,6 @@
 """A model in a folder that programs without Python can run: its step, its tensors and a few facts.
 
-The folder has three files. ``program.json`` is the program, of which each tensor is in the file
+The folder has three files. ``program.json`` is the program, and names each tensor in the file
 beside it. ``weights.safetensors`` has the tensors as the program wants them: quantized already,
 with the rotary tables computed. ``model.json`` says the rest: which tokens end an answer, in which
 outputs the logits and the next token are, and the sizes of the model.
@@ -12,7 +12,6 @@ import contextlib
 import dataclasses
 import hashlib
 import json
-import math
 import os
 import secrets
 import shutil
@@ -166,7 +165,7 @@ def _write_tensors(
     tensors = dict(
         sorted(program.tensors.items(), key=lambda each: _element_size(each[1]), reverse=True)
     )
-    size = sum(_size(tensor) for tensor in tensors.values())
+    size = sum(tensor.num_bytes for tensor in tensors.values())
     digest, done = hashlib.sha256(), 0
     file.write(_header(tensors, digest.hexdigest()))
     for name, tensor in tensors.items():
@@ -175,7 +174,7 @@ def _write_tensors(
         data = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
         digest.update(data)
         file.write(data)
-        done += _size(tensor)
+        done += tensor.num_bytes
         progress(done, size)
     file.seek(0)
     file.write(_header(tensors, digest.hexdigest()))
@@ -188,24 +187,16 @@ def _header(tensors: Mapping[str, Tensor], digest: str) -> bytes:
     return header_of(
         metadata,
         {
-            name: (_DTYPES.get(tensor.type, "U8"), _stored_shape(tensor), _size(tensor))
+            name: (_DTYPES.get(tensor.type, "U8"), _stored_shape(tensor), tensor.num_bytes)
             for name, tensor in tensors.items()
         },
     )
 
 
 def _stored_shape(tensor: Tensor) -> tuple[int, ...]:
-    columns = tensor.shape[-1] if tensor.type in _DTYPES else _row_bytes(tensor)
+    columns = tensor.shape[-1] if tensor.type in _DTYPES else tensor.row_bytes
     return (*tensor.shape[:-1], columns)
 
 
 def _element_size(tensor: Tensor) -> int:
     return FORMATS[tensor.type].block_bytes if tensor.type in _DTYPES else 1
-
-
-def _row_bytes(tensor: Tensor) -> int:
-    return FORMATS[tensor.type].row_bytes(tensor.shape[-1])
-
-
-def _size(tensor: Tensor) -> int:
-    return math.prod(tensor.shape[:-1]) * _row_bytes(tensor)

@@ -8,8 +8,9 @@ from typing import Any
 
 from tensor_ops_decode.errors import ProgramError
 from tensor_ops_decode.nodes import KINDS
-from tensor_ops_decode.program.node_rules import TOKENS, Given, outputs_of
+from tensor_ops_decode.program.node_rules import TOKENS, outputs_of
 from tensor_ops_decode.program.program import Cache, Limits, Node, Program, State, Tensor, Value
+from tensor_ops_decode.program.rules import given_to
 
 __all__ = ["Builder"]
 
@@ -108,8 +109,6 @@ class Builder:
         first = KINDS[kind].outputs[0].name if kind in KINDS else ""
         name = outputs.get(first, next(iter(outputs.values()), ""))
         where = f"{kind} {name!r}"
-        if kind not in KINDS:
-            raise ProgramError(f"{where}: no such kind; the kinds are {', '.join(sorted(KINDS))}")
         if not self._values.keys().isdisjoint(outputs.values()):
             raise ProgramError(f"{where}: a value of this name exists already")
         lists = {
@@ -117,17 +116,24 @@ class Builder:
             for slot, names in (weights or {}).items()
         }
         node = Node(kind, name, dict(inputs), lists, outputs, dict(attributes or {}))
-        made = outputs_of(KINDS[kind], self._given(where, node))
+        known, caches = self._values, self._caches
+        given = given_to(where, node, self.limits, self._tensors, caches, known, before="layer")
+        made = outputs_of(KINDS[kind], given)
         value = made[0].value
         rows = self.limits.rows(value.rows)
-        given = (rows, value.columns, value.dtype)
-        if declared not in (None, given):
+        found = (rows, value.columns, value.dtype)
+        if declared not in (None, found):
             raise ProgramError(
-                f"{where}: its output has rows, columns and dtype {given}, declared are {declared}"
+                f"{where}: its output has rows, columns and dtype {found}, declared are {declared}"
             )
         self._values.update({each.name: each for each in made})
         self._nodes.append(node)
         return name
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """The nodes so far."""
+        return tuple(self._nodes)
 
     def type_of(self, name: str) -> str:
         """Return the type of a tensor."""
@@ -141,29 +147,7 @@ class Builder:
         """Return the program, with the values that a caller may read after a step."""
         values = {name: each.value for name, each in self._values.items() if name != TOKENS.name}
         caches = {name: self._caches[name] for name in self._used_caches()}
-        nodes, names = tuple(self._nodes), tuple(outputs)
-        return Program(self.limits, self._tensors, caches, values, nodes, names)
-
-    def _given(self, where: str, node: Node) -> Given:
-        """Return what a node is made of, or raise a ProgramError for a name that is not there."""
-        for slot, name in node.inputs.items():
-            if name not in self._values:
-                raise ProgramError(f"{where}: {slot} is {name!r}, which no layer before writes")
-        for slot, names in node.weights.items():
-            for name in names:
-                if name not in self._tensors:
-                    raise ProgramError(
-                        f"{where}: {slot} names the tensor {name!r}, which is missing"
-                    )
-        return Given(
-            where,
-            self.limits,
-            {slot: self._values[name] for slot, name in node.inputs.items()},
-            {slot: [self._tensors[n].shape for n in names] for slot, names in node.weights.items()},
-            node.attributes,
-            self._caches.get(node.attributes.get("cache", "")),
-            node.outputs,
-        )
+        return Program(self.limits, self._tensors, caches, values, self.nodes, tuple(outputs))
 
     def _used_caches(self) -> list[str]:
         named = [node.attributes.get("cache") for node in self._nodes]

@@ -1,10 +1,12 @@
 """The parts of a program: limits, tensors, caches, values and nodes, as plain records."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from tensor_ops_decode.kinds.cache_types import head_bytes
+from tensor_ops_decode.weights.formats import FORMATS
 
 __all__ = [
     "MOST_BIASES",
@@ -27,6 +29,7 @@ MOST_BIASES = 1024
 #: The arrays of every step by what they have an element for: a token, a request, or a logit that a
 #: request changes. Of those of requests and of changed logits the dtypes differ.
 PER_TOKEN = ("tokens", "positions", "slots")
+#: Those with an element for each request, and their dtypes.
 PER_REQUEST = {
     "temperature": "float32",
     "top_p": "float32",
@@ -35,8 +38,9 @@ PER_REQUEST = {
     "seed": "uint64",
     "num_edits": "int32",
 }
+#: Those with elements for the logits that a request changes, `num_edits` of them.
 PER_EDIT = {"edited_tokens": "int32", "edit_biases": "float32", "edit_penalties": "float32"}
-#: All of them; no output may have one of these names.
+#: All arrays of every step; no output may have one of these names.
 STEP_ARRAYS = (*PER_TOKEN, "selected", "page_table", *PER_REQUEST, *PER_EDIT)
 
 
@@ -93,6 +97,16 @@ class Tensor:
     type: str
     shape: tuple[int, ...]
     source: Mapping[str, Any]
+
+    @property
+    def row_bytes(self) -> int:
+        """The bytes of a row as it is stored."""
+        return FORMATS[self.type].row_bytes(self.shape[-1])
+
+    @property
+    def num_bytes(self) -> int:
+        """The bytes of all rows."""
+        return math.prod(self.shape[:-1]) * self.row_bytes
 
 
 @dataclass(frozen=True)

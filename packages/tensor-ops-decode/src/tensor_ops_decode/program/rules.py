@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import fields
+from typing import Any
 
 from tensor_ops_decode.errors import ProgramError
 from tensor_ops_decode.kinds.cache_types import CACHE_DTYPES
@@ -60,23 +61,15 @@ def check_program(program: Parts) -> None:
 def _check_node(
     program: Parts, where: str, node: Node, written: dict[str, Known], caches: set[str]
 ) -> None:
-    if node.kind not in KINDS:
-        raise ProgramError(f"{where}: no such kind; the kinds are {', '.join(sorted(KINDS))}")
-    for slot, name in node.inputs.items():
-        if name not in written:
-            raise ProgramError(f"{where}: {slot} is {name!r}, which no node before writes")
-    for slot, names in node.weights.items():
-        for name in names:
-            if name not in program.tensors:
-                raise ProgramError(f"{where}: {slot} names the tensor {name!r}, which is missing")
+    given = given_to(where, node, program.limits, program.tensors, program.caches, written)
     if KINDS[node.kind].cache is not None:
-        wanted = node.attributes.get("cache")
-        if not isinstance(wanted, str) or wanted not in program.caches:
+        wanted: Any = node.attributes.get("cache")
+        if given.cache is None:
             raise ProgramError(f"{where}: cache is {wanted!r}, which is missing")
         if wanted in caches:
             raise ProgramError(f"{where}: another node uses the cache {wanted!r}")
         caches.add(wanted)
-    for output in outputs_of(KINDS[node.kind], given_to(program, where, node, written)):
+    for output in outputs_of(KINDS[node.kind], given):
         if output.name in written:
             raise ProgramError(f"{where}: its output {output.name!r} is written twice")
         declared = program.values.get(output.name)
@@ -89,16 +82,39 @@ def _check_node(
         written[output.name] = output
 
 
-def given_to(program: Parts, where: str, node: Node, known: Mapping[str, Known]) -> Given:
-    """Return what a node is made of, from what is known of the values before it."""
+def given_to(
+    where: str,
+    node: Node,
+    limits: Limits,
+    tensors: Mapping[str, Tensor],
+    caches: Mapping[str, Cache | State],
+    known: Mapping[str, Known],
+    before: str = "node",
+) -> Given:
+    """Return what a node is made of, from what is known of the values before it.
+
+    Raises
+    ------
+    ProgramError
+        If there is no such kind, value or tensor; `before` is what it calls the nodes before.
+    """
+    if node.kind not in KINDS:
+        raise ProgramError(f"{where}: no such kind; the kinds are {', '.join(sorted(KINDS))}")
+    for slot, name in node.inputs.items():
+        if name not in known:
+            raise ProgramError(f"{where}: {slot} is {name!r}, which no {before} before writes")
+    for slot, names in node.weights.items():
+        for name in names:
+            if name not in tensors:
+                raise ProgramError(f"{where}: {slot} names the tensor {name!r}, which is missing")
     cache = node.attributes.get("cache") if KINDS[node.kind].cache is not None else None
     return Given(
         where,
-        program.limits,
+        limits,
         {slot: known[name] for slot, name in node.inputs.items()},
-        {slot: [program.tensors[n].shape for n in names] for slot, names in node.weights.items()},
+        {slot: [tensors[name].shape for name in names] for slot, names in node.weights.items()},
         node.attributes,
-        None if cache is None else program.caches[cache],
+        caches.get(cache) if isinstance(cache, str) else None,
         node.outputs,
     )
 

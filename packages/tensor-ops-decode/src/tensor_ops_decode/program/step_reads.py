@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 from tensor_ops_decode.nodes import KINDS
 from tensor_ops_decode.program.node_rules import TOKENS
 from tensor_ops_decode.program.program import Node, Program, State
-from tensor_ops_decode.weights.formats import FORMATS
 
 __all__ = ["StepReads", "cache_bytes_read", "weight_bytes_read"]
 
@@ -87,7 +86,7 @@ def weight_bytes_read(program: Program, node: Node) -> dict[str, int]:
             if slot.form == "stack":
                 chooser = program.values.get(node.inputs[slot.chosen_by], TOKENS.value)
                 rows = min(tensor.shape[0], chooser.columns) * tensor.shape[1]
-            found[tensor.type] += rows * FORMATS[tensor.type].row_bytes(tensor.shape[-1])
+            found[tensor.type] += rows * tensor.row_bytes
     return dict(found)
 
 

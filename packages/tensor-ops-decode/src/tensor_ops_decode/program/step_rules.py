@@ -6,7 +6,6 @@ Tested by tests/decode/test_wrong_steps.py and tests/decode/test_wrong_tensors.p
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
@@ -17,7 +16,6 @@ from tensor_ops_decode.program.node_rules import TOKENS, Known, bound_of
 from tensor_ops_decode.program.node_slots import drawn_from
 from tensor_ops_decode.program.program import Program, Tensor
 from tensor_ops_decode.program.rules import given_to
-from tensor_ops_decode.weights.formats import FORMATS
 
 __all__ = ["check_step", "check_steps", "check_tensors", "vocabulary"]
 
@@ -32,8 +30,7 @@ def check_tensors(program: Program, tensors: Mapping[str, Array], names: Iterabl
         tensor, given = program.tensors[name], tensors[name]
         if not isinstance(given, np.ndarray):
             raise TypeError(f"tensor {name!r} must be an array of NumPy, got {given!r:.80}")
-        expected = FORMATS[tensor.type].row_bytes(tensor.shape[-1])
-        expected *= math.prod(tensor.shape[:-1])
+        expected = tensor.num_bytes
         is_right = given.nbytes == expected if given.dtype == np.uint8 else _holds(tensor, given)
         if not is_right or not given.flags.c_contiguous:
             raise ValueError(
@@ -197,8 +194,9 @@ def vocabulary(program: Program) -> int:
     """Return what tokens must be below: the rows of the tables that they are looked up in."""
     known = {name: Known(name, value) for name, value in program.values.items()}
     known[TOKENS.name] = TOKENS
+    parts = program.limits, program.tensors, program.caches
     bounds = [
-        bound_of(KINDS[node.kind], given_to(program, node.name, node, known), slot)
+        bound_of(KINDS[node.kind], given_to(node.name, node, *parts, known), slot)
         for node in program.nodes
         for slot in KINDS[node.kind].inputs
         if slot.below and node.inputs.get(slot.name) == TOKENS.name
