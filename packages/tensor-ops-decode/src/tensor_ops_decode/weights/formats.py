@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -235,43 +236,22 @@ def _to_q8_0(values: Values) -> Bytes:
     return np.concatenate([_half(scale), q.astype(np.int8).view(np.uint8)], axis=1)
 
 
-def _to_q4_0(values: Values) -> Bytes:
-    scale, q = _centred(values, 4)
-    return np.concatenate([_half(scale), _packed(q)], axis=1)
-
-
-def _to_q4_1(values: Values) -> Bytes:
-    scale, least, q = _from_least(values, 4)
-    return np.concatenate([_half(scale), _half(least), _packed(q)], axis=1)
-
-
-def _to_q5_0(values: Values) -> Bytes:
-    scale, q = _centred(values, 5)
-    return np.concatenate([_half(scale), _packed_fifth_bits(q), _packed(q)], axis=1)
-
-
-def _to_q5_1(values: Values) -> Bytes:
-    scale, least, q = _from_least(values, 5)
-    high = _packed_fifth_bits(q)
-    return np.concatenate([_half(scale), _half(least), high, _packed(q)], axis=1)
-
-
-def _centred(values: Values, bits: int) -> tuple[Values, Bytes]:
-    """Return what integers of so many bits are multiplied by, half of them negative, and these."""
+def _to_centred(values: Values, bits: int) -> Bytes:
+    """Return blocks of a scale and integers of so many bits, half of which are negative."""
     half = 1 << bits - 1
     largest = np.abs(values).argmax(axis=1, keepdims=True)
     scale = np.take_along_axis(values, largest, axis=1) / np.float32(-half)
     q = np.trunc(values * _inverse(scale) + np.float32(half + 0.5)).astype(np.uint8)
-    return scale, q.clip(0, 2 * half - 1)
+    return np.concatenate([_half(scale), *_integers(q.clip(0, 2 * half - 1), bits)], axis=1)
 
 
-def _from_least(values: Values, bits: int) -> tuple[Values, Values, Bytes]:
-    """Return what integers of so many bits are multiplied by, what is added, and the integers."""
+def _to_offset(values: Values, bits: int) -> Bytes:
+    """Return blocks of a scale, the least value, and integers of so many bits above it."""
     most = (1 << bits) - 1
     least = values.min(axis=1, keepdims=True)
     scale = (values.max(axis=1, keepdims=True) - least) / np.float32(most)
     q = np.trunc((values - least) * _inverse(scale) + np.float32(0.5)).astype(np.uint8)
-    return scale, least, q.clip(0, most)
+    return np.concatenate([_half(scale), _half(least), *_integers(q.clip(0, most), bits)], axis=1)
 
 
 def _inverse(scale: Values) -> Values:
@@ -287,12 +267,10 @@ def _nibbles(packed: Bytes) -> Bytes:
     return np.concatenate([packed & 15, packed >> 4], axis=1)
 
 
-def _packed(q: Bytes) -> Bytes:
-    return q[:, :16] & np.uint8(15) | q[:, 16:] << np.uint8(4)
-
-
-def _packed_fifth_bits(q: Bytes) -> Bytes:
-    return np.packbits(q > 15, axis=1, bitorder="little")
+def _integers(q: Bytes, bits: int) -> list[Bytes]:
+    """Return what stores integers: their fifth bits if they have these, and their nibbles."""
+    high = [np.packbits(q > 15, axis=1, bitorder="little")] if bits == 5 else []
+    return [*high, q[:, :16] & np.uint8(15) | q[:, 16:] << np.uint8(4)]
 
 
 def _fifth_bits(packed: Bytes) -> Bytes:
@@ -314,10 +292,10 @@ def _scales_and_minimums(blocks: Bytes) -> tuple[Values, Values]:
 _ALL = (
     Format("f32", 0, 1, 4, _f32),
     Format("f16", 1, 1, 2, _f16),
-    Format("q4_0", 2, 32, 18, _q4_0, _to_q4_0),
-    Format("q4_1", 3, 32, 20, _q4_1, _to_q4_1),
-    Format("q5_0", 6, 32, 22, _q5_0, _to_q5_0),
-    Format("q5_1", 7, 32, 24, _q5_1, _to_q5_1),
+    Format("q4_0", 2, 32, 18, _q4_0, partial(_to_centred, bits=4)),
+    Format("q4_1", 3, 32, 20, _q4_1, partial(_to_offset, bits=4)),
+    Format("q5_0", 6, 32, 22, _q5_0, partial(_to_centred, bits=5)),
+    Format("q5_1", 7, 32, 24, _q5_1, partial(_to_offset, bits=5)),
     Format("q8_0", 8, 32, 34, _q8_0, _to_q8_0),
     Format("q8_1", 9, 32, 40),
     Format("q2_K", 10, 256, 84),
