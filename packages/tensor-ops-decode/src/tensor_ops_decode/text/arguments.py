@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any
 
 __all__ = [
@@ -12,6 +12,7 @@ __all__ = [
     "checked_prompt",
     "checked_stops",
     "listed_prompts",
+    "texts_in",
 ]
 
 Prompt = str | Sequence[int]
@@ -31,14 +32,20 @@ def _check_text(name: str, text: str) -> None:
 
 def check_texts(given: Mapping[str, Any]) -> None:
     """Raise a ValueError if a text in JSON values, such as messages, has a lone surrogate."""
+    for name, text in texts_in(given):
+        _check_text(name, text)
+
+
+def texts_in(given: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the name and the value of each text in JSON values; keys of objects are texts too."""
     waiting: list[tuple[str, Any]] = list(given.items())
     while waiting:
         name, value = waiting.pop()
         if isinstance(value, str):
-            _check_text(name, value)
+            yield name, value
         elif isinstance(value, dict):
             for key, each in value.items():
-                _check_text(f"a key of {name}", key)
+                yield f"a key of {name}", key
                 waiting.append((f"{name}[{key!r}]", each))
         elif isinstance(value, list):
             waiting += [(f"{name}[{index}]", each) for index, each in enumerate(value)]
@@ -71,9 +78,7 @@ def listed_prompts(prompts: Prompt | Sequence[Prompt]) -> list[Prompt]:
     """Return a list of prompts; a single prompt makes a list of one."""
     if isinstance(prompts, str):
         return [prompts]
-    if isinstance(prompts, (bytes, Mapping, Set)) or not isinstance(prompts, Iterable):
-        raise TypeError(f"prompts must be texts or token ids, got {prompts!r:.80}")
-    listed: list[Any] = list(prompts)
+    listed = _listed("prompts must be texts", prompts)
     return [listed] if listed and all(map(_is_token, listed)) else listed
 
 
@@ -90,12 +95,16 @@ def checked_prompt(name: str, prompt: Any) -> str | list[int]:
     if isinstance(prompt, str):
         _check_text(name, prompt)
         return prompt
-    if isinstance(prompt, (bytes, Mapping, Set)) or not isinstance(prompt, Iterable):
-        raise TypeError(f"a prompt must be a text or token ids, got {prompt!r:.80}")
-    tokens = list(prompt)
+    tokens = _listed("a prompt must be a text", prompt)
     if not all(map(_is_token, tokens)):
         raise TypeError(f"a prompt must be a text or token ids, got {tokens!r:.80}")
     return [operator.index(token) for token in tokens]
+
+
+def _listed(expected: str, given: Any) -> list[Any]:
+    if isinstance(given, (bytes, Mapping, Set)) or not isinstance(given, Iterable):
+        raise TypeError(f"{expected} or token ids, got {given!r:.80}")
+    return list(given)
 
 
 def _is_token(value: Any) -> bool:

@@ -14,7 +14,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from tensor_ops_decode.text.arguments import check_texts
+from tensor_ops_decode.text.arguments import check_texts, texts_in
 from tensor_ops_decode.text.chat_template import ChatTemplate, ChatTemplateError
 from tensor_ops_decode.text.special_names import Place, SpecialNames
 from tensor_ops_decode.text.tokenizer import Tokenizer
@@ -70,7 +70,8 @@ def _own_places(
     """Return where in its text a template has written names of special tokens itself."""
     # A template's own variables, such as bos_token, are marks whoever gives them.
     marks = {name: given.pop(name) for name in template.variables if name in given}
-    if not _any_text(given, names.may_be_in):
+    # Names of variables are texts too: a template may write them.
+    if not any(map(names.may_be_in, [*given, *(text for _, text in texts_in(given))])):
         return names.places(text)
     mark, neutral = _unused(text + json.dumps(given, ensure_ascii=False), 2)
 
@@ -110,15 +111,6 @@ def _changed(value: Any, change: Callable[[str], str]) -> Any:
     if isinstance(value, list):
         return [_changed(each, change) for each in value]
     return value
-
-
-def _any_text(value: Any, is_one: Callable[[str], bool]) -> bool:
-    """Return whether any text of a JSON value is one such."""
-    if isinstance(value, str):
-        return is_one(value)
-    if isinstance(value, dict):
-        return any(map(is_one, value)) or _any_text(list(value.values()), is_one)
-    return isinstance(value, list) and any(_any_text(each, is_one) for each in value)
 
 
 def _unused(text: str, number: int) -> list[str]:

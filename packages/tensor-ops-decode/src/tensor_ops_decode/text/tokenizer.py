@@ -11,9 +11,9 @@ import json
 import os
 import re
 import threading
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property, partial
+from typing import TypeAlias
 
 import tokenizers
 
@@ -242,19 +242,11 @@ class TextStream:
         return self._decoder.finish()
 
 
-class _Decoder(ABC):
-    """How the names of tokens become text, for one stream of them."""
-
-    @abstractmethod
-    def push(self, name: str, added: bool) -> str:
-        """Return the text that is complete with this token."""
-
-    @abstractmethod
-    def finish(self) -> str:
-        """Return the text that was held back."""
+# Decoders, each for one stream of tokens: `push` returns the text that is complete with a token,
+# `finish` what was held back.
 
 
-class _ByteLevel(_Decoder):
+class _ByteLevel:
     """Each character of a name is a byte, as GPT-2 has it; added tokens are written as they are."""
 
     def __init__(self) -> None:
@@ -269,7 +261,7 @@ class _ByteLevel(_Decoder):
         return self._utf8.decode(b"", final=True)
 
 
-class _ByteFallback(_Decoder):
+class _ByteFallback:
     """Names are text, and tokens of one byte each write what the vocabulary has no name for.
 
     Bytes that follow one another are UTF-8 as a whole, or each is a replacement character. So they
@@ -302,7 +294,7 @@ class _ByteFallback(_Decoder):
         return text
 
 
-class _Metaspace(_Decoder):
+class _Metaspace:
     """Names are text; those of the first may begin with a space that no one wrote."""
 
     def __init__(self, strips_space: bool) -> None:
@@ -314,6 +306,9 @@ class _Metaspace(_Decoder):
 
     def finish(self) -> str:
         return ""
+
+
+_Decoder: TypeAlias = _ByteLevel | _ByteFallback | _Metaspace
 
 
 def _decoder_of(tokenizer: tokenizers.Tokenizer) -> Callable[[], _Decoder]:
