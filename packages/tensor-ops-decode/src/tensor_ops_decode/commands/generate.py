@@ -144,8 +144,6 @@ def _opened(arguments: argparse.Namespace) -> Model:
         model.tokenizer.check_exists()  # before weights are packed for a text that cannot be
         model.kernel.compile(progress=bar.show_packing)
         return model
-    except (ValueError, TypeError) as error:
-        raise TensorOpsError(str(error)) from error
     finally:
         bar.wipe()
 

@@ -9,7 +9,6 @@ from tensor_ops_decode.program.node_slots import matrices_of, tables_of
 from tensor_ops_decode.program.program import Program
 from tensor_ops_decode.program.records import Node, Tensor
 from tensor_ops_decode.weights.formats import FORMATS
-from tensor_ops_decode.weights.transforms import QUANTIZED_TYPES
 
 __all__ = ["quantized_program", "warn_if_nothing_is_quantized"]
 
@@ -33,16 +32,7 @@ def quantized_program(program: Program, name: str | None, head: str | None = Non
     head : {"q4_0", "q4_1", "q5_0", "q5_1", "q8_0"} or None
         What the matrix of the logits becomes instead, of whatever type it is. Where it is the
         embedding table as well, rows are looked up in what the file has.
-
-    Raises
-    ------
-    ValueError
-        If matrices cannot be quantized to that type.
     """
-    for argument, given in (("quantize", name), ("quantize_head", head)):
-        if given not in (None, *QUANTIZED_TYPES):
-            expected = f"one of {', '.join(QUANTIZED_TYPES)}"
-            raise ValueError(f"{argument} must be {expected}, got {given!r}")
     if name is None and head is None:
         return program
     tensors, nodes = dict(program.tensors), list(program.nodes)
