@@ -9,13 +9,13 @@ from typing import Any
 
 from tensor_ops.extension import did_you_mean
 from tensor_ops_decode.arguments import whole
-from tensor_ops_decode.executors.memory_plan import DEFAULT_SEQ_LENGTH
 from tensor_ops_decode.kinds.cache_types import CACHE_DTYPES
 from tensor_ops_decode.program import Limits
 from tensor_ops_decode.weights.transforms import QUANTIZED_TYPES
 
 __all__ = [
-    "Settings",
+    "DEFAULT_SEQ_LENGTH",
+    "KernelSettings",
     "by_argument",
     "check_end_tokens",
     "check_model",
@@ -23,6 +23,9 @@ __all__ = [
     "check_setting",
     "given_end_tokens",
 ]
+
+#: The longest sequence where neither the caller nor the model asks for a shorter one.
+DEFAULT_SEQ_LENGTH = 2048
 
 # The most that a limit of a program can be.
 _MOST = 2**31 - 1
@@ -92,7 +95,7 @@ def check_model(model: object, given: Mapping[str, Any]) -> None:
 
 
 @dataclass(frozen=True)
-class Settings:
+class KernelSettings:
     """The arguments of a kernel that say how it runs, checked; they have the same names there.
 
     Attributes
@@ -181,7 +184,7 @@ class Settings:
 
 
 def by_argument(limits: Limits) -> dict[str, int]:
-    """Return the limits of a program by the names of the arguments that `Settings.limits` reads."""
+    """Return the limits of a program by the names of the kernel's arguments."""
     return {
         "max_seq_length": limits.max_seq_length,
         "max_num_batched_requests": limits.max_requests,

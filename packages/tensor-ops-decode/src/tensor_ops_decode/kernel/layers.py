@@ -28,7 +28,7 @@ class KernelTensor:
 
 
 #: One tensor, or several that are stacked along their rows, such as those of q, k and v.
-Weights: TypeAlias = KernelTensor | Sequence[KernelTensor]
+KernelTensors: TypeAlias = KernelTensor | Sequence[KernelTensor]
 
 
 class Layers:
@@ -48,6 +48,8 @@ class Layers:
 
     Attributes
     ----------
+    name : str
+        What all of them are called.
     attached : dict of str to ndarray
         The weights.
     """
@@ -61,11 +63,9 @@ class Layers:
         self._builder = Builder(limits)
         self._cache_dtype = cache_dtype
         self._check = check
+        self.name = "the layers described by hand"
         self.attached: dict[str, Array] = {}
         self._declared: dict[str, KernelTensor] = {}
-        self._read: set[str] = set()
-        self._written: set[str] = set()
-        self._chosen: tuple[str, str] | None = None  # the logits and the tokens of argmax_layer
 
     @property
     def limits(self) -> Limits:
@@ -91,7 +91,7 @@ class Layers:
         form = FLOAT_TYPES[tensor.dtype]
         self._builder.tensor(name, Tensor(form, tensor.dims, {"attached": True}))
         self.attached[name] = given
-        return self._keep(tensor)
+        return self._declared.setdefault(name, tensor)
 
     def new_tensor(
         self, dims: Sequence[int], dtype: DTypeLike = "float32", *, name: str
@@ -116,14 +116,14 @@ class Layers:
         if given not in ("float32", "int32"):
             raise ProgramError(f"new_tensor: {name} must be float32 or int32, got {given}")
         shape = tuple(dims)
-        rows = self._rows()
-        if len(shape) != 2 or shape[0] not in rows.values():
-            expected = " or ".join(f"{count} ({what})" for what, count in rows.items())
+        tokens, requests = self.limits.max_tokens, self.limits.max_requests
+        if len(shape) != 2 or shape[0] not in (tokens, requests):
+            expected = f"{tokens} (max_num_batched_tokens) or {requests} (max_num_batched_requests)"
             raise ProgramError(
                 f"new_tensor: dims of {name} must be (rows, columns) with {expected} rows, got "
                 f"{shape}"
             )
-        return self._keep(KernelTensor(name, shape, given))
+        return self._declared.setdefault(name, KernelTensor(name, shape, given))
 
     def embed_layer(
         self, *, weight: KernelTensor, output: KernelTensor, input: KernelTensor | None = None
@@ -146,9 +146,9 @@ class Layers:
         self,
         *,
         input: KernelTensor,
-        weight: Weights,
+        weight: KernelTensors,
         output: KernelTensor,
-        bias: Weights | None = None,
+        bias: KernelTensors | None = None,
     ) -> KernelTensor:
         """Add ``input @ weight.T + bias``; several weights are stacked along their rows."""
         return self._add("linear", {"x": input}, {"weight": weight, "bias": bias}, output)
@@ -157,10 +157,10 @@ class Layers:
         self,
         *,
         input: KernelTensor,
-        weight: Weights,
+        weight: KernelTensors,
         residual: KernelTensor,
         output: KernelTensor,
-        bias: Weights | None = None,
+        bias: KernelTensors | None = None,
     ) -> KernelTensor:
         """Add ``input @ weight.T + bias + residual``."""
         inputs = {"x": input, "residual": residual}
@@ -171,9 +171,9 @@ class Layers:
         *,
         input: KernelTensor,
         weight_norm: KernelTensor,
-        weight_linear: Weights,
+        weight_linear: KernelTensors,
         output: KernelTensor,
-        bias: Weights | None = None,
+        bias: KernelTensors | None = None,
         eps: float = 1e-6,
     ) -> KernelTensor:
         """Add a `rmsnorm_layer` and a `linear_layer` in one."""
@@ -204,7 +204,7 @@ class Layers:
             What rotates queries and keys: ``max_seq_length`` rows, and a column for each pair of
             elements.
         q_norm, k_norm : KernelTensor, optional
-            Weights of the norms of each head's query and key.
+            KernelTensors of the norms of each head's query and key.
         scale : float, optional
             Of the scores; without it, one over the root of the head's size.
         window : int, optional
@@ -226,10 +226,10 @@ class Layers:
         self,
         *,
         input: KernelTensor,
-        weight: Weights,
+        weight: KernelTensors,
         residual: KernelTensor,
         output: KernelTensor,
-        bias: Weights | None = None,
+        bias: KernelTensors | None = None,
     ) -> KernelTensor:
         """Add a `silu_mul_layer` and a `linear_with_residual_layer` in one."""
         inputs = {"x": input, "residual": residual}
@@ -258,11 +258,9 @@ class Layers:
 
     def argmax_layer(self, *, input: KernelTensor, output: KernelTensor) -> KernelTensor:
         """Add the choice of the next token: the index of the largest of the logits `input`."""
-        if self._chosen is not None:
+        if self._chosen:
             raise ProgramError(f"argmax {output.name!r}: {self._chosen[1]!r} is one already")
-        added = self._add("argmax", {"x": input}, {}, output)
-        self._chosen = (input.name, output.name)
-        return added
+        return self._add("argmax", {"x": input}, {}, output)
 
     def described_program(self) -> tuple[Program, str, str]:
         """Return the program, and the names of its logits and its tokens.
@@ -272,31 +270,31 @@ class Layers:
         ProgramError
             If a tensor dangles, or nothing chooses a token.
         """
+        nodes = self._builder.nodes
+        written = {node.name for node in nodes}
         for name in self._declared:
-            if name not in self.attached and name not in self._written:
+            if name not in self.attached and name not in written:
                 raise ProgramError(f"tensor {name!r} is declared, and no layer writes it")
-        if self._chosen is None:
+        if not self._chosen:
             raise ProgramError("a program ends with argmax_layer(), which chooses the next token")
+        logits, tokens = self._chosen
+        read = {tokens}.union(*(node.inputs.values() for node in nodes))
+        read.update(*(names for node in nodes for names in node.weights.values()))
         for name in self._declared:
-            if name not in self._read and name != self._chosen[1]:
+            if name not in read:
                 raise ProgramError(f"tensor {name!r} is used by no layer")
-        return self._builder.program(self._chosen), *self._chosen
+        return self._builder.program([logits, tokens]), logits, tokens
+
+    @property
+    def _chosen(self) -> tuple[str, ...]:
+        """The logits and the tokens of the `argmax_layer`, if there is one."""
+        nodes = [node for node in self._builder.nodes if node.kind == "argmax"]
+        return tuple(name for node in nodes for name in (node.inputs["x"], node.name))
 
     def _check_name(self, where: str, name: str) -> None:
         self._check(where)
         if not isinstance(name, str) or name in self._declared or name == "tokens":
             raise ProgramError(f"{where}: name must be a new one, got {name!r}")
-
-    def _keep(self, tensor: KernelTensor) -> KernelTensor:
-        self._declared[tensor.name] = tensor
-        return tensor
-
-    def _rows(self) -> dict[str, int]:
-        limits = self.limits
-        return {
-            "max_num_batched_tokens": limits.max_tokens,
-            "max_num_batched_requests": limits.max_requests,
-        }
 
     def _add_attention(
         self,
@@ -361,7 +359,7 @@ class Layers:
         self,
         kind: str,
         inputs: Mapping[str, KernelTensor],
-        weights: Mapping[str, Weights | None],
+        weights: Mapping[str, KernelTensors | None],
         output: KernelTensor,
         attributes: Mapping[str, Any] | None = None,
     ) -> KernelTensor:
@@ -369,21 +367,17 @@ class Layers:
         self._check(where)
         if output.name in self.attached or self._declared.get(output.name) != output:
             raise ProgramError(f"{where}: output must be a new_tensor() of this kernel")
-        lists = {
-            slot: [given] if isinstance(given, KernelTensor) else list(given)
+        names = {
+            slot: [each.name for each in ([given] if isinstance(given, KernelTensor) else given)]
             for slot, given in weights.items()
             if given is not None
         }
-        names = {slot: [tensor.name for tensor in given] for slot, given in lists.items()}
-        values = {slot: tensor.name for slot, tensor in inputs.items()}
         self._builder.add(
             kind,
-            values or {"tokens": "tokens"},
+            {slot: tensor.name for slot, tensor in inputs.items()} or {"tokens": "tokens"},
             names,
             attributes,
             output=output.name,
             declared=(output.dims[0], output.dims[1], output.dtype),
         )
-        self._written.add(output.name)
-        self._read.update(values.values(), *names.values())
         return output

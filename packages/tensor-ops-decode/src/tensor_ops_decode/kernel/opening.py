@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from tensor_ops.extension import machine
 from tensor_ops_decode.executors.choice import ExecutorChoice
-from tensor_ops_decode.executors.memory_plan import (
-    PlannedProgram,
-    planned_program,
-    program_that_fits,
-)
+from tensor_ops_decode.executors.memory_plan import PlannedProgram
 from tensor_ops_decode.executors.packed_file import cache_folder
 from tensor_ops_decode.kernel import stand_in
-from tensor_ops_decode.kernel.arguments import Settings, check_end_tokens
+from tensor_ops_decode.kernel.arguments import DEFAULT_SEQ_LENGTH, KernelSettings, check_end_tokens
 from tensor_ops_decode.kernel.export import ModelFacts
 from tensor_ops_decode.kernel.layers import Layers
-from tensor_ops_decode.kinds.kind import Array
 from tensor_ops_decode.models import decoder_of
 from tensor_ops_decode.models.decoder import program_of
 from tensor_ops_decode.models.generation_settings import end_tokens_of
@@ -27,10 +24,11 @@ from tensor_ops_decode.program import Limits
 from tensor_ops_decode.program.quantized import quantized_program, warn_if_nothing_is_quantized
 from tensor_ops_decode.weights import Weights, open_weights
 
-__all__ = ["DESCRIBED", "KernelModel", "described_model", "open_model"]
+__all__ = ["KernelModel", "described_model", "open_model"]
 
-#: What layers that are described by hand are called.
-DESCRIBED = "the layers described by hand"
+# More positions than this are had on request only, whatever a file claims: a small model leaves
+# memory for billions, of which each takes time for its rotary tables.
+_MOST_BY_DEFAULT = 2**20
 
 
 @dataclass(frozen=True)
@@ -48,8 +46,6 @@ class KernelModel:
         The files of the model.
     cache : Path or None
         The folder in which packed weights are kept.
-    attached : mapping of str to ndarray
-        The weights of layers by hand.
     """
 
     name: str
@@ -58,11 +54,10 @@ class KernelModel:
     length_by: str
     weights: Weights | None = None
     cache: Path | None = None
-    attached: Mapping[str, Array] = field(default_factory=dict)
 
 
 def open_model(
-    model: str | os.PathLike[str] | Weights, settings: Settings, choice: ExecutorChoice
+    model: str | os.PathLike[str] | Weights, settings: KernelSettings, choice: ExecutorChoice
 ) -> KernelModel:
     """Open the model of a file, with a program for sequences as long as memory has room for."""
     weights = open_weights(model) if isinstance(model, (str, os.PathLike)) else model
@@ -76,17 +71,11 @@ def open_model(
 
     def planned(limits: Limits) -> PlannedProgram:
         program = program_of(decoder, weights, limits, settings.cache_dtype)
-        return planned_program(quantized_program(program, *types), choice, settings.num_workers)
+        return PlannedProgram(quantized_program(program, *types), choice, settings.num_workers)
 
-    found_program, length_by = program_that_fits(
-        settings.limits,
-        planned,
-        decoder.usual_context,
-        settings.max_seq_length,
-        settings.max_num_pages,
-    )
-    warn_if_nothing_is_quantized(found_program.program, *types)
-    found_program.require_memory()
+    made, length_by = _program_that_fits(settings, planned, decoder.usual_context)
+    warn_if_nothing_is_quantized(made.program, *types)
+    made.require_memory()
     facts = ModelFacts(
         name=Path(weights.path).name,
         logits="logits",
@@ -95,21 +84,72 @@ def open_model(
         end_tokens=end_tokens,
         activations=settings.activations,
     )
-    return KernelModel(str(weights.path), found_program, facts, length_by, weights, cache)
+    return KernelModel(str(weights.path), made, facts, length_by, weights, cache)
 
 
-def described_model(layers: Layers, settings: Settings, choice: ExecutorChoice) -> KernelModel:
+def _program_that_fits(
+    settings: KernelSettings, planned: Callable[[Limits], PlannedProgram], context: int
+) -> tuple[PlannedProgram, str]:
+    """Return a model's program, and what decided on its longest sequence.
+
+    Without a length in the settings, it is the longest that memory and the model, whose own is
+    `context`, have room for, up to 2**20: caches may take half of the memory that the weights
+    leave. Requests share that half where they cannot all be so long.
+    """
+    length = settings.max_seq_length
+    made = planned(settings.limits(context if length is None else length))
+    bounds = made.program.limits
+    num_pages = _pages_that_fit(made, planned)
+    decided_by = "max_seq_length"
+    if length is None:
+        most = DEFAULT_SEQ_LENGTH if num_pages is None else num_pages * bounds.page_size
+        reason = "the default" if num_pages is None or most > _MOST_BY_DEFAULT else "memory"
+        most = min(most, _MOST_BY_DEFAULT)
+        length, decided_by = (context, "the model") if context <= most else (most, reason)
+        bounds = settings.limits(length)
+    if settings.max_num_pages is None and num_pages is not None:
+        most = max(num_pages, bounds.pages_per_request)
+        bounds = replace(bounds, num_pages=min(bounds.num_pages, most))
+    return made if made.program.limits == bounds else planned(bounds), decided_by
+
+
+def _pages_that_fit(
+    made: PlannedProgram, planned: Callable[[Limits], PlannedProgram]
+) -> int | None:
+    """Return how many pages half of the memory has room for that a program without pages leaves.
+
+    Where all pages of the given program fit, it is at least their number.
+    """
+    allowed, bounds = machine.usable_memory(), made.program.limits
+    if allowed is None or not made.program.caches:
+        return None
+    pages = max(bounds.num_pages, bounds.pages_per_request)
+    if pages == bounds.num_pages and 2 * made.total <= allowed:
+        return pages
+    # What a page takes, with the longer tables and the other logits that may be changed of a longer
+    # sequence: the mean of as many as one request needs.
+    pages = -(-min(bounds.max_seq_length, _MOST_BY_DEFAULT) // bounds.page_size)
+    length = min(pages * bounds.page_size, bounds.max_seq_length)
+    first = planned(replace(bounds, max_seq_length=1, num_pages=1)).total
+    more = planned(replace(bounds, max_seq_length=length, num_pages=1 + pages)).total
+    if math.isinf(more):
+        return 1
+    page = max(1, int(more - first) // pages)
+    return max(1, (allowed - int(first) + page) // 2 // page)
+
+
+def described_model(
+    layers: Layers, settings: KernelSettings, choice: ExecutorChoice
+) -> KernelModel:
     """Return the model of layers by hand, or the stand-in if there are none."""
-    name = DESCRIBED
     if layers.is_empty:
-        name, layers = stand_in.DESCRIPTION, Layers(layers.limits, settings.cache_dtype)
         stand_in.add_layers(layers)
     program, logits, tokens = layers.described_program()
     end_tokens = settings.end_tokens or frozenset()
     check_end_tokens(end_tokens, program.values[logits].columns)
-    facts = ModelFacts(name, logits, tokens, 0, end_tokens, settings.activations)
-    planned = planned_program(program, choice, settings.num_workers)
-    return KernelModel(name, planned, facts, settings.length_by, attached=layers.attached)
+    facts = ModelFacts(layers.name, logits, tokens, 0, end_tokens, settings.activations)
+    planned = PlannedProgram(program, choice, settings.num_workers)
+    return KernelModel(layers.name, planned, facts, settings.length_by)
 
 
 def _start_token_of(metadata: Mapping[str, Any]) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import os
 from collections.abc import Callable, Sequence
@@ -14,7 +13,7 @@ from tensor_ops_decode.executors.choice import ExecutorChoice
 from tensor_ops_decode.executors.compilation import compile_program
 from tensor_ops_decode.executors.sources import TensorArrays
 from tensor_ops_decode.kernel.arguments import (
-    Settings,
+    KernelSettings,
     check_model,
     check_names,
     check_setting,
@@ -23,7 +22,7 @@ from tensor_ops_decode.kernel.arguments import (
 from tensor_ops_decode.kernel.explanation import KernelExplanation
 from tensor_ops_decode.kernel.export import export_model
 from tensor_ops_decode.kernel.layers import Layers
-from tensor_ops_decode.kernel.opening import DESCRIBED, KernelModel, described_model, open_model
+from tensor_ops_decode.kernel.opening import KernelModel, described_model, open_model
 from tensor_ops_decode.kernel.session import Session
 from tensor_ops_decode.program import Program
 from tensor_ops_decode.program.step_reads import StepReads
@@ -155,7 +154,7 @@ class PersistentKernel:
         check_setting(mode, world_size, mpi_rank, num_workers)
         given = {"num_speculative_tokens": num_speculative_tokens, "cache": cache}
         check_model(model, {**given, "quantize": quantize, "quantize_head": quantize_head})
-        self._settings = settings = Settings(
+        self._settings = settings = KernelSettings(
             max_seq_length=max_seq_length,
             max_num_batched_requests=max_num_batched_requests,
             max_num_batched_tokens=max_num_batched_tokens,
@@ -214,13 +213,12 @@ class PersistentKernel:
             planned = model.planned
             self._executor = planned.executor
             planned.require_memory(options)
-            arrays = model.attached, model.weights, model.cache
+            arrays = self._layers.attached, model.weights, model.cache
             executable, self._packed_file = compile_program(
                 planned, *arrays, options=options, progress=progress
             )
             self._session.start(planned.program, model.facts, executable, self.backend)
-            # The executable holds what it has not copied.
-            self._model, self._layers.attached = dataclasses.replace(model, attached={}), {}
+            self._layers.attached = {}  # the executable holds what it has not copied
 
     def export(
         self,
@@ -290,7 +288,7 @@ class PersistentKernel:
         model = self._model
         return KernelExplanation(
             executor.backend,
-            DESCRIBED if model is None else model.name,
+            self._layers.name if model is None else model.name,
             executor.decided_by,
             executor.mode,
             executor.steps,

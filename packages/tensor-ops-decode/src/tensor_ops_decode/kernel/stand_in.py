@@ -12,17 +12,17 @@ from tensor_ops_decode.executors.memory_plan import cache_bytes, require_bytes
 from tensor_ops_decode.kernel.layers import KernelTensor, Layers
 from tensor_ops_decode.program import Cache
 
-__all__ = ["DESCRIPTION", "add_layers"]
+__all__ = ["add_layers"]
 
 _VOCABULARY, _HIDDEN, _FFN, _LAYERS = 256, 64, 192, 2
 _HEADS, _KV_HEADS, _HEAD_SIZE = 4, 2, 16
 
-DESCRIPTION = f"a stand-in of {_LAYERS} layers with random weights, because no model was given"
+_DESCRIPTION = f"a stand-in of {_LAYERS} layers with random weights, because no model was given"
 
 
 def add_layers(layers: Layers) -> None:
     """Describe the stand-in; its weights are the same every time."""
-    limits = layers.limits
+    layers.name, limits = _DESCRIPTION, layers.limits
     caches = _LAYERS * cache_bytes(limits, Cache(_KV_HEADS, _HEAD_SIZE, "float32", paged=True))
     rotary = limits.max_seq_length * _HEAD_SIZE * 4
     require_bytes(limits, {"caches": caches, "rotary tables": rotary})
