@@ -41,8 +41,8 @@ class LogitsError(TensorOpsError, ArithmeticError):
     request : int
         The number of the request.
     completions : tuple of Completion
-        The answers to all prompts of `Model.generate`, which goes on with the others: that of a
-        prompt which failed ends before, with the ``finish_reason`` ``"error"``. Empty elsewhere.
+        The answers to all prompts of `Model.generate`, which goes on with the others. The answer to
+        a prompt that failed ends early, with the ``finish_reason`` ``"error"``. Empty elsewhere.
     """
 
     request: int

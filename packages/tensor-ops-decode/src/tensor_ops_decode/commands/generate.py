@@ -103,7 +103,7 @@ def _prompt(prompt: str | None) -> str | None:
     if sys.stdin is None:
         raise TensorOpsError("the prompt - is standard input, which is closed")
     text = sys.stdin.read()
-    # Programs such as echo end what they write with a newline, which is none of the prompt's.
+    # A newline at the end is from programs such as echo, and no part of the prompt.
     return text.removesuffix("\r\n") if text.endswith("\r\n") else text.removesuffix("\n")
 
 

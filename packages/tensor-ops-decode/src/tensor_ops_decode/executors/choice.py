@@ -48,7 +48,7 @@ class Executor:
         The level that decided, as in `tensor_ops.explain`.
     mode : str
     steps : tuple of Step
-        Every backend that was looked at, with the reason for which it was passed over.
+        Every backend that was considered, with the reason why it was passed over.
     """
 
     backend: str
@@ -66,7 +66,7 @@ class ExecutorChoice:
     backend : str or None
         The one that runs or none; without it, context, default, environment and file decide.
     fallback_backends : iterable of str
-        What is tried after that, in order.
+        The backends that are tried after it, in order.
     caller : str
         Who asks, in words.
     refusal : callable, optional
@@ -100,7 +100,7 @@ class ExecutorChoice:
             )
         self._refusal = refusal
         self._found: str | None = None
-        # What is in force now holds, though the program may be known only later.
+        # The configuration in force now counts, though the program may be known only later.
         self._ways = [_way(backend, f"backend= of {caller}")] + [
             _way(name, f"fallback_backends= of {caller}") for name in names
         ]

@@ -2,8 +2,8 @@
 
 The file is one of safetensors: ``packed`` has the bytes that the backend's executable has written,
 and tables that were quantized on their way from the model's file are beside it, under their names
-in the program. Its metadata say of which layout and of which model files they are, and have a
-checksum of each tensor, which is compared whenever the file is mapped.
+in the program. Its metadata have the layout, the model files, and a checksum of each tensor, which
+is compared whenever the file is mapped.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def cache_folder(cache: object, path: str) -> Path | None:
     Parameters
     ----------
     cache : path-like, bool or None
-        A folder; or True for that of the model.
+        A folder; or True for the model's own.
     path : str
         The model: a file, or a folder.
 
@@ -135,7 +135,7 @@ class PackedFile:
         self, tensors: Mapping[str, TensorPlace], metadata: Mapping[str, Any]
     ) -> bool:
         """Return whether a file is of these model files; raise FileFormatError if it is damaged."""
-        if metadata.get("key") != self._key:  # a part of which is in the name of the file
+        if metadata.get("key") != self._key:  # the name of the file has its first digits only
             raise self._damaged("the metadata are not of this program")
         if tensors.keys() != {PACKED, *self._tables}:
             raise self._damaged(f"the tensors are {', '.join(tensors)}"[:200])

@@ -374,7 +374,7 @@ class Model:
     ) -> list[tuple[int, list[int], str | None]]:
         """Start what there is room for, run steps, and return how far each request has come.
 
-        The steps are those of all threads that generate, each of which reads its own requests.
+        The steps serve all threads that generate; each thread reads its own requests.
         """
         kernel = self.kernel
         with self._lock:
@@ -387,7 +387,7 @@ class Model:
                 answer.start()
             active = kernel.requests
             if active and (not running or not running.keys().isdisjoint(active)):
-                with contextlib.suppress(LogitsError):  # each thread finds those of its requests
+                with contextlib.suppress(LogitsError):  # each thread finds the errors of its own
                     kernel.run(most_steps, max_seconds=_SECONDS_OF_STEPS)
             return [(each, kernel.tokens(each), kernel.finish_reason(each)) for each in running]
 

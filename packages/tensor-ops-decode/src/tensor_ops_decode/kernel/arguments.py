@@ -1,4 +1,4 @@
-"""The arguments of a kernel: what they must be, and what stands for those of other libraries."""
+"""The arguments of a kernel: their checks, and what to use instead of arguments of Mirage."""
 
 from __future__ import annotations
 

@@ -24,12 +24,12 @@ class KernelExplanation(NamedTuple):
     decided_by, mode : str
         The level that decided on the backend, and how, as in `tensor_ops.explain`.
     steps : tuple of Step
-        Every backend that was looked at, with the reason for which it was passed over.
+        Every backend that was considered, with the reason why it was passed over.
     limits : Limits
         Those left out have their defaults.
     length_by : str
         What decided on the longest sequence: the argument ``max_seq_length``, the model, the memory
-        (half of what the weights leave is for caches) or the default.
+        (caches get half of the bytes that the weights leave) or the default.
     options : mapping
         Of the executor, with the defaults once the kernel is compiled.
     num_workers : int or None

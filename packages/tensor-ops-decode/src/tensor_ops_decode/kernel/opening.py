@@ -26,8 +26,8 @@ from tensor_ops_decode.weights import Weights, open_weights
 
 __all__ = ["KernelModel", "described_model", "open_model"]
 
-# More positions than this are had on request only, whatever a file claims: a small model leaves
-# memory for billions, of which each takes time for its rotary tables.
+# A longer sequence must be asked for, whatever a file claims: beside a small model there is memory
+# for billions of positions, and computing the rotary tables takes time for each.
 _MOST_BY_DEFAULT = 2**20
 
 
@@ -64,7 +64,7 @@ def open_model(
     cache = cache_folder(settings.cache, weights.path)
     decoder, types = decoder_of(weights), (settings.quantize, settings.quantize_head)
     end_tokens = settings.end_tokens
-    if end_tokens is None:  # of those in the files, what the model can choose
+    if end_tokens is None:  # the tokens in the files that the model can choose
         found = end_tokens_of(weights)
         end_tokens = frozenset(token for token in found if token < decoder.vocabulary)
     check_end_tokens(end_tokens, decoder.vocabulary)

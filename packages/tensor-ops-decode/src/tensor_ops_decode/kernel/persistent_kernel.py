@@ -78,7 +78,7 @@ class PersistentKernel:
         How many tokens a step takes; longer prompts take several steps.
     max_num_pages : int, optional
         An upper bound of the pages of the caches; no more are reserved than the other limits need.
-        Without it, those of a model take half of the memory that the weights leave, at most.
+        Without it, the pages of a model take at most half of the memory that the weights leave.
     page_size : int, optional
         Tokens per page.
     num_speculative_tokens : int, optional
@@ -93,12 +93,12 @@ class PersistentKernel:
     cache_dtype : {"float32", "float16", "int8"}, optional
         Of keys and values; by default float32 for a model whose matrices are all float32.
     quantize : {"q4_0", "q4_1", "q5_0", "q5_1", "q8_0"}, optional
-        What floating-point matrices of the model are packed as; that of the logits as q8_0.
+        What floating-point matrices of the model are packed as; the matrix of the logits as q8_0.
     quantize_head : {"q4_0", "q4_1", "q5_0", "q5_1", "q8_0"}, optional
         What the matrix of the logits is packed as, of whatever type it is.
     cache : path-like or bool, optional
-        The folder in which packed weights are kept, or True for that of the model: the next kernel
-        of the same model maps them instead of packing. Damaged ones are packed again, with a
+        The folder in which packed weights are kept, or True for the model's own folder: the next
+        kernel of the same model maps them instead of packing. Damaged ones are packed again, with a
         warning. Only beside `model`, and with a backend that packs weights.
     use_cutlass_kernel : bool, optional
         An option of the backend ``cuda``.

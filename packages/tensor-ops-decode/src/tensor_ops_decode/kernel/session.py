@@ -257,7 +257,7 @@ class Session:
             If a request has come to the longest sequence, or no page is left; nothing was written.
         LogitsError
             If the logits of a request are NaN, or all minus infinity. It has ended then, and the
-            others go on: what they have got is in `tokens`.
+            others go on: their tokens are in `tokens`.
         RuntimeError
             If no request is active, or the kernel is not compiled.
         """

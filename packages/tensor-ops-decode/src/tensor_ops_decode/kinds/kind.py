@@ -93,7 +93,7 @@ class Output:
 #: What a slot for weights takes, and how many dimensions each of its tensors has.
 FORMS = {
     "vector": 1,  # `rows` is its length
-    "table": 2,  # a matrix in floating point, of which a token reads the row of its position
+    "table": 2,  # a matrix in floating point; a token reads the row of its position
     "lookup": 2,  # a matrix whose rows are looked up by the numbers of an input
     "matrices": 2,  # one or more, one below the other, for products
     "biases": 1,  # one vector for each matrix of another slot
@@ -247,7 +247,8 @@ class Call:
         Of the token in its request.
     store : callable or None
         Writes the token's key and value, shape ``(heads, head size)``, to the cache of a node that
-        has one. Returns those of all tokens up to it, shape ``(tokens, heads, head size)``.
+        has one. Returns the keys and values of all tokens up to it, each of shape ``(tokens, heads,
+        head size)``.
     cache_dtype : str
     sampling : mapping
         ``temperature``, ``top_k``, ``top_p``, ``min_p`` and ``seed`` of the request, and its
@@ -304,7 +305,7 @@ class Kind:
     relations : sequence of Relation
         What must hold of the sizes besides.
     together : sequence of tuple of str
-        Optional weights of which all are given, or none.
+        Optional weights that are given all together, or not at all.
     selects : bool
         Whether the outputs have only the rows that are selected.
     draws : bool

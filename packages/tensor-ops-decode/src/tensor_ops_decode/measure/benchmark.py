@@ -111,7 +111,7 @@ def measure(
     new_tokens : int
         How many are decoded in rounds.
     samples : Samples
-        What is measured is appended, so that an interrupt leaves what there is.
+        Each measurement is appended at once, so that an interrupt leaves those before it.
     progress : callable, optional
         Called with the tokens of rounds that are done, and how many are to be.
 

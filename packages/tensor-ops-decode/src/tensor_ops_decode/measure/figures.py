@@ -157,7 +157,7 @@ class DecodeFigures(NamedTuple):
         fraction = statistics.median(
             (weights + caches) * each.tokens / each.seconds / each.bandwidth for each in rounds
         )
-        # Other processes lengthen some steps: those of middle length stand for all.
+        # Other processes lengthen some steps, so that the middle half by time stands for all.
         ordered = sorted(samples.decode, key=lambda step: step.seconds)
         quarter = len(ordered) // 4
         middle = ordered[quarter : len(ordered) - quarter]

@@ -97,14 +97,14 @@ def _reading(kind: KindTime | None) -> tuple[str, str]:
 
 
 def _shares(stage: Stage) -> list[tuple[str, float]]:
-    """Return the share of each kind of node, the largest first, and of what is no node's time."""
+    """Return the share of each kind of node, the largest first, then of waiting and of Python."""
     seconds = {kind.kind: kind.seconds for kind in stage.kinds}
     seconds |= {name: stage.parts[name] for name in (_WAITING, _BETWEEN)}
     return [(name, each / stage.seconds) for name, each in seconds.items()]
 
 
 def _sentence(what: str, stage: Stage) -> str:
-    """Return what limits a stage, and the figures from which that follows."""
+    """Return what limits a stage, and the figures that show it."""
     reading, arithmetic, waiting, between = map(format_time, stage.parts.values())
     return (
         f"{what} is limited by {stage.limit}. Of {format_time(stage.seconds)} a token:\n"

@@ -32,7 +32,7 @@ _LLAMA_CPP_SAMPLING = {"temperature": 0.8}
 
 
 def end_tokens_of(weights: Weights) -> frozenset[int]:
-    """Return all tokens of which a file of the model says that they end an answer.
+    """Return all tokens that end an answer, as any file of the model says.
 
     Raises
     ------

@@ -76,7 +76,7 @@ def hugging_face_rope(
     settings : Settings
         Of the model.
     rope : Settings
-        Of the rotation, which may be those of some layers only.
+        Of the rotation, which may be that of some layers only.
     base : float
         Where `rope` has none.
     head_size : int

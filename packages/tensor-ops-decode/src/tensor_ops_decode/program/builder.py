@@ -96,9 +96,9 @@ class Builder:
     ) -> str:
         """Add a node and return the name of its output, which is the node's name too.
 
-        Of a kind with several outputs, `output` has the name of each by its slot, and that of the
-        kind's first slot is the node's name. It must have the rows, the columns and the dtype that
-        are `declared`, if they are.
+        For a kind with several outputs, `output` maps each slot to a name, and the name of the
+        first slot is the node's. If `declared` is given, it is the rows, the columns and the dtype
+        that the output must have.
 
         Raises
         ------

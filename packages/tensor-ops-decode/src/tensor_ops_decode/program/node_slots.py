@@ -21,6 +21,6 @@ def matrices_of(node: Node) -> dict[str, tuple[str, ...]]:
 
 
 def drawn_from(nodes: tuple[Node, ...]) -> list[str]:
-    """Return the values from which tokens are drawn by the parameters of requests."""
+    """Return the logits from which nodes draw tokens as each request asks."""
     drawing = [node for node in nodes if KINDS[node.kind].draws]
     return [node.inputs[KINDS[node.kind].inputs[0].name] for node in drawing]

@@ -26,8 +26,7 @@ __all__ = [
 #: How many tokens of a request may have a bias.
 MOST_BIASES = 1024
 
-#: The arrays of every step by what they have an element for: a token, a request, or a logit that a
-#: request changes. Of those of requests and of changed logits the dtypes differ.
+#: The arrays of every step that have an element for each token, all int32.
 PER_TOKEN = ("tokens", "positions", "slots")
 #: Those with an element for each request, and their dtypes.
 PER_REQUEST = {
@@ -56,7 +55,7 @@ class Limits:
     num_pages: int
 
     def rows(self, of: str) -> int:
-        """The most rows of a value that has those of ``"tokens"``, or ``"selected"`` ones."""
+        """The most rows of a value: its `Value.rows` are ``"tokens"`` or ``"selected"``."""
         return self.max_tokens if of == "tokens" else self.max_selected
 
     @property

@@ -41,7 +41,7 @@ def check_tensors(program: Program, tensors: Mapping[str, Array], names: Iterabl
 
 
 def _holds(tensor: Tensor, given: Array) -> bool:
-    """Return whether an array has the numbers of a tensor; those of bf16 may be its bits."""
+    """Return whether an array has the numbers of a tensor; bf16 may come as its bits, uint16."""
     dtypes = {"f32": ("float32",), "f16": ("float16",), "bf16": ("bfloat16", "uint16")}
     is_dtype = given.dtype.name in dtypes.get(tensor.type, ()) and given.dtype.isnative
     return is_dtype and given.shape == tensor.shape

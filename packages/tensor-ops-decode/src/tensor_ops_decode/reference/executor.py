@@ -118,7 +118,7 @@ class ReferenceExecutable:
         self.memory = memory_of(program, self._dtype)
 
     def run(self, num_tokens: int, num_selected: int) -> None:
-        """Run one step of so many tokens, of which so many are selected."""
+        """Run one step of `num_tokens` tokens; for `num_selected` of them there are logits."""
         self._states_before = {
             name: self._caches[name][0].copy()
             for name, cache in self._open().caches.items()
@@ -133,7 +133,7 @@ class ReferenceExecutable:
         output: str,
         end_tokens: Sequence[Sequence[int]],
     ) -> Array:
-        """Run steps of which each is fed what `output` of the one before has.
+        """Run steps in a row: each is fed the tokens that the one before wrote to `output`.
 
         Parameters
         ----------

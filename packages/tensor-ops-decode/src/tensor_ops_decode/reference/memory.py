@@ -17,7 +17,7 @@ __all__ = ["memory_of", "new_arrays", "shapes_of_cache"]
 def memory_of(program: Program, dtype: np.dtype[Any]) -> dict[str, int]:
     """Return the bytes of what an executable takes, by what takes them."""
     slots = [names for node in program.nodes for names in node.weights.values()]
-    # A tensor alone in its slots is one array, those of a slot with several are joined for it.
+    # A tensor alone in its slot is one array for all nodes; several of a slot are joined for it.
     names = [names[0] for names in {names for names in slots if len(names) == 1}]
     names += [name for names in slots if len(names) > 1 for name in names]
     weights = dict.fromkeys((False, True), 0)  # by whether they are rotary tables

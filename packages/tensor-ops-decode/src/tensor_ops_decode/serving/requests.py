@@ -93,7 +93,7 @@ class Requests:
 
     @property
     def active(self) -> tuple[int, ...]:
-        """The numbers of those that have not ended, in the order in which they were added."""
+        """The numbers of the requests that have not ended, in the order of their arrival."""
         self.retire()
         return tuple(self._active)
 
@@ -123,7 +123,7 @@ class Requests:
             )
         used = {request.slot for request in self._active.values()}
         slot = min(set(range(self._limits.max_requests)) - used)
-        self._pages.release(slot)  # those of its last request, if that was interrupted
+        self._pages.release(slot)  # its last request may have been interrupted
         write_sampling(self._arrays, slot, sampling, prompt)
         number, length = next(self._numbers), len(prompt)
         self.were_added = True

@@ -1,4 +1,4 @@
-"""How long steps take, by which the number of steps in a row is decided before the first."""
+"""How long steps take, which decides how many run in a row."""
 
 from __future__ import annotations
 

@@ -171,7 +171,7 @@ def _environment() -> BoundedEnvironment:
 
 
 class _Generation(jinja2.ext.Extension):
-    """The tag around what the model said, of which only training takes note."""
+    """The tag around what the model said, which only training reads."""
 
     tags = {"generation"}  # noqa: RUF012
 

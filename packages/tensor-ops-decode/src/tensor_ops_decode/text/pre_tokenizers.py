@@ -20,7 +20,7 @@ class PreTokenizer:
     Attributes
     ----------
     patterns : tuple of str
-        Regular expressions, each of which cuts what the ones before it left.
+        Regular expressions; each cuts the pieces that the one before has left.
     ignore_merges : bool
         Whether a word that is in the vocabulary is that token, whatever the merges say.
     adds_bos : bool

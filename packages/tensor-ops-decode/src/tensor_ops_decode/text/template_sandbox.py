@@ -132,7 +132,7 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
         if isinstance(getattr(__obj, "__self__", None), _Bounds):
             return super().call(__context, __obj, *args, **kwargs)
         __self.step()
-        if isinstance(__obj, (Macro, LoopContext)):  # which pay for what they do
+        if isinstance(__obj, (Macro, LoopContext)):  # they pay for themselves
             return super().call(__context, __obj, *args, **kwargs)
         args = tuple(map(_listed, args))
         given = [*args, *(kwargs[name] for name in kwargs.keys() - _VARIABLES)]
@@ -162,7 +162,7 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
         return result
 
     def getitem(self, obj: Any, argument: Any) -> Any:
-        if isinstance(argument, tuple):  # whose hash is that of all it contains
+        if isinstance(argument, tuple):  # its hash reads all that it contains
             self.weigh(argument)
         return self._found(super().getitem(obj, argument))
 
@@ -187,7 +187,7 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
             kept.append(part)
         return "".join(kept)
 
-    concat = joined  # with which Jinja joins the parts of blocks
+    concat = joined  # Jinja joins the parts of blocks with it
 
     def _paid(self, name: str, function: Any) -> Callable[..., Any]:
         """Return a filter or a test that pays for what it does."""

@@ -1,7 +1,8 @@
 """Text to tokens and back, over the `tokenizers` library.
 
-Decoding is that of the `tokenizers` library, token by token: the pieces of a stream are together
-what the library gives for all tokens at once, with its replacement characters for what is no UTF-8.
+Tokens are decoded as the `tokenizers` library does, but one by one: the pieces of a stream joined
+are the text that the library returns for all tokens, with its replacement characters for bytes that
+are no UTF-8.
 """
 
 from __future__ import annotations
@@ -295,7 +296,7 @@ class _ByteFallback:
 
 
 class _Metaspace:
-    """Names are text; those of the first may begin with a space that no one wrote."""
+    """Names are text; the first one may begin with a space that no one wrote."""
 
     def __init__(self, strips_space: bool) -> None:
         self._space = "" if strips_space else " "

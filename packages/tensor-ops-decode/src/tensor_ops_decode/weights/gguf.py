@@ -212,7 +212,7 @@ class _Part:
         return int(value)
 
     def _count(self, smallest: int, what: str) -> int:
-        """Read how many things follow, each of which takes at least `smallest` bytes."""
+        """Read how many things follow, if so many of at least `smallest` bytes fit in the file."""
         offset = self._offset
         count = self._number(_U64, what)
         most = (self._file.size - self._offset) // smallest
