@@ -117,7 +117,7 @@ def gpu(monkeypatch):
         record = played.record
         monkeypatch.setattr(cuda, "set_per_process_memory_fraction", record("fraction"))
         monkeypatch.setattr(cuda.memory, "get_per_process_memory_fraction", lambda _: 0.75)
-        monkeypatch.setattr(nvidia, "_set_allocator", record("allocator"))
+        monkeypatch.setattr(nvidia, "set_allocator", record("allocator"))
         monkeypatch.setattr(nvidia, "CudaRuntime", PlayedRuntime)
         for variable in ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"):
             monkeypatch.delenv(variable, raising=False)

@@ -1,5 +1,5 @@
 // Reads cases, one JSON object a line, and prints what the selection decides for each: the driver
-// of test_rule.py and test_config.py.
+// of test_selection.py.
 #include <tensor_ops/backend/detail/config.h>
 
 #include <iostream>

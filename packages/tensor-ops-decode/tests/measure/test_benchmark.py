@@ -1,4 +1,4 @@
-"""What `decode_benchmark` measures, and what `decode_figures` makes of it."""
+"""What `tensor-ops bench decode` measures, and what it makes of the measurements."""
 
 import json
 from unittest.mock import MagicMock

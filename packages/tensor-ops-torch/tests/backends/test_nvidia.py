@@ -225,10 +225,10 @@ def test_settings_of_the_environment_are_kept(backend, monkeypatch):
 
 
 def test_the_settings_of_the_allocator_are_those_pytorch_knows():
-    nvidia._set_allocator("expandable_segments:True")
-    nvidia._set_allocator("expandable_segments:False")
+    nvidia.set_allocator("expandable_segments:True")
+    nvidia.set_allocator("expandable_segments:False")
     with pytest.raises((ValueError, RuntimeError), match=r"'True' or 'False'|boolean"):
-        nvidia._set_allocator("expandable_segments:perhaps")
+        nvidia.set_allocator("expandable_segments:perhaps")
 
 
 def test_flash_attention_3_is_activated_where_it_is_installed(backend, monkeypatch):

@@ -19,7 +19,7 @@ def test_the_facts_are_those_of_tensor_ops_cpp_and_the_system():
 
 
 def test_without_tensor_ops_cpp_the_system_names_the_processor(monkeypatch):
-    monkeypatch.setattr(cpu, "_of_tensor_ops_cpp", lambda: (None, None))
+    monkeypatch.setattr(cpu, "of_tensor_ops_cpp", lambda: (None, None))
     facts = cpu.cpu_facts()
     assert facts.name
     assert facts.isa is None

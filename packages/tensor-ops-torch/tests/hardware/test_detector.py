@@ -154,7 +154,7 @@ def machine(monkeypatch):
         there = {profile.hardware_type: profile for profile in profiles}
         for kind in HardwareType:
             found = there.get(kind, f"no {kind} here")
-            monkeypatch.setitem(hardware_detector._PROBES, kind, lambda found=found: found)
+            monkeypatch.setitem(hardware_detector.PROBES, kind, lambda found=found: found)
         return HardwareDetector()
 
     return make
@@ -189,7 +189,7 @@ def test_what_the_work_requires_decides_too(machine):
 def test_hardware_is_looked_at_once(machine, monkeypatch):
     detector = machine(other(HardwareType.CPU))
     detector.detect()
-    monkeypatch.setattr(hardware_detector, "_PROBES", {})
+    monkeypatch.setattr(hardware_detector, "PROBES", {})
     assert detector.detect().hardware_type is HardwareType.CPU
 
 
@@ -199,7 +199,7 @@ def test_a_driver_that_breaks_hides_nothing_else(machine, monkeypatch):
     def broken():
         raise RuntimeError("driver initialization failed")
 
-    monkeypatch.setitem(hardware_detector._PROBES, HardwareType.NVIDIA, broken)
+    monkeypatch.setitem(hardware_detector.PROBES, HardwareType.NVIDIA, broken)
     assert detector.get_optimal_backend() == "cpu"
     assert detector.reasons["nvidia"] == "RuntimeError: driver initialization failed"
 
@@ -234,7 +234,7 @@ def test_nvidia_is_read_from_the_device(gpu):
     ],
 )
 def test_a_build_without_code_for_the_gpu_cannot_use_it(built, capability, runs, gpu, monkeypatch):
-    assert hardware_detector._has_code_for(capability, built) is runs
+    assert hardware_detector.has_code_for(capability, built) is runs
     gpu("H100")
     monkeypatch.setattr(torch.cuda, "get_arch_list", lambda: ["sm_75"])
     detector = HardwareDetector()
@@ -334,7 +334,7 @@ def test_a_tpu_is_read_through_torch_xla(torch_xla):
 
 def test_without_a_chip_torch_xla_is_not_even_imported(torch_xla, monkeypatch):
     torch_xla("TPU v4", chips=("0x0042",))  # Google's network card
-    monkeypatch.setattr(hardware_detector, "_of_torch_xla", lambda: pytest.fail("imported"))
+    monkeypatch.setattr(hardware_detector, "of_torch_xla", lambda: pytest.fail("imported"))
     assert HardwareDetector().reasons["tpu"] == "no TPU chip is on the PCI bus"
 
 

@@ -313,8 +313,8 @@ class TestSelection:
 
 
 def test_devices_of_no_backend_say_so_once(monkeypatch):
-    monkeypatch.setattr(definition, "_warned", set())
-    kernel = definition._device_kernel(tensor_ops.ops.OPS["silu"], FORMULAS["silu"].composed)
+    monkeypatch.setattr(definition, "warned_of", set())
+    kernel = definition.device_kernel(tensor_ops.ops.OPS["silu"], FORMULAS["silu"].composed)
     x = torch.ones(3, device="meta")  # stands for a device that is not here
     with pytest.warns(tensor_ops.BackendFallbackWarning, match="no backend can run.*meta"):
         kernel(x)
@@ -324,12 +324,12 @@ def test_devices_of_no_backend_say_so_once(monkeypatch):
 
 
 def test_devices_of_no_backend_check_scalars(monkeypatch):
-    monkeypatch.setattr(definition, "_warned", {"meta"})
+    monkeypatch.setattr(definition, "warned_of", {"meta"})
     x, weight = torch.ones(2, 4, device="meta"), torch.ones(4, device="meta")
     for name, args, message in (
         ("rms_norm", (x, weight, -1.0), "rms_norm: eps is -1.0, expected a finite number >= 0"),
         ("gelu", (x, "erf"), "gelu: approximate is 'erf', expected 'tanh' or 'none'"),
     ):
-        kernel = definition._device_kernel(tensor_ops.ops.OPS[name], FORMULAS[name].composed)
+        kernel = definition.device_kernel(tensor_ops.ops.OPS[name], FORMULAS[name].composed)
         with pytest.raises(ValueError, match=message):
             kernel(*args)

@@ -86,5 +86,5 @@ def test_a_device_of_no_backend_is_an_error(op):
 
     x = torch.ones(2, 3, device="meta")  # stands for a device that is not here
     with pytest.raises(BackendError) as caught:
-        definition._device_kernel(op, None)(x, x)
+        definition.device_kernel(op, None)(x, x)
     assert "move the tensors to the CPU" in caught.value.__notes__[0]

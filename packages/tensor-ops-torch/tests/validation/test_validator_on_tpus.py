@@ -45,7 +45,7 @@ def there(tpu_profile, monkeypatch):
 
     def make(*args, **kwargs):
         profile = tpu_profile(*args, **kwargs)
-        monkeypatch.setitem(hardware_detector._PROBES, HardwareType.TPU, lambda: profile)
+        monkeypatch.setitem(hardware_detector.PROBES, HardwareType.TPU, lambda: profile)
 
     return make
 

@@ -129,8 +129,8 @@ class NVIDIABackend(Backend):
             return
         # All settings are given at once; those of the environment stay what they are.
         rest = [chosen] if chosen else []
-        _set_allocator(",".join([*rest, "expandable_segments:True"]))
-        self._undo.callback(_set_allocator, ",".join([*rest, "expandable_segments:False"]))
+        set_allocator(",".join([*rest, "expandable_segments:True"]))
+        self._undo.callback(set_allocator, ",".join([*rest, "expandable_segments:False"]))
 
     def _prefer_attention(self, version: str) -> None:
         if version == "auto":
@@ -149,6 +149,6 @@ class NVIDIABackend(Backend):
         self._undo.enter_context(attention.sdpa_kernel(order, **options))
 
 
-def _set_allocator(settings: str) -> None:
+def set_allocator(settings: str) -> None:
     newer = getattr(torch._C, "_accelerator_setAllocatorSettings", None)
     (newer or torch.cuda.memory._set_allocator_settings)(settings)

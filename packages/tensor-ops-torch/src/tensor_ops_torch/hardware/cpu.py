@@ -25,7 +25,7 @@ class CPUFacts(NamedTuple):
 
 def cpu_facts() -> CPUFacts:
     """Return the facts of this processor."""
-    name, isa = _of_tensor_ops_cpp()
+    name, isa = of_tensor_ops_cpp()
     known = name or machine.cpu_name() or machine.processor()["architecture"] or "CPU"
     return CPUFacts(known, isa, machine.usable_cpus(), allowed_memory())
 
@@ -42,7 +42,7 @@ def allowed_memory() -> int:
     return int(found or 0)
 
 
-def _of_tensor_ops_cpp() -> tuple[str | None, str | None]:
+def of_tensor_ops_cpp() -> tuple[str | None, str | None]:
     try:
         import tensor_ops_cpp
     except ImportError:

@@ -87,7 +87,7 @@ class HardwareDetector:
         """Return the facts of all hardware that there is, the best first, the CPU last."""
         if self._found is None:
             found = []
-            for kind in _PROBES:
+            for kind in PROBES:
                 profile = probe(kind)
                 if isinstance(profile, str):
                     self._reasons[kind.value] = profile
@@ -181,7 +181,7 @@ def _level(profile: HardwareProfile) -> int:
 def probe(kind: HardwareType) -> HardwareProfile | str:
     """Return the facts of one kind of hardware, or why it cannot be used. It never raises."""
     try:
-        return _PROBES[kind]()
+        return PROBES[kind]()
     except Exception as error:  # one driver that is broken must not hide other hardware
         return f"{type(error).__name__}: {error}"
 
@@ -211,7 +211,7 @@ def nvidia_profile(device_id: int = 0) -> HardwareProfile | str:
         )
     properties = torch.cuda.get_device_properties(device_id)
     capability = (properties.major, properties.minor)
-    if not _has_code_for(capability, built := torch.cuda.get_arch_list()):
+    if not has_code_for(capability, built := torch.cuda.get_arch_list()):
         return (
             f"this PyTorch ({torch.__version__}) has no code for {properties.name} "
             f"(sm_{capability[0]}{capability[1]}), only {', '.join(built)}; install one that does"
@@ -229,7 +229,7 @@ def nvidia_profile(device_id: int = 0) -> HardwareProfile | str:
     )
 
 
-def _has_code_for(capability: tuple[int, int], built: Collection[str]) -> bool:
+def has_code_for(capability: tuple[int, int], built: Collection[str]) -> bool:
     """Return whether a build runs on a GPU: binaries for its major version, or PTX to compile."""
     number = 10 * capability[0] + capability[1]
     for name in built:
@@ -255,10 +255,10 @@ def _tpu() -> HardwareProfile | str:
     if chosen is None and not chips:
         # Not asked of torch_xla, which would set PJRT_DEVICE=CPU for this process.
         return "no TPU chip is on the PCI bus"
-    return xla.why_not_importable() or _of_torch_xla()
+    return xla.why_not_importable() or of_torch_xla()
 
 
-def _of_torch_xla() -> HardwareProfile | str:
+def of_torch_xla() -> HardwareProfile | str:
     import torch_xla
     import torch_xla.core.xla_model as xm
     import torch_xla.runtime as xr
@@ -381,7 +381,7 @@ def _profile(
     )
 
 
-_PROBES: dict[HardwareType, Callable[[], HardwareProfile | str]] = {
+PROBES: dict[HardwareType, Callable[[], HardwareProfile | str]] = {
     HardwareType.NVIDIA: nvidia_profile,
     HardwareType.TPU: _tpu,
     HardwareType.AMD: _amd,

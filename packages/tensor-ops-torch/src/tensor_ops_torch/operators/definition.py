@@ -32,7 +32,7 @@ _AUTOCAST = ("cpu", "cuda", "xpu", "mps", "xla")
 _SCALARS = {"real": "float", "choice": "str", "flag": "bool"}
 _library = torch.library.Library(NAMESPACE, "DEF")
 # The device types for which a warning has said that PyTorch's own functions run instead.
-_warned: set[str] = set()
+warned_of: set[str] = set()
 
 
 def define(op: Op, formulas: ModuleType | None) -> torch._ops.OpOverload:
@@ -59,7 +59,7 @@ def define(op: Op, formulas: ModuleType | None) -> torch._ops.OpOverload:
     operator = getattr(getattr(torch.ops, NAMESPACE), op.name).default
     composed = None if formulas is None else formulas.composed
     _library.impl(op.name, _host_kernel(op), "CPU")
-    _library.impl(op.name, _device_kernel(op, composed), "CompositeExplicitAutograd")
+    _library.impl(op.name, device_kernel(op, composed), "CompositeExplicitAutograd")
     torch.library.register_fake(qualified, _fake(op), lib=_library)
     _library.impl(op.name, autograd_kernel(op, operator, formulas), "Autograd")
     torch.library.register_vmap(qualified, vmap_rule(op, operator), lib=_library)
@@ -111,12 +111,12 @@ def _host_kernel(op: Op) -> Callable[..., Any]:
     return kernel
 
 
-def _device_kernel(op: Op, composed: Callable[..., Any] | None) -> Callable[..., Any]:
+def device_kernel(op: Op, composed: Callable[..., Any] | None) -> Callable[..., Any]:
     count = len(array_names(op))
 
     def kernel(*args: Any, **scalars: Any) -> Any:
         check_tensors(op, args)
-        function = _device_function(op, args[0], composed is not None)
+        function = device_function(op, args[0], composed is not None)
         if function is None:
             assert composed is not None
             _check_scalars(op, args, scalars)
@@ -129,7 +129,7 @@ def _device_kernel(op: Op, composed: Callable[..., Any] | None) -> Callable[...,
     return kernel
 
 
-def _device_function(op: Op, x: Tensor, has_formula: bool) -> Callable[..., Any] | None:
+def device_function(op: Op, x: Tensor, has_formula: bool) -> Callable[..., Any] | None:
     """Return the function of a backend of the device, None where PyTorch's own functions run.
 
     Raises
@@ -149,13 +149,13 @@ def _device_function(op: Op, x: Tensor, has_formula: bool) -> Callable[..., Any]
         if decision().strict or not has_formula:
             raise
         kind = route.device.partition(":")[0]
-        if kind not in _warned:
+        if kind not in warned_of:
             warnings.warn(
                 f"{error}. PyTorch's own functions run on {kind} instead",
                 BackendFallbackWarning,
                 stacklevel=2,
             )
-            _warned.add(kind)
+            warned_of.add(kind)
         return None
 
 
