@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import cached_property
 
 from tensor_ops.extension import machine
-from tensor_ops_decode.executors.choice import ExecutorChoice
+from tensor_ops_decode.executors.choice import Executor, ExecutorChoice
 from tensor_ops_decode.program import Cache, Limits, Program, State
 
 __all__ = ["PlannedProgram", "cache_bytes", "require_bytes"]
@@ -24,18 +24,21 @@ class PlannedProgram:
     choice : ExecutorChoice
     num_workers : int or None
         As ``compile_program`` of an executor takes them.
-
-    Attributes
-    ----------
-    text : str
-        The program as JSON.
-    executor : Executor
     """
 
     def __init__(self, program: Program, choice: ExecutorChoice, num_workers: int | None) -> None:
         self.program, self.num_workers = program, num_workers
-        self.text = program.to_json()
-        self.executor = choice.executor(self.text)
+        self._choice = choice
+
+    @cached_property
+    def text(self) -> str:
+        """The program as JSON."""
+        return self.program.to_json()
+
+    @cached_property
+    def executor(self) -> Executor:
+        """What runs the program."""
+        return self._choice.executor(self.text)
 
     @cached_property
     def total(self) -> float:
