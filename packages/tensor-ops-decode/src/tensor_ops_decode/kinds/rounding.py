@@ -1,10 +1,11 @@
 """How far the rounding errors of an executor may go: what the bounds of the nodes are made of."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-__all__ = ["UNIT", "dot_bound", "of_magnitude"]
+__all__ = ["UNIT", "bound_of", "dot_bound", "exact", "of_magnitude"]
 
 Array = np.ndarray[Any, Any]
 
@@ -20,6 +21,16 @@ _STEP = {"float32": 0.0, "int8": 0.5 / 127, "int8x2": 0.5 / (127 * 254)}
 def of_magnitude(magnitude: Array, roundings: float) -> Array:
     """Return the bound of so many roundings of numbers of this magnitude."""
     return magnitude * (roundings * UNIT) + 2.0**-126
+
+
+def bound_of(roundings: float) -> Callable[[object, Array, str], Array]:
+    """Return the bound of a kind whose outputs are off by so many roundings of themselves."""
+    return lambda call, output, activations: of_magnitude(np.abs(output), roundings)
+
+
+def exact(call: object, output: Array, activations: str) -> Array:
+    """Return the bound of a kind whose outputs have no error."""
+    return np.zeros(output.shape)
 
 
 def dot_bound(x: Array, weight: Array, activations: str, x_error: Array | float = 0.0) -> Array:

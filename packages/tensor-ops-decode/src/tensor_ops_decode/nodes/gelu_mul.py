@@ -4,7 +4,7 @@ import numpy as np
 
 from tensor_ops.extension import OPS
 from tensor_ops_decode.kinds.kind import Array, Attribute, Call, Input, Kind, Output, Sample
-from tensor_ops_decode.kinds.rounding import of_magnitude
+from tensor_ops_decode.kinds.rounding import bound_of
 
 __all__ = ["KIND"]
 
@@ -13,15 +13,11 @@ def compute(call: Call) -> Array:
     return OPS["gelu_mul"].numpy(*np.split(call.inputs["x"], 2), call.attributes["approximate"])
 
 
-def bound(call: Call, output: Array, activations: str) -> Array:
-    return of_magnitude(np.abs(output), 8)
-
-
 KIND = Kind(
     name="gelu_mul",
     meaning="gelu(gate) * up, of the halves of x",
     compute=compute,
-    bound=bound,
+    bound=bound_of(8),
     inputs=(Input("x", "2F"),),
     outputs=(Output("output", "F"),),
     attributes=(Attribute("approximate", str, choices=("tanh", "none")),),

@@ -5,23 +5,38 @@ import numpy as np
 from tensor_ops_decode.kinds.kind import Array, Call, Input, Kind, Output, Sample, Weight
 from tensor_ops_decode.kinds.rounding import dot_bound, of_magnitude
 
-__all__ = ["KIND"]
+__all__ = ["KIND", "product", "product_bound"]
 
 
 def compute(call: Call) -> Array:
-    output = call.weights["weight"] @ call.inputs["x"]
-    for added in (call.weights.get("bias"), call.inputs.get("residual")):
-        if added is not None:
-            output = output + added
-    return output
+    return product(call, call.inputs["x"])
 
 
 def bound(call: Call, output: Array, activations: str) -> Array:
-    bound = dot_bound(call.inputs["x"], call.weights["weight"], activations)
-    for added in (call.weights.get("bias"), call.inputs.get("residual")):
-        if added is not None:
-            bound += of_magnitude(np.abs(added), 3)
+    return product_bound(call, call.inputs["x"], activations)
+
+
+def product(call: Call, x: Array) -> Array:
+    """Return the product of `x` with the weights, plus what is added to it."""
+    output = call.weights["weight"] @ x
+    for added in _added(call):
+        output = output + added
+    return output
+
+
+def product_bound(
+    call: Call, x: Array, activations: str, x_error: Array | float = 0.0, roundings: float = 3
+) -> Array:
+    """Return the bound of a product; each addition is off by so many roundings of what is added."""
+    bound = dot_bound(x, call.weights["weight"], activations, x_error)
+    for added in _added(call):
+        bound += of_magnitude(np.abs(added), roundings)
     return bound
+
+
+def _added(call: Call) -> list[Array]:
+    given = (call.weights.get("bias"), call.inputs.get("residual"))
+    return [each for each in given if each is not None]
 
 
 KIND = Kind(

@@ -1,10 +1,8 @@
 """rms_norm: a row scaled to a root mean square of one, then by a weight."""
 
-import numpy as np
-
 from tensor_ops.extension import OPS
 from tensor_ops_decode.kinds.kind import Array, Attribute, Call, Input, Kind, Output, Sample, Weight
-from tensor_ops_decode.kinds.rounding import of_magnitude
+from tensor_ops_decode.kinds.rounding import bound_of
 
 __all__ = ["KIND"]
 
@@ -13,15 +11,11 @@ def compute(call: Call) -> Array:
     return OPS["rms_norm"].numpy(call.inputs["x"], call.weights["weight"], call.attributes["eps"])
 
 
-def bound(call: Call, output: Array, activations: str) -> Array:
-    return of_magnitude(np.abs(output), 6)
-
-
 KIND = Kind(
     name="rms_norm",
     meaning="x * weight / sqrt(mean(x^2) + eps)",
     compute=compute,
-    bound=bound,
+    bound=bound_of(6),
     inputs=(Input("x", "H"),),
     outputs=(Output("output", "H"),),
     weights=(Weight("weight", "vector", "H"),),

@@ -4,7 +4,8 @@ import numpy as np
 
 from tensor_ops.extension import OPS
 from tensor_ops_decode.kinds.kind import Array, Attribute, Call, Input, Kind, Output, Sample, Weight
-from tensor_ops_decode.kinds.rounding import dot_bound, of_magnitude
+from tensor_ops_decode.kinds.rounding import of_magnitude
+from tensor_ops_decode.nodes.linear import product, product_bound
 
 __all__ = ["KIND"]
 
@@ -14,16 +15,12 @@ def normalised(call: Call) -> Array:
 
 
 def compute(call: Call) -> Array:
-    output = call.weights["weight"] @ normalised(call)
-    bias = call.weights.get("bias")
-    return output if bias is None else output + bias
+    return product(call, normalised(call))
 
 
 def bound(call: Call, output: Array, activations: str) -> Array:
     x = normalised(call)
-    bound = dot_bound(x, call.weights["weight"], activations, of_magnitude(np.abs(x), 6))
-    bias = call.weights.get("bias")
-    return bound if bias is None else bound + of_magnitude(np.abs(bias), 2)
+    return product_bound(call, x, activations, of_magnitude(np.abs(x), 6), roundings=2)
 
 
 KIND = Kind(

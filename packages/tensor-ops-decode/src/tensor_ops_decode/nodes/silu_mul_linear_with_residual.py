@@ -2,31 +2,21 @@
 
 import numpy as np
 
-from tensor_ops.extension import OPS
 from tensor_ops_decode.kinds.kind import Array, Call, Input, Kind, Output, Sample, Weight
-from tensor_ops_decode.kinds.rounding import dot_bound, of_magnitude
+from tensor_ops_decode.kinds.rounding import of_magnitude
+from tensor_ops_decode.nodes.linear import product, product_bound
+from tensor_ops_decode.nodes.silu_mul import compute as silu_mul
 
 __all__ = ["KIND"]
 
 
-def activated(call: Call) -> Array:
-    return OPS["silu_mul"].numpy(*np.split(call.inputs["x"], 2))
-
-
 def compute(call: Call) -> Array:
-    output = call.weights["weight"] @ activated(call)
-    if "bias" in call.weights:
-        output = output + call.weights["bias"]
-    return output + call.inputs["residual"]
+    return product(call, silu_mul(call))
 
 
 def bound(call: Call, output: Array, activations: str) -> Array:
-    x = activated(call)
-    bound = dot_bound(x, call.weights["weight"], activations, of_magnitude(np.abs(x), 6))
-    for added in (call.weights.get("bias"), call.inputs["residual"]):
-        if added is not None:
-            bound += of_magnitude(np.abs(added), 3)
-    return bound
+    x = silu_mul(call)
+    return product_bound(call, x, activations, of_magnitude(np.abs(x), 6))
 
 
 KIND = Kind(

@@ -3,7 +3,7 @@
 import numpy as np
 
 from tensor_ops_decode.kinds.kind import Array, Attribute, Call, Input, Kind, Output, Sample
-from tensor_ops_decode.kinds.rounding import of_magnitude
+from tensor_ops_decode.kinds.rounding import bound_of
 
 __all__ = ["KIND"]
 
@@ -13,15 +13,11 @@ def compute(call: Call) -> Array:
     return cap * np.tanh(call.inputs["x"] / cap)
 
 
-def bound(call: Call, output: Array, activations: str) -> Array:
-    return of_magnitude(np.abs(output), 8)
-
-
 KIND = Kind(
     name="soft_cap",
     meaning="cap * tanh(x / cap)",
     compute=compute,
-    bound=bound,
+    bound=bound_of(8),
     inputs=(Input("x", "H"),),
     outputs=(Output("output", "H"),),
     attributes=(Attribute("cap", float, least=2.0**-20),),
