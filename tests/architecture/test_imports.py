@@ -110,19 +110,9 @@ def words(cell):
     return re.findall(r"`([^`]*)`", cell)
 
 
-# Both are mended in another change, with which this list goes.
-UNTANGLED_ELSEWHERE = [
-    ("tensor_ops.samples", "tensor_ops.op_table"),
-    ("tensor_ops_torch.modules.classes", "tensor_ops_torch.modules.recipes"),
-]
-
-
 @pytest.mark.parametrize("package", sorted(SOURCES))
 def test_no_modules_import_each_other_in_a_circle(package):
-    edges = graph(package)
-    for module, other in UNTANGLED_ELSEWHERE:
-        edges.get(module, set()).discard(other)
-    assert circle(edges) == []
+    assert circle(graph(package)) == []
 
 
 def test_no_scripts_or_tests_import_each_other_in_a_circle():

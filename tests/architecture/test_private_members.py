@@ -9,16 +9,6 @@ import pytest
 ROOT = Path(__file__).parents[2]
 SOURCES = ("packages/*/src", "packages/*/tools", "benchmarks", "ci", "docs/_extensions", "tools")
 TESTS = ("packages/*/tests", "tests")
-# They are mended in other changes, with which these names go.
-MENDED_ELSEWHERE = (
-    "packages/tensor-ops-decode/tests/test_kernel_steps.py",
-    "packages/tensor-ops-decode/tests/test_persistent_kernel.py",
-    "packages/tensor-ops-torch/tests/backends/",
-    "packages/tensor-ops-torch/tests/modules/test_lookalikes_state.py",
-    "tests/decode/test_odd_arguments.py",
-    "tests/decode/test_shared_prefixes.py",
-    "tests/selection/test_dummy_executor.py",
-)
 OF_PYTORCH = ("_parameters", "_schema")
 PRIVATE = re.compile(r"_[^_]\w*")
 
@@ -95,8 +85,7 @@ def own(sources):
 
 
 def test_no_test_reaches_into_a_private_member(private, own):
-    files = {n: tree for n, tree in trees(TESTS).items() if not n.startswith(MENDED_ELSEWHERE)}
-    found = {name: reached(tree, private, own) for name, tree in files.items()}
+    found = {name: reached(tree, private, own) for name, tree in trees(TESTS).items()}
     assert {name: each for name, each in found.items() if each} == {}
 
 

@@ -1,5 +1,6 @@
 // Steps in a row: each step is fed the tokens that the step before it chose. Here are the parts of
 // run_steps() that all executors share.
+// Tested by tests/decode/test_steps_in_a_row.py.
 #pragma once
 
 #include <cstdint>
