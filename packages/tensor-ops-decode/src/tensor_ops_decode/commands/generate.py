@@ -6,6 +6,7 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
+from dataclasses import fields
 from typing import Any
 
 from tensor_ops import TensorOpsError
@@ -19,6 +20,7 @@ from tensor_ops_decode.commands.options import (
 from tensor_ops_decode.completion import Completion
 from tensor_ops_decode.generation.chat_session import ChatSession, converse
 from tensor_ops_decode.generation.model import MAX_NEW_TOKENS, Model, describe
+from tensor_ops_decode.serving.sampling import Sampling
 
 __all__ = ["generate"]
 
@@ -150,8 +152,8 @@ def _opened(arguments: argparse.Namespace) -> Model:
 
 def _settings(arguments: argparse.Namespace, model: Model) -> dict[str, Any]:
     """Return how to generate: as the options say, then as the model's files do if asked for."""
-    names = ["max_new_tokens", "temperature", "top_k", "top_p", "min_p", "repetition_penalty"]
-    names += ["seed", "stop", "ignore_eos", "logprobs"]
+    names = [field.name for field in fields(Sampling) if field.name in arguments]
+    names += ["max_new_tokens", "stop", "ignore_eos", "logprobs"]
     given = {name: value for name in names if (value := getattr(arguments, name)) is not None}
     return {**(model.defaults if arguments.model_defaults else {}), **given}
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from tensor_ops_decode.arguments import whole
 from tensor_ops_decode.kinds.kind import Array
-from tensor_ops_decode.program.records import MOST_BIASES
+from tensor_ops_decode.program.records import MOST_BIASES, PER_REQUEST
 
 __all__ = ["Sampling", "note_token", "write_sampling"]
 
@@ -83,7 +83,7 @@ def write_sampling(
     arrays: Mapping[str, Array], slot: int, sampling: Sampling, tokens: Sequence[int]
 ) -> None:
     """Write settings into the arrays of a step, for a request with these tokens so far."""
-    for name in ("temperature", "top_k", "top_p", "min_p", "seed"):
+    for name in PER_REQUEST.keys() - {"num_edits"}:
         arrays[name][slot] = getattr(sampling, name)
     biases = sampling.logit_bias
     repeated = dict.fromkeys(tokens if sampling.repetition_penalty != 1 else ())
