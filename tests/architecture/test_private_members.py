@@ -9,7 +9,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 SOURCES = ("packages/*/src", "packages/*/tools", "benchmarks", "ci", "docs/_extensions", "tools")
 TESTS = ("packages/*/tests", "tests")
-OF_PYTORCH = ("_parameters", "_schema")
+OF_MODELS = ("_norm", "_parameters", "_schema")
 PRIVATE = re.compile(r"_[^_]\w*")
 
 
@@ -74,8 +74,8 @@ def sources():
 @pytest.fixture(scope="module")
 def private(sources):
     # `_native` is the extension module of a backend. What is written in C++ is tested through it.
-    # The others are names that objects of PyTorch have too.
-    return set().union(*map(private_names, sources.values())) - {"_native", *OF_PYTORCH}
+    # The others are names that objects of PyTorch and transformers have too.
+    return set().union(*map(private_names, sources.values())) - {"_native", *OF_MODELS}
 
 
 @pytest.fixture(scope="module")

@@ -88,6 +88,14 @@ def test_what_is_given_is_checked():
 Pair = namedtuple("Pair", "x y")
 
 
+@pytest.fixture
+def seen(monkeypatch):
+    """The tensors that are moved, in their order."""
+    tensors, to = [], torch.Tensor.to
+    monkeypatch.setattr(torch.Tensor, "to", lambda x, *a, **k: tensors.append(x) or to(x, *a, **k))
+    return tensors
+
+
 @pytest.mark.parametrize(
     "data",
     [
@@ -102,33 +110,29 @@ Pair = namedtuple("Pair", "x y")
     ],
     ids=lambda data: type(data).__name__,
 )
-def test_data_keeps_its_form(data):
-    backend = CPUBackend()
-    seen = []
-    backend._moved = lambda tensor: seen.append(tensor) or tensor
-    moved = backend.prepare_data(data)
+def test_data_keeps_its_form(data, seen):
+    moved = CPUBackend().prepare_data(data)
+    count = len(seen)  # printing moves tensors too
     assert type(moved) is type(data)
     assert repr(moved) == repr(data)
-    assert len(seen) == repr(data).count("tensor(")
+    assert count == repr(data).count("tensor(")
 
 
 def test_tensors_go_to_the_device():
     backend = CPUBackend()
-    backend._runtime = HostRuntime()
-    backend._runtime.device = torch.device("meta")
+    backend.runtime = HostRuntime()
+    backend.runtime.device = torch.device("meta")
     moved = backend.prepare_data({"x": [torch.ones(2)]})
     assert moved["x"][0].device.type == "meta"
     assert backend.prepare_model(nn.Linear(2, 2)).weight.device.type == "meta"
 
 
-def test_batches_of_a_loader_are_moved_one_at_a_time():
-    backend = CPUBackend()
-    loader = backend.prepare_data(DataLoader(torch.arange(6), batch_size=2))
-    moved = []
-    backend._moved = lambda tensor: moved.append(tensor) or tensor
+def test_batches_of_a_loader_are_moved_one_at_a_time(seen):
+    loader = CPUBackend().prepare_data(DataLoader(torch.arange(6), batch_size=2))
     assert len(loader) == 3
     first = next(iter(loader))
     assert first.tolist() == [0, 1]
+    assert [each.tolist() for each in seen] == [[0, 1]]
     assert len(list(loader)) == 3  # and again from the start
 
 
@@ -320,7 +324,7 @@ def test_custom_kernels_on_the_cpu():
 
 def test_where_there_are_no_kernels_the_model_is_prepared_and_that_is_said():
     backend = CPUBackend()
-    backend._runtime.has_kernels = False
+    backend.runtime.has_kernels = False
     model = nn.LayerNorm(8)
     with pytest.warns(tensor_ops.BackendFallbackWarning, match="no kernels for cpu devices. The m"):
         assert backend.prepare_model_with_custom_kernels(model) is model

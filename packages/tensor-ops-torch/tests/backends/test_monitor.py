@@ -65,11 +65,12 @@ def test_an_error_of_reading_is_raised_where_the_monitor_ends():
             return {"allocated": 1.0}
         raise OSError("no more")
 
-    with (
-        pytest.raises(OSError, match="no more"),
-        MemoryMonitor(read, interval_seconds=0.01) as monitor,
-    ):
-        monitor._thread.join()
+    monitor = MemoryMonitor(read, interval_seconds=0.01)
+    monitor.__enter__()
+    while monitor.is_running:
+        time.sleep(0.001)
+    with pytest.raises(OSError, match="no more"):
+        monitor.__exit__(None, None, None)
 
 
 def test_a_monitor_is_used_once_and_its_settings_are_checked():

@@ -51,7 +51,7 @@ def architecture(backend):
 
 
 def device_id(backend):
-    assert backend(count=2, device_id=1)._runtime.device_id == 1
+    assert backend(count=2, device_id=1).runtime.device_id == 1
     with pytest.raises(tensor_ops.BackendError, match="device_id is 2, but there are 2 CUDA"):
         backend(count=2, device_id=2)
 
@@ -214,14 +214,14 @@ def test_the_default_settings_ask_nothing_of_pytorch(backend):
 def test_settings_of_the_environment_are_kept(backend, monkeypatch):
     made = backend()
     monkeypatch.setenv("PYTORCH_CUDA_ALLOC_CONF", "max_split_size_mb:64")
-    made._let_segments_grow()
+    made.let_segments_grow()
     assert backend.gpu.asked("allocator") == [["max_split_size_mb:64,expandable_segments:True"]]
     monkeypatch.setenv("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
-    made._let_segments_grow()
+    made.let_segments_grow()
     assert len(backend.gpu.asked("allocator")) == 1
     monkeypatch.setenv("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:False")
     with pytest.raises(tensor_ops.BackendError, match="the environment says 'expandable_segments"):
-        made._let_segments_grow()
+        made.let_segments_grow()
 
 
 def test_the_settings_of_the_allocator_are_those_pytorch_knows():
@@ -294,7 +294,7 @@ def test_what_cuda_reports_is_reported_in_mb(monkeypatch):
     monkeypatch.setattr(cuda, "max_memory_allocated", lambda _: 4 * MB)
     with pytest.warns(tensor_ops.BackendFallbackWarning):
         made = NVIDIABackend()
-    made._runtime = CudaRuntime(1)
+    made.runtime = CudaRuntime(1)
     assert made.device == torch.device("cuda", 1)
     assert made.get_memory_stats() == {
         "allocated": 1.5,

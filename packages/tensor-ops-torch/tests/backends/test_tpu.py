@@ -256,7 +256,7 @@ def test_the_default_settings_ask_nothing_of_xla(backend):
 
 def test_a_tpu_has_no_kernels_of_tensor_ops(backend):
     made = backend()
-    made._runtime.has_kernels = False  # as XlaRuntime
+    made.runtime.has_kernels = False  # as XlaRuntime
     with pytest.warns(tensor_ops.BackendFallbackWarning, match="no kernels"):
         made.prepare_model_with_custom_kernels(nn.LayerNorm(4))
     assert tpu.Runtime.has_kernels is False

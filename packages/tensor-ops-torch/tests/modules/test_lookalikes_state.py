@@ -16,10 +16,10 @@ from lookalike_bases import (
     PlainNorm,
     TorchLayerNorm,
     TorchRMSNorm,
-    _plus_one,
     by_hand,
     drawn,
     forward_on_the_instance,
+    plus_one,
     post_hook,
     pre_hook,
     small,
@@ -211,7 +211,7 @@ def forward_on_the_class(module, patch):
 def code_of_forward(module, patch):
     owner = next(each for each in type(module).__mro__ if each in WRITTEN)
     forward = inspect.unwrap(owner.__dict__["forward"])
-    patch.setattr(forward, "__code__", _plus_one.__code__)
+    patch.setattr(forward, "__code__", plus_one.__code__)
 
 
 STATES = {

@@ -93,7 +93,7 @@ class Backend:
             if isinstance(found, str):
                 self._fall_back(found, fallback)
                 found = HostRuntime()
-            self._runtime: Runtime = found
+            self.runtime: Runtime = found
             if not self.is_fallback:
                 self._configure()
         except BaseException:
@@ -103,7 +103,7 @@ class Backend:
     @property
     def device(self) -> torch.device:
         """Where models and data are brought to."""
-        return self._runtime.device
+        return self.runtime.device
 
     @property
     def is_fallback(self) -> bool:
@@ -165,7 +165,7 @@ class Backend:
             If tensor_ops has no kernels for the device: the model is only prepared.
         """
         self._place(model)
-        if self._runtime.has_kernels:
+        if self.runtime.has_kernels:
             from tensor_ops_torch.modules import swap_modules
 
             # Before float8, which no op takes.
@@ -222,15 +222,15 @@ class Backend:
         >>> sorted(CPUBackend().get_memory_stats())
         ['allocated', 'free', 'peak', 'reserved', 'total']
         """
-        return {key: round(value / MB, 3) for key, value in self._runtime.memory().items()}
+        return {key: round(value / MB, 3) for key, value in self.runtime.memory().items()}
 
     def synchronize(self) -> None:
         """Wait until all work of the device is done: what is timed ends here."""
-        self._runtime.synchronize()
+        self.runtime.synchronize()
 
     def empty_cache(self) -> None:
         """Give memory that no tensor uses back to the device."""
-        self._runtime.empty_cache()
+        self.runtime.empty_cache()
 
     def monitor(
         self,

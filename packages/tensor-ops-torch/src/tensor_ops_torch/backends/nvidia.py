@@ -70,7 +70,7 @@ class NVIDIABackend(Backend):
         self._set_precision(settings)
         self._limit_memory(settings)
         if settings.memory_growth_enabled:
-            self._let_segments_grow()
+            self.let_segments_grow()
         if settings.memory_pool_init_mb:
             # Freed at once: the allocator keeps it for what comes.
             size = settings.memory_pool_init_mb * MB
@@ -118,7 +118,8 @@ class NVIDIABackend(Backend):
         )
         torch.cuda.set_per_process_memory_fraction(fraction, self.device)
 
-    def _let_segments_grow(self) -> None:
+    def let_segments_grow(self) -> None:
+        """Let the allocator extend its segments, unless the environment decides on that."""
         chosen = ",".join(filter(None, map(os.environ.get, _ALLOCATOR_VARIABLES)))
         if "expandable_segments" in chosen:
             if "expandable_segments:true" not in chosen.replace(" ", "").lower():

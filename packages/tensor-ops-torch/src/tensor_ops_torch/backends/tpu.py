@@ -147,7 +147,7 @@ class TPUBackend(Backend):
             )
 
     def _budget(self) -> float:
-        return self._runtime.memory()["total"] * (self._settings.memory_fraction or 1)
+        return self.runtime.memory()["total"] * (self._settings.memory_fraction or 1)
 
     def _set_caches(self) -> None:
         """Set the caches of XLA, which reads them from the environment when it first compiles."""
