@@ -16,7 +16,7 @@ std::string type_of(const Declaration& op, const Parameter& parameter) {
   switch (parameter.kind) {
     case Kind::kRows:
       if (parameter.name == op.parameters[0].name)
-        return text(kArrayType, op.walk == Walk::kRows ? ", shape (..., n)" : "");
+        return text(kArrayType, op.walk == Walk::kRowwise ? ", shape (..., n)" : "");
       return text(kArrayType, ", shape ", parameter.may_be_float32 ? text("of ", x, ",") : "and",
                   " ", dtype);
     case Kind::kRow:

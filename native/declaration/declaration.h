@@ -76,7 +76,7 @@ struct Output {
 // How an op walks its arrays.
 enum class Walk {
   kElements,  // every element alone: contiguous arrays are one long row, cut anywhere
-  kRows,      // the last axis is a row, computed as one
+  kRowwise,   // the last axis is a row, computed as one
 };
 
 constexpr std::size_t kMaxParameters = 8;

@@ -6,7 +6,7 @@ namespace tensor_ops::declarations {
 
 const Declaration add_rms_norm{
     "add_rms_norm",
-    Walk::kRows,
+    Walk::kRowwise,
     "Residual addition, then root-mean-square normalisation of the last axis.",
     "h = x + residual\n    y = h * weight / sqrt(mean(h**2) + eps)",
     {rows("x", "Input."), wide_rows("residual", "Added to x."),

@@ -6,7 +6,7 @@ namespace tensor_ops::declarations {
 
 const Declaration layer_norm{
     "layer_norm",
-    Walk::kRows,
+    Walk::kRowwise,
     "Normalisation of the last axis to mean 0 and variance 1, scaled and shifted.",
     "y = (x - mean(x)) / sqrt(var(x) + eps) * weight + bias",
     {rows("x", "Input."), row("weight", "Scale of each element of a row."),

@@ -6,7 +6,7 @@ namespace tensor_ops::declarations {
 
 const Declaration rms_norm{
     "rms_norm",
-    Walk::kRows,
+    Walk::kRowwise,
     "Root-mean-square normalisation of the last axis.",
     "y = x * weight / sqrt(mean(x**2) + eps)",
     {rows("x", "Input."), row("weight", "Scale of each element of a row."),

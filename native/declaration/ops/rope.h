@@ -6,7 +6,7 @@ namespace tensor_ops::declarations {
 
 const Declaration rope{
     "rope",
-    Walk::kRows,
+    Walk::kRowwise,
     "Rotary position embedding of the last axis.",
     "y0 = a * cos - b * sin\n"
     "    y1 = b * cos + a * sin\n\n"

@@ -6,7 +6,7 @@ namespace tensor_ops::declarations {
 
 const Declaration softmax{
     "softmax",
-    Walk::kRows,
+    Walk::kRowwise,
     "Softmax of the scaled last axis, stable for any magnitude.",
     "y = exp(scale * x - max(scale * x)) / sum(exp(scale * x - max(scale * x)))",
     {rows("x", "Input."), scalar("scale", 1.0, "Multiplies x.")},

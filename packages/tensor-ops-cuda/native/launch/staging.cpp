@@ -261,7 +261,7 @@ std::int64_t rows_of_chunk(const Problem& problem, std::int64_t bytes) {
 [[noreturn]] void throw_no_memory(const Problem& problem, const DeviceFacts& device) {
   std::size_t free = 0, total = 0;
   if (cudaMemGetInfo(&free, &total) != cudaSuccess) cudaGetLastError();
-  const bool by_rows = problem.op->walk == Walk::kRows;
+  const bool by_rows = problem.op->walk == Walk::kRowwise;
   throw MemoryError(text(problem.op->name, ": cuda:", device.index, " has no memory for ",
                          by_rows ? text("a row of ", problem.n, " elements") : "a few elements",
                          ": ", free >> 20, " of ", total >> 20,
