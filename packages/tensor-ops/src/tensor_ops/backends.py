@@ -59,23 +59,35 @@ FAILURES = (Exception, SystemExit)
 
 
 class Backend(NamedTuple):
-    """A backend after the attempt to import and probe it."""
+    """A backend after the attempt to import and probe it.
 
-    # Its own name, never an alias; with the kind of device that was demanded, if one was.
+    Attributes
+    ----------
+    name : str
+        Its own name, never an alias; with the kind of device that was demanded, if one was.
+    module : module or None
+        The imported module; None if the import failed or its API_VERSION is not ours.
+    reason : str or None
+        Why it is unavailable; None if it is available.
+    error : BaseException or None
+        The exception behind `reason`, where there was one.
+    is_broken : bool
+        Whether it is installed and failed, rather than absent or without a device.
+    kind : str or None
+        The kind of the device that it computes host arrays on, if it says so.
+    wrong_setting : str or None
+        What is wrong with a setting of its own, which is an error of the configuration.
+    capabilities : Capabilities
+        What it declares; the defaults where it declares nothing.
+    """
+
     name: str
-    # The imported module; None if the import failed or its API_VERSION is not ours.
     module: ModuleType | None
-    # Why it is unavailable; None if it is available.
     reason: str | None
-    # The exception behind `reason`, where there was one.
     error: BaseException | None = None
-    # Whether it is installed and failed, rather than absent or without a device.
     is_broken: bool = False
-    # The kind of the device that it computes host arrays on, if it says so.
     kind: str | None = None
-    # What is wrong with a setting of its own, which is an error of the configuration.
     wrong_setting: str | None = None
-    # What it declares; the defaults where it declares nothing.
     capabilities: Capabilities = Capabilities()
 
 

@@ -61,19 +61,30 @@ class ConfigLevel(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """The outcome of the levels: which backends may run, in which order, and who said so."""
+    """The outcome of the levels: which backends may run, in which order, and who said so.
+
+    Attributes
+    ----------
+    mode : {"force", "named", "preferred", "fastest", "auto"}
+    candidates : tuple of str
+    source : str
+        The level that decided.
+    priority : tuple of str
+        The order of falling back.
+    overridden : tuple of str
+        The levels that ask for another backend than the one that is forced.
+    measured : tuple of str
+        The candidates that stand first because of their times (see `in_measured_order`).
+    narrowed_by : str or None
+        The level whose name says more than the force, which is that of `source`.
+    """
 
     mode: Mode
     candidates: tuple[str, ...]
-    # The level that decided.
     source: str
-    # The order of falling back.
     priority: tuple[str, ...]
-    # The levels that ask for another backend than the one that is forced.
     overridden: tuple[str, ...] = ()
-    # The candidates that stand first because of their times (see `in_measured_order`).
     measured: tuple[str, ...] = ()
-    # The level whose name says more than the force, which is that of `source`.
     narrowed_by: str | None = None
 
     @property
