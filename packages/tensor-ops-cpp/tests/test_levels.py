@@ -30,8 +30,8 @@ def test_cpu_levels_are_compiled_levels_in_order():
 # dtype takes seconds.
 @pytest.mark.parametrize("level", [x for x in CPU_LEVELS if x != tensor_ops_cpp.simd_level])
 def test_level_keeps_every_promise(level, request):
-    names = ["numerics", "exp", "strides", "streaming", "long_rows", "mixed_dtypes"]
-    files = [str(HERE / f"test_{name}.py") for name in names]
+    names = ["arrays", "exp", "ops_*", "plan", "streaming_stores"]
+    files = [str(path) for name in names for path in sorted(HERE.glob(f"test_{name}.py"))]
     sample = [] if request.config.getoption("--nightly") else ["--every=7"]
     done = run(level, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *files, *sample)
     assert done.returncode == 0, done.stdout + done.stderr
