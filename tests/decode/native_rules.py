@@ -39,7 +39,7 @@ class NativeRules:
         whole = folder / "whole.cpp"
         whole.write_text("".join(f'#include "{path}"\n' for path in sources), encoding="utf-8")
         self._program = folder / "rules"
-        folders = [f"-I{path}" for path in (folder, ROOT / "native", CPP)]
+        folders = [f"-I{path}" for path in (folder, ROOT / "native", ROOT / "native/include", CPP)]
         checks = ["-std=c++17", "-Wall", "-Wextra", "-Werror"]
         command = [compiler, *checks, *folders, whole, "-o", self._program]
         subprocess.run(command, check=True)
