@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -82,13 +81,6 @@ struct Node {
   std::vector<std::int64_t> attributes;
   std::size_t cache = kAbsent;
 
-  // As the struct of the kind that node_slots.h declares, such as AttentionNode::Attributes.
-  template <class Attributes>
-  Attributes attributes_as() const {
-    Attributes made;
-    std::memcpy(&made, attributes.data(), sizeof(made));
-    return made;
-  }
   // How many positions of its cache a token reads, up to its own; 0: all.
   std::size_t window() const;
   // "node 'blk.0.attention' (attention)"

@@ -1,8 +1,6 @@
 // squared_relu: max(x, 0)^2.
 #include "decode/executor/node.h"
 
-#if KERNEL_PASS
-
 namespace tensor_ops::TENSOR_OPS_LEVEL {
 namespace {
 
@@ -17,6 +15,4 @@ void run(const decode::Share& share) {
 }  // namespace
 }  // namespace tensor_ops::TENSOR_OPS_LEVEL
 
-#endif
-
-DEFINE_NODE(squared_relu, nullptr, run)
+DEFINE_NODE(squared_relu, run)

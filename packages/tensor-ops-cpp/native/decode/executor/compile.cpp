@@ -100,14 +100,17 @@ void Executable::require_tensors(bool is_packed) const {
 
 Executable::Layout Executable::plan() {
   Layout layout;
+  step_.pages_per_request = program_.limits.pages_per_request();  // which scratch depends on
   nodes_.resize(program_.nodes.size());
   for (std::size_t n = 0; n < nodes_.size(); ++n) {
     const Node& node = program_.nodes[n];
-    nodes_[n].kernels = kernels_of(*node.kind);
-    nodes_[n].rows = program_.values[node.outputs[0]].rows;
+    Compiled& compiled = nodes_[n];
+    compiled.kernels = kernels_of(*node.kind);
+    compiled.rows = program_.values[node.outputs[0]].rows;
+    compiled.shares.assign(threads_, share_of(node));
     layout.uses_shared.push_back(false);
-    if (const ScratchOf scratch = registered(*node.kind).scratch)
-      layout.take_scratch(node, n, scratch(program_, node));
+    if (const auto scratch = compiled.kernels.scratch)
+      layout.take_scratch(node, n, scratch(compiled.shares[0]));
     plan_products(n, layout);
     plan_parameters(n, layout);
   }
@@ -119,6 +122,37 @@ Executable::Layout Executable::plan() {
   for (std::size_t n = 0; n < nodes_.size(); ++n)
     nodes_[n].meets_before = layout.values.meets_before[n];
   return layout;
+}
+
+// What a share has of the program itself: all but memory, and what differs by thread.
+Share Executable::share_of(const Node& node) const {
+  Share share{};
+  share.step = &step_;
+  share.threads = threads_;
+  share.is_selected = program_.values[node.outputs[0]].rows == Rows::kSelected;
+  for (std::size_t i = 0; i < node.inputs.size(); ++i)
+    if (node.inputs[i] != kAbsent) share.input_columns[i] = program_.values[node.inputs[i]].columns;
+  share.columns = program_.values[node.outputs[0]].columns;
+  share.attributes = node.attributes.data();
+  for (std::size_t s = 0; s < node.weights.size(); ++s) {
+    if (node.weights[s].empty()) continue;
+    const Tensor& first = program_.tensors[node.weights[s][0]];
+    share.parameter_columns[s] = first.columns;
+    if (node.kind->weights[s].form != WeightForm::kLookup) continue;
+    share.table_format = &format_of(first);
+    share.table_row_bytes = first.type->row_bytes(first.columns);
+  }
+  if (node.cache != kAbsent) {
+    const Cache& cache = program_.caches[node.cache];
+    share.cache = {nullptr,
+                   cache.type,
+                   cache.is_paged,
+                   cache.is_paged ? program_.limits.num_pages : program_.limits.max_requests,
+                   cache.is_paged ? program_.limits.page_size : program_.limits.max_seq_length,
+                   cache.num_kv_heads,
+                   cache.head_size};
+  }
+  return share;
 }
 
 // The tiles of all matrices of a slot are divided among the threads as if they were one.
@@ -175,11 +209,11 @@ void Executable::plan_products(std::size_t n, Layout& layout) {
   }
   const std::size_t rows = program_.limits.rows(compiled.rows);
   layout.take_scratch(node, n, ProductScratch(columns, prepared.bytes(), rows).size);
-  Share share{};
-  share.product_columns = columns;
-  share.num_prepared = compiled.prepared.size();
-  share.prepared_bytes = prepared.bytes();
-  compiled.shares.assign(threads_, share);
+  for (Share& share : compiled.shares) {
+    share.product_columns = columns;
+    share.num_prepared = compiled.prepared.size();
+    share.prepared_bytes = prepared.bytes();
+  }
 }
 
 void Executable::plan_parameters(std::size_t n, Layout& layout) {
@@ -253,44 +287,22 @@ void Executable::make_shares(const Layout& layout) {
   for (std::size_t n = 0; n < nodes_.size(); ++n) {
     const Node& node = program_.nodes[n];
     Compiled& compiled = nodes_[n];
-    compiled.shares.resize(threads_);
     for (std::size_t t = 0; t < threads_; ++t) {
       Share& share = compiled.shares[t];
-      share.step = &step_;
       share.thread = t;
-      share.threads = threads_;
-      share.is_selected = compiled.rows == Rows::kSelected;
       for (std::size_t i = 0; i < node.inputs.size(); ++i)
-        if (node.inputs[i] != kAbsent) {
-          share.input[i] = memory_of(node.inputs[i]);
-          share.input_columns[i] = program_.values[node.inputs[i]].columns;
-        }
+        if (node.inputs[i] != kAbsent) share.input[i] = memory_of(node.inputs[i]);
       share.output = memory_of(node.outputs[0]);
-      share.columns = program_.values[node.outputs[0]].columns;
-      share.attributes = node.attributes.data();
       for (std::size_t s = 0; s < node.weights.size(); ++s) {
         const auto& tensors = node.weights[s];
+        const WeightForm form = node.kind->weights[s].form;
         if (tensors.empty()) continue;
-        const Tensor& first = program_.tensors[tensors[0]];
-        share.parameter_columns[s] = first.columns;
+        if (form == WeightForm::kLookup) share.table = tensors_[tensors[0]].first;
         if (const auto found = layout.parameters.find(tensors);
-            found != layout.parameters.end() && node.kind->weights[s].form != WeightForm::kMatrices)
+            found != layout.parameters.end() && form != WeightForm::kMatrices)
           share.parameters[s] = reinterpret_cast<float*>(parameters_.data() + found->second);
-        if (node.kind->weights[s].form != WeightForm::kLookup) continue;
-        share.table = tensors_[tensors[0]].first;
-        share.table_format = &format_of(first);
-        share.table_row_bytes = first.type->row_bytes(first.columns);
       }
-      if (node.cache != kAbsent) {
-        const Cache& cache = program_.caches[node.cache];
-        share.cache = {caches_.data() + layout.cache[node.cache],
-                       cache.type,
-                       cache.is_paged,
-                       cache.is_paged ? program_.limits.num_pages : program_.limits.max_requests,
-                       cache.is_paged ? program_.limits.page_size : program_.limits.max_seq_length,
-                       cache.num_kv_heads,
-                       cache.head_size};
-      }
+      if (node.cache != kAbsent) share.cache.data = caches_.data() + layout.cache[node.cache];
       share.own = own_[t].data();
       share.shared = shared_.data();
       share.prepared = compiled.prepared.data();

@@ -92,6 +92,7 @@ class TENSOR_OPS_SHARED Executable final : public Executor {
   Executable(Program program, const CompileOptions& options);
   void require_tensors(bool is_packed) const;
   Layout plan();
+  Share share_of(const Node& node) const;
   void plan_products(std::size_t node, Layout& layout);
   void plan_parameters(std::size_t node, Layout& layout);
   void add_up(const Layout& layout, bool is_packed);

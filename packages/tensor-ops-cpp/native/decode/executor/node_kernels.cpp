@@ -3,19 +3,27 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
-#include <utility>
+#include <string>
+#include <vector>
 
 #include "declaration/errors.h"
 #include "isa/isa.h"
+#include "isa/levels.h"
+#include "kernel_files.h"
+
+#define TENSOR_OPS_DECLARE_NODE_AT(kind, level, name) \
+  namespace tensor_ops::level {                       \
+  extern const decode::NodeKernels kind##_node;       \
+  }
+#define TENSOR_OPS_DECLARE_NODE(kind) TENSOR_OPS_FOR_EACH_LEVEL(TENSOR_OPS_DECLARE_NODE_AT, kind)
+#define TENSOR_OPS_NODE_AT(kind, level, name) &tensor_ops::level::kind##_node,
+#define TENSOR_OPS_KERNELS_OF_NODE(kind) \
+  {#kind, {TENSOR_OPS_FOR_EACH_LEVEL(TENSOR_OPS_NODE_AT, kind)}},
+
+TENSOR_OPS_FOR_EACH_NODE(TENSOR_OPS_DECLARE_NODE)
 
 namespace tensor_ops::decode {
 namespace {
-
-// A static variable of a function, since registrations of other files may run first.
-std::map<std::string, RegisteredNode>& registry() {
-  static std::map<std::string, RegisteredNode> nodes;
-  return nodes;
-}
 
 // What a kind has that a Share cannot hold; empty if there is nothing.
 std::string beyond(const NodeKind& kind) {
@@ -44,27 +52,21 @@ std::string beyond(const NodeKind& kind) {
 
 }  // namespace
 
-NodeRegistration::NodeRegistration(const char* kind, ScratchOf scratch,
-                                   std::vector<const NodeKernels*> by_level) {
-  registry().emplace(kind, RegisteredNode{std::move(by_level), scratch});
-}
-
-const RegisteredNode& registered(const NodeKind& kind) {
-  const auto found = registry().find(kind.name);
-  if (found == registry().end())
+const NodeKernels& kernels_of(const NodeKind& kind) {
+  // By level, lowest first.
+  static const std::map<std::string, std::vector<const NodeKernels*>> kernels{
+      TENSOR_OPS_FOR_EACH_NODE(TENSOR_OPS_KERNELS_OF_NODE)};
+  const auto found = kernels.find(kind.name);
+  if (found == kernels.end())
     throw Error(text("the cpp backend has no node of the kind ", kind.name));
   if (const std::string what = beyond(kind); !what.empty())
     throw Error(text("the cpp backend runs no nodes with ", what, ", which those of the kind ",
                      kind.name, " have"));
-  return found->second;
+  return *found->second[isa_choice().index];
 }
 
 void require_kernels(const Program& program) {
-  for (const Node& node : program.nodes) registered(*node.kind);
-}
-
-const NodeKernels& kernels_of(const NodeKind& kind) {
-  return *registered(kind).by_level[isa_choice().index];
+  for (const Node& node : program.nodes) kernels_of(*node.kind);
 }
 
 }  // namespace tensor_ops::decode

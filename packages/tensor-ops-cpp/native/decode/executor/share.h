@@ -132,6 +132,8 @@ struct NodeKernels {
   Phase first;
   Phase second = nullptr;
   bool meets_if_few = true;
+  // The scratch that it wants beside that of products, for a share without memory; null for none.
+  Scratch (*scratch)(const Share&) = nullptr;
 };
 
 }  // namespace tensor_ops::decode

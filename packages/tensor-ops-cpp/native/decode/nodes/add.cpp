@@ -1,8 +1,6 @@
 // add: a + b.
 #include "decode/executor/node.h"
 
-#if KERNEL_PASS
-
 namespace tensor_ops::TENSOR_OPS_LEVEL {
 namespace {
 
@@ -17,6 +15,4 @@ void run(const decode::Share& share) {
 }  // namespace
 }  // namespace tensor_ops::TENSOR_OPS_LEVEL
 
-#endif
-
-DEFINE_NODE(add, nullptr, run)
+DEFINE_NODE(add, run)

@@ -1,8 +1,5 @@
 // allreduce: the sum over all ranks; here there is one.
 #include "decode/executor/node.h"
-
-#if KERNEL_PASS
-
 #include "decode/kernels/op_rows.h"
 
 namespace tensor_ops::TENSOR_OPS_LEVEL {
@@ -17,6 +14,4 @@ void run(const decode::Share& share) {
 }  // namespace
 }  // namespace tensor_ops::TENSOR_OPS_LEVEL
 
-#endif
-
-DEFINE_NODE(allreduce, nullptr, run)
+DEFINE_NODE(allreduce, run)

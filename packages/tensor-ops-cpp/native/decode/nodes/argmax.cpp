@@ -1,9 +1,7 @@
 // argmax: the index of the largest number of a row, the first one of equals; -1 if there is none.
-#include "decode/executor/node.h"
-
-#if KERNEL_PASS
-
 #include "decode/kernels/argmax.h"
+
+#include "decode/executor/node.h"
 
 namespace tensor_ops::TENSOR_OPS_LEVEL {
 namespace {
@@ -18,6 +16,4 @@ void run(const decode::Share& share) {
 }  // namespace
 }  // namespace tensor_ops::TENSOR_OPS_LEVEL
 
-#endif
-
-DEFINE_NODE(argmax, nullptr, run)
+DEFINE_NODE(argmax, run)

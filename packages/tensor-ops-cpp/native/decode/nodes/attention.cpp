@@ -1,8 +1,5 @@
 // attention: each query head of a token attends to the keys of its request up to its own position.
 #include "decode/executor/node.h"
-
-#if KERNEL_PASS
-
 #include "decode/kernels/attention_int8.h"
 #include "decode/kernels/op_rows.h"
 
@@ -96,6 +93,11 @@ void attend(const RangeQuery<Element>& query, std::size_t count) {
 template <class Element>
 class Attention {
  public:
+  static decode::Scratch scratch(const Share& share) {
+    const Sizes sizes(share.attributes_as<AttentionNode::Attributes>());
+    return {own_of(share, sizes).bytes, shared_of(share, sizes).bytes};
+  }
+
   // Writes the keys and values of this step to the cache: pairs of a token and a head are divided.
   static void store_all(const Share& share) {
     const Sizes sizes(share.attributes_as<AttentionNode::Attributes>());
@@ -275,6 +277,12 @@ TENSOR_OPS_INLINE void for_type(const Share& share, Run run) {
   }
 }
 
+decode::Scratch scratch(const Share& share) {
+  decode::Scratch wanted;
+  for_type(share, [&](auto element) { wanted = Attention<decltype(element)>::scratch(share); });
+  return wanted;
+}
+
 void store_all(const Share& share) {
   for_type(share, [&](auto element) { Attention<decltype(element)>::store_all(share); });
 }
@@ -286,27 +294,4 @@ void attend_all(const Share& share) {
 }  // namespace
 }  // namespace tensor_ops::TENSOR_OPS_LEVEL
 
-#else
-
-#include "decode/kernels/attention_scratch.h"
-
-namespace tensor_ops::decode {
-namespace {
-
-Scratch attention_scratch(const Program& program, const Node& node) {
-  const Cache& cache = program.caches[node.cache];
-  const Limits& limits = program.limits;
-  const std::size_t page = cache.is_paged ? limits.page_size : limits.max_seq_length;
-  const std::size_t pages = cache.is_paged ? limits.pages_per_request() : 1;
-  const auto attributes = node.attributes_as<AttentionNode::Attributes>();
-  const auto group = static_cast<std::size_t>(attributes.num_heads / attributes.num_kv_heads);
-  return {AttentionScratch(cache.type, page, group, cache.head_size).bytes,
-          SharedAttentionScratch(pages * page, cache.num_kv_heads, {group, cache.head_size}).bytes};
-}
-
-}  // namespace
-}  // namespace tensor_ops::decode
-
-#endif
-
-DEFINE_NODE(attention, attention_scratch, store_all, attend_all)
+DEFINE_NODE(attention, store_all, attend_all, true, scratch)

@@ -1,8 +1,6 @@
 // embed: the rows of a table that the tokens name.
 #include "decode/executor/node.h"
 
-#if KERNEL_PASS
-
 namespace tensor_ops::TENSOR_OPS_LEVEL {
 namespace {
 
@@ -18,6 +16,4 @@ void run(const decode::Share& share) {
 }  // namespace
 }  // namespace tensor_ops::TENSOR_OPS_LEVEL
 
-#endif
-
-DEFINE_NODE(embed, nullptr, run)
+DEFINE_NODE(embed, run)

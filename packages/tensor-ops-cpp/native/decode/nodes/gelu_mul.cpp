@@ -1,8 +1,5 @@
 // gelu_mul: gelu of the first half of a row times its second half.
 #include "decode/executor/node.h"
-
-#if KERNEL_PASS
-
 #include "decode/kernels/op_rows.h"
 
 namespace tensor_ops::TENSOR_OPS_LEVEL {
@@ -22,6 +19,4 @@ void run(const decode::Share& share) {
 }  // namespace
 }  // namespace tensor_ops::TENSOR_OPS_LEVEL
 
-#endif
-
-DEFINE_NODE(gelu_mul, nullptr, run)
+DEFINE_NODE(gelu_mul, run)

@@ -1,8 +1,5 @@
 // layer_norm: (x - mean(x)) / sqrt(var(x) + eps) * weight + bias.
 #include "decode/executor/node.h"
-
-#if KERNEL_PASS
-
 #include "decode/kernels/op_rows.h"
 
 namespace tensor_ops::TENSOR_OPS_LEVEL {
@@ -23,6 +20,4 @@ void run(const decode::Share& share) {
 }  // namespace
 }  // namespace tensor_ops::TENSOR_OPS_LEVEL
 
-#endif
-
-DEFINE_NODE(layer_norm, nullptr, run)
+DEFINE_NODE(layer_norm, run)

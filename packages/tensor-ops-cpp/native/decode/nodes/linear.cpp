@@ -1,8 +1,5 @@
 // linear: x W^T + bias + residual.
 #include "decode/executor/node.h"
-
-#if KERNEL_PASS
-
 #include "decode/kernels/product_phases.h"
 
 namespace tensor_ops::TENSOR_OPS_LEVEL {
@@ -18,7 +15,4 @@ struct AsGiven {
 }  // namespace
 }  // namespace tensor_ops::TENSOR_OPS_LEVEL
 
-#endif
-
-DEFINE_NODE(linear, nullptr, ProductPhases<AsGiven>::prepare, ProductPhases<AsGiven>::multiply,
-            false)
+DEFINE_NODE(linear, ProductPhases<AsGiven>::prepare, ProductPhases<AsGiven>::multiply, false)

@@ -1,8 +1,5 @@
 // rms_norm: x * weight / sqrt(mean(x^2) + eps).
 #include "decode/executor/node.h"
-
-#if KERNEL_PASS
-
 #include "decode/kernels/op_rows.h"
 
 namespace tensor_ops::TENSOR_OPS_LEVEL {
@@ -22,6 +19,4 @@ void run(const decode::Share& share) {
 }  // namespace
 }  // namespace tensor_ops::TENSOR_OPS_LEVEL
 
-#endif
-
-DEFINE_NODE(rms_norm, nullptr, run)
+DEFINE_NODE(rms_norm, run)

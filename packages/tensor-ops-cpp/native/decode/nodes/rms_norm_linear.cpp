@@ -1,8 +1,5 @@
 // rms_norm_linear: rms_norm(x) W^T + bias.
 #include "decode/executor/node.h"
-
-#if KERNEL_PASS
-
 #include "decode/kernels/product_phases.h"
 
 namespace tensor_ops::TENSOR_OPS_LEVEL {
@@ -26,7 +23,5 @@ struct Normalised {
 }  // namespace
 }  // namespace tensor_ops::TENSOR_OPS_LEVEL
 
-#endif
-
-DEFINE_NODE(rms_norm_linear, nullptr, ProductPhases<Normalised>::prepare,
+DEFINE_NODE(rms_norm_linear, ProductPhases<Normalised>::prepare,
             ProductPhases<Normalised>::multiply, false)

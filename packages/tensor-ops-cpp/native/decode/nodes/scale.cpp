@@ -1,8 +1,6 @@
 // scale: factor * x.
 #include "decode/executor/node.h"
 
-#if KERNEL_PASS
-
 namespace tensor_ops::TENSOR_OPS_LEVEL {
 namespace {
 
@@ -19,6 +17,4 @@ void run(const decode::Share& share) {
 }  // namespace
 }  // namespace tensor_ops::TENSOR_OPS_LEVEL
 
-#endif
-
-DEFINE_NODE(scale, nullptr, run)
+DEFINE_NODE(scale, run)

@@ -1,8 +1,6 @@
 // select: the rows of the tokens that are selected.
 #include "decode/executor/node.h"
 
-#if KERNEL_PASS
-
 namespace tensor_ops::TENSOR_OPS_LEVEL {
 namespace {
 
@@ -17,6 +15,4 @@ void run(const decode::Share& share) {
 }  // namespace
 }  // namespace tensor_ops::TENSOR_OPS_LEVEL
 
-#endif
-
-DEFINE_NODE(select, nullptr, run)
+DEFINE_NODE(select, run)

@@ -1,8 +1,5 @@
 // silu_mul: silu of the first half of a row times its second half.
 #include "decode/executor/node.h"
-
-#if KERNEL_PASS
-
 #include "decode/kernels/op_rows.h"
 
 namespace tensor_ops::TENSOR_OPS_LEVEL {
@@ -18,6 +15,4 @@ void run(const decode::Share& share) {
 }  // namespace
 }  // namespace tensor_ops::TENSOR_OPS_LEVEL
 
-#endif
-
-DEFINE_NODE(silu_mul, nullptr, run)
+DEFINE_NODE(silu_mul, run)

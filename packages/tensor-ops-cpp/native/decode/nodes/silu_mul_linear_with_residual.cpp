@@ -1,8 +1,5 @@
 // silu_mul_linear_with_residual: silu_mul(x) W^T + bias + residual.
 #include "decode/executor/node.h"
-
-#if KERNEL_PASS
-
 #include "decode/kernels/product_phases.h"
 
 namespace tensor_ops::TENSOR_OPS_LEVEL {
@@ -22,7 +19,5 @@ struct Gated {
 }  // namespace
 }  // namespace tensor_ops::TENSOR_OPS_LEVEL
 
-#endif
-
-DEFINE_NODE(silu_mul_linear_with_residual, nullptr, ProductPhases<Gated>::prepare,
+DEFINE_NODE(silu_mul_linear_with_residual, ProductPhases<Gated>::prepare,
             ProductPhases<Gated>::multiply, false)

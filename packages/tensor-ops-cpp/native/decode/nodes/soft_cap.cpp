@@ -1,8 +1,5 @@
 // soft_cap: cap * tanh(x / cap).
 #include "decode/executor/node.h"
-
-#if KERNEL_PASS
-
 #include "decode/kernels/tanh.h"
 
 namespace tensor_ops::TENSOR_OPS_LEVEL {
@@ -20,6 +17,4 @@ void run(const decode::Share& share) {
 }  // namespace
 }  // namespace tensor_ops::TENSOR_OPS_LEVEL
 
-#endif
-
-DEFINE_NODE(soft_cap, nullptr, run)
+DEFINE_NODE(soft_cap, run)
