@@ -1,10 +1,23 @@
-// Reading the arrays of each source. They throw TypeError, ValueError or PythonError, with the op's
-// and the argument's name.
+// Finding out the source of an array, and reading those of each source. All throw TypeError,
+// ValueError or PythonError, with the op's and the argument's name.
 #pragma once
 
 #include "arrays/array.h"
 
 namespace tensor_ops {
+
+// What is known of a type from its first instance on. An instance's own attributes do not count.
+struct TypeFacts {
+  PyTypeObject* type;
+  Source source;
+  bool is_array = true;
+  const dlpack::ExchangeAPI* api = nullptr;
+  bool may_require_grad = false;  // has the attributes of a torch tensor
+  std::string package;            // "cupy"
+};
+
+// By type, remembered; any thread may ask. Throws PythonError.
+TypeFacts facts_of(PyObject* object);
 
 [[noreturn]] void refuse_no_array(const char* op, const char* name, const Array& array);
 // Tensors whose gradients are recorded, or of signs that are not in memory. Returns whether the
@@ -12,9 +25,6 @@ namespace tensor_ops {
 bool refuse_grad(const char* op, const char* name, const Array& array, const std::string& package);
 
 void read_numpy(const char* op, const char* name, Array& array);
-
-dlpack::Device read_exchange_tensor(const char* op, const char* name,
-                                    const dlpack::ExchangeAPI& api, Array& array);
 
 dlpack::Device protocol_device(const char* op, const char* name, PyObject* object);
 // Asks for the array with a stream that is to wait for it.

@@ -1,9 +1,9 @@
-#include "arrays/source.h"
-
+// What kind of array a Python object is.
 #include <atomic>
 #include <memory>
 
 #include "arrays/device_array.h"
+#include "arrays/readers.h"
 #include "declaration/errors.h"
 
 namespace tensor_ops {

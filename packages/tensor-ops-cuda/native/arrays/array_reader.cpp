@@ -1,16 +1,97 @@
-#include "arrays/place.h"
+#include "arrays/array_reader.h"
 
 #include <algorithm>
+#include <deque>
+#include <mutex>
 
 #include "arrays/device_array.h"
-#include "arrays/leases.h"
 #include "arrays/readers.h"
 #include "declaration/errors.h"
 #include "launch/alignment.h"
 #include "launch/streams.h"
 
 namespace tensor_ops {
-void Place::read(const char* name, PyObject* object, Array& array) {
+namespace {
+
+// A lease of a producer, which a call may still need that had been enqueued before `done`.
+struct Kept {
+  Event done;
+  Lease lease;
+};
+
+struct KeptLeases {
+  std::mutex mutex;
+  std::deque<Kept> queue;
+};
+
+KeptLeases& kept() {
+  static auto* leases = new KeptLeases;
+  return *leases;
+}
+
+struct Taken {
+  std::vector<Kept> kept;
+  bool are_done = true;
+};
+
+// Those in front that are done, and of too many the oldest.
+Taken take() {
+  constexpr std::size_t kMostKept = 64;
+  Taken taken;
+  const std::lock_guard lock(kept().mutex);
+  auto& queue = kept().queue;
+  while (!queue.empty()) {
+    const bool is_done = queue.front().done.is_done();
+    if (!is_done && queue.size() <= kMostKept) break;
+    taken.kept.push_back(std::move(queue.front()));
+    taken.are_done = taken.are_done && is_done;
+    queue.pop_front();
+  }
+  return taken;
+}
+
+// Python is not held up: a stream may have to call it before it goes on.
+void wait_for(const Taken& taken) {
+  if (taken.are_done) return;
+  const ReleasedGil released;
+  for (const Kept& each : taken.kept) each.done.synchronize();
+}
+
+// Gives a lease back some time after the stream has done what it was asked to do until now: no
+// earlier than a later call. Called with the GIL, as producers may want it.
+void keep_lease(Lease lease, cudaStream_t stream) {
+  Kept added{Event(), std::move(lease)};
+  added.done.record(stream);
+  {
+    const std::lock_guard lock(kept().mutex);
+    kept().queue.push_back(std::move(added));
+  }
+  // A capture may neither ask nor wait. What is done is given back without the lock.
+  if (!is_capturing(stream)) wait_for(take());
+}
+
+// Seen without a Python call.
+dlpack::Device read_exchange_tensor(const char* op, const char* name,
+                                    const dlpack::ExchangeAPI& api, Array& array) {
+  dlpack::DLTensor borrowed;
+  const dlpack::DLTensor* tensor = &borrowed;
+  if (api.tensor_from_object) {
+    if (api.tensor_from_object(array.object, &borrowed) != 0) throw PythonError();
+  } else {
+    dlpack::ManagedTensorVersioned* managed = nullptr;
+    if (api.managed_from_object(array.object, &managed) != 0) throw PythonError();
+    array.lease = Lease(managed, dlpack::GiveBack());
+    // The work is on the producer's own stream, so that the lease can be given back at once.
+    array.has_stream = true;
+    tensor = &managed->tensor;
+  }
+  read_tensor(op, name, *tensor, array);
+  return tensor->device;
+}
+
+}  // namespace
+
+void ArrayReader::read(const char* name, PyObject* object, Array& array) {
   array.object = object;
   if (PyArray_CheckExact(object)) {
     array.source = Source::kNumPy;
@@ -42,7 +123,7 @@ void Place::read(const char* name, PyObject* object, Array& array) {
   require_alignment(op_, name, array);
 }
 
-void Place::take_device(int device) {
+void ArrayReader::take_device(int device) {
   is_known_ = true;
   device_ = device;
   if (device == kHost) return;
@@ -50,7 +131,7 @@ void Place::take_device(int device) {
   current_.emplace(device);
 }
 
-void Place::take_device_of(const char* name, PyObject* object, int device) {
+void ArrayReader::take_device_of(const char* name, PyObject* object, int device) {
   if (!is_known_) {
     first_ = name;
     first_type_ = Py_TYPE(object);
@@ -65,21 +146,21 @@ void Place::take_device_of(const char* name, PyObject* object, int device) {
                         device_text(device_), "; all arrays of a call must be on one device"));
 }
 
-void Place::choose_stream(cudaStream_t stream, Owned owner) {
+void ArrayReader::choose_stream(cudaStream_t stream, Owned owner) {
   has_stream_ = true;
   stream_ = stream;
   stream_owner_ = std::move(owner);
 }
 
 // An array is ready on a stream: that one is the call's, or the call's waits for it.
-void Place::wait_for(cudaStream_t stream) {
+void ArrayReader::wait_for(cudaStream_t stream) {
   if (!has_stream_) return choose_stream(stream);
   if (stream == stream_) return;
   order_after(stream_, stream);
   if (std::find(others_.begin(), others_.end(), stream) == others_.end()) others_.push_back(stream);
 }
 
-void Place::read_own(const char* name, Array& array) {
+void ArrayReader::read_own(const char* name, Array& array) {
   const DeviceArray& own = device_array_of(array.object);
   take_device_of(name, array.object, own.device);
   if (has_stream_)
@@ -89,7 +170,7 @@ void Place::read_own(const char* name, Array& array) {
   read_device_array(own, array);
 }
 
-void Place::read_exchange(const char* name, const TypeFacts& facts, Array& array) {
+void ArrayReader::read_exchange(const char* name, const TypeFacts& facts, Array& array) {
   const dlpack::Device device = read_exchange_tensor(op_, name, *facts.api, array);
   if (device.type != dlpack::kCUDA && device.type != dlpack::kCUDAManaged)
     refuse_host_array(name, array);
@@ -102,7 +183,8 @@ void Place::read_exchange(const char* name, const TypeFacts& facts, Array& array
   wait_for(static_cast<cudaStream_t>(stream));
 }
 
-void Place::read_protocol(const char* name, const TypeFacts& facts, bool has_grad, Array& array) {
+void ArrayReader::read_protocol(const char* name, const TypeFacts& facts, bool has_grad,
+                                Array& array) {
   // PyTorch exports no tensor that requires grad, even where none is recorded.
   const Owned exported = has_grad ? Owned(PyObject_CallMethod(array.object, "detach", nullptr))
                                   : Owned::borrow(array.object);
@@ -123,7 +205,7 @@ void Place::read_protocol(const char* name, const TypeFacts& facts, bool has_gra
   array.lease = read_capsule(op_, name, exported.get(), stream_, array);
 }
 
-void Place::read_interface(const char* name, Array& array) {
+void ArrayReader::read_interface(const char* name, Array& array) {
   read_cuda_interface(op_, name, array);
   take_device_of(name, array.object, array.device);
   if (array.has_stream)
@@ -132,7 +214,7 @@ void Place::read_interface(const char* name, Array& array) {
     choose_stream(cudaStreamLegacy);
 }
 
-void Place::refuse_host_array(const char* name, const Array& array) const {
+void ArrayReader::refuse_host_array(const char* name, const Array& array) const {
   const std::string found =
       text(op_, ": ", name, " is a ", type_name(array.object), " in host memory");
   if (is_known_)
@@ -143,7 +225,7 @@ void Place::refuse_host_array(const char* name, const Array& array) const {
                        ", which takes host arrays of every library"));
 }
 
-void Place::release(Array* const* arrays, int count) {
+void ArrayReader::release(Array* const* arrays, int count) {
   for (cudaStream_t other : others_) order_after(other, stream_);
   for (int k = 0; k < count; ++k)
     if (arrays[k]->lease && !arrays[k]->has_stream)
