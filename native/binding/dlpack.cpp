@@ -49,8 +49,8 @@ const ExchangeAPI* exchange_api(PyObject* capsule) {
                                               : nullptr;
 }
 
-ManagedTensorVersioned* allocate(const char* op, const ExchangeAPI& api, Device device, DType dtype,
-                                 int dims, const npy_intp* shape) {
+OwnedTensor allocate(const char* op, const ExchangeAPI& api, Device device, DType dtype, int dims,
+                     const npy_intp* shape) {
   std::int64_t lengths[NPY_MAXDIMS], strides[NPY_MAXDIMS], step = 1;
   for (int d = dims - 1; d >= 0; --d) {
     lengths[d] = shape[d];
@@ -61,12 +61,12 @@ ManagedTensorVersioned* allocate(const char* op, const ExchangeAPI& api, Device 
   ManagedTensorVersioned* tensor = nullptr;
   AllocatorError error;
   if (api.allocate(&prototype, &tensor, &error, AllocatorError::set) != 0) error.raise(op);
-  return tensor;
+  return OwnedTensor(tensor);
 }
 
-Owned to_object(const ExchangeAPI& api, ManagedTensorVersioned* tensor) {
+Owned to_object(const ExchangeAPI& api, OwnedTensor tensor) {
   void* object = nullptr;
-  if (api.managed_to_object(tensor, &object) != 0) throw PythonError();
+  if (api.managed_to_object(tensor.release(), &object) != 0) throw PythonError();
   return Owned(static_cast<PyObject*>(object));
 }
 

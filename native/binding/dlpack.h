@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 
 #include "binding/python.h"
 #include "declaration/dtype.h"
@@ -56,6 +57,15 @@ struct ManagedTensorVersioned {
   DLTensor tensor;
 };
 
+// Gives a tensor back to its producer.
+struct GiveBack {
+  template <class Managed>
+  void operator()(Managed* tensor) const {
+    if (tensor->deleter) tensor->deleter(tensor);
+  }
+};
+using OwnedTensor = std::unique_ptr<ManagedTensorVersioned, GiveBack>;
+
 using SetError = void (*)(void* context, const char* kind, const char* message);
 
 struct ExchangeHeader {
@@ -88,11 +98,10 @@ const ExchangeAPI* exchange_api(PyObject* capsule);
 
 // A new tensor from a library's allocator: C-contiguous and not initialised. Throws MemoryError,
 // Error or PythonError, naming the op.
-ManagedTensorVersioned* allocate(const char* op, const ExchangeAPI& api, Device device, DType dtype,
-                                 int dims, const npy_intp* shape);
+OwnedTensor allocate(const char* op, const ExchangeAPI& api, Device device, DType dtype, int dims,
+                     const npy_intp* shape);
 
-// The array that a library makes of a tensor, which is the library's from then on. Throws
-// PythonError.
-Owned to_object(const ExchangeAPI& api, ManagedTensorVersioned* tensor);
+// The array that a library makes of a tensor. Throws PythonError.
+Owned to_object(const ExchangeAPI& api, OwnedTensor tensor);
 
 }  // namespace tensor_ops::dlpack

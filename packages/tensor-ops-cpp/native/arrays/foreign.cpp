@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "declaration/errors.h"
 
@@ -70,10 +71,6 @@ bool is_empty(const dlpack::DLTensor& tensor) {
                      [](std::int64_t length) { return length == 0; });
 }
 
-void give_back(dlpack::ManagedTensorVersioned* tensor) {
-  if (tensor && tensor->deleter) tensor->deleter(tensor);
-}
-
 }  // namespace
 
 const dlpack::ExchangeAPI* exchange_api(PyTypeObject* type) {
@@ -140,9 +137,7 @@ Owned view_of_foreign(const char* op, const char* name, const dlpack::ExchangeAP
 bool is_read_only_foreign(PyObject* object, const dlpack::ExchangeAPI& api) {
   dlpack::ManagedTensorVersioned* managed = nullptr;
   if (api.managed_from_object(object, &managed) != 0) throw PythonError();
-  const bool is_read_only = managed->flags & dlpack::kReadOnly;
-  give_back(managed);
-  return is_read_only;
+  return dlpack::OwnedTensor(managed)->flags & dlpack::kReadOnly;
 }
 
 void note_written(PyObject* object) {
@@ -155,17 +150,9 @@ void note_written(PyObject* object) {
 
 ForeignResult::ForeignResult(const char* op, const Array& like, const dlpack::ExchangeAPI& api)
     : api_(&api),
-      tensor_(dlpack::allocate(op, api, {dlpack::kCPU, 0}, like.dtype, like.dims, like.shape)) {
-  try {
-    view_ = new_view(op, "the result", tensor_->tensor, like.dtype);
-  } catch (...) {
-    give_back(tensor_);
-    throw;
-  }
-}
+      tensor_(dlpack::allocate(op, api, {dlpack::kCPU, 0}, like.dtype, like.dims, like.shape)),
+      view_(new_view(op, "the result", tensor_->tensor, like.dtype)) {}
 
-ForeignResult::~ForeignResult() { give_back(tensor_); }
-
-Owned ForeignResult::release() { return dlpack::to_object(*api_, std::exchange(tensor_, nullptr)); }
+Owned ForeignResult::release() { return dlpack::to_object(*api_, std::move(tensor_)); }
 
 }  // namespace tensor_ops

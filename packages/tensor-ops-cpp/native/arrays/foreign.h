@@ -2,8 +2,6 @@
 // same memory; bfloat16 as uint16.
 #pragma once
 
-#include <utility>
-
 #include "arrays/array.h"
 
 namespace tensor_ops {
@@ -39,14 +37,6 @@ class ForeignResult {
   // C-contiguous, of the shape and dtype of an array; not initialised. Throws MemoryError, Error
   // or PythonError.
   ForeignResult(const char* op, const Array& like, const dlpack::ExchangeAPI& api);
-  ForeignResult(ForeignResult&& other) noexcept { *this = std::move(other); }
-  ForeignResult& operator=(ForeignResult&& other) noexcept {
-    std::swap(api_, other.api_);
-    std::swap(tensor_, other.tensor_);
-    std::swap(view_, other.view_);
-    return *this;
-  }
-  ~ForeignResult();
 
   explicit operator bool() const { return tensor_ != nullptr; }
   PyArrayObject* view() const { return view_.array(); }
@@ -55,7 +45,7 @@ class ForeignResult {
 
  private:
   const dlpack::ExchangeAPI* api_ = nullptr;
-  dlpack::ManagedTensorVersioned* tensor_ = nullptr;
+  dlpack::OwnedTensor tensor_;
   Owned view_;
 };
 

@@ -38,11 +38,6 @@ std::string problem_of_lengths(int dims, const std::int64_t* lengths, std::int64
   return {};
 }
 
-Lease::~Lease() {
-  if (plain_ && plain_->deleter) plain_->deleter(plain_);
-  if (versioned_ && versioned_->deleter) versioned_->deleter(versioned_);
-}
-
 void read_tensor(const char* op, const char* name, const dlpack::DLTensor& tensor, View& view) {
   if (tensor.ndim > kMaxDims)
     throw ValueError(text(op, ": ", name, " has ", tensor.ndim, " axes; the most are ", kMaxDims));

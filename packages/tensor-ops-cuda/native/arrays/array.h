@@ -4,6 +4,7 @@
 #include <cuda_runtime.h>
 
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "binding/dlpack.h"
@@ -44,28 +45,7 @@ enum class Source {
 };
 
 // A managed tensor that a producer handed out, to be given back.
-class Lease {
- public:
-  Lease() = default;
-  explicit Lease(dlpack::ManagedTensor* tensor) : plain_(tensor) {}
-  explicit Lease(dlpack::ManagedTensorVersioned* tensor) : versioned_(tensor) {}
-  Lease(Lease&& other) noexcept
-      : plain_(std::exchange(other.plain_, nullptr)),
-        versioned_(std::exchange(other.versioned_, nullptr)) {}
-  Lease& operator=(Lease&& other) noexcept {
-    std::swap(plain_, other.plain_);
-    std::swap(versioned_, other.versioned_);
-    return *this;
-  }
-  ~Lease();
-  explicit operator bool() const { return plain_ || versioned_; }
-  // Somebody else gives it back.
-  void release() { plain_ = nullptr, versioned_ = nullptr; }
-
- private:
-  dlpack::ManagedTensor* plain_ = nullptr;
-  dlpack::ManagedTensorVersioned* versioned_ = nullptr;
-};
+using Lease = std::shared_ptr<void>;
 
 // As checks/array_checks.h describes it.
 struct Array : View {

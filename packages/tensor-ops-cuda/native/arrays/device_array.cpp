@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "arrays/readers.h"
+#include "declaration/errors.h"
 #include "launch/area.h"
 #include "launch/device.h"
 
@@ -13,15 +14,16 @@ namespace {
 // Any thread may do so.
 struct Release {
   int device;
+  cudaStream_t stream;
   PyObject* stream_owner;
 
-  void operator()(DeviceMemory* memory) const {
+  void operator()(void* memory) const {
     if (is_forked_child()) return;
     try {
       const CurrentDevice current(device);
       // It may be another thread's.
-      if (memory->stream() == cudaStreamPerThread) synchronize_device();
-      delete memory;
+      if (stream == cudaStreamPerThread) synchronize_device();
+      FreeInOrder{stream}(memory);
     } catch (const Error&) {
       // The driver is gone, and the memory with it.
     }
@@ -108,8 +110,8 @@ DeviceArray new_device_array(int device, DType dtype, int dims, const std::int64
                              cudaStream_t stream, PyObject* stream_owner) {
   DeviceArray array{device, dtype, {shape, shape + dims}, nullptr, stream};
   if (array.size() == 0) return array;
-  auto memory = std::make_unique<DeviceMemory>(array.bytes(), stream);
-  array.memory = {memory.release(), Release{device, Py_XNewRef(stream_owner)}};
+  array.memory = {new_device_memory(array.bytes(), stream).release(),
+                  Release{device, stream, Py_XNewRef(stream_owner)}};
   return array;
 }
 

@@ -15,10 +15,10 @@ struct DeviceArray {
   int device = 0;
   DType dtype = kDTypes;
   std::vector<std::int64_t> shape;
-  std::shared_ptr<DeviceMemory> memory;  // null where there are no elements
-  cudaStream_t stream = nullptr;         // what it was last written on
+  std::shared_ptr<void> memory;   // null where there are no elements
+  cudaStream_t stream = nullptr;  // what it was last written on
 
-  void* data() const { return memory ? memory->data() : nullptr; }
+  void* data() const { return memory.get(); }
   std::int64_t size() const;
   std::size_t bytes() const;
 };

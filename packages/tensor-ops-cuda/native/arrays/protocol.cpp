@@ -82,7 +82,7 @@ Lease read_capsule(const char* op, const char* name, PyObject* object, cudaStrea
   if (PyCapsule_IsValid(capsule.get(), dlpack::kCapsule)) {
     auto* managed =
         take<dlpack::ManagedTensor>(capsule.get(), dlpack::kCapsule, dlpack::kUsedCapsule);
-    Lease lease(managed);
+    Lease lease(managed, dlpack::GiveBack());
     read_tensor(op, name, managed->tensor, view);
     return lease;
   }
@@ -90,7 +90,7 @@ Lease read_capsule(const char* op, const char* name, PyObject* object, cudaStrea
     throw TypeError(text(op, ": ", name, ".__dlpack__() returned no DLPack capsule"));
   auto* managed = take<dlpack::ManagedTensorVersioned>(capsule.get(), dlpack::kVersionedCapsule,
                                                        dlpack::kUsedVersionedCapsule);
-  Lease lease(managed);
+  Lease lease(managed, dlpack::GiveBack());
   if (managed->version.major != 1)
     throw TypeError(
         text(op, ": ", name, " comes as DLPack ", managed->version.major, ", expected version 1"));

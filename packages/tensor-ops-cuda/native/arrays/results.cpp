@@ -89,7 +89,8 @@ Owned as_numba_has_it(Owned own) {
 
 }  // namespace
 
-void Result::allocate(const char* op, const Array& x, DType dtype, const Place& place, View& view) {
+void Result::allocate(const char* op, const Array& x, DType dtype, const ArrayReader& place,
+                      View& view) {
   if (place.is_host()) return allocate_on_host(x, dtype, view);
   if (x.source == Source::kExchange) return allocate_by_exchange(op, x, dtype, view);
   own_ = new_device_array(place.device(), dtype, x.dims, x.shape, place.stream(),
@@ -110,16 +111,12 @@ void Result::allocate_on_host(const Array& x, DType dtype, View& view) {
 
 void Result::allocate_by_exchange(const char* op, const Array& x, DType dtype, View& view) {
   tensor_ = dlpack::allocate(op, *x.api, {dlpack::kCUDA, x.device}, dtype, x.dims, x.shape);
-  lease_ = Lease(tensor_);
   read_tensor(op, "the result", tensor_->tensor, view);
 }
 
 Owned Result::object(const Array& x) {
   if (object_) return std::move(object_);
-  if (tensor_) {
-    lease_.release();
-    return dlpack::to_object(*x.api, tensor_);
-  }
+  if (tensor_) return dlpack::to_object(*x.api, std::move(tensor_));
   Owned own(to_object(std::move(own_)));
   if (x.source == Source::kProtocol) return as_library_has_it(x, std::move(own));
   if (x.source == Source::kInterface && facts_of(x.object).package == "numba")

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "arrays/array.h"
+#include "arrays/array_reader.h"
 #include "arrays/device_array.h"
-#include "arrays/place.h"
 
 namespace tensor_ops {
 
@@ -11,7 +11,7 @@ class Result {
  public:
   // C-contiguous, of x's shape, not initialised; the view gets to describe it. The dtype is x's or
   // float32. Throws MemoryError, Error or PythonError, naming the op where a library allocates.
-  void allocate(const char* op, const Array& x, DType dtype, const Place& place, View& view);
+  void allocate(const char* op, const Array& x, DType dtype, const ArrayReader& place, View& view);
   // What the caller gets, once the work is enqueued. Throws PythonError.
   Owned object(const Array& x);
 
@@ -19,10 +19,9 @@ class Result {
   void allocate_on_host(const Array& x, DType dtype, View& view);
   void allocate_by_exchange(const char* op, const Array& x, DType dtype, View& view);
 
-  Owned object_;                                      // NumPy's
-  dlpack::ManagedTensorVersioned* tensor_ = nullptr;  // the exchange API's
-  Lease lease_;                                       // of the tensor, until it is an object
-  DeviceArray own_;                                   // anybody else's
+  Owned object_;                // NumPy's
+  dlpack::OwnedTensor tensor_;  // the exchange API's
+  DeviceArray own_;             // anybody else's
 };
 
 }  // namespace tensor_ops

@@ -187,9 +187,9 @@ void launch_rows(const Call& call) {
   constexpr std::int64_t kPart = std::int64_t{kMostLanes} * kManyVectors * kCount;
   RowParts parts{call.n, kPart, ceil_div(call.n, kPart), 0, nullptr};
   parts.all = call.rows.count * parts.count;
-  const DeviceMemory memory(
+  const DeviceMemory memory = new_device_memory(
       static_cast<std::size_t>(parts.all) * RowParts::kNumbers * sizeof(double), call.stream);
-  parts.numbers = static_cast<double*>(memory.data());
+  parts.numbers = static_cast<double*>(memory.get());
   const Grid grid{static_cast<unsigned>(std::min(parts.all, kMostBlocks)), kMostLanes,
                   sizeof(TeamMemory)};
   launch_parts<Op>(call, grid, whole, parts);

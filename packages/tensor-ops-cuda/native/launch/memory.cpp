@@ -6,15 +6,17 @@
 
 namespace tensor_ops {
 
-DeviceMemory::DeviceMemory(std::size_t bytes, cudaStream_t stream) : stream_(stream) {
-  CUDA_CHECK(cudaMallocAsync(&data_, bytes, stream));
+DeviceMemory new_device_memory(std::size_t bytes, cudaStream_t stream) {
+  void* data = nullptr;
+  CUDA_CHECK(cudaMallocAsync(&data, bytes, stream));
+  return {data, {stream}};
 }
 
-DeviceMemory::~DeviceMemory() {
-  if (!data_ || cudaFreeAsync(data_, stream_) == cudaSuccess) return;
+void FreeInOrder::operator()(void* data) const {
+  if (cudaFreeAsync(data, stream) == cudaSuccess) return;
   // The caller's stream is gone, and so is all that it was asked to do; or the whole context is.
   cudaGetLastError();
-  if (cudaDeviceSynchronize() != cudaSuccess || cudaFree(data_) != cudaSuccess) cudaGetLastError();
+  if (cudaDeviceSynchronize() != cudaSuccess || cudaFree(data) != cudaSuccess) cudaGetLastError();
 }
 
 void upload(const StridedArea& from, void* to, cudaStream_t stream) {

@@ -38,15 +38,16 @@ struct Gathered {
 void gather(Problem& problem, int k, Gathered& gathered, cudaStream_t stream) {
   Operand& operand = problem.operand[k];
   gathered.area[k] = area_of(problem, operand, whole(problem));
-  gathered.memory[k] = DeviceMemory(static_cast<std::size_t>(gathered.area[k].bytes()), stream);
-  operand = packed(problem, operand, gathered.memory[k].data());
+  gathered.memory[k] =
+      new_device_memory(static_cast<std::size_t>(gathered.area[k].bytes()), stream);
+  operand = packed(problem, operand, gathered.memory[k].get());
   if (!operand.is_output) gather_area(gathered.area[k], operand.data, stream);
 }
 
 // More axes than kernels take: what is packed has one.
 void gather_all(Problem& problem, Gathered& gathered, cudaStream_t stream) {
   for (int k = 0; k < problem.operands; ++k)
-    if (problem.operand[k].data && !gathered.memory[k].data()) gather(problem, k, gathered, stream);
+    if (problem.operand[k].data && !gathered.memory[k].get()) gather(problem, k, gathered, stream);
   collapse(problem);
 }
 
@@ -81,8 +82,8 @@ void run_on_device(const Problem& given, const DeviceFacts& device, cudaStream_t
   if (problem.axes > kMaxAxes) gather_all(problem, gathered, stream);
   problem.op->launch(new_call(problem, device, stream));
   for (int k = 0; k < problem.operands; ++k)
-    if (problem.operand[k].is_output && gathered.memory[k].data())
-      scatter_area(gathered.memory[k].data(), gathered.area[k], stream);
+    if (problem.operand[k].is_output && gathered.memory[k].get())
+      scatter_area(gathered.memory[k].get(), gathered.area[k], stream);
 }
 
 }  // namespace tensor_ops

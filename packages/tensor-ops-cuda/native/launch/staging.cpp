@@ -5,7 +5,6 @@
 #include <memory>
 
 #include "declaration/errors.h"
-#include "launch/chunks.h"
 #include "launch/cuda.h"
 #include "launch/device.h"
 #include "launch/host_copy.h"
@@ -66,9 +65,9 @@ struct Buffers {
 
   void allocate(std::int64_t bytes, const Stream& stream) {
     host = new_host_buffer(static_cast<std::size_t>(bytes));
-    device = DeviceMemory(static_cast<std::size_t>(bytes), stream.get());
+    device = new_device_memory(static_cast<std::size_t>(bytes), stream.get());
   }
-  char* on_device(std::int64_t offset) const { return static_cast<char*>(device.data()) + offset; }
+  char* on_device(std::int64_t offset) const { return static_cast<char*>(device.get()) + offset; }
 };
 
 // A chunk in flight.
@@ -76,6 +75,48 @@ struct Slot : Buffers {
   Box box;
   Pipeline::SlotEvents* events;
   bool is_busy = false;
+};
+
+// The parts of a host call: boxes of at most `most_rows` rows that cover a problem, in order. A box
+// has whole inner axes, some steps of one axis, and a single step of each axis outside of it.
+class Chunks {
+ public:
+  Chunks(const Problem& problem, std::int64_t most_rows) : problem_(problem) {
+    axis_ = std::max(0, problem.axes - 1);
+    if (problem.axes == 0) return;
+    while (axis_ > 0 && inner_ * problem.extent[axis_] <= most_rows)
+      inner_ *= problem.extent[axis_--];
+    const std::int64_t extent = problem.extent[axis_];
+    step_ = std::clamp<std::int64_t>(most_rows / inner_, 1, extent);
+    // Parts of nearly the same size.
+    const std::int64_t parts = (extent + step_ - 1) / step_;
+    step_ = (extent + parts - 1) / parts;
+    count_ = (extent + step_ - 1) / step_;
+    for (int d = 0; d < axis_; ++d) count_ *= problem.extent[d];
+  }
+
+  std::int64_t count() const { return count_; }
+  // Rows of the largest box.
+  std::int64_t most_rows() const { return step_ * inner_; }
+  Box box(std::int64_t chunk) const {
+    Box box = whole(problem_);
+    if (problem_.axes == 0) return box;
+    const std::int64_t extent = problem_.extent[axis_], parts = (extent + step_ - 1) / step_;
+    box.begin[axis_] = chunk % parts * step_;
+    box.extent[axis_] = std::min(step_, extent - box.begin[axis_]);
+    std::int64_t rest = chunk / parts;
+    for (int d = axis_ - 1; d >= 0; --d) {
+      box.begin[d] = rest % problem_.extent[d];
+      box.extent[d] = 1;
+      rest /= problem_.extent[d];
+    }
+    return box;
+  }
+
+ private:
+  const Problem& problem_;
+  int axis_ = 0;  // the one that is cut
+  std::int64_t step_ = 1, inner_ = 1, count_ = 1;
 };
 
 class Transfer {
@@ -164,7 +205,7 @@ void Transfer::upload_repeating() {
     if (schedule_[k] == Schedule::kOnce)
       pack(area_of(problem_, problem_.operand[k], whole(problem_)),
            repeating_.host.get() + offset_[k]);
-  copy_async(repeating_.device.data(), repeating_.host.get(), repeating_bytes_,
+  copy_async(repeating_.device.get(), repeating_.host.get(), repeating_bytes_,
              cudaMemcpyHostToDevice, upload_);
 }
 
