@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "binding/call.h"
 #include "binding/docstring.h"
 #include "binding/python.h"
 #include "declaration/dtype.h"
@@ -12,7 +13,6 @@
 #include "declaration/registry.h"
 #include "launch/op.h"
 #include "python/backend.h"
-#include "python/call.h"
 
 namespace py = pybind11;
 

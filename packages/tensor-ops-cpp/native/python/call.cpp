@@ -1,4 +1,4 @@
-#include "python/call.h"
+#include "binding/call.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "python/call.h"
+#include "binding/call.h"
 
 #include <algorithm>
 
@@ -13,7 +13,7 @@ namespace tensor_ops {
 namespace {
 
 // Device arrays hold the GIL: enqueueing takes less time than letting go of it.
-void run(const Problem& problem, const DeviceFacts& device, const Place& place) {
+void run(const Problem& problem, const DeviceFacts& device, const ArrayReader& place) {
   if (!place.is_host()) return run_on_device(problem, device, place.stream());
   const ReleasedGil released;
   run_from_host(problem, device);
