@@ -119,4 +119,11 @@ void launch_elements(const Call& call) {
   });
 }
 
+// The same of an op with two variants.
+template <template <class> class First, template <class> class Second, int kInputs>
+void launch_variants(const Call& call) {
+  call.variant == 0 ? launch_elements<First, kInputs>(call)
+                    : launch_elements<Second, kInputs>(call);
+}
+
 }  // namespace tensor_ops

@@ -3,14 +3,4 @@
 #include "kernels/gelu.cuh"
 #include "op.h"
 
-namespace tensor_ops {
-namespace {
-
-void launch_gelu_mul(const Call& call) {
-  call.variant == 0 ? launch_elements<TanhGelu, 2>(call) : launch_elements<NormalGelu, 2>(call);
-}
-
-}  // namespace
-}  // namespace tensor_ops
-
-DECLARE_OP(gelu_mul, launch_gelu_mul)
+DECLARE_OP(gelu_mul, (launch_variants<TanhGelu, NormalGelu, 2>))
