@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #define TENSOR_OPS_INLINE inline __attribute__((always_inline))
 // The same of a lambda, after its parameters.
@@ -27,40 +28,20 @@ TENSOR_OPS_INLINE To bit_cast(From from) {
   return to;
 }
 
-// The unsigned integer of the size of T.
-template <std::size_t size>
-struct UnsignedOfSize;
-template <>
-struct UnsignedOfSize<2> {
-  using Type = std::uint16_t;
-};
-template <>
-struct UnsignedOfSize<4> {
-  using Type = std::uint32_t;
-};
-template <>
-struct UnsignedOfSize<8> {
-  using Type = std::uint64_t;
-};
+// The unsigned integer of the size of T, which is 2, 4 or 8 bytes.
 template <class T>
-using UnsignedOf = typename UnsignedOfSize<sizeof(T)>::Type;
+using UnsignedOf =
+    std::conditional_t<sizeof(T) == 2, std::uint16_t,
+                       std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>>;
 
 // a * b + c, rounded once where the level has the instruction.
-TENSOR_OPS_INLINE float fma(float a, float b, float c) {
 #if TENSOR_OPS_HAS_FMA
-  return __builtin_fmaf(a, b, c);
+TENSOR_OPS_INLINE float fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
+TENSOR_OPS_INLINE double fma(double a, double b, double c) { return __builtin_fma(a, b, c); }
 #else
-  return a * b + c;
+TENSOR_OPS_INLINE float fma(float a, float b, float c) { return a * b + c; }
+TENSOR_OPS_INLINE double fma(double a, double b, double c) { return a * b + c; }
 #endif
-}
-
-TENSOR_OPS_INLINE double fma(double a, double b, double c) {
-#if TENSOR_OPS_HAS_FMA
-  return __builtin_fma(a, b, c);
-#else
-  return a * b + c;
-#endif
-}
 
 TENSOR_OPS_INLINE float magnitude(float x) { return __builtin_fabsf(x); }
 TENSOR_OPS_INLINE double magnitude(double x) { return __builtin_fabs(x); }

@@ -8,25 +8,19 @@
 namespace tensor_ops::TENSOR_OPS_LEVEL {
 namespace {
 
-struct Float32 {
-  using Storage = float;
-  using Compute = float;
-  using Packed = Floats;
-  static TENSOR_OPS_INLINE float load(float x) { return x; }
-  static TENSOR_OPS_INLINE float store(float x) { return x; }
-  static TENSOR_OPS_INLINE Floats widen(Floats x) { return x; }
-  static TENSOR_OPS_INLINE Floats narrow(Floats x) { return x; }
+// Of the type that it is computed in.
+template <class T>
+struct Float {
+  using Storage = T;
+  using Compute = T;
+  using Packed = Vector<T>;
+  static TENSOR_OPS_INLINE T load(T x) { return x; }
+  static TENSOR_OPS_INLINE T store(T x) { return x; }
+  static TENSOR_OPS_INLINE Packed widen(Packed x) { return x; }
+  static TENSOR_OPS_INLINE Packed narrow(Packed x) { return x; }
 };
-
-struct Float64 {
-  using Storage = double;
-  using Compute = double;
-  using Packed = Doubles;
-  static TENSOR_OPS_INLINE double load(double x) { return x; }
-  static TENSOR_OPS_INLINE double store(double x) { return x; }
-  static TENSOR_OPS_INLINE Doubles widen(Doubles x) { return x; }
-  static TENSOR_OPS_INLINE Doubles narrow(Doubles x) { return x; }
-};
+using Float32 = Float<float>;
+using Float64 = Float<double>;
 
 // The upper half of a float32. Rounds to nearest even; NaN stays NaN and subnormals are kept.
 struct BFloat16 {

@@ -16,16 +16,11 @@ constexpr Digits kDigitsOf = is_half<Element> ? Digits::kHalf : Digits::kAll;
 // 2^k (1 + r q(r)). The levels that can look up a number in a register have as many entries as that
 // has lanes.
 template <class C>
-struct Exp2Table;
-template <>
-struct Exp2Table<float> : Exp2Constants<float, kFloatTable> {
-  static constexpr std::size_t entries = kFloatTable;
-  static constexpr int fraction_bits = 23, bias = 127;
-};
-template <>
-struct Exp2Table<double> : Exp2Constants<double, kDoubleTable> {
-  static constexpr std::size_t entries = kDoubleTable;
-  static constexpr int fraction_bits = 52, bias = 1023;
+constexpr std::size_t kExp2Entries = sizeof(C) == sizeof(float) ? kFloatTable : kDoubleTable;
+template <class C>
+struct Exp2Table : Exp2Constants<C, kExp2Entries<C>> {
+  static constexpr std::size_t entries = kExp2Entries<C>;
+  static constexpr int fraction_bits = sizeof(C) == sizeof(float) ? 23 : 52;
 };
 
 // Adding this to y leaves k as a fixed-point number in the sum's low bits.

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <type_traits>
 
 #include "kernels/addresses.cuh"
 #include "launch/call.h"
@@ -19,17 +20,9 @@ struct BFloat16 {
   unsigned short bits;
 };
 
-template <class Element>
-struct RealOf {
-  using type = float;
-};
-template <>
-struct RealOf<double> {
-  using type = double;
-};
 // The type to compute in.
 template <class Element>
-using Real = typename RealOf<Element>::type;
+using Real = std::conditional_t<std::is_same_v<Element, double>, double, float>;
 
 template <class Element>
 constexpr bool is_half = sizeof(Element) == 2;

@@ -12,15 +12,9 @@ namespace tensor_ops {
 // Factors times kSmall have products that cannot overflow, and a sum of these times kLarge twice
 // overflows only if it is too large.
 template <class R>
-struct ProductScales;
-template <>
-struct ProductScales<float> {
-  static constexpr float kSmall = 0x1p-70f, kLarge = 0x1p70f;
-};
-template <>
-struct ProductScales<double> {
-  static constexpr double kSmall = 0x1p-540, kLarge = 0x1p540;
-};
+constexpr R kSmall = static_cast<R>(sizeof(R) == 4 ? 0x1p-70 : 0x1p-540);
+template <class R>
+constexpr R kLarge = static_cast<R>(sizeof(R) == 4 ? 0x1p70 : 0x1p540);
 
 // a * b + c * d to 1.5 ULP, without cancellation (Kahan).
 template <class R>
@@ -41,17 +35,16 @@ template <class R>
 DEVICE R small_product(R a, R b) {
   constexpr R kInfinity = static_cast<R>(INFINITY);
   if (magnitude(a) == kInfinity || magnitude(b) == kInfinity) return a * b;
-  return (a * ProductScales<R>::kSmall) * (b * ProductScales<R>::kSmall);
+  return (a * kSmall<R>)*(b * kSmall<R>);
 }
 
 // a * b + c * d where numbers may be infinite and products may overflow. The rounding error of an
 // infinite product is NaN: then the plain formula is right.
 template <class R>
 __device__ __noinline__ R careful_sum_of_products(R a, R b, R c, R d) {
-  constexpr R kSmall = ProductScales<R>::kSmall, kLarge = ProductScales<R>::kLarge;
-  const R careful = sum_of_products(a * kSmall, b * kSmall, c * kSmall, d * kSmall);
+  const R careful = sum_of_products(a * kSmall<R>, b * kSmall<R>, c * kSmall<R>, d * kSmall<R>);
   const R plain = small_product(a, b) + small_product(c, d);
-  return ((is_finite(careful) ? careful : plain) * kLarge) * kLarge;
+  return ((is_finite(careful) ? careful : plain) * kLarge<R>)*kLarge<R>;
 }
 
 // The rotation of a pair by an angle, given its cosine and sine.
