@@ -1,5 +1,4 @@
-#include "decode/serving/steps_in_row.h"
-
+// Tested by tests/decode/test_steps_in_a_row.py.
 #include <algorithm>
 #include <chrono>
 
