@@ -12,7 +12,9 @@ namespace tensor_ops::decode {
 enum class Element { kFloat32, kInt32 };
 enum class Need { kRequired, kOptional };
 
-// Columns, rows and lengths are sizes in the notation of letters.h.
+// Columns, rows and lengths are sizes: a sum of products such as "K", "2F", "HD+2GD" or "1". A
+// letter stands for the same number in all of a node, P for limits.max_seq_length; the empty size
+// is any number. tensor_ops_decode/kinds/sizes.py reads the same notation.
 struct InputSlot {
   const char *name, *columns;
   Element element = Element::kFloat32;
