@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "declaration/errors.h"
-#include "tensor_ops/backend/detail/utf8.h"
 
 namespace tensor_ops::decode {
 namespace {

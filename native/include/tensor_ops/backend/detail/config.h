@@ -14,7 +14,6 @@
 #include "tensor_ops/backend/detail/json.h"
 #include "tensor_ops/backend/detail/text.h"
 #include "tensor_ops/backend/detail/trusted_file.h"
-#include "tensor_ops/backend/detail/utf8.h"
 #include "tensor_ops/backend/names.h"
 #include "tensor_ops/backend/selection.h"
 

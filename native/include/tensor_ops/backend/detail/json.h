@@ -1,5 +1,5 @@
-// A strict reader of JSON, for text that nobody has checked. The problems that it names are worded
-// as by Python's json module.
+// A strict reader of JSON, for bytes that nobody has checked. The problems that it names are worded
+// as by Python's json module and its decoder of UTF-8.
 #pragma once
 
 #include <algorithm>
@@ -17,6 +17,35 @@
 #include <vector>
 
 namespace tensor_ops::backend::detail {
+
+// Where bytes are not UTF-8.
+struct WrongUtf8 {
+  std::size_t position;
+  const char* reason;
+};
+
+inline std::optional<WrongUtf8> first_wrong_utf8(std::string_view text) {
+  const auto byte = [&text](std::size_t i) { return static_cast<unsigned char>(text[i]); };
+  for (std::size_t i = 0; i < text.size();) {
+    const unsigned char first = byte(i);
+    if (first < 0x80) {
+      ++i;
+      continue;
+    }
+    if (first < 0xc2 || first > 0xf4) return WrongUtf8{i, "invalid start byte"};
+    const std::size_t length = first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
+    for (std::size_t k = 1; k < length; ++k) {
+      if (i + k == text.size()) return WrongUtf8{i, "unexpected end of data"};
+      // The second byte has narrower limits after some first ones: no overlong forms, no
+      // surrogates and nothing beyond U+10FFFF.
+      const unsigned char low = k > 1 ? 0x80 : first == 0xe0 ? 0xa0 : first == 0xf0 ? 0x90 : 0x80;
+      const unsigned char high = k > 1 ? 0xbf : first == 0xed ? 0x9f : first == 0xf4 ? 0x8f : 0xbf;
+      if (byte(i + k) < low || byte(i + k) > high) return WrongUtf8{i, "invalid continuation byte"};
+    }
+    i += length;
+  }
+  return std::nullopt;
+}
 
 struct Json {
   enum class Kind { kNull, kBool, kNumber, kString, kArray, kObject };
@@ -50,7 +79,7 @@ struct JsonError : std::runtime_error {
 
 class JsonReader {
  public:
-  // The text is UTF-8, which the caller has checked.
+  // The text is UTF-8, which the caller has checked by first_wrong_utf8().
   JsonReader(std::string_view text, JsonRules rules) : text_(text), rules_(rules) {}
 
   // Throws JsonError for what is not one JSON value.
