@@ -25,29 +25,12 @@ namespace {
 using decode::Executable;
 using decode::StepArray;
 
-// The program of a text. A program is loaded by several calls with the same text, which is parsed
-// once, since the last one is kept.
-class LastProgram {
- public:
-  std::shared_ptr<const decode::Program> of(const std::string& json) {
-    const std::lock_guard<std::mutex> lock(in_use_);
-    if (!program_ || json != json_) {
-      ++parsed_;
-      program_ = std::make_shared<const decode::Program>(decode::parse_program(json));
-      json_ = json;
-    }
-    return program_;
-  }
-  std::size_t parsed() {
-    const std::lock_guard<std::mutex> lock(in_use_);
-    return parsed_;
-  }
-
- private:
-  std::mutex in_use_;
-  std::string json_;
-  std::shared_ptr<const decode::Program> program_;
-  std::size_t parsed_ = 0;  // how many texts, wrong ones too
+// The program whose text was parsed last.
+struct LastProgram {
+  std::mutex in_use;
+  std::string json;
+  std::shared_ptr<const decode::Program> program;
+  std::size_t parsed = 0;  // how many texts, wrong ones too
 };
 
 LastProgram& last_program() {
@@ -55,8 +38,21 @@ LastProgram& last_program() {
   return last;
 }
 
+// A program is loaded by several calls with the same text, which is parsed once.
 std::shared_ptr<const decode::Program> program_of(const std::string& json) {
-  return last_program().of(json);
+  LastProgram& last = last_program();
+  const std::lock_guard<std::mutex> lock(last.in_use);
+  if (!last.program || json != last.json) {
+    ++last.parsed;
+    last.program = std::make_shared<const decode::Program>(decode::parse_program(json));
+    last.json = json;
+  }
+  return last.program;
+}
+
+std::size_t parsed_programs() {
+  const std::lock_guard<std::mutex> lock(last_program().in_use);
+  return last_program().parsed;
 }
 
 // Messages about the settings below name no function: those who load a model pass them to several.
@@ -340,7 +336,7 @@ void add_decode(py::module_& module) {
   module.def("program_memory", program_memory, "program"_a, "num_workers"_a, "options"_a);
   module.def("packed_layout", packed_layout, "program"_a);
   module.def("packed_checksum", packed_checksum, "packed"_a, "num_workers"_a);
-  module.def("parsed_programs", [] { return last_program().parsed(); });
+  module.def("parsed_programs", parsed_programs);
   py::class_<PyExecutable>(module, "Executable", "A program made ready to run.")
       .def("run", &PyExecutable::run, "num_tokens"_a, "num_selected"_a,
            "Run one step of what is in `arrays`.")

@@ -1,5 +1,3 @@
-#include "python/decode_product.h"
-
 #include <pybind11/numpy.h>
 #include <pybind11/stl.h>
 
@@ -9,6 +7,7 @@
 #include "decode/products/product.h"
 #include "decode/program/activation_names.h"
 #include "isa/float_mode.h"
+#include "python/decode.h"
 
 namespace py = pybind11;
 

@@ -14,7 +14,6 @@
 #include "threads/threads.h"
 #ifndef TENSOR_OPS_WITHOUT_DECODE
 #include "python/decode.h"
-#include "python/decode_product.h"
 #endif
 
 namespace py = pybind11;
