@@ -2,6 +2,9 @@
 // are walked as one. Backends describe an array by an Operand of their own, which has
 //
 //     char* data;           null for an optional array that was not given
+//     DType dtype;
+//     item_size()           bytes of an element
+//     bool is_output;
 //     length                elements in a row
 //     element_stride        bytes from one element of a row to the next
 //     stride[kMaxDims]      bytes along each leading axis of x; 0 where the array repeats
@@ -9,8 +12,10 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 
 #include "declaration/array_view.h"
+#include "declaration/op_call.h"
 
 namespace tensor_ops {
 
@@ -24,6 +29,32 @@ void take_strides(Operand& operand, const ArrayView& array, int leading_axes) {
     if (array.shape[d] != 1) operand.stride[d + offset] = array.strides[d];
   if (operand.length > 1)
     operand.element_stride = last < 0 || array.shape[last] == 1 ? 0 : array.strides[last];
+}
+
+// The operands of a call's arrays, in their order, where x has rows of n elements.
+template <class Operand, class Extent>
+void make_operands(const OpCall& call, Extent n, int leading_axes, Operand* operand, int operands) {
+  for (int k = 0; k < operands; ++k, ++operand) {
+    const ArrayView* const array = call.array[k];
+    operand->data = nullptr;
+    operand->dtype = array ? array->dtype : call.array[0]->dtype;
+    operand->is_output = k >= call.inputs;
+    const bool is_half = !operand->is_output && call.kind[k] == Kind::kHalfRows;
+    operand->length = is_half ? n / 2 : n;
+    operand->element_stride = operand->item_size();
+    std::fill_n(operand->stride, leading_axes, 0);
+    if (array) take_strides(*operand, *array, leading_axes);
+  }
+}
+
+// Whether the rows of an operand are contiguous and aligned, so that kernels take them as they are.
+template <class Operand>
+bool is_direct(const Operand& operand, int leading_axes) {
+  const auto item = operand.item_size();
+  return (operand.length <= 1 || operand.element_stride == item) &&
+         reinterpret_cast<std::uintptr_t>(operand.data) % static_cast<std::size_t>(item) == 0 &&
+         std::all_of(operand.stride, operand.stride + leading_axes,
+                     [=](auto stride) { return stride % item == 0; });
 }
 
 // Drops leading axes of length 1, and makes one of neighbouring axes that every operand walks as

@@ -16,14 +16,6 @@ namespace {
 
 std::ptrdiff_t signed_size(std::size_t n) { return static_cast<std::ptrdiff_t>(n); }
 
-bool can_be_direct(const Plan& plan, const Operand& operand) {
-  const auto item = signed_size(operand.item_size);
-  if (operand.element_stride != item) return false;
-  if (reinterpret_cast<std::uintptr_t>(operand.data) % operand.item_size != 0) return false;
-  return std::all_of(operand.stride, operand.stride + plan.dims,
-                     [item](std::ptrdiff_t stride) { return stride % item == 0; });
-}
-
 // Copies with a constant size, which compiles to plain moves.
 template <std::size_t Item>
 void copy_strided(char* to, std::ptrdiff_t to_stride, const char* from, std::ptrdiff_t from_stride,
@@ -31,7 +23,7 @@ void copy_strided(char* to, std::ptrdiff_t to_stride, const char* from, std::ptr
   for (; count > 0; --count, to += to_stride, from += from_stride) std::memcpy(to, from, Item);
 }
 
-void copy_elements(std::size_t item, char* to, std::ptrdiff_t to_stride, const char* from,
+void copy_elements(std::ptrdiff_t item, char* to, std::ptrdiff_t to_stride, const char* from,
                    std::ptrdiff_t from_stride, std::size_t count) {
   switch (item) {
     case 2:
@@ -55,8 +47,8 @@ constexpr std::size_t kCacheLine = 64;
 
 std::size_t scratch_size(const Plan& plan, const Operand& operand) {
   if (operand.is_direct) return 0;
-  return (gathered_length(plan, operand) * operand.item_size + kCacheLine - 1) / kCacheLine *
-         kCacheLine;
+  return (gathered_length(plan, operand) * kItemSizes[operand.dtype] + kCacheLine - 1) /
+         kCacheLine * kCacheLine;
 }
 
 std::size_t scratch_size(const Plan& plan) {
@@ -138,7 +130,7 @@ class Walker {
       // where a shorter piece of another did.
       const std::size_t count = length(operand, columns);
       if (gathered_[k] == source[k] && gathered_count_[k] >= count) continue;
-      copy_elements(operand.item_size, row_[k], signed_size(operand.item_size), source[k],
+      copy_elements(operand.item_size(), row_[k], operand.item_size(), source[k],
                     operand.element_stride, count);
       gathered_[k] = source[k];
       gathered_count_[k] = count;
@@ -147,8 +139,8 @@ class Walker {
     for (int k = 0; k < plan_.operands; ++k) {
       const Operand& operand = plan_.operand[k];
       if (operand.is_output && !operand.is_direct)
-        copy_elements(operand.item_size, source[k], operand.element_stride, row_[k],
-                      signed_size(operand.item_size), length(operand, columns));
+        copy_elements(operand.item_size(), source[k], operand.element_stride, row_[k],
+                      operand.item_size(), length(operand, columns));
     }
   }
 
@@ -232,7 +224,7 @@ void simplify(Plan& plan) {
     plan.rows /= plan.n / n;
   }
   for (int k = 0; k < plan.operands; ++k)
-    plan.operand[k].is_direct = can_be_direct(plan, plan.operand[k]);
+    plan.operand[k].is_direct = is_direct(plan.operand[k], plan.dims);
 }
 
 void execute(const Plan& plan, Kernel kernel, const double* scalars, int threads) {

@@ -9,13 +9,15 @@
 namespace tensor_ops {
 
 struct Operand {
-  char* data;                     // null for an optional array that was not given
+  char* data;  // null for an optional array that was not given
+  DType dtype;
   std::size_t length;             // elements in a row
-  std::size_t item_size;          // bytes of an element
   std::ptrdiff_t element_stride;  // bytes from one element of a row to the next
   bool is_output;
   bool is_direct;                   // set by simplify(): rows can be handed to a kernel as they are
   std::ptrdiff_t stride[kMaxDims];  // bytes, per leading dimension; 0 where broadcast
+
+  std::ptrdiff_t item_size() const { return static_cast<std::ptrdiff_t>(kItemSizes[dtype]); }
 };
 
 struct Plan {

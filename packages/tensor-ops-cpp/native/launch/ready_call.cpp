@@ -55,18 +55,6 @@ bool should_stream(const OpCall& call, std::size_t elements, bool measures_rows)
   return true;
 }
 
-void add_operand(Plan& plan, const ArrayView* array, std::size_t length, std::size_t item_size,
-                 bool is_output) {
-  Operand& operand = plan.operand[plan.operands++];
-  operand.data = nullptr;
-  operand.length = length;
-  operand.item_size = array ? array->item_size() : item_size;
-  operand.element_stride = static_cast<std::ptrdiff_t>(operand.item_size);
-  operand.is_output = is_output;
-  std::fill_n(operand.stride, plan.dims, 0);
-  if (array) take_strides(operand, *array, plan.dims);
-}
-
 }  // namespace
 
 void throw_unavailable(const Op& op, const std::string& reason) {
@@ -119,18 +107,13 @@ bool ReadyCall::find_half_rows(const ArrayView& array, std::ptrdiff_t& stride) c
 void ReadyCall::make_plan(const OpCall& call) {
   const ArrayView& x = *call.array[0];
   plan_.walk = op_.walk;
-  plan_.operands = 0;
+  plan_.operands = arrays_of(call);
   plan_.streams = streams_;
   plan_.dims = std::max(0, x.dims - 1);
   plan_.n = x.dims ? static_cast<std::size_t>(x.shape[plan_.dims]) : 1;
   plan_.rows = elements_ / plan_.n;
   for (int d = 0; d < plan_.dims; ++d) plan_.shape[d] = static_cast<std::size_t>(x.shape[d]);
-  for (int k = 0; k < arrays_of(call); ++k) {
-    const bool is_output = k >= call.inputs;
-    const std::size_t length =
-        !is_output && call.kind[k] == Kind::kHalfRows ? plan_.n / 2 : plan_.n;
-    add_operand(plan_, call.array[k], length, x.item_size(), is_output);
-  }
+  make_operands(call, plan_.n, plan_.dims, plan_.operand, plan_.operands);
   simplify(plan_);
 }
 

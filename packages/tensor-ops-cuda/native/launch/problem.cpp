@@ -7,17 +7,6 @@
 namespace tensor_ops {
 namespace {
 
-void add_operand(Problem& problem, const ArrayView* given, std::int64_t length, bool is_output) {
-  Operand& operand = problem.operand[problem.operands++];
-  operand.data = nullptr;
-  operand.dtype = given ? given->dtype : problem.dtype;
-  operand.length = length;
-  operand.element_stride = operand.item_size();
-  operand.is_output = is_output;
-  std::fill_n(operand.stride, problem.axes, 0);
-  if (given) take_strides(operand, *given, problem.axes);
-}
-
 // Rows of one element: what lies apart by the last leading axis becomes a row.
 void take_axis_for_row(Problem& problem) {
   problem.n = problem.extent[--problem.axes];
@@ -40,13 +29,8 @@ Problem make_problem(const OpCall& call) {
   problem.axes = std::max(0, x.dims - 1);
   problem.n = x.dims ? x.shape[problem.axes] : 1;
   std::copy_n(x.shape, problem.axes, problem.extent);
-  problem.operands = 0;
-  for (int k = 0; k < call.inputs; ++k) {
-    const bool is_half = call.kind[k] == Kind::kHalfRows;
-    add_operand(problem, call.array[k], is_half ? problem.n / 2 : problem.n, false);
-  }
-  for (std::size_t i = 0; i < call.op->outputs.size(); ++i)
-    add_operand(problem, call.array[call.inputs + static_cast<int>(i)], problem.n, true);
+  problem.operands = call.inputs + static_cast<int>(call.op->outputs.size());
+  make_operands(call, problem.n, problem.axes, problem.operand, problem.operands);
   return problem;
 }
 

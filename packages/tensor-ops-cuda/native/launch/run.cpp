@@ -2,19 +2,12 @@
 
 #include <algorithm>
 
+#include "declaration/operand_axes.h"
 #include "launch/gather.h"
 #include "launch/memory.h"
 
 namespace tensor_ops {
 namespace {
-
-bool is_direct(const Problem& problem, const Operand& operand) {
-  const std::int64_t item = operand.item_size();
-  if (operand.length > 1 && operand.element_stride != item) return false;
-  const auto is_whole = [=](std::int64_t stride) { return stride % item == 0; };
-  return std::all_of(operand.stride, operand.stride + problem.axes, is_whole) &&
-         reinterpret_cast<std::uintptr_t>(operand.data) % static_cast<std::size_t>(item) == 0;
-}
 
 // An operand of the same elements, each once and one after another, at `data`.
 Operand packed(const Problem& problem, const Operand& operand, void* data) {
@@ -76,7 +69,7 @@ void run_on_device(const Problem& given, const DeviceFacts& device, cudaStream_t
   collapse(problem);
   Gathered gathered;
   for (int k = 0; k < problem.operands; ++k)
-    if (problem.operand[k].data && !is_direct(problem, problem.operand[k]))
+    if (problem.operand[k].data && !is_direct(problem.operand[k], problem.axes))
       gather(problem, k, gathered, stream);
   collapse(problem);
   if (problem.axes > kMaxAxes) gather_all(problem, gathered, stream);
