@@ -14,7 +14,7 @@ constexpr std::size_t kPairRows = 16;
 // Prologue::row(share, r, scratch) returns the row that is multiplied, which may be in the scratch;
 // Prologue::bias is the slot of the biases. The residual is the second input.
 template <class Prologue>
-struct ProductPhases {
+class ProductPhases {
   static void prepare(const decode::Share& share) {
     const bool is_few = share.rows <= decode::kFewRows;
     const std::size_t begin = is_few ? 0 : share.begin_of(share.rows);
@@ -45,7 +45,6 @@ struct ProductPhases {
     }
   }
 
- private:
   static void multiply_tiles(const decode::Share& share, const decode::ProductScratch& scratch,
                              const decode::Share& of, decode::TileClaims::Tiles tiles) {
     std::size_t first = 0;  // tile of a run
@@ -112,6 +111,9 @@ struct ProductPhases {
         out[r * share.columns + l] = value;
       }
   }
+
+ public:
+  static constexpr decode::NodeKernels kernels{prepare, multiply, false};
 };
 
 }  // namespace

@@ -15,4 +15,4 @@ struct AsGiven {
 }  // namespace
 }  // namespace tensor_ops::TENSOR_OPS_LEVEL
 
-DEFINE_NODE(linear, ProductPhases<AsGiven>::prepare, ProductPhases<AsGiven>::multiply, false)
+DEFINE_NODE(linear, ProductPhases<AsGiven>::kernels)

@@ -23,5 +23,4 @@ struct Normalised {
 }  // namespace
 }  // namespace tensor_ops::TENSOR_OPS_LEVEL
 
-DEFINE_NODE(rms_norm_linear, ProductPhases<Normalised>::prepare,
-            ProductPhases<Normalised>::multiply, false)
+DEFINE_NODE(rms_norm_linear, ProductPhases<Normalised>::kernels)

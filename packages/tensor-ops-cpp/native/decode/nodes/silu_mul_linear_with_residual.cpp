@@ -19,5 +19,4 @@ struct Gated {
 }  // namespace
 }  // namespace tensor_ops::TENSOR_OPS_LEVEL
 
-DEFINE_NODE(silu_mul_linear_with_residual, ProductPhases<Gated>::prepare,
-            ProductPhases<Gated>::multiply, false)
+DEFINE_NODE(silu_mul_linear_with_residual, ProductPhases<Gated>::kernels)
