@@ -1,6 +1,6 @@
 #include "abi/guarded.h"
 
-#include <cstring>
+#include <cstdio>
 #include <new>
 
 #include "declaration/errors.h"
@@ -10,10 +10,7 @@ namespace {
 
 tensor_ops_status failed(tensor_ops_status status, const char* message,
                          tensor_ops_error* error) noexcept {
-  if (error) {
-    std::strncpy(error->message, message, sizeof error->message - 1);
-    error->message[sizeof error->message - 1] = '\0';
-  }
+  if (error) std::snprintf(error->message, sizeof error->message, "%s", message);
   return status;
 }
 

@@ -11,9 +11,7 @@
 namespace tensor_ops {
 namespace {
 
-// 0: not set, and not yet found out.
-std::atomic<int> threads_set{0};
-std::atomic<int> threads_allowed{0};
+std::atomic<int> threads_set{0};  // 0: not set
 
 // The nanoseconds of work for each thread from which it pays to share a call with a thread that is
 // awake, and to wake one up. Measured: see the README.md of the package, "Threads".
@@ -48,11 +46,7 @@ double add_to_row(double nanoseconds) {
 
 int num_threads() {
   if (const int set = threads_set.load(std::memory_order_relaxed)) return set;
-  int allowed = threads_allowed.load(std::memory_order_relaxed);
-  if (!allowed) {
-    allowed = allowed_threads();
-    threads_allowed.store(allowed, std::memory_order_relaxed);
-  }
+  static const int allowed = allowed_threads();
   return allowed;
 }
 
