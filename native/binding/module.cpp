@@ -107,6 +107,14 @@ void add_ops(py::module_& module, const char* version) {
   module.attr("__version__") = version;
 }
 
+const char* configuration_of(tensor_ops_get_backend* entry) {
+  const tensor_ops_backend* backend = nullptr;
+  tensor_ops_error error;
+  if (entry(TENSOR_OPS_ABI_VERSION, &backend, &error) != TENSOR_OPS_OK)
+    throw py::import_error(error.message);
+  return backend->configuration;
+}
+
 py::object text_or_none(const std::string& text) {
   return text.empty() ? py::object(py::none()) : py::object(py::str(text));
 }

@@ -3,11 +3,16 @@
 
 #include <pybind11/pybind11.h>
 
+#include "tensor_ops/abi.h"
+
 namespace tensor_ops {
 
 // Imports NumPy's C API, makes pybind11 translate our errors, and adds the ops, the dict `ops` of
 // those that are public, the tuple `dtypes` and `__version__`.
 void add_ops(pybind11::module_& module, const char* version);
+
+// What was compiled, as the table of the C interface says it.
+const char* configuration_of(tensor_ops_get_backend* entry);
 
 // The state of a pool of memory, as pool_info() returns it.
 template <class State>

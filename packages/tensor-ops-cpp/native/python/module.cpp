@@ -9,7 +9,6 @@
 #include "memory/cache.h"
 #include "memory/pool_limit.h"
 #include "memory/result_pool.h"
-#include "tensor_ops/abi.h"
 #include "threads/resources.h"
 #include "threads/threads.h"
 #ifndef TENSOR_OPS_WITHOUT_DECODE
@@ -39,15 +38,6 @@ std::vector<const char*> features() {
   return compiled_levels()[isa_choice().index].features;
 }
 
-// What was compiled, as the table of the C interface says it.
-const char* configuration() {
-  const tensor_ops_backend* backend = nullptr;
-  tensor_ops_error error;
-  if (tensor_ops_cpp_backend(TENSOR_OPS_ABI_VERSION, &backend, &error) != TENSOR_OPS_OK)
-    throw py::import_error(error.message);
-  return backend->configuration;
-}
-
 }  // namespace
 
 // Without the GIL calls need nothing more than they need while they have released it: state of the
@@ -64,7 +54,7 @@ PYBIND11_MODULE(_native, module, py::mod_gil_not_used()) {
   add_decode_product(module);
 #endif
   prepare_results();
-  module.def("configuration", configuration);
+  module.def("configuration", [] { return configuration_of(tensor_ops_cpp_backend); });
   module.def("level", level_in_use);
   module.def("compiled_levels", [] { return level_names(false); });
   module.def("cpu_levels", [] { return level_names(true); });

@@ -11,9 +11,9 @@
 #include "launch/device.h"
 #include "launch/run.h"
 #include "launch/staging.h"
-#include "library/configuration.h"
 
 namespace tensor_ops {
+namespace {
 
 std::string configuration() {
   std::string architectures = compiled_architectures();
@@ -24,8 +24,6 @@ std::string configuration() {
   return "architectures=" + architectures;
 #endif
 }
-
-namespace {
 
 // Python's module asks the interpreter instead where its threads may change the environment at the
 // same time. A program that does so itself has to see to it, as for every use of getenv().
