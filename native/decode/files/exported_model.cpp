@@ -140,8 +140,8 @@ ExportedModel open_exported_model(const std::string& folder) {
   });
 
   model.weights = std::make_shared<const MappedFile>(folder + "/weights.safetensors");
-  const Safetensors stored = read_safetensors(*model.weights);
   about_file(model.weights->path(), [&] {
+    const Safetensors stored = read_safetensors(*model.weights);
     const auto digest = stored.metadata.find("sha256");
     if (digest == stored.metadata.end() || digest->second != stated.weights_sha256)
       throw ValueError("has not the sha256 that model.json says: they are of different exports");

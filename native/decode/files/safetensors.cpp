@@ -123,12 +123,6 @@ class HeaderReader {
 
 }  // namespace
 
-Safetensors read_safetensors(const MappedFile& file) {
-  try {
-    return HeaderReader(file).read();
-  } catch (const ValueError& error) {
-    throw ValueError(file.path() + ": " + error.what());
-  }
-}
+Safetensors read_safetensors(const MappedFile& file) { return HeaderReader(file).read(); }
 
 }  // namespace tensor_ops::decode

@@ -24,8 +24,8 @@ struct Safetensors {
   std::map<std::string, StoredTensor> tensors;
 };
 
-// Throws ValueError, with the path of the file, for a header that is not valid, and for data that
-// are not exactly those of the tensors.
+// Throws ValueError for a header that is not valid, and for data that are not exactly those of the
+// tensors.
 Safetensors read_safetensors(const MappedFile& file);
 
 }  // namespace tensor_ops::decode
