@@ -100,7 +100,7 @@ def main() -> None:
 
 def declared_ops(folder: Path = OPS) -> list[Op]:
     """Return what the files of a folder declare, as a C++ compiler reads it."""
-    paths = sorted(folder.glob("*.h"))
+    paths = sorted(folder.glob("[!_]*.h"))  # the others are for tests
     names = ", ".join(f"declarations::{path.stem}" for path in paths)
     lines = [f'#include "{path}"' for path in paths]
     program = PRINTER.replace("DECLARATIONS", f"{{{names}}}")

@@ -187,7 +187,12 @@ def compilations(target: str, includes: list[str], objects: Path) -> Iterable[li
     optimization = "-O1" if "linux" in target else "-O0"
     ops = sorted(NATIVE.glob("ops/*.cpp"))
     version = '-DTENSOR_OPS_VERSION="0"'
-    for source in sorted([*NATIVE.glob("*/*.cpp"), *SHARED.glob("*/*.cpp")]):
+    names = [source.stem for source in ops]
+    listed = "".join(f'#include "declaration/ops/{name}.h"\n' for name in names)
+    listed += f"#define TENSOR_OPS_FOR_EACH_OP(X) {' '.join(f'X({name})' for name in names)}\n"
+    (objects / "op_files.h").write_text(listed)  # as CMake writes it
+    includes = [*includes, f"-I{objects}"]
+    for source in sorted({*NATIVE.glob("*/*.cpp"), *SHARED.glob("*/*.cpp")} - {*ops}):
         output = ["-c", "-o", f"{objects}/{source.stem}.o"]
         if source.parent.name not in OF_THE_MODULE:
             output.append("-DTENSOR_OPS_BUILDS_LIBRARY")

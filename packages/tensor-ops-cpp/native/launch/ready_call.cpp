@@ -28,10 +28,7 @@ int mixture_of(const OpCall& call) {
   return mixture;
 }
 
-const RowKernel& kernel_of(const OpCall& call) {
-  const DTypeKernels& kernels = call.op->kernels[isa_choice().index]->variant[call.variant];
-  return kernels.of[mixture_of(call)][call.array[0]->dtype];
-}
+const KernelTable& kernels_of(const Op& op) { return *op.kernels[isa_choice().index]; }
 
 // Whether a call reads and writes more than stays in the cache until somebody reads the results,
 // and writes to places that it does not read: those lines are in the cache anyway. Ordinary stores
@@ -64,9 +61,10 @@ void throw_unavailable(const Op& op, const std::string& reason) {
 ReadyCall::ReadyCall(const OpCall& call, int threads)
     : op_(*call.op),
       elements_(call.array[0]->size()),
-      kernel_(kernel_of(call)),
+      kernel_(kernels_of(op_).variant[call.variant].of[mixture_of(call)][call.array[0]->dtype]),
       scalars_(call.scalars) {
-  const double cost = call.op->cost[call.array[0]->dtype] * static_cast<double>(elements_);
+  const double cost =
+      kernels_of(op_).cost.of[call.array[0]->dtype] * static_cast<double>(elements_);
   threads_ = threads ? sensible_threads(threads) : threads_for(cost);
   streams_ = should_stream(call, elements_, kernel_.steps->count > 1);
   is_contiguous_ = threads_ == 1 && find_contiguous_rows(call);

@@ -59,10 +59,22 @@ struct DTypeKernels {
   RowKernel of[kMixtures][kDTypes];
 };
 
+// About how many nanoseconds one thread takes for an element of x that is in the cache, by dtype.
+// Decides from which size on threads pay. Measured by benchmarks/threads.py; a CPU or an
+// instruction-set level that takes longer gets threads a little later than it could.
+struct Cost {
+  double of[kDTypes];
+};
+
+constexpr Cost nanoseconds(double float32, double float16, double bfloat16, double float64) {
+  return {{float32, float16, bfloat16, float64}};
+}
+
 // What an op's file compiled for one instruction-set level provides: for each variant (the value of
 // the op's choice or flag argument, if it has one), a kernel per dtype of x and mixture.
 constexpr std::size_t kMaxVariants = 2;
 struct KernelTable {
+  Cost cost;
   DTypeKernels variant[kMaxVariants];
 };
 

@@ -1,9 +1,6 @@
 // _copy: a copy of the input, at the speed that memory allows: what the benchmarks compare with.
-#include "op.h"
-
-#if KERNEL_PASS
-
 #include "kernels/rows.h"
+#include "op.h"
 
 namespace tensor_ops::TENSOR_OPS_LEVEL {
 namespace {
@@ -20,27 +17,6 @@ struct Copy {
 };
 
 }  // namespace
-
-EXPORT_KERNELS(_copy, each_dtype<Copy>())
-
 }  // namespace tensor_ops::TENSOR_OPS_LEVEL
 
-#else
-
-namespace tensor_ops::declarations {
-
-const Declaration _copy{
-    "_copy",
-    Walk::kElements,
-    "A copy, for the benchmarks.",
-    "y = x",
-    {rows("x", "Input.")},
-    {{"y", "The copy."}},
-    "Not part of the package's interface.",
-};
-
-}  // namespace tensor_ops::declarations
-
-DECLARE_OP(_copy, nanoseconds(0.08, 0.04, 0.04, 0.18))
-
-#endif
+EXPORT_KERNELS(_copy, nanoseconds(0.08, 0.04, 0.04, 0.18), each_dtype<Copy>())

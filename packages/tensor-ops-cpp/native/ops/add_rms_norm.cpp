@@ -1,10 +1,7 @@
 // add_rms_norm: h = x + residual; y = h * weight / sqrt(mean(h^2) + eps), y from the sum before
 // rounding.
-#include "op.h"
-
-#if KERNEL_PASS
-
 #include "kernels/rms.h"
+#include "op.h"
 
 namespace tensor_ops::TENSOR_OPS_LEVEL {
 namespace {
@@ -119,15 +116,7 @@ template <class Element, class Parameter, class Residual>
 using AddRmsNormKernel = RmsNormalisation<Element, AddRmsNorm<Element, Parameter, Residual>>;
 
 }  // namespace
-
-EXPORT_KERNELS(add_rms_norm, each_dtype_parameters_and_rows<AddRmsNormKernel>())
-
 }  // namespace tensor_ops::TENSOR_OPS_LEVEL
 
-#else
-
-#include "declaration/ops/add_rms_norm.h"
-
-DECLARE_OP(add_rms_norm, nanoseconds(0.26, 0.23, 0.28, 0.52))
-
-#endif
+EXPORT_KERNELS(add_rms_norm, nanoseconds(0.26, 0.23, 0.28, 0.52),
+               each_dtype_parameters_and_rows<AddRmsNormKernel>())

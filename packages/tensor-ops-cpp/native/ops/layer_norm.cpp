@@ -1,9 +1,6 @@
 // layer_norm: (x - mean) / sqrt(var + eps) * weight + bias.
-#include "op.h"
-
-#if KERNEL_PASS
-
 #include "kernels/rows.h"
+#include "op.h"
 
 namespace tensor_ops::TENSOR_OPS_LEVEL {
 namespace {
@@ -268,15 +265,7 @@ struct LayerNormKernel {
 };
 
 }  // namespace
-
-EXPORT_KERNELS(layer_norm, each_dtype_and_parameters<LayerNormKernel>())
-
 }  // namespace tensor_ops::TENSOR_OPS_LEVEL
 
-#else
-
-#include "declaration/ops/layer_norm.h"
-
-DECLARE_OP(layer_norm, nanoseconds(0.20, 0.25, 0.24, 0.41))
-
-#endif
+EXPORT_KERNELS(layer_norm, nanoseconds(0.20, 0.25, 0.24, 0.41),
+               each_dtype_and_parameters<LayerNormKernel>())

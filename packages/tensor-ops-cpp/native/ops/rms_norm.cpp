@@ -1,9 +1,6 @@
 // rms_norm: x * weight / sqrt(mean(x^2) + eps).
-#include "op.h"
-
-#if KERNEL_PASS
-
 #include "kernels/rms.h"
+#include "op.h"
 
 namespace tensor_ops::TENSOR_OPS_LEVEL {
 namespace {
@@ -84,15 +81,7 @@ struct RmsNormKernel : Normalisation<Element, Parameter> {
 };
 
 }  // namespace
-
-EXPORT_KERNELS(rms_norm, each_dtype_and_parameters<RmsNormKernel>())
-
 }  // namespace tensor_ops::TENSOR_OPS_LEVEL
 
-#else
-
-#include "declaration/ops/rms_norm.h"
-
-DECLARE_OP(rms_norm, nanoseconds(0.13, 0.14, 0.17, 0.33))
-
-#endif
+EXPORT_KERNELS(rms_norm, nanoseconds(0.13, 0.14, 0.17, 0.33),
+               each_dtype_and_parameters<RmsNormKernel>())

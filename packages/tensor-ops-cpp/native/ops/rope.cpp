@@ -1,9 +1,6 @@
 // rope: rotary position embedding, the rotation of pairs of elements of each row.
-#include "op.h"
-
-#if KERNEL_PASS
-
 #include "kernels/rows.h"
+#include "op.h"
 
 namespace tensor_ops::TENSOR_OPS_LEVEL {
 namespace {
@@ -367,16 +364,8 @@ template <class Element, class Angle>
 using InterleavedRotation = Rotation<Element, Angle, true>;
 
 }  // namespace
-
-EXPORT_KERNELS(rope, each_dtype_and_parameters<HalfSplitRotation>(),
-               each_dtype_and_parameters<InterleavedRotation>())
-
 }  // namespace tensor_ops::TENSOR_OPS_LEVEL
 
-#else
-
-#include "declaration/ops/rope.h"
-
-DECLARE_OP(rope, nanoseconds(0.15, 0.14, 0.19, 0.31))
-
-#endif
+EXPORT_KERNELS(rope, nanoseconds(0.15, 0.14, 0.19, 0.31),
+               each_dtype_and_parameters<HalfSplitRotation>(),
+               each_dtype_and_parameters<InterleavedRotation>())

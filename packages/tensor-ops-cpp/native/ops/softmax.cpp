@@ -1,11 +1,8 @@
 // softmax: exp(scale * x - max) / sum, along rows.
-#include "op.h"
-
-#if KERNEL_PASS
-
 #include "kernels/exp.h"
 #include "kernels/exp2.h"
 #include "kernels/rows.h"
+#include "op.h"
 
 namespace tensor_ops::TENSOR_OPS_LEVEL {
 namespace {
@@ -363,15 +360,6 @@ struct Softmax {
 };
 
 }  // namespace
-
-EXPORT_KERNELS(softmax, each_dtype<Softmax>())
-
 }  // namespace tensor_ops::TENSOR_OPS_LEVEL
 
-#else
-
-#include "declaration/ops/softmax.h"
-
-DECLARE_OP(softmax, nanoseconds(0.24, 0.24, 0.30, 0.61))
-
-#endif
+EXPORT_KERNELS(softmax, nanoseconds(0.24, 0.24, 0.30, 0.61), each_dtype<Softmax>())

@@ -9,7 +9,7 @@
 #include "declaration/errors.h"
 #include "isa/isa.h"
 #include "isa/levels.h"
-#include "kernel_files.h"
+#include "node_files.h"
 
 #define TENSOR_OPS_DECLARE_NODE_AT(kind, level, name) \
   namespace tensor_ops::level {                       \
