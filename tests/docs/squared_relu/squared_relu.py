@@ -17,24 +17,6 @@ def squared_relu(x: Elements, *, out: Array = None) -> Any:
     ----------
     x : array, any shape
         NumPy or pyopencl array; float32, float16, bfloat16 (``ml_dtypes``) or float64.
-    out : array of the shape and dtype of `x`, optional
-        Where the result goes: `x` itself or memory apart from the inputs.
-
-    Returns
-    -------
-    array of the shape and dtype of `x`
-        `out` if it was given.
-
-    Raises
-    ------
-    TypeError
-        If `x` is no array or has an unsupported dtype.
-    ValueError
-        If `out` cannot take the result.
-    DeviceError
-        If there is no device, or it lacks the dtype.
-    MemoryError
-        If the device has no memory left for the call.
 
     Notes
     -----

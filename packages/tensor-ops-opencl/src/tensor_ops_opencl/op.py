@@ -1,10 +1,12 @@
 """What an op is here: its signature, how its kernels iterate and the numbers that they take.
 
 `op` is the decorator of the files in ``tensor_ops_opencl/ops``; the .cl file of the same stem has
-the kernels.
+the kernels. What the docstrings of all ops say alike is written here: `out`, what is returned and
+what is raised. A declaration that has more to say of its results has `out` and "Returns" itself.
 """
 
 import functools
+import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -28,6 +30,28 @@ WIDE_OPTIONS = {
     "row_vector": "-DWIDE_PARAMETERS",
     "half_rows": "-DWIDE_PARAMETERS",
 }
+
+_RESULT = """
+out : array of the shape and dtype of `{first}`, optional
+    Where the result goes: {full} itself or memory apart from the inputs.
+
+Returns
+-------
+array of the shape and dtype of `{first}`
+    `out` if it was given. A pyopencl array is complete when its events are."""
+_RAISES = """
+
+Raises
+------
+TypeError
+    If an argument is no array where one is expected, or has another type or dtype than those above.
+ValueError
+    If a shape does not fit, a number or a choice is none of those above, or `out` cannot take the
+    result.
+DeviceError
+    If there is no device, or it lacks the dtype.
+MemoryError
+    If the device has no memory left for the call."""
 
 Numbers = Callable[..., tuple[np.generic, ...]]
 
@@ -139,7 +163,17 @@ def op(
         del public.__wrapped__
         public.__module__ = "tensor_ops_opencl"  # where callers, and pickle, find it
         public.__signature__ = new.signature  # type: ignore[attr-defined]
+        public.__doc__ = _docstring(new, inspect.cleandoc(declared.__doc__ or ""))
         OPS[new.name] = public
         return public
 
     return decorate
+
+
+def _docstring(new: Op, declared: str) -> str:
+    """Return the docstring of a declaration with the sections that all ops share."""
+    own, notes, rest = declared.partition("\n\nNotes\n")
+    if "\nReturns\n" not in own:
+        full = " itself, ".join(f"`{name}`" for name, kind in new.kinds.items() if kind.is_full)
+        own += _RESULT.format(first=new.arrays[0], full=full)
+    return f"{own}{_RAISES}{notes}{rest}"

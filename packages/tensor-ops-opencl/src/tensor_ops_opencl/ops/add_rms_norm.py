@@ -48,17 +48,6 @@ def add_rms_norm(
         The normalized rows in the dtype of `x`, and the sum in the dtype of `residual`; `out` if
         it was given. pyopencl arrays are complete when their events are.
 
-    Raises
-    ------
-    TypeError
-        If an argument is no array, has a dtype other than those above.
-    ValueError
-        If a shape does not fit, `eps` is negative or `out` cannot take the result.
-    DeviceError
-        If there is no device, or it lacks the dtype.
-    MemoryError
-        If the device has no memory left for the call.
-
     Notes
     -----
     Half types are computed in float32, and y comes from h before that is rounded. Rows whose sums

@@ -20,31 +20,11 @@ def gelu(x: Elements, approximate: Literal["tanh", "none"] = "tanh", *, out: Arr
         NumPy or pyopencl array; float32, float16, bfloat16 (``ml_dtypes``) or float64.
     approximate : {"tanh", "none"}, optional
         The approximation by tanh, or the distribution function itself.
-    out : array of the shape and dtype of `x`, optional
-        Where the result goes: `x` itself or memory apart from the inputs.
-
-    Returns
-    -------
-    array of the shape and dtype of `x`
-        `out` if it was given. A pyopencl array is complete when its events are. The limit at minus
-        infinity is -0.0.
-
-    Raises
-    ------
-    TypeError
-        If an argument is no array, has an unsupported dtype or another dtype than `x`,
-        or `approximate` is no string.
-    ValueError
-        If a shape does not fit, `approximate` is neither of the two, or `out` cannot take the
-        result.
-    DeviceError
-        If there is no device, or it lacks the dtype.
-    MemoryError
-        If the device has no memory left for the call.
 
     Notes
     -----
-    Half types are computed in float32. The negative tail keeps its digits.
+    Half types are computed in float32. The negative tail keeps its digits; the limit at minus
+    infinity is -0.0.
     Source: Hendrycks and Gimpel, "Gaussian Error Linear Units (GELUs)", 2016.
 
     Examples

@@ -26,26 +26,6 @@ def gelu_mul(
     up : array of the shape and dtype of `gate`
     approximate : {"tanh", "none"}, optional
         The approximation by tanh, or the distribution function itself.
-    out : array of the shape and dtype of `gate`, optional
-        Where the result goes: `gate` itself, `up` itself or memory apart from the inputs.
-
-    Returns
-    -------
-    array of the shape and dtype of `gate`
-        `out` if it was given. A pyopencl array is complete when its events are.
-
-    Raises
-    ------
-    TypeError
-        If an argument is no array, has an unsupported dtype or another dtype than `gate`,
-        or `approximate` is no string.
-    ValueError
-        If a shape does not fit, `approximate` is neither of the two, or `out` cannot take the
-        result.
-    DeviceError
-        If there is no device, or it lacks the dtype.
-    MemoryError
-        If the device has no memory left for the call.
 
     Notes
     -----

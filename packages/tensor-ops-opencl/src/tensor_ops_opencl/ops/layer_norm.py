@@ -31,24 +31,6 @@ def layer_norm(
         In the dtype of `weight`.
     eps : float, optional
         Added to the variance; finite and not negative.
-    out : array of the shape and dtype of `x`, optional
-        Where the result goes: `x` itself or memory apart from the inputs.
-
-    Returns
-    -------
-    array of the shape and dtype of `x`
-        `out` if it was given. A pyopencl array is complete when its events are.
-
-    Raises
-    ------
-    TypeError
-        If an argument is no array, has a dtype other than those above.
-    ValueError
-        If a shape does not fit, `eps` is negative or `out` cannot take the result.
-    DeviceError
-        If there is no device, or it lacks the dtype.
-    MemoryError
-        If the device has no memory left for the call.
 
     Notes
     -----

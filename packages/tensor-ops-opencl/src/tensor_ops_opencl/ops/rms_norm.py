@@ -22,24 +22,6 @@ def rms_norm(x: Rows, weight: RowVector, eps: NonNegative = 1e-6, *, out: Array 
         In the dtype of `x`, or float32 beside a float16 or bfloat16 `x`.
     eps : float, optional
         Added to the mean square; finite and not negative.
-    out : array of the shape and dtype of `x`, optional
-        Where the result goes: `x` itself or memory apart from the inputs.
-
-    Returns
-    -------
-    array of the shape and dtype of `x`
-        `out` if it was given. A pyopencl array is complete when its events are.
-
-    Raises
-    ------
-    TypeError
-        If an argument is no array, has a dtype other than those above.
-    ValueError
-        If a shape does not fit, `eps` is negative or `out` cannot take the result.
-    DeviceError
-        If there is no device, or it lacks the dtype.
-    MemoryError
-        If the device has no memory left for the call.
 
     Notes
     -----

@@ -29,25 +29,6 @@ def rope(
         Of the angles, both in the dtype of `x`, or both float32 beside a float16 or bfloat16 `x`.
     interleaved : bool, optional
         Whether pairs lie side by side (GPT-J) or half a row apart (Llama).
-    out : array of the shape and dtype of `x`, optional
-        Where the result goes: `x` itself or memory apart from the inputs.
-
-    Returns
-    -------
-    array of the shape and dtype of `x`
-        `out` if it was given. A pyopencl array is complete when its events are.
-
-    Raises
-    ------
-    TypeError
-        If an argument is no array, has a dtype other than those above, or `interleaved` is no
-        flag.
-    ValueError
-        If a shape does not fit or `out` cannot take the result.
-    DeviceError
-        If there is no device, or it lacks the dtype.
-    MemoryError
-        If the device has no memory left for the call.
 
     Notes
     -----

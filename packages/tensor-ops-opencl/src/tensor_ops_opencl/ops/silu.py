@@ -17,29 +17,10 @@ def silu(x: Elements, *, out: Array = None) -> Any:
     ----------
     x : array, any shape
         NumPy or pyopencl array; float32, float16, bfloat16 (``ml_dtypes``) or float64.
-    out : array of the shape and dtype of `x`, optional
-        Where the result goes: `x` itself or memory apart from the inputs.
-
-    Returns
-    -------
-    array of the shape and dtype of `x`
-        `out` if it was given. A pyopencl array is complete when its events are. The limit at minus
-        infinity is -0.0.
-
-    Raises
-    ------
-    TypeError
-        If an argument is no array, has an unsupported dtype or another dtype than `x`.
-    ValueError
-        If a shape does not fit or `out` cannot take the result.
-    DeviceError
-        If there is no device, or it lacks the dtype.
-    MemoryError
-        If the device has no memory left for the call.
 
     Notes
     -----
-    Half types are computed in float32.
+    Half types are computed in float32. The limit at minus infinity is -0.0.
     Source: Elfwing, Uchibe and Doya, "Sigmoid-Weighted Linear Units", 2018.
 
     Examples

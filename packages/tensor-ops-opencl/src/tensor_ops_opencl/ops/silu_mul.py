@@ -18,24 +18,6 @@ def silu_mul(gate: Elements, up: Elements, *, out: Array = None) -> Any:
     gate : array, any shape
         NumPy or pyopencl array; float32, float16, bfloat16 (``ml_dtypes``) or float64.
     up : array of the shape and dtype of `gate`
-    out : array of the shape and dtype of `gate`, optional
-        Where the result goes: `gate` itself, `up` itself or memory apart from the inputs.
-
-    Returns
-    -------
-    array of the shape and dtype of `gate`
-        `out` if it was given. A pyopencl array is complete when its events are.
-
-    Raises
-    ------
-    TypeError
-        If an argument is no array, has an unsupported dtype or another dtype than `gate`.
-    ValueError
-        If a shape does not fit or `out` cannot take the result.
-    DeviceError
-        If there is no device, or it lacks the dtype.
-    MemoryError
-        If the device has no memory left for the call.
 
     Notes
     -----

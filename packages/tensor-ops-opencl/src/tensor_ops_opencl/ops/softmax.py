@@ -20,33 +20,13 @@ def softmax(x: Rows, scale: Finite = 1.0, *, out: Array = None) -> Any:
         NumPy or pyopencl array; float32, float16, bfloat16 (``ml_dtypes``) or float64.
     scale : float, optional
         Finite; what attention calls ``1 / sqrt(head_dim)``.
-    out : array of the shape and dtype of `x`, optional
-        Where the result goes: `x` itself or memory apart from the inputs.
-
-    Returns
-    -------
-    array of the shape and dtype of `x`
-        `out` if it was given. A pyopencl array is complete when its events are. Minus
-        infinity (a mask) gives zero; a row of nothing else, one with NaN, and one in which `scale`
-        times an infinite x is plus infinity or NaN, is all NaN. Finite rows have the formula's
-        values however large the products are.
-
-    Raises
-    ------
-    TypeError
-        If an argument is no array, has an unsupported dtype or another dtype than `x`,
-        or `scale` is no number.
-    ValueError
-        If a shape does not fit, `scale` is not finite or `out` cannot take the result.
-    DeviceError
-        If there is no device, or it lacks the dtype.
-    MemoryError
-        If the device has no memory left for the call.
 
     Notes
     -----
     Half types are computed in float32. The product of `scale` and x is not rounded before the row's
-    largest has been taken from it.
+    largest has been taken from it, so that finite rows have the formula's values however large the
+    products are. Minus infinity (a mask) gives zero; a row of nothing else, one with NaN, and one
+    in which `scale` times an infinite x is plus infinity or NaN, is all NaN.
     Source: Bridle, "Probabilistic Interpretation of Feedforward Classification Network Outputs",
     1990.
 
