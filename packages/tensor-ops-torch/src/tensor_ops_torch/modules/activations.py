@@ -10,7 +10,6 @@ from torch import Tensor, nn
 
 from tensor_ops_torch.modules.algebra import Formula, function, power
 from tensor_ops_torch.modules.conditions import Conditions
-from tensor_ops_torch.modules.reading import Reading
 from tensor_ops_torch.modules.recipes import ActivationRecipe
 from tensor_ops_torch.modules.samples import (
     SAMPLED,
@@ -23,7 +22,7 @@ from tensor_ops_torch.modules.samples import (
 )
 from tensor_ops_torch.modules.values import X
 
-__all__ = ["FUNCTIONS", "Activation", "check_activation", "exact", "match_activation", "missing_op"]
+__all__ = ["ACTIVATIONS", "FUNCTIONS", "MISSING_OPS", "Activation", "check_activation", "exact"]
 
 Activation = tuple[str, str | None]
 # The ops and their approximations, by their names in formulas.
@@ -35,33 +34,18 @@ FUNCTIONS: dict[str, Activation] = {
 }
 
 
-def _formulas() -> dict[Formula, Activation]:
-    """Return the ways of writing each."""
-    k, cubic = math.sqrt(2 / math.pi), 0.044715
-    in_other_words = {
-        X * function("sigmoid", X): "silu",
-        X / (function("exp", -X) + 1): "silu",
-        0.5 * X * (function("erf", X / math.sqrt(2)) + 1): "gelu none",
-        0.5 * X * (function("tanh", k * (X + cubic * power(X, 3))) + 1): "gelu tanh",
-        0.5 * X * (function("tanh", k * X * (1 + cubic * X * X)) + 1): "gelu tanh",
-    }
-    ways = {function(name, X): name for name in FUNCTIONS} | in_other_words
-    return {formula: FUNCTIONS[name] for formula, name in ways.items()}
-
-
-_FORMULAS = _formulas()
-# What models use and no op computes.
-_MISSING = {X * function("sigmoid", 1.702 * X): "quick_gelu"}
-
-
-def match_activation(reading: Reading) -> Activation | None:
-    """Return the function that a forward computes, None if it computes something else."""
-    return _FORMULAS.get(reading.formula)
-
-
-def missing_op(reading: Reading) -> str | None:
-    """Return the name of a function that a forward computes and no op does."""
-    return _MISSING.get(reading.formula)
+_K, _CUBIC = math.sqrt(2 / math.pi), 0.044715
+# The ways of writing each.
+ACTIVATIONS: dict[Formula, Activation] = {
+    **{function(name, X): activation for name, activation in FUNCTIONS.items()},
+    X * function("sigmoid", X): FUNCTIONS["silu"],
+    X / (function("exp", -X) + 1): FUNCTIONS["silu"],
+    0.5 * X * (function("erf", X / math.sqrt(2)) + 1): FUNCTIONS["gelu none"],
+    0.5 * X * (function("tanh", _K * (X + _CUBIC * power(X, 3))) + 1): FUNCTIONS["gelu tanh"],
+    0.5 * X * (function("tanh", _K * X * (1 + _CUBIC * X * X)) + 1): FUNCTIONS["gelu tanh"],
+}
+# The names of what models use and no op computes.
+MISSING_OPS = {X * function("sigmoid", 1.702 * X): "quick_gelu"}
 
 
 def exact(activation: Activation, x: Tensor) -> Tensor:
@@ -88,10 +72,7 @@ def check_activation(
 ) -> ActivationRecipe:
     """Return the recipe of an activation, for the dtypes in which it rounds as little as an op.
 
-    Raises
-    ------
-    RefusedError
-        If its results are not the formula's in float32.
+    Raises RefusedError if its results are not the formula's in float32.
     """
     op, approximate = activation
     name = op if approximate is None else f"{op}(approximate={approximate!r})"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -16,13 +17,13 @@ from tensor_ops_torch.modules.values import Attribute, Device, N, Shape, Value, 
 
 __all__ = [
     "HALVES",
+    "METHODS",
     "PURE",
     "arithmetic",
     "axis_of",
     "call_of",
     "function_called",
     "layer_norm_of",
-    "method_called",
     "rms_norm_of",
 ]
 
@@ -53,11 +54,6 @@ def arithmetic(operation: Callable[[Any, Any], Any], first: Any, second: Any) ->
     for each in values[1:]:
         dtype = torch.promote_types(dtype, each.dtype)
     return Value(formula, dtype, _broadcast(*(each.shape for each in values)))
-
-
-def method_called(name: str) -> _Handler | None:
-    """Return what a method of tensors does, None if it is not known."""
-    return _METHODS.get(name)
 
 
 def function_called(found: Any) -> _Handler | None:
@@ -106,12 +102,8 @@ def _rows(value: Any) -> Value:
     return value
 
 
-def _is_last(dim: Any) -> bool:
-    return dim == -1 if type(dim) is int else dim in ((-1,), [-1])
-
-
 def _reduced(value: Value, formula: Formula, dim: Any, keepdim: Any) -> Value:
-    if not _is_last(dim):
+    if not (dim == -1 if type(dim) is int else dim in ((-1,), [-1])):
         raise RefusedError(f"reduces over the axes {dim}, not the last one")
     return Value(formula, value.dtype, "column" if keepdim is True else "means")
 
@@ -170,10 +162,6 @@ def _norm(
     return _reduced(value, power(N * squares, 0.5), dim, keepdim)
 
 
-def _vector_norm(reading: Any, x: Any, ord: Any = 2, dim: Any = None, keepdim: Any = False) -> Any:
-    return _norm(reading, x, ord, dim, keepdim)
-
-
 def _to(reading: Any, input: Any, *args: Any, dtype: Any = None, device: Any = None) -> Any:
     value = _tensor(input)
     for each in (*args, device):
@@ -184,10 +172,6 @@ def _to(reading: Any, input: Any, *args: Any, dtype: Any = None, device: Any = N
         elif each is not None and not isinstance(each, Device):
             raise RefusedError(f"converts to {each}")
     return value if dtype is None else _cast(value, dtype, reading)
-
-
-def _type_as(reading: Any, input: Any, other: Any) -> Any:
-    return _cast(input, _tensor(other).dtype, reading)
 
 
 def _converted(dtype: torch.dtype) -> _Handler:
@@ -208,14 +192,6 @@ def _mapped(change: Callable[[Formula], Formula]) -> _Handler:
     return call
 
 
-def _elementwise(name: str) -> _Handler:
-    return _mapped(lambda formula: function(name, formula))
-
-
-def _power_of(exponent: float) -> _Handler:
-    return _mapped(lambda formula: power(formula, exponent))
-
-
 def _same(reading: Any, input: Any) -> Any:
     return _tensor(input)
 
@@ -223,14 +199,14 @@ def _same(reading: Any, input: Any) -> Any:
 def _silu(reading: Any, input: Any, inplace: Any = False) -> Any:
     if reading.known(inplace) is not False:
         raise RefusedError("writes to its input (inplace=True)")
-    return _elementwise("silu")(reading, input)
+    return _mapped(partial(function, "silu"))(reading, input)
 
 
 def _gelu(reading: Any, input: Any, approximate: Any = "none") -> Any:
     approximate = reading.known(approximate)
     if approximate not in ("none", "tanh"):
         raise RefusedError(f"calls gelu with approximate={approximate!r}")
-    return _elementwise(f"gelu {approximate}")(reading, input)
+    return _mapped(partial(function, f"gelu {approximate}"))(reading, input)
 
 
 def _softmax(
@@ -320,17 +296,16 @@ def axis_of(shape: Shape, axis: Any) -> Any:
     raise RefusedError(f"uses the length of axis {axis}")
 
 
-_OPERATIONS = {"add": operator.add, "sub": operator.sub, "mul": operator.mul, "pow": operator.pow}
+_OPERATIONS = {"add": "add", "sub": "sub", "mul": "mul", "pow": "pow", "div": "truediv"}
 _POWERS = {"rsqrt": -0.5, "sqrt": 0.5, "square": 2, "reciprocal": -1}
 _ALIASES = {"subtract": "sub", "multiply": "mul", "divide": "div", "true_divide": "div"}
 _ALIASES["negative"] = "neg"
 _CASTS = {"float": "float32", "double": "float64", "half": "float16", "bfloat16": "bfloat16"}
 # What functions of torch and methods of tensors share.
 _BOTH: dict[str, _Handler] = {
-    **{name: _of_two(operation) for name, operation in _OPERATIONS.items()},
-    "div": _of_two(operator.truediv),
-    **{name: _elementwise(name) for name in ("exp", "sigmoid", "tanh", "erf")},
-    **{name: _power_of(exponent) for name, exponent in _POWERS.items()},
+    **{name: _of_two(getattr(operator, of)) for name, of in _OPERATIONS.items()},
+    **{name: _mapped(partial(function, name)) for name in ("exp", "sigmoid", "tanh", "erf")},
+    **{name: _mapped(partial(power, exponent=exponent)) for name, exponent in _POWERS.items()},
     "neg": _mapped(operator.neg),
     "clone": _same,
     "mean": _mean,
@@ -342,11 +317,12 @@ _BOTH: dict[str, _Handler] = {
     "unsqueeze": _unsqueeze,
 }
 _BOTH |= {alias: _BOTH[name] for alias, name in _ALIASES.items()}
-_METHODS: dict[str, _Handler] = {
+# What methods of tensors do.
+METHODS: dict[str, _Handler] = {
     **_BOTH,
     "to": _to,
     "type": _to,
-    "type_as": _type_as,
+    "type_as": lambda reading, input, other: _cast(input, _tensor(other).dtype, reading),
     **{name: _converted(getattr(torch, dtype)) for name, dtype in _CASTS.items()},
     "contiguous": _same,
     "size": _size,
@@ -354,7 +330,7 @@ _METHODS: dict[str, _Handler] = {
 _FUNCTIONS: dict[Any, _Handler] = {
     **{getattr(torch, name): handler for name, handler in _BOTH.items()},
     torch.special.erf: _BOTH["erf"],
-    torch.linalg.vector_norm: _vector_norm,
+    torch.linalg.vector_norm: _norm,
     torch.rms_norm: _rms_norm,
     torch.layer_norm: _layer_norm,
     functional.rms_norm: _rms_norm,

@@ -84,10 +84,7 @@ def check_gated(
 ) -> GatedRecipe:
     """Return the recipe of a gated MLP.
 
-    Raises
-    ------
-    RefusedError
-        If the child that computes its activation is none that an op computes.
+    Raises RefusedError if the child that computes its activation is none that an op computes.
     """
     name = kind = None
     if isinstance(gated.function, str):
@@ -99,9 +96,8 @@ def check_gated(
         recipe, kind = found, base_of(child) or type(child)
     else:
         recipe = of_functions[gated.function]
-    projections, gate_first, after = gated.projections, gated.gate_first, gated.after
-    op = f"{recipe.op}_mul"
-    return GatedRecipe(op, conditions, recipe, name, kind, projections, gate_first, after)
+    parts = gated.projections, gated.gate_first, gated.after
+    return GatedRecipe(f"{recipe.op}_mul", conditions, recipe, name, kind, *parts)
 
 
 def looks_gated(module: nn.Module, activations: Mapping[int, ActivationRecipe | str]) -> bool:

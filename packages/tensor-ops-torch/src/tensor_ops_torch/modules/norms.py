@@ -122,10 +122,8 @@ def check_norm(
 ) -> NormRecipe:
     """Return the recipe of a norm, for the dtypes in which it rounds as little as an op.
 
-    Raises
-    ------
-    RefusedError
-        If its results are not the formula's in float32 and in the dtype of its parameters.
+    Raises RefusedError if its results are not the formula's in float32 and in the dtype of its
+    parameters.
     """
     norm = norms[torch.float32]
     own = _check_parameters(module, norm)

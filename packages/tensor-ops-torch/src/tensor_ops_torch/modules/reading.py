@@ -48,10 +48,7 @@ def read(module: nn.Module, dtype: torch.dtype, *, numbers: bool = False) -> Rea
     The module's parameters are taken to have that dtype, too. `numbers` says whether attributes
     that hold numbers are constants, and watched.
 
-    Raises
-    ------
-    RefusedError
-        Naming what is not known, and its line.
+    Raises RefusedError, naming what is not known, and its line.
     """
     kind = type(module)
     if in_class(kind, "__getattribute__") is not object.__getattribute__ or (

@@ -235,18 +235,17 @@ class GatedRecipe(Recipe):
         return forward
 
 
-_kept: dict[tuple[int, torch.dtype, torch.device], Tensor] = {}
-
-
 def _ones(n: int, dtype: torch.dtype, device: torch.device) -> Tensor:
     """Return the weight of a norm that has none."""
     if torch.compiler.is_compiling():
         return torch.ones(n, dtype=dtype, device=device)
-    found = _kept.get((n, dtype, device))
-    if found is None:
-        with torch.inference_mode(False):  # for calls that record gradients, too
-            found = _kept[n, dtype, device] = torch.ones(n, dtype=dtype, device=device)
-    return found
+    return _kept_ones(n, dtype, device)
+
+
+@functools.cache
+def _kept_ones(n: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    with torch.inference_mode(False):  # for calls that record gradients, too
+        return torch.ones(n, dtype=dtype, device=device)
 
 
 def _is_taken(x: Any) -> bool:

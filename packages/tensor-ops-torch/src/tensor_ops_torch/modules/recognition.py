@@ -16,12 +16,12 @@ from torch import Tensor, nn
 from tensor_ops import BackendError
 from tensor_ops.extension import OPS, function_of
 from tensor_ops_torch.modules.activations import (
+    ACTIVATIONS,
     FUNCTIONS,
+    MISSING_OPS,
     Activation,
     check_activation,
     exact,
-    match_activation,
-    missing_op,
 )
 from tensor_ops_torch.modules.classes import Recipe, has_other_forward, swapped_class
 from tensor_ops_torch.modules.conditions import Conditions
@@ -110,7 +110,7 @@ def _find(
             return None
         _check_class(module)  # what was done to the module is said before what its forward does
         raise
-    if (name := missing_op(reading)) is not None:
+    if (name := MISSING_OPS.get(reading.formula)) is not None:
         raise RefusedError(f"it computes {name}, which no op of tensor_ops does", missing=name)
     if looks_gated(module, activations) or _is_near(module):
         raise RefusedError(f"it computes {reading.formula}, which no op of tensor_ops does")
@@ -137,7 +137,7 @@ def _recipe(
             return None
         return check_gated(module, gated, Conditions.of(reading), activations, _of_functions())
     parameters = module._parameters
-    activation = match_activation(reading)
+    activation = ACTIVATIONS.get(reading.formula)
     if activation is None and match_norm(reading, parameters) is None:
         return None
     readings = {torch.float32: reading}
@@ -146,7 +146,9 @@ def _recipe(
             with contextlib.suppress(RefusedError):
                 readings[dtype] = read(module, dtype, numbers=numbers)
     if activation is not None:
-        same = {of: each for of, each in readings.items() if match_activation(each) == activation}
+        same = {
+            of: each for of, each in readings.items() if ACTIVATIONS.get(each.formula) == activation
+        }
         return check_activation(module, activation, same, Conditions.of(*same.values()))
     norms = {dtype: match_norm(each, parameters) for dtype, each in readings.items()}
     known = {dtype: norm for dtype, norm in norms.items() if norm is not None}
@@ -169,10 +171,7 @@ def _of_functions() -> dict[Activation, ActivationRecipe]:
 def _guess(module: nn.Module) -> Recipe:
     """Return the recipe of a module whose class is trusted, by its results on samples.
 
-    Raises
-    ------
-    RefusedError
-        If they are those of no op.
+    Raises RefusedError if they are those of no op.
     """
     closest = None
     for guess in _guesses(module):

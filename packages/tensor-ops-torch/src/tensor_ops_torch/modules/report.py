@@ -105,13 +105,12 @@ class SwapReport:
             (each.name or "(model)", each.class_name, each.op or "-", each.outcome)
             for each in self.entries
         ]
-        if rows:
-            rows.insert(0, ("module", "class", "op", "outcome"))
-            widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-            lines += [
-                "  " + "  ".join(word.ljust(width) for word, width in zip(row, widths, strict=True))
-                for row in rows
-            ]
+        rows.insert(0, ("module", "class", "op", "outcome"))
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines += [
+            "  " + "  ".join(word.ljust(width) for word, width in zip(row, widths, strict=True))
+            for row in rows
+        ]
         return "\n".join(line.rstrip() for line in lines)
 
 

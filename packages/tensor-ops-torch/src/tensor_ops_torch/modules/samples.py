@@ -103,10 +103,7 @@ def shadow(
 def run(module: nn.Module, x: Tensor) -> Tensor:
     """Return what the forward of a shadow makes of a tensor.
 
-    Raises
-    ------
-    RefusedError
-        If it raises, draws random numbers, writes to its input or returns no tensor.
+    Raises RefusedError if it raises, draws random numbers, writes to it or returns no tensor.
     """
     given, before = x.detach().clone(), torch.get_rng_state()
     try:
@@ -142,10 +139,8 @@ def confirmed(
     `label` is what messages call the op. The absolute error that is always allowed of an
     elementwise op is multiplied with `allowed`, 0 for none.
 
-    Raises
-    ------
-    RefusedError
-        If its results are not exact in a dtype that is `needed`, or the op's own in the last one.
+    Raises RefusedError if its results are not exact in a dtype that is `needed`, or the op's own in
+    the last one.
     """
     reasons = {
         dtype: _compared(shadow(module, trial.parameters), trial, op, allowed)

@@ -16,14 +16,10 @@ __all__ = ["definition_of", "forget_sources"]
 
 
 def definition_of(function: Any) -> ast.FunctionDef:
-    """Return the definition of a function.
+    """Return the definition of a function, or raise RefusedError.
 
     A source file may have changed since it was imported, and a function may have been put in the
     place of another: the file is compiled again, and has to give the very code of the function.
-
-    Raises
-    ------
-    RefusedError
     """
     if type(function) is not FunctionType:
         raise RefusedError(f"is a {type(function).__name__}, not a function written in Python")
@@ -36,7 +32,7 @@ def definition_of(function: Any) -> ast.FunctionDef:
     if inspect.isgeneratorfunction(function):
         raise RefusedError("is a generator")
     definition = _definition(lines, code)
-    if any(not _is_staticmethod(each) for each in definition.decorator_list):
+    if {ast.unparse(each) for each in definition.decorator_list} - {"staticmethod"}:
         raise RefusedError("is decorated")
     return definition
 
@@ -74,7 +70,3 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
         if isinstance(each, CodeType):
             yield each
             yield from _codes(each)
-
-
-def _is_staticmethod(decorator: ast.expr) -> bool:
-    return isinstance(decorator, ast.Name) and decorator.id == "staticmethod"

@@ -14,7 +14,7 @@ from torch import nn
 from torch.nn import functional
 
 from tensor_ops_torch.modules.algebra import Formula, symbol
-from tensor_ops_torch.modules.functions import PURE, function_called, method_called
+from tensor_ops_torch.modules.functions import METHODS, PURE, function_called
 from tensor_ops_torch.modules.refusal import RefusedError
 from tensor_ops_torch.modules.values import (
     Attribute,
@@ -91,10 +91,7 @@ class Subject:
     def get(self, owner: Any, name: str) -> Any:
         """Return what ``owner.name`` is.
 
-        Raises
-        ------
-        RefusedError
-            If it is not known to be part of an op, or not known to stay as it is.
+        Raises RefusedError if it is not known to be part of an op, or not known to stay as it is.
         """
         if isinstance(owner, Itself):
             return self._of_module(name)
@@ -106,10 +103,9 @@ class Subject:
                 return Shape(owner.shape)
             if name == "device":
                 return Device()
-            handler = method_called(name)
-            if handler is None:
+            if name not in METHODS:
                 raise RefusedError(f"uses {name} of a tensor, which is no part of an op")
-            return TensorMethod(owner, handler)
+            return TensorMethod(owner, METHODS[name])
         if isinstance(owner, Parent):
             return self._of_parent(owner.kind, name)
         if isinstance(owner, Child):

@@ -106,13 +106,7 @@ class Device:
 
 
 def as_formula(value: Any) -> Formula:
-    """Return what stands for a value in a formula.
-
-    Raises
-    ------
-    RefusedError
-        If it is neither a tensor nor a number.
-    """
+    """Return what stands for a value in a formula; RefusedError for neither tensor nor number."""
     if isinstance(value, (Value, Attribute)):
         return value.formula
     if isinstance(value, Formula):
