@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch import nn
 
+from tensor_ops_torch.hardware import detector as hardware_detector
 from tensor_ops_torch.hardware.config import NVIDIAArchitecture, NVIDIAConfig, TPUConfig
-from tensor_ops_torch.hardware.profile import NVIDIA_MEMORY_GB
-from tensor_ops_torch.validation import unified_validator
+from tensor_ops_torch.hardware.profile import NVIDIA_MEMORY_GB, HardwareType
 from tensor_ops_torch.validation.report import Status, ValidationCheck, ValidationReport
 from tensor_ops_torch.validation.unified_validator import UnifiedValidator
 
@@ -19,7 +19,7 @@ VALIDATOR = UnifiedValidator()
 @pytest.fixture(autouse=True)
 def no_gpu(monkeypatch):
     """No GPU is here, on any machine."""
-    monkeypatch.setattr(unified_validator, "nvidia_profile", lambda _: "no GPU is here")
+    monkeypatch.setitem(hardware_detector.PROBES, HardwareType.NVIDIA, lambda _: "no GPU is here")
 
 
 def nvidia(model, inputs=None, **settings):

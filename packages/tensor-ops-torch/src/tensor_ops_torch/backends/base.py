@@ -286,6 +286,14 @@ class Backend:
     def _configure(self) -> None:
         """Apply the settings to the process. Backends without settings have nothing to do."""
 
+    def _set_precision(self) -> None:
+        precision = self._settings.precision
+        dtype = None if precision is None else getattr(torch, precision)
+        if self._settings.converts_model:
+            self._dtype = dtype
+        else:
+            self._autocast = dtype
+
     def _settings_without_effect(self) -> dict[str, Any]:
         """Return the settings that a CPU has no use for."""
         return {} if self._settings is None else self._settings.changed()

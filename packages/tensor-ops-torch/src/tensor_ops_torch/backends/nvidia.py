@@ -15,7 +15,7 @@ from tensor_ops_torch.backends.base import Backend
 from tensor_ops_torch.backends.float8 import to_float8
 from tensor_ops_torch.backends.runtimes import CudaRuntime, Runtime
 from tensor_ops_torch.hardware.config import NVIDIAConfig
-from tensor_ops_torch.hardware.detector import nvidia_profile
+from tensor_ops_torch.hardware.detector import HardwareType, probe
 from tensor_ops_torch.hardware.profile import GB, MB, HardwareProfile
 from tensor_ops_torch.validation.nvidia import NVIDIATarget, check_settings
 
@@ -53,12 +53,7 @@ class NVIDIABackend(Backend):
     _settings: NVIDIAConfig
 
     def _find(self) -> Runtime | str:
-        try:
-            found = nvidia_profile(self._settings.device_id)
-        except BackendError:
-            raise
-        except Exception as error:  # of a driver that does not work
-            return f"{type(error).__name__}: {error}"
+        found = probe(HardwareType.NVIDIA, self._settings.device_id)
         if isinstance(found, str):
             return found
         self._profile: HardwareProfile = found
@@ -67,7 +62,7 @@ class NVIDIABackend(Backend):
     def _configure(self) -> None:
         settings = self._settings
         self._warn_or_raise(check_settings(settings, NVIDIATarget.of(self._profile)))
-        self._set_precision(settings)
+        self._set_precision()
         self._limit_memory(settings)
         if settings.memory_growth_enabled:
             self.let_segments_grow()
@@ -94,15 +89,6 @@ class NVIDIABackend(Backend):
             return model
         warnings.warn(f"NVIDIABackend: fp8_enabled: {note}", RuntimeWarning, stacklevel=4)
         return model
-
-    def _set_precision(self, settings: NVIDIAConfig) -> None:
-        if settings.precision is None:
-            return
-        dtype = getattr(torch, settings.precision)
-        if settings.precision == "float32" or not settings.allow_fp32:
-            self._dtype = dtype
-        else:
-            self._autocast = dtype
 
     def _limit_memory(self, settings: NVIDIAConfig) -> None:
         fraction = settings.max_memory_fraction

@@ -114,15 +114,8 @@ class TPUBackend(Backend):
         return runtime
 
     def _configure(self) -> None:
-        settings = self._settings
-        self._warn_or_raise(check_settings(settings, self._target))
-        if settings.precision is None:
-            return
-        dtype = getattr(torch, settings.precision)
-        if settings.precision == "bfloat16" and settings.mixed_precision is not False:
-            self._autocast = dtype
-        else:
-            self._dtype = dtype
+        self._warn_or_raise(check_settings(self._settings, self._target))
+        self._set_precision()
 
     def _settings_without_effect(self) -> dict[str, Any]:
         changed = super()._settings_without_effect()

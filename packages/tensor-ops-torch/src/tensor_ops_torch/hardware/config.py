@@ -140,6 +140,11 @@ class NVIDIAConfig(Settings):
     precision: str | None = setting(None, choice("float32", "float16", "bfloat16", optional=True))
     allow_fp32: bool = setting(True, flag())
 
+    @property
+    def converts_model(self) -> bool:
+        """Whether `precision` is that of the whole model, which does not run under autocast."""
+        return self.precision == "float32" or (self.precision is not None and not self.allow_fp32)
+
 
 @dataclass
 class TPUConfig(Settings):
@@ -208,6 +213,13 @@ class TPUConfig(Settings):
     allocation_history_retention_seconds: float | None = setting(None, number(0, optional=True))
     monitoring_interval_seconds: float = setting(1.0, number(0))
     monitoring_duration_seconds: float | None = setting(None, number(0, optional=True))
+
+    @property
+    def converts_model(self) -> bool:
+        """Whether `precision` is that of the whole model, which does not run under autocast."""
+        return self.precision == "float32" or (
+            self.precision is not None and self.mixed_precision is False
+        )
 
 
 @dataclass

@@ -178,10 +178,15 @@ def _level(profile: HardwareProfile) -> int:
     return 5
 
 
-def probe(kind: HardwareType) -> HardwareProfile | str:
-    """Return the facts of one kind of hardware, or why it cannot be used. It never raises."""
+def probe(kind: HardwareType, *device_id: int) -> HardwareProfile | str:
+    """Return the facts of one kind of hardware, or why it cannot be used.
+
+    Raises BackendError for a `device_id` that is not there, of NVIDIA, and nothing else.
+    """
     try:
-        return PROBES[kind]()
+        return PROBES[kind](*device_id)
+    except BackendError:
+        raise
     except Exception as error:  # one driver that is broken must not hide other hardware
         return f"{type(error).__name__}: {error}"
 
@@ -262,29 +267,23 @@ def of_torch_xla() -> HardwareProfile | str:
     import torch_xla
     import torch_xla.core.xla_model as xm
     import torch_xla.runtime as xr
+    from torch_xla._internal import tpu
 
     if (kind := xr.device_type()) != "TPU":
         return f"torch_xla's device is {kind}"
     device = torch_xla.device()
     name = xm.xla_device_kind(device)
-    count = xr.addressable_runtime_device_count()
     return _profile(
         HardwareType.TPU,
         name,
         xm.get_memory_info(device)["bytes_limit"],
         {"xla", "bfloat16"},
-        count,
+        xr.addressable_runtime_device_count(),
         f", torch_xla {torch_xla.__version__}",
         tpu_version=tpu_version(name),
-        host_count=_hosts(),
+        host_count=int(tpu.num_tpu_workers()),
         slice_count=int(os.environ.get("MEGASCALE_NUM_SLICES") or 1),
     )
-
-
-def _hosts() -> int:
-    from torch_xla._internal import tpu
-
-    return int(tpu.num_tpu_workers())
 
 
 def _chips() -> int:
@@ -381,7 +380,7 @@ def _profile(
     )
 
 
-PROBES: dict[HardwareType, Callable[[], HardwareProfile | str]] = {
+PROBES: dict[HardwareType, Callable[..., HardwareProfile | str]] = {
     HardwareType.NVIDIA: nvidia_profile,
     HardwareType.TPU: _tpu,
     HardwareType.AMD: _amd,

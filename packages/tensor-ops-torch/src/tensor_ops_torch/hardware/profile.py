@@ -6,7 +6,6 @@ import enum
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 
 from tensor_ops import ConfigError
 from tensor_ops.extension import did_you_mean
@@ -47,67 +46,57 @@ class HardwareType(enum.StrEnum):
 
 
 # What a device may be capable of, as in the guide's table of features.
-CAPABILITIES = MappingProxyType(
-    {
-        "custom_kernels": "kernels of tensor_ops",
-        "flash_attention_2": "FlashAttention-2, as PyTorch has it",
-        "flash_attention_3": "FlashAttention-3",
-        "fp8": "matrix products of float8 inputs",
-        "xla": "compiled by XLA",
-        "float16": "matrix products of float16",
-        "bfloat16": "matrix products of bfloat16",
-        "float64": "float64",
-        "multi_device": "more than one device in this process",
-        "dynamic_shapes": "shapes that depend on values, without compiling again",
-    }
-)
+CAPABILITIES: Mapping[str, str] = {
+    "custom_kernels": "kernels of tensor_ops",
+    "flash_attention_2": "FlashAttention-2, as PyTorch has it",
+    "flash_attention_3": "FlashAttention-3",
+    "fp8": "matrix products of float8 inputs",
+    "xla": "compiled by XLA",
+    "float16": "matrix products of float16",
+    "bfloat16": "matrix products of bfloat16",
+    "float64": "float64",
+    "multi_device": "more than one device in this process",
+    "dynamic_shapes": "shapes that depend on values, without compiling again",
+}
 
-TENSOR_CORES: Mapping[NVIDIAArchitecture, int] = MappingProxyType(
-    {A.VOLTA: 1, A.TURING: 2, A.AMPERE: 3, A.ADA: 4, A.HOPPER: 4, A.BLACKWELL: 5}
-)
+TENSOR_CORES = {A.VOLTA: 1, A.TURING: 2, A.AMPERE: 3, A.ADA: 4, A.HOPPER: 4, A.BLACKWELL: 5}
 # Where all that is known is the architecture, its first compute capability.
-LOWEST_CAPABILITY: Mapping[NVIDIAArchitecture, tuple[int, int]] = MappingProxyType(
-    {
-        A.MAXWELL: (5, 0),
-        A.PASCAL: (6, 0),
-        A.VOLTA: (7, 0),
-        A.TURING: (7, 5),
-        A.AMPERE: (8, 0),
-        A.ADA: (8, 9),
-        A.HOPPER: (9, 0),
-        A.BLACKWELL: (10, 0),
-    }
-)
+LOWEST_CAPABILITY: Mapping[NVIDIAArchitecture, tuple[int, int]] = {
+    A.MAXWELL: (5, 0),
+    A.PASCAL: (6, 0),
+    A.VOLTA: (7, 0),
+    A.TURING: (7, 5),
+    A.AMPERE: (8, 0),
+    A.ADA: (8, 9),
+    A.HOPPER: (9, 0),
+    A.BLACKWELL: (10, 0),
+}
 # Of the data centre GPUs of an architecture, rising, and of what has more than they. GB as data
 # sheets write them are GB of 2**30 bytes of which the driver keeps a little. Sources:
 # https://www.nvidia.com/en-us/data-center/<name>/ of h100, h200, grace-hopper-superchip, dgx-b200
 # (1,440 GB in 8 GPUs), dgx-b300 (2.3 TB in 8), a100, l4, l40s, tesla-t4, v100, tesla-p100;
 # https://www.nvidia.com/en-us/autonomous-machines/embedded-systems/jetson-agx-xavier/; data sheets
 # of Quadro RTX 8000, Tesla P40, Tesla M40.
-NVIDIA_MEMORY_GB: Mapping[NVIDIAArchitecture, Mapping[str, int]] = MappingProxyType(
-    {
-        A.MAXWELL: {"Tesla M40": 24},
-        A.PASCAL: {"Tesla P100": 16, "Tesla P40": 24},
-        A.VOLTA: {"V100": 32, "Jetson AGX Xavier": 64},
-        A.TURING: {"T4": 16, "Quadro RTX 8000": 48},
-        A.AMPERE: {"A10": 24, "A100": 80},
-        A.ADA: {"L4": 24, "L40S": 48},
-        A.HOPPER: {"H100": 80, "H200": 141, "GH200": 144},
-        A.BLACKWELL: {"B200": 180, "B300": 288},
-    }
-)
+NVIDIA_MEMORY_GB: Mapping[NVIDIAArchitecture, Mapping[str, int]] = {
+    A.MAXWELL: {"Tesla M40": 24},
+    A.PASCAL: {"Tesla P100": 16, "Tesla P40": 24},
+    A.VOLTA: {"V100": 32, "Jetson AGX Xavier": 64},
+    A.TURING: {"T4": 16, "Quadro RTX 8000": 48},
+    A.AMPERE: {"A10": 24, "A100": 80},
+    A.ADA: {"L4": 24, "L40S": 48},
+    A.HOPPER: {"H100": 80, "H200": 141, "GH200": 144},
+    A.BLACKWELL: {"B200": 180, "B300": 288},
+}
 # Of one chip; https://cloud.google.com/tpu/docs/system-architecture-tpu-vm
-TPU_MEMORY_GB: Mapping[TPUVersion, int] = MappingProxyType(
-    {
-        TPUVersion.V2: 16,
-        TPUVersion.V3: 32,
-        TPUVersion.V4: 32,
-        TPUVersion.V5E: 16,
-        TPUVersion.V5P: 95,
-        TPUVersion.V6E: 32,
-        TPUVersion.V7: 192,
-    }
-)
+TPU_MEMORY_GB: Mapping[TPUVersion, int] = {
+    TPUVersion.V2: 16,
+    TPUVersion.V3: 32,
+    TPUVersion.V4: 32,
+    TPUVersion.V5E: 16,
+    TPUVersion.V5P: 95,
+    TPUVersion.V6E: 32,
+    TPUVersion.V7: 192,
+}
 _MAJOR = {5: A.MAXWELL, 6: A.PASCAL, 9: A.HOPPER, **dict.fromkeys((10, 11, 12), A.BLACKWELL)}
 _NAMES = {
     A.BLACKWELL: r"\b(G?B[123]00|B200|RTX PRO|RTX 50\d\d|Thor)\b",

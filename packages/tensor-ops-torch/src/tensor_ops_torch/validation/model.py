@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
-
-from tensor_ops_torch.validation.script import constants, defining_module
 
 __all__ = ["ModelFacts", "OperatorsSeen", "observe"]
 
 # Packages whose modules call CUDA kernels of their own.
 CUDA_ONLY = frozenset({"apex", "bitsandbytes", "flash_attn", "transformer_engine", "xformers"})
+# optimize_for_inference has weights in a layout of oneDNN.
+_CONSTANTS = ("prim::Constant", "prim::ConstantMKLDNNTensor")
 _QUANTIZED = ("torch.ao.nn.quantized", "torch.ao.nn.intrinsic.quantized", "torch.nn.quantized")
 
 
@@ -57,13 +57,13 @@ class ModelFacts:
         for name, tensor in named:
             dtypes.setdefault(tensor.dtype, name)
         modules = {name or type(model).__name__: each for name, each in model.named_modules()}
-        places = {name: defining_module(each) for name, each in modules.items()}
+        places = {name: _defining_module(each) for name, each in modules.items()}
         trained = sum(
             each.nbytes
             for each in model.parameters()
             if each.requires_grad and not nn.parameter.is_lazy(each)
         )
-        fixed = {name: constants(each) for name, each in modules.items()}
+        fixed = {name: _constants(each) for name, each in modules.items()}
         constant = sum(each.nbytes for values in fixed.values() for each in values)
         config = getattr(model, "config", None)
         return cls(
@@ -88,6 +88,37 @@ class ModelFacts:
             lazy=lazy,
             is_eager_attention=getattr(config, "_attn_implementation", None) == "eager",
         )
+
+
+def _defining_module(module: nn.Module) -> str:
+    """Return the name of the Python module that defines the class of a module.
+
+    One that was compiled is a ``torch.jit.ScriptModule`` in Python, whichever class it was made of.
+    """
+    if not isinstance(module, torch.jit.ScriptModule):
+        return type(module).__module__
+    name: str = module._c._type().qualified_name()  # as "__torch__.torch.nn.modules.linear.Linear"
+    # A name that is compiled twice gets a part of its own, such as "___torch_mangle_0".
+    parts = [each for each in name.split(".")[:-1] if not each.startswith("___torch_mangle")]
+    return ".".join(parts[1:])
+
+
+def _constants(module: nn.Module) -> list[Tensor]:
+    """Return the arrays that the forward of a module has as constants, as those of a frozen one.
+
+    They are neither parameters nor buffers, and stay where they are when the module is moved.
+    Scalars are left out: operators take them from the CPU on every device.
+    """
+    if not isinstance(module, torch.jit.ScriptModule) or not module._c._has_method("forward"):
+        return []
+    graph = module._c._get_method("forward").graph
+    values = (
+        each.t("value")
+        for kind in _CONSTANTS
+        for each in graph.findAllNodes(kind, recurse=True)
+        if each.hasAttribute("value") and each.kindOf("value") == "t"
+    )
+    return [each for each in values if each.dim() > 0]
 
 
 @dataclass

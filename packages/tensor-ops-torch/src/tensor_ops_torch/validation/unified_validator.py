@@ -14,7 +14,7 @@ from tensor_ops_torch.hardware.config import (
     NVIDIAConfig,
     TPUConfig,
 )
-from tensor_ops_torch.hardware.detector import HardwareType, nvidia_profile, probe
+from tensor_ops_torch.hardware.detector import HardwareType, probe
 from tensor_ops_torch.hardware.profile import (
     MB,
     NVIDIA_MEMORY_GB,
@@ -195,12 +195,10 @@ def _check_model(model: Any) -> None:
 
 def _nvidia_device(settings: NVIDIAConfig) -> tuple[NVIDIATarget, list[ValidationCheck]]:
     try:
-        found = nvidia_profile(settings.device_id)
+        found = probe(HardwareType.NVIDIA, settings.device_id)
     except BackendError as error:
         todo = "choose one that is there"
         return NVIDIATarget.wanted(settings.architecture), [failed("device", str(error), todo)]
-    except Exception as error:
-        found = f"{type(error).__name__}: {error}"
     if isinstance(found, HardwareProfile):
         target = NVIDIATarget.of(found)
         return target, [passed("device", f"{target.text} is here")]
@@ -284,11 +282,7 @@ def _fp8_layers(facts: ModelFacts) -> ValidationCheck:
 def _nvidia_memory(
     model: nn.Module, facts: ModelFacts, settings: NVIDIAConfig, target: NVIDIATarget
 ) -> ValidationCheck:
-    needed, fraction = facts.nbytes, settings.max_memory_fraction
-    # float32 and what allow_fp32 forbids are conversions of the whole model.
-    if settings.precision == "float32" or (settings.precision and not settings.allow_fp32):
-        needed = size_in_dtype(model, getattr(torch, settings.precision)) + facts.constant
-    pool = None
+    needed, fraction, pool = _needed(model, facts, settings), settings.max_memory_fraction, None
     if settings.memory_growth_enabled is False:
         pool = settings.memory_pool_init_mb * MB
     if not target.is_here and (pool is None or needed <= pool):
@@ -306,17 +300,20 @@ def _nvidia_memory(
 def _tpu_memory(
     model: nn.Module, facts: ModelFacts, settings: TPUConfig, target: TPUTarget
 ) -> ValidationCheck:
-    needed, fraction = facts.nbytes, settings.memory_fraction
-    if settings.precision is not None and not (
-        settings.precision == "bfloat16" and settings.mixed_precision is not False
-    ):
-        needed = size_in_dtype(model, getattr(torch, settings.precision)) + facts.constant
+    needed, fraction = _needed(model, facts, settings), settings.memory_fraction
     if target.memory is None:
         sizes = {each.value: size for each, size in TPU_MEMORY_GB.items()}
         largest = Largest.of("TPU that is known", sizes, "memory_fraction", fraction)
         todo = "set TPUConfig.version, or run it on the TPU"
         return check_unknown(facts, needed, largest, todo)
     return check_memory(facts, needed, int(target.memory * (fraction or 1)))
+
+
+def _needed(model: nn.Module, facts: ModelFacts, settings: NVIDIAConfig | TPUConfig) -> int:
+    """Return the bytes of a model in the precision that the settings bring it to."""
+    if not settings.converts_model or settings.precision is None:
+        return facts.nbytes
+    return size_in_dtype(model, getattr(torch, settings.precision)) + facts.constant
 
 
 def _modules(facts: ModelFacts, *wrong: tuple[list[str], str, str]) -> list[ValidationCheck]:
