@@ -10,13 +10,7 @@ __all__ = ["HOST_ARRAYS", "PYOPENCL_ARRAYS", "array_type_of"]
 
 
 def array_type_of(op: str, name: str, value: Any) -> ArrayType:
-    """Return the array type that a value has.
-
-    Raises
-    ------
-    TypeError
-        If it is no array.
-    """
+    """Return the array type that a value has, or raise TypeError."""
     for array_type in (HOST_ARRAYS, PYOPENCL_ARRAYS):
         if array_type.is_instance(value):
             return array_type

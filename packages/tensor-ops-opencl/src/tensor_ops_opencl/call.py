@@ -15,32 +15,19 @@ __all__ = ["Call", "launch", "raise_for", "repeats"]
 
 
 class Call(NamedTuple):
-    """A call whose arguments have been checked.
-
-    Attributes
-    ----------
-    op : str
-    iteration : Iteration
-    dtype : str
-    options : tuple of str
-        Build options that follow from dtypes and switches.
-    numbers : tuple of NumPy scalars
-        The op's own numbers, as its kernels take them.
-    inputs : dict of str to array
-        By name, in order; None for one that is optional and absent.
-    kinds : mapping of str to Kind
-    results_like : tuple of str
-        For each result, the input whose dtype it has.
-    out : tuple of arrays, optional
-    """
+    """A call whose arguments have been checked."""
 
     op: str
     iteration: Iteration
     dtype: str
+    # Build options that follow from dtypes and switches.
     options: tuple[str, ...]
+    # The op's own numbers, as its kernels take them.
     numbers: tuple[np.generic, ...]
+    # By name, in order; None for one that is optional and absent.
     inputs: dict[str, Any]
     kinds: Mapping[str, Kind]
+    # For each result, the input whose dtype it has.
     results_like: tuple[str, ...]
     out: tuple[Any, ...] | None
 
@@ -64,18 +51,10 @@ def launch(
 ) -> Any:
     """Enqueue the kernels of a call and return the event of the last.
 
-    Parameters
-    ----------
-    buffers : sequence of buffers
-        Those of inputs and outputs, None for an absent one.
-    extra : sequence of NumPy scalars
-        Numbers that follow the op's own: the repeats of angles.
-    part : tuple of int
-        The length of rows, their number, and the number of the first.
-    scratch : callable
-        Makes a buffer of so many bytes.
-    options : tuple of str
-        Build options for where the arrays lie.
+    `buffers` are those of inputs and outputs, None for an absent one. `extra` are numbers that
+    follow the op's own: the repeats of angles. `part` is the length of rows, their number, and the
+    number of the first. `scratch` makes a buffer of so many bytes. `options` are build options for
+    where the arrays lie.
     """
     numbers = (*call.numbers, *extra)
     key = call.op, call.options, options, part
@@ -115,17 +94,8 @@ def _prepare(
 def repeats(rows: tuple[int, ...], angles: tuple[int, ...]) -> tuple[int, int] | None:
     """Return how an array of angles serves rows that it is broadcast to: (each, period).
 
-    Row r takes the angles number ``r // each % period``.
-
-    Parameters
-    ----------
-    rows, angles : tuple of int
-        The leading axes of the rows, and those of the angles.
-
-    Returns
-    -------
-    tuple of int, or None
-        None where the axes that are repeated lie between others.
+    Row r takes the angles number ``r // each % period``; `rows` and `angles` are the leading axes
+    of both. None is returned where the axes that are repeated lie between others.
     """
     own = (1,) * (len(rows) - len(angles)) + angles
     axes = [(size, mine) for size, mine in zip(rows, own, strict=True) if size > 1]

@@ -13,21 +13,13 @@ __all__ = ["DeviceContext", "current", "by_setting"]
 
 
 class DeviceContext:
-    """A context on one device.
-
-    Attributes
-    ----------
-    device : Device
-    handle : pyopencl.Context
-    programs : Programs
-    own : threading.local
-        What belongs to one thread: its queue, and memory that it uses again.
-    """
+    """A context on one device, with the handle that pyopencl has for it."""
 
     def __init__(self, device: Device) -> None:
         self.device = device
         self.handle = runtime.opencl().Context([device.handle])
         self.programs = Programs(self.handle, device)
+        # What belongs to one thread: its queue, and memory that it uses again.
         self.own = threading.local()
 
     def queue(self) -> Any:
@@ -46,10 +38,7 @@ class DeviceContext:
 def current() -> DeviceContext:
     """Return the context of the device for host arrays, which the first call makes.
 
-    Raises
-    ------
-    DeviceError
-        If there is no such device.
+    Raises DeviceError if there is no such device.
     """
     runtime.opencl()  # refuses a forked child
     wanted = os.environ.get(VARIABLE, "")

@@ -36,10 +36,7 @@ OTHERS = Hints(
 def run(call: Call) -> tuple[Any, ...]:
     """Enqueue a call on the queue of its first array and return the arrays of its results.
 
-    Raises
-    ------
-    ValueError
-        If an array has no queue, is not contiguous, or belongs to another context.
+    Raises ValueError if an array has no queue, is not contiguous, or belongs to another context.
     """
     cl = runtime.opencl()
     import pyopencl.array as cl_array

@@ -45,18 +45,12 @@ def devices() -> list[Device]:
 def chosen(wanted: str | None = None) -> Device:
     """Return the device to use: the one that is wanted, else the strongest.
 
-    Parameters
-    ----------
-    wanted : str, optional
-        ``platform:device`` or ``device``, each by index or by a part of the name; by default the
-        value of ``TENSOR_OPS_OPENCL_DEVICE``. ``device`` may also be a kind, which is then the
-        strongest device of that kind; a kind goes before a name.
+    `wanted` is ``platform:device`` or ``device``, each by index or by a part of the name; without
+    it, the value of ``TENSOR_OPS_OPENCL_DEVICE``. ``device`` may also be a kind, which is then the
+    strongest device of that kind; a kind goes before a name.
 
-    Raises
-    ------
-    DeviceError
-        If there is none, or none or more than one that fits; the message lists what there is. If
-        its compiler does not know the CPU that it runs on.
+    Raises DeviceError if there is none, or none or more than one that fits, listing what there is;
+    and if its compiler does not know the CPU that it runs on.
     """
     found = devices()
     if not found:

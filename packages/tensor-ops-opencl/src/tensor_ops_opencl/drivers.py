@@ -68,10 +68,7 @@ def installed() -> Path | None:
 def for_cpu(tried: Collection[str] = ()) -> str:
     """Return what to do for a driver that runs on this machine's CPU, in words.
 
-    Parameters
-    ----------
-    tried : collection of str
-        The platforms that are there and do not run on it.
+    `tried` are the platforms that are there and do not run on it.
     """
     if tried and (INTEL in tried or not HAS_WHEELS_OF_INTEL):
         return "install a newer one"

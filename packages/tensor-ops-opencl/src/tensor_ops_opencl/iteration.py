@@ -7,6 +7,7 @@ many there are.
 """
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -70,19 +71,28 @@ class Launches(NamedTuple):
     scratch: int = 0
 
 
-@dataclass(frozen=True)
-class ElementIteration:
-    """Over elements one by one, whatever their shape."""
+class Iteration(ABC):
+    """How the kernels of an op iterate over its arrays."""
 
     def counts(self, shape: Sequence[int]) -> tuple[int, int]:
         """Return the length of a row and the number of rows, the units that work is cut in."""
-        return 1, math.prod(shape)
+        return shape[-1], math.prod(shape[:-1])
 
+    @abstractmethod
     def launches(self, device: Device, size: int, n: int, rows: int, first: int) -> Launches:
         """Return the launches for `rows` rows of length `n`, from row `first` on.
 
         `size` is that of the type to compute in.
         """
+
+
+class ElementIteration(Iteration):
+    """Over elements one by one, whatever their shape."""
+
+    def counts(self, shape: Sequence[int]) -> tuple[int, int]:
+        return 1, math.prod(shape)
+
+    def launches(self, device: Device, size: int, n: int, rows: int, first: int) -> Launches:
         width = _width(device, size)
         lanes = _most_lanes(device)
         span = CPU_PIECE if lanes == 1 else lanes * width * VECTORS_PER_LANE
@@ -94,26 +104,15 @@ class ElementIteration:
 
 
 @dataclass(frozen=True)
-class RowIteration:
-    """Over rows that are measured before they are written, such as for their largest element.
+class RowIteration(Iteration):
+    """Over rows that are measured before they are written, such as for their largest element."""
 
-    Attributes
-    ----------
-    kernels : tuple of str
-        The kernels for the parts of long rows.
-    quantities : int
-        How many numbers each part hands on to the next kernel.
-    """
-
+    # The kernels for the parts of long rows.
     kernels: tuple[str, ...]
+    # How many numbers each part hands on to the next kernel.
     quantities: int
 
-    def counts(self, shape: Sequence[int]) -> tuple[int, int]:
-        """See `ElementIteration.counts`."""
-        return _rows_of(shape)
-
     def launches(self, device: Device, size: int, n: int, rows: int, first: int) -> Launches:
-        """See `ElementIteration.launches`."""
         if n > LONGEST_WHOLE_ROW:
             return self._split(device, size, n, rows)
         width, lanes, together = _shape_for(device, size, n)
@@ -133,16 +132,10 @@ class RowIteration:
         return Launches(options, kernels, parts * rows * self.quantities)
 
 
-@dataclass(frozen=True)
-class PairIteration:
+class PairIteration(Iteration):
     """Over rows whose pairs of elements are computed independently."""
 
-    def counts(self, shape: Sequence[int]) -> tuple[int, int]:
-        """See `ElementIteration.counts`."""
-        return _rows_of(shape)
-
     def launches(self, device: Device, size: int, n: int, rows: int, first: int) -> Launches:
-        """See `ElementIteration.launches`."""
         width, lanes, together = _shape_for(device, size, n // 2)
         sizes, per = _sizes_for(device, lanes, together, n, rows)
         numbers, types = (n, rows, first, per), (_COUNT, _COUNT, _COUNT, _SMALL_COUNT)
@@ -152,13 +145,8 @@ class PairIteration:
         )
 
 
-Iteration = ElementIteration | RowIteration | PairIteration
 ELEMENTS = ElementIteration()
 PAIRS = PairIteration()
-
-
-def _rows_of(shape: Sequence[int]) -> tuple[int, int]:
-    return shape[-1], math.prod(shape[:-1])
 
 
 def _options(width: int, lanes: int, together: int) -> tuple[str, ...]:

@@ -57,17 +57,9 @@ Numbers = Callable[..., tuple[np.generic, ...]]
 
 
 class Op(Declaration):
-    """One op.
+    """One op, whose name is also the stem of its .cl file; its kinds are without `out`.
 
-    Attributes
-    ----------
-    name : str
-        Also the stem of its .cl file.
-    kinds : mapping of str to Kind
-        Its arguments in order, without `out`.
-    results_like : tuple of str
-        For each array that it returns, the argument whose dtype it has.
-    iteration : Iteration
+    `results_like` has, for each array that it returns, the argument whose dtype it has.
     """
 
     def __init__(

@@ -32,13 +32,7 @@ class _OfOneThread(threading.local):
 
 
 class Programs:
-    """The programs of one device in one context.
-
-    Parameters
-    ----------
-    context : pyopencl.Context
-    device : Device
-    """
+    """The programs of one device in one context of pyopencl."""
 
     def __init__(self, context: Any, device: Device) -> None:
         self.context = context
@@ -58,36 +52,15 @@ class Programs:
     def kernel(
         self, op: str, options: tuple[str, ...], name: str, scalars: Sequence[np.dtype[Any] | None]
     ) -> Any:
-        """Return this thread's kernel of an op.
+        """Return this thread's kernel of an op, which is the stem of a .cl file.
 
-        Parameters
-        ----------
-        op : str
-            Stem of the .cl file.
-        options : tuple of str
-            Build options of this op's program.
-        name : str
-            Of the kernel.
-        scalars : sequence of dtype or None
-            The type of each argument, None for buffers.
-
-        Raises
-        ------
-        BuildError
-            If the device's compiler refuses the program.
-        DeviceError
-            If pyopencl wants to cache what it has built, and cannot.
+        `scalars` has the type of each argument, None for buffers. Raises BuildError if the device's
+        compiler refuses the program, DeviceError if pyopencl wants to cache what it has built, and
+        cannot.
         """
-        kernels = self._own.kernels
-        key = (op, options, name)
-        kernel = kernels.get(key)
-        if kernel is None:
-            kernel = kernels[key] = self._new_kernel(op, options, name, scalars)
-        return kernel
-
-    def _new_kernel(
-        self, op: str, options: tuple[str, ...], name: str, scalars: Sequence[np.dtype[Any] | None]
-    ) -> Any:
+        kernels, key = self._own.kernels, (op, options, name)
+        if key in kernels:
+            return kernels[key]
         try:
             kernel = runtime.opencl().Kernel(self._program(op, options), name)
             kernel.set_scalar_arg_dtypes(list(scalars))
@@ -96,6 +69,7 @@ class Programs:
                 f"pyopencl cannot write its cache: {error}; set XDG_CACHE_HOME to a folder that "
                 "can be written, or PYOPENCL_NO_CACHE=1"
             ) from error
+        kernels[key] = kernel
         return kernel
 
     def _program(self, op: str, options: tuple[str, ...]) -> Any:

@@ -29,10 +29,8 @@ _is_inherited = False
 def opencl() -> Any:
     """Return the module pyopencl.
 
-    Raises
-    ------
-    DeviceError
-        If it cannot be imported, or this process was forked from one that has used OpenCL.
+    Raises DeviceError if it cannot be imported, or this process was forked from one that has used
+    OpenCL.
     """
     if _is_inherited:
         raise DeviceError(FORKED)
@@ -53,10 +51,7 @@ def note_use() -> None:
 def platforms() -> list[Any]:
     """Return the platforms in the order of the loader, which names no drivers that it cannot load.
 
-    Raises
-    ------
-    DeviceError
-        If there is none, saying what to install; see `opencl` too.
+    Raises DeviceError if there is none, saying what to install; see `opencl` too.
     """
     global _was_used
     cl = opencl()
