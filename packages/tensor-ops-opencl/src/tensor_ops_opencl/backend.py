@@ -72,6 +72,7 @@ def info() -> dict[str, Any]:
         ``max_shared_memory`` (bytes), ``dtypes`` and ``ops``. Without a device its numbers are 0.
     """
     device, problem = _device()
+    found = discovery.devices() if device else []
     return {
         "name": "opencl",
         "display_name": "OpenCL",
@@ -79,7 +80,7 @@ def info() -> dict[str, Any]:
         "reason": _text(problem),
         "version": __version__,
         "device_name": device and str(device),
-        "device_count": _count() if device else 0,
+        "device_count": sum(compiler.problem_with(each) is None for each in found),
         "compute_capability": 0,
         "compute_units": device.compute_units if device else 0,
         "max_memory": device.max_memory if device else 0,
@@ -174,10 +175,6 @@ def _device() -> tuple[Device | None, Exception | None]:
 
 def _text(problem: Exception | None) -> str | None:
     return None if problem is None else str(problem) or type(problem).__name__
-
-
-def _count() -> int:
-    return sum(compiler.problem_with(device) is None for device in discovery.devices())
 
 
 def _lacks(device: Device, dtype: str) -> str | None:

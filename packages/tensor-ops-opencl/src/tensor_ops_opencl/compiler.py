@@ -37,7 +37,9 @@ def first_error(handle: Any) -> str | None:
             program = cl.Program(cl.Context([handle]), NOTHING)
             program.compile()
         except cl.Error as error:
-            return _error_in(_log(cl, program, handle)) or first_line(error)
+            said = _log(cl, program, handle).splitlines()
+            errors = (line.strip() for line in said if "error:" in line.lower())
+            return next(errors, first_line(error))
     return None
 
 
@@ -46,8 +48,3 @@ def _log(cl: Any, program: Any, handle: Any) -> str:
         return str(program.get_build_info(handle, cl.program_build_info.LOG))
     except Exception:  # whatever the driver wrote, it is asked for to explain another error
         return ""
-
-
-def _error_in(log: str) -> str:
-    said = [line.strip() for line in log.splitlines() if "error:" in line.lower()]
-    return said[0] if said else ""

@@ -41,8 +41,12 @@ def run(call: Call) -> tuple[Any, ...]:
     cl = runtime.opencl()
     import pyopencl.array as cl_array
 
-    x = next(iter(call.inputs.values()))
-    queue = _queue_of(call)
+    first, x = next(iter(call.inputs.items()))
+    queue = x.queue
+    if queue is None:
+        raise ValueError(
+            f"{call.op}: {first} has no queue to run on; give it one with {first}.with_queue(queue)"
+        )
     arrays = {name: array for name, array in call.inputs.items() if array is not None}
     for name, array in arrays.items():
         _check_place(call.op, name, array, queue, COPIES)
@@ -82,15 +86,6 @@ def run(call: Call) -> tuple[Any, ...]:
     for result in results:
         result.add_event(event)
     return results
-
-
-def _queue_of(call: Call) -> Any:
-    name, x = next(iter(call.inputs.items()))
-    if x.queue is None:
-        raise ValueError(
-            f"{call.op}: {name} has no queue to run on; give it one with {name}.with_queue(queue)"
-        )
-    return x.queue
 
 
 def _check_place(op: str, name: str, array: Any, queue: Any, hints: Hints) -> None:

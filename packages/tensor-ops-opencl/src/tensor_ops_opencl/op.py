@@ -89,12 +89,16 @@ class Op(Declaration):
         if out is not None:
             out = check_outputs(self.name, self.results_like, self.kinds, values, out, arrays)
         dtype = dtype_name(self.name, first, x)
+        numbers: tuple[np.generic, ...] = ()
+        if self._numbers is not None:
+            real = np.float64 if dtype == "float64" else np.float32
+            numbers = self._numbers(real, *(values[name] for name in self._reals))
         call = Call(
             op=self.name,
             iteration=self.iteration,
             dtype=dtype,
             options=self._options(dtype, values),
-            numbers=self._numbers_of(dtype, values),
+            numbers=numbers,
             inputs={name: values[name] for name in self.arrays},
             kinds=self.kinds,
             results_like=self.results_like,
@@ -119,12 +123,6 @@ class Op(Declaration):
             elif value:
                 chosen.append(f"-D{name.upper()}")
         return tuple(chosen)
-
-    def _numbers_of(self, dtype: str, values: Mapping[str, Any]) -> tuple[np.generic, ...]:
-        if self._numbers is None:
-            return ()
-        real = np.float64 if dtype == "float64" else np.float32
-        return self._numbers(real, *(values[name] for name in self._reals))
 
 
 def op(

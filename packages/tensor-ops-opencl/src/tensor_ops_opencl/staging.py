@@ -72,20 +72,14 @@ class Lane:
 
 def run(cl: Any, context: DeviceContext, call: Call, targets: list[Array]) -> None:
     """Run a call on a device with memory of its own, and store its results in `targets`."""
+    if not hasattr(context.own, "lanes"):
+        context.own.lanes = Lane(cl, context), Lane(cl, context)
     try:
-        _run_in_pieces(cl, context, call, targets, _lanes(cl, context))
+        _run_in_pieces(cl, context, call, targets, context.own.lanes)
     except BaseException:
         # What is left of this call must not be taken for results of the next.
         del context.own.lanes
         raise
-
-
-def _lanes(cl: Any, context: DeviceContext) -> tuple[Lane, Lane]:
-    try:
-        lanes: tuple[Lane, Lane] = context.own.lanes
-    except AttributeError:
-        lanes = context.own.lanes = Lane(cl, context), Lane(cl, context)
-    return lanes
 
 
 def _run_in_pieces(

@@ -73,13 +73,7 @@ def is_usable() -> bool:
 
 
 def require() -> None:
-    """Check that PyTorch can be used.
-
-    Raises
-    ------
-    BackendUnavailableError
-        If it cannot, saying why and what to install.
-    """
+    """Check that PyTorch can be used, or raise BackendUnavailableError, saying what to install."""
     if not is_usable():
         torch.version  # noqa: B018 - as any use of it
 

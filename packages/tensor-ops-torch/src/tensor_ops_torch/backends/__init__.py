@@ -12,19 +12,12 @@ from importlib import import_module
 
 from tensor_ops_torch.backends.base import Backend
 from tensor_ops_torch.hardware.config import KernelPyTorchConfig
-from tensor_ops_torch.hardware.detector import HardwareDetector
+from tensor_ops_torch.hardware.detector import HardwareDetector, HardwareType
 
 __all__ = ["BACKENDS", "Backend", "create_backend"]
 
-# Where each is defined; a module is imported when its backend is asked for.
-BACKENDS = {
-    "nvidia": "tensor_ops_torch.backends.nvidia:NVIDIABackend",
-    "tpu": "tensor_ops_torch.backends.tpu:TPUBackend",
-    "amd": "tensor_ops_torch.backends.amd:AMDBackend",
-    "xpu": "tensor_ops_torch.backends.xpu:XPUBackend",
-    "mps": "tensor_ops_torch.backends.mps:MPSBackend",
-    "cpu": "tensor_ops_torch.backends.cpu:CPUBackend",
-}
+# The class of each, in the module of its name, which is imported when the backend is asked for.
+BACKENDS = {kind.value: f"{kind.name}Backend" for kind in HardwareType}
 
 
 def create_backend(
@@ -50,18 +43,14 @@ def create_backend(
         If no hardware has what is required, or it cannot do what `config` asks for.
     """
     if isinstance(config, str):
+        instead = f"for one kind of hardware make one of {', '.join(BACKENDS.values())}"
+        if config.lower() in BACKENDS:
+            instead = f"for that hardware make a {BACKENDS[config.lower()]}"
         raise TypeError(
             f"create_backend takes the best hardware that is here and the settings for it, got the "
-            f"name {config!r}; {_class_of(config)}"
+            f"name {config!r}; {instead}"
         )
     name = HardwareDetector().get_optimal_backend(requires)
-    module, _, kind = BACKENDS[name].partition(":")
-    backend: Backend = getattr(import_module(module), kind)(config, fallback=False)
+    kind = getattr(import_module(f"{__name__}.{name}"), BACKENDS[name])
+    backend: Backend = kind(config, fallback=False)
     return backend
-
-
-def _class_of(name: str) -> str:
-    kinds = {each: place.partition(":")[2] for each, place in BACKENDS.items()}
-    if name.lower() in kinds:
-        return f"for that hardware make a {kinds[name.lower()]}"
-    return f"for one kind of hardware make one of {', '.join(kinds.values())}"

@@ -80,10 +80,7 @@ class _Float8Product(torch.autograd.Function):
 def to_float8(model: nn.Module) -> dict[str, str | None]:
     """Let the linear layers of a model multiply float8, in place.
 
-    Returns
-    -------
-    dict
-        From the name of each ``nn.Linear`` to None, or to why it stays as it is.
+    Returns a dict from the name of each ``nn.Linear`` to None, or to why it stays as it is.
     """
     outcome = {}
     for name, module in model.named_modules():

@@ -20,10 +20,7 @@ __all__ = ["autocast_always", "autocast_no_more"]
 def autocast_always(model: nn.Module, device_type: str, dtype: torch.dtype) -> None:
     """Let a model run under autocast from now on; a copy of it does too.
 
-    Raises
-    ------
-    tensor_ops.BackendError
-        If the model does not run the ``forward`` of its class.
+    Raises BackendError if the model does not run the ``forward`` of its class.
     """
     model = _inner(model)
     autocast_no_more(model)

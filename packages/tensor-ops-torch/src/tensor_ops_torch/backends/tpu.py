@@ -147,8 +147,10 @@ class TPUBackend(Backend):
         settings = self._settings
         wanted = {}
         if settings.enable_xla_cache:
-            path = os.environ.get(_DISK_CACHE) or str(_cache_directory())
-            wanted[_DISK_CACHE] = ("enable_xla_cache", path)
+            import platformdirs
+
+            own = Path(platformdirs.user_cache_dir("tensor-ops", appauthor=False), "xla")
+            wanted[_DISK_CACHE] = ("enable_xla_cache", os.environ.get(_DISK_CACHE) or str(own))
         if settings.cache_max_size is not None:
             wanted[_CACHE_SIZE] = ("cache_max_size", str(settings.cache_max_size))
         for variable, (name, value) in wanted.items():
@@ -177,9 +179,3 @@ def _xla_has_compiled() -> bool:
     import torch_xla
 
     return bool(torch_xla._XLAC._xla_computation_cache_is_initialized())
-
-
-def _cache_directory() -> Path:
-    import platformdirs
-
-    return Path(platformdirs.user_cache_dir("tensor-ops", appauthor=False), "xla")

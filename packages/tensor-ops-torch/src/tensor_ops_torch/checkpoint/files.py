@@ -196,7 +196,7 @@ def _save_safetensors(
     model: nn.Module, state: Mapping[str, Any], path: str | os.PathLike[str]
 ) -> None:
     library = _safetensors(path)
-    first = ModelNames(model).first_names()
+    first = ModelNames(model).first_names
     tensors: dict[str, Tensor] = {}
     seen: set[int] = set()
     for key, value in state.items():

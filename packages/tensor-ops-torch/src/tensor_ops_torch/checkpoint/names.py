@@ -50,7 +50,8 @@ class ModelNames:
         for name in {*self._own, *map(self.plain, self._modules)}:
             self._bare.setdefault(_without_any(name), []).append(name)
         first: dict[int, str] = {}
-        self._first = {
+        # For each plain name of a tensor, the first one that the same tensor has.
+        self.first_names = {
             self.plain(key): first.setdefault(id(value), self.plain(key))
             for key, value in state.items()
             if isinstance(value, Tensor)
@@ -66,27 +67,18 @@ class ModelNames:
         )
         return ".".join(kept)
 
-    def first_names(self) -> dict[str, str]:
-        """Return, for each plain name of a tensor, the first one that the same tensor has."""
-        return dict(self._first)
-
     def of_the_model(self, state: Mapping[str, Any]) -> OrderedDict[str, Any]:
         """Return a state dict with the names of the model.
 
         Of the ways in which wrappers may have changed the names in it, the one is taken that leaves
         the fewest names missing or unexpected. A tensor that the model has under several names may
         be there under any of them.
-
-        Parameters
-        ----------
-        state : mapping
-            From the names in a file.
         """
         rename = min(self._ways(state), key=lambda each: self._distance(map(each, state)))
         plain = {rename(key): value for key, value in state.items()}
         found = OrderedDict((self._own.get(key, key), value) for key, value in plain.items())
-        there = {self._first[key]: plain[key] for key in plain if key in self._first}
-        for key, first in self._first.items():
+        there = {self.first_names[key]: plain[key] for key in plain if key in self.first_names}
+        for key, first in self.first_names.items():
             if key not in plain and first in there:
                 found[self._own[key]] = there[first]
         # The versions of the modules, by their names; a wrapper takes that of what it has wrapped.
@@ -113,8 +105,8 @@ class ModelNames:
     def _distance(self, plain: Iterable[str]) -> int:
         """Return how many names the model lacks or has alone; names of one tensor are one."""
         found = set(plain)
-        there = {self._first.get(key, key) for key in found & self._own.keys()}
-        wanted = {self._first.get(key, key) for key in self._own}
+        there = {self.first_names.get(key, key) for key in found & self._own.keys()}
+        wanted = {self.first_names.get(key, key) for key in self._own}
         return len(found - self._own.keys()) + len(wanted - there)
 
 
@@ -123,8 +115,7 @@ def _without_compiled(key: str) -> str:
 
 
 def _without_leading(key: str) -> str:
-    first, _, rest = _without_compiled(key).partition(".")
-    return rest if first == _PARALLEL else _without_compiled(key)
+    return _without_compiled(key).removeprefix(f"{_PARALLEL}.")
 
 
 def _without_any(key: str) -> str:

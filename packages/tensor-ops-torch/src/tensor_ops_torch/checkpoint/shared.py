@@ -46,9 +46,8 @@ def differing_names(model: nn.Module, state: Mapping[str, Any]) -> tuple[str, st
 
 def _memory(tensor: Tensor) -> Any:
     """Return a key that is equal for tensors that share their memory."""
-    if type(tensor) not in (Tensor, nn.Parameter) or tensor.layout is not torch.strided:
-        return id(tensor)
-    if tensor.is_meta or not tensor.numel():
+    is_plain = type(tensor) in (Tensor, nn.Parameter) and tensor.layout is torch.strided
+    if not is_plain or tensor.is_meta or not tensor.numel():
         return id(tensor)
     return tensor.device, tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype
 

@@ -92,12 +92,7 @@ def resolve_torch_device(backend: str | None) -> torch.device:
 def check_backend(backend: str | None, known: Iterable[str]) -> str:
     """Return the name of a backend, which is checked; ``"auto"`` for None.
 
-    Raises
-    ------
-    BackendError
-        If it is none of `known`.
-    TypeError
-        If it is not a string.
+    Raises BackendError if it is none of `known`, TypeError if it is not a string.
     """
     if backend is None:
         return AUTO
@@ -114,10 +109,7 @@ def check_backend(backend: str | None, known: Iterable[str]) -> str:
 def check_device(backend: str | None, device: torch.device | str) -> torch.device:
     """Return a device, which must be usable and one that the backend means.
 
-    Raises
-    ------
-    BackendError
-        If it is no device, of another backend, or cannot be used.
+    Raises BackendError if it is no device, of another backend, or cannot be used.
     """
     backend = check_backend(backend, DEVICE_BACKENDS)
     found = as_device(device)
@@ -138,13 +130,7 @@ def check_device(backend: str | None, device: torch.device | str) -> torch.devic
 
 
 def as_device(device: torch.device | str) -> torch.device:
-    """Return a device of PyTorch.
-
-    Raises
-    ------
-    BackendError
-        If it is none.
-    """
+    """Return a device of PyTorch, or raise BackendError if it is none."""
     require()
     try:
         return torch.device(device)

@@ -125,13 +125,7 @@ def ordered(backend: str, available: Collection[str]) -> list[str]:
 
 
 def onnxruntime() -> ModuleType:
-    """Return ONNX Runtime, imported.
-
-    Raises
-    ------
-    BackendUnavailableError
-        If it is not installed or cannot be imported.
-    """
+    """Return ONNX Runtime, or raise BackendError if it is not installed or cannot be imported."""
     try:
         import onnxruntime
     except ModuleNotFoundError as error:

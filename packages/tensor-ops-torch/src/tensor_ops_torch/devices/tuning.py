@@ -206,9 +206,10 @@ def _read() -> dict[str, Any]:
 
 def _diagnostics(tuning: Tuning) -> str:
     device = tuning.device
+    python = f"{platform.python_version()} on {platform.system()} {platform.machine()}"
     rows = [
         ("backend", f"{tuning.backend} -> {device}"),
-        ("PyTorch", f"{torch.__version__}, built for {build_name()}, Python {_python()}"),
+        ("PyTorch", f"{torch.__version__}, built for {build_name()}, Python {python}"),
         *_DESCRIBED[device.type](device),
     ]
     values = _read()
@@ -220,15 +221,10 @@ def _diagnostics(tuning: Tuning) -> str:
     return "\n".join(f"{key:{width}}  {value}" for key, value in rows)
 
 
-def _python() -> str:
-    return f"{platform.python_version()} on {platform.system()} {platform.machine()}"
-
-
 def _cuda_rows(device: torch.device) -> list[tuple[str, str]]:
     facts = torch.cuda.get_device_properties(device)
     free, total = torch.cuda.mem_get_info(device)
-    allocated = torch.cuda.memory_allocated(device)
-    reserved = torch.cuda.memory_reserved(device)
+    allocated, reserved = torch.cuda.memory_allocated(device), torch.cuda.memory_reserved(device)
     library = "MIOpen" if torch.version.hip else "cuDNN"
     return [
         (library, str(torch.backends.cudnn.version())),

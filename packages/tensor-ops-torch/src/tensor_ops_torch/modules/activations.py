@@ -8,18 +8,10 @@ from collections.abc import Collection
 import torch
 from torch import Tensor, nn
 
+from tensor_ops_torch.modules import samples
 from tensor_ops_torch.modules.algebra import Formula, function, power
 from tensor_ops_torch.modules.conditions import Conditions
 from tensor_ops_torch.modules.recipes import ActivationRecipe
-from tensor_ops_torch.modules.samples import (
-    SAMPLED,
-    Trial,
-    check_gradients,
-    confirmed,
-    normal,
-    run,
-    shadow,
-)
 from tensor_ops_torch.modules.values import X
 
 __all__ = ["ACTIVATIONS", "FUNCTIONS", "MISSING_OPS", "Activation", "check_activation", "exact"]
@@ -76,9 +68,9 @@ def check_activation(
     """
     op, approximate = activation
     name = op if approximate is None else f"{op}(approximate={approximate!r})"
-    inputs = {dtype: _range(op, dtype) for dtype in SAMPLED if dtype in dtypes}
-    trials = {dtype: Trial(x, exact(activation, x.double())) for dtype, x in inputs.items()}
-    recipe = confirmed(
+    inputs = {dtype: _range(op, dtype) for dtype in samples.SAMPLED if dtype in dtypes}
+    trials = {dtype: samples.Trial(x, exact(activation, x.double())) for dtype, x in inputs.items()}
+    recipe = samples.confirmed(
         module,
         op,
         name,
@@ -87,18 +79,18 @@ def check_activation(
         lambda known: ActivationRecipe(op, conditions, approximate, known),
     )
     if gradients:
-        check_gradients(
+        samples.check_gradients(
             op,
-            lambda x: run(shadow(module, training=True), x),
+            lambda x: samples.run(samples.shadow(module, training=True), x),
             lambda x: exact(activation, x),
-            (3 * normal(256).float(),),
+            (3 * samples.normal(256).float(),),
         )
     return recipe
 
 
 def _range(op: str, dtype: torch.dtype) -> Tensor:
     steps = torch.linspace(-12, 12, 4096, dtype=torch.float64)
-    small, far = 1e-3 * normal(8), 1e4 * normal(8, seed=1)
+    small, far = 1e-3 * samples.normal(8), 1e4 * samples.normal(8, seed=1)
     if op == "softmax":
         return torch.cat((steps, small)).to(dtype).reshape(1, 8, -1)
     return torch.cat((steps, small, far, torch.zeros(1))).to(dtype).reshape(1, 3, -1)

@@ -155,7 +155,9 @@ def power(base: Formula, exponent: Number) -> Formula:
         raise RefusedError("raises to the power of 0")
     whole = float(exponent).is_integer()
     signless = base.coefficient > 0 and all(map(_is_signless, base.factors))
-    alone = base.coefficient == 1 and len(base.factors) == 1 and all(map(_is_odd, base.factors))
+    # A sum is a mean and eps; the root of x itself would have lost its negative numbers.
+    odd = [isinstance(each, Sum) and before % 2 != 0 for each, before in base.factors]
+    alone = base.coefficient == 1 and odd == [True]
     if not (whole or signless or alone):
         # The square root of a square is no plain power: it has lost the sign.
         raise RefusedError(f"raises to the power of {exponent:g} what may be negative")
@@ -216,8 +218,3 @@ def _is_signless(item: tuple[Factor, float]) -> bool:
         and factor.argument.coefficient > 0
         and all(map(_is_signless, factor.argument.factors))
     )
-
-
-def _is_odd(item: tuple[Factor, float]) -> bool:
-    # A sum is a mean and eps; the root of x itself would have lost its negative numbers.
-    return isinstance(item[0], Sum) and item[1] % 2 != 0

@@ -9,23 +9,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from tensor_ops_torch.modules import samples
 from tensor_ops_torch.modules.algebra import Formula, Function, Sum, Symbol, number, symbol
 from tensor_ops_torch.modules.conditions import Conditions
 from tensor_ops_torch.modules.functions import layer_norm_of, rms_norm_of
 from tensor_ops_torch.modules.reading import Reading
 from tensor_ops_torch.modules.recipes import NormRecipe
 from tensor_ops_torch.modules.refusal import RefusedError
-from tensor_ops_torch.modules.samples import (
-    SAMPLED,
-    Trial,
-    check_gradients,
-    confirmed,
-    normal,
-    run,
-    shadow,
-    uniform,
-    unsupported,
-)
 from tensor_ops_torch.modules.values import X
 
 __all__ = ["Norm", "check_norm", "guess_norms", "match_norm"]
@@ -99,7 +89,7 @@ def guess_norms(module: nn.Module) -> Iterator[dict[torch.dtype, Norm]]:
     ]
     for norm in _candidates(vectors, [*attributes, *_USUAL_EPS]):
         if (norm.weight, norm.bias) == (weight, bias):
-            yield dict.fromkeys(SAMPLED, norm)
+            yield dict.fromkeys(samples.SAMPLED, norm)
 
 
 def _candidates(names: Collection[str], eps: Collection[float | str]) -> Iterator[Norm]:
@@ -130,11 +120,11 @@ def check_norm(
     n = width or _WIDTH
     if norm.weight is not None:
         n = module._parameters[norm.weight].shape[0]
-    recipe = confirmed(
+    recipe = samples.confirmed(
         module,
         norm.op,
         norm.op,
-        {each: _trial(module, norms[each], n, each) for each in SAMPLED if each in norms},
+        {each: _trial(module, norms[each], n, each) for each in samples.SAMPLED if each in norms},
         (torch.float32, own),
         lambda known: NormRecipe(
             norm.op,
@@ -156,7 +146,7 @@ def _check_parameters(module: nn.Module, norm: Norm) -> torch.dtype:
     """Return the dtype of the parameters."""
     own = {name: each for name, each in module._parameters.items() if each is not None}
     for name in (norm.weight, norm.bias):
-        if name is not None and (reason := unsupported(own[name])) is not None:
+        if name is not None and (reason := samples.unsupported(own[name])) is not None:
             raise RefusedError(f"its {name} {reason}")
     kinds = {(own[name].dtype, own[name].shape) for name in (norm.weight, norm.bias) if name}
     if len(kinds) > 1:
@@ -195,8 +185,8 @@ def _rows(n: int, dtype: torch.dtype, norm: Norm, module: nn.Module) -> Tensor:
     scales = _FLOAT16_SCALES if dtype is torch.float16 else _SCALES
     # Enough of them for the largest error to be seen.
     rows = torch.tensor(scales * max(1, 1000 // n), dtype=torch.float64)[:, None]
-    rows = rows * normal(len(rows), n)
-    special = [5 + normal(1, n, seed=2)]
+    rows = rows * samples.normal(len(rows), n)
+    special = [5 + samples.normal(1, n, seed=2)]
     if _eps_of(module, norm):  # or there is nothing to be said of 0 / 0
         special.append(torch.zeros(1, n, dtype=torch.float64))
     return torch.cat((rows, *special)).to(dtype)[None]
@@ -206,28 +196,28 @@ def _vectors(n: int, norm: Norm, dtype: torch.dtype) -> dict[str, Tensor]:
     """Return numbers for the parameters of a norm."""
     found = {}
     if norm.weight is not None:
-        found[norm.weight] = (uniform(n) - int(norm.offset)).to(dtype)
+        found[norm.weight] = (samples.uniform(n) - int(norm.offset)).to(dtype)
     if norm.bias is not None:
-        found[norm.bias] = uniform(n, seed=3).to(dtype)
+        found[norm.bias] = samples.uniform(n, seed=3).to(dtype)
     return found
 
 
-def _trial(module: nn.Module, norm: Norm, n: int, dtype: torch.dtype) -> Trial:
+def _trial(module: nn.Module, norm: Norm, n: int, dtype: torch.dtype) -> samples.Trial:
     x, vectors = _rows(n, dtype, norm, module), _vectors(n, norm, dtype)
     wide = {name: each.double() for name, each in vectors.items()}
     exact = norm.exact(module, x.double(), wide)
-    return Trial(x, exact, dict.fromkeys(module._parameters) | vectors)
+    return samples.Trial(x, exact, dict.fromkeys(module._parameters) | vectors)
 
 
 def _check_gradients(module: nn.Module, norm: Norm, n: int) -> None:
-    x = (0.5 + normal(4, n, seed=4)).float()
+    x = (0.5 + samples.normal(4, n, seed=4)).float()
     vectors = _vectors(n, norm, torch.float32)
 
     def own(x: Tensor, *given: Tensor) -> Tensor:
         tensors = dict.fromkeys(module._parameters) | dict(zip(vectors, given, strict=True))
-        return run(shadow(module, tensors, training=True), x)
+        return samples.run(samples.shadow(module, tensors, training=True), x)
 
     def exact(x: Tensor, *given: Tensor) -> Tensor:
         return norm.exact(module, x, dict(zip(vectors, given, strict=True)))
 
-    check_gradients(norm.op, own, exact, (x, *vectors.values()))
+    samples.check_gradients(norm.op, own, exact, (x, *vectors.values()))

@@ -86,7 +86,8 @@ class Subject:
 
     def knows(self, found: Any) -> bool:
         """Return whether the meaning of an object is known: a module, function or own class."""
-        return _is_module(found) or _is_function(found) or is_in(found, type(self.module).__mro__)
+        known = (*_MODULES, *type(self.module).__mro__)
+        return is_in(found, known) or _is_function(found)
 
     def get(self, owner: Any, name: str) -> Any:
         """Return what ``owner.name`` is.
@@ -112,7 +113,7 @@ class Subject:
             raise RefusedError(f"uses {name} of its child {owner.name}")
         if is_in(owner, type(self.module).__mro__):
             return Method(owner, name, getattr(owner, name, None), bound=False)
-        if _is_module(owner) or isinstance(owner, torch.finfo):
+        if is_in(owner, _MODULES) or isinstance(owner, torch.finfo):
             found = getattr(owner, name, MISSING)
             if isinstance(found, SIMPLE) or self.knows(found):
                 return found
@@ -185,10 +186,6 @@ def in_class(kind: type, name: str) -> Any:
 
 def is_in(found: Any, known: Iterable[Any]) -> bool:
     return any(found is each for each in known)
-
-
-def _is_module(found: Any) -> bool:
-    return is_in(found, _MODULES)
 
 
 def _is_function(found: Any) -> bool:

@@ -341,7 +341,10 @@ def _configuration(module: nn.Module) -> Any:
         (name, _value(value)) for name, value in vars(module).items() if name not in _INTERNAL
     )
     tensors = tuple(
-        (name, None if each is None else (type(each), _shape(each), each.dtype, each.device))
+        # Lazy modules have tensors that have no shape yet.
+        (name, type(each), each.dtype, each.device, not nn.parameter.is_lazy(each) and each.shape)
+        if each is not None
+        else (name, None)
         for held in (module._parameters, module._buffers)
         for name, each in held.items()
     )
@@ -350,11 +353,6 @@ def _configuration(module: nn.Module) -> Any:
         for name, child in module._modules.items()
     )
     return type(module), fields, tensors, children
-
-
-def _shape(tensor: torch.Tensor) -> Any:
-    # Lazy modules have tensors that have no shape yet.
-    return None if nn.parameter.is_lazy(tensor) else tensor.shape
 
 
 def _value(value: Any) -> Any:

@@ -17,9 +17,7 @@ __all__ = ["check_tensors"]
 def check_tensors(op: Op, args: Sequence[Any]) -> None:
     """Check shapes, dtypes and devices as the backends do, where none of them sees the tensors.
 
-    Raises
-    ------
-    TypeError, ValueError
+    Raises TypeError or ValueError.
     """
     x, first = args[0], op.first
     given = {

@@ -38,21 +38,19 @@ warned_of: set[str] = set()
 def define(op: Op, formulas: ModuleType | None) -> torch._ops.OpOverload:
     """Define ``torch.ops.tensor_ops.<op>`` and return it.
 
-    Parameters
-    ----------
-    op : tensor_ops.op.Op
-    formulas : module or None
-        The file of the op in `tensor_ops_torch.ops`. It has four functions:
+    `formulas` is the file of the op in `tensor_ops_torch.ops`. It has functions:
 
-        - `composed` computes the op by PyTorch's functions, on devices that no backend has.
-        - `gradients` takes the gradients of the results, what was saved and the scalars, and
-          returns the gradients of the arrays.
-        - `tangents` takes the tangents of the arrays, None for an array that has none, what was
-          saved and the scalars, and returns the tangents of the results, in any dtype.
-        - `saved` takes arrays and results, and returns what the derivatives need of them. Without
-          it, that is the arrays.
+    - `composed` computes the op by PyTorch's functions, on devices that no backend has.
+    - `gradients` takes the gradients of the results, what was saved and the scalars, and returns
+      the gradients of the arrays.
+    - `tangents` takes the tangents of the arrays, None for an array that has none, what was saved
+      and the scalars, and returns the tangents of the results, in any dtype.
+    - `along` takes the place of both for an op of one array whose derivative is symmetric: it takes
+      a direction, what was saved and the scalars.
+    - `saved` takes arrays and results, and returns what the derivatives need of them. Without it,
+      that is the arrays.
 
-        An op without a file runs wherever a backend does; to differentiate it is an error.
+    An op without a file runs wherever a backend does; to differentiate it is an error.
     """
     _library.define(f"{op.name}{_schema(op)}")
     qualified = f"{NAMESPACE}::{op.name}"
@@ -132,10 +130,8 @@ def device_kernel(op: Op, composed: Callable[..., Any] | None) -> Callable[..., 
 def device_function(op: Op, x: Tensor, has_formula: bool) -> Callable[..., Any] | None:
     """Return the function of a backend of the device, None where PyTorch's own functions run.
 
-    Raises
-    ------
-    tensor_ops.BackendError
-        If no backend runs the op there, and one was asked for or PyTorch's functions cannot.
+    Raises BackendError if no backend runs the op there, and one was asked for or PyTorch's
+    functions cannot.
     """
     route = device_route(op, x.device)
     try:
@@ -177,12 +173,7 @@ def _new_results(op: Op, args: Sequence[Any]) -> Any:
 
 
 def _check_scalars(op: Op, args: tuple[Any, ...], scalars: dict[str, Any]) -> None:
-    """Check the scalars as the backends do, where none of them sees them.
-
-    Raises
-    ------
-    TypeError, ValueError
-    """
+    """Check the scalars as the backends do, where none of them sees them."""
     kinds = {name: kind for name, kind in op.kinds.items() if not kind.is_array}
     if kinds:
         check_values(op.name, kinds, op.bind(args, scalars))

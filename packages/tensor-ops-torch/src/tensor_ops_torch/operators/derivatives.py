@@ -69,12 +69,6 @@ class _Call:
             yield
 
 
-def _primals(arrays: Sequence[Tensor | None]) -> Iterator[Tensor | None]:
-    """Yield arrays without the tangents of the transform that has called a function."""
-    for each in arrays:
-        yield each if each is None else _unpacked(each).primal
-
-
 def _unpacked(tensor: Tensor) -> Any:
     # PyTorch has one level. The number that it would take by itself is not kept in graphs.
     return forward_ad.unpack_dual(tensor, level=0)
@@ -104,6 +98,15 @@ def _missing(op: Op, name: str) -> Callable[..., Any]:
     return derivative
 
 
+def _symmetric(along: Callable[..., Tensor]) -> Callable[..., Any]:
+    """Return the gradients of an op of one array whose derivative is the same either way."""
+
+    def gradients(grad: Tensor, saved: Tensor, *scalars: Any, needs: Any) -> tuple[Tensor]:
+        return (along(grad, saved, *scalars).to(saved.dtype),)
+
+    return gradients
+
+
 def _differentiable(
     op: Op, operator: Callable[..., Any], formulas: ModuleType | None
 ) -> type[torch.autograd.Function]:
@@ -113,9 +116,10 @@ def _differentiable(
     """
     count = len(array_names(op))
     save = getattr(formulas, "saved", None)
-    gradients, tangents = (
-        getattr(formulas, name, None) or _missing(op, name) for name in ("gradients", "tangents")
-    )
+    along = getattr(formulas, "along", None)
+    gradients = getattr(formulas, "gradients", along and _symmetric(along))
+    gradients = gradients or _missing(op, "gradients")
+    tangents = getattr(formulas, "tangents", along) or _missing(op, "tangents")
 
     class Differentiable(torch.autograd.Function):
         @staticmethod
@@ -150,8 +154,10 @@ def _differentiable(
                 each if has else None
                 for each, has in zip((*given[1:], *(None,) * count), has_tangents, strict=False)
             )
+            # Without the tangents of the transform that has called this function.
+            saved = (each if each is None else _unpacked(each).primal for each in ctx.saved_tensors)
             with ctx.call.modes():
-                found = tangents(*directions, *_primals(ctx.saved_tensors), *ctx.scalars)
+                found = tangents(*directions, *saved, *ctx.scalars)
             results = found if isinstance(found, tuple) else (found,)
             cast = tuple(each.to(dtype) for each, dtype in zip(results, ctx.dtypes, strict=True))
             return cast if isinstance(found, tuple) else cast[0]

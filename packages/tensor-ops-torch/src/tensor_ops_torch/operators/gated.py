@@ -1,8 +1,4 @@
-"""Formulas of an activation of one tensor, times another.
-
-The functions take the file of the activation in `tensor_ops_torch.ops`, with `composed`, `precise`
-and `along`, and return those of the product. `scalars` are the activation's.
-"""
+"""Formulas of an activation of one tensor, times another."""
 
 from collections.abc import Callable
 from types import ModuleType
@@ -13,33 +9,30 @@ from torch import Tensor
 
 from tensor_ops_torch.operators.rows import sum_of, wide_dtype
 
-__all__ = ["composed", "gradients", "precise", "tangents"]
+__all__ = ["formulas_of"]
 
 
-def composed(activation: ModuleType) -> Callable[..., Tensor]:
-    def call(gate: Tensor, up: Tensor, *scalars: Any, **named: Any) -> Tensor:
+def formulas_of(activation: ModuleType) -> tuple[Callable[..., Any], ...]:
+    """Return `composed`, `precise`, `gradients` and `tangents` of the product.
+
+    `activation` is the file of the activation in `tensor_ops_torch.ops`, with `composed`, `precise`
+    and `along`. `scalars` are the activation's.
+    """
+
+    def composed(gate: Tensor, up: Tensor, *scalars: Any, **named: Any) -> Tensor:
         wide = wide_dtype(gate)
         activated: Tensor = activation.composed(gate.to(wide), *scalars, **named)
         return (activated * up.to(wide)).to(gate.dtype)
 
-    return call
-
-
-def precise(activation: ModuleType) -> Callable[..., Tensor]:
-    """Return the product in float64, where the activation underflows too."""
-
-    def call(gate: Tensor, up: Tensor, *scalars: Any, **named: Any) -> Tensor:
+    def precise(gate: Tensor, up: Tensor, *scalars: Any, **named: Any) -> Tensor:
+        """Return the product in float64, where the activation underflows too."""
         activated = activation.precise(gate, *scalars, **named)
         product = torch.where(gate.abs() < 1e-290, gate * up / 2, activated * up)
         # The activation is zero at zero and at minus infinity only. Anywhere else, its product
         # with infinity is infinity.
         return torch.where(up.isinf() & gate.isfinite(), gate.sign() * up, product)
 
-    return call
-
-
-def gradients(activation: ModuleType) -> Callable[..., tuple[Tensor | None, ...]]:
-    def call(
+    def gradients(
         grad: Tensor, gate: Tensor, up: Tensor, *scalars: Any, needs: tuple[bool, ...]
     ) -> tuple[Tensor | None, ...]:
         wide = wide_dtype(gate)
@@ -51,11 +44,7 @@ def gradients(activation: ModuleType) -> Callable[..., tuple[Tensor | None, ...]
             grad_up = (grad * activation.composed(value, *scalars)).to(up.dtype)
         return grad_gate, grad_up
 
-    return call
-
-
-def tangents(activation: ModuleType) -> Callable[..., Tensor]:
-    def call(
+    def tangents(
         of_gate: Tensor | None, of_up: Tensor | None, gate: Tensor, up: Tensor, *scalars: Any
     ) -> Tensor:
         wide, parts = wide_dtype(gate), []
@@ -66,4 +55,4 @@ def tangents(activation: ModuleType) -> Callable[..., Tensor]:
             parts += [activation.composed(value, *scalars) * of_up.to(wide)]
         return sum_of(parts)
 
-    return call
+    return composed, precise, gradients, tangents

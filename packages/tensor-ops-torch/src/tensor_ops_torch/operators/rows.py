@@ -51,18 +51,9 @@ def sum_rows(x: Tensor) -> Tensor:
 def in_range(rows: Tensor, eps: float | Tensor) -> tuple[Tensor, float | Tensor, Tensor | None]:
     """Return rows times powers of two, so that no square overflows and none that counts vanishes.
 
-    Parameters
-    ----------
-    rows : Tensor
-    eps : float or column
-        What is added to the mean of their squares.
-
-    Returns
-    -------
-    rows, eps : Tensor, float or column
-        `eps` is multiplied by the square of each row's power.
-    power : column or None
-        None for dtypes whose squares are taken in a longer one.
+    `eps`, a number or a column, is what is added to the mean of their squares; it is returned times
+    the square of each row's power. The powers come last, as a column: None for dtypes whose squares
+    are taken in a longer one.
     """
     if rows.dtype is not torch.float64 or not rows.shape[-1]:
         return rows, eps, None

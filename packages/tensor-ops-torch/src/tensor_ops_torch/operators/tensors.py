@@ -36,13 +36,7 @@ def array_names(op: Op) -> list[str]:
 
 
 def dtype_name(op: str, argument: str, tensor: Tensor) -> str:
-    """Return the name of a supported dtype.
-
-    Raises
-    ------
-    TypeError
-        Naming the dtypes that are supported.
-    """
+    """Return the name of a dtype, or raise TypeError, naming those that are supported."""
     name = DTYPE_NAMES.get(tensor.dtype)
     if name is None:
         expected = ", ".join(map(str, DTYPE_NAMES))

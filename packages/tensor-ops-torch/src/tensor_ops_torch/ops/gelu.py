@@ -32,16 +32,6 @@ def precise(x: Tensor, approximate: str = "tanh") -> Tensor:
     return x * torch.sigmoid(math.sqrt(8 / math.pi) * x * (1 + 0.044715 * x * x))
 
 
-def gradients(
-    grad: Tensor, x: Tensor, approximate: str, *, needs: tuple[bool, ...]
-) -> tuple[Tensor, ...]:
-    return (along(grad, x, approximate),)
-
-
-def tangents(of_x: Tensor, x: Tensor, approximate: str) -> Tensor:
-    return along(of_x, x, approximate)
-
-
 def along(direction: Tensor, x: Tensor, approximate: str) -> Tensor:
     """Return a direction times the derivative of GELU at `x`."""
     x = silu.saturated(x)

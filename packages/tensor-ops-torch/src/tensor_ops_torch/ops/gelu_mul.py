@@ -9,7 +9,4 @@ tensor([-0.3173,  1.6827])
 from tensor_ops_torch.operators import gated
 from tensor_ops_torch.ops import gelu
 
-composed = gated.composed(gelu)
-precise = gated.precise(gelu)
-gradients = gated.gradients(gelu)
-tangents = gated.tangents(gelu)
+composed, precise, gradients, tangents = gated.formulas_of(gelu)

@@ -34,14 +34,6 @@ def precise(x: Tensor) -> Tensor:
     return torch.where(x < -700, tail, x * torch.sigmoid(x))
 
 
-def gradients(grad: Tensor, x: Tensor, *, needs: tuple[bool, ...]) -> tuple[Tensor, ...]:
-    return (along(grad, x).to(x.dtype),)
-
-
-def tangents(of_x: Tensor, x: Tensor) -> Tensor:
-    return along(of_x, x)
-
-
 def along(direction: Tensor, x: Tensor) -> Tensor:
     """Return a direction times the derivative of SiLU at `x`."""
     x = saturated(x)

@@ -9,7 +9,4 @@ tensor([-0.5379,  1.4621])
 from tensor_ops_torch.operators import gated
 from tensor_ops_torch.ops import silu
 
-composed = gated.composed(silu)
-precise = gated.precise(silu)
-gradients = gated.gradients(silu)
-tangents = gated.tangents(silu)
+composed, precise, gradients, tangents = gated.formulas_of(silu)

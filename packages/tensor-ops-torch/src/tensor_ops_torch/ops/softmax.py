@@ -28,17 +28,7 @@ def saved(x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
     return (y,)
 
 
-def gradients(
-    grad: Tensor, y: Tensor, scale: float, *, needs: tuple[bool, ...]
-) -> tuple[Tensor, ...]:
-    return (_along(grad, y, scale).to(y.dtype),)
-
-
-def tangents(of_x: Tensor, y: Tensor, scale: float) -> Tensor:
-    return _along(of_x, y, scale)
-
-
-def _along(direction: Tensor, y: Tensor, scale: float) -> Tensor:
+def along(direction: Tensor, y: Tensor, scale: float) -> Tensor:
     """Return a direction times the derivative of the softmax, which is symmetric."""
     wide = wide_dtype(y)
     found = torch.ops.aten._softmax_backward_data(direction.to(wide), y.to(wide), -1, wide)

@@ -7,17 +7,18 @@ that they will have.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import torch
 from torch import nn
 
-from tensor_ops_torch.hardware.config import NVIDIAArchitecture
-from tensor_ops_torch.hardware.profile import GB, MB, NVIDIA_MEMORY_GB
+from tensor_ops_torch.hardware.config import NVIDIAArchitecture, NVIDIAConfig, TPUConfig
+from tensor_ops_torch.hardware.profile import GB, MB, NVIDIA_MEMORY_GB, TPU_MEMORY_GB
 from tensor_ops_torch.validation.model import ModelFacts
+from tensor_ops_torch.validation.nvidia import NVIDIATarget
 from tensor_ops_torch.validation.report import ValidationCheck, failed, passed, skipped, warning
+from tensor_ops_torch.validation.tpu import TPUTarget
 
-__all__ = ["Largest", "check_generation", "check_memory", "check_unknown", "size_in_dtype"]
+__all__ = ["check_nvidia_memory", "check_tpu_memory"]
 
 # With gradients and Adam's two moments, parameters take four times their size.
 _TRAINING = 3
@@ -25,38 +26,63 @@ _LESS = "use 16 bits, a smaller model or more devices"
 _LESS_TRAINING = "train in 16 bits or on more devices; to infer, call model.eval()"
 
 
-@dataclass(frozen=True)
-class Largest:
-    """The device of a kind that has the most memory."""
-
-    # What it is and what it has.
-    text: str
-    # Bytes that may be allocated.
-    budget: float
-
-    @classmethod
-    def of(
-        cls, kind: str, sizes: Mapping[str, int], setting: str, fraction: float | None
-    ) -> Largest:
-        """Return the largest of devices, by their memory in GB.
-
-        `fraction` is the part of it that a setting allows, None for all.
-        """
-        name, size = max(sizes.items(), key=lambda each: each[1])
-        text = f"the largest {kind}, {name}, has {size} GB{_limit(setting, fraction)}"
-        return cls(text, size * GB * (fraction or 1))
+def check_nvidia_memory(
+    model: nn.Module, facts: ModelFacts, settings: NVIDIAConfig, target: NVIDIATarget
+) -> ValidationCheck:
+    """Check a model against the memory of a GPU, of a generation or of any GPU that is known."""
+    needed, fraction, pool = _needed(model, facts, settings), settings.max_memory_fraction, None
+    if settings.memory_growth_enabled is False:
+        pool = settings.memory_pool_init_mb * MB
+    if not target.is_here and (pool is None or needed <= pool):
+        if target.architecture:
+            architecture = NVIDIAArchitecture(target.architecture)
+            return _check_generation(facts, needed, architecture, fraction)
+        sizes = {name: size for each in NVIDIA_MEMORY_GB.values() for name, size in each.items()}
+        largest = _largest("GPU that is known", sizes, "max_memory_fraction", fraction)
+        todo = "set NVIDIAConfig.architecture, or run it on the GPU"
+        return _check_unknown(facts, needed, largest, todo)
+    budgets = [each for each in (target.budget(fraction), pool) if each is not None]
+    return _check_memory(facts, needed, min(budgets))
 
 
-def size_in_dtype(model: nn.Module, dtype: torch.dtype) -> int:
-    """Return the bytes of a model whose floating-point parameters are converted to a dtype."""
-    return sum(
+def check_tpu_memory(
+    model: nn.Module, facts: ModelFacts, settings: TPUConfig, target: TPUTarget
+) -> ValidationCheck:
+    """Check a model against the memory of a TPU, or of any that is known."""
+    needed, fraction = _needed(model, facts, settings), settings.memory_fraction
+    if target.memory is None:
+        sizes = {each.value: size for each, size in TPU_MEMORY_GB.items()}
+        largest = _largest("TPU that is known", sizes, "memory_fraction", fraction)
+        todo = "set TPUConfig.version, or run it on the TPU"
+        return _check_unknown(facts, needed, largest, todo)
+    return _check_memory(facts, needed, int(target.memory * (fraction or 1)))
+
+
+def _needed(model: nn.Module, facts: ModelFacts, settings: NVIDIAConfig | TPUConfig) -> int:
+    """Return the bytes of a model in the precision that the settings bring it to."""
+    if not settings.converts_model or settings.precision is None:
+        return facts.nbytes
+    dtype: torch.dtype = getattr(torch, settings.precision)
+    return facts.constant + sum(
         each.numel() * (dtype.itemsize if each.is_floating_point() else each.itemsize)
         for each in (*model.parameters(), *model.buffers())
         if not nn.parameter.is_lazy(each)
     )
 
 
-def check_memory(facts: ModelFacts, needed: int, budget: int) -> ValidationCheck:
+def _largest(
+    kind: str, sizes: Mapping[str, int], setting: str, fraction: float | None
+) -> tuple[str, float]:
+    """Return what is said of the largest of devices, by their memory in GB, and its bytes.
+
+    `fraction` is the part of them that a setting allows, None for all.
+    """
+    name, size = max(sizes.items(), key=lambda each: each[1])
+    text = f"the largest {kind}, {name}, has {size} GB{_limit(setting, fraction)}"
+    return text, size * GB * (fraction or 1)
+
+
+def _check_memory(facts: ModelFacts, needed: int, budget: int) -> ValidationCheck:
     """Check a model against the memory of a device, of which `budget` bytes may be allocated."""
     if facts.lazy is not None:
         return _uninitialized(facts)
@@ -73,7 +99,7 @@ def check_memory(facts: ModelFacts, needed: int, budget: int) -> ValidationCheck
     return passed("memory", f"{text}, before activations")
 
 
-def check_generation(
+def _check_generation(
     facts: ModelFacts, needed: int, architecture: NVIDIAArchitecture, fraction: float | None
 ) -> ValidationCheck:
     """Check a model against all GPUs of a generation, any but AUTO, where none is here.
@@ -83,7 +109,7 @@ def check_generation(
     sizes = NVIDIA_MEMORY_GB[architecture]
     (small, least), *_, (large, most) = [*sizes.items(), *sizes.items()]
     setting = "max_memory_fraction"
-    largest = Largest.of(f"GPU of {architecture.name}", sizes, setting, fraction)
+    largest = _largest(f"GPU of {architecture.name}", sizes, setting, fraction)
     if (refusal := _refusal(facts, needed, largest)) is not None:
         return refusal
     text = f"parameters and buffers take {needed / GB:.1f} GB"
@@ -96,8 +122,8 @@ def check_generation(
     return skipped("memory", message, "run it on the GPU")
 
 
-def check_unknown(
-    facts: ModelFacts, needed: int, largest: Largest, what_to_do: str
+def _check_unknown(
+    facts: ModelFacts, needed: int, largest: tuple[str, float], what_to_do: str
 ) -> ValidationCheck:
     """Check a model where the device is neither here nor named: whether the largest could hold it.
 
@@ -109,17 +135,17 @@ def check_unknown(
     return skipped("memory", text, what_to_do)
 
 
-def _refusal(facts: ModelFacts, needed: int, largest: Largest) -> ValidationCheck | None:
+def _refusal(facts: ModelFacts, needed: int, largest: tuple[str, float]) -> ValidationCheck | None:
     """Return the check of a model whose size is unknown or beyond the largest device, else None."""
     if facts.lazy is not None:
         return _uninitialized(facts)
-    text = f"parameters and buffers take {needed / GB:.1f} GB"
-    if needed > largest.budget:
-        return failed("memory", f"{text}; {largest.text}", _LESS)
+    text, (has, budget) = f"parameters and buffers take {needed / GB:.1f} GB", largest
+    if needed > budget:
+        return failed("memory", f"{text}; {has}", _LESS)
     training = needed + _TRAINING * facts.trained
-    if training > largest.budget:
+    if training > budget:
         text += f", with gradients and Adam's moments {training / GB:.1f} GB"
-        return warning("memory", f"{text}; {largest.text}", _LESS_TRAINING)
+        return warning("memory", f"{text}; {has}", _LESS_TRAINING)
     return None
 
 

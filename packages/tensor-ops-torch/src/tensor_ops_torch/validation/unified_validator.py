@@ -10,25 +10,13 @@ from torch import nn
 from tensor_ops import BackendError
 from tensor_ops_torch.hardware.config import (
     KernelPyTorchConfig,
-    NVIDIAArchitecture,
     NVIDIAConfig,
     TPUConfig,
 )
 from tensor_ops_torch.hardware.detector import HardwareType, probe
-from tensor_ops_torch.hardware.profile import (
-    MB,
-    NVIDIA_MEMORY_GB,
-    TPU_MEMORY_GB,
-    HardwareProfile,
-)
+from tensor_ops_torch.hardware.profile import HardwareProfile
 from tensor_ops_torch.validation import nvidia, tpu
-from tensor_ops_torch.validation.memory import (
-    Largest,
-    check_generation,
-    check_memory,
-    check_unknown,
-    size_in_dtype,
-)
+from tensor_ops_torch.validation.memory import check_nvidia_memory, check_tpu_memory
 from tensor_ops_torch.validation.model import ModelFacts
 from tensor_ops_torch.validation.nvidia import NVIDIATarget
 from tensor_ops_torch.validation.operators import check_operators
@@ -116,7 +104,7 @@ class UnifiedValidator:
                     "model.set_attn_implementation('sdpa')",
                 )
             ]
-        checks += [_nvidia_memory(model, facts, settings, target)]
+        checks += [check_nvidia_memory(model, facts, settings, target)]
         # One is enough: whatever is wrong, the model has to be given otherwise.
         checks += _modules(
             facts, (facts.quantized, _QUANTIZED, "give the model that was not quantized")
@@ -152,7 +140,7 @@ class UnifiedValidator:
         facts = ModelFacts.of(model)
         checks += tpu.check_settings(settings, target)
         checks += _tpu_dtypes(facts, settings)
-        checks += [_tpu_memory(model, facts, settings, target)]
+        checks += [check_tpu_memory(model, facts, settings, target)]
         checks += _modules(
             facts,
             (facts.quantized, _QUANTIZED, "do not quantize it"),
@@ -277,43 +265,6 @@ def _fp8_layers(facts: ModelFacts) -> ValidationCheck:
             "pad what matters to a multiple of 16",
         )
     return passed("fp8 layers", f"all {len(fit)} nn.Linear multiply float8")
-
-
-def _nvidia_memory(
-    model: nn.Module, facts: ModelFacts, settings: NVIDIAConfig, target: NVIDIATarget
-) -> ValidationCheck:
-    needed, fraction, pool = _needed(model, facts, settings), settings.max_memory_fraction, None
-    if settings.memory_growth_enabled is False:
-        pool = settings.memory_pool_init_mb * MB
-    if not target.is_here and (pool is None or needed <= pool):
-        if target.architecture:
-            architecture = NVIDIAArchitecture(target.architecture)
-            return check_generation(facts, needed, architecture, fraction)
-        sizes = {name: size for each in NVIDIA_MEMORY_GB.values() for name, size in each.items()}
-        largest = Largest.of("GPU that is known", sizes, "max_memory_fraction", fraction)
-        todo = "set NVIDIAConfig.architecture, or run it on the GPU"
-        return check_unknown(facts, needed, largest, todo)
-    budgets = [each for each in (target.budget(fraction), pool) if each is not None]
-    return check_memory(facts, needed, min(budgets))
-
-
-def _tpu_memory(
-    model: nn.Module, facts: ModelFacts, settings: TPUConfig, target: TPUTarget
-) -> ValidationCheck:
-    needed, fraction = _needed(model, facts, settings), settings.memory_fraction
-    if target.memory is None:
-        sizes = {each.value: size for each, size in TPU_MEMORY_GB.items()}
-        largest = Largest.of("TPU that is known", sizes, "memory_fraction", fraction)
-        todo = "set TPUConfig.version, or run it on the TPU"
-        return check_unknown(facts, needed, largest, todo)
-    return check_memory(facts, needed, int(target.memory * (fraction or 1)))
-
-
-def _needed(model: nn.Module, facts: ModelFacts, settings: NVIDIAConfig | TPUConfig) -> int:
-    """Return the bytes of a model in the precision that the settings bring it to."""
-    if not settings.converts_model or settings.precision is None:
-        return facts.nbytes
-    return size_in_dtype(model, getattr(torch, settings.precision)) + facts.constant
 
 
 def _modules(facts: ModelFacts, *wrong: tuple[list[str], str, str]) -> list[ValidationCheck]:
