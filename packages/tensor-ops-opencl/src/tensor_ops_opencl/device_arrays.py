@@ -55,13 +55,10 @@ def run(call: Call) -> tuple[Any, ...]:
     for name, array in outputs.items():
         _check_place(call.op, name, array, queue, OTHERS)
     extra = [np.uint64(number) for pair in _repeats(call, x) for number in pair]
-    if call.out is not None:
-        results = call.out
-    else:
-        results = tuple(
-            cl_array.empty(queue, x.shape, call.inputs[name].dtype, allocator=x.allocator)
-            for name in call.results_like
-        )
+    results = call.out or tuple(
+        cl_array.empty(queue, x.shape, call.inputs[name].dtype, allocator=x.allocator)
+        for name in call.results_like
+    )
     if x.size == 0:
         return results
     waits = [event for array in (*arrays.values(), *outputs.values()) for event in array.events]

@@ -27,10 +27,9 @@ def run(call: Call) -> tuple[Array, ...]:
     """Run a call on the chosen device and return its results when they are complete."""
     context = contexts.current()
     x = next(iter(call.inputs.values()))
-    if call.out is not None:
-        results = call.out
-    else:
-        results = tuple(new_array(x.shape, call.inputs[name].dtype) for name in call.results_like)
+    results = call.out or tuple(
+        new_array(x.shape, call.inputs[name].dtype) for name in call.results_like
+    )
     if x.size == 0:
         return results
     # A result that kernels cannot write is computed elsewhere and copied.

@@ -131,7 +131,13 @@ class MemoryMonitor:
             raise self._error
         if was_running:
             self._sample()
-        self._warn()
+        if self.budget_mb is not None and (peak := self.peak("allocated")) > self.budget_mb:
+            warnings.warn(
+                f"{peak:.0f} MB were in use, the configuration allows {self.budget_mb:.0f} MB; "
+                "lower the batch size or raise the fraction",
+                MemoryBudgetWarning,
+                stacklevel=2,
+            )
 
     def _run(self) -> None:
         ticks = 1
@@ -157,13 +163,3 @@ class MemoryMonitor:
         if self.retention_seconds is not None:
             while self._samples[0].seconds < sample.seconds - self.retention_seconds:
                 self._samples.popleft()
-
-    def _warn(self) -> None:
-        if self.budget_mb is None or (peak := self.peak("allocated")) <= self.budget_mb:
-            return
-        warnings.warn(
-            f"{peak:.0f} MB were in use, the configuration allows {self.budget_mb:.0f} MB; lower "
-            "the batch size or raise the fraction",
-            MemoryBudgetWarning,
-            stacklevel=3,
-        )

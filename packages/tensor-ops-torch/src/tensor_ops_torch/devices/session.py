@@ -246,18 +246,13 @@ def _decision(backend: str | None) -> Decision:
     return extension.decision(None if backend == AUTO else backend, "backend= of create_session()")
 
 
-def _candidates(decision: Decision) -> tuple[str, ...]:
-    """Return the backends to look at: where nobody has set a priority, those ONNX Runtime has."""
-    if decision.mode in AUTOMATIC and decision.priority == DEFAULT_PRIORITY:
-        return ORDER
-    return decision.candidates
-
-
 def _explain(
     decision: Decision, available: list[str], failed: Mapping[str, str]
 ) -> SessionExplanation:
     working = [each for each in available if each not in failed]
-    choice = choose_provider(_candidates(decision), working)
+    # Where nobody has set a priority, those that ONNX Runtime has.
+    is_unset = decision.mode in AUTOMATIC and decision.priority == DEFAULT_PRIORITY
+    choice = choose_provider(ORDER if is_unset else decision.candidates, working)
     steps = []
     for step in choice.steps:
         reasons = [failed[each] for each in PROVIDERS.get(step.backend, ()) if each in failed]

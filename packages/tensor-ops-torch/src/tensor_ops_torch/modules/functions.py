@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable
-from functools import partial
+from functools import partial, reduce
 from typing import Any
 
 import torch
@@ -50,9 +50,7 @@ def arithmetic(operation: Callable[[Any, Any], Any], first: Any, second: Any) ->
     values = [each for each in (first, second) if isinstance(each, Value)]
     if not values:
         return formula
-    dtype = values[0].dtype
-    for each in values[1:]:
-        dtype = torch.promote_types(dtype, each.dtype)
+    dtype = reduce(torch.promote_types, (each.dtype for each in values))
     return Value(formula, dtype, _broadcast(*(each.shape for each in values)))
 
 

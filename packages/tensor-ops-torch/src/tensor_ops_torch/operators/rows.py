@@ -1,7 +1,9 @@
 """What the norms and their gradients share."""
 
 import math
+import operator
 from collections.abc import Sequence
+from functools import reduce
 
 import torch
 from torch import Tensor
@@ -116,9 +118,7 @@ def rms_norm_tangent(
 
 def sum_of(parts: Sequence[Tensor]) -> Tensor:
     """Return the sum of one or several tensors."""
-    total, *rest = parts
-    for each in rest:
-        total = total + each
+    total: Tensor = reduce(operator.add, parts)
     return total
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import reduce
 from typing import Any
 
 import torch
@@ -65,10 +66,8 @@ def autocast_kernel(op: Op, operator: Callable[..., Any], device: str) -> Callab
 
     def kernel(*args: Any, **scalars: Any) -> Any:
         """Bring the arrays to the widest of their dtypes: PyTorch's policy "promote"."""
-        tensors = [each for each in args[:count] if each is not None]
-        widest = tensors[0].dtype
-        for each in tensors[1:]:
-            widest = torch.promote_types(widest, each.dtype)
+        dtypes = (each.dtype for each in args[:count] if each is not None)
+        widest = reduce(torch.promote_types, dtypes)
         arrays = (None if each is None else each.to(widest) for each in args[:count])
         with torch.autocast(device, enabled=False):
             return operator(*arrays, *args[count:], **scalars)
