@@ -72,11 +72,8 @@ RARE void write_carefully(Row row) {
 #undef ADD
   const REAL rest = value_of(left) / n;
   Sum squares = {0, 0};
-#define ADD(i, count, u)                                                                          \
-  {                                                                                               \
-    const V value = only((shifted(get(row.x + (i), count), shift) - mean) - rest, count);         \
-    sums[u] = fused(value, value, sums[u]);                                                         \
-  }
+#define ADD(i, count, u) \
+  sums[u] = plus_square(sums[u], only((shifted(get(row.x + (i), count), shift) - mean) - rest, count))
   SUM_UP_ALONE(squares, 0, row.n, ADD)
 #undef ADD
   const REAL scale = 1 / sqrt(value_of(squares) / n + shifted_eps(row.eps, shift));
