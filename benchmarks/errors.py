@@ -23,7 +23,7 @@ from error_tables import BACKENDS, FORMAT, HALVES, PAGE, blocks, read
 from pages import FIGURES, update
 from tensor_ops.accuracy import Bound, Measured, measure
 from tensor_ops.arguments import DTYPES
-from tensor_ops.samples import Draw, arguments, mixed
+from tensor_ops.samples import Draw, arguments
 from tensor_ops.variants import VARIANTS, Variant
 
 SUMMARY = FIGURES / "summary-accuracy.svg"
@@ -115,13 +115,7 @@ def _cases(
     op = variant.op
     for sample in op.samples:
         if dtype in sample.dtypes:
-            draw = Draw(dtype, f"{op.name}/{sample.name}")
-            values, in_float32 = (
-                op.bind(sample.make(each), sample.kwargs) for each in (draw, draw.in_float32())
-            )
-            values = mixed(values, in_float32, wide)
-            values.pop("out")
-            yield sample.name, values | dict(variant.options)
+            yield sample.name, sample.values(op, dtype, wide) | dict(variant.options)
     for shape in SHAPES:
         draw = Draw(dtype, f"{op.name}/errors {shape}")
         yield f"drawn, {shape}", arguments(op, shape, draw, wide) | dict(variant.options)

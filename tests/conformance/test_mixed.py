@@ -17,7 +17,6 @@ from calls import (
     sprinkle,
 )
 from tensor_ops.arguments import DTYPES
-from tensor_ops.samples import Draw, mixed
 
 pytestmark = [
     pytest.mark.usefixtures("supported"),
@@ -45,12 +44,7 @@ def test_op_samples(op, backend, half):
         if half not in sample.dtypes:
             continue
         for wide in op.mixtures:
-            draw = Draw(half, f"{op.name}/{sample.name}")
-            values, in_float32 = (
-                op.bind(sample.make(each), sample.kwargs) for each in (draw, draw.in_float32())
-            )
-            values = mixed(values, in_float32, wide)
-            values.pop("out")
+            values = sample.values(op, half, wide)
             try:
                 check(op, backend, values, run(op, backend, values))
             except Exception as error:

@@ -21,9 +21,7 @@ def test_op_samples(op, backend, dtype):
     for sample in op.samples:
         if dtype not in sample.dtypes:
             continue
-        args = sample.make(Draw(dtype, f"{op.name}/{sample.name}"))
-        values = op.bind(args, sample.kwargs)
-        values.pop("out")
+        values = sample.values(op, dtype)
         try:
             check(op, backend, values, run(op, backend, values))
         except Exception as error:

@@ -45,9 +45,7 @@ def samples(name, dtype):
     op = OPS[name]
     for sample in op.samples:
         if dtype in sample.dtypes:
-            values = op.bind(sample.make(Draw(dtype, f"{name}/{sample.name}")), sample.kwargs)
-            values.pop("out")
-            yield values
+            yield sample.values(op, dtype)
 
 
 def as_tuple(result):

@@ -10,7 +10,7 @@ from typing import Any, ParamSpec, TypeVar
 from tensor_ops.accuracy import Bound
 from tensor_ops.dispatch import dispatcher
 from tensor_ops.op_table import OPS, Op
-from tensor_ops.samples import ErrorSample, Sample
+from tensor_ops.samples import Sample
 
 __all__ = ["OPS", "Op", "op"]
 
@@ -22,7 +22,6 @@ def op(
     *,
     bounds: Mapping[str, Bound],
     samples: Sequence[Sample] = (),
-    errors: Sequence[ErrorSample] = (),
     results_like: tuple[str, ...] = (),
     wider_bounds: Mapping[tuple[str, str], Bound] | None = None,
     plain: Callable[..., Any] | None = None,
@@ -34,7 +33,7 @@ def op(
     """
 
     def decorate(body: Callable[P, R]) -> Callable[P, R]:
-        new = Op(body, results_like, bounds, samples, errors, wider_bounds or {}, plain)
+        new = Op(body, results_like, bounds, samples, wider_bounds or {}, plain)
         OPS[new.name] = new
         public = functools.wraps(body)(dispatcher(new))
         del public.__wrapped__  # what a caller gets is not the body

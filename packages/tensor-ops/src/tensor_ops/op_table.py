@@ -12,7 +12,7 @@ import numpy as np
 from tensor_ops.accuracy import Bound
 from tensor_ops.arguments import Declaration, mixtures
 from tensor_ops.checks import check_outputs, check_values
-from tensor_ops.samples import ErrorSample, Sample
+from tensor_ops.samples import Sample
 
 __all__ = ["OPS", "Op"]
 
@@ -34,9 +34,9 @@ class Op(Declaration):
         Its arguments in order, without `out` and `backend`.
     results_like : tuple of str
         For each array that it returns, the argument whose dtype it has.
-    samples, errors : sequence
-        Calls that must give right results, and calls that must raise, besides those that
-        follow from the kinds of its arguments.
+    samples : sequence of Sample
+        Calls that must give right results, besides those that follow from the kinds of its
+        arguments, from which all follows that must raise.
     bounds : mapping of str to Bound
         The largest allowed error for each dtype.
     wider_bounds : mapping of (str, str) to Bound
@@ -52,7 +52,6 @@ class Op(Declaration):
         results_like: tuple[str, ...],
         bounds: Mapping[str, Bound],
         samples: Sequence[Sample],
-        errors: Sequence[ErrorSample],
         wider_bounds: Mapping[tuple[str, str], Bound],
         plain: Callable[..., Any] | None = None,
     ) -> None:
@@ -61,7 +60,6 @@ class Op(Declaration):
         self.body = body
         self.bounds = bounds
         self.samples = samples
-        self.errors = errors
         self.wider_bounds = wider_bounds
         self.plain = plain
         self.results_like = results_like or (self.first,)

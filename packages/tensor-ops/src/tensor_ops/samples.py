@@ -1,4 +1,4 @@
-"""Samples of an op's arguments: values, layouts and what must be refused.
+"""Samples of an op's arguments: values that a right implementation must cope with.
 
 `arguments` draws natural arguments for any op from the kinds in its signature; the files in
 ``tensor_ops/ops`` add the samples that only they know about.
@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tensor_ops.arguments import DTYPES, Declaration
+from tensor_ops.arguments import DTYPES, Declaration, Kind
 
-__all__ = ["Draw", "ErrorSample", "Sample", "arguments", "mixed"]
+__all__ = ["Draw", "Sample", "arguments"]
 
 
 class Draw:
@@ -58,23 +58,33 @@ class Draw:
 class Sample(NamedTuple):
     """A call that must give a right result.
 
-    `make` returns the positional arguments; `dtypes` limits it where its values need a range.
+    `make` returns the first arguments, or the very first alone; arrays that it leaves out are
+    natural. `dtypes` limits it where its values need a range.
     """
 
     name: str
-    make: Callable[[Draw], tuple[Any, ...]]
+    make: Callable[[Draw], Any]
     kwargs: Mapping[str, Any] = MappingProxyType({})
     dtypes: tuple[str, ...] = tuple(DTYPES)
 
+    def values(self, op: Declaration, dtype: str, wide: Collection[str] = ()) -> dict[str, Any]:
+        """Return the arguments by name, without `out`; those that `wide` names are float32."""
 
-class ErrorSample(NamedTuple):
-    """A call that must raise `error`, with every text of `says` in its message."""
+        def drawn(draw: Draw) -> dict[str, Any]:
+            made = self.make(draw)
+            given = made if isinstance(made, tuple) else (made,)
+            required = [
+                name for name, kind in op.kinds.items() if kind.is_array and not kind.optional
+            ]
+            rest = {
+                name: _natural(op.kinds[name], given[0].shape, draw)
+                for name in required[len(given) :]
+            }
+            values = op.bind(given, {**rest, **self.kwargs})
+            del values["out"]
+            return values
 
-    name: str
-    make: Callable[[Draw], tuple[Any, ...]]
-    error: type[Exception]
-    says: tuple[str, ...]
-    kwargs: Mapping[str, Any] = MappingProxyType({})
+        return _mixed(drawn, Draw(dtype, f"{op.name}/{self.name}"), wide)
 
 
 def arguments(
@@ -84,24 +94,33 @@ def arguments(
 
     Those that `wide` names are float32.
     """
-    if wide:
-        return mixed(arguments(op, shape, draw), arguments(op, shape, draw.in_float32()), wide)
-    values: dict[str, Any] = {}
-    for name, kind in op.kinds.items():
-        if kind.is_full:
-            values[name] = draw.normal(*shape, scale=3.0)
-        elif kind.role == "row_vector":
-            values[name] = draw.normal(shape[-1])
-        elif kind.role == "half_rows":
-            # (positions, heads, n): an angle for each position and pair, the same for every head
-            angles = (*shape[-3:-1], shape[-1] // 2)
-            angles = (angles[0], 1, angles[2]) if len(angles) == 3 else angles
-            values[name] = draw.cast(draw.random.uniform(-1, 1, angles))
-    return values
+
+    def drawn(draw: Draw) -> dict[str, Any]:
+        return {
+            name: _natural(kind, shape, draw) for name, kind in op.kinds.items() if kind.is_array
+        }
+
+    return _mixed(drawn, draw, wide)
 
 
-def mixed(
-    values: Mapping[str, Any], in_float32: Mapping[str, Any], wide: Collection[str]
+def _natural(kind: Kind, shape: tuple[int, ...], draw: Draw) -> Any:
+    """Return a natural array for an argument beside a result of this shape."""
+    if kind.is_full:
+        return draw.normal(*shape, scale=3.0)
+    if kind.role == "row_vector":
+        return draw.normal(shape[-1])
+    # (positions, heads, n): an angle for each position and pair, the same for every head
+    angles = (*shape[-3:-1], shape[-1] // 2)
+    angles = (angles[0], 1, angles[2]) if len(angles) == 3 else angles
+    return draw.cast(draw.random.uniform(-1, 1, angles))
+
+
+def _mixed(
+    drawn: Callable[[Draw], dict[str, Any]], draw: Draw, wide: Collection[str]
 ) -> dict[str, Any]:
-    """Return `values` with the arguments that `wide` names taken from `in_float32`."""
-    return {name: in_float32[name] if name in wide else value for name, value in values.items()}
+    """Return what is drawn, with the arguments that `wide` names drawn in float32."""
+    values = drawn(draw)
+    if wide:
+        in_float32 = drawn(draw.in_float32())
+        values |= {name: in_float32[name] for name in wide}
+    return values

@@ -10,7 +10,7 @@ from tensor_ops.arguments import Array, Elements
 from tensor_ops.blocks import WIDE, element_blocks
 from tensor_ops.normal_distribution import gelu_of
 from tensor_ops.op import op
-from tensor_ops.samples import ErrorSample, Sample
+from tensor_ops.samples import Sample
 
 
 @op(
@@ -33,20 +33,6 @@ from tensor_ops.samples import ErrorSample, Sample
         ),
         Sample("near zero", lambda draw: (draw.spread(257, low=-14, high=-4),)),
         Sample("near zero, erf", lambda draw: (draw.spread(257, low=-14, high=-4), "none")),
-    ],
-    errors=[
-        ErrorSample(
-            "unknown approximation",
-            lambda draw: (draw.normal(8), "erf"),
-            ValueError,
-            ("approximate", "'erf'", "'tanh'", "'none'"),
-        ),
-        ErrorSample(
-            "approximation that is no string",
-            lambda draw: (draw.normal(8), True),
-            TypeError,
-            ("approximate", "bool"),
-        ),
     ],
 )
 def gelu(

@@ -9,7 +9,7 @@ from tensor_ops.arguments import Array, HalfRows, Rows
 from tensor_ops.blocks import WIDE, view_blocks
 from tensor_ops.op import op
 from tensor_ops.rounding import add_where_finite, product_error
-from tensor_ops.samples import Draw, ErrorSample, Sample
+from tensor_ops.samples import Draw, Sample
 
 
 def _cancelling(draw: Draw) -> tuple[Array, ...]:
@@ -70,39 +70,6 @@ def _plain(x: Array, cos: Array, sin: Array, interleaved: bool) -> Array:
                 draw.cast([2.5, 2.0]),
             ),
             dtypes=("float32", "bfloat16"),
-        ),
-    ],
-    errors=[
-        ErrorSample(
-            "odd length",
-            lambda draw: (draw.normal(2, 7), draw.normal(3), draw.normal(3)),
-            ValueError,
-            ("x", "(2, 7)", "even"),
-        ),
-        ErrorSample(
-            "cos of full length",
-            lambda draw: (draw.normal(2, 8), draw.normal(8), draw.normal(4)),
-            ValueError,
-            ("cos", "(8,)", "(2, 4)"),
-        ),
-        ErrorSample(
-            "sin of full length",
-            lambda draw: (draw.normal(2, 8), draw.normal(4), draw.normal(8)),
-            ValueError,
-            ("sin", "(8,)", "(2, 4)"),
-        ),
-        ErrorSample(
-            "cos of more axes",
-            lambda draw: (draw.normal(2, 8), draw.normal(3, 2, 4), draw.normal(4)),
-            ValueError,
-            ("cos", "(3, 2, 4)", "(2, 4)"),
-        ),
-        ErrorSample(
-            "interleaved that is no flag",
-            lambda draw: (draw.normal(2, 8), draw.normal(4), draw.normal(4)),
-            TypeError,
-            ("interleaved", "int"),
-            {"interleaved": 1},
         ),
     ],
 )

@@ -8,7 +8,7 @@ from tensor_ops.accuracy import elementwise
 from tensor_ops.arguments import Array, Elements
 from tensor_ops.blocks import element_blocks
 from tensor_ops.op import op
-from tensor_ops.samples import ErrorSample, Sample
+from tensor_ops.samples import Sample
 from tensor_ops.sigmoid import silu_of
 
 
@@ -36,20 +36,6 @@ from tensor_ops.sigmoid import silu_of
         Sample(
             "near zero",
             lambda draw: (draw.spread(257, low=-14, high=-4), draw.spread(257, low=-4, high=4)),
-        ),
-    ],
-    errors=[
-        ErrorSample(
-            "up of another shape",
-            lambda draw: (draw.normal(2, 8), draw.normal(2, 7)),
-            ValueError,
-            ("up", "(2, 7)", "(2, 8)", "gate"),
-        ),
-        ErrorSample(
-            "up that would broadcast",
-            lambda draw: (draw.normal(2, 8), draw.normal(8)),
-            ValueError,
-            ("up", "(8,)", "(2, 8)"),
         ),
     ],
 )
