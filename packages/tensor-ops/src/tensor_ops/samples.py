@@ -15,7 +15,10 @@ import numpy as np
 
 from tensor_ops.arguments import DTYPES, Declaration, Kind
 
-__all__ = ["Draw", "Sample", "arguments"]
+__all__ = ["WIDE_RANGE", "Draw", "Sample", "arguments"]
+
+# The dtypes with at least the exponents of float32.
+WIDE_RANGE = ("float32", "bfloat16", "float64")
 
 
 class Draw:
@@ -48,6 +51,10 @@ class Draw:
 
         smallest = float(ml_dtypes.finfo(self.dtype).smallest_subnormal)  # type: ignore[no-untyped-call]
         return self.cast(self.random.integers(-100, 101, shape) * smallest)
+
+    def full(self, value: float, *shape: int) -> Any:
+        """Return equal elements."""
+        return self.cast(np.full(shape, value))
 
     def cast(self, values: Any) -> Any:
         """Return values in this dtype; what is too large becomes infinite."""

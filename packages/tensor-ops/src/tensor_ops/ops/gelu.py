@@ -10,7 +10,7 @@ from tensor_ops.arguments import Array, Elements
 from tensor_ops.blocks import WIDE, element_blocks
 from tensor_ops.normal_distribution import gelu_of
 from tensor_ops.op import op
-from tensor_ops.samples import Sample
+from tensor_ops.samples import WIDE_RANGE, Sample
 
 
 @op(
@@ -20,18 +20,18 @@ from tensor_ops.samples import Sample
     # up to 745, is that of the result.
     wider_bounds={("torch", "float64"): Bound(4096, signed_zeros=True)},
     samples=[
-        Sample("zeros and infinities", lambda draw: (draw.cast([-0.0, 0.0, -np.inf, np.inf]),)),
+        Sample("zeros and infinities", lambda draw: draw.cast([-0.0, 0.0, -np.inf, np.inf])),
         Sample("erf", lambda draw: (draw.normal(5, 67, scale=3.0), "none")),
-        Sample("tails", lambda draw: (draw.cast(np.linspace(-16, 16, 2003)),)),
+        Sample("tails", lambda draw: draw.cast(np.linspace(-16, 16, 2003))),
         Sample("tails, erf", lambda draw: (draw.cast(np.linspace(-16, 16, 2003)), "none")),
-        Sample("far tails", lambda draw: (draw.spread(257, low=3, high=15),)),
+        Sample("far tails", lambda draw: draw.spread(257, low=3, high=15)),
         Sample("far tails, erf", lambda draw: (draw.spread(257, low=3, high=15), "none")),
         Sample(
             "cubes that overflow",
-            lambda draw: (draw.spread(257, low=40, high=127),),
-            dtypes=("float32", "bfloat16", "float64"),
+            lambda draw: draw.spread(257, low=40, high=127),
+            dtypes=WIDE_RANGE,
         ),
-        Sample("near zero", lambda draw: (draw.spread(257, low=-14, high=-4),)),
+        Sample("near zero", lambda draw: draw.spread(257, low=-14, high=-4)),
         Sample("near zero, erf", lambda draw: (draw.spread(257, low=-14, high=-4), "none")),
     ],
 )

@@ -10,7 +10,7 @@ from tensor_ops.arguments import Array, Elements
 from tensor_ops.blocks import WIDE, element_blocks
 from tensor_ops.normal_distribution import gelu_of
 from tensor_ops.op import op
-from tensor_ops.samples import Sample
+from tensor_ops.samples import WIDE_RANGE, Sample
 
 # Below this gelu(x) is x / 2 to the last place.
 TINY = 1e-290
@@ -43,7 +43,7 @@ TINY = 1e-290
                 draw.cast(np.linspace(-12, -8, 257)),
                 draw.spread(257, low=100, high=127),
             ),
-            dtypes=("float32", "bfloat16", "float64"),
+            dtypes=WIDE_RANGE,
         ),
         Sample(
             "tail times large, erf",
@@ -52,7 +52,7 @@ TINY = 1e-290
                 draw.spread(257, low=100, high=127),
                 "none",
             ),
-            dtypes=("float32", "bfloat16", "float64"),
+            dtypes=WIDE_RANGE,
         ),
         Sample(
             "near zero",

@@ -9,9 +9,7 @@ from tensor_ops.arguments import Array, NonNegative, OptionalRowVector, Rows, Ro
 from tensor_ops.blocks import compute_dtype, row_blocks
 from tensor_ops.op import op
 from tensor_ops.row_statistics import standardize
-from tensor_ops.samples import Sample
-
-WIDE_RANGE = ("float32", "bfloat16", "float64")
+from tensor_ops.samples import WIDE_RANGE, Sample
 
 
 def _plain(x: Array, weight: Array, bias: Array) -> Array:
@@ -28,7 +26,7 @@ def _plain(x: Array, weight: Array, bias: Array) -> Array:
         Sample(
             "bias and eps", lambda draw: (draw.normal(3, 64), draw.normal(64), draw.normal(64), 1.0)
         ),
-        Sample("eps of zero", lambda draw: (draw.normal(3, 64), draw.normal(64), None, 0)),
+        Sample("eps of zero", lambda draw: draw.normal(3, 64), {"eps": 0}),
         Sample(
             "mean far from zero",
             lambda draw: (
@@ -38,58 +36,45 @@ def _plain(x: Array, weight: Array, bias: Array) -> Array:
             ),
             dtypes=("float32", "float64"),
         ),
-        Sample("constant row", lambda draw: (draw.cast(np.full((2, 33), 0.1)), draw.normal(33))),
-        Sample(
-            "constant row, eps of zero",
-            lambda draw: (draw.cast(np.full((2, 33), 0.1)), draw.normal(33), None, 0.0),
-        ),
+        Sample("constant row", lambda draw: draw.full(0.1, 2, 33)),
+        Sample("constant row, eps of zero", lambda draw: draw.full(0.1, 2, 33), {"eps": 0.0}),
         Sample("one column", lambda draw: (draw.normal(5, 1), draw.normal(1), draw.normal(1))),
-        Sample(
-            "large squares",
-            lambda draw: (draw.normal(4, 4096, scale=1e19), draw.normal(4096)),
-            dtypes=WIDE_RANGE,
-        ),
+        Sample("large squares", lambda draw: draw.normal(4, 4096, scale=1e19), dtypes=WIDE_RANGE),
         Sample(
             "sum that overflows",
-            lambda draw: (draw.cast(3e38 * draw.random.uniform(-1, 1, (3, 100))), draw.normal(100)),
+            lambda draw: draw.cast(3e38 * draw.random.uniform(-1, 1, (3, 100))),
             dtypes=WIDE_RANGE,
         ),
         Sample(
-            "small rows",
-            lambda draw: (draw.normal(4, 300, scale=1e-25), draw.normal(300), None, 0.0),
-            dtypes=WIDE_RANGE,
+            "small rows", lambda draw: draw.normal(4, 300, scale=1e-25), {"eps": 0.0}, WIDE_RANGE
         ),
         Sample(
             "sum beyond float64",
-            lambda draw: (
-                draw.cast(1.7e308 * draw.random.uniform(-1, 1, (3, 100))),
-                draw.normal(100),
-            ),
+            lambda draw: draw.cast(1.7e308 * draw.random.uniform(-1, 1, (3, 100))),
             dtypes=("float64",),
         ),
         Sample(
             "constant row beyond float64",
-            lambda draw: (draw.cast(np.full((2, 33), 1.7e308)), draw.normal(33)),
+            lambda draw: draw.full(1.7e308, 2, 33),
             dtypes=("float64",),
         ),
-        Sample(
-            "subnormal rows",
-            lambda draw: (draw.subnormal(4, 300), draw.normal(300), None, 0.0),
-        ),
+        Sample("subnormal rows", lambda draw: draw.subnormal(4, 300), {"eps": 0.0}),
         Sample(
             "subnormal rows, small eps",
-            lambda draw: (draw.subnormal(4, 300), draw.normal(300), None, 1e-20),
-            dtypes=("float32", "bfloat16"),
+            lambda draw: draw.subnormal(4, 300),
+            {"eps": 1e-20},
+            ("float32", "bfloat16"),
         ),
         Sample(
             "subnormal rows, smaller eps",
-            lambda draw: (draw.subnormal(4, 300), draw.normal(300), None, 1e-200),
-            dtypes=("float64",),
+            lambda draw: draw.subnormal(4, 300),
+            {"eps": 1e-200},
+            ("float64",),
         ),
         Sample(
             "subnormal rows far from zero",
             lambda draw: (
-                draw.cast(np.full((4, 300), 2e-308)) + draw.subnormal(4, 300),
+                draw.full(2e-308, 4, 300) + draw.subnormal(4, 300),
                 draw.normal(300),
                 draw.normal(300),
                 0.0,
@@ -98,8 +83,9 @@ def _plain(x: Array, weight: Array, bias: Array) -> Array:
         ),
         Sample(
             "squares below float64",
-            lambda draw: (draw.normal(4, 300, scale=1e-200), draw.normal(300), None, 1e-305),
-            dtypes=("float64",),
+            lambda draw: draw.normal(4, 300, scale=1e-200),
+            {"eps": 1e-305},
+            ("float64",),
         ),
     ],
 )

@@ -10,39 +10,32 @@ from tensor_ops.arguments import Array, NonNegative, Rows, RowVector
 from tensor_ops.blocks import compute_dtype, row_blocks
 from tensor_ops.op import op
 from tensor_ops.row_statistics import divide_by_rms
-from tensor_ops.samples import Sample
+from tensor_ops.samples import WIDE_RANGE, Sample
 
 
 @op(
     bounds=rowwise(),
     plain=plain.rms_norm,
     samples=[
-        Sample("eps", lambda draw: (draw.normal(3, 64), draw.normal(64), 1e-2)),
-        Sample("eps of zero", lambda draw: (draw.normal(3, 64), draw.normal(64), 0)),
-        Sample("zero row", lambda draw: (draw.cast(np.zeros((2, 33))), draw.normal(33))),
+        Sample("eps", lambda draw: draw.normal(3, 64), {"eps": 1e-2}),
+        Sample("eps of zero", lambda draw: draw.normal(3, 64), {"eps": 0}),
+        Sample("zero row", lambda draw: draw.full(0.0, 2, 33)),
+        Sample("zero row, eps of zero", lambda draw: draw.full(0.0, 2, 3), {"eps": 0}),
+        Sample("large squares", lambda draw: draw.normal(4, 4096, scale=1e19), dtypes=WIDE_RANGE),
         Sample(
-            "zero row, eps of zero", lambda draw: (draw.cast(np.zeros((2, 3))), draw.normal(3), 0)
+            "small rows", lambda draw: draw.normal(4, 300, scale=1e-25), {"eps": 0.0}, WIDE_RANGE
         ),
-        Sample(
-            "large squares",
-            lambda draw: (draw.normal(4, 4096, scale=1e19), draw.normal(4096)),
-            dtypes=("float32", "bfloat16", "float64"),
-        ),
-        Sample(
-            "small rows",
-            lambda draw: (draw.normal(4, 300, scale=1e-25), draw.normal(300), 0.0),
-            dtypes=("float32", "bfloat16", "float64"),
-        ),
-        Sample("subnormal rows", lambda draw: (draw.subnormal(4, 300), draw.normal(300), 0.0)),
+        Sample("subnormal rows", lambda draw: draw.subnormal(4, 300), {"eps": 0.0}),
         Sample(
             "squares beyond float64",
-            lambda draw: (draw.normal(4, 300, scale=1e200), draw.normal(300)),
+            lambda draw: draw.normal(4, 300, scale=1e200),
             dtypes=("float64",),
         ),
         Sample(
             "squares below float64",
-            lambda draw: (draw.normal(4, 300, scale=1e-200), draw.normal(300), 1e-305),
-            dtypes=("float64",),
+            lambda draw: draw.normal(4, 300, scale=1e-200),
+            {"eps": 1e-305},
+            ("float64",),
         ),
     ],
 )

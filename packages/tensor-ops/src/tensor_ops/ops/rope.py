@@ -64,11 +64,7 @@ def _plain(x: Array, cos: Array, sin: Array, interleaved: bool) -> Array:
         Sample("cancellation", _cancelling),
         Sample(
             "products that overflow",
-            lambda draw: (
-                draw.cast(np.full((2, 4), 3e38)),
-                draw.cast([3.0, 0.5]),
-                draw.cast([2.5, 2.0]),
-            ),
+            lambda draw: (draw.full(3e38, 2, 4), draw.cast([3.0, 0.5]), draw.cast([2.5, 2.0])),
             dtypes=("float32", "bfloat16"),
         ),
     ],

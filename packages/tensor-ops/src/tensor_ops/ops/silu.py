@@ -16,10 +16,10 @@ from tensor_ops.sigmoid import silu_of
     bounds=elementwise(signed_zeros=True),
     plain=lambda x: x / (1 + np.exp(-x)),
     samples=[
-        Sample("zeros and infinities", lambda draw: (draw.cast([-0.0, 0.0, -np.inf, np.inf]),)),
-        Sample("tails", lambda draw: (draw.cast(np.linspace(-110, 110, 2003)),)),
-        Sample("far tails", lambda draw: (draw.spread(257, low=4, high=15),)),
-        Sample("near zero", lambda draw: (draw.spread(257, low=-14, high=-4),)),
+        Sample("zeros and infinities", lambda draw: draw.cast([-0.0, 0.0, -np.inf, np.inf])),
+        Sample("tails", lambda draw: draw.cast(np.linspace(-110, 110, 2003))),
+        Sample("far tails", lambda draw: draw.spread(257, low=4, high=15)),
+        Sample("near zero", lambda draw: draw.spread(257, low=-14, high=-4)),
     ],
 )
 def silu(x: Elements, *, out: Array = None, backend: str | None = None) -> Any:

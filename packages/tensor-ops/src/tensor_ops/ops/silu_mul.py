@@ -8,7 +8,7 @@ from tensor_ops.accuracy import elementwise
 from tensor_ops.arguments import Array, Elements
 from tensor_ops.blocks import element_blocks
 from tensor_ops.op import op
-from tensor_ops.samples import Sample
+from tensor_ops.samples import WIDE_RANGE, Sample
 from tensor_ops.sigmoid import silu_of
 
 
@@ -31,7 +31,7 @@ from tensor_ops.sigmoid import silu_of
                 draw.cast(np.linspace(-170, -80, 257)),
                 draw.spread(257, low=100, high=127),
             ),
-            dtypes=("float32", "bfloat16", "float64"),
+            dtypes=WIDE_RANGE,
         ),
         Sample(
             "near zero",

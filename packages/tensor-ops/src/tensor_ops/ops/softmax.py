@@ -10,7 +10,7 @@ from tensor_ops.arguments import Array, Finite, Rows
 from tensor_ops.blocks import WIDE, row_blocks
 from tensor_ops.op import op
 from tensor_ops.rounding import difference_error, exp_of_sum, product_error
-from tensor_ops.samples import Draw, Sample
+from tensor_ops.samples import WIDE_RANGE, Draw, Sample
 
 # From e**0 on, a row's sum is at least one; sums of e**60 stay far below float32's largest number.
 SAFE = (0.0, 60.0)
@@ -36,12 +36,10 @@ def _plain(x: Array) -> Array:
         Sample("negative scale", lambda draw: (draw.normal(3, 64), -0.7)),
         Sample("scale of zero", lambda draw: (draw.normal(3, 64), 0.0)),
         Sample("scale that is no power of two", lambda draw: (draw.normal(3, 257, scale=9.0), 0.1)),
-        Sample("small elements", lambda draw: (draw.cast(np.linspace(-85, 0, 400)[None]),)),
-        Sample(
-            "far from zero", lambda draw: (draw.cast(draw.random.uniform(1000, 1080, (3, 65))),)
-        ),
-        Sample("equal elements", lambda draw: (draw.cast(np.full((2, 33), 7.0)),)),
-        Sample("one column", lambda draw: (draw.normal(5, 1),)),
+        Sample("small elements", lambda draw: draw.cast(np.linspace(-85, 0, 400)[None])),
+        Sample("far from zero", lambda draw: draw.cast(draw.random.uniform(1000, 1080, (3, 65)))),
+        Sample("equal elements", lambda draw: draw.full(7.0, 2, 33)),
+        Sample("one column", lambda draw: draw.normal(5, 1)),
         Sample(
             "masked",
             lambda draw: (
@@ -49,8 +47,8 @@ def _plain(x: Array) -> Array:
                 0.3,
             ),
         ),
-        Sample("all masked", lambda draw: (draw.cast(np.full((2, 9), -np.inf)),)),
-        Sample("infinity", lambda draw: (draw.cast([[0.0, np.inf, 1.0], [0.0, 1.0, 2.0]]),)),
+        Sample("all masked", lambda draw: draw.full(-np.inf, 2, 9)),
+        Sample("infinity", lambda draw: draw.cast([[0.0, np.inf, 1.0], [0.0, 1.0, 2.0]])),
         Sample("masked, scale of zero", lambda draw: (draw.cast([[0.0, -np.inf, 1.0]]), 0.0)),
         Sample("infinity, negative scale", lambda draw: (draw.cast([[0.0, np.inf, 1.0]]), -1.0)),
         Sample(
@@ -64,7 +62,7 @@ def _plain(x: Array) -> Array:
         Sample(
             "products that overflow",
             lambda draw: (draw.cast([[3e38, -3e38, 2e38], [1e38, 1e38, 0.0]]), 1e3),
-            dtypes=("float32", "bfloat16", "float64"),
+            dtypes=WIDE_RANGE,
         ),
         Sample(
             "products that overflow float64",
@@ -77,12 +75,12 @@ def _plain(x: Array) -> Array:
         Sample(
             "small elements, scale that float32 has no room for",
             lambda draw: (draw.cast([[2e-38, 0.0, 1e-38], [0.0, 0.0, 3e-38]]), 1e300),
-            dtypes=("float32", "bfloat16", "float64"),
+            dtypes=WIDE_RANGE,
         ),
         Sample(
             "small elements, large scale",
             lambda draw: (draw.cast([np.array([0, 1, 0.5, -2]) / _large(draw)]), _large(draw)),
-            dtypes=("float32", "bfloat16", "float64"),
+            dtypes=WIDE_RANGE,
         ),
         Sample(
             "difference that overflows",
@@ -97,7 +95,7 @@ def _plain(x: Array) -> Array:
         Sample(
             "difference that overflows, scale of zero",
             lambda draw: (draw.cast([np.array([1, -1, 0.5, -0.9]) * _large(draw)]), 0.0),
-            dtypes=("float32", "bfloat16", "float64"),
+            dtypes=WIDE_RANGE,
         ),
     ],
 )
