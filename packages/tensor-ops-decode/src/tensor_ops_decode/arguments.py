@@ -3,8 +3,6 @@
 Tested by tests/decode/test_odd_arguments.py.
 """
 
-from __future__ import annotations
-
 import operator
 from numbers import Real
 from typing import Any

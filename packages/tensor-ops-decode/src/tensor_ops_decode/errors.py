@@ -1,7 +1,5 @@
 """The exceptions that this package adds to those of tensor_ops."""
 
-from __future__ import annotations
-
 from tensor_ops import TensorOpsError
 from tensor_ops_decode.completion import Completion
 

@@ -10,8 +10,6 @@ are its own.
 True
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable
 from typing import Any
 

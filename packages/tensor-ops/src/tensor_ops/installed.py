@@ -6,8 +6,6 @@ The facts are read from files: nothing is imported for them, PyTorch least of al
 True
 """
 
-from __future__ import annotations
-
 import platform
 import re
 from importlib.machinery import PathFinder

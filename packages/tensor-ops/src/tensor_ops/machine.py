@@ -4,8 +4,6 @@ What a cgroup or an affinity mask takes away, as in a container, is taken into a
 backend does for its threads. None stands for what the system does not say.
 """
 
-from __future__ import annotations
-
 import math
 import os
 import platform

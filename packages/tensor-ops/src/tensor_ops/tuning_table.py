@@ -4,8 +4,6 @@
 the machine, the devices, the drivers and the versions that it was measured with, and for no others.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import os

@@ -4,8 +4,6 @@ An installed distribution names those that it reads under the entry-point group
 ``tensor_ops.variables``, so that a mistake is found without importing anything.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Mapping
 

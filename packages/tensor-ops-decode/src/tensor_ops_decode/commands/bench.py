@@ -1,7 +1,5 @@
 """The command ``tensor-ops bench decode``."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

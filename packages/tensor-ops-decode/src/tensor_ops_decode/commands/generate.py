@@ -1,7 +1,5 @@
 """The command ``tensor-ops generate``."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

@@ -1,7 +1,5 @@
 """The options of commands that open a model, and the bar that they show while it is packed."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Sequence
 from typing import Any, TextIO

@@ -4,8 +4,6 @@ A backend runs programs if its ``CAPABILITIES`` say so and its module has ``supp
 ``compile_program``. The executor of the backend ``python`` is in this package.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """How a program becomes an executable: its tensors are looked up, its weights packed or mapped."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A program with its executor and what it takes of the memory, before anything is allocated."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from functools import cached_property

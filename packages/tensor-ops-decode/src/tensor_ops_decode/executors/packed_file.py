@@ -6,8 +6,6 @@ in the program. Its metadata have the layout, the model files, and a checksum of
 is compared whenever the file is mapped.
 """
 
-from __future__ import annotations
-
 import contextlib
 import glob
 import hashlib

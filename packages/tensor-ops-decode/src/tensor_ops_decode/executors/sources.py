@@ -1,7 +1,5 @@
 """The arrays of a program's tensors, from where the program says that they come from."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 

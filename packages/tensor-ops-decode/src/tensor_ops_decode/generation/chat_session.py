@@ -1,7 +1,5 @@
 """A conversation on the command line: a line of input is a message, the answer follows it."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 import sys

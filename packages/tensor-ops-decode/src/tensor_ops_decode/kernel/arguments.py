@@ -1,7 +1,5 @@
 """The arguments of a kernel: their checks, and what to use instead of arguments of Mirage."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What a kernel runs on and what it takes, as text and as plain values."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 

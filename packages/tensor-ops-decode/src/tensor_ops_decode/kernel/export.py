@@ -6,8 +6,6 @@ with the rotary tables computed. ``model.json`` says the rest: which tokens end 
 outputs the logits and the next token are, and the sizes of the model.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import hashlib

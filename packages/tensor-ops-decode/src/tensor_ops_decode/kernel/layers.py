@@ -1,7 +1,5 @@
 """The layers of a program that is described by hand, each checked when it is added."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias

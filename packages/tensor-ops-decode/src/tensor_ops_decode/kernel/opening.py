@@ -1,7 +1,5 @@
 """What a kernel runs: the model of a file, or the layers that were described, as one value."""
 
-from __future__ import annotations
-
 import math
 import os
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """What runs in a kernel: its requests and its executable, which one thread at a time uses."""
 
-from __future__ import annotations
-
 import math
 import os
 import threading

@@ -4,8 +4,6 @@ It is there so that a kernel can be tried, compiled and timed without a file. It
 and its times say nothing about a real model's.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from tensor_ops_decode.executors.memory_plan import cache_bytes, require_bytes

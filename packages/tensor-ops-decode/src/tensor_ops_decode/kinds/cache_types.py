@@ -1,7 +1,5 @@
 """What caches keep keys and values as."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from tensor_ops_decode.kinds.kind import Array

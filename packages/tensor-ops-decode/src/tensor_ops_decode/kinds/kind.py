@@ -3,8 +3,6 @@
 Each file of ``tensor_ops_decode/nodes`` declares one kind; `tensor_ops_decode.nodes.KINDS` has all.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence

@@ -5,8 +5,6 @@ same number in all of a node; the empty size is any number. ``native/decode/prog
 reads the same notation.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 import re

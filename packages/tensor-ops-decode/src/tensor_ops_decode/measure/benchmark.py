@@ -1,7 +1,5 @@
 """Measures how a kernel reads a prompt and decodes, beside what its threads read from memory."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field

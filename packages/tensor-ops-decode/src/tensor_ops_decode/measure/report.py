@@ -1,7 +1,5 @@
 """The figures of ``tensor-ops bench decode`` as text and as a picture."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tensor_ops.extension import format_time

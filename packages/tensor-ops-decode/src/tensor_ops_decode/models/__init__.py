@@ -1,7 +1,5 @@
 """The families of models, one file each: what a file of the family says, as a `Decoder`."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What the files of all families say in the same way, as a `Decoder`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A decoder-only transformer: its sizes, the names of its tensors, and its program."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

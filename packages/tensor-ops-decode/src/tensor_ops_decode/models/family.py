@@ -1,7 +1,5 @@
 """A family of models: its names, and how its files are read."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

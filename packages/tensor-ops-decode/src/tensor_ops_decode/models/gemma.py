@@ -4,8 +4,6 @@ Gemma 2 has norms before and after, windows in every other layer, and soft caps.
 in five layers of six, which rotate by a base of their own, and norms of queries and keys.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from tensor_ops_decode.models.checkpoint import gguf_decoder, hugging_face_decoder, layer_windows

@@ -1,7 +1,5 @@
 """What a model's files say about generation: the tokens that end an answer, and how to sample."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

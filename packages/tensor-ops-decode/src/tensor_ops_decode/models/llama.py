@@ -1,7 +1,5 @@
 """Llama 1 to 3, SmolLM and models of the same architecture; Mistral, which has a window."""
 
-from __future__ import annotations
-
 from tensor_ops_decode.models.checkpoint import gguf_decoder, hugging_face_decoder
 from tensor_ops_decode.models.decoder import Decoder
 from tensor_ops_decode.models.family import Family

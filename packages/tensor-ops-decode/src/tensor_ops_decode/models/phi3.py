@@ -1,7 +1,5 @@
 """Phi 3 and 4, whose files have q, k and v as one matrix, and gate and up as one."""
 
-from __future__ import annotations
-
 from tensor_ops_decode.models.checkpoint import gguf_decoder, hugging_face_decoder
 from tensor_ops_decode.models.decoder import GGUF_NAMES, HUGGING_FACE_NAMES, Decoder
 from tensor_ops_decode.models.family import Family

@@ -1,7 +1,5 @@
 """Qwen 2, with biases of queries, keys and values, and Qwen 3, with norms of queries and keys."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tensor_ops_decode.models.checkpoint import gguf_decoder, hugging_face_decoder, layer_windows

@@ -1,7 +1,5 @@
 """How fast queries and keys rotate, from what a model's file says."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """attention: grouped-query attention of a token to all tokens of its request up to itself."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from tensor_ops.extension import OPS

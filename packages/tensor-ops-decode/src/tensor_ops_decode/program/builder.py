@@ -1,7 +1,5 @@
 """Adds nodes to a program one by one, each checked when it is added."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """The rules of one node: whether its values, weights, attributes and cache fit together."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """What the slots of a program's nodes are for, by their kinds."""
 
-from __future__ import annotations
-
 from tensor_ops_decode.nodes import KINDS
 from tensor_ops_decode.program.records import Node
 

@@ -1,7 +1,5 @@
 """A program whose matrices are quantized on their way from the file."""
 
-from __future__ import annotations
-
 import dataclasses
 
 from tensor_ops.extension import warn_caller

@@ -3,8 +3,6 @@
 Tested by tests/decode/test_wrong_programs.py.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import fields

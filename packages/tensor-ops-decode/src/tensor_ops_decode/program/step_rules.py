@@ -3,8 +3,6 @@
 Tested by tests/decode/test_wrong_steps.py and tests/decode/test_wrong_tensors.py.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 

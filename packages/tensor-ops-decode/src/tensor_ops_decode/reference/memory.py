@@ -1,7 +1,5 @@
 """The memory of an executable of the backend ``python``: its arrays and caches, and their bytes."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

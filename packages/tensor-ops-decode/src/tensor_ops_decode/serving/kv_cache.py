@@ -7,8 +7,6 @@ go on, and it stays to be found after that, until its memory is needed.
 Tested by tests/decode/test_shared_prefixes.py.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, TypeAlias

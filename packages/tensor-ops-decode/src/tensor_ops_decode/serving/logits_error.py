@@ -1,7 +1,5 @@
 """Why the logits of a request choose no token."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tensor_ops_decode.errors import LogitsError

@@ -1,7 +1,5 @@
 """How likely tokens were to a model, from its logits."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from tensor_ops_decode.completion import TokenLogprob

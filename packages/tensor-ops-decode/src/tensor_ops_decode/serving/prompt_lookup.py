@@ -1,7 +1,5 @@
 """Guesses of the tokens that come next, from what a sequence has said before."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 __all__ = ["PromptLookup"]

@@ -1,7 +1,5 @@
 """A request: a sequence of tokens that a kernel continues."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields

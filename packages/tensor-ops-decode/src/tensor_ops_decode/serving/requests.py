@@ -1,7 +1,5 @@
 """Requests: the sequences that a kernel continues, and which of their tokens a step takes."""
 
-from __future__ import annotations
-
 import itertools
 import time
 from collections.abc import Mapping, Sequence

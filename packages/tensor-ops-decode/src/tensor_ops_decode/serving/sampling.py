@@ -1,7 +1,5 @@
 """How a request's tokens are chosen."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """How long each node of a step took."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from tensor_ops_decode.kinds.kind import Array

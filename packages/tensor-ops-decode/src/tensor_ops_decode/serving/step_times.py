@@ -1,7 +1,5 @@
 """How long steps take, which decides how many run in a row."""
 
-from __future__ import annotations
-
 __all__ = ["StepTimes"]
 
 

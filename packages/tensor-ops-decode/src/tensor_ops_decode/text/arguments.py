@@ -1,7 +1,5 @@
 """What a caller gives as text: prompts, messages and stop strings, checked before any work."""
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any

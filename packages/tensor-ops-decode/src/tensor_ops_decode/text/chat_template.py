@@ -3,8 +3,6 @@
 Templates are programs from files that others wrote; `template_sandbox` says what bounds them.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime

@@ -8,8 +8,6 @@ or begin a name, since its characters that names begin with are replaced: the na
 as in the first. Otherwise the template changes what it is given in a way that nothing is known of.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

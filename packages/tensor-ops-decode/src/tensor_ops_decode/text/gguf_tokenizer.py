@@ -4,8 +4,6 @@ The conventions are llama.cpp's (src/llama-vocab.cpp): `tokenizer.ggml.model` is
 for byte-level BPE `tokenizer.ggml.pre` names the pattern that cuts a text into words first.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

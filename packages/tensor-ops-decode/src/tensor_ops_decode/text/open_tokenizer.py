@@ -1,7 +1,5 @@
 """Opens the tokenizer of a model, whichever kind its files are."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import tokenizers

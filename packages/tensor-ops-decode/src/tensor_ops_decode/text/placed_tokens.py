@@ -1,7 +1,5 @@
 """Encodes a text in which only some of the names of special tokens stand for these tokens."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -6,8 +6,6 @@ carry. The patterns are those of the models' own ``tokenizer.json``; llama.cpp
 (src/llama-vocab.cpp) has some of them rewritten for its own engine of regular expressions.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 __all__ = ["PRE_TOKENIZERS", "PreTokenizer"]

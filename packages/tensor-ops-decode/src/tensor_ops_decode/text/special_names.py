@@ -1,7 +1,5 @@
 """The names of special tokens: where they are in a text, and what could become one."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 __all__ = ["Place", "SpecialNames"]

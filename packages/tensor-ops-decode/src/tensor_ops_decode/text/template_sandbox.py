@@ -13,8 +13,6 @@ Nothing may weigh more than `MAX_LENGTH`, so that no list contains itself billio
 for HTML, some of which take quadratic time, are left out.
 """
 
-from __future__ import annotations
-
 import functools
 import re
 import warnings

@@ -1,7 +1,5 @@
 """Opens the files of a model, whichever kind they are."""
 
-from __future__ import annotations
-
 import errno
 import os
 from pathlib import Path

@@ -6,8 +6,6 @@ while it is mapped ends this process with SIGBUS; replace model files by renamin
 managers and downloaders do.
 """
 
-from __future__ import annotations
-
 import hashlib
 import mmap
 import os

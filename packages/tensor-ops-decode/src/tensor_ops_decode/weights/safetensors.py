@@ -5,8 +5,6 @@ mapped, as a GGUF file is; the library's safe_open copies each tensor instead. T
 https://github.com/huggingface/safetensors#format
 """
 
-from __future__ import annotations
-
 import json
 import math
 import os

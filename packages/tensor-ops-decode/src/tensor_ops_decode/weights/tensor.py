@@ -1,7 +1,5 @@
 """A stored tensor: its type, its shape, and its bytes where they are."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Changes of a tensor on its way from a file to an executor, named in a program."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import re
