@@ -1,19 +1,14 @@
 """embed: the row of a table that a token names."""
 
-from tensor_ops_decode.kinds.kind import Array, Call, Input, Kind, Output, Sample, Weight
+from tensor_ops_decode.kinds.kind import Input, Kind, Output, Sample, Weight
 from tensor_ops_decode.kinds.rounding import exact
 
 __all__ = ["KIND"]
 
-
-def compute(call: Call) -> Array:
-    return call.weights["weight"][int(call.inputs["tokens"][0])]
-
-
 KIND = Kind(
     name="embed",
     meaning="weight[token]",
-    compute=compute,
+    compute=lambda call: call.weights["weight"][int(call.inputs["tokens"][0])],
     bound=exact,  # a copy; every supported format is exact in float32
     inputs=(Input("tokens", "1", dtype="int32", below="V"),),
     outputs=(Output("output", "H"),),

@@ -3,20 +3,17 @@
 import numpy as np
 
 from tensor_ops.extension import OPS
-from tensor_ops_decode.kinds.kind import Array, Attribute, Call, Input, Kind, Output, Sample
+from tensor_ops_decode.kinds.kind import Attribute, Input, Kind, Output, Sample
 from tensor_ops_decode.kinds.rounding import bound_of
 
 __all__ = ["KIND"]
 
-
-def compute(call: Call) -> Array:
-    return OPS["gelu_mul"].numpy(*np.split(call.inputs["x"], 2), call.attributes["approximate"])
-
-
 KIND = Kind(
     name="gelu_mul",
     meaning="gelu(gate) * up, of the halves of x",
-    compute=compute,
+    compute=lambda call: OPS["gelu_mul"].numpy(
+        *np.split(call.inputs["x"], 2), call.attributes["approximate"]
+    ),
     bound=bound_of(8),
     inputs=(Input("x", "2F"),),
     outputs=(Output("output", "F"),),

@@ -1,20 +1,17 @@
 """rms_norm: a row scaled to a root mean square of one, then by a weight."""
 
 from tensor_ops.extension import OPS
-from tensor_ops_decode.kinds.kind import Array, Attribute, Call, Input, Kind, Output, Sample, Weight
+from tensor_ops_decode.kinds.kind import Attribute, Input, Kind, Output, Sample, Weight
 from tensor_ops_decode.kinds.rounding import bound_of
 
 __all__ = ["KIND"]
 
-
-def compute(call: Call) -> Array:
-    return OPS["rms_norm"].numpy(call.inputs["x"], call.weights["weight"], call.attributes["eps"])
-
-
 KIND = Kind(
     name="rms_norm",
     meaning="x * weight / sqrt(mean(x^2) + eps)",
-    compute=compute,
+    compute=lambda call: OPS["rms_norm"].numpy(
+        call.inputs["x"], call.weights["weight"], call.attributes["eps"]
+    ),
     bound=bound_of(6),
     inputs=(Input("x", "H"),),
     outputs=(Output("output", "H"),),

@@ -1,19 +1,14 @@
 """scale: a value times a number."""
 
-from tensor_ops_decode.kinds.kind import Array, Attribute, Call, Input, Kind, Output, Sample
+from tensor_ops_decode.kinds.kind import Attribute, Input, Kind, Output, Sample
 from tensor_ops_decode.kinds.rounding import bound_of
 
 __all__ = ["KIND"]
 
-
-def compute(call: Call) -> Array:
-    return call.inputs["x"] * call.attributes["factor"]
-
-
 KIND = Kind(
     name="scale",
     meaning="factor * x",
-    compute=compute,
+    compute=lambda call: call.inputs["x"] * call.attributes["factor"],
     bound=bound_of(2),  # of the factor and of the product
     inputs=(Input("x", "H"),),
     outputs=(Output("output", "H"),),
