@@ -204,7 +204,8 @@ def prepare(
     calls: dict[str, Callable[[], Any]] = {}
     try:
         values = arguments(what.op, case.shape, Draw(case.dtype, f"benchmark/{case.op}"))
-        reference = _reference(what, values)
+        wide = {name: value.astype(np.float64) for name, value in values.items()}
+        reference = _outputs(what.op.numpy(**wide, **what.options))
     except (TypeError, ValueError, MemoryError) as error:  # nobody can run such a shape
         failed = {name: replace(each, failure=str(error)) for name, each in results.items()}
         return failed, calls
@@ -271,11 +272,6 @@ def _call(function: Callable[..., Any], what: Variant, values: dict[str, Any]) -
     return functools.partial(function, *(values[name] for name in leading), **rest, **what.options)
 
 
-def _reference(what: Variant, values: dict[str, Any]) -> tuple[Any, ...]:
-    wide = {name: value.astype(np.float64) for name, value in values.items()}
-    return _outputs(what.op.numpy(**wide, **what.options))
-
-
 def _outputs(result: Any) -> tuple[Any, ...]:
     return result if isinstance(result, tuple) else (result,)
 
@@ -299,12 +295,13 @@ def _row(result: Result) -> tuple[str, ...]:
     if timing.low is not None and timing.high is not None:
         interval = f"{format_time(timing.low)} .. {format_time(timing.high)}"
     speedup = "-" if result.speedup is None else f"{result.speedup:.2f}x"
+    unit = {"ulp": "ULP", "element": "relative", "row": "of row's largest"}[result.bound.unit]
     return (
         *what,
         format_time(timing.median),
         interval,
         speedup,
-        _error_text(result.accuracy, result.bound),
+        f"{result.accuracy.error:.2g} {unit} (limit {result.accuracy.limit:.2g})",
         _verdict(result),
     )
 
@@ -314,8 +311,3 @@ def _verdict(result: Result) -> str:
         return "ok"
     problem = (result.accuracy and result.accuracy.problem) or "out of bound"
     return f"WRONG: {problem}" if not result.ok else problem
-
-
-def _error_text(accuracy: Measured, bound: Bound) -> str:
-    unit = {"ulp": "ULP", "element": "relative", "row": "of row's largest"}[bound.unit]
-    return f"{accuracy.error:.2g} {unit} (limit {accuracy.limit:.2g})"

@@ -75,7 +75,9 @@ def _blocks(
     inputs: list[Array], outputs: tuple[Array, ...], n: int, dtype: np.dtype[Any] | None
 ) -> Iterator[list[Array]]:
     dtype = dtype or compute_dtype(outputs[0].dtype)
-    targets = [_contiguous(output).reshape(-1, n) for output in outputs]
+    # Where the rows of an output cannot be flattened, they are computed in memory of their own.
+    memory = [out if out.flags.c_contiguous else np.empty(out.shape, out.dtype) for out in outputs]
+    targets = [each.reshape(-1, n) for each in memory]
     rows = targets[0].shape[0]
     step = max(1, BLOCK // (n * dtype.itemsize))
     direct = [target.dtype == dtype for target in targets]
@@ -93,8 +95,3 @@ def _blocks(
     for output, target in zip(outputs, targets, strict=True):
         if not np.may_share_memory(output, target):
             output[...] = target.reshape(output.shape)
-
-
-def _contiguous(output: Array) -> Array:
-    """Return the output itself, or memory to compute in where its rows cannot be flattened."""
-    return output if output.flags.c_contiguous else np.empty(output.shape, output.dtype)

@@ -106,7 +106,10 @@ def explain(
     >>> tensor_ops.explain("silu", backend="python").backend
     'python'
     """
-    found = _op(op)
+    name = op if isinstance(op, str) else getattr(op, "__name__", repr(op))
+    if name not in OPS:
+        raise ValueError(f"there is no op {name!r}; the ops are {', '.join(OPS)}")
+    found = OPS[name]
     table = state.current() if backend is None else state.table_for(backend, CALL)
     dtype, device, size = None, CPU, None
     given = found.signature.bind_partial(*args, **kwargs).arguments
@@ -168,10 +171,3 @@ def _times_text(times: Mapping[str, Any]) -> str:
     text = f"{', '.join(figures)}, measured {times['date']} at {times['size']} elements"
     pairs = ", ".join(map(" and ".join, times["undecided"]))
     return f"{text}; undecided: {pairs}, so the order of 'auto' decides" if pairs else text
-
-
-def _op(op: str | Callable[..., Any]) -> Op:
-    name = op if isinstance(op, str) else getattr(op, "__name__", repr(op))
-    if name not in OPS:
-        raise ValueError(f"there is no op {name!r}; the ops are {', '.join(OPS)}")
-    return OPS[name]

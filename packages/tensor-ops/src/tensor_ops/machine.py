@@ -54,13 +54,14 @@ def facts() -> dict[str, Any]:
     """Return what a measurement on this machine depends on."""
     import numpy as np
 
+    flags = _cpuinfo("flags") or _cpuinfo("Features") or ""
     return {
         "python": platform.python_version(),
         "implementation": platform.python_implementation(),
         "numpy": np.__version__,
         "os": platform.platform(),
         **processor(),
-        "simd": _simd(),
+        "simd": [name for name in SIMD if name in flags.split()],
         "logical_cpus": os.cpu_count(),
         "memory": usable_memory(),
     }
@@ -170,11 +171,6 @@ def _seconds_elsewhere() -> float:
     own = os.times()
     busy = (user + nice + system + irq + softirq) / os.sysconf("SC_CLK_TCK")
     return busy - (own.user + own.system + own.children_user + own.children_system)
-
-
-def _simd() -> list[str]:
-    present = (_cpuinfo("flags") or _cpuinfo("Features") or "").split()
-    return [name for name in SIMD if name in present]
 
 
 def _cpuinfo(key: str) -> str | None:

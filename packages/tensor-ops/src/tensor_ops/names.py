@@ -108,30 +108,21 @@ ALIASES = {"numpy": "python", "cpu": "cpp", "openmp": "cpp"}
 # Other names of hardware and its interfaces, with the backends to suggest for them. By spelling
 # alone, "gpu" would be taken for "tpu".
 _MEANT = {
-    "amd": ("opencl:gpu", "cpp"),
-    "apple": ("mps",),
-    "c++": ("cpp",),
-    "cl": ("opencl",),
-    "cupy": ("cuda",),
-    "cxx": ("cpp",),
-    "directml": ("opencl:gpu",),
-    "dml": ("opencl:gpu",),
-    "gpu": ("cuda", "opencl:gpu"),
-    "hip": ("opencl:gpu",),
-    "intel": ("cpp", "opencl:gpu"),
-    "metal": ("mps",),
-    "native": ("cpp",),
-    "np": ("numpy",),
-    "npu": (),
-    "nvidia": ("cuda",),
-    "oneapi": ("opencl:gpu",),
-    "openblas": ("cpp",),
-    "radeon": ("opencl:gpu",),
-    "simd": ("cpp",),
-    "sycl": ("opencl:gpu",),
-    "vulkan": ("opencl:gpu",),
-    "xla": ("tpu",),
-    "xpu": ("opencl:gpu",),
+    word: tuple(meant.split())
+    for words, meant in (
+        ("amd", "opencl:gpu cpp"),
+        ("apple metal", "mps"),
+        ("c++ cxx native openblas simd", "cpp"),
+        ("cl", "opencl"),
+        ("cupy nvidia", "cuda"),
+        ("directml dml hip oneapi radeon sycl vulkan xpu", "opencl:gpu"),
+        ("gpu", "cuda opencl:gpu"),
+        ("intel", "cpp opencl:gpu"),
+        ("np", "numpy"),
+        ("npu", ""),
+        ("xla", "tpu"),
+    )
+    for word in words.split()
 }
 
 

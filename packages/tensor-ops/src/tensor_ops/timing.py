@@ -61,7 +61,11 @@ def time_calls(
             medians = {name: statistics.median(samples[name]) for name in calls}
             limit = most * min(medians.values())
             calls = {name: call for name, call in calls.items() if medians[name] <= limit}
-    return {name: _timing(each, numbers[name]) for name, each in samples.items()}
+    found = {}
+    for name, each in samples.items():
+        low, high = median_interval(each) or (None, None)
+        found[name] = Timing(statistics.median(each), low, high, len(each), numbers[name])
+    return found
 
 
 def median_interval(samples: Sequence[float]) -> tuple[float, float] | None:
@@ -117,8 +121,3 @@ def mean_time(call: Callable[[], Any], number: int) -> float:
     for _ in range(number):
         call()
     return (time.perf_counter() - start) / number
-
-
-def _timing(samples: list[float], calls: int) -> Timing:
-    low, high = median_interval(samples) or (None, None)
-    return Timing(statistics.median(samples), low, high, len(samples), calls)

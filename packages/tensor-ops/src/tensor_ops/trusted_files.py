@@ -31,8 +31,13 @@ def read(path: Path, otherwise: str) -> bytes:
     ConfigError
         If the file cannot be read, is too large or, on POSIX systems, if others can write it.
     """
+
+    def open_without_waiting(name: str, flags: int) -> int:
+        # Opening a pipe that has replaced the file in the meantime would wait for a writer.
+        return os.open(name, flags | getattr(os, "O_NONBLOCK", 0))
+
     try:
-        with open(path, "rb", opener=_open_without_waiting) as file:
+        with open(path, "rb", opener=open_without_waiting) as file:
             check_owner(path, os.fstat(file.fileno()), otherwise)
             data = file.read(LARGEST + 1)
     except OSError as error:
@@ -97,8 +102,3 @@ def replace(path: Path, text: str, mode: int) -> None:
     except BaseException:
         os.unlink(temporary)
         raise
-
-
-def _open_without_waiting(path: str, flags: int) -> int:
-    # Opening a pipe that has replaced the file in the meantime would wait for a writer.
-    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))

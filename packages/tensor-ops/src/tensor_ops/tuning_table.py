@@ -92,7 +92,8 @@ class Table:
         """The entries by op and dtype, then by size, the smallest first."""
         found: dict[tuple[str, str], dict[int, list[Entry]]] = {}
         for entry in sorted(self.entries, key=lambda each: each.size):
-            sizes = found.setdefault((_op_of(entry.op), entry.dtype), {})
+            op = entry.op.partition(":")[0]
+            sizes = found.setdefault((op, entry.dtype), {})
             sizes.setdefault(entry.size, []).append(entry)
         return found
 
@@ -246,10 +247,6 @@ def _difference(then: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
         if then.get(key) != value:
             return f"{key} was {then.get(key)!r} and is {value!r}"
     return None
-
-
-def _op_of(variant: str) -> str:
-    return variant.partition(":")[0]
 
 
 def _table(content: Any) -> Table:

@@ -15,6 +15,7 @@ import os
 import secrets
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -96,7 +97,10 @@ class PackedFile:
     ) -> None:
         self._files = weights.files
         self._checksum = checksum
-        self._tables = _quantized_tables(program)
+        # The tables whose rows are looked up in another type than the file has.
+        tables = [name for node in program.nodes for name in tables_of(node)]
+        sources = {name: program.tensors[name].source for name in tables}
+        self._tables = [name for name in tables if sources[name].get("transform")]
         self._key = _key(program, layout)
         self.path = folder / f"{Path(weights.path).name}.{self._key[:16]}.safetensors"
 
@@ -186,7 +190,11 @@ class PackedFile:
     def _write(self, executable: Any, tables: Mapping[str, NDArray[Any]]) -> None:
         sizes = {PACKED: executable.packed_size}
         sizes |= {name: table.nbytes for name, table in tables.items()}
-        files = self._digests()
+        digests = [
+            {"size": file.size, "modified": file.modified, "sha256": file.digest()}
+            for file in self._files
+        ]
+        files = json.dumps(digests)
         self._remove_unfinished()
         temporary = self.path.with_name(f"{self.path.name}.{secrets.token_hex(4)}.tmp")
         try:
@@ -229,13 +237,6 @@ class PackedFile:
         metadata = {"key": self._key, "files": files, CHECKSUMS: json.dumps(checksums)}
         return header_of(metadata, {name: ("U8", [size], size) for name, size in sizes.items()})
 
-    def _digests(self) -> str:
-        files = [
-            {"size": file.size, "modified": file.modified, "sha256": file.digest()}
-            for file in self._files
-        ]
-        return json.dumps(files)
-
     def _is_of(self, files: Any) -> bool:
         if not isinstance(files, list) or len(files) != len(self._files):
             return False
@@ -252,15 +253,11 @@ def _new_file(path: Path) -> Iterator[None]:
     """Make an empty file and lock it, so that other processes know that it is being written."""
     with contextlib.ExitStack() as stack:
         if sys.platform != "win32":  # where no process can remove a file that another has open
-            file = stack.enter_context(open(path, "xb", opener=_open_for_owner))
+            # What others may write is not used, whatever the umask is.
+            file = stack.enter_context(open(path, "xb", opener=partial(os.open, mode=0o644)))
             with contextlib.suppress(OSError):  # if this file system has no locks
                 fcntl.flock(file, fcntl.LOCK_EX)
         yield
-
-
-def _open_for_owner(path: str, flags: int) -> int:
-    # What others may write is not used, whatever the umask is.
-    return os.open(path, flags, 0o644)
 
 
 def _require_unlocked(path: Path) -> None:
@@ -268,12 +265,6 @@ def _require_unlocked(path: Path) -> None:
     if sys.platform != "win32":
         with open(path, "r+b") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-
-
-def _quantized_tables(program: Program) -> tuple[str, ...]:
-    """Return the tables whose rows are looked up in another type than the file has."""
-    names = [name for node in program.nodes for name in tables_of(node)]
-    return tuple(name for name in names if program.tensors[name].source.get("transform"))
 
 
 def _key(program: Program, layout: str) -> str:

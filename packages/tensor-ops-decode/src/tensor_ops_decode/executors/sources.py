@@ -105,14 +105,10 @@ class TensorArrays(Mapping[str, Array]):
         path = tensor.source["file"]
         files = self._weights or self._opened.get(path)
         if files is None:
-            files = self._opened[path] = open_weights(_model_of(path))
+            place = Path(path)
+            model = place.parent if place.suffix == ".safetensors" else place
+            files = self._opened[path] = open_weights(model)
         return _stored(name, tensor, files)
-
-
-def _model_of(path: str) -> Path:
-    """Return what is opened for a file: of a model in safetensors, the folder."""
-    place = Path(path)
-    return place.parent if place.suffix == ".safetensors" else place
 
 
 def _stored(name: str, tensor: Tensor, files: Weights) -> Array:

@@ -133,13 +133,14 @@ def converse(session: ChatSession, report: Callable[[Completion], None], *, quie
     on_terminal = sys.stdin.isatty()
     if on_terminal:
         print(GREETING, file=sys.stderr)
+    write = partial(print, end="", flush=True) if not quiet else lambda piece: None
     for text in _messages(on_terminal):
         try:
             if _COMMAND.match(text.strip()):
                 _obey(session, text.strip())
                 continue
             message = text.removeprefix("/") if text.startswith("//") else text
-            answer = session.answer(message, lambda piece: None if quiet else _write(piece))
+            answer = session.answer(message, write)
         except (ValueError, KeyboardInterrupt) as error:
             if not on_terminal:
                 raise
@@ -200,7 +201,3 @@ def _line(on_terminal: bool) -> str:
     if not line:
         raise EOFError
     return line
-
-
-def _write(piece: str) -> None:
-    print(piece, end="", flush=True)

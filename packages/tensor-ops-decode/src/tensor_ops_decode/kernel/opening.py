@@ -2,10 +2,9 @@
 
 import math
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from tensor_ops.extension import machine
 from tensor_ops_decode.executors.choice import ExecutorChoice
@@ -74,11 +73,13 @@ def open_model(
     made, length_by = _program_that_fits(settings, planned, decoder.usual_context)
     warn_if_nothing_is_quantized(made.program, *types)
     made.require_memory()
+    metadata = weights.metadata
+    start = metadata.get("tokenizer.ggml.bos_token_id", metadata.get("bos_token_id"))
     facts = ModelFacts(
         name=Path(weights.path).name,
         logits="logits",
         tokens="next",
-        start_token=_start_token_of(weights.metadata),
+        start_token=start if isinstance(start, int) else 0,
         end_tokens=end_tokens,
         activations=settings.activations,
     )
@@ -148,9 +149,3 @@ def described_model(
     facts = ModelFacts(layers.name, logits, tokens, 0, end_tokens, settings.activations)
     planned = PlannedProgram(program, choice, settings.num_workers)
     return KernelModel(layers.name, planned, facts, settings.length_by)
-
-
-def _start_token_of(metadata: Mapping[str, Any]) -> int:
-    """Return the token that begins a text, as the model's files say; 0 if they do not."""
-    start = metadata.get("tokenizer.ggml.bos_token_id", metadata.get("bos_token_id"))
-    return start if isinstance(start, int) else 0

@@ -5,7 +5,7 @@ import dataclasses
 from tensor_ops.extension import warn_caller
 from tensor_ops_decode.program.node_slots import matrices_of, tables_of
 from tensor_ops_decode.program.program import Program
-from tensor_ops_decode.program.records import Node, Tensor
+from tensor_ops_decode.program.records import Tensor
 from tensor_ops_decode.weights.formats import FORMATS
 
 __all__ = ["quantized_program", "warn_if_nothing_is_quantized"]
@@ -37,7 +37,8 @@ def quantized_program(program: Program, name: str | None, head: str | None = Non
     tables = {each for node in nodes for each in tables_of(node)}
     head_type = head or (name and _HEAD_TYPE)
     for index, node in enumerate(nodes):
-        is_head = _has_selected_rows(program, node)  # which only the logits have
+        rows = [program.values[value].rows for value in node.outputs.values()]
+        is_head = "selected" in rows  # which only the logits have
         wanted, any_type = (head_type, head is not None) if is_head else (name, False)
         weights = dict(node.weights)
         for slot, names in matrices_of(node).items():
@@ -68,10 +69,6 @@ def _is_odd(tensor: Tensor, name: str) -> bool:
     is_matrix = len(tensor.shape) == 2 and "file" in tensor.source
     is_whole = tensor.shape[-1] % FORMATS[name].block_size == 0
     return is_matrix and FORMATS[tensor.type].is_float and not is_whole
-
-
-def _has_selected_rows(program: Program, node: Node) -> bool:
-    return any(program.values[name].rows == "selected" for name in node.outputs.values())
 
 
 def _quantized(tensor: Tensor, name: str | None, *, any_type: bool) -> Tensor:

@@ -16,7 +16,7 @@ from tensor_ops_decode.errors import ProgramError
 from tensor_ops_decode.kinds.cache_types import rounded
 from tensor_ops_decode.kinds.kind import Array, Call
 from tensor_ops_decode.nodes import KINDS
-from tensor_ops_decode.program import Cache, Node, Program, State, Tensor
+from tensor_ops_decode.program import Cache, Node, Program, State
 from tensor_ops_decode.program.records import PER_EDIT, PER_REQUEST
 from tensor_ops_decode.program.step_rules import check_step, check_steps, check_tensors, vocabulary
 from tensor_ops_decode.reference.memory import memory_of, new_arrays, shapes_of_cache
@@ -316,7 +316,9 @@ class ReferenceExecutable:
         done, size = 0, sum(each.nbytes for each in tensors.values())
         single: dict[str, Array] = {}
         for name in sorted(names):
-            floats = _floats(program.tensors[name], tensors[name])
+            tensor = program.tensors[name]
+            rows = tensors[name].reshape(-1).view(np.uint8).reshape(*tensor.shape[:-1], -1)
+            floats = FORMATS[tensor.type].dequantize(rows, tensor.shape[-1])
             single[name] = floats.astype(self._dtype, copy=False)
             done += tensors[name].nbytes
             if progress is not None:
@@ -334,12 +336,6 @@ class ReferenceExecutable:
         if self._program is None:
             raise RuntimeError("the executable is closed; compile the program again")
         return self._program
-
-
-def _floats(tensor: Tensor, data: Array) -> Array:
-    """Return the numbers of a tensor in float32."""
-    rows = data.reshape(-1).view(np.uint8).reshape(*tensor.shape[:-1], -1)
-    return FORMATS[tensor.type].dequantize(rows, tensor.shape[-1])
 
 
 def _checked(options: Mapping[str, object] | None) -> dict[str, Any]:

@@ -8,6 +8,7 @@ or begin a name, since its characters that names begin with are replaced: the na
 as in the first. Otherwise the template changes what it is given in a way that nothing is known of.
 """
 
+import itertools
 import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -71,7 +72,10 @@ def _own_places(
     # Names of variables are texts too: a template may write them.
     if not any(map(names.may_be_in, [*given, *(text for _, text in texts_in(given))])):
         return names.places(text)
-    mark, neutral = _unused(text + json.dumps(given, ensure_ascii=False), 2)
+    all_text = text + json.dumps(given, ensure_ascii=False)
+    mark, neutral = itertools.islice(
+        (each for each in map(chr, _PRIVATE) if each not in all_text), 2
+    )
 
     def rendered(change: Callable[[str], str]) -> str:
         changed = {**_changed(given, change), **marks}
@@ -109,9 +113,3 @@ def _changed(value: Any, change: Callable[[str], str]) -> Any:
     if isinstance(value, list):
         return [_changed(each, change) for each in value]
     return value
-
-
-def _unused(text: str, number: int) -> list[str]:
-    """Return so many characters for private use that a text does not have."""
-    free = (character for character in map(chr, _PRIVATE) if character not in text)
-    return [next(free) for _ in range(number)]

@@ -65,7 +65,8 @@ class SpecialNames:
         cuts = {
             place + 1
             for place, character in enumerate(text)
-            if character in self._first and self._is_name_at(folded, place)
+            if character in self._first
+            and any(folded[place : place + length] in self._folded for length in self._lengths)
         }
         start, end = len(text) - len(text.lstrip()), len(text.rstrip())
         for length in range(1, min(max(self._lengths, default=0), end - start) + 1):
@@ -79,6 +80,3 @@ class SpecialNames:
     def without_begin(self, text: str, neutral: str) -> str:
         """Return a text with another character for each that a name begins with."""
         return "".join(neutral if each in self._first else each for each in text)
-
-    def _is_name_at(self, folded: str, place: int) -> bool:
-        return any(folded[place : place + length] in self._folded for length in self._lengths)

@@ -194,7 +194,8 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
         def paid(*args: Any, **kwargs: Any) -> Any:
             self.step()
             args = tuple(map(_listed, args))
-            given = [each for each in (*args, *kwargs.values()) if _is_value(each)]
+            no_values = (jinja2.Environment, nodes.EvalContext, Context)
+            given = [each for each in (*args, *kwargs.values()) if not isinstance(each, no_values)]
             if name in _CONSTANT:
                 return function(*args, **kwargs)
             if name in _PASSING:
@@ -359,10 +360,6 @@ def _check_repeated(left: Any, right: Any) -> None:
 
 def _sized(value: object) -> bool:
     return hasattr(value, "__len__")
-
-
-def _is_value(value: object) -> bool:
-    return not isinstance(value, (jinja2.Environment, nodes.EvalContext, Context))
 
 
 def _listed(value: Any) -> Any:

@@ -182,22 +182,15 @@ def _bf16(blocks: Bytes) -> Values:
     return (blocks.view("<u2").astype(np.uint32) << 16).view(np.float32)
 
 
-def _q4_0(blocks: Bytes) -> Values:
-    return _f16(blocks[:, :2]) * (_nibbles(blocks[:, 2:]).view(np.int8) - np.int8(8))
+def _centred(blocks: Bytes, bits: int) -> Values:
+    """Return the values of blocks as `_to_centred` makes them."""
+    q = _integers(blocks[:, 2:], bits).view(np.int8)
+    return _f16(blocks[:, :2]) * (q - np.int8(1 << bits - 1))
 
 
-def _q4_1(blocks: Bytes) -> Values:
-    return _f16(blocks[:, :2]) * _nibbles(blocks[:, 4:]) + _f16(blocks[:, 2:4])
-
-
-def _q5_0(blocks: Bytes) -> Values:
-    q = _nibbles(blocks[:, 6:]) | _fifth_bits(blocks[:, 2:6])
-    return _f16(blocks[:, :2]) * (q.view(np.int8) - np.int8(16))
-
-
-def _q5_1(blocks: Bytes) -> Values:
-    q = _nibbles(blocks[:, 8:]) | _fifth_bits(blocks[:, 4:8])
-    return _f16(blocks[:, :2]) * q + _f16(blocks[:, 2:4])
+def _offset(blocks: Bytes, bits: int) -> Values:
+    """Return the values of blocks as `_to_offset` makes them."""
+    return _f16(blocks[:, :2]) * _integers(blocks[:, 4:], bits) + _f16(blocks[:, 2:4])
 
 
 def _q8_0(blocks: Bytes) -> Values:
@@ -242,7 +235,7 @@ def _to_centred(values: Values, bits: int) -> Bytes:
     largest = np.abs(values).argmax(axis=1, keepdims=True)
     scale = np.take_along_axis(values, largest, axis=1) / np.float32(-half)
     q = np.trunc(values * _inverse(scale) + np.float32(half + 0.5)).astype(np.uint8)
-    return np.concatenate([_half(scale), *_integers(q.clip(0, 2 * half - 1), bits)], axis=1)
+    return np.concatenate([_half(scale), *_packed(q.clip(0, 2 * half - 1), bits)], axis=1)
 
 
 def _to_offset(values: Values, bits: int) -> Bytes:
@@ -251,7 +244,7 @@ def _to_offset(values: Values, bits: int) -> Bytes:
     least = values.min(axis=1, keepdims=True)
     scale = (values.max(axis=1, keepdims=True) - least) / np.float32(most)
     q = np.trunc((values - least) * _inverse(scale) + np.float32(0.5)).astype(np.uint8)
-    return np.concatenate([_half(scale), _half(least), *_integers(q.clip(0, most), bits)], axis=1)
+    return np.concatenate([_half(scale), _half(least), *_packed(q.clip(0, most), bits)], axis=1)
 
 
 def _inverse(scale: Values) -> Values:
@@ -267,14 +260,17 @@ def _nibbles(packed: Bytes) -> Bytes:
     return np.concatenate([packed & 15, packed >> 4], axis=1)
 
 
-def _integers(q: Bytes, bits: int) -> list[Bytes]:
+def _packed(q: Bytes, bits: int) -> list[Bytes]:
     """Return what stores integers: their fifth bits if they have these, and their nibbles."""
     high = [np.packbits(q > 15, axis=1, bitorder="little")] if bits == 5 else []
     return [*high, q[:, :16] & np.uint8(15) | q[:, 16:] << np.uint8(4)]
 
 
-def _fifth_bits(packed: Bytes) -> Bytes:
-    return np.unpackbits(packed, axis=1, bitorder="little") * np.uint8(16)
+def _integers(packed: Bytes, bits: int) -> Bytes:
+    if bits == 4:
+        return _nibbles(packed)
+    high = np.unpackbits(packed[:, :4], axis=1, bitorder="little")
+    return _nibbles(packed[:, 4:]) | high * np.uint8(16)
 
 
 def _scales_and_minimums(blocks: Bytes) -> tuple[Values, Values]:
@@ -292,10 +288,10 @@ def _scales_and_minimums(blocks: Bytes) -> tuple[Values, Values]:
 _ALL = (
     Format("f32", 0, 1, 4, _f32),
     Format("f16", 1, 1, 2, _f16),
-    Format("q4_0", 2, 32, 18, _q4_0, partial(_to_centred, bits=4)),
-    Format("q4_1", 3, 32, 20, _q4_1, partial(_to_offset, bits=4)),
-    Format("q5_0", 6, 32, 22, _q5_0, partial(_to_centred, bits=5)),
-    Format("q5_1", 7, 32, 24, _q5_1, partial(_to_offset, bits=5)),
+    Format("q4_0", 2, 32, 18, partial(_centred, bits=4), partial(_to_centred, bits=4)),
+    Format("q4_1", 3, 32, 20, partial(_offset, bits=4), partial(_to_offset, bits=4)),
+    Format("q5_0", 6, 32, 22, partial(_centred, bits=5), partial(_to_centred, bits=5)),
+    Format("q5_1", 7, 32, 24, partial(_offset, bits=5), partial(_to_offset, bits=5)),
     Format("q8_0", 8, 32, 34, _q8_0, _to_q8_0),
     Format("q8_1", 9, 32, 40),
     Format("q2_K", 10, 256, 84),
