@@ -21,7 +21,7 @@ from comparison import cases, driver, report, tables
 from comparison.record import Elsewhere, Record, read
 from comparison.results import Results
 from tensor_ops.arguments import DTYPES
-from tensor_ops.cli.progress import Progress
+from tensor_ops.progress import ProgressBar
 from tensor_ops.variants import VARIANTS, named
 
 __all__ = ["main"]
@@ -90,12 +90,12 @@ def _measure(
     elsewhere = Elsewhere()
     steps = driver.measure(wanted, options.peers, record, options.rounds)
     try:
-        with Progress(len(wanted), sys.stderr) as progress, contextlib.closing(steps):
+        with ProgressBar(sys.stderr) as bar, contextlib.closing(steps):
             for number, case in enumerate(steps):
-                progress.show(f"{time.monotonic() - started:.0f} s  {case}")
+                seconds, place = time.monotonic() - started, f"{number}/{len(wanted)}"
+                bar.show(number, len(wanted), f"{place}  {seconds:.0f} s  {case}")
                 if number % LINES_IN_A_LOG == 0 and not sys.stderr.isatty():
-                    seconds = time.monotonic() - started
-                    print(f"{seconds:5.0f} s  {number}/{len(wanted)}  {case}", file=sys.stderr)
+                    print(f"{seconds:5.0f} s  {place}  {case}", file=sys.stderr)
                 if target and time.monotonic() - written > SECONDS_BETWEEN_WRITES:
                     record.write(target)
                     written = time.monotonic()

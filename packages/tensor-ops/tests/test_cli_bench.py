@@ -12,7 +12,7 @@ import pytest
 
 from tensor_ops import benchmark
 from tensor_ops.__main__ import main
-from tensor_ops.cli.progress import Progress
+from tensor_ops.progress import ProgressBar
 
 QUICK = ("--shape=2x8", "--repeats=2", "--backends=python")
 
@@ -168,9 +168,9 @@ class Terminal(io.StringIO):
 
 def test_progress_is_one_line_that_is_wiped():
     terminal = Terminal()
-    with Progress(2, terminal) as progress:
-        progress.show("first")
-        progress.show("second")
+    with ProgressBar(terminal) as bar:
+        bar.show(0, 2, "0/2  first")
+        bar.show(1, 2, "1/2  second")
     lines = terminal.getvalue().split("\r\x1b[K")
     assert lines[1:] == [
         "[........................] 0/2  first",
@@ -182,6 +182,6 @@ def test_progress_is_one_line_that_is_wiped():
 
 def test_progress_is_silent_without_a_terminal():
     stream = io.StringIO()
-    with Progress(1, stream) as progress:
-        progress.show("first")
+    with ProgressBar(stream) as bar:
+        bar.show(0, 1, "first")
     assert stream.getvalue() == ""

@@ -31,6 +31,7 @@ from tensor_ops.names import (
 )
 from tensor_ops.op_table import OPS, Op
 from tensor_ops.output_files import figure_class_for, whole_file
+from tensor_ops.progress import ProgressBar
 from tensor_ops.resolution import Route
 from tensor_ops.selection import Choice, Decision, Step, choose
 from tensor_ops.timing import format_time
@@ -50,6 +51,7 @@ __all__ = [
     "Choice",
     "Decision",
     "Op",
+    "ProgressBar",
     "Route",
     "Step",
     "check_outputs",

@@ -9,8 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from tensor_ops import TensorOpsError
-from tensor_ops.extension import figure_class_for, machine, whole_file
-from tensor_ops_decode.commands.options import Bar, add_running, kernel_options, model_parser
+from tensor_ops.extension import ProgressBar, figure_class_for, machine, whole_file
+from tensor_ops_decode.commands.options import (
+    add_running,
+    kernel_options,
+    model_parser,
+    show_bytes,
+)
 from tensor_ops_decode.kernel.persistent_kernel import PersistentKernel
 from tensor_ops_decode.measure.benchmark import Samples, measure, random_prompt
 from tensor_ops_decode.measure.figures import DecodeFigures, node_times
@@ -90,18 +95,18 @@ def _run(arguments: argparse.Namespace, figure_class: Any) -> int:
 
 def _measure(kernel: PersistentKernel, prompt: list[int], tokens: int, samples: Samples) -> bool:
     """Fill the samples; return whether Ctrl-C cut them short, and pass it on if there are none."""
-    bar = Bar(sys.stderr)
-
-    def progress(done: int, size: int) -> None:
-        bar.show(done, size, f"{done} of {size} tokens")
-
     try:
-        kernel.compile(progress=bar.show_packing)
-        measure(kernel, prompt, tokens, samples, progress)
+        with ProgressBar(sys.stderr) as bar:
+            kernel.compile(progress=show_bytes(bar, "packing"))
+            measure(
+                kernel,
+                prompt,
+                tokens,
+                samples,
+                lambda done, size: bar.show(done, size, f"{done} of {size} tokens"),
+            )
     except KeyboardInterrupt:
         if not samples.decode:
             raise
         return True
-    finally:
-        bar.wipe()
     return False

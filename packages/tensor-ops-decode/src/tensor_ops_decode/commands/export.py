@@ -4,8 +4,8 @@ import sys
 from collections.abc import Sequence
 
 from tensor_ops import TensorOpsError
-from tensor_ops.extension import whole_file
-from tensor_ops_decode.commands.options import Bar, add_guesses, kernel_options, model_parser
+from tensor_ops.extension import ProgressBar, whole_file
+from tensor_ops_decode.commands.options import add_guesses, kernel_options, model_parser, show_bytes
 from tensor_ops_decode.generation.model import describe
 from tensor_ops_decode.kinds.cache_types import CACHE_DTYPES
 
@@ -43,17 +43,15 @@ def export(argv: Sequence[str]) -> int:
         "write the program alone",
     )
     arguments = parser.parse_args(argv)
-    bar = Bar(sys.stderr)
     try:
         with describe(arguments.model, arguments.backend, **kernel_options(arguments)) as model:
             if arguments.output == "-" or arguments.output.endswith(".json"):
                 _write_program(model.kernel.program.to_json(), arguments.output)
             else:
-                model.kernel.export(arguments.output, bar.show_writing)
+                with ProgressBar(sys.stderr) as bar:
+                    model.kernel.export(arguments.output, show_bytes(bar, "writing"))
     except (ValueError, TypeError) as error:
         raise TensorOpsError(str(error)) from error
-    finally:
-        bar.wipe()
     return 0
 
 

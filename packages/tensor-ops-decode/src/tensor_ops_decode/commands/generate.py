@@ -8,12 +8,13 @@ from dataclasses import fields
 from typing import Any
 
 from tensor_ops import TensorOpsError
+from tensor_ops.extension import ProgressBar
 from tensor_ops_decode.commands.options import (
-    Bar,
     add_guesses,
     add_running,
     kernel_options,
     model_parser,
+    show_bytes,
 )
 from tensor_ops_decode.completion import Completion
 from tensor_ops_decode.generation.chat_session import ChatSession, converse
@@ -138,14 +139,11 @@ def _answer(model: Model, prompt: str | None, arguments: argparse.Namespace) -> 
 
 def _opened(arguments: argparse.Namespace) -> Model:
     """Return the model that the arguments name, with a progress bar while it is packed."""
-    bar, options = Bar(sys.stderr), kernel_options(arguments)
-    try:
-        model = describe(arguments.model, arguments.backend, **options)
+    with ProgressBar(sys.stderr) as bar:
+        model = describe(arguments.model, arguments.backend, **kernel_options(arguments))
         model.tokenizer.check_exists()  # before weights are packed for a text that cannot be
-        model.kernel.compile(progress=bar.show_packing)
+        model.kernel.compile(progress=show_bytes(bar, "packing"))
         return model
-    finally:
-        bar.wipe()
 
 
 def _settings(arguments: argparse.Namespace, model: Model) -> dict[str, Any]:

@@ -1,12 +1,13 @@
-"""The options of commands that open a model, and the bar that they show while it is packed."""
+"""The options of commands that open a model, and what they show while it is packed."""
 
 import argparse
-from collections.abc import Sequence
-from typing import Any, TextIO
+from collections.abc import Callable, Sequence
+from typing import Any
 
+from tensor_ops.extension import ProgressBar
 from tensor_ops_decode.weights.transforms import QUANTIZED_TYPES
 
-__all__ = ["Bar", "add_guesses", "add_running", "kernel_options", "model_parser"]
+__all__ = ["add_guesses", "add_running", "kernel_options", "model_parser", "show_bytes"]
 
 
 def model_parser(command: str, description: str, examples: str) -> argparse.ArgumentParser:
@@ -93,32 +94,6 @@ def _path(text: str) -> str:
     return text
 
 
-class Bar:
-    """A progress bar of one line on a terminal; nothing elsewhere."""
-
-    _WIDTH = 24
-
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream if stream.isatty() else None
-
-    def show_packing(self, done: int, size: int) -> None:
-        """Show that so many bytes of weights are packed."""
-        self.show(done, size, f"packing {done >> 20} of {size >> 20} MiB")
-
-    def show_writing(self, done: int, size: int) -> None:
-        """Show that so many bytes of tensors are written."""
-        self.show(done, size, f"writing {done >> 20} of {size >> 20} MiB")
-
-    def show(self, done: int, size: int, text: str) -> None:
-        """Show how much is done, and what runs now."""
-        filled = self._WIDTH * done // max(size, 1)
-        self._write(f"[{'#' * filled:.<{self._WIDTH}}] {text}")
-
-    def wipe(self) -> None:
-        """Leave nothing on the line."""
-        self._write("")
-
-    def _write(self, text: str) -> None:
-        if self._stream is not None:
-            self._stream.write("\r\x1b[K" + text)
-            self._stream.flush()
+def show_bytes(bar: ProgressBar, what: str) -> Callable[[int, int], None]:
+    """Return what shows of so many bytes of weights how many are done."""
+    return lambda done, size: bar.show(done, size, f"{what} {done >> 20} of {size >> 20} MiB")

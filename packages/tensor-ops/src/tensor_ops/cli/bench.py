@@ -89,13 +89,13 @@ def _measure(
 ) -> "tuple[list[Result], bool]":
     """Return the results, and whether Ctrl-C cut them short."""
     from tensor_ops import benchmark
-    from tensor_ops.cli.progress import Progress
+    from tensor_ops.progress import ProgressBar
 
     results: list[Result] = []
     try:
-        with Progress(len(wanted), sys.stderr) as progress:
-            for case in wanted:
-                progress.show(str(case))
+        with ProgressBar(sys.stderr) as bar:
+            for done, case in enumerate(wanted):
+                bar.show(done, len(wanted), f"{done}/{len(wanted)}  {case}")
                 results += benchmark.measure_op(
                     case, names, seconds=arguments.seconds, repeats=arguments.repeats
                 )

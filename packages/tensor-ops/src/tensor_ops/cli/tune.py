@@ -151,12 +151,12 @@ def _check_place(path: Path) -> None:
 
 def _measured(wanted: "list[Case]", names: list[str], seconds: float) -> list[Entry]:
     from tensor_ops import tuning
-    from tensor_ops.cli.progress import Progress
+    from tensor_ops.progress import ProgressBar
 
     entries = []
-    with Progress(len(wanted), sys.stderr) as progress:
-        for case in wanted:
-            progress.show(str(case))
+    with ProgressBar(sys.stderr) as bar:
+        for done, case in enumerate(wanted):
+            bar.show(done, len(wanted), f"{done}/{len(wanted)}  {case}")
             entries.append(tuning.measure(case, names, seconds))
     return entries
 
