@@ -16,7 +16,7 @@ from tensor_ops_decode.nodes import KINDS
 from tensor_ops_decode.program import Cache, Limits, Node, Program, State, Tensor, Value
 from tensor_ops_decode.program.builder import Builder
 from tensor_ops_decode.serving.sampling import Sampling
-from tensor_ops_decode.serving.step_profile import StepProfile
+from tensor_ops_decode.serving.step_times import StepProfile
 from tensor_ops_decode.weights import FileFormatError, open_weights
 
 __version__ = "0.1.0"

@@ -59,11 +59,15 @@ class Config(NamedTuple):
 
     def level(self, installed: Collection[str]) -> ConfigLevel:
         """Return what this file asks of the selection."""
+        preferred, priority = self.preferred_backend, self.backend_priority
+        if preferred not in (None, *AUTOMATIC):
+            preferred = resolve(str(preferred), installed)
+        own_names = (resolve(name, installed) for name in priority or ())
         return ConfigLevel(
             source=str(self.path),
             force=self.force_backend and resolve(self.force_backend, installed),
-            preferred=_preferred(self.preferred_backend, installed),
-            priority=self.backend_priority and _resolve_all(self.backend_priority, installed),
+            preferred=preferred,
+            priority=priority and tuple(dict.fromkeys(own_names)),
             lift=f'set "force_backend" to null in {self.path}, or run '
             "'tensor-ops configure_backend --backend=auto'",
         )
@@ -281,14 +285,6 @@ def _json_type(value: Any) -> str:
         return {None: "null", True: "true", False: "false"}[value]
     kinds = {_Pairs: "an object", list: "a list", str: "a string", int: "a number"}
     return kinds.get(type(value), "a number")
-
-
-def _preferred(name: str | None, installed: Collection[str]) -> str | None:
-    return name if name is None or name in AUTOMATIC else resolve(name, installed)
-
-
-def _resolve_all(names: Collection[str], installed: Collection[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(resolve(name, installed) for name in names))
 
 
 def _env_name(variable: str, name: str, installed: Collection[str]) -> str:

@@ -26,6 +26,7 @@ __all__ = [
     "absolute_paths",
     "prefix_file",
     "user_file",
+    "user_folder",
 ]
 
 ENV_CONFIG = "TENSOR_OPS_CONFIG"
@@ -192,15 +193,24 @@ def prefix_file() -> str:
 
 
 def user_file() -> str | None:
+    folder = user_folder("config", "~/.config")
+    return folder and os.path.join(folder, "backend.json")
+
+
+def user_folder(kind: str, usual: str) -> str | None:
+    """Return the folder of a kind that a user has for us, None if the user has no home folder.
+
+    On Linux, `usual` is the folder above it where the environment names none.
+    """
     if sys.platform == "linux":
         # The XDG specification says to ignore a relative path. Importing platformdirs, which knows
         # that too, would take as long as importing the rest of tensor_ops.
-        root = os.environ.get("XDG_CONFIG_HOME", "")
-        root = root if os.path.isabs(root) else os.path.expanduser("~/.config")
+        root = os.environ.get(f"XDG_{kind.upper()}_HOME", "")
+        root = root if os.path.isabs(root) else os.path.expanduser(usual)
         folder = os.path.join(root, "tensor-ops")
     else:
         import platformdirs
 
-        folder = platformdirs.user_config_dir("tensor-ops", appauthor=False)
+        folder = getattr(platformdirs, f"user_{kind}_dir")("tensor-ops", appauthor=False)
     # Without a home folder "~" stays as it is, and would be looked for in the current directory.
-    return os.path.join(folder, "backend.json") if os.path.isabs(folder) else None
+    return folder if os.path.isabs(folder) else None

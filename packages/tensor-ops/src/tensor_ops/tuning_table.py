@@ -114,18 +114,10 @@ class Tuning(NamedTuple):
     is_broken: bool = False
 
 
-def default_path(environ: Mapping[str, str] = os.environ) -> Path | None:
+def default_path() -> Path | None:
     """Return the file of the table, in the user's cache; None if the user has no home folder."""
-    if sys.platform == "linux":
-        # The XDG specification, which says to ignore a relative path.
-        root = environ.get("XDG_CACHE_HOME", "")
-        root = root if os.path.isabs(root) else os.path.expanduser("~/.cache")
-        folder = os.path.join(root, "tensor-ops")
-    else:
-        import platformdirs
-
-        folder = platformdirs.user_cache_dir("tensor-ops", appauthor=False)
-    return Path(folder, "tuning.json") if os.path.isabs(folder) else None
+    folder = config_location.user_folder("cache", "~/.cache")
+    return Path(folder, "tuning.json") if folder else None
 
 
 def use(candidates: Collection[str]) -> Tuning:

@@ -18,7 +18,7 @@ from tensor_ops_decode.program import Program
 from tensor_ops_decode.serving.request import checked_request
 from tensor_ops_decode.serving.requests import Requests, last_of_each
 from tensor_ops_decode.serving.sampling import Sampling
-from tensor_ops_decode.serving.step_profile import StepProfile
+from tensor_ops_decode.serving.step_times import StepProfile
 
 __all__ = ["Session"]
 

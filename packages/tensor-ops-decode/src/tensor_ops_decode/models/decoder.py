@@ -1,14 +1,15 @@
 """A decoder-only transformer: its sizes, the names of its tensors, and its program."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from tensor_ops_decode.models.rope import Rope
+from tensor_ops_decode.models.settings import Settings
 from tensor_ops_decode.program import Cache, Limits, Program, Tensor
 from tensor_ops_decode.program.builder import Builder
 from tensor_ops_decode.weights import FileFormatError, Weights
 
-__all__ = ["GGUF_NAMES", "HUGGING_FACE_NAMES", "Decoder", "program_of"]
+__all__ = ["GGUF_NAMES", "HUGGING_FACE_NAMES", "Decoder", "Family", "program_of"]
 
 #: What the tensors are called in the two kinds of files; a layer's have its number in front.
 GGUF_NAMES = {
@@ -103,6 +104,28 @@ class Decoder:
         """The longest sequence for which the model rotates as it does for short ones."""
         shorts = (rope.short_length for rope in self.ropes if rope.long_frequencies)
         return min([self.context, *shorts])
+
+
+@dataclass(frozen=True)
+class Family:
+    """A family of models.
+
+    Attributes
+    ----------
+    name : str
+    gguf : str
+        Its architecture in a GGUF file.
+    hugging_face : str
+        Its architecture in config.json.
+    from_gguf, from_hugging_face : callable
+        Return its `Decoder`, of the files and of what they say about it.
+    """
+
+    name: str
+    gguf: str
+    hugging_face: str
+    from_gguf: Callable[[Weights, Settings], Decoder]
+    from_hugging_face: Callable[[Weights, Settings], Decoder]
 
 
 def program_of(

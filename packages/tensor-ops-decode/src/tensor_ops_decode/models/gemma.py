@@ -7,8 +7,7 @@ in five layers of six, which rotate by a base of their own, and norms of queries
 from typing import Any
 
 from tensor_ops_decode.models.checkpoint import gguf_decoder, hugging_face_decoder, layer_windows
-from tensor_ops_decode.models.decoder import GGUF_NAMES, HUGGING_FACE_NAMES, Decoder
-from tensor_ops_decode.models.family import Family
+from tensor_ops_decode.models.decoder import GGUF_NAMES, HUGGING_FACE_NAMES, Decoder, Family
 from tensor_ops_decode.models.rope import gguf_rope, hugging_face_rope
 from tensor_ops_decode.models.settings import Settings
 from tensor_ops_decode.weights import FileFormatError, Weights

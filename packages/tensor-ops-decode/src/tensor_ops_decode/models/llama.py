@@ -1,8 +1,7 @@
 """Llama 1 to 3, SmolLM and models of the same architecture; Mistral, which has a window."""
 
 from tensor_ops_decode.models.checkpoint import gguf_decoder, hugging_face_decoder
-from tensor_ops_decode.models.decoder import Decoder
-from tensor_ops_decode.models.family import Family
+from tensor_ops_decode.models.decoder import Decoder, Family
 from tensor_ops_decode.models.settings import Settings
 from tensor_ops_decode.weights import Weights
 

@@ -1,8 +1,7 @@
 """Phi 3 and 4, whose files have q, k and v as one matrix, and gate and up as one."""
 
 from tensor_ops_decode.models.checkpoint import gguf_decoder, hugging_face_decoder
-from tensor_ops_decode.models.decoder import GGUF_NAMES, HUGGING_FACE_NAMES, Decoder
-from tensor_ops_decode.models.family import Family
+from tensor_ops_decode.models.decoder import GGUF_NAMES, HUGGING_FACE_NAMES, Decoder, Family
 from tensor_ops_decode.models.settings import Settings
 from tensor_ops_decode.weights import Weights
 

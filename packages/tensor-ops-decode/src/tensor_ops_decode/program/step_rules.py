@@ -155,7 +155,8 @@ def _check_pages(
 
 
 def _check_sampling(program: Program, arrays: Mapping[str, Array], slot: int) -> None:
-    if not drawn_from(program.nodes):
+    sampled = drawn_from(program.nodes)
+    if not sampled:
         return
     for name, most, expected in (
         ("temperature", _LARGEST, "finite and at least 0"),
@@ -166,11 +167,6 @@ def _check_sampling(program: Program, arrays: Mapping[str, Array], slot: int) ->
         given = arrays[name][slot]
         if not 0 <= given <= most:
             raise ValueError(f"{name}[{slot}] must be {expected}, got {given}")
-    _check_edits(program, arrays, slot)
-
-
-def _check_edits(program: Program, arrays: Mapping[str, Array], slot: int) -> None:
-    sampled = drawn_from(program.nodes)
     number, most = arrays["num_edits"][slot], program.limits.edits_per_request
     if not 0 <= number <= most:
         raise ValueError(f"num_edits[{slot}] must be from 0 to {most}, got {number}")

@@ -15,8 +15,7 @@ from tensor_ops_decode.serving.logits_error import logits_error
 from tensor_ops_decode.serving.logprobs import token_logprob
 from tensor_ops_decode.serving.request import Request, StepPart
 from tensor_ops_decode.serving.sampling import Sampling, note_token, write_sampling
-from tensor_ops_decode.serving.step_profile import StepProfile
-from tensor_ops_decode.serving.step_times import StepTimes
+from tensor_ops_decode.serving.step_times import StepProfile, StepTimes
 
 __all__ = ["Requests", "last_of_each"]
 

@@ -182,11 +182,10 @@ class MissingTokenizer(Tokenizer):
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
+        empty = tokenizers.Tokenizer(tokenizers.models.BPE())
+        empty.decoder = tokenizers.decoders.ByteLevel()
+        super().__init__(empty, bos=None, eos=None)
         self.path = os.fspath(path)
-        self._new_decoder = partial(_Metaspace, strips_space=False)
-        self.vocab_size, self.adds_bos = 0, False
-        self.bos, self.eos = None, None
-        self.end_tokens = frozenset()
 
     def check_exists(self) -> None:
         raise FileFormatError(
@@ -203,12 +202,6 @@ class MissingTokenizer(Tokenizer):
     def token(self, token: int) -> str:
         self.check_exists()
         return ""
-
-    def __contains__(self, token: int) -> bool:
-        return False
-
-    def is_special(self, token: int) -> bool:
-        return False
 
 
 def is_of_library(error: BaseException) -> bool:

@@ -12,8 +12,7 @@ import numpy as np
 
 import tensor_ops
 from tensor_ops import backends
-from tensor_ops.cli import cases, values
-from tensor_ops.cli.parser import Commands, add_command
+from tensor_ops.cli import Commands, add_command, cases, values
 from tensor_ops.names import LAST_RESORT
 from tensor_ops.output_files import figure_class_for, whole_file
 

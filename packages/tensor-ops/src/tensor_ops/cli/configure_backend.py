@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tensor_ops import backends, config, config_location, selection, tuning_table, variables
-from tensor_ops.cli import values
-from tensor_ops.cli.parser import Commands, add_command
+from tensor_ops.cli import Commands, add_command, values
 from tensor_ops.command_name import COMMAND
 from tensor_ops.config_location import ENV_CONFIG
 from tensor_ops.errors import ConfigError

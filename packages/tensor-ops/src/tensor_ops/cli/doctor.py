@@ -7,8 +7,7 @@ from typing import Any
 
 import tensor_ops
 from tensor_ops import backends
-from tensor_ops.cli import values
-from tensor_ops.cli.parser import Commands, add_command
+from tensor_ops.cli import Commands, add_command, values
 from tensor_ops.errors import ConfigError
 from tensor_ops.names import DEFAULT_PRIORITY, KNOWN, LAST_RESORT, install_command, split
 

@@ -7,8 +7,7 @@ import numpy as np
 
 from tensor_ops import explanation
 from tensor_ops.arguments import DTYPES
-from tensor_ops.cli import values
-from tensor_ops.cli.parser import Commands, add_command
+from tensor_ops.cli import Commands, add_command, values
 
 __all__ = ["add", "run"]
 

@@ -5,8 +5,7 @@ from argparse import ArgumentParser, Namespace
 from typing import Any
 
 from tensor_ops import registry
-from tensor_ops.cli import values
-from tensor_ops.cli.parser import Commands, add_command
+from tensor_ops.cli import Commands, add_command, values
 
 __all__ = ["add", "run"]
 

@@ -17,7 +17,13 @@ OPENCL_PACKAGES = ("pocl-binary-distribution", "intel-opencl-rt")
 
 def tools() -> dict[str, dict[str, str | None]]:
     """Return the tools that backends are built or run with: where each is, or None."""
-    drivers = [*_opencl_vendors(), *_opencl_packages()]
+    # The .icd files, each of which names an OpenCL implementation, and the packages that are one.
+    vendors = Path(os.environ.get("OCL_ICD_VENDORS") or "/etc/OpenCL/vendors")
+    versions = {name: installed.version_of(name) for name in OPENCL_PACKAGES}
+    drivers = [
+        *sorted(map(str, vendors.glob("*.icd"))),
+        *(f"{name} {version}" for name, version in versions.items() if version),
+    ]
     return {
         "C++ compiler": _tool("cpp", _compiler()),
         "nvcc": _tool("cuda", _nvcc()),
@@ -65,18 +71,6 @@ def _opencl_loader() -> str | None:
         return found
     pyopencl = importlib.util.find_spec("pyopencl")
     return str(Path(pyopencl.origin).parent) if pyopencl and pyopencl.origin else None
-
-
-def _opencl_vendors() -> list[str]:
-    """Return the .icd files, each of which names an OpenCL implementation."""
-    folder = Path(os.environ.get("OCL_ICD_VENDORS") or "/etc/OpenCL/vendors")
-    return sorted(map(str, folder.glob("*.icd"))) if folder.is_dir() else []
-
-
-def _opencl_packages() -> list[str]:
-    """Return the packages of this Python environment that are drivers, with their versions."""
-    found = ((name, installed.version_of(name)) for name in OPENCL_PACKAGES)
-    return [f"{name} {version}" for name, version in found if version]
 
 
 def _tool(backend: str, path: str | None, *query: str) -> dict[str, str | None]:

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 from tensor_ops import tuning_table
 from tensor_ops.arguments import DTYPES
-from tensor_ops.cli import cases, values
-from tensor_ops.cli.parser import Commands, add_command
+from tensor_ops.cli import Commands, add_command, cases, values
 from tensor_ops.command_name import COMMAND
 from tensor_ops.errors import TensorOpsError
 from tensor_ops.names import split
