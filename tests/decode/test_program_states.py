@@ -14,7 +14,7 @@ from tensor_ops_decode.kinds.kind import Kind, Weight
 from tensor_ops_decode.nodes import KINDS
 from tensor_ops_decode.program import Limits, Program, State, Tensor
 from tensor_ops_decode.program.builder import Builder
-from tensor_ops_decode.serving.logits_error import logits_error
+from tensor_ops_decode.serving.logits import logits_error
 from tensor_ops_decode.serving.requests import Requests
 from tensor_ops_decode.serving.sampling import Sampling
 from tensor_ops_decode.weights.safetensors import open_safetensors

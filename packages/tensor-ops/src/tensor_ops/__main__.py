@@ -6,7 +6,7 @@ import sys
 import warnings
 from collections.abc import Sequence
 from io import TextIOWrapper
-from typing import Any, TextIO
+from typing import Any
 
 import tensor_ops
 from tensor_ops import interrupts
@@ -125,15 +125,8 @@ def _spelled(argv: Sequence[str]) -> list[str]:
     return words
 
 
-def _show_warning(
-    message: Warning | str,
-    category: type[Warning],
-    filename: str,
-    lineno: int,
-    file: TextIO | None = None,
-    line: str | None = None,
-) -> None:
-    print(f"{COMMAND}: warning: {message}", file=file or sys.stderr)
+def _show_warning(message: Warning | str, *place: object, **more: object) -> None:
+    print(f"{COMMAND}: warning: {message}", file=sys.stderr)
 
 
 def _drop_output() -> None:

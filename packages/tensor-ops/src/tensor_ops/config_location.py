@@ -54,7 +54,13 @@ def find(environ: Mapping[str, str] = os.environ) -> Path | None:
     if named := environ.get(ENV_CONFIG):
         path = _absolute(named)
         if not exists(path, f"{ENV_CONFIG} names {named!r}, "):
-            raise ConfigError(_no_such_file(named))
+            from shlex import quote
+
+            raise ConfigError(
+                f"{ENV_CONFIG} names {named!r}, which is not a file; create it with "
+                f"'tensor-ops configure_backend --config {quote(named)} --backend=auto' "
+                f"or unset {ENV_CONFIG}"
+            )
         return _path(path)
     of_prefix, of_user = prefix_file(), user_file()
     if exists(of_prefix):
@@ -170,16 +176,6 @@ def _absolute(named: str) -> str:
                 "give an absolute path"
             ) from None
     return path
-
-
-def _no_such_file(named: str) -> str:
-    from shlex import quote
-
-    return (
-        f"{ENV_CONFIG} names {named!r}, which is not a file; create it with "
-        f"'tensor-ops configure_backend --config {quote(named)} --backend=auto' "
-        f"or unset {ENV_CONFIG}"
-    )
 
 
 def _path(name: str) -> Path:

@@ -12,6 +12,14 @@ __all__ = ["API_VERSION", "INFO_KEYS", "NUMBER_KEYS", "Capabilities", "capabilit
 
 API_VERSION = 1
 
+# Those keys of info() that are 0 where they have no meaning, so that arithmetic needs no check.
+NUMBER_KEYS = (
+    "device_count",
+    "compute_capability",
+    "compute_units",
+    "max_memory",
+    "max_shared_memory",
+)
 # The keys that info() has for every backend.
 INFO_KEYS = (
     "name",
@@ -20,21 +28,9 @@ INFO_KEYS = (
     "reason",
     "version",
     "device_name",
-    "device_count",
-    "compute_capability",
-    "compute_units",
-    "max_memory",
-    "max_shared_memory",
+    *NUMBER_KEYS,
     "dtypes",
     "ops",
-)
-# Those that are 0 where they have no meaning, so that arithmetic with them needs no check.
-NUMBER_KEYS = (
-    "device_count",
-    "compute_capability",
-    "compute_units",
-    "max_memory",
-    "max_shared_memory",
 )
 
 

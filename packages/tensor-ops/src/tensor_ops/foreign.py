@@ -187,16 +187,14 @@ def _without_autograd(op: str, argument: str, value: Any) -> Any:
 
     Anything else is returned as it is.
     """
+    lost = ""
     if _is_recorded(value):
+        lost = "requires grad, and tensor_ops computes no gradients"
+    elif _tracks_tangents() and _has_tangent(value):
+        lost = "has a tangent, and tensor_ops computes no derivatives"
+    if lost:
         raise ValueError(
-            f"{op}: {argument} requires grad, and tensor_ops computes no gradients; pass "
-            f"{argument}.detach(), or call tensor_ops_torch.{op} "
-            "(from a clone: pip install ./packages/tensor-ops-torch)"
-        )
-    if _tracks_tangents() and _has_tangent(value):
-        raise ValueError(
-            f"{op}: {argument} has a tangent, and tensor_ops computes no derivatives; pass "
-            f"{argument}.detach(), or call tensor_ops_torch.{op} "
+            f"{op}: {argument} {lost}; pass {argument}.detach(), or call tensor_ops_torch.{op} "
             "(from a clone: pip install ./packages/tensor-ops-torch)"
         )
     return value.detach() if getattr(value, "requires_grad", False) else value

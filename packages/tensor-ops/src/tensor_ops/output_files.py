@@ -38,7 +38,14 @@ def figure_class_for(parser: ArgumentParser, json: Path | None, plot: Path | Non
     """
     if plot and plot.suffix.lower() not in PLOT_SUFFIXES:
         parser.error(f"--plot takes a file that ends in {', '.join(PLOT_SUFFIXES)}")
-    found = _figure_class() if plot else None
+    found = None
+    if plot:
+        try:
+            found = import_module("matplotlib.figure").Figure
+        except ImportError as error:
+            raise TensorOpsError(
+                f"--plot needs matplotlib ({error}); install it with: pip install matplotlib"
+            ) from error
     for path in (json, plot):
         if path:
             _require_writable(path)
@@ -125,15 +132,6 @@ def _sync(path: Path, flags: int) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def _figure_class() -> Any:
-    try:
-        return import_module("matplotlib.figure").Figure
-    except ImportError as error:
-        raise TensorOpsError(
-            f"--plot needs matplotlib ({error}); install it with: pip install matplotlib"
-        ) from error
 
 
 def _require_writable(path: Path) -> None:

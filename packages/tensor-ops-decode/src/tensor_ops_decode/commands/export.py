@@ -45,19 +45,14 @@ def export(argv: Sequence[str]) -> int:
     arguments = parser.parse_args(argv)
     try:
         with describe(arguments.model, arguments.backend, **kernel_options(arguments)) as model:
-            if arguments.output == "-" or arguments.output.endswith(".json"):
-                _write_program(model.kernel.program.to_json(), arguments.output)
+            if arguments.output == "-":
+                print(model.kernel.program.to_json())
+            elif arguments.output.endswith(".json"):
+                with whole_file(arguments.output) as path:
+                    path.write_text(model.kernel.program.to_json() + "\n", encoding="utf-8")
             else:
                 with ProgressBar(sys.stderr) as bar:
                     model.kernel.export(arguments.output, show_bytes(bar, "writing"))
     except (ValueError, TypeError) as error:
         raise TensorOpsError(str(error)) from error
     return 0
-
-
-def _write_program(text: str, output: str) -> None:
-    if output == "-":
-        print(text)
-    else:
-        with whole_file(output) as path:
-            path.write_text(text + "\n", encoding="utf-8")

@@ -76,8 +76,7 @@ def _least_memory(program: Program) -> dict[str, int]:
     arrays = limits.max_requests * (4 * limits.pages_per_request + _EDIT * limits.edits_per_request)
     for name in program.outputs:
         value = program.values[name]
-        rows = limits.max_tokens if value.rows == "tokens" else limits.max_selected
-        arrays += 4 * rows * value.columns
+        arrays += 4 * limits.rows(value.rows) * value.columns
     return {"weights": weights, "caches": caches, "rotary tables": tables, "arrays": arrays}
 
 

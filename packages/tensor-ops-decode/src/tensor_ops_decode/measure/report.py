@@ -12,12 +12,7 @@ _WAITING, _BETWEEN = "waiting for threads", "Python between steps"
 
 
 def format_figures(figures: DecodeFigures) -> str:
-    """Return the figures as lines of text.
-
-    Parameters
-    ----------
-    figures : DecodeFigures
-    """
+    """Return the figures as lines of text."""
     prompt, decode = figures.prompt, figures.decode
     read = figures.weights + figures.caches
     lines = [

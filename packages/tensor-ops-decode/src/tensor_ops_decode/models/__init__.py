@@ -1,4 +1,8 @@
-"""The families of models, one file each: what a file of the family says, as a `Decoder`."""
+"""The families of models, one file each: what a file of the family says, as a `Decoder`.
+
+Tested by tests/decode/test_family_formats.py, tests/decode/test_family_keys.py and
+tests/decode/test_family_settings.py.
+"""
 
 from typing import Any
 

@@ -53,9 +53,8 @@ class Settings:
 
     def number_or_null(self, name: str, default: float | None) -> float:
         """Return a positive number, or 0 where the value is null."""
-        if self.values.get(name, default) is None:
-            return 0.0
-        return self._positive(name, self.values.get(name, default))
+        value = self.values.get(name, default)
+        return 0.0 if value is None else self._positive(name, value)
 
     def numbers(self, name: str, count: int) -> list[float]:
         """Return a list of so many positive numbers."""

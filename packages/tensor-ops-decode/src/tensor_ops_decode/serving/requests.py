@@ -11,8 +11,7 @@ from tensor_ops_decode.errors import CapacityError
 from tensor_ops_decode.kinds.kind import Array
 from tensor_ops_decode.program import Program, State
 from tensor_ops_decode.serving.kv_cache import Beginning, PageTable
-from tensor_ops_decode.serving.logits_error import logits_error
-from tensor_ops_decode.serving.logprobs import token_logprob
+from tensor_ops_decode.serving.logits import logits_error, token_logprob
 from tensor_ops_decode.serving.request import Request, StepPart
 from tensor_ops_decode.serving.sampling import Sampling, note_token, write_sampling
 from tensor_ops_decode.serving.step_times import StepProfile, StepTimes

@@ -1,8 +1,13 @@
 """The weights of a model in the files they come in: GGUF, or a Hugging Face folder."""
 
-from tensor_ops_decode.weights.files import open_weights
+import errno
+import os
+from pathlib import Path
+
 from tensor_ops_decode.weights.formats import FORMATS, Format
+from tensor_ops_decode.weights.gguf import MAGIC, GgufFile
 from tensor_ops_decode.weights.mapped_file import FileFormatError
+from tensor_ops_decode.weights.safetensors import CONFIG, SafetensorsFolder
 from tensor_ops_decode.weights.tensor import StoredTensor, Weights
 from tensor_ops_decode.weights.transforms import apply_transforms
 
@@ -15,3 +20,56 @@ __all__ = [
     "apply_transforms",
     "open_weights",
 ]
+
+
+def open_weights(path: str | os.PathLike[str]) -> GgufFile | SafetensorsFolder:
+    """Open a model: a GGUF file, or a Hugging Face folder.
+
+    What is there decides, not its name. Files are mapped, not read: a tensor takes memory only
+    when it is used, and none that the system cannot take back.
+
+    Parameters
+    ----------
+    path : path-like
+
+    Returns
+    -------
+    GgufFile or SafetensorsFolder
+
+    Raises
+    ------
+    FileFormatError
+        If there is no model there, or its files are damaged or not supported.
+    OSError
+        If there is nothing there, or it cannot be read.
+    TypeError
+        If `path` is no path.
+
+    Examples
+    --------
+    >>> open_weights("missing.gguf")
+    Traceback (most recent call last):
+    FileNotFoundError: [Errno 2] No such file or directory: 'missing.gguf'
+    """
+    if not isinstance(path, (str, os.PathLike)):
+        raise TypeError(f"path must be a text or path-like, got {path!r:.80}")
+    place = Path(path)
+    if not place.exists():
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), os.fspath(path))
+    if place.is_dir():
+        if Path(place, CONFIG).exists():
+            return SafetensorsFolder(place)
+        raise FileFormatError(
+            f"{place}: the folder has no {CONFIG}; expected a Hugging Face model or a GGUF file"
+        )
+    if not place.is_file():
+        raise FileFormatError(f"{place}: expected a GGUF file or a Hugging Face folder")
+    with open(place, "rb") as file:
+        begin = file.read(16)
+    if begin[:4] == MAGIC:
+        return GgufFile(place)
+    if begin[8:9] == b"{":
+        found = f"a safetensors file; give its folder, which has {CONFIG}"
+    else:
+        found = f"a file that begins with {begin!r}"
+    raise FileFormatError(f"{place}: expected a GGUF file or a Hugging Face folder, got {found}")

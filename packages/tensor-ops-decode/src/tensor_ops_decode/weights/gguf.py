@@ -297,9 +297,8 @@ class _Part:
             given = f"{num_dimensions} dimensions"
             raise file.error(what, begin, given, f"1 to {MAX_DIMENSIONS}")
         # The file has the fastest dimension first, NumPy has it last.
-        shape = tuple(self._number(_U64, f"the shape of {what}") for _ in range(num_dimensions))[
-            ::-1
-        ]
+        sizes = [self._number(_U64, f"the shape of {what}") for _ in range(num_dimensions)]
+        shape = tuple(reversed(sizes))
         number = self._number(_U32, f"the type of {what}")
         form = GGML_TYPES.get(number)
         if form is None:

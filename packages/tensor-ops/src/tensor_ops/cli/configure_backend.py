@@ -136,7 +136,9 @@ def _tell_effect(saved: config.Config, path: Path) -> None:
     """Say on stderr when what was saved will not do what its words suggest."""
     wanted = saved.force_backend or saved.preferred_backend
     if wanted == FASTEST:
-        _tell_if_unmeasured(saved)
+        decision = selection.decide([saved.level(backends.INSTALLED)])
+        if reason := tuning_table.use(decision.candidates).reason:
+            _note(f"{reason}. Until then 'fastest' is the same as 'auto'")
     elif wanted is not None and wanted not in AUTOMATIC:
         _tell_if_unavailable(resolve(wanted, backends.INSTALLED), saved)
     if not _is_in_use(path):
@@ -158,12 +160,6 @@ def _tell_if_unavailable(name: str, saved: config.Config) -> None:
         )
         outcome = f"{choice.backend!r} runs instead, with a warning"
     _note(f"backend {name!r} is unavailable here: {reason}. As long as it is, {outcome}")
-
-
-def _tell_if_unmeasured(saved: config.Config) -> None:
-    decision = selection.decide([saved.level(backends.INSTALLED)])
-    if reason := tuning_table.use(decision.candidates).reason:
-        _note(f"{reason}. Until then 'fastest' is the same as 'auto'")
 
 
 def _show(path: Path) -> None:
