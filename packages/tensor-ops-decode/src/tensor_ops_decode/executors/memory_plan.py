@@ -16,12 +16,7 @@ _EDIT = 12  # bytes of a token, a bias and a penalty
 class PlannedProgram:
     """A program, the executor that is chosen for it, and the memory that it takes.
 
-    Parameters
-    ----------
-    program : Program
-    choice : ExecutorChoice
-    num_workers : int or None
-        As ``compile_program`` of an executor takes them.
+    `num_workers` is as ``compile_program`` of an executor takes it.
     """
 
     def __init__(self, program: Program, choice: ExecutorChoice, num_workers: int | None) -> None:

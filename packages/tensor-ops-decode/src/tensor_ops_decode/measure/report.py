@@ -35,12 +35,7 @@ def format_figures(figures: DecodeFigures) -> str:
 def draw(figures: DecodeFigures, title: str, figure_class: Any) -> Any:
     """Return a figure of the time of a token, by kind of node.
 
-    Parameters
-    ----------
-    figures : DecodeFigures
-    title : str
-    figure_class : type
-        ``matplotlib.figure.Figure``; pyplot, which would look for a screen, is not needed.
+    `figure_class` is matplotlib's; pyplot, which would look for a screen, is not needed.
     """
     stages = {"decode": figures.decode, "prompt": figures.prompt}
     names = [name for name, _ in _shares(figures.decode)]

@@ -15,14 +15,7 @@ _LARGEST = 1e300
 
 
 class Settings:
-    """The settings of a model.
-
-    Parameters
-    ----------
-    where : str
-        The file, for errors.
-    values : mapping
-    """
+    """The settings of a model; `where` is the file that they are from, for errors."""
 
     def __init__(self, where: str, values: Mapping[str, Any]) -> None:
         self.where = where

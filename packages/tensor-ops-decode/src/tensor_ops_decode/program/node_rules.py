@@ -18,12 +18,7 @@ _MANY_WORDS = {False: "one tensor", True: "one or more tensors"}
 class Known:
     """What is known of a value where a node reads it.
 
-    Attributes
-    ----------
-    name : str
-    value : Value
-    below : int or None
-        What all of its integers, from 0 on, are below; None if nobody says so.
+    All of its integers, from 0 on, are below `below`; None if nobody says so.
     """
 
     name: str
@@ -37,29 +32,15 @@ TOKENS = Known("tokens", Value("tokens", 1, "int32"))
 
 @dataclass(frozen=True)
 class Given:
-    """What a node is made of, by the slots of its kind.
+    """What a node is made of, by the slots of its kind."""
 
-    Attributes
-    ----------
-    where : str
-        The node in words, for errors.
-    limits : Limits
-    inputs : mapping of str to Known
-    weights : mapping of str to sequence of shapes
-    attributes : mapping
-    cache : Cache, State or None
-        That of the attribute ``cache``.
-    outputs : mapping of str to str
-        Names of values.
-    """
-
-    where: str
+    where: str  # the node in words, for errors
     limits: Limits
     inputs: Mapping[str, Known]
-    weights: Mapping[str, Sequence[tuple[int, ...]]]
+    weights: Mapping[str, Sequence[tuple[int, ...]]]  # the shapes of the tensors
     attributes: Mapping[str, Any]
-    cache: Cache | State | None
-    outputs: Mapping[str, str]
+    cache: Cache | State | None  # that of the attribute ``cache``
+    outputs: Mapping[str, str]  # the names of values
 
 
 def outputs_of(kind: Kind, given: Given) -> list[Known]:

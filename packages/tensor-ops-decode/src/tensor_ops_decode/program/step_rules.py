@@ -109,9 +109,8 @@ def check_steps(
     slots = arrays["slots"][:num_tokens]
     if len(np.unique(slots)) != num_tokens:
         raise ValueError(f"each slot must have one token, got the slots {slots.tolist()}")
-    for slot, position in zip(
-        slots.tolist(), arrays["positions"][:num_tokens].tolist(), strict=True
-    ):
+    positions = arrays["positions"][:num_tokens]
+    for slot, position in zip(slots.tolist(), positions.tolist(), strict=True):
         last = position + num_steps - 1
         if last >= limits.max_seq_length:
             raise ValueError(

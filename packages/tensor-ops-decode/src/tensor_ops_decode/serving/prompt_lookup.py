@@ -31,11 +31,7 @@ class PromptLookup:
     def propose(self, tokens: Sequence[int], count: int) -> list[int]:
         """Return as many guesses as are asked for, or none.
 
-        Parameters
-        ----------
-        tokens : sequence of int
-            The same as before, and what was added to it.
-        count : int
+        The tokens are those of the call before, and what was added to them.
         """
         length = self._length
         for end in range(self._num_seen, len(tokens)):

@@ -115,11 +115,7 @@ class ChatTemplate:
 def open_chat_template(weights: Weights, tokenizer: Tokenizer) -> ChatTemplate | None:
     """Return the chat template of a model, or None if it brings none.
 
-    Parameters
-    ----------
-    weights : GgufFile or SafetensorsFolder
-    tokenizer : Tokenizer
-        What `open_tokenizer` returned for them.
+    The tokenizer is what `open_tokenizer` returned for the same weights.
 
     Raises
     ------

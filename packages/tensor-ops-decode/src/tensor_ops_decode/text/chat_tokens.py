@@ -87,7 +87,9 @@ def _own_places(
     except ChatTemplateError as error:
         raise ChatTemplateError(_UNKNOWN) from error
     own = names.places(marked)
-    same = [marked[start:end] for start, end in own] == names.found(free)
+    same = [marked[start:end] for start, end in own] == [
+        free[start:end] for start, end in names.places(free)
+    ]
     if marked.replace(mark, "") != text or not same:
         raise ChatTemplateError(_UNKNOWN)
     return [

@@ -15,13 +15,8 @@ class PlacedTokens:
     """A copy of a tokenizer that knows its special tokens by other names, which no text has.
 
     With these in the place of the names that stand for tokens, the text is cut and merged as
-    always, and the names that are left are text.
-
-    Parameters
-    ----------
-    tokenizer : tokenizers.Tokenizer
-    quote : str
-        A character that is in no text which is encoded; the other names begin and end with it.
+    always, and the names that are left are text. The other names begin and end with `quote`, a
+    character that is in no text which is encoded.
     """
 
     def __init__(self, tokenizer: tokenizers.Tokenizer, quote: str) -> None:

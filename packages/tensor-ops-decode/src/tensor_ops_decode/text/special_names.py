@@ -50,10 +50,6 @@ class SpecialNames:
             place = end
         return found
 
-    def found(self, text: str) -> list[str]:
-        """Return the names that a text has, from the left."""
-        return [text[start:end] for start, end in self.places(text)]
-
     def broken(self, text: str, mark: str) -> str:
         """Return a text with a mark inside each name, and inside each part of a name at its ends.
 

@@ -62,11 +62,7 @@ _DIGITS = re.compile("[0-9]+")
 class BoundedEnvironment(ImmutableSandboxedEnvironment):
     """The environment of one rendering, with its budget.
 
-    Parameters
-    ----------
-    extensions : sequence of type
-    filters, functions : mapping of str to callable
-        What templates may use beside what Jinja has.
+    Templates may use the given extensions, filters and functions beside what Jinja has.
     """
 
     intercepted_binops = frozenset(["+", "*", "**", "%"])

@@ -14,11 +14,7 @@ BAR_INCHES = 0.22
 def draw(results: list[Result], figure_class: Any) -> Any:
     """Return a figure of the median times, with their intervals and speed-ups.
 
-    Parameters
-    ----------
-    results : list of Result
-    figure_class : type
-        ``matplotlib.figure.Figure``; pyplot, which would look for a screen, is not needed.
+    `figure_class` is matplotlib's; pyplot, which would look for a screen, is not needed.
     """
     cases = list(dict.fromkeys(result.case for result in results))
     backends = list(dict.fromkeys(result.backend for result in results))
