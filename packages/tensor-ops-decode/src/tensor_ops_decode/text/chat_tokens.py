@@ -87,10 +87,8 @@ def _own_places(
     except ChatTemplateError as error:
         raise ChatTemplateError(_UNKNOWN) from error
     own = names.places(marked)
-    same = [marked[start:end] for start, end in own] == [
-        free[start:end] for start, end in names.places(free)
-    ]
-    if marked.replace(mark, "") != text or not same:
+    found = [[each[i:j] for i, j in names.places(each)] for each in (marked, free)]
+    if marked.replace(mark, "") != text or found[0] != found[1]:
         raise ChatTemplateError(_UNKNOWN)
     return [
         (start - marked.count(mark, 0, start), end - marked.count(mark, 0, end))
