@@ -25,8 +25,8 @@ __all__ = [
 ROOT = Path(__file__).parents[2]
 PYTHONS = ["3.11", "3.12", "3.13"]
 HERE = ".".join(map(str, sys.version_info[:2]))
-OPTIONAL = ["ml_dtypes>=0.5", "pyopencl[pocl]>=2024.1"]
-TOOLS = ["pytest>=9", "hypothesis>=6.150", "mpmath>=1.3"]
+# What the conformance suite and its OpenCL backend need.
+SUITE = ["pyopencl[pocl]>=2024.1", "pytest>=9", "hypothesis>=6.150", "mpmath>=1.3"]
 
 
 def project(package):
@@ -36,12 +36,12 @@ def project(package):
 
 
 PACKAGES = sorted(path.parent.name for path in ROOT.glob("packages/*/pyproject.toml"))
-# What those of them need that is not theirs; PyTorch's integration has a test of its own.
+# What they need that is not theirs, apart from OpenCL's and PyTorch's, which few tests install.
 DEPENDENCIES = sorted(
     {
         each
         for package in PACKAGES
-        if package != "tensor-ops-torch"
+        if package not in ("tensor-ops-opencl", "tensor-ops-torch")
         for each in project(package)["project"]["dependencies"]
         if not each.startswith("tensor-ops")
     }
@@ -60,23 +60,33 @@ class Interpreter:
     @cached_property
     def wheelhouse(self):
         """The wheels of everybody else, downloaded once for all that is installed from them."""
-        house = self.folder / "wheelhouse"
-        self.pip("download", "--only-binary=:all:", "-d", house, *DEPENDENCIES, *OPTIONAL, *TOOLS)
+        return self._download("wheelhouse", DEPENDENCIES)
+
+    @cached_property
+    def suite_wheelhouse(self):
+        """Those that the backends' conformance suite needs besides."""
+        return self._download("suite", [*DEPENDENCIES, *SUITE])
+
+    def _download(self, name, requirements):
+        house = self.folder / name
+        self.pip("download", "--only-binary=:all:", "-d", house, *requirements)
         return house
 
     def pip(self, command, *words):
         """Run pip, which has the network, on its own."""
-        return self._tools.python("-m", "pip", command, "-q", *words)
+        return run(self._with_pip, "-m", "pip", command, "-q", *words, cwd=self.folder)
 
     @cached_property
-    def _tools(self):
-        return self.environment("tools")
+    def _with_pip(self):
+        """A Python that has pip, for all environments: an own one for each takes seconds."""
+        run(self.executable, "-m", "venv", self.folder / "tools")
+        return self.folder / "tools" / "bin" / "python"
 
     def environment(self, name):
         """Return an empty environment."""
         place = self.folder / name
-        run(self.executable, "-m", "venv", place)
-        return Environment(place)
+        run(self.executable, "-m", "venv", "--without-pip", place)
+        return Environment(place, self._with_pip)
 
 
 @dataclass(frozen=True)
@@ -84,6 +94,7 @@ class Environment:
     """A virtual environment, and an empty folder beside it to work in."""
 
     place: Path
+    _with_pip: Path
 
     @property
     def work(self):
@@ -91,10 +102,17 @@ class Environment:
         folder.mkdir(exist_ok=True)
         return folder
 
+    def pip(self, command, *words):
+        """Run pip on what is installed here."""
+        python = self.place / "bin" / "python"
+        words = ["-m", "pip", f"--python={python}", command, *words]
+        return run(self._with_pip, *words, cwd=self.work)
+
     def install(self, *words, folders):
         """Install from folders, without network."""
         find = [f"--find-links={folder}" for folder in folders]
-        return self.python("-m", "pip", "install", "-q", "--no-index", *find, *words)
+        # Python compiles the modules that are imported, which are few of them.
+        return self.pip("install", "-q", "--no-index", "--no-compile", *find, *words)
 
     def python(self, *words, **options):
         return run(self.place / "bin" / "python", *words, cwd=self.work, **options)
