@@ -3,15 +3,19 @@
 import atexit
 import contextlib
 import gc
+import hashlib
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
-import time
+from pathlib import Path
 
 import pytest
+
+OPS = {path.stem for path in Path(__file__).parent.glob("packages/tensor-ops/src/*/ops/*.py")}
 
 os.umask(0o022)  # tests write configuration files, which are refused where others can write them
 for name in list(os.environ):
@@ -80,6 +84,31 @@ def pytest_collection_modifyitems(config, items):
                 item.add_marker(pytest.mark.skip(reason="takes minutes: --nightly runs it"))
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """With --dist=loadgroup one process runs all tests that share what is slow to make.
+
+    The groups of pytest-xdist 3.8 are lost with pytest 9.2.
+    """
+    if config.getvalue("dist") != "loadgroup":
+        return None
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByGroup(LoadScopeScheduling):
+        def _split_scope(self, nodeid):
+            return group_of(nodeid)
+
+    return ByGroup(config, log)
+
+
+def group_of(nodeid):
+    """Return the op whose kernels a test needs, or its file, or the folder of tests of a wheel."""
+    path, _, test = nodeid.partition("::")
+    if "/wheel/" in path:
+        return path.rpartition("/")[0]
+    return min(OPS.intersection(re.split(r"[\[\]-]", test)), default=path)
+
+
 def pytest_sessionstart():
     gc.disable()  # nothing becomes garbage while thousands of tests are collected
 
@@ -87,6 +116,30 @@ def pytest_sessionstart():
 def pytest_collection_finish():
     gc.freeze()  # so that no test's gc.collect() looks at all of them
     gc.enable()
+
+
+@pytest.fixture(scope="session")
+def made_once(tmp_path_factory):
+    """Return a function that has a file made by one of the processes of a run, for all of them.
+
+    `make` is called with the file's path, in a folder of its own. A key stands for one file.
+    """
+    base = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        base = base.parent  # that of a worker is within the run's
+
+    def path_of(key, name, make):
+        import fcntl  # which Windows lacks
+
+        folder = base / "made_once" / hashlib.sha256(repr(key).encode()).hexdigest()
+        folder.mkdir(parents=True, exist_ok=True)
+        with (folder / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not (folder / name).exists():
+                make(folder / name)
+        return folder / name
+
+    return path_of
 
 
 @pytest.fixture
@@ -181,7 +234,8 @@ def interrupted_start():
             for line in running.stderr:
                 if line.endswith("tensor_ops.interrupts\n"):
                     break
-            time.sleep(seconds)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                running.wait(seconds)  # what has ended cannot be interrupted any more
             running.send_signal(signal.SIGINT)
             rest = [line for line in running.stderr if not line.startswith("import time:")]
         return running.returncode, "".join(rest)

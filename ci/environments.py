@@ -11,6 +11,7 @@ import nox
 
 __all__ = [
     "BY_FILE",
+    "BY_GROUP",
     "CONFORMANCE",
     "PARALLEL",
     "WHEEL_TESTS",
@@ -57,6 +58,8 @@ CORE, DECODE = "packages/tensor-ops", "packages/tensor-ops-decode"
 # order of their names, since by the number of tests those with one long test would come last.
 PARALLEL = ("-q", "-n", "2")
 BY_FILE = (*PARALLEL, "--dist", "loadfile", "--no-loadscope-reorder")
+# What an op of OpenCL or the CUDA wheel needs is compiled by one of the processes alone.
+BY_GROUP = (*PARALLEL, "--dist", "loadgroup")
 CONFORMANCE = "tests/conformance"
 WHEEL_TESTS = f"{CUDA}/tests/wheel"
 # Options of builds: CUDA kernels that run on the CPU; checks of memory and behaviour.
