@@ -15,20 +15,18 @@ from cpp_programs import COMPILERS, PROGRAMS, ROOT, WARNINGS, run_compiler
 
 
 @pytest.fixture(scope="session")
-def program(tmp_path_factory):
+def program(made_once):
     """A function that compiles a program of this folder once, and returns its path."""
-    made = {}
 
     def compiled(name, *options, compiler=COMPILERS[0]):
-        key = name, options, compiler
-        if key not in made:
-            path = tmp_path_factory.mktemp("program") / name
-            headers = ["-I", str(ROOT / "native/include")]
-            source = str(PROGRAMS / f"{name}.cpp")
-            settings = ["-std=c++17", *WARNINGS, *headers, *options]
+        headers = ["-I", str(ROOT / "native/include")]
+        source = str(PROGRAMS / f"{name}.cpp")
+        settings = ["-std=c++17", *WARNINGS, *headers, *options]
+
+        def make(path):
             run_compiler(compiler, *settings, source, "-o", str(path), "-pthread", "-ldl")
-            made[key] = path
-        return made[key]
+
+        return made_once((compiler, source, settings), name, make)
 
     return compiled
 

@@ -59,12 +59,23 @@ def exported(folder, tmp_path_factory):
     return export(folder, tmp_path_factory.mktemp("exported") / "model")
 
 
-@pytest.fixture(scope="module")
-def driver(tmp_path_factory):
-    """Runs commands on exported models in C++; for tests that have `cpp` too."""
+@pytest.fixture(scope="session")
+def driver_program(made_once):
+    """The program that runs commands on exported models in C++."""
+    from exported_models import compiled
+
+    def make(path):
+        compiled("c++", f"{path.name}.cpp", path.parent, "-std=c++17")
+
+    return made_once("driver of decoders", "driver", make)
+
+
+@pytest.fixture(scope="session")
+def driver(driver_program):
+    """Runs that program; for tests that have `cpp` too."""
     from exported_models import Driver
 
-    return Driver(tmp_path_factory.mktemp("driver"))
+    return Driver(driver_program)
 
 
 def _available(request, name):

@@ -50,13 +50,13 @@ def compiled(compiler, source, folder, *options):
 
 
 class Driver:
-    """The compiled program, called with lines of commands.
+    """The program `driver.cpp`, called with lines of commands.
 
     Without a library, it is that of the C++ backend.
     """
 
-    def __init__(self, folder, library=None):
-        self._program = compiled("c++", "driver.cpp", folder, "-std=c++17")
+    def __init__(self, program, library=None):
+        self._program = program
         self._library = library
 
     def __call__(self, *lines):

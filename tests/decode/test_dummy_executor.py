@@ -19,7 +19,7 @@ PROMPTS = [list(b"Once"), list(b"a long prompt, of several steps and pages" * 2)
 
 
 @pytest.fixture(scope="module")
-def dummy(tmp_path_factory):
+def dummy(tmp_path_factory, driver_program):
     """Runs commands on exported models with the dummy executor."""
     compiler = shutil.which("c++") or pytest.skip("there is no compiler")
     folder = tmp_path_factory.mktemp("dummy")
@@ -31,7 +31,7 @@ def dummy(tmp_path_factory):
     options = ["-std=c++17", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"]
     includes = [f"-I{NATIVE}", f"-I{NATIVE / 'include'}"]
     subprocess.run([compiler, *options, *includes, together, "-o", library], check=True)
-    return Driver(folder, library)
+    return Driver(driver_program, library)
 
 
 @pytest.fixture(scope="module")
