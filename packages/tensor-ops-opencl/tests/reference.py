@@ -3,6 +3,7 @@
 import itertools
 
 import numpy as np
+import pytest
 
 import tensor_ops.ops
 import tensor_ops_opencl
@@ -12,6 +13,24 @@ from tensor_ops.samples import Draw, arguments
 # What tensor_ops says of the ops that the backend has.
 OPS = {name: tensor_ops.ops.OPS[name] for name in tensor_ops_opencl.ops}
 DTYPES = ("float32", "float16", "bfloat16", "float64")
+HALVES = ("float16", "bfloat16")
+
+
+def nightly_half(name):
+    """Return the half type that an op's kernels are compiled for in the nightly run only.
+
+    Those of the two types differ in loads and stores, which the conformance suite tests, and a
+    GPU's kernels are slow to compile for a CPU.
+    """
+    return HALVES[list(OPS).index(name) % 2]
+
+
+# Every op with each dtype, for tests whose kernels are slow to compile.
+NAMES_AND_DTYPES = [
+    pytest.param(name, dtype, marks=[pytest.mark.nightly] * (dtype == nightly_half(name)))
+    for name in OPS
+    for dtype in DTYPES
+]
 
 
 def choices(op):

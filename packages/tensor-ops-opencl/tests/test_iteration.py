@@ -5,7 +5,16 @@ The device need not be a GPU for that: work-groups and barriers are the same eve
 
 import numpy as np
 import pytest
-from reference import DTYPES, OPS, as_tuple, calls, check, samples, with_argument
+from reference import (
+    DTYPES,
+    NAMES_AND_DTYPES,
+    OPS,
+    as_tuple,
+    calls,
+    check,
+    samples,
+    with_argument,
+)
 
 import tensor_ops_opencl
 from tensor_ops_opencl.iteration import LONGEST_WHOLE_ROW
@@ -23,8 +32,7 @@ def run(name, values):
     return tensor_ops_opencl.ops[name](**values)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("name", OPS)
+@pytest.mark.parametrize(("name", "dtype"), NAMES_AND_DTYPES)
 def test_lanes_share_rows(gpu, name, dtype):
     for shape in SHAPES:
         for values in calls(name, shape, dtype):
@@ -46,8 +54,7 @@ def test_samples(gpu, name, dtype):
         check(name, values, run(name, values))
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("name", OPS)
+@pytest.mark.parametrize(("name", "dtype"), NAMES_AND_DTYPES)
 def test_split_rows(gpu, name, dtype):
     for values in calls(name, (2, LONGEST_WHOLE_ROW + 4098), dtype):
         check(name, values, run(name, values))

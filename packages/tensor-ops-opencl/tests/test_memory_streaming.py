@@ -2,13 +2,12 @@
 
 import numpy as np
 import pytest
-from reference import DTYPES, OPS, as_tuple, calls
+from reference import NAMES_AND_DTYPES, as_tuple, calls
 
 import tensor_ops_opencl
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("name", OPS)
+@pytest.mark.parametrize(("name", "dtype"), NAMES_AND_DTYPES)
 def test_the_same_bits(name, dtype, device, use_device):
     if device.kind != "cpu":
         pytest.skip("only CPUs have results streamed")

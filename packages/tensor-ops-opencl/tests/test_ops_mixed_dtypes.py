@@ -5,7 +5,7 @@ import itertools
 import ml_dtypes
 import numpy as np
 import pytest
-from reference import OPS, as_tuple, calls, check, with_argument
+from reference import OPS, as_tuple, calls, check, nightly_half, with_argument
 
 import tensor_ops_opencl
 from tensor_ops_opencl import op as declarations
@@ -32,6 +32,10 @@ def laid_out(request, use_device):
         "staged": {"shares_memory": False},
         "streamed": {"cache_size": 0},
     }
+    given = request.node.callspec.params
+    sampled = given["half"] != nightly_half(given["name"])
+    if request.param == "gpu" and not (sampled or request.config.getoption("--nightly")):
+        pytest.skip("takes minutes: --nightly runs it")
     use_device(**changes[request.param])
     return SHAPES[1::2] if request.param == "gpu" else SHAPES
 
