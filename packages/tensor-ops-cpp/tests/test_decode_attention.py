@@ -159,10 +159,12 @@ def test_what_is_too_small_for_a_scale_is_zero_in_int8():
     np.testing.assert_array_equal(given, 0)
 
 
+# All tests run on the level in use; the sample of them has every dtype, size, page and window.
 @pytest.mark.parametrize("level", [x for x in CPU_LEVELS if x != tensor_ops_cpp.simd_level])
-def test_other_levels_keep_every_promise(level):
+def test_other_levels_keep_every_promise(level, request):
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider"]
     command += [str(Path(__file__)), "-k", "not levels"]
+    command += [] if request.config.getoption("--nightly") else ["--every=5"]
     environment = {**os.environ, "TENSOR_OPS_CPP_ISA": level}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
