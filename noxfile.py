@@ -10,6 +10,7 @@ import nox
 sys.path.insert(0, str(Path(__file__).parent / "ci"))
 from environments import (
     BY_FILE,
+    BY_GROUP,
     CONFORMANCE,
     CORE,
     CPP,
@@ -125,8 +126,8 @@ def opencl(session: nox.Session) -> None:
     opencl_driver(session)
     only = ["--require-backend=opencl", "--pages=opencl"]
     if not session.posargs:
-        session.run("pytest", *PARALLEL, CONFORMANCE, "--backend=opencl", *only, NO_LEVELS)
-    session.run("pytest", *BY_FILE, *only, *(session.posargs or [TENTH_OP, BLOCKS, OPENCL]))
+        session.run("pytest", *BY_GROUP, CONFORMANCE, "--backend=opencl", *only, NO_LEVELS)
+    session.run("pytest", *BY_GROUP, *only, *(session.posargs or [TENTH_OP, BLOCKS, OPENCL]))
 
 
 @nox.session
@@ -156,8 +157,7 @@ def cuda(session: nox.Session) -> None:
     if session.posargs:
         session.run("pytest", "-q", *only, *session.posargs, env=environment)
         return
-    session.run("pytest", "-q", WHEEL_TESTS, env=environment)
-    session.run("pytest", *PARALLEL, *only, BLOCKS, CUDA, f"--ignore={WHEEL_TESTS}")
+    session.run("pytest", *BY_GROUP, *only, BLOCKS, CUDA, env=environment)
     session.run("pytest", *PARALLEL, *only, CONFORMANCE, "--backend=cuda", NO_LEVELS)
 
 
@@ -200,10 +200,10 @@ def nightly(session: nox.Session) -> None:
     install_group(session, "test", "cuda-test", "peers", "decode")
     install_language_model(session)
     required = ["--require-backend=cpp", "--require-backend=python"]
-    decode = ["tests/decode", "packages/tensor-ops-decode"]
-    levels = [f"{CONFORMANCE}/test_levels.py", f"{CPP}/tests/test_levels.py"]
+    more = ["tests/decode", "packages/tensor-ops-decode", f"{CONFORMANCE}/test_levels.py"]
+    levels = [f"{CPP}/tests/test_{name}.py" for name in ("levels", "decode_attention")]
     builds = [f"tests/cpp_api/test_{name}.py" for name in ("build_options", "examples")]
-    session.run("pytest", *BY_FILE, *decode, *levels, *builds, "--nightly", *required)
+    session.run("pytest", *BY_FILE, *more, *levels, *builds, "--nightly", *required)
     session.install(f"./{TORCH}", *requirements("test", "peers", "onnx"))
     session.run("pytest", *PARALLEL, f"{TORCH}/tests/modules/test_bits.py", "--nightly")
     for processor in lesser_processors(session):
@@ -216,6 +216,8 @@ def nightly(session: nox.Session) -> None:
     required = ["--require-backend=cuda"]
     more = [TENTH_OP, *(f"{CUDA}/tests/test_{name}.py" for name in ("row_lengths", "row_range"))]
     session.run("pytest", *PARALLEL, *more, "--nightly", *required)
+    opencl_driver(session)
+    session.run("pytest", *BY_GROUP, OPENCL, "--nightly", "--require-backend=opencl")
 
 
 @nox.session
@@ -254,12 +256,11 @@ def lint(session: nox.Session) -> None:
     session.run("ruff", "format", "--check", ".")
     session.run("ruff", "check", ".")
     session.run("clang-format", "--dry-run", "--Werror", *native_sources())
-    # A package that imports others of the checkout finds them there.
-    sources = os.pathsep.join(f"{package}/src" for package in PACKAGES)
-    for package in PACKAGES:
-        session.run("mypy", f"{package}/src", env={"MYPYPATH": sources})
-    scripts = ["noxfile.py", "ci", "docs/_extensions", "tools/gpu_check.py", "tools/portable.py"]
-    session.run("mypy", *scripts, env={"MYPYPATH": sources})
+    # A package that imports others of the checkout finds them there. Each start takes seconds.
+    checked = [f"{package}/src" for package in PACKAGES]
+    sources = os.pathsep.join(checked)
+    checked += ["noxfile.py", "ci", "docs/_extensions", "tools/gpu_check.py", "tools/portable.py"]
+    session.run("mypy", *checked, env={"MYPYPATH": sources})
     benchmarks = ["-p", "comparison", "-m", "errors", "-m", "gpu.report"]
     benchmarks += ["-m", "decode_peers.tables", "-m", "decode_peers.picture"]
     session.run("mypy", *benchmarks, env={"MYPYPATH": "packages/tensor-ops/src:benchmarks"})
@@ -384,7 +385,7 @@ def wheels_sample(session: nox.Session) -> None:
     shutil.copy(cpp_wheel(session), folder)
     install_group(session, "wheels")
     where = ["tests/wheels", f"--dist-folder={folder}", "-m", "sample"]
-    session.run("pytest", "-q", *where, *session.posargs)
+    session.run("pytest", *BY_FILE, *where, *session.posargs)
 
 
 @nox.session
