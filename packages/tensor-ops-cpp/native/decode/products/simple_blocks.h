@@ -65,7 +65,8 @@ namespace {
 // their low halves, those of the last 16 in their high halves. Before them 4 bytes have the fifth
 // bits, if there are any. Integers of 8 bits are bytes, and signed: q - z.
 template <class Form>
-void unpack_simple(const unsigned char* integers, FourColumns* q) {
+void unpack_simple(const unsigned char* block, FourColumns* q) {
+  const unsigned char* const integers = block + 2 * Form::kHalves;
   for (std::size_t i = 0; i < kFours; ++i) {
     if constexpr (Form::kBits == 8) {
       q[i] = load_four(integers + 4 * i) ^ 0x80808080;
@@ -78,22 +79,15 @@ void unpack_simple(const unsigned char* integers, FourColumns* q) {
 }
 
 template <class Form>
-void pack_simple(const unsigned char* block, BlockRow row) {
-  FourColumns q[kFours];
-  unpack_simple<Form>(block + 2 * Form::kHalves, q);
-  for (std::size_t h = 0; h < Form::kHalves; ++h) row.set_half(h, block + 2 * h);
-  if constexpr (Form::kBits == 8)
-    for (std::size_t j = 0; j < kFours; ++j) row.set_word(j, q[j]);
-  else
-    row.set_nibbles(0, q);
-  if constexpr (Form::kBits == 5) row.set_high<1>(4, q);
+void set_simple_halves(const unsigned char* block, BlockHalves halves) {
+  for (std::size_t h = 0; h < Form::kHalves; ++h) halves.set(h, block + 2 * h);
 }
 
 template <class Form>
 void dequantize_simple(const unsigned char* row, std::size_t columns, float* values) {
   for (; columns; columns -= kBlockColumns, row += Form::kBytes, values += kBlockColumns) {
     FourColumns q[kFours];
-    unpack_simple<Form>(row + 2 * Form::kHalves, q);
+    unpack_simple<Form>(row, q);
     const float scale = load_half(row);
     [[maybe_unused]] const float minimum = load_half(row + 2);
     for (std::size_t k = 0; k < kBlockColumns; ++k) {
@@ -106,14 +100,15 @@ void dequantize_simple(const unsigned char* row, std::size_t columns, float* val
 }  // namespace
 }  // namespace tensor_ops
 
-#define SIMPLE_BLOCK_FORMAT(format, bits, has_minimum)                           \
-  namespace tensor_ops {                                                         \
-  namespace {                                                                    \
-  using Form = SimpleBlock<bits, has_minimum>;                                   \
-  }                                                                              \
-  DECLARE_BLOCK_FORMAT(format, kBlockColumns, Form::kBytes, Form::Tile::bytes,   \
-                       pack_blocks<Form::Tile, Form::kBytes, pack_simple<Form>>, \
-                       dequantize_simple<Form>)                                  \
+#define SIMPLE_BLOCK_FORMAT(format, bits, has_minimum)                                         \
+  namespace tensor_ops {                                                                       \
+  namespace {                                                                                  \
+  using Form = SimpleBlock<bits, has_minimum>;                                                 \
+  }                                                                                            \
+  DECLARE_BLOCK_FORMAT(format, kBlockColumns, Form::kBytes, Form::Tile::bytes,                 \
+                       pack_blocks<Form::Tile, Form::kBits, Form::kBytes, unpack_simple<Form>, \
+                                   set_simple_halves<Form>>,                                   \
+                       dequantize_simple<Form>)                                                \
   }
 
 #endif

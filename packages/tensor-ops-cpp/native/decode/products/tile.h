@@ -43,7 +43,7 @@ template <std::size_t lines>
 struct SuperBlockTile {
   static constexpr std::size_t kHalves = 10, kLines = lines, kBlocks = 8;
   static constexpr std::size_t kPairs = 2;  // the first half line of pairs
-  static constexpr std::size_t kHeadBytes = kHalves * kLineBytes / 2;
+  static constexpr std::size_t kHalfBytes = kHalves * kLineBytes / 2, kHeadBytes = kHalfBytes;
   static constexpr std::size_t kBytes = kHeadBytes + kBlocks * lines * kLineBytes;
 
   static constexpr std::size_t halves_at(std::size_t block) { return block / kBlocks * kBytes; }

@@ -40,22 +40,18 @@ constexpr std::size_t kBlockBytes = 144;
 
 // Of each 64 columns, byte i of 32 has those of columns i and 32 + i.
 void unpack(const unsigned char* block, FourColumns* q) {
-  for (std::size_t i = 0; i < kSuperColumns / 4; ++i)
-    q[i] = load_four(block + 16 + i / 16 * 32 + i % 8 * 4) >> i % 16 / 8 * 4 & kLowHalves;
-}
-
-void pack_block(const unsigned char* block, BlockRow row) {
-  FourColumns q[kSuperColumns / 4];
-  unpack(block, q);
-  pack_scales_and_minimums<Tile>(block, row);
-  for (std::size_t b = 0; b < Tile::kBlocks; ++b) row.set_nibbles(b * Tile::kLines, q + b * kFours);
+  for (std::size_t part = 0; part < kSuperColumns / 64; ++part)
+    for (std::size_t half = 0; half < 2; ++half)
+      for (std::size_t i = 0; i < kFours; ++i)
+        *q++ = load_four(block + 16 + part * 32 + 4 * i) >> 4 * half & kLowHalves;
 }
 
 }  // namespace
 
-DECLARE_BLOCK_FORMAT(q4_K, kSuperColumns, kBlockBytes, Tile::bytes,
-                     pack_blocks<Tile, kBlockBytes, pack_block, Tile::kBlocks>,
-                     dequantize_super_blocks<kBlockBytes, unpack>)
+DECLARE_BLOCK_FORMAT(
+    q4_K, kSuperColumns, kBlockBytes, Tile::bytes,
+    pack_blocks<Tile, 4, kBlockBytes, unpack, set_scales_and_minimums<Tile>, Tile::kBlocks>,
+    dequantize_super_blocks<kBlockBytes, unpack>)
 
 }  // namespace tensor_ops
 

@@ -41,29 +41,20 @@ constexpr std::size_t kBlockBytes = 176;
 // Of each 64 columns, byte i of 32 has the lower halves of columns i and 32 + i; bit b of byte 16 +
 // i is the fifth bit of column 32 b + i.
 void unpack(const unsigned char* block, FourColumns* q) {
-  for (std::size_t i = 0; i < kSuperColumns / 4; ++i) {
-    const std::size_t byte = i % kFours * 4;
-    const FourColumns low = load_four(block + 48 + i / 16 * 32 + byte) >> i % 16 / 8 * 4;
-    const FourColumns high = load_four(block + 16 + byte) >> i / kFours;
-    q[i] = (low & kLowHalves) | (high & kLowBits) << 4;
-  }
-}
-
-void pack_block(const unsigned char* block, BlockRow row) {
-  FourColumns q[kSuperColumns / 4];
-  unpack(block, q);
-  pack_scales_and_minimums<Tile>(block, row);
-  for (std::size_t b = 0; b < Tile::kBlocks; ++b) {
-    row.set_nibbles(b * Tile::kLines, q + b * kFours);
-    row.set_high<1>(b * Tile::kLines + 4, q + b * kFours);
-  }
+  for (std::size_t b = 0; b < kSuperColumns / kBlockColumns; ++b)
+    for (std::size_t i = 0; i < kFours; ++i) {
+      const FourColumns low = load_four(block + 48 + b / 2 * 32 + 4 * i) >> b % 2 * 4;
+      const FourColumns high = load_four(block + 16 + 4 * i) >> b;
+      *q++ = (low & kLowHalves) | (high & kLowBits) << 4;
+    }
 }
 
 }  // namespace
 
-DECLARE_BLOCK_FORMAT(q5_K, kSuperColumns, kBlockBytes, Tile::bytes,
-                     pack_blocks<Tile, kBlockBytes, pack_block, Tile::kBlocks>,
-                     dequantize_super_blocks<kBlockBytes, unpack>)
+DECLARE_BLOCK_FORMAT(
+    q5_K, kSuperColumns, kBlockBytes, Tile::bytes,
+    pack_blocks<Tile, 5, kBlockBytes, unpack, set_scales_and_minimums<Tile>, Tile::kBlocks>,
+    dequantize_super_blocks<kBlockBytes, unpack>)
 
 }  // namespace tensor_ops
 

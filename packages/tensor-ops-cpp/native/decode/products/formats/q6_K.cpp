@@ -43,25 +43,22 @@ constexpr std::size_t kHigh = 128, kIntegers = 192, kScale = 208;  // where they
 // Of each 128 columns, 64 bytes have the lower halves and 32 the upper two bits: byte i of those
 // has the bits of columns i, 32 + i, 64 + i and 96 + i.
 void unpack(const unsigned char* block, FourColumns* q) {
-  for (std::size_t i = 0; i < kSuperColumns / 4; ++i) {
-    const std::size_t part = i / 32, byte = i % 32 * 4;
-    const FourColumns low = load_four(block + part * 64 + byte % 64) >> byte / 64 * 4;
-    const FourColumns high = load_four(block + kHigh + part * 32 + byte % 32) >> byte / 32 * 2;
-    q[i] = (low & kLowHalves) | (high & kLowTwoBits) << 4;
-  }
+  for (std::size_t part = 0; part < 2; ++part)
+    for (std::size_t b = 0; b < 4; ++b)
+      for (std::size_t i = 0; i < kFours; ++i) {
+        const FourColumns low = load_four(block + part * 64 + b % 2 * 32 + 4 * i) >> b / 2 * 4;
+        const FourColumns high = load_four(block + kHigh + part * 32 + 4 * i) >> b * 2;
+        *q++ = (low & kLowHalves) | (high & kLowTwoBits) << 4;
+      }
 }
 
-void pack_block(const unsigned char* block, BlockRow row) {
-  FourColumns q[kSuperColumns / 4];
-  unpack(block, q);
-  row.set_half(0, block + kScale);
+void set_halves(const unsigned char* block, BlockHalves halves) {
+  halves.set(0, block + kScale);
   for (std::size_t b = 0; b < Tile::kBlocks; ++b) {
     const unsigned char* s = block + kIntegers + 2 * b;
     const unsigned char pair[] = {static_cast<unsigned char>(s[0] ^ 0x80),
                                   static_cast<unsigned char>(s[1] ^ 0x80)};
-    row.set_half(Tile::kPairs + b, pair);
-    row.set_nibbles(b * Tile::kLines, q + b * kFours);
-    row.set_high<2>(b * Tile::kLines + 4, q + b * kFours);
+    halves.set(Tile::kPairs + b, pair);
   }
 }
 
@@ -80,7 +77,8 @@ void dequantize(const unsigned char* row, std::size_t columns, float* values) {
 }  // namespace
 
 DECLARE_BLOCK_FORMAT(q6_K, kSuperColumns, kBlockBytes, Tile::bytes,
-                     pack_blocks<Tile, kBlockBytes, pack_block, Tile::kBlocks>, dequantize)
+                     pack_blocks<Tile, 6, kBlockBytes, unpack, set_halves, Tile::kBlocks>,
+                     dequantize)
 
 }  // namespace tensor_ops
 
