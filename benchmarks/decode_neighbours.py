@@ -35,7 +35,7 @@ def measure(path: Path, rounds: int) -> dict[str, Any]:
                 backend="cpp", model=path, num_workers=workers, max_seq_length=512
             )
             kernels[str(workers)] = stack.enter_context(kernel)
-            kernel.compile()
+            kernel.compile(progress=lambda done, size: None)  # packs all weights
         for count in NEIGHBOURS:
             by_workers: dict[str, list[float]] = {workers: [] for workers in kernels}
             with busy_processes(count):

@@ -60,7 +60,7 @@ def _steps(
                 backend="cpp", model=path, num_workers=workers, max_seq_length=512
             )
             kernels.append(stack.enter_context(kernel))
-            kernel.compile()
+            kernel.compile(progress=lambda done, size: None)  # packs all weights
             words = min(PROMPT, kernel.program.values["logits"].columns)
             kernel.add_request(range(words), ignore_eos=True)
             while not kernel():

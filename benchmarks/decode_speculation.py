@@ -39,7 +39,11 @@ def measure(path: Path, rounds: int) -> dict[str, Any]:
         models = [
             stack.enter_context(
                 tensor_ops_decode.load(
-                    path, "cpp", max_seq_length=512, num_speculative_tokens=count
+                    path,
+                    "cpp",
+                    progress=lambda done, size: None,  # packs all weights
+                    max_seq_length=512,
+                    num_speculative_tokens=count,
                 )
             )
             for count in GUESSES

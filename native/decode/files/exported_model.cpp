@@ -111,7 +111,7 @@ TensorBytes bytes_of(const Tensor& tensor, const Safetensors& stored) {
                           shape_text(static_cast<int>(shape.size()), shape.data()), ", for ",
                           tensor.type->name, " in the program, got ", given.dtype, " of shape ",
                           shape_text(static_cast<int>(given.shape.size()), given.shape.data())));
-  return {given.first, given.bytes};
+  return {given.first, given.bytes, true};
 }
 
 }  // namespace

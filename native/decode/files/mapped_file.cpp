@@ -66,8 +66,6 @@ MappedFile::MappedFile(const std::string& path) : path_(path) {
 
 MappedFile::~MappedFile() { UnmapViewOfFile(data_); }
 
-void MappedFile::release_memory() const {}  // Windows takes the memory back when it needs it
-
 #else
 
 MappedFile::MappedFile(const std::string& path) : path_(path) {
@@ -88,10 +86,6 @@ MappedFile::MappedFile(const std::string& path) : path_(path) {
 }
 
 MappedFile::~MappedFile() { munmap(const_cast<unsigned char*>(data_), size_); }
-
-void MappedFile::release_memory() const {
-  madvise(const_cast<unsigned char*>(data_), size_, MADV_DONTNEED);
-}
 
 #endif
 

@@ -23,9 +23,6 @@ class MappedFile {
   std::size_t size() const { return size_; }
   std::string_view text() const { return {reinterpret_cast<const char*>(data_), size_}; }
 
-  // Gives back the memory of the pages that were read. A page is read again when it is needed.
-  void release_memory() const;
-
  private:
   const std::string path_;
   const unsigned char* data_ = nullptr;

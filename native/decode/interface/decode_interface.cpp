@@ -23,9 +23,7 @@ struct tensor_ops_model {
                    std::optional<tensor_ops::decode::ActivationType> activations,
                    std::size_t num_workers)
       : exported(std::move(opened)),
-        executor(tensor_ops::decode::make_executor(
-            exported, {activations, num_workers, [this] { exported.weights->release_memory(); }})) {
-  }
+        executor(tensor_ops::decode::make_executor(exported, {activations, num_workers})) {}
 
   const tensor_ops::decode::ExportedModel exported;
   const std::unique_ptr<tensor_ops::decode::Executor> executor;

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstddef>
-#include <functional>
 #include <memory>
 #include <optional>
 
@@ -16,8 +15,6 @@ namespace tensor_ops::decode {
 struct ExecutorOptions {
   std::optional<ActivationType> activations;  // none: the executor chooses
   std::size_t num_workers;                    // 0: the executor chooses
-  // Called while weights are copied, whenever some of them need not be read again. May throw.
-  std::function<void()> has_read;
 };
 
 // The most workers that can be asked for.

@@ -46,6 +46,9 @@ struct Tensor {
 struct TensorBytes {
   const unsigned char* first = nullptr;
   std::size_t bytes = 0;
+  // Whether this is a file that is mapped for reading alone: the system may take back the memory of
+  // what was read, since it can be read from the file again.
+  bool is_mapped_file = false;
 };
 
 struct Cache {

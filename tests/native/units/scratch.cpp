@@ -119,14 +119,16 @@ void check_shared_attention(std::size_t positions, std::size_t kv_heads, std::si
 }
 
 // The kernels know the rows of a step, the plan those of the largest one.
-void check_products(std::size_t columns, std::size_t prepared_bytes, std::size_t most) {
-  const ProductScratch planned(columns, prepared_bytes, most);
+void check_products(std::size_t columns, std::size_t prepared_bytes, std::size_t tile_bytes,
+                    std::size_t most) {
+  const ProductScratch planned(columns, prepared_bytes, tile_bytes, most);
   for (std::size_t rows = 1; rows <= most; ++rows) {
-    const ProductScratch used(columns, prepared_bytes, rows);
+    const ProductScratch used(columns, prepared_bytes, tile_bytes, rows);
     Walk own, shared;
     own.pass("row", used.row);
     own.pass("few_prepared", used.few_prepared);
     own.pass("results", used.results);
+    own.pass("tiles", used.tiles);
     own.finish("products' scratch", used.size.own);
     shared.pass("prepared", used.prepared);
     shared.finish("products' shared scratch", used.size.shared);
@@ -137,6 +139,7 @@ void check_products(std::size_t columns, std::size_t prepared_bytes, std::size_t
     require(used.few_prepared.count >= kFewRows * prepared_bytes, "few_prepared has too little");
     require(used.results.count >= rows * kTileRows, "results has too little room");
     require(used.prepared.count >= rows * prepared_bytes, "prepared has too little room");
+    require(used.tiles.count >= 2 * tile_bytes, "tiles has too little room");
   }
 }
 
@@ -153,5 +156,7 @@ int main() {
     for (std::size_t kv_heads = 1; kv_heads <= 9; ++kv_heads)
       for (std::size_t head : {1, 5, 64}) check_shared_attention(positions, kv_heads, head);
   for (std::size_t columns : {1, 31, 32, 576})
-    for (std::size_t prepared_bytes : {64, 192, 1024}) check_products(columns, prepared_bytes, 40);
+    for (std::size_t prepared_bytes : {64, 192, 1024})
+      for (std::size_t tile_bytes : {64, 5760})
+        check_products(columns, prepared_bytes, tile_bytes, 40);
 }

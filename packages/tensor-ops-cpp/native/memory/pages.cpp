@@ -27,6 +27,8 @@ Pages map_pages(std::size_t bytes, std::size_t) {
 
 void unmap_pages(Pages pages) { VirtualFree(pages.first, 0, MEM_RELEASE); }
 
+void release_mapped_file(const void*, std::size_t) {}
+
 void populate_pages(void*, std::size_t) {}
 
 #else
@@ -98,6 +100,13 @@ void unmap_pages(Pages pages) {
   // and its addresses are kept.
   madvise(pages.first, pages.bytes, MADV_DONTNEED);
 #endif
+}
+
+void release_mapped_file(const void* first, std::size_t bytes) {
+  const auto address = reinterpret_cast<std::uintptr_t>(first);
+  const std::uintptr_t begin = round_up(address, page_size());
+  const std::uintptr_t end = (address + bytes) / page_size() * page_size();
+  if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
 }
 
 void populate_pages([[maybe_unused]] void* first, [[maybe_unused]] std::size_t bytes) {

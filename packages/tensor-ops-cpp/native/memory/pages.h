@@ -17,6 +17,10 @@ Pages map_pages(std::size_t bytes, std::size_t used);
 
 void unmap_pages(Pages pages);
 
+// Gives back the memory of a file that is mapped for reading alone; it is read again where it is
+// needed. Windows takes such memory back by itself, when it needs it.
+void release_mapped_file(const void* first, std::size_t bytes);
+
 // Makes pages resident that are about to be written: once for all instead of fault by fault. Where
 // the system cannot, writing does.
 TENSOR_OPS_SHARED void populate_pages(void* first, std::size_t bytes);

@@ -148,9 +148,20 @@ Owned packed_argument(const char* function, const py::object& given) {
   return bytes;
 }
 
+// Whether the memory of an array is a file that Python's mmap has mapped for reading alone.
+bool is_mapped_file(PyArrayObject* array) {
+  PyObject* owner = reinterpret_cast<PyObject*>(array);
+  while (owner && PyArray_Check(owner))
+    owner = PyArray_BASE(reinterpret_cast<PyArrayObject*>(owner));
+  if (!owner || !PyMemoryView_Check(owner)) return false;
+  const Py_buffer* const buffer = PyMemoryView_GET_BUFFER(owner);
+  const py::object type = py::module_::import("mmap").attr("mmap");
+  return buffer->readonly && buffer->obj && py::isinstance(buffer->obj, type);
+}
+
 decode::TensorBytes bytes_of(PyArrayObject* array) {
   return {reinterpret_cast<const unsigned char*>(PyArray_DATA(array)),
-          static_cast<std::size_t>(PyArray_NBYTES(array))};
+          static_cast<std::size_t>(PyArray_NBYTES(array)), is_mapped_file(array)};
 }
 
 py::dict dict_of(const std::vector<std::pair<const char*, std::size_t>>& memory) {
@@ -176,9 +187,10 @@ py::capsule owner_of(const std::shared_ptr<T>& memory) {
 class PyExecutable {
  public:
   PyExecutable(const std::string& json, const py::object& tensors, const py::object& num_workers,
-               const py::object& options, const py::object& progress, const py::object& packed) {
+               const py::object& options, const py::object& progress, const py::object& packed,
+               bool packs_in_steps) {
     decode::CompileOptions compile{
-        workers_argument(num_workers), activations_option(options), {}, {}};
+        workers_argument(num_workers), activations_option(options), {}, {}, packs_in_steps};
     if (!packed.is_none()) {
       const Owned array = packed_argument("compile_program", packed);
       compile.packed = bytes_of(array.array());
@@ -205,18 +217,24 @@ class PyExecutable {
     executable_ = without_gil(
         [&] { return std::make_unique<Executable>(std::move(program), bytes, compile); });
     options_["activations"] = decode::activation_name(executable_->activations());
-    for (std::size_t i = 0; i < bytes.size(); ++i)
-      if (executable_->reads_from_caller(i)) {
-        kept_.push_back(std::move(objects[i]));
-        kept_.push_back(py::reinterpret_steal<py::object>(views[i].release()));
-      }
+    for (std::size_t i = 0; i < bytes.size(); ++i) {
+      if (!executable_->reads_from_caller(i) && !bytes[i].is_mapped_file) continue;
+      auto& kept = executable_->reads_from_caller(i) ? kept_ : kept_until_packed_;
+      kept.push_back(std::move(objects[i]));
+      kept.push_back(py::reinterpret_steal<py::object>(views[i].release()));
+    }
+    drop_packed();
     make_arrays();
   }
 
   void run(std::int64_t num_tokens, std::int64_t num_selected) {
     // A negative number is as much out of range as the number it becomes.
-    const py::gil_scoped_release released;
-    executable_->run(static_cast<std::size_t>(num_tokens), static_cast<std::size_t>(num_selected));
+    without_gil([&] {
+      executable_->run(static_cast<std::size_t>(num_tokens),
+                       static_cast<std::size_t>(num_selected));
+      return 0;
+    });
+    drop_packed();
   }
 
   py::array_t<std::int32_t> run_steps(std::int64_t num_tokens, std::int64_t num_steps,
@@ -225,6 +243,7 @@ class PyExecutable {
     const auto tokens = static_cast<std::size_t>(num_tokens);
     const decode::StepsInRow steps{tokens, static_cast<std::size_t>(num_steps), output, end_tokens};
     const auto chosen = without_gil([&] { return executable_->run_steps(steps); });
+    drop_packed();
     return py::array_t<std::int32_t>(std::vector<std::size_t>{chosen.size() / tokens, tokens},
                                      chosen.data());
   }
@@ -256,7 +275,7 @@ class PyExecutable {
   // The arrays share the memory with the executable, and outlive its close().
   py::list packed() const {
     py::list arrays;
-    for (const auto& part : executable_->packed()) {
+    for (const auto& part : without_gil([&] { return executable_->packed(); })) {
       py::array array(py::dtype("uint8"), {part.bytes}, part.first,
                       part.owner ? py::object(owner_of(part.owner)) : packed_);
       array.attr("flags").attr("writeable") = false;
@@ -266,11 +285,12 @@ class PyExecutable {
   }
 
   void close() {
-    std::vector<py::object> kept;
+    std::vector<py::object> kept, kept_until_packed;
     const py::gil_scoped_release released;
     executable_->close();
     const std::lock_guard<std::mutex> lock(closing_);
     kept.swap(kept_);
+    kept_until_packed.swap(kept_until_packed_);
     kept.push_back(std::move(packed_));
   }
 
@@ -278,9 +298,16 @@ class PyExecutable {
   py::dict options() const { return options_; }
   std::size_t num_workers() const { return executable_->num_workers(); }
   std::size_t packed_size() const { return executable_->packed_size(); }
+  bool is_packed() const { return executable_->is_packed(); }
   py::dict memory() const { return dict_of(executable_->memory()); }
 
  private:
+  // Lets go of the arrays that are not read again.
+  void drop_packed() {
+    std::vector<py::object> dropped;
+    const std::lock_guard<std::mutex> lock(closing_);
+    if (executable_->is_packed()) dropped.swap(kept_until_packed_);
+  }
   void make_arrays() {
     const auto& memory = executable_->arrays().memory();
     const py::capsule owner = owner_of(memory);
@@ -297,7 +324,7 @@ class PyExecutable {
 
   std::unique_ptr<Executable> executable_;
   std::mutex closing_;
-  std::vector<py::object> kept_;
+  std::vector<py::object> kept_, kept_until_packed_;
   py::object packed_;  // the caller's packed weights
   py::dict arrays_, options_;
 };
@@ -315,7 +342,8 @@ py::object unsupported_reason(const std::string& json) {
 py::dict program_memory(const std::string& json, const py::object& num_workers,
                         const py::object& options) {
   return dict_of(Executable::memory_of(
-      *program_of(json), {workers_argument(num_workers), activations_option(options), {}, {}}));
+      *program_of(json),
+      {workers_argument(num_workers), activations_option(options), {}, {}, false}));
 }
 
 py::str packed_layout(const std::string& json) { return decode::packed_layout(*program_of(json)); }
@@ -357,16 +385,19 @@ void add_decode(py::module_& module) {
       .def_property_readonly("memory", &PyExecutable::memory)
       .def_property_readonly("options", &PyExecutable::options)
       .def_property_readonly("num_workers", &PyExecutable::num_workers)
-      .def_property_readonly("packed_size", &PyExecutable::packed_size);
+      .def_property_readonly("packed_size", &PyExecutable::packed_size)
+      .def_property_readonly("is_packed", &PyExecutable::is_packed);
   module.def(
       "compile_program",
       [](const std::string& program, const py::object& tensors, const py::object& num_workers,
-         const py::object& options, const py::object& progress, const py::object& packed) {
+         const py::object& options, const py::object& progress, const py::object& packed,
+         bool packs_in_steps) {
         return std::make_unique<PyExecutable>(program, tensors, num_workers, options, progress,
-                                              packed);
+                                              packed, packs_in_steps);
       },
       "program"_a, "tensors"_a, py::kw_only(), "num_workers"_a = py::none(),
-      "options"_a = py::none(), "progress"_a = py::none(), "packed"_a = py::none());
+      "options"_a = py::none(), "progress"_a = py::none(), "packed"_a = py::none(),
+      "packs_in_steps"_a = false);
 }
 
 }  // namespace tensor_ops

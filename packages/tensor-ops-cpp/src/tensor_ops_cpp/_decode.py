@@ -170,6 +170,7 @@ def compile_program(
     options: Mapping[str, object] | None = None,
     progress: Callable[[int, int], None] | None = None,
     packed: np.ndarray[Any, np.dtype[np.uint8]] | None = None,
+    packs_in_steps: bool = False,
 ) -> "_native.Executable":
     """Make a program ready to run: pack its weights, take its memory and start its threads.
 
@@ -193,12 +194,17 @@ def compile_program(
         from an address that is a multiple of 64, such as in a mapped file. It is read in place, and
         no matrix is looked up in `tensors`. The caller sees to it that `packed_layout` and the
         weights are the same.
+    packs_in_steps : bool, optional
+        Whether weights in files that are mapped for reading alone, by `mmap`, are packed little by
+        little, in the steps that follow the first one, and others at once. Until ``is_packed`` of
+        the executable, steps read the files, which must not change. By default all are packed at
+        once. The results are the same bits.
 
     Returns
     -------
     Executable
         With ``arrays``, ``run``, ``run_steps``, ``profile``, ``read_bandwidth``, ``packed``,
-        ``packed_size``, ``memory``, ``num_workers``, ``options`` and ``close``.
+        ``packed_size``, ``is_packed``, ``memory``, ``num_workers``, ``options`` and ``close``.
 
     Raises
     ------
@@ -222,6 +228,7 @@ def compile_program(
         options=None if options is None else dict(options),
         progress=progress,
         packed=packed,
+        packs_in_steps=bool(packs_in_steps),
     )
 
 

@@ -37,6 +37,7 @@ def compile_program(
     options: dict[str, object] | None = None,
     progress: Callable[[int, int], None] | None = None,
     packed: np.ndarray[Any, Any] | None = None,
+    packs_in_steps: bool = False,
 ) -> Executable: ...
 
 class Executable:
@@ -50,6 +51,8 @@ class Executable:
     def num_workers(self) -> int: ...
     @property
     def packed_size(self) -> int: ...
+    @property
+    def is_packed(self) -> bool: ...
     def run(self, num_tokens: int, num_selected: int) -> None: ...
     def run_steps(
         self,

@@ -58,6 +58,7 @@ Executable::Executable(Program program, const std::vector<TensorBytes>& tensors,
     : Executable(std::move(program), options) {
   tensors_ = tensors;
   const bool is_packed = options.packed.first;
+  is_packed_ = is_packed;
   require_tensors(is_packed);
   const Layout layout = plan();
   add_up(layout, is_packed);
@@ -68,7 +69,7 @@ Executable::Executable(Program program, const std::vector<TensorBytes>& tensors,
   team_ = std::make_unique<Team>(threads_);
   fill_parameters(layout);
   make_shares(layout);
-  if (!is_packed) weights_.pack(program_, tensors_, *team_, options.progress);
+  pack_rest(!options.packs_in_steps, options.progress);
 }
 
 std::vector<std::pair<const char*, std::size_t>> Executable::memory_of(
@@ -164,7 +165,7 @@ void Executable::plan_products(std::size_t n, Layout& layout) {
   const std::size_t variant = fastest_product_variant(isa_choice().index);
   const std::size_t columns = program_.tensors[matrices[0]].columns;
 
-  std::size_t offset[kActivationTypes] = {}, tiles = 0;
+  std::size_t offset[kActivationTypes] = {}, tiles = 0, largest_tile = 0;
   Pieces prepared;  // of a row
   bool is_prepared[kActivationTypes] = {};
   const auto activations = [&](const Tensor& matrix) {
@@ -174,6 +175,7 @@ void Executable::plan_products(std::size_t n, Layout& layout) {
     const Tensor& matrix = program_.tensors[index];
     const auto type = static_cast<std::size_t>(activations(matrix));
     tiles += tiles_of(matrix.rows);
+    largest_tile = std::max(largest_tile, format_of(matrix).tile_bytes(columns));
     if (is_prepared[type]) continue;
     const ProductKernel& kernel = product_kernel(format_of(matrix), activations(matrix), variant);
     is_prepared[type] = true;
@@ -195,24 +197,32 @@ void Executable::plan_products(std::size_t n, Layout& layout) {
                         to = std::min(end, before + tiles_of(matrix.rows));
       if (from < to) {
         const std::size_t row = (from - before) * kTileRows;
-        const std::size_t tile_bytes = format_of(matrix).tile_bytes(columns);
-        const std::size_t rows = std::min((to - from) * kTileRows, matrix.rows - row);
-        compiled.tiles[t].push_back(
-            {&product_kernel(format_of(matrix), activations(matrix), variant),
-             offset[static_cast<std::size_t>(activations(matrix))], tile_bytes, nullptr,
-             first_row + row, rows});
-        weights_.add({n, t, index, row, rows, tile_bytes, nullptr});
+        const std::size_t row_bytes = matrix.type->row_bytes(columns);
+        const TensorBytes source = tensors_.empty() ? TensorBytes{} : tensors_[index];
+        TileRun run{};
+        run.kernel = &product_kernel(format_of(matrix), activations(matrix), variant);
+        run.prepared_offset = offset[static_cast<std::size_t>(activations(matrix))];
+        run.tile_bytes = format_of(matrix).tile_bytes(columns);
+        run.first = first_row + row;
+        run.rows = std::min((to - from) * kTileRows, matrix.rows - row);
+        run.format = &format_of(matrix);
+        run.source = source.first ? source.first + row * row_bytes : nullptr;
+        run.source_row_bytes = row_bytes;
+        run.is_mapped_file = source.is_mapped_file;
+        compiled.tiles[t].push_back(run);
+        weights_.add({t, run.rows, run.tile_bytes, nullptr});
       }
       before += tiles_of(matrix.rows);
       first_row += matrix.rows;
     }
   }
   const std::size_t rows = program_.limits.rows(compiled.rows);
-  layout.take_scratch(node, n, ProductScratch(columns, prepared.bytes(), rows).size);
+  layout.take_scratch(node, n, ProductScratch(columns, prepared.bytes(), largest_tile, rows).size);
   for (Share& share : compiled.shares) {
     share.product_columns = columns;
     share.num_prepared = compiled.prepared.size();
     share.prepared_bytes = prepared.bytes();
+    share.tile_bytes = largest_tile;
   }
 }
 
@@ -309,6 +319,7 @@ void Executable::make_shares(const Layout& layout) {
       if (compiled.tiles.empty()) continue;
       for (TileRun& run : compiled.tiles[t]) {
         run.tiles = (part++)->tiles;
+        if (is_packed_) run.num_packed = tiles_of(run.rows);
         share.num_tiles += tiles_of(run.rows);
       }
       share.runs = compiled.tiles[t].data();

@@ -92,9 +92,16 @@ void Executable::run(std::size_t num_tokens, std::size_t num_selected) {
   take_step();
 }
 
+template <class Work>
+void Executable::run_team(Work work) {
+  if (!is_packed_) plan_packing();
+  team_->run(workers_, work);
+  if (!is_packed_) note_packed();
+}
+
 void Executable::take_step() {
   const auto start = Clock::now();
-  team_->run(workers_, [this](std::size_t worker) { work(worker, Unwatched()); });
+  run_team([this](std::size_t worker) { work(worker, Unwatched()); });
   if (step_.num_tokens < kManyTokens)
     workers_in_use_.note(Clock::now() - start, team_->without_processor());
 }
@@ -130,8 +137,7 @@ std::size_t Executable::first_nan(std::size_t num_tokens, std::size_t num_select
   };
   const auto lock = begin_step("first_nan", num_tokens, num_selected);
   std::size_t found = nodes_.size();
-  team_->run(workers_,
-             [&](std::size_t worker) { work(worker, Watch{{}, this, worker, slot, &found}); });
+  run_team([&](std::size_t worker) { work(worker, Watch{{}, this, worker, slot, &found}); });
   return found;
 }
 
@@ -153,7 +159,7 @@ StepProfile Executable::profile(std::size_t num_tokens, std::size_t num_selected
   profile.work.resize(workers_ * nodes_.size());
   profile.wait.resize(profile.work.size());
   const auto start = Clock::now();
-  team_->run(workers_, [&](std::size_t worker) {
+  run_team([&](std::size_t worker) {
     const std::size_t row = worker * nodes_.size();
     work(worker, Stopwatch(start, profile.work.data() + row, profile.wait.data() + row));
   });
@@ -164,6 +170,7 @@ StepProfile Executable::profile(std::size_t num_tokens, std::size_t num_selected
 double Executable::read_bandwidth() {
   const auto lock = lock_open("read_bandwidth");
   if (packed_size_ == 0) throw Error("read_bandwidth: the program has no matrices to read");
+  pack_rest(true, {});
   workers_ = workers_in_use_.count();
   const auto start = Clock::now();
   team_->run(workers_, [this](std::size_t worker) {
@@ -175,6 +182,7 @@ double Executable::read_bandwidth() {
 
 std::vector<PackedPiece> Executable::packed() {
   const auto lock = lock_open("packed");
+  pack_rest(true, {});
   return weights_.pieces();
 }
 

@@ -1,6 +1,7 @@
 // A program made ready to run: its weights packed, its memory taken, its threads started.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <map>
 #include <memory>
@@ -19,11 +20,17 @@
 
 namespace tensor_ops::decode {
 
+// Called on the calling thread with the bytes of weights that are done, and of all. May throw.
+using Progress = std::function<void(std::size_t, std::size_t)>;
+
 struct CompileOptions {
   std::size_t threads;
   ActivationType activations;
   Progress progress;
   TensorBytes packed;  // what packed() of another executable returned; null: pack the weights
+  // Whether weights in mapped files are packed little by little in the first steps, which then read
+  // the files, so that no step waits for all of them. Else all are packed when it is compiled.
+  bool packs_in_steps = false;
 };
 
 // How the workers spent a step, in seconds. A worker waits for the last one at the end of a step:
@@ -72,6 +79,8 @@ class TENSOR_OPS_SHARED Executable final : public Executor {
   // The packed weights, piece by piece in an order that does not depend on the threads.
   std::vector<PackedPiece> packed();
   std::size_t packed_size() const { return packed_size_; }  // bytes
+  // Whether all weights are packed. Else steps read the tensors of matrices in mapped files.
+  bool is_packed() const { return is_packed_; }
   // Whether rows of a tensor are looked up in the caller's memory at each step.
   bool reads_from_caller(std::size_t tensor) const;
 
@@ -100,12 +109,21 @@ class TENSOR_OPS_SHARED Executable final : public Executor {
   void allocate(const Layout& layout);
   void fill_parameters(const Layout& layout);
   void make_shares(const Layout& layout);
+  // Chooses the tiles that are packed in the next step.
+  void plan_packing();
+  // Counts the tiles that a step has packed.
+  void note_packed();
+  // Packs what is left, node by node: of all weights, or of those that are in no mapped file.
+  void pack_rest(bool of_mapped_files, const Progress& progress);
   // Throws Error after close() and in a forked child.
   std::unique_lock<std::mutex> lock_open(const char* where);
   // Locks as lock_open() does. Throws ValueError for a step that cannot run.
   std::unique_lock<std::mutex> begin_step(const char* where, std::size_t num_tokens,
                                           std::size_t num_selected);
   void number_step();
+  // Runs a step, work(worker) on each worker.
+  template <class Work>
+  void run_team(Work work);
   void take_step();
   bool has_nan(std::size_t node, std::size_t slot) const;
   template <class Watch>
@@ -117,6 +135,8 @@ class TENSOR_OPS_SHARED Executable final : public Executor {
   const std::size_t threads_;
   const ActivationType activations_;
   std::size_t packed_size_ = 0;
+  std::atomic<bool> is_packed_{false};
+  bool has_run_ = false;
   StepArrays arrays_;
   std::vector<std::pair<const char*, std::size_t>> memory_;
 

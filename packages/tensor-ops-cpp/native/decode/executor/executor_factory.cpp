@@ -13,12 +13,9 @@ std::unique_ptr<Executor> make_executor(const ExportedModel& model,
                                         const ExecutorOptions& options) {
   const std::size_t threads =
       options.num_workers ? options.num_workers : static_cast<std::size_t>(num_threads());
-  const auto progress = [&](std::size_t, std::size_t) {
-    if (options.has_read) options.has_read();
-  };
-  return std::make_unique<Executable>(
-      model.program, model.tensors,
-      CompileOptions{threads, options.activations.value_or(ActivationType::kInt8x2), progress, {}});
+  const auto activations = options.activations.value_or(ActivationType::kInt8x2);
+  return std::make_unique<Executable>(model.program, model.tensors,
+                                      CompileOptions{threads, activations, {}, {}, true});
 }
 
 }  // namespace tensor_ops::decode

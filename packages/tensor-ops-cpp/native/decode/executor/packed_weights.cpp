@@ -75,7 +75,7 @@ std::size_t PackedTiles::bytes() const {
 }
 
 void PackedTiles::allocate() {
-  std::vector<const unsigned char*> next;
+  std::vector<unsigned char*> next;
   for (std::size_t bytes : thread_bytes_) {
     memory_.push_back(std::make_shared<const Memory>(bytes + kPrefetched, "packed weights"));
     next.push_back(memory_.back()->data());
@@ -93,39 +93,11 @@ void PackedTiles::use(const TensorBytes& packed) {
   if (reinterpret_cast<std::uintptr_t>(packed.first) % kTileAlignment != 0)
     throw ValueError(text("compile_program: packed must begin at a multiple of ", kTileAlignment,
                           " bytes; map it from such an offset of its file"));
-  const unsigned char* next = packed.first;
+  // Not written to: all of it is packed.
+  auto* next = const_cast<unsigned char*>(packed.first);
   for (Part& part : parts_) {
     part.tiles = next;
     next += part.bytes();
-  }
-}
-
-void PackedTiles::pack(const Program& program, const std::vector<TensorBytes>& tensors, Team& team,
-                       const Progress& progress) const {
-  const std::size_t all = bytes();
-  std::size_t done = 0;
-  for (std::size_t begin = 0, end = 0; begin < parts_.size(); begin = end) {
-    for (; end < parts_.size() && parts_[end].node == parts_[begin].node; ++end)
-      done += parts_[end].bytes();
-    team.run(thread_bytes_.size(), [&, begin, end](std::size_t thread) {
-      for (std::size_t i = begin; i < end; ++i)
-        if (const Part& part = parts_[i]; part.thread == thread)
-          pack_part(part, program.tensors[part.tensor], tensors[part.tensor].first);
-    });
-    if (progress) progress(done, all);
-  }
-}
-
-void PackedTiles::pack_part(const Part& part, const Tensor& matrix, const unsigned char* rows) {
-  const WeightFormat& format = format_of(matrix);
-  const std::size_t row_bytes = matrix.type->row_bytes(matrix.columns);
-  auto* tile = const_cast<unsigned char*>(part.tiles);  // in memory_
-  for (std::size_t r = 0; r < part.rows; r += kTileRows, tile += part.tile_bytes) {
-    const unsigned char* of_tile[kTileRows];
-    for (std::size_t lane = 0; lane < kTileRows; ++lane)
-      of_tile[lane] =
-          r + lane < part.rows ? rows + (part.first_row + r + lane) * row_bytes : nullptr;
-    format.pack(of_tile, matrix.columns, tile);
   }
 }
 

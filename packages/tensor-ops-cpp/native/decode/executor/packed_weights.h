@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstddef>
-#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -10,14 +9,10 @@
 
 #include "declaration/shared.h"
 #include "decode/executor/memory.h"
-#include "decode/executor/team.h"
 #include "decode/products/product.h"
 #include "decode/program/program.h"
 
 namespace tensor_ops::decode {
-
-// Called on the calling thread with the bytes of weights that are done, and of all. May throw.
-using Progress = std::function<void(std::size_t, std::size_t)>;
 
 // A piece of packed weights, and the owner of its memory: null where the caller owns it.
 struct PackedPiece {
@@ -44,8 +39,8 @@ class PackedTiles {
  public:
   // The tiles of some rows of a matrix, which one thread multiplies.
   struct Part {
-    std::size_t node, thread, tensor, first_row, rows, tile_bytes;
-    const unsigned char* tiles;
+    std::size_t thread, rows, tile_bytes;
+    unsigned char* tiles;
 
     std::size_t bytes() const { return tiles_of(rows) * tile_bytes; }
   };
@@ -63,18 +58,12 @@ class PackedTiles {
   // Uses the caller's memory instead, where all parts follow one another in the order in which they
   // were added. Throws ValueError where its size or alignment is wrong.
   void use(const TensorBytes& packed);
-  // Fills the memory of allocate(), node by node, each thread its own parts.
-  void pack(const Program& program, const std::vector<TensorBytes>& tensors, Team& team,
-            const Progress& progress) const;
-
   // Reads every cache line of a thread's share of all bytes.
   void read(std::size_t thread) const;
   std::vector<PackedPiece> pieces() const;
   void clear();
 
  private:
-  static void pack_part(const Part& part, const Tensor& matrix, const unsigned char* rows);
-
   std::vector<Part> parts_;
   std::vector<std::size_t> thread_bytes_;
   std::vector<std::shared_ptr<const Memory>> memory_;  // by thread; empty after use()

@@ -60,8 +60,23 @@ struct TileRun {
   const ProductKernel* kernel;
   std::size_t prepared_offset;  // of this kind of activations within a prepared row
   std::size_t tile_bytes;
-  const unsigned char* tiles;
+  unsigned char* tiles;
   std::size_t first, rows;  // columns of the output
+
+  // While a matrix is not packed as a whole: its first tiles are, the next ones up to num_to_pack
+  // are packed in this step, and those behind are packed into scratch whenever they are multiplied.
+  std::size_t num_packed, num_to_pack;
+  const WeightFormat* format;
+  const unsigned char* source;  // of the first row, as the caller's memory has it; null: packed
+  std::size_t source_row_bytes;
+  bool is_mapped_file;  // the source
+
+  DECODE_INLINE void pack_tile(std::size_t tile, std::size_t columns, unsigned char* to) const {
+    const unsigned char* of_tile[kTileRows];
+    for (std::size_t lane = 0, row = tile * kTileRows; lane < kTileRows; ++lane, ++row)
+      of_tile[lane] = row < rows ? source + row * source_row_bytes : nullptr;
+    format->pack(of_tile, columns, to);
+  }
 };
 
 // One kind of activations that a node's products want.
@@ -95,6 +110,7 @@ struct alignas(64) Share {
   std::size_t product_columns;
   const PreparedKind* prepared;
   std::size_t num_prepared, prepared_bytes;
+  std::size_t tile_bytes;  // of the largest tile
   const TileRun* runs;
   std::size_t num_runs, num_tiles;
   TileClaims* claims;       // by thread: which of its tiles are left

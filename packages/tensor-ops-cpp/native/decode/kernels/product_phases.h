@@ -60,13 +60,38 @@ class ProductPhases {
       first = behind;
     }
   }
+  // Where `count` tiles from `tile` on are packed, one behind the other. Tiles of others' shares
+  // are packed in the same way: only one thread takes a tile in a step.
+  static TENSOR_OPS_INLINE const unsigned char* packed_tiles(const decode::Share& share,
+                                                             const decode::ProductScratch& scratch,
+                                                             const decode::TileRun& run,
+                                                             std::size_t tile, std::size_t count) {
+    unsigned char* const place = run.tiles + tile * run.tile_bytes;
+    if (tile + count <= run.num_packed) return place;
+    return pack_tiles(share, scratch, run, tile, count, place);
+  }
+  static const unsigned char* pack_tiles(const decode::Share& share,
+                                         const decode::ProductScratch& scratch,
+                                         const decode::TileRun& run, std::size_t tile,
+                                         std::size_t count, unsigned char* place) {
+    unsigned char* const passing = scratch.tiles.in(share.own);
+    const bool stays = tile + count <= run.num_to_pack;
+    for (std::size_t i = 0; i < count; ++i) {
+      const bool is_packed = tile + i < run.num_packed, is_to_stay = tile + i < run.num_to_pack;
+      unsigned char* const packed = place + i * run.tile_bytes;
+      unsigned char* const wanted = stays ? packed : passing + i * run.tile_bytes;
+      if (!is_packed) run.pack_tile(tile + i, share.product_columns, is_to_stay ? packed : wanted);
+      if (is_to_stay && !stays) __builtin_memcpy(wanted, packed, run.tile_bytes);
+    }
+    return stays ? place : passing;
+  }
   // Two whole tiles.
   static TENSOR_OPS_INLINE void multiply_pair(const decode::Share& share,
                                               const decode::ProductScratch& scratch,
                                               const decode::TileRun& run, std::size_t tile) {
     const std::size_t column = run.first + tile * kTileRows;
     float* const out = share.out() + column;
-    run.kernel->multiply_pair(run.tiles + tile * run.tile_bytes, run.tile_bytes,
+    run.kernel->multiply_pair(packed_tiles(share, scratch, run, tile, 2), run.tile_bytes,
                               share.product_columns,
                               prepared_rows(share, scratch) + run.prepared_offset,
                               share.prepared_bytes, share.rows, out, share.columns);
@@ -81,14 +106,14 @@ class ProductPhases {
     const bool is_whole = left >= kTileRows;
     float* const out = is_whole ? share.out() + column : part;
     const std::size_t stride = is_whole ? share.columns : kTileRows;
-    run.kernel->multiply(run.tiles + tile * run.tile_bytes, share.product_columns,
+    run.kernel->multiply(packed_tiles(share, scratch, run, tile, 1), share.product_columns,
                          prepared_rows(share, scratch) + run.prepared_offset, share.prepared_bytes,
                          share.rows, out, stride);
     finish(share, out, stride, column, is_whole ? kTileRows : left);
   }
 
   static TENSOR_OPS_INLINE decode::ProductScratch scratch_of(const decode::Share& share) {
-    return {share.product_columns, share.prepared_bytes, share.rows};
+    return {share.product_columns, share.prepared_bytes, share.tile_bytes, share.rows};
   }
   static TENSOR_OPS_INLINE unsigned char* prepared_rows(const decode::Share& share,
                                                         const decode::ProductScratch& scratch) {

@@ -138,11 +138,12 @@ def _answer(model: Model, prompt: str | None, arguments: argparse.Namespace) -> 
 
 
 def _opened(arguments: argparse.Namespace) -> Model:
-    """Return the model that the arguments name, with a progress bar while it is packed."""
+    """Return the model that the arguments name, with a bar while it is packed to be kept."""
     with ProgressBar(sys.stderr) as bar:
         model = describe(arguments.model, arguments.backend, **kernel_options(arguments))
         model.tokenizer.check_exists()  # before weights are packed for a text that cannot be
-        model.kernel.compile(progress=show_bytes(bar, "packing"))
+        progress = None if arguments.cache is None else show_bytes(bar, "packing")
+        model.kernel.compile(progress=progress)
         return model
 
 

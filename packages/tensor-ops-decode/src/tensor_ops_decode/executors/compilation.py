@@ -35,8 +35,11 @@ def compile_program(
         The files of the model.
     cache : Path, optional
         The folder in which packed weights are kept.
-    options, progress
+    options
         As the backend's ``compile_program`` takes them.
+    progress : callable, optional
+        Called with the bytes of weights that are packed, and of all. Without it, and without
+        `cache`, the weights of a file are packed while the first steps run, where the backend can.
 
     Raises
     ------
@@ -48,19 +51,18 @@ def compile_program(
     program, executor = planned.program, planned.executor
     module, workers = executor.module, planned.num_workers
 
-    def report(done: int, total: int) -> None:
-        if weights is not None:  # what the executor has packed, it does not read again
-            weights.release_memory()
-        if progress is not None:
-            progress(done, total)
-
     def made(arrays: TensorArrays, **packed: Any) -> Any:
         return module.compile_program(
-            planned.text, arrays, num_workers=workers, options=options, progress=report, **packed
+            planned.text, arrays, num_workers=workers, options=options, progress=progress, **packed
         )
 
     if cache is None or weights is None:
-        return made(TensorArrays(program, attached, weights)), None
+        arrays = TensorArrays(program, attached, weights)
+        # Arrays of the caller may change once this has returned; a model's files may not.
+        is_file = weights is not None and not attached
+        if is_file and progress is None and hasattr(module, "packed_layout"):
+            return made(arrays, packs_in_steps=True), None
+        return made(arrays), None
     if not hasattr(module, "packed_layout"):
         raise ValueError(
             f"the backend {executor.backend!r} does not pack weights; leave cache= out, or choose "

@@ -50,7 +50,8 @@ def load(
     backend : str, optional
         The backend that must run it; by default the one that tensor_ops chooses.
     progress : callable, optional
-        Called with the bytes of weights that are packed, and of all.
+        Called with the bytes of weights that are packed, and of all. Without it they may be packed
+        while the first steps run; see `PersistentKernel.compile`.
     **options
         As in `PersistentKernel`: ``fallback_backends``, ``num_workers``, ``max_seq_length``,
         ``max_num_batched_requests`` and others.

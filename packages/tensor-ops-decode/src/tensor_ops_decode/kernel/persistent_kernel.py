@@ -193,7 +193,9 @@ class PersistentKernel:
         Parameters
         ----------
         progress : callable, optional
-            Called with the bytes of weights that are done, and of all.
+            Called with the bytes of weights that are packed, and of all. Without it, and without
+            `cache`, a backend may pack the weights of a file while the first steps run: the first
+            token comes sooner, and the next ones take longer. The results are the same bits.
 
         Raises
         ------

@@ -1,0 +1,134 @@
+"""Weights of mapped files are packed little by little while steps run, with the same results."""
+
+import json
+import mmap
+
+import numpy as np
+import pytest
+from decode_llama import LAYERS, WORDS, Llama, run_alone, run_step
+
+import tensor_ops_cpp
+
+TOKENS = np.random.default_rng(7).integers(0, WORDS, 60)
+FORMATS = ("q4_K", "q6_K", "q8_0", "q4_0", "bf16", "f16", "f32")
+LLAMA = Llama(formats=FORMATS)
+MATRICES = {name for name in LLAMA.tensors if name[0] in "qkvogud" or name == "head"}
+PACKING_STEPS = 17  # at most; the first one packs nothing
+
+
+@pytest.fixture
+def mapped(tmp_path):
+    """The tensors in a file that is mapped for reading alone, rows at odd addresses too."""
+    path, places, at = tmp_path / "weights", {}, 1
+    with path.open("wb") as file:
+        for name, tensor in LLAMA.tensors.items():
+            at += -at % 4 + 4 * (tensor.dtype == np.uint8) + (tensor.dtype == np.uint8)
+            at += -at % tensor.itemsize
+            file.seek(at)
+            places[name] = at
+            at += file.write(np.ascontiguousarray(tensor).data)
+    with path.open("rb") as file:
+        memory = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    return {
+        name: np.frombuffer(memory, tensor.dtype, tensor.size, places[name]).reshape(tensor.shape)
+        for name, tensor in LLAMA.tensors.items()
+    }
+
+
+def compiled(tensors, **given):
+    return tensor_ops_cpp.compile_program(json.dumps(LLAMA.program), tensors, **given)
+
+
+@pytest.mark.parametrize("num_workers", [1, 3])
+@pytest.mark.parametrize("chunk", [1, 3, 20, 40])
+def test_each_step_has_the_same_bits(mapped, num_workers, chunk):
+    expected, made = LLAMA.compile(), compiled(mapped, packs_in_steps=True, num_workers=num_workers)
+    for first in range(0, len(TOKENS), chunk):
+        part = [(0, first, TOKENS[first : first + chunk])]
+        for right, found in zip(run_step(expected, part)[0], run_step(made, part)[0], strict=True):
+            assert right.tobytes() == found.tobytes()
+    expected.close()
+    made.close()
+
+
+def test_weights_are_packed_when_some_steps_have_run(mapped):
+    made = compiled(mapped, packs_in_steps=True)
+    for number in range(PACKING_STEPS):
+        run_step(made, [(0, number, TOKENS[number : number + 1])])
+        assert number > PACKING_STEPS // 2 or not made.is_packed
+    assert made.is_packed
+    # Nothing is read from the files any more, but for the rows that are looked up.
+    expected = LLAMA.compile()
+    assert b"".join(made.packed()) == b"".join(expected.packed())
+
+
+def test_steps_without_logits_leave_their_matrix_for_later(mapped):
+    made, expected = compiled(mapped, packs_in_steps=True), LLAMA.compile()
+    arrays = made.arrays
+    for position in range(PACKING_STEPS + 2):
+        arrays["tokens"][0], arrays["slots"][0] = TOKENS[position], 0
+        arrays["positions"][0] = position
+        arrays["page_table"][0] = np.arange(len(arrays["page_table"][0]))
+        made.run(1, 0)
+    assert not made.is_packed  # the matrix of the logits
+    made.read_bandwidth()
+    assert made.is_packed
+    assert b"".join(made.packed()) == b"".join(expected.packed())
+
+
+@pytest.mark.parametrize("steps", [0, 1, 5])
+@pytest.mark.parametrize("ask", ["packed", "read_bandwidth"])
+def test_what_needs_packed_weights_packs_the_rest(mapped, steps, ask):
+    made, expected = compiled(mapped, packs_in_steps=True), LLAMA.compile()
+    if steps:
+        run_alone(made, TOKENS[:steps], 1)
+    getattr(made, ask)()
+    assert made.is_packed
+    assert b"".join(made.packed()) == b"".join(expected.packed())
+    assert run_alone(made, TOKENS, 4)[0].tobytes() == run_alone(expected, TOKENS, 4)[0].tobytes()
+
+
+def test_a_step_that_is_profiled_or_searched_for_nan_is_a_step(mapped):
+    made, expected = compiled(mapped, packs_in_steps=True), LLAMA.compile()
+    for executable in (made, expected):
+        run_step(executable, [(0, 0, TOKENS[:8])])
+    for _ in range(3):
+        made.profile(8, 8)
+        assert made.first_nan(8, 8, 0) is None
+    assert made.arrays["logits"][:8].tobytes() == expected.arrays["logits"][:8].tobytes()
+
+
+def test_arrays_in_other_memory_are_packed_at_once():
+    """The caller may change them."""
+    tensors = {name: tensor.copy() for name, tensor in LLAMA.tensors.items()}
+    made = compiled(tensors, packs_in_steps=True)
+    assert made.is_packed
+    for name in MATRICES:
+        tensors[name].view(np.uint8)[...] = 0
+    expected = LLAMA.compile()
+    assert run_alone(made, TOKENS, 8)[0].tobytes() == run_alone(expected, TOKENS, 8)[0].tobytes()
+
+
+def test_a_file_that_is_mapped_for_writing_is_other_memory(tmp_path):
+    path = tmp_path / "weights"
+    path.write_bytes(bytes(4 * WORDS * LLAMA.width))
+    embedding = np.memmap(path, np.float32, "r+", shape=(WORDS, LLAMA.width))
+    for array in (embedding, np.memmap(path, np.float32, "c", shape=embedding.shape)):
+        array.flags.writeable = False
+        made = compiled(LLAMA.tensors | {"embedding": array}, packs_in_steps=True)
+        assert made.is_packed
+        made.close()
+
+
+def test_the_plan_counts_what_packing_takes(mapped):
+    program = json.dumps(LLAMA.program)
+    planned = tensor_ops_cpp.program_memory(program, num_workers=2, options=None)
+    assert compiled(mapped, packs_in_steps=True, num_workers=2).memory == planned
+
+
+def test_all_is_packed_at_once_unless_asked(mapped):
+    assert compiled(mapped).is_packed
+    sizes = []
+    made = compiled(mapped, progress=lambda done, size: sizes.append((done, size)))
+    assert sizes[-1] == (made.packed_size, made.packed_size)
+    assert len(sizes) == 4 * LAYERS + 1
