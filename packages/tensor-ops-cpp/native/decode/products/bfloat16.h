@@ -6,9 +6,7 @@
 namespace tensor_ops::TENSOR_OPS_LEVEL {
 namespace {
 
-#if defined(__AVX512BF16__)
-
-static_assert(kParts == 1 && kChains == 2, "a vector is a line, and lines come in twos");
+#if defined(__AVX512BF16__) || defined(__ARM_FEATURE_BF16_VECTOR_ARITHMETIC)
 
 // A word has two activations of a token, as a line has two weights of each row.
 std::size_t bfloat16_bytes(std::size_t columns) { return float_bytes(columns) / 2; }
@@ -18,6 +16,22 @@ void prepare_bfloat16s(const float* x, std::size_t columns, unsigned char* prepa
   for (std::size_t k = 0; k < columns; ++k) rounded[k] = BFloat16::store(x[k]);
   for (std::size_t k = columns; k < bfloat16_bytes(columns) / 2; ++k) rounded[k] = 0;
 }
+
+#endif
+
+}  // namespace
+}  // namespace tensor_ops::TENSOR_OPS_LEVEL
+
+#if defined(__ARM_FEATURE_BF16_VECTOR_ARITHMETIC)
+#include "decode/products/matrix_bfloat16.h"
+#endif
+
+namespace tensor_ops::TENSOR_OPS_LEVEL {
+namespace {
+
+#if defined(__AVX512BF16__)
+
+static_assert(kParts == 1 && kChains == 2, "a vector is a line, and lines come in twos");
 
 // The instruction treats subnormal numbers as 0, and returns 0 for subnormal results.
 TENSOR_OPS_INLINE Floats dot_of_two(Floats sums, Words w, Ints x) {
@@ -70,7 +84,7 @@ template <class Format>
 constexpr ProductKernel bfloat16_product{bfloat16_bytes, prepare_bfloat16s,
                                          multiply<BFloat16Product>, multiply_pair<BFloat16Product>};
 
-#else
+#elif !defined(__ARM_FEATURE_BF16_VECTOR_ARITHMETIC)
 
 // Where there is no such instruction, the numbers are multiplied as float32.
 void prepare_bfloat16s(const float* x, std::size_t columns, unsigned char* prepared) {

@@ -16,6 +16,13 @@
   EXPORT_PRODUCTS(format, {}, tile_product<Format, 1, x86_64_v4_vnni::format##_products>, \
                   tile_product<Format, 2, x86_64_v4_vnni::format##_products>)
 
+#elif defined(TENSOR_OPS_MATRIX_INT8)
+
+#include "decode/products/matrix_int8.h"
+
+#define EXPORT_BLOCK_PRODUCTS(format, Format) \
+  EXPORT_PRODUCTS(format, {}, matrix_product_of_term<Format>, matrix_product_of_terms<Format>)
+
 #else
 
 #define EXPORT_BLOCK_PRODUCTS(format, Format)                                          \

@@ -13,8 +13,13 @@
 #include <unistd.h>
 #endif
 #elif defined(__aarch64__) && defined(__linux__)
-#include <asm/hwcap.h>
 #include <sys/auxv.h>
+#elif defined(__aarch64__) && defined(__APPLE__)
+#include <sys/sysctl.h>
+#elif defined(__aarch64__) && defined(_WIN32)
+#define WIN32_LEAN_AND_MEAN
+#define NOMINMAX
+#include <windows.h>
 #endif
 
 namespace tensor_ops {
@@ -59,15 +64,48 @@ namespace {
 
 #elif defined(__aarch64__)
 
-[[maybe_unused]] bool has_neon_dotprod() {
 #if defined(__linux__)
-  return getauxval(AT_HWCAP) & HWCAP_ASIMDDP;
-#elif defined(__ARM_FEATURE_DOTPROD)
-  return true;
-#else
-  return false;
-#endif
+
+// Bits by number, since the headers of older systems do not name all of them.
+bool has_dot_products() { return getauxval(AT_HWCAP) >> 20 & 1; }
+bool has_int8_matrices() { return getauxval(AT_HWCAP2) >> 13 & 1; }
+bool has_bfloat16() { return getauxval(AT_HWCAP2) >> 14 & 1; }
+
+#elif defined(__APPLE__)
+
+bool has_feature(const char* name) {
+  int value = 0;
+  std::size_t size = sizeof value;
+  return sysctlbyname(name, &value, &size, nullptr, 0) == 0 && value != 0;
 }
+// macOS 11 does not know the names.
+#if defined(__ARM_FEATURE_DOTPROD)
+bool has_dot_products() { return true; }
+#else
+bool has_dot_products() { return has_feature("hw.optional.arm.FEAT_DotProd"); }
+#endif
+bool has_int8_matrices() { return has_feature("hw.optional.arm.FEAT_I8MM"); }
+bool has_bfloat16() { return has_feature("hw.optional.arm.FEAT_BF16"); }
+
+#elif defined(_WIN32)
+
+// PF_ARM_V82_DP_, PF_ARM_V82_I8MM_ and PF_ARM_V86_BF16_INSTRUCTIONS_AVAILABLE, by number, since the
+// headers of MinGW do not name all of them.
+bool has_dot_products() { return IsProcessorFeaturePresent(43); }
+bool has_int8_matrices() { return IsProcessorFeaturePresent(66); }
+bool has_bfloat16() { return IsProcessorFeaturePresent(68); }
+
+#else
+
+bool has_dot_products() { return false; }
+bool has_int8_matrices() { return false; }
+bool has_bfloat16() { return false; }
+
+#endif
+
+[[maybe_unused]] bool has_neon_dotprod() { return has_dot_products(); }
+[[maybe_unused]] bool has_neon_i8mm() { return has_neon_dotprod() && has_int8_matrices(); }
+[[maybe_unused]] bool has_neon_bf16() { return has_neon_i8mm() && has_bfloat16(); }
 
 #endif
 

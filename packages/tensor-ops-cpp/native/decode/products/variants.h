@@ -13,7 +13,9 @@
   BLOCKS(argument, x86_64_v4_amx, "x86-64-v4+vnni+bf16+amx")
 #elif defined(__aarch64__) && !defined(TENSOR_OPS_WITHOUT_neon_dotprod)
 #define TENSOR_OPS_OTHER_VARIANTS(EVERY, BF16, BLOCKS, argument) \
-  EVERY(argument, neon_dotprod, "neon+dotprod")
+  EVERY(argument, neon_dotprod, "neon+dotprod")                  \
+  BLOCKS(argument, neon_i8mm, "neon+dotprod+i8mm")               \
+  BF16(argument, neon_bf16, "neon+dotprod+i8mm+bf16")
 #else
 #define TENSOR_OPS_OTHER_VARIANTS(EVERY, BF16, BLOCKS, argument)
 #endif
