@@ -34,6 +34,7 @@ PROCESSORS = {"x86-64-v2": "Nehalem", "x86-64-v3": "Haswell"}
 BELOW_EVERY_LEVEL = "qemu64"
 # The last whose wheels do not need x86-64-v2 themselves.
 MODEST_NUMPY = "numpy==2.2.*"
+PRODUCT_TESTS = "packages/tensor-ops-cpp/tests/test_decode_products.py"
 NEEDED = ["numpy>=2.2", "ml_dtypes", "platformdirs", "pytest>=9", "hypothesis>=6.150", "mpmath"]
 NEEDED += ["gguf>=0.18"]
 PURE = [f"{ROOT}/packages/tensor-ops", f"{ROOT}/packages/tensor-ops-decode"]
@@ -43,6 +44,12 @@ ARM64_PACKAGES = [
     *("libc6", "libgcc-s1", "libstdc++6", "zlib1g", "libexpat1", "libssl3", "libffi8"),
     *("libbz2-1.0", "liblzma5", "libsqlite3-0", "libuuid1"),
 ]
+# AArch64 processors, and the fastest variant of products that each has.
+ARM_PROCESSORS = {
+    "cortex-a72": "neon",
+    "neoverse-n1": "neon+dotprod",
+    "max": "neon+dotprod+i8mm+bf16",
+}
 # Programs that use the headers of the C++ API, which have code for each system.
 PROGRAMS = ["examples/cpp/*.cpp", "tests/cpp_api/programs/*.cpp", "tests/decode/cpp_decoder/*.cpp"]
 # The levels to compile for; kernels are the same on every system.
@@ -156,12 +163,26 @@ def check_aarch64(work: Path) -> None:
     }
     environment = {"_PYTHON_HOST_PLATFORM": "linux-aarch64", "CXX": compiler}
     wheel = build_wheel(work, definitions, environment)
+    check_products(work, compiler, [qemu, "-L", str(system)])
     site = folder(work / "site")
     pip_install(site, NEEDED, ["manylinux_2_28_aarch64", "manylinux2014_aarch64"])
     pip_install(site, ["--no-deps", *PURE])
     pip_install(site, ["--no-deps", str(wheel)], ["linux_aarch64"])
-    python = [qemu, "-L", str(system), f"{system}/usr/bin/{python_name()}"]
+    python = [qemu, "-cpu", "max", "-L", str(system), f"{system}/usr/bin/{python_name()}"]
     run_suite(python, site, "neon")
+    tests = [*python, "-m", "pytest", "-q", "-p", "no:cacheprovider", PRODUCT_TESTS]
+    call(tests, {"PYTHONPATH": str(site), "PYTHONDONTWRITEBYTECODE": "1"})
+
+
+def check_products(work: Path, compiler: str, emulator: list[str]) -> None:
+    """Compare the variants of products on each processor, by the library that was built."""
+    (library,) = (work / "build").rglob("libtensor_ops_cpp.so")
+    checks = work / "check_products"
+    command = [compiler, "-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror", "-o", str(checks)]
+    command += [f"-I{NATIVE}", f"-I{SHARED}", f"{PACKAGE}/tests/native/check_products.cpp"]
+    call([*command, str(library), f"-Wl,-rpath,{library.parent}"], {})
+    for cpu, variant in ARM_PROCESSORS.items():
+        call([*emulator, "-cpu", cpu, str(checks), variant], {})
 
 
 def check_clang(work: Path) -> None:
