@@ -61,6 +61,12 @@ TARGETS = {
     "x86_64-windows-gnu": ["x86_64_v2"],
     "aarch64-windows-gnu": ["neon"],
 }
+# Variants of products whose instructions compilers know by different names, with the formats and
+# the flags of cmake/levels.cmake, as zig spells them.
+PRODUCTS = {
+    "neon_i8mm": ("q*.cpp", ["-mcpu=generic+v8_2a+dotprod+i8mm", "-DTENSOR_OPS_MATRIX_INT8"]),
+    "neon_bf16": ("bf16.cpp", ["-mcpu=generic+v8_2a+dotprod+i8mm+bf16"]),
+}
 # Where NumPy's headers are not those of Linux.
 NUMPY_PLATFORMS = {"macos": "macosx_14_0_arm64", "windows": "win_amd64"}
 # Folders of sources that go into the Python module; all others go into the library.
@@ -213,7 +219,8 @@ def compilations(target: str, includes: list[str], objects: Path) -> Iterable[li
     listed += f"#define TENSOR_OPS_FOR_EACH_OP(X) {' '.join(f'X({name})' for name in names)}\n"
     (objects / "op_files.h").write_text(listed)  # as CMake writes it
     includes = [*includes, f"-I{objects}"]
-    for source in sorted({*NATIVE.glob("*/*.cpp"), *SHARED.glob("*/*.cpp")} - {*ops}):
+    sources = {*NATIVE.glob("*/*.cpp"), *SHARED.glob("*/*.cpp"), *NATIVE.glob("decode/products/*.cpp")}
+    for source in sorted(sources - {*ops}):
         output = ["-c", "-o", f"{objects}/{source.stem}.o"]
         if source.parent.name not in OF_THE_MODULE:
             output.append("-DTENSOR_OPS_BUILDS_LIBRARY")
@@ -224,6 +231,11 @@ def compilations(target: str, includes: list[str], objects: Path) -> Iterable[li
             flags.append(f"-mcpu={level}")
         for source in ops:
             output = ["-c", "-o", f"{objects}/{source.stem}-{level}.o"]
+            yield [*flags, optimization, *output, str(source)]
+    for variant, (formats, processor) in PRODUCTS.items() if "aarch64" in target else ():
+        flags = [*WARNINGS, *KERNEL_FLAGS, f"-DTENSOR_OPS_LEVEL={variant}", *includes, *processor]
+        for source in sorted(NATIVE.glob(f"decode/products/formats/{formats}")):
+            output = ["-c", "-o", f"{objects}/{source.stem}-{variant}.o"]
             yield [*flags, optimization, *output, str(source)]
 
 
