@@ -36,7 +36,7 @@ BELOW_EVERY_LEVEL = "qemu64"
 MODEST_NUMPY = "numpy==2.2.*"
 PRODUCT_TESTS = "packages/tensor-ops-cpp/tests/test_decode_products.py"
 NEEDED = ["numpy>=2.2", "ml_dtypes", "platformdirs", "pytest>=9", "hypothesis>=6.150", "mpmath"]
-NEEDED += ["gguf>=0.18"]
+NEEDED += ["gguf>=0.18", "jinja2>=3.1.6", "tokenizers>=0.22"]
 PURE = [f"{ROOT}/packages/tensor-ops", f"{ROOT}/packages/tensor-ops-decode"]
 # All ops, dtypes and layouts; an emulated processor is slow.
 SMALL = "test_op_samples or test_layouts or (test_shapes and not 40000)"
