@@ -219,7 +219,11 @@ def compilations(target: str, includes: list[str], objects: Path) -> Iterable[li
     listed += f"#define TENSOR_OPS_FOR_EACH_OP(X) {' '.join(f'X({name})' for name in names)}\n"
     (objects / "op_files.h").write_text(listed)  # as CMake writes it
     includes = [*includes, f"-I{objects}"]
-    sources = {*NATIVE.glob("*/*.cpp"), *SHARED.glob("*/*.cpp"), *NATIVE.glob("decode/products/*.cpp")}
+    sources = {
+        *NATIVE.glob("*/*.cpp"),
+        *SHARED.glob("*/*.cpp"),
+        *NATIVE.glob("decode/products/*.cpp"),
+    }
     for source in sorted(sources - {*ops}):
         output = ["-c", "-o", f"{objects}/{source.stem}.o"]
         if source.parent.name not in OF_THE_MODULE:
