@@ -43,14 +43,17 @@ def create_backend(
         If no hardware has what is required, or it cannot do what `config` asks for.
     """
     if isinstance(config, str):
-        instead = f"for one kind of hardware make one of {', '.join(BACKENDS.values())}"
-        if config.lower() in BACKENDS:
-            instead = f"for that hardware make a {BACKENDS[config.lower()]}"
         raise TypeError(
             f"create_backend takes the best hardware that is here and the settings for it, got the "
-            f"name {config!r}; {instead}"
+            f"name {config!r}; {_class_of(config)}"
         )
     name = HardwareDetector().get_optimal_backend(requires)
     kind = getattr(import_module(f"{__name__}.{name}"), BACKENDS[name])
     backend: Backend = kind(config, fallback=False)
     return backend
+
+
+def _class_of(name: str) -> str:
+    if name.lower() in BACKENDS:
+        return f"for that hardware make a {BACKENDS[name.lower()]}"
+    return f"for one kind of hardware make one of {', '.join(BACKENDS.values())}"

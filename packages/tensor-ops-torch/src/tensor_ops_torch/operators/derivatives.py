@@ -117,8 +117,8 @@ def _differentiable(
     count = len(array_names(op))
     save = getattr(formulas, "saved", None)
     along = getattr(formulas, "along", None)
-    gradients = getattr(formulas, "gradients", along and _symmetric(along))
-    gradients = gradients or _missing(op, "gradients")
+    symmetric = None if along is None else _symmetric(along)
+    gradients = getattr(formulas, "gradients", symmetric) or _missing(op, "gradients")
     tangents = getattr(formulas, "tangents", along) or _missing(op, "tangents")
 
     class Differentiable(torch.autograd.Function):
