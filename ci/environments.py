@@ -66,8 +66,9 @@ WHEEL_TESTS = f"{CUDA}/tests/wheel"
 EMULATED = ["-C", "cmake.define.TENSOR_OPS_CUDA_EMULATION=ON"]
 SANITIZED = ["-C", "cmake.define.TENSOR_OPS_SANITIZE=address,undefined"]
 SANITIZED += ["-C", "install.strip=false"]
-# AMX, which few processors have, in plain C++.
-EMULATED_TILES = ["-C", "cmake.define.TENSOR_OPS_EMULATE_TILES=ON"]
+# AVX-VNNI and AMX, which few processors have, in plain C++.
+EMULATED_INSTRUCTIONS = ["-C", "cmake.define.TENSOR_OPS_EMULATE_DOTS=ON"]
+EMULATED_INSTRUCTIONS += ["-C", "cmake.define.TENSOR_OPS_EMULATE_TILES=ON"]
 # What threads share is the same at every level: one is enough, and compiled in a third of the time.
 THREAD_SANITIZED = ["-C", "cmake.define.TENSOR_OPS_SANITIZE=thread"]
 THREAD_SANITIZED += ["-C", "cmake.define.TENSOR_OPS_ONE_LEVEL=ON", "-C", "install.strip=false"]
@@ -138,7 +139,7 @@ def install_sanitized(session: nox.Session, flags: dict[str, str]) -> None:
     """Install tensor_ops and a build of the C++ backend that checks memory and behaviour."""
     session.install("./packages/tensor-ops", f"./{DECODE}")
     # Not a build from the cache, which may have been made with other flags.
-    session.install("--no-cache", *SANITIZED, *EMULATED_TILES, f"./{CPP}", env=flags)
+    session.install("--no-cache", *SANITIZED, *EMULATED_INSTRUCTIONS, f"./{CPP}", env=flags)
 
 
 def sanitizer_environment(runtime: str = "libasan.so") -> dict[str, str]:

@@ -153,6 +153,21 @@ def test_the_levels_of_this_machine(configured, tmp_path):
     assert compiled("native") == {max(runnable)}
 
 
+def test_the_variants_of_this_machine(configured, tmp_path):
+    def compiled(**settings):
+        configured(**{"TENSOR_OPS_LEVELS": "runnable", **settings})
+        (database,) = tmp_path.glob("build/**/build.ninja")
+        text = database.read_text(encoding="utf-8")
+        return {*re.findall(r"tensor_ops_products_(\w+)\.dir/native/decode/products", text)}
+
+    cpp = pytest.importorskip("tensor_ops_cpp")
+    levels = {x.replace("-", "_") for x in cpp.get_optimization_info()["cpu_levels"]}
+    runnable, emulated = compiled(), compiled(TENSOR_OPS_EMULATE_DOTS="ON")
+    assert levels <= runnable <= compiled(TENSOR_OPS_LEVELS="")
+    assert emulated - runnable <= {"x86_64_v3_vnni"}
+    assert ("x86_64_v3_vnni" in emulated) == ("x86_64_v3" in levels)
+
+
 def test_a_compiler_cache(configured, tmp_path):
     def launched(**settings):
         configured(TENSOR_OPS_CCACHE="/a/cache", **settings)

@@ -15,8 +15,8 @@ if(NOT config_file AND EXISTS ${CMAKE_CURRENT_SOURCE_DIR}/config.cmake)
   set(config_file ${CMAKE_CURRENT_SOURCE_DIR}/config.cmake)
 endif()
 if(config_file)
-  read_config_file("${config_file}" TENSOR_OPS_DECODE TENSOR_OPS_EMULATE_TILES TENSOR_OPS_INSTALL TENSOR_OPS_LEVELS
-                   TENSOR_OPS_ONE_LEVEL TENSOR_OPS_PYTHON TENSOR_OPS_SANITIZE TENSOR_OPS_WERROR)
+  read_config_file("${config_file}" TENSOR_OPS_DECODE TENSOR_OPS_EMULATE_DOTS TENSOR_OPS_EMULATE_TILES
+                   TENSOR_OPS_INSTALL TENSOR_OPS_LEVELS TENSOR_OPS_ONE_LEVEL TENSOR_OPS_PYTHON TENSOR_OPS_SANITIZE TENSOR_OPS_WERROR)
 endif()
 
 set(wanted_by_pip OFF)
@@ -30,11 +30,12 @@ set(TENSOR_OPS_LEVELS "" CACHE STRING
 option(TENSOR_OPS_ONE_LEVEL "Compile for the lowest instruction set only: quick to build, slow to run" OFF)
 option(TENSOR_OPS_DECODE "Compile what runs decode programs, which is most of the library" ON)
 option(TENSOR_OPS_WERROR "Treat warnings as errors" OFF)
+option(TENSOR_OPS_EMULATE_DOTS "Do what AVX-VNNI does in plain C++: slow, for tests on other processors" OFF)
 option(TENSOR_OPS_EMULATE_TILES "Do what AMX does in plain C++: slow, for tests on other processors" OFF)
 set(TENSOR_OPS_SANITIZE "" CACHE STRING "What -fsanitize= is to check, e.g. address,undefined")
 
-require_switches(${backend_switches} TENSOR_OPS_DECODE TENSOR_OPS_EMULATE_TILES TENSOR_OPS_INSTALL TENSOR_OPS_ONE_LEVEL
-                 TENSOR_OPS_PYTHON TENSOR_OPS_WERROR)
+require_switches(${backend_switches} TENSOR_OPS_DECODE TENSOR_OPS_EMULATE_DOTS TENSOR_OPS_EMULATE_TILES
+                 TENSOR_OPS_INSTALL TENSOR_OPS_ONE_LEVEL TENSOR_OPS_PYTHON TENSOR_OPS_WERROR)
 
 if(DEFINED USE_CPU AND NOT USE_CPU STREQUAL "" AND NOT USE_CPU)
   message(FATAL_ERROR "USE_CPU is '${USE_CPU}', and the CPU backend is all that tensor-ops-cpp is. Set it to ON, or do not "

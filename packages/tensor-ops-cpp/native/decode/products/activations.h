@@ -21,16 +21,68 @@ std::size_t float_bytes(std::size_t columns) {
 
 constexpr float kSecondTerm = 1.0f / 254;
 
-// 32 activations: scale * q[0] or scale * (q[0] + q[1] / 254). An activation's error is at most
-// 0.501 * scale with one term and 0.002 * scale with two, where scale is the largest magnitude of
-// the block divided by 127, and 2^-142 more where that is subnormal.
+// The integers of 32 activations: an activation is scale * q[0] or scale * (q[0] + q[1] / 254). Its
+// error is at most 0.501 * scale with one term and 0.002 * scale with two, where scale is the
+// largest magnitude of the block divided by 127, and 2^-142 more where that is subnormal.
+template <std::size_t terms>
+using Integers = std::int32_t[terms][kBlockColumns];
+
+// A block of activations as products read it: the scale, the sum of the activations less the scale,
+// the integers, and -8 times the sums of the integers of the first and the last 16 columns and of
+// all 32. z / 8 times such a sum corrects a product with weights that still have their zero point z
+// added.
+
 template <std::size_t terms>
 struct Int8Block {
-  float scale, sum;  // the sum is that of the activations, less the scale
-  // -8 times the sums of q over the first and the last 16 columns. z / 8 times this corrects a
-  // product of q with weights that still have their zero point z added.
-  std::int32_t minus_8_sums[terms][2];
+  float scale, sum;
+  std::int32_t minus_8_sums[terms][2], minus_8_totals[terms];
   std::int8_t q[terms][kBlockColumns];
+
+  TENSOR_OPS_INLINE void set(const Integers<terms>& integers);
+};
+
+#if TENSOR_OPS_X86_PAIRS
+
+// For the instructions of x86 that add two products at a time: of bytes, or of int16, which hold
+// both terms.
+template <std::size_t terms>
+struct PairBlock;
+
+template <>
+struct PairBlock<1> {
+  float scale, sum;
+  std::int32_t sum_times_16;
+  // Of the first two and of the last two of each four columns.
+  std::int16_t minus_8_pairs[2][2], minus_8_pairs_of_all[2];
+  std::int8_t q[kBlockColumns];
+
+  TENSOR_OPS_INLINE void set(const Integers<1>& integers);
+};
+
+template <>
+struct PairBlock<2> {
+  float scale, sum;
+  std::int32_t minus_8_sums[2], minus_8_total;
+  // 254 * q[0] + q[1]. Of each four columns, the first and the third come before the second and the
+  // fourth, as a mask and a shift separate bytes of weights.
+  std::int16_t q[kBlockColumns];
+
+  TENSOR_OPS_INLINE void set(const Integers<2>& integers);
+};
+
+template <std::size_t terms>
+using Activations = PairBlock<terms>;
+
+#else
+
+template <std::size_t terms>
+using Activations = Int8Block<terms>;
+
+#endif
+
+template <class V>
+struct Halved {
+  typename VectorOf<std::int32_t, sizeof(V) / 2>::Type low, high;
 };
 
 template <class V>
@@ -38,11 +90,18 @@ TENSOR_OPS_INLINE std::int32_t largest_lane(V v) {
   if constexpr (sizeof(V) == 8) {
     return v[0] > v[1] ? v[0] : v[1];
   } else {
-    struct Parts {
-      typename VectorOf<std::int32_t, sizeof(V) / 2>::Type low, high;
-    };
-    const auto parts = bit_cast<Parts>(v);
+    const auto parts = bit_cast<Halved<V>>(v);
     return largest_lane(parts.low > parts.high ? parts.low : parts.high);
+  }
+}
+
+template <class V>
+TENSOR_OPS_INLINE std::int32_t sum_of_lanes(V v) {
+  if constexpr (sizeof(V) == 8) {
+    return v[0] + v[1];
+  } else {
+    const auto parts = bit_cast<Halved<V>>(v);
+    return sum_of_lanes(parts.low + parts.high);
   }
 }
 
@@ -55,8 +114,78 @@ TENSOR_OPS_INLINE float largest_magnitude(const float* x) {
   return bit_cast<float>(largest_lane(largest));
 }
 
+TENSOR_OPS_INLINE std::int32_t sum_of_half(const std::int32_t* integers) {
+  Ints sum{};
+  for (std::size_t i = 0; i < kBlockColumns / 2; i += kLanes<float>)
+    sum += load_vector<Ints>(integers + i);
+  return sum_of_lanes(sum);
+}
+
+// Returns the sum of all columns.
+TENSOR_OPS_INLINE std::int32_t set_sums(std::int32_t (&minus_8_sums)[2],
+                                        std::int32_t& minus_8_total, const std::int32_t* integers) {
+  const std::int32_t first = sum_of_half(integers);
+  const std::int32_t last = sum_of_half(integers + kBlockColumns / 2);
+  minus_8_sums[0] = -8 * first;
+  minus_8_sums[1] = -8 * last;
+  minus_8_total = -8 * (first + last);
+  return first + last;
+}
+
+TENSOR_OPS_INLINE void set_bytes(std::int8_t* q, const std::int32_t* integers) {
+  for (std::size_t i = 0; i < kBlockColumns; ++i) q[i] = static_cast<std::int8_t>(integers[i]);
+}
+
 template <std::size_t terms>
-TENSOR_OPS_INLINE void prepare_block(const float* x, float magnitude, Int8Block<terms>& block) {
+TENSOR_OPS_INLINE void Int8Block<terms>::set(const Integers<terms>& integers) {
+  std::int32_t total = 0;
+  for (std::size_t term = 0; term < terms; ++term) {
+    set_bytes(q[term], integers[term]);
+    total = 254 * total + set_sums(minus_8_sums[term], minus_8_totals[term], integers[term]);
+  }
+  sum = static_cast<float>(total) * (terms == 1 ? 1 : kSecondTerm);
+}
+
+#if TENSOR_OPS_X86_PAIRS
+
+TENSOR_OPS_INLINE void PairBlock<1>::set(const Integers<1>& integers) {
+  set_bytes(q, integers[0]);
+  typename VectorOf<std::int16_t, 16>::Type all{};
+  for (std::size_t half = 0; half < 2; ++half) {
+    const auto bytes = load_vector<__m128i>(q + half * kBlockColumns / 2);
+    auto pairs = bit_cast<decltype(all)>(_mm_maddubs_epi16(_mm_set1_epi8(1), bytes));
+    pairs += bit_cast<decltype(all)>(_mm_shuffle_epi32(bit_cast<__m128i>(pairs), 0x4E));
+    pairs += bit_cast<decltype(all)>(_mm_shuffle_epi32(bit_cast<__m128i>(pairs), 0xB1));
+    all += pairs;
+    for (std::size_t i = 0; i < 2; ++i)
+      minus_8_pairs[half][i] = static_cast<std::int16_t>(-8 * pairs[i]);
+  }
+  for (std::size_t i = 0; i < 2; ++i)
+    minus_8_pairs_of_all[i] = static_cast<std::int16_t>(-8 * all[i]);
+  const std::int32_t total = all[0] + all[1];
+  sum_times_16 = 16 * total;
+  sum = static_cast<float>(total);
+}
+
+TENSOR_OPS_INLINE void PairBlock<2>::set(const Integers<2>& integers) {
+  std::int32_t joined[kBlockColumns];
+  for (std::size_t i = 0; i < kBlockColumns; i += kLanes<float>)
+    store_vector(joined + i,
+                 load_vector<Ints>(integers[0] + i) * 254 + load_vector<Ints>(integers[1] + i));
+  for (std::size_t i = 0; i < kBlockColumns; i += 4) {
+    constexpr std::uint64_t lower = 0x0000FFFF0000FFFF;
+    std::uint64_t two[2];
+    __builtin_memcpy(two, joined + i, sizeof two);
+    const std::uint64_t four = (two[0] & lower) | (two[1] & lower) << 16;
+    __builtin_memcpy(q + i, &four, sizeof four);
+  }
+  sum = static_cast<float>(set_sums(minus_8_sums, minus_8_total, joined)) * kSecondTerm;
+}
+
+#endif
+
+template <std::size_t terms>
+TENSOR_OPS_INLINE void prepare_block(const float* x, float magnitude, Activations<terms>& block) {
   // 127 divided by a number close to zero would be infinite.
   const float up = magnitude < 0x1p-100f ? 0x1p100f : 1.0f;
   const float inverse = magnitude > 0 ? 127 / (magnitude * up) : 0.0f;
@@ -66,38 +195,26 @@ TENSOR_OPS_INLINE void prepare_block(const float* x, float magnitude, Int8Block<
   for (std::size_t v = 0; v < vectors; ++v)
     rest[v] = load_vector<Floats>(x + v * kLanes<float>) * up * inverse;
 
-  block.sum = 0;
-  for (std::size_t term = 0; term < terms; ++term) {
-    std::int32_t q[kBlockColumns];
+  Integers<terms> integers;
+  for (std::size_t term = 0; term < terms; ++term)
     for (std::size_t v = 0; v < vectors; ++v) {
       // Adding 1.5 * 2^23 rounds to an integer, and the bits of the sum grow by that integer.
       const Floats rounded = rest[v] + 0x1.8p23f;
-      store_vector(q + v * kLanes<float>,
+      store_vector(integers[term] + v * kLanes<float>,
                    bit_cast<Ints>(rounded) - bit_cast<std::int32_t>(0x1.8p23f));
       rest[v] = (rest[v] - (rounded - 0x1.8p23f)) * 254;
     }
-    for (std::size_t i = 0; i < kBlockColumns; ++i)
-      block.q[term][i] = static_cast<std::int8_t>(q[i]);
-
-    const Words one = splat<Words>(0x01010101), ones[kDotWords] = {one, one, one, one};
-    std::int32_t sum = 0;
-    for (std::size_t half = 0; half < 2; ++half) {
-      const std::int32_t half_sum = dot<1>(Ints{}, ones, block.q[term] + half * 16)[0];
-      block.minus_8_sums[term][half] = -8 * half_sum;
-      sum += half_sum;
-    }
-    block.sum += static_cast<float>(sum) * (term == 0 ? 1 : kSecondTerm);
-  }
+  block.set(integers);
 }
 
 template <std::size_t terms>
 std::size_t int8_bytes(std::size_t columns) {
-  return columns / kBlockColumns * sizeof(Int8Block<terms>);
+  return columns / kBlockColumns * sizeof(Activations<terms>);
 }
 
 template <std::size_t terms>
 void prepare_int8(const float* x, std::size_t columns, unsigned char* prepared) {
-  auto* blocks = reinterpret_cast<Int8Block<terms>*>(prepared);
+  auto* blocks = reinterpret_cast<Activations<terms>*>(prepared);
   const std::size_t count = columns / kBlockColumns;
   // In two passes, since the instructions of a block depend on each other: a CPU works on more
   // blocks at a time if each takes fewer instructions.

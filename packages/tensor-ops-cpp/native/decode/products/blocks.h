@@ -1,7 +1,7 @@
 // The products of a block format in every variant that has it.
 #pragma once
 
-#include "decode/products/multiply.h"
+#include "decode/products/integer_product.h"
 
 #if defined(TENSOR_OPS_TILES)
 
@@ -22,6 +22,12 @@
 
 #define EXPORT_BLOCK_PRODUCTS(format, Format) \
   EXPORT_PRODUCTS(format, {}, matrix_product_of_term<Format>, matrix_product_of_terms<Format>)
+
+#elif defined(TENSOR_OPS_INTEGERS_ONLY)
+
+// Products with float32 activations are those of the level.
+#define EXPORT_BLOCK_PRODUCTS(format, Format) \
+  EXPORT_PRODUCTS(format, {}, int8_product<Format, 1>, int8_product<Format, 2>)
 
 #else
 

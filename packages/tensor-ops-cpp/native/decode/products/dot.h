@@ -8,105 +8,158 @@ namespace tensor_ops::TENSOR_OPS_LEVEL {
 namespace {
 
 using Ints = Vector<std::int32_t>;
+using Shorts = Vector<std::int16_t>;
 using Words = BitsOf<Floats>;  // four bytes to a lane
 
 constexpr std::size_t kDotWords = 4;  // 16 columns
 
-TENSOR_OPS_INLINE Ints splat_word(const std::int8_t* x) {
+// Four activations in int8, or two in int16.
+TENSOR_OPS_INLINE Ints splat_word(const void* x) {
   std::int32_t word;
   __builtin_memcpy(&word, x, sizeof word);
   return splat<Ints>(word);
 }
 
-// Whether weights from 128 to 255 can be multiplied as they are. Elsewhere such a format has signed
-// weights: signed_bytes() subtracts 128.
-#if defined(__AVX512VNNI__)
-constexpr bool kTakesAnyByte = true;
+// Computes v at this place, in the order of the source. GCC would reassociate and move sums of
+// integers, so that more products are live than there are registers.
+template <class V>
+TENSOR_OPS_INLINE void compute_here([[maybe_unused]] V& v) {
+#if defined(__AVX512F__)
+  asm volatile("" : "+v"(v));
+#elif defined(__x86_64__)
+  asm volatile("" : "+x"(v));
+#elif defined(__aarch64__)
+  asm volatile("" : "+w"(v));
+#endif
+}
+
+// What was read from memory before is not kept in registers, but read again.
+TENSOR_OPS_INLINE void forget_memory() { asm volatile("" : : : "memory"); }
+
+// w & mask. Where a format needs more masks than there are registers, they are read from memory.
+template <std::uint32_t mask>
+TENSOR_OPS_INLINE Words masked(Words w) {
+#if defined(__AVX2__) && !defined(__AVX512F__)
+  alignas(kVectorBytes) static constexpr std::uint32_t masks[] = {mask, mask, mask, mask,
+                                                                  mask, mask, mask, mask};
+  Words result;
+  asm("vpand %2, %1, %0" : "=x"(result) : "x"(w), "m"(masks));
+  return result;
+#else
+  return w & mask;
+#endif
+}
+
+TENSOR_OPS_INLINE Words shifted_pairs(Words w, std::size_t bits) {
+  return bit_cast<Words>(bit_cast<Vector<std::uint16_t>>(w) >> bits);
+}
+
+// GCC takes three instructions for this.
+TENSOR_OPS_INLINE Words widened(Halves x) {
+#if defined(__AVX2__) && !defined(__AVX512F__)
+  return bit_cast<Words>(_mm256_cvtepu16_epi32(bit_cast<__m128i>(x)));
+#else
+  return __builtin_convertvector(x, Words);
+#endif
+}
+
+// Whether x86 has instructions only for sums of two neighbouring products. All other levels have
+// dot(), some as one instruction.
+#if defined(__x86_64__) && !defined(__AVX512VNNI__) && !defined(__AVXVNNI__) && \
+    !defined(TENSOR_OPS_EMULATE_DOTS)
+#define TENSOR_OPS_X86_PAIRS 1
+#else
+#define TENSOR_OPS_X86_PAIRS 0
+#endif
+
+// Whether dot() takes weights from 128 to 255. Where it does not, such a format has signed weights:
+// signed_bytes() subtracts 128.
+#if defined(__x86_64__)
+constexpr bool kTakesAnyByte = !TENSOR_OPS_X86_PAIRS;
 #else
 constexpr bool kTakesAnyByte = false;
 #endif
 
 TENSOR_OPS_INLINE Words signed_bytes(Words w) { return w ^ 0x80808080u; }
 
-// start + w x, over 16 columns. The weights are from 0 to `largest`, or signed bytes if `largest`
-// is over 127 and the level does not take any byte. The activations are from -127 to 127.
-#if defined(__AVX512VNNI__)
+#if TENSOR_OPS_X86_PAIRS
 
-template <int largest>
-TENSOR_OPS_INLINE Ints dot(Ints start, const Words* w, const std::int8_t* x) {
-  auto sum = bit_cast<__m512i>(start);
-  for (std::size_t j = 0; j < kDotWords; ++j)
-    sum =
-        _mm512_dpbusd_epi32(sum, bit_cast<__m512i>(w[j]), bit_cast<__m512i>(splat_word(x + 4 * j)));
-  return bit_cast<Ints>(sum);
-}
-
-#elif defined(__x86_64__)
-
-using Bytes = Vector<std::int8_t>;
-using Shorts = Vector<std::int16_t>;
 using Register = Vector<long long>;  // what intrinsics take
 
-// Sums of two neighbouring products. They saturate at 16 bits, so that unsigned weights may be at
-// most 32767 / 254. The signs of signed weights are moved to the activations.
-template <int largest>
-TENSOR_OPS_INLINE Shorts sums_of_two(Words words, Ints activations) {
-  auto w = bit_cast<Register>(words), x = bit_cast<Register>(activations);
-  if constexpr (largest > 127) {
-#if defined(__AVX512F__)
-    x = bit_cast<Register>(bit_cast<Bytes>(w) < 0 ? -bit_cast<Bytes>(x) : bit_cast<Bytes>(x));
-#else
-    x = bit_cast<Register>(TENSOR_OPS_X86(sign_epi8)(x, w));
-#endif
-    w = bit_cast<Register>(TENSOR_OPS_X86(abs_epi8)(w));
-  }
-  return bit_cast<Shorts>(TENSOR_OPS_X86(maddubs_epi16)(w, x));
+// Each lane is the sum of two neighbouring products of int16.
+TENSOR_OPS_INLINE Ints sums_of_two_shorts(Shorts w, Shorts x) {
+  return bit_cast<Ints>(TENSOR_OPS_X86(madd_epi16)(bit_cast<Register>(w), bit_cast<Register>(x)));
 }
 
-template <int largest>
-TENSOR_OPS_INLINE Ints dot(Ints start, const Words* w, const std::int8_t* x) {
-  // Adds as many sums of two as 16 bits can hold.
-  constexpr std::size_t fit = largest > 127 ? 1 : 32767 / (2 * 127 * largest);
-  static_assert(fit >= 1);
-  constexpr std::size_t run = fit < kDotWords ? fit : kDotWords;
-  const auto ones = bit_cast<Register>(splat<Shorts>(1));
-  for (std::size_t j = 0; j < kDotWords; j += run) {
-    Shorts sums = sums_of_two<largest>(w[j], splat_word(x + 4 * j));
-    for (std::size_t i = j + 1; i < j + run && i < kDotWords; ++i)
-      sums += sums_of_two<largest>(w[i], splat_word(x + 4 * i));
-    start += bit_cast<Ints>(TENSOR_OPS_X86(madd_epi16)(bit_cast<Register>(sums), ones));
-  }
+// The same of unsigned and signed bytes. The sums saturate at 16 bits, so that weights may be at
+// most 32767 / 254.
+TENSOR_OPS_INLINE Shorts sums_of_two(Words w, Ints x) {
+  return bit_cast<Shorts>(
+      TENSOR_OPS_X86(maddubs_epi16)(bit_cast<Register>(w), bit_cast<Register>(x)));
+}
+
+// The same of signed weights: their signs are moved to the activations.
+TENSOR_OPS_INLINE Shorts sums_of_two_signed(Words w, Ints x) {
+#if defined(__AVX512F__)
+  using Bytes = Vector<std::int8_t>;
+  const auto bytes = bit_cast<Bytes>(x);
+  x = bit_cast<Ints>(bit_cast<Bytes>(w) < 0 ? -bytes : bytes);
+#else
+  x = bit_cast<Ints>(TENSOR_OPS_X86(sign_epi8)(bit_cast<Register>(x), bit_cast<Register>(w)));
+#endif
+  return sums_of_two(bit_cast<Words>(TENSOR_OPS_X86(abs_epi8)(bit_cast<Register>(w))), x);
+}
+
+#else
+
+// start + w x. The weights are signed bytes, or unsigned ones if the level takes any byte or if
+// none is over 127; the activations are from -127 to 127.
+#if defined(TENSOR_OPS_EMULATE_DOTS)
+
+TENSOR_OPS_INLINE Ints dot(Ints start, Words w, Ints x) {
+  for (std::size_t i = 0; i < 4; ++i)
+    start += bit_cast<Ints>(w >> (8 * i) & 255u) * (x << (24 - 8 * i) >> 24);
   return start;
+}
+
+#elif defined(__AVX512VNNI__)
+
+TENSOR_OPS_INLINE Ints dot(Ints start, Words w, Ints x) {
+  return bit_cast<Ints>(
+      _mm512_dpbusd_epi32(bit_cast<__m512i>(start), bit_cast<__m512i>(w), bit_cast<__m512i>(x)));
+}
+
+#elif defined(__AVXVNNI__)
+
+TENSOR_OPS_INLINE Ints dot(Ints start, Words w, Ints x) {
+  return bit_cast<Ints>(_mm256_dpbusd_avx_epi32(bit_cast<__m256i>(start), bit_cast<__m256i>(w),
+                                                bit_cast<__m256i>(x)));
 }
 
 #elif defined(__aarch64__)
 
-template <int largest>
-TENSOR_OPS_INLINE Ints dot(Ints start, const Words* w, const std::int8_t* x) {
-  for (std::size_t j = 0; j < kDotWords; ++j) {
-    const auto weights = bit_cast<int8x16_t>(w[j]);
-    const auto activations = bit_cast<int8x16_t>(splat_word(x + 4 * j));
+TENSOR_OPS_INLINE Ints dot(Ints start, Words w, Ints x) {
+  const auto weights = bit_cast<int8x16_t>(w), activations = bit_cast<int8x16_t>(x);
 #if defined(__ARM_FEATURE_DOTPROD)
-    start = vdotq_s32(start, weights, activations);
+  return vdotq_s32(start, weights, activations);
 #else
-    const int16x8_t low = vmull_s8(vget_low_s8(weights), vget_low_s8(activations));
-    const int16x8_t high = vmull_high_s8(weights, activations);
-    start += vpaddq_s32(vpaddlq_s16(low), vpaddlq_s16(high));
+  const int16x8_t low = vmull_s8(vget_low_s8(weights), vget_low_s8(activations));
+  const int16x8_t high = vmull_high_s8(weights, activations);
+  return start + vpaddq_s32(vpaddlq_s16(low), vpaddlq_s16(high));
 #endif
+}
+
+#else
+
+TENSOR_OPS_INLINE Ints dot(Ints start, Words w, Ints x) {
+  for (std::size_t i = 0; i < 4; ++i) {
+    const std::size_t up = 24 - 8 * i;
+    start += (bit_cast<Ints>(w << up) >> 24) * (x << up >> 24);
   }
   return start;
 }
 
-#else
-
-template <int largest>
-TENSOR_OPS_INLINE Ints dot(Ints start, const Words* w, const std::int8_t* x) {
-  for (std::size_t j = 0; j < kDotWords; ++j)
-    for (std::size_t i = 0; i < 4; ++i)
-      start += (bit_cast<Ints>(w[j] << (24 - 8 * i)) >> 24) * x[4 * j + i];
-  return start;
-}
-
+#endif
 #endif
 
 }  // namespace

@@ -14,16 +14,16 @@ namespace {
 // How many vectors the 16 lanes of a tile fill.
 constexpr std::size_t kParts = kLineBytes / kVectorBytes;
 
-// How many tokens are taken at a time, and in how many chains of additions a token's floating-point
-// sum is computed: as many as fit the 16 or 32 registers.
+// How many tokens are taken at a time beside float32, and in how many chains of additions the sum
+// of one is computed: as many as fit the 16 or 32 registers.
 #if defined(__AVX512F__)
-constexpr std::size_t kIntegerTokens = 8, kFloatTokens = 8, kChains = 2;
+constexpr std::size_t kFloatTokens = 8, kChains = 2;
 #elif defined(__AVX2__)
-constexpr std::size_t kIntegerTokens = 4, kFloatTokens = 2, kChains = 2;
+constexpr std::size_t kFloatTokens = 2, kChains = 2;
 #elif defined(__aarch64__)
-constexpr std::size_t kIntegerTokens = 4, kFloatTokens = 4, kChains = 1;
+constexpr std::size_t kFloatTokens = 4, kChains = 1;
 #else
-constexpr std::size_t kIntegerTokens = 4, kFloatTokens = 2, kChains = 1;
+constexpr std::size_t kFloatTokens = 2, kChains = 1;
 #endif
 
 // How far ahead of its use the stream of tiles is prefetched, in bytes.
@@ -82,6 +82,11 @@ class TileBlock {
     prefetch_lines(halves_, Tile::kHalfBytes);
     prefetch_lines(lines_, Tile::kLines * kLineBytes);
   }
+  // The integers of columns 4j and 4j + 2, or of 4j + 1 and 4j + 3, in 16 bits each.
+  TENSOR_OPS_INLINE Words nibble_pairs(std::size_t j, std::size_t odd) const {
+    const Words pairs = shifted_pairs(line(j % kDotWords), j / kDotWords * 4 + odd * 8);
+    return j >= kDotWords && odd ? pairs : pairs & 0x000F000Fu;
+  }
 
  protected:
   TENSOR_OPS_INLINE Floats half(std::size_t index) const {
@@ -93,7 +98,8 @@ class TileBlock {
   // Line j has columns 4j to 4j + 3 in its low nibbles, and columns 4j + 16 to 4j + 19 in its high
   // nibbles.
   TENSOR_OPS_INLINE Words nibbles(std::size_t word) const {
-    return (word < kDotWords ? line(word) : line(word - kDotWords) >> 4) & 0x0F0F0F0Fu;
+    const Words both = word < kDotWords ? line(word) : line(word - kDotWords) >> 4;
+    return kHasHighBits ? masked<0x0F0F0F0F>(both) : both & 0x0F0F0F0Fu;
   }
   // Bits 4 and above of a word, `bits` of each integer. 8 / bits words share a line, the first word
   // in the lowest bits.
@@ -102,13 +108,15 @@ class TileBlock {
     constexpr std::size_t together = 8 / bits;
     const Words shared = line(first_line + word / together);
     const std::size_t at = word % together * bits;
-    return (at < 4 ? shared << (4 - at) : shared >> (at - 4)) & ((1u << bits) - 1) * 0x10101010u;
+    return masked<((1u << bits) - 1) * 0x10101010u>(at < 4 ? shared << (4 - at)
+                                                           : shared >> (at - 4));
   }
   // The two bytes that row r has at half line `index`.
   TENSOR_OPS_INLINE Words pair(std::size_t index) const {
-    return __builtin_convertvector(load_vector<Halves>(halves_ + index * kLineBytes / 2), Words);
+    return widened(load_vector<Halves>(halves_ + index * kLineBytes / 2));
   }
 
+  static constexpr bool kHasHighBits = Tile::kLines > kDotWords;
   const unsigned char *halves_, *lines_;
 };
 
@@ -132,79 +140,12 @@ class SuperBlock : public TileBlock<Tile> {
   }
 
  protected:
-  TENSOR_OPS_INLINE Words low_integers() const { return integers_ & 255u; }
+  TENSOR_OPS_INLINE Words low_integers() const { return integers_ << 24 >> 24; }
   TENSOR_OPS_INLINE Words high_integers() const { return integers_ >> 8; }
 
  private:
   const std::size_t index_;
   const Words integers_;
-};
-
-// Products with activations in int8, of one or two terms.
-template <class Format, std::size_t terms>
-struct IntegerProduct {
-  static constexpr std::size_t kTokens = kIntegerTokens;
-  static constexpr bool kSigned = Format::kLargest > 127 && !kTakesAnyByte;
-  static constexpr int kZero = kSigned ? 0 : Format::kZero;
-  static constexpr std::size_t kHalvesOfScale = 2 / Format::kScales;
-  using Activations = Int8Block<terms>;
-
-  // What corrects the sum over the columns of one scale for kZero, where the sum itself does not.
-  static TENSOR_OPS_INLINE std::int32_t start(const Activations& x, std::size_t term,
-                                              std::size_t scale) {
-    std::int32_t sum = 0;
-    for (std::size_t i = 0; i < kHalvesOfScale; ++i)
-      sum += x.minus_8_sums[term][scale * kHalvesOfScale + i] * (kZero / 8);
-    return sum;
-  }
-
-  // The sum over the columns of one scale.
-  static TENSOR_OPS_INLINE Floats sum(const Words* words, const Activations& x, std::size_t term,
-                                      std::size_t scale) {
-    Ints sum{};
-    for (std::size_t i = 0; i < kHalvesOfScale; ++i) {
-      const std::size_t half = scale * kHalvesOfScale + i;
-      Ints start{};
-      if constexpr (kZero != 0) start = splat<Ints>(x.minus_8_sums[term][half]) * (kZero / 8);
-      sum += dot<Format::kLargest>(start, words + half * kDotWords, x.q[term] + half * 16);
-    }
-    return __builtin_convertvector(sum, Floats);
-  }
-
-  // sum_of(term, scale) returns the sum over the columns of one scale.
-  template <class Sum>
-  static TENSOR_OPS_INLINE void add_block(Floats& sums, const Format& block, const Activations& x,
-                                          Sum sum_of) {
-    Floats total{};
-    for (std::size_t s = 0; s < Format::kScales; ++s) {
-      Floats product = sum_of(0, s);
-      if constexpr (terms == 2) product = fma(sum_of(1, s), broadcast(kSecondTerm), product);
-      total = s == 0 ? product * block.scale[s] : fma(product, block.scale[s], total);
-    }
-    if constexpr (Format::kHasMinimum) total = fma(block.minimum, broadcast(x.sum), total);
-    sums = fma(total, broadcast(x.scale), sums);
-  }
-
-  template <std::size_t count>
-  static void run(const unsigned char* tile, std::size_t columns, Tokens tokens) {
-    Floats sums[count][kParts] = {};
-    for (std::size_t b = 0; b < columns / kBlockColumns; ++b)
-      repeat<kParts>([&](auto part) TENSOR_OPS_INLINE_LAMBDA {
-        const Format block(tile, b, part);
-        if constexpr (part == 0) block.prefetch();
-        Words words[2 * kDotWords];
-        for (std::size_t j = 0; j < 2 * kDotWords; ++j)
-          words[j] = kSigned ? signed_bytes(block.word(j)) : block.word(j);
-        repeat<count>([&](auto token) TENSOR_OPS_INLINE_LAMBDA {
-          const auto* x = reinterpret_cast<const Activations*>(tokens.at(token));
-          add_block(sums[token][part], block, x[b],
-                    [&](std::size_t term, std::size_t scale)
-                        TENSOR_OPS_INLINE_LAMBDA { return sum(words, x[b], term, scale); });
-        });
-      });
-    for (std::size_t t = 0; t < count; ++t)
-      for (std::size_t p = 0; p < kParts; ++p) tokens.store(t, p, sums[t][p]);
-  }
 };
 
 // A block format beside float32 activations: the weights as the file means them.
@@ -326,9 +267,6 @@ constexpr ProductKernel number_product{float_bytes, prepare_floats, multiply<Flo
 template <class Format>
 constexpr ProductKernel number_product = float_product<Format>;
 #endif
-template <class Format, std::size_t terms>
-constexpr ProductKernel int8_product{int8_bytes<terms>, prepare_int8<terms>,
-                                     multiply<IntegerProduct<Format, terms>>};
 
 }  // namespace
 }  // namespace tensor_ops::TENSOR_OPS_LEVEL

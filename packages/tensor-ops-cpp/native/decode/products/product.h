@@ -82,7 +82,8 @@ struct ProductVariant {
   bool cpu_has;       // whether the CPU can run it
 };
 
-// All that are compiled in, by level, the fastest of a level last.
+// All that are compiled in: first every level by itself, then the others, the fastest of a level
+// last.
 TENSOR_OPS_SHARED const std::vector<ProductVariant>& product_variants();
 // The fastest variant of a level that the CPU can run: an index into product_variants().
 std::size_t fastest_product_variant(std::size_t level);

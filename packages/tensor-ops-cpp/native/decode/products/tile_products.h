@@ -3,7 +3,7 @@
 // that the results have the same bits as those of the variant that takes the remaining tokens.
 #pragma once
 
-#include "decode/products/multiply.h"
+#include "decode/products/integer_product.h"
 #include "decode/products/tile_unit.h"
 
 namespace tensor_ops::TENSOR_OPS_LEVEL {

@@ -25,8 +25,19 @@
 namespace tensor_ops {
 namespace {
 
-// Whether the CPU has what a variant needs beyond its level.
+// Whether the CPU has what a variant needs beyond its level. AVX10 needs no variant of its own:
+// CPUs that have it say too that they have AVX-512 with VNNI and BF16.
 #if defined(__x86_64__)
+
+[[maybe_unused]] bool has_x86_64_v3_vnni() {
+#if defined(TENSOR_OPS_EMULATE_DOTS)
+  return true;
+#else
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx);
+  return eax >> 4 & 1;  // AVX_VNNI
+#endif
+}
 
 [[maybe_unused]] bool has_x86_64_v4_vnni() {
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
@@ -109,13 +120,24 @@ bool has_bfloat16() { return false; }
 
 #endif
 
+// The level whose name a variant's name begins with.
+[[maybe_unused]] std::size_t level_of(const char* variant) {
+  const std::string name(variant, std::strcspn(variant, "+"));
+  std::size_t level = 0;
+  while (compiled_levels()[level].name != name) ++level;
+  return level;
+}
+
 std::vector<ProductVariant> compiled_variants() {
   const auto& levels = compiled_levels();
   std::vector<ProductVariant> all;
   for (std::size_t level = 0; level < levels.size(); ++level)
     all.push_back({levels[level].name, level, levels[level].cpu_has()});
-#define TENSOR_OPS_ADD_VARIANT(_, variant, name) \
-  all.push_back({name, levels.size() - 1, levels.back().cpu_has() && has_##variant()});
+#define TENSOR_OPS_ADD_VARIANT(_, variant, name)                              \
+  {                                                                           \
+    const std::size_t level = level_of(name);                                 \
+    all.push_back({name, level, levels[level].cpu_has() && has_##variant()}); \
+  }
   TENSOR_OPS_OTHER_VARIANTS(TENSOR_OPS_ADD_VARIANT, TENSOR_OPS_ADD_VARIANT,
                             TENSOR_OPS_ADD_VARIANT, )
 #undef TENSOR_OPS_ADD_VARIANT
@@ -141,6 +163,7 @@ const ProductKernel& product_kernel(const WeightFormat& format, ActivationType a
                                     std::size_t variant) {
   const std::size_t level = product_variants()[variant].level;
   for (;; --variant) {
+    if (product_variants()[variant].level != level) continue;
     const ProductTable* table = format.products[variant];
     const ProductKernel* kernel =
         table ? &table->of[static_cast<std::size_t>(activations)] : nullptr;

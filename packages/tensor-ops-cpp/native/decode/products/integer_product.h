@@ -1,0 +1,171 @@
+// Products of integer weights with activations in int8, of one or two terms.
+//
+// The steps of a block are the outer loop and the tokens the inner one, so that few weights are
+// live beside the sums of all tokens. tests/test_decode_products_registers.py reads the machine
+// code.
+#pragma once
+
+#include "decode/products/integer_sums.h"
+#include "decode/products/multiply.h"
+
+namespace tensor_ops::TENSOR_OPS_LEVEL {
+namespace {
+
+// How many tokens are taken at a time: as many as have their integer sums in the registers, and
+// with 32 registers those over the blocks too.
+template <std::size_t terms, std::size_t scales>
+#if defined(__AVX512F__)
+constexpr std::size_t kIntegerTokens = 8 / scales;
+#elif !TENSOR_OPS_X86_PAIRS && !defined(__ARM_FEATURE_DOTPROD)
+constexpr std::size_t kIntegerTokens = 4 / terms;
+#else
+constexpr std::size_t kIntegerTokens = 4;
+#endif
+
+// Whether the sums over the blocks find no registers beside those of a block.
+#if defined(__AVX512F__)
+constexpr bool kSumsInMemory = false;
+#else
+constexpr bool kSumsInMemory = true;
+#endif
+
+// Makes the compiler forget where a pointer leads to, so that what is there stays in memory.
+template <class T>
+TENSOR_OPS_INLINE T* in_memory(T* p) {
+  asm volatile("" : "+r"(p) : : "memory");
+  return p;
+}
+
+template <class Format, std::size_t terms>
+struct IntegerProduct {
+  static constexpr std::size_t kScales = Format::kScales;
+  static constexpr std::size_t kTokens = kIntegerTokens<terms, kScales>;
+  using Block = Activations<terms>;
+  using Sums = IntegerSums<Format, terms>;
+
+  // Of products that take weights as bytes.
+  static constexpr bool kSigned = DotSums<Format, terms>::kSigned;
+  static constexpr int kZero = DotSums<Format, terms>::kZero;
+
+  // What ends a block, for a vector of rows. The sums of two terms are 254 times too large.
+  struct Scales {
+    Floats scale[kScales], minimum{};
+    explicit TENSOR_OPS_INLINE Scales(const Format& block) {
+      if constexpr (Format::kHasMinimum) minimum = block.minimum;
+      for (std::size_t s = 0; s < kScales; ++s)
+        scale[s] = terms == 1 ? block.scale[s] : block.scale[s] * kSecondTerm;
+    }
+  };
+
+  // What corrects the sum over the columns of one scale for kZero, where the sum itself does not.
+  static TENSOR_OPS_INLINE std::int32_t start(const Int8Block<terms>& x, std::size_t term,
+                                              std::size_t scale) {
+    return (kScales == 1 ? x.minus_8_totals[term] : x.minus_8_sums[term][scale]) * (kZero / 8);
+  }
+
+  // sum_of(term, scale) returns the sum over the columns of one scale.
+  template <class SumOf>
+  static TENSOR_OPS_INLINE void add_block(Floats& sums, const Format& block,
+                                          const Int8Block<terms>& x, SumOf sum_of) {
+    add_totals(sums, Scales(block), x, [&](std::size_t scale) TENSOR_OPS_INLINE_LAMBDA {
+      const Floats first = sum_of(0, scale);
+      return terms == 1 ? first : join_terms(first, sum_of(terms - 1, scale));
+    });
+  }
+
+  // total_of(scale) returns the sum over the columns of one scale, with all terms.
+  template <class X, class TotalOf>
+  static TENSOR_OPS_INLINE void add_totals(Floats& sums, const Scales& scales, const X& x,
+                                           TotalOf total_of) {
+    Floats total = total_of(0) * scales.scale[0];
+    if constexpr (kScales == 2) total = fma(total_of(1), scales.scale[1], total);
+    if constexpr (Format::kHasMinimum) total = fma(scales.minimum, broadcast(x.sum), total);
+    sums = fma(total, broadcast(x.scale), sums);
+  }
+
+  // The sums over the columns of a scale, for all tokens and kTogether vectors of rows.
+  template <std::size_t count>
+  static TENSOR_OPS_INLINE void sum_scale(Sums (&sums)[count], const unsigned char* tile,
+                                          std::size_t b, std::size_t first_part, std::size_t scale,
+                                          Tokens tokens) {
+    constexpr std::size_t words = 2 * kDotWords / kScales;
+    repeat<count>([&](auto token) TENSOR_OPS_INLINE_LAMBDA {
+      sums[token].start(block(tokens, token, b), scale);
+    });
+    repeat<words>([&](auto word) TENSOR_OPS_INLINE_LAMBDA {
+      const std::size_t j = scale * words + word;
+      if constexpr (kSumsInMemory) forget_memory();
+      Words read[kTogether];
+      for (std::size_t v = 0; v < kTogether; ++v) read[v] = Format(tile, b, first_part + v).word(j);
+      repeat<Sums::kSteps>([&](auto step) TENSOR_OPS_INLINE_LAMBDA {
+        Words weights[kTogether];
+        for (std::size_t v = 0; v < kTogether; ++v) {
+          if constexpr (kTakesNibblePairs<Format, terms>)
+            weights[v] = Format(tile, b, first_part + v).nibble_pairs(j, step);
+          else
+            weights[v] = Sums::weights(read[v], step);
+          compute_here(weights[v]);
+        }
+        repeat<count>([&](auto token) TENSOR_OPS_INLINE_LAMBDA {
+          sums[token].add(weights, block(tokens, token, b), j * Sums::kSteps + step);
+        });
+      });
+    });
+  }
+
+  template <std::size_t count>
+  static void run(const unsigned char* tile, std::size_t columns, Tokens tokens) {
+    constexpr bool are_few = kSumsInMemory && count * kTogether <= 2;
+    Partial<count> partial{};
+    Partial<count>& kept = kSumsInMemory && !are_few ? *in_memory(&partial) : partial;
+    for (std::size_t b = 0; b < columns / kBlockColumns; ++b) {
+      Format(tile, b, 0).prefetch();
+      repeat<kParts / kTogether>([&](auto group) TENSOR_OPS_INLINE_LAMBDA {
+        constexpr std::size_t first = group * kTogether;
+        Sums sums[count];
+        sum_scale(sums, tile, b, first, 0, tokens);
+        if constexpr (kScales == 2) {
+          repeat<count>([&](auto token) TENSOR_OPS_INLINE_LAMBDA {
+            for (std::size_t v = 0; v < kTogether; ++v)
+              kept.first_scale[token][v] = sums[token].total(v);
+          });
+          sum_scale(sums, tile, b, first, 1, tokens);
+        }
+        repeat<kTogether>([&](auto v) TENSOR_OPS_INLINE_LAMBDA {
+          if constexpr (kSumsInMemory) forget_memory();
+          const Scales scales(Format(tile, b, first + v));
+          repeat<count>([&](auto token) TENSOR_OPS_INLINE_LAMBDA {
+            Floats result = kept.results[token][first + v];
+            add_totals(result, scales, block(tokens, token, b),
+                       [&](std::size_t scale) TENSOR_OPS_INLINE_LAMBDA {
+                         return scale + 1 == kScales ? sums[token].total(v)
+                                                     : kept.first_scale[token][v];
+                       });
+            compute_here(result);
+            kept.results[token][first + v] = result;
+          });
+        });
+      });
+    }
+    for (std::size_t t = 0; t < count; ++t)
+      for (std::size_t p = 0; p < kParts; ++p) tokens.store(t, p, kept.results[t][p]);
+  }
+
+ private:
+  template <std::size_t count>
+  struct Partial {
+    Floats results[count][kParts];
+    Floats first_scale[count][kTogether];
+  };
+
+  static TENSOR_OPS_INLINE const Block& block(Tokens tokens, std::size_t token, std::size_t b) {
+    return reinterpret_cast<const Block*>(tokens.at(token))[b];
+  }
+};
+
+template <class Format, std::size_t terms>
+constexpr ProductKernel int8_product{int8_bytes<terms>, prepare_int8<terms>,
+                                     multiply<IntegerProduct<Format, terms>>};
+
+}  // namespace
+}  // namespace tensor_ops::TENSOR_OPS_LEVEL
