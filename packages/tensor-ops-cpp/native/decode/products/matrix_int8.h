@@ -4,7 +4,7 @@
 // IntegerProduct, so that the results have the same bits as those of the other variants.
 #pragma once
 
-#include "decode/products/multiply.h"
+#include "decode/products/integer_product.h"
 
 namespace tensor_ops::TENSOR_OPS_LEVEL {
 namespace {
