@@ -143,6 +143,54 @@ def test_pages_of_any_size_keep_the_bits(sizes, dtype, window):
             np.testing.assert_array_equal(given.view(np.uint32), bits.view(np.uint32), f"{page=}")
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_later_tokens_leave_no_trace(value, dtype):
+    """Tokens of a prompt are computed together, but none sees what comes after it."""
+    table = table_of(9, 3, 64)
+    program = attention(9, 3, 64, dtype, 16, 0)
+    bits = attended(program, table, 2, 90)
+    alike = np.flatnonzero(TOKENS[-1] == TOKENS)[0]
+    table[TOKENS[-1], 9 * 64 :] = value
+    given = attended(program, table, 2, 90)
+    np.testing.assert_array_equal(given[:alike].view(np.uint32), bits[:alike].view(np.uint32))
+    assert np.isnan(given[alike:]).all()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_prompts_side_by_side_keep_the_bits(dtype):
+    """In a step that has parts of the prompts of all requests, in turn and one after another."""
+    table = table_of(9, 3, 64)
+    program = attention(9, 3, 64, dtype, 16, 0)
+    bits = attended(program, table, 1, 90)[:60]
+    for counts in ((30, 30, 30), (1, 29, 60)):
+        executable = tensor_ops_cpp.compile_program(
+            json.dumps(program), {"table": table}, num_workers=2
+        )
+        arrays = executable.arrays
+        arrays["page_table"][:] = np.arange(arrays["page_table"].size).reshape(REQUESTS, -1)
+        done, given = [0] * REQUESTS, [list[np.ndarray]() for _ in range(REQUESTS)]
+        while any(each < 60 for each in done):
+            parts = [
+                (slot, min(count, 60 - done[slot]))
+                for slot, count in enumerate(counts)
+                if done[slot] < 60
+            ]
+            slots = np.repeat(*np.transpose(parts))
+            positions = np.concatenate([np.arange(n) + done[slot] for slot, n in parts])
+            count = len(slots)
+            arrays["slots"][:count], arrays["positions"][:count] = slots, positions
+            arrays["tokens"][:count] = TOKENS[positions]
+            executable.run(count, 0)
+            for slot, n in parts:
+                given[slot].append(arrays["out"][:count][slots == slot].copy())
+                done[slot] += n
+        executable.close()
+        for each in given:
+            found = np.concatenate(each)
+            np.testing.assert_array_equal(found.view(np.uint32), bits.view(np.uint32))
+
+
 @pytest.mark.parametrize("value", [np.nan, np.inf, 1e8])
 def test_what_int8_cannot_keep_becomes_nan(value):
     """A group of 32 elements that has it is lost, the group beside it is not."""

@@ -81,14 +81,89 @@ TENSOR_OPS_INLINE Floats broadcast(const float* from) {
   return bit_cast<Floats>(BitsOf<Floats>{} + bit_cast<std::uint32_t>(*from));
 }
 
+// One number of a vector's lanes: both halves are combined until one lane is left.
+template <class V, class Combine>
+TENSOR_OPS_INLINE float halved_lanes(V lanes, Combine combine) {
+  if constexpr (sizeof(V) == 2 * sizeof(float)) {
+    return combine(lanes[0], lanes[1]);
+  } else {
+    struct Halves {
+      typename VectorOf<float, sizeof(V) / 2>::Type low, high;
+    };
+    const auto halves = bit_cast<Halves>(lanes);
+    return halved_lanes(combine(halves.low, halves.high), combine);
+  }
+}
+// The same of the lanes of a block, in an order that is the same for every length of a vector.
+template <class Combine>
+TENSOR_OPS_INLINE float halved(Floats (&lanes)[kBlockVectors], Combine combine) {
+  for (std::size_t width = kBlockVectors / 2; width > 0; width /= 2)
+    for (std::size_t v = 0; v < width; ++v) lanes[v] = combine(lanes[v], lanes[v + width]);
+  return halved_lanes(lanes[0], combine);
+}
+
+// What becomes of the scores of a range: `to` gets the largest one and the sum of each head.
+struct RangeScores {
+  const Sizes& sizes;
+  Partial to;
+
+  TENSOR_OPS_INLINE void finish_scores(float* row, std::size_t from, std::size_t end) const {
+#pragma omp simd
+    for (std::size_t p = 0; p < kBlock; ++p) row[p] *= sizes.scale;
+    cap_scores(row, from, end);
+  }
+  // The same of scores that are multiplied by the scale. Lanes without a position that is seen
+  // become -infinity.
+  TENSOR_OPS_INLINE void cap_scores(float* row, std::size_t from, std::size_t end) const {
+    if (sizes.soft_cap > 0) {
+#pragma omp simd
+      for (std::size_t p = 0; p < kBlock; ++p) row[p] = soft_capped(row[p], sizes.soft_cap);
+    }
+    if (from == 0 && end == kBlock) return;
+    for (std::size_t p = 0; p < kBlock; ++p)
+      if (p < from || p >= end) row[p] = -__builtin_inff();
+  }
+
+  // Replaces scores by exp(score - largest).
+  void exponentials(std::size_t h, float* row, std::size_t count) const {
+    find_largest(h, row, count);
+    replace(h, row, count);
+  }
+  TENSOR_OPS_INLINE void find_largest(std::size_t h, const float* row, std::size_t count) const {
+    Floats most[kBlockVectors];
+    for (std::size_t v = 0; v < kBlockVectors; ++v) most[v] = splat<Floats>(-__builtin_inff());
+    for_vectors(count, [&](std::size_t i, std::size_t v) TENSOR_OPS_INLINE_LAMBDA {
+      most[v] = larger(load_vector<Floats>(row + i), most[v]);
+    });
+    to.largest[h] = halved(
+        most, [](auto low, auto high) TENSOR_OPS_INLINE_LAMBDA { return high > low ? high : low; });
+  }
+  // Each lane sums its exponentials over all blocks, in order.
+  TENSOR_OPS_INLINE void replace(std::size_t h, float* row, std::size_t count) const {
+    const float largest = to.largest[h];
+    Floats sums[kBlockVectors] = {};
+    for_vectors(count, [&](std::size_t i, std::size_t v) TENSOR_OPS_INLINE_LAMBDA {
+      const Floats share = exp_below(splat<Floats>(largest) - load_vector<Floats>(row + i));
+      store_vector(row + i, share);
+      sums[v] += share;
+    });
+    to.sums[h] =
+        halved(sums, [](auto low, auto high) TENSOR_OPS_INLINE_LAMBDA { return low + high; });
+  }
+
+  template <class Body>
+  static TENSOR_OPS_INLINE void for_vectors(std::size_t count, Body body) {
+    for (std::size_t i = 0; i < count; i += kBlock)
+      for (std::size_t v = 0; v < kBlockVectors; ++v) body(i + v * kLanes<float>, v);
+  }
+};
+
 // One query of some heads that share keys and values, and a range of positions.
 template <class Element>
-struct RangeQuery {
-  const Sizes& sizes;
+struct RangeQuery : RangeScores {
   const RangeBlocks &seen, &next;  // the blocks of the range, and blocks to be prefetched
   const float* q;                  // the heads, one behind the other
   float* scratch;
-  Partial to;
 
   // Calls visit(block, first lane, end lane, memory to be prefetched meanwhile). The first half of
   // the next blocks is prefetched while keys are read, the second half while values are read.
@@ -105,87 +180,58 @@ struct RangeQuery {
   TENSOR_OPS_INLINE std::size_t half_bytes() const {
     return kBlock / 2 * decode::position_bytes(kCacheType<Element>, sizes.head, sizes.head);
   }
+};
 
-  // Lanes without a position that is seen become -infinity.
-  TENSOR_OPS_INLINE void finish_scores(float* row, std::size_t from, std::size_t end) const {
-#pragma omp simd
-    for (std::size_t p = 0; p < kBlock; ++p) row[p] *= sizes.scale;
-    if (sizes.soft_cap > 0) {
-#pragma omp simd
-      for (std::size_t p = 0; p < kBlock; ++p) row[p] = soft_capped(row[p], sizes.soft_cap);
+// The result of a head for all ranges so far: its values, each the sum times exp(score - largest),
+// its largest score and its sum.
+struct AttendedHead {
+  float *values, *largest, *sum;
+
+  // Adds the result of a range, in the order of ranges; the first one is copied.
+  TENSOR_OPS_INLINE void add(bool is_first, const float* more, float more_largest, float more_sum,
+                             std::size_t size) const {
+    if (is_first) {
+      *largest = more_largest;
+      *sum = more_sum;
+      __builtin_memcpy(values, more, size * sizeof(float));
+      return;
     }
-    if (from == 0 && end == kBlock) return;
-    for (std::size_t p = 0; p < kBlock; ++p)
-      if (p < from || p >= end) row[p] = -__builtin_inff();
+    const float top = more_largest > *largest ? more_largest : *largest;
+    const float share = exp_below(splat<Floats>(top - *largest))[0];
+    const float other = exp_below(splat<Floats>(top - more_largest))[0];
+    *sum = *sum * share + more_sum * other;
+    *largest = top;
+#pragma omp simd
+    for (std::size_t d = 0; d < size; ++d) values[d] = values[d] * share + more[d] * other;
   }
 
-  // Replaces scores by exp(score - largest). Each lane sums its exponentials over all blocks, in
-  // order.
-  void exponentials(std::size_t h, float* row, std::size_t count) const {
-    Floats most[kBlockVectors], sums[kBlockVectors] = {};
-    for (std::size_t v = 0; v < kBlockVectors; ++v) most[v] = splat<Floats>(-__builtin_inff());
-    for_vectors(count, [&](std::size_t i, std::size_t v) TENSOR_OPS_INLINE_LAMBDA {
-      most[v] = larger(load_vector<Floats>(row + i), most[v]);
-    });
-    float lanes[kBlock];
-    __builtin_memcpy(lanes, most, sizeof lanes);
-    for (std::size_t width = kBlock / 2; width > 0; width /= 2)
-      for (std::size_t i = 0; i < width; ++i)
-        lanes[i] = lanes[i + width] > lanes[i] ? lanes[i + width] : lanes[i];
-    const float largest = lanes[0];
-    for_vectors(count, [&](std::size_t i, std::size_t v) TENSOR_OPS_INLINE_LAMBDA {
-      const Floats share = exp_below(splat<Floats>(largest) - load_vector<Floats>(row + i));
-      store_vector(row + i, share);
-      sums[v] += share;
-    });
-    __builtin_memcpy(lanes, sums, sizeof lanes);
-    for (std::size_t width = kBlock / 2; width > 0; width /= 2)
-      for (std::size_t i = 0; i < width; ++i) lanes[i] += lanes[i + width];
-    to.largest[h] = largest;
-    to.sums[h] = lanes[0];
-  }
-
-  template <class Body>
-  static TENSOR_OPS_INLINE void for_vectors(std::size_t count, Body body) {
-    for (std::size_t i = 0; i < count; i += kBlock)
-      for (std::size_t v = 0; v < kBlockVectors; ++v) body(i + v * kLanes<float>, v);
+  TENSOR_OPS_INLINE void finish(std::size_t size) const {
+#pragma omp simd
+    for (std::size_t d = 0; d < size; ++d) values[d] /= *sum;
   }
 };
 
-// The result of a group of heads for all ranges so far, in the order in which they are added.
+// The same of a group of heads.
 class Attended {
  public:
   TENSOR_OPS_INLINE Attended(const Sizes& sizes, const Partial& to) : sizes_(sizes), to_(to) {}
 
   void add(const Partial& part) {
-    for (std::size_t h = 0; h < sizes_.group(); ++h) {
-      float &largest = to_.largest[h], &sum = to_.sums[h];
-      float* const values = to_.values + h * sizes_.head;
-      const float* const more = part.values + h * sizes_.head;
-      if (is_first_) {
-        largest = part.largest[h];
-        sum = part.sums[h];
-        __builtin_memcpy(values, more, sizes_.head * sizeof(float));
-        continue;
-      }
-      const float top = part.largest[h] > largest ? part.largest[h] : largest;
-      const float share = exp_below(splat<Floats>(top - largest))[0];
-      const float other = exp_below(splat<Floats>(top - part.largest[h]))[0];
-      sum = sum * share + part.sums[h] * other;
-      largest = top;
-#pragma omp simd
-      for (std::size_t d = 0; d < sizes_.head; ++d) values[d] = values[d] * share + more[d] * other;
-    }
+    for (std::size_t h = 0; h < sizes_.group(); ++h)
+      head(h).add(is_first_, part.values + h * sizes_.head, part.largest[h], part.sums[h],
+                  sizes_.head);
     is_first_ = false;
   }
 
   void finish() const {
-    for (std::size_t h = 0; h < sizes_.group(); ++h)
-#pragma omp simd
-      for (std::size_t d = 0; d < sizes_.head; ++d) to_.values[h * sizes_.head + d] /= to_.sums[h];
+    for (std::size_t h = 0; h < sizes_.group(); ++h) head(h).finish(sizes_.head);
   }
 
  private:
+  TENSOR_OPS_INLINE AttendedHead head(std::size_t h) const {
+    return {to_.values + h * sizes_.head, to_.largest + h, to_.sums + h};
+  }
+
   const Sizes& sizes_;
   const Partial to_;
   bool is_first_ = true;

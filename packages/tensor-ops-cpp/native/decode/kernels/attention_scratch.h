@@ -10,6 +10,10 @@ constexpr std::size_t kMostShared = 1024;
 // Heads that share a pass over keys and values at any level.
 constexpr std::size_t kMostQueryHeads = 4;
 
+// Tokens of a prompt whose positions are in one block are computed together, and so many query
+// heads of them at the most.
+constexpr std::size_t kMostTogether = 48;
+
 // One partial result per (query-head group, range): values [head][d], and per head its maximum and
 // its sum. All numbers count floats.
 struct PartialLayout {
@@ -48,6 +52,31 @@ DECODE_INLINE std::size_t block_bytes(CacheType type, std::size_t head_size) {
   return kCacheBlock * position_bytes(type, head_size, head_size);
 }
 
+// Queries are kept in parts of so many elements, part after part of all heads: the distance between
+// heads is a constant of the instructions.
+constexpr std::size_t kQueryPart = 128;
+
+// The memory of some consecutive tokens beside a range of positions of one head, all as float32.
+// A slice is 16 elements of a head. All numbers count floats.
+struct TogetherLayout {
+  std::size_t slices, parts, keys, values, queries, scores, results, largest, sums, all_largest,
+      all_sums, floats;
+
+  explicit DECODE_INLINE TogetherLayout(std::size_t head_size)
+      : slices((head_size + kCacheBlock - 1) / kCacheBlock),
+        parts((head_size + kQueryPart - 1) / kQueryPart),
+        keys(0),
+        values(keys + kAttendedRange * head_size),
+        queries(values + kAttendedRange * slices * kCacheBlock),
+        scores(queries + kMostTogether * parts * kQueryPart),
+        results(scores + kMostTogether * kAttendedRange),
+        largest(results + kMostTogether * slices * kCacheBlock),
+        sums(largest + kMostTogether),
+        all_largest(sums + kMostTogether),
+        all_sums(all_largest + kMostTogether),
+        floats(all_sums + kMostTogether) {}
+};
+
 // The scratch of a thread, for a group of query heads.
 struct AttentionScratch {
   Piece<unsigned char>
@@ -57,6 +86,7 @@ struct AttentionScratch {
   Piece<float> partial;
   Piece<float> int8_heads;  // the heads of the query in int16, beside keys in int8
   Piece<float> query;       // the scores of a range, and what follows from them
+  Piece<float> together;    // of tokens that are computed together
   std::size_t bytes;
 
   DECODE_INLINE AttentionScratch(CacheType type, std::size_t page_size, std::size_t group,
@@ -74,6 +104,7 @@ struct AttentionScratch {
     query =
         own.add<float>(is_int8 ? Int8QueryLayout(kMostQueryHeads, kAttendedRange, head_size).floats
                                : kMostQueryHeads * kAttendedRange);
+    together = own.add<float>(is_int8 ? 0 : TogetherLayout(head_size).floats);
     bytes = own.bytes();
   }
 };
@@ -81,8 +112,9 @@ struct AttentionScratch {
 // The scratch that all threads share, for requests of up to `positions` positions.
 struct SharedAttentionScratch {
   std::size_t most_parts;
-  Piece<std::uint32_t> done;  // how many ranges of each pair are done
-  Piece<float> parts;         // the partial result of each range
+  Piece<std::uint32_t> done;   // how many ranges of each pair are done
+  Piece<std::uint32_t> taken;  // how many units of tokens threads have taken
+  Piece<float> parts;          // the partial result of each range
   std::size_t bytes;
 
   DECODE_INLINE SharedAttentionScratch(std::size_t positions, std::size_t kv_heads,
@@ -91,6 +123,7 @@ struct SharedAttentionScratch {
     most_parts = kv_heads * ranges;
     Pieces shared;
     done = shared.add<std::uint32_t>(kMostShared);
+    taken = shared.add<std::uint32_t>(1);
     parts = shared.add<float>(kv_heads, ranges, partial.floats);
     bytes = shared.bytes();
   }

@@ -1,6 +1,8 @@
 // attention: each query head of a token attends to the keys of its request up to its own position.
 #include "decode/executor/node.h"
 #include "decode/kernels/attention_int8.h"
+#include "decode/kernels/attention_ranges.h"
+#include "decode/kernels/attention_together.h"
 #include "decode/kernels/op_rows.h"
 
 namespace tensor_ops::TENSOR_OPS_LEVEL {
@@ -9,7 +11,6 @@ namespace {
 using decode::AttentionNode;
 using decode::AttentionScratch;
 using decode::Int8HeadLayout;
-using decode::kAttendedRange;
 using decode::kMostShared;
 using decode::PartialLayout;
 using decode::Share;
@@ -41,48 +42,6 @@ TENSOR_OPS_INLINE HeadCache<Element> head_cache(const Share& share, std::size_t 
   return {share.cache, share.step->page_table + slot * share.step->pages_per_request, slot, head};
 }
 
-// The work of a step: for each pair of a token and a key/value head, the ranges of positions that
-// the token sees. Pairs of one head follow one another, so that tokens of a prompt find its keys in
-// the processor's caches. A range begins at a multiple of kAttendedRange, and has sums of its own,
-// which are the same whoever computes them.
-class Ranges {
- public:
-  explicit TENSOR_OPS_INLINE Ranges(const Share& share)
-      : share_(share),
-        sizes_(share.attributes_as<AttentionNode::Attributes>()),
-        pairs_(share.rows * sizes_.kv_heads) {}
-
-  TENSOR_OPS_INLINE const Sizes& sizes() const { return sizes_; }
-  TENSOR_OPS_INLINE std::size_t pairs() const { return pairs_; }
-  TENSOR_OPS_INLINE std::size_t token(std::size_t pair) const { return pair % share_.rows; }
-  TENSOR_OPS_INLINE std::size_t kv_head(std::size_t pair) const { return pair / share_.rows; }
-  TENSOR_OPS_INLINE std::size_t position(std::size_t pair) const {
-    return static_cast<std::size_t>(share_.step->positions[token(pair)]);
-  }
-  TENSOR_OPS_INLINE std::size_t count(std::size_t pair) const {
-    return position(pair) / kAttendedRange - first(pair) + 1;
-  }
-  TENSOR_OPS_INLINE std::size_t begin(std::size_t pair, std::size_t range) const {
-    const std::size_t seen = sizes_.first_seen(position(pair));
-    const std::size_t whole = (first(pair) + range) * kAttendedRange;
-    return seen > whole ? seen : whole;
-  }
-  TENSOR_OPS_INLINE std::size_t end(std::size_t pair, std::size_t range) const {
-    const std::size_t seen = position(pair) + 1;
-    const std::size_t whole = (first(pair) + range + 1) * kAttendedRange;
-    return seen < whole ? seen : whole;
-  }
-
- private:
-  TENSOR_OPS_INLINE std::size_t first(std::size_t pair) const {
-    return sizes_.first_seen(position(pair)) / kAttendedRange;
-  }
-
-  const Share& share_;
-  const Sizes sizes_;
-  const std::size_t pairs_;
-};
-
 template <class Element, std::size_t heads>
 void attend(const RangeQuery<Element>& query, std::size_t count) {
   if constexpr (heads > 1)
@@ -105,6 +64,7 @@ class Attention {
     const std::size_t pairs = share.rows * sizes.kv_heads, end = share.end_of(pairs);
     float* const key = own_of(share, sizes).heads.in(share.own);
     std::uint32_t* const done = shared_of(share, sizes).done.in(share.shared);
+    if (share.thread == 0) *shared_of(share, sizes).taken.in(share.shared) = 0;
     for (std::size_t pair = share.begin_of(pairs); pair < end; ++pair) {
       const std::size_t token = pair / sizes.kv_heads, head = pair % sizes.kv_heads;
       const auto position = static_cast<std::size_t>(share.step->positions[token]);
@@ -130,8 +90,8 @@ class Attention {
     next_->assembled = own_.assembled[1].in(share.own);
   }
 
-  // Threads take many pairs in turn, since late positions take longer than early ones. Of few pairs
-  // they divide the ranges.
+  // Of few pairs, threads divide the ranges. Of a prompt they take units of tokens, and else pairs
+  // in turn, since late positions take longer than early ones.
   void run() {
     next_->pair = ranges_.pairs();  // none
     const std::size_t pairs = ranges_.pairs();
@@ -140,8 +100,11 @@ class Attention {
       for (std::size_t pair = 0; pair < pairs; ++pair) all += ranges_.count(pair);
     if (all > 0 && all <= shared_.most_parts)
       run_shared(share_.begin_of(all), share_.end_of(all));
+    else if (!is_int8 && ranges_.has_neighbours())
+      run_units();
     else
-      for (std::size_t pair = share_.thread; pair < pairs; pair += share_.threads) run_alone(pair);
+      for (std::size_t pair = share_.thread; pair < pairs; pair += share_.threads)
+        run_alone(pair, pair + share_.threads);
   }
 
  private:
@@ -188,8 +151,65 @@ class Attention {
     }
   }
 
-  void run_alone(std::size_t pair) {
-    const std::size_t count = ranges_.count(pair), next = pair + share_.threads;
+  // Units are numbered with late tokens first, as these take longest. Whoever is done takes the
+  // next one; no result depends on who computes it.
+  void run_units() {
+    std::uint32_t* const taken = shared_.taken.in(share_.shared);
+    const std::size_t most = ranges_.most_together(share_.threads);
+    std::size_t unit = 0, wanted = __atomic_fetch_add(taken, 1u, __ATOMIC_RELAXED);
+    for (std::size_t head = 0; head < sizes_.kv_heads; ++head)
+      for (std::size_t end = share_.rows; end > 0; ++unit) {
+        const std::size_t count = ranges_.together(end, most);
+        end -= count;
+        if (unit != wanted) continue;
+        const std::size_t pair = head * share_.rows + end;
+        if (count == 1)
+          run_alone(pair, ranges_.pairs());
+        else if constexpr (!is_int8)
+          run_together(pair, count);
+        wanted = __atomic_fetch_add(taken, 1u, __ATOMIC_RELAXED);
+      }
+  }
+
+  // Computes so many pairs of one head and consecutive tokens. They have the same ranges.
+  void run_together(std::size_t first, std::size_t tokens) {
+    const std::size_t group = sizes_.group(), last = first + tokens - 1;
+    const decode::TogetherLayout layout(sizes_.head);
+    float* const memory = own_.together.in(share_.own);
+    const TokensTogether<Element> together(sizes_, tokens, memory);
+    for (std::size_t t = 0; t < tokens; ++t)
+      prepare_query(first + t, memory + layout.results + t * group * sizes_.head);
+    together.take_queries(memory + layout.results);
+    SeenPart parts[decode::kMostTogether];
+    for (std::size_t range = 0; range < ranges_.count(last); ++range) {
+      const std::size_t begin = ranges_.begin(first, range), base = begin / kBlock * kBlock;
+      for (std::size_t t = 0; t < tokens; ++t) {
+        const SeenPart part{ranges_.begin(first + t, range) - base,
+                            ranges_.end(first + t, range) - base};
+        for (std::size_t h = 0; h < group; ++h) parts[t * group + h] = part;
+      }
+      fill(*seen_, last, range, begin);
+      together.run(*seen_, parts);
+      for_heads(first, tokens, [&](std::size_t head, float* values) {
+        together.add_to(head, range == 0, values);
+      });
+    }
+    for_heads(first, tokens,
+              [&](std::size_t head, float* values) { together.finish(head, values); });
+  }
+
+  // visit(number among the heads of the tokens, result)
+  template <class Visit>
+  TENSOR_OPS_INLINE void for_heads(std::size_t first, std::size_t tokens, Visit visit) const {
+    const std::size_t group = sizes_.group();
+    for (std::size_t t = 0; t < tokens; ++t)
+      for (std::size_t h = 0; h < group; ++h)
+        visit(t * group + h, out(first + t) + h * sizes_.head);
+  }
+
+  // `next` is the pair that this thread computes afterwards, if there is one.
+  void run_alone(std::size_t pair, std::size_t next) {
+    const std::size_t count = ranges_.count(pair);
     prepare_query(pair);
     Attended all = attended(pair);
     float* const part = own_.partial.in(share_.own);
@@ -210,11 +230,14 @@ class Attention {
            ranges_.kv_head(pair) * sizes_.group() * sizes_.head;
   }
 
-  void prepare_query(std::size_t pair) const {
+  void prepare_query(std::size_t pair, float* to) const {
     const float* const heads = share_.in(0) + ranges_.token(pair) * share_.input_columns[0] +
                                ranges_.kv_head(pair) * sizes_.group() * sizes_.head;
     prepare_heads(share_, sizes_, heads, sizes_.group(), AttentionNode::kQNorm,
-                  ranges_.position(pair), heads_);
+                  ranges_.position(pair), to);
+  }
+  void prepare_query(std::size_t pair) const {
+    prepare_query(pair, heads_);
     if constexpr (is_int8)
       for (std::size_t h = 0; h < sizes_.group(); ++h)
         Int8Head(query_ + h * query_floats(), sizes_.head)
@@ -240,15 +263,20 @@ class Attention {
     fill(*next_, next_pair, next_range);
     const std::size_t group = sizes_.group();
     for (std::size_t head = 0; head < group; head += kMostHeads)
-      attend<Element, kMostHeads>(
-          {sizes_, *seen_, *next_, query_ + head * query_floats(), own_.query.in(share_.own),
-           Partial(to, layout_of_part_).from(head, sizes_)},
-          group - head);
+      attend<Element, kMostHeads>({{sizes_, Partial(to, layout_of_part_).from(head, sizes_)},
+                                   *seen_,
+                                   *next_,
+                                   query_ + head * query_floats(),
+                                   own_.query.in(share_.own)},
+                                  group - head);
   }
 
   void fill(RangeBlocks& blocks, std::size_t pair, std::size_t range) const {
+    fill(blocks, pair, range, ranges_.begin(pair, range));
+  }
+  void fill(RangeBlocks& blocks, std::size_t pair, std::size_t range, std::size_t begin) const {
     const auto cache = head_cache<Element>(share_, ranges_.token(pair), ranges_.kv_head(pair));
-    blocks.fill(cache, ranges_.begin(pair, range), ranges_.end(pair, range),
+    blocks.fill(cache, begin, ranges_.end(pair, range),
                 decode::block_bytes(share_.cache.type, sizes_.head));
     blocks.pair = pair;
     blocks.range = range;
