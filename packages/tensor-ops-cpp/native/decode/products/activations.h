@@ -121,27 +121,46 @@ TENSOR_OPS_INLINE std::int32_t sum_of_half(const std::int32_t* integers) {
   return sum_of_lanes(sum);
 }
 
-// Returns the sum of all columns.
-TENSOR_OPS_INLINE std::int32_t set_sums(std::int32_t (&minus_8_sums)[2],
-                                        std::int32_t& minus_8_total, const std::int32_t* integers) {
-  const std::int32_t first = sum_of_half(integers);
-  const std::int32_t last = sum_of_half(integers + kBlockColumns / 2);
-  minus_8_sums[0] = -8 * first;
-  minus_8_sums[1] = -8 * last;
-  minus_8_total = -8 * (first + last);
-  return first + last;
+// Stores the integers of a half of a block, which are from -127 to 127 or of a block whose scale is
+// NaN, as bytes, and returns their sum.
+#if defined(__x86_64__)
+TENSOR_OPS_INLINE std::int32_t store_half(std::int8_t* to, const std::int32_t* integers) {
+  Ints q[kBlockColumns / 2 / kLanes<float>];
+  __builtin_memcpy(q, integers, sizeof q);
+#if defined(__AVX512F__)
+  const __m128i bytes = _mm512_cvtepi32_epi8(bit_cast<__m512i>(q[0]));
+#elif defined(__AVX2__)
+  const __m256i pairs = _mm256_packs_epi32(bit_cast<__m256i>(q[0]), bit_cast<__m256i>(q[1]));
+  const __m128i bytes = _mm_shuffle_epi32(
+      _mm_packs_epi16(_mm256_castsi256_si128(pairs), _mm256_extracti128_si256(pairs, 1)), 0xD8);
+#else
+  const __m128i bytes =
+      _mm_packs_epi16(_mm_packs_epi32(bit_cast<__m128i>(q[0]), bit_cast<__m128i>(q[1])),
+                      _mm_packs_epi32(bit_cast<__m128i>(q[2]), bit_cast<__m128i>(q[3])));
+#endif
+  store_vector(to, bytes);
+  // The instruction adds unsigned bytes, eight at a time: they are made so by adding 128.
+  const __m128i sums = _mm_sad_epu8(_mm_xor_si128(bytes, _mm_set1_epi8(-128)), __m128i{});
+  return _mm_cvtsi128_si32(_mm_add_epi32(sums, _mm_unpackhi_epi64(sums, sums))) - 16 * 128;
 }
-
-TENSOR_OPS_INLINE void set_bytes(std::int8_t* q, const std::int32_t* integers) {
-  for (std::size_t i = 0; i < kBlockColumns; ++i) q[i] = static_cast<std::int8_t>(integers[i]);
+#else
+TENSOR_OPS_INLINE std::int32_t store_half(std::int8_t* to, const std::int32_t* integers) {
+  for (std::size_t i = 0; i < kBlockColumns / 2; ++i) to[i] = static_cast<std::int8_t>(integers[i]);
+  return sum_of_half(integers);
 }
+#endif
 
 template <std::size_t terms>
 TENSOR_OPS_INLINE void Int8Block<terms>::set(const Integers<terms>& integers) {
   std::int32_t total = 0;
   for (std::size_t term = 0; term < terms; ++term) {
-    set_bytes(q[term], integers[term]);
-    total = 254 * total + set_sums(minus_8_sums[term], minus_8_totals[term], integers[term]);
+    constexpr std::size_t half = kBlockColumns / 2;
+    const std::int32_t first = store_half(q[term], integers[term]);
+    const std::int32_t last = store_half(q[term] + half, integers[term] + half);
+    minus_8_sums[term][0] = -8 * first;
+    minus_8_sums[term][1] = -8 * last;
+    minus_8_totals[term] = -8 * (first + last);
+    total = 254 * total + first + last;
   }
   sum = static_cast<float>(total) * (terms == 1 ? 1 : kSecondTerm);
 }
@@ -149,7 +168,8 @@ TENSOR_OPS_INLINE void Int8Block<terms>::set(const Integers<terms>& integers) {
 #if TENSOR_OPS_X86_PAIRS
 
 TENSOR_OPS_INLINE void PairBlock<1>::set(const Integers<1>& integers) {
-  set_bytes(q, integers[0]);
+  for (std::size_t i = 0; i < kBlockColumns; i += kBlockColumns / 2)
+    store_half(q + i, integers[0] + i);
   typename VectorOf<std::int16_t, 16>::Type all{};
   for (std::size_t half = 0; half < 2; ++half) {
     const auto bytes = load_vector<__m128i>(q + half * kBlockColumns / 2);
@@ -179,7 +199,11 @@ TENSOR_OPS_INLINE void PairBlock<2>::set(const Integers<2>& integers) {
     const std::uint64_t four = (two[0] & lower) | (two[1] & lower) << 16;
     __builtin_memcpy(q + i, &four, sizeof four);
   }
-  sum = static_cast<float>(set_sums(minus_8_sums, minus_8_total, joined)) * kSecondTerm;
+  const std::int32_t first = sum_of_half(joined), last = sum_of_half(joined + kBlockColumns / 2);
+  minus_8_sums[0] = -8 * first;
+  minus_8_sums[1] = -8 * last;
+  minus_8_total = -8 * (first + last);
+  sum = static_cast<float>(first + last) * kSecondTerm;
 }
 
 #endif
