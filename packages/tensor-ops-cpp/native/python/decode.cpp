@@ -155,8 +155,7 @@ bool is_mapped_file(PyArrayObject* array) {
     owner = PyArray_BASE(reinterpret_cast<PyArrayObject*>(owner));
   if (!owner || !PyMemoryView_Check(owner)) return false;
   const Py_buffer* const buffer = PyMemoryView_GET_BUFFER(owner);
-  const py::object type = py::module_::import("mmap").attr("mmap");
-  return buffer->readonly && buffer->obj && py::isinstance(buffer->obj, type);
+  return buffer->readonly && buffer->obj && std::string(type_name(buffer->obj)) == "mmap.mmap";
 }
 
 decode::TensorBytes bytes_of(PyArrayObject* array) {
@@ -229,11 +228,9 @@ class PyExecutable {
 
   void run(std::int64_t num_tokens, std::int64_t num_selected) {
     // A negative number is as much out of range as the number it becomes.
-    without_gil([&] {
-      executable_->run(static_cast<std::size_t>(num_tokens),
-                       static_cast<std::size_t>(num_selected));
-      return 0;
-    });
+    const auto tokens = static_cast<std::size_t>(num_tokens);
+    const auto selected = static_cast<std::size_t>(num_selected);
+    without_gil([&] { executable_->run(tokens, selected); });
     drop_packed();
   }
 
@@ -285,12 +282,12 @@ class PyExecutable {
   }
 
   void close() {
-    std::vector<py::object> kept, kept_until_packed;
+    std::vector<py::object> kept, unpacked;
     const py::gil_scoped_release released;
     executable_->close();
     const std::lock_guard<std::mutex> lock(closing_);
     kept.swap(kept_);
-    kept_until_packed.swap(kept_until_packed_);
+    unpacked.swap(kept_until_packed_);
     kept.push_back(std::move(packed_));
   }
 
