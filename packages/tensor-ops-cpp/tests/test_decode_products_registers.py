@@ -16,6 +16,7 @@ ADDRESS = re.compile(r"\s*([0-9a-f]+):")
 PRODUCT = re.compile(r"vpmaddubsw|vpmaddwd|vpdpbusd")
 WIDE = re.compile(r"%[yz]mm")
 SETS_FRAME = re.compile(r"mov\s+%rsp,%rbp|lea\s+[^ ]*\(%rsp\),%rbp")
+RETURN = re.compile(r":\s+ret")
 FEWEST_PRODUCTS = 8  # of a block of 32 columns
 
 pytestmark = [
@@ -33,23 +34,20 @@ def library():
 def inner_loops(lines):
     """Each loop that holds no other one, as the places of its first and last instruction."""
     place = {}
-    loops = []
+    last_begin = -1
     for i, line in enumerate(lines):
         if found := ADDRESS.match(line):
             place[found[1]] = i
-        if (found := JUMP.match(line)) and found[2] in place:
-            begin = place[found[2]]
-            while loops and loops[-1][0] > begin:
-                loops.pop()
-            if not loops or loops[-1][0] < begin or loops[-1][1] < begin:
-                loops.append((begin, i))
-    return loops
+        if (found := JUMP.match(line)) and place.get(found[2], -1) > last_begin:
+            last_begin = place[found[2]]
+            if not any(RETURN.search(x) for x in lines[last_begin:i]):
+                yield last_begin, i
 
 
 def on_the_stack(lines, begin, end):
     """The instructions of a loop that read or write whole vectors on the stack."""
     function = begin
-    while function > 0 and not re.search(r":\s+ret", lines[function]):
+    while function > 0 and not RETURN.search(lines[function]):
         function -= 1
     has_frame = any(SETS_FRAME.search(line) for line in lines[function:begin])
     stack = re.compile(r"\(%r(sp|bp)[,)]" if has_frame else r"\(%rsp[,)]")

@@ -94,7 +94,7 @@ struct IntegerProduct {
     });
     repeat<words>([&](auto word) TENSOR_OPS_INLINE_LAMBDA {
       const std::size_t j = scale * words + word;
-      if constexpr (kSumsInMemory) forget_memory();
+      forget_memory();
       Words read[kTogether];
       for (std::size_t v = 0; v < kTogether; ++v) read[v] = Format(tile, b, first_part + v).word(j);
       repeat<Sums::kSteps>([&](auto step) TENSOR_OPS_INLINE_LAMBDA {
@@ -126,13 +126,14 @@ struct IntegerProduct {
         sum_scale(sums, tile, b, first, 0, tokens);
         if constexpr (kScales == 2) {
           repeat<count>([&](auto token) TENSOR_OPS_INLINE_LAMBDA {
-            for (std::size_t v = 0; v < kTogether; ++v)
+            repeat<kTogether>([&](auto v) TENSOR_OPS_INLINE_LAMBDA {
               kept.first_scale[token][v] = sums[token].total(v);
+            });
           });
           sum_scale(sums, tile, b, first, 1, tokens);
         }
         repeat<kTogether>([&](auto v) TENSOR_OPS_INLINE_LAMBDA {
-          if constexpr (kSumsInMemory) forget_memory();
+          forget_memory();
           const Scales scales(Format(tile, b, first + v));
           repeat<count>([&](auto token) TENSOR_OPS_INLINE_LAMBDA {
             Floats result = kept.results[token][first + v];
@@ -147,8 +148,12 @@ struct IntegerProduct {
         });
       });
     }
-    for (std::size_t t = 0; t < count; ++t)
-      for (std::size_t p = 0; p < kParts; ++p) tokens.store(t, p, kept.results[t][p]);
+    // Constant indices, as everywhere here, let the compiler keep these sums in registers.
+    repeat<count>([&](auto token) TENSOR_OPS_INLINE_LAMBDA {
+      repeat<kParts>([&](auto part) TENSOR_OPS_INLINE_LAMBDA {
+        tokens.store(token, part, kept.results[token][part]);
+      });
+    });
   }
 
  private:
