@@ -206,5 +206,45 @@ struct TailConstants<float> {
   };
 };
 
+template <class C>
+struct TailQuotientConstants;
+
+// Phi(-a) exp(a^2 / 2) is factor m(a) / (a m(a) + n(a)) for 0 <= a <= 12.5, m having one more
+// coefficient before these, which is 1. The factor is in the powers of TailPowers. exp(-a^2 / 2)
+// falls by half when a^2 grows by an octave, whose hi has so few bits that eighths of it have exact
+// multiples. The half polynomials have the digits that half types need.
+template <>
+struct TailQuotientConstants<float> {
+  static constexpr Pair<float> octave{1.38623046875f, 6.38923699e-05f};
+  static constexpr float m[] = {10.02244f, 45.6947098f, 110.298676f, 127.302452f};
+  static constexpr float n[] = {0.00100808393f, 0.982495308f, 10.2573051f, 41.7492867f,
+      101.574371f};
+  static constexpr float half_m[] = {6.40505552f, 18.2730045f, 23.2948627f};
+  static constexpr float half_n[] = {1.01743042f, 6.11419773f, 18.5869503f};
+};
+
+template <class C, std::size_t entries>
+struct TailPowers;
+
+// exp(-r / 2) is 1 + r series(r) for |r| up to half an octave. The power 1 is multiplied by the
+// factor of TailQuotientConstants.
+template <>
+struct TailPowers<float, 1> {
+  static constexpr float powers[] = {0.398948997f};
+  static constexpr float series[] = {2.15963464e-05f, -0.000261521258f, 0.00260426616f,
+      -0.0208331514f, 0.124999985f, -0.5f};
+  static constexpr float half_series[] = {0.00259469799f, -0.0209844131f, 0.12500751f, -0.4999834f};
+};
+
+// The same for |r| up to a sixteenth of an octave, with a table of the powers 2^(j/8) times the
+// factor.
+template <>
+struct TailPowers<float, 8> {
+  static constexpr float powers[] = {0.398948997f, 0.435056955f, 0.474432975f, 0.517372847f,
+      0.56419909f, 0.615263462f, 0.670949578f, 0.731675684f};
+  static constexpr float series[] = {0.00260421424f, -0.0208350271f, 0.125f, -0.5f};
+  static constexpr float half_series[] = {0.125000298f, -0.500116706f};
+};
+
 }  // namespace
 }  // namespace tensor_ops::TENSOR_OPS_LEVEL

@@ -37,10 +37,14 @@ class Exp2 {
   using Table = Exp2Table<C>;
 
  public:
-  TENSOR_OPS_INLINE Exp2() : table_(table()) {}
+  TENSOR_OPS_INLINE Exp2() : table_(table(Table::powers)) {}
+  // With another table: all of its entries are the powers times the same factor, and so are the
+  // results.
+  explicit TENSOR_OPS_INLINE Exp2(const C (&multiples)[Table::entries])
+      : table_(table(multiples)) {}
   // Results are divided by 2^k, k being a whole number, shifted.
   explicit TENSOR_OPS_INLINE Exp2(V shifted_whole)
-      : table_(table() - exponent(bits(shifted_whole))) {}
+      : table_(table(Table::powers) - exponent(bits(shifted_whole))) {}
 
   // The whole number below a shifted k.
   static TENSOR_OPS_INLINE V whole(V shifted) {
@@ -53,6 +57,15 @@ class Exp2 {
   // 2^(k + r)
   template <Digits digits>
   TENSOR_OPS_INLINE V of(V shifted, V r) const {
+    if constexpr (digits == Digits::kHalf)
+      return by_series(shifted, r, Table::half_series);
+    else
+      return by_series(shifted, r, Table::series);
+  }
+
+  // 2^k (1 + r series(r)), k being shifted: r may be in another unit than k.
+  template <std::size_t terms>
+  TENSOR_OPS_INLINE V by_series(V shifted, V r, const C (&series)[terms]) const {
     const Bits n = bits(shifted);
     Bits scale = exponent(n);
     if constexpr (Table::entries > 1)
@@ -60,10 +73,7 @@ class Exp2 {
     else
       scale += table_;
     const V power = bit_cast<V>(scale);
-    if constexpr (digits == Digits::kHalf)
-      return fma(power * r, polynomial(r, Table::half_series), power);
-    else
-      return fma(power * r, polynomial(r, Table::series), power);
+    return fma(power * r, polynomial(r, series), power);
   }
 
  private:
@@ -73,11 +83,11 @@ class Exp2 {
   static TENSOR_OPS_INLINE Bits exponent(Bits n) {
     return n << (Table::fraction_bits - index_bits());
   }
-  static TENSOR_OPS_INLINE Bits table() {
+  static TENSOR_OPS_INLINE Bits table(const C (&powers)[Table::entries]) {
     Bits value;
     for (std::size_t l = 0; l < kLanes<C>; ++l) {
       const std::size_t j = l % Table::entries;
-      value[l] = __builtin_bit_cast(UnsignedOf<C>, Table::powers[j]) -
+      value[l] = __builtin_bit_cast(UnsignedOf<C>, powers[j]) -
                  (static_cast<UnsignedOf<C>>(j) << (Table::fraction_bits - index_bits()));
     }
     return value;

@@ -90,7 +90,7 @@ struct GeluErf {
   template <Digits digits, class V>
   static TENSOR_OPS_INLINE V apply_ordinary(V x) {
     // Of two zeros and where one is NaN larger() gives the second.
-    return larger(-V{}, x) - ordinary_tail_moment<digits>(magnitude_of(x));
+    return less_tail_moment<digits>(larger(-V{}, x), magnitude_of(x));
   }
   template <Digits digits, class V>
   static TENSOR_OPS_INLINE V apply_ordinary(V x, V up) {

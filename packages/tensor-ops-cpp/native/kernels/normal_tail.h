@@ -64,13 +64,6 @@ TENSOR_OPS_INLINE Floats scaled_tail_moment(Floats a) {
     return scaled_tail_moment_of(a, TailConstants<float>::pieces);
 }
 
-#else
-
-template <Digits>
-TENSOR_OPS_INLINE Floats scaled_tail_moment(Floats a) {
-  return scaled_tail_moment_by_mills(a);
-}
-
 #endif
 
 template <Digits>
@@ -91,6 +84,51 @@ TENSOR_OPS_INLINE V ordinary_tail_moment(V a) {
   }
   return Exp2<V>().template of<digits>(shifted, rest) * scaled_tail_moment<digits>(a);
 }
+
+// x - a * Phi(-a) for such an a.
+template <Digits digits, class V>
+TENSOR_OPS_INLINE V less_tail_moment(V x, V a) {
+  return x - ordinary_tail_moment<digits>(a);
+}
+
+#if !defined(__AVX512F__)
+
+// The quotient of TailQuotientConstants, but for the factor. Rounding m(a) hardly shows, because it
+// is in both parts.
+template <Digits digits>
+TENSOR_OPS_INLINE Floats tail_quotient(Floats a) {
+  using Constants = TailQuotientConstants<float>;
+  if constexpr (digits == Digits::kHalf) {
+    const Floats m = monic_polynomial(a, Constants::half_m);
+    return m / fma(a, m, polynomial(a, Constants::half_n));
+  } else {
+    const Floats m = monic_polynomial(a, Constants::m);
+    return m / fma(a, m, polynomial(a, Constants::n));
+  }
+}
+
+// Floats without a register that could hold the pieces of TailConstants. exp(-a^2 / 2) is taken as
+// 2^k exp(-r / 2), where r = a^2 + k octave is exact but for one rounding: the products of k and
+// octave's hi are exact, and lo is small beside hi.
+template <Digits digits>
+TENSOR_OPS_INLINE Floats less_tail_moment(Floats x, Floats a) {
+  using Constants = TailQuotientConstants<float>;
+  using Powers = TailPowers<float, kFloatTable>;
+  constexpr Pair<float> octave = Constants::octave;
+  constexpr float shift = kExp2Shift<float>;
+  const Floats shifted = fma(a * -MillsConstants<float>::half_log2_e.hi, a, Floats{} + shift);
+  const Floats octaves = fma(shifted, Floats{} + octave.hi, Floats{} - shift * octave.hi);
+  const Floats r = fma(octaves, Floats{} + octave.lo / octave.hi, fma(a, a, octaves));
+  const Exp2<Floats> exp2(Powers::powers);
+  Floats power;
+  if constexpr (digits == Digits::kHalf)
+    power = exp2.by_series(shifted, r, Powers::half_series);
+  else
+    power = exp2.by_series(shifted, r, Powers::series);
+  return fma(-a, tail_quotient<digits>(a) * power, x);
+}
+
+#endif
 
 }  // namespace
 }  // namespace tensor_ops::TENSOR_OPS_LEVEL

@@ -93,14 +93,18 @@ TENSOR_OPS_INLINE Doubles fma(Doubles a, Doubles b, Doubles c) { return a * b + 
 
 // Horner's rule, of a number or of a vector; the coefficient of the highest power comes first.
 template <class X, class C, std::size_t... I>
-TENSOR_OPS_INLINE X polynomial(X x, const C* coefficients, std::index_sequence<I...>) {
-  X value = X{} + coefficients[0];
-  ((value = fma(value, x, X{} + coefficients[I + 1])), ...);
+TENSOR_OPS_INLINE X horner(X value, X x, const C* coefficients, std::index_sequence<I...>) {
+  ((value = fma(value, x, X{} + coefficients[I])), ...);
   return value;
 }
 template <class X, class C, std::size_t terms>
 TENSOR_OPS_INLINE X polynomial(X x, const C (&coefficients)[terms]) {
-  return polynomial(x, coefficients, std::make_index_sequence<terms - 1>());
+  return horner(X{} + coefficients[0], x, coefficients + 1, std::make_index_sequence<terms - 1>());
+}
+// The same with one more coefficient, which is 1, before those given.
+template <class X, class C, std::size_t terms>
+TENSOR_OPS_INLINE X monic_polynomial(X x, const C (&coefficients)[terms]) {
+  return horner(x + coefficients[0], x, coefficients + 1, std::make_index_sequence<terms - 1>());
 }
 
 // Of two numbers; b where one of them is NaN.
