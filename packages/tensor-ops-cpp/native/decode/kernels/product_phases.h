@@ -4,17 +4,12 @@
 
 #include "decode/executor/product_scratch.h"
 #include "decode/kernels/op_rows.h"
-#include "kernels/vector.h"
 
 namespace tensor_ops::TENSOR_OPS_LEVEL {
 namespace {
 
 // With this many rows or more, tiles are multiplied in pairs.
 constexpr std::size_t kPairRows = 16;
-
-// Rows that a tile is multiplied by before their results are finished: as these are in columns of a
-// wide array, each row has a cache line of its own.
-constexpr std::size_t kFinishedRows = 64;
 
 // Prologue::row(share, r, scratch) returns the row that is multiplied, which may be in the scratch;
 // Prologue::bias is the slot of the biases. The residual is the second input.
@@ -100,7 +95,7 @@ class ProductPhases {
                               share.product_columns,
                               prepared_rows(share, scratch) + run.prepared_offset,
                               share.prepared_bytes, share.rows, out, share.columns);
-    finish(share, out, share.columns, column, 2 * kTileRows, 0, share.rows);
+    finish(share, out, share.columns, column, 2 * kTileRows);
   }
   static TENSOR_OPS_INLINE void multiply_tile(const decode::Share& share,
                                               const decode::ProductScratch& scratch,
@@ -111,15 +106,10 @@ class ProductPhases {
     const bool is_whole = left >= kTileRows;
     float* const out = is_whole ? share.out() + column : part;
     const std::size_t stride = is_whole ? share.columns : kTileRows;
-    const unsigned char* const packed = packed_tiles(share, scratch, run, tile, 1);
-    const unsigned char* const prepared = prepared_rows(share, scratch) + run.prepared_offset;
-    const std::size_t step = is_finished(share) && is_whole ? share.rows : kFinishedRows;
-    for (std::size_t r = 0; r < share.rows; r += step) {
-      const std::size_t count = share.rows - r < step ? share.rows - r : step;
-      run.kernel->multiply(packed, share.product_columns, prepared + r * share.prepared_bytes,
-                           share.prepared_bytes, count, out + r * stride, stride);
-      finish(share, out, stride, column, is_whole ? kTileRows : left, r, r + count);
-    }
+    run.kernel->multiply(packed_tiles(share, scratch, run, tile, 1), share.product_columns,
+                         prepared_rows(share, scratch) + run.prepared_offset, share.prepared_bytes,
+                         share.rows, out, stride);
+    finish(share, out, stride, column, is_whole ? kTileRows : left);
   }
 
   static TENSOR_OPS_INLINE decode::ProductScratch scratch_of(const decode::Share& share) {
@@ -131,35 +121,20 @@ class ProductPhases {
                                           : scratch.prepared.in(share.shared);
   }
 
-  // Whether the products of a whole tile are the output.
-  static TENSOR_OPS_INLINE bool is_finished(const decode::Share& share) {
-    return !share.parameters[Prologue::bias] && !share.in(1);
-  }
-
-  // Adds bias and residual to some rows, and moves those of a tile that is not whole to the output.
+  // Adds bias and residual, and moves the rows of a tile that is not whole to the output.
   static TENSOR_OPS_INLINE void finish(const decode::Share& share, const float* products,
-                                       std::size_t stride, std::size_t column, std::size_t lanes,
-                                       std::size_t begin, std::size_t end) {
+                                       std::size_t stride, std::size_t column, std::size_t lanes) {
+    const float* const bias = share.parameters[Prologue::bias];
+    const float* const residual = share.in(1);
     float* const out = share.out() + column;
-    if (products == out && is_finished(share)) return;
-    for (std::size_t r = begin; r < end; ++r) {
-      const std::size_t row = r * share.columns;
-      std::size_t l = 0;
-      for (; l + kLanes<float> <= lanes; l += kLanes<float>)
-        store_vector(out + row + l, finished(share, load_vector<Floats>(products + r * stride + l),
-                                             row, column + l));
-      for (; l < lanes; ++l)
-        out[row + l] = finished(share, products[r * stride + l], row, column + l);
-    }
-  }
-  // A vector or a number of the products of a row, which begins at `row`.
-  template <class X>
-  static TENSOR_OPS_INLINE X finished(const decode::Share& share, X value, std::size_t row,
-                                      std::size_t column) {
-    if (const float* const bias = share.parameters[Prologue::bias])
-      value += load_vector<X>(bias + column);
-    if (const float* const residual = share.in(1)) value += load_vector<X>(residual + row + column);
-    return value;
+    if (!bias && !residual && products == out) return;
+    for (std::size_t r = 0; r < share.rows; ++r)
+      for (std::size_t l = 0; l < lanes; ++l) {
+        float value = products[r * stride + l];
+        if (bias) value += bias[column + l];
+        if (residual) value += residual[r * share.columns + column + l];
+        out[r * share.columns + l] = value;
+      }
   }
 
  public:
