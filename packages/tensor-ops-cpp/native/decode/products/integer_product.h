@@ -15,7 +15,7 @@ namespace {
 // with 32 registers those over the blocks too.
 template <std::size_t terms, std::size_t scales>
 #if defined(__AVX512F__)
-constexpr std::size_t kIntegerTokens = 8 / scales;
+constexpr std::size_t kIntegerTokens = 8 / (TENSOR_OPS_X86_PAIRS ? scales : 1);
 #elif !TENSOR_OPS_X86_PAIRS && !defined(__ARM_FEATURE_DOTPROD)
 constexpr std::size_t kIntegerTokens = 4 / terms;
 #else
@@ -113,8 +113,58 @@ struct IntegerProduct {
     });
   }
 
+#if defined(__AVX512VNNI__)
+  // Where the words of a block have registers beside the sums of all tokens: the sums of a token
+  // over the columns of one scale, in two chains if that has 32 columns.
+  static TENSOR_OPS_INLINE Floats total_of(const Words (&words)[2 * kDotWords],
+                                           const Int8Block<terms>& x, std::size_t scale) {
+    constexpr std::size_t halves = 2 / kScales;
+    Floats totals[terms];
+    for (std::size_t term = 0; term < terms; ++term) {
+      Ints sum{};
+      for (std::size_t half = scale * halves; half < (scale + 1) * halves; ++half) {
+        Ints part{};
+        if constexpr (kZero != 0) part = splat<Ints>(x.minus_8_sums[term][half]) * (kZero / 8);
+        for (std::size_t j = half * kDotWords; j < (half + 1) * kDotWords; ++j)
+          part = dot(part, words[j], splat_word(x.q[term] + 4 * j));
+        sum += part;
+      }
+      totals[term] = __builtin_convertvector(sum, Floats);
+    }
+    return terms == 1 ? totals[0] : join_terms(totals[0], totals[terms - 1]);
+  }
+  template <std::size_t count>
+  static void run_with_words(const unsigned char* tile, std::size_t columns, Tokens tokens) {
+    static_assert(kParts == 1);
+    Floats results[count] = {};
+    for (std::size_t b = 0; b < columns / kBlockColumns; ++b) {
+      const Format of_tile(tile, b, 0);
+      of_tile.prefetch();
+      Words words[2 * kDotWords];
+      for (std::size_t j = 0; j < 2 * kDotWords; ++j) words[j] = of_tile.word(j);
+      const Scales scales(of_tile);
+      repeat<count>([&](auto token) TENSOR_OPS_INLINE_LAMBDA {
+        const auto& x = block(tokens, token, b);
+        add_totals(results[token], scales, x, [&](std::size_t scale) TENSOR_OPS_INLINE_LAMBDA {
+          return total_of(words, x, scale);
+        });
+      });
+    }
+    for (std::size_t t = 0; t < count; ++t) tokens.store(t, 0, results[t]);
+  }
+#endif
+
   template <std::size_t count>
   static void run(const unsigned char* tile, std::size_t columns, Tokens tokens) {
+#if defined(__AVX512VNNI__)
+    run_with_words<count>(tile, columns, tokens);
+#else
+    run_by_words<count>(tile, columns, tokens);
+#endif
+  }
+
+  template <std::size_t count>
+  static void run_by_words(const unsigned char* tile, std::size_t columns, Tokens tokens) {
     constexpr bool are_few = kSumsInMemory && count * kTogether <= 2;
     Partial<count> partial{};
     Partial<count>& kept = kSumsInMemory && !are_few ? *in_memory(&partial) : partial;
