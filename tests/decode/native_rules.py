@@ -33,6 +33,8 @@ class NativeRules:
             ("node_slots.h", node_kinds.node_slots(kinds)),
         ):
             (table / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        names = " ".join(f"X({kind.name})" for kind in kinds)
+        (folder / "node_files.h").write_text(f"#define TENSOR_OPS_FOR_EACH_NODE(X) {names}\n")
         sources = [path for path in PROGRAM.glob("*.cpp") if path.name != "node_kinds.cpp"]
         sources += [table / "node_kinds.cpp", CPP / "decode/executor/node_kernels.cpp", MAIN]
         # Together they are compiled in a fraction of the time.

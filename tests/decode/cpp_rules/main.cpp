@@ -1,7 +1,7 @@
 // Says of each program, one JSON in a line of standard input, what the rules in C++ say of it, then
 // what the C++ backend lacks to run it, then which values share memory with one that the same node
 // writes; with tabs between. The kinds are those of the table that it was
-// compiled with; all of them are entered as if the backend had kernels for them.
+// compiled with; all of them have kernels here, which are never called.
 #include <iostream>
 
 #include "declaration/errors.h"
@@ -9,6 +9,16 @@
 #include "decode/program/program.h"
 #include "decode/program/value_plan.h"
 #include "isa/isa.h"
+#include "isa/levels.h"
+#include "node_files.h"
+
+// node_kernels.cpp, which comes before this file, declares them.
+#define DEFINE_NODE_AT(kind, level, name)  \
+  namespace tensor_ops::level {            \
+  const decode::NodeKernels kind##_node{}; \
+  }
+#define DEFINE_NODE(kind) TENSOR_OPS_FOR_EACH_LEVEL(DEFINE_NODE_AT, kind)
+TENSOR_OPS_FOR_EACH_NODE(DEFINE_NODE)
 
 namespace tensor_ops {
 
@@ -47,8 +57,6 @@ std::string sharing(const decode::Program& program) {
 }  // namespace
 
 int main() {
-  for (const decode::NodeKind& kind : decode::node_kinds())
-    decode::NodeRegistration(kind.name, nullptr, {});
   std::string line;
   while (std::getline(std::cin, line)) {
     try {

@@ -71,6 +71,7 @@ void check_attention(CacheType type, std::size_t page, std::size_t group, std::s
   walk.pass("partial", own.partial);
   walk.pass("int8_heads", own.int8_heads);
   walk.pass("query", own.query);
+  walk.pass("together", own.together);
   walk.finish("attention's scratch", own.bytes);
 
   const auto has_room = [&](const char* name, std::size_t count, std::size_t wanted) {
@@ -81,6 +82,20 @@ void check_attention(CacheType type, std::size_t page, std::size_t group, std::s
     for (const auto& blocks : own.assembled)
       has_room("assembled", blocks.count, kMostBlocks * block_bytes(type, head));
   has_room("heads", own.heads.count, group * head);
+  if (type != CacheType::kInt8) {
+    const TogetherLayout of(head);
+    const std::size_t elements = of.slices * kCacheBlock;
+    has_room("together's keys", of.values - of.keys, kAttendedRange * head);
+    has_room("together's values", of.queries - of.values, kAttendedRange * elements);
+    has_room("together's queries", of.scores - of.queries, kMostTogether * head);
+    has_room("together's scores", of.results - of.scores, kMostTogether * kAttendedRange);
+    has_room("together's results", of.largest - of.results, kMostTogether * elements);
+    has_room("together's maximums", of.sums - of.largest, kMostTogether);
+    has_room("together's sums", of.all_largest - of.sums, kMostTogether);
+    has_room("all maximums", of.all_sums - of.all_largest, kMostTogether);
+    has_room("all sums", of.floats - of.all_sums, kMostTogether);
+    has_room("together", own.together.count, of.floats);
+  }
   has_room("largest", own.largest.count, group);
   has_room("sums", own.sums.count, group);
   has_room("partial's values", partial.largest, group * head);

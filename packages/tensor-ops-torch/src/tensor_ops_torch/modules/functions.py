@@ -150,14 +150,16 @@ def _var(
     return _reduced(value, function("mean", centred * centred), dim, keepdim)
 
 
-def _norm(
-    reading: Any, input: Any, p: Any = 2, dim: Any = None, keepdim: Any = False, *, ord: Any = None
-) -> Any:
+def _norm(reading: Any, input: Any, p: Any = 2, dim: Any = None, keepdim: Any = False) -> Any:
     value = _rows(input)
-    if (p if ord is None else ord) != 2:
+    if p != 2:
         raise RefusedError(f"takes the norm of order {p}")
     squares = function("mean", value.formula * value.formula)
     return _reduced(value, power(N * squares, 0.5), dim, keepdim)
+
+
+def _vector_norm(reading: Any, x: Any, ord: Any = 2, dim: Any = None, keepdim: Any = False) -> Any:
+    return _norm(reading, x, ord, dim, keepdim)
 
 
 def _to(reading: Any, input: Any, *args: Any, dtype: Any = None, device: Any = None) -> Any:
@@ -328,7 +330,7 @@ METHODS: dict[str, _Handler] = {
 _FUNCTIONS: dict[Any, _Handler] = {
     **{getattr(torch, name): handler for name, handler in _BOTH.items()},
     torch.special.erf: _BOTH["erf"],
-    torch.linalg.vector_norm: _norm,
+    torch.linalg.vector_norm: _vector_norm,
     torch.rms_norm: _rms_norm,
     torch.layer_norm: _layer_norm,
     functional.rms_norm: _rms_norm,
