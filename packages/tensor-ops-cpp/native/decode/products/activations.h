@@ -219,13 +219,15 @@ TENSOR_OPS_INLINE void prepare_block(const float* x, float magnitude, Activation
   for (std::size_t v = 0; v < vectors; ++v)
     rest[v] = load_vector<Floats>(x + v * kLanes<float>) * up * inverse;
 
+  // What is not finite makes no integers, whose sums could overflow; the scale is NaN then.
+  const Ints kept = splat<Ints>(is_finite(magnitude) ? -1 : 0);
   Integers<terms> integers;
   for (std::size_t term = 0; term < terms; ++term)
     for (std::size_t v = 0; v < vectors; ++v) {
       // Adding 1.5 * 2^23 rounds to an integer, and the bits of the sum grow by that integer.
       const Floats rounded = rest[v] + 0x1.8p23f;
-      store_vector(integers[term] + v * kLanes<float>,
-                   bit_cast<Ints>(rounded) - bit_cast<std::int32_t>(0x1.8p23f));
+      const Ints integer = bit_cast<Ints>(rounded) - bit_cast<std::int32_t>(0x1.8p23f);
+      store_vector(integers[term] + v * kLanes<float>, integer & kept);
       rest[v] = (rest[v] - (rounded - 0x1.8p23f)) * 254;
     }
   block.set(integers);
