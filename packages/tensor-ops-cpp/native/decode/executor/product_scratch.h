@@ -5,8 +5,8 @@
 
 namespace tensor_ops::decode {
 
-// The scratch of a product with `rows` rows of activations, which have so many columns, and so many
-// bytes once they are prepared; the largest tile has tile_bytes.
+// The scratch of a product with `rows` rows of activations of `columns` columns, each of which
+// takes prepared_bytes when it is prepared; the largest tile has tile_bytes.
 struct ProductScratch {
   // For each thread: a row before it is prepared, a few prepared rows, the results of a tile that
   // is not whole, and two tiles whose place in memory is not filled yet.

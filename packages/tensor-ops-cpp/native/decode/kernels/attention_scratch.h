@@ -10,8 +10,8 @@ constexpr std::size_t kMostShared = 1024;
 // Heads that share a pass over keys and values at any level.
 constexpr std::size_t kMostQueryHeads = 4;
 
-// Tokens of a prompt whose positions are in one block are computed together, and so many query
-// heads of them at the most.
+// Tokens of a prompt whose positions are in one block are computed together: as many as have this
+// number of query heads.
 constexpr std::size_t kMostTogether = 48;
 
 // One partial result per (query-head group, range): values [head][d], and per head its maximum and
@@ -52,8 +52,8 @@ DECODE_INLINE std::size_t block_bytes(CacheType type, std::size_t head_size) {
   return kCacheBlock * position_bytes(type, head_size, head_size);
 }
 
-// Queries are kept in parts of so many elements, part after part of all heads: the distance between
-// heads is a constant of the instructions.
+// The elements of queries are kept in parts of kQueryPart, each part for all heads in turn, so that
+// the distance between heads is a constant of the instructions.
 constexpr std::size_t kQueryPart = 128;
 
 // The memory of some consecutive tokens beside a range of positions of one head, all as float32.

@@ -8,8 +8,8 @@
 namespace tensor_ops::TENSOR_OPS_LEVEL {
 namespace {
 
-// Query heads that are multiplied at a time, or so many of the rest, by so many pieces of 16
-// numbers: their sums fill the registers.
+// A tile of kTileHeads query heads is multiplied by kPieces pieces of 16 numbers at a time, whose
+// sums fill the registers. The heads that are left over come in tiles of kRestHeads.
 #if defined(__AVX512F__)
 constexpr std::size_t kTileHeads = 12, kRestHeads = 4, kPieces = 2;
 #elif defined(__AVX2__) || defined(__aarch64__)

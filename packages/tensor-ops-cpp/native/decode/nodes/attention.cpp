@@ -171,7 +171,7 @@ class Attention {
       }
   }
 
-  // Computes so many pairs of one head and consecutive tokens. They have the same ranges.
+  // Computes the pairs of one head and consecutive tokens, which have the same ranges.
   void run_together(std::size_t first, std::size_t tokens) {
     const std::size_t group = sizes_.group(), last = first + tokens - 1;
     const decode::TogetherLayout layout(sizes_.head);

@@ -1,8 +1,8 @@
 // Products of integer weights with activations in int8, of one or two terms.
 //
 // The steps of a block are the outer loop and the tokens the inner one, so that few weights are
-// live beside the sums of all tokens. tests/test_decode_products_registers.py reads the machine
-// code.
+// live beside the sums of all tokens. On AVX-512 with VNNI the tokens are the outer loop: all words
+// of a block have registers there. tests/test_decode_products_registers.py reads the machine code.
 #pragma once
 
 #include "decode/products/integer_sums.h"

@@ -17,7 +17,7 @@ __all__ = ["logits_error", "token_logprob"]
 
 
 def token_logprob(logits: Array, token: int, count: int) -> TokenLogprob:
-    """Return the log-probability of a token, and of so many of the likeliest.
+    """Return the log-probabilities of a token and of the `count` likeliest ones.
 
     Examples
     --------
