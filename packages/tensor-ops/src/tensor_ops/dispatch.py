@@ -25,11 +25,12 @@ def dispatcher(op: Op) -> Callable[..., Any]:
     """Return the public function of an op.
 
     The way through it for NumPy arrays is kept short: one look-up for the dispatch table in force
-    here and one for the dtype. Everything else goes through `find`.
+    here and one for the dtype. Everything else goes through `find`. What `state.current` does is
+    written out, since calling it takes a twentieth of a small call's time.
     """
     keywords = {*op.kinds, "out"}
     ndarray = np.ndarray
-    current, table_for = state.current, state.table_for
+    context_name, table_for = state.context_name.get, state.table_for
     route = Route(op)
     key = route.key
     call_foreign = foreign.caller(route)
@@ -44,14 +45,19 @@ def dispatcher(op: Op) -> Callable[..., Any]:
     def call(*args: Any, backend: str | None = None, **kwargs: Any) -> Any:
         if kwargs and not kwargs.keys() <= keywords:
             op.bind(args, kwargs)  # raises: what a backend takes besides is no part of the op
-        table: Any = current() if backend is None else table_for(backend, CALL)
+        table: Any
+        if backend is None and context_name() is None:
+            table = state.tables.get(None) or table_for(None)
+        else:
+            table = state.current() if backend is None else table_for(backend, CALL)
         try:
             x = args[0]
             function = table.functions[key][x.dtype if type(x) is ndarray else None]
         except LookupError:
             function = find(table, args, kwargs)
         try:
-            return function(*args, **kwargs)
+            # Merging an empty mapping would take as long as another look-up.
+            return function(*args, **kwargs) if kwargs else function(*args)
         except (TypeError, ValueError):
             # Asked here only, so that calls with NumPy arrays alone do not pay for the question.
             if not foreign.has_foreign_beside_array(op, args, kwargs):

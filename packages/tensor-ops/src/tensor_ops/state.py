@@ -24,6 +24,7 @@ __all__ = [
     "forget",
     "table_for",
     "table_past_forces",
+    "tables",
     "reload",
     "set_default",
     "settings",
@@ -155,14 +156,14 @@ class Settings(NamedTuple):
 
 # The backend named by the innermost use_backend(), None outside of any.
 context_name: ContextVar[str | None] = ContextVar("tensor_ops_backend", default=None)
+# By the name of a backend and the level that names it; None is the process-wide table. Replaced as
+# a whole when the settings change.
+tables: dict[tuple[str, str] | None, DispatchTable] = {}
 
 _VERB = {"force": "forced", "named": "named"}
 _lock = threading.RLock()
 _settings: Settings | None = None
 _times = Times()
-# By the name of a backend and the level that names it; None is the process-wide table. Replaced as
-# a whole when the settings change.
-_tables: dict[tuple[str, str] | None, DispatchTable] = {}
 
 
 def settings() -> Settings:
@@ -218,11 +219,11 @@ def start() -> None:
 
 def forget() -> None:
     """Forget all that was read and found, so that what is asked next reads it anew."""
-    global _settings, _times, _tables
+    global _settings, _times, tables
     with _lock:
         backends.rescan()
         backends.forget_probes()
-        _settings, _times, _tables = None, Times(), {}
+        _settings, _times, tables = None, Times(), {}
 
 
 def set_default(name: str | None) -> None:
@@ -237,13 +238,13 @@ def _change(new_settings: Callable[[], Settings]) -> None:
     A signal handler may run at any point here and change the settings itself, perhaps after
     reading a newer file. Its change is kept: the new settings are then computed again.
     """
-    global _settings, _tables
+    global _settings, tables
     with _lock:
         while True:
-            tables = _tables
+            found = tables
             new = new_settings()
-            if tables is _tables:
-                _settings, _tables = new, {}
+            if found is tables:
+                _settings, tables = new, {}
                 return
 
 
@@ -251,7 +252,7 @@ def current() -> DispatchTable:
     """Return the dispatch table in force here: that of the context, else that of the process."""
     name = context_name.get()
     if name is None:
-        return _tables.get(None) or table_for(None)
+        return tables.get(None) or table_for(None)
     return table_for(name, "use_backend()")
 
 
@@ -270,16 +271,16 @@ def table_for(name: str | None, source: str = "") -> DispatchTable:
     if name is not None and not isinstance(name, str):
         raise not_a_name(name)
     key = None if name is None else (name, source)
-    table = _tables.get(key)
+    table = tables.get(key)
     if table is None:
         with _lock:
             # Taken before the settings are read: a signal handler may replace both in between, and
             # the new table then belongs to the old settings.
-            tables = _tables
+            found = tables
             levels = settings().levels()
             if name is not None:
                 levels.insert(0, _named(name, source))
-            table = tables.setdefault(key, DispatchTable(selection.decide(levels)))
+            table = found.setdefault(key, DispatchTable(selection.decide(levels)))
     return table
 
 
@@ -306,10 +307,10 @@ def _read(default: ConfigLevel | None) -> Settings:
 
 def _begin_forked_child() -> None:
     """Look again at the backends, whose devices may not survive a fork, and at the choice."""
-    global _lock, _tables
+    global _lock, tables
     _lock = threading.RLock()  # another thread of the parent may have held it
     backends.probe_again()
-    _tables = {}
+    tables = {}
 
 
 if hasattr(os, "register_at_fork"):
