@@ -28,10 +28,16 @@ def device(request):
 
 
 @pytest.fixture
-def use_device(device, monkeypatch):
-    """A function that makes this process use the device as if it were another kind of one."""
+def use_device(request, device, monkeypatch):
+    """A function that makes this process use the device as if it were another kind of one.
+
+    A CPU's compiler takes five times as long to optimize the kernels of GPUs, whose own compilers
+    do it otherwise: that is for the nightly run.
+    """
 
     def use(**changes):
+        if changes.get("kind") == "gpu" and not request.config.getoption("--nightly"):
+            monkeypatch.setenv("PYOPENCL_BUILD_OPTIONS", "-cl-opt-disable")
         changed = contexts.DeviceContext(dataclasses.replace(device, **changes))
         monkeypatch.setitem(contexts.by_setting, os.environ.get(discovery.VARIABLE, ""), changed)
         return changed
