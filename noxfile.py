@@ -39,6 +39,7 @@ from environments import (
     pytorch,
     requirements,
     run_actionlint,
+    run_at_once,
 )
 from instrumented import run_fuzzer, run_oclgrind, run_sanitized
 
@@ -177,8 +178,7 @@ def torch(session: nox.Session) -> None:
     session.run("pytest", *PARALLEL, "--pages=torch", BLOCKS, TORCH, fuzzed)
     only = ["--backend=torch", "--require-backend=torch"]
     session.run("pytest", *PARALLEL, CONFORMANCE, *only, NO_LEVELS)
-    for processor in lesser_processors(session):
-        session.run("pytest", "-q", *SAMPLE_OF_PROCESSORS, env=processor)
+    run_at_once(session, "pytest", "-q", *SAMPLE_OF_PROCESSORS, envs=lesser_processors(session))
 
 
 @nox.session

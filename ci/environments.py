@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import nox
@@ -45,6 +46,7 @@ __all__ = [
     "pytorch",
     "requirements",
     "run_actionlint",
+    "run_at_once",
     "sanitizer_environment",
 ]
 
@@ -171,6 +173,12 @@ def lesser_processors(session: nox.Session) -> list[dict[str, str]]:
     """Return the environments in which this processor does as those do that have lower levels."""
     *lower, _ = cpu_levels(session)
     return [{"TENSOR_OPS_CPP_ISA": each} | PYTORCH_AT_LEVEL.get(each, {}) for each in lower]
+
+
+def run_at_once(session: nox.Session, *command: str, envs: list[dict[str, str]]) -> None:
+    """Run a command that keeps one CPU busy in several environments at the same time."""
+    with ThreadPoolExecutor() as threads:
+        list(threads.map(lambda env: session.run(*command, env=env), envs))
 
 
 def opencl_driver(session: nox.Session) -> dict[str, str]:
