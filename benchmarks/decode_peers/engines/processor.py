@@ -24,9 +24,8 @@ PACKAGES = ("numpy",)
 SOURCE = Path(__file__).with_name("processor.c")
 BYTES = 1 << 29
 READS = 16
-CHAINS = 16
 ROUNDS = 5_000_000
-PRODUCTS = {"float32": 16 * CHAINS, "bfloat16": 32 * CHAINS}
+TYPES = ("float32", "bfloat16")
 
 
 class Opened:
@@ -53,8 +52,9 @@ class Opened:
     def prompt(self, length: int) -> float:
         """Return the seconds of a billion multiplications in the type of the model."""
         multiply = getattr(self._library, f"multiply_{self._dtype}")
+        products = ctypes.c_size_t.in_dll(self._library, f"products_{self._dtype}").value
         seconds = self._seconds(lambda thread: multiply(ROUNDS))
-        return seconds / (ROUNDS * PRODUCTS[self._dtype] * self._threads) * 1e9
+        return seconds / (ROUNDS * products * self._threads) * 1e9
 
     def _seconds(self, work: Callable[[int], Any]) -> float:
         """Return how long the threads take, each of which does the same work."""
@@ -79,7 +79,7 @@ def _compiled() -> Any:
         library = ctypes.CDLL(str(made))
     library.read_memory.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
     library.read_memory.restype = ctypes.c_uint64
-    for name in PRODUCTS:
+    for name in TYPES:
         multiply = getattr(library, f"multiply_{name}")
         multiply.argtypes, multiply.restype = [ctypes.c_size_t], ctypes.c_float
     return library
