@@ -308,7 +308,7 @@ def peers(session: nox.Session) -> None:
 def peers_decode(session: nox.Session) -> None:
     """Time text generation beside other engines; -- --help lists what can be chosen.
 
-    llama.cpp is built from source, for this processor.
+    llama.cpp and ik_llama.cpp are built from source, for this processor.
     """
     install_packages(session)
     install_language_model(session)

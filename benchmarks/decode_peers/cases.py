@@ -138,9 +138,12 @@ STEPS = tuple(case.name for case in _CASES if case.kind == "decode")
 SHORT = tuple(case.name for case in _CASES if case.length < 1000)
 ONE_THREAD = ("decode", "prompt", "batch 8")
 BFLOAT16 = {"dtype": "bfloat16"}
+# What was fastest: its llama-bench calls it -rtr 1 -fa 1.
+REPACKED = {"repack_tensors": True, "use_mmap": False, "flash_attn": True}
 # Those that one ratio is made of stand next to each other.
 _ENGINES = (
     Engine("llama.cpp, 1 thread", "llama_cpp", 1, ONE_THREAD, SMALL),
+    Engine("ik_llama.cpp", "ik_llama_cpp", cases=(*STEPS, "prompt"), settings=REPACKED),
     Engine("llama.cpp", "llama_cpp"),
     Engine("cpp", "cpp"),
     Engine("read", "processor", cases=STEPS),
