@@ -4,16 +4,17 @@ Each engine is a process of its own. They take turns, and all but one are stoppe
 runs next to each other on the same machine. The read bandwidth is measured in the same turns,
 because that of a shared machine changes from minute to minute.
 
-    python benchmarks/decode_models.py --json benchmarks/results/decode_models.json
+    python benchmarks/decode_models.py --json benchmarks/results/decode_models_avx512.json
     python benchmarks/decode_models.py --models "SmolLM2 Q4_1" --cases decode prompt --rounds 3
     python benchmarks/decode_models.py --python llama_cpp=/path/to/bin/python
     python benchmarks/decode_models.py --report
 
-The last brings the page up to date, from this record, from one that was made again as
-decode_models_again.json, and from those of decode_speculation.py, decode_neighbours.py,
-decode_scaling.py and decode_cache.py. The tables of cases, models and engines are in
-decode_peers/cases.py. An engine that is not installed is left out, which the record says. Random
-models are written to --folder, 11 GB, where they stay.
+Each kind of processor has a record of its own: decode_models_avx512.json, decode_models_avx2.json.
+The last command brings the page up to date, from these, from those that were made again as
+decode_models_avx512_again.json and decode_models_avx2_again.json, and from those of
+decode_speculation.py, decode_neighbours.py, decode_scaling.py and decode_cache.py. The tables of
+cases, models and engines are in decode_peers/cases.py. An engine that is not installed is left out,
+which the record says. Random models are written to --folder, 11 GB, where they stay.
 """
 
 import argparse
@@ -22,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from decode_peers.cases import CASES, ENGINES, MODELS
+from decode_peers.kinds import KINDS
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "decode_performance.md"
@@ -54,15 +56,15 @@ def main() -> None:
         PICTURE.write_text(picture_of_page(), encoding="utf-8")
         return
     from decode_peers import tables
-    from decode_peers.driver import Places, measure
+    from decode_peers.driver import Places, kind_here, measure
     from decode_peers.record import Record
     from decode_peers.results import Results
 
-    record = Record(options.json, {"rounds": options.rounds})
+    record = Record(options.json, kind_here(), {"rounds": options.rounds})
     places = Places(options.folder, dict(options.python))
     for name in options.models:
         measure(MODELS[name], tuple(options.cases), options.rounds, record, places)
-    print("\n\n".join(tables.blocks(Results(record.content)).values()))
+    print(tables.section(Results(record.content)))
 
 
 def blocks_of_page() -> dict[str, str]:
@@ -71,27 +73,43 @@ def blocks_of_page() -> dict[str, str]:
     import decode_neighbours
     import decode_scaling
     import decode_speculation
-    from decode_peers import tables
 
-    made = tables.blocks(results("decode_models"), results("decode_models_again"))
+    made = {f"decode-{kind}": section(kind) for kind in KINDS}
     for module in (decode_speculation, decode_neighbours, decode_scaling, decode_cache):
         record = (RECORDS / f"{module.__name__}.json").read_text(encoding="utf-8")
         made |= module.blocks(json.loads(record))
     return made
 
 
+def section(kind: str) -> str:
+    """Return what the page says of a kind of processor."""
+    from decode_peers import tables
+
+    found = results(kind)
+    if found is None:
+        return "No processor of this kind was at hand: not measured at this commit."
+    return tables.section(found, results(kind, "_again"))
+
+
 def picture_of_page() -> str:
-    """Return the picture of the page."""
+    """Return the picture of the page, of the first kind of processor that has a record."""
     from decode_peers import picture
 
-    return picture.draw(results("decode_models"))
+    return picture.draw(next(found for kind in KINDS if (found := results(kind))))
 
 
-def results(name: str) -> Any:
+def results(kind: str, ending: str = "") -> Any:
+    """Return the record of a kind of processor, or None if there is none."""
     from decode_peers import record
     from decode_peers.results import Results
 
-    return Results(record.read(RECORDS / f"{name}.json"))
+    path = RECORDS / f"decode_models_{kind}{ending}.json"
+    if not path.exists():
+        return None
+    found = Results(record.read(path))
+    if found.kind != kind:
+        raise ValueError(f"{path.name} is of a processor of the kind {found.kind}")
+    return found
 
 
 def _interpreter(text: str) -> tuple[str, str]:

@@ -10,10 +10,11 @@ from pathlib import Path
 from comparison.record import Elsewhere
 from decode_peers import models
 from decode_peers.cases import ENGINES, START_ROOM, Case, Engine, Model, Room, steps, turns
+from decode_peers.kinds import kind_of
 from decode_peers.process import EngineProcess
 from decode_peers.record import Record
 
-__all__ = ["Places", "measure"]
+__all__ = ["Places", "kind_here", "measure"]
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,17 @@ class Places:
         if engine.module != "onnxruntime_genai":
             return path
         return models.export_of(path, self.folder, self.python(engine))
+
+
+def kind_here() -> str:
+    """Return the kind of this processor, whatever a limit in the environment says.
+
+    Other engines do not obey that limit, so that a record made under it would compare two kinds.
+    """
+    import tensor_ops_cpp
+
+    info = tensor_ops_cpp.get_optimization_info()
+    return kind_of([level for level in info["cpu_levels"] if level in info["compiled_levels"]])
 
 
 def measure(
@@ -84,7 +96,7 @@ def _open(
     """Load the library and open the model; None if one of them fails, which the record says."""
     answer = process.ask("load")
     if "failure" not in answer:
-        record.add_versions(answer["versions"])
+        record.add_engine(process.engine, answer["versions"])
         size = {"sequences": room.sequences, "positions": room.positions}
         try:
             path = places.file(model, process.engine)

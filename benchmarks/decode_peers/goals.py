@@ -3,15 +3,19 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from decode_peers.bounds import BOUNDS, Bounds
 from decode_peers.cases import MODELS
 from decode_peers.results import Figure, Results
 
 __all__ = ["CAUSES", "Goal", "goals"]
 
 OURS, ONE_TERM, CACHED = "cpp", "cpp, int8", "cpp, cache"
-PEER, EAGER = "llama.cpp", "transformers"
+PEER, FORK, EAGER = "llama.cpp", "ik_llama.cpp", "transformers"
+BOTH = (PEER, FORK)
+BETTER = f"the better of {PEER} and {FORK}"
 ROUNDED = "cpp, bfloat16"
 SMALL, DENSE = "SmolLM2 Q4_1", "SmolLM2 BF16"
+TERMS = (("two int8 terms", OURS), ("one int8 term", ONE_TERM))
 
 _ARITHMETIC = (
     "the products of eight tokens take longer than their weights are read; more cores help."
@@ -31,18 +35,22 @@ CAUSES = {
     "a step of eight with one int8 term, beside a step of one": _ARITHMETIC,
     "a step of eight with two int8 terms, beside a step of one": _ARITHMETIC,
     "decode, beside transformers in bfloat16": "less is missing than the interval is wide.",
-    "1B Q6_K: prompt, beside llama.cpp": (
-        "two int8 terms are multiplied twice, and 16 columns of q6_K share a scale, so that sums "
-        "are scaled twice as often as of other types; one term takes half of the time."
+    "prompt with two int8 terms, beside OpenVINO GenAI": (
+        "OpenVINO rounds activations to one int8 term, and so multiplies half as much; the goal "
+        "with one int8 term compares equal arithmetic."
     ),
-    "1B BF16: prompt, beside llama.cpp": (
-        "llama.cpp rounds the activations to bfloat16 as well, for an instruction that multiplies "
-        'pairs; here they stay float32, unless `activations="bfloat16"` asks for the same.'
-    ),
+    **{
+        f"{model}: prompt, beside {BETTER}": (
+            "both round activations to one int8 term, and so multiply half as much; the columns "
+            "`alike` of the table of prompts compare equal arithmetic."
+        )
+        for model in MODELS
+        if model.startswith("1B Q")
+    },
     "first token of a new process, beside llama.cpp": (
-        "the weights are packed, which reads all of them and writes them to memory that the system "
-        "has to find, and llama.cpp's are used as they are in the file; with `cache=` they are "
-        "packed once."
+        "the first step makes tiles of the file's rows before it multiplies them "
+        "([decision 44](decisions/0044-weights-are-packed-while-the-first-steps-run.md)), and "
+        "llama.cpp uses the rows as they are; the table of first tokens has the seconds."
     ),
     "first token with `cache=`, beside llama.cpp": (
         "the file is mapped; what is left is the time of Python and of the prompt."
@@ -79,79 +87,94 @@ class Goal:
 
 
 def goals(results: Results) -> list[Goal]:
-    """Return the goals of all models with the figures of a record."""
-    large = (each for model in MODELS if model.startswith("1B") for each in _large(results, model))
-    starts = (each for model in MODELS for each in _start(results, model))
-    return [*_small(results), *large, *starts]
+    """Return the goals of all models with the figures of a record.
+
+    There are none on a kind of processor that has no bounds.
+    """
+    bounds = BOUNDS.get(results.kind)
+    if bounds is None:
+        return []
+    large = (model for model in MODELS if model.startswith("1B"))
+    return [
+        *(each for model in MODELS for each in _decode(results, bounds, model)),
+        *_small(results, bounds),
+        *(each for model in large for each in _prompt(results, bounds, model)),
+        *(each for model in MODELS for each in _start(results, model)),
+    ]
 
 
-def _small(results: Results) -> Iterator[Goal]:
-    """Yield the goals of SmolLM2."""
-    faster, steps = results.times_as_fast, results.steps_of_one
+def _decode(results: Results, bounds: Bounds, model: str) -> Iterator[Goal]:
+    """Yield the goals of decoding one sequence."""
+    is_small = model == SMALL
     yield Goal(
-        f"{SMALL}: decode, of the read bandwidth", 0.95, results.of_bandwidth(SMALL, "decode", OURS)
+        f"{model}: decode, of the read bandwidth",
+        bounds.small_decode if is_small else bounds.decode,
+        results.of_bandwidth(model, "decode", OURS),
     )
+    yield Goal(
+        f"{model}: decode, beside {BETTER}",
+        bounds.small_beside if is_small else 1.0,
+        results.times_as_fast_as_best(model, "decode", OURS, BOTH),
+    )
+
+
+def _small(results: Results, bounds: Bounds) -> Iterator[Goal]:
+    """Yield what is asked of SmolLM2 only."""
     yield Goal(
         f"{SMALL}: attention after 4,000 tokens, of the read bandwidth",
         0.8,
         results.attention_of_bandwidth(SMALL, "context 4000", OURS),
     )
-    for terms, engine, prompt, batch, most in (
-        ("one int8 term", ONE_TERM, 5.0, 8.5, 1.7),
-        ("two int8 terms", OURS, 3.5, 6.0, 2.4),
-    ):
+    for (terms, engine), prompt, eight in zip(TERMS, bounds.prompt, bounds.eight, strict=True):
         yield Goal(
-            f"{SMALL}: prompt with {terms}, beside llama.cpp",
+            f"{SMALL}: prompt with {terms}, beside {bounds.prompt_peer}",
             prompt,
-            faster(SMALL, "prompt", engine, PEER),
-        )
-        yield Goal(
-            f"{SMALL}: eight sequences with {terms}, beside llama.cpp",
-            batch,
-            faster(SMALL, "batch 8", engine, PEER),
+            results.times_as_fast(SMALL, "prompt", engine, bounds.prompt_peer),
         )
         yield Goal(
             f"{SMALL}: a step of eight with {terms}, beside a step of one",
-            most,
-            steps(SMALL, "batch 8", engine),
+            eight,
+            results.steps_of_one(SMALL, "batch 8", engine),
             is_most=True,
         )
-    yield Goal(
-        f"{DENSE}: decode, beside transformers in bfloat16",
-        4.0,
-        faster(DENSE, "decode", OURS, EAGER),
-    )
-    yield Goal(
-        f"{SMALL}: decode, beside transformers in bfloat16",
-        12.0,
-        faster(SMALL, "decode", OURS, EAGER),
-    )
+    for what, case in (("prompt", "prompt"), ("eight sequences", "batch 8")):
+        yield from _beside_llama_cpp(results, bounds, SMALL, what, case)
+    for model, least in ((DENSE, 4.0), (SMALL, 12.0)):
+        yield Goal(
+            f"{model}: decode, beside transformers in bfloat16",
+            least,
+            results.times_as_fast(model, "decode", OURS, EAGER),
+        )
 
 
-def _large(results: Results, model: str) -> Iterator[Goal]:
-    """Yield the goals of a random model."""
-    faster = results.times_as_fast
+def _prompt(results: Results, bounds: Bounds, model: str) -> Iterator[Goal]:
+    """Yield the goals of a prompt of a random model.
+
+    Beside bfloat16 weights the other engines round activations to bfloat16.
+    """
+    is_bfloat16 = MODELS[model].kind == "BF16"
     yield Goal(
-        f"{model}: decode, of the read bandwidth", 0.92, results.of_bandwidth(model, "decode", OURS)
+        f"{model}: prompt{' with bfloat16 activations' if is_bfloat16 else ''}, beside {BETTER}",
+        1.0,
+        results.times_as_fast_as_best(model, "prompt", ROUNDED if is_bfloat16 else OURS, BOTH),
     )
-    yield Goal(f"{model}: decode, beside llama.cpp", 1.0, faster(model, "decode", OURS, PEER))
-    least = 1.2 if model == "1B Q4_0" else 1.0
-    yield Goal(f"{model}: prompt, beside llama.cpp", least, faster(model, "prompt", OURS, PEER))
-    if model == "1B Q4_0":
-        yield Goal(
-            f"{model}: prompt with one int8 term, beside llama.cpp",
-            1.7,
-            faster(model, "prompt", ONE_TERM, PEER),
-        )
-    if MODELS[model].kind == "BF16":
-        yield Goal(
-            f"{model}: prompt with bfloat16 activations, beside llama.cpp",
-            1.0,
-            faster(model, "prompt", ROUNDED, PEER),
-        )
+    yield from _beside_llama_cpp(results, bounds, model, "prompt", "prompt")
     if MODELS[model].kind in ("BF16", "F32"):
         yield Goal(
             f"{model}: prompt, of what the cores multiply", 0.7, results.of_products(model, OURS)
+        )
+
+
+def _beside_llama_cpp(
+    results: Results, bounds: Bounds, model: str, what: str, case: str
+) -> Iterator[Goal]:
+    """Yield what a kind of processor asks beside llama.cpp in particular."""
+    least = bounds.beside_llama_cpp.get(f"{model}: {what}", ())
+    for (terms, engine), bound in zip(TERMS, least, strict=False):
+        yield Goal(
+            f"{model}: {what} with {terms}, beside {PEER}",
+            bound,
+            results.times_as_fast(model, case, engine, PEER),
         )
 
 
@@ -160,12 +183,12 @@ def _start(results: Results, model: str) -> Iterator[Goal]:
     if "start" not in MODELS[model].cases:
         return
     yield Goal(
-        f"{model}: first token of a new process, beside llama.cpp",
+        f"{model}: first token of a new process, beside {PEER}",
         1.0,
         results.times_as_fast(model, "start", OURS, PEER),
     )
     yield Goal(
-        f"{model}: first token with `cache=`, beside llama.cpp",
+        f"{model}: first token with `cache=`, beside {PEER}",
         1.0,
         results.times_as_fast(model, "start", CACHED, PEER),
     )

@@ -1,6 +1,7 @@
 """The summary as a picture: SmolLM2 on each engine, in multiples of llama.cpp's speed."""
 
 from decode_peers.cases import ENGINES
+from decode_peers.kinds import KINDS
 from decode_peers.results import Results
 from decode_peers.tables import PROCESSOR
 from summary_figures import LINE, RIGHT, TOP, WIDTH, bar, figure, text
@@ -45,7 +46,7 @@ def draw(results: Results) -> str:
     ticks = {LEFT + place * scale: f"{place}" for place in range(0, int(largest) + 1, step)}
     details = [
         f"SmolLM2-135M, Q4_1, {THREADS} threads. Longer is faster; int8: activations in one term.",
-        "Median of ratios, the engines taking turns.",
+        f"Median of ratios, the engines taking turns, on {KINDS[results.kind].title}.",
     ]
     title = "Tokens per second, in multiples of llama.cpp's"
     return figure(title, details, list(CASES.values()), ticks, y, lines, left=LEFT)

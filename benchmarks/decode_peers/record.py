@@ -11,11 +11,18 @@ from records import rounded, without_paths
 
 __all__ = ["FORMAT", "Record", "read"]
 
-FORMAT = 1
+FORMAT = 2
 
 
 class Record:
     """A measurement in progress.
+
+    Parameters
+    ----------
+    path : Path or None
+    kind : str
+        That of the processor.
+    settings : dict
 
     Attributes
     ----------
@@ -23,13 +30,15 @@ class Record:
         All of it, as `read` returns it.
     """
 
-    def __init__(self, path: Path | None, settings: dict[str, Any]) -> None:
+    def __init__(self, path: Path | None, kind: str, settings: dict[str, Any]) -> None:
         self._path = path
         self._start = time.monotonic()
         self.content: dict[str, Any] = records.origin(FORMAT) | {
+            "kind": kind,
             "settings": settings,
             "seconds": None,
             "versions": {},
+            "engines": {},
             "models": {},
             "busy_elsewhere": {},
             "missing": {},
@@ -41,9 +50,10 @@ class Record:
         """Note what a step of a model reads."""
         self.content["models"][model.name] = traffic
 
-    def add_versions(self, versions: dict[str, str]) -> None:
-        """Note what an engine is made of."""
+    def add_engine(self, engine: Engine, versions: dict[str, str]) -> None:
+        """Note what an engine is made of, and how it is set."""
         self.content["versions"] |= versions
+        self.content["engines"][engine.name] = dict(engine.settings)
 
     def add_missing(self, model: Model, engine: Engine, reason: str) -> None:
         """Note that an engine does not run a model."""

@@ -28,10 +28,18 @@ class Figure(NamedTuple):
 
 
 class Results:
-    """The cells of a record."""
+    """The cells of a record.
+
+    Attributes
+    ----------
+    content : dict
+    kind : str
+        That of the processor.
+    """
 
     def __init__(self, content: dict[str, Any]) -> None:
         self.content = content
+        self.kind: str = content["kind"]
 
     def engines(self, model: str, case: str) -> list[str]:
         """Return the engines that were measured, in the order in which they took turns."""
@@ -62,6 +70,29 @@ class Results:
             self.rounds(model, case, engine),
             self.rounds(model, case, other),
         )
+
+    def times_as_fast_as_best(
+        self, model: str, case: str, engine: str, others: Sequence[str]
+    ) -> Figure | None:
+        """Return how many times as fast an engine is as the fastest of others, by their medians.
+
+        None if one of the others was not asked. One that does not run the case is passed over.
+        """
+        times = {other: self.median(model, case, other) for other in others}
+        if any(
+            seconds is None and not self.does_not_run(model, case, other)
+            for other, seconds in times.items()
+        ):
+            return None
+        found = {other: seconds for other, seconds in times.items() if seconds is not None}
+        if not found:
+            return None
+        return self.times_as_fast(model, case, engine, min(found, key=found.__getitem__))
+
+    def does_not_run(self, model: str, case: str, engine: str) -> bool:
+        """Return whether the record says that an engine does not run a case of a model."""
+        failures = self.content["failures"].get(f"{model}, {case}", {})
+        return engine in failures or engine in self.content["missing"].get(model, {})
 
     def of_bandwidth(self, model: str, case: str, engine: str) -> Figure | None:
         """Return the rate at which a step reads, as a fraction of the bandwidth of its round."""

@@ -1,30 +1,36 @@
-"""The blocks of the page: tables that are made from a record."""
+"""The tables that are made from a record, and sentences about it."""
 
 import math
 
 from decode_peers.cases import CASES, ENGINES, MODELS
 from decode_peers.goals import CAUSES, goals
+from decode_peers.kinds import KINDS
 from decode_peers.results import Figure, Results
 
-__all__ = ["PROCESSOR", "blocks", "figure"]
+__all__ = ["PROCESSOR", "figure", "section"]
 
-PEER = "llama.cpp"
+PEER, FORK = "llama.cpp", "ik_llama.cpp"
 OURS = "cpp"
 # What the processor does by itself, beside which engines are measured.
 PROCESSOR = ("read", "multiply")
 
 
-def blocks(results: Results, again: Results | None = None) -> dict[str, str]:
-    """Return all blocks by name; `again` is a second record of the same."""
-    return {
-        "decode-setting": setting(results),
-        "decode-again": agreement(results, again),
-        "decode-goals": goal_table(results),
-        "decode-small": small(results),
-        "decode-large": large(results),
-        "decode-start": start(results),
-        "decode-missing": missing(results),
+def section(results: Results, again: Results | None = None) -> str:
+    """Return all that is said of a record, with headings; `again` is a second one of the same.
+
+    A heading names the kind of processor, since other sections have the same.
+    """
+    kind = KINDS.get(results.kind)
+    title = kind.title if kind else results.kind
+    parts = {
+        "Goals": goal_table(results),
+        "SmolLM2-135M": small(results),
+        "A billion weights": large(results),
+        "First tokens and memory": start(results),
+        "What did not run": missing(results),
     }
+    below = [f"### {heading} on {title}\n\n{text}" for heading, text in parts.items()]
+    return "\n\n".join([setting(results), agreement(results, again), *below])
 
 
 def setting(results: Results) -> str:
@@ -42,6 +48,7 @@ def setting(results: Results) -> str:
             f"{content['machine']['cpu']}, {content['machine']['usable_cpus']} processors; commit "
             f"{commit}; {content['date'][:10]}; {content['seconds'] / 60:.0f} minutes.",
             f"Versions: {versions}.",
+            *_settings(results),
             f"Processors that other processes kept busy meanwhile: {busy or 'unknown'}.",
         ]
     )
@@ -50,18 +57,20 @@ def setting(results: Results) -> str:
 def goal_table(results: Results) -> str:
     """Return the table of goals, and why those are missed that are."""
     listed = goals(results)
+    if not listed:
+        return "There are no goals for this kind of processor."
     lines = ["| goal | bound | measured | |", "|---|---|---|---|"]
     for goal in listed:
         bound = f"at {'most' if goal.is_most else 'least'} {goal.bound:g}"
         words = {True: "met", False: "**missed**", None: "not measured"}[goal.is_met]
         lines.append(f"| {goal.name} | {bound} | {figure(goal.figure)} | {words} |")
-    missed: dict[tuple[str, str], list[str]] = {}  # models by what was measured, and why
+    missed: dict[tuple[str, str], list[str]] = {}  # figures by what was measured, and why
     for goal in listed:
         if goal.is_met is False:
             model, _, what = goal.name.partition(": ")
             cause = CAUSES.get(goal.name) or CAUSES.get(what, "the cause is not known.")
-            missed.setdefault((what, cause), []).append(model)
-    causes = [f"- {what} ({', '.join(of)}): {cause}" for (what, cause), of in missed.items()]
+            missed.setdefault((what, cause), []).append(f"{model} {figure(goal.figure)}")
+    causes = [f"- {what}, {'; '.join(of)}: {cause}" for (what, cause), of in missed.items()]
     return "\n".join([*lines, "", *(causes or ["All goals that were measured are met."])])
 
 
@@ -104,8 +113,9 @@ def _interval(found: Figure | None) -> tuple[float, float]:
 def small(results: Results) -> str:
     """Return the table of every engine on the models of SmolLM2."""
     lines = [
-        "| engine | tokens per second | beside llama.cpp | of the read bandwidth |",
-        "|---|---|---|---|",
+        "| engine | tokens per second | beside llama.cpp | beside ik_llama.cpp "
+        "| of the read bandwidth |",
+        "|---|---|---|---|---|",
     ]
     for model in results.content["models"]:
         if not model.startswith("SmolLM2"):
@@ -114,7 +124,8 @@ def small(results: Results) -> str:
             case = CASES[name]
             if case.kind == "start" or not results.engines(model, name):
                 continue
-            lines.append(f"| **{model}: {case.title}** | | | {_bandwidth(results, model, name)} |")
+            rate = _bandwidth(results, model, name)
+            lines.append(f"| **{model}: {case.title}** | | | | {rate} |")
             lines += [
                 f"| {engine} {_speed(results, model, name, engine)}"
                 for engine in _in_order(results.engines(model, name))
@@ -123,28 +134,32 @@ def small(results: Results) -> str:
 
 
 def large(results: Results) -> str:
-    """Return the table of the random models, a line for each format."""
-    lines = [
-        "| format | decode: tokens per second | beside llama.cpp | of the read bandwidth "
-        "| prompt: tokens per second | beside llama.cpp | int8, beside llama.cpp "
-        "| of what the cores multiply |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
-    for model in results.content["models"]:
-        if model.startswith("SmolLM2"):
-            continue
-        cells = [MODELS[model].kind]
-        cells += [
+    """Return the tables of the random models, a line for each format: decoding, and prompts."""
+    models = [model for model in results.content["models"] if not model.startswith("SmolLM2")]
+    decode = [
+        [
+            MODELS[model].kind,
             _number(results.rate(model, "decode", OURS)),
-            figure(results.times_as_fast(model, "decode", OURS, PEER)),
+            *_beside_both(results, model, "decode", OURS),
             figure(results.of_bandwidth(model, "decode", OURS)),
+        ]
+        for model in models
+    ]
+    prompt = [
+        [
+            MODELS[model].kind,
             _number(results.rate(model, "prompt", OURS)),
-            figure(results.times_as_fast(model, "prompt", OURS, PEER)),
-            figure(results.times_as_fast(model, "prompt", "cpp, int8", PEER)),
+            *_beside_both(results, model, "prompt", OURS),
+            *_beside_both(results, model, "prompt", _alike(model)),
             figure(results.of_products(model, OURS)),
         ]
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
+        for model in models
+    ]
+    beside = [f"beside {PEER}", f"beside {FORK}"]
+    alike = [f"alike, {each}" for each in beside]
+    first = ["format", "decode: tokens per second", *beside, "of the read bandwidth"]
+    second = ["format", "prompt: tokens per second", *beside, *alike, "of what the cores multiply"]
+    return "\n\n".join([_table(first, decode), _table(second, prompt)])
 
 
 def start(results: Results) -> str:
@@ -193,10 +208,36 @@ def figure(found: Figure | None) -> str:
 def _speed(results: Results, model: str, case: str, engine: str) -> str:
     cells = [
         _number(results.rate(model, case, engine)),
-        figure(results.times_as_fast(model, case, engine, PEER)),
+        *_beside_both(results, model, case, engine),
         figure(results.of_bandwidth(model, case, engine)) if engine == OURS else "",
     ]
     return f"| {' | '.join(cells)} |"
+
+
+def _settings(results: Results) -> list[str]:
+    """Return a sentence about engines that do not run with their library's defaults."""
+    found = [
+        f"{engine} ({', '.join(f'{name} {value}' for name, value in settings.items())})"
+        for engine, settings in results.content["engines"].items()
+        if settings
+    ]
+    return [f"Settings: {'; '.join(found)}."] if found else []
+
+
+def _beside_both(results: Results, model: str, case: str, engine: str) -> list[str]:
+    """Return how many times as fast an engine is as llama.cpp and as ik_llama.cpp."""
+    return [figure(results.times_as_fast(model, case, engine, peer)) for peer in (PEER, FORK)]
+
+
+def _alike(model: str) -> str:
+    """Return the engine that rounds activations to as few bits as llama.cpp does."""
+    return "cpp, bfloat16" if MODELS[model].kind == "BF16" else "cpp, int8"
+
+
+def _table(heads: list[str], rows: list[list[str]]) -> str:
+    """Return a table in Markdown."""
+    head, *below = (f"| {' | '.join(row)} |" for row in [heads, *rows])
+    return "\n".join([head, f"|{'---|' * len(heads)}", *below])
 
 
 def _bandwidth(results: Results, model: str, case: str) -> str:

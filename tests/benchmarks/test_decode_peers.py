@@ -6,9 +6,12 @@ import gguf
 import numpy as np
 import pytest
 
+import decode_models
 from decode_peers import models, picture, record, tables
+from decode_peers.bounds import BOUNDS
 from decode_peers.cases import CASES, ENGINES, MODELS
 from decode_peers.goals import CAUSES, goals
+from decode_peers.kinds import KINDS, kind_of
 from decode_peers.process import EngineProcess
 from decode_peers.results import Results
 
@@ -20,8 +23,8 @@ TRAFFIC = {"weights": 100_000_000, "position": 20_000, "products": 100_000_000}
 def measured():
     """Return a function from {(model, case): {engine: seconds of each round}} to results."""
 
-    def make(times, what="seconds"):
-        made = record.Record(None, {"rounds": 6})
+    def make(times, what="seconds", kind="avx512"):
+        made = record.Record(None, kind, {"rounds": 6})
         made.content["seconds"] = 60
         for (model, case), engines in times.items():
             made.add_model(MODELS[model], TRAFFIC)
@@ -76,12 +79,62 @@ def test_a_goal_is_met_missed_or_not_measured(measured):
     slower = measured({(SMALL.name, "prompt"): {"cpp": [1.0], "llama.cpp": [3.0]}})
     found = {goal.name: goal.is_met for goal in goals(slower)}
     assert found[f"{SMALL.name}: prompt with two int8 terms, beside llama.cpp"] is False
-    assert "**missed**" in tables.blocks(slower)["decode-goals"]
+    assert "**missed**" in tables.goal_table(slower)
 
 
 def test_causes_are_of_goals_that_exist(measured):
-    names = {goal.name for goal in goals(measured({}))}
+    names = {goal.name for kind in KINDS for goal in goals(measured({}, kind=kind))}
     assert CAUSES.keys() <= names | {name.partition(": ")[2] for name in names}
+
+
+def test_each_kind_of_processor_has_bounds_and_a_section_of_its_own(measured):
+    assert BOUNDS.keys() == KINDS.keys()
+    rounds = {"cpp": [1.0], "llama.cpp": [1.9], "ik_llama.cpp": [1.6]}
+    name = f"{SMALL.name}: decode, beside the better of llama.cpp and ik_llama.cpp"
+    for kind, is_met in (("avx512", True), ("avx2", False)):
+        results = measured({(SMALL.name, "decode"): rounds}, kind=kind)
+        (goal,) = (each for each in goals(results) if each.name == name)
+        assert (goal.figure.value, goal.is_met) == (1.6, is_met)
+        said = tables.section(results)
+        assert f"### Goals on {KINDS[kind].title}\n" in said
+    assert f"{name.partition(': ')[2]}, {SMALL.name} 1.60: " in said
+    assert "no goals" in tables.goal_table(measured({}, kind="x86-64-v2"))
+
+
+def test_the_kind_of_a_processor_is_that_of_its_highest_level():
+    levels = ["x86-64-v2", "x86-64-v3", "x86-64-v4"]
+    assert [kind_of(levels[:count]) for count in (1, 2, 3)] == ["x86-64-v2", "avx2", "avx512"]
+
+
+def test_the_best_of_others_is_that_of_the_lower_median(measured):
+    def beside(**failures):
+        results = measured({(SMALL.name, "decode"): rounds})
+        results.content["failures"] = {f"{SMALL.name}, decode": failures}
+        return results.times_as_fast_as_best(
+            SMALL.name, "decode", "cpp", ("llama.cpp", "ik_llama.cpp")
+        )
+
+    rounds = {"cpp": [1.0, 1.0, 1.0], "llama.cpp": [2.0, 3.0, 9.0], "ik_llama.cpp": [4.0] * 3}
+    assert beside() == (3.0, None, None)
+    del rounds["ik_llama.cpp"]
+    assert beside() is None
+    assert beside(**{"ik_llama.cpp": "no such format"}) == (3.0, None, None)
+
+
+def test_settings_of_engines_are_named(measured):
+    results = measured({(SMALL.name, "decode"): {"cpp": [1.0]}})
+    assert "Settings" not in tables.setting(results)
+    results.content["engines"] = {"cpp": {}, "ik_llama.cpp": {"repack_tensors": True}}
+    assert "Settings: ik_llama.cpp (repack_tensors True)." in tables.setting(results)
+
+
+def test_a_kind_without_a_record_is_said_to_be_not_measured(measured, tmp_path, monkeypatch):
+    monkeypatch.setattr(decode_models, "RECORDS", tmp_path)
+    assert "not measured at this commit" in decode_models.section("avx2")
+    made = record.Record(tmp_path / "decode_models_avx2.json", "avx512", {})
+    made.write()
+    with pytest.raises(ValueError, match="is of a processor of the kind avx512"):
+        decode_models.section("avx2")
 
 
 def test_memory_counts_what_comes_on_top_of_weights_and_cache(measured):
@@ -92,11 +145,11 @@ def test_memory_counts_what_comes_on_top_of_weights_and_cache(measured):
 
 def test_what_did_not_run_is_said_without_folders(measured):
     results = measured({(SMALL.name, "decode"): {"cpp": [1.0]}})
-    noted = record.Record(None, {})
+    noted = record.Record(None, "avx512", {})
     noted.add_missing(SMALL, ENGINES["llama.cpp"], "no /some/folder/of/mine/llama.py")
     noted.add_failure(SMALL, CASES["prompt"], ENGINES["transformers"], "too slow")
     results.content |= {key: noted.content[key] for key in ("missing", "failures")}
-    said = tables.blocks(results)["decode-missing"]
+    said = tables.missing(results)
     assert "llama.cpp did not open SmolLM2 Q4_1: no .../llama.py" in said
     assert "transformers failed in SmolLM2 Q4_1, prompt: too slow" in said
 
@@ -112,14 +165,15 @@ def test_the_picture_has_a_bar_for_each_engine_and_case(measured):
 
 def test_a_record_is_read_as_it_was_written(tmp_path):
     path = tmp_path / "record.json"
-    made = record.Record(path, {"rounds": 1})
+    made = record.Record(path, "avx2", {"rounds": 1})
+    made.add_engine(ENGINES["ik_llama.cpp"], {"ik-llama-cpp-python": "0.1.5"})
     made.add(SMALL, CASES["decode"], ENGINES["cpp"], "seconds", 0.0123456)
     made.write()
     content = record.read(path)
     assert content == made.content
     assert content["cells"]["SmolLM2 Q4_1, decode"]["cpp"]["seconds"] == [0.01235]
     path.write_text('{"format": 0}', encoding="utf-8")
-    with pytest.raises(ValueError, match="has format 0, this code reads 1"):
+    with pytest.raises(ValueError, match="has format 0, this code reads 2"):
         record.read(path)
 
 

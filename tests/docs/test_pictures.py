@@ -135,7 +135,7 @@ def test_every_picture_has_a_test_of_its_series():
 
 
 def test_engines_of_the_picture_of_text_generation():
-    results = decode_models.results("decode_models")
+    results = decode_models.results("avx512")
     cases = {"decode": "decode", "prompt": "prompt of 512", "batch 8": "8 sequences"}
     measured = {name for case in cases for name in results.engines("SmolLM2 Q4_1", case)}
     engines = {name for name in measured if ENGINES[name].threads == 2}
