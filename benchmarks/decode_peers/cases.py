@@ -8,7 +8,9 @@ __all__ = [
     "CASES",
     "ENGINES",
     "MODELS",
+    "QUANTIZED",
     "START_ROOM",
+    "TWO_TERMS",
     "Case",
     "Engine",
     "Model",
@@ -133,7 +135,6 @@ class Engine:
 
 SMALL = ("SmolLM2 Q4_1",)
 QUANTIZED = tuple(model.name for model in _MODELS if model.kind.startswith("Q"))
-FLOATS = tuple(model.name for model in _MODELS if not model.kind.startswith("Q"))
 STEPS = tuple(case.name for case in _CASES if case.kind == "decode")
 SHORT = tuple(case.name for case in _CASES if case.length < 1000)
 ONE_THREAD = ("decode", "prompt", "batch 8")
@@ -147,7 +148,7 @@ _ENGINES = (
     Engine("llama.cpp", "llama_cpp"),
     Engine("cpp", "cpp"),
     Engine("read", "processor", cases=STEPS),
-    Engine("multiply", "processor", cases=("prompt",), models=FLOATS),
+    Engine("multiply", "processor", cases=("prompt",)),
     Engine(
         "cpp, int8",
         "cpp",
@@ -185,6 +186,8 @@ _ENGINES = (
     Engine("ONNX Runtime GenAI", "onnxruntime_genai", 2, SHORT, SMALL, share=0.25, most_starts=3),
 )
 ENGINES = {engine.name: engine for engine in _ENGINES}
+# Those of integer weights whose activations have two int8 terms.
+TWO_TERMS = ("cpp", "cpp, 1 thread")
 
 
 @dataclass(frozen=True)

@@ -36,13 +36,17 @@ CAUSES = {
     "a step of eight with two int8 terms, beside a step of one": _ARITHMETIC,
     "decode, beside transformers in bfloat16": "less is missing than the interval is wide.",
     "prompt with two int8 terms, beside OpenVINO GenAI": (
-        "OpenVINO rounds activations to one int8 term, and so multiplies half as much; the goal "
-        "with one int8 term compares equal arithmetic."
+        "OpenVINO rounds activations to one int8 term, and so multiplies half as much; the table "
+        "of SmolLM2 has what the cores multiply."
+    ),
+    "prompt with one int8 term, beside OpenVINO GenAI": (
+        "the table of SmolLM2 has what the cores multiply; the rest of the time is attention, in "
+        "float32 here and in bfloat16 with keys and values in uint8 there."
     ),
     **{
         f"{model}: prompt, beside {BETTER}": (
-            "both round activations to one int8 term, and so multiply half as much; the columns "
-            "`alike` of the table of prompts compare equal arithmetic."
+            "both round activations to one int8 term, and so multiply half as much: the table of "
+            "prompts has what the cores multiply, and its columns `alike` compare equal arithmetic."
         )
         for model in MODELS
         if model.startswith("1B Q")

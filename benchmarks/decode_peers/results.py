@@ -4,7 +4,7 @@ import statistics
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from decode_peers.cases import CASES, START_ROOM, Case
+from decode_peers.cases import CASES, QUANTIZED, START_ROOM, TWO_TERMS, Case
 from tensor_ops.timing import median_interval
 
 __all__ = ["Figure", "Results"]
@@ -103,9 +103,13 @@ class Results:
         )
 
     def of_products(self, model: str, engine: str) -> Figure | None:
-        """Return the rate at which a prompt multiplies, as a fraction of what the cores can."""
+        """Return the rate at which a prompt multiplies, as a fraction of what the cores can.
+
+        Two int8 terms are two products.
+        """
+        terms = 2 if model in QUANTIZED and engine in TWO_TERMS else 1
         return _figure(
-            lambda own, billion: self._billions(model) * billion / own,
+            lambda own, billion: terms * self._billions(model) * billion / own,
             self.rounds(model, "prompt", engine),
             self.rounds(model, "prompt", "multiply"),
         )
@@ -148,6 +152,11 @@ class Results:
         """Return the bytes per second at which memory was read."""
         gigabyte = self.median(model, case, "read")
         return GIGA / gigabyte if gigabyte else None
+
+    def products(self, model: str) -> float | None:
+        """Return the products per second of the cores, in the type of a model."""
+        billion = self.median(model, "prompt", "multiply")
+        return GIGA / billion if billion else None
 
     def bytes_of_step(self, model: str, case: Case) -> float:
         """Return what a step reads: the weights once, and the caches of all sequences.

@@ -114,7 +114,7 @@ def small(results: Results) -> str:
     """Return the table of every engine on the models of SmolLM2."""
     lines = [
         "| engine | tokens per second | beside llama.cpp | beside ik_llama.cpp "
-        "| of the read bandwidth |",
+        "| of what the processor can do |",
         "|---|---|---|---|---|",
     ]
     for model in results.content["models"]:
@@ -124,7 +124,7 @@ def small(results: Results) -> str:
             case = CASES[name]
             if case.kind == "start" or not results.engines(model, name):
                 continue
-            rate = _bandwidth(results, model, name)
+            rate = _rate_of_processor(results, model, name)
             lines.append(f"| **{model}: {case.title}** | | | | {rate} |")
             lines += [
                 f"| {engine} {_speed(results, model, name, engine)}"
@@ -152,13 +152,15 @@ def large(results: Results) -> str:
             *_beside_both(results, model, "prompt", OURS),
             *_beside_both(results, model, "prompt", _alike(model)),
             figure(results.of_products(model, OURS)),
+            figure(results.of_products(model, _alike(model))),
         ]
         for model in models
     ]
     beside = [f"beside {PEER}", f"beside {FORK}"]
     alike = [f"alike, {each}" for each in beside]
     first = ["format", "decode: tokens per second", *beside, "of the read bandwidth"]
-    second = ["format", "prompt: tokens per second", *beside, *alike, "of what the cores multiply"]
+    cores = "of what the cores multiply"
+    second = ["format", "prompt: tokens per second", *beside, *alike, cores, f"alike, {cores}"]
     return "\n\n".join([_table(first, decode), _table(second, prompt)])
 
 
@@ -209,7 +211,7 @@ def _speed(results: Results, model: str, case: str, engine: str) -> str:
     cells = [
         _number(results.rate(model, case, engine)),
         *_beside_both(results, model, case, engine),
-        figure(results.of_bandwidth(model, case, engine)) if engine == OURS else "",
+        figure(_of_processor(results, model, case, engine)),
     ]
     return f"| {' | '.join(cells)} |"
 
@@ -240,9 +242,19 @@ def _table(heads: list[str], rows: list[list[str]]) -> str:
     return "\n".join([head, f"|{'---|' * len(heads)}", *below])
 
 
-def _bandwidth(results: Results, model: str, case: str) -> str:
-    found = results.bandwidth(model, case)
-    return f"{found / 1e9:.0f} GB/s" if found else ""
+def _of_processor(results: Results, model: str, case: str, engine: str) -> Figure | None:
+    """Return the part of the read bandwidth, or of a prompt the part of what the cores multiply."""
+    if CASES[case].kind == "prompt":
+        return results.of_products(model, engine) if engine in (OURS, _alike(model)) else None
+    return results.of_bandwidth(model, case, engine) if engine == OURS else None
+
+
+def _rate_of_processor(results: Results, model: str, case: str) -> str:
+    if CASES[case].kind == "prompt":
+        found, unit = results.products(model), " billion products/s"
+    else:
+        found, unit = results.bandwidth(model, case), " GB/s"
+    return f"{found / 1e9:.0f}{unit}" if found else ""
 
 
 def _in_order(engines: list[str]) -> list[str]:

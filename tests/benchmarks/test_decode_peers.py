@@ -1,5 +1,6 @@
 """What is said of records of the decode engine, and the files that it is measured on."""
 
+from pathlib import Path
 from xml.etree import ElementTree
 
 import gguf
@@ -9,7 +10,8 @@ import pytest
 import decode_models
 from decode_peers import models, picture, record, tables
 from decode_peers.bounds import BOUNDS
-from decode_peers.cases import CASES, ENGINES, MODELS
+from decode_peers.cases import CASES, ENGINES, MODELS, Room
+from decode_peers.engines import processor
 from decode_peers.goals import CAUSES, goals
 from decode_peers.kinds import KINDS, kind_of
 from decode_peers.process import EngineProcess
@@ -55,6 +57,25 @@ def test_a_step_reads_its_weights_and_the_caches_of_its_sequences(measured):
     assert results.bytes_of_step(SMALL.name, case) == read
     found = results.of_bandwidth(SMALL.name, "batch 8", "cpp")
     assert found.value == pytest.approx(read / 0.01 / (1e9 / 0.05))
+
+
+def test_two_int8_terms_are_two_products(measured):
+    times = {"cpp": [1.0], "cpp, int8": [0.5], "multiply": [0.01]}  # 51.2 billion in each prompt
+    results = measured({(name, "prompt"): times for name in (SMALL.name, "1B BF16")})
+    assert results.products(SMALL.name) == pytest.approx(1e11)
+    assert results.of_products(SMALL.name, "cpp").value == pytest.approx(2 * 0.512)
+    assert results.of_products(SMALL.name, "cpp, int8").value == pytest.approx(2 * 0.512)
+    assert results.of_products("1B BF16", "cpp").value == pytest.approx(0.512)
+    assert "| cpp, int8 | 1,024 |  |  | 1.02 |" in tables.small(results)
+
+
+@pytest.mark.parametrize(
+    ("model", "dtype"), [("1B-F32", "float32"), ("1B-BF16", "bfloat16"), ("1B-Q6_K", "int8")]
+)
+def test_the_processor_multiplies_in_the_type_of_the_model(model, dtype):
+    opened = processor.open(Path(f"{model}.gguf"), {"threads": 1}, Room(1, 1))
+    assert opened.dtype == dtype
+    assert opened.prompt(512) > 0
 
 
 def test_attention_is_what_a_long_context_adds_to_a_step(measured):

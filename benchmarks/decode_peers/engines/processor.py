@@ -25,15 +25,22 @@ SOURCE = Path(__file__).with_name("processor.c")
 BYTES = 1 << 29
 READS = 16
 ROUNDS = 5_000_000
-TYPES = ("float32", "bfloat16")
+# What the products of a model are of, by the format in the name of its file.
+TYPES = {"F32": "float32", "BF16": "bfloat16", "": "int8"}
 
 
 class Opened:
-    """Memory to read, and the compiled loops."""
+    """Memory to read, and the compiled loops.
+
+    Attributes
+    ----------
+    dtype : str
+        Of what is multiplied.
+    """
 
     def __init__(self, model: Path, settings: dict[str, Any], room: Room) -> None:
         self._threads = settings["threads"]
-        self._dtype = "float32" if "F32" in model.name else "bfloat16"
+        self.dtype = next(dtype for kind, dtype in TYPES.items() if kind in model.name)
         memory = np.ones(BYTES // 8 + 8, np.uint64)
         self._memory = memory[-memory.ctypes.data % 64 // 8 :][: BYTES // 8]
         self._library = _compiled()
@@ -51,8 +58,8 @@ class Opened:
 
     def prompt(self, length: int) -> float:
         """Return the seconds of a billion multiplications in the type of the model."""
-        multiply = getattr(self._library, f"multiply_{self._dtype}")
-        products = ctypes.c_size_t.in_dll(self._library, f"products_{self._dtype}").value
+        multiply = getattr(self._library, f"multiply_{self.dtype}")
+        products = ctypes.c_size_t.in_dll(self._library, f"products_{self.dtype}").value
         seconds = self._seconds(lambda thread: multiply(ROUNDS))
         return seconds / (ROUNDS * products * self._threads) * 1e9
 
@@ -79,7 +86,7 @@ def _compiled() -> Any:
         library = ctypes.CDLL(str(made))
     library.read_memory.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
     library.read_memory.restype = ctypes.c_uint64
-    for name in TYPES:
+    for name in TYPES.values():
         multiply = getattr(library, f"multiply_{name}")
         multiply.argtypes, multiply.restype = [ctypes.c_size_t], ctypes.c_float
     return library
