@@ -15,7 +15,7 @@
 #include "decode/executor/executable.h"
 #include "decode/program/activation_names.h"
 #include "isa/isa.h"
-#include "threads/threads.h"
+#include "python/decode_settings.h"
 
 namespace py = pybind11;
 
@@ -53,35 +53,6 @@ std::shared_ptr<const decode::Program> program_of(const std::string& json) {
 std::size_t parsed_programs() {
   const std::lock_guard<std::mutex> lock(last_program().in_use);
   return last_program().parsed;
-}
-
-// Messages about the settings below name no function: those who load a model pass them to several.
-ActivationType activations_option(const py::object& options) {
-  ActivationType activations = ActivationType::kInt8x2;
-  if (options.is_none()) return activations;
-  for (const auto& [key, value] : options.cast<py::dict>()) {
-    const auto name = py::str(key).cast<std::string>();
-    if (name != "activations")
-      throw ValueError(text("unknown option '", name, "'; valid: activations"));
-    activations = decode::activation_type(py::str(value).cast<std::string>());
-  }
-  return activations;
-}
-
-std::size_t workers_argument(const py::object& given) {
-  if (given.is_none()) return static_cast<std::size_t>(num_threads());
-  const Owned index(PyNumber_Index(given.ptr()));
-  if (!index || PyBool_Check(given.ptr())) {
-    PyErr_Clear();
-    throw TypeError(text("num_workers must be an int or None, got ", type_name(given.ptr())));
-  }
-  int overflow = 0;
-  const long value = PyLong_AsLongAndOverflow(index.get(), &overflow);
-  const int most = sensible_threads(1 << 20);
-  if (overflow != 0 || value < 1 || value > most)
-    throw ValueError(
-        text("num_workers must be from 1 to ", most, ", got ", repr_text(given.ptr())));
-  return static_cast<std::size_t>(value);
 }
 
 // A view by DLPack. bfloat16, which NumPy lacks, becomes uint16. NumPy itself views what has no

@@ -1,0 +1,19 @@
+// The settings of an executable, as Python gives them. Messages about them name no function: those
+// who load a model pass them to several.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+#include <cstddef>
+
+#include "decode/program/activation_type.h"
+
+namespace tensor_ops {
+
+decode::ActivationType activations_option(const pybind11::object& options);
+// An int from 1 to `most`. Throws TypeError and ValueError.
+std::size_t workers_from(const pybind11::object& given, std::size_t most);
+// Of an executable that is to be made: as many as there are threads for None.
+std::size_t workers_argument(const pybind11::object& given);
+
+}  // namespace tensor_ops
