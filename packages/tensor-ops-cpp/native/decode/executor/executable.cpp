@@ -12,10 +12,6 @@ namespace {
 
 using Clock = Team::Clock;
 
-// In a step of this many tokens the workers seldom meet, and take over tiles of a worker that has
-// no processor: all workers are of use.
-constexpr std::size_t kManyTokens = 64;
-
 double seconds(Clock::duration time) { return std::chrono::duration<double>(time).count(); }
 
 // What a thread does between the parts of a step: nothing, or to note how long each took.
@@ -84,7 +80,7 @@ std::unique_lock<std::mutex> Executable::begin_step(const char* where, std::size
 
 void Executable::number_step() {
   ++step_.number;
-  workers_ = step_.num_tokens >= kManyTokens ? threads_ : workers_in_use_.count();
+  workers_ = workers_in_use_.count(step_.num_tokens);
 }
 
 void Executable::run(std::size_t num_tokens, std::size_t num_selected) {
@@ -102,8 +98,7 @@ void Executable::run_team(Work work) {
 void Executable::take_step() {
   const auto start = Clock::now();
   run_team([this](std::size_t worker) { work(worker, Unwatched()); });
-  if (step_.num_tokens < kManyTokens)
-    workers_in_use_.note(Clock::now() - start, team_->without_processor());
+  workers_in_use_.note(step_.num_tokens, start, Clock::now(), team_->without_processor());
 }
 
 std::vector<std::int32_t> Executable::run_steps(const StepsInRow& steps) {
@@ -171,7 +166,7 @@ double Executable::read_bandwidth() {
   const auto lock = lock_open("read_bandwidth");
   if (packed_size_ == 0) throw Error("read_bandwidth: the program has no matrices to read");
   pack_rest(true, {});
-  workers_ = workers_in_use_.count();
+  workers_ = workers_in_use_.count(1);
   const auto start = Clock::now();
   team_->run(workers_, [this](std::size_t worker) {
     const auto [begin, end] = shares_of(worker);

@@ -40,6 +40,7 @@ bool OwnerProcess::is_current() const { return forks_ == forks.load(std::memory_
 Team::Team(std::size_t threads) : size_(threads), threads_(new Thread[threads]) {
   [[maybe_unused]] const BlockedSignals blocked;
   started_.reserve(threads);
+  without_processor_.reserve(threads);
   try {
     for (std::size_t i = 1; i < threads; ++i) started_.emplace_back([this, i] { serve(i); });
   } catch (const std::system_error& error) {
@@ -83,11 +84,10 @@ void Team::take_part(std::size_t number) {
   thread.without_processor = Clock::now() - job_began_ - thread.slept - used;
 }
 
-Team::Clock::duration Team::without_processor() const {
-  Clock::duration longest{};
-  for (std::size_t i = 0; i < workers_; ++i)
-    longest = std::max(longest, threads_[i].without_processor);
-  return longest;
+const std::vector<Team::Clock::duration>& Team::without_processor() {
+  without_processor_.resize(workers_);
+  for (std::size_t i = 0; i < workers_; ++i) without_processor_[i] = threads_[i].without_processor;
+  return without_processor_;
 }
 
 void Team::meet(std::size_t worker) {

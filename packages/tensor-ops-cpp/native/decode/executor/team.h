@@ -44,8 +44,9 @@ class Team {
   }
   // Called by every worker of a job: returns when all have called it.
   void meet(std::size_t worker);
-  // The longest time in the last job for which a worker could have run but had no processor.
-  Clock::duration without_processor() const;
+  // For how long each worker of the last job could have run in it but had no processor. Valid until
+  // the next job.
+  const std::vector<Clock::duration>& without_processor();
 
  private:
   struct alignas(64) Thread {
@@ -75,6 +76,7 @@ class Team {
   Job job_ = nullptr;  // null: the threads are to end
   void* context_ = nullptr;
   std::size_t workers_ = 0;
+  std::vector<Clock::duration> without_processor_;
   Clock::time_point job_began_{};
   alignas(64) std::atomic<std::size_t> arrived_{0};
   alignas(64) std::atomic<std::uint32_t> meetings_{0};

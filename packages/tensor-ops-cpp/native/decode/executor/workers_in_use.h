@@ -1,36 +1,68 @@
 // How many of a team's workers take part in a step. Where other processes take processors away, all
-// wait at every meeting for a worker that has none, and fewer workers are faster.
+// wait at every meeting for a worker that has none, and fewer workers are faster. How much faster
+// depends on the machine and on the program, so that it is tried.
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstddef>
+#include <vector>
+
+#include "decode/executor/team.h"
 
 namespace tensor_ops::decode {
 
 class WorkersInUse {
  public:
-  using Duration = std::chrono::nanoseconds;
+  using Clock = Team::Clock;
+  using Duration = Clock::duration;
 
-  explicit WorkersInUse(std::size_t most) : most_(most), count_(most) {}
+  // In a step of this many tokens the workers seldom meet, and take over tiles of a worker that has
+  // no processor: all workers are of use.
+  static constexpr std::size_t kManyTokens = 64;
 
-  std::size_t count() const { return count_; }
-  // Notes how long a step took, and for how long a worker had no processor in it.
-  void note(Duration step, Duration without_processor);
+  explicit WorkersInUse(std::size_t most);
+
+  // Of a step of this many tokens.
+  std::size_t count(std::size_t tokens) const;
+  // Notes when a step of count(tokens) workers began and ended, and for how long each of them could
+  // have run in it but had no processor.
+  void note(std::size_t tokens, Clock::time_point began, Clock::time_point ended,
+            const std::vector<Duration>& without_processor);
 
  private:
-  // Long enough for a scheduler to have given processors to some and to others.
-  static constexpr std::chrono::milliseconds kJudged{20};
-  // How long to wait before more workers are tried: at first, and after many failures.
-  static constexpr std::chrono::milliseconds kShortestPause{100}, kLongestPause{800};
+  // The mean time of the last steps of equally many tokens.
+  struct Usual {
+    Duration time{};
+    int steps = 0;
+  };
 
-  std::size_t change() const { return (count_ + 7) / 8; }
-  void set(std::size_t count);
+  bool is_trial() const { return count_ != settled_; }
+  // Whether steps of so many tokens can be compared. Others have the settled number in a trial too.
+  bool has_usual(std::size_t tokens) const { return usual_[tokens].time > Duration(); }
+  std::size_t num_losing() const;
+  void judge(Clock::time_point now);
+  void try_fewer();
+  void try_more();
+  void begin_trial(std::size_t count);
+  void end_trial(Clock::time_point now);
+  void forget_steps();
+  void expect_other_times();
 
   const std::size_t most_;
-  std::size_t count_;
-  Duration ran_{}, lost_{};  // since the count was last judged
-  Duration unchanged_{};     // how long this count has been in use
-  Duration pause_ = kShortestPause;
+  std::size_t settled_;  // the best number so far
+  std::size_t count_;    // another one while that is tried
+
+  std::array<Usual, kManyTokens> usual_{};  // with the settled number, by tokens
+  // Of the steps that are judged next: how long they took, how long they would have taken with the
+  // settled number, and how long each worker had no processor.
+  Duration took_{}, would_have_taken_{};
+  std::vector<Duration> lost_;
+
+  bool was_losing_ = false;                 // when last judged
+  bool has_tried_fewer_ = false;            // in the last trial
+  std::size_t fewer_by_ = 0, more_by_ = 0;  // in the last trials that failed; 0: none since
+  Clock::time_point next_trial_{};
 };
 
 }  // namespace tensor_ops::decode
