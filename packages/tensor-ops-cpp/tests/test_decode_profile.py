@@ -36,6 +36,24 @@ def test_each_thread_spends_the_step_working_or_waiting(executable, count):
     assert np.all(spent <= times["seconds"] * (1 + 1e-9))
 
 
+def test_a_step_has_the_number_of_workers_that_is_held():
+    made = LLAMA.compile(num_workers=4)
+    run_step(made, [(0, 0, TOKENS[:1])])
+    for held in (3, 1, 4):
+        made.hold_workers(held)
+        assert len(made.profile(1, 1)["work"]) == held
+    made.hold_workers(None)
+    assert 1 <= len(made.profile(1, 1)["work"]) <= 4
+    for wrong in (0, 5, -1, 2**70):
+        with pytest.raises(ValueError, match=rf"num_workers must be from 1 to 4, got {wrong}$"):
+            made.hold_workers(wrong)
+    with pytest.raises(TypeError, match="num_workers must be an int or None, got str"):
+        made.hold_workers("2")
+    made.close()
+    with pytest.raises(RuntimeError, match="hold_workers: the executable is closed; compile"):
+        made.hold_workers(1)
+
+
 def test_a_profiled_step_computes_what_a_step_does(executable):
     expected = run_alone(executable, TOKENS, 4)[0][-2:]
     executable.arrays["logits"][:] = 0

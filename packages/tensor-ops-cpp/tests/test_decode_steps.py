@@ -70,6 +70,19 @@ def test_they_have_the_bits_of_single_steps(model, output, workers):
     made.close()
 
 
+@pytest.mark.parametrize("held", [1, 2, 3, 5])
+def test_they_have_the_same_bits_on_any_number_of_the_workers(held):
+    made = LLAMA.compile(num_workers=5)
+    expected, logits = single_steps(made, "sample", 13)
+    made.hold_workers(held)
+    found, same_logits = single_steps(made, "sample", 13)
+    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(same_logits, logits)
+    prepared(made)
+    np.testing.assert_array_equal(made.run_steps(3, 13, "sample", NO_ENDS), expected)
+    made.close()
+
+
 def test_they_stop_after_an_end_token_of_its_own_request(executable):
     expected, _ = single_steps(executable, "sample", 13)
     row, step = next(

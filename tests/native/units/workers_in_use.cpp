@@ -165,6 +165,17 @@ void check_many_tokens() {
   require(machine.take_step(workers) == 2, "long steps are judged");
 }
 
+void check_held() {
+  Machine machine{8, 4};
+  WorkersInUse workers(8);
+  workers.hold(3);
+  require(machine.run(workers, 5000).size() == 1, "the number that is held changes");
+  require(workers.count(1) == 3 && workers.count(WorkersInUse::kManyTokens) == 3, "not 3");
+  workers.hold(0);
+  machine.run(workers, 3000);
+  require(settled(machine, workers) == 4, "the number stays held");
+}
+
 }  // namespace
 
 int main() {
@@ -175,4 +186,5 @@ int main() {
   check_mixed_steps();
   check_other_steps_in_a_trial();
   check_many_tokens();
+  check_held();
 }

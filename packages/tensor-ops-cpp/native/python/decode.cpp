@@ -240,6 +240,12 @@ class PyExecutable {
     return without_gil([&] { return executable_->read_bandwidth(); });
   }
 
+  void hold_workers(const py::object& num_workers) {
+    const std::size_t count =
+        num_workers.is_none() ? 0 : workers_from(num_workers, executable_->num_workers());
+    without_gil([&] { executable_->hold_workers(count); });
+  }
+
   // The arrays share the memory with the executable, and outlive its close().
   py::list packed() const {
     py::list arrays;
@@ -345,6 +351,8 @@ void add_decode(py::module_& module) {
            "Run one step, and return how long each thread worked and waited for each node.")
       .def("read_bandwidth", &PyExecutable::read_bandwidth,
            "Read all packed weights with all threads; return bytes per second.")
+      .def("hold_workers", &PyExecutable::hold_workers, "num_workers"_a,
+           "Have so many workers in every step, or with None as many as are of use.")
       .def("packed", &PyExecutable::packed,
            "Return the packed weights as arrays, which `compile_program` takes one behind the "
            "other.")

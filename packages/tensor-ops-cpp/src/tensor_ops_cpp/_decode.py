@@ -203,8 +203,9 @@ def compile_program(
     Returns
     -------
     Executable
-        With ``arrays``, ``run``, ``run_steps``, ``profile``, ``read_bandwidth``, ``packed``,
-        ``packed_size``, ``is_packed``, ``memory``, ``num_workers``, ``options`` and ``close``.
+        With ``arrays``, ``run``, ``run_steps``, ``profile``, ``read_bandwidth``, ``hold_workers``,
+        ``packed``, ``packed_size``, ``is_packed``, ``memory``, ``num_workers``, ``options`` and
+        ``close``.
 
     Raises
     ------

@@ -162,6 +162,11 @@ StepProfile Executable::profile(std::size_t num_tokens, std::size_t num_selected
   return profile;
 }
 
+void Executable::hold_workers(std::size_t count) {
+  const auto lock = lock_open("hold_workers");
+  workers_in_use_.hold(count);
+}
+
 double Executable::read_bandwidth() {
   const auto lock = lock_open("read_bandwidth");
   if (packed_size_ == 0) throw Error("read_bandwidth: the program has no matrices to read");

@@ -25,13 +25,14 @@ WorkersInUse::WorkersInUse(std::size_t most)
     : most_(most), settled_(most), count_(most), lost_(most) {}
 
 std::size_t WorkersInUse::count(std::size_t tokens) const {
+  if (held_ > 0) return held_;
   if (tokens >= kManyTokens) return most_;
   return has_usual(tokens) ? count_ : settled_;
 }
 
 void WorkersInUse::note(std::size_t tokens, Clock::time_point began, Clock::time_point ended,
                         const std::vector<Duration>& without_processor) {
-  if (tokens >= kManyTokens) return;
+  if (held_ > 0 || tokens >= kManyTokens) return;
   const Duration took = ended - began;
   Usual& usual = usual_[tokens];
   if (is_trial() && !has_usual(tokens)) {

@@ -29,6 +29,8 @@ class WorkersInUse {
   // have run in it but had no processor.
   void note(std::size_t tokens, Clock::time_point began, Clock::time_point ended,
             const std::vector<Duration>& without_processor);
+  // Has so many workers in every step, whatever is noted; 0: as many as are of use.
+  void hold(std::size_t count) { held_ = count; }
 
  private:
   // The mean time of the last steps of equally many tokens.
@@ -52,6 +54,7 @@ class WorkersInUse {
   const std::size_t most_;
   std::size_t settled_;  // the best number so far
   std::size_t count_;    // another one while that is tried
+  std::size_t held_ = 0;
 
   std::array<Usual, kManyTokens> usual_{};  // with the settled number, by tokens
   // Of the steps that are judged next: how long they took, how long they would have taken with the
