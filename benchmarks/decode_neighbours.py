@@ -1,7 +1,8 @@
 """How fast decoding is beside other processes that take its processors.
 
-The same model is open once for each number of workers. They take turns, beside the same processes,
-which do nothing but run.
+The same model decodes with fixed numbers of workers and with as many as the executable finds of
+use, also out of twice as many workers as there are processors. They take turns, beside the same
+processes, which do nothing but run.
 
     python benchmarks/decode_neighbours.py MODEL.gguf --json RECORD.json
 """
@@ -11,8 +12,9 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ from decode_blocks import run, setting_of
 
 NEIGHBOURS = (0, 1, 2, 4)
 PROMPT, NEW = 32, 128
+CHOSEN = "of use"
 
 
 def measure(path: Path, rounds: int) -> dict[str, Any]:
@@ -27,24 +30,26 @@ def measure(path: Path, rounds: int) -> dict[str, Any]:
     import tensor_ops_decode
     from threads import facts
 
+    processors = os.cpu_count() or 1
     rates: dict[str, dict[str, list[float]]] = {}
     with ExitStack() as stack:
-        kernels = {}
-        for workers in (os.cpu_count() or 1, 1):
+
+        def opened(workers: int) -> Any:
             kernel = tensor_ops_decode.PersistentKernel(
                 backend="cpp", model=path, num_workers=workers, max_seq_length=512
             )
-            kernels[str(workers)] = stack.enter_context(kernel)
+            stack.enter_context(kernel)
             kernel.compile(progress=lambda done, size: None)  # packs all weights
+            return kernel
+
+        kernel = opened(processors)
+        fixed = sorted({1, processors // 2, processors - 1, processors} - {0})
+        ways = {str(workers): partial(decode, kernel, workers) for workers in fixed}
+        ways[f"{CHOSEN} of {processors}"] = partial(decode, kernel)
+        ways[f"{CHOSEN} of {2 * processors}"] = partial(decode, opened(2 * processors))
         for count in NEIGHBOURS:
-            by_workers: dict[str, list[float]] = {workers: [] for workers in kernels}
             with busy_processes(count):
-                for number in range(rounds + 1):
-                    for workers, kernel in kernels.items():
-                        rate = decode(kernel)
-                        if number > 0:  # the first finds out how many workers are of use
-                            by_workers[workers].append(rate)
-            rates[str(count)] = by_workers
+                rates[str(count)] = take_turns(ways, rounds)
     how = {"prompt": PROMPT, "new": NEW, "rounds": rounds}
     return facts() | {"model": path.name, "how": how, "tokens_per_second": rates}
 
@@ -63,8 +68,20 @@ def busy_processes(count: int) -> Iterator[None]:
             process.wait()
 
 
-def decode(kernel: Any) -> float:
-    """Return tokens per second."""
+def take_turns(ways: dict[str, Callable[[], float]], rounds: int) -> dict[str, list[float]]:
+    """Return the rates of each way."""
+    rates: dict[str, list[float]] = {name: [] for name in ways}
+    for number in range(rounds + 1):
+        for name, way in ways.items():
+            rate = way()
+            if number > 0:  # the first finds out how many workers are of use
+                rates[name].append(rate)
+    return rates
+
+
+def decode(kernel: Any, workers: int | None = None) -> float:
+    """Return tokens per second with so many workers, or with as many as are of use."""
+    kernel._session.executable.hold_workers(workers)
     kernel.reset()
     kernel.add_request(range(100, 100 + PROMPT), ignore_eos=True)
     while not kernel():
@@ -78,13 +95,18 @@ def blocks(record: dict[str, Any]) -> dict[str, str]:
     """Return the blocks of the page docs/decode_performance.md."""
     rates = record["tokens_per_second"]
     lines = [
-        "| busy processes | workers | tokens per second | quartiles |",
-        "|---|---|---|---|",
+        "| busy processes | workers | tokens per second | quartiles | of the best fixed number |",
+        "|---|---|---|---|---|",
     ]
     for count, by_workers in rates.items():
+        fixed = [values for workers, values in by_workers.items() if CHOSEN not in workers]
+        best = max(fixed, key=statistics.median)
         for workers, values in by_workers.items():
             low, middle, high = statistics.quantiles(values, n=4, method="inclusive")
-            lines.append(f"| {count} | {workers} | {middle:,.0f} | {low:,.0f} to {high:,.0f} |")
+            part = statistics.median(a / b for a, b in zip(values, best, strict=True))
+            lines.append(
+                f"| {count} | {workers} | {middle:,.0f} | {low:,.0f} to {high:,.0f} | {part:.2f} |"
+            )
     return {"neighbours-setting": setting_of(record), "neighbours-speed": "\n".join(lines)}
 
 
