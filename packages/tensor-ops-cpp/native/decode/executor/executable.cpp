@@ -204,18 +204,21 @@ void Executable::work(std::size_t worker, Watch watch) {
     watch.has_waited(n);
     const std::size_t rows = node.rows == Rows::kTokens ? step_.num_tokens : step_.num_selected;
     if (rows == 0) continue;
-    for (std::size_t t = begin; t < end; ++t) {
+    const bool meets = node.kernels.second && (node.kernels.meets_if_few || rows > kFewRows);
+    // Products of one share go on until no share has a tile left: the worker's others have nothing
+    // to multiply, and no rows to prepare for that.
+    const std::size_t end_of_products = node.claims ? begin + 1 : end;
+    for (std::size_t t = begin; t < (meets ? end : end_of_products); ++t) {
       node.shares[t].rows = rows;
       node.kernels.first(node.shares[t]);
     }
-    if (node.kernels.second) {
-      if (node.kernels.meets_if_few || rows > kFewRows) {
-        watch.has_worked(n);
-        team_->meet(worker);
-        watch.has_waited(n);
-      }
-      for (std::size_t t = begin; t < end; ++t) node.kernels.second(node.shares[t]);
+    if (meets) {
+      watch.has_worked(n);
+      team_->meet(worker);
+      watch.has_waited(n);
     }
+    if (node.kernels.second)
+      for (std::size_t t = begin; t < end_of_products; ++t) node.kernels.second(node.shares[t]);
     watch.has_ended(n);
   }
 }
