@@ -55,8 +55,9 @@ Floats decode_product(const std::string& format_name, const std::string& activat
                       const std::string& variant, const Bytes& weight, const Floats& x,
                       std::size_t tokens_at_a_time) {
   const WeightFormat& format = format_of(format_name);
-  const ProductKernel& kernel =
-      product_kernel(format, decode::activation_type(activations), variant_of(variant));
+  const std::size_t index = variant_of(variant);
+  const ProductKernel& kernel = product_kernel(format, decode::activation_type(activations), index);
+  const PackTile pack = format.pack(product_variants()[index].level);
   if (!kernel.multiply) throw py::value_error(format_name + " has no product with " + activations);
   if (weight.ndim() != 2 || x.ndim() != 2)
     throw py::value_error("weight and x have two dimensions");
@@ -86,7 +87,7 @@ Floats decode_product(const std::string& format_name, const std::string& activat
       const unsigned char* row[kTileRows] = {};
       for (std::size_t r = 0; r < kTileRows && i * kTileRows + r < present; ++r)
         row[r] = weight.data() + (first + i * kTileRows + r) * row_bytes;
-      format.pack(row, columns, tiles.data() + i * tile_bytes);
+      pack(row, columns, tiles.data() + i * tile_bytes);
     }
     for (std::size_t t = 0; t < tokens; t += tokens_at_a_time) {
       const unsigned char* const x = prepared_data + t * prepared_bytes;

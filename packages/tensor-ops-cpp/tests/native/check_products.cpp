@@ -94,9 +94,23 @@ struct Case {
         rows(random_rows(format, columns)),
         x(random_activations(columns)),
         tile(format.tile_bytes(columns)) {
-    const unsigned char* row[kTileRows];
-    for (std::size_t r = 0; r < kTileRows; ++r) row[r] = &rows[r * format.row_bytes(columns)];
-    format.pack(row, columns, tile.first);
+    pack(0, kTileRows, tile.first);
+  }
+
+  // Packs the first rows as a level does it.
+  void pack(std::size_t level, std::size_t present, unsigned char* to) const {
+    const unsigned char* row[kTileRows] = {};
+    for (std::size_t r = 0; r < present; ++r) row[r] = &rows[r * format.row_bytes(columns)];
+    format.pack(level)(row, columns, to);
+  }
+
+  // Whether a level packs the same bytes as the lowest one.
+  bool packs_the_same(std::size_t level, std::size_t present) const {
+    const std::size_t size = format.tile_bytes(columns);
+    Aligned expected(size), packed(size);
+    pack(0, present, expected.first);
+    pack(level, present, packed.first);
+    return std::memcmp(expected.first, packed.first, size) == 0;
   }
 
   // The products of all tokens, so many at a time.
@@ -154,6 +168,9 @@ std::size_t check(const Case& c) {
   std::size_t compared = 0;
   for (std::size_t v = 0; v < variants.size(); ++v) {
     if (!variants[v].cpu_has) continue;
+    for (std::size_t present : {kTileRows, kTileRows - 3})
+      if (v == variants[v].level && !c.packs_the_same(v, present))
+        fail(c.name(variants[v].name) + ": packs other bytes than the lowest level");
     const ProductKernel& kernel = tensor_ops::product_kernel(c.format, c.activations, v);
     if (!kernel.multiply) continue;
     const std::vector<float> alone = c.multiply(kernel, 1);

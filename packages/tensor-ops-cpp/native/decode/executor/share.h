@@ -66,7 +66,7 @@ struct TileRun {
   // While a matrix is not packed as a whole: its first tiles are, the next ones up to num_to_pack
   // are packed in this step, and those behind are packed into scratch whenever they are multiplied.
   std::size_t num_packed, num_to_pack;
-  const WeightFormat* format;
+  PackTile pack;
   const unsigned char* source;  // of the first row, as the caller's memory has it; null: packed
   std::size_t source_row_bytes;
   bool is_mapped_file;  // the source
@@ -75,7 +75,7 @@ struct TileRun {
     const unsigned char* of_tile[kTileRows];
     for (std::size_t lane = 0, row = tile * kTileRows; lane < kTileRows; ++lane, ++row)
       of_tile[lane] = row < rows ? source + row * source_row_bytes : nullptr;
-    format->pack(of_tile, columns, to);
+    pack(of_tile, columns, to);
   }
 };
 

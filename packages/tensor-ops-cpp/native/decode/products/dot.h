@@ -2,6 +2,7 @@
 // all lanes multiply them by the same four activations.
 #pragma once
 
+#include "decode/products/tile.h"
 #include "kernels/vector.h"
 
 namespace tensor_ops::TENSOR_OPS_LEVEL {
@@ -12,6 +13,9 @@ using Shorts = Vector<std::int16_t>;
 using Words = BitsOf<Floats>;  // four bytes to a lane
 
 constexpr std::size_t kDotWords = 4;  // 16 columns
+
+// How many vectors the 16 lanes of a tile fill.
+constexpr std::size_t kParts = kLineBytes / kVectorBytes;
 
 // Four activations in int8, or two in int16.
 TENSOR_OPS_INLINE Ints splat_word(const void* x) {

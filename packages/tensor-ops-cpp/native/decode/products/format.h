@@ -19,17 +19,17 @@
 
 #define KERNEL_PASS 1
 
-// The arguments after the name: a ProductKernel for each ActivationType, {} for none; the last ones
-// may be left out.
-#define EXPORT_PRODUCTS(format, ...)           \
+// The arguments after the name and the PackTile: a ProductKernel for each ActivationType, {} for
+// none; the last ones may be left out.
+#define EXPORT_PRODUCTS(format, pack, ...)     \
   extern const ProductTable format##_products; \
-  constexpr ProductTable format##_products = {{__VA_ARGS__}};
+  constexpr ProductTable format##_products = {{__VA_ARGS__}, pack};
 
 #else
 
 #define KERNEL_PASS 0
 
-#include "decode/products/pack.h"
+#include "decode/products/dequantize.h"
 #include "decode/products/variants.h"
 
 // The arguments after the name: the members of WeightFormat up to dequantize. The second and third

@@ -11,9 +11,6 @@
 namespace tensor_ops::TENSOR_OPS_LEVEL {
 namespace {
 
-// How many vectors the 16 lanes of a tile fill.
-constexpr std::size_t kParts = kLineBytes / kVectorBytes;
-
 // How many tokens are taken at a time beside float32, and in how many chains of additions the sum
 // of one is computed: as many as fit the 16 or 32 registers.
 #if defined(__AVX512F__)

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "decode/products/pack.h"
+#include "decode/products/dequantize.h"
 
 namespace tensor_ops {
 namespace {

@@ -51,8 +51,13 @@ struct ProductKernel {
                         std::size_t tokens, float* out, std::size_t out_stride) = nullptr;
 };
 
+// Packs 16 rows; a null pointer is a row past the end, whose weights are zero.
+using PackTile = void (*)(const unsigned char* const* rows, std::size_t columns,
+                          unsigned char* tile);
+
 struct ProductTable {
   ProductKernel of[kActivationTypes];  // null pointers where a format has no such product
+  PackTile pack;                       // of a level; other variants may have none
 };
 
 // How a file stores a row: blocks of `block_columns` columns in `block_bytes` bytes each, and how a
@@ -61,12 +66,12 @@ struct WeightFormat {
   const char* name;
   std::size_t block_columns, block_bytes;
   std::size_t (*tile_bytes)(std::size_t columns);
-  // Packs 16 rows; a null pointer is a row past the end, which is filled with zeros.
-  void (*pack)(const unsigned char* const* rows, std::size_t columns, unsigned char* tile);
   void (*dequantize)(const unsigned char* row, std::size_t columns, float* values);
   std::vector<const ProductTable*> products;  // by product_variants(); null where it has none
 
   std::size_t row_bytes(std::size_t columns) const { return columns / block_columns * block_bytes; }
+  // As a level of compiled_levels() packs. All write the same bytes.
+  PackTile pack(std::size_t level) const { return products[level]->pack; }
 };
 
 // Sorted by name.

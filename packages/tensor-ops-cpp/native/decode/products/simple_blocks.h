@@ -6,6 +6,7 @@
 #pragma once
 
 #include "decode/products/format.h"
+#include "decode/products/unpack.h"
 
 namespace tensor_ops {
 namespace {
@@ -15,9 +16,34 @@ struct SimpleBlock {
   static constexpr std::size_t kBits = bits;
   static constexpr bool kHasMinimum = has_minimum;
   static constexpr std::size_t kHalves = has_minimum ? 2 : 1;
+  static constexpr std::size_t kColumns = kBlockColumns;
   static constexpr std::size_t kBytes = 2 * kHalves + kBlockColumns * bits / 8;  // in a file
+  static constexpr std::size_t kWordsAt = 2 * kHalves;
   static constexpr int kLargest = (1 << bits) - 1, kZero = has_minimum ? 0 : 1 << (bits - 1);
   using Tile = BlockTile<kHalves, bits>;
+
+  // 16 bytes have the lower four bits: those of the first 16 columns in their low halves, those of
+  // the last 16 in their high halves. Before them 4 bytes have the fifth bits, if there are any.
+  // Integers of 8 bits are bytes, and signed: q - z.
+  template <class Block>
+  static UNPACK_INLINE void unpack(const Block& block, std::size_t, typename Block::Word* q) {
+    constexpr std::size_t low = kWordsAt + (bits == 5 ? 4 : 0);
+    for (std::size_t i = 0; i < kFours; ++i) {
+      if constexpr (bits == 8) {
+        q[i] = block.word(low + 4 * i) ^ 0x80808080u;
+      } else {
+        q[i] = block.word(low + 4 * (i % 4)) >> static_cast<int>(i / 4 * 4) & kLowHalves;
+        if constexpr (bits == 5) {
+          const auto fifth = byte_of(block.word(kWordsAt), i / 2);
+          q[i] |= spread(fifth >> static_cast<int>(i % 2 * 4) & 15u) << 4;
+        }
+      }
+    }
+  }
+  template <class Block, class Lines>
+  static UNPACK_INLINE void set_halves(const Block&, const Lines& lines) {
+    for (std::size_t h = 0; h < kHalves; ++h) lines.copy(h, 2 * h);
+  }
 };
 
 }  // namespace
@@ -48,12 +74,17 @@ struct SimpleTileBlock : TileBlock<typename Form::Tile> {
 }  // namespace
 }  // namespace tensor_ops::TENSOR_OPS_LEVEL
 
-#define SIMPLE_BLOCK_FORMAT(format, bits, has_minimum)           \
-  namespace tensor_ops::TENSOR_OPS_LEVEL {                       \
-  namespace {                                                    \
-  using Block = SimpleTileBlock<SimpleBlock<bits, has_minimum>>; \
-  }                                                              \
-  EXPORT_BLOCK_PRODUCTS(format, Block)                           \
+#define SIMPLE_BLOCK_FORMAT(format, bits, has_minimum) \
+  namespace tensor_ops {                               \
+  namespace {                                          \
+  using Form = SimpleBlock<bits, has_minimum>;         \
+  }                                                    \
+  }                                                    \
+  namespace tensor_ops::TENSOR_OPS_LEVEL {             \
+  namespace {                                          \
+  using Block = SimpleTileBlock<Form>;                 \
+  }                                                    \
+  EXPORT_BLOCK_PRODUCTS(format, Block)                 \
   }
 
 #else
@@ -61,37 +92,14 @@ struct SimpleTileBlock : TileBlock<typename Form::Tile> {
 namespace tensor_ops {
 namespace {
 
-// The integers of 32 columns. 16 bytes have the lower four bits: those of the first 16 columns in
-// their low halves, those of the last 16 in their high halves. Before them 4 bytes have the fifth
-// bits, if there are any. Integers of 8 bits are bytes, and signed: q - z.
-template <class Form>
-void unpack_simple(const unsigned char* block, FourColumns* q) {
-  const unsigned char* const integers = block + 2 * Form::kHalves;
-  for (std::size_t i = 0; i < kFours; ++i) {
-    if constexpr (Form::kBits == 8) {
-      q[i] = load_four(integers + 4 * i) ^ 0x80808080;
-    } else {
-      const unsigned char* const low = integers + (Form::kBits == 5 ? 4 : 0);
-      q[i] = load_four(low + 4 * (i % 4)) >> i / 4 * 4 & kLowHalves;
-      if constexpr (Form::kBits == 5) q[i] |= spread(integers[i / 2] >> i % 2 * 4 & 15) << 4;
-    }
-  }
-}
-
-template <class Form>
-void set_simple_halves(const unsigned char* block, BlockHalves halves) {
-  for (std::size_t h = 0; h < Form::kHalves; ++h) halves.set(h, block + 2 * h);
-}
-
 template <class Form>
 void dequantize_simple(const unsigned char* row, std::size_t columns, float* values) {
   for (; columns; columns -= kBlockColumns, row += Form::kBytes, values += kBlockColumns) {
-    FourColumns q[kFours];
-    unpack_simple<Form>(row, q);
+    const Integers<Form> q(row);
     const float scale = load_half(row);
     [[maybe_unused]] const float minimum = load_half(row + 2);
     for (std::size_t k = 0; k < kBlockColumns; ++k) {
-      values[k] = scale * static_cast<float>(integer(q, k) - Form::kZero);
+      values[k] = scale * static_cast<float>(q[k] - Form::kZero);
       if constexpr (Form::kHasMinimum) values[k] += minimum;
     }
   }
@@ -100,15 +108,13 @@ void dequantize_simple(const unsigned char* row, std::size_t columns, float* val
 }  // namespace
 }  // namespace tensor_ops
 
-#define SIMPLE_BLOCK_FORMAT(format, bits, has_minimum)                                         \
-  namespace tensor_ops {                                                                       \
-  namespace {                                                                                  \
-  using Form = SimpleBlock<bits, has_minimum>;                                                 \
-  }                                                                                            \
-  DECLARE_BLOCK_FORMAT(format, kBlockColumns, Form::kBytes, Form::Tile::bytes,                 \
-                       pack_blocks<Form::Tile, Form::kBits, Form::kBytes, unpack_simple<Form>, \
-                                   set_simple_halves<Form>>,                                   \
-                       dequantize_simple<Form>)                                                \
+#define SIMPLE_BLOCK_FORMAT(format, bits, has_minimum)                         \
+  namespace tensor_ops {                                                       \
+  namespace {                                                                  \
+  using Form = SimpleBlock<bits, has_minimum>;                                 \
+  }                                                                            \
+  DECLARE_BLOCK_FORMAT(format, kBlockColumns, Form::kBytes, Form::Tile::bytes, \
+                       dequantize_simple<Form>)                                \
   }
 
 #endif

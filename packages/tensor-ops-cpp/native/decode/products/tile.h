@@ -4,6 +4,8 @@
 
 #include <cstddef>
 
+#include "decode/products/product.h"
+
 namespace tensor_ops {
 namespace {
 
@@ -54,6 +56,14 @@ struct SuperBlockTile {
     return columns / kBlockColumns / kBlocks * kBytes;
   }
 };
+
+constexpr std::size_t number_tile_columns(std::size_t columns) { return (columns + 3) / 4 * 4; }
+
+// Tiles of numbers have a multiple of four columns, the last ones zero.
+template <std::size_t size>
+std::size_t number_tile_bytes(std::size_t columns) {
+  return number_tile_columns(columns) * kTileRows * size;
+}
 
 }  // namespace
 }  // namespace tensor_ops

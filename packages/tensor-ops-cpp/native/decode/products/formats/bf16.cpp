@@ -4,6 +4,7 @@
 #if KERNEL_PASS
 
 #include "decode/products/bfloat16.h"
+#include "decode/products/pack.h"
 
 namespace tensor_ops::TENSOR_OPS_LEVEL {
 namespace {
@@ -25,7 +26,7 @@ struct BF16 {
 
 }  // namespace
 
-EXPORT_PRODUCTS(bf16, number_product<BF16>, {}, {}, bfloat16_product<BF16>)
+EXPORT_PRODUCTS(bf16, (pack_numbers<2, 2>), number_product<BF16>, {}, {}, bfloat16_product<BF16>)
 
 }  // namespace tensor_ops::TENSOR_OPS_LEVEL
 
@@ -33,8 +34,7 @@ EXPORT_PRODUCTS(bf16, number_product<BF16>, {}, {}, bfloat16_product<BF16>)
 
 namespace tensor_ops {
 
-DECLARE_BF16_FORMAT(bf16, 1, 2, number_tile_bytes<2>, pack_numbers<2, 2>,
-                    dequantize_numbers<2, load_bfloat16>)
+DECLARE_BF16_FORMAT(bf16, 1, 2, number_tile_bytes<2>, dequantize_numbers<2, load_bfloat16>)
 
 }  // namespace tensor_ops
 

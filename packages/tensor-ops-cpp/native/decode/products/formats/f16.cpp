@@ -4,6 +4,7 @@
 #if KERNEL_PASS
 
 #include "decode/products/multiply.h"
+#include "decode/products/pack.h"
 
 namespace tensor_ops::TENSOR_OPS_LEVEL {
 namespace {
@@ -22,7 +23,7 @@ struct F16 {
 
 }  // namespace
 
-EXPORT_PRODUCTS(f16, number_product<F16>)
+EXPORT_PRODUCTS(f16, pack_numbers<2>, number_product<F16>)
 
 }  // namespace tensor_ops::TENSOR_OPS_LEVEL
 
@@ -30,8 +31,7 @@ EXPORT_PRODUCTS(f16, number_product<F16>)
 
 namespace tensor_ops {
 
-DECLARE_WEIGHT_FORMAT(f16, 1, 2, number_tile_bytes<2>, pack_numbers<2>,
-                      dequantize_numbers<2, load_half>)
+DECLARE_WEIGHT_FORMAT(f16, 1, 2, number_tile_bytes<2>, dequantize_numbers<2, load_half>)
 
 }  // namespace tensor_ops
 

@@ -4,6 +4,7 @@
 #if KERNEL_PASS
 
 #include "decode/products/multiply.h"
+#include "decode/products/pack.h"
 
 namespace tensor_ops::TENSOR_OPS_LEVEL {
 namespace {
@@ -21,7 +22,7 @@ struct F32 {
 
 }  // namespace
 
-EXPORT_PRODUCTS(f32, number_product<F32>)
+EXPORT_PRODUCTS(f32, pack_numbers<4>, number_product<F32>)
 
 }  // namespace tensor_ops::TENSOR_OPS_LEVEL
 
@@ -29,8 +30,7 @@ EXPORT_PRODUCTS(f32, number_product<F32>)
 
 namespace tensor_ops {
 
-DECLARE_WEIGHT_FORMAT(f32, 1, 4, number_tile_bytes<4>, pack_numbers<4>,
-                      dequantize_numbers<4, load_float>)
+DECLARE_WEIGHT_FORMAT(f32, 1, 4, number_tile_bytes<4>, dequantize_numbers<4, load_float>)
 
 }  // namespace tensor_ops
 

@@ -1,10 +1,26 @@
 // q4_K: 256 columns share d and e, both half-precision, and 32 the integers s and t from 0 to 63; a
 // weight is d s q - e t with q from 0 to 15.
 #include "decode/products/format.h"
+#include "decode/products/unpack.h"
 
 namespace tensor_ops {
 namespace {
-using Tile = SuperBlockTile<4>;
+// How a file has a block.
+struct Form {
+  using Tile = SuperBlockTile<4>;
+  static constexpr std::size_t kColumns = kSuperColumns, kBits = 4, kBytes = 144, kWordsAt = 0;
+
+  // Of each 64 columns, byte i of 32 has those of columns i and 32 + i.
+  template <class Block>
+  static UNPACK_INLINE void unpack(const Block& block, std::size_t b, typename Block::Word* q) {
+    for (std::size_t i = 0; i < kFours; ++i)
+      q[i] = block.word(16 + b / 2 * 32 + 4 * i) >> static_cast<int>(b % 2 * 4) & kLowHalves;
+  }
+  template <class Block, class Lines>
+  static UNPACK_INLINE void set_halves(const Block& block, const Lines& lines) {
+    set_scales_and_minimums<Tile>(block, lines);
+  }
+};
 }  // namespace
 }  // namespace tensor_ops
 
@@ -15,7 +31,7 @@ using Tile = SuperBlockTile<4>;
 namespace tensor_ops::TENSOR_OPS_LEVEL {
 namespace {
 
-struct Q4_K : SuperBlock<Tile> {
+struct Q4_K : SuperBlock<Form::Tile> {
   static constexpr int kLargest = 15, kZero = 0;
   static constexpr std::size_t kScales = 1;
   static constexpr bool kHasMinimum = true;
@@ -34,24 +50,9 @@ EXPORT_BLOCK_PRODUCTS(q4_K, Q4_K)
 #else
 
 namespace tensor_ops {
-namespace {
 
-constexpr std::size_t kBlockBytes = 144;
-
-// Of each 64 columns, byte i of 32 has those of columns i and 32 + i.
-void unpack(const unsigned char* block, FourColumns* q) {
-  for (std::size_t part = 0; part < kSuperColumns / 64; ++part)
-    for (std::size_t half = 0; half < 2; ++half)
-      for (std::size_t i = 0; i < kFours; ++i)
-        *q++ = load_four(block + 16 + part * 32 + 4 * i) >> 4 * half & kLowHalves;
-}
-
-}  // namespace
-
-DECLARE_BLOCK_FORMAT(
-    q4_K, kSuperColumns, kBlockBytes, Tile::bytes,
-    pack_blocks<Tile, 4, kBlockBytes, unpack, set_scales_and_minimums<Tile>, Tile::kBlocks>,
-    dequantize_super_blocks<kBlockBytes, unpack>)
+DECLARE_BLOCK_FORMAT(q4_K, kSuperColumns, Form::kBytes, Form::Tile::bytes,
+                     dequantize_super_blocks<Form>)
 
 }  // namespace tensor_ops
 

@@ -1,10 +1,30 @@
 // q5_K: 256 columns share d and e, both half-precision, and 32 the integers s and t from 0 to 63; a
 // weight is d s q - e t with q from 0 to 31.
 #include "decode/products/format.h"
+#include "decode/products/unpack.h"
 
 namespace tensor_ops {
 namespace {
-using Tile = SuperBlockTile<5>;
+// How a file has a block.
+struct Form {
+  using Tile = SuperBlockTile<5>;
+  static constexpr std::size_t kColumns = kSuperColumns, kBits = 5, kBytes = 176, kWordsAt = 0;
+
+  // Of each 64 columns, byte i of 32 has the lower halves of columns i and 32 + i; bit b of byte 16
+  // + i is the fifth bit of column 32 b + i.
+  template <class Block>
+  static UNPACK_INLINE void unpack(const Block& block, std::size_t b, typename Block::Word* q) {
+    for (std::size_t i = 0; i < kFours; ++i) {
+      const auto low = block.word(48 + b / 2 * 32 + 4 * i) >> static_cast<int>(b % 2 * 4);
+      const auto high = block.word(16 + 4 * i) >> static_cast<int>(b);
+      q[i] = (low & kLowHalves) | (high & kLowBits) << 4;
+    }
+  }
+  template <class Block, class Lines>
+  static UNPACK_INLINE void set_halves(const Block& block, const Lines& lines) {
+    set_scales_and_minimums<Tile>(block, lines);
+  }
+};
 }  // namespace
 }  // namespace tensor_ops
 
@@ -15,7 +35,7 @@ using Tile = SuperBlockTile<5>;
 namespace tensor_ops::TENSOR_OPS_LEVEL {
 namespace {
 
-struct Q5_K : SuperBlock<Tile> {
+struct Q5_K : SuperBlock<Form::Tile> {
   static constexpr int kLargest = 31, kZero = 0;
   static constexpr std::size_t kScales = 1;
   static constexpr bool kHasMinimum = true;
@@ -34,27 +54,9 @@ EXPORT_BLOCK_PRODUCTS(q5_K, Q5_K)
 #else
 
 namespace tensor_ops {
-namespace {
 
-constexpr std::size_t kBlockBytes = 176;
-
-// Of each 64 columns, byte i of 32 has the lower halves of columns i and 32 + i; bit b of byte 16 +
-// i is the fifth bit of column 32 b + i.
-void unpack(const unsigned char* block, FourColumns* q) {
-  for (std::size_t b = 0; b < kSuperColumns / kBlockColumns; ++b)
-    for (std::size_t i = 0; i < kFours; ++i) {
-      const FourColumns low = load_four(block + 48 + b / 2 * 32 + 4 * i) >> b % 2 * 4;
-      const FourColumns high = load_four(block + 16 + 4 * i) >> b;
-      *q++ = (low & kLowHalves) | (high & kLowBits) << 4;
-    }
-}
-
-}  // namespace
-
-DECLARE_BLOCK_FORMAT(
-    q5_K, kSuperColumns, kBlockBytes, Tile::bytes,
-    pack_blocks<Tile, 5, kBlockBytes, unpack, set_scales_and_minimums<Tile>, Tile::kBlocks>,
-    dequantize_super_blocks<kBlockBytes, unpack>)
+DECLARE_BLOCK_FORMAT(q5_K, kSuperColumns, Form::kBytes, Form::Tile::bytes,
+                     dequantize_super_blocks<Form>)
 
 }  // namespace tensor_ops
 

@@ -1,10 +1,35 @@
 // q6_K: 256 columns share a half-precision d, and 16 an integer s from -128 to 127; a weight is
 // d s (q - 32) with q from 0 to 63.
 #include "decode/products/format.h"
+#include "decode/products/unpack.h"
 
 namespace tensor_ops {
 namespace {
-using Tile = SuperBlockTile<6>;
+// How a file has a block.
+struct Form {
+  using Tile = SuperBlockTile<6>;
+  static constexpr std::size_t kColumns = kSuperColumns, kBits = 6, kBytes = 210, kWordsAt = 0;
+  static constexpr std::size_t kHigh = 128, kIntegers = 192, kScale = 208;  // where they are
+
+  // Of each 128 columns, 64 bytes have the lower halves and 32 the upper two bits: byte i of those
+  // has the bits of columns i, 32 + i, 64 + i and 96 + i.
+  template <class Block>
+  static UNPACK_INLINE void unpack(const Block& block, std::size_t b, typename Block::Word* q) {
+    const std::size_t lows = b / 4 * 64 + b % 2 * 32, highs = kHigh + b / 4 * 32;
+    for (std::size_t i = 0; i < kFours; ++i) {
+      const auto low = block.word(lows + 4 * i) >> static_cast<int>(b % 4 / 2 * 4);
+      const auto high = block.word(highs + 4 * i) >> static_cast<int>(b % 4 * 2);
+      q[i] = (low & kLowHalves) | (high & kLowTwoBits) << 4;
+    }
+  }
+  template <class Block, class Lines>
+  static UNPACK_INLINE void set_halves(const Block& block, const Lines& lines) {
+    lines.copy(0, kScale);
+    lines.set(1, typename Block::Word{});
+    for (std::size_t b = 0; b < Tile::kBlocks; ++b)
+      lines.set(Tile::kPairs + b, half_of(block.word(kIntegers + b / 2 * 4) ^ 0x80808080u, b % 2));
+  }
+};
 }  // namespace
 }  // namespace tensor_ops
 
@@ -15,7 +40,7 @@ using Tile = SuperBlockTile<6>;
 namespace tensor_ops::TENSOR_OPS_LEVEL {
 namespace {
 
-struct Q6_K : SuperBlock<Tile> {
+struct Q6_K : SuperBlock<Form::Tile> {
   static constexpr int kLargest = 63, kZero = 32;
   static constexpr std::size_t kScales = 2;
   static constexpr bool kHasMinimum = false;
@@ -37,48 +62,22 @@ EXPORT_BLOCK_PRODUCTS(q6_K, Q6_K)
 namespace tensor_ops {
 namespace {
 
-constexpr std::size_t kBlockBytes = 210;
-constexpr std::size_t kHigh = 128, kIntegers = 192, kScale = 208;  // where they are
-
-// Of each 128 columns, 64 bytes have the lower halves and 32 the upper two bits: byte i of those
-// has the bits of columns i, 32 + i, 64 + i and 96 + i.
-void unpack(const unsigned char* block, FourColumns* q) {
-  for (std::size_t part = 0; part < 2; ++part)
-    for (std::size_t b = 0; b < 4; ++b)
-      for (std::size_t i = 0; i < kFours; ++i) {
-        const FourColumns low = load_four(block + part * 64 + b % 2 * 32 + 4 * i) >> b / 2 * 4;
-        const FourColumns high = load_four(block + kHigh + part * 32 + 4 * i) >> b * 2;
-        *q++ = (low & kLowHalves) | (high & kLowTwoBits) << 4;
-      }
-}
-
-void set_halves(const unsigned char* block, BlockHalves halves) {
-  halves.set(0, block + kScale);
-  for (std::size_t b = 0; b < Tile::kBlocks; ++b) {
-    const unsigned char* s = block + kIntegers + 2 * b;
-    const unsigned char pair[] = {static_cast<unsigned char>(s[0] ^ 0x80),
-                                  static_cast<unsigned char>(s[1] ^ 0x80)};
-    halves.set(Tile::kPairs + b, pair);
-  }
-}
-
 void dequantize(const unsigned char* row, std::size_t columns, float* values) {
-  for (; columns; columns -= kSuperColumns, row += kBlockBytes, values += kSuperColumns) {
-    FourColumns q[kSuperColumns / 4];
-    unpack(row, q);
-    const float d = load_half(row + kScale);
-    for (std::size_t k = 0; k < kSuperColumns; ++k) {
-      const auto s = static_cast<signed char>(row[kIntegers + k / 16]);
-      values[k] = d * static_cast<float>(s) * static_cast<float>(integer(q, k) - 32);
+  for (; columns; columns -= kSuperColumns, row += Form::kBytes) {
+    const float d = load_half(row + Form::kScale);
+    for (std::size_t b = 0; b < kSuperColumns / kBlockColumns; ++b) {
+      const Integers<Form> q(row, b);
+      for (std::size_t k = 0; k < kBlockColumns; ++k) {
+        const auto s = static_cast<signed char>(row[Form::kIntegers + 2 * b + k / 16]);
+        *values++ = d * static_cast<float>(s) * static_cast<float>(q[k] - 32);
+      }
     }
   }
 }
 
 }  // namespace
 
-DECLARE_BLOCK_FORMAT(q6_K, kSuperColumns, kBlockBytes, Tile::bytes,
-                     pack_blocks<Tile, 6, kBlockBytes, unpack, set_halves, Tile::kBlocks>,
-                     dequantize)
+DECLARE_BLOCK_FORMAT(q6_K, kSuperColumns, Form::kBytes, Form::Tile::bytes, dequantize)
 
 }  // namespace tensor_ops
 
