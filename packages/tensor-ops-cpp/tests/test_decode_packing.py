@@ -13,7 +13,7 @@ TOKENS = np.random.default_rng(7).integers(0, WORDS, 60)
 FORMATS = ("q4_K", "q6_K", "q8_0", "q4_0", "bf16", "f16", "f32")
 LLAMA = Llama(formats=FORMATS)
 MATRICES = {name for name in LLAMA.tensors if name[0] in "qkvogud" or name == "head"}
-PACKING_STEPS = 17  # at most; the first one packs nothing
+STEPS = 8
 
 
 @pytest.fixture
@@ -39,10 +39,18 @@ def compiled(tensors, **given):
     return tensor_ops_cpp.compile_program(json.dumps(LLAMA.program), tensors, **given)
 
 
+def share_of(num_workers):
+    """So many bytes that each worker packs after a step that all are packed after some steps."""
+    return LLAMA.compile().packed_size // num_workers // STEPS + 1
+
+
+@pytest.mark.parametrize("is_timed", [True, False])
 @pytest.mark.parametrize("num_workers", [1, 3])
 @pytest.mark.parametrize("chunk", [1, 3, 20, 40])
-def test_each_step_has_the_same_bits(mapped, num_workers, chunk):
-    expected, made = LLAMA.compile(), compiled(mapped, packs_in_steps=True, num_workers=num_workers)
+def test_each_step_has_the_same_bits(mapped, num_workers, chunk, is_timed):
+    share = is_timed or share_of(num_workers)
+    expected = LLAMA.compile()
+    made = compiled(mapped, packs_in_steps=share, num_workers=num_workers)
     for first in range(0, len(TOKENS), chunk):
         part = [(0, first, TOKENS[first : first + chunk])]
         for right, found in zip(run_step(expected, part)[0], run_step(made, part)[0], strict=True):
@@ -52,26 +60,35 @@ def test_each_step_has_the_same_bits(mapped, num_workers, chunk):
 
 
 def test_weights_are_packed_when_some_steps_have_run(mapped):
-    made = compiled(mapped, packs_in_steps=True)
-    for number in range(PACKING_STEPS):
+    made = compiled(mapped, packs_in_steps=share_of(1), num_workers=1)
+    for number in range(STEPS + 1):  # the first one packs nothing
+        assert not made.is_packed
         run_step(made, [(0, number, TOKENS[number : number + 1])])
-        assert number > PACKING_STEPS // 2 or not made.is_packed
     assert made.is_packed
     # Nothing is read from the files any more, but for the rows that are looked up.
     expected = LLAMA.compile()
     assert b"".join(made.packed()) == b"".join(expected.packed())
 
 
-def test_steps_without_logits_leave_their_matrix_for_later(mapped):
-    made, expected = compiled(mapped, packs_in_steps=True), LLAMA.compile()
+def test_packing_by_time_ends_too(mapped):
+    made = compiled(mapped, packs_in_steps=True)
+    run_step(made, [(0, 0, TOKENS[:1])])
+    assert not made.is_packed
+    for position in range(1, len(TOKENS)):
+        run_step(made, [(0, position, TOKENS[:1])])
+    assert made.is_packed
+    expected = LLAMA.compile()
+    assert b"".join(made.packed()) == b"".join(expected.packed())
+
+
+def test_the_matrix_of_the_logits_is_packed_by_steps_without_logits(mapped):
+    made, expected = compiled(mapped, packs_in_steps=share_of(2), num_workers=2), LLAMA.compile()
     arrays = made.arrays
-    for position in range(PACKING_STEPS + 2):
+    for position in range(2 * STEPS):
         arrays["tokens"][0], arrays["slots"][0] = TOKENS[position], 0
         arrays["positions"][0] = position
         arrays["page_table"][0] = np.arange(len(arrays["page_table"][0]))
         made.run(1, 0)
-    assert not made.is_packed  # the matrix of the logits
-    made.read_bandwidth()
     assert made.is_packed
     assert b"".join(made.packed()) == b"".join(expected.packed())
 
@@ -79,7 +96,7 @@ def test_steps_without_logits_leave_their_matrix_for_later(mapped):
 @pytest.mark.parametrize("steps", [0, 1, 5])
 @pytest.mark.parametrize("ask", ["packed", "read_bandwidth"])
 def test_what_needs_packed_weights_packs_the_rest(mapped, steps, ask):
-    made, expected = compiled(mapped, packs_in_steps=True), LLAMA.compile()
+    made, expected = compiled(mapped, packs_in_steps=share_of(1), num_workers=1), LLAMA.compile()
     if steps:
         run_alone(made, TOKENS[:steps], 1)
     getattr(made, ask)()
@@ -89,7 +106,7 @@ def test_what_needs_packed_weights_packs_the_rest(mapped, steps, ask):
 
 
 def test_a_step_that_is_profiled_or_searched_for_nan_is_a_step(mapped):
-    made, expected = compiled(mapped, packs_in_steps=True), LLAMA.compile()
+    made, expected = compiled(mapped, packs_in_steps=share_of(2), num_workers=2), LLAMA.compile()
     for executable in (made, expected):
         run_step(executable, [(0, 0, TOKENS[:8])])
     for _ in range(3):

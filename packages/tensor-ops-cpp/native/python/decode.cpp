@@ -158,9 +158,13 @@ class PyExecutable {
  public:
   PyExecutable(const std::string& json, const py::object& tensors, const py::object& num_workers,
                const py::object& options, const py::object& progress, const py::object& packed,
-               bool packs_in_steps) {
-    decode::CompileOptions compile{
-        workers_argument(num_workers), activations_option(options), {}, {}, packs_in_steps};
+               bool packs_in_steps, std::size_t packed_per_step) {
+    decode::CompileOptions compile{workers_argument(num_workers),
+                                   activations_option(options),
+                                   {},
+                                   {},
+                                   packs_in_steps,
+                                   packed_per_step};
     if (!packed.is_none()) {
       const Owned array = packed_argument("compile_program", packed);
       compile.packed = bytes_of(array.array());
@@ -367,13 +371,13 @@ void add_decode(py::module_& module) {
       "compile_program",
       [](const std::string& program, const py::object& tensors, const py::object& num_workers,
          const py::object& options, const py::object& progress, const py::object& packed,
-         bool packs_in_steps) {
+         bool packs_in_steps, std::size_t packed_per_step) {
         return std::make_unique<PyExecutable>(program, tensors, num_workers, options, progress,
-                                              packed, packs_in_steps);
+                                              packed, packs_in_steps, packed_per_step);
       },
       "program"_a, "tensors"_a, py::kw_only(), "num_workers"_a = py::none(),
       "options"_a = py::none(), "progress"_a = py::none(), "packed"_a = py::none(),
-      "packs_in_steps"_a = false);
+      "packs_in_steps"_a = false, "packed_per_step"_a = 0);
 }
 
 }  // namespace tensor_ops

@@ -170,7 +170,7 @@ def compile_program(
     options: Mapping[str, object] | None = None,
     progress: Callable[[int, int], None] | None = None,
     packed: np.ndarray[Any, np.dtype[np.uint8]] | None = None,
-    packs_in_steps: bool = False,
+    packs_in_steps: bool | int = False,
 ) -> "_native.Executable":
     """Make a program ready to run: pack its weights, take its memory and start its threads.
 
@@ -194,11 +194,12 @@ def compile_program(
         from an address that is a multiple of 64, such as in a mapped file. It is read in place, and
         no matrix is looked up in `tensors`. The caller sees to it that `packed_layout` and the
         weights are the same.
-    packs_in_steps : bool, optional
+    packs_in_steps : bool or int, optional
         Whether weights in files that are mapped for reading alone, by `mmap`, are packed little by
-        little, in the steps that follow the first one, and others at once. Until ``is_packed`` of
-        the executable, steps read the files, which must not change. By default all are packed at
-        once. The results are the same bits.
+        little, and others at once: after each step but the first one for as long as the step took,
+        or so many bytes by each worker. Until ``is_packed`` of the executable, steps read the
+        files, which must not change. By default all are packed at once. The results are the same
+        bits.
 
     Returns
     -------
@@ -230,6 +231,7 @@ def compile_program(
         progress=progress,
         packed=packed,
         packs_in_steps=bool(packs_in_steps),
+        packed_per_step=0 if packs_in_steps is True else int(packs_in_steps),
     )
 
 

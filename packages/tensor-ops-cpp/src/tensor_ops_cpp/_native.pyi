@@ -38,6 +38,7 @@ def compile_program(
     progress: Callable[[int, int], None] | None = None,
     packed: np.ndarray[Any, Any] | None = None,
     packs_in_steps: bool = False,
+    packed_per_step: int = 0,
 ) -> Executable: ...
 
 class Executable:

@@ -46,6 +46,7 @@ Executable::Executable(Program program, const CompileOptions& options)
     : program_(std::move(program)),
       threads_(options.threads),
       activations_(options.activations),
+      packed_per_step_(options.packed_per_step),
       arrays_(program_),
       weights_(options.threads),
       workers_in_use_(options.threads) {

@@ -88,17 +88,12 @@ void Executable::run(std::size_t num_tokens, std::size_t num_selected) {
   take_step();
 }
 
-template <class Work>
-void Executable::run_team(Work work) {
-  if (!is_packed_) plan_packing();
-  team_->run(workers_, work);
-  if (!is_packed_) note_packed();
-}
-
 void Executable::take_step() {
   const auto start = Clock::now();
-  run_team([this](std::size_t worker) { work(worker, Unwatched()); });
-  workers_in_use_.note(step_.num_tokens, start, Clock::now(), team_->without_processor());
+  team_->run(workers_, [this](std::size_t worker) { work(worker, Unwatched()); });
+  const auto end = Clock::now();
+  workers_in_use_.note(step_.num_tokens, start, end, team_->without_processor());
+  if (!is_packed_) pack_after_step(end - start);
 }
 
 std::vector<std::int32_t> Executable::run_steps(const StepsInRow& steps) {
@@ -132,7 +127,8 @@ std::size_t Executable::first_nan(std::size_t num_tokens, std::size_t num_select
   };
   const auto lock = begin_step("first_nan", num_tokens, num_selected);
   std::size_t found = nodes_.size();
-  run_team([&](std::size_t worker) { work(worker, Watch{{}, this, worker, slot, &found}); });
+  team_->run(workers_,
+             [&](std::size_t worker) { work(worker, Watch{{}, this, worker, slot, &found}); });
   return found;
 }
 
@@ -154,7 +150,7 @@ StepProfile Executable::profile(std::size_t num_tokens, std::size_t num_selected
   profile.work.resize(workers_ * nodes_.size());
   profile.wait.resize(profile.work.size());
   const auto start = Clock::now();
-  run_team([&](std::size_t worker) {
+  team_->run(workers_, [&](std::size_t worker) {
     const std::size_t row = worker * nodes_.size();
     work(worker, Stopwatch(start, profile.work.data() + row, profile.wait.data() + row));
   });

@@ -28,9 +28,11 @@ struct CompileOptions {
   ActivationType activations;
   Progress progress;
   TensorBytes packed;  // what packed() of another executable returned; null: pack the weights
-  // Whether weights in mapped files are packed little by little in the first steps, which then read
-  // the files, so that no step waits for all of them. Else all are packed when it is compiled.
+  // Whether weights in mapped files are packed little by little after steps, which then read the
+  // files, so that no step waits for all of them. Else all are packed when it is compiled.
   bool packs_in_steps = false;
+  // The bytes that each worker packs after a step; 0: what it can in the time that the step took.
+  std::size_t packed_per_step = 0;
 };
 
 // How the workers spent a step, in seconds. A worker waits for the last one at the end of a step:
@@ -112,10 +114,8 @@ class TENSOR_OPS_SHARED Executable final : public Executor {
   void allocate(const Layout& layout);
   void fill_parameters(const Layout& layout);
   void make_shares(const Layout& layout);
-  // Chooses the tiles that are packed in the next step.
-  void plan_packing();
-  // Counts the tiles that a step has packed.
-  void note_packed();
+  // Packs some of what is left after a step, unless it was the first.
+  void pack_after_step(Team::Clock::duration taken);
   // Packs what is left, node by node: of all weights, or of those that are in no mapped file.
   void pack_rest(bool of_mapped_files, const Progress& progress);
   // Throws Error after close() and in a forked child.
@@ -124,9 +124,6 @@ class TENSOR_OPS_SHARED Executable final : public Executor {
   std::unique_lock<std::mutex> begin_step(const char* where, std::size_t num_tokens,
                                           std::size_t num_selected);
   void number_step();
-  // Runs a step, work(worker) on each worker.
-  template <class Work>
-  void run_team(Work work);
   void take_step();
   bool has_nan(std::size_t node, std::size_t slot) const;
   template <class Watch>
@@ -137,6 +134,7 @@ class TENSOR_OPS_SHARED Executable final : public Executor {
   std::vector<TensorBytes> tensors_;
   const std::size_t threads_;
   const ActivationType activations_;
+  const std::size_t packed_per_step_;
   std::size_t packed_size_ = 0;
   std::atomic<bool> is_packed_{false};
   bool has_run_ = false;

@@ -1,5 +1,4 @@
-// When the weights of an Executable are packed: all at once, or little by little in its first
-// steps.
+// When the weights of an Executable are packed: all at once, or little by little after its steps.
 #include <algorithm>
 
 #include "decode/executor/executable.h"
@@ -7,11 +6,6 @@
 
 namespace tensor_ops::decode {
 namespace {
-
-// In how many steps the weights are packed, after the first one, which packs nothing: memory that
-// the system has to find takes longer than reading the weights. Until then a step packs tiles into
-// scratch, which the cache holds, and that takes time as well.
-constexpr std::size_t kPackingSteps = 16;
 
 // Counts tiles as packed, which are not read again where they came from.
 void set_packed(TileRun& run, std::size_t tiles) {
@@ -23,38 +17,49 @@ void set_packed(TileRun& run, std::size_t tiles) {
   run.num_packed = tiles;
 }
 
+// How much a worker packs after a step: some bytes, or what it can until a time.
+class Allowance {
+ public:
+  Allowance(std::size_t bytes, Team::Clock::time_point end)
+      : is_timed_(bytes == 0), left_(bytes), end_(end) {}
+  void take(std::size_t bytes) { left_ -= std::min(left_, bytes); }
+  bool is_used_up() const { return is_timed_ ? Team::Clock::now() >= end_ : left_ == 0; }
+
+ private:
+  const bool is_timed_;
+  std::size_t left_;
+  const Team::Clock::time_point end_;
+};
+
 }  // namespace
 
-void Executable::plan_packing() {
+// Each worker packs tiles of its own shares, and so no step packs what another thread looks at. The
+// first step does not wait: memory that the system has to find takes longer than all else.
+void Executable::pack_after_step(Team::Clock::duration taken) {
   if (!std::exchange(has_run_, true)) return;
-  for (std::size_t t = 0; t < threads_; ++t) {
-    std::size_t left = 0;  // of what this thread packs in a step
-    for (const Compiled& node : nodes_)
-      if (!node.tiles.empty())
-        for (const TileRun& run : node.tiles[t]) left += tiles_of(run.rows) * run.tile_bytes;
-    left = (left + kPackingSteps - 1) / kPackingSteps;
+  const auto end = Team::Clock::now() + taken;
+  team_->run(workers_, [&](std::size_t worker) {
+    Allowance allowance(packed_per_step_, end);
+    const auto [first, behind] = shares_of(worker);
     for (Compiled& node : nodes_) {
-      const bool runs = node.rows == Rows::kTokens || step_.num_selected > 0;
-      if (!runs || node.tiles.empty()) continue;
-      for (TileRun& run : node.tiles[t]) {
-        const std::size_t wanted = (left + run.tile_bytes - 1) / run.tile_bytes;
-        const std::size_t count = std::min(wanted, tiles_of(run.rows) - run.num_packed);
-        run.num_to_pack = run.num_packed + count;
-        left -= std::min(left, count * run.tile_bytes);
-      }
+      if (node.tiles.empty()) continue;
+      for (std::size_t t = first; t < behind; ++t)
+        for (TileRun& run : node.tiles[t]) {
+          std::size_t tile = run.num_packed;
+          for (; tile < tiles_of(run.rows) && !allowance.is_used_up(); ++tile) {
+            run.pack_tile(tile, node.shares[t].product_columns, run.tiles + tile * run.tile_bytes);
+            allowance.take(run.tile_bytes);
+          }
+          set_packed(run, tile);
+        }
     }
-  }
-}
-
-void Executable::note_packed() {
-  bool all = true;
-  for (Compiled& node : nodes_)
-    for (auto& of_thread : node.tiles)
-      for (TileRun& run : of_thread) {
-        if (run.num_to_pack > run.num_packed) set_packed(run, run.num_to_pack);
-        all &= run.num_packed == tiles_of(run.rows);
-      }
-  is_packed_ = all;
+  });
+  is_packed_ = std::all_of(nodes_.begin(), nodes_.end(), [](const Compiled& node) {
+    return std::all_of(node.tiles.begin(), node.tiles.end(), [](const auto& of_thread) {
+      return std::all_of(of_thread.begin(), of_thread.end(),
+                         [](const TileRun& run) { return run.num_packed == tiles_of(run.rows); });
+    });
+  });
 }
 
 void Executable::pack_rest(bool of_mapped_files, const Progress& progress) {

@@ -63,9 +63,9 @@ struct TileRun {
   unsigned char* tiles;
   std::size_t first, rows;  // columns of the output
 
-  // While a matrix is not packed as a whole: its first tiles are, the next ones up to num_to_pack
-  // are packed in this step, and those behind are packed into scratch whenever they are multiplied.
-  std::size_t num_packed, num_to_pack;
+  // While a matrix is not packed as a whole: its first tiles are, and those behind are packed into
+  // scratch whenever they are multiplied.
+  std::size_t num_packed;
   PackTile pack;
   const unsigned char* source;  // of the first row, as the caller's memory has it; null: packed
   std::size_t source_row_bytes;

@@ -60,30 +60,27 @@ class ProductPhases {
       first = behind;
     }
   }
-  // Where `count` tiles from `tile` on are packed, one behind the other. Tiles of others' shares
-  // are packed in the same way: only one thread takes a tile in a step.
+  // Where `count` tiles from `tile` on are packed, one behind the other.
   static TENSOR_OPS_INLINE const unsigned char* packed_tiles(const decode::Share& share,
                                                              const decode::ProductScratch& scratch,
                                                              const decode::TileRun& run,
                                                              std::size_t tile, std::size_t count) {
-    unsigned char* const place = run.tiles + tile * run.tile_bytes;
-    if (tile + count <= run.num_packed) return place;
-    return pack_tiles(share, scratch, run, tile, count, place);
+    if (tile + count <= run.num_packed) return run.tiles + tile * run.tile_bytes;
+    return pack_tiles(share, scratch, run, tile, count);
   }
   static const unsigned char* pack_tiles(const decode::Share& share,
                                          const decode::ProductScratch& scratch,
                                          const decode::TileRun& run, std::size_t tile,
-                                         std::size_t count, unsigned char* place) {
-    unsigned char* const passing = scratch.tiles.in(share.own);
-    const bool stays = tile + count <= run.num_to_pack;
+                                         std::size_t count) {
+    unsigned char* const packed = scratch.tiles.in(share.own);
     for (std::size_t i = 0; i < count; ++i) {
-      const bool is_packed = tile + i < run.num_packed, is_to_stay = tile + i < run.num_to_pack;
-      unsigned char* const packed = place + i * run.tile_bytes;
-      unsigned char* const wanted = stays ? packed : passing + i * run.tile_bytes;
-      if (!is_packed) run.pack_tile(tile + i, share.product_columns, is_to_stay ? packed : wanted);
-      if (is_to_stay && !stays) __builtin_memcpy(wanted, packed, run.tile_bytes);
+      unsigned char* const to = packed + i * run.tile_bytes;
+      if (tile + i < run.num_packed)
+        __builtin_memcpy(to, run.tiles + (tile + i) * run.tile_bytes, run.tile_bytes);
+      else
+        run.pack_tile(tile + i, share.product_columns, to);
     }
-    return stays ? place : passing;
+    return packed;
   }
   // Two whole tiles.
   static TENSOR_OPS_INLINE void multiply_pair(const decode::Share& share,
