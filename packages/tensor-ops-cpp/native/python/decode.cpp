@@ -159,12 +159,9 @@ class PyExecutable {
   PyExecutable(const std::string& json, const py::object& tensors, const py::object& num_workers,
                const py::object& options, const py::object& progress, const py::object& packed,
                bool packs_in_steps, std::size_t packed_per_step) {
-    decode::CompileOptions compile{workers_argument(num_workers),
-                                   activations_option(options),
-                                   {},
-                                   {},
-                                   packs_in_steps,
-                                   packed_per_step};
+    decode::CompileOptions compile{workers_argument(num_workers), activations_option(options)};
+    compile.packs_in_steps = packs_in_steps;
+    compile.packed_per_step = packed_per_step;
     if (!packed.is_none()) {
       const Owned array = packed_argument("compile_program", packed);
       compile.packed = bytes_of(array.array());
@@ -358,8 +355,7 @@ void add_decode(py::module_& module) {
       .def("hold_workers", &PyExecutable::hold_workers, "num_workers"_a,
            "Have so many workers in every step, or with None as many as are of use.")
       .def("packed", &PyExecutable::packed,
-           "Return the packed weights as arrays, which `compile_program` takes one behind the "
-           "other.")
+           "Return the packed weights, which `compile_program` takes one behind the other.")
       .def("close", &PyExecutable::close, "Free all memory but that of `arrays`.")
       .def_property_readonly("arrays", &PyExecutable::arrays)
       .def_property_readonly("memory", &PyExecutable::memory)

@@ -26,8 +26,8 @@ using Progress = std::function<void(std::size_t, std::size_t)>;
 struct CompileOptions {
   std::size_t threads;
   ActivationType activations;
-  Progress progress;
-  TensorBytes packed;  // what packed() of another executable returned; null: pack the weights
+  Progress progress = {};
+  TensorBytes packed = {};  // what packed() of another executable returned; null: pack the weights
   // Whether weights in mapped files are packed little by little after steps, which then read the
   // files, so that no step waits for all of them. Else all are packed when it is compiled.
   bool packs_in_steps = false;

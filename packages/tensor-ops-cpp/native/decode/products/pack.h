@@ -112,25 +112,25 @@ TENSOR_OPS_INLINE void store_halves(unsigned char* to, Words halves) {
 // Numbers of `size` bytes, column after column; a row's `together` columns are neighbours.
 template <std::size_t size, std::size_t together = 1>
 void pack_numbers(const unsigned char* const* rows, std::size_t columns, unsigned char* tile) {
-  constexpr std::size_t step = kLoadedWords * 4 / size;  // columns
+  constexpr std::size_t step = kLineBytes / size;  // columns
   const std::size_t whole = columns / step * step;
-  RowsAt at(rows, columns * size, step * size);
+  RowsAt at(rows, columns * size, kLineBytes);
   for (std::size_t k = 0; k < whole; k += step, at.advance()) {
-    if (k * size % kLineBytes == 0) at.prefetch(kLineBytes);
-    unsigned char* const lines = tile + k * kTileRows * size;
-    for (std::size_t part = 0; part < kParts; ++part) {
-      Words words[kLoadedWords];
-      load_words(at, part, 0, words);
-      for (std::size_t i = 0; i < kLoadedWords; ++i) {
-        unsigned char* const line = lines + i * kLineBytes;
-        if constexpr (size * together == 4) {
-          store_vector(line + part * kVectorBytes, words[i]);
-        } else {  // a word has two columns, which become two half lines
-          store_halves(line + part * kVectorBytes / 2, half_of(words[i], 0));
-          store_halves(line + (kLineBytes + part * kVectorBytes) / 2, half_of(words[i], 1));
+    at.prefetch(kLineBytes);
+    for (std::size_t w = 0; w < kLineBytes / 4; w += kLoadedWords)
+      for (std::size_t part = 0; part < kParts; ++part) {
+        Words words[kLoadedWords];
+        load_words(at, part, 4 * w, words);
+        for (std::size_t i = 0; i < kLoadedWords; ++i) {
+          unsigned char* const line = tile + k * kTileRows * size + (w + i) * kLineBytes;
+          if constexpr (size * together == 4) {
+            store_vector(line + part * kVectorBytes, words[i]);
+          } else {  // a word has two columns, which become two half lines
+            store_halves(line + part * kVectorBytes / 2, half_of(words[i], 0));
+            store_halves(line + (kLineBytes + part * kVectorBytes) / 2, half_of(words[i], 1));
+          }
         }
       }
-    }
   }
   constexpr std::size_t word = size * together;
   __builtin_memset(tile + whole * kTileRows * size, 0,
