@@ -204,6 +204,7 @@ void Executable::work(std::size_t worker, Watch watch) {
     // Products of one share go on until no share has a tile left: the worker's others have nothing
     // to multiply, and no rows to prepare for that.
     const std::size_t end_of_products = node.claims ? begin + 1 : end;
+    node.shares[begin].num_own = end - begin;
     for (std::size_t t = begin; t < (meets ? end : end_of_products); ++t) {
       node.shares[t].rows = rows;
       node.kernels.first(node.shares[t]);

@@ -92,6 +92,7 @@ struct alignas(64) Share {
   std::size_t rows;  // of the output
   bool is_selected;  // whether these are the selected tokens, else all
   std::size_t thread, threads;
+  std::size_t num_own;  // shares that its worker has in this step, from this one on
 
   const void* input[kMostInputs];  // null where not given
   std::size_t input_columns[kMostInputs];

@@ -30,15 +30,16 @@ class ProductPhases {
     }
   }
 
-  // A thread multiplies its own tiles, then tiles that are left of other threads, so that none
-  // waits long for a slow thread.
+  // A thread multiplies its own tiles, which may be those of several shares, then tiles that are
+  // left of other threads, so that none waits long for a slow thread.
   static void multiply(const decode::Share& share) {
     const decode::ProductScratch scratch = scratch_of(share);
     for (std::size_t i = 0; i < share.threads; ++i) {
       const std::size_t owner = (share.thread + i) % share.threads;
       const decode::Share& of = share.of_threads[owner];
       for (;;) {
-        const auto tiles = share.claims[owner].take(share.step->number, of.num_tiles, i == 0);
+        const bool is_owner = i < share.num_own;
+        const auto tiles = share.claims[owner].take(share.step->number, of.num_tiles, is_owner);
         if (tiles.begin == tiles.end) break;
         multiply_tiles(share, scratch, of, tiles);
       }
