@@ -16,7 +16,6 @@ import numpy as np
 import pytest
 
 import tensor_ops_decode
-from tensor_ops_decode.executors import compilation
 from tensor_ops_decode.text import open_tokenizer
 
 PROMPTS = [
@@ -73,25 +72,18 @@ def test_tokens_of_cpp_are_those_of_python(path, cpp):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-@pytest.mark.parametrize("at_once", [compilation.PACKED_AT_ONCE, 0])
-def test_weights_that_are_packed_are_in_memory_once(path, cpp, at_once, monkeypatch):
-    monkeypatch.setattr(compilation, "PACKED_AT_ONCE", at_once)
+@pytest.mark.parametrize("progress", [None, lambda done, size: None])
+def test_weights_that_are_packed_are_in_memory_once(path, cpp, progress):
     gc.collect()  # what other tests have mapped
     size = path.stat().st_size
-    with tensor_ops_decode.PersistentKernel(backend=cpp, model=path, max_seq_length=256) as kernel:
-        kernel.compile()
+    with tensor_ops_decode.PersistentKernel(backend=cpp, model=path, max_seq_length=32) as kernel:
+        kernel.compile(progress)
         kernel.add_request([1, 2, 3], ignore_eos=True)
-        kernel()  # takes the memory of all else
         before = own_memory()
-        if size <= at_once:
-            assert resident(path) < size / 10
-            before -= size  # which are packed
-        for _ in range(250):  # steps pack little by little what is not packed yet
+        for _ in range(18):  # without progress, the second one packs the weights
             kernel()
             assert resident(path) + own_memory() - before < 1.1 * size + 2**24
-            if resident(path) < size / 10:
-                return
-        pytest.fail("the weights are not packed after 250 steps")
+        assert resident(path) < size / 10
 
 
 def own_memory():

@@ -196,10 +196,10 @@ def compile_program(
         weights are the same.
     packs_in_steps : bool or int, optional
         Whether weights in files that are mapped for reading alone, by `mmap`, are packed little by
-        little, and others at once: after each step but the first one for as long as the step took,
-        or so many bytes by each worker. Until ``is_packed`` of the executable, steps read the
-        files, which must not change. By default all are packed at once. The results are the same
-        bits.
+        little, and others at once: after each step but the first one 128 MiB, or more if that
+        takes less time than the step took. A number is the bytes that each worker packs after a
+        step instead. Until ``is_packed`` of the executable, steps read the files, which must not
+        change. By default all are packed at once. The results are the same bits.
 
     Returns
     -------

@@ -31,7 +31,8 @@ struct CompileOptions {
   // Whether weights in mapped files are packed little by little after steps, which then read the
   // files, so that no step waits for all of them. Else all are packed when it is compiled.
   bool packs_in_steps = false;
-  // The bytes that each worker packs after a step; 0: what it can in the time that the step took.
+  // The bytes that each worker packs after a step; 0: what it can in the time that the step took,
+  // but not less than pack_after_step() says.
   std::size_t packed_per_step = 0;
 };
 

@@ -17,29 +17,32 @@ void set_packed(TileRun& run, std::size_t tiles) {
   run.num_packed = tiles;
 }
 
-// How much a worker packs after a step: some bytes, or what it can until a time.
+// What all workers together pack after a step at the least: small models are packed after one.
+constexpr std::size_t kLeastPacked = std::size_t{128} << 20;
+
+// How much a worker packs: so many bytes, and then what it can until a time.
 class Allowance {
  public:
-  Allowance(std::size_t bytes, Team::Clock::time_point end)
-      : is_timed_(bytes == 0), left_(bytes), end_(end) {}
+  Allowance(std::size_t bytes, Team::Clock::time_point end) : left_(bytes), end_(end) {}
   void take(std::size_t bytes) { left_ -= std::min(left_, bytes); }
-  bool is_used_up() const { return is_timed_ ? Team::Clock::now() >= end_ : left_ == 0; }
+  bool is_used_up() const { return left_ == 0 && Team::Clock::now() >= end_; }
 
  private:
-  const bool is_timed_;
   std::size_t left_;
   const Team::Clock::time_point end_;
 };
 
 }  // namespace
 
-// Each worker packs tiles of its own shares, and so no step packs what another thread looks at. The
-// first step does not wait: memory that the system has to find takes longer than all else.
+// Each worker packs tiles of its own shares. The first step does not wait: memory that the system
+// has to find may take longer than all else.
 void Executable::pack_after_step(Team::Clock::duration taken) {
   if (!std::exchange(has_run_, true)) return;
-  const auto end = Team::Clock::now() + taken;
+  const auto now = Team::Clock::now();
+  const Allowance of_each = packed_per_step_ ? Allowance(packed_per_step_, now)
+                                             : Allowance(kLeastPacked / workers_, now + taken);
   team_->run(workers_, [&](std::size_t worker) {
-    Allowance allowance(packed_per_step_, end);
+    Allowance allowance = of_each;
     const auto [first, behind] = shares_of(worker);
     for (Compiled& node : nodes_) {
       if (node.tiles.empty()) continue;

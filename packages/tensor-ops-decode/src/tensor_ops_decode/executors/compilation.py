@@ -11,11 +11,7 @@ from tensor_ops_decode.executors.sources import TensorArrays
 from tensor_ops_decode.kinds.kind import Array
 from tensor_ops_decode.weights import Weights
 
-__all__ = ["PACKED_AT_ONCE", "compile_program"]
-
-#: Up to so many bytes of files are packed at once: that takes no longer than steps lose that pack
-#: little by little.
-PACKED_AT_ONCE = 128 << 20
+__all__ = ["compile_program"]
 
 
 def compile_program(
@@ -43,8 +39,7 @@ def compile_program(
         As the backend's ``compile_program`` takes them.
     progress : callable, optional
         Called with the bytes of weights that are packed, and of all. Without it, and without
-        `cache`, the weights of a large file are packed while the first steps run, where the
-        backend can.
+        `cache`, the weights of a file are packed while the first steps run, where the backend can.
 
     Raises
     ------
@@ -66,8 +61,7 @@ def compile_program(
         # Arrays of the caller may change once this has returned; a model's files may not.
         is_file = weights is not None and not attached
         if is_file and progress is None and hasattr(module, "packed_layout"):
-            size = sum(file.size for file in weights.files) if weights else 0
-            return made(arrays, packs_in_steps=size > PACKED_AT_ONCE), None
+            return made(arrays, packs_in_steps=True), None
         return made(arrays), None
     if not hasattr(module, "packed_layout"):
         raise ValueError(

@@ -194,9 +194,8 @@ class PersistentKernel:
         ----------
         progress : callable, optional
             Called with the bytes of weights that are packed, and of all. Without it, and without
-            `cache`, a backend may pack the weights of a file of more than 128 MiB while the first
-            steps run: the first token comes sooner, and the next ones take longer. The results are
-            the same bits.
+            `cache`, a backend may pack the weights of a file while the first steps run: the first
+            token comes sooner, and the next ones take longer. The results are the same bits.
 
         Raises
         ------
