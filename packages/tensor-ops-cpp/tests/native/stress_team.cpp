@@ -52,8 +52,7 @@ void take_tiles(Job& job, std::size_t worker) {
   }
 }
 
-void work(void* context, std::size_t worker) {
-  Job& job = *static_cast<Job*>(context);
+void work(Job& job, std::size_t worker) {
   for (int meeting = 1; meeting <= job.meetings; ++meeting) {
     if (static_cast<int>(worker) == job.slow_worker) {
       std::this_thread::yield();
@@ -79,11 +78,13 @@ void run_job(Team& team, std::mt19937& random, std::vector<TileClaims>& claims,
           claims,
           step,
           std::vector<std::atomic<int>>(workers * kTiles)};
-  team.run(work, &job, workers);
+  team.run(workers, [&](std::size_t worker) { work(job, worker); });
   for (int each : job.written) require(each == job.meetings, "a worker has done too little");
   for (const auto& each : job.times_taken)
     require(each == (job.meetings > 0), "a tile is not taken once");
-  require(team.without_processor() < std::chrono::hours(1), "a time that cannot be");
+  require(team.without_processor().size() == workers, "a worker's time is missing");
+  for (const auto time : team.without_processor())
+    require(time < std::chrono::hours(1), "a time that cannot be");
 }
 
 void run_teams(unsigned seed, int rounds) {
