@@ -18,6 +18,9 @@ enum { BYTES = 32, CHAINS = 10 };
 #endif
 typedef float Floats __attribute__((vector_size(BYTES)));
 
+// Unrolled, since an array with an index that is not constant lies in memory.
+#define FOR_EACH_CHAIN _Pragma("GCC unroll 16") for (int chain = 0; chain < CHAINS; ++chain)
+
 // How many products a round has. Those of bfloat16 are of float32 where no instruction multiplies
 // bfloat16, since they are computed so there.
 const size_t products_float32 = CHAINS * BYTES / sizeof(float);
@@ -52,27 +55,26 @@ float multiply_float32(size_t rounds) {
   Floats sums[CHAINS], x = {0}, y = {0};
   x += 0.5f, y += 1.0f;
   // Each begins elsewhere, and none where it stays: the compiler can leave out none.
-  for (int chain = 0; chain < CHAINS; ++chain) sums[chain] = y * (float)(chain + 3);
-  for (size_t round = 0; round < rounds; ++round)
-    for (int chain = 0; chain < CHAINS; ++chain) sums[chain] = sums[chain] * x + y;
+  FOR_EACH_CHAIN sums[chain] = y * (float)(chain + 3);
+  for (size_t round = 0; round < rounds; ++round) FOR_EACH_CHAIN sums[chain] = sums[chain] * x + y;
   float sum = 0;
-  for (int chain = 0; chain < CHAINS; ++chain) sum += sums[chain][0];
+  FOR_EACH_CHAIN sum += sums[chain][0];
   return sum;
 }
 
 float multiply_bfloat16(size_t rounds) {
 #if defined(__AVX512BF16__)
   __m512 sums[CHAINS];
-  for (int chain = 0; chain < CHAINS; ++chain) sums[chain] = _mm512_setzero_ps();
+  FOR_EACH_CHAIN sums[chain] = _mm512_setzero_ps();
   const __m512bh x = _mm512_cvtne2ps_pbh(_mm512_set1_ps(0.5f), _mm512_set1_ps(0.25f));
   for (size_t round = 0; round < rounds; ++round) {
-    for (int chain = 0; chain < CHAINS; ++chain) {
+    FOR_EACH_CHAIN {
       sums[chain] = _mm512_dpbf16_ps(sums[chain], x, x);
       __asm__("" : "+v"(sums[chain]));
     }
   }
   float sum = 0;
-  for (int chain = 0; chain < CHAINS; ++chain) sum += _mm512_reduce_add_ps(sums[chain]);
+  FOR_EACH_CHAIN sum += _mm512_reduce_add_ps(sums[chain]);
   return sum;
 #else
   return multiply_float32(rounds);
@@ -84,28 +86,28 @@ float multiply_bfloat16(size_t rounds) {
 float multiply_int8(size_t rounds) {
 #if defined(__AVX512VNNI__)
   __m512i sums[CHAINS], x = _mm512_set1_epi8(1);
-  for (int chain = 0; chain < CHAINS; ++chain) sums[chain] = _mm512_setzero_si512();
+  FOR_EACH_CHAIN sums[chain] = _mm512_setzero_si512();
   for (size_t round = 0; round < rounds; ++round) {
-    for (int chain = 0; chain < CHAINS; ++chain) {
+    FOR_EACH_CHAIN {
       sums[chain] = _mm512_dpbusd_epi32(sums[chain], x, x);
       __asm__("" : "+v"(sums[chain]));
     }
   }
   int sum = 0;
-  for (int chain = 0; chain < CHAINS; ++chain) sum += _mm512_reduce_add_epi32(sums[chain]);
+  FOR_EACH_CHAIN sum += _mm512_reduce_add_epi32(sums[chain]);
   return (float)sum;
 #elif defined(__AVX2__)
   __m256i sums[CHAINS], x = _mm256_set1_epi8(1);
-  for (int chain = 0; chain < CHAINS; ++chain) sums[chain] = _mm256_setzero_si256();
+  FOR_EACH_CHAIN sums[chain] = _mm256_setzero_si256();
   for (size_t round = 0; round < rounds; ++round) {
-    for (int chain = 0; chain < CHAINS; ++chain) {
+    FOR_EACH_CHAIN {
       __asm__("" : "+x"(x));  // or the product would be computed once
       sums[chain] = _mm256_add_epi16(sums[chain], _mm256_maddubs_epi16(x, x));
       __asm__("" : "+x"(sums[chain]));
     }
   }
   int sum = 0;
-  for (int chain = 0; chain < CHAINS; ++chain) sum += _mm256_extract_epi16(sums[chain], 0);
+  FOR_EACH_CHAIN sum += _mm256_extract_epi16(sums[chain], 0);
   return (float)sum;
 #else
   return multiply_float32(rounds);
