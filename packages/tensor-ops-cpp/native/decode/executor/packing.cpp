@@ -20,6 +20,10 @@ void set_packed(TileRun& run, std::size_t tiles) {
 // What all workers together pack after a step at the least: small models are packed after one.
 constexpr std::size_t kLeastPacked = std::size_t{128} << 20;
 
+// How much each worker packs before it gives back what it has read, so that a large matrix is not
+// in memory twice.
+constexpr std::size_t kKept = std::size_t{2} << 20;
+
 // How much a worker packs: so many bytes, and then what it can until a time.
 class Allowance {
  public:
@@ -52,6 +56,7 @@ void Executable::pack_after_step(Team::Clock::duration taken) {
           for (; tile < tiles_of(run.rows) && !allowance.is_used_up(); ++tile) {
             run.pack_tile(tile, node.shares[t].product_columns, run.tiles + tile * run.tile_bytes);
             allowance.take(run.tile_bytes);
+            if ((tile + 1 - run.num_packed) * run.tile_bytes >= kKept) set_packed(run, tile + 1);
           }
           set_packed(run, tile);
         }
