@@ -20,12 +20,18 @@ TERMS = (("two int8 terms", OURS), ("one int8 term", ONE_TERM))
 _ARITHMETIC = (
     "the products of eight tokens take longer than their weights are read; more cores help."
 )
+_TERMS_OF_A_STEP = (
+    "in this record a step with one int8 term takes less time than with two, so that it is limited "
+    "by arithmetic, not by reading alone."
+)
 # Why a goal is missed, by its name or by what is measured of any model: what is known when the page
 # is written.
 CAUSES = {
     "decode, of the read bandwidth": (
         "in a step the threads wait for one another; `tensor-ops bench decode` shows how long."
     ),
+    "1B Q6_K: decode, of the read bandwidth": _TERMS_OF_A_STEP,
+    f"1B Q6_K: decode, beside {BETTER}": _TERMS_OF_A_STEP,
     "attention after 4,000 tokens, of the read bandwidth": (
         "float16 is converted before it is multiplied, which two cores do not much faster in their "
         "caches than this memory delivers in its fast minutes."
@@ -36,21 +42,29 @@ CAUSES = {
     "a step of eight with two int8 terms, beside a step of one": _ARITHMETIC,
     "decode, beside transformers in bfloat16": "less is missing than the interval is wide.",
     "prompt with two int8 terms, beside OpenVINO GenAI": (
-        "OpenVINO rounds activations to one int8 term, and so multiplies half as much; the table "
-        "of SmolLM2 has what the cores multiply."
+        "OpenVINO rounds activations to one int8 term, and so multiplies half as much; the goal "
+        "with one int8 term compares equal arithmetic."
     ),
     "prompt with one int8 term, beside OpenVINO GenAI": (
-        "the table of SmolLM2 has what the cores multiply; the rest of the time is attention, in "
-        "float32 here and in bfloat16 with keys and values in uint8 there."
+        "attention is in float32 here, and in bfloat16 with keys and values in uint8 there; how "
+        "much of the difference that is was not measured."
+    ),
+    "prompt with two int8 terms, beside llama.cpp": (
+        "llama.cpp rounds activations to one int8 term, and so multiplies half as much; the goal "
+        "with one int8 term compares equal arithmetic."
     ),
     **{
         f"{model}: prompt, beside {BETTER}": (
-            "both round activations to one int8 term, and so multiply half as much: the table of "
-            "prompts has what the cores multiply, and its columns `alike` compare equal arithmetic."
+            "both round activations to one int8 term, and so multiply half as much; the columns "
+            "`alike` of the table of prompts compare equal arithmetic."
         )
         for model in MODELS
         if model.startswith("1B Q")
     },
+    "1B BF16: first token of a new process, beside llama.cpp": (
+        "activations stay float32 here, and llama.cpp rounds them to bfloat16; the columns `alike` "
+        "of the table of prompts show what that takes."
+    ),
     "first token of a new process, beside llama.cpp": (
         "the first step makes tiles of the file's rows before it multiplies them "
         "([decision 44](decisions/0044-weights-are-packed-while-the-first-steps-run.md)), and "
