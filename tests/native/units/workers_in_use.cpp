@@ -99,8 +99,8 @@ void check_best_number(std::size_t most, Machine machine) {
   machine.busy = 0;
   machine.run(workers, 3000);
   const std::size_t all = std::min(most, machine.processors);
-  require(settled(machine, workers) == all, all, " workers do not come back of ", found, " busy ",
-          99, " waiting ", machine.waiting);
+  require(settled(machine, workers) == all, all, " workers do not come back of ", found,
+          ", waiting ", machine.waiting);
 }
 
 void check_best_numbers() {
