@@ -1,7 +1,7 @@
 """How fast decoding is beside other processes that take its processors.
 
-The same model decodes with fixed numbers of workers and with as many as the executable finds of
-use, also out of twice as many workers as there are processors. They take turns, beside the same
+The same model decodes with fixed numbers of workers and with the number that the executable
+chooses, out of one worker and out of two for each processor. They take turns, beside the same
 processes, which do nothing but run.
 
     python benchmarks/decode_neighbours.py MODEL.gguf --json RECORD.json
@@ -56,7 +56,7 @@ def measure(path: Path, rounds: int) -> dict[str, Any]:
 
 @contextmanager
 def busy_processes(count: int) -> Iterator[None]:
-    """Have so many processes that never wait."""
+    """Run `count` processes that never wait."""
     command = [sys.executable, "-c", "while True: pass"]
     started = [subprocess.Popen(command) for _ in range(count)]
     try:
@@ -80,7 +80,7 @@ def take_turns(ways: dict[str, Callable[[], float]], rounds: int) -> dict[str, l
 
 
 def decode(kernel: Any, workers: int | None = None) -> float:
-    """Return tokens per second with so many workers, or with as many as are of use."""
+    """Return tokens per second with a fixed number of workers, or with the executable's choice."""
     kernel._session.executable.hold_workers(workers)
     kernel.reset()
     kernel.add_request(range(100, 100 + PROMPT), ignore_eos=True)

@@ -1,4 +1,4 @@
-"""What llama.cpp and its forks have in common, of which each has an interface in C of its own."""
+"""What the C interfaces of llama.cpp and of its forks have in common."""
 
 import time
 from abc import ABC, abstractmethod
@@ -34,7 +34,7 @@ class Llama(ABC):
 
     @abstractmethod
     def new_context(self, sequences: int, positions: int) -> Any:
-        """Return a context for sequences that have so many positions together, or None."""
+        """Return a context, or None; the sequences share its positions."""
 
     @abstractmethod
     def forget(self, where: Any, sequence: int, begin: int) -> None:
@@ -82,7 +82,7 @@ class Llama(ABC):
         return where
 
     def _run(self, where: Any, ids: Any, positions: Any, sequences: Any, outputs: int) -> None:
-        """Run tokens, of which the last ones are to have logits."""
+        """Run tokens; the last `outputs` of them get logits."""
         batch = self._batch
         batch.n_tokens = len(ids)
         for row, (token, position, sequence) in enumerate(

@@ -353,7 +353,7 @@ void add_decode(py::module_& module) {
       .def("read_bandwidth", &PyExecutable::read_bandwidth,
            "Read all packed weights with all threads; return bytes per second.")
       .def("hold_workers", &PyExecutable::hold_workers, "num_workers"_a,
-           "Have so many workers in every step, or with None as many as are of use.")
+           "Fix the number of workers that take part in a step; None leaves it to the executable.")
       .def("packed", &PyExecutable::packed,
            "Return the packed weights, which `compile_program` takes one behind the other.")
       .def("close", &PyExecutable::close, "Free all memory but that of `arrays`.")

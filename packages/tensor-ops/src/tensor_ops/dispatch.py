@@ -26,7 +26,7 @@ def dispatcher(op: Op) -> Callable[..., Any]:
 
     The way through it for NumPy arrays is kept short: one look-up for the dispatch table in force
     here and one for the dtype. Everything else goes through `find`. What `state.current` does is
-    written out, since calling it takes a twentieth of a small call's time.
+    written out, since the call takes as long as these look-ups.
     """
     keywords = {*op.kinds, "out"}
     ndarray = np.ndarray

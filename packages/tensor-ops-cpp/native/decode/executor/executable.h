@@ -76,8 +76,8 @@ class TENSOR_OPS_SHARED Executable final : public Executor {
 
   // Runs a step as run() does, and measures it.
   StepProfile profile(std::size_t num_tokens, std::size_t num_selected);
-  // Has so many of the workers in every step, whatever other processes do; 0: as many as are of
-  // use. It is there to be measured: no result depends on it.
+  // Fixes the number of workers that take part in a step; 0 leaves it to WorkersInUse again. This
+  // is for measurements: no result depends on it.
   void hold_workers(std::size_t count);
   // The bytes per second at which the threads read the packed weights, without computing with them.
   // Throws Error where the program has no matrices.

@@ -24,7 +24,7 @@ constexpr std::size_t kLeastPacked = std::size_t{128} << 20;
 // in memory twice.
 constexpr std::size_t kKept = std::size_t{2} << 20;
 
-// How much a worker packs: so many bytes, and then what it can until a time.
+// How much a worker packs: a number of bytes, and then more until a point in time.
 class Allowance {
  public:
   Allowance(std::size_t bytes, Team::Clock::time_point end) : left_(bytes), end_(end) {}

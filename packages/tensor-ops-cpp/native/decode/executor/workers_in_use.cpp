@@ -10,8 +10,8 @@ using std::chrono::milliseconds;
 
 // Long enough for a scheduler to have given processors to some and to others.
 constexpr milliseconds kJudged{40}, kTrial{20};
-// The pause after a trial that failed is so many times what the trial cost, so that all trials
-// together cost a hundredth of the time.
+// The pause after a trial that failed, as a multiple of what the trial cost: all trials together
+// cost a hundredth of the time.
 constexpr int kPauses = 100;
 constexpr milliseconds kShortestPause{100}, kLongestPause{10'000};
 // A worker is losing if it had no processor for more than this part of the time.
@@ -78,10 +78,11 @@ std::size_t WorkersInUse::num_losing() const {
   return static_cast<std::size_t>(std::count_if(lost_.begin(), lost_.end(), is_losing));
 }
 
-// At least as many processors are missing as the workers had none of together, and at most as many
-// as there are workers that are losing. Between them, numbers are tried from below: those cost the
-// least if they are wrong. Only the right one may be faster at all, since with any number above it
-// some of the workers still keep the others waiting.
+// The number of missing processors is between two bounds: the time that all workers lost, as a
+// multiple of the time that passed, and the number of workers that are losing. The numbers between
+// them are tried from the lower bound up, since leaving out few workers costs least if it is wrong.
+// Only the right number may be faster at all: if too few are left out, some of the rest still keep
+// the others waiting.
 void WorkersInUse::try_fewer() {
   const std::size_t most = std::min(num_losing(), settled_ - 1);
   const Duration lost = std::accumulate(lost_.begin(), lost_.end(), Duration());

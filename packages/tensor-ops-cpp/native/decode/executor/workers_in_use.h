@@ -23,13 +23,13 @@ class WorkersInUse {
 
   explicit WorkersInUse(std::size_t most);
 
-  // Of a step of this many tokens.
+  // The number of workers for a step, by its number of tokens.
   std::size_t count(std::size_t tokens) const;
   // Notes when a step of count(tokens) workers began and ended, and for how long each of them could
   // have run in it but had no processor.
   void note(std::size_t tokens, Clock::time_point began, Clock::time_point ended,
             const std::vector<Duration>& without_processor);
-  // Has so many workers in every step, whatever is noted; 0: as many as are of use.
+  // Fixes count(), whatever is noted; 0 ends that.
   void hold(std::size_t count) { held_ = count; }
 
  private:
@@ -40,7 +40,8 @@ class WorkersInUse {
   };
 
   bool is_trial() const { return count_ != settled_; }
-  // Whether steps of so many tokens can be compared. Others have the settled number in a trial too.
+  // Whether the usual time of steps with this number of tokens is known. Other steps cannot be
+  // compared with it, and have the settled number of workers even during a trial.
   bool has_usual(std::size_t tokens) const { return usual_[tokens].time > Duration(); }
   std::size_t num_losing() const;
   void judge(Clock::time_point now);
