@@ -40,22 +40,15 @@ from environments import (
     requirements,
     run_actionlint,
     run_at_once,
+    run_sessions_at_once,
 )
 from instrumented import run_fuzzer, run_oclgrind, run_sanitized
 
 nox.needs_version = ">=2025.2.9"
 nox.options.default_venv_backend = "uv|virtualenv"
-nox.options.sessions = [
-    "lint",
-    "conformance",
-    "opencl",
-    "cuda",
-    "torch",
-    "tests",
-    "docs",
-    "wheels_sample",
-    "workflows",
-]
+nox.options.sessions = ["checks", "conformance", "opencl", "cuda", "torch", "tests"]
+# None of these keeps two CPUs busy but while a wheel is built, which the other sessions take then.
+CHECKS = ["docs", "wheels_sample", "lint", "workflows"]
 
 # The levels are those of the C++ backend, which the session `conformance` tests.
 NO_LEVELS = f"--ignore={CONFORMANCE}/test_levels.py"
@@ -249,6 +242,12 @@ def portable(session: nox.Session) -> None:
     session.run("python", "tools/portable.py", "--work", str(work), *session.posargs)
 
 
+@nox.session(venv_backend="none")
+def checks(session: nox.Session) -> None:
+    """Run the sessions docs, wheels_sample, lint and workflows at the same time."""
+    run_sessions_at_once(session, CHECKS)
+
+
 @nox.session
 def lint(session: nox.Session) -> None:
     """Check formatting, style and types."""
@@ -320,9 +319,10 @@ def peers_decode(session: nox.Session) -> None:
 @nox.session
 def docs(session: nox.Session) -> None:
     """Build the site of the documentation; -- linkcheck looks at links that lead elsewhere."""
-    install_packages(session)
+    session.install(pytorch(), *requirements("docs"))
     # Of the native packages only the docstrings are needed: wheels that other sessions share do.
-    session.install(f"./{TORCH}", emulated_cuda_wheel(session), pytorch(), *requirements("docs"))
+    install_packages(session)
+    session.install(f"./{TORCH}", emulated_cuda_wheel(session), pytorch())
     builder = session.posargs[0] if session.posargs else "html"
     strict = ["-W", "--keep-going", "-n", "-E", "-q", "-j", "2"]
     session.run("sphinx-build", *strict, "-b", builder, "docs", f"docs/_build/{builder}")

@@ -5,10 +5,12 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import nox
+from filelock import FileLock
 
 __all__ = [
     "BY_FILE",
@@ -47,6 +49,7 @@ __all__ = [
     "requirements",
     "run_actionlint",
     "run_at_once",
+    "run_sessions_at_once",
     "sanitizer_environment",
 ]
 
@@ -138,10 +141,12 @@ def _shared_wheel(session: nox.Session, package: str, *options: str) -> str:
     for path in [*_files(ROOT / package, "tests"), *_files(ROOT / "native")]:
         digest.update(repr(str(path.relative_to(ROOT))).encode() + path.read_bytes())
     folder = session.cache_dir / "wheels" / digest.hexdigest()
-    if not list(folder.glob("*.whl")):
-        session.install(BUILD)
-        words = ["--wheel", "--outdir", str(folder), *options, str(ROOT / package)]
-        session.run(*BUILT, *words, silent=True)
+    # One of the sessions that run at the same time builds it.
+    with FileLock(folder.with_suffix(".lock")):
+        if not list(folder.glob("*.whl")):
+            session.install(BUILD)
+            words = ["--wheel", "--outdir", str(folder), *options, str(ROOT / package)]
+            session.run(*BUILT, *words, silent=True)
     (wheel,) = folder.glob("*.whl")
     return str(wheel)
 
@@ -188,6 +193,16 @@ def run_at_once(session: nox.Session, *command: str, envs: list[dict[str, str]])
     """Run a command that keeps one CPU busy in several environments at the same time."""
     with ThreadPoolExecutor() as threads:
         list(threads.map(lambda env: session.run(*command, env=env), envs))
+
+
+def run_sessions_at_once(session: nox.Session, names: Sequence[str]) -> None:
+    """Run other sessions at the same time, and print what each has printed when it has ended."""
+
+    def run(name: str) -> None:
+        print(session.run(sys.executable, "-m", "nox", "-s", name, external=True, silent=True))
+
+    with ThreadPoolExecutor() as threads:
+        list(threads.map(run, names))
 
 
 def opencl_driver(session: nox.Session) -> dict[str, str]:
