@@ -10,6 +10,8 @@
 #define TENSOR_OPS_INLINE inline __attribute__((always_inline))
 // The same of a lambda, after its parameters.
 #define TENSOR_OPS_INLINE_LAMBDA __attribute__((always_inline))
+// Of what few rows need: compiled small rather than fast, which takes a third of the time.
+#define TENSOR_OPS_RARE __attribute__((noinline, cold))
 
 #if defined(__FMA__) || defined(__aarch64__)
 #define TENSOR_OPS_HAS_FMA 1

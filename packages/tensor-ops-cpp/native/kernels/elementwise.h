@@ -73,7 +73,7 @@ struct Map {
 
   // Replaces the lanes whose arguments are not ordinary.
   template <std::size_t count, class... Blocks>
-  static __attribute__((noinline)) void mend(Block<V, count>& result, const Blocks&... x) {
+  static TENSOR_OPS_RARE void mend(Block<V, count>& result, const Blocks&... x) {
     mend_lanes(count * kLanes<C>, reinterpret_cast<C*>(&result), reinterpret_cast<const C*>(&x)...);
   }
   template <class... More>

@@ -93,7 +93,7 @@ struct AddRmsNorm {
     prefetch_block(row.residual + i, is_next ? row.residual_to_next : kAhead, extent);
   }
 
-  static __attribute__((noinline)) void wide_row(const Row& row) {
+  static TENSOR_OPS_RARE void wide_row(const Row& row) {
     // Small sums are multiplied after adding: their terms may be large and cancel.
     const auto sum = [&](std::size_t i, double factor) {
       const auto x = static_cast<double>(Element::load(row.x[i]));

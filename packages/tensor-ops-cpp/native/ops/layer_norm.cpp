@@ -115,7 +115,7 @@ double largest_magnitude(const LayerNormRow<Element, Parameter>& row) {
 
 // In double, for a row that needs it.
 template <class Element, class Parameter>
-__attribute__((noinline)) void write_wide(const LayerNormRow<Element, Parameter>& row) {
+TENSOR_OPS_RARE void write_wide(const LayerNormRow<Element, Parameter>& row) {
   using C = typename Element::Compute;
   double factor = wide_factor<C>(largest_magnitude(row));
   // eps must not overflow. Beside one as large as this the squares may vanish.
@@ -201,7 +201,7 @@ struct LayerNorm {
   }
 
  private:
-  static __attribute__((noinline)) Moments<C> moments_again(const Row& row, C centre) {
+  static TENSOR_OPS_RARE Moments<C> moments_again(const Row& row, C centre) {
     ImmediateWriter<Element, LayerNorm> alone;
     return row.moments(centre, alone);
   }

@@ -55,7 +55,7 @@ struct RmsNorm {
     prefetch_block(row.x + i, is_next ? row.to_next : kAhead, extent);
   }
 
-  static __attribute__((noinline)) void wide_row(const Row& row) {
+  static TENSOR_OPS_RARE void wide_row(const Row& row) {
     const auto value = [&](std::size_t i, double factor) {
       return static_cast<double>(Element::load(row.x[i])) * factor;
     };

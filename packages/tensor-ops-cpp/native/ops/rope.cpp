@@ -326,7 +326,7 @@ struct Rotation {
 
   // Replaces results that are not finite by the formula's values.
   template <std::size_t count, class Cosines, class Sines>
-  static __attribute__((noinline)) void mend(Block<V, count>& results, const Block<V, count>& x,
+  static TENSOR_OPS_RARE void mend(Block<V, count>& results, const Block<V, count>& x,
                                              const Cosines& cos, const Sines& sin) {
     for (std::size_t u = 0; u < count; ++u) {
       const V a = x.vector[u], c = subtracts(u) ? -partner(x, u) : partner(x, u);

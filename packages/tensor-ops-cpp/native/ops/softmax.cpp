@@ -224,7 +224,7 @@ struct Softmax {
   }
 
   // A row with any scale and any numbers.
-  static __attribute__((noinline)) void careful_row(const Row& row, C peak) {
+  static TENSOR_OPS_RARE void careful_row(const Row& row, C peak) {
     const double size = __builtin_fabs(row.scale);
     const auto x = [&](std::size_t i) { return Element::load(row.x[i]); };
     if (!is_finite(peak)) {
