@@ -133,10 +133,13 @@ def test_several_ranges(case):
 @pytest.mark.parametrize("window", WINDOWS)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("sizes", SIZES, ids=str)
-def test_pages_of_any_size_keep_the_bits(sizes, dtype, window):
+def test_pages_of_any_size_keep_the_bits(sizes, dtype, window, request):
     table = table_of(*sizes)
     bits = attended(attention(*sizes, dtype, 16, window), table, 2, 90)
-    for page in (1, 2, 3, 5, 7, 8, 17, 24, 40, 64, LENGTH, None):
+    pages = (1, 2, 3, 5, 7, 8, 17, 24, 40, 64, LENGTH, None)
+    if not request.config.getoption("--nightly"):
+        pages = pages[DTYPES.index(dtype) :: len(DTYPES)]  # those of all dtypes are all
+    for page in pages:
         program = attention(*sizes, dtype, page, window)
         for chunk, slot, others in ((90, 0, ()), (1, 1, (0, 2))):
             given = attended(program, table, 2, chunk, slot, others)

@@ -108,9 +108,10 @@ def test_a_batch_gives_the_same_bits(llama_and_bits):
 
 
 @pytest.mark.parametrize("level", [x for x in CPU_LEVELS if x != tensor_ops_cpp.simd_level])
-def test_other_levels_keep_every_promise(level):
+def test_other_levels_keep_every_promise(level, request):
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider"]
     command += [str(HERE / "test_decode_model.py"), "-k", "not levels"]
+    command += [] if request.config.getoption("--nightly") else ["--every=3"]
     environment = {**os.environ, "TENSOR_OPS_CPP_ISA": level}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
