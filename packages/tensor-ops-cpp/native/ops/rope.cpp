@@ -327,7 +327,7 @@ struct Rotation {
   // Replaces results that are not finite by the formula's values.
   template <std::size_t count, class Cosines, class Sines>
   static TENSOR_OPS_RARE void mend(Block<V, count>& results, const Block<V, count>& x,
-                                             const Cosines& cos, const Sines& sin) {
+                                   const Cosines& cos, const Sines& sin) {
     for (std::size_t u = 0; u < count; ++u) {
       const V a = x.vector[u], c = subtracts(u) ? -partner(x, u) : partner(x, u);
       const V b = cos.vector[angle(u)], d = value_of<V>(sin.vector[angle(u)]);
