@@ -126,12 +126,16 @@ def sprinkle(op, values, case, share=0.1):
 
 def reference(op, values):
     """Return the op's body on the same values in float64, as a tuple of arrays."""
+    return as_tuple(op.numpy(**in_float64(values)))
+
+
+def in_float64(values):
+    """Return arguments by name with their arrays in float64."""
     with np.errstate(invalid="ignore"):  # converting a signalling NaN
-        wide = {
+        return {
             name: value.astype(np.float64) if isinstance(value, np.ndarray) else value
             for name, value in values.items()
         }
-    return as_tuple(op.numpy(**wide))
 
 
 def as_tuple(result):
@@ -142,12 +146,13 @@ def check(op, backend, values, result):
     """Assert that a result has the right shape, dtypes, and error within the op's bound."""
     expected = reference(op, values)
     assert len(as_tuple(result)) == op.outputs
-    pairs = zip(as_tuple(result), expected, op.results_like, strict=True)
-    for index, (got, wanted, like) in enumerate(pairs):
+    terms = op.terms_of(in_float64(values))
+    results = zip(as_tuple(result), expected, terms, op.results_like, strict=True)
+    for index, (got, wanted, of_terms, like) in enumerate(results):
         assert isinstance(got, np.ndarray)
         assert got.dtype == values[like].dtype
         bound = op.bound(got.dtype.name, backend)
-        measured = accuracy.measure(got, wanted, bound)
+        measured = accuracy.measure(got, wanted, bound, of_terms)
         assert measured.within, (
             f"result {index} {measured.problem or f'has error {measured.error:.3g}'}, "
             f"allowed are {measured.limit:.3g} ({bound})"

@@ -53,7 +53,11 @@ def backend(request):
 @pytest.fixture
 def package(request):
     """The module of a backend that is a package of its own, whether it has a device or not."""
-    return pytest.importorskip(f"tensor_ops_{request.param}")
+    module = pytest.importorskip(f"tensor_ops_{request.param}")
+    op = getattr(request.node, "callspec", None) and request.node.callspec.params.get("op")
+    if op is not None and may_lack(op, module):
+        pytest.skip(f"{request.param} does not have {op.name}")
+    return module
 
 
 @pytest.fixture
@@ -70,7 +74,14 @@ def supported(request, backend, op):
     dtype = request.node.callspec.params.get("dtype", "float32")
     reason = backends.load(backend).module.supports(op.name, dtype, "cpu")
     if reason is not None:
+        if may_lack(op, backends.load(backend).module):
+            pytest.skip(f"{backend} does not have {op.name}")
         _absent(request.config, backend, f"{backend} does not support {op.name}: {reason}")
+
+
+def may_lack(op, module):
+    """Return whether an op is a derivative that a backend does not have, as none has to."""
+    return op.derivative_of is not None and not hasattr(module, op.name)
 
 
 def pytest_collection_modifyitems(config, items):

@@ -35,8 +35,10 @@ INCLUDE = Path(__file__).parents[2] / "native" / "include"
 
 
 @pytest.fixture
-def interface(backend):
+def interface(request, backend):
     """The C interface of a backend that has one; the others are left out."""
+    if "op" in request.fixturenames:
+        request.getfixturevalue("supported")
     return Interface(backend)
 
 

@@ -53,7 +53,9 @@ def test_info(package):
     assert info["compute_units"] >= 1
     assert info["max_memory"] > 2**20
     assert set(info["dtypes"]) >= {"float32", "float16", "bfloat16"}
-    assert info["ops"] == sorted(OPS)
+    assert info["ops"] == sorted(info["ops"])
+    assert set(info["ops"]) <= set(OPS)
+    assert all(OPS[name].derivative_of for name in set(OPS) - set(info["ops"]))
 
 
 @pytest.mark.usefixtures("device")

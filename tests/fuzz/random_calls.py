@@ -309,11 +309,15 @@ def judge(call, backend, values, wide, result):
     results = result if isinstance(result, tuple) else (result,)
     references = call.op.numpy(**wide)
     references = references if isinstance(references, tuple) else (references,)
-    terms = _terms(wide) if call.op.name == "layer_norm" else None
+    terms = call.op.terms_of(wide)
+    if call.op.name == "layer_norm":
+        terms = (_terms(wide),)
     out = call.kwargs.get("out")
     if out is not None and result is not out and not isinstance(out, tuple):
         raise WrongCallError(f"{told(call)}: returned something else than out")
-    for got, wanted, like in zip(results, references, call.op.results_like, strict=True):
+    for got, wanted, of_terms, like in zip(
+        results, references, terms, call.op.results_like, strict=True
+    ):
         if type(got) is not np.ndarray and out is None:
             raise WrongCallError(f"{told(call)}: returned a {type(got).__name__}")
         # An array may have been given another dtype than was drawn.
@@ -322,7 +326,7 @@ def judge(call, backend, values, wide, result):
         if not got.size and got.shape == wanted.shape:
             continue
         bound = call.op.bound(got.dtype.name, backend)
-        measured = accuracy.measure(got, wanted, bound, terms)
+        measured = accuracy.measure(got, wanted, bound, of_terms)
         if not measured.within:
             raise WrongCallError(
                 f"{told(call)}: {measured.problem or f'error {measured.error:.3g}'}, allowed are "

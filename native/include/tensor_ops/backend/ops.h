@@ -60,6 +60,27 @@ class Ops {
                   std::array<double, 0>{}, static_cast<int>(approximate), options);
   }
 
+  // Gradient of the Gaussian error linear unit (GELU) with respect to its input, element by element.
+  //
+  //     'none': grad_x = grad * (Phi(x) + x * phi(x)), Phi and phi those of the normal distribution
+  //     'tanh': grad_x = grad * s * (1 + x * (c1 + 3 * c3 * x**2) * (1 - s)),
+  //     s = 1 / (1 + exp(-x * (c1 + c3 * x**2))), c1 = sqrt(8 / pi), c3 = 0.044715 * c1
+  //
+  // grad: Gradient with respect to the result.
+  // x: Input of the activation.
+  // grad_x: The gradients.
+  // approximate: The form that was computed.
+  void gelu_backward(
+      const ConstArray& grad, const ConstArray& x,
+      const Array& grad_x,
+      Approximate approximate = Approximate::kTanh,
+      CallOptions options = {}) const {
+    self().run_op("gelu_backward",
+                  std::array<tensor_ops_array, 2>{{grad.abi(), x.abi()}},
+                  std::array<tensor_ops_array, 1>{{grad_x.abi()}},
+                  std::array<double, 0>{}, static_cast<int>(approximate), options);
+  }
+
   // GELU of a gate times a second input (GeGLU), element by element.
   //
   //     y = gelu(gate, approximate) * up
@@ -153,6 +174,23 @@ class Ops {
     self().run_op("silu",
                   std::array<tensor_ops_array, 1>{{x.abi()}},
                   std::array<tensor_ops_array, 1>{{y.abi()}},
+                  std::array<double, 0>{}, 0, options);
+  }
+
+  // Gradient of the sigmoid linear unit (SiLU) with respect to its input, element by element.
+  //
+  //     grad_x = grad * s * (1 + x * (1 - s)), s = 1 / (1 + exp(-x))
+  //
+  // grad: Gradient with respect to the result.
+  // x: Input of the activation.
+  // grad_x: The gradients.
+  void silu_backward(
+      const ConstArray& grad, const ConstArray& x,
+      const Array& grad_x,
+      CallOptions options = {}) const {
+    self().run_op("silu_backward",
+                  std::array<tensor_ops_array, 2>{{grad.abi(), x.abi()}},
+                  std::array<tensor_ops_array, 1>{{grad_x.abi()}},
                   std::array<double, 0>{}, 0, options);
   }
 

@@ -109,5 +109,9 @@ using Unary = Elementwise<Function, std::index_sequence<0>>;
 template <class Function>
 using Gated = Elementwise<Function, std::index_sequence<0, 1>>;
 
+// Function::apply(x, grad), of arrays in the other order: the argument whose size decides is x.
+template <class Function>
+using ByDerivative = Elementwise<Function, std::index_sequence<1, 0>>;
+
 }  // namespace
 }  // namespace tensor_ops::TENSOR_OPS_LEVEL

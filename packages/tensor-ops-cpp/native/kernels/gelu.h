@@ -31,7 +31,6 @@ struct GeluTanh {
     return over_one_plus<digits>(x * up, exp_of_argument<digits>(x));
   }
 
- private:
   // exp(-x * (c1 + c3 x^2))
   template <Digits digits, class V>
   static TENSOR_OPS_INLINE V exp_of_argument(V x) {
@@ -95,6 +94,63 @@ struct GeluErf {
   template <Digits digits, class V>
   static TENSOR_OPS_INLINE V apply_ordinary(V x, V up) {
     return apply_ordinary<digits>(x) * up;
+  }
+};
+
+// The derivatives of both at x, times a factor.
+struct GeluTanhDerivative {
+  template <class C>
+  static TENSOR_OPS_INLINE C apply(C x, C factor) {
+    const Pair<C> w = GeluTanh::argument(x);
+    constexpr C far = GeluTanhConstants<C>::far;
+    const C near = at_most(at_least(x, -far), far);
+    return slope_of_sigmoid_product(x, factor, deep_exp(-w.hi, -w.lo), rise<C>(near));
+  }
+
+  template <class C>
+  static constexpr C ordinary = GeluTanhConstants<C>::ordinary;
+  template <Digits digits, class V>
+  static TENSOR_OPS_INLINE V apply_ordinary(V x, V factor) {
+    const V exp = GeluTanh::exp_of_argument<digits>(x);
+    return ordinary_slope_of_sigmoid_product<digits>(factor, exp, rise<Lane<V>>(x));
+  }
+
+ private:
+  // x times the derivative of x * (c1 + c3 x^2), of a number or of a vector
+  template <class C, class X>
+  static TENSOR_OPS_INLINE X rise(X x) {
+    using Constants = GeluTanhConstants<C>;
+    return x * fma(x * x, X{} + 3 * Constants::c3.hi, X{} + Constants::c1.hi);
+  }
+};
+
+struct GeluErfDerivative {
+  // Phi(x) + x phi(x), or where x < 0 the tail of |x| less |x| phi(x).
+  template <class C>
+  static TENSOR_OPS_INLINE C apply(C x, C factor) {
+    const C a = at_most(magnitude(x), MillsConstants<C>::end);
+    const Pair<C> square = exact_product(a, a);
+    const DeepExp<C> e = deep_exp(C(-0.5) * square.hi, C(-0.5) * square.lo);
+    const C rise = moment_less_tail<C>(a);
+    const C below = ((factor * e.scale) * e.part(-rise)) * (is_minus_infinity(x) ? 0 : e.rest);
+    return x >= 0 ? with_share(factor, e.part(rise) * (e.scale * e.rest)) : below;
+  }
+
+  template <class C>
+  static constexpr C ordinary = MillsConstants<C>::ordinary;
+  template <Digits digits, class V>
+  static TENSOR_OPS_INLINE V apply_ordinary(V x, V factor) {
+    const V a = magnitude_of(x);
+    const V rise = exp_of_half_square<digits>(a) * moment_less_tail<Lane<V>>(a);
+    return factor * (x < 0 ? -rise : rise + Lane<V>(1));
+  }
+
+ private:
+  // (a phi(a) - Phi(-a)) exp(a^2 / 2), of a number or of a vector
+  template <class C, class X>
+  static TENSOR_OPS_INLINE X moment_less_tail(X a) {
+    constexpr C phi_of_0 = static_cast<C>(0.39894228040143268);  // 1 / sqrt(2 pi)
+    return fma(a, X{} + phi_of_0, -scaled_tail<C>(a));
   }
 };
 

@@ -71,9 +71,17 @@ TENSOR_OPS_INLINE Doubles scaled_tail_moment(Doubles a) {
   return scaled_tail_moment_by_mills(a);
 }
 
-// a * Phi(-a) of vectors, for 0 <= a <= the ordinary limit of GeluErf.
+// Phi(-a) exp(a^2 / 2) for a >= 0, of a number or of a vector.
+template <class C, class X>
+TENSOR_OPS_INLINE X scaled_tail(X a) {
+  using Constants = MillsConstants<C>;
+  const X whole = a + Constants::shift, v = a / whole;
+  return polynomial(v + v - C(1), Constants::series) / whole;
+}
+
+// exp(-a^2 / 2) of vectors, for 0 <= a <= the ordinary limit of GeluErf.
 template <Digits digits, class V>
-TENSOR_OPS_INLINE V ordinary_tail_moment(V a) {
+TENSOR_OPS_INLINE V exp_of_half_square(V a) {
   constexpr Pair<Lane<V>> factor = MillsConstants<Lane<V>>::half_log2_e;
   const V square = a * a;
   const V shifted = fma(square, V{} - factor.hi, V{} + kExp2Shift<Lane<V>>);
@@ -82,7 +90,13 @@ TENSOR_OPS_INLINE V ordinary_tail_moment(V a) {
     rest = fma(fma(a, a, -square), V{} - factor.hi, rest);
     rest = fma(square, V{} - factor.lo, rest);
   }
-  return Exp2<V>().template of<digits>(shifted, rest) * scaled_tail_moment<digits>(a);
+  return Exp2<V>().template of<digits>(shifted, rest);
+}
+
+// a * Phi(-a) of vectors, for such an a.
+template <Digits digits, class V>
+TENSOR_OPS_INLINE V ordinary_tail_moment(V a) {
+  return exp_of_half_square<digits>(a) * scaled_tail_moment<digits>(a);
 }
 
 // x - a * Phi(-a) for such an a.

@@ -57,5 +57,49 @@ struct Silu {
   }
 };
 
+// factor * (1 + share), of which the sum is positive and not rounded: near the largest number it
+// decides whether there is an infinity.
+template <class C>
+TENSOR_OPS_INLINE C with_share(C factor, C share) {
+  return is_finite(factor) ? fma(factor, share, factor) : factor;
+}
+
+// The derivative of x * sigmoid(w), times a factor, given e = exp(-|w|) and x dw/dx. It is right
+// also where the sigmoid is subnormal, as in times_sigmoid_and.
+template <class C>
+TENSOR_OPS_INLINE C slope_of_sigmoid_product(C x, C factor, const DeepExp<C>& e, C rise) {
+  const C part = e.part(1);
+  const C whole = e.added_to(1, part);
+  const C larger = 1 / whole;
+  const C smaller = (e.scale * part) * e.rest * larger;
+  const C below = fma(rise, larger, C(1)) * (((factor * larger) * e.scale) * part);
+  const C above = with_share(factor, smaller * fma(rise, larger, C(-1)));
+  return x >= 0 ? above : below * (is_minus_infinity(x) ? 0 : e.rest);
+}
+
+// The same of vectors, for ordinary arguments, given exp(-w).
+template <Digits digits, class V>
+TENSOR_OPS_INLINE V ordinary_slope_of_sigmoid_product(V factor, V exp, V rise) {
+  const V one = V{} + Lane<V>(1), sigmoid = over_one_plus<digits>(one, exp);
+  return (factor * sigmoid) * fma(rise, exp * sigmoid, one);
+}
+
+// The derivative of silu at x, times a factor.
+struct SiluDerivative {
+  template <class C>
+  static TENSOR_OPS_INLINE C apply(C x, C factor) {
+    constexpr C deepest = ExpConstants<C>::deepest;
+    const C near = at_most(at_least(x, deepest), -deepest);
+    return slope_of_sigmoid_product(x, factor, deep_exp(-magnitude(near)), near);
+  }
+
+  template <class C>
+  static constexpr C ordinary = ExpConstants<C>::ordinary;
+  template <Digits digits, class V>
+  static TENSOR_OPS_INLINE V apply_ordinary(V x, V factor) {
+    return ordinary_slope_of_sigmoid_product<digits>(factor, exp_of_negative<digits>(x), x);
+  }
+};
+
 }  // namespace
 }  // namespace tensor_ops::TENSOR_OPS_LEVEL

@@ -5,7 +5,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-__all__ = ["Bound", "Measured", "elementwise", "measure", "rowwise"]
+__all__ = ["Bound", "Measured", "elementwise", "measure", "of_terms", "rowwise"]
 
 
 class Bound(NamedTuple):
@@ -15,9 +15,9 @@ class Bound(NamedTuple):
     ----------
     limit : float
         In `unit`.
-    unit : {"ulp", "element", "row"}
-        Units in the last place of each reference element, relative to the element, or relative
-        to the largest magnitude in the element's row.
+    unit : {"ulp", "element", "row", "terms"}
+        Units in the last place of each reference element, relative to the element, to the largest
+        magnitude in the element's row, or to the magnitudes of the element's terms, added up.
     grows : bool
         Whether the limit is multiplied by max(1, sqrt(n) / 32) for rows of length n.
     of_row : float
@@ -39,7 +39,7 @@ class Bound(NamedTuple):
     """
 
     limit: float
-    unit: Literal["ulp", "element", "row"] = "ulp"
+    unit: Literal["ulp", "element", "row", "terms"] = "ulp"
     grows: bool = False
     of_row: float = 0.0
     signed_zeros: bool = False
@@ -49,9 +49,16 @@ class Bound(NamedTuple):
         return self.limit * _growth(n) if self.grows else self.limit
 
     def __str__(self) -> str:
-        unit = {"ulp": "ULP", "element": "relative", "row": "of the row's largest"}[self.unit]
-        text = f"{self.limit:g}{_GROWTH if self.grows else ''} {unit}"
+        text = f"{self.limit:g}{_GROWTH if self.grows else ''} {_UNITS[self.unit]}"
         return f"{text} or {self.of_row:g}{_GROWTH} of the row's largest" if self.of_row else text
+
+
+_UNITS = {
+    "ulp": "ULP",
+    "element": "relative",
+    "row": "of the row's largest",
+    "terms": "of the terms' magnitudes",
+}
 
 
 class Measured(NamedTuple):
@@ -72,6 +79,14 @@ def elementwise(
     """Return bounds in ULP for an elementwise op."""
     limits = {"float32": float32, "float16": half, "bfloat16": half, "float64": float64}
     return {name: Bound(limit, signed_zeros=signed_zeros) for name, limit in limits.items()}
+
+
+def of_terms(
+    float32: float = 6e-7, float16: float = 1e-3, bfloat16: float = 8e-3, float64: float = 2e-15
+) -> dict[str, Bound]:
+    """Return bounds for an op whose terms may cancel, relative to their magnitudes."""
+    limits = {"float32": float32, "float16": float16, "bfloat16": bfloat16, "float64": float64}
+    return {name: Bound(limit, "terms") for name, limit in limits.items()}
 
 
 def rowwise(unit: Literal["element", "row"] = "element") -> dict[str, Bound]:
@@ -100,7 +115,7 @@ def measure(result: Any, reference: Any, bound: Bound, terms: Any = None) -> Mea
     bound : Bound
     terms : numpy.ndarray, optional
         For each element the magnitudes of its terms, added up: these then stand for the largest
-        magnitude in the row.
+        magnitude in the row. A bound relative to them needs them.
 
     Returns
     -------
@@ -133,7 +148,7 @@ def measure(result: Any, reference: Any, bound: Bound, terms: Any = None) -> Mea
     largest = magnitude.max(axis=-1, keepdims=True) if result.ndim else magnitude
     if terms is not None:
         largest = np.where(finite, terms, 0)
-    if bound.unit == "row":
+    if bound.unit in ("row", "terms"):
         magnitude = np.broadcast_to(largest, magnitude.shape)
     smallest = float(info.smallest_normal)
     scale = np.maximum(magnitude, smallest)

@@ -206,11 +206,12 @@ def prepare(
         values = arguments(what.op, case.shape, Draw(case.dtype, f"benchmark/{case.op}"))
         wide = {name: value.astype(np.float64) for name, value in values.items()}
         reference = _outputs(what.op.numpy(**wide, **what.options))
+        terms = what.op.terms_of({**wide, **what.options})
     except (TypeError, ValueError, MemoryError) as error:  # nobody can run such a shape
         failed = {name: replace(each, failure=str(error)) for name, each in results.items()}
         return failed, calls
     for name, result in results.items():
-        results[name], call = _check(result, values, reference)
+        results[name], call = _check(result, values, (reference, terms))
         if call is not None:
             calls[name] = call
     return results, calls
@@ -240,7 +241,7 @@ def _own_shape(op: Op, shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _check(
-    result: Result, values: dict[str, Any], reference: tuple[Any, ...]
+    result: Result, values: dict[str, Any], expected: tuple[tuple[Any, ...], tuple[Any, ...]]
 ) -> tuple[Result, Callable[[], Any] | None]:
     """Run a backend once; return what that says of it, and the call to time if there is one."""
     what = variant(result.case.op)
@@ -250,7 +251,7 @@ def _check(
         return replace(result, unsupported=str(error)), None
     call = _call(function, what, values)
     try:
-        accuracy = _accuracy(call(), reference, result.bound)
+        accuracy = _accuracy(call(), *expected, result.bound)
     except Exception as error:  # a backend may fail in any way
         if result.backend == PLAIN and isinstance(error, ModuleNotFoundError):
             return replace(result, unsupported=f"it needs more than NumPy: {error}"), None
@@ -276,11 +277,13 @@ def _outputs(result: Any) -> tuple[Any, ...]:
     return result if isinstance(result, tuple) else (result,)
 
 
-def _accuracy(result: Any, reference: tuple[Any, ...], bound: Bound) -> Measured:
+def _accuracy(
+    result: Any, reference: tuple[Any, ...], terms: tuple[Any, ...], bound: Bound
+) -> Measured:
     """Return the worst of the outputs."""
     measured = [
-        measure(np.asarray(got), expected, bound)
-        for got, expected in zip(_outputs(result), reference, strict=True)
+        measure(np.asarray(got), expected, bound, of_terms)
+        for got, expected, of_terms in zip(_outputs(result), reference, terms, strict=True)
     ]
     return max(measured, key=lambda each: (not each.within, each.error))
 
@@ -295,7 +298,8 @@ def _row(result: Result) -> tuple[str, ...]:
     if timing.low is not None and timing.high is not None:
         interval = f"{format_time(timing.low)} .. {format_time(timing.high)}"
     speedup = "-" if result.speedup is None else f"{result.speedup:.2f}x"
-    unit = {"ulp": "ULP", "element": "relative", "row": "of row's largest"}[result.bound.unit]
+    units = {"ulp": "ULP", "element": "relative", "row": "of row's largest", "terms": "of terms"}
+    unit = units[result.bound.unit]
     return (
         *what,
         format_time(timing.median),

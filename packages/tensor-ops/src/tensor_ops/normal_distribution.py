@@ -6,7 +6,7 @@ import numpy as np
 
 from tensor_ops.rounding import exp_of_sum, product_error, sum_error
 
-__all__ = ["gelu_of"]
+__all__ = ["gelu_derivative_terms", "gelu_derivative_times", "gelu_of"]
 
 Array = np.ndarray[Any, Any]
 
@@ -62,6 +62,8 @@ B = 0.07135481627260025
 B_HIGH, B_LOW = 0.07135391235351562, 9.039190846237764e-07
 # Where exp(-(A a + B a**3)) is zero in float64.
 TANH_LAST = 22.0
+# Where the tails are zero, even times the largest number.
+ENDS, TANH_ENDS = 65.1, 30.6
 
 
 def gelu_of(x: Array, approximate: str, digits: np.dtype[Any], out: Array | None = None) -> Array:
@@ -84,6 +86,52 @@ def gelu_of(x: Array, approximate: str, digits: np.dtype[Any], out: Array | None
     return result
 
 
+def gelu_derivative_times(x: Array, factor: Array, approximate: str) -> Array:
+    """Return the derivative of `gelu_of` at `x`, times `factor`, both of float64."""
+    slope, _, tiny = _DERIVATIVES[approximate](x)
+    # At minus infinity the derivative is 0, the limit.
+    tiny = np.where(np.isneginf(x), 0, tiny)
+    result: Array = (slope * factor) * tiny
+    # However small, a tail that is not zero keeps an infinity infinite.
+    lost = np.isinf(factor) & (tiny == 0) & np.isfinite(x)
+    np.copyto(result, np.negative(factor), where=lost)
+    return result
+
+
+def gelu_derivative_terms(x: Array, approximate: str) -> Array:
+    """Return the magnitudes of the terms of the derivative of `gelu_of`, added up."""
+    _, terms, tiny = _DERIVATIVES[approximate](x)
+    magnitudes: Array = terms * tiny
+    return magnitudes
+
+
+def _tanh_derivative(x: Array) -> tuple[Array, Array, Array]:
+    """Return the derivative and its terms, without a last factor of both."""
+    a = np.minimum(np.abs(x), TANH_ENDS)
+    argument, rest = _tanh_argument(a)
+    power, factor = _exp_in_two(-argument, -rest)
+    larger = 1 / (1 + power * factor)
+    smaller = power * larger
+    below = x < 0
+    sigmoid = np.where(below, smaller, larger)
+    part = a * (A + 3 * B * a * a) * np.where(below, larger, smaller * factor)
+    slope = sigmoid * (1 + np.where(below, -part, part))
+    return slope, sigmoid * (1 + part), np.where(below, factor, 1)
+
+
+def _erf_derivative(x: Array) -> tuple[Array, Array, Array]:
+    """Return the derivative and its terms, without a last factor of both."""
+    a = np.minimum(np.abs(x), ENDS)
+    square = a * a
+    power, factor = _exp_in_two(-0.5 * square, -0.5 * product_error(a, a, square))
+    tail, moment = power * np.where(a > LAST, _far_mills_ratio(a), _mills_ratio(a)), a * power
+    moment *= ROOT_HALF_OVER_PI
+    below = x < 0
+    slope = np.where(below, tail - moment, 1 + (moment - tail) * factor)
+    terms = np.where(below, tail + moment, 1 + (moment - tail) * factor)
+    return slope, terms, np.where(below, factor, 1)
+
+
 def _tanh(x: Array, out: Array | None) -> Array:
     """Return x * sigmoid(A x + B x**3), which is the approximation by tanh."""
     power = np.square(x)
@@ -97,6 +145,13 @@ def _tanh(x: Array, out: Array | None) -> Array:
 
 def _tanh_float64(x: Array, out: Array | None) -> Array:
     a = np.minimum(np.abs(x), TANH_LAST)
+    argument, rest = _tanh_argument(a)
+    power, factor = _exp_in_two(-argument, -rest)
+    return _without_tail(x, a, power / (1 + power), out, factor)
+
+
+def _tanh_argument(a: Array) -> tuple[Array, Array]:
+    """Return ``A a + B a**3`` as a sum of two."""
     high = np.rint(a * 256) / 256
     square = high * high
     exact = high * (A_HIGH + B_HIGH * square)
@@ -104,8 +159,7 @@ def _tanh_float64(x: Array, out: Array | None) -> Array:
     rest += high * (A_LOW + B_LOW * square)
     argument = exact + rest
     rest -= argument - exact
-    power, factor = _exp_in_two(-argument, -rest)
-    return _without_tail(x, a, power / (1 + power), out, factor)
+    return argument, rest
 
 
 def _erf(x: Array, out: Array | None) -> Array:
@@ -137,6 +191,16 @@ def _mills_ratio(a: Array) -> Array:
     apart *= total
     apart /= 2 * C
     ratio -= (a * ratio - ROOT_HALF_OVER_PI) * apart
+    return ratio
+
+
+def _far_mills_ratio(a: Array) -> Array:
+    """Return the tail over ``exp(-a**2 / 2)`` from `LAST` on, by the first terms of its series."""
+    inverse = -1 / (a * a)
+    total = np.ones_like(a)
+    for odd in (13, 11, 9, 7, 5, 3, 1):
+        total = 1 + odd * inverse * total
+    ratio: Array = ROOT_HALF_OVER_PI / a * total
     return ratio
 
 
@@ -190,3 +254,4 @@ _FORMULAS = {
     ("none", False): _erf,
     ("none", True): _erf_float64,
 }
+_DERIVATIVES = {"tanh": _tanh_derivative, "none": _erf_derivative}

@@ -25,6 +25,8 @@ def op(
     results_like: tuple[str, ...] = (),
     wider_bounds: Mapping[tuple[str, str], Bound] | None = None,
     plain: Callable[..., Any] | None = None,
+    terms: Callable[..., Any] | None = None,
+    derivative_of: str | None = None,
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Turn a NumPy function into the public, dispatched op of the same name and signature.
 
@@ -33,7 +35,9 @@ def op(
     """
 
     def decorate(body: Callable[P, R]) -> Callable[P, R]:
-        new = Op(body, results_like, bounds, samples, wider_bounds or {}, plain)
+        new = Op(
+            body, results_like, bounds, samples, wider_bounds or {}, plain, terms, derivative_of
+        )
         OPS[new.name] = new
         public = functools.wraps(body)(dispatcher(new))
         del public.__wrapped__  # what a caller gets is not the body

@@ -41,6 +41,11 @@ class Op(Declaration):
         The largest allowed error for each dtype.
     wider_bounds : mapping of (str, str) to Bound
         The exceptions, by backend and dtype.
+    terms : callable or None
+        For bounds relative to the terms of an element: from the arguments to the magnitudes of
+        these, added up, for each element of each result.
+    derivative_of : str or None
+        The op whose gradients it returns. A backend may have an op without its derivative.
     plain : callable or None
         The expression that a NumPy user would write, for `benchmark` to compare with: it takes
         the arrays by position and the switches by name, scalars being at their defaults.
@@ -54,6 +59,8 @@ class Op(Declaration):
         samples: Sequence[Sample],
         wider_bounds: Mapping[tuple[str, str], Bound],
         plain: Callable[..., Any] | None = None,
+        terms: Callable[..., Any] | None = None,
+        derivative_of: str | None = None,
     ) -> None:
         super().__init__(body)
         self.public: Callable[..., Any] = body
@@ -62,6 +69,8 @@ class Op(Declaration):
         self.samples = samples
         self.wider_bounds = wider_bounds
         self.plain = plain
+        self.terms = terms
+        self.derivative_of = derivative_of
         self.results_like = results_like or (self.first,)
 
     def __repr__(self) -> str:
@@ -85,6 +94,14 @@ class Op(Declaration):
     def bound(self, dtype: str, backend: str) -> Bound:
         """Return the largest error that `backend` may make for a dtype."""
         return self.wider_bounds.get((backend, dtype), self.bounds[dtype])
+
+    def terms_of(self, values: Mapping[str, Any]) -> tuple[Any, ...]:
+        """Return what `measure` is to know of the terms of each result, None for most ops."""
+        if self.terms is None:
+            return (None,) * self.outputs
+        with np.errstate(all="ignore"):
+            found = self.terms(**values)
+        return found if isinstance(found, tuple) else (found,)
 
     def numpy(self, *args: Any, **kwargs: Any) -> Any:
         """Run the op with NumPy: check the arguments, make room for the result, run the body."""

@@ -11,6 +11,7 @@ import math
 import torch
 from torch import Tensor
 
+from tensor_ops_torch.operators.backward import backward_operator
 from tensor_ops_torch.operators.rows import is_differentiated, wide_dtype
 
 
@@ -36,9 +37,13 @@ def precise(x: Tensor) -> Tensor:
 
 def along(direction: Tensor, x: Tensor) -> Tensor:
     """Return a direction times the derivative of SiLU at `x`."""
-    x = saturated(x)
     if not is_differentiated():
-        return torch.ops.aten.silu_backward(direction, x)
+        backward = backward_operator("silu_backward", x)
+        if backward is not None:
+            found: Tensor = backward(direction, x)
+            return found
+        return torch.ops.aten.silu_backward(direction, saturated(x))
+    x = saturated(x)
     wide = wide_dtype(x)
     x, sigmoid = x.to(wide), torch.sigmoid(x.to(wide))
     return direction.to(wide) * sigmoid * (1 + x * (1 - sigmoid))

@@ -1,0 +1,101 @@
+"""Gradient of the sigmoid linear unit."""
+
+from typing import Any
+
+import numpy as np
+
+from tensor_ops.accuracy import of_terms
+from tensor_ops.arguments import Array, Elements
+from tensor_ops.blocks import element_blocks
+from tensor_ops.op import op
+from tensor_ops.samples import WIDE_RANGE, Sample
+from tensor_ops.sigmoid import silu_derivative_terms, silu_derivative_times
+
+
+def _plain(grad: Array, x: Array) -> Array:
+    sigmoid = 1 / (1 + np.exp(-x))
+    return grad * sigmoid * (1 + x * (1 - sigmoid))
+
+
+@op(
+    derivative_of="silu",
+    plain=_plain,
+    bounds=of_terms(),
+    terms=lambda grad, x: abs(grad) * silu_derivative_terms(x),
+    samples=[
+        Sample(
+            "zeros and infinities",
+            lambda draw: (
+                draw.cast([1.0, -1.0, 1.0, -1.0, 1.0, 2.0, 0.0, -np.inf]),
+                draw.cast([-0.0, 0.0, -np.inf, -np.inf, np.inf, np.inf, np.inf, -200]),
+            ),
+        ),
+        Sample("tails", lambda draw: (draw.normal(2003), draw.cast(np.linspace(-110, 110, 2003)))),
+        Sample("far tails", lambda draw: (draw.normal(257), draw.spread(257, low=4, high=15))),
+        Sample(
+            "large gradients in the tail",
+            lambda draw: (
+                draw.spread(257, low=100, high=127),
+                draw.cast(np.linspace(-170, -80, 257)),
+            ),
+            dtypes=WIDE_RANGE,
+        ),
+        Sample(
+            "where the derivative is zero",
+            lambda draw: (draw.normal(257), draw.cast(np.linspace(-1.2786, -1.2783, 257))),
+        ),
+    ],
+)
+def silu_backward(
+    grad: Elements, x: Elements, *, out: Array = None, backend: str | None = None
+) -> Any:
+    r"""Return the gradient of `silu` with respect to its input.
+
+    .. math::
+
+        \frac{\partial L}{\partial x} =
+        \frac{\partial L}{\partial y} \, \sigma(x) \, (1 + x \, (1 - \sigma(x)))
+
+    Parameters
+    ----------
+    grad : array, any shape
+        The gradient with respect to the result y; float32, float16, bfloat16 or float64.
+    x : array of the shape and dtype of `grad`
+        What silu was computed of.
+    out : array of the shape of `grad`, optional
+        Where the result goes; `grad` itself, `x` itself or memory apart from both.
+    backend : str, optional
+        The backend that must run this call.
+
+    Returns
+    -------
+    array of the shape and dtype of `grad`
+        `out` if it was given. At minus infinity the derivative is zero, the limit.
+
+    Raises
+    ------
+    TypeError
+        If an argument is no array, has an unsupported dtype or another dtype than `grad`.
+    ValueError
+        If the shapes differ or `out` cannot take the result.
+    BackendError
+        If the backend that was asked for cannot run this: not every backend has derivatives.
+
+    Notes
+    -----
+    Half types are computed in float32. The two terms of the derivative cancel near x = -1.28: its
+    error is small relative to their magnitudes.
+    Source: Elfwing, Uchibe and Doya, "Sigmoid-weighted linear units for neural network function
+    approximation in reinforcement learning", 2018.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import tensor_ops
+    >>> grad, x = np.ones(3, dtype=np.float32), np.array([-1.0, 0.0, 1.0], dtype=np.float32)
+    >>> tensor_ops.silu_backward(grad, x).round(4)
+    array([0.0723, 0.5   , 0.9277], dtype=float32)
+    """
+    for gradient, source, result in element_blocks((grad, x), (out,)):
+        silu_derivative_times(source, gradient, out=result)
+    return out
