@@ -92,13 +92,16 @@ class Worker:
         return ways
 
 
-def _error(results: tuple[Any, ...], expected: tuple[Any, ...], bound: Bound) -> dict[str, Any]:
+def _error(
+    results: tuple[Any, ...], expected: list[tuple[Any, Any]], bound: Bound
+) -> dict[str, Any]:
     """Return the largest error in the unit of a bound, and relative to the row's largest element.
 
     The second tells a formula that loses the digits of small results from one that is wrong.
     """
-    pairs = list(zip(results, expected, strict=True))
-    measured = [measure(*pair, bound) for pair in pairs]
+    pairs = [(got, wanted) for got, (wanted, _) in zip(results, expected, strict=True)]
+    terms = [each for _, each in expected]
+    measured = [measure(*pair, bound, each) for pair, each in zip(pairs, terms, strict=True)]
     worst = max(measured, key=lambda each: (not each.within, each.error))
     of_row = max(measure(*pair, Bound(np.inf, "row")).error for pair in pairs)
     return {
@@ -110,12 +113,17 @@ def _error(results: tuple[Any, ...], expected: tuple[Any, ...], bound: Bound) ->
 
 
 @functools.lru_cache(maxsize=1)
-def _reference(variant: str, dtype: str) -> tuple[Any, ...]:
-    """Return the NumPy body's results in float64 on the input that errors are measured on."""
+def _reference(variant: str, dtype: str) -> list[tuple[Any, Any]]:
+    """Return the NumPy body's results in float64 on the input that errors are measured on.
+
+    Beside each is what is to be known of its terms.
+    """
     small = cases.tails(Case(variant, dtype, (), 1, REUSED))
     values = {name: value.astype(np.float64) for name, value in cases.with_tails(small).items()}
-    result = VARIANTS[variant].op.numpy(**values, **VARIANTS[variant].options)
-    return result if isinstance(result, tuple) else (result,)
+    op, options = VARIANTS[variant].op, VARIANTS[variant].options
+    result = op.numpy(**values, **options)
+    results = result if isinstance(result, tuple) else (result,)
+    return list(zip(results, op.terms_of({**values, **options}), strict=True))
 
 
 def answer(worker: Worker, request: dict[str, Any]) -> dict[str, Any]:

@@ -7,8 +7,7 @@ namespace tensor_ops::declarations {
 const Declaration gelu_backward{
     "gelu_backward",
     Walk::kElements,
-    "Gradient of the Gaussian error linear unit (GELU) with respect to its input, element by "
-    "element.",
+    "Gradient of the Gaussian error linear unit (GELU), element by element.",
     "'none': grad_x = grad * (Phi(x) + x * phi(x)), Phi and phi those of the normal distribution\n"
     "    'tanh': grad_x = grad * s * (1 + x * (c1 + 3 * c3 * x**2) * (1 - s)),\n"
     "            s = 1 / (1 + exp(-x * (c1 + c3 * x**2))), c1 = sqrt(8 / pi), c3 = 0.044715 * c1",

@@ -7,7 +7,7 @@ namespace tensor_ops::declarations {
 const Declaration silu_backward{
     "silu_backward",
     Walk::kElements,
-    "Gradient of the sigmoid linear unit (SiLU) with respect to its input, element by element.",
+    "Gradient of the sigmoid linear unit (SiLU), element by element.",
     "grad_x = grad * s * (1 + x * (1 - s)), s = 1 / (1 + exp(-x))",
     {rows("grad", "Gradient with respect to the result."), rows("x", "Input of the activation.")},
     {{"grad_x", "The gradients."}},

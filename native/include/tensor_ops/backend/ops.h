@@ -60,7 +60,7 @@ class Ops {
                   std::array<double, 0>{}, static_cast<int>(approximate), options);
   }
 
-  // Gradient of the Gaussian error linear unit (GELU) with respect to its input, element by element.
+  // Gradient of the Gaussian error linear unit (GELU), element by element.
   //
   //     'none': grad_x = grad * (Phi(x) + x * phi(x)), Phi and phi those of the normal distribution
   //     'tanh': grad_x = grad * s * (1 + x * (c1 + 3 * c3 * x**2) * (1 - s)),
@@ -177,7 +177,7 @@ class Ops {
                   std::array<double, 0>{}, 0, options);
   }
 
-  // Gradient of the sigmoid linear unit (SiLU) with respect to its input, element by element.
+  // Gradient of the sigmoid linear unit (SiLU), element by element.
   //
   //     grad_x = grad * s * (1 + x * (1 - s)), s = 1 / (1 + exp(-x))
   //
