@@ -19,9 +19,8 @@ import torch
 
 import tensor_ops_cuda
 from gpu import parts, peers, timing
-from gpu.parts import Part
+from gpu.parts import VARIANTS, Part
 from tensor_ops.ops import OPS
-from tensor_ops.variants import VARIANTS
 
 __all__ = ["main", "cache_bytes"]
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from comparison.cases import Case, moved_bytes, own_shape
-from tensor_ops.variants import VARIANTS
+from tensor_ops import variants
 
 __all__ = [
     "BANDWIDTH",
@@ -18,6 +18,7 @@ __all__ = [
     "LARGE",
     "LONG_ROWS",
     "Part",
+    "VARIANTS",
     "angles_of",
     "arrays_of",
     "bandwidth",
@@ -25,6 +26,9 @@ __all__ = [
     "moved",
     "number_of_sets",
 ]
+
+# Without derivatives, which no backend of a GPU has.
+VARIANTS = {name: each for name, each in variants.VARIANTS.items() if each.op.derivative_of is None}
 
 # Beside a copy of the same bytes; beside other libraries, called as their users do, or replayed in
 # a graph; what a call costs the host; NumPy arrays.

@@ -12,13 +12,13 @@ from gpu.parts import (
     HOST,
     HOST_ARRAYS,
     LARGE,
+    VARIANTS,
     Part,
     bandwidth,
     beside_peers,
     moved,
     number_of_sets,
 )
-from tensor_ops.variants import VARIANTS
 
 
 def figure(way, variant="rms_norm", dtype="bfloat16", shape=(16384, 8192), **us):

@@ -12,8 +12,8 @@ import pytest
 
 import tensor_ops
 from gpu import goals, parts, report
+from gpu.parts import VARIANTS
 from tensor_ops.ops import OPS
-from tensor_ops.variants import VARIANTS
 
 torch = pytest.importorskip("torch")
 
