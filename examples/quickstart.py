@@ -22,8 +22,8 @@ from tensor_ops.timing import format_time
 
 __all__ = ["main"]
 
-UNITS = {"ulp": "ULP", "element": "relative", "row": "of row max"}
-LINE = "{:<13} {:<10} {:<8} {:>10} {:>10} {:>10}   {}"
+UNITS = {"ulp": "ULP", "element": "relative", "row": "of row max", "terms": "of terms"}
+LINE = "{:<18} {:<10} {:<6} {:>10} {:>10} {:>10}   {}"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -90,7 +90,8 @@ def _print_table(pairs: Iterable[tuple[Result, Result]]) -> bool:
     print(
         "\nNumPy is the plain expression that one would write without this library. "
         "\nThe error is the largest against the op in float64, in units in the last place, relative"
-        "\nto the element, or to the largest of its row. What the op allows is in brackets.\n"
+        "\nto the element, to the largest of its row or to its terms. What the op allows is in\n"
+        "brackets.\n"
         "Next: docs/guides/backends.md, and 'tensor-ops bench --help' for your own shapes."
     )
     return right
