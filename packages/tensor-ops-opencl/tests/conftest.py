@@ -27,21 +27,17 @@ def device(request):
     return pytest.skip(found["reason"])
 
 
-@pytest.fixture(autouse=True)
-def unoptimized_kernels(request, monkeypatch):
-    """Let the driver optimize no kernel, which takes a CPU's longer than the tests.
-
-    The conformance suite runs optimized kernels, and so does ``--nightly``.
-    """
-    if not request.config.getoption("--nightly"):
-        monkeypatch.setenv("PYOPENCL_BUILD_OPTIONS", "-cl-opt-disable")
-
-
 @pytest.fixture
-def use_device(device, monkeypatch):
-    """A function that makes this process use the device as if it were another kind of one."""
+def use_device(request, device, monkeypatch):
+    """A function that makes this process use the device as if it were another kind of one.
+
+    A CPU's compiler takes five times as long to optimize the kernels of GPUs, whose own compilers
+    do it otherwise: that is for the nightly run.
+    """
 
     def use(**changes):
+        if changes.get("kind") == "gpu" and not request.config.getoption("--nightly"):
+            monkeypatch.setenv("PYOPENCL_BUILD_OPTIONS", "-cl-opt-disable")
         changed = contexts.DeviceContext(dataclasses.replace(device, **changes))
         monkeypatch.setitem(contexts.by_setting, os.environ.get(discovery.VARIABLE, ""), changed)
         return changed
