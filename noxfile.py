@@ -47,7 +47,7 @@ from instrumented import run_fuzzer, run_oclgrind, run_sanitized
 nox.needs_version = ">=2025.2.9"
 nox.options.default_venv_backend = "uv|virtualenv"
 nox.options.sessions = ["checks", "conformance", "opencl", "cuda", "torch", "tests"]
-# None of these keeps two CPUs busy but while a wheel is built, which the other sessions take then.
+# None of these keeps two CPUs busy, except while it builds a wheel, which later sessions use too.
 CHECKS = ["docs", "wheels_sample", "lint", "workflows"]
 
 # The levels are those of the C++ backend, which the session `conformance` tests.

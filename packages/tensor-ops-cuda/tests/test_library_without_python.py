@@ -12,7 +12,7 @@ PROGRAM = ROOT / "tests/conformance/c_interface_program.c"
 # Looking for these would be an error.
 NO_PYTHON = [f"-DCMAKE_DISABLE_FIND_PACKAGE_{name}=ON" for name in ("Python", "pybind11")]
 ONE_OP = ["-DTENSOR_OPS_CUDA_EMULATION=ON", "-DTENSOR_OPS_CUDA_OPS=silu"]
-# Compiled in half the time: neither optimized nor with symbols for a debugger.
+# Quick to compile: neither optimized nor with symbols for a debugger.
 QUICK = ["-DCMAKE_BUILD_TYPE=Debug", "-DCMAKE_CXX_FLAGS_DEBUG="]
 
 pytestmark = pytest.mark.unsanitized(reason="it builds a library of its own")

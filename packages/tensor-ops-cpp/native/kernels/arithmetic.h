@@ -10,7 +10,7 @@
 #define TENSOR_OPS_INLINE inline __attribute__((always_inline))
 // The same of a lambda, after its parameters.
 #define TENSOR_OPS_INLINE_LAMBDA __attribute__((always_inline))
-// Of what few rows need: compiled small rather than fast, which takes a third of the time.
+// Of what few rows need: compiled to be small rather than fast.
 #define TENSOR_OPS_RARE __attribute__((noinline, cold))
 
 #if defined(__FMA__) || defined(__aarch64__)

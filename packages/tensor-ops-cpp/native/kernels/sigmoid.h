@@ -57,8 +57,8 @@ struct Silu {
   }
 };
 
-// factor * (1 + share), of which the sum is positive and not rounded: near the largest number it
-// decides whether there is an infinity.
+// factor * (1 + share) for a positive sum, which is not rounded by itself: near the largest number
+// that would decide whether the result is infinite.
 template <class C>
 TENSOR_OPS_INLINE C with_share(C factor, C share) {
   return is_finite(factor) ? fma(factor, share, factor) : factor;
