@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tensor_ops.accuracy import measure
+from tensor_ops.accuracy import Bound, measure
 from tensor_ops.ops import OPS
 
 # Bias and weighted element cancel to a millionth; the other column is too small to tell of it. As
@@ -44,3 +44,10 @@ def test_terms_are_of_each_element(cancelled, column):
     assert not measure(result, cancelled[1], bound, of_each).within
     result[column] -= 1e-6 * of_each[column]
     assert measure(result, cancelled[1], bound, of_each).within
+
+
+def test_a_bound_relative_to_terms_needs_them():
+    one = np.ones(3)
+    assert measure(one, one, Bound(1e-6, "terms"), one).within
+    with pytest.raises(ValueError, match="give their magnitudes"):
+        measure(one, one, Bound(1e-6, "terms"))

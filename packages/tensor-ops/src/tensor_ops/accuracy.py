@@ -120,7 +120,14 @@ def measure(result: Any, reference: Any, bound: Bound, terms: Any = None) -> Mea
     Returns
     -------
     Measured
+
+    Raises
+    ------
+    ValueError
+        If the bound is relative to the terms and these are not given.
     """
+    if bound.unit == "terms" and terms is None:
+        raise ValueError(f"the bound is {bound}: give their magnitudes as terms=Op.terms_of(...)")
     if result.shape != reference.shape:
         return _broken(bound, f"has shape {result.shape}, expected {reference.shape}")
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
