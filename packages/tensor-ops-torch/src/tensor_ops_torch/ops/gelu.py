@@ -11,7 +11,7 @@ import math
 import torch
 from torch import Tensor
 
-from tensor_ops_torch.operators.backward import backward_operator
+from tensor_ops_torch.operators.backward import gradient_by_backend
 from tensor_ops_torch.operators.rows import is_differentiated
 from tensor_ops_torch.ops import silu
 
@@ -37,9 +37,8 @@ def precise(x: Tensor, approximate: str = "tanh") -> Tensor:
 def along(direction: Tensor, x: Tensor, approximate: str) -> Tensor:
     """Return a direction times the derivative of GELU at `x`."""
     if not is_differentiated():
-        backward = backward_operator("gelu_backward", x)
-        if backward is not None:
-            found: Tensor = backward(direction, x, approximate)
+        found = gradient_by_backend("gelu_backward", direction, x, approximate)
+        if found is not None:
             return found
     x = silu.saturated(x)
     return torch.ops.aten.gelu_backward(direction, x, approximate=approximate)

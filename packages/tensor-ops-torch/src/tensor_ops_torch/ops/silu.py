@@ -11,7 +11,7 @@ import math
 import torch
 from torch import Tensor
 
-from tensor_ops_torch.operators.backward import backward_operator
+from tensor_ops_torch.operators.backward import gradient_by_backend
 from tensor_ops_torch.operators.rows import is_differentiated, wide_dtype
 
 
@@ -38,9 +38,8 @@ def precise(x: Tensor) -> Tensor:
 def along(direction: Tensor, x: Tensor) -> Tensor:
     """Return a direction times the derivative of SiLU at `x`."""
     if not is_differentiated():
-        backward = backward_operator("silu_backward", x)
-        if backward is not None:
-            found: Tensor = backward(direction, x)
+        found = gradient_by_backend("silu_backward", direction, x)
+        if found is not None:
             return found
         return torch.ops.aten.silu_backward(direction, saturated(x))
     x = saturated(x)
