@@ -46,9 +46,9 @@ from instrumented import run_fuzzer, run_oclgrind, run_sanitized
 
 nox.needs_version = ">=2025.2.9"
 nox.options.default_venv_backend = "uv|virtualenv"
-nox.options.sessions = ["checks", "conformance", "opencl", "cuda", "torch", "tests"]
-# None of these keeps two CPUs busy, except while it builds a wheel, which later sessions use too.
-CHECKS = ["docs", "wheels_sample", "lint", "workflows"]
+nox.options.sessions = ["checks", "tests"]
+# None of these alone keeps two CPUs busy all the time.
+CHECKS = ["docs", "wheels_sample", "lint", "workflows", "conformance", "opencl", "cuda", "torch"]
 
 # The levels are those of the C++ backend, which the session `conformance` tests.
 NO_LEVELS = f"--ignore={CONFORMANCE}/test_levels.py"
@@ -244,7 +244,7 @@ def portable(session: nox.Session) -> None:
 
 @nox.session(venv_backend="none")
 def checks(session: nox.Session) -> None:
-    """Run the sessions docs, wheels_sample, lint and workflows at the same time."""
+    """Run all that CI checks besides the session `tests`, each session beside the others."""
     run_sessions_at_once(session, CHECKS)
 
 

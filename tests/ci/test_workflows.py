@@ -88,8 +88,8 @@ def test_contributing_begins_its_table_with_the_default_sessions():
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     count = re.search(r"it runs the first (\w+) of these sessions", text)[1]
     table = re.findall(r"^\| `nox -s (.*?)` \|", text, re.MULTILINE)
-    numbers = ["five", "six", "seven", "eight", "nine", "ten"]
-    assert table[: 5 + numbers.index(count)] == default_sessions()
+    numbers = ["two", "three", "four", "five", "six"]
+    assert table[: 2 + numbers.index(count)] == default_sessions()
     assert set(" ".join(table).split()) == sessions()
 
 
