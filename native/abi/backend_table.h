@@ -57,7 +57,7 @@ struct BackendParts {
   int (*device_count)();
   void (*device)(int index, tensor_ops_device& device);
   void (*check_devices)(const Op& op, const InterfaceCall& call);
-  void (*run)(const OpCall& call, const InterfaceCall& given);
+  void (*run)(const OpCall& call, const InterfaceCall& given);  // x may be empty
   int (*num_threads)();
   void (*set_num_threads)(int count);
   const tensor_ops_decode* decode;  // may be null

@@ -96,11 +96,12 @@ void add_outputs(const Declaration& op, PyObject* out, CheckedCall& call) {
   if (op.outputs.size() == 1) {
     add_output(op, 0, out, call);
   } else {
-    if (!PyTuple_Check(out) || PyTuple_GET_SIZE(out) != 2)
-      throw TypeError(text(op.name, ": out must be a tuple of two arrays, (", op.outputs[0].name,
-                           ", ", op.outputs[1].name, "), got ",
-                           PyTuple_Check(out) ? repr_text(out) : type_name(out)));
-    for (std::size_t i = 0; i < 2; ++i)
+    const std::size_t count = op.outputs.size();
+    if (!PyTuple_Check(out) || PyTuple_GET_SIZE(out) != static_cast<Py_ssize_t>(count))
+      throw TypeError(text(op.name, ": out must be a tuple of ", count, " arrays, (",
+                           joined(op.outputs, [](const Output& output) { return output.name; }),
+                           "), got ", PyTuple_Check(out) ? repr_text(out) : type_name(out)));
+    for (std::size_t i = 0; i < count; ++i)
       add_output(op, i, PyTuple_GET_ITEM(out, static_cast<Py_ssize_t>(i)), call);
   }
   check_overlap(op, call);

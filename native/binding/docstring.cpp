@@ -51,7 +51,8 @@ std::string parameters_section(const Declaration& op) {
                     parameter.description);
   const bool is_single = op.outputs.size() == 1;
   result += entry(
-      "out", text(is_single ? "" : "tuple of two ", kArrayType, ", optional"),
+      "out",
+      text(is_single ? "" : text("tuple of ", op.outputs.size(), " "), kArrayType, ", optional"),
       text("Where the result goes, of the shape and dtype given below. It may be exactly the view "
            "that a\n    full-shape input is; it must not overlap an input in any other way."));
   if (kKeyword) result += entry(kKeyword, kKeywordType, kKeywordDescription);

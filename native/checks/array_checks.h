@@ -31,7 +31,7 @@ struct CallArguments {
   Array array[kMaxArrays];  // in declaration order
   Kind kind[kMaxArrays];
   const char* name[kMaxArrays];
-  Array out[2];                     // not given where the result is to be allocated
+  Array out[kMaxOutputs];           // not given where the result is to be allocated
   double scalar[kMaxScalars] = {};  // in declaration order
   std::size_t variant = 0;          // the value of the op's choice or flag
 
@@ -50,10 +50,10 @@ struct CallArguments {
   }
 };
 
-// How messages name output i: "out", or "out[i]" where there are two.
+// How messages name output i: "out", or "out[i]" where there are several.
 inline const char* output_name(const Declaration& op, std::size_t i) {
-  if (op.outputs.size() == 1) return "out";
-  return i == 0 ? "out[0]" : "out[1]";
+  static constexpr const char* kNames[kMaxOutputs] = {"out[0]", "out[1]", "out[2]"};
+  return op.outputs.size() == 1 ? "out" : kNames[i];
 }
 
 namespace checks {
@@ -90,24 +90,27 @@ void require_dtype(const Declaration& op, const char* name, const Array& array, 
 }
 
 // The first parameter (a weight, cosines) has x's dtype or float32, and the second (a bias, sines)
-// the dtype of the first. Rows have x's dtype, or float32 where their declaration allows it.
+// the dtype of the first. Rows have x's dtype; where their declaration allows float32, the first of
+// them has either, and the others the dtype of the first.
 template <class Array>
 void require_input_dtype(const Declaration& op, const Parameter& parameter, int k,
                          const CallArguments<Array>& call) {
   const bool is_rows = parameter.kind == Kind::kRows;
   int like = 0;
-  for (int i = 1; i < k && !is_rows && like == 0; ++i)
-    if (call.array[i].is_given() && call.kind[i] != Kind::kRows) like = i;
+  for (int i = 1; i < k && (parameter.may_be_float32 || !is_rows) && like == 0; ++i)
+    if (call.array[i].is_given() && (call.kind[i] == Kind::kRows) == is_rows) like = i;
   const bool may_be_float32 =
       parameter.may_be_float32 && like == 0 && is_half_dtype(call.array[0].dtype);
   require_dtype(op, parameter.name, call.array[k], like, may_be_float32, call);
 }
 
-inline void require_x_shape(const Declaration& op, const char* name, const ArrayView& array,
-                            const ArrayView& x) {
-  if (array.dims == x.dims && std::equal(x.shape, x.shape + x.dims, array.shape)) return;
-  throw ValueError(text(op.name, ": ", name, " must have ", op.parameters[0].name, "'s shape ",
-                        array_shape_text(x), ", got ", array_shape_text(array)));
+// Requires the shape of another argument.
+inline void require_same_shape(const Declaration& op, const char* name, const ArrayView& array,
+                               const char* like_name, const ArrayView& like) {
+  if (array.dims == like.dims && std::equal(like.shape, like.shape + like.dims, array.shape))
+    return;
+  throw ValueError(text(op.name, ": ", name, " must have ", like_name, "'s shape ",
+                        array_shape_text(like), ", got ", array_shape_text(array)));
 }
 
 inline void require_row(const Declaration& op, const char* name, const ArrayView& array,
@@ -181,7 +184,7 @@ void check_input(const Declaration& op, const Parameter& parameter,
   checks::require_input_dtype(op, parameter, k, call);
   switch (parameter.kind) {
     case Kind::kRows:
-      return checks::require_x_shape(op, parameter.name, array, call.array[0]);
+      return checks::require_same_shape(op, parameter.name, array, call.name[0], call.array[0]);
     case Kind::kHalfRows:
       return checks::require_half_rows(op, parameter.name, array, call.array[0]);
     default:
@@ -194,8 +197,9 @@ template <class Array>
 void check_output(const Declaration& op, std::size_t i, const CallArguments<Array>& call) {
   const char* name = output_name(op, i);
   const Array& out = call.out[i];
-  checks::require_dtype(op, name, out, static_cast<int>(op.outputs[i].like), false, call);
-  checks::require_x_shape(op, name, out, call.array[0]);
+  const std::size_t like = op.outputs[i].like;
+  checks::require_dtype(op, name, out, static_cast<int>(like), false, call);
+  checks::require_same_shape(op, name, out, call.name[like], call.array[like]);
 }
 
 // Checks outputs that were all given.
@@ -209,9 +213,11 @@ void check_overlap(const Declaration& op, const CallArguments<Array>& call) {
           " overlaps itself (several elements share memory); give an array ",
           out.is_numpy() ? "made by numpy.empty" : "whose elements each have memory of their own"));
     checks::check_against_inputs(op, call, i);
+    for (std::size_t before = 0; before < i; ++before)
+      if (overlap::may_share_memory(call.out[before], out))
+        throw ValueError(text(op.name, ": ", output_name(op, before), " and ", output_name(op, i),
+                              " overlap; give separate arrays"));
   }
-  if (op.outputs.size() == 2 && overlap::may_share_memory(call.out[0], call.out[1]))
-    throw ValueError(text(op.name, ": out[0] and out[1] overlap; give two separate arrays"));
 }
 
 }  // namespace tensor_ops

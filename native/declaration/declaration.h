@@ -70,7 +70,7 @@ inline Parameter keyword_flag(const char* name, const char* description) {
 struct Output {
   const char* name;
   const char* description;
-  std::size_t like = 0;  // the argument whose shape and dtype it has, one of x's shape
+  std::size_t like = 0;  // the argument whose shape and dtype it has; like a row: summed over rows
 };
 
 // How an op walks its arrays.
@@ -81,6 +81,7 @@ enum class Walk {
 
 constexpr std::size_t kMaxParameters = 8;
 constexpr int kMaxArrays = 6;  // array arguments and outputs together
+constexpr int kMaxOutputs = 3;
 constexpr int kMaxScalars = 2;
 constexpr int kMaxDims = 64;  // NumPy's, and PyTorch's
 
@@ -92,6 +93,9 @@ struct Declaration {
   std::vector<Parameter> parameters;
   std::vector<Output> outputs;
   const char* notes;
+
+  // Whether output i is a sum over all rows.
+  bool is_sum(std::size_t i) const { return parameters[outputs[i].like].kind == Kind::kRow; }
 };
 
 }  // namespace tensor_ops

@@ -17,6 +17,8 @@ from pathlib import Path
 
 import numpy as np
 
+from tensor_ops.ops import OPS
+
 VERSION = 1
 NO_ARRAY = -1
 DTYPES = {"float32": 0, "float16": 1, "bfloat16": 2, "float64": 3}
@@ -177,9 +179,8 @@ class Interface:
 
     def result(self, op, values, num_threads=0):
         """Return what an op gives for arguments by name, as a tuple of new arrays."""
-        x = values[self.parameters(op)[0].name.decode()]
-        like = [x, values.get("residual", x)][: self.ops[op].output_count]
-        outputs = [np.empty(each.shape, each.dtype) for each in like]
+        likes = [values[name] for name in OPS[op].results_like]
+        outputs = [np.empty(each.shape, each.dtype) for each in likes]
         status, message = self.call(op, self.make_call(op, values, outputs, num_threads))
         assert status == OK, message
         return tuple(outputs)

@@ -1,5 +1,6 @@
 """Calls to make of any op: layouts, special values, choices; and the judging of their results."""
 
+import contextlib
 import itertools
 
 import ml_dtypes
@@ -70,6 +71,16 @@ SHAPES = [
 HALVES = ("float16", "bfloat16")
 
 
+@contextlib.contextmanager
+def case(name):
+    """Say of an error in which of the cases of a test it is."""
+    try:
+        yield
+    except Exception as error:
+        error.add_note(f"in the case {name}")
+        raise
+
+
 def choices(op):
     """Return every combination of an op's choices and flags, as keyword arguments."""
     options = {
@@ -86,6 +97,11 @@ def fits(op, shape):
     """Return whether rows of this shape are allowed for an op."""
     halves = any(kind.role == "half_rows" for kind in op.kinds.values())
     return not (halves and shape[-1] % 2)
+
+
+def shapes_for(op):
+    """Return SHAPES, with rows of even length where an op needs that."""
+    return [shape if fits(op, shape) else (*shape[:-1], shape[-1] + 1) for shape in SHAPES]
 
 
 def is_unary(op):
@@ -157,6 +173,21 @@ def check(op, backend, values, result):
             f"result {index} {measured.problem or f'has error {measured.error:.3g}'}, "
             f"allowed are {measured.limit:.3g} ({bound})"
         )
+
+
+def is_sum(op, like):
+    """Return whether a result that is like an argument is a sum over all rows."""
+    return not op.kinds[like].is_full
+
+
+def empty_results(op, values):
+    """Return new arrays for the results of a call."""
+    return [np.empty(values[like].shape, values[like].dtype) for like in op.results_like]
+
+
+def as_out(results):
+    """Return the arrays as `out` wants them."""
+    return tuple(results) if len(results) > 1 else results[0]
 
 
 def rows_of(op, name, value, rows):

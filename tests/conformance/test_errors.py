@@ -1,12 +1,13 @@
 """Bad calls raise the same exception on every backend, before anything is written."""
 
+import itertools
 import re
 
 import ml_dtypes
 import numpy as np
 import pytest
 
-from calls import as_tuple, bits, choices, draw_arguments
+from calls import as_out, as_tuple, bits, case, choices, draw_arguments, empty_results
 from tensor_ops.arguments import DTYPES
 
 pytestmark = pytest.mark.usefixtures("supported")
@@ -35,17 +36,17 @@ def array_names(op):
 
 def full_out(op, out):
     """Return `out` as the op wants it, with good arrays in the other places."""
-    rest = [np.empty(SHAPE, np.float32) for _ in range(op.outputs - 1)]
-    return (out, *rest) if op.outputs > 1 else out
+    return as_out([out, *empty_results(op, natural(op))[1:]])
 
 
-@pytest.mark.parametrize("dtype_text", ["i4", "u1", "?", "c8", "O", "g", "U1", "M8[s]", "V4"])
-def test_unsupported_dtype(op, backend, dtype_text):
-    for name in array_names(op):
-        values = natural(op)
-        values[name] = np.zeros(values[name].shape, dtype_text)
-        says = (*DTYPES,) if name == op.first else ()
-        refuse(op, backend, TypeError, values, name, *says)
+def test_unsupported_dtype(op, backend):
+    for dtype_text in ("i4", "u1", "?", "c8", "O", "g", "U1", "M8[s]", "V4"):
+        for name in array_names(op):
+            with case(f"{name} of {dtype_text}"):
+                values = natural(op)
+                values[name] = np.zeros(values[name].shape, dtype_text)
+                says = (*DTYPES,) if name == op.first else ()
+                refuse(op, backend, TypeError, values, name, *says)
 
 
 def test_dtypes_that_differ(op, backend):
@@ -136,12 +137,19 @@ def test_out_overlaps_an_input(op, backend):
 
 @pytest.mark.ops(having=lambda op: op.outputs > 1)
 def test_outputs_overlap_each_other(op, backend):
-    memory = np.zeros(48, np.float32)
-    out = (memory[:24].reshape(SHAPE), memory[23:47].reshape(SHAPE))
-    refuse(op, backend, ValueError, natural(op) | {"out": out}, "overlap")
-    same = np.empty(SHAPE, np.float32)
-    refuse(op, backend, ValueError, natural(op) | {"out": (same, same)}, "overlap")
-    for wrong in (same, (same,), (same, same, same), [same, same]):
+    good = empty_results(op, natural(op))
+    for place, other in itertools.combinations(range(op.outputs), 2):
+        memory = np.zeros(48, np.float32)
+        first, second = good[place], good[other]
+        out = [*good]
+        out[place] = memory[: first.size].reshape(first.shape)
+        out[other] = memory[first.size - 1 :][: second.size].reshape(second.shape)
+        refuse(op, backend, ValueError, natural(op) | {"out": tuple(out)}, "overlap")
+        if first.shape == second.shape:
+            out[other] = out[place]
+            refuse(op, backend, ValueError, natural(op) | {"out": tuple(out)}, "overlap")
+    same = good[0]
+    for wrong in (same, (same,), (*good, same), good):
         refuse(op, backend, TypeError, natural(op) | {"out": wrong}, "tuple")
 
 

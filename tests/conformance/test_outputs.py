@@ -3,7 +3,18 @@
 import numpy as np
 import pytest
 
-from calls import LAYOUTS, as_tuple, bits, check, draw_arguments, rows_of
+from calls import (
+    LAYOUTS,
+    as_out,
+    as_tuple,
+    bits,
+    case,
+    check,
+    draw_arguments,
+    empty_results,
+    is_sum,
+    rows_of,
+)
 
 pytestmark = pytest.mark.usefixtures("supported")
 
@@ -31,22 +42,25 @@ def guarded(shape, dtype, layout):
     return raw, array[tuple(slice(1, 1 + size) for size in shape)]
 
 
-@pytest.mark.parametrize(
-    "layout",
-    ["contiguous", "rows", "every second element", "reversed", "Fortran order", "unaligned"],
-)
-def test_guard_bands(op, backend, dtype, layout):
+def test_guard_bands(op, backend, dtype):
     """Not one byte outside of `out` changes."""
-    for shape in ((1, 2), (3, 30), (2, 5, 66), (3, 258), (1, 4098)):
-        values = draw_arguments(op, shape, dtype, f"guard {shape}")
-        places = [guarded(shape, values[like].dtype, layout) for like in op.results_like]
-        views = tuple(view for _, view in places)
-        result = op.public(**values, out=views if op.outputs > 1 else views[0], backend=backend)
-        check(op, backend, values, result)
-        for (raw, view), got in zip(places, as_tuple(result), strict=True):
-            assert got is view
-            view[...] = np.full(view.nbytes, GUARD, np.uint8).view(view.dtype).reshape(shape)
-            assert (raw == GUARD).all()
+    layouts = ("contiguous", "rows", "every second element", "reversed", "Fortran order")
+    for layout in (*layouts, "unaligned"):
+        for shape in ((1, 2), (3, 30), (2, 5, 66), (3, 258), (1, 4098)):
+            with case(f"layout {layout} {shape}"):
+                check_guard_bands(op, backend, dtype, layout, shape)
+
+
+def check_guard_bands(op, backend, dtype, layout, shape):
+    values = draw_arguments(op, shape, dtype, f"guard {shape}")
+    places = [guarded(each.shape, each.dtype, layout) for each in empty_results(op, values)]
+    views = [view for _, view in places]
+    result = op.public(**values, out=as_out(views), backend=backend)
+    check(op, backend, values, result)
+    for (raw, view), got in zip(places, as_tuple(result), strict=True):
+        assert got is view
+        view[...] = np.full(view.nbytes, GUARD, np.uint8).view(view.dtype).reshape(view.shape)
+        assert (raw == GUARD).all()
 
 
 def test_out_is_an_input(op, backend, dtype):
@@ -56,9 +70,13 @@ def test_out_is_an_input(op, backend, dtype):
         for shift in range(len(full)):
             plain = draw_arguments(op, (3, 4, 70), dtype, f"in place {layout}")
             values = {name: LAYOUTS[layout](value.copy()) for name, value in plain.items()}
-            targets = tuple(values[name] for name in (full[shift:] + full[:shift])[: op.outputs])
-            out = targets if op.outputs > 1 else targets[0]
-            result = op.public(**values, out=out, backend=backend)
+            targets = [
+                new if is_sum(op, like) else values[full[(shift + place) % len(full)]]
+                for place, (new, like) in enumerate(
+                    zip(empty_results(op, values), op.results_like, strict=True)
+                )
+            ]
+            result = op.public(**values, out=as_out(targets), backend=backend)
             assert all(a is b for a, b in zip(as_tuple(result), targets, strict=True))
             check(op, backend, plain, result)
 
@@ -81,8 +99,8 @@ def test_out_beside_an_input(op, backend):
     values = draw_arguments(op, (4, 66), "float32", "interleaved")
     both[:, ::2] = values[op.first]
     values[op.first] = both[:, ::2]
-    outputs = (both[:, 1::2], np.empty((4, 66), np.float32))[: op.outputs]
-    result = op.public(**values, out=outputs if op.outputs > 1 else outputs[0], backend=backend)
+    outputs = [both[:, 1::2], *empty_results(op, values)[1:]]
+    result = op.public(**values, out=as_out(outputs), backend=backend)
     check(op, backend, values, result)
 
 
@@ -95,22 +113,30 @@ def test_result_is_fresh_and_contiguous(op, backend, dtype):
         assert not any(np.shares_memory(result, value) for value in values.values())
 
 
-@pytest.mark.parametrize("n", [2, 64, 1000, 4096])
-def test_rows_do_not_depend_on_the_batch(op, backend, dtype, n):
+def test_rows_do_not_depend_on_the_batch(op, backend, dtype):
     """The bits of a row are the same alone, in any batch, and at any address."""
-    values = draw_arguments(op, (257, n), dtype, f"batch {n}")
-    whole = as_tuple(op.public(**values, backend=backend))
-    for rows in (1, 7, 255, 256):
-        part = {name: rows_of(op, name, value, slice(0, rows)) for name, value in values.items()}
-        for got, all_rows in zip(as_tuple(op.public(**part, backend=backend)), whole, strict=True):
-            np.testing.assert_array_equal(bits(got), bits(all_rows[:rows]))
-    for row in (0, 1, 100, 256):
-        part = {
-            name: LAYOUTS["padded rows"](rows_of(op, name, value, slice(row, row + 1)))
-            for name, value in values.items()
-        }
-        for got, all_rows in zip(as_tuple(op.public(**part, backend=backend)), whole, strict=True):
-            np.testing.assert_array_equal(bits(got), bits(all_rows[row : row + 1]))
+    for n in (2, 64, 1000, 4096):
+        values = draw_arguments(op, (257, n), dtype, f"batch {n}")
+        whole = results_of_rows(op, backend, values)
+        for rows in (1, 7, 255, 256):
+            part = {name: rows_of(op, name, each, slice(0, rows)) for name, each in values.items()}
+            for got, all_rows in zip(results_of_rows(op, backend, part), whole, strict=True):
+                np.testing.assert_array_equal(bits(got), bits(all_rows[:rows]), f"{n} {rows}")
+        for row in (0, 1, 100, 256):
+            part = {
+                name: LAYOUTS["padded rows"](rows_of(op, name, each, slice(row, row + 1)))
+                for name, each in values.items()
+            }
+            for got, all_rows in zip(results_of_rows(op, backend, part), whole, strict=True):
+                np.testing.assert_array_equal(
+                    bits(got), bits(all_rows[row : row + 1]), f"{n} {row}"
+                )
+
+
+def results_of_rows(op, backend, values):
+    """Return the results of a call that are not sums over all rows."""
+    results = zip(as_tuple(op.public(**values, backend=backend)), op.results_like, strict=True)
+    return [result for result, like in results if not is_sum(op, like)]
 
 
 @pytest.mark.ops(having=lambda op: any(kind.role == "row_vector" for kind in op.kinds.values()))
@@ -118,6 +144,9 @@ def test_empty_output_between_elements_of_an_input(op, backend):
     """It overlaps nothing, for it has no element."""
     values = draw_arguments(op, (0, 4), "float32", "empty output")
     weight = values["weight"]
-    out = tuple(np.ndarray((0, 4), np.float32, weight, 4 * k) for k in (1, 2)[: op.outputs])
-    result = op.public(**values, out=out if op.outputs > 1 else out[0], backend=backend)
+    out = [
+        new if is_sum(op, like) else np.ndarray((0, 4), np.float32, weight, 4)
+        for new, like in zip(empty_results(op, values), op.results_like, strict=True)
+    ]
+    result = op.public(**values, out=as_out(out), backend=backend)
     assert all(found is given for found, given in zip(as_tuple(result), out, strict=True))

@@ -41,6 +41,30 @@ class Ops {
                   std::array<double, 1>{{eps}}, 0, options);
   }
 
+  // Gradients of the residual addition with root-mean-square normalisation.
+  //
+  //     s = 1 / sqrt(mean(h**2) + eps)
+  //     grad_sum = s * (grad * weight - s * h * mean(grad * weight * s * h)) + grad_h
+  //     grad_weight = sum over all rows of grad * s * h
+  //
+  // grad: Gradient with respect to the normalised rows.
+  // grad_h: Gradient with respect to the sum h.
+  // h: The sum, of grad_h's dtype.
+  // weight: Scale of each element of a row. A row.
+  // grad_sum: The gradients of either term of the sum.
+  // grad_weight: That of the weight.
+  // eps: Added to the mean of squares.
+  void add_rms_norm_backward(
+      const ConstArray& grad, const ConstArray& grad_h, const ConstArray& h, const ConstArray& weight,
+      const Array& grad_sum, const Array& grad_weight,
+      double eps = 1e-06,
+      CallOptions options = {}) const {
+    self().run_op("add_rms_norm_backward",
+                  std::array<tensor_ops_array, 4>{{grad.abi(), grad_h.abi(), h.abi(), weight.abi()}},
+                  std::array<tensor_ops_array, 2>{{grad_sum.abi(), grad_weight.abi()}},
+                  std::array<double, 1>{{eps}}, 0, options);
+  }
+
   // Gaussian error linear unit, element by element.
   //
   //     y = 0.5 * x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x**3)))  ("tanh")
@@ -120,6 +144,32 @@ class Ops {
                   std::array<double, 1>{{eps}}, 0, options);
   }
 
+  // Gradients of the layer normalisation.
+  //
+  //     s = 1 / sqrt(var(x) + eps)
+  //     z = s * (x - mean(x))
+  //     grad_x = s * (grad * weight - mean(grad * weight) - z * mean(grad * weight * z))
+  //     grad_weight = sum over all rows of grad * z
+  //     grad_bias = sum over all rows of grad
+  //
+  // grad: Gradient with respect to the result.
+  // x: Input of the norm.
+  // weight: Scale of each element of a row. A row.
+  // grad_x: The gradients of the rows.
+  // grad_weight: That of the weight.
+  // grad_bias: That of the bias.
+  // eps: Added to the variance.
+  void layer_norm_backward(
+      const ConstArray& grad, const ConstArray& x, const ConstArray& weight,
+      const Array& grad_x, const Array& grad_weight, const Array& grad_bias,
+      double eps = 1e-05,
+      CallOptions options = {}) const {
+    self().run_op("layer_norm_backward",
+                  std::array<tensor_ops_array, 3>{{grad.abi(), x.abi(), weight.abi()}},
+                  std::array<tensor_ops_array, 3>{{grad_x.abi(), grad_weight.abi(), grad_bias.abi()}},
+                  std::array<double, 1>{{eps}}, 0, options);
+  }
+
   // Root-mean-square normalisation of the last axis.
   //
   //     y = x * weight / sqrt(mean(x**2) + eps)
@@ -136,6 +186,29 @@ class Ops {
     self().run_op("rms_norm",
                   std::array<tensor_ops_array, 2>{{x.abi(), weight.abi()}},
                   std::array<tensor_ops_array, 1>{{y.abi()}},
+                  std::array<double, 1>{{eps}}, 0, options);
+  }
+
+  // Gradients of the root-mean-square normalisation.
+  //
+  //     s = 1 / sqrt(mean(x**2) + eps)
+  //     grad_x = s * (grad * weight - s * x * mean(grad * weight * s * x))
+  //     grad_weight = sum over all rows of grad * s * x
+  //
+  // grad: Gradient with respect to the result.
+  // x: Input of the norm.
+  // weight: Scale of each element of a row. A row.
+  // grad_x: The gradients of the rows.
+  // grad_weight: That of the weight.
+  // eps: Added to the mean of squares.
+  void rms_norm_backward(
+      const ConstArray& grad, const ConstArray& x, const ConstArray& weight,
+      const Array& grad_x, const Array& grad_weight,
+      double eps = 1e-06,
+      CallOptions options = {}) const {
+    self().run_op("rms_norm_backward",
+                  std::array<tensor_ops_array, 3>{{grad.abi(), x.abi(), weight.abi()}},
+                  std::array<tensor_ops_array, 2>{{grad_x.abi(), grad_weight.abi()}},
                   std::array<double, 1>{{eps}}, 0, options);
   }
 

@@ -142,8 +142,14 @@ constexpr RowSteps steps_of{};
 template <class Kernel>
 constexpr RowSteps steps_of<Kernel, std::void_t<decltype(Kernel::steps)>> = Kernel::steps;
 
+template <class Kernel, class = void>
+constexpr WriteTotals write_totals_of = nullptr;
 template <class Kernel>
-constexpr RowKernel row_kernel{Kernel::run, &steps_of<Kernel>};
+constexpr WriteTotals write_totals_of<Kernel, std::void_t<decltype(Kernel::write_totals)>> =
+    Kernel::write_totals;
+
+template <class Kernel>
+constexpr RowKernel row_kernel{Kernel::run, &steps_of<Kernel>, write_totals_of<Kernel>};
 
 // One kernel for each dtype, in the order of DType.
 template <template <class> class KernelFor>

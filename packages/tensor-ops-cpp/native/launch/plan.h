@@ -14,6 +14,7 @@ struct Operand {
   std::size_t length;             // elements in a row
   std::ptrdiff_t element_stride;  // bytes from one element of a row to the next
   bool is_output;
+  bool is_sum;                      // an output that is a sum over all rows
   bool is_direct;                   // set by simplify(): rows can be handed to a kernel as they are
   std::ptrdiff_t stride[kMaxDims];  // bytes, per leading dimension; 0 where broadcast
 
@@ -38,6 +39,10 @@ void simplify(Plan& plan);
 // Runs the kernel over all rows. Nothing may be empty. Throws std::bad_alloc, before any work, when
 // there is no memory for gathered rows.
 void execute(const Plan& plan, Kernel kernel, const double* scalars, int threads);
+
+// The same with a kernel that adds up rows too. How the rows are grouped depends on their number
+// and length alone. Throws std::bad_alloc, before any work, where there is no memory for the sums.
+void execute_summing(const Plan& plan, const RowKernel& kernel, const double* scalars, int threads);
 
 // Whether there are so few and so long rows that the threads had better share each of them.
 bool should_share_rows(const Plan& plan, const RowSteps& steps, int threads);

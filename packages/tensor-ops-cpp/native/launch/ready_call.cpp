@@ -1,6 +1,7 @@
 #include "launch/ready_call.h"
 
 #include <algorithm>
+#include <cstring>
 #include <new>
 
 #include "declaration/errors.h"
@@ -17,6 +18,10 @@ namespace {
 
 int arrays_of(const OpCall& call) {
   return call.inputs + static_cast<int>(call.op->outputs.size());
+}
+
+bool is_sum(const OpCall& call, int k) {
+  return k >= call.inputs && call.op->is_sum(static_cast<std::size_t>(k - call.inputs));
 }
 
 // Which arrays are float32 beside an x of a half dtype: a sum of Mixture's.
@@ -42,7 +47,7 @@ bool should_stream(const OpCall& call, std::size_t elements, bool measures_rows)
   std::size_t bytes = 0;
   for (int k = 0; k < arrays; ++k) {
     if (!call.array[k]) continue;
-    const bool is_rows = k >= call.inputs || call.kind[k] == Kind::kRows;
+    const bool is_rows = k >= call.inputs ? !is_sum(call, k) : call.kind[k] == Kind::kRows;
     bytes += (is_rows ? elements : call.array[k]->size()) * call.array[k]->item_size();
   }
   if (bytes < (measures_rows ? threshold : threshold + threshold / 2)) return false;
@@ -58,6 +63,15 @@ void throw_unavailable(const Op& op, const std::string& reason) {
   throw UnavailableError(text(op.name, ": tensor_ops_cpp is unavailable: ", reason));
 }
 
+void write_empty_sums(const OpCall& call) {
+  for (int k = call.inputs; k < arrays_of(call); ++k) {
+    if (!is_sum(call, k)) continue;
+    const ArrayView& array = *call.array[k];
+    for (std::ptrdiff_t i = 0; i < array.row_length(); ++i)
+      std::memset(array.data + i * array.strides[0], 0, array.item_size());
+  }
+}
+
 ReadyCall::ReadyCall(const OpCall& call, int threads)
     : op_(*call.op),
       elements_(call.array[0]->size()),
@@ -67,7 +81,7 @@ ReadyCall::ReadyCall(const OpCall& call, int threads)
       kernels_of(op_).cost.of[call.array[0]->dtype] * static_cast<double>(elements_);
   threads_ = threads ? sensible_threads(threads) : threads_for(cost);
   streams_ = should_stream(call, elements_, kernel_.steps->count > 1);
-  is_contiguous_ = threads_ == 1 && find_contiguous_rows(call);
+  is_contiguous_ = threads_ == 1 && !kernel_.write_totals && find_contiguous_rows(call);
   if (!is_contiguous_) make_plan(call);
 }
 
@@ -112,6 +126,7 @@ void ReadyCall::make_plan(const OpCall& call) {
   plan_.rows = elements_ / plan_.n;
   for (int d = 0; d < plan_.dims; ++d) plan_.shape[d] = static_cast<std::size_t>(x.shape[d]);
   make_operands(call, plan_.n, plan_.dims, plan_.operand, plan_.operands);
+  for (int k = 0; k < plan_.operands; ++k) plan_.operand[k].is_sum = is_sum(call, k);
   simplify(plan_);
 }
 
@@ -126,14 +141,17 @@ void ReadyCall::run() const {
 void ReadyCall::run_plan() const {
   for (;;) {
     try {
+      if (kernel_.write_totals) return execute_summing(plan_, kernel_, scalars_, threads_);
       if (should_share_rows(plan_, *kernel_.steps, threads_))
         return execute_sharing_rows(plan_, *kernel_.steps, scalars_, threads_);
       return execute(plan_, kernel_.run, scalars_, threads_);
     } catch (const std::bad_alloc&) {
       if (trim_pool() > 0) continue;
-      throw MemoryError(text(op_.name,
-                             ": no memory to gather the rows of arrays whose rows are not "
-                             "contiguous or not aligned"));
+      throw MemoryError(text(op_.name, kernel_.write_totals
+                                           ? ": no memory for sums over the rows"
+                                           : ": no memory to gather the rows of arrays "
+                                             "whose rows are not contiguous or not "
+                                             "aligned"));
     }
   }
 }

@@ -15,6 +15,9 @@ namespace tensor_ops {
 // Where no instruction-set level can be used.
 [[noreturn]] TENSOR_OPS_SHARED void throw_unavailable(const Op& op, const std::string& reason);
 
+// Where x is empty: the sums over no rows are zero.
+TENSOR_OPS_SHARED void write_empty_sums(const OpCall& call);
+
 class ReadyCall {
  public:
   // threads: 0 for as many as pay. Nothing may be empty.

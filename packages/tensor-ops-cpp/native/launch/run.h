@@ -22,6 +22,19 @@ struct Run {
 
 using Kernel = void (*)(const Run&);
 
+// An output that is a sum over rows is in a run the address of a Summed, with a stride of 0: of n
+// numbers of the type that x is computed in, which a kernel adds to, and n doubles, for the rows
+// whose terms that type has no room for. The launcher adds the numbers to the doubles after
+// kMostSummed rows at the latest.
+constexpr std::size_t kMostSummed = 32;
+struct Summed {
+  void* numbers;
+  double* totals;
+};
+
+// Writes the totals to an array of any stride, in its dtype.
+using WriteTotals = void (*)(const double* totals, std::size_t n, char* to, std::ptrdiff_t stride);
+
 // How several threads share one row: in steps, each of them done for all chunks of the row, in any
 // order, before the next begins. The bits are those of the kernel. A step may leave a few numbers
 // about its chunk, from which finish() finds what the later steps need to know of the whole row.
@@ -51,8 +64,9 @@ struct RowSteps {
 enum Mixture { kOneDType = 0, kWideParameters = 1, kWideRows = 2, kMixtures = 4 };
 
 struct RowKernel {
-  Kernel run;             // null where the op has no such kernel
-  const RowSteps* steps;  // never null where `run` is not
+  Kernel run;                // null where the op has no such kernel
+  const RowSteps* steps;     // never null where `run` is not
+  WriteTotals write_totals;  // null where no output is a sum over rows
 };
 
 struct DTypeKernels {

@@ -41,7 +41,9 @@ void populate_results(const Op& op, const CheckedCall& call, const Result* outpu
 }
 
 void compute(const Op& op, const CheckedCall& call, const Result* outputs, int threads) {
-  const ReadyCall ready(call.to_op_call(op), threads);
+  const OpCall op_call = call.to_op_call(op);
+  if (call.array[0].size() == 0) return write_empty_sums(op_call);
+  const ReadyCall ready(op_call, threads);
   const ReleasedGil released(is_worth_releasing_gil(ready.elements()));
   if (ready.threads() == 1) populate_results(op, call, outputs);
   ready.run();
@@ -55,15 +57,16 @@ Owned call(const Op& op, PyObject* const* args, Py_ssize_t positional, PyObject*
   const int threads = require_threads(op, arguments.keyword);
   CheckedCall call(op);
   check(op, arguments, call);
-  Result outputs[2];
-  for (std::size_t i = 0; i < op.outputs.size(); ++i) outputs[i].prepare(op, call, i);
-  if (call.array[0].size() > 0) compute(op, call, outputs, threads);
-  Owned first = outputs[0].release();
-  if (op.outputs.size() == 1) return first;
-  const Owned second = outputs[1].release();
-  Owned pair(PyTuple_Pack(2, first.get(), second.get()));
-  if (!pair) throw PythonError();
-  return pair;
+  Result outputs[kMaxOutputs];
+  const std::size_t count = op.outputs.size();
+  for (std::size_t i = 0; i < count; ++i) outputs[i].prepare(op, call, i);
+  compute(op, call, outputs, threads);
+  if (count == 1) return outputs[0].release();
+  Owned all(PyTuple_New(static_cast<Py_ssize_t>(count)));
+  if (!all) throw PythonError();
+  for (std::size_t i = 0; i < count; ++i)
+    PyTuple_SET_ITEM(all.get(), static_cast<Py_ssize_t>(i), outputs[i].release().release());
+  return all;
 }
 
 }  // namespace tensor_ops

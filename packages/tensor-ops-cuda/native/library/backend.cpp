@@ -152,6 +152,7 @@ void check_devices(const Op& op, const InterfaceCall& call) {
 }
 
 void run(const OpCall& call, const InterfaceCall& given) {
+  if (call.array[0]->size() == 0) return;
   with_driver(*call.op, [&] {
     const Problem problem = make_problem(call);
     const DeviceFacts& device = device_of(given);

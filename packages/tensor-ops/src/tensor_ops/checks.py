@@ -9,6 +9,7 @@ its package it imports only what goes with it, by a relative import.
 import math
 from collections.abc import Callable, Mapping
 from functools import lru_cache
+from itertools import combinations
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -130,17 +131,16 @@ def check_outputs(
 ) -> tuple[Any, ...]:
     """Return the arrays that take the results: those of `out`, checked, or new ones of NumPy.
 
-    `results_like` names, for each result, the argument whose dtype it has.
+    `results_like` names, for each result, the argument whose shape and dtype it has.
 
     Raises
     ------
     TypeError, ValueError
         If one of them cannot take a result, or overlaps what it must not.
     """
-    shape = values[next(iter(kinds))].shape
     count = len(results_like)
     if out is None:
-        return tuple(np.empty(shape, values[name].dtype) for name in results_like)
+        return tuple(np.empty(values[name].shape, values[name].dtype) for name in results_like)
     names = output_names(count)
     outputs = (out,) if count == 1 else out
     if count > 1 and (not isinstance(outputs, tuple) or len(outputs) != count):
@@ -149,10 +149,11 @@ def check_outputs(
     for name, output, like in zip(names, outputs, results_like, strict=True):
         # An array converted for the call would take the result and be lost: none is suggested.
         check_array(op, name, output, arrays, "give an array that takes the result")
-        _check_output(op, name, output, shape, like, values[like].dtype)
+        _check_output(op, name, output, like, values[like])
         _check_overlap(op, name, output, kinds, values, arrays)
-    if count > 1 and arrays.share_memory(*outputs):
-        raise ValueError(f"{op}: {' and '.join(names)} overlap; give separate arrays")
+    for (one, first), (other, second) in combinations(zip(names, outputs, strict=True), 2):
+        if arrays.share_memory(first, second):
+            raise ValueError(f"{op}: {one} and {other} overlap; give separate arrays")
     return tuple(outputs)
 
 
@@ -232,16 +233,14 @@ def _broadcasts(shape: tuple[int, ...], target: tuple[int, ...]) -> bool:
     return len(own) == len(target) and all(a in (1, b) for a, b in zip(own, target, strict=True))
 
 
-def _check_output(
-    op: str, name: str, out: Any, shape: tuple[int, ...], like: str, dtype: np.dtype[Any]
-) -> None:
-    if out.dtype != dtype:
+def _check_output(op: str, name: str, out: Any, like: str, argument: Any) -> None:
+    if out.dtype != argument.dtype:
         raise TypeError(
-            f"{op}: {name} has dtype {out.dtype}, expected {dtype} like {like}; "
-            f"give an array of dtype {dtype}"
+            f"{op}: {name} has dtype {out.dtype}, expected {argument.dtype} like {like}; "
+            f"give an array of dtype {argument.dtype}"
         )
-    if out.shape != shape:
-        raise ValueError(f"{op}: {name} has shape {out.shape}, expected {shape}")
+    if out.shape != argument.shape:
+        raise ValueError(f"{op}: {name} has shape {out.shape}, expected {argument.shape}")
     if isinstance(out, np.ndarray) and not out.flags.writeable:
         raise ValueError(f"{op}: {name} is read-only; give a writable array")
     if not out.flags.c_contiguous and _overlaps_itself(out):

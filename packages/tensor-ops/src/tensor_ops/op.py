@@ -30,8 +30,8 @@ def op(
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Turn a NumPy function into the public, dispatched op of the same name and signature.
 
-    An op returns one array in the dtype of its first argument, unless `results_like` says which
-    argument each of its results is like.
+    An op returns one array of the shape and dtype of its first argument, unless `results_like` says
+    which argument each of its results is like.
     """
 
     def decorate(body: Callable[P, R]) -> Callable[P, R]:

@@ -33,7 +33,8 @@ class Op(Declaration):
     kinds : mapping of str to Kind
         Its arguments in order, without `out` and `backend`.
     results_like : tuple of str
-        For each array that it returns, the argument whose dtype it has.
+        For each array that it returns, the argument whose shape and dtype it has. One that is
+        like a row vector is a sum over all rows.
     samples : sequence of Sample
         Calls that must give right results, besides those that follow from the kinds of its
         arguments, from which all follows that must raise.
@@ -114,4 +115,7 @@ class Op(Declaration):
             # NaN, infinity and division by zero are regular results here: NumPy must not warn.
             with np.errstate(all="ignore"):
                 self.body(**values, out=target)
+        else:
+            for each in outputs:
+                each[...] = 0  # the sums over no rows
         return target

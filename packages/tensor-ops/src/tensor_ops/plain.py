@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["caller", "gelu", "rms_norm"]
+__all__ = ["caller", "gelu", "rms_norm", "rms_norm_backward"]
 
 Array = Any
 
@@ -35,6 +35,14 @@ def caller(expression: Callable[..., Any], dtype: str) -> Callable[..., Any]:
 def rms_norm(x: Array, weight: Array) -> Array:
     """Return `x` over its root mean square, times `weight`."""
     return x / np.sqrt(np.mean(x * x, axis=-1, keepdims=True) + 1e-6) * weight
+
+
+def rms_norm_backward(grad: Array, x: Array, weight: Array) -> tuple[Array, Array]:
+    """Return the gradients with respect to `x` and to the weight."""
+    inverse = 1 / np.sqrt(np.mean(x * x, axis=-1, keepdims=True) + 1e-6)
+    normalized, along = x * inverse, grad * weight
+    of_x = inverse * (along - normalized * np.mean(along * normalized, axis=-1, keepdims=True))
+    return of_x, (grad * normalized).reshape(-1, x.shape[-1]).sum(axis=0)
 
 
 def gelu(x: Array, approximate: str) -> Array:

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["divide_by_rms", "standardize"]
+__all__ = ["divide_by_rms", "normalized_rows", "standardize"]
 
 Array = np.ndarray[Any, Any]
 Limits = Mapping[np.dtype[Any], tuple[float, float]]
@@ -50,6 +50,22 @@ def divide_by_rms(
 def standardize(rows: Array, eps: float, out: Array) -> None:
     """Write ``(rows - mean) / sqrt(var + eps)`` into `out`, which may be `rows` itself."""
     divide_by_rms(_centered(rows), eps, out, (rows,), _centered, SAFE_CENTERED)
+
+
+def normalized_rows(rows: Array, eps: float, centered: bool = False) -> tuple[Array, Array]:
+    """Return ``rows * scale`` and ``scale``, which is ``1 / sqrt(mean(rows**2) + eps)``.
+
+    The rows are float64. Where `centered` is true, their means are subtracted first.
+    """
+    # Powers of two bring the rows near one. The exponent is zero for rows with infinities or NaN.
+    exponent = np.frexp(np.maximum(_largest(rows), np.sqrt(eps)))[1]
+    near = np.ldexp(rows, -exponent)
+    if centered:
+        near = _centered(near)
+    smallest = np.finfo(np.float64).smallest_normal if eps else 0.0
+    scaled_eps = np.maximum(np.ldexp(eps, -2 * exponent), smallest)
+    scale = 1 / np.sqrt(_means(np.square(near)) + scaled_eps)
+    return near * scale, np.ldexp(scale, -exponent)
 
 
 def _divided_after_scaling(

@@ -164,11 +164,10 @@ def _fake(op: Op) -> Callable[..., Any]:
 
 
 def _new_results(op: Op, args: Sequence[Any]) -> Any:
-    """Return contiguous tensors of x's shape, each in the dtype of the argument it is like."""
-    x, arrays = args[0], array_names(op)
-    results = tuple(
-        x.new_empty(x.shape, dtype=args[arrays.index(like)].dtype) for like in op.results_like
-    )
+    """Return contiguous tensors, each of the shape and dtype of the argument it is like."""
+    arrays = array_names(op)
+    likes = (args[arrays.index(like)] for like in op.results_like)
+    results = tuple(torch.empty_like(each, memory_format=torch.contiguous_format) for each in likes)
     return results[0] if op.outputs == 1 else results
 
 

@@ -43,7 +43,7 @@ def _placements(op: Op) -> Callable[..., Any]:
     of_rows = any(kind.role != "elements" for kind in kinds)
 
     def acceptable(*args: Any, **scalars: Any) -> list[tuple[list[Any], list[Any]]]:
-        from torch.distributed.tensor import Replicate, Shard
+        from torch.distributed.tensor import Partial, Replicate, Shard
 
         x = args[0]
 
@@ -63,10 +63,15 @@ def _placements(op: Op) -> Callable[..., Any]:
 
             return place
 
+        def outputs(axis: int) -> list[Any]:
+            # A sum over all rows is that of the sums over the rows of each shard.
+            is_full = (op.kinds[like].is_full for like in op.results_like)
+            return [Shard(axis) if each else Partial() for each in is_full]
+
         axes = range(x.ndim - 1 if of_rows else x.ndim)
         return [
             ([Replicate()] * op.outputs, inputs(lambda role, tensor: Replicate())),
-            *(([Shard(axis)] * op.outputs, inputs(sharded(axis))) for axis in axes),
+            *((outputs(axis), inputs(sharded(axis))) for axis in axes),
         ]
 
     return acceptable

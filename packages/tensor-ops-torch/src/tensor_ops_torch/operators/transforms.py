@@ -16,12 +16,14 @@ __all__ = ["autocast_kernel", "vmap_rule"]
 
 def vmap_rule(op: Op, operator: Callable[..., Any]) -> Callable[..., Any]:
     names = array_names(op)
+    # Each result of its own call: rows that are mapped may not be added up together.
+    has_sums = any(not op.kinds[like].is_full for like in op.results_like)
 
     def rule(info: Any, in_dims: tuple[int | None, ...], *args: Any, **scalars: Any) -> Any:
         """Make the mapped axis one more axis of rows, or go along it where a row vector has it."""
         size, tensors = info.batch_size, list(args[: len(names)])
         dims = list(in_dims[: len(names)])
-        of_vectors = any(
+        of_vectors = has_sums or any(
             dim is not None and op.kinds[name].role == "row_vector"
             for name, dim in zip(names, dims, strict=False)
         )

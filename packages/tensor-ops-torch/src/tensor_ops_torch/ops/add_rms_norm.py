@@ -10,10 +10,12 @@
 import torch
 from torch import Tensor
 
+from tensor_ops_torch.operators.backward import gradient_by_backend
 from tensor_ops_torch.operators.rows import (
     has_ordinary_squares,
     in_range,
     inverse_rms,
+    is_differentiated,
     rms_norm_gradients,
     rms_norm_tangent,
     sum_of,
@@ -67,12 +69,18 @@ def gradients(
     needs: tuple[bool, ...],
 ) -> tuple[Tensor | None, ...]:
     needs_x, needs_residual, needs_weight = needs
-    grad_sum, grad_weight = rms_norm_gradients(
-        grad_y, h, weight, eps, needs_x or needs_residual, needs_weight
-    )
-    if grad_sum is None:
-        return None, None, grad_weight
-    grad_sum = grad_sum + grad_h
+    found = None
+    if not is_differentiated():
+        found = gradient_by_backend("add_rms_norm_backward", grad_y, grad_h, h, weight, eps)
+    if found is None:
+        grad_sum, grad_weight = rms_norm_gradients(
+            grad_y, h, weight, eps, needs_x or needs_residual, needs_weight
+        )
+        if grad_sum is None:
+            return None, None, grad_weight
+        grad_sum = grad_sum + grad_h
+    else:
+        grad_sum, grad_weight = found
     # y has the dtype of x, and h that of the residual.
     grad_x = grad_sum.to(grad_y.dtype) if needs_x else None
     grad_residual = grad_sum.to(h.dtype) if needs_residual else None

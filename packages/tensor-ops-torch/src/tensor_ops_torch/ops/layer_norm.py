@@ -9,6 +9,7 @@ tensor([[0., 2.]])
 import torch
 from torch import Tensor
 
+from tensor_ops_torch.operators.backward import gradient_by_backend
 from tensor_ops_torch.operators.rows import (
     has_ordinary_squares,
     in_range,
@@ -79,25 +80,42 @@ def saved(x: Tensor, weight: Tensor, bias: Tensor | None, y: Tensor) -> tuple[Te
 def gradients(
     grad: Tensor, x: Tensor, weight: Tensor, eps: float, *, needs: tuple[bool, ...]
 ) -> tuple[Tensor | None, ...]:
-    values, mean, inverse, power = _statistics(x, eps, is_fused=not is_differentiated())
-    wide = values.dtype
-    grad, scale = grad.to(wide), weight.to(wide)
-    grad_x: Tensor | None
+    found: tuple[Tensor | None, ...]
     if is_differentiated():
-        # PyTorch's fused form has no derivative with respect to the statistics.
-        normalized = (values - mean) * inverse
-        grad_x = _across(grad * scale, normalized, inverse)
-        grad_weight, grad_bias = sum_rows(grad * normalized), sum_rows(grad)
+        found = formulas(grad, x, weight, eps)
     else:
-        # Of the bias it looks at nothing but shape and dtype.
-        grad_x, grad_weight, grad_bias = torch.ops.aten.native_layer_norm_backward(
-            grad, values, weight.shape, mean, inverse, scale, scale, list(needs)
+        found = gradient_by_backend("layer_norm_backward", grad, x, weight, eps) or _fused(
+            grad, x, weight, eps, needs
         )
-    if grad_x is not None and power is not None:
-        grad_x = grad_x * power
     # The bias has the dtype of the weight.
-    found = zip((grad_x, grad_weight, grad_bias), (x, weight, weight), needs, strict=True)
-    return tuple(each.to(like.dtype) if needed else None for each, like, needed in found)
+    each_like = zip(found, (x, weight, weight), needs, strict=True)
+    return tuple(
+        each.to(like.dtype) if each is not None and needed else None
+        for each, like, needed in each_like
+    )
+
+
+def _fused(
+    grad: Tensor, x: Tensor, weight: Tensor, eps: float, needs: tuple[bool, ...]
+) -> tuple[Tensor | None, ...]:
+    """Return the gradients by PyTorch's fused form, which cannot be differentiated."""
+    values, mean, inverse, power = _statistics(x, eps, is_fused=True)
+    grad, scale = grad.to(values.dtype), weight.to(values.dtype)
+    # Of the bias it looks at nothing but shape and dtype.
+    grad_x, *others = torch.ops.aten.native_layer_norm_backward(
+        grad, values, weight.shape, mean, inverse, scale, scale, list(needs)
+    )
+    return grad_x if grad_x is None or power is None else grad_x * power, *others
+
+
+def formulas(grad: Tensor, x: Tensor, weight: Tensor, eps: float) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the gradients of rows, weight and bias by functions that can be differentiated."""
+    values, mean, inverse, power = _statistics(x, eps)
+    grad, normalized = grad.to(values.dtype), (values - mean) * inverse
+    grad_x = _across(grad * weight.to(values.dtype), normalized, inverse)
+    if power is not None:
+        grad_x = grad_x * power
+    return grad_x, sum_rows(grad * normalized), sum_rows(grad)
 
 
 def tangents(

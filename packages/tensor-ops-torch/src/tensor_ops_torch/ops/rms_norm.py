@@ -8,10 +8,12 @@ tensor([[0.8485, 1.1314]])
 
 from torch import Tensor
 
+from tensor_ops_torch.operators.backward import gradient_by_backend
 from tensor_ops_torch.operators.rows import (
     has_ordinary_squares,
     in_range,
     inverse_rms,
+    is_differentiated,
     rms_norm_gradients,
     rms_norm_tangent,
     wide_dtype,
@@ -33,6 +35,10 @@ def precise(x: Tensor, weight: Tensor, eps: float = 1e-6) -> Tensor:
 def gradients(
     grad: Tensor, x: Tensor, weight: Tensor, eps: float, *, needs: tuple[bool, ...]
 ) -> tuple[Tensor | None, ...]:
+    if not is_differentiated():
+        found = gradient_by_backend("rms_norm_backward", grad, x, weight, eps)
+        if found is not None:
+            return tuple(found)
     grad_x, grad_weight = rms_norm_gradients(grad, x, weight, eps, *needs)
     return None if grad_x is None else grad_x.to(x.dtype), grad_weight
 

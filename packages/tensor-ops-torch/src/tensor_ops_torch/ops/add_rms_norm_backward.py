@@ -1,0 +1,51 @@
+"""Gradients of residual addition and root mean square layer normalization.
+
+>>> import torch
+>>> import tensor_ops_torch
+>>> grad, grad_h = torch.tensor([[1.0, 0.0]]), torch.tensor([[0.5, 0.5]])
+>>> tensor_ops_torch.add_rms_norm_backward(grad, grad_h, torch.tensor([[3.0, 4.0]]), torch.ones(2))
+(tensor([[0.6810, 0.3642]]), tensor([0.8485, 0.0000]))
+"""
+
+from torch import Tensor
+
+from tensor_ops_torch.operators.backward import gradients_of, tangents_of
+from tensor_ops_torch.operators.rows import rms_norm_gradients
+
+
+def composed(
+    grad: Tensor, grad_h: Tensor, h: Tensor, weight: Tensor, eps: float = 1e-6
+) -> tuple[Tensor, Tensor]:
+    of_rows, of_weight = rms_norm_gradients(grad, h, weight, eps, True, True)
+    assert of_rows is not None
+    assert of_weight is not None
+    return (of_rows + grad_h).to(h.dtype), of_weight
+
+
+def gradients(
+    of_sum: Tensor,
+    of_weight: Tensor,
+    grad: Tensor,
+    grad_h: Tensor,
+    h: Tensor,
+    weight: Tensor,
+    eps: float,
+    *,
+    needs: tuple[bool, ...],
+) -> tuple[Tensor | None, ...]:
+    return gradients_of(composed, (of_sum, of_weight), (grad, grad_h, h, weight), (eps,), needs)
+
+
+def tangents(
+    of_grad: Tensor | None,
+    of_grad_h: Tensor | None,
+    of_h: Tensor | None,
+    of_weight: Tensor | None,
+    grad: Tensor,
+    grad_h: Tensor,
+    h: Tensor,
+    weight: Tensor,
+    eps: float,
+) -> tuple[Tensor, ...]:
+    directions = (of_grad, of_grad_h, of_h, of_weight)
+    return tangents_of(composed, directions, (grad, grad_h, h, weight), (eps,))

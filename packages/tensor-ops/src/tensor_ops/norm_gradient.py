@@ -1,0 +1,67 @@
+"""Gradients of the norms: what their rows have in common, and sums over all rows.
+
+Tested by tests/conformance/.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from tensor_ops.blocks import WIDE, compute_dtype, row_blocks
+from tensor_ops.row_statistics import normalized_rows
+
+__all__ = ["norm_gradient", "norm_gradient_terms"]
+
+Array = np.ndarray[Any, Any]
+
+
+def norm_gradient(
+    rows: tuple[Array, ...],
+    weight: Array,
+    eps: float,
+    out: tuple[Array, ...],
+    *,
+    centered: bool = False,
+) -> None:
+    """Write the gradients of a norm with respect to its rows, its weight and, if asked, its bias.
+
+    The rows are those of the gradient and of the norm's input. Between them may be a gradient of
+    the input from elsewhere, which is added.
+    """
+    scale = weight.astype(WIDE)
+    of_rows, *of_vectors = out
+    sums = [np.zeros(each.shape) for each in of_vectors]
+    for grad, *elsewhere, x, result in row_blocks(rows, (of_rows,), WIDE):
+        normalized, inverse = normalized_rows(x, eps, centered)
+        along = grad * scale
+        part = inverse * np.mean(along * normalized, axis=-1, keepdims=True)
+        found = (grad * inverse) * scale - normalized * part
+        if centered:
+            found -= inverse * np.mean(along, axis=-1, keepdims=True)
+        for each in elsewhere:
+            found += each
+        for total, terms in zip(sums, (grad * normalized, grad), strict=False):
+            np.add(total, terms.sum(axis=0), out=total)
+        # Last, for this may be the memory of the gradient. Half types are rounded from float32.
+        result[...] = found.astype(compute_dtype(of_rows.dtype))
+    for vector, total in zip(of_vectors, sums, strict=True):
+        vector[...] = total.astype(compute_dtype(vector.dtype))
+
+
+def norm_gradient_terms(
+    rows: tuple[Array, ...], weight: Array, eps: float, *, centered: bool = False
+) -> tuple[Array, ...]:
+    """Return the magnitudes of the terms of the gradients, added up; that of a bias comes last."""
+    grad, *elsewhere = map(np.abs, rows[:-1])
+    if not grad.size:
+        return grad, *np.zeros((2, *weight.shape))
+    normalized, inverse = normalized_rows(rows[-1], eps, centered)
+    # What is left of an element when the mean is subtracted is as exact as the mean.
+    normalized = np.abs(normalized) + centered
+    along = grad * np.abs(weight)
+    means = np.mean(along * normalized, axis=-1, keepdims=True)
+    of_rows = inverse * (along + normalized * means)
+    for each in elsewhere:
+        of_rows = of_rows + each
+    leading = tuple(range(grad.ndim - 1))
+    return of_rows, (grad * normalized).sum(axis=leading), grad.sum(axis=leading)
