@@ -47,8 +47,8 @@ from instrumented import run_fuzzer, run_oclgrind, run_sanitized
 nox.needs_version = ">=2025.2.9"
 nox.options.default_venv_backend = "uv|virtualenv"
 nox.options.sessions = ["checks", "tests"]
-# None of these alone keeps two CPUs busy all the time.
-CHECKS = ["docs", "wheels_sample", "lint", "workflows", "conformance", "opencl", "cuda", "torch"]
+# None of these alone keeps two CPUs busy all the time. Those that take long come first.
+CHECKS = ["torch", "opencl", "cuda", "conformance", "wheels_sample", "docs", "lint", "workflows"]
 
 # The levels are those of the C++ backend, which the session `conformance` tests.
 NO_LEVELS = f"--ignore={CONFORMANCE}/test_levels.py"
@@ -244,7 +244,7 @@ def portable(session: nox.Session) -> None:
 
 @nox.session(venv_backend="none")
 def checks(session: nox.Session) -> None:
-    """Run all that CI checks besides the session `tests`, each session beside the others."""
+    """Run all that CI checks besides the session `tests`, two sessions at a time."""
     run_sessions_at_once(session, CHECKS)
 
 

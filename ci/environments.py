@@ -201,13 +201,13 @@ def run_at_once(session: nox.Session, *command: str, envs: list[dict[str, str]])
 
 
 def run_sessions_at_once(session: nox.Session, names: Sequence[str]) -> None:
-    """Run other sessions at the same time, and print what each has printed when it has ended."""
+    """Run other sessions, two at a time, and print what each has printed when it has ended."""
 
     def run(name: str) -> None:
         command = (sys.executable, "-m", "nox", "-s", name)
         print(session.run(*command, external=True, silent=True, env=BESIDE_OTHERS))
 
-    with ThreadPoolExecutor() as threads:
+    with ThreadPoolExecutor(2) as threads:
         list(threads.map(run, names))
 
 
