@@ -208,7 +208,9 @@ def run_sessions_at_once(session: nox.Session, names: Sequence[str]) -> None:
         print(session.run(*command, external=True, silent=True, env=BESIDE_OTHERS))
 
     with ThreadPoolExecutor(2) as threads:
-        list(threads.map(run, names))
+        sessions = [threads.submit(run, name) for name in names]
+    for each in sessions:  # after all have run
+        each.result()
 
 
 def opencl_driver(session: nox.Session) -> dict[str, str]:

@@ -124,6 +124,28 @@ class Ops {
                   std::array<double, 0>{}, static_cast<int>(approximate), options);
   }
 
+  // Gradients of the GELU of a gate times a second input (GeGLU).
+  //
+  //     grad_gate = grad * up * gelu'(gate), the derivative of gelu
+  //     grad_up = grad * gelu(gate, approximate)
+  //
+  // grad: Gradient with respect to the result.
+  // gate: Input of the activation.
+  // up: Factor.
+  // grad_gate: The gradients of gate.
+  // grad_up: Those of up.
+  // approximate: Which of gelu's two formulas.
+  void gelu_mul_backward(
+      const ConstArray& grad, const ConstArray& gate, const ConstArray& up,
+      const Array& grad_gate, const Array& grad_up,
+      Approximate approximate = Approximate::kTanh,
+      CallOptions options = {}) const {
+    self().run_op("gelu_mul_backward",
+                  std::array<tensor_ops_array, 3>{{grad.abi(), gate.abi(), up.abi()}},
+                  std::array<tensor_ops_array, 2>{{grad_gate.abi(), grad_up.abi()}},
+                  std::array<double, 0>{}, static_cast<int>(approximate), options);
+  }
+
   // Normalisation of the last axis to mean 0 and variance 1, scaled and shifted.
   //
   //     y = (x - mean(x)) / sqrt(var(x) + eps) * weight + bias
@@ -284,6 +306,26 @@ class Ops {
                   std::array<double, 0>{}, 0, options);
   }
 
+  // Gradients of the SiLU of a gate times a second input (SwiGLU).
+  //
+  //     grad_gate = grad * up * s * (1 + gate * (1 - s)), s = 1 / (1 + exp(-gate))
+  //     grad_up = grad * gate * s
+  //
+  // grad: Gradient with respect to the result.
+  // gate: Input of the activation.
+  // up: Factor.
+  // grad_gate: The gradients of gate.
+  // grad_up: Those of up.
+  void silu_mul_backward(
+      const ConstArray& grad, const ConstArray& gate, const ConstArray& up,
+      const Array& grad_gate, const Array& grad_up,
+      CallOptions options = {}) const {
+    self().run_op("silu_mul_backward",
+                  std::array<tensor_ops_array, 3>{{grad.abi(), gate.abi(), up.abi()}},
+                  std::array<tensor_ops_array, 2>{{grad_gate.abi(), grad_up.abi()}},
+                  std::array<double, 0>{}, 0, options);
+  }
+
   // Softmax of the scaled last axis, stable for any magnitude.
   //
   //     y = exp(scale * x - max(scale * x)) / sum(exp(scale * x - max(scale * x)))
@@ -299,6 +341,25 @@ class Ops {
     self().run_op("softmax",
                   std::array<tensor_ops_array, 1>{{x.abi()}},
                   std::array<tensor_ops_array, 1>{{y.abi()}},
+                  std::array<double, 1>{{scale}}, 0, options);
+  }
+
+  // Gradient of the softmax of the scaled last axis.
+  //
+  //     grad_x = scale * y * (grad - sum(grad * y))
+  //
+  // grad: Gradient with respect to the result.
+  // y: Result of the softmax.
+  // grad_x: The gradients.
+  // scale: What has multiplied x.
+  void softmax_backward(
+      const ConstArray& grad, const ConstArray& y,
+      const Array& grad_x,
+      double scale = 1.0,
+      CallOptions options = {}) const {
+    self().run_op("softmax_backward",
+                  std::array<tensor_ops_array, 2>{{grad.abi(), y.abi()}},
+                  std::array<tensor_ops_array, 1>{{grad_x.abi()}},
                   std::array<double, 1>{{scale}}, 0, options);
   }
 

@@ -2,7 +2,7 @@
 // by rms_norm_backward, add_rms_norm_backward and layer_norm_backward.
 #pragma once
 
-#include "kernels/rows.h"
+#include "kernels/wide_norm_gradient.h"
 
 namespace tensor_ops::TENSOR_OPS_LEVEL {
 namespace {
@@ -12,13 +12,15 @@ namespace {
 constexpr std::size_t kPiece = 1024;
 
 // Between these, scales and gradients have lost nothing to overflow or underflow: the mean square
-// with eps, and the magnitudes of gradients and of their products with weights.
+// with eps, and the magnitudes of gradients and weights.
 template <class C>
 constexpr double kLeastSquare = sizeof(C) == sizeof(float) ? 0x1p-46 : 0x1p-100;
 template <class C>
 constexpr double kLargestSquare = sizeof(C) == sizeof(float) ? 0x1p80 : 0x1p800;
 template <class C>
-constexpr C kLargestGradient = sizeof(C) == sizeof(float) ? C(0x1p100) : C(0x1p800);
+constexpr C kLargestGradient = sizeof(C) == sizeof(float) ? C(0x1p60) : C(0x1p500);
+template <class C>
+constexpr C kLargestWeight = sizeof(C) == sizeof(float) ? C(0x1p30) : C(0x1p200);
 
 // Pieces of a row in C: the row's own memory where it is of that type.
 template <class Element>
@@ -85,46 +87,55 @@ struct RowSums {
   double deviations = 0, squares = 0, along = 0, products = 0;
 };
 
-template <class C>
-__attribute__((noinline)) void add_deviations(const C* x, std::size_t count, C centre,
-                                              RowSums& sums) {
-  Lanes<Vector<C>> deviations, squares;
-  for_blocks<C>(0, count, [&](std::size_t i, auto extent) {
-    const auto block = only(
-        extent, map([=](auto value) { return value - centre; }, load<Float<C>>(x + i, extent)));
-    for (std::size_t u = 0; u < extent.vectors; ++u) {
-      deviations.vector[u] += block.vector[u];
-      squares.vector[u] = fma(block.vector[u], block.vector[u], squares.vector[u]);
-    }
-  });
-  sums.deviations += deviations.total();
-  sums.squares += squares.total();
-}
+// Which of them a pass over a row adds up.
+enum class Pass { kDeviations, kProducts, kBoth };
 
-// About 0 where not `is_centred`, with the squares in place of the sum of `along`.
-template <bool is_centred, class C>
-__attribute__((noinline)) void add_products(const C* grad, const C* x, const C* weight,
-                                            std::size_t count, C centre, RowSums& sums,
-                                            MagnitudeCheck<C>& largest) {
-  Lanes<Vector<C>> products, others;
+// Of a norm with a mean all four in two passes, or in one where there are registers enough for
+// their lanes; of a norm without one, whose centre is 0, squares and products in one.
+template <bool is_centred, Pass pass, class C>
+__attribute__((noinline)) void add_sums(const C* grad, const C* x, const C* weight,
+                                        std::size_t count, C centre, RowSums& sums,
+                                        MagnitudeCheck<C>& largest) {
+  using F = Float<C>;
+  constexpr bool has_products = pass != Pass::kDeviations, has_squares = pass != Pass::kProducts;
+  Lanes<Vector<C>> deviations, squares, along, products;
   MagnitudeCheck<C> check = largest;
-  for_blocks<C>(0, count, [&](std::size_t i, auto extent) {
-    const auto g = load<Float<C>>(grad + i, extent);
-    const auto w = load<Float<C>>(weight + i, extent);
-    const auto value = load<Float<C>>(x + i, extent);
-    for (std::size_t u = 0; u < extent.vectors; ++u) {
-      const auto along = g.vector[u] * w.vector[u];
-      check.include(g.vector[u]);
-      check.include(along);
-      const auto deviation = is_centred ? value.vector[u] - centre : value.vector[u];
-      products.vector[u] = fma(along, deviation, products.vector[u]);
-      others.vector[u] =
-          is_centred ? others.vector[u] + along : fma(deviation, deviation, others.vector[u]);
+  for_blocks<C>(0, count, [&](std::size_t i, auto extent) TENSOR_OPS_INLINE_LAMBDA {
+    const auto block =
+        only(extent, map([=](auto value) { return is_centred ? value - centre : value; },
+                         load<F>(x + i, extent)));
+    if constexpr (has_squares)
+      for (std::size_t u = 0; u < extent.vectors; ++u) {
+        if constexpr (is_centred) deviations.vector[u] += block.vector[u];
+        squares.vector[u] = fma(block.vector[u], block.vector[u], squares.vector[u]);
+      }
+    if constexpr (has_products) {
+      const auto g = load<F>(grad + i, extent);
+      const auto weighted =
+          map([](auto a, auto w) { return a * w; }, g, load<F>(weight + i, extent));
+      for (std::size_t u = 0; u < extent.vectors; ++u) {
+        check.include(g.vector[u]);
+        if constexpr (is_centred) along.vector[u] += weighted.vector[u];
+        products.vector[u] = fma(weighted.vector[u], block.vector[u], products.vector[u]);
+      }
     }
   });
   largest = check;
-  sums.products += products.total();
-  (is_centred ? sums.along : sums.squares) += others.total();
+  if constexpr (has_squares) sums.squares += squares.total();
+  if constexpr (has_squares && is_centred) sums.deviations += deviations.total();
+  if constexpr (has_products) sums.products += products.total();
+  if constexpr (has_products && is_centred) sums.along += along.total();
+}
+
+template <class C>
+__attribute__((noinline)) void include_magnitudes(const C* values, std::size_t count,
+                                                  MagnitudeCheck<C>& largest) {
+  MagnitudeCheck<C> check = largest;
+  for_blocks<C>(0, count, [&](std::size_t i, auto extent) TENSOR_OPS_INLINE_LAMBDA {
+    const auto block = load<Float<C>>(values + i, extent);
+    for (std::size_t u = 0; u < extent.vectors; ++u) check.include(block.vector[u]);
+  });
+  largest = check;
 }
 
 // What the gradient of a row takes. The mean is centre + rest, `along` and `product` are means of
@@ -140,7 +151,7 @@ struct GradientPiece {
   C *result, *of_weight, *of_bias;
 };
 
-template <bool is_centred, bool adds, class C>
+template <bool is_centred, bool adds, bool streams, class C>
 __attribute__((noinline)) void write_piece(const GradientPiece<C>& piece, std::size_t count,
                                            const GradientOf<C>& of) {
   using F = Float<C>;
@@ -159,7 +170,11 @@ __attribute__((noinline)) void write_piece(const GradientPiece<C>& piece, std::s
         grad, load<F>(at.weight + i, extent), normalised);
     if constexpr (adds)
       result = map([](auto a, auto b) { return a + b; }, result, load<F>(at.added + i, extent));
-    store<F>(at.result + i, result, extent);
+    constexpr std::size_t vectors = decltype(extent)::vectors;
+    if constexpr (streams && vectors == kUnroll)
+      store<F>(at.result + i, result, Whole<kUnroll, true>{});
+    else
+      store<F>(at.result + i, result, extent);
     store<F>(at.of_weight + i,
              map([](auto g, auto x, auto sum) { return fma(g, x, sum); }, grad, normalised,
                  load<F>(at.of_weight + i, extent)),
@@ -171,108 +186,16 @@ __attribute__((noinline)) void write_piece(const GradientPiece<C>& piece, std::s
   });
 }
 
-// Elements of a row of any type, for the rows that are computed in double.
-struct AnyRow {
-  const void* data;
-  double (*load)(const void* data, std::size_t i);
-
-  double operator[](std::size_t i) const { return load(data, i); }
-};
-template <class Element>
-AnyRow any_row(const typename Element::Storage* row) {
-  return {row, [](const void* data, std::size_t i) {
-            return static_cast<double>(
-                Element::load(static_cast<const typename Element::Storage*>(data)[i]));
-          }};
-}
-struct AnyResult {
-  void* data;
-  void (*store)(void* data, std::size_t i, double value);
-};
-template <class Element>
-AnyResult any_result(typename Element::Storage* row) {
-  return {row, [](void* data, std::size_t i, double value) {
-            static_cast<typename Element::Storage*>(data)[i] =
-                Element::store(static_cast<typename Element::Compute>(value));
-          }};
-}
-
-struct WideRow {
-  AnyRow grad, x, weight, added;
-  AnyResult result;
-  double *of_weight, *of_bias;
-  std::size_t n;
-  double eps;
-};
-
-// The scale of a row, which is multiplied by a factor first, and the mean, which is centre + rest.
-struct WideStatistics {
-  double factor, centre, rest, mean_square, scale;
-};
-
-template <bool is_centred>
-TENSOR_OPS_RARE WideStatistics wide_statistics(const WideRow& row, double factor) {
-  const auto count = static_cast<double>(row.n);
-  const auto x = [&](std::size_t i) { return row.x[i] * factor; };
-  WideStatistics found{factor, 0, 0, 0, 0};
-  if (is_centred) {
-    found.centre = wide_sum_of_chunks(row.n, x) / count;
-    const auto deviation = [&](std::size_t i) { return x(i) - found.centre; };
-    found.centre += wide_sum_of_chunks(row.n, deviation) / count;
-    found.rest = wide_sum_of_chunks(row.n, deviation) / count;
-  }
-  const auto square = [&](std::size_t i) {
-    const double deviation = (x(i) - found.centre) - found.rest;
-    return deviation * deviation;
-  };
-  found.mean_square = wide_sum_of_chunks(row.n, square) / count + wide_eps(row.eps, factor);
-  found.scale = 1 / __builtin_sqrt(found.mean_square);
-  return found;
-}
-
-template <bool is_centred, class C>
-TENSOR_OPS_RARE WideStatistics wide_statistics(const WideRow& row) {
-  const WideStatistics found = wide_statistics<is_centred>(row, 1);
-  if (sizeof(C) == sizeof(float) || is_safe_in(C(), found.mean_square)) return found;
-  double largest = 0;
-  for (std::size_t i = 0; i < row.n; ++i) largest = at_least(magnitude(row.x[i]), largest);
-  double factor = wide_factor<C>(largest);
-  // eps must not overflow. Beside one as large as this the squares may vanish.
-  if (factor > 1 && row.eps > 0x1p-600) factor = 0x1p300;
-  return wide_statistics<is_centred>(row, factor);
-}
-
-template <bool is_centred, class C>
-TENSOR_OPS_RARE void write_wide_gradient(const WideRow& row) {
-  const WideStatistics of = wide_statistics<is_centred, C>(row);
-  const double scale = of.scale * of.factor;
-  const auto normalised = [&](std::size_t i) {
-    return ((row.x[i] * of.factor - of.centre) - of.rest) * of.scale;
-  };
-  const auto along = [&](std::size_t i) { return row.grad[i] * row.weight[i]; };
-  const auto count = static_cast<double>(row.n);
-  const double mean = is_centred ? wide_sum_of_chunks(row.n, along) / count : 0;
-  const double product =
-      wide_sum_of_chunks(row.n, [&](std::size_t i) { return along(i) * normalised(i); }) / count;
-  for (std::size_t i = 0; i < row.n; ++i) {
-    const double grad = row.grad[i], x = normalised(i);
-    double found = (grad * scale) * row.weight[i] - x * (scale * product);
-    if (is_centred) found -= scale * mean;
-    if (row.added.data) found += row.added[i];
-    row.of_weight[i] += grad * x;
-    if (is_centred) row.of_bias[i] += grad;
-    row.result.store(row.result.data, i, found);
-  }
-}
-
 // The arrays of a run are gradients, gradients that are added where `adds`, rows, weights and the
 // results. Added gradients, rows and their results are of the same type.
 template <class Element, class Parameter, class Rows, bool is_centred, bool adds>
 struct NormGradient {
   using C = typename Element::Compute;
+  using V = Vector<C>;
 
   static void run(const Run& run) {
     NormGradient kernel(run);
+    kernel.has_safe_weights_ = kernel.has_safe_weights();
     for (std::size_t r = 0; r < run.rows; ++r) kernel.row(r);
   }
 
@@ -297,50 +220,63 @@ struct NormGradient {
 
   // body(begin, count) for each piece of a row.
   template <class Body>
-  TENSOR_OPS_INLINE void for_pieces(Body body) {
+  TENSOR_OPS_INLINE void for_pieces(Body body) const {
     for (std::size_t i = 0; i < run_.n; i += kPiece)
       body(i, run_.n - i < kPiece ? run_.n - i : kPiece);
   }
 
-  TENSOR_OPS_INLINE RowSums deviations_from(const X* x, C centre) {
-    RowSums sums;
-    for_pieces([&](std::size_t i, std::size_t count) {
-      add_deviations<C>(x_.piece(x + i, count), count, centre, sums);
-    });
-    return sums;
-  }
-
-  void row(std::size_t r) {
+  template <Pass pass>
+  TENSOR_OPS_INLINE void add(std::size_t r, C centre, RowSums& sums, MagnitudeCheck<C>& largest) {
     const G* grad = row_of<const G>(run_, 0, r);
     const X* x = row_of<const X>(run_, kX, r);
     const W* weight = row_of<const W>(run_, kWeight, r);
+    for_pieces([&](std::size_t i, std::size_t count) {
+      constexpr bool has_products = pass != Pass::kDeviations;
+      add_sums<is_centred, pass, C>(
+          has_products ? grad_.piece(grad + i, count) : nullptr, x_.piece(x + i, count),
+          has_products ? weight_.piece(weight + i, count) : nullptr, count, centre, sums, largest);
+    });
+  }
+
+  // The mean of the first elements, which is near that of most rows.
+  TENSOR_OPS_INLINE C first_centre(std::size_t r) {
+    constexpr std::size_t kSample = kUnroll * kLanes<C>;
+    const std::size_t count = run_.n < kSample ? run_.n : kSample;
+    const C* x = x_.piece(row_of<const X>(run_, kX, r), run_.n < kPiece ? run_.n : kPiece);
+    double sum = 0;
+    for_blocks<C>(0, count, [&](std::size_t i, auto extent) {
+      Lanes<V> lanes;
+      const auto block = load<Float<C>>(x + i, extent);
+      for (std::size_t u = 0; u < extent.vectors; ++u) lanes.vector[u] = block.vector[u];
+      sum += lanes.total();
+    });
+    return static_cast<C>(sum / static_cast<double>(count));
+  }
+
+  void row(std::size_t r) {
     const auto n = static_cast<double>(run_.n);
     C centre = 0;
     RowSums sums;
-    if constexpr (is_centred) {
-      constexpr std::size_t kSample = kUnroll * kLanes<C>;
-      const std::size_t count = run_.n < kSample ? run_.n : kSample;
-      // The mean of the first elements is near that of most rows.
-      RowSums first;
-      add_deviations<C>(x_.piece(x, run_.n < kPiece ? run_.n : kPiece), count, C(0), first);
-      centre = static_cast<C>(first.deviations / static_cast<double>(count));
-      sums = deviations_from(x, centre);
+    MagnitudeCheck<C> largest;
+    if constexpr (!is_centred) {
+      add<Pass::kBoth>(r, centre, sums, largest);
+    } else {
+      constexpr Pass first = kVectorBytes == 64 ? Pass::kBoth : Pass::kDeviations;
+      centre = first_centre(r);
+      add<first>(r, centre, sums, largest);
       const double rest = sums.deviations / n;
       if (__builtin_expect(2 * rest * rest > sums.squares / n, 0)) {
         centre += static_cast<C>(rest);
-        sums = deviations_from(x, centre);
+        sums = RowSums();
+        add<first>(r, centre, sums, largest);
       }
+      if constexpr (first == Pass::kDeviations) add<Pass::kProducts>(r, centre, sums, largest);
     }
-    MagnitudeCheck<C> largest;
-    for_pieces([&](std::size_t i, std::size_t count) {
-      add_products<is_centred, C>(grad_.piece(grad + i, count), x_.piece(x + i, count),
-                                  weight_.piece(weight + i, count), count, centre, sums, largest);
-    });
     const double rest = is_centred ? sums.deviations / n : 0;
     const double mean_square = at_least(sums.squares / n - rest * rest, 0.0) + run_.scalars[0];
     // Written so that NaN is not safe either.
     const bool is_safe = mean_square > kLeastSquare<C> && mean_square < kLargestSquare<C> &&
-                         largest.at_most(kLargestGradient<C>);
+                         largest.at_most(kLargestGradient<C>) && has_safe_weights_;
     if (__builtin_expect(!is_safe, 0)) return wide_row(r);
     const double scale = 1 / __builtin_sqrt(mean_square);
     const double product = scale * (sums.products - rest * sums.along) / n;
@@ -348,13 +284,33 @@ struct NormGradient {
               static_cast<C>(scale * sums.along / n), static_cast<C>(scale * product)});
   }
 
+  // All rows have the same weights.
+  bool has_safe_weights() {
+    const W* weight = row_of<const W>(run_, kWeight, 0);
+    MagnitudeCheck<C> largest;
+    for_pieces([&](std::size_t i, std::size_t count) {
+      include_magnitudes<C>(weight_.piece(weight + i, count), count, largest);
+    });
+    return largest.at_most(kLargestWeight<C>);
+  }
+
   TENSOR_OPS_INLINE void write(std::size_t r, const GradientOf<C>& of) {
+    // The results of short rows come in bursts, for which one thread would wait.
+    constexpr std::size_t kFewestStreamed = 2 * kPiece;
+    const auto result = reinterpret_cast<std::uintptr_t>(row_of<X>(run_, kResult, r));
+    if (std::is_same_v<X, C> && run_.streams && run_.n >= kFewestStreamed && result % kLine == 0)
+      write_pieces<true>(r, of);
+    else
+      write_pieces<false>(r, of);
+  }
+  template <bool streams>
+  TENSOR_OPS_INLINE void write_pieces(std::size_t r, const GradientOf<C>& of) {
     for_pieces([&](std::size_t i, std::size_t count) {
       X* const result = row_of<X>(run_, kResult, r) + i;
       const C* added = nullptr;
       if constexpr (adds) added = added_.piece(row_of<const X>(run_, 1, r) + i, count);
       C* const of_bias = is_centred ? static_cast<C*>(of_bias_.numbers) + i : nullptr;
-      write_piece<is_centred, adds, C>(
+      write_piece<is_centred, adds, streams, C>(
           {grad_.piece(row_of<const G>(run_, 0, r) + i, count),
            x_.piece(row_of<const X>(run_, kX, r) + i, count),
            weight_.piece(row_of<const W>(run_, kWeight, r) + i, count), added,
@@ -380,6 +336,7 @@ struct NormGradient {
   Widened<Rows> x_, added_;
   Widened<Parameter> weight_;
   Narrowed<Rows> result_;
+  bool has_safe_weights_ = false;
 };
 
 }  // namespace

@@ -42,6 +42,18 @@ def results(function, arrays):
     return [*found, *torch.autograd.grad(loss, arrays)]
 
 
+def bounds_of_sums(name, arrays, expected):
+    """Return how far results may be apart where there are sums over the rows of each rank.
+
+    They are rounded, to half types too, before they are added up; terms of what follows may cancel.
+    """
+    op = OPS[name]
+    if all(op.kinds[like].is_full for like in op.results_like):
+        return {}
+    relative = 4e-2 if any(each.dtype is torch.bfloat16 for each in arrays) else 2e-6
+    return {"rtol": relative, "atol": relative * expected.abs().max().item()}
+
+
 def check_operators(mesh):
     for name, arrays, placements in calls():
         function = getattr(tensor_ops_torch, name)
@@ -56,5 +68,6 @@ def check_operators(mesh):
         if placements[0] == Shard(0):
             assert found[0].placements == (Shard(0),), (name, found[0].placements)
         for one, other in zip(found, expected, strict=True):
-            torch.testing.assert_close(one.full_tensor(), other)
+            bounds = bounds_of_sums(name, arrays, other)
+            torch.testing.assert_close(one.full_tensor(), other, **bounds)
     print("every operator agrees", flush=True)

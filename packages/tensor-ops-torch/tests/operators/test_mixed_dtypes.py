@@ -106,7 +106,7 @@ def test_tensors_without_memory(op, given, mode):
         }
         found = as_tuple(OPERATORS[op.name](*named.values()))
     for each, like in zip(found, op.results_like, strict=True):
-        assert (each.shape, each.dtype) == ((3, 5, 8), given[like].dtype)
+        assert (each.shape, each.dtype) == (given[like].shape, given[like].dtype)
 
 
 def test_what_pytorch_checks_of_an_operator(op, given):

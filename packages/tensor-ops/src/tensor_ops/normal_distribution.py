@@ -6,9 +6,12 @@ import numpy as np
 
 from tensor_ops.rounding import exp_of_sum, product_error, sum_error
 
-__all__ = ["gelu_derivative_terms", "gelu_derivative_times", "gelu_of"]
+__all__ = ["gelu_derivative_terms", "gelu_derivative_times", "gelu_of", "gelu_times"]
 
 Array = np.ndarray[Any, Any]
+
+# Below this gelu(x) is x / 2 to the last place.
+TINY = 1e-290
 
 # The lower tail is exp(-a**2 / 2) * t * q(s) with t = C / (C + a) and s = 1 - 2 t; the polynomials
 # q, highest power first, are from tools/fit_erfcx.py.
@@ -84,6 +87,29 @@ def gelu_of(x: Array, approximate: str, digits: np.dtype[Any], out: Array | None
     if limits is not None:
         result[infinite] = limits
     return result
+
+
+def gelu_times(gate: Array, up: Array, approximate: str, dtype: Any) -> Array:
+    """Return gelu of a gate times a second input, both in float64, of numbers of a dtype."""
+    # The shorter dtypes' numbers all have normal halves in float64.
+    is_special = dtype == np.float64 or np.isinf(up).any()
+    special = _products_of_no_normal_factor(gate, up) if is_special else None
+    result: Array = gelu_of(gate, approximate, dtype) * up
+    if special is not None:
+        places, products = special
+        result[places] = products
+    return result
+
+
+def _products_of_no_normal_factor(gate: Array, up: Array) -> tuple[Array, Array]:
+    """Return where gelu(gate) alone loses its digits or becomes zero, and the products there."""
+    # However small, a tail that is not zero keeps an infinity infinite.
+    infinite = np.isinf(up) & (gate < 0) & np.isfinite(gate)
+    # Near zero gelu halves: of the product, since half of the smallest numbers is rounded.
+    tiny = (np.abs(gate) < TINY) & (gate != 0)
+    places = infinite | tiny
+    gate, up = gate[places], up[places]
+    return places, np.where(np.abs(gate) < TINY, gate * up * 0.5, -up)
 
 
 def gelu_derivative_times(x: Array, factor: Array, approximate: str) -> Array:

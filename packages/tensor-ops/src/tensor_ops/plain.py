@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["caller", "gelu", "rms_norm", "rms_norm_backward"]
+__all__ = ["caller", "gelu", "gelu_backward", "rms_norm", "rms_norm_backward"]
 
 Array = Any
 
@@ -52,3 +52,15 @@ def gelu(x: Array, approximate: str) -> Array:
     from scipy.special import erf
 
     return 0.5 * x * (1 + erf(x * 0.7071067811865476))
+
+
+def gelu_backward(grad: Array, x: Array, approximate: str) -> Array:
+    """Return `grad` times the derivative of gelu at `x`."""
+    if approximate == "tanh":
+        tanh = np.tanh(0.7978845608028654 * (x + 0.044715 * x * x * x))
+        inner = 0.7978845608028654 * (1 + 0.134145 * x * x)
+        return grad * 0.5 * (1 + tanh + x * (1 - tanh * tanh) * inner)
+    from scipy.special import erf
+
+    density = 0.3989422804014327 * np.exp(-0.5 * x * x)
+    return grad * (0.5 * (1 + erf(x * 0.7071067811865476)) + x * density)

@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from tensor_ops.extension import Op
+from tensor_ops_torch.operators.direct import bypassing
 from tensor_ops_torch.operators.rows import may_have_tangents
 from tensor_ops_torch.operators.tensors import array_names
 
@@ -55,18 +56,21 @@ class _Call:
         self.has_tangents = has_tangents
         self._modes = torch.is_grad_enabled(), torch._C._is_fwd_grad_enabled()
 
-    @contextlib.contextmanager
-    def modes(self) -> Iterator[None]:
+    def modes(self) -> contextlib.AbstractContextManager[None]:
         """Differentiate as around the call; `torch.autograd.Function` turns that off.
 
         For the transforms of torch.func around the one that has called the function.
         """
-        if not torch._C._are_functorch_transforms_active():
-            yield
-            return
+        return self._set_modes() if torch._C._are_functorch_transforms_active() else _NOTHING
+
+    @contextlib.contextmanager
+    def _set_modes(self) -> Iterator[None]:
         grad, forward = self._modes
         with torch.set_grad_enabled(grad), forward_ad._set_fwd_grad_enabled(forward):
             yield
+
+
+_NOTHING = contextlib.nullcontext()
 
 
 def _unpacked(tensor: Tensor) -> Any:
@@ -115,21 +119,30 @@ def _differentiable(
     `torch.library.register_autograd` would do, were it not for the transforms of torch.func.
     """
     count = len(array_names(op))
+    compute = bypassing(op, operator)
     save = getattr(formulas, "saved", None)
     along = getattr(formulas, "along", None)
     symmetric = None if along is None else _symmetric(along)
     gradients = getattr(formulas, "gradients", symmetric) or _missing(op, "gradients")
     tangents = getattr(formulas, "tangents", along) or _missing(op, "tangents")
 
+    parameters = [op.signature.parameters[name] for name in op.kinds]
+    defaults = tuple(each.default for each in parameters)
+
+    def all_arguments(args: tuple[Any, ...], scalars: Mapping[str, Any]) -> tuple[Any, ...]:
+        # The dispatcher leaves out arguments that equal their defaults.
+        if not scalars:
+            return args + defaults[len(args) :]
+        bound = op.bind(args, scalars)
+        return tuple(bound[name] for name in op.kinds)
+
     class Differentiable(torch.autograd.Function):
         @staticmethod
         def forward(ctx: Any, call: _Call, *args: Any) -> Any:
             with call.modes(), torch._C._AutoDispatchBelowAutograd():
-                output = operator(*args, **call.scalars)
-            # The dispatcher leaves out arguments that equal their defaults.
+                output = operator(*args, **call.scalars) if call.scalars else compute(*args)
             ctx.given = len(args)
-            bound = op.bind(args, call.scalars)
-            values = [bound[name] for name in op.kinds]
+            values = all_arguments(args, call.scalars)
             arrays, ctx.scalars = values[:count], values[count:]
             outputs = output if isinstance(output, tuple) else (output,)
             kept = arrays if save is None else save(*arrays, *outputs)

@@ -2,7 +2,7 @@
 
 import math
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import reduce
 
 import torch
@@ -15,6 +15,7 @@ __all__ = [
     "inverse_rms",
     "is_differentiated",
     "may_have_tangents",
+    "normalized_rows",
     "rms_norm_gradients",
     "rms_norm_tangent",
     "sum_of",
@@ -120,6 +121,16 @@ def sum_of(parts: Sequence[Tensor]) -> Tensor:
     """Return the sum of one or several tensors."""
     total: Tensor = reduce(operator.add, parts)
     return total
+
+
+def normalized_rows(x: Tensor, eps: float) -> tuple[Tensor, Tensor, Callable[[Tensor], Tensor]]:
+    """Return rows over their root mean squares, the inverses of those, and the derivative."""
+    normalized, scale, power = _normalized(x, eps)
+
+    def across(along: Tensor) -> Tensor:
+        return _across(along.to(normalized.dtype), normalized, scale, power)
+
+    return normalized, scale if power is None else scale * power, across
 
 
 def _normalized(x: Tensor, eps: float) -> tuple[Tensor, Tensor, Tensor | None]:

@@ -9,7 +9,7 @@
 
 from torch import Tensor
 
-from tensor_ops_torch.operators.backward import gradients_of, tangents_of
+from tensor_ops_torch.operators.norm_gradients import rms_of_gradient
 from tensor_ops_torch.operators.rows import rms_norm_gradients
 
 
@@ -33,7 +33,10 @@ def gradients(
     *,
     needs: tuple[bool, ...],
 ) -> tuple[Tensor | None, ...]:
-    return gradients_of(composed, (of_sum, of_weight), (grad, grad_h, h, weight), (eps,), needs)
+    of_grad, of_h, of_scale = rms_of_gradient(grad, h, weight, eps).gradients(of_sum, of_weight)
+    found = (of_grad, of_sum, of_h, of_scale)
+    each_like = zip(found, (grad, grad_h, h, weight), needs, strict=True)
+    return tuple(each.to(like.dtype) if needed else None for each, like, needed in each_like)
 
 
 def tangents(
@@ -47,5 +50,5 @@ def tangents(
     weight: Tensor,
     eps: float,
 ) -> tuple[Tensor, ...]:
-    directions = (of_grad, of_grad_h, of_h, of_weight)
-    return tangents_of(composed, directions, (grad, grad_h, h, weight), (eps,))
+    of_sum, of_scale, _ = rms_of_gradient(grad, h, weight, eps).tangents(of_grad, of_h, of_weight)
+    return of_sum if of_grad_h is None else of_sum + of_grad_h, of_scale

@@ -9,4 +9,4 @@ tensor([-0.3173,  1.6827])
 from tensor_ops_torch.operators import gated
 from tensor_ops_torch.ops import gelu
 
-composed, precise, gradients, tangents = gated.formulas_of(gelu)
+composed, precise, gradients, tangents = gated.formulas_of(gelu, "gelu_mul_backward")

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from tensor_ops_torch.operators.backward import gradient_by_backend
+from tensor_ops_torch.operators.norm_gradients import NormGradient
 from tensor_ops_torch.operators.rows import (
     has_ordinary_squares,
     in_range,
@@ -80,13 +81,14 @@ def saved(x: Tensor, weight: Tensor, bias: Tensor | None, y: Tensor) -> tuple[Te
 def gradients(
     grad: Tensor, x: Tensor, weight: Tensor, eps: float, *, needs: tuple[bool, ...]
 ) -> tuple[Tensor | None, ...]:
-    found: tuple[Tensor | None, ...]
+    found: tuple[Tensor | None, ...] | None
     if is_differentiated():
         found = formulas(grad, x, weight, eps)
     else:
-        found = gradient_by_backend("layer_norm_backward", grad, x, weight, eps) or _fused(
-            grad, x, weight, eps, needs
-        )
+        found = gradient_by_backend("layer_norm_backward", grad, x, weight, eps)
+        if found is not None:
+            return found if needs[2] else (*found[:2], None)  # there may be no bias
+        found = _fused(grad, x, weight, eps, needs)
     # The bias has the dtype of the weight.
     each_like = zip(found, (x, weight, weight), needs, strict=True)
     return tuple(
@@ -116,6 +118,20 @@ def formulas(grad: Tensor, x: Tensor, weight: Tensor, eps: float) -> tuple[Tenso
     if power is not None:
         grad_x = grad_x * power
     return grad_x, sum_rows(grad * normalized), sum_rows(grad)
+
+
+def of_gradient(grad: Tensor, x: Tensor, weight: Tensor, eps: float) -> NormGradient:
+    """Return the gradients at a place where they are differentiated."""
+    values, mean, inverse, power = _statistics(x, eps)
+    normalized = (values - mean) * inverse
+    scale = inverse if power is None else inverse * power
+
+    def across(along: Tensor) -> Tensor:
+        found = _across(along.to(values.dtype), normalized, inverse)
+        return found if power is None else found * power
+
+    wide = values.dtype
+    return NormGradient(grad.to(wide), weight.to(wide), normalized, scale, True, across)
 
 
 def tangents(

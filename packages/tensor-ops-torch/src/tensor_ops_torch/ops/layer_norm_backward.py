@@ -9,7 +9,6 @@
 
 from torch import Tensor
 
-from tensor_ops_torch.operators.backward import gradients_of, tangents_of
 from tensor_ops_torch.ops import layer_norm
 
 
@@ -31,8 +30,10 @@ def gradients(
     *,
     needs: tuple[bool, ...],
 ) -> tuple[Tensor | None, ...]:
-    directions = (of_x, of_weight, of_bias)
-    return gradients_of(composed, directions, (grad, x, weight), (eps,), needs)
+    norm = layer_norm.of_gradient(grad, x, weight, eps)
+    found = norm.gradients(of_x, of_weight, of_bias)
+    each_like = zip(found, (grad, x, weight), needs, strict=True)
+    return tuple(each.to(like.dtype) if needed else None for each, like, needed in each_like)
 
 
 def tangents(
@@ -44,4 +45,4 @@ def tangents(
     weight: Tensor,
     eps: float,
 ) -> tuple[Tensor, ...]:
-    return tangents_of(composed, (of_grad, of_x, of_weight), (grad, x, weight), (eps,))
+    return layer_norm.of_gradient(grad, x, weight, eps).tangents(of_grad, of_x, of_weight)

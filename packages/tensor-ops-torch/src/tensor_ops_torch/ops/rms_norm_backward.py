@@ -9,7 +9,7 @@
 
 from torch import Tensor
 
-from tensor_ops_torch.operators.backward import gradients_of, tangents_of
+from tensor_ops_torch.operators.norm_gradients import rms_of_gradient
 from tensor_ops_torch.operators.rows import rms_norm_gradients
 
 
@@ -30,7 +30,9 @@ def gradients(
     *,
     needs: tuple[bool, ...],
 ) -> tuple[Tensor | None, ...]:
-    return gradients_of(composed, (of_x, of_weight), (grad, x, weight), (eps,), needs)
+    found = rms_of_gradient(grad, x, weight, eps).gradients(of_x, of_weight)
+    each_like = zip(found, (grad, x, weight), needs, strict=True)
+    return tuple(each.to(like.dtype) if needed else None for each, like, needed in each_like)
 
 
 def tangents(
@@ -42,4 +44,5 @@ def tangents(
     weight: Tensor,
     eps: float,
 ) -> tuple[Tensor, ...]:
-    return tangents_of(composed, (of_grad, of_x, of_weight), (grad, x, weight), (eps,))
+    of_results = rms_of_gradient(grad, x, weight, eps).tangents(of_grad, of_x, of_weight)
+    return of_results[:2]

@@ -9,4 +9,4 @@ tensor([-0.5379,  1.4621])
 from tensor_ops_torch.operators import gated
 from tensor_ops_torch.ops import silu
 
-composed, precise, gradients, tangents = gated.formulas_of(silu)
+composed, precise, gradients, tangents = gated.formulas_of(silu, "silu_mul_backward")

@@ -9,7 +9,8 @@ tensor([[0.2119, 0.2119, 0.5761]])
 import torch
 from torch import Tensor
 
-from tensor_ops_torch.operators.rows import wide_dtype
+from tensor_ops_torch.operators.backward import gradient_by_backend
+from tensor_ops_torch.operators.rows import is_differentiated, wide_dtype
 
 
 def composed(x: Tensor, scale: float = 1.0) -> Tensor:
@@ -30,6 +31,10 @@ def saved(x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
 
 def along(direction: Tensor, y: Tensor, scale: float) -> Tensor:
     """Return a direction times the derivative of the softmax, which is symmetric."""
+    if not is_differentiated():
+        of_rows: Tensor | None = gradient_by_backend("softmax_backward", direction, y, scale)
+        if of_rows is not None:
+            return of_rows
     wide = wide_dtype(y)
     found = torch.ops.aten._softmax_backward_data(direction.to(wide), y.to(wide), -1, wide)
     return found * scale

@@ -4,6 +4,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from tensor_ops import plain
 from tensor_ops.accuracy import Bound, of_terms
 from tensor_ops.arguments import DTYPES, Array, Elements
 from tensor_ops.blocks import WIDE, element_blocks
@@ -12,17 +13,6 @@ from tensor_ops.op import op
 from tensor_ops.samples import WIDE_RANGE, Draw, Sample
 
 ALL = tuple(DTYPES)
-
-
-def _plain(grad: Array, x: Array, approximate: str) -> Array:
-    if approximate == "tanh":
-        tanh = np.tanh(0.7978845608028654 * (x + 0.044715 * x * x * x))
-        inner = 0.7978845608028654 * (1 + 0.134145 * x * x)
-        return grad * 0.5 * (1 + tanh + x * (1 - tanh * tanh) * inner)
-    from scipy.special import erf
-
-    density = 0.3989422804014327 * np.exp(-0.5 * x * x)
-    return grad * (0.5 * (1 + erf(x * 0.7071067811865476)) + x * density)
 
 
 def _terms(grad: Array, x: Array, approximate: str = "tanh") -> Array:
@@ -48,7 +38,7 @@ def _large_gradients(draw: Draw) -> tuple[Array, Array]:
 
 @op(
     derivative_of="gelu",
-    plain=_plain,
+    plain=plain.gelu_backward,
     bounds=of_terms(),
     # PyTorch has no more than float64: in the tail, the error of rounding the exponent, which goes
     # up to 745, is that of the result.

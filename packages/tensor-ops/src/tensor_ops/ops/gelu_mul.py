@@ -8,12 +8,9 @@ from tensor_ops import plain
 from tensor_ops.accuracy import Bound, elementwise
 from tensor_ops.arguments import Array, Elements
 from tensor_ops.blocks import WIDE, element_blocks
-from tensor_ops.normal_distribution import gelu_of
+from tensor_ops.normal_distribution import gelu_times
 from tensor_ops.op import op
 from tensor_ops.samples import WIDE_RANGE, Sample
-
-# Below this gelu(x) is x / 2 to the last place.
-TINY = 1e-290
 
 
 @op(
@@ -126,22 +123,5 @@ def gelu_mul(
     array([-0.3173,  0.    ,  3.3654], dtype=float32)
     """
     for source, factor, result in element_blocks((gate, up), (out,), WIDE):
-        # The shorter dtypes' numbers all have normal halves in float64.
-        is_special = gate.dtype == WIDE or np.isinf(factor).any()
-        special = _products_of_no_normal_factor(source, factor) if is_special else None
-        np.multiply(gelu_of(source, approximate, gate.dtype), factor, out=result)
-        if special is not None:
-            places, products = special
-            result[places] = products
+        result[...] = gelu_times(source, factor, approximate, gate.dtype)
     return out
-
-
-def _products_of_no_normal_factor(gate: Array, up: Array) -> tuple[Array, Array]:
-    """Return where gelu(gate) alone loses its digits or becomes zero, and the products there."""
-    # However small, a tail that is not zero keeps an infinity infinite.
-    infinite = np.isinf(up) & (gate < 0) & np.isfinite(gate)
-    # Near zero gelu halves: of the product, since half of the smallest numbers is rounded.
-    tiny = (np.abs(gate) < TINY) & (gate != 0)
-    places = infinite | tiny
-    gate, up = gate[places], up[places]
-    return places, np.where(np.abs(gate) < TINY, gate * up * 0.5, -up)

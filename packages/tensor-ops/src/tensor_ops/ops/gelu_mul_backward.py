@@ -1,0 +1,133 @@
+"""Gradients of the Gaussian error linear unit times a second input."""
+
+from typing import Any, Literal
+
+import numpy as np
+
+from tensor_ops import plain
+from tensor_ops.accuracy import Bound, of_terms
+from tensor_ops.arguments import DTYPES, Array, Elements
+from tensor_ops.blocks import WIDE, element_blocks
+from tensor_ops.normal_distribution import (
+    gelu_derivative_terms,
+    gelu_derivative_times,
+    gelu_times,
+)
+from tensor_ops.op import op
+from tensor_ops.samples import WIDE_RANGE, Draw, Sample
+
+ALL = tuple(DTYPES)
+
+
+def _plain(grad: Array, gate: Array, up: Array, approximate: str) -> tuple[Array, Array]:
+    return plain.gelu_backward(grad * up, gate, approximate), grad * plain.gelu(gate, approximate)
+
+
+def _terms(grad: Array, gate: Array, up: Array, approximate: str = "tanh") -> tuple[Array, Array]:
+    of_up = abs(gelu_times(gate, grad, approximate, gate.dtype))
+    return abs(grad * up) * gelu_derivative_terms(gate, approximate), of_up
+
+
+def _tails(draw: Draw) -> tuple[Array, Array]:
+    return draw.normal(2003), draw.cast(np.linspace(-16, 16, 2003))
+
+
+def _far_tails(draw: Draw) -> tuple[Array, Array]:
+    return draw.normal(257), draw.spread(257, low=3, high=15)
+
+
+def _large_factors(draw: Draw) -> tuple[Array, Array, Array]:
+    grad, up = draw.spread(2, 257, low=60, high=100)
+    return grad, draw.cast(np.linspace(-20, -12, 257)), up
+
+
+@op(
+    derivative_of="gelu_mul",
+    results_like=("gate", "up"),
+    plain=_plain,
+    bounds=of_terms(),
+    # PyTorch has no more than float64: in the tail, the error of rounding the exponent, which goes
+    # up to 745, is that of the result.
+    wider_bounds={("torch", "float64"): Bound(1e-12, "terms")},
+    terms=_terms,
+    samples=[
+        Sample(name + suffix, make, {"approximate": approximate}, dtypes)
+        for suffix, approximate in (("", "tanh"), (", erf", "none"))
+        for name, make, dtypes in (
+            ("tails", _tails, ALL),
+            ("far tails", _far_tails, ALL),
+            ("large factors in the tail", _large_factors, WIDE_RANGE),
+        )
+    ],
+)
+def gelu_mul_backward(
+    grad: Elements,
+    gate: Elements,
+    up: Elements,
+    approximate: Literal["tanh", "none"] = "tanh",
+    *,
+    out: Array = None,
+    backend: str | None = None,
+) -> Any:
+    r"""Return the gradients of `gelu_mul` with respect to `gate` and `up`.
+
+    .. math::
+
+        \frac{\partial L}{\partial g} &= \frac{\partial L}{\partial y} \, u \,
+        \operatorname{gelu}'(g) \\
+        \frac{\partial L}{\partial u} &= \frac{\partial L}{\partial y} \, \operatorname{gelu}(g)
+
+    with the derivative of :func:`tensor_ops.gelu_backward`.
+
+    Parameters
+    ----------
+    grad : array, any shape
+        The gradient with respect to the result y; float32, float16, bfloat16 or float64.
+    gate, up : arrays of the shape and dtype of `grad`
+        What gelu_mul was computed of.
+    approximate : {"tanh", "none"}, optional
+        The approximation by tanh, or the normal distribution function itself.
+    out : tuple of two arrays of the shape of `grad`, optional
+        Where the results go: any input itself or memory apart from all of them, and apart from
+        each other.
+    backend : str, optional
+        The backend that must run this call.
+
+    Returns
+    -------
+    grad_gate, grad_up : arrays of the shape and dtype of `grad`
+        `out` if it was given.
+
+    Raises
+    ------
+    TypeError
+        If an argument is no array, has an unsupported dtype or another dtype than `grad`, or
+        `approximate` is no string.
+    ValueError
+        If the shapes differ, `approximate` is neither of the two or `out` cannot take the results.
+    BackendError
+        If the backend that was asked for cannot run this: not every backend has derivatives.
+
+    Notes
+    -----
+    Half types are computed in float32 or wider. The two terms of the derivative cancel near
+    g = -0.75: its error is small relative to their magnitudes.
+    Source: Shazeer, "GLU Variants Improve Transformer", 2020, for the product.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import tensor_ops
+    >>> gate, up = np.array([[-1.0, 0.0, 1.0], [2.0, 2.0, 2.0]], dtype=np.float32)
+    >>> grad_gate, grad_up = tensor_ops.gelu_mul_backward(np.ones(3, dtype=np.float32), gate, up)
+    >>> grad_gate.round(4)
+    array([-0.1659,  1.    ,  2.1659], dtype=float32)
+    >>> grad_up.round(4)
+    array([-0.1588,  0.    ,  0.8412], dtype=float32)
+    """
+    blocks = element_blocks((grad, gate, up), out, WIDE)
+    for gradient, source, factor, of_gate, of_up in blocks:
+        slopes = gelu_derivative_times(source, gradient * factor, approximate)
+        of_up[...] = gelu_times(source, gradient, approximate, gate.dtype)
+        of_gate[...] = slopes
+    return out
