@@ -81,6 +81,9 @@ def _function(op: Op, side: ModuleType) -> Callable[..., Any]:
                 results = results_of(op, formula, values)
                 for output, result in zip(outputs, results, strict=True):
                     output[...] = as_numpy(result.to(_TORCH_DTYPES[output.dtype.name]))
+        else:
+            for output in outputs:
+                output[...] = 0  # the sums over no rows
         return outputs[0] if op.outputs == 1 else outputs
 
     del function.__wrapped__  # what runs is not the NumPy body
@@ -102,7 +105,7 @@ _pid = os.getpid()
 def _of_elements(
     op: Op, formula: Callable[..., Tensor], values: dict[str, Any]
 ) -> tuple[Tensor, ...]:
-    """Return the result of an elementwise op in float64.
+    """Return the results of an elementwise op in float64.
 
     PyTorch has two functions for an element, one for whole vectors and one for what is left over at
     the end of each thread's part, and they differ in the last digit. Blocks of whole vectors that
@@ -118,12 +121,14 @@ def _of_elements(
         with np.errstate(invalid="ignore"):  # converting a signalling NaN
             given[name].numpy()[:size] = value.reshape(-1)
     scalars = {name: value for name, value in values.items() if name not in given}
-    result = torch.empty(padded, dtype=torch.float64)
+    results = torch.empty(op.outputs, padded, dtype=torch.float64)
     for start in range(0, padded, _BLOCK):
         block = slice(start, start + _BLOCK)
         parts = {name: wide[block] for name, wide in given.items()}
-        result[block] = formula(**parts, **scalars)
-    return (result[:size].reshape(shape),)
+        found = formula(**parts, **scalars)
+        for result, each in zip(results, found if op.outputs > 1 else (found,), strict=True):
+            result[block] = each
+    return tuple(result[:size].reshape(shape) for result in results)
 
 
 # A multiple of what any vector unit takes at once, and less than what PyTorch gives two threads.
@@ -147,7 +152,12 @@ def _of_rows(op: Op, formula: Callable[..., Any], values: dict[str, Any]) -> tup
     }
     found = formula(**given)
     results = found if isinstance(found, tuple) else (found,)
-    return tuple(each[0].reshape(shape) for each in results) if alone else results
+    if not alone:
+        return results
+    return tuple(
+        each[0].reshape(shape) if op.kinds[like].is_full else each / 2  # a sum of both
+        for each, like in zip(results, op.results_like, strict=True)
+    )
 
 
 def _wide(array: np.ndarray[Any, Any], twice: bool) -> Tensor:

@@ -64,11 +64,11 @@ def formulas_of(activation: ModuleType, derivative: str) -> tuple[Callable[..., 
 
 
 def formulas_of_gradients(
-    activation: ModuleType, derivative: ModuleType
+    product: ModuleType, activation: ModuleType, derivative: ModuleType
 ) -> tuple[Callable[..., Any], ...]:
     """Return `composed`, `precise`, `gradients` and `tangents` of the gradients of such a product.
 
-    `derivative` is the file of the gradient of the activation.
+    The modules are the files of the product, of its activation and of the activation's gradient.
     """
 
     def composed(
@@ -77,7 +77,7 @@ def formulas_of_gradients(
         wide = wide_dtype(gate)
         grad, value = grad.to(wide), gate.to(wide)
         of_gate = derivative.precise(grad * up.to(wide), value, *scalars, **named)
-        of_up = grad * activation.composed(value, *scalars, **named)
+        of_up: Tensor = product.composed(value, grad, *scalars, **named)
         return of_gate.to(gate.dtype), of_up.to(up.dtype)
 
     def precise(
@@ -85,7 +85,7 @@ def formulas_of_gradients(
     ) -> tuple[Tensor, Tensor]:
         """Return the gradients in the dtype of the tensors; all factors keep their digits."""
         of_gate = derivative.precise(grad * up, gate, *scalars, **named)
-        return of_gate, activation.precise(gate, *scalars, **named) * grad
+        return of_gate, product.precise(gate, grad, *scalars, **named)
 
     def gradients(
         of_gate: Tensor,

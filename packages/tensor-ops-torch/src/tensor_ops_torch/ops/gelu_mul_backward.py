@@ -8,6 +8,6 @@
 """
 
 from tensor_ops_torch.operators import gated
-from tensor_ops_torch.ops import gelu, gelu_backward
+from tensor_ops_torch.ops import gelu, gelu_backward, gelu_mul
 
-composed, precise, gradients, tangents = gated.formulas_of_gradients(gelu, gelu_backward)
+composed, precise, gradients, tangents = gated.formulas_of_gradients(gelu_mul, gelu, gelu_backward)

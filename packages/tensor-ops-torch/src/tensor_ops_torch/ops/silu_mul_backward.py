@@ -8,6 +8,6 @@
 """
 
 from tensor_ops_torch.operators import gated
-from tensor_ops_torch.ops import silu, silu_backward
+from tensor_ops_torch.ops import silu, silu_backward, silu_mul
 
-composed, precise, gradients, tangents = gated.formulas_of_gradients(silu, silu_backward)
+composed, precise, gradients, tangents = gated.formulas_of_gradients(silu_mul, silu, silu_backward)

@@ -24,7 +24,7 @@ def _plain(grad: Array, gate: Array, up: Array, approximate: str) -> tuple[Array
 
 
 def _terms(grad: Array, gate: Array, up: Array, approximate: str = "tanh") -> tuple[Array, Array]:
-    of_up = abs(gelu_times(gate, grad, approximate, gate.dtype))
+    of_up = abs(gelu_times(gate[None], grad[None], approximate, gate.dtype)[0])  # maybe no axis
     return abs(grad * up) * gelu_derivative_terms(gate, approximate), of_up
 
 

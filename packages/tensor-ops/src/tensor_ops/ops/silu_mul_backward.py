@@ -24,7 +24,7 @@ def _plain(grad: Array, gate: Array, up: Array) -> tuple[Array, Array]:
     bounds=of_terms(),
     terms=lambda grad, gate, up: (
         abs(grad * up) * silu_derivative_terms(gate),
-        abs(silu_of(gate, grad)),
+        abs(silu_of(gate[None], grad[None])[0]),  # there may be no axis
     ),
     samples=[
         Sample(
