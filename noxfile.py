@@ -88,7 +88,7 @@ def generate(session: nox.Session) -> None:
 def tests(session: nox.Session) -> None:
     """Run every test that no other session runs, documentation included."""
     install_packages(session)
-    install_group(session, "test", "peers", "decode")
+    install_group(session, "test", "peers", "decode", "jax")
     install_model(session)
     install_language_model(session)
     elsewhere = (CONFORMANCE, "tests/ci", "tests/wheels", OPENCL, CUDA, TORCH)
@@ -288,11 +288,11 @@ def bench(session: nox.Session) -> None:
 
 @nox.session
 def bench_torch(session: nox.Session) -> None:
-    """Time a Llama with and without swapped modules on the CPU, or write the page about it."""
+    """Time models with and without swapped modules on the CPU; -- torch_training times training."""
     install_packages(session)
     session.install(f"./{TORCH}", *requirements("peers"))
-    environment = {"HF_HUB_OFFLINE": "1"}
-    session.run("python", "benchmarks/torch_models.py", *session.posargs, env=environment)
+    script, *options = session.posargs or ["torch_models"]
+    session.run("python", f"benchmarks/{script}.py", *options, env={"HF_HUB_OFFLINE": "1"})
 
 
 @nox.session
