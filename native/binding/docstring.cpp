@@ -49,10 +49,9 @@ std::string parameters_section(const Declaration& op) {
     result += entry(parameter.name,
                     type_of(op, parameter) + (parameter.is_required() ? "" : ", optional"),
                     parameter.description);
-  const bool is_single = op.outputs.size() == 1;
+  constexpr const char* kTuples[kMaxOutputs] = {"", "tuple of two ", "tuple of three "};
   result += entry(
-      "out",
-      text(is_single ? "" : text("tuple of ", op.outputs.size(), " "), kArrayType, ", optional"),
+      "out", text(kTuples[op.outputs.size() - 1], kArrayType, ", optional"),
       text("Where the result goes, of the shape and dtype given below. It may be exactly the view "
            "that a\n    full-shape input is; it must not overlap an input in any other way."));
   if (kKeyword) result += entry(kKeyword, kKeywordType, kKeywordDescription);

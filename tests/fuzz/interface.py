@@ -82,10 +82,9 @@ def _as_c_has_them(call):
             return None
         if kind.role in {"choice", "flag"} and not _is_choice(kind, value):
             return None
-    first = values[call.op.first]
     if out is None:
         likes = [values.get(like) for like in call.op.results_like]
-        outputs = [np.empty(first.shape, like.dtype) for like in likes]
+        outputs = [np.empty(like.shape, like.dtype) for like in likes]
     else:
         outputs = list(out) if isinstance(out, tuple) else [out]
     are_arrays = all(_is_array(each) and each.flags.writeable for each in outputs)

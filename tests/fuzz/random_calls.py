@@ -227,36 +227,37 @@ class Call:
 
     def _one_out(self, choices, what, like):
         dtype = self._dtype_of(like)
+        # A result that is not like rows is a sum over all of them.
+        shape = self.shape if self.op.kinds[like].is_full else self.shape[-1:]
         arrays = [value for value in self.kwargs.values() if type(value) is np.ndarray]
         source = choices.pick(arrays) if arrays else np.empty(0, np.float32)
         if what == "input" and arrays:
             return source
         if what == "shifted" and arrays and not source.dtype.hasobject:
-            return self._shifted(choices, dtype)
+            return self._shifted(choices, shape, dtype)
         if what == "twisted" and arrays and source.ndim:
             return source[::-1] if choices.byte() < 128 else np.moveaxis(source, 0, -1)
         if what == "odd":
             if choices.byte() < 128:
                 return choices.pick([*NO_ARRAYS[1:], ()])
-            shape = self._shape(choices)
-            return self._array(choices, shape, np.dtype(choices.pick(FOREIGN)))
-        return self._array(choices, self.shape, dtype)
+            return self._array(choices, self._shape(choices), np.dtype(choices.pick(FOREIGN)))
+        return self._array(choices, shape, dtype)
 
-    def _shifted(self, choices, dtype):
+    def _shifted(self, choices, shape, dtype):
         """Return a view of the memory of an input, anywhere in it."""
         memory = choices.pick(self.memory) if self.memory else np.empty(0, np.uint8)
-        strides = [0] * len(self.shape)
+        strides = [0] * len(shape)
         step = dtype.itemsize * choices.pick([1, 2, 0])
-        for axis in reversed(range(len(self.shape))):
+        for axis in reversed(range(len(shape))):
             strides[axis] = step
-            step *= max(self.shape[axis], 1)
+            step *= max(shape[axis], 1)
         extent = dtype.itemsize + sum(
-            s * (size - 1) for s, size in zip(strides, self.shape, strict=True) if size
+            s * (size - 1) for s, size in zip(strides, shape, strict=True) if size
         )
         room = memory.size - extent
         if room < 0:
-            return self._array(choices, self.shape, dtype)
-        return np.ndarray(self.shape, dtype, memory, choices.below(room + 1), strides)
+            return self._array(choices, shape, dtype)
+        return np.ndarray(shape, dtype, memory, choices.below(room + 1), strides)
 
     def _count(self, choices):
         self.count = choices.pick(COUNTS) if choices.byte() >= 160 else 1

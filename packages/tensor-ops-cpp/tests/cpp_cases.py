@@ -50,9 +50,27 @@ def as_tuple(result):
     return result if isinstance(result, tuple) else (result,)
 
 
+def as_out(outs):
+    return tuple(outs) if len(outs) > 1 else outs[0]
+
+
+def is_sum(op, like):
+    """Return whether a result that is like an argument is a sum over all rows."""
+    return not MEANINGS[op].kinds[like].is_full
+
+
 def empty_outs(op, x):
-    outs = tuple(np.empty(x.shape, x.dtype) for _ in range(MEANINGS[op].outputs))
-    return outs if len(outs) == 2 else outs[0]
+    outs = tuple(
+        np.empty(x.shape[-1:] if is_sum(op, like) else x.shape, x.dtype)
+        for like in MEANINGS[op].results_like
+    )
+    return as_out(outs)
+
+
+def rowwise(op, results):
+    """Return the results that are not sums over all rows."""
+    likes = zip(as_tuple(results), MEANINGS[op].results_like, strict=True)
+    return tuple(result for result, like in likes if not is_sum(op, like))
 
 
 def same_bits(a, b):

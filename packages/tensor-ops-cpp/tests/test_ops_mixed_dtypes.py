@@ -2,7 +2,18 @@
 
 import numpy as np
 import pytest
-from cpp_cases import DTYPES, LAYOUTS, OP_VARIANTS, OPS, arguments, array_names, as_tuple, same_bits
+from cpp_cases import (
+    DTYPES,
+    LAYOUTS,
+    OP_VARIANTS,
+    OPS,
+    arguments,
+    array_names,
+    as_out,
+    as_tuple,
+    is_sum,
+    same_bits,
+)
 
 from tensor_ops import accuracy
 from tensor_ops.ops import OPS as MEANINGS
@@ -38,20 +49,18 @@ def new_outs(op, values):
     return [np.empty_like(values[like]) for like in MEANINGS[op].results_like]
 
 
-def as_out(outs):
-    return tuple(outs) if len(outs) > 1 else outs[0]
-
-
 def check(op, kwargs, values, results):
     """Within the op's bounds for the dtype of each result."""
     meaning = MEANINGS[op]
     in_float64 = {name: value.astype(np.float64) for name, value in values.items()}
     references = as_tuple(meaning.numpy(**in_float64, **kwargs))
-    for like, result, reference in zip(
-        meaning.results_like, as_tuple(results), references, strict=True
+    terms = meaning.terms_of(in_float64 | kwargs)
+    for like, result, reference, of_terms in zip(
+        meaning.results_like, as_tuple(results), references, terms, strict=True
     ):
         assert result.dtype == values[like].dtype
-        measured = accuracy.measure(result, reference, meaning.bound(result.dtype.name, "cpp"))
+        bound = meaning.bound(result.dtype.name, "cpp")
+        measured = accuracy.measure(result, reference, bound, of_terms)
         assert measured.within, measured
 
 
@@ -67,8 +76,9 @@ def test_errors_are_within_bounds(op, kwargs, wide, half, shape, rng):
 def test_bits_are_those_of_one_dtype(op, kwargs, wide, half, shape, rng):
     """Where the half type has all values; zeros of both signs among them."""
     same = draw(op, shape, half, (), rng)
-    same["x"].flat[::7] = 0
-    same["x"].flat[::5] *= -1
+    x = same[MEANINGS[op].first]
+    x.flat[::7] = 0
+    x.flat[::5] *= -1
     mixed = {n: v.astype(np.float32) if n in wide else v for n, v in same.items()}
     expected = as_tuple(OPS[op](**same, **kwargs, num_threads=1))
     first = None
@@ -93,12 +103,13 @@ def test_one_row_among_threads(op, kwargs, wide, half, rng):
 @pytest.mark.parametrize("value", [np.inf, np.nan, 3e38, 0])
 def test_one_extraordinary_element(op, kwargs, wide, half, value, rng):
     """In an array of each dtype; the threads that share a row agree on what it needs."""
-    for name in {"x", *wide}:
+    first = MEANINGS[op].first
+    for name in {first, *wide}:
         values = draw(op, (2, 20_000), half, wide, rng)
         values[name][..., 301] = value
         expected = OPS[op](**values, **kwargs, num_threads=1)
         assert same_bits(OPS[op](**values, **kwargs, num_threads=3), expected)
-        if name != "x" or half == "bfloat16" or value != 3e38:
+        if name != first or half == "bfloat16" or value != 3e38:
             finite = all(np.isfinite(v.astype(float)).all() for v in values.values())
             if finite and op != "layer_norm":  # where small elements have no digits left
                 check(op, kwargs, values, expected)
@@ -137,7 +148,10 @@ def test_in_place(op, kwargs, wide, half, n, rng):
         for threshold in (NEVER, ALWAYS):
             _native.set_streaming_threshold(threshold)
             copies = {name: value.copy() for name, value in values.items()}
-            outs = [copies[like] for like in MEANINGS[op].results_like]
+            outs = [
+                new if is_sum(op, like) else copies[like]
+                for new, like in zip(new_outs(op, values), MEANINGS[op].results_like, strict=True)
+            ]
             OPS[op](**copies, **kwargs, out=as_out(outs), num_threads=threads)
             assert same_bits(tuple(outs), expected)
 
@@ -167,4 +181,4 @@ def test_empty(op, kwargs, wide, half, rng):
         for like, y in zip(
             MEANINGS[op].results_like, as_tuple(OPS[op](**values, **kwargs)), strict=True
         ):
-            assert (y.shape, y.dtype) == (shape, values[like].dtype)
+            assert (y.shape, y.dtype) == (values[like].shape, values[like].dtype)

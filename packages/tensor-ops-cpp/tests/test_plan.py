@@ -7,8 +7,10 @@ from cpp_cases import (
     OP_VARIANTS,
     OPS,
     arguments,
+    as_out,
     as_tuple,
     full_names,
+    rowwise,
     same_bits,
     with_argument,
 )
@@ -45,9 +47,10 @@ def test_in_place(op, kwargs, dtype, rng):
     expected = OPS[op](*given, **kwargs, num_threads=1)
     for threads in (1, 2, 5):
         copies = [a.copy() for a in given]
-        out = tuple(copies[: len(as_tuple(expected))])
-        OPS[op](*copies, **kwargs, out=out if len(out) > 1 else out[0], num_threads=threads)
-        assert same_bits(out, expected)
+        rows = copies[: len(rowwise(op, expected))]  # which come before sums
+        out = [*rows, *map(np.empty_like, as_tuple(expected)[len(rows) :])]
+        OPS[op](*copies, **kwargs, out=as_out(out), num_threads=threads)
+        assert same_bits(tuple(out), expected)
 
 
 @pytest.mark.parametrize("value", [np.inf, np.nan, 1e30, 0])

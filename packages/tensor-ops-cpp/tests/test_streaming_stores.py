@@ -3,7 +3,7 @@
 import ml_dtypes
 import numpy as np
 import pytest
-from cpp_cases import OP_VARIANTS, OPS, arguments, as_tuple, same_bits
+from cpp_cases import OP_VARIANTS, OPS, arguments, as_out, as_tuple, same_bits
 
 from tensor_ops_cpp import _native
 
@@ -64,11 +64,10 @@ def test_rows_that_need_care_between_others(op, kwargs, dtype, rng):
 def test_addresses(op, kwargs, elements, dtype, rng):
     shape = (5, 1002)
     given = arguments(op, shape, dtype, rng)
-    outputs = len(as_tuple(OPS[op](*given, **kwargs)))
+    expected = as_tuple(OPS[op](*given, **kwargs))
 
     def make_out():
-        outs = tuple(shifted(shape, dtype, elements * (k + 1)) for k in range(outputs))
-        return outs if outputs > 1 else outs[0]
+        return as_out([shifted(y.shape, dtype, elements * (k + 1)) for k, y in enumerate(expected)])
 
     both_ways(op, given, kwargs, make_out)
 
@@ -76,11 +75,10 @@ def test_addresses(op, kwargs, elements, dtype, rng):
 @pytest.mark.parametrize(("op", "kwargs"), OP_VARIANTS)
 def test_rows_with_gaps(op, kwargs, dtype, rng):
     given = arguments(op, (6, 500), dtype, rng)
-    outputs = len(as_tuple(OPS[op](*given, **kwargs)))
+    expected = as_tuple(OPS[op](*given, **kwargs))
 
     def make_out():
-        outs = tuple(np.zeros((6, 777), dtype)[:, 5:505] for _ in range(outputs))
-        return outs if outputs > 1 else outs[0]
+        return as_out([np.zeros((*y.shape[:-1], 777), dtype)[..., 5:505] for y in expected])
 
     both_ways(op, given, kwargs, make_out)
 
@@ -88,13 +86,16 @@ def test_rows_with_gaps(op, kwargs, dtype, rng):
 @pytest.mark.parametrize(("op", "kwargs"), OP_VARIANTS)
 def test_nothing_is_written_beside_the_result(op, kwargs, dtype, rng):
     given = arguments(op, (6, 501 * 2), dtype, rng)
-    outputs = len(as_tuple(OPS[op](*given, **kwargs)))
-    frames = [np.full((8, 1100), 7, dtype) for _ in range(outputs)]
-    outs = tuple(frame[1:7, 50:1052] for frame in frames)
+    expected = as_tuple(OPS[op](*given, **kwargs))
+    frames = [np.full((8, 1100), 7, dtype) for _ in expected]
+    outs = [
+        frame[1:7, 50:1052] if y.ndim > 1 else frame[1, 50:1052]
+        for frame, y in zip(frames, expected, strict=True)
+    ]
     _native.set_streaming_threshold(ALWAYS)
-    OPS[op](*given, **kwargs, out=outs if outputs > 1 else outs[0])
-    for frame in frames:
-        frame[1:7, 50:1052] = 7
+    OPS[op](*given, **kwargs, out=as_out(outs))
+    for frame, out in zip(frames, outs, strict=True):
+        out[...] = 7
         assert (frame == 7).all()
 
 
