@@ -225,25 +225,48 @@ def test_a_step_of_training(name, dtype):
         )
 
 
-@pytest.mark.parametrize("name", ["Llama", "BERT"])
-def test_a_training_run_stays_the_same(name):
-    """Ten steps with AdamW, in float32: the losses agree to four digits."""
-    losses = []
-    for swapped in (False, True):
-        model, ids = model_of(name, torch.float32), tokens(name)
-        if swapped:
-            swap_modules(model, strict=True)
-        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-        found = []
-        for _ in range(10):
-            loss = model(ids, labels=ids).loss
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-            found.append(loss.item())
-        losses.append(found)
-    assert losses[0][-1] < losses[0][0]
-    assert losses[1] == pytest.approx(losses[0], rel=1e-4)
+STEPS = 200
+# How many times as far from the run in float64 a swapped model may come as the unswapped one.
+FARTHER = 1.5
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [
+        ("Llama", torch.float32),
+        pytest.param("Llama", torch.bfloat16, marks=pytest.mark.nightly),
+        pytest.param("BERT", torch.float32, marks=pytest.mark.nightly),
+        pytest.param("BERT", torch.bfloat16, marks=pytest.mark.nightly),
+    ],
+)
+def test_a_training_run_stays_as_near_as_rounding_allows(name, dtype):
+    """After 200 steps with AdamW both models are about as far from one trained in float64.
+
+    Rounding takes the unswapped model away from it by 4e-6 to 4e-5 of the weights' length in
+    float32, and by 0.04 to 0.09 in bfloat16; the ratios were 0.50 to 1.12.
+    """
+    swapped = model_of(name, dtype)
+    swap_modules(swapped, strict=True)
+    exact, before, after = (
+        trained(model, name) for model in (exact_model(name, dtype), model_of(name, dtype), swapped)
+    )
+    assert distance(after, exact) <= FARTHER * distance(before, exact)
+
+
+def trained(model, name):
+    """The parameters after a training run in which each step has tokens of its own, by name."""
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    for step in range(STEPS):
+        ids = tokens(name, step)
+        optimizer.zero_grad()
+        model(ids, labels=ids).loss.backward()
+        optimizer.step()
+    return {each: value.detach().double() for each, value in model.named_parameters()}
+
+
+def distance(found, exact):
+    squares = ((found[each] - exact[each]).square().sum() for each in exact)
+    return sum(squares).sqrt().item()
 
 
 def test_compiled_llama():
