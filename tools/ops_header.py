@@ -15,6 +15,7 @@ __all__ = ["HEADER", "OPS", "Op", "Parameter", "declared_ops", "header"]
 
 NATIVE = Path(__file__).parents[1] / "native"
 OPS = NATIVE / "declaration/ops"
+WIDTH = 100
 HEADER = NATIVE / "include/tensor_ops/backend/ops.h"
 # In the order of the enumeration in declaration.h, with what the method says of such an array.
 ARRAYS = {
@@ -170,16 +171,26 @@ def method(op: Op) -> Lines:
     for line in (op.summary, "", *formula, "", *notes):
         yield f"  // {line}".rstrip()
     yield f"  void {op.name}("
-    yield f"      {', '.join(f'const ConstArray& {each.name}' for each in inputs)},"
-    yield f"      {', '.join(f'const Array& {name}' for name in op.outputs)},"
-    if settings:
-        yield f"      {', '.join(map(setting, settings))},"
+    yield from wrapped([f"const ConstArray& {each.name}," for each in inputs])
+    yield from wrapped([f"const Array& {name}," for name in op.outputs])
+    yield from wrapped([f"{setting(each)}," for each in settings])
     yield "      CallOptions options = {}) const {"
     yield f'    self().run_op("{op.name}",'
     for names in ([each.name for each in inputs], list(op.outputs)):
         arrays = [f"{name}.abi()" for name in names]
-        yield f"                  {array('tensor_ops_array', arrays)},"
-    yield f"                  {array('double', scalars)}, {choice}, options);\n  }}"
+        yield f"        {array('tensor_ops_array', arrays)},"
+    yield f"        {array('double', scalars)}, {choice}, options);\n  }}"
+
+
+def wrapped(words: list[str]) -> Lines:
+    line = ""
+    for word in words:
+        if len(line) + len(word) > WIDTH - len("      "):
+            yield f"      {line.rstrip()}"
+            line = ""
+        line += f"{word} "
+    if line:
+        yield f"      {line.rstrip()}"
 
 
 def setting(each: Parameter) -> str:

@@ -36,9 +36,9 @@ class Ops {
       double eps = 1e-06,
       CallOptions options = {}) const {
     self().run_op("add_rms_norm",
-                  std::array<tensor_ops_array, 3>{{x.abi(), residual.abi(), weight.abi()}},
-                  std::array<tensor_ops_array, 2>{{y.abi(), h.abi()}},
-                  std::array<double, 1>{{eps}}, 0, options);
+        std::array<tensor_ops_array, 3>{{x.abi(), residual.abi(), weight.abi()}},
+        std::array<tensor_ops_array, 2>{{y.abi(), h.abi()}},
+        std::array<double, 1>{{eps}}, 0, options);
   }
 
   // Gradients of the residual addition with root-mean-square normalisation.
@@ -55,14 +55,15 @@ class Ops {
   // grad_weight: That of the weight.
   // eps: Added to the mean of squares.
   void add_rms_norm_backward(
-      const ConstArray& grad, const ConstArray& grad_h, const ConstArray& h, const ConstArray& weight,
+      const ConstArray& grad, const ConstArray& grad_h, const ConstArray& h,
+      const ConstArray& weight,
       const Array& grad_sum, const Array& grad_weight,
       double eps = 1e-06,
       CallOptions options = {}) const {
     self().run_op("add_rms_norm_backward",
-                  std::array<tensor_ops_array, 4>{{grad.abi(), grad_h.abi(), h.abi(), weight.abi()}},
-                  std::array<tensor_ops_array, 2>{{grad_sum.abi(), grad_weight.abi()}},
-                  std::array<double, 1>{{eps}}, 0, options);
+        std::array<tensor_ops_array, 4>{{grad.abi(), grad_h.abi(), h.abi(), weight.abi()}},
+        std::array<tensor_ops_array, 2>{{grad_sum.abi(), grad_weight.abi()}},
+        std::array<double, 1>{{eps}}, 0, options);
   }
 
   // Gaussian error linear unit, element by element.
@@ -79,9 +80,9 @@ class Ops {
       Approximate approximate = Approximate::kTanh,
       CallOptions options = {}) const {
     self().run_op("gelu",
-                  std::array<tensor_ops_array, 1>{{x.abi()}},
-                  std::array<tensor_ops_array, 1>{{y.abi()}},
-                  std::array<double, 0>{}, static_cast<int>(approximate), options);
+        std::array<tensor_ops_array, 1>{{x.abi()}},
+        std::array<tensor_ops_array, 1>{{y.abi()}},
+        std::array<double, 0>{}, static_cast<int>(approximate), options);
   }
 
   // Gradient of the Gaussian error linear unit (GELU), element by element.
@@ -100,9 +101,9 @@ class Ops {
       Approximate approximate = Approximate::kTanh,
       CallOptions options = {}) const {
     self().run_op("gelu_backward",
-                  std::array<tensor_ops_array, 2>{{grad.abi(), x.abi()}},
-                  std::array<tensor_ops_array, 1>{{grad_x.abi()}},
-                  std::array<double, 0>{}, static_cast<int>(approximate), options);
+        std::array<tensor_ops_array, 2>{{grad.abi(), x.abi()}},
+        std::array<tensor_ops_array, 1>{{grad_x.abi()}},
+        std::array<double, 0>{}, static_cast<int>(approximate), options);
   }
 
   // GELU of a gate times a second input (GeGLU), element by element.
@@ -119,9 +120,9 @@ class Ops {
       Approximate approximate = Approximate::kTanh,
       CallOptions options = {}) const {
     self().run_op("gelu_mul",
-                  std::array<tensor_ops_array, 2>{{gate.abi(), up.abi()}},
-                  std::array<tensor_ops_array, 1>{{y.abi()}},
-                  std::array<double, 0>{}, static_cast<int>(approximate), options);
+        std::array<tensor_ops_array, 2>{{gate.abi(), up.abi()}},
+        std::array<tensor_ops_array, 1>{{y.abi()}},
+        std::array<double, 0>{}, static_cast<int>(approximate), options);
   }
 
   // Gradients of the GELU of a gate times a second input (GeGLU).
@@ -141,9 +142,9 @@ class Ops {
       Approximate approximate = Approximate::kTanh,
       CallOptions options = {}) const {
     self().run_op("gelu_mul_backward",
-                  std::array<tensor_ops_array, 3>{{grad.abi(), gate.abi(), up.abi()}},
-                  std::array<tensor_ops_array, 2>{{grad_gate.abi(), grad_up.abi()}},
-                  std::array<double, 0>{}, static_cast<int>(approximate), options);
+        std::array<tensor_ops_array, 3>{{grad.abi(), gate.abi(), up.abi()}},
+        std::array<tensor_ops_array, 2>{{grad_gate.abi(), grad_up.abi()}},
+        std::array<double, 0>{}, static_cast<int>(approximate), options);
   }
 
   // Normalisation of the last axis to mean 0 and variance 1, scaled and shifted.
@@ -161,9 +162,9 @@ class Ops {
       double eps = 1e-05,
       CallOptions options = {}) const {
     self().run_op("layer_norm",
-                  std::array<tensor_ops_array, 3>{{x.abi(), weight.abi(), bias.abi()}},
-                  std::array<tensor_ops_array, 1>{{y.abi()}},
-                  std::array<double, 1>{{eps}}, 0, options);
+        std::array<tensor_ops_array, 3>{{x.abi(), weight.abi(), bias.abi()}},
+        std::array<tensor_ops_array, 1>{{y.abi()}},
+        std::array<double, 1>{{eps}}, 0, options);
   }
 
   // Gradients of the layer normalisation.
@@ -187,9 +188,9 @@ class Ops {
       double eps = 1e-05,
       CallOptions options = {}) const {
     self().run_op("layer_norm_backward",
-                  std::array<tensor_ops_array, 3>{{grad.abi(), x.abi(), weight.abi()}},
-                  std::array<tensor_ops_array, 3>{{grad_x.abi(), grad_weight.abi(), grad_bias.abi()}},
-                  std::array<double, 1>{{eps}}, 0, options);
+        std::array<tensor_ops_array, 3>{{grad.abi(), x.abi(), weight.abi()}},
+        std::array<tensor_ops_array, 3>{{grad_x.abi(), grad_weight.abi(), grad_bias.abi()}},
+        std::array<double, 1>{{eps}}, 0, options);
   }
 
   // Root-mean-square normalisation of the last axis.
@@ -206,9 +207,9 @@ class Ops {
       double eps = 1e-06,
       CallOptions options = {}) const {
     self().run_op("rms_norm",
-                  std::array<tensor_ops_array, 2>{{x.abi(), weight.abi()}},
-                  std::array<tensor_ops_array, 1>{{y.abi()}},
-                  std::array<double, 1>{{eps}}, 0, options);
+        std::array<tensor_ops_array, 2>{{x.abi(), weight.abi()}},
+        std::array<tensor_ops_array, 1>{{y.abi()}},
+        std::array<double, 1>{{eps}}, 0, options);
   }
 
   // Gradients of the root-mean-square normalisation.
@@ -229,9 +230,9 @@ class Ops {
       double eps = 1e-06,
       CallOptions options = {}) const {
     self().run_op("rms_norm_backward",
-                  std::array<tensor_ops_array, 3>{{grad.abi(), x.abi(), weight.abi()}},
-                  std::array<tensor_ops_array, 2>{{grad_x.abi(), grad_weight.abi()}},
-                  std::array<double, 1>{{eps}}, 0, options);
+        std::array<tensor_ops_array, 3>{{grad.abi(), x.abi(), weight.abi()}},
+        std::array<tensor_ops_array, 2>{{grad_x.abi(), grad_weight.abi()}},
+        std::array<double, 1>{{eps}}, 0, options);
   }
 
   // Rotary position embedding of the last axis.
@@ -251,9 +252,9 @@ class Ops {
       bool interleaved = false,
       CallOptions options = {}) const {
     self().run_op("rope",
-                  std::array<tensor_ops_array, 3>{{x.abi(), cos.abi(), sin.abi()}},
-                  std::array<tensor_ops_array, 1>{{y.abi()}},
-                  std::array<double, 0>{}, interleaved ? 1 : 0, options);
+        std::array<tensor_ops_array, 3>{{x.abi(), cos.abi(), sin.abi()}},
+        std::array<tensor_ops_array, 1>{{y.abi()}},
+        std::array<double, 0>{}, interleaved ? 1 : 0, options);
   }
 
   // Sigmoid linear unit (SiLU, swish), element by element.
@@ -267,9 +268,9 @@ class Ops {
       const Array& y,
       CallOptions options = {}) const {
     self().run_op("silu",
-                  std::array<tensor_ops_array, 1>{{x.abi()}},
-                  std::array<tensor_ops_array, 1>{{y.abi()}},
-                  std::array<double, 0>{}, 0, options);
+        std::array<tensor_ops_array, 1>{{x.abi()}},
+        std::array<tensor_ops_array, 1>{{y.abi()}},
+        std::array<double, 0>{}, 0, options);
   }
 
   // Gradient of the sigmoid linear unit (SiLU), element by element.
@@ -284,9 +285,9 @@ class Ops {
       const Array& grad_x,
       CallOptions options = {}) const {
     self().run_op("silu_backward",
-                  std::array<tensor_ops_array, 2>{{grad.abi(), x.abi()}},
-                  std::array<tensor_ops_array, 1>{{grad_x.abi()}},
-                  std::array<double, 0>{}, 0, options);
+        std::array<tensor_ops_array, 2>{{grad.abi(), x.abi()}},
+        std::array<tensor_ops_array, 1>{{grad_x.abi()}},
+        std::array<double, 0>{}, 0, options);
   }
 
   // SiLU of a gate times a second input (SwiGLU), element by element.
@@ -301,9 +302,9 @@ class Ops {
       const Array& y,
       CallOptions options = {}) const {
     self().run_op("silu_mul",
-                  std::array<tensor_ops_array, 2>{{gate.abi(), up.abi()}},
-                  std::array<tensor_ops_array, 1>{{y.abi()}},
-                  std::array<double, 0>{}, 0, options);
+        std::array<tensor_ops_array, 2>{{gate.abi(), up.abi()}},
+        std::array<tensor_ops_array, 1>{{y.abi()}},
+        std::array<double, 0>{}, 0, options);
   }
 
   // Gradients of the SiLU of a gate times a second input (SwiGLU).
@@ -321,9 +322,9 @@ class Ops {
       const Array& grad_gate, const Array& grad_up,
       CallOptions options = {}) const {
     self().run_op("silu_mul_backward",
-                  std::array<tensor_ops_array, 3>{{grad.abi(), gate.abi(), up.abi()}},
-                  std::array<tensor_ops_array, 2>{{grad_gate.abi(), grad_up.abi()}},
-                  std::array<double, 0>{}, 0, options);
+        std::array<tensor_ops_array, 3>{{grad.abi(), gate.abi(), up.abi()}},
+        std::array<tensor_ops_array, 2>{{grad_gate.abi(), grad_up.abi()}},
+        std::array<double, 0>{}, 0, options);
   }
 
   // Softmax of the scaled last axis, stable for any magnitude.
@@ -339,9 +340,9 @@ class Ops {
       double scale = 1.0,
       CallOptions options = {}) const {
     self().run_op("softmax",
-                  std::array<tensor_ops_array, 1>{{x.abi()}},
-                  std::array<tensor_ops_array, 1>{{y.abi()}},
-                  std::array<double, 1>{{scale}}, 0, options);
+        std::array<tensor_ops_array, 1>{{x.abi()}},
+        std::array<tensor_ops_array, 1>{{y.abi()}},
+        std::array<double, 1>{{scale}}, 0, options);
   }
 
   // Gradient of the softmax of the scaled last axis.
@@ -358,9 +359,9 @@ class Ops {
       double scale = 1.0,
       CallOptions options = {}) const {
     self().run_op("softmax_backward",
-                  std::array<tensor_ops_array, 2>{{grad.abi(), y.abi()}},
-                  std::array<tensor_ops_array, 1>{{grad_x.abi()}},
-                  std::array<double, 1>{{scale}}, 0, options);
+        std::array<tensor_ops_array, 2>{{grad.abi(), y.abi()}},
+        std::array<tensor_ops_array, 1>{{grad_x.abi()}},
+        std::array<double, 1>{{scale}}, 0, options);
   }
 
  protected:
