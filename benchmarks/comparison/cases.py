@@ -114,7 +114,7 @@ def with_tails(case: Case) -> dict[str, Any]:
 def outputs(case: Case, values: dict[str, Any]) -> tuple[Any, ...]:
     """Return memory for the results of a case, every page of it touched."""
     op = VARIANTS[case.variant].op
-    made = tuple(np.empty_like(values[op.first]) for _ in range(op.outputs))
+    made = tuple(np.empty_like(values[like]) for like in op.results_like)
     for array in made:
         array.fill(0)
     return made

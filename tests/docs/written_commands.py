@@ -131,6 +131,8 @@ def _nox(words, variables):
         script = re.search(r"session\.run\('python', '([\w/]+\.py)', \*session\.posargs", text)
         if script:
             _python([script[1], *words[end + 1 :]], variables)
+        elif "f'benchmarks/{script}.py'" in text:  # which comes first
+            _python([f"benchmarks/{words[end + 1]}.py", *words[end + 2 :]], variables)
         else:
             assert "session.run('pytest'" in text, f"nothing here can check {words}"
             _ends_well([sys.executable, "-m", "pytest", "--markers", *words[end + 1 :]], {})

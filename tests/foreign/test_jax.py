@@ -1,56 +1,19 @@
-"""Derivatives of another framework by the ops `<op>_backward`: JAX's `custom_vjp`."""
+"""Derivatives of another framework by the ops `<op>_backward`."""
 
-import numpy as np
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
 import pytest
 
-import tensor_ops
-
-jax = pytest.importorskip("jax", reason="the session `tests` installs JAX")
-jnp = jax.numpy
-
-EPS = 1e-5
+PROGRAM = Path(__file__).with_name("jax_program.py")
 
 
-def shapes(*arrays):
-    return tuple(jax.ShapeDtypeStruct(each.shape, each.dtype) for each in arrays)
-
-
-def on_host(op, results, *arrays):
-    return jax.pure_callback(lambda *given: op(*map(np.asarray, given), EPS), results, *arrays)
-
-
-@jax.custom_vjp
-def layer_norm(x, weight, bias):
-    return on_host(tensor_ops.layer_norm, shapes(x)[0], x, weight, bias)
-
-
-def forward(x, weight, bias):
-    return layer_norm(x, weight, bias), (x, weight)
-
-
-def backward(kept, grad):
-    x, weight = kept
-    return on_host(tensor_ops.layer_norm_backward, shapes(x, weight, weight), grad, x, weight)
-
-
-layer_norm.defvjp(forward, backward)
-
-
-def formula(x, weight, bias):
-    centred = x - x.mean(-1, keepdims=True)
-    scale = jax.lax.rsqrt((centred**2).mean(-1, keepdims=True) + EPS)
-    return centred * scale * weight + bias
-
-
+@pytest.mark.skipif(find_spec("jax") is None, reason="the session `tests` installs JAX")
 def test_gradients_are_those_of_the_formula():
-    random = np.random.default_rng(0)
-    x = random.standard_normal((4, 6, 32), np.float32)
-    weight, bias = random.standard_normal((2, 32), np.float32)
-    found, expected = (
-        jax.jit(jax.grad(lambda *given, norm=norm: jnp.sin(norm(*given)).sum(), (0, 1, 2)))(
-            x, weight, bias
-        )
-        for norm in (layer_norm, formula)
+    """In a process of its own: JAX starts threads, and other tests fork."""
+    done = subprocess.run(
+        [sys.executable, PROGRAM], capture_output=True, text=True, check=False, timeout=300
     )
-    for one, other in zip(found, expected, strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
+    assert done.stdout == "gradients agree\n", done.stderr

@@ -82,7 +82,7 @@ class TestEveryOp:
     def test_out_is_filled_and_returned(self, op, dtype, seen):
         tensors = tensors_of(op, (3, 8), dtype)
         expected = outputs(op, op.public(**tensors))
-        given = tuple(torch.full((3, 8), 7, dtype=TORCH[dtype]) for _ in expected)
+        given = tuple(torch.full_like(each, 7) for each in expected)
         results = outputs(op, op.public(**tensors, out=given if op.outputs > 1 else given[0]))
         for result, out, right in zip(results, given, expected, strict=True):
             assert result is out

@@ -40,14 +40,14 @@ class TestEveryOp:
         expected = as_tuple(OPS[op](*map(as_numpy, given)))
         for found, right in zip(as_tuple(OPS[op](*given)), expected, strict=True):
             assert type(found) is torch.Tensor
-            assert (found.dtype, found.shape) == (TYPES[dtype], given[0].shape)
+            assert (found.dtype, found.shape) == (TYPES[dtype], right.shape)
             assert found.is_contiguous()
             assert as_numpy(found).tobytes() == right.tobytes()
 
     def test_out_is_written_and_returned(self, op, dtype, rng):
         given = tensors(op, TYPES[dtype], rng)
         expected = as_tuple(OPS[op](*given))
-        out = tuple(torch.full_like(given[0], 7) for _ in expected)
+        out = tuple(torch.full_like(each, 7) for each in expected)
         found = as_tuple(OPS[op](*given, out=out if len(out) > 1 else out[0]))
         for one, other, right in zip(found, out, expected, strict=True):
             assert one is other
@@ -246,7 +246,7 @@ class TestRefused:
     def test_the_second_out_of_two(self):
         x, weight = torch.ones(2, 3), torch.ones(3)
         out = (torch.empty(2, 3), torch.empty(2, 4))
-        with pytest.raises(ValueError, match=r"out\[1\] must have x's shape"):
+        with pytest.raises(ValueError, match=r"out\[1\] must have residual's shape"):
             add_rms_norm(x, x, weight, out=out)
 
 

@@ -140,7 +140,10 @@ def test_plain_expression_is_that_of_the_op(name, dtype, monkeypatch):
         found, expected = (found,), (expected,)
     for one, other in zip(found, expected, strict=True):
         assert one.dtype == other.dtype
-        np.testing.assert_allclose(one.astype(float), other.astype(float), rtol=eps, atol=eps)
+        one, other = one.astype(float), other.astype(float)  # noqa: PLW2901
+        # The terms of a derivative cancel where it is small.
+        size = np.abs(other).max() if VARIANTS[name].op.derivative_of else 1
+        np.testing.assert_allclose(one, other, rtol=eps, atol=eps * max(1, size))
 
 
 def test_plain_expression_may_be_less_accurate_than_a_backend(other, monkeypatch):
@@ -155,7 +158,8 @@ def test_plain_expression_may_be_less_accurate_than_a_backend(other, monkeypatch
 
 
 def test_plain_expression_may_need_what_is_not_installed(other, monkeypatch):
-    monkeypatch.setitem(sys.modules, "scipy", None)
+    for module in ("scipy", "scipy.special"):
+        monkeypatch.setitem(sys.modules, module, None)
     found = measure(Case("gelu:none", (2, 8)))
     assert found[benchmark.PLAIN].ok
     assert "scipy" in found[benchmark.PLAIN].unsupported

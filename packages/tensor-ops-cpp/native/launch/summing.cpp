@@ -101,6 +101,7 @@ void run_block(const void* context, int piece) {
 
 void execute_summing(const Plan& given, const RowKernel& kernel, const double* scalars,
                      int threads) {
+  const DefaultFloatMode mode;
   Plan plan = given;
   std::size_t count = 0;
   for (int k = 0; k < plan.operands; ++k) {
@@ -121,7 +122,6 @@ void execute_summing(const Plan& given, const RowKernel& kernel, const double* s
     run_pieces(pieces, threads, run_block, &summation);
     for (const BlockSums& each : sums) each.add_to(totals.data());
   } else {
-    const DefaultFloatMode mode;
     for (std::size_t block = 0; block < blocks.count; ++block) {
       sum_block(summation, block, sums[0], scratch.of(0));
       sums[0].add_to(totals.data());

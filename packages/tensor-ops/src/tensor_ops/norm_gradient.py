@@ -40,8 +40,10 @@ def norm_gradient(
             found -= inverse * np.mean(along, axis=-1, keepdims=True)
         for each in elsewhere:
             found += each
-        for total, terms in zip(sums, (grad * normalized, grad), strict=False):
-            np.add(total, terms.sum(axis=0), out=total)
+        for total, terms in zip(sums, (grad * normalized, grad.copy()), strict=False):
+            # Row after row, so that blocks do not show.
+            terms[0] += total
+            terms.sum(axis=0, out=total)
         # Last, for this may be the memory of the gradient. Half types are rounded from float32.
         result[...] = found.astype(compute_dtype(of_rows.dtype))
     for vector, total in zip(of_vectors, sums, strict=True):
