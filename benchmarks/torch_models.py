@@ -6,8 +6,8 @@ the same shapes. Both are timed in several processes, because where the memory o
 changes either side's time by one or two percent for as long as the process lives. Then layers of
 PyTorch by their number of rows, and each operator on few elements beside PyTorch's own functions.
 
-    nox -s bench_torch -- --json benchmarks/results/torch_models.json
-    nox -s bench_torch -- --report benchmarks/results/torch_models.json
+    nox -s bench_torch -- torch_models --json benchmarks/results/torch_models.json
+    nox -s bench_torch -- torch_page
 """
 
 import argparse
@@ -24,8 +24,6 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "docs" / "pytorch_performance.md"
 HIDDEN, LAYERS, HEADS, INTERMEDIATE, VOCABULARY = 1024, 8, 16, 2816, 32000
 PROMPT = 128
 DTYPES, BATCHES, PHASES = ("float32", "bfloat16"), (1, 8), ("prefill", "decode")
@@ -43,7 +41,6 @@ Timed = Callable[[], float]
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--json", type=Path, help="write the figures here")
-    parser.add_argument("--report", type=Path, help="bring the page up to date from this file")
     parser.add_argument("--processes", type=int, default=11, help="in which models are timed")
     parser.add_argument("--pairs", type=int, default=48, help="steps of either side in each")
     parser.add_argument("--rounds", type=int, default=15, help="times that a layer is timed")
@@ -52,15 +49,10 @@ def main() -> None:
     if options.one_process:
         json.dump(time_models(options.pairs), sys.stdout)
         return
-    if options.report is None:
-        content = measure(options.processes, options.pairs, options.rounds)
-        print("\n\n".join(blocks(content).values()))
-        if options.json is not None:
-            options.json.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-        return
-    from pages import update
-
-    update(PAGE, blocks(json.loads(options.report.read_text(encoding="utf-8"))))
+    content = measure(options.processes, options.pairs, options.rounds)
+    print("\n\n".join(blocks(content).values()))
+    if options.json is not None:
+        options.json.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 
 def measure(processes: int, pairs: int, rounds: int) -> dict[str, Any]:
@@ -235,7 +227,7 @@ def modules(model: Any, switch: Switch, shape: tuple[int, ...]) -> Iterator[dict
             continue  # inside an MLP that is swapped as a whole
 
         def once(module: Any = module, x: Any = x) -> float:
-            return _per_call(lambda: module(x))
+            return per_call(lambda: module(x))
 
         process = medians(in_turn(switch, once, MODULE_ROUNDS))
         yield {"kind": kind, "count": len(names), "process": process}
@@ -254,7 +246,7 @@ def layers(rounds: int) -> Iterator[dict[str, Any]]:
             x = torch.randn(rows, WIDTH)
 
             def once(module: Any = layer, x: Any = x) -> float:
-                return _per_call(lambda: module(x))
+                return per_call(lambda: module(x))
 
             yield {"layer": repr(layer), "rows": rows, "seconds": in_turn(switch, once, rounds)}
 
@@ -276,11 +268,11 @@ def calls(rounds: int) -> Iterator[dict[str, Any]]:
         for _ in range(rounds):
             for times, function in zip(seconds, functions, strict=True):
                 if function is not None:
-                    times.append(_per_call(functools.partial(function, *given)))
+                    times.append(per_call(functools.partial(function, *given)))
         yield {"op": name, "operator": seconds[0], "pytorch": seconds[1]}
 
 
-def _per_call(function: Callable[[], Any]) -> float:
+def per_call(function: Callable[[], Any]) -> float:
     """Return the seconds of a call, hot."""
     function()
     start = time.perf_counter()
@@ -300,7 +292,7 @@ def blocks(content: dict[str, Any]) -> dict[str, str]:
             f"tensor-ops-cpp {content['tensor_ops_cpp']} on {content['device']}, "
             f"{content['threads']} threads."
         ),
-        "tokens": _table(
+        "tokens": table(
             ("dtype", "batch", "phase", "tokens/s as it comes", "tokens/s swapped", "ratio"),
             (
                 (
@@ -314,7 +306,7 @@ def blocks(content: dict[str, Any]) -> dict[str, str]:
                 for each in content["models"]
             ),
         ),
-        "modules": _table(
+        "modules": table(
             ("module", "dtype", "batch", "phase", "as it comes", "swapped", "ratio"),
             (
                 (
@@ -330,7 +322,7 @@ def blocks(content: dict[str, Any]) -> dict[str, str]:
                 for module in each["modules"]
             ),
         ),
-        "layers": _table(
+        "layers": table(
             ("layer", *(f"{rows} row{'s' * (rows > 1)}" for rows in ROWS)),
             (
                 (f"`{layer}`", *(_times(cells[layer, rows]) for rows in ROWS))
@@ -338,7 +330,7 @@ def blocks(content: dict[str, Any]) -> dict[str, str]:
                 for layer in dict.fromkeys(each["layer"] for each in content["layers"])
             ),
         ),
-        "calls": _table(
+        "calls": table(
             ("op", "operator", "PyTorch's function"),
             (
                 (
@@ -379,7 +371,7 @@ def _microseconds(seconds: Iterable[float]) -> str:
     return f"{1e6 * statistics.median(seconds):.1f} µs"
 
 
-def _table(head: tuple[str, ...], rows: Iterable[tuple[Any, ...]]) -> str:
+def table(head: tuple[str, ...], rows: Iterable[tuple[Any, ...]]) -> str:
     lines = [head, ("---",) * len(head), *rows]
     return "\n".join(f"| {' | '.join(map(str, line))} |" for line in lines)
 

@@ -9,7 +9,7 @@ import pytest
 import decode_accuracy
 import decode_models
 import pages
-import torch_models
+import torch_page
 from comparison import report
 from comparison.record import read
 from comparison.results import Results
@@ -65,12 +65,11 @@ def test_the_page_about_text_generation_is_what_its_records_give():
     assert decode_models.PICTURE.read_text(encoding="utf-8") == decode_models.picture_of_page(), how
 
 
-def test_the_page_about_pytorch_is_what_its_record_gives():
-    content = json.loads((RECORD.parent / "torch_models.json").read_text(encoding="utf-8"))
-    shown = torch_models.PAGE.read_text(encoding="utf-8")
-    made = torch_models.blocks(content)
+def test_the_page_about_pytorch_is_what_its_records_give():
+    shown = torch_page.PAGE.read_text(encoding="utf-8")
+    made = torch_page.blocks_of_page()
     assert sorted(match[2] for match in pages.BLOCK.finditer(shown)) == sorted(made)
-    assert shown == pages.fill(shown, made), "run: nox -s bench_torch -- --report ..."
+    assert shown == pages.fill(shown, made), "run: nox -s bench_torch -- torch_page"
 
 
 def test_the_accuracy_of_decode_is_what_its_record_gives():
