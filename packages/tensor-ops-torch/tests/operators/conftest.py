@@ -2,6 +2,7 @@
 
 from functools import partial
 
+import pytest
 import torch
 
 from tensor_ops.ops import OPS
@@ -68,3 +69,16 @@ def pytest_generate_tests(metafunc):
     ):
         if argument in metafunc.fixturenames:
             metafunc.parametrize(argument, chosen.values(), ids=chosen)
+
+
+# Of derivatives, what PyTorch itself looks at for seconds: its checks, its compiler and derivatives
+# of their derivatives.
+SLOW_OF_DERIVATIVES = ("what_pytorch_checks", "without_graph_breaks", "of_gradients")
+
+
+@pytest.hookimpl(tryfirst=True)  # before what is nightly is left out
+def pytest_collection_modifyitems(items):
+    for item in items:
+        is_slow = any(part in item.originalname for part in SLOW_OF_DERIVATIVES)
+        if is_slow and "_backward" in item.name:
+            item.add_marker(pytest.mark.nightly)
