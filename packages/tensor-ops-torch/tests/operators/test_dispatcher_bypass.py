@@ -217,3 +217,22 @@ class TestMLPsDoElsewhereWhatTheirOwnForwardDoes:
         swap_modules(module)
         with torch.autocast("cpu", dtype=torch.bfloat16):
             assert module(X) is X
+
+
+def test_gradients_are_seen_by_modes(operators):
+    with torch.enable_grad():
+        x = X.clone().requires_grad_()
+        y = tensor_ops_torch.rms_norm(x, W)
+    seen = operators(lambda: torch.autograd.grad(y, x, torch.ones_like(y)))
+    assert seen == ["tensor_ops::rms_norm_backward"]
+
+
+def test_gradients_are_those_of_what_a_subclass_means():
+    """A gradient is a plain tensor even where a weight is not."""
+    grads = []
+    for weight in (10 * W, W.as_subclass(Tenfold)):
+        with torch.enable_grad():
+            x = X.clone().requires_grad_()
+            y = tensor_ops_torch.rms_norm(x, weight)
+        grads += torch.autograd.grad(y, x, torch.ones(4, 6))
+    torch.testing.assert_close(grads[1], grads[0])

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from tensor_ops import BackendError
 from tensor_ops.extension import CPU, OPS, Op, Route, function_of
-from tensor_ops_torch.operators.direct import REFUSED, can_bypass_dispatcher, direct
+from tensor_ops_torch.operators.direct import REFUSED, are_as_is, can_bypass_dispatcher, direct
 from tensor_ops_torch.operators.tensors import device_route, dtype_name
 
 __all__ = ["gradient_by_backend"]
@@ -24,7 +24,7 @@ def gradient_by_backend(name: str, grad: Tensor, *others: Any) -> Any:
     """
     op = OPS[name]
     try:
-        if can_bypass_dispatcher(grad):
+        if can_bypass_dispatcher(grad) and are_as_is(others):
             try:
                 return _run_directly(op)(grad, *others)
             except REFUSED:

@@ -17,7 +17,7 @@ from torch.autograd import forward_ad
 from tensor_ops.extension import Op, exchanging_function
 from tensor_ops_torch.operators.tensors import EXCHANGES, dtype_name
 
-__all__ = ["PLAIN", "REFUSED", "direct", "can_bypass_dispatcher", "bypassing"]
+__all__ = ["PLAIN", "REFUSED", "are_as_is", "direct", "can_bypass_dispatcher", "bypassing"]
 
 # What a direct call raises before it computes anything, so that the caller may call the operator:
 # for tensors of other kinds, for those of torch.func, which have no memory, and where a backend
@@ -26,6 +26,11 @@ REFUSED = (TypeError, ValueError, LookupError)
 # A subclass of Tensor may mean something else by its memory.
 PLAIN = frozenset({Tensor, nn.Parameter})
 _is_as_is = (PLAIN | {type(None), float, int, str, bool}).__contains__
+
+
+def are_as_is(arguments: tuple[Any, ...]) -> bool:
+    """Return whether all arguments after the first are what they seem to be."""
+    return all(map(_is_as_is, map(type, arguments)))
 
 
 def can_bypass_dispatcher(x: Any) -> bool:
@@ -63,7 +68,7 @@ def bypassing(op: Op, operator: Callable[..., Any]) -> Callable[..., Any]:
     run_directly = direct(op)
 
     def compute(x: Any, *rest: Any) -> Any:
-        if can_bypass_dispatcher(x) and all(map(_is_as_is, map(type, rest))):
+        if can_bypass_dispatcher(x) and are_as_is(rest):
             try:
                 return run_directly(x, *rest)
             except REFUSED:
