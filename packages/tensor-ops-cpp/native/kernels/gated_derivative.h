@@ -78,7 +78,7 @@ struct GatedDerivative {
         factors.include(product.vector[u]);
         factors.include(grad.vector[u]);
       }
-      if (__builtin_expect(gates.at_most(kOrdinary) & factors.at_most(kOrdinaryFactor<C>), 1))
+      if (__builtin_expect(gates.at_most(kOrdinary) && factors.at_most(kOrdinaryFactor<C>), 1))
         return store(slopes, values);
       // Copies, or the compiler would keep the originals in memory.
       const auto same = [](V vector) { return vector; };

@@ -32,6 +32,18 @@ AnyResult any_result(typename Element::Storage* row) {
           }};
 }
 
+// The same as wide_sum_of_chunks() of terms that come from calls.
+template <class Term>
+double sum_of_any(std::size_t n, Term term) {
+  return sum_of_chunks(n, [&](std::size_t begin, std::size_t end) {
+    constexpr std::size_t lanes = 16;
+    double lane[lanes] = {}, total = 0;
+    for (std::size_t i = begin; i < end; ++i) lane[i % lanes] += term(i);
+    for (const double each : lane) total += each;
+    return total;
+  });
+}
+
 struct WideRow {
   AnyRow grad, x, weight, added;
   AnyResult result;
@@ -51,16 +63,16 @@ TENSOR_OPS_RARE WideStatistics wide_statistics(const WideRow& row, double factor
   const auto x = [&](std::size_t i) { return row.x[i] * factor; };
   WideStatistics found{factor, 0, 0, 0, 0};
   if (is_centred) {
-    found.centre = wide_sum_of_chunks(row.n, x) / count;
+    found.centre = sum_of_any(row.n, x) / count;
     const auto deviation = [&](std::size_t i) { return x(i) - found.centre; };
-    found.centre += wide_sum_of_chunks(row.n, deviation) / count;
-    found.rest = wide_sum_of_chunks(row.n, deviation) / count;
+    found.centre += sum_of_any(row.n, deviation) / count;
+    found.rest = sum_of_any(row.n, deviation) / count;
   }
   const auto square = [&](std::size_t i) {
     const double deviation = (x(i) - found.centre) - found.rest;
     return deviation * deviation;
   };
-  found.mean_square = wide_sum_of_chunks(row.n, square) / count + wide_eps(row.eps, factor);
+  found.mean_square = sum_of_any(row.n, square) / count + wide_eps(row.eps, factor);
   found.scale = 1 / __builtin_sqrt(found.mean_square);
   return found;
 }
@@ -86,9 +98,9 @@ TENSOR_OPS_RARE void write_wide_gradient(const WideRow& row) {
   };
   const auto along = [&](std::size_t i) { return row.grad[i] * row.weight[i]; };
   const auto count = static_cast<double>(row.n);
-  const double mean = is_centred ? wide_sum_of_chunks(row.n, along) / count : 0;
+  const double mean = is_centred ? sum_of_any(row.n, along) / count : 0;
   const double product =
-      wide_sum_of_chunks(row.n, [&](std::size_t i) { return along(i) * normalised(i); }) / count;
+      sum_of_any(row.n, [&](std::size_t i) { return along(i) * normalised(i); }) / count;
   for (std::size_t i = 0; i < row.n; ++i) {
     const double grad = row.grad[i], x = normalised(i);
     double found = (grad * scale) * row.weight[i] - x * (scale * product);
