@@ -9,10 +9,40 @@ import numpy as np
 
 from tensor_ops.blocks import WIDE, compute_dtype, row_blocks
 from tensor_ops.row_statistics import normalized_rows
+from tensor_ops.samples import WIDE_RANGE, Sample
 
-__all__ = ["norm_gradient", "norm_gradient_terms"]
+__all__ = ["SAMPLES", "norm_gradient", "norm_gradient_terms"]
 
 Array = np.ndarray[Any, Any]
+
+# Calls that the gradients of every norm must give right results for.
+SAMPLES = [
+    Sample("eps of zero", lambda draw: (draw.normal(3, 64), draw.normal(3, 64)), {"eps": 0}),
+    Sample("many rows", lambda draw: (draw.normal(5000, 24), draw.normal(5000, 24))),
+    Sample("gradients of zero", lambda draw: (draw.full(0.0, 40, 33), draw.normal(40, 33))),
+    Sample(
+        "large squares",
+        lambda draw: (draw.normal(4, 4096), draw.normal(4, 4096, scale=1e19)),
+        dtypes=WIDE_RANGE,
+    ),
+    Sample(
+        "small rows",
+        lambda draw: (draw.normal(4, 300, scale=1e-12), draw.normal(4, 300, scale=1e-25)),
+        {"eps": 0.0},
+        WIDE_RANGE,
+    ),
+    Sample(
+        "squares below float64",
+        lambda draw: (draw.normal(4, 300, scale=1e-200), draw.normal(4, 300, scale=1e-190)),
+        {"eps": 0.0},
+        ("float64",),
+    ),
+    Sample(
+        "squares beyond float64",
+        lambda draw: (draw.normal(4, 300), draw.normal(4, 300, scale=1e200)),
+        dtypes=("float64",),
+    ),
+]
 
 
 def norm_gradient(

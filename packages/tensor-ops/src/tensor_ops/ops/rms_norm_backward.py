@@ -7,7 +7,7 @@ import numpy as np
 from tensor_ops import plain
 from tensor_ops.accuracy import of_terms
 from tensor_ops.arguments import Array, NonNegative, Rows, RowVector
-from tensor_ops.norm_gradient import norm_gradient, norm_gradient_terms
+from tensor_ops.norm_gradient import SAMPLES, norm_gradient, norm_gradient_terms
 from tensor_ops.op import op
 from tensor_ops.samples import WIDE_RANGE, Sample
 
@@ -19,25 +19,12 @@ from tensor_ops.samples import WIDE_RANGE, Sample
     plain=plain.rms_norm_backward,
     terms=lambda grad, x, weight, eps=1e-6: norm_gradient_terms((grad, x), weight, eps)[:2],
     samples=[
+        *SAMPLES,
         Sample("eps", lambda draw: (draw.normal(3, 64), draw.normal(3, 64)), {"eps": 1e-2}),
-        Sample("eps of zero", lambda draw: (draw.normal(3, 64), draw.normal(3, 64)), {"eps": 0}),
-        Sample("many rows", lambda draw: (draw.normal(5000, 24), draw.normal(5000, 24))),
-        Sample("gradients of zero", lambda draw: (draw.full(0.0, 40, 33), draw.normal(40, 33))),
         Sample("rows of zero", lambda draw: (draw.normal(4, 33), draw.full(0.0, 4, 33))),
         Sample(
             "gradients along the rows",
             lambda draw: (draw.full(1.5, 3, 257), draw.full(2.5, 3, 257), draw.full(1.0, 257)),
-        ),
-        Sample(
-            "large squares",
-            lambda draw: (draw.normal(4, 4096), draw.normal(4, 4096, scale=1e19)),
-            dtypes=WIDE_RANGE,
-        ),
-        Sample(
-            "small rows",
-            lambda draw: (draw.normal(4, 300, scale=1e-12), draw.normal(4, 300, scale=1e-25)),
-            {"eps": 0.0},
-            WIDE_RANGE,
         ),
         Sample(
             "large gradients that cancel over the rows",
@@ -56,17 +43,6 @@ from tensor_ops.samples import WIDE_RANGE, Sample
             ),
             {"eps": 0.0},
             ("float32", "float64"),
-        ),
-        Sample(
-            "squares below float64",
-            lambda draw: (draw.normal(4, 300, scale=1e-200), draw.normal(4, 300, scale=1e-190)),
-            {"eps": 0.0},
-            ("float64",),
-        ),
-        Sample(
-            "squares beyond float64",
-            lambda draw: (draw.normal(4, 300), draw.normal(4, 300, scale=1e200)),
-            dtypes=("float64",),
         ),
     ],
 )
