@@ -120,7 +120,8 @@ def rope(
     Notes
     -----
     Computed in float64, where products of the shorter dtypes are exact: the difference is right
-    to the last place even if its terms cancel.
+    to the last place even if its terms cancel. The transpose of a rotation is the rotation back:
+    the gradient with respect to `x` is rope of the gradient, with ``-sin``.
     Source: Su et al., "RoFormer: Enhanced Transformer with Rotary Position Embedding", 2021.
 
     Examples
