@@ -59,8 +59,8 @@ CPP, CUDA = "packages/tensor-ops-cpp", "packages/tensor-ops-cuda"
 OPENCL, TORCH = "packages/tensor-ops-opencl", "packages/tensor-ops-torch"
 CORE, DECODE = "packages/tensor-ops", "packages/tensor-ops-decode"
 
-# Two processes: no test measures a time. A session that runs beside others has one, which costs a
-# quarter less processor time than two, and whose threads keep no core busy while they wait.
+# Two processes: no test measures a time. Beside other sessions it is one, which costs a quarter
+# less processor time than two, and whose threads keep no core busy while they wait.
 PARALLEL = ("-q", "-n", "auto", "--maxprocesses", "2")
 BESIDE_OTHERS = {"PYTEST_XDIST_AUTO_NUM_WORKERS": "0"}
 BESIDE_OTHERS |= {"OMP_WAIT_POLICY": "passive", "OPENBLAS_NUM_THREADS": "1"}
