@@ -195,7 +195,6 @@ struct NormGradient {
 
   static void run(const Run& run) {
     NormGradient kernel(run);
-    kernel.has_safe_weights_ = kernel.has_safe_weights();
     for (std::size_t r = 0; r < run.rows; ++r) kernel.row(r);
   }
 
@@ -216,7 +215,8 @@ struct NormGradient {
       : run_(run),
         of_weight_(*reinterpret_cast<const Summed*>(run.data[kOfWeight])),
         of_bias_(is_centred ? *reinterpret_cast<const Summed*>(run.data[kOfBias])
-                            : Summed{nullptr, nullptr}) {}
+                            : Summed{nullptr, nullptr}),
+        has_safe_weights_(has_safe_weights()) {}
 
   // body(begin, count) for each piece of a row.
   template <class Body>
@@ -336,7 +336,7 @@ struct NormGradient {
   Widened<Rows> x_, added_;
   Widened<Parameter> weight_;
   Narrowed<Rows> result_;
-  bool has_safe_weights_ = false;
+  const bool has_safe_weights_;  // after weight_, with which it is found
 };
 
 }  // namespace
