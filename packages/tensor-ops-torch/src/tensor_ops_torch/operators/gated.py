@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from tensor_ops_torch.operators.backward import gradient_by_backend
-from tensor_ops_torch.operators.rows import is_differentiated, sum_of, wide_dtype
+from tensor_ops_torch.operators.rows import is_differentiated, needed_like, sum_of, wide_dtype
 
 __all__ = ["formulas_of", "formulas_of_gradients"]
 
@@ -103,10 +103,7 @@ def formulas_of_gradients(
             bend + activation.along(q * g, x, *scalars),
             slope * g,
         )
-        return tuple(
-            each.to(grad.dtype) if needed else None
-            for each, needed in zip(found, needs, strict=True)
-        )
+        return needed_like(found, (grad, gate, up), needs)
 
     def tangents(
         of_grad: Tensor | None,

@@ -15,6 +15,7 @@ __all__ = [
     "inverse_rms",
     "is_differentiated",
     "may_have_tangents",
+    "needed_like",
     "normalized_rows",
     "rms_norm_gradients",
     "rms_norm_tangent",
@@ -115,6 +116,16 @@ def rms_norm_tangent(
     if of_weight is not None:
         parts += [normalized * of_weight.to(wide)]
     return sum_of(parts)
+
+
+def needed_like(
+    found: Sequence[Tensor | None], likes: Sequence[Tensor], needs: Sequence[bool]
+) -> tuple[Tensor | None, ...]:
+    """Return the gradients that are needed, each in the dtype of its argument."""
+    return tuple(
+        each.to(like.dtype) if each is not None and needed else None
+        for each, like, needed in zip(found, likes, needs, strict=True)
+    )
 
 
 def sum_of(parts: Sequence[Tensor]) -> Tensor:

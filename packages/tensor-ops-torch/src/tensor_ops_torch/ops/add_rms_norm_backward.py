@@ -10,7 +10,7 @@
 from torch import Tensor
 
 from tensor_ops_torch.operators.norm_gradients import rms_of_gradient
-from tensor_ops_torch.operators.rows import rms_norm_gradients
+from tensor_ops_torch.operators.rows import needed_like, rms_norm_gradients
 
 
 def composed(
@@ -35,8 +35,7 @@ def gradients(
 ) -> tuple[Tensor | None, ...]:
     of_grad, of_h, of_scale = rms_of_gradient(grad, h, weight, eps).gradients(of_sum, of_weight)
     found = (of_grad, of_sum, of_h, of_scale)
-    each_like = zip(found, (grad, grad_h, h, weight), needs, strict=True)
-    return tuple(each.to(like.dtype) if needed else None for each, like, needed in each_like)
+    return needed_like(found, (grad, grad_h, h, weight), needs)
 
 
 def tangents(

@@ -15,6 +15,7 @@ from tensor_ops_torch.operators.rows import (
     has_ordinary_squares,
     in_range,
     is_differentiated,
+    needed_like,
     sum_of,
     sum_rows,
     wide_dtype,
@@ -90,11 +91,7 @@ def gradients(
             return found if needs[2] else (*found[:2], None)  # there may be no bias
         found = _fused(grad, x, weight, eps, needs)
     # The bias has the dtype of the weight.
-    each_like = zip(found, (x, weight, weight), needs, strict=True)
-    return tuple(
-        each.to(like.dtype) if each is not None and needed else None
-        for each, like, needed in each_like
-    )
+    return needed_like(found, (x, weight, weight), needs)
 
 
 def _fused(

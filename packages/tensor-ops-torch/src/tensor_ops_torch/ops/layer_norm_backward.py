@@ -9,6 +9,7 @@
 
 from torch import Tensor
 
+from tensor_ops_torch.operators.rows import needed_like
 from tensor_ops_torch.ops import layer_norm
 
 
@@ -32,8 +33,7 @@ def gradients(
 ) -> tuple[Tensor | None, ...]:
     norm = layer_norm.of_gradient(grad, x, weight, eps)
     found = norm.gradients(of_x, of_weight, of_bias)
-    each_like = zip(found, (grad, x, weight), needs, strict=True)
-    return tuple(each.to(like.dtype) if needed else None for each, like, needed in each_like)
+    return needed_like(found, (grad, x, weight), needs)
 
 
 def tangents(

@@ -10,7 +10,7 @@
 from torch import Tensor
 
 from tensor_ops_torch.operators.norm_gradients import rms_of_gradient
-from tensor_ops_torch.operators.rows import rms_norm_gradients
+from tensor_ops_torch.operators.rows import needed_like, rms_norm_gradients
 
 
 def composed(grad: Tensor, x: Tensor, weight: Tensor, eps: float = 1e-6) -> tuple[Tensor, Tensor]:
@@ -31,8 +31,7 @@ def gradients(
     needs: tuple[bool, ...],
 ) -> tuple[Tensor | None, ...]:
     found = rms_of_gradient(grad, x, weight, eps).gradients(of_x, of_weight)
-    each_like = zip(found, (grad, x, weight), needs, strict=True)
-    return tuple(each.to(like.dtype) if needed else None for each, like, needed in each_like)
+    return needed_like(found, (grad, x, weight), needs)
 
 
 def tangents(
