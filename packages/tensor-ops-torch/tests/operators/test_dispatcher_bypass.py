@@ -236,3 +236,37 @@ def test_gradients_are_those_of_what_a_subclass_means():
             y = tensor_ops_torch.rms_norm(x, weight)
         grads += torch.autograd.grad(y, x, torch.ones(4, 6))
     torch.testing.assert_close(grads[1], grads[0])
+
+
+@torch.enable_grad()
+def test_gradients_are_recorded_at_once(operators, monkeypatch):
+    x, w = X.clone().requires_grad_(), W.clone().requires_grad_()
+    expected = torch.autograd.grad(torch.ops.tensor_ops.rms_norm(x, w).square().sum(), (x, w))
+    assert operators(tensor_ops_torch.rms_norm, x, w) == ["tensor_ops::rms_norm"]
+    found = torch.autograd.grad(tensor_ops_torch.rms_norm(x, w).square().sum(), (x, w))
+    assert all(map(torch.equal, found, expected))
+    assert tensor_ops_torch.rms_norm(X, W).grad_fn is None
+
+
+@torch.enable_grad()
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ((X, W[:3]), ValueError, "weight (must have|has) shape"),
+        ((X,), TypeError, "missing a required argument"),
+        ((X, W, 1e-6, 1), TypeError, "too many positional arguments"),
+        ((X, [1.0] * 6), TypeError, "weight must be a torch.Tensor"),
+    ],
+)
+def test_errors_are_those_of_the_operator_where_gradients_are_recorded(arguments, error, message):
+    x, *others = arguments
+    with pytest.raises(error, match=message):
+        tensor_ops_torch.rms_norm(x.clone().requires_grad_(), *others)
+
+
+@torch.enable_grad()
+def test_transforms_of_gradients_are_not_passed_by():
+    x = X.clone().requires_grad_()
+    found = torch.func.vmap(torch.func.grad(lambda row: tensor_ops_torch.silu(row).sum()))(x)
+    (expected,) = torch.autograd.grad(tensor_ops_torch.silu(x).sum(), x)
+    torch.testing.assert_close(found, expected)

@@ -24,7 +24,7 @@ def gradient_by_backend(name: str, grad: Tensor, *others: Any) -> Any:
     """
     op = OPS[name]
     try:
-        if can_bypass_dispatcher(grad) and are_as_is(others):
+        if can_bypass_dispatcher(grad) and are_as_is(others):  # gradients are not recorded here
             try:
                 return _run_directly(op)(grad, *others)
             except REFUSED:

@@ -14,7 +14,7 @@ from torch import Tensor
 from tensor_ops import BackendError, BackendFallbackWarning
 from tensor_ops.extension import CPU, Op, Route, check_values, decision, function_of
 from tensor_ops_torch.operators.checks import check_tensors
-from tensor_ops_torch.operators.derivatives import autograd_kernel
+from tensor_ops_torch.operators.derivatives import autograd_kernel, differentiable, recording
 from tensor_ops_torch.operators.rows import may_have_tangents
 from tensor_ops_torch.operators.tensors import (
     EXCHANGES,
@@ -35,8 +35,10 @@ _library = torch.library.Library(NAMESPACE, "DEF")
 warned_of: set[str] = set()
 
 
-def define(op: Op, formulas: ModuleType | None) -> torch._ops.OpOverload:
-    """Define ``torch.ops.tensor_ops.<op>`` and return it.
+def define(op: Op, formulas: ModuleType | None) -> tuple[torch._ops.OpOverload, Callable[..., Any]]:
+    """Define ``torch.ops.tensor_ops.<op>``; return it, and what computes it directly.
+
+    The second, of `recording`, is for calls that can bypass the dispatcher.
 
     `formulas` is the file of the op in `tensor_ops_torch.ops`. It has functions:
 
@@ -59,11 +61,12 @@ def define(op: Op, formulas: ModuleType | None) -> torch._ops.OpOverload:
     _library.impl(op.name, _host_kernel(op), "CPU")
     _library.impl(op.name, device_kernel(op, composed), "CompositeExplicitAutograd")
     torch.library.register_fake(qualified, _fake(op), lib=_library)
-    _library.impl(op.name, autograd_kernel(op, operator, formulas), "Autograd")
+    function = differentiable(op, operator, formulas)
+    _library.impl(op.name, autograd_kernel(op, operator, function), "Autograd")
     torch.library.register_vmap(qualified, vmap_rule(op, operator), lib=_library)
     for device in _AUTOCAST:
         _library.impl(op.name, autocast_kernel(op, operator, device), f"Autocast{device.upper()}")
-    return operator
+    return operator, recording(op, function)
 
 
 def _schema(op: Op) -> str:

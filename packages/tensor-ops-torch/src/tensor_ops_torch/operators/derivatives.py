@@ -12,18 +12,17 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from tensor_ops.extension import Op
-from tensor_ops_torch.operators.direct import bypassing
+from tensor_ops_torch.operators.direct import bypassing, direct
 from tensor_ops_torch.operators.rows import may_have_tangents
 from tensor_ops_torch.operators.tensors import array_names
 
-__all__ = ["autograd_kernel"]
+__all__ = ["autograd_kernel", "differentiable", "recording"]
 
 
 def autograd_kernel(
-    op: Op, operator: Callable[..., Any], formulas: ModuleType | None
+    op: Op, operator: Callable[..., Any], function: type[torch.autograd.Function]
 ) -> Callable[..., Any]:
     """Return the kernel of an operator that keeps what its derivatives need."""
-    function = _differentiable(op, operator, formulas)
     count = len(array_names(op))
 
     def kernel(*args: Any, **scalars: Any) -> Any:
@@ -37,6 +36,32 @@ def autograd_kernel(
             return operator(*args, **scalars)
 
     return kernel
+
+
+def recording(op: Op, function: type[torch.autograd.Function]) -> Callable[..., Any]:
+    """Return a function that computes what an operator does, and records gradients.
+
+    It is for calls that can bypass the dispatcher, of positional arguments alone. Like the function
+    of `direct` it raises one of `REFUSED` where only the operator knows what to do, or to say.
+    """
+    count = len(array_names(op))
+    run_directly = direct(op)
+    apply = super(torch.autograd.Function, function).apply
+
+    def record(*args: Any) -> Any:
+        if not torch.is_grad_enabled():
+            return run_directly(*args)
+        if torch._C._are_functorch_transforms_active():
+            raise TypeError
+        for each in args[:count]:
+            if each is not None and each.requires_grad:
+                try:
+                    return apply(None, *args)
+                except RuntimeError as error:
+                    raise TypeError from error
+        return run_directly(*args)
+
+    return record
 
 
 def _have_tangents(arrays: Sequence[Any]) -> tuple[bool, ...]:
@@ -106,20 +131,22 @@ def _symmetric(along: Callable[..., Tensor]) -> Callable[..., Any]:
     """Return the gradients of an op of one array whose derivative is the same either way."""
 
     def gradients(grad: Tensor, saved: Tensor, *scalars: Any, needs: Any) -> tuple[Tensor]:
-        return (along(grad, saved, *scalars).to(saved.dtype),)
+        found = along(grad, saved, *scalars)
+        return (found if found.dtype is saved.dtype else found.to(saved.dtype),)
 
     return gradients
 
 
-def _differentiable(
+def differentiable(
     op: Op, operator: Callable[..., Any], formulas: ModuleType | None
 ) -> type[torch.autograd.Function]:
-    """Return the operator as a function with gradients and tangents.
+    """Return an operator as a function with gradients and tangents.
 
     `torch.library.register_autograd` would do, were it not for the transforms of torch.func.
     """
     count = len(array_names(op))
-    compute = bypassing(op, operator)
+    run_directly = direct(op)
+    compute = bypassing(operator, run_directly)
     save = getattr(formulas, "saved", None)
     along = getattr(formulas, "along", None)
     symmetric = None if along is None else _symmetric(along)
@@ -128,6 +155,7 @@ def _differentiable(
 
     parameters = [op.signature.parameters[name] for name in op.kinds]
     defaults = tuple(each.default for each in parameters)
+    not_given, of_scalars = (False,) * count, (None,) * (len(parameters) - count)
 
     def all_arguments(args: tuple[Any, ...], scalars: Mapping[str, Any]) -> tuple[Any, ...]:
         # The dispatcher leaves out arguments that equal their defaults.
@@ -138,16 +166,19 @@ def _differentiable(
 
     class Differentiable(torch.autograd.Function):
         @staticmethod
-        def forward(ctx: Any, call: _Call, *args: Any) -> Any:
-            with call.modes(), torch._C._AutoDispatchBelowAutograd():
-                output = operator(*args, **call.scalars) if call.scalars else compute(*args)
+        def forward(ctx: Any, call: _Call | None, *args: Any) -> Any:
+            if call is None:  # as `recording` calls it
+                output, values = run_directly(*args), args + defaults[len(args) :]
+            else:
+                with call.modes(), torch._C._AutoDispatchBelowAutograd():
+                    output = operator(*args, **call.scalars) if call.scalars else compute(*args)
+                values = all_arguments(args, call.scalars)
             ctx.given = len(args)
-            values = all_arguments(args, call.scalars)
             arrays, ctx.scalars = values[:count], values[count:]
             outputs = output if isinstance(output, tuple) else (output,)
             kept = arrays if save is None else save(*arrays, *outputs)
             ctx.save_for_backward(*kept)
-            if any(call.has_tangents):
+            if call is not None and any(call.has_tangents):
                 ctx.save_for_forward(*kept)
                 ctx.call = call
                 ctx.dtypes = [each.dtype for each in outputs]
@@ -155,14 +186,14 @@ def _differentiable(
 
         @staticmethod
         def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-            needs = (*ctx.needs_input_grad[1:], *(False,) * count)[:count]
+            needs = (*ctx.needs_input_grad[1:], *not_given)[:count]
             found = gradients(*grads, *ctx.saved_tensors, *ctx.scalars, needs=needs)
-            return (None, *(*found, *(None for _ in ctx.scalars))[: ctx.given])
+            return (None, *found, *of_scalars)[: 1 + ctx.given]
 
         @staticmethod
         def jvp(ctx: Any, *given: Tensor | None) -> Any:
             # PyTorch gives zeros for what has no tangent, and infinity times zero is NaN.
-            has_tangents = (*ctx.call.has_tangents, *(False,) * count)[:count]
+            has_tangents = (*ctx.call.has_tangents, *not_given)[:count]
             directions = (
                 each if has else None
                 for each, has in zip((*given[1:], *(None,) * count), has_tangents, strict=False)

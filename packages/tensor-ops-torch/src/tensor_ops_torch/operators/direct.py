@@ -2,7 +2,7 @@
 
 Generating text calls ops thousands of times per second on single rows, and the dispatcher takes
 longer than computing a row. Where skipping it is unobservable, the backend's function is called
-directly; everywhere else the operator is.
+directly, or recorded for gradients; everywhere else the operator is called.
 """
 
 from __future__ import annotations
@@ -10,9 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import torch
-from torch import Tensor, autograd, nn
-from torch.autograd import forward_ad
+from torch import Tensor, nn
+from torch._C import (
+    _is_any_autocast_enabled,
+    _is_tracing,
+    _len_torch_dispatch_stack,
+    _len_torch_function_stack,
+)
+from torch.autograd import forward_ad, profiler
+from torch.compiler import is_dynamo_compiling
 
 from tensor_ops.extension import Op, exchanging_function
 from tensor_ops_torch.operators.tensors import EXCHANGES, dtype_name
@@ -34,23 +40,23 @@ def are_as_is(arguments: tuple[Any, ...]) -> bool:
 
 
 def can_bypass_dispatcher(x: Any) -> bool:
-    """Return whether skipping the dispatcher is unobservable for a tensor.
+    """Return whether skipping the dispatcher is unobservable for a tensor, gradients aside.
 
     Keep this short: within a model each of these questions costs a few cache lines.
     """
     return (
         type(x) is Tensor
-        and not torch.compiler.is_compiling()
+        # Every other way of tracing has tensors of its own kind, or modes.
+        and not is_dynamo_compiling()
         and x.is_cpu
         and not x.is_nested
-        and not torch.is_grad_enabled()
         and forward_ad._current_level < 0
-        and not torch.is_autocast_enabled("cpu")
-        and torch._C._get_tracing_state() is None
+        and not _is_any_autocast_enabled()
+        and not _is_tracing()
         # Modes such as those that count operations.
-        and not torch._C._len_torch_dispatch_stack()
-        and not torch._C._len_torch_function_stack()
-        and not autograd.profiler._is_profiler_enabled
+        and not _len_torch_dispatch_stack()
+        and not _len_torch_function_stack()
+        and not profiler._is_profiler_enabled
     )
 
 
@@ -63,9 +69,8 @@ def direct(op: Op) -> Callable[..., Any]:
     return exchanging_function(op, dtype_name) if EXCHANGES else _refuse
 
 
-def bypassing(op: Op, operator: Callable[..., Any]) -> Callable[..., Any]:
+def bypassing(operator: Callable[..., Any], run_directly: Callable[..., Any]) -> Callable[..., Any]:
     """Return an operator that bypasses the dispatcher where it can."""
-    run_directly = direct(op)
 
     def compute(x: Any, *rest: Any) -> Any:
         if can_bypass_dispatcher(x) and are_as_is(rest):

@@ -21,9 +21,12 @@ _OF_ERRORS = re.compile(r"(?:, ([^,]*?))? or `out` cannot take the result")
 
 
 def function_of(
-    op: Op, operator: Callable[..., Any], formulas: ModuleType | None
+    op: Op,
+    operator: Callable[..., Any],
+    run_directly: Callable[..., Any],
+    formulas: ModuleType | None,
 ) -> Callable[..., Any]:
-    """Return a function that calls an operator, at once where it can, and documents itself."""
+    """Return a function that calls an operator, directly where it can, and documents itself."""
     parameters = [p for p in op.signature.parameters.values() if p.name not in _LEFT_OUT]
     signature = inspect.Signature(parameters)
 
@@ -35,7 +38,7 @@ def function_of(
         except RuntimeError as error:
             _explain(op, signature, args, kwargs, error)
 
-    compute = bypassing(op, explained)
+    compute = bypassing(explained, run_directly)
 
     def function(*args: Any, **kwargs: Any) -> Any:
         return explained(*args, **kwargs) if kwargs or not args else compute(*args)
