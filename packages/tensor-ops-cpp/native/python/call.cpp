@@ -7,6 +7,7 @@
 #include "declaration/errors.h"
 #include "isa/isa.h"
 #include "launch/ready_call.h"
+#include "threads/pytorch_threads.h"
 
 namespace tensor_ops {
 namespace {
@@ -43,6 +44,7 @@ void populate_results(const Op& op, const CheckedCall& call, const Result* outpu
 void compute(const Op& op, const CheckedCall& call, const Result* outputs, int threads) {
   const OpCall op_call = call.to_op_call(op);
   if (call.array[0].size() == 0) return write_empty_sums(op_call);
+  const TensorCall of_pytorch(call.reader.exchange() != nullptr);
   const ReadyCall ready(op_call, threads);
   const ReleasedGil released(is_worth_releasing_gil(ready.elements()));
   if (ready.threads() == 1) populate_results(op, call, outputs);

@@ -15,6 +15,7 @@
 
 #include "threads/doorbell.h"
 #include "threads/fork.h"
+#include "threads/pytorch_threads.h"
 #include "threads/relax.h"
 #include "threads/signals.h"
 
@@ -111,7 +112,8 @@ class Pool {
   bool run(int pieces, int helpers, Work work, const void* context) {
     const std::unique_lock<std::mutex> own(running_, std::try_to_lock);
     if (!own) return false;
-    start_threads(helpers);
+    const bool uses_pytorch = pytorch_threads_spin() && helpers < pytorch_num_threads();
+    if (!uses_pytorch) start_threads(helpers);
     work_ = work;
     context_ = context;
     unfinished_.store(pieces, std::memory_order_relaxed);
@@ -120,6 +122,11 @@ class Pool {
     for (int r = 0; r < ranges; ++r)
       range_[r].left.store(Range(jobs_, pieces * r / ranges, pieces * (r + 1) / ranges),
                            std::memory_order_relaxed);
+    if (uses_pytorch) {
+      const Team team{*this, jobs_, ranges};
+      run_on_pytorch_threads(help_in_team, &team);
+      return true;
+    }
     seats_.store(Seats(jobs_, helpers, ranges));
     wake(helpers);
     do_job(jobs_, 0, ranges);
@@ -180,6 +187,17 @@ class Pool {
       left = range.load();
     }
     if (done) unfinished_.fetch_sub(done, std::memory_order_release);
+  }
+
+  struct Team {
+    Pool& pool;
+    std::uint32_t job;
+    int ranges;
+  };
+
+  static void help_in_team(const void* context, int number) {
+    const Team& team = *static_cast<const Team*>(context);
+    if (number < team.ranges) team.pool.do_job(team.job, number, team.ranges);
   }
 
   // Waits for work by spinning, then asleep.

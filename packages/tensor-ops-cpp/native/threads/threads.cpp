@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "threads/pool.h"
+#include "threads/pytorch_threads.h"
 #include "threads/resources.h"
 
 namespace tensor_ops {
@@ -61,8 +62,10 @@ int sensible_threads(int wanted) {
 
 int threads_for(double nanoseconds) {
   if (nanoseconds < 2 * kWorthJoining) return 1;
-  const double most = num_threads();
+  const int of_pytorch = pytorch_num_threads();
+  const double most = of_pytorch ? std::min(num_threads(), of_pytorch) : num_threads();
   const double joined = std::min(most, nanoseconds / kWorthJoining);
+  if (of_pytorch && pytorch_threads_spin()) return static_cast<int>(joined);
   const double threads = std::min(joined, 1.0 + helpers_awake());
   if (threads == joined) return static_cast<int>(threads);
   const double woken = (nanoseconds + add_to_row(nanoseconds)) / kWorthWaking;
