@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
+import tensor_ops
 from tensor_ops_torch.modules import swap
 
 # pytest's importlib mode does not put this folder, which has `lookalikes`, on the path.
@@ -25,6 +26,13 @@ def pytest_generate_tests(metafunc):
 def kept_sources(monkeypatch):
     """Compile the file of a test once, not at each swap of a module that is written there."""
     monkeypatch.setattr(swap, "forget_sources", lambda: None)
+
+
+@pytest.fixture(autouse=True)
+def named_backend():
+    """Name a backend, so that its ops run for few elements with gradients, too."""
+    with tensor_ops.use_backend("cpp"):
+        yield
 
 
 @pytest.fixture

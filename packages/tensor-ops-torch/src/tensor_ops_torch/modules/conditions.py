@@ -81,27 +81,32 @@ class Conditions:
         hiding = tuple((vars(each), name) for each in own for name in held)
         passed = tuple((vars(each), name) for each, name in self.passed)
 
-        def hold(module: nn.Module, is_eager: bool) -> bool:
+        def is_hidden(module: nn.Module, is_eager: bool) -> bool:
+            """Return whether something else has the name of a parameter, child or function."""
             fields = module.__dict__
             for name in held:
                 if name in fields:
-                    return False
+                    return True
             if is_eager or not torch.compiler.is_compiling():
                 for names, name in hiding:
                     if name in names:
-                        return False
+                        return True
             else:
                 for name in held:
                     if hasattr(kind, name):
-                        return False
+                        return True
                 for name in called:
                     getattr(module, name, None)  # without it, nothing guards on the fields below
             for name in called:
                 if name in fields:
-                    return False
-            for names, name in passed:
-                if name in names:
-                    return False
+                    return True
+            return bool(passed) and any(name in names for names, name in passed)
+
+        has_names = bool(held or called or passed)
+
+        def hold(module: nn.Module, is_eager: bool) -> bool:
+            if has_names and is_hidden(module, is_eager):
+                return False
             for name, of, value in watched:
                 found = getattr(module, name, _MISSING)
                 if type(found) is not of or (found != value and not _same_partial(found, value)):

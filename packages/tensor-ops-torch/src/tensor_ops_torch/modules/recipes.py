@@ -16,17 +16,11 @@ from torch import Tensor, nn
 from torch.autograd import forward_ad
 from torch.nn.modules.module import _has_any_global_hook
 
-from tensor_ops.extension import OPS
+from tensor_ops.extension import OPS, decision
 from tensor_ops_torch.modules.classes import Forward, Recipe, swapped_class
-from tensor_ops_torch.operators.direct import (
-    PLAIN,
-    REFUSED,
-    bypassing,
-    can_bypass_dispatcher,
-    direct,
-)
+from tensor_ops_torch.operators.direct import PLAIN, REFUSED, can_bypass_dispatcher, direct
 from tensor_ops_torch.operators.tensors import HALF
-from tensor_ops_torch.ops import OPERATORS
+from tensor_ops_torch.ops import DIRECT, OPERATORS
 
 __all__ = [
     "ActivationRecipe",
@@ -36,6 +30,14 @@ __all__ = [
 ]
 
 _MISSING = object()
+# Below how many elements PyTorch's own function takes less time than an op where gradients are
+# recorded: an op calls Python in its backward, too. See decision 49.
+_FEW = {
+    ("layer_norm",): 1 << 16,
+    ("softmax",): 1 << 16,
+    ("silu",): 1 << 15,
+    ("gelu", "tanh"): 1 << 13,
+}
 
 
 @dataclass(frozen=True)
@@ -54,12 +56,13 @@ class NormRecipe(Recipe):
     width: int | None
 
     def forward(self, original: Forward, kind: type[nn.Module]) -> Forward:
-        run_directly, compute = direct(OPS[self.op]), bypassing(OPS[self.op], OPERATORS[self.op])
+        run_directly, record, operator = direct(OPS[self.op]), DIRECT[self.op], OPERATORS[self.op]
+        few = _few(kind, self.op)
         name_of_weight, name_of_bias, offset = self.weight, self.bias, self.offset
         eps_of, width, holds = dict(self.eps), self.width, self.conditions.check(kind)
         has_bias = self.op == "layer_norm"
 
-        def on_row(module: nn.Module, x: Tensor, eps: float) -> Any:
+        def on_row(module: nn.Module, x: Tensor, eps: float, compute: Forward) -> Any:
             """Compute what generation asks for most; REFUSED for anything else."""
             parameters = module._parameters
             weight: Any
@@ -75,10 +78,12 @@ class NormRecipe(Recipe):
                     type(bias) not in PLAIN or bias.dtype is not x.dtype
                 ):
                     raise TypeError
-                return run_directly(x, weight, bias, eps)
-            return run_directly(x, weight, eps)
+                return compute(x, weight, bias, eps)
+            return compute(x, weight, eps)
 
         def forward(module: nn.Module, x: Any = _MISSING, /, *args: Any, **kwargs: Any) -> Any:
+            if few and torch.is_grad_enabled() and _is_for_pytorch(module, x, few):
+                return original(module, x, *args, **kwargs)
             bypasses = can_bypass_dispatcher(x)
             if args or kwargs or not (bypasses or _is_taken(x)) or not holds(module, bypasses):
                 return _original(original, module, x, args, kwargs)
@@ -90,10 +95,14 @@ class NormRecipe(Recipe):
                 return original(module, x)
             if not x.ndim or not x.is_contiguous() or (width or x.shape[-1]) != x.shape[-1]:
                 return original(module, x)
+            compute = run_directly
+            if bypasses and torch.is_grad_enabled():
+                compute = record
             if bypasses and not offset:
                 try:
-                    return on_row(module, x, eps)
+                    return on_row(module, x, eps, compute)
                 except REFUSED:
+                    bypasses = False
                     if not _is_taken(x):
                         return original(module, x)
             if name_of_weight is None:
@@ -110,7 +119,13 @@ class NormRecipe(Recipe):
                     # One plus the weight has more digits than a half type.
                     weight, bias = weight.float(), None if bias is None else bias.float()
                 weight = weight + 1
-            return compute(x, weight, bias, eps) if has_bias else compute(x, weight, eps)
+            given = (weight, bias, eps) if has_bias else (weight, eps)
+            if bypasses:
+                try:
+                    return compute(x, *given)
+                except REFUSED:
+                    pass  # the operator computes it, or raises an error that says what is wrong
+            return operator(x, *given)
 
         return forward
 
@@ -128,21 +143,27 @@ class ActivationRecipe(Recipe):
         return () if self.approximate is None else (self.approximate,)
 
     def forward(self, original: Forward, kind: type[nn.Module]) -> Forward:
-        run_directly, operator = direct(OPS[self.op]), OPERATORS[self.op]
+        run_directly, record, operator = direct(OPS[self.op]), DIRECT[self.op], OPERATORS[self.op]
         scalars, dtypes, holds = self.scalars, self.dtypes, self.conditions.check(kind)
+        few = _few(kind, self.op, *scalars)
 
         def forward(module: nn.Module, x: Any = _MISSING, /, *args: Any, **kwargs: Any) -> Any:
+            if few and torch.is_grad_enabled() and _is_for_pytorch(module, x, few):
+                return original(module, x, *args, **kwargs)
             bypasses = can_bypass_dispatcher(x)
             if args or kwargs or not (bypasses or _is_taken(x)) or not holds(module, bypasses):
                 return _original(original, module, x, args, kwargs)
-            if not x.is_contiguous() or x.dtype not in dtypes or not x.ndim:
+            if not x.is_contiguous() or x.dtype not in dtypes:
                 return original(module, x)
             if bypasses:
+                compute = run_directly
+                if torch.is_grad_enabled():
+                    compute = record
                 try:
-                    return run_directly(x, *scalars)
+                    return compute(x, *scalars)
                 except REFUSED:
                     pass  # the operator computes it, or raises an error that says what is wrong
-            return operator(x, *scalars)
+            return operator(x, *scalars) if x.ndim else original(module, x)
 
         return forward
 
@@ -168,7 +189,7 @@ class GatedRecipe(Recipe):
         return self.activation_recipe.dtypes
 
     def forward(self, original: Forward, kind: type[nn.Module]) -> Forward:
-        run_directly, operator = direct(OPS[self.op]), OPERATORS[self.op]
+        run_directly, operator = DIRECT[self.op], OPERATORS[self.op]
         name, recipe, base = self.activation, self.activation_recipe, self.activation_base
         scalars, dtypes = recipe.scalars, self.dtypes
         act_kind: type[nn.Module] | None = None
@@ -233,6 +254,23 @@ class GatedRecipe(Recipe):
             return y
 
         return forward
+
+
+def _few(kind: type[nn.Module], *op: str) -> int:
+    """Return the entry of `_FEW` for a class with a forward of PyTorch's, which is one function."""
+    is_pytorch = kind.forward.__module__.startswith("torch.nn.modules.")
+    return _FEW.get(op, 0) if is_pytorch else 0
+
+
+def _is_for_pytorch(module: nn.Module, x: Any, few: int) -> bool:
+    """Return whether a call records gradients of few elements, and no backend is named."""
+    if torch.compiler.is_dynamo_compiling() or torch.jit.is_tracing() or type(x) is not Tensor:
+        return False
+    if x.numel() >= few or not x.is_cpu or decision().strict:
+        return False
+    if x.requires_grad:
+        return True
+    return any(each is not None and each.requires_grad for each in module._parameters.values())
 
 
 def _ones(n: int, dtype: torch.dtype, device: torch.device) -> Tensor:

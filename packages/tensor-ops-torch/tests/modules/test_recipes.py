@@ -1,0 +1,90 @@
+"""When a swapped module calls its op, and when PyTorch's own function."""
+
+import pytest
+import torch
+from torch import nn
+
+import tensor_ops
+from tensor_ops_torch import swap_modules
+
+MODULES = {
+    "layer_norm": lambda: nn.LayerNorm(64),
+    "softmax": lambda: nn.Softmax(-1),
+    "silu": nn.SiLU,
+    "gelu": lambda: nn.GELU("tanh"),
+}
+
+
+class Norm(nn.LayerNorm):
+    """A layer norm in several functions of PyTorch."""
+
+    def forward(self, x):
+        centred = x - x.mean(-1, keepdim=True)
+        variance = centred.pow(2).mean(-1, keepdim=True)
+        return self.weight * (centred / torch.sqrt(variance + self.eps)) + self.bias
+
+
+def swapped(module):
+    assert not swap_modules(module, strict=True).refused
+    return module
+
+
+def is_op(y):
+    """Return whether an op will compute the gradients of what led to a tensor."""
+    return type(y.grad_fn).__name__.startswith("Differentiable")
+
+
+@pytest.fixture(autouse=True)
+def automatic(named_backend):
+    with tensor_ops.use_backend("auto"):
+        yield
+
+
+@pytest.fixture(params=MODULES)
+def module(request):
+    return MODULES[request.param]()
+
+
+@pytest.fixture
+def x():
+    return torch.randn(3, 64, requires_grad=True)
+
+
+def test_pytorch_differentiates_few_elements(module, x):
+    own = module(x)
+    own.sum().backward()
+    expected, x.grad = x.grad, None
+    y = swapped(module)(x)
+    y.sum().backward()
+    assert type(y.grad_fn) is type(own.grad_fn)
+    assert torch.equal(y, own)
+    assert torch.equal(x.grad, expected)
+
+
+def test_an_op_differentiates_many(module):
+    many = torch.randn(1024, 64, requires_grad=True)
+    y = swapped(module)(many)
+    assert is_op(y)
+    assert y.shape == many.shape
+
+
+def test_a_backend_that_is_named_runs(module, x):
+    swapped(module)
+    with tensor_ops.use_backend("cpp"):
+        assert is_op(module(x))
+
+
+def test_an_op_runs_where_nothing_is_recorded(module, x, calls):
+    swapped(module)
+    with torch.no_grad():
+        assert len(calls(module, x)) == 1
+    assert len(calls(module.requires_grad_(False), x.detach())) == 1
+
+
+def test_parameters_alone_are_recorded_too(x):
+    assert not is_op(swapped(nn.LayerNorm(64))(x.detach()))
+
+
+@pytest.mark.parametrize("module", [nn.GELU(), nn.RMSNorm(64), Norm(64)], ids=lambda m: str(m)[:9])
+def test_an_op_differentiates_what_takes_pytorch_longer(module, x):
+    assert is_op(swapped(module)(x))
