@@ -37,72 +37,49 @@ def run(code):
     assert done.returncode == 0, done.stderr
 
 
-def test_a_call_starts_no_threads_beside_them():
-    run("assert is_right() and threads_of_process() == before\n")
+def test_which_threads_are_started():
+    run("""
+tensor_ops_cpp.set_num_threads(1)
+assert all(is_right() for _ in range(20)) and threads_of_process() == before
+tensor_ops_cpp.set_num_threads(2)
+torch.set_num_threads(1)
+assert all(is_right() for _ in range(20)) and threads_of_process() <= before
+torch.set_num_threads(2)
+torch.nn.functional.relu(x)
+assert is_right() and threads_of_process() == before
+tensor_ops_cpp.silu(x.numpy())  # has no part in PyTorch's threads
+assert threads_of_process() == before + 1
+""")
 
 
-def test_an_array_of_numpy_does_not_use_them():
-    run(
-        "tensor_ops_cpp.set_num_threads(2)\n"
-        "tensor_ops_cpp.silu(x.numpy())\n"
-        "assert threads_of_process() == before + 1\n"
-    )
+def test_numbers_of_threads_and_pauses_change_no_bits():
+    run("""
+for threads in (3, 2, 4, 1, 2):
+    torch.set_num_threads(threads)
+    for pause in (0, 0.05, 0):
+        time.sleep(pause)
+        torch.nn.functional.relu(x)
+        assert is_right() and is_right()
+for threads in (1, 2, 5):
+    y = tensor_ops_cpp.silu(x, num_threads=threads)
+    assert y.numpy().tobytes() == expected
+
+right = []
+def call():
+    torch.set_num_threads(2)
+    right.extend(is_right() for _ in range(20))
+callers = [threading.Thread(target=call) for _ in range(4)]
+for each in callers: each.start()
+for each in callers: each.join()
+assert right == [True] * 80
+""")
 
 
-def test_torch_set_num_threads_limits_calls_on_tensors():
-    run(
-        "tensor_ops_cpp.set_num_threads(2)\n"
-        "torch.set_num_threads(1)\n"
-        "assert all(is_right() for _ in range(20)) and threads_of_process() <= before\n"
-    )
-
-
-def test_set_num_threads_limits_them():
-    run(
-        "tensor_ops_cpp.set_num_threads(1)\n"
-        "assert all(is_right() for _ in range(20)) and threads_of_process() == before\n"
-    )
-
-
-def test_other_numbers_of_threads_and_pauses_change_no_bits():
-    run(
-        "for threads in (3, 2, 4, 1, 2):\n"
-        "    torch.set_num_threads(threads)\n"
-        "    for pause in (0, 0.05, 0):\n"
-        "        time.sleep(pause)\n"
-        "        torch.nn.functional.relu(x)\n"
-        "        assert is_right() and is_right()\n"
-    )
-
-
-def test_a_number_of_threads_in_the_call_may_be_larger_than_theirs():
-    run(
-        "assert is_right()\n"
-        "for threads in (1, 2, 5):\n"
-        "    y = tensor_ops_cpp.silu(x, num_threads=threads)\n"
-        "    assert y.numpy().tobytes() == expected\n"
-    )
-
-
-def test_several_threads_call_at_once():
-    run(
-        "right = []\n"
-        "def call():\n"
-        "    torch.set_num_threads(2)\n"
-        "    right.extend(is_right() for _ in range(20))\n"
-        "callers = [threading.Thread(target=call) for _ in range(4)]\n"
-        "for each in callers: each.start()\n"
-        "for each in callers: each.join()\n"
-        "assert right == [True] * 80\n"
-    )
-
-
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_a_forked_child_has_threads_of_its_own():
-    run(
-        "assert is_right()\n"
-        "child = os.fork()\n"
-        "if child == 0:\n"
-        "    os._exit(0 if is_right() and is_right() else 1)\n"
-        "assert os.waitpid(child, 0)[1] == 0 and is_right()\n"
-    )
+    run("""
+assert is_right()
+child = os.fork()
+if child == 0:
+    os._exit(0 if is_right() and is_right() else 1)
+assert os.waitpid(child, 0)[1] == 0 and is_right()
+""")

@@ -33,8 +33,8 @@ _MISSING = object()
 # Below how many elements PyTorch's own function takes less time than an op where gradients are
 # recorded: an op calls Python in its backward, too. See decision 49.
 _FEW = {
-    ("layer_norm",): 1 << 16,
-    ("softmax",): 1 << 16,
+    ("layer_norm",): 1 << 18,
+    ("softmax",): 1 << 18,
     ("silu",): 1 << 15,
     ("gelu", "tanh"): 1 << 13,
 }
