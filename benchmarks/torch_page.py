@@ -1,4 +1,4 @@
-"""Bring docs/pytorch_performance.md up to date from its two records.
+"""Bring docs/pytorch_performance.md up to date from its records.
 
 nox -s bench_torch -- torch_page
 """
@@ -7,6 +7,7 @@ import argparse
 import json
 
 import torch_models
+import torch_parts
 import torch_training
 from pages import ROOT, update
 
@@ -17,7 +18,7 @@ RESULTS = ROOT / "benchmarks" / "results"
 def blocks_of_page() -> dict[str, str]:
     """Return the blocks of the page by name."""
     made: dict[str, str] = {}
-    for script in (torch_models, torch_training):
+    for script in (torch_models, torch_parts, torch_training):
         path = RESULTS / f"{script.__name__}.json"
         made |= script.blocks(json.loads(path.read_text(encoding="utf-8")))
     return made
