@@ -47,10 +47,6 @@ int find_in(dl_phdr_info* info, std::size_t, void* found) {
   return 1;
 }
 
-// A forked child has none of the threads, which its OpenMP runtime does not know.
-std::atomic<bool> is_forked{false};
-const bool notices_fork = call_at_fork(nullptr, nullptr, [] { is_forked.store(true); });
-
 // Null where PyTorch was not loaded, or has no OpenMP, when first asked.
 const Runtime* runtime() {
   static const Runtime found = [] {
@@ -58,8 +54,12 @@ const Runtime* runtime() {
     dl_iterate_phdr(find_in, &runtime);
     return runtime;
   }();
-  return found.is_whole() && notices_fork && !is_forked.load() ? &found : nullptr;
+  return found.is_whole() ? &found : nullptr;
 }
+
+// A forked child has none of the threads, which its OpenMP runtime does not know.
+std::atomic<bool> is_forked{false};
+const bool notices_fork = call_at_fork(nullptr, nullptr, [] { is_forked.store(true); });
 
 enum class Spinning { kNotAsked, kNo, kYes };
 
@@ -119,7 +119,8 @@ int pytorch_num_threads() {
 bool pytorch_threads_spin() {
   if (spinning == Spinning::kNotAsked) {
     if (first_helper && cpu_time_of(first_helper) < 0) first_helper = 0;
-    const bool may_spin = pytorch_num_threads() > 1 && (!first_helper || has_cpu(first_helper));
+    const bool exist = notices_fork && !is_forked.load() && pytorch_num_threads() > 1;
+    const bool may_spin = exist && (!first_helper || has_cpu(first_helper));
     spinning = may_spin ? Spinning::kYes : Spinning::kNo;
   }
   return spinning == Spinning::kYes;

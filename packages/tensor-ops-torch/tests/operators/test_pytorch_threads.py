@@ -80,6 +80,10 @@ def test_a_forked_child_has_threads_of_its_own():
 assert is_right()
 child = os.fork()
 if child == 0:
-    os._exit(0 if is_right() and is_right() else 1)
+    torch.set_num_threads(1)  # as workers of a DataLoader do
+    before = threads_of_process()
+    keeps_to_one = is_right() and threads_of_process() == before
+    torch.set_num_threads(2)
+    os._exit(0 if keeps_to_one and is_right() and is_right() else 1)
 assert os.waitpid(child, 0)[1] == 0 and is_right()
 """)
