@@ -20,18 +20,16 @@ TERMS = (("two int8 terms", OURS), ("one int8 term", ONE_TERM))
 _ARITHMETIC = (
     "the products of eight tokens take longer than their weights are read; more cores help."
 )
-_TERMS_OF_A_STEP = (
-    "in this record a step with one int8 term takes less time than with two, so that it is limited "
-    "by arithmetic, not by reading alone."
-)
 # Why a goal is missed, by its name or by what is measured of any model: what is known when the page
 # is written.
 CAUSES = {
     "decode, of the read bandwidth": (
         "in a step the threads wait for one another; `tensor-ops bench decode` shows how long."
     ),
-    "1B Q6_K: decode, of the read bandwidth": _TERMS_OF_A_STEP,
-    f"1B Q6_K: decode, beside {BETTER}": _TERMS_OF_A_STEP,
+    f"decode, beside {BETTER}": (
+        "reading limits both engines: with one int8 term, half of the products, a step takes "
+        "nearly as long, and float32 weights come at the read bandwidth."
+    ),
     "attention after 4,000 tokens, of the read bandwidth": (
         "float16 is converted before it is multiplied, which two cores do not much faster in their "
         "caches than this memory delivers in its fast minutes."
@@ -61,6 +59,10 @@ CAUSES = {
         for model in MODELS
         if model.startswith("1B Q")
     },
+    f"1B BF16: prompt with bfloat16 activations, beside {BETTER}": (
+        "products alone cannot be much faster: the table of prompts has what they reach of what "
+        "the cores multiply, beside which attention is not counted."
+    ),
     "1B BF16: first token of a new process, beside llama.cpp": (
         "activations stay float32 here, and llama.cpp rounds them to bfloat16; the columns `alike` "
         "of the table of prompts show what that takes."
@@ -170,17 +172,17 @@ def _prompt(results: Results, bounds: Bounds, model: str) -> Iterator[Goal]:
 
     Beside bfloat16 weights the other engines round activations to bfloat16.
     """
-    is_bfloat16 = MODELS[model].kind == "BF16"
+    prompt, engine = f"{model}: prompt", OURS
+    if MODELS[model].kind == "BF16":
+        prompt, engine = f"{prompt} with bfloat16 activations", ROUNDED
     yield Goal(
-        f"{model}: prompt{' with bfloat16 activations' if is_bfloat16 else ''}, beside {BETTER}",
+        f"{prompt}, beside {BETTER}",
         1.0,
-        results.times_as_fast_as_best(model, "prompt", ROUNDED if is_bfloat16 else OURS, BOTH),
+        results.times_as_fast_as_best(model, "prompt", engine, BOTH),
     )
     yield from _beside_llama_cpp(results, bounds, model, "prompt", "prompt")
     if MODELS[model].kind in ("BF16", "F32"):
-        yield Goal(
-            f"{model}: prompt, of what the cores multiply", 0.7, results.of_products(model, OURS)
-        )
+        yield Goal(f"{prompt}, of what the cores multiply", 0.7, results.of_products(model, engine))
 
 
 def _beside_llama_cpp(
