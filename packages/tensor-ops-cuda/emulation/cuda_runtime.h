@@ -4,7 +4,9 @@
 // It is meant to find mistakes. The tasks of a stream run only when the host waits for them. If
 // several streams could go on, one is chosen at random, so that a missing wait shows as wrong
 // numbers. Device memory is filled with NaN when it is new and when it is released. Copies that
-// leave an allocation, memory that was released, and handles that are unknown are errors.
+// leave an allocation, memory that was released, and handles that are unknown are errors. A kernel
+// in which all threads wait for each other fails with cudaErrorLaunchTimeout, and the text of the
+// error says where.
 //
 // What the device is like is read from the environment, once, for getenv() must not run beside a
 // setenv() of Python:
@@ -39,7 +41,9 @@ enum cudaError {
   cudaErrorInvalidResourceHandle = 400,
   cudaErrorNotReady = 600,
   cudaErrorIllegalAddress = 700,
+  cudaErrorLaunchTimeout = 702,
   cudaErrorLaunchFailure = 719,
+  cudaErrorCooperativeLaunchTooLarge = 720,
   cudaErrorNotSupported = 801,
   cudaErrorStreamCaptureUnsupported = 900,
   cudaErrorStreamCaptureInvalidated = 901,
@@ -94,6 +98,7 @@ enum cudaDeviceAttr {
   cudaDevAttrMaxThreadsPerMultiProcessor = 39,
   cudaDevAttrComputeCapabilityMajor = 75,
   cudaDevAttrComputeCapabilityMinor = 76,
+  cudaDevAttrCooperativeLaunch = 95,
   cudaDevAttrMaxSharedMemoryPerBlockOptin = 97,
   cudaDevAttrMemoryPoolsSupported = 115,
   cudaDevAttrClusterLaunch = 120,
@@ -115,8 +120,14 @@ enum cudaStreamCaptureMode {
   cudaStreamCaptureModeRelaxed = 2,
 };
 
-enum cudaLaunchAttributeID { cudaLaunchAttributeClusterDimension = 4 };
+enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
+
+enum cudaLaunchAttributeID {
+  cudaLaunchAttributeCooperative = 2,
+  cudaLaunchAttributeClusterDimension = 4,
+};
 union cudaLaunchAttributeValue {
+  int cooperative;
   struct {
     unsigned x, y, z;
   } clusterDim;
@@ -189,8 +200,22 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream);
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec);
 cudaError_t cudaGraphDestroy(cudaGraph_t graph);
 
+cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute, int value);
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const void* kernel,
+                                                          int threads, std::size_t shared_bytes);
+
 // How many bytes a device has, and how many of the host can be pinned; 4 GiB each at first.
 cudaError_t emulatedSetMemory(std::size_t device, std::size_t pinned);
+// How many multiprocessors a device has; 4 at first.
+cudaError_t emulatedSetMultiprocessors(int count);
+// In which order the threads of kernels run from now on: one of emulation::Order, with random
+// choices that depend on the seed.
+cudaError_t emulatedSetOrder(int order, unsigned seed);
+// Which of the waits that kernels have numbered does nothing from now on; 0 for none.
+cudaError_t emulatedLeaveOut(int wait);
+// Lets calls succeed again after a kernel has failed, which CUDA does not. cudaGetErrorString()
+// goes on to say what was wrong.
+cudaError_t emulatedForgetFailure();
 }
 #pragma GCC visibility pop
 

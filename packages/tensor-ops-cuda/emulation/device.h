@@ -2,8 +2,10 @@
 // and kernel_launch.h after its own types.
 //
 // The threads of a block are fibers: they run one at a time, in a random order, each until it waits
-// at a barrier. A missing barrier shows as wrong numbers, and one that not all threads reach ends
-// the process with a message.
+// at a barrier. A missing barrier shows as wrong numbers, and one that not all threads reach as an
+// error that says who waits where. The blocks of a cooperative grid run at once, those of others
+// one after another, a cluster at a time. docs/decisions/0050 says how blocks see each other's
+// writes.
 #pragma once
 
 #include <cmath>
@@ -11,6 +13,7 @@
 #include <cstdint>
 #include <cstring>
 #include <functional>
+#include <string>
 #include <tuple>
 #include <type_traits>
 
@@ -34,6 +37,12 @@ struct dim3 {
 struct alignas(8) uint2 {
   unsigned x, y;
 };
+struct alignas(8) float2 {
+  float x, y;
+};
+struct alignas(16) float4 {
+  float x, y, z, w;
+};
 struct alignas(16) uint4 {
   unsigned x, y, z, w;
 };
@@ -44,25 +53,63 @@ struct Grid {
   dim3 blocks, threads;
   unsigned cluster = 1;  // blocks of a cluster, along x
   std::size_t shared_bytes = 0;
+  bool is_cooperative = false;  // all blocks run at once; they are no clusters then
+};
+
+// How a grid ended.
+struct Outcome {
+  std::string failure;  // what was wrong, of which block and wait; empty after a success
+  bool has_hung = false;
 };
 
 // Runs a kernel's body once for each thread of the grid.
-void run_grid(const Grid& grid, const std::function<void()>& body);
+Outcome run_grid(const Grid& grid, const std::function<void()>& body);
+
+// Ends the grid that runs, in which the calling thread has made a mistake.
+[[noreturn]] void fail_grid(std::string why);
 
 // Of this thread's block, or of another of its cluster.
 void* shared_memory();
 void* shared_memory_of(const void* own, unsigned rank);
 unsigned cluster_rank();
 unsigned cluster_size();
+unsigned lane();
 
-void block_barrier();
+// Waits have the numbers that kernels give to them; 0 is one that cannot be left out.
+bool is_left_out(int wait);
+
+void block_barrier(int wait = 0);
 // Waits at one of the 16 barriers of the block until so many threads of the block have come to it.
-void named_barrier(unsigned number, unsigned threads);
+void named_barrier(unsigned number, unsigned threads, int wait = 0);
 void cluster_barrier();
+void warp_barrier(int wait = 0);
+
+// What blocks of a cooperative grid write for each other and read.
+void publish(void* to, const void* value, std::size_t bytes);
+void observe(void* value, const void* from, std::size_t bytes);
+unsigned add_release(unsigned* counter, unsigned addend, int wait);
+unsigned load_acquire(const unsigned* counter, int wait);
+
+// Copies of 16 bytes into shared memory, which have come when their group was waited for.
+void copy_async(void* to, const void* from);
+void commit_copies();
+void wait_copies(unsigned groups_left, int wait);
+
+// A time in nanoseconds, which passes faster while all threads wait.
+std::uint64_t global_timer();
+
+// Every lane of the warp gives an address, or null where there is no lane; the last to come works
+// on all of them.
+using Collective = void (*)(void* const* given);
+void do_together(void* own, Collective work, int wait = 0);
 
 // Every lane of the warp gives 8 bytes and takes those of another lane.
 std::uint64_t exchange(std::uint64_t given, unsigned from_lane);
-unsigned lane();
+
+// sums += a b, by a warp, of matrices in the registers of mma.sync.
+void mma_s8(int (&sums)[4], uint4 a, uint2 b);
+void mma_f16(float (&sums)[4], uint4 a, uint2 b);
+void mma_bf16(float (&sums)[4], uint4 a, uint2 b);
 
 template <class T>
 T exchanged(T value, unsigned from_lane) {
@@ -84,7 +131,7 @@ inline void __syncthreads() { ::emulation::block_barrier(); }
 inline void __barrier_sync_count(unsigned number, unsigned threads) {
   ::emulation::named_barrier(number, threads);
 }
-inline void __syncwarp(unsigned = 0xffffffffu) { ::emulation::exchange(0, ::emulation::lane()); }
+inline void __syncwarp(unsigned = 0xffffffffu) { ::emulation::warp_barrier(); }
 
 template <class T>
 T __shfl_xor_sync(unsigned, T value, int mask) {

@@ -14,6 +14,7 @@ namespace {
 thread_local cudaError_t last_error = cudaSuccess;
 thread_local int device = 0;
 cudaError_t sticky = cudaSuccess;
+int num_multiprocessors = 4;
 bool was_used = false, is_forked = false;
 
 struct Device {
@@ -65,7 +66,10 @@ constexpr ErrorText kErrors[] = {
     {cudaErrorNotReady, "cudaErrorNotReady", "device not ready"},
     {cudaErrorIllegalAddress, "cudaErrorIllegalAddress",
      "an illegal memory access was encountered"},
+    {cudaErrorLaunchTimeout, "cudaErrorLaunchTimeout", "the launch timed out and was terminated"},
     {cudaErrorLaunchFailure, "cudaErrorLaunchFailure", "unspecified launch failure"},
+    {cudaErrorCooperativeLaunchTooLarge, "cudaErrorCooperativeLaunchTooLarge",
+     "too many blocks in cooperative launch"},
     {cudaErrorNotSupported, "cudaErrorNotSupported", "operation not supported"},
     {cudaErrorStreamCaptureUnsupported, "cudaErrorStreamCaptureUnsupported",
      "operation not permitted when stream is capturing"},
@@ -104,7 +108,19 @@ cudaError_t driver_state() {
   return sticky;
 }
 
+std::string& kernel_failure() {
+  static std::string text;
+  return text;
+}
+
 int current_device() { return device; }
+int multiprocessors() { return num_multiprocessors; }
+
+std::size_t max_shared_memory() {
+  const int capability = 10 * the_device().major + the_device().minor;
+  const bool is_small = capability == 86 || capability == 89 || capability >= 120;
+  return std::size_t{1024} * (is_small ? 99 : capability >= 90 ? 227 : capability >= 80 ? 163 : 64);
+}
 
 long long setting(const char* name, long long default_value) {
   const char* value = std::getenv(name);
@@ -123,6 +139,8 @@ const char* cudaGetErrorName(cudaError_t error) {
 }
 
 const char* cudaGetErrorString(cudaError_t error) {
+  const bool is_of_kernel = error == cudaErrorLaunchTimeout || error == cudaErrorLaunchFailure;
+  if (is_of_kernel && !kernel_failure().empty()) return kernel_failure().c_str();
   const ErrorText* text = text_of(error);
   return text ? text->text : "unrecognized error code";
 }
@@ -174,19 +192,19 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int ind
       *value = 48 * 1024;
       break;
     case cudaDevAttrMaxSharedMemoryPerBlockOptin:
-      *value = 227 * 1024;
+      *value = static_cast<int>(max_shared_memory());
       break;
     case cudaDevAttrWarpSize:
       *value = 32;
       break;
     case cudaDevAttrMultiProcessorCount:
-      *value = 4;
+      *value = num_multiprocessors;
       break;
     case cudaDevAttrL2CacheSize:
       *value = 1 << 20;
       break;
     case cudaDevAttrMaxThreadsPerMultiProcessor:
-      *value = 2048;
+      *value = kThreadsOfMultiprocessor;
       break;
     case cudaDevAttrComputeCapabilityMajor:
       *value = the_device().major;
@@ -194,6 +212,7 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int ind
     case cudaDevAttrComputeCapabilityMinor:
       *value = the_device().minor;
       break;
+    case cudaDevAttrCooperativeLaunch:
     case cudaDevAttrMemoryPoolsSupported:
       *value = 1;
       break;
@@ -213,7 +232,13 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int index) {
   properties->totalGlobalMem = kUsualMemory;
   properties->major = the_device().major;
   properties->minor = the_device().minor;
-  properties->multiProcessorCount = 4;
+  properties->multiProcessorCount = num_multiprocessors;
+  return cudaSuccess;
+}
+
+cudaError_t emulatedSetMultiprocessors(int count) {
+  const std::lock_guard guard(lock());
+  num_multiprocessors = count;
   return cudaSuccess;
 }
 

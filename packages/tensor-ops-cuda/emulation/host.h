@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <vector>
 
 #include "cuda_runtime.h"
@@ -12,6 +13,8 @@
 namespace emulation {
 
 constexpr int kMaxDevices = 8;
+
+constexpr int kThreadsOfMultiprocessor = 2048;
 
 constexpr std::size_t kUsualMemory = std::size_t{4} << 30;
 
@@ -26,7 +29,12 @@ void set_sticky_error(cudaError_t error);
 
 // Success, or why there is no device.
 cudaError_t driver_state();
+// What was wrong with the last kernel that failed.
+std::string& kernel_failure();
 int current_device();
+int multiprocessors();
+// The most bytes that a block of the emulated device can have.
+std::size_t max_shared_memory();
 long long setting(const char* name, long long default_value);
 
 // Done or not, of a place in a stream.

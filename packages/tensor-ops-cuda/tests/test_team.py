@@ -41,7 +41,7 @@ def program(tmp_path_factory):
     folders = [PACKAGE / "emulation", PACKAGE / "native", ROOT / "native"]
     options = ["-std=c++17", "-O1", "-ffp-contract=off", "-fPIC", "-shared", "-fvisibility=default"]
     options += [f"-I{folder}" for folder in folders]
-    sources = [PROGRAM, PACKAGE / "emulation/device.cpp"]
+    sources = [PROGRAM, *(PACKAGE / "emulation").glob("*.cpp")]
     command = [compiler, *options, *map(str, sources), "-o", str(library)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

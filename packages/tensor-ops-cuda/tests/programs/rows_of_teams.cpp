@@ -1,6 +1,8 @@
 // A kernel that calls the bodies of ops as a persistent one would. The threads of its one block are
 // several teams. Each takes tasks of any op and row in turn while the others are at theirs, and
 // keeps the result in shared memory before it writes it.
+#include <cstdio>
+
 #include "kernels/layer_norm.cuh"
 #include "kernels/rms.cuh"
 #include "kernels/rope.cuh"
@@ -89,7 +91,8 @@ void run(const Problem& problem) {
   grid.shared_bytes = static_cast<std::size_t>(problem.teams) *
                       (sizeof(TeamMemory) + static_cast<std::size_t>(problem.n) * sizeof(X));
   const auto scale = softmax_scale<Real<X>>(problem.scale);
-  emulation::run_grid(grid, [&] { compute_tasks<X>(problem, scale); });
+  const auto outcome = emulation::run_grid(grid, [&] { compute_tasks<X>(problem, scale); });
+  if (!outcome.failure.empty()) std::fprintf(stderr, "%s\n", outcome.failure.c_str());
 }
 
 }  // namespace
