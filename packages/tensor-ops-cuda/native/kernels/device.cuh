@@ -30,6 +30,13 @@ DEVICE float fast_reciprocal(float x) {
   return y;
 }
 
+// Nanoseconds since some time in the past, in steps of up to a microsecond.
+DEVICE unsigned long long global_timer() {
+  unsigned long long now;
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+  return now;
+}
+
 // Makes the compiler treat 16 bytes as if they had changed.
 template <class T>
 DEVICE void make_opaque(T& value) {
@@ -41,6 +48,7 @@ DEVICE void make_opaque(T& value) {
 #else
 
 inline void* shared_memory() { return emulation::shared_memory(); }
+inline unsigned long long global_timer() { return emulation::global_timer(); }
 inline float fast_exp2(float x) { return std::exp2(x); }
 inline float fast_reciprocal(float x) { return 1 / x; }
 template <class T>
