@@ -1,6 +1,7 @@
 """Fixtures: a device to run on, the emulated runtime, and processes of their own."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -37,6 +38,26 @@ def runtime(device):
     import emulated
 
     return emulated.Runtime()
+
+
+@pytest.fixture(scope="session")
+def cooperative_kernels(made_once):
+    """Kernels whose blocks run at once, and a runtime of their own."""
+    import emulated_kernels
+
+    compiler = shutil.which("c++") or pytest.skip("c++ is not installed")
+    path = made_once(
+        "cooperative kernels", "kernels.so",
+        lambda path: emulated_kernels.compile_kernels(compiler, path),
+    )  # fmt: skip
+    return emulated_kernels.Kernels(path)
+
+
+@pytest.fixture
+def kernels(cooperative_kernels):
+    """The same, as they are before a test has chosen anything."""
+    yield cooperative_kernels
+    cooperative_kernels.reset()
 
 
 @pytest.fixture

@@ -22,8 +22,8 @@ class CudaError(Exception):
 class Runtime:
     """The functions of the runtime; a code that is not success raises."""
 
-    def __init__(self):
-        self.library = ctypes.CDLL(str(LIBRARY))
+    def __init__(self, library=LIBRARY):
+        self.library = ctypes.CDLL(str(library))
         self.library.cudaGetErrorName.restype = ctypes.c_char_p
 
     def __getattr__(self, name):

@@ -1,0 +1,66 @@
+"""Kernels of the tests, compiled with an emulated runtime of their own."""
+
+import ctypes
+import subprocess
+from enum import IntEnum
+from pathlib import Path
+
+import numpy as np
+from emulated import CudaError, Runtime
+
+TESTS = Path(__file__).parent
+PACKAGE = TESTS.parent
+ROOT = PACKAGE.parents[1]
+PROGRAM = TESTS / "programs/cooperative_kernels.cpp"
+FOLDERS = (PACKAGE / "emulation", PACKAGE / "native", ROOT / "native", TESTS)
+# All in one, as the package's own sources are compiled: they read the same headers.
+SOURCES = (
+    PROGRAM,
+    PACKAGE / "native/launch/cuda.cpp",
+    *sorted((PACKAGE / "emulation").glob("*.cpp")),
+)
+
+
+class Order(IntEnum):
+    """As ``emulation::Order``."""
+
+    RANDOM = 0
+    FIRST_READY = 1
+    WARP_BEHIND = 2
+
+
+def compile_kernels(compiler, path):
+    """Compile the kernels and the emulated runtime into a library."""
+    options = ["-std=c++17", "-O1", "-ffp-contract=off", "-fPIC", "-shared", "-fvisibility=hidden"]
+    options += ["-Wall", "-Wextra", "-Werror", "-Wno-unknown-pragmas", "-x", "c++", "-"]
+    source = "".join(f'#include "{each}"\n' for each in SOURCES)
+    command = [compiler, *(f"-I{folder}" for folder in FOLDERS), *options, "-o", str(path)]
+    done = subprocess.run(command, input=source, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+class Kernels(Runtime):
+    """The kernels, which run on arrays of the memory of their own emulated device."""
+
+    def __init__(self, path):
+        super().__init__(path)
+        self.library.error_message.restype = ctypes.c_char_p
+
+    def run(self, kernel, *args):
+        """Run a kernel to its end; arrays are given by their addresses."""
+        if getattr(self.library, f"run_{kernel}")(*args):
+            raise CudaError(self.library.error_message().decode())
+
+    def array(self, host):
+        """Return the address of a copy on the device."""
+        return ctypes.c_void_p(self.memory(np.asarray(host)))
+
+    def values(self, address, count, dtype=np.uint32):
+        return self.read(address.value, count, dtype)
+
+    def reset(self):
+        """Forget what a test has chosen, and that a kernel has failed."""
+        self.emulatedForgetFailure()
+        self.emulatedLeaveOut(0)
+        self.emulatedSetOrder(Order.RANDOM, 1)
+        self.emulatedSetMultiprocessors(4)
