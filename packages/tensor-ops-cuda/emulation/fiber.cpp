@@ -66,9 +66,9 @@ void switch_fiber(Fiber& from, Fiber& to) {
 #if defined(__x86_64__)
   emulation_switch_stack(&from.top_, to.top_);
 #else
+  from.has_started_ = true;
   if (_setjmp(from.at_) == 0) {
     if (to.has_started_) _longjmp(to.at_, 1);
-    to.has_started_ = true;
     setcontext(&to.start_);
   }
 #endif

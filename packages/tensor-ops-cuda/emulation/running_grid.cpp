@@ -168,9 +168,16 @@ void RunningGrid::leave(Thread& thread) {
   }
 }
 
+// A GPU lets threads meet that call a barrier in different places, but no kernel means them to.
+void RunningGrid::check_others_wait_here(const Barrier& barrier) {
+  if (!barrier.waiting.empty() && barrier.waiting.front()->place.wait != current_->place.wait)
+    fail("threads meet at different waits: " + waits(), false);
+}
+
 void RunningGrid::wait(Barrier& barrier, Place place) {
-  scheduler_.note_progress();
   current_->place = place;
+  check_others_wait_here(barrier);
+  scheduler_.note_progress();
   barrier.waiting.push_back(current_);
   release_if_complete(barrier);
   go_on();
@@ -182,6 +189,7 @@ void RunningGrid::do_together(void* own, Collective work, int wait) {
   self.place = {"a function of the warp", wait};
   if (!warp.barrier.waiting.empty() && warp.work != work)
     fail("lanes of a warp are in different functions: " + waits(), false);
+  check_others_wait_here(warp.barrier);
   scheduler_.note_progress();
   warp.work = work;
   warp.given[self.number % kWarpThreads] = own;

@@ -35,6 +35,7 @@ class RunningGrid {
   void run_blocks(unsigned first);
   void release_if_complete(Barrier& barrier);
   void release_if_complete(Warp& warp);
+  void check_others_wait_here(const Barrier& barrier);
   void leave(Thread& thread);
   void go_on();
   Thread& next();

@@ -6,6 +6,7 @@ from enum import IntEnum
 from pathlib import Path
 
 import numpy as np
+import pytest
 from emulated import CudaError, Runtime
 
 TESTS = Path(__file__).parent
@@ -19,6 +20,8 @@ SOURCES = (
     PACKAGE / "native/launch/cuda.cpp",
     *sorted((PACKAGE / "emulation").glob("*.cpp")),
 )
+
+unsanitized = pytest.mark.unsanitized(reason="the kernels have no sanitizer, which fibers need")
 
 
 class Order(IntEnum):

@@ -2,6 +2,9 @@
 
 import numpy as np
 import pytest
+from emulated_kernels import unsanitized
+
+pytestmark = unsanitized
 
 SPOILT = 0xFFFFFFFF
 

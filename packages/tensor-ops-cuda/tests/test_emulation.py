@@ -107,3 +107,10 @@ def test_a_capture_may_not_wait(runtime):
         runtime.synchronize(stream)
     with pytest.raises(CudaError, match="cudaErrorStreamCaptureInvalidated"):
         runtime.cudaStreamEndCapture(pointer(stream), ctypes.byref(graph))
+
+
+@pytest.mark.parametrize(("capability", "kib"), [("8.6", 99), ("9.0", 227)])
+def test_shared_memory_is_that_of_the_device(capability, kib, python):
+    code = "import tensor_ops_cuda; print(tensor_ops_cuda.devices()[0].max_shared_memory)"
+    found = python(code, TENSOR_OPS_EMULATED_CAPABILITY=capability)
+    assert int(found) == kib * 1024

@@ -5,7 +5,9 @@ import ctypes
 import numpy as np
 import pytest
 from emulated import CudaError
-from emulated_kernels import Order
+from emulated_kernels import Order, unsanitized
+
+pytestmark = unsanitized
 
 THREADS, ROUNDS = 64, 3
 KIB = 1024
@@ -99,6 +101,14 @@ def test_time_passes_while_all_wait(kernels):
 def test_lanes_in_different_functions_are_an_error(kernels):
     with pytest.raises(CudaError, match="lanes of a warp are in different functions: block 0"):
         kernels.run("diverge", zeros(kernels, 32))
+
+
+def test_threads_that_meet_at_different_waits_are_an_error(kernels):
+    kernels.emulatedSetOrder(Order.FIRST_READY, 0)
+    with pytest.raises(CudaError, match="threads meet at different waits") as error:
+        kernels.run("meet_elsewhere")
+    waits = "32 at the block's barrier (wait 31), 1 at the block's barrier (wait 32)"
+    assert f"block 0: {waits}" in str(error.value)
 
 
 def test_a_misaligned_address_is_an_error(kernels):

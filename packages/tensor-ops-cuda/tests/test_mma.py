@@ -4,6 +4,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 from emulated import CudaError
+from emulated_kernels import unsanitized
+
+pytestmark = unsanitized
 
 FLOATS = {"f16": np.float16, "bf16": ml_dtypes.bfloat16}
 

@@ -104,6 +104,13 @@ __global__ void diverge(unsigned* lanes) {
   warp_sync(30);
 }
 
+__global__ void meet_elsewhere() {
+  if (threadIdx.x < 32)
+    block_sync(31);
+  else
+    block_sync(32);
+}
+
 // The first and the last word of shared memory as it was, after both were written.
 __global__ void touch_shared(unsigned* words, int bytes) {
   auto* const memory = static_cast<unsigned*>(shared_memory());
@@ -186,6 +193,7 @@ int run_give_up(unsigned* counter, unsigned* seconds) {
   return start(1, 1, 0, give_up, counter, seconds);
 }
 int run_diverge(unsigned* lanes) { return start(1, 32, 0, diverge, lanes); }
+int run_meet_elsewhere() { return start(1, 64, 0, meet_elsewhere); }
 int run_misaligned(unsigned* words) { return start(1, 1, 0, misaligned, words); }
 int run_touch_shared(unsigned blocks, unsigned* words, int bytes) {
   return start(blocks, 1, bytes, touch_shared, words, bytes);
