@@ -2,25 +2,20 @@
 
 import ctypes
 import shutil
-import subprocess
 from pathlib import Path
 
 import numpy as np
 import pytest
+from emulated_kernels import GRID, compile_kernels, unsanitized
 
 import tensor_ops_cuda
 
-PACKAGE = Path(__file__).parents[1]
-ROOT = PACKAGE.parents[1]
 PROGRAM = Path(__file__).parent / "programs/rows_of_teams.cpp"
 BODIES = ("softmax", "layer_norm", "rms_norm", "rope")
 TEAMS, ROWS = 4, 6
 SCALE, LAYER_NORM_EPS, RMS_NORM_EPS = 0.5, 1e-5, 1e-6
 
-pytestmark = [
-    pytest.mark.usefixtures("runtime"),
-    pytest.mark.unsanitized(reason="the kernel has no sanitizer, which its fibers need"),
-]
+pytestmark = [pytest.mark.usefixtures("runtime"), unsanitized]
 
 
 class Problem(ctypes.Structure):
@@ -38,13 +33,7 @@ def program(tmp_path_factory):
     """A kernel of the tests, emulated like those of the package."""
     compiler = shutil.which("c++") or pytest.skip("c++ is not installed")
     library = tmp_path_factory.mktemp("program") / "rows.so"
-    folders = [PACKAGE / "emulation", PACKAGE / "native", ROOT / "native"]
-    options = ["-std=c++17", "-O1", "-ffp-contract=off", "-fPIC", "-shared", "-fvisibility=default"]
-    options += [f"-I{folder}" for folder in folders]
-    sources = [PROGRAM, *(PACKAGE / "emulation").glob("*.cpp")]
-    command = [compiler, *options, *map(str, sources), "-o", str(library)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    compile_kernels(compiler, library, (PROGRAM, *GRID))
     return ctypes.CDLL(str(library))
 
 

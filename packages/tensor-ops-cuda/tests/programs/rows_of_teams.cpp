@@ -98,9 +98,11 @@ void run(const Problem& problem) {
 }  // namespace
 }  // namespace tensor_ops
 
+#pragma GCC visibility push(default)
 extern "C" {
 void run_float32(const tensor_ops::Problem* problem) { tensor_ops::run<float>(*problem); }
 void run_float16(const tensor_ops::Problem* problem) {
   tensor_ops::run<tensor_ops::Float16>(*problem);
 }
 }
+#pragma GCC visibility pop
