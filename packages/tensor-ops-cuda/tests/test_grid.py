@@ -82,6 +82,12 @@ def test_a_block_that_hangs_names_its_waits(kernels):
     )
 
 
+def test_blocks_of_an_ordinary_launch_need_not_run_at_once(kernels):
+    kernels.run("without_attribute", 1, zeros(kernels, 1))
+    with pytest.raises(CudaError, match=r"all threads wait: block 0: 1 at a counter \(wait 24\)"):
+        kernels.run("without_attribute", 2, zeros(kernels, 1))
+
+
 def test_after_a_failure_everything_fails_until_it_is_forgotten(kernels):
     counter = zeros(kernels, 1)
     with pytest.raises(CudaError):

@@ -136,14 +136,17 @@ __global__ void log_order(unsigned* log, unsigned* next, int rounds) {
 
 std::string message;
 
-template <class... Parameters, class... Arguments>
-int start(unsigned blocks, unsigned threads, int shared_bytes, void (*kernel)(Parameters...),
-          Arguments... arguments) {
+Grid cooperative_grid(unsigned blocks, unsigned threads, int shared_bytes) {
   Grid grid;
   grid.blocks = dim3(blocks);
   grid.threads = dim3(threads);
   grid.shared_bytes = static_cast<std::size_t>(shared_bytes);
   grid.is_cooperative = true;
+  return grid;
+}
+
+template <class... Parameters, class... Arguments>
+int start(const Grid& grid, void (*kernel)(Parameters...), Arguments... arguments) {
   try {
     launch(nullptr, grid, kernel, arguments...);
     CUDA_CHECK(cudaDeviceSynchronize());
@@ -152,6 +155,12 @@ int start(unsigned blocks, unsigned threads, int shared_bytes, void (*kernel)(Pa
     return cudaErrorUnknown;
   }
   return cudaSuccess;
+}
+
+template <class... Parameters, class... Arguments>
+int start(unsigned blocks, unsigned threads, int shared_bytes, void (*kernel)(Parameters...),
+          Arguments... arguments) {
+  return start(cooperative_grid(blocks, threads, shared_bytes), kernel, arguments...);
 }
 
 }  // namespace
@@ -188,6 +197,11 @@ int run_mma_of_half_a_warp(const unsigned* a, const unsigned* b, int* sums) {
 }
 int run_hang(unsigned blocks, unsigned* counter, int absent_block, int absent_threads) {
   return start(blocks, 64, 0, hang, counter, absent_block, absent_threads);
+}
+int run_without_attribute(unsigned blocks, unsigned* counter) {
+  Grid grid = cooperative_grid(blocks, 64, 0);
+  grid.is_cooperative = false;
+  return start(grid, hang, counter, -1, 0);
 }
 int run_give_up(unsigned* counter, unsigned* seconds) {
   return start(1, 1, 0, give_up, counter, seconds);
