@@ -1,4 +1,4 @@
-// The grid that runs: its threads are fibers, of which one runs at a time.
+// The execution of a grid. Each of its threads is a fiber, and one fiber runs at a time.
 #pragma once
 
 #include <functional>

@@ -63,9 +63,9 @@ const bool notices_fork = call_at_fork(nullptr, nullptr, [] { is_forked.store(tr
 
 enum class Spinning { kNotAsked, kNo, kYes };
 
-thread_local bool is_for_tensors = false;
+thread_local bool is_on_tensors = false;
 thread_local Spinning spinning = Spinning::kNotAsked;
-// The first of the threads that spin for this one; 0 where it has not been met.
+// Thread 1 of the team that PyTorch's runtime has for this thread; 0 before the first loop.
 thread_local pid_t first_helper = 0;
 
 // The nanoseconds for which a thread has had a CPU; negative where it has ended.
@@ -79,7 +79,7 @@ long long cpu_time_of(pid_t thread) {
   return time.tv_sec * 1000000000LL + time.tv_nsec;
 }
 
-// Whether a thread has a CPU now: what it has had of one grows.
+// Whether a thread is running on a CPU now: then its CPU time grows.
 bool has_cpu(pid_t thread) {
   const long long before = cpu_time_of(thread);
   for (int i = 0; i < 8; ++i) relax();
@@ -103,15 +103,15 @@ void enter(void* given) {
 
 }  // namespace
 
-TensorCall::TensorCall(bool is_one) { is_for_tensors = is_one; }
+TensorCall::TensorCall(bool is_one) { is_on_tensors = is_one; }
 
 TensorCall::~TensorCall() {
-  is_for_tensors = false;
+  is_on_tensors = false;
   spinning = Spinning::kNotAsked;
 }
 
 int pytorch_num_threads() {
-  if (!is_for_tensors) return 0;
+  if (!is_on_tensors) return 0;
   const Runtime* const found = runtime();
   return found && !found->in_parallel_region() ? found->num_threads() : 0;
 }

@@ -142,7 +142,7 @@ struct IntegerProduct {
       of_tile.prefetch();
       Scales scales(of_tile);
       if constexpr (kScales == 2 && count == 1) {
-        // Before the words: weights that come from memory are read a fifth faster so on Zen 4.
+        // Before the words: on Zen 4, weights in memory are read faster in this order.
         for (Floats& scale : scales.scale) compute_here(scale);
         forget_memory();
       }

@@ -30,8 +30,8 @@ __all__ = [
 ]
 
 _MISSING = object()
-# Below how many elements PyTorch's own function takes less time than an op where gradients are
-# recorded: an op calls Python in its backward, too. See decision 49.
+# The number of elements below which PyTorch's own function is faster than an op whose gradients are
+# recorded, since the op's backward calls Python. See decision 49.
 _FEW = {
     ("layer_norm",): 1 << 18,
     ("softmax",): 1 << 18,

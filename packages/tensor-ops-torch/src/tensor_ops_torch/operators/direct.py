@@ -2,7 +2,8 @@
 
 Generating text calls ops thousands of times per second on single rows, and the dispatcher takes
 longer than computing a row. Where skipping it is unobservable, the backend's function is called
-directly, or recorded for gradients; everywhere else the operator is called.
+directly, within a `torch.autograd.Function` if gradients are recorded; everywhere else the operator
+is called.
 """
 
 from __future__ import annotations
