@@ -1,7 +1,7 @@
 // sample: a token drawn from the distribution of the logits.
-#include "decode/executor/draw.h"
 #include "decode/executor/node.h"
 #include "decode/kernels/argmax.h"
+#include "decode/serving/draw.h"
 
 namespace tensor_ops::TENSOR_OPS_LEVEL {
 namespace {
@@ -12,17 +12,12 @@ void run(const decode::Share& share) {
   const std::size_t n = share.input_columns[0], end = share.end_of(share.rows);
   for (std::size_t r = share.begin_of(share.rows); r < end; ++r) {
     const std::size_t token = share.is_selected ? static_cast<std::size_t>(step.selected[r]) : r;
-    const auto slot = static_cast<std::size_t>(step.slots[token]);
-    const float* x = share.in(0) + r * n;
-    if (step.num_edits[slot] > 0) x = decode::edited(share, x, n, slot);
-    const std::int32_t best = argmax(x, n);
-    const bool draws = step.temperature[slot] > 0 && best >= 0;
-    y[r] = draws ? decode::draw(share, x, n, token, x[best]) : best;
+    y[r] = decode::sample(step, share.in(0) + r * n, n, token, share.own, argmax);
   }
 }
 
 decode::Scratch scratch(const decode::Share& share) {
-  return decode::draw_scratch(share.input_columns[0]);
+  return {decode::draw_scratch(share.input_columns[0]), 0};
 }
 
 }  // namespace

@@ -1,7 +1,9 @@
-#include "decode/executor/draw.h"
+#include "decode/serving/draw.h"
 
 #include <algorithm>
 #include <cmath>
+
+#include "decode/program/pieces.h"
 
 namespace tensor_ops::decode {
 namespace {
@@ -35,7 +37,7 @@ struct Candidate {
   }
 };
 
-// The scratch of a thread for a row of n logits.
+// The scratch for a row of n logits.
 struct SampleScratch {
   Piece<Candidate> heap;
   Piece<float> edited;
@@ -56,13 +58,8 @@ float edited_logit(double logit, double bias, double penalty) {
   return static_cast<float>(logit > 0 ? logit / penalty : logit * penalty);
 }
 
-}  // namespace
-
-Scratch draw_scratch(std::size_t n) { return {SampleScratch(n).bytes, 0}; }
-
-const float* edited(const Share& share, const float* x, std::size_t n, std::size_t slot) {
-  const Step& step = *share.step;
-  float* const y = SampleScratch(n).edited.in(share.own);
+// The row of logits with the edits of a slot.
+const float* edited(const Step& step, const float* x, std::size_t n, std::size_t slot, float* y) {
   std::copy_n(x, n, y);
   const std::size_t first = slot * step.edits_per_request;
   const std::size_t end = first + static_cast<std::size_t>(step.num_edits[slot]);
@@ -73,14 +70,15 @@ const float* edited(const Share& share, const float* x, std::size_t n, std::size
   return y;
 }
 
+// A token, drawn with the parameters of its slot. No logit is NaN, and the largest is more than
+// minus infinity.
+//
 // Equal logits have equal weights, so the weights order the candidates as the logits do; logits so
 // far apart that weights underflow to the same number are never drawn.
-std::int32_t draw(const Share& share, const float* x, std::size_t n, std::size_t token,
-                  float largest) {
-  const Step& step = *share.step;
+std::int32_t draw(const Step& step, const float* x, std::size_t n, std::size_t token, float largest,
+                  Candidate* heap) {
   const auto slot = static_cast<std::size_t>(step.slots[token]);
   const auto temperature = static_cast<double>(step.temperature[slot]);
-  Candidate* const heap = SampleScratch(n).heap.in(share.own);
   for (std::size_t i = 0; i < n; ++i) {
     const double distance = static_cast<double>(x[i]) - static_cast<double>(largest);
     heap[i] = {x[i] == largest ? 1.0 : std::exp(distance / temperature),
@@ -123,6 +121,30 @@ std::int32_t draw(const Share& share, const float* x, std::size_t n, std::size_t
     if (below > u * sum) return heap[n - 1 - i].index;
   }
   return heap[n - last].index;
+}
+
+}  // namespace
+
+std::size_t draw_scratch(std::size_t n) { return SampleScratch(n).bytes; }
+
+std::int32_t argmax(const float* x, std::size_t n) {
+  std::size_t index = 0;
+  bool has_nan = false;
+  for (std::size_t i = 0; i < n; ++i) {
+    has_nan |= x[i] != x[i];
+    if (x[i] > x[index]) index = i;
+  }
+  return has_nan || x[index] == -INFINITY ? -1 : static_cast<std::int32_t>(index);
+}
+
+std::int32_t sample(const Step& step, const float* x, std::size_t n, std::size_t token,
+                    unsigned char* scratch, Argmax largest_of) {
+  const SampleScratch pieces(n);
+  const auto slot = static_cast<std::size_t>(step.slots[token]);
+  if (step.num_edits[slot] > 0) x = edited(step, x, n, slot, pieces.edited.in(scratch));
+  const std::int32_t best = largest_of(x, n);
+  if (step.temperature[slot] <= 0 || best < 0) return best;
+  return draw(step, x, n, token, x[best], pieces.heap.in(scratch));
 }
 
 }  // namespace tensor_ops::decode
