@@ -3,20 +3,9 @@
 #pragma once
 
 #include "arrays/array.h"
+#include "binding/host_arrays.h"
 
 namespace tensor_ops {
-
-// The exchange API of a type; null where the type has none, one of an unknown version, or one that
-// lacks functions. Throws PythonError.
-const dlpack::ExchangeAPI* exchange_api(PyTypeObject* type);
-
-// Whether PyTorch tracks tangents now, which are no part of a tensor's memory. Throws PythonError.
-bool are_tangents_tracked();
-
-// Throws ValueError, with the op's and the argument's name, for an array that would lose its
-// gradient or its tangent, or whose signs are not in memory, and PythonError. May run Python code.
-void require_all_in_memory(const char* op, const char* name, PyObject* object, bool is_output,
-                           bool has_tangents);
 
 // A view of the array's object, valid as long as that is and keeps its memory; sets the array's
 // dtype. Runs no Python code. Throws TypeError, ValueError or PythonError, with the op's and the

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "binding/python.h"
+#include "binding/decode_executable.h"
 #include "declaration/errors.h"
 #include "decode/program/activation_names.h"
 #include "threads/threads.h"
@@ -21,20 +21,6 @@ decode::ActivationType activations_option(const py::object& options) {
     activations = decode::activation_type(py::str(value).cast<std::string>());
   }
   return activations;
-}
-
-std::size_t workers_from(const py::object& given, std::size_t most) {
-  const Owned index(PyNumber_Index(given.ptr()));
-  if (!index || PyBool_Check(given.ptr())) {
-    PyErr_Clear();
-    throw TypeError(text("num_workers must be an int or None, got ", type_name(given.ptr())));
-  }
-  int overflow = 0;
-  const long value = PyLong_AsLongAndOverflow(index.get(), &overflow);
-  if (overflow != 0 || value < 1 || static_cast<std::size_t>(value) > most)
-    throw ValueError(
-        text("num_workers must be from 1 to ", most, ", got ", repr_text(given.ptr())));
-  return static_cast<std::size_t>(value);
 }
 
 std::size_t workers_argument(const py::object& given) {

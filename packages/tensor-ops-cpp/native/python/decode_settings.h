@@ -11,8 +11,6 @@
 namespace tensor_ops {
 
 decode::ActivationType activations_option(const pybind11::object& options);
-// An int from 1 to `most`. Throws TypeError and ValueError.
-std::size_t workers_from(const pybind11::object& given, std::size_t most);
 // The number of workers of an executable that is to be made; None is the number of threads.
 std::size_t workers_argument(const pybind11::object& given);
 
