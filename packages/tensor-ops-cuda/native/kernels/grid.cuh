@@ -93,11 +93,26 @@ class GridBarrier {
 
   DEVICE void wait(int wait) {
     if (threadIdx.x == 0 && !is_left_out(wait + kAllHaveArrived))
-      while (!((load_acquire(counter_, wait + kAcquire) ^ before_) & kTopBit)) continue;
+      while (!have_all_arrived(wait)) continue;
     block_sync(wait + kBlockMayRead);
   }
 
+  // Returns false, to all threads of the block, if it has waited for longer than so many
+  // nanoseconds: the grid can meet no more. `gave_up` is in shared memory, and false.
+  DEVICE bool wait_at_most(int wait, unsigned long long nanoseconds, bool* gave_up) {
+    if (threadIdx.x == 0 && !is_left_out(wait + kAllHaveArrived)) {
+      const unsigned long long start = global_timer();
+      while (!have_all_arrived(wait) && !*gave_up) *gave_up = global_timer() - start > nanoseconds;
+    }
+    block_sync(wait + kBlockMayRead);
+    return !*gave_up;
+  }
+
  private:
+  DEVICE bool have_all_arrived(int wait) const {
+    return ((load_acquire(counter_, wait + kAcquire) ^ before_) & kTopBit) != 0;
+  }
+
   static constexpr unsigned kTopBit = 0x80000000u;
 
   unsigned* counter_;

@@ -62,6 +62,17 @@ DEVICE RotatedPair<R> rotated(R a, R b, R c, R s) {
     return {sum_of_products(a, c, -b, s), sum_of_products(b, c, a, s)};
 }
 
+// The same where products may overflow.
+template <class Element, class Angle, class R = Real<Element>>
+DEVICE RotatedPair<R> rotated_in_range(R a, R b, R c, R s) {
+  RotatedPair<R> pair = rotated<Element, Angle>(a, b, c, s);
+  if (!(is_finite(pair.a) && is_finite(pair.b))) {
+    if (!is_finite(pair.a)) pair.a = careful_sum_of_products(a, c, -b, s);
+    if (!is_finite(pair.b)) pair.b = careful_sum_of_products(b, c, a, s);
+  }
+  return pair;
+}
+
 // Rotates kCount pairs of a row, from pair `first` on. The pairs of a row are x[i], x[pairs + i]
 // or, interleaved, x[2 i], x[2 i + 1].
 template <bool kInterleaved, int kCount, class Element, class Angle>
@@ -86,11 +97,7 @@ DEVICE void rotate_pairs(const Element* x, const Angle* cos, const Angle* sin, E
     const int place_b = kInterleaved ? 2 * i + 1 : kCount + i;
     const R a = real(in[place_a / kCount].element[place_a % kCount]), c = real(cosine.element[i]);
     const R b = real(in[place_b / kCount].element[place_b % kCount]), s = real(sine.element[i]);
-    RotatedPair<R> pair = rotated<Element, Angle>(a, b, c, s);
-    if (!(is_finite(pair.a) && is_finite(pair.b))) {
-      if (!is_finite(pair.a)) pair.a = careful_sum_of_products(a, c, -b, s);
-      if (!is_finite(pair.b)) pair.b = careful_sum_of_products(b, c, a, s);
-    }
+    const RotatedPair<R> pair = rotated_in_range<Element, Angle>(a, b, c, s);
     out[place_a / kCount].element[place_a % kCount] = rounded_to<Element>(pair.a);
     out[place_b / kCount].element[place_b % kCount] = rounded_to<Element>(pair.b);
   }

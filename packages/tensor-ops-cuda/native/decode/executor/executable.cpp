@@ -1,0 +1,486 @@
+#include "decode/executor/executable.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "declaration/errors.h"
+#include "decode/executor/device_program.h"
+#include "decode/executor/pinned_memory.h"
+#include "decode/program/sizes.h"
+#include "decode/serving/draw.h"
+#include "launch/cuda.h"
+#include "launch/device.h"
+#include "launch/streams.h"
+
+namespace tensor_ops::decode {
+namespace {
+
+// How long a block waits for the others before it gives up. A phase takes milliseconds; a device
+// that other processes use as well may stop a grid for as long as a slice of time.
+constexpr unsigned long long kMostSeconds = 20;
+constexpr std::size_t kMostStepsOfLaunch = 64;
+
+// What the kernel leaves for the host.
+struct StepOutputs {
+  std::int32_t num_done;
+  std::int32_t chosen[kMostStepsOfLaunch * kMostTokens];
+};
+
+struct Group {
+  std::size_t first, tokens;             // of the step
+  std::size_t first_selected, selected;  // of the selected ones
+};
+
+std::size_t shared_memory_of(int device) {
+  return devices()[static_cast<std::size_t>(device)].shared_memory;
+}
+
+int slots_for(int device) { return shared_memory_of(device) >= shared_bytes(4) ? 4 : 3; }
+
+std::string device_reason(int device) {
+  const DeviceFacts& facts = usable_device(device);
+  if (facts.major < 8)
+    return text(
+        "programs need compute capability 8.0, for asynchronous copies and products of 8-bit "
+        "integers; cuda:",
+        device, " has ", facts.major, ".", facts.minor);
+  if (shared_memory_of(device) < shared_bytes(3))
+    return text("programs need ", shared_bytes(3),
+                " bytes of shared memory in a block; cuda:", device, " has ",
+                shared_memory_of(device));
+  return {};
+}
+
+}  // namespace
+
+std::size_t most_blocks(int device) {
+  return static_cast<std::size_t>(usable_device(device).multiprocessors);
+}
+
+void require_runnable(const Program& program, int device) {
+  if (const std::string reason = device_reason(device); !reason.empty()) throw Error(reason);
+  lower(program);
+}
+
+class Executable::Impl {
+ public:
+  Impl(Program program, const std::vector<TensorBytes>& tensors, const CompileOptions& options)
+      : program_(std::move(program)),
+        device_(options.device),
+        grid_{blocks_of(options), slots_for(options.device)},
+        on_device_(program_, grid_.blocks),
+        arrays_(program_) {
+    require_tensors(tensors);
+    memory_ = memory_with(on_device_, arrays_);
+    const CurrentDevice current(device_);
+    require_memory();
+    stream_ = own_stream(device_);
+    arrays_.place(
+        {new unsigned char[arrays_.bytes() + 63](), [](unsigned char* data) { delete[] data; }});
+    outputs_ = std::make_unique<PinnedMemory>(
+        sizeof(StepOutputs) + static_cast<std::size_t>(grid_.blocks) * sizeof(BlockState));
+    inputs_ = std::make_unique<PinnedMemory>(sizeof(StepInputs));
+    step_ = arrays_.step();
+    on_device_.load(tensors, options.progress, stream_);
+  }
+
+  static int blocks_of(const CompileOptions& options) {
+    const std::size_t most = most_blocks(options.device);
+    if (options.num_workers > most)
+      throw ValueError(text("num_workers must be from 1 to ", most,
+                            ", a block for each multiprocessor, got ", options.num_workers));
+    return static_cast<int>(options.num_workers ? options.num_workers : most);
+  }
+  using Sizes = std::vector<std::pair<const char*, std::size_t>>;
+  static Sizes memory_with(const DeviceProgram& program, const StepArrays& arrays) {
+    Sizes sizes = program.memory();
+    sizes.emplace_back("arrays", arrays.bytes());
+    return sizes;
+  }
+
+ private:
+  friend class Executable;
+
+  void require_tensors(const std::vector<TensorBytes>& tensors) const {
+    for (const Node& node : program_.nodes)
+      for (const auto& slot : node.weights)
+        for (std::size_t index : slot) {
+          const Tensor& tensor = program_.tensors[index];
+          if (!tensors[index].first)
+            throw ValueError(text(node.where(), ": tensor '", tensor.name, "' is not given"));
+          if (tensors[index].bytes != tensor.bytes())
+            throw ValueError(text("tensor '", tensor.name, "' must have ", tensor.bytes(),
+                                  " bytes, got ", tensors[index].bytes));
+        }
+  }
+
+  void require_memory() const {
+    std::size_t free = 0, whole = 0, total = 0;
+    CUDA_CHECK(cudaMemGetInfo(&free, &whole));
+    for (const auto& [what, bytes] : on_device_.memory()) add_size("program", total, bytes);
+    if (total <= free) return;
+    throw MemoryError(
+        text("compile_program: the program needs ", total, " bytes of cuda:", device_, " (",
+             joined(on_device_.memory(),
+                    [](const auto& each) { return text(each.first, " ", each.second); }),
+             "), and ", free, " of ", whole, " are free"));
+  }
+
+  std::unique_lock<std::mutex> lock_open(const char* where) {
+    if (is_forked_child())
+      throw Error(text(
+          where,
+          ": the process was forked after compile_program(), and the child has none of its device; "
+          "compile the program again in the child"));
+    std::unique_lock<std::mutex> lock(running_);
+    if (!outputs_)
+      throw Error(text(where, ": the executable is closed; compile the program again"));
+    if (!lost_.empty())
+      throw Error(text(where, ": ", lost_, "; compile the program again in a new process"));
+    return lock;
+  }
+  std::unique_lock<std::mutex> begin_step(const char* where, std::size_t num_tokens,
+                                          std::size_t num_selected) {
+    std::unique_lock<std::mutex> lock = lock_open(where);
+    Step step = step_;
+    step.num_tokens = num_tokens;
+    step.num_selected = num_selected;
+    check_for(where, [&] { arrays_.check(step); });
+    step_ = step;
+    return lock;
+  }
+
+  // Eight tokens of a step at a time, in their order: later ones of a sequence see the earlier
+  // ones.
+  std::vector<Group> groups() const {
+    std::vector<Group> groups;
+    std::size_t selected = 0;
+    for (std::size_t first = 0; first < step_.num_tokens; first += kMostTokens) {
+      Group group{first, std::min<std::size_t>(step_.num_tokens - first, kMostTokens), selected, 0};
+      while (selected < step_.num_selected &&
+             static_cast<std::size_t>(step_.selected[selected]) < first + group.tokens)
+        ++selected;
+      group.selected = selected - group.first_selected;
+      groups.push_back(group);
+    }
+    return groups;
+  }
+
+  const Node* chooser() const {
+    const std::size_t node = on_device_.lowered().chooser;
+    return node == kAbsent ? nullptr : &program_.nodes[node];
+  }
+  bool chooses_selected() const {
+    return program_.values[chooser()->outputs[0]].rows == Rows::kSelected;
+  }
+  std::size_t chosen_of(const Group& group) const {
+    return !chooser() ? 0 : chooses_selected() ? group.selected : group.tokens;
+  }
+
+  void upload_inputs(const Group& group, const std::vector<std::vector<std::int32_t>>& ends) {
+    auto& inputs = *inputs_->at<StepInputs>(0);
+    for (std::size_t i = 0; i < group.tokens; ++i) {
+      inputs.tokens[i] = step_.tokens[group.first + i];
+      inputs.positions[i] = step_.positions[group.first + i];
+      inputs.slots[i] = step_.slots[group.first + i];
+    }
+    for (std::size_t j = 0; j < group.selected; ++j)
+      inputs.selected[j] =
+          step_.selected[group.first_selected + j] - static_cast<std::int32_t>(group.first);
+    std::int32_t count = 0;
+    for (std::size_t i = 0; i < kMostTokens; ++i) {
+      inputs.ends_begin[i] = count;
+      if (i < ends.size())
+        for (std::int32_t end : ends[i]) inputs.ends[count++] = end;
+    }
+    inputs.ends_begin[kMostTokens] = count;
+    CUDA_CHECK(cudaMemcpyAsync(on_device_.inputs(), &inputs, sizeof inputs, cudaMemcpyHostToDevice,
+                               stream_));
+    const std::size_t pages = program_.limits.max_requests * step_.pages_per_request;
+    CUDA_CHECK(cudaMemcpyAsync(on_device_.page_table(), step_.page_table,
+                               pages * sizeof(std::int32_t), cudaMemcpyHostToDevice, stream_));
+  }
+
+  // Runs the phases from `begin` up to `end`, which is the last one of those that can run without a
+  // selected token if there is none.
+  void launch(const char* where, const Group& group, std::size_t begin, std::size_t end,
+              std::size_t num_steps, std::size_t num_chosen, bool is_timed = false) {
+    auto& outputs = *outputs_->at<StepOutputs>(0);
+    Steps steps = on_device_.steps(begin, end);
+    steps.num_tokens = static_cast<int>(group.tokens);
+    steps.num_selected = static_cast<int>(group.selected);
+    steps.num_steps = static_cast<int>(num_steps);
+    steps.num_chosen = static_cast<int>(num_chosen);
+    steps.chosen = outputs.chosen;
+    steps.num_done = &outputs.num_done;
+    steps.nanoseconds = kMostSeconds * 1'000'000'000;
+    steps.states = outputs_->at<BlockState>(sizeof(StepOutputs));
+    steps.times = is_timed ? on_device_.times() : nullptr;
+    try {
+      launch_steps(steps, grid_, stream_);
+      CUDA_CHECK(cudaStreamSynchronize(stream_));
+    } catch (const CudaError& error) {
+      lost_ = text("an earlier step failed: ", error.what());
+      throw Error(text(where, ": ", error.what()));
+    }
+    require_no_hang(where, steps.states, begin);
+  }
+
+  void require_no_hang(const char* where, const BlockState* states, std::size_t first_phase) {
+    std::string found;
+    for (int b = 0, told = 0; b < grid_.blocks && told < 4; ++b) {
+      if (!states[b].gave_up) continue;
+      ++told;
+      const std::size_t phase = first_phase + static_cast<std::size_t>(states[b].phase);
+      const auto node = static_cast<std::size_t>(on_device_.lowered().phases[phase].phase.node);
+      found += text(found.empty() ? "" : "; ", "block ", b, " after ", program_.nodes[node].where(),
+                    " in step ", states[b].step, ", its first warp reading matrix panel ",
+                    states[b].panel);
+    }
+    if (found.empty()) return;
+    lost_ = text("blocks have waited for the others for ", kMostSeconds, " s: ", found);
+    throw Error(text(where, ": ", lost_));
+  }
+
+  std::size_t end_of_phases(const Group& group) const {
+    return group.selected > 0 ? on_device_.lowered().phases.size()
+                              : on_device_.phases_without_selected();
+  }
+
+  // Copies the outputs of the program for a group of tokens to the arrays of the step.
+  void download_outputs(const Group& group, const std::int32_t* chosen) {
+    for (std::size_t output : program_.outputs) {
+      const Value& value = program_.values[output];
+      const bool is_selected = value.rows == Rows::kSelected;
+      const std::size_t rows = is_selected ? group.selected : group.tokens;
+      const std::size_t first = is_selected ? group.first_selected : group.first;
+      unsigned char* const to = arrays_.value(value.name) + first * value.columns * 4;
+      if (rows == 0) continue;
+      if (value.is_int32)
+        std::copy_n(chosen, rows, reinterpret_cast<std::int32_t*>(to));
+      else
+        download(on_device_.value(output), to, rows * value.columns * sizeof(float), stream_);
+    }
+  }
+
+  bool needs_draw(std::size_t slot) const {
+    return step_.temperature[slot] > 0 || step_.num_edits[slot] > 0;
+  }
+  std::size_t token_of(const Group& group, std::size_t row) const {
+    return chooses_selected() ? static_cast<std::size_t>(step_.selected[group.first_selected + row])
+                              : group.first + row;
+  }
+  bool draws() const {
+    return chooser() && chooser()->kind->draws() &&
+           std::any_of(step_.slots, step_.slots + step_.num_tokens, [&](std::int32_t slot) {
+             return needs_draw(static_cast<std::size_t>(slot));
+           });
+  }
+
+  // Tokens that the device does not choose: drawn, or from edited logits.
+  void draw_tokens(const Group& group, std::int32_t* chosen) {
+    if (!draws()) return;
+    const std::size_t logits = chooser()->inputs[0], n = program_.values[logits].columns;
+    row_.resize(n);
+    scratch_.resize(draw_scratch(n) + 64);
+    auto* const aligned_scratch =
+        scratch_.data() + (64 - reinterpret_cast<std::uintptr_t>(scratch_.data()) % 64);
+    for (std::size_t row = 0; row < chosen_of(group); ++row) {
+      const std::size_t token = token_of(group, row);
+      if (!needs_draw(static_cast<std::size_t>(step_.slots[token]))) continue;
+      download(on_device_.value(logits) + row * n, row_.data(), n * sizeof(float), stream_);
+      chosen[row] = sample(step_, row_.data(), n, token, aligned_scratch);
+    }
+  }
+
+  void take_step(const char* where) {
+    for (const Group& group : groups()) {
+      const std::size_t count =
+          group.selected > 0 || !chooser() || !chooses_selected() ? chosen_of(group) : 0;
+      upload_inputs(group, {});
+      launch(where, group, 0, end_of_phases(group), 1, count);
+      std::int32_t* const chosen = outputs_->at<StepOutputs>(0)->chosen;
+      draw_tokens(group, chosen);
+      download_outputs(group, chosen);
+    }
+  }
+
+  // Steps of one launch, each fed what the one before chose. Returns how many ran.
+  std::size_t take_steps(const StepsInRow& steps, std::size_t num_steps,
+                         std::vector<std::int32_t>& all) {
+    const std::size_t count = steps.num_tokens;
+    const Group group{0, count, 0, count};
+    upload_inputs(group, steps.end_tokens);
+    launch("run_steps", group, 0, on_device_.lowered().phases.size(), num_steps, count);
+    const auto& outputs = *outputs_->at<StepOutputs>(0);
+    const auto done = static_cast<std::size_t>(outputs.num_done);
+    all.insert(all.end(), outputs.chosen, outputs.chosen + done * count);
+    for (std::size_t s = 0; s + 1 < done; ++s)
+      feed_chosen(step_, outputs.chosen + s * count, count);
+    download_outputs(group, outputs.chosen + (done - 1) * count);
+    return done;
+  }
+
+  bool runs_in_row(const StepsInRow& steps) const {
+    std::size_t ends = 0;
+    for (const auto& each : steps.end_tokens) ends += each.size();
+    return steps.num_tokens <= kMostTokens && chooser() && !draws() && ends <= kMostEnds &&
+           program_.values[chooser()->outputs[0]].name == steps.output;
+  }
+
+  std::vector<std::int32_t> run_steps(const StepsInRow& steps) {
+    const std::size_t count = steps.num_tokens;
+    const std::int32_t* const chosen = chosen_tokens(program_, arrays_, steps);
+    const auto lock = begin_step("run_steps", count, count);
+    check_for("run_steps", [&] { arrays_.check_steps(step_, steps.num_steps); });
+    const CurrentDevice current(device_);
+    std::vector<std::int32_t> all;
+    for (std::size_t done = 0;;) {
+      if (runs_in_row(steps)) {
+        done += take_steps(steps, std::min(steps.num_steps - done, kMostStepsOfLaunch), all);
+      } else {
+        take_step("run_steps");
+        all.insert(all.end(), chosen, chosen + count);
+        ++done;
+      }
+      if (done == steps.num_steps || ends_row(arrays_, steps, chosen)) return all;
+      feed_chosen(step_, chosen, count);
+    }
+  }
+
+  // Whether the rows of a slot that a phase has left have NaN.
+  bool has_nan(const Group& group, std::size_t phase, std::size_t slot) {
+    const Phase& of = on_device_.lowered().phases[phase].phase;
+    const PhaseRows left = on_device_.rows_of(phase);
+    const std::size_t rows = of.is_selected ? group.selected : group.tokens;
+    for (std::size_t r = 0; r < rows; ++r) {
+      const std::size_t token =
+          of.is_selected ? static_cast<std::size_t>(step_.selected[group.first_selected + r])
+                         : group.first + r;
+      if (static_cast<std::size_t>(step_.slots[token]) != slot) continue;
+      row_.resize(left.columns);
+      download(left.first + r * left.columns, row_.data(), left.columns * sizeof(float), stream_);
+      const auto is_nan = [](float x) { return x != x; };
+      if (of.kind != Phase::kAttend) {
+        if (std::any_of(row_.begin(), row_.end(), is_nan)) return true;
+        continue;
+      }
+      // Only what the token's spans have is written.
+      const std::size_t position = static_cast<std::size_t>(step_.positions[token]),
+                        part = static_cast<std::size_t>(of.attention.head_size) + 2;
+      const auto window = static_cast<std::size_t>(of.attention.window),
+                 spans = static_cast<std::size_t>(of.attention.most_spans);
+      const std::size_t begin =
+          window > 0 && position + 1 > window ? (position + 1 - window) / kSpan : 0;
+      for (std::size_t head = 0; head < static_cast<std::size_t>(of.attention.heads); ++head) {
+        const auto first =
+            row_.begin() + static_cast<std::ptrdiff_t>((head * spans + begin) * part);
+        const auto end = row_.begin() +
+                         static_cast<std::ptrdiff_t>((head * spans + position / kSpan + 1) * part);
+        if (std::any_of(first, end, is_nan)) return true;
+      }
+    }
+    return false;
+  }
+
+  std::size_t first_nan(std::size_t slot) {
+    const CurrentDevice current(device_);
+    std::size_t found = program_.nodes.size();
+    for (const Group& group : groups()) {
+      upload_inputs(group, {});
+      for (std::size_t p = 0; p < end_of_phases(group); ++p) {
+        launch("first_nan", group, p, p + 1, 1, 0);
+        const auto node = static_cast<std::size_t>(on_device_.lowered().phases[p].phase.node);
+        if (node < found && has_nan(group, p, slot)) found = node;
+      }
+    }
+    return found;
+  }
+
+  StepProfile profile() {
+    const CurrentDevice current(device_);
+    StepProfile profile{0, std::vector<double>(program_.nodes.size())};
+    for (const Group& group : groups()) {
+      const std::size_t end = end_of_phases(group);
+      upload_inputs(group, {});
+      launch("profile", group, 0, end, 1, 0, true);
+      std::vector<unsigned long long> times(end + 1);
+      download(on_device_.times(), times.data(), times.size() * sizeof times[0], stream_);
+      profile.whole += 1e-9 * static_cast<double>(times[end] - times[0]);
+      for (std::size_t p = 0; p < end; ++p)
+        profile.nodes[static_cast<std::size_t>(on_device_.lowered().phases[p].phase.node)] +=
+            1e-9 * static_cast<double>(times[p + 1] - times[p]);
+    }
+    return profile;
+  }
+
+  const Program program_;
+  const int device_;
+  const StepGrid grid_;
+  DeviceProgram on_device_;
+  StepArrays arrays_;
+  Sizes memory_;
+  Step step_{};
+  std::mutex running_;
+  cudaStream_t stream_ = nullptr;
+  std::unique_ptr<PinnedMemory> outputs_, inputs_;  // null once closed
+  std::string lost_;                                // why nothing runs any more
+  std::vector<float> row_;
+  std::vector<unsigned char> scratch_;
+};
+
+Executable::Executable(Program program, const std::vector<TensorBytes>& tensors,
+                       const CompileOptions& options) {
+  require_runnable(program, options.device);
+  impl_ = std::make_unique<Impl>(std::move(program), tensors, options);
+}
+Executable::~Executable() = default;
+
+std::vector<std::pair<const char*, std::size_t>> Executable::memory_of(
+    const Program& program, const CompileOptions& options) {
+  require_runnable(program, options.device);
+  try {
+    return Impl::memory_with(DeviceProgram(program, Impl::blocks_of(options)), StepArrays(program));
+  } catch (const SizeError& error) {
+    throw MemoryError(error.what());
+  }
+}
+
+void Executable::run(std::size_t num_tokens, std::size_t num_selected) {
+  const auto lock = impl_->begin_step("run", num_tokens, num_selected);
+  const CurrentDevice current(impl_->device_);
+  impl_->take_step("run");
+}
+std::vector<std::int32_t> Executable::run_steps(const StepsInRow& steps) {
+  return impl_->run_steps(steps);
+}
+std::size_t Executable::first_nan(std::size_t num_tokens, std::size_t num_selected,
+                                  std::size_t slot) {
+  const auto lock = impl_->begin_step("first_nan", num_tokens, num_selected);
+  return impl_->first_nan(slot);
+}
+StepProfile Executable::profile(std::size_t num_tokens, std::size_t num_selected) {
+  const auto lock = impl_->begin_step("profile", num_tokens, num_selected);
+  return impl_->profile();
+}
+void Executable::close() {
+  if (is_forked_child()) return;
+  const std::lock_guard<std::mutex> lock(impl_->running_);
+  if (!impl_->outputs_) return;
+  const CurrentDevice current(impl_->device_);
+  impl_->on_device_.unload();
+  impl_->outputs_.reset();
+  impl_->inputs_.reset();
+}
+const Program& Executable::program() const { return impl_->program_; }
+const StepArrays& Executable::arrays() const { return impl_->arrays_; }
+const std::vector<std::pair<const char*, std::size_t>>& Executable::memory() const {
+  return impl_->memory_;
+}
+std::size_t Executable::num_workers() const {
+  return static_cast<std::size_t>(impl_->grid_.blocks);
+}
+const char* Executable::lost_by_fork() const { return is_forked_child() ? "device" : nullptr; }
+
+}  // namespace tensor_ops::decode

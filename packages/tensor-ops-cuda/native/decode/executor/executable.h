@@ -1,0 +1,70 @@
+// Steps of a program on a GPU, each as one cooperative launch.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "declaration/shared.h"
+#include "decode/serving/executor.h"
+
+namespace tensor_ops::decode {
+
+// Called with the bytes of weights that are uploaded, and of all. May throw.
+using Progress = std::function<void(std::size_t, std::size_t)>;
+
+struct CompileOptions {
+  int device;                   // index
+  std::size_t num_workers = 0;  // blocks; 0: one for each multiprocessor
+  Progress progress = {};
+};
+
+// Seconds by the device's clock.
+struct StepProfile {
+  double whole;
+  std::vector<double> nodes;  // by node of the program; 0 for those that ran as part of another
+};
+
+class TENSOR_OPS_SHARED Executable final : public Executor {
+ public:
+  // tensors: of the program, by index. Throws ValueError, MemoryError or Error, before any memory
+  // is taken unless the driver refuses it.
+  Executable(Program program, const std::vector<TensorBytes>& tensors,
+             const CompileOptions& options);
+  // The bytes that an executable of this program would take, by what takes them.
+  static std::vector<std::pair<const char*, std::size_t>> memory_of(const Program& program,
+                                                                    const CompileOptions& options);
+  Executable(const Executable&) = delete;
+  Executable& operator=(const Executable&) = delete;
+  ~Executable() override;
+
+  void run(std::size_t num_tokens, std::size_t num_selected) override;
+  std::vector<std::int32_t> run_steps(const StepsInRow& steps) override;
+  std::size_t first_nan(std::size_t num_tokens, std::size_t num_selected,
+                        std::size_t slot) override;
+  void close() override;
+  const Program& program() const override;
+  const StepArrays& arrays() const override;
+  const std::vector<std::pair<const char*, std::size_t>>& memory() const override;
+  ActivationType activations() const override { return ActivationType::kInt8x2; }
+  std::size_t num_workers() const override;
+  const char* lost_by_fork() const override;
+
+  // Runs a step as run() does, and measures it.
+  StepProfile profile(std::size_t num_tokens, std::size_t num_selected);
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+// The blocks that a device can run at once, at most.
+TENSOR_OPS_SHARED std::size_t most_blocks(int device);
+
+// Throws Error, whose text is the reason, where a program cannot run on this device.
+TENSOR_OPS_SHARED void require_runnable(const Program& program, int device);
+
+}  // namespace tensor_ops::decode

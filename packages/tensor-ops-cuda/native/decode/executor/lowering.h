@@ -1,0 +1,38 @@
+// The phases of a program: which nodes the kernel runs together, and in which order of rows their
+// matrices are packed.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "decode/kernels/plan.h"
+#include "decode/program/program.h"
+
+namespace tensor_ops::decode {
+
+struct MatrixRow {
+  std::size_t tensor, row;
+};
+
+// A phase whose pointers are still null, with what they will point to: values, tensors and a cache
+// of the program, or kAbsent.
+struct LoweredPhase {
+  Phase phase{};
+  std::size_t x = kAbsent, residual = kAbsent, y = kAbsent;
+  std::size_t norm = kAbsent, cos = kAbsent, sin = kAbsent;
+  std::size_t cache = kAbsent;
+  // Of a table or a matrix; the rows in the order in which they are packed.
+  WeightFormat format{};
+  std::vector<MatrixRow> rows;
+};
+
+// A node that chooses tokens from logits, at most one.
+struct LoweredProgram {
+  std::vector<LoweredPhase> phases;
+  std::size_t chooser = kAbsent;  // a node
+};
+
+// Throws Error, whose text is the reason, where the kernel cannot run a program.
+LoweredProgram lower(const Program& program);
+
+}  // namespace tensor_ops::decode

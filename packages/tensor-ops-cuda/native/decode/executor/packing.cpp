@@ -1,0 +1,100 @@
+#include "decode/executor/packing.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "decode/program/alignment.h"
+#include "decode/program/sizes.h"
+
+namespace tensor_ops::decode {
+namespace {
+
+constexpr std::size_t kBlockColumns = 32;  // of a file's blocks of integers
+
+// How many warps share a tile: more where there are few tiles for many multiprocessors. Of the
+// shape alone, since it decides on the order of sums.
+int log2_split_for(int tiles, int steps) {
+  int log2_split = tiles < 1024 ? 3 : tiles < 4096 ? 2 : 1;
+  while (log2_split > 0 && 1 << log2_split > steps) --log2_split;
+  return log2_split;
+}
+
+// The integers of columns of a block from 4 w and from 16 + 4 w on, in two words, or in the halves
+// of one.
+void pack_q8_0(const unsigned char* block, int w, unsigned char* to) {
+  std::memcpy(to, block + 2 + 4 * w, 4);
+  std::memcpy(to + 4, block + 2 + 16 + 4 * w, 4);
+}
+// A file has column i in the lower half of a byte, column i + 16 in the upper one. Less 8, they are
+// signed.
+void pack_q4_0(const unsigned char* block, int w, unsigned char* to) {
+  for (int i = 0; i < 4; ++i) to[i] = block[2 + 4 * w + i] ^ 0x88;
+}
+
+void pack_step(const Panel& panel, std::size_t columns, std::size_t column, const RowOf& row,
+               std::size_t first_row, unsigned char* to) {
+  const StepLayout layout = layout_of(panel.format);
+  const int blocks = layout.blocks();
+  for (int r = 0; r < kTileRows; ++r) {
+    const unsigned char* const from = row(first_row + static_cast<std::size_t>(r));
+    for (int b = 0; from && b < blocks; ++b) {
+      const std::size_t at = column + static_cast<std::size_t>(b * layout.block);
+      if (at >= columns) break;
+      // The first byte of the block of a row, as the kernel finds it: the block's first column.
+      const ElementPlace place = place_of(panel.format, 1, r, b * layout.block);
+      if (panel.format == WeightFormat::kBFloat16) {
+        for (std::size_t k = 0; k < 16 && at + k < columns; ++k) {
+          const ElementPlace its =
+              place_of(panel.format, 1, r, b * layout.block + static_cast<int>(k));
+          std::memcpy(to + its.at, from + 2 * (at + k), 2);
+        }
+        continue;
+      }
+      const bool is_q4 = panel.format == WeightFormat::kQ4_0;
+      const unsigned char* const block = from + at / kBlockColumns * (is_q4 ? 18 : 34);
+      for (int w = 0; w < 4; ++w)  // the four lanes of a row are neighbours
+        is_q4 ? pack_q4_0(block, w, to + place.at + w * 16)
+              : pack_q8_0(block, w, to + place.at + w * 16);
+      std::memcpy(to + place.scale_at, block, 2);
+    }
+  }
+}
+
+}  // namespace
+
+std::size_t tile_bytes(const Panel& panel) {
+  return static_cast<std::size_t>(panel.steps) *
+         static_cast<std::size_t>(layout_of(panel.format).bytes());
+}
+
+PanelPlan plan_panels(WeightFormat format, std::size_t rows, std::size_t columns) {
+  const auto step = static_cast<std::size_t>(layout_of(format).columns);
+  const auto most = static_cast<std::size_t>(panel_columns(format));
+  const auto tiles = static_cast<int>((rows + kTileRows - 1) / kTileRows);
+  PanelPlan plan{{}, {}, 0};
+  for (std::size_t column = 0; column < columns; column += most) {
+    const auto steps = static_cast<int>((std::min(columns - column, most) + step - 1) / step);
+    Panel panel{nullptr, format, tiles, steps, 0, static_cast<int>(column)};
+    // The same warps share a tile in all panels.
+    panel.log2_split =
+        plan.panels.empty() ? log2_split_for(tiles, steps) : plan.panels[0].log2_split;
+    plan.panels.push_back(panel);
+    plan.offset.push_back(plan.bytes);
+    add_size("weights", plan.bytes,
+             aligned(size_product("weights", static_cast<std::size_t>(tiles), tile_bytes(panel))));
+  }
+  return plan;
+}
+
+void pack_tiles(const Panel& panel, std::size_t columns, std::size_t first, std::size_t end,
+                const RowOf& row, unsigned char* to) {
+  const StepLayout layout = layout_of(panel.format);
+  const auto bytes = static_cast<std::size_t>(layout.bytes());
+  std::memset(to, 0, (end - first) * tile_bytes(panel));
+  for (std::size_t tile = first; tile < end; ++tile)
+    for (int s = 0; s < panel.steps; ++s, to += bytes)
+      pack_step(panel, columns, static_cast<std::size_t>(panel.first_column + s * layout.columns),
+                row, tile * kTileRows, to);
+}
+
+}  // namespace tensor_ops::decode

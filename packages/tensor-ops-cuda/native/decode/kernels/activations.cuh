@@ -1,0 +1,113 @@
+// The activations of a panel in shared memory, as tensor cores take them.
+//
+// Beside integers an activation is scale (q + q2 / 254), with one scale for 32 columns. One
+// instruction multiplies both: its rows 0 to 7 are q of eight tokens, its rows 8 to 15 q2. Beside
+// bfloat16 an activation is the sum of three numbers of bfloat16, which are all bits of float32;
+// the third is multiplied by an instruction of its own.
+#pragma once
+
+#include "decode/kernels/plan.h"
+#include "kernels/arithmetic.cuh"
+#include "kernels/elements.cuh"
+
+namespace tensor_ops::decode {
+
+constexpr int kFragmentBytes = 64;  // of a token in a block: two terms
+constexpr int kThirdBytes = 32;     // the third term of a token in a block of bfloat16
+
+// Of the activations, at most; attention uses the same memory.
+constexpr int kIntegerBytes = kMostTokens * kPanelColumns / 32 * (kFragmentBytes + 4);
+constexpr int kFloatBytes = kMostTokens * kFloatPanelColumns / 16 * (kFragmentBytes + kThirdBytes);
+
+class Activations {
+ public:
+  // Of `columns` columns, whole steps of a panel.
+  DEVICE Activations(unsigned char* memory, int tokens, WeightFormat format, int columns)
+      : memory_(memory), tokens_(tokens) {
+    const int blocks = columns / layout_of(format).block;
+    second_part_ = memory + blocks * tokens * kFragmentBytes;
+  }
+
+  // Both terms of a token in a block, of a lane.
+  DEVICE uint4 terms(int block, int token) const {
+    const int at =
+        (block * tokens_ + token) * kFragmentBytes + static_cast<int>(threadIdx.x) % 4 * 16;
+    return *reinterpret_cast<const uint4*>(memory_ + at);
+  }
+  DEVICE float scale(int block, int token) const {
+    return reinterpret_cast<const float*>(second_part_)[block * tokens_ + token];
+  }
+  DEVICE uint2 third_term(int block, int token) const {
+    const int at = (block * tokens_ + token) * kThirdBytes + static_cast<int>(threadIdx.x) % 4 * 8;
+    return *reinterpret_cast<const uint2*>(second_part_ + at);
+  }
+
+  // Stores four columns, as integers. Eight lanes that are neighbours have the 32 columns of a
+  // block, and all lanes take part.
+  DEVICE void store_integers(int token, int column, const float (&x)[4], bool is_there) {
+    unsigned bits = 0;  // magnitudes are ordered as their bits are, and NaN is above all
+#pragma unroll
+    for (int i = 0; i < 4; ++i) bits = larger(bits, __float_as_uint(x[i]) & 0x7fffffffu);
+    for (int mask = 1; mask < 8; mask *= 2) bits = larger(bits, __shfl_xor_sync(~0u, bits, mask));
+    const float most = __uint_as_float(bits);
+    // 127 divided by a number close to zero would be infinite.
+    const float up = most < 0x1p-100f ? 0x1p100f : 1.0f;
+    const float inverse = most > 0 ? 127 / (most * up) : 0.0f;
+    const bool is_number = is_finite(most);
+    unsigned words[2] = {0, 0};
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      float rest = x[i] * up * inverse;
+#pragma unroll
+      for (int term = 0; term < 2; ++term) {
+        // Adding 1.5 * 2^23 rounds to an integer, which is then in the low bits.
+        const float sum = rest + Format<float>::kShift;
+        words[term] |= (__float_as_uint(sum) & 255u) << (8 * i);
+        rest = (rest - (sum - Format<float>::kShift)) * 254;
+      }
+    }
+    if (!is_there) return;
+    const int block = column / 32, word = column % 32 / 4;
+    auto* const to =
+        reinterpret_cast<unsigned*>(memory_ + (block * tokens_ + token) * kFragmentBytes);
+    for (int term = 0; term < 2; ++term)
+      to[word % 4 * 4 + word / 4 * 2 + term] = is_number ? words[term] : 0;
+    if (word == 0)
+      reinterpret_cast<float*>(second_part_)[block * tokens_ + token] =
+          is_number ? most / 127 : __uint_as_float(0x7fc00000u);
+  }
+
+  // Stores four columns, as sums of three numbers of bfloat16.
+  DEVICE void store_floats(int token, int column, const float (&x)[4]) {
+    const int block = column / 16, first = column % 16 / 2;
+#pragma unroll
+    for (int i = 0; i < 4; i += 2) {
+      float rest[2] = {x[i], x[i + 1]};
+      unsigned words[3];
+#pragma unroll
+      for (int term = 0; term < 3; ++term) {
+        unsigned upper[2];
+        for (int k = 0; k < 2; ++k) {
+          // Cut off and not rounded, which could be infinite. Of infinity and NaN there is no rest.
+          upper[k] = __float_as_uint(rest[k]) & 0xffff0000u;
+          rest[k] = is_finite(rest[k]) ? rest[k] - __uint_as_float(upper[k]) : 0;
+        }
+        words[term] = upper[0] >> 16 | upper[1];
+      }
+      const int word = first + i / 2, at = block * tokens_ + token;
+      auto* const two = reinterpret_cast<unsigned*>(memory_ + at * kFragmentBytes);
+      two[word % 4 * 4 + word / 4 * 2] = words[0];
+      two[word % 4 * 4 + word / 4 * 2 + 1] = words[1];
+      reinterpret_cast<unsigned*>(second_part_ + at * kThirdBytes)[word % 4 * 2 + word / 4] =
+          words[2];
+    }
+  }
+
+ private:
+  DEVICE static unsigned larger(unsigned a, unsigned b) { return a > b ? a : b; }
+
+  unsigned char *memory_, *second_part_;
+  int tokens_;
+};
+
+}  // namespace tensor_ops::decode

@@ -1,0 +1,86 @@
+// How matrices lie in device memory: in the order in which tensor cores take them.
+//
+// A panel has the columns of a matrix for which activations fit shared memory. It is tiles of 16
+// rows, and a tile is steps: what a warp multiplies at once. A step has 16 bytes for each lane four
+// times, of two parts of its columns and of its first and its last 8 rows,
+//
+//     [part][half of the rows][lane][16 bytes]
+//
+// and behind these 2048 bytes the scales of its blocks in half precision, two rows together:
+//
+//     [half of the rows][pair of rows][block][row of the pair]
+//
+// Lane l has row l / 4 of a half. Of each block of 32 integers it has the columns from 4 (l % 4)
+// and from 16 + 4 (l % 4) on, four of each; of each block of 16 numbers of bfloat16 those from 2 (l
+// % 4) and from 8 + 2 (l % 4) on, two of each. A row pair is in one lane when it has been
+// multiplied.
+#pragma once
+
+#include <cstddef>
+
+namespace tensor_ops::decode {
+
+enum class WeightFormat : int { kQ8_0, kQ4_0, kBFloat16 };
+
+constexpr int kTileRows = 16;
+constexpr int kBodyBytes = 2048;  // of a step, without scales
+constexpr int kMostStepBytes = 2304;
+
+struct StepLayout {
+  int columns, block;  // in a step, and of a block
+  int scale_bytes;
+
+  constexpr int blocks() const { return columns / block; }
+  constexpr int bytes() const { return kBodyBytes + scale_bytes; }
+};
+
+// The columns of a panel, at most. Together with the type they alone decide the order of a sum.
+constexpr int kPanelColumns = 2048, kFloatPanelColumns = 512;
+
+constexpr StepLayout layout_of(WeightFormat format) {
+  return format == WeightFormat::kQ8_0   ? StepLayout{128, 32, 128}
+         : format == WeightFormat::kQ4_0 ? StepLayout{256, 32, 256}
+                                         : StepLayout{64, 16, 0};
+}
+constexpr int panel_columns(WeightFormat format) {
+  return format == WeightFormat::kBFloat16 ? kFloatPanelColumns : kPanelColumns;
+}
+
+struct Panel {
+  const unsigned char* data;
+  WeightFormat format;
+  int tiles, steps;  // of a tile
+  int log2_split;    // 2^this warps share the steps of a tile, in turns
+  int first_column;  // of the matrix
+};
+
+// Where an element of a panel is: the first byte, or the byte of which it is a half.
+struct ElementPlace {
+  std::size_t at, scale_at;
+  bool is_upper;  // of Q4_0: the upper half of the byte
+};
+
+#ifdef __CUDACC__
+__host__ __device__
+#endif
+    constexpr ElementPlace place_of(WeightFormat format, int steps, int row, int column) {
+  const StepLayout layout = layout_of(format);
+  const std::size_t step =
+      static_cast<std::size_t>(row / kTileRows) * static_cast<std::size_t>(steps) +
+      static_cast<std::size_t>(column / layout.columns);
+  const std::size_t first = step * static_cast<std::size_t>(layout.bytes());
+  const int half = row / 8 % 2, in_half = row % 8, in_step = column % layout.columns;
+  const int block = in_step / layout.block, in_block = in_step % layout.block;
+  const int in_part = block % (layout.blocks() / 2), part = block / (layout.blocks() / 2);
+  const int wide = layout.block / 8;  // neighbours in a lane
+  const int side = in_block / (layout.block / 2), lane = in_half * 4 + in_block / wide % 4;
+  int at = (part * 2 + half) * 512 + lane * 16;
+  if (format == WeightFormat::kQ8_0) at += (2 * in_part + side) * 4 + in_block % wide;
+  if (format == WeightFormat::kQ4_0) at += in_part * 4 + in_block % wide;
+  if (format == WeightFormat::kBFloat16) at += (2 * in_part + side) * 4 + in_block % wide * 2;
+  const int scale =
+      kBodyBytes + ((half * 4 + in_half / 2) * layout.blocks() + block) * 4 + in_half % 2 * 2;
+  return {first + static_cast<std::size_t>(at), first + static_cast<std::size_t>(scale), side == 1};
+}
+
+}  // namespace tensor_ops::decode

@@ -1,0 +1,83 @@
+// What the kernel of a decode step is given: phases, between which all blocks meet, as plain
+// values.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "decode/kernels/layout.h"
+
+namespace tensor_ops::decode {
+
+constexpr int kMostTokens = 8;  // that run through a step together
+constexpr int kBlockWarps = 8, kBlockThreads = 32 * kBlockWarps;
+constexpr int kSpan = kBlockThreads;  // positions that a block attends to at once
+constexpr int kMostHeadSize = 256;
+
+// The rows of 32-bit numbers that a phase reads or writes: one for each token, or for each selected
+// one.
+struct Attention {
+  int heads, kv_heads, head_size;
+  float scale;
+  int window;         // positions that a token sees; 0: all
+  int rotated_pairs;  // of a head
+  const float *cos, *sin;
+  void *keys, *values;  // [page][head][position in the page][element]
+  bool is_half;         // float16, else float32
+  bool is_paged;        // else a slot is a page
+  int page_size;
+  float* queries;  // [token][head][element]
+  float* parts;    // [token][head][span][element]; then the largest score, and the sum
+  int most_spans;
+};
+
+struct Phase {
+  enum Kind : int { kEmbed, kProduct, kAttend };
+  enum Source : int { kRows, kSelectedRows, kAttended };
+  enum Result : int { kStore, kGated, kRotated, kLogits };
+
+  Kind kind;
+  int node;             // of the program, the last one that the phase runs
+  bool is_selected;     // whether it has the rows of the selected tokens
+  const Panel* panels;  // of a table or a matrix
+  int num_panels, rows, columns;
+  // Of a product.
+  Source source;
+  Result result;
+  const float* x;
+  const float* norm;  // null: x is multiplied as it is
+  double eps;
+  const float* residual;  // null: none
+  float* y;
+  // Of kAttend, and of a product with kAttended or kRotated.
+  Attention attention;
+};
+
+// What a block was doing when it gave up waiting for the others.
+struct BlockState {
+  int gave_up, step, phase, panel;  // panel: that its first warp reads next
+};
+
+struct Steps {
+  const Phase* phases;
+  int num_phases;  // that run in this launch: the last ones need selected tokens
+  const Panel* panels;
+  int num_panels;
+  int num_tokens, num_selected, num_steps;
+  int num_chosen;  // tokens that a step chooses; 0: the launch chooses none
+  const std::int32_t *tokens, *positions, *slots, *selected, *page_table;
+  int pages_per_request, num_words;
+  // Of each chosen token: its end tokens are ends[ends_begin[i]] up to ends[ends_begin[i + 1]].
+  const std::int32_t *ends_begin, *ends;
+  float4* sums;            // [tile][lane], of products of several panels
+  void* best;              // [block][chosen token]
+  std::int32_t* chosen;    // [step][chosen token]; -1 where the logits choose none
+  std::int32_t* num_done;  // steps
+  unsigned* barrier;
+  unsigned long long nanoseconds;  // that a block waits for the others, at most
+  BlockState* states;              // [block]
+  unsigned long long* times;       // [phase + 1], or null: when block 0 began and ended each
+};
+
+}  // namespace tensor_ops::decode

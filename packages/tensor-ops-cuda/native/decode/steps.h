@@ -1,0 +1,24 @@
+// Launching the kernel that runs whole decode steps.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstddef>
+
+#include "decode/kernels/plan.h"
+
+namespace tensor_ops::decode {
+
+struct StepGrid {
+  int blocks;  // at most one on each multiprocessor
+  // Steps of weights that a warp has in shared memory: 3, or 4 where there is room.
+  int slots;
+};
+
+// That a block takes, by its slots.
+std::size_t shared_bytes(int slots);
+
+// Enqueues the steps. Throws CudaError.
+void launch_steps(const Steps& steps, const StepGrid& grid, cudaStream_t stream);
+
+}  // namespace tensor_ops::decode
