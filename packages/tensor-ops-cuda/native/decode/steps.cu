@@ -26,7 +26,7 @@ struct BlockMemory {
   double scales[kMostTokens];  // of normalised rows
   Best best[kBlockWarps][kMostTokens];
   int tokens[kMostTokens], positions[kMostTokens];
-  bool gave_up, has_ended;
+  bool gave_up, is_last;
 };
 
 // The block, adding up squares.
@@ -254,25 +254,30 @@ DEVICE void publish_best(Block<kSlots>& block) {
 // Every block finds the same tokens, so that none has to be told. Whether there is a next step.
 DEVICE bool choose_tokens(const Steps& steps, BlockMemory& memory, int step) {
   const int row = static_cast<int>(threadIdx.x);
-  if (row == 0) memory.has_ended = step + 1 == steps.num_steps;
-  block_sync(kEndReset);
-  if (row < steps.num_chosen) {
-    Best best;
-    for (unsigned b = 0; b < gridDim.x; ++b)
-      best.consider(observe(static_cast<const Best*>(steps.best) + b * kMostTokens + row));
-    const int token = best.chosen();
-    if (blockIdx.x == 0) steps.chosen[step * steps.num_chosen + row] = token;
-    if (token < 0 || token >= steps.num_words) memory.has_ended = true;
-    for (int e = steps.ends_begin[row]; e < steps.ends_begin[row + 1]; ++e)
-      if (token == steps.ends[e]) memory.has_ended = true;
-    if (steps.num_steps > 1) {
-      memory.tokens[row] = token;
-      ++memory.positions[row];
+  if (row < kWarp) {
+    bool is_last = step + 1 == steps.num_steps;
+    if (row < steps.num_chosen) {
+      Best best;
+      for (unsigned b = 0; b < gridDim.x; ++b)
+        best.consider(observe(static_cast<const Best*>(steps.best) + b * kMostTokens + row));
+      const int token = best.chosen();
+      is_last |= token < 0 || token >= steps.num_words;
+      for (int e = steps.ends_begin[row]; e < steps.ends_begin[row + 1]; ++e)
+        is_last |= token == steps.ends[e];
+      if (blockIdx.x == 0) steps.chosen[step * steps.num_chosen + row] = token;
+      if (steps.num_steps > 1) {
+        memory.tokens[row] = token;
+        ++memory.positions[row];
+      }
+    }
+    is_last = any_of_warp(is_last);
+    if (row == 0) {
+      memory.is_last = is_last;
+      if (blockIdx.x == 0) *steps.num_done = step + 1;
     }
   }
-  if (row == 0 && blockIdx.x == 0) *steps.num_done = step + 1;
   block_sync(kTokensChosen);
-  return !memory.has_ended;
+  return !memory.is_last;
 }
 
 DEVICE void note_time(const Steps& steps, int number) {

@@ -122,7 +122,6 @@ DEVICE void attend_to_span(const Attention& attention, const Steps& steps, unsig
       if (part(w)[size + 1] != 0) total = fused(exp_below(part(w)[size] - most), part(w)[d], total);
     publish(part_of(attention, token, first_head + h, span) + d, d == size ? most : total);
   }
-  block_sync(kSpanRead);
 }
 
 // The block's share of all tokens, spans and heads.

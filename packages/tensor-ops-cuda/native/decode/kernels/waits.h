@@ -7,7 +7,6 @@ namespace tensor_ops::decode {
 
 enum Wait : int {
   kStepBegins = 1,  // of the block, for its copy of the tokens
-  kEndReset,        // of the block, before an end token is noted
   kTokensChosen,    // of the block, for the next tokens, and whether there are any
   kCopied,          // of a warp, for its next step of weights
   kSlotRead,        // of a warp, before copies replace what its lanes have read
@@ -17,7 +16,6 @@ enum Wait : int {
   kPartsWritten,    // of the block, for the sums of the warps that share a tile
   kQueries,         // of the block, for the queries that it attends with
   kSpanWritten,     // of the block, for what its warps have of a span
-  kSpanRead,        // of the block, before another span replaces that
   kBestOfWarps,     // of the block, for the best logits of its warps
   kPhase,           // of the grid, after each phase
   kWaitsEnd = kPhase + kGridWaits,
