@@ -77,15 +77,20 @@ DEVICE void embed(const Steps& steps, const Phase& phase, const int* tokens) {
   }
 }
 
+// Four columns of the rows of x.
+DEVICE float4 row_vector(const Steps& steps, const Phase& phase, int row, int column) {
+  const int from = phase.source == Phase::kSelectedRows ? steps.selected[row] : row;
+  const std::int64_t first = static_cast<std::int64_t>(from) * phase.columns;
+  return observe(reinterpret_cast<const float4*>(phase.x + first + column));
+}
+
 // Four columns of what a product multiplies. Beyond the last column there are zeros.
 DEVICE float4 source_vector(const Steps& steps, const Phase& phase, const int* positions, int row,
                             int column) {
   if (column >= phase.columns) return {0, 0, 0, 0};
   if (phase.source == Phase::kAttended)
     return attended(phase.attention, row, column, spans_of(phase.attention, positions[row]));
-  const int from = phase.source == Phase::kSelectedRows ? steps.selected[row] : row;
-  return observe(reinterpret_cast<const float4*>(
-      phase.x + static_cast<std::int64_t>(from) * phase.columns + column));
+  return row_vector(steps, phase, row, column);
 }
 
 // What each row is divided by, for all rows of a normalised product. Negative where the mean of
@@ -93,7 +98,7 @@ DEVICE float4 source_vector(const Steps& steps, const Phase& phase, const int* p
 template <int kSlots>
 DEVICE void measure_rows(Block<kSlots>& block, const Phase& phase, int rows) {
   const auto vector = [&](int row, int column) {
-    const float4 v = source_vector(block.steps, phase, block.memory.positions, row, column);
+    const float4 v = row_vector(block.steps, phase, row, column);
     return NormRow::Vectors{{{v.x, v.y, v.z, v.w}}, {}};
   };
   const int first = block.team.lane() * 4, step = kBlockThreads * 4;
@@ -206,8 +211,7 @@ DEVICE void multiply(Block<kSlots>& block, const Phase& phase) {
   if (phase.norm != nullptr) measure_rows(block, phase, rows);
   for (int p = 0; p < phase.num_panels; ++p) {
     const Panel& panel = phase.panels[p];
-    const Activations x(block.memory.activations, rows, panel.format,
-                        panel.steps * layout_of(panel.format).columns);
+    const Activations x(block.memory.activations, panel.format);
     if (p > 0 || phase.norm != nullptr) block_sync(kPanelRead);
     prepare(block, phase, panel, x, rows);
     block_sync(kPrepared);
@@ -220,20 +224,15 @@ DEVICE void multiply(Block<kSlots>& block, const Phase& phase) {
           return;
         }
       }
-      const int row = tile * kTileRows + lane % 4 * 2;
       if (lane / 4 >= rows) return;
-      if (row < phase.rows) store_pair(block, phase, lane / 4, row, sums.x, sums.y);
-      if (row + 8 < phase.rows) store_pair(block, phase, lane / 4, row + 8, sums.z, sums.w);
+      int row = tile * kTileRows + lane % 4 * 2;
+#pragma unroll 1
+      for (int half = 0; half < 2; ++half, row += 8)
+        if (row < phase.rows)
+          store_pair(block, phase, lane / 4, row, half == 0 ? sums.x : sums.z,
+                     half == 0 ? sums.y : sums.w);
     };
-    if (panel.format == WeightFormat::kQ8_0)
-      multiply_panel<WeightFormat::kQ8_0>(panel, block.ring, x, rows, block.memory.partial,
-                                          block.turn, finish);
-    else if (panel.format == WeightFormat::kQ4_0)
-      multiply_panel<WeightFormat::kQ4_0>(panel, block.ring, x, rows, block.memory.partial,
-                                          block.turn, finish);
-    else
-      multiply_panel<WeightFormat::kBFloat16>(panel, block.ring, x, rows, block.memory.partial,
-                                              block.turn, finish);
+    multiply_panel(panel, block.ring, x, rows, block.memory.partial, block.turn, finish);
   }
 }
 
@@ -247,6 +246,7 @@ DEVICE void publish_best(Block<kSlots>& block) {
   const int row = static_cast<int>(threadIdx.x);
   if (row >= rows) return;
   Best of_block = block.memory.best[0][row];
+#pragma unroll 1
   for (int w = 1; w < kBlockWarps; ++w) of_block.consider(block.memory.best[w][row]);
   publish(static_cast<Best*>(block.steps.best) + blockIdx.x * kMostTokens + row, of_block);
 }
@@ -258,6 +258,7 @@ DEVICE bool choose_tokens(const Steps& steps, BlockMemory& memory, int step) {
     bool is_last = step + 1 == steps.num_steps;
     if (row < steps.num_chosen) {
       Best best;
+#pragma unroll 1
       for (unsigned b = 0; b < gridDim.x; ++b)
         best.consider(observe(static_cast<const Best*>(steps.best) + b * kMostTokens + row));
       const int token = best.chosen();

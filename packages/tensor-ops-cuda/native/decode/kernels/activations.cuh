@@ -12,34 +12,34 @@
 
 namespace tensor_ops::decode {
 
-constexpr int kFragmentBytes = 64;  // of a token in a block: two terms
-constexpr int kThirdBytes = 32;     // the third term of a token in a block of bfloat16
+constexpr int kTermBytes = 64;  // of a token in a block: two terms
+// The third term of a token in a block of bfloat16, with zeros in place of a fourth.
+constexpr int kThirdBytes = 64;
+
+// Blocks lie one after another, with room for as many tokens as there can be: so are their
+// distances known to the compiler.
+constexpr int kTermStride = kMostTokens * kTermBytes;
+constexpr int kScaleStride = kMostTokens * 4, kThirdStride = kMostTokens * kThirdBytes;
 
 // Of the activations, at most; attention uses the same memory.
-constexpr int kIntegerBytes = kMostTokens * kPanelColumns / 32 * (kFragmentBytes + 4);
-constexpr int kFloatBytes = kMostTokens * kFloatPanelColumns / 16 * (kFragmentBytes + kThirdBytes);
+constexpr int kIntegerTerms = kPanelColumns / 32 * kTermStride;
+constexpr int kFloatTerms = kFloatPanelColumns / 16 * kTermStride;
+constexpr int kIntegerBytes = kIntegerTerms + kPanelColumns / 32 * kScaleStride;
+constexpr int kFloatBytes = kFloatTerms + kFloatPanelColumns / 16 * kThirdStride;
 
 class Activations {
  public:
-  // Of `columns` columns, whole steps of a panel.
-  DEVICE Activations(unsigned char* memory, int tokens, WeightFormat format, int columns)
-      : memory_(memory), tokens_(tokens) {
-    const int blocks = columns / layout_of(format).block;
-    second_part_ = memory + blocks * tokens * kFragmentBytes;
-  }
+  DEVICE Activations(unsigned char* memory, WeightFormat format)
+      : memory_(memory),
+        second_part_(memory + (format == WeightFormat::kBFloat16 ? kFloatTerms : kIntegerTerms)) {}
 
-  // Both terms of a token in a block, of a lane.
-  DEVICE uint4 terms(int block, int token) const {
-    const int at =
-        (block * tokens_ + token) * kFragmentBytes + static_cast<int>(threadIdx.x) % 4 * 16;
-    return *reinterpret_cast<const uint4*>(memory_ + at);
+  // What a lane reads of a token in the first block.
+  DEVICE const unsigned char* terms(int token) const {
+    return memory_ + token * kTermBytes + static_cast<int>(threadIdx.x) % 4 * 16;
   }
-  DEVICE float scale(int block, int token) const {
-    return reinterpret_cast<const float*>(second_part_)[block * tokens_ + token];
-  }
-  DEVICE uint2 third_term(int block, int token) const {
-    const int at = (block * tokens_ + token) * kThirdBytes + static_cast<int>(threadIdx.x) % 4 * 8;
-    return *reinterpret_cast<const uint2*>(second_part_ + at);
+  DEVICE const unsigned char* scale(int token) const { return second_part_ + token * 4; }
+  DEVICE const unsigned char* third_term(int token) const {
+    return second_part_ + token * kThirdBytes + static_cast<int>(threadIdx.x) % 4 * 16;
   }
 
   // Stores four columns, as integers. Eight lanes that are neighbours have the 32 columns of a
@@ -69,11 +69,11 @@ class Activations {
     if (!is_there) return;
     const int block = column / 32, word = column % 32 / 4;
     auto* const to =
-        reinterpret_cast<unsigned*>(memory_ + (block * tokens_ + token) * kFragmentBytes);
+        reinterpret_cast<unsigned*>(memory_ + (block * kMostTokens + token) * kTermBytes);
     for (int term = 0; term < 2; ++term)
       to[word % 4 * 4 + word / 4 * 2 + term] = is_number ? words[term] : 0;
     if (word == 0)
-      reinterpret_cast<float*>(second_part_)[block * tokens_ + token] =
+      reinterpret_cast<float*>(second_part_)[block * kMostTokens + token] =
           is_number ? most / 127 : __uint_as_float(0x7fc00000u);
   }
 
@@ -94,12 +94,13 @@ class Activations {
         }
         words[term] = upper[0] >> 16 | upper[1];
       }
-      const int word = first + i / 2, at = block * tokens_ + token;
-      auto* const two = reinterpret_cast<unsigned*>(memory_ + at * kFragmentBytes);
+      const int word = first + i / 2, at = block * kMostTokens + token;
+      auto* const two = reinterpret_cast<unsigned*>(memory_ + at * kTermBytes);
       two[word % 4 * 4 + word / 4 * 2] = words[0];
       two[word % 4 * 4 + word / 4 * 2 + 1] = words[1];
-      reinterpret_cast<unsigned*>(second_part_ + at * kThirdBytes)[word % 4 * 2 + word / 4] =
-          words[2];
+      auto* const third = reinterpret_cast<unsigned*>(second_part_ + at * kThirdBytes);
+      third[word % 4 * 4 + word / 4 * 2] = words[2];
+      third[word % 4 * 4 + word / 4 * 2 + 1] = 0;
     }
   }
 
@@ -107,7 +108,6 @@ class Activations {
   DEVICE static unsigned larger(unsigned a, unsigned b) { return a > b ? a : b; }
 
   unsigned char *memory_, *second_part_;
-  int tokens_;
 };
 
 }  // namespace tensor_ops::decode

@@ -117,7 +117,9 @@ DEVICE void attend_to_span(const Attention& attention, const Steps& steps, unsig
     const int h = i / stride, d = i % stride;
     const auto part = [&](int w) { return parts + (w * heads + h) * stride; };
     float most = -INFINITY, total = 0;
+#pragma unroll 1
     for (int w = 0; w < kBlockWarps; ++w) most = part(w)[size] > most ? part(w)[size] : most;
+#pragma unroll 1
     for (int w = 0; w < kBlockWarps; ++w)
       if (part(w)[size + 1] != 0) total = fused(exp_below(part(w)[size] - most), part(w)[d], total);
     publish(part_of(attention, token, first_head + h, span) + d, d == size ? most : total);
@@ -149,10 +151,12 @@ DEVICE void attend(const Attention& attention, const Steps& steps, unsigned char
 DEVICE float4 attended(const Attention& attention, int token, int column, const Spans& spans) {
   const int size = attention.head_size, head = column / size, d = column % size;
   float most = -INFINITY, sum = 0, value[4] = {};
+#pragma unroll 1
   for (int s = spans.first; s < spans.end; ++s) {
     const float its = observe(part_of(attention, token, head, s) + size);
     most = its > most ? its : most;
   }
+#pragma unroll 1
   for (int s = spans.first; s < spans.end; ++s) {
     const float* const part = part_of(attention, token, head, s);
     const float share = exp_below(observe(part + size) - most);

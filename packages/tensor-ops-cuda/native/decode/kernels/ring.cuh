@@ -46,7 +46,7 @@ class WeightCursor {
   DEVICE int panel() const { return panel_; }
 
   DEVICE void next() {
-    at_ += step_bytes_ << log2_split_;
+    at_ += stride_;
     if (--left_ > 0) return;
     tile_ += tile_step_;
     if (tile_ < tiles_) {
@@ -69,8 +69,7 @@ class WeightCursor {
       const StepLayout layout = layout_of(panel.format);
       const std::int64_t tile_bytes = static_cast<std::int64_t>(panel.steps) * layout.bytes();
       scale_lanes_ = layout.scale_bytes / 16;
-      step_bytes_ = layout.bytes();
-      log2_split_ = panel.log2_split;
+      stride_ = layout.bytes() << panel.log2_split;
       tile_ = share.first_tile;
       tile_step_ = share.tile_step;
       tiles_ = share.tiles;
@@ -83,7 +82,7 @@ class WeightCursor {
   const Panel* panels_;
   const unsigned char *at_, *tile_at_;
   std::int64_t tile_stride_;
-  int num_panels_, panel_, step_bytes_, log2_split_, scale_lanes_;
+  int num_panels_, panel_, stride_, scale_lanes_;
   int tile_, tile_step_, tiles_, left_, num_steps_;
 };
 
@@ -97,6 +96,7 @@ class WeightRing {
     slots_ = memory + warp_of_thread() * (kSlots * kMostStepBytes);
     slot_ = 0;
     cursor_.begin(panels, num_panels);
+#pragma unroll 1
     for (int i = 0; i < kSlots - 1; ++i) fill(i);
   }
 
