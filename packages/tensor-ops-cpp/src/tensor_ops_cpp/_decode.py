@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from tensor_ops_cpp import _native
+from tensor_ops_cpp._program_arguments import check_compile, encoded, options_dict
 
 __all__ = [
     "compile_program",
@@ -42,7 +43,7 @@ def supports_program(program: str) -> str | None:
     """
     if not _native.runs_programs:
         return WITHOUT
-    return _native.supports_program(_encoded("supports_program", program))
+    return _native.supports_program(encoded("supports_program", program))
 
 
 def program_memory(
@@ -85,10 +86,9 @@ def program_memory(
     """
     where = "program_memory"
     _require_programs(where)
-    if options is not None:
-        _require(isinstance(options, Mapping), where, "options", "a mapping or None", options)
-        options = dict(options)
-    return _native.program_memory(_encoded(where, program), num_workers, options)
+    return _native.program_memory(
+        encoded(where, program), num_workers, options_dict(where, options)
+    )
 
 
 def packed_layout(program: str) -> str:
@@ -120,7 +120,7 @@ def packed_layout(program: str) -> str:
     ValueError: program must be an object, got an array
     """
     _require_programs("packed_layout")
-    return _native.packed_layout(_encoded("packed_layout", program))
+    return _native.packed_layout(encoded("packed_layout", program))
 
 
 def packed_checksum(
@@ -219,15 +219,12 @@ def compile_program(
     """
     where = "compile_program"
     _require_programs(where)
-    _require(isinstance(tensors, Mapping), where, "tensors", "a mapping of names", tensors)
-    if options is not None:
-        _require(isinstance(options, Mapping), where, "options", "a mapping or None", options)
-    _require(progress is None or callable(progress), where, "progress", "callable", progress)
+    check_compile(where, tensors, progress)
     return _native.compile_program(
-        _encoded(where, program),
+        encoded(where, program),
         tensors,
         num_workers=num_workers,
-        options=None if options is None else dict(options),
+        options=options_dict(where, options),
         progress=progress,
         packed=packed,
         packs_in_steps=bool(packs_in_steps),
@@ -235,20 +232,6 @@ def compile_program(
     )
 
 
-def _encoded(where: str, program: object) -> bytes:
-    """Return a program's text in UTF-8, which the native reader checks."""
-    if isinstance(program, str):
-        return program.encode(errors="surrogatepass")
-    if isinstance(program, bytes):
-        return program
-    raise TypeError(f"{where}: program must be a str of JSON, got {type(program).__name__}")
-
-
 def _require_programs(where: str) -> None:
     if not _native.runs_programs:
         raise NotImplementedError(f"{where}: {WITHOUT}")
-
-
-def _require(is_right: bool, where: str, name: str, expected: str, given: object) -> None:
-    if not is_right:
-        raise TypeError(f"{where}: {name} must be {expected}, got {type(given).__name__}")
