@@ -7,6 +7,7 @@
 #include <string>
 
 #include "abi/backend_table.h"
+#include "decode/interface/decode_interface.h"
 #include "launch/alignment.h"
 #include "launch/device.h"
 #include "launch/run.h"
@@ -187,6 +188,6 @@ extern "C" tensor_ops_status tensor_ops_cuda_backend(std::uint32_t abi_version,
                                   run,
                                   num_threads,
                                   require_num_threads,
-                                  nullptr};
+                                  &decode_interface};
   return get_backend(parts, abi_version, backend, error);
 }

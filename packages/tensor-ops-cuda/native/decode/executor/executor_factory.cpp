@@ -1,0 +1,36 @@
+#include "decode/interface/executor_factory.h"
+
+#include <cstdlib>
+
+#include "declaration/errors.h"
+#include "decode/executor/executable.h"
+#include "decode/executor/settings.h"
+#include "launch/device.h"
+
+namespace tensor_ops::decode {
+namespace {
+
+// That of host arrays.
+int device_of_models() {
+  try {
+    const int device = host_device(std::getenv(kDeviceVariable));
+    return usable_device(device).index;
+  } catch (const UnavailableError& error) {
+    throw UnavailableError(text("open: tensor_ops_cuda is unavailable: ", error.what()));
+  }
+}
+
+}  // namespace
+
+int most_workers() { return static_cast<int>(most_blocks(device_of_models())); }
+
+std::unique_ptr<Executor> make_executor(const ExportedModel& model,
+                                        const ExecutorOptions& options) {
+  if (options.activations) require_activations(*options.activations);
+  const int device = device_of_models();
+  require_runnable(model.program, device);
+  return std::make_unique<Executable>(model.program, model.tensors,
+                                      CompileOptions{device, options.num_workers});
+}
+
+}  // namespace tensor_ops::decode
