@@ -9,6 +9,8 @@ docstrings of the ops. The module is also the ``cuda`` backend of ``tensor_ops``
 NumPy arrays are computed on the current device, or on the one whose index the environment variable
 ``TENSOR_OPS_CUDA_DEVICE`` gives; device arrays where they are, on the caller's current stream and
 without waiting. Importing this module makes no context and works without a driver.
+
+Whole steps of language models run too, as decode programs: `compile_program` makes one ready.
 """
 
 from collections.abc import Callable
@@ -24,6 +26,7 @@ from tensor_ops_cuda._backend import (
     probe,
     supports,
 )
+from tensor_ops_cuda._decode import compile_program, program_memory, supports_program
 from tensor_ops_cuda._devices import CudaInfo, Device, devices, get_cuda_info
 from tensor_ops_cuda._native import DeviceArray, to_device
 from tensor_ops_cuda._pool import PoolInfo, pool_info, set_pool_limit, trim_pool
@@ -36,6 +39,7 @@ __all__ = [
     "DeviceArray",
     "PoolInfo",
     "__version__",
+    "compile_program",
     "configuration",
     "devices",
     "driver_version",
@@ -44,8 +48,10 @@ __all__ = [
     "ops",
     "pool_info",
     "probe",
+    "program_memory",
     "set_pool_limit",
     "supports",
+    "supports_program",
     "to_device",
     "trim_pool",
 ]

@@ -19,7 +19,7 @@ __all__ = [
 API_VERSION = 1
 
 #: What this backend can do, in the words of the contract.
-CAPABILITIES = {"copies_host_arrays": True, "devices": ["gpu"]}
+CAPABILITIES = {"copies_host_arrays": True, "devices": ["gpu"], "runs_programs": True}
 
 
 def probe() -> dict[str, Any]:

@@ -1,0 +1,137 @@
+#include "python/decode.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "binding/decode_executable.h"
+#include "binding/decode_program.h"
+#include "binding/decode_tensors.h"
+#include "declaration/errors.h"
+#include "decode/executor/executable.h"
+#include "decode/executor/settings.h"
+#include "launch/device.h"
+#include "python/host_device.h"
+
+namespace py = pybind11;
+
+namespace tensor_ops {
+namespace {
+
+using decode::Executable;
+
+// Of host arrays. Throws UnavailableError where it cannot be used.
+int device_of_programs(const char* function) {
+  try {
+    return usable_device(chosen_host_device()).index;
+  } catch (const UnavailableError& error) {
+    throw UnavailableError(text(function, ": tensor_ops_cuda is unavailable: ", error.what()));
+  }
+}
+
+// Products are the tensor cores' alone, so that use_cutlass_kernel has one value.
+void check_options(const py::object& options) {
+  if (options.is_none()) return;
+  for (const auto& [key, value] : options.cast<py::dict>()) {
+    const auto name = py::str(key).cast<std::string>();
+    if (name == "activations") {
+      decode::require_activations(decode::activation_type(py::str(value).cast<std::string>()));
+    } else if (name == "use_cutlass_kernel") {
+      if (!PyBool_Check(value.ptr()))
+        throw TypeError(
+            text("use_cutlass_kernel must be a bool or left out, got ", type_name(value.ptr())));
+      if (value.ptr() == Py_True) continue;
+      PyErr_SetString(PyExc_NotImplementedError,
+                      "use_cutlass_kernel is False, and the executor of cuda multiplies on tensor "
+                      "cores alone; leave it out");
+      throw PythonError();
+    } else {
+      throw ValueError(text("unknown option '", name, "'; valid: activations, use_cutlass_kernel"));
+    }
+  }
+}
+
+decode::CompileOptions compile_options(const char* function, const py::object& num_workers,
+                                       const py::object& options) {
+  check_options(options);
+  decode::CompileOptions compile{device_of_programs(function)};
+  if (!num_workers.is_none())
+    compile.num_workers = workers_from(num_workers, decode::most_blocks(compile.device));
+  return compile;
+}
+
+// An executable, which has a copy of its tensors.
+class PyExecutable : public BoundExecutor {
+ public:
+  PyExecutable(const std::string& json, const py::object& tensors, const py::object& num_workers,
+               const py::object& options, const py::object& progress) {
+    decode::CompileOptions compile = compile_options("compile_program", num_workers, options);
+    compile.progress = progress_calls(progress);
+    decode::Program program = *program_of(json);
+    decode::require_runnable(program, compile.device);
+    const std::vector<bool> wanted(program.tensors.size(), true);
+    const GivenTensors given = given_tensors(program, tensors, wanted);
+    executable_ = without_gil(
+        [&] { return std::make_unique<Executable>(std::move(program), given.bytes, compile); });
+    make_properties();
+    options_["use_cutlass_kernel"] = true;
+  }
+
+  // The blocks work on a node together, so that a step has one row, which waits for nothing.
+  py::dict profile(std::int64_t num_tokens, std::int64_t num_selected) {
+    const decode::StepProfile times = without_gil([&] {
+      return executable_->profile(static_cast<std::size_t>(num_tokens),
+                                  static_cast<std::size_t>(num_selected));
+    });
+    const std::vector<std::size_t> shape{1, times.nodes.size()};
+    const std::vector<double> none(times.nodes.size());
+    using namespace py::literals;
+    return py::dict("seconds"_a = times.whole, "work"_a = py::array_t(shape, times.nodes.data()),
+                    "wait"_a = py::array_t(shape, none.data()));
+  }
+
+ private:
+  decode::Executor& executor() const override { return *executable_; }
+
+  std::unique_ptr<Executable> executable_;
+};
+
+py::object unsupported_reason(const std::string& json) {
+  try {
+    const int device = usable_device(chosen_host_device()).index;
+    decode::require_runnable(*program_of(json), device);
+  } catch (const Error& error) {
+    return py::str(error.what());
+  }
+  return py::none();
+}
+
+py::dict program_memory(const std::string& json, const py::object& num_workers,
+                        const py::object& options) {
+  const auto program = program_of(json);
+  return dict_of(
+      Executable::memory_of(*program, compile_options("program_memory", num_workers, options)));
+}
+
+}  // namespace
+
+void add_decode(py::module_& module) {
+  using namespace py::literals;
+  module.def("supports_program", unsupported_reason, "program"_a);
+  module.def("program_memory", program_memory, "program"_a, "num_workers"_a, "options"_a);
+  module.def("most_workers",
+             [] { return decode::most_blocks(device_of_programs("most_workers")); });
+  executable_class<PyExecutable>(module).def(
+      "profile", &PyExecutable::profile, "num_tokens"_a, "num_selected"_a,
+      "Run one step, and return how long each node took by the device's clock.");
+  module.def(
+      "compile_program",
+      [](const std::string& program, const py::object& tensors, const py::object& num_workers,
+         const py::object& options, const py::object& progress) {
+        return std::make_unique<PyExecutable>(program, tensors, num_workers, options, progress);
+      },
+      "program"_a, "tensors"_a, py::kw_only(), "num_workers"_a = py::none(),
+      "options"_a = py::none(), "progress"_a = py::none());
+}
+
+}  // namespace tensor_ops

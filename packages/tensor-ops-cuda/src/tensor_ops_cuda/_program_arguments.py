@@ -1,0 +1,1 @@
+../../../tensor-ops-cpp/src/tensor_ops_cpp/_program_arguments.py
