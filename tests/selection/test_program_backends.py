@@ -38,7 +38,7 @@ def test_a_backend_without_an_executor_is_passed_over(install):
         PersistentKernel(backend="plain")
 
 
-@pytest.mark.parametrize("name", ["cuda", "opencl", "opencl:gpu", "mps", "torch"])
+@pytest.mark.parametrize("name", ["opencl", "opencl:gpu", "mps", "torch"])
 def test_no_package_is_recommended_that_would_not_help(name, monkeypatch, settings):
     monkeypatch.setattr(backends, "installed_points", functools.cache(dict))  # nothing is installed
     with pytest.raises(NoExecutorError) as raised:
@@ -49,10 +49,11 @@ def test_no_package_is_recommended_that_would_not_help(name, monkeypatch, settin
     )
 
 
-def test_a_package_is_recommended_that_would_help(monkeypatch, settings):
+@pytest.mark.parametrize("name", ["cpp", "cuda"])
+def test_a_package_is_recommended_that_would_help(name, monkeypatch, settings):
     monkeypatch.setattr(backends, "installed_points", functools.cache(dict))
-    with pytest.raises(NoExecutorError, match=r"pip install \./packages/tensor-ops-cpp$"):
-        PersistentKernel(backend="cpp")
+    with pytest.raises(NoExecutorError, match=rf"pip install \./packages/tensor-ops-{name}$"):
+        PersistentKernel(backend=name)
 
 
 def test_no_device_is_missed_where_it_would_not_help(install):

@@ -77,7 +77,7 @@ _TENSORS = "call the operators of tensor_ops_torch on tensors that are there"
 KNOWN = {
     known.name: known
     for known in (
-        _known("cuda", "NVIDIA CUDA", "cuda"),
+        _known("cuda", "NVIDIA CUDA", "cuda")._replace(runs_programs=True),
         _known("opencl", "OpenCL", "opencl"),
         _known("cpp", "C++ (SIMD, threads)", "cpp")._replace(runs_programs=True),
         KnownBackend(

@@ -67,7 +67,7 @@ class PersistentKernel:
     model : path-like, optional
         A GGUF file, or a folder of Hugging Face; or one that `open_weights` has opened.
     num_workers : int, optional
-        Threads; the executor's default is one for each core.
+        Threads, by default one for each core; of ``cuda`` blocks, one for each multiprocessor.
     max_seq_length : int, optional
         The longest sequence, prompt included, but for the last token, which is not computed with:
         an answer may come to one token more. By default the longest that model and memory have room
@@ -101,7 +101,7 @@ class PersistentKernel:
         kernel of the same model maps them instead of packing. Damaged ones are packed again, with a
         warning. Only beside `model`, and with a backend that packs weights.
     use_cutlass_kernel : bool, optional
-        An option of the backend ``cuda``.
+        An option of the backend ``cuda``: True, as its products are those of tensor cores.
 
     Raises
     ------
