@@ -30,7 +30,7 @@ def memory(monkeypatch, folder):
             program = open_kernel(folder, max_seq_length=1, max_num_pages=1).program
             needed = executor.program_memory(program.to_json())
             size += sum(needed.values()) - needed["caches"]
-        monkeypatch.setattr(machine, "usable_memory", lambda: size)
+        limit_memory(monkeypatch, executor, size)
 
     return limit
 
@@ -41,6 +41,13 @@ def open_kernel(folder, backend="python", **options):
         model=folder,
         **{"page_size": PAGE, "max_num_batched_requests": 4} | options,
     )
+
+
+def limit_memory(monkeypatch, module, size):
+    """Let the executables of a module take so many bytes, of the process or of a device."""
+    monkeypatch.setattr(machine, "usable_memory", lambda: size)
+    if hasattr(module, "program_memory_limit"):
+        monkeypatch.setattr(module, "program_memory_limit", lambda: size)
 
 
 def module_of(backend):
@@ -177,10 +184,10 @@ def test_what_is_planned_is_what_is_taken(folder, backend, cache_dtype, page_siz
         kernel.compile()
         assert kernel.explain().memory == planned
         taken = sum(planned.values())
-    monkeypatch.setattr(machine, "usable_memory", lambda: taken)
+    limit_memory(monkeypatch, module_of(backend), taken)
     with open_kernel(folder, **options) as kernel:
         kernel.compile()
-    monkeypatch.setattr(machine, "usable_memory", lambda: taken - 1)
+    limit_memory(monkeypatch, module_of(backend), taken - 1)
     expected = rf"needs at least {taken} bytes .*caches \d+.* may have {taken - 1};"
     with pytest.raises(MemoryError, match=expected):
         open_kernel(folder, **options)
@@ -188,10 +195,10 @@ def test_what_is_planned_is_what_is_taken(folder, backend, cache_dtype, page_siz
 
 def test_options_are_heeded_by_what_is_planned(folder, backend):
     module = module_of(backend)
-    chosen = {"dtype": "float64"} if backend == "python" else {"activations": "float32"}
+    chosen = {"python": {"dtype": "float64"}, "cpp": {"activations": "float32"}}.get(backend)
     program = open_kernel(folder, max_seq_length=50, quantize="q8_0").program.to_json()
     planned = [module.program_memory(program, options=each) for each in (None, chosen)]
-    assert planned[0] != planned[1]
+    assert (planned[0] == planned[1]) == (chosen is None)
     for wrong in ({"dtype": "int3"}, {"activations": "int3"}):
         with pytest.raises(ValueError, match=r"'float32'|valid: activations"):
             module.program_memory(program, options=wrong)
@@ -222,4 +229,19 @@ def test_an_executor_that_does_not_say_is_counted_with_what_any_needs(folder, mo
     monkeypatch.setattr(machine, "usable_memory", lambda: caches)
     expected = rf"weights \d+, caches {caches}, rotary tables 3200, arrays \d+\)"
     with pytest.raises(MemoryError, match=expected):
+        open_kernel(folder, max_seq_length=50, max_num_pages=7)
+
+
+def test_an_executor_with_memory_of_its_own_is_asked_for_it(folder, monkeypatch):
+    with open_kernel(folder) as kernel:
+        program = kernel.program
+    needed = reference.program_memory(program.to_json())
+    monkeypatch.setattr(machine, "usable_memory", lambda: 1)  # the process has no room
+    own = 2 * sum(needed.values())
+    monkeypatch.setattr(reference, "program_memory_limit", lambda: own, raising=False)
+    assert open_kernel(folder).explain().limits == program.limits
+    own = sum(needed.values()) - needed["caches"] + 2 * 150 * TOKEN
+    assert open_kernel(folder).explain().limits.num_pages < program.limits.num_pages
+    own = 10_000
+    with pytest.raises(MemoryError, match="the device of 'python' may have 10000;"):
         open_kernel(folder, max_seq_length=50, max_num_pages=7)

@@ -12,7 +12,8 @@ DTYPES = ["float32", "float16", "bfloat16", "float64"]
 OPS = tensor_ops_cuda.ops
 FUNCTIONS = [
     *("DeviceArray", "devices", "get_cuda_info", "info", "pool_info", "probe", "supports"),
-    *("compile_program", "driver_version", "program_memory", "supports_program", "to_device"),
+    *("compile_program", "driver_version", "program_memory", "program_memory_limit"),
+    *("supports_program", "to_device"),
 ]
 
 

@@ -194,6 +194,13 @@ Residence residence_of(const void* data) {
   return {Memory::kHost, current};
 }
 
+std::size_t free_memory(int index) {
+  const CurrentDevice current(index);
+  std::size_t free = 0, total = 0;
+  CUDA_CHECK(cudaMemGetInfo(&free, &total));
+  return free;
+}
+
 void synchronize_device() { CUDA_CHECK(cudaDeviceSynchronize()); }
 
 const char* compiled_architectures() { return TENSOR_OPS_CUDA_ARCHITECTURES; }

@@ -54,6 +54,10 @@ struct Residence {
 // Throws CudaError, or UnavailableError where there is no device. A null pointer is in kHost.
 TENSOR_OPS_SHARED Residence residence_of(const void* data);
 
+// The bytes of a device's memory that nobody has taken. Makes a context. Throws CudaError, or
+// UnavailableError in a forked child.
+TENSOR_OPS_SHARED std::size_t free_memory(int index);
+
 // Waits for all that the current device was asked to do. Throws CudaError.
 TENSOR_OPS_SHARED void synchronize_device();
 

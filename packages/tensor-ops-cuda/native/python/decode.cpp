@@ -113,12 +113,17 @@ py::dict program_memory(const std::string& json, const py::object& num_workers,
       Executable::memory_of(*program, compile_options("program_memory", num_workers, options)));
 }
 
+std::size_t program_memory_limit() {
+  return free_memory(device_of_programs("program_memory_limit"));
+}
+
 }  // namespace
 
 void add_decode(py::module_& module) {
   using namespace py::literals;
   module.def("supports_program", unsupported_reason, "program"_a);
   module.def("program_memory", program_memory, "program"_a, "num_workers"_a, "options"_a);
+  module.def("program_memory_limit", program_memory_limit);
   module.def("most_workers",
              [] { return decode::most_blocks(device_of_programs("most_workers")); });
   executable_class<PyExecutable>(module).def(

@@ -5,8 +5,8 @@
 
 namespace tensor_ops {
 
-// Adds supports_program(), program_memory(), compile_program(), most_workers() and the class
-// Executable.
+// Adds supports_program(), program_memory(), program_memory_limit(), compile_program(),
+// most_workers() and the class Executable.
 void add_decode(pybind11::module_& module);
 
 }  // namespace tensor_ops

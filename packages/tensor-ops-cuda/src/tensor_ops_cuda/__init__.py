@@ -26,7 +26,12 @@ from tensor_ops_cuda._backend import (
     probe,
     supports,
 )
-from tensor_ops_cuda._decode import compile_program, program_memory, supports_program
+from tensor_ops_cuda._decode import (
+    compile_program,
+    program_memory,
+    program_memory_limit,
+    supports_program,
+)
 from tensor_ops_cuda._devices import CudaInfo, Device, devices, get_cuda_info
 from tensor_ops_cuda._native import DeviceArray, to_device
 from tensor_ops_cuda._pool import PoolInfo, pool_info, set_pool_limit, trim_pool
@@ -49,6 +54,7 @@ __all__ = [
     "pool_info",
     "probe",
     "program_memory",
+    "program_memory_limit",
     "set_pool_limit",
     "supports",
     "supports_program",

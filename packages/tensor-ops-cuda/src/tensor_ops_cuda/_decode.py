@@ -9,7 +9,7 @@ from typing import Any
 from tensor_ops_cuda import _native
 from tensor_ops_cuda._program_arguments import check_compile, encoded, options_dict
 
-__all__ = ["compile_program", "program_memory", "supports_program"]
+__all__ = ["compile_program", "program_memory", "program_memory_limit", "supports_program"]
 
 
 def supports_program(program: str) -> str | None:
@@ -75,6 +75,23 @@ def program_memory(
     where = "program_memory"
     wanted = options_dict(where, options)
     return _native.program_memory(encoded(where, program), num_workers, wanted)
+
+
+def program_memory_limit() -> int:
+    """Return the bytes of the device's memory that nobody has taken.
+
+    Raises
+    ------
+    RuntimeError
+        If there is no device that can be used.
+
+    Examples
+    --------
+    >>> import tensor_ops_cuda
+    >>> 0 <= tensor_ops_cuda.program_memory_limit() <= tensor_ops_cuda.info()["max_memory"]
+    True
+    """
+    return _native.program_memory_limit()
 
 
 def compile_program(

@@ -41,9 +41,20 @@ class PlannedProgram:
         except MemoryError:
             return math.inf
 
+    @property
+    def allowed(self) -> int | None:
+        """The bytes that it may take: those of its executor's device, if it says so.
+
+        Otherwise they are those that the process may have, None where that is not known.
+        """
+        limit = getattr(self.executor.module, "program_memory_limit", None)
+        return machine.usable_memory() if limit is None else int(limit())
+
     def require_memory(self, options: Mapping[str, object] | None = None) -> None:
-        """Raise a MemoryError if more is needed than the process may have, with these options."""
-        require_bytes(self.program.limits, self._needed(options))
+        """Raise a MemoryError if more is needed than there is, with these options."""
+        has_limit = hasattr(self.executor.module, "program_memory_limit")
+        owner = f"the device of {self.executor.backend!r}" if has_limit else "the process"
+        require_bytes(self.program.limits, self._needed(options), self.allowed, owner)
 
     def _needed(self, options: Mapping[str, object] | None) -> dict[str, int]:
         """Return the bytes of what it takes, by what takes them.
@@ -84,13 +95,15 @@ def cache_bytes(limits: Limits, cache: Cache | State) -> int:
     return positions * cache.bytes_per_token
 
 
-def require_bytes(limits: Limits, needed: Mapping[str, int]) -> None:
-    """Raise a MemoryError if more bytes are needed than the process may have."""
-    allowed, total = machine.usable_memory(), sum(needed.values())
+def require_bytes(
+    limits: Limits, needed: Mapping[str, int], allowed: int | None, owner: str = "the process"
+) -> None:
+    """Raise a MemoryError if more bytes are needed than are allowed, which may be unknown."""
+    total = sum(needed.values())
     if allowed is not None and total > allowed:
         parts = ", ".join(f"{what} {size}" for what, size in needed.items())
         raise MemoryError(
-            f"the program needs at least {total} bytes ({parts}), and the process may have "
+            f"the program needs at least {total} bytes ({parts}), and {owner} may have "
             f"{allowed}; max_seq_length is {limits.max_seq_length} and there are "
             f"{limits.num_pages} pages of {limits.page_size} tokens: give a smaller "
             "max_seq_length, max_num_pages or max_num_batched_requests"

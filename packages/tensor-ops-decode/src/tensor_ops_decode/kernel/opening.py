@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tensor_ops.extension import machine
 from tensor_ops_decode.executors.choice import ExecutorChoice
 from tensor_ops_decode.executors.memory_plan import PlannedProgram
 from tensor_ops_decode.executors.packed_file import cache_folder
@@ -119,7 +118,7 @@ def _pages_that_fit(
 
     Where all pages of the given program fit, it is at least their number.
     """
-    allowed, bounds = machine.usable_memory(), made.program.limits
+    allowed, bounds = made.allowed, made.program.limits
     if allowed is None or not made.program.caches:
         return None
     pages = max(bounds.num_pages, bounds.pages_per_request)

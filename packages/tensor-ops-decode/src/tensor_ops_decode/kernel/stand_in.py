@@ -6,6 +6,7 @@ and its times say nothing about a real model's.
 
 import numpy as np
 
+from tensor_ops.extension import machine
 from tensor_ops_decode.executors.memory_plan import cache_bytes, require_bytes
 from tensor_ops_decode.kernel.layers import KernelTensor, Layers
 from tensor_ops_decode.program import Cache
@@ -23,7 +24,8 @@ def add_layers(layers: Layers) -> None:
     layers.name, limits = _DESCRIPTION, layers.limits
     caches = _LAYERS * cache_bytes(limits, Cache(_KV_HEADS, _HEAD_SIZE, "float32", paged=True))
     rotary = limits.max_seq_length * _HEAD_SIZE * 4
-    require_bytes(limits, {"caches": caches, "rotary tables": rotary})
+    needed = {"caches": caches, "rotary tables": rotary}
+    require_bytes(limits, needed, machine.usable_memory())
     random = np.random.default_rng(0)
 
     def weight(name: str, rows: int, columns: int) -> KernelTensor:
