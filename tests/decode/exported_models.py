@@ -32,10 +32,10 @@ def words(*parts):
     return " ".join(map(str, parts))
 
 
-def library_path():
-    """Return the library of the C++ backend, which is beside its Python module."""
-    module = import_module("tensor_ops_cpp")
-    (path,) = Path(module.__file__).parent.glob("*tensor_ops_cpp.*")
+def library_path(backend="cpp"):
+    """Return the library of a native backend, which is beside its Python module."""
+    module = import_module(f"tensor_ops_{backend}")
+    (path,) = Path(module.__file__).parent.glob(f"*tensor_ops_{backend}.*")
     return path
 
 
@@ -52,18 +52,19 @@ def compiled(compiler, source, folder, *options):
 class Driver:
     """The program `driver.cpp`, called with lines of commands.
 
-    Without a library, it is that of the C++ backend.
+    Without a library, it is that of the backend.
     """
 
-    def __init__(self, program, library=None):
-        self._program = program
-        self._library = library
+    def __init__(self, program, library=None, backend="cpp"):
+        library = library or library_path(backend)
+        self._command = [program, library, f"tensor_ops_{backend}_backend"]
 
     def __call__(self, *lines):
         """Return the line that each command prints."""
         text = "".join(f"{line}\n" for line in lines)
-        command = [self._program, self._library or library_path()]
-        done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            self._command, input=text, capture_output=True, text=True, check=False
+        )
         assert done.returncode == 0, (done.stdout[-300:], done.stderr)
         printed = done.stdout.splitlines()
         assert len(printed) == len(lines)
@@ -72,8 +73,8 @@ class Driver:
     @contextlib.contextmanager
     def session(self):
         """Yield what runs one command at a time, and returns the line that it prints."""
-        command, pipe = [self._program, library_path()], subprocess.PIPE
-        with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as process:
+        pipe = subprocess.PIPE
+        with subprocess.Popen(self._command, stdin=pipe, stdout=pipe, text=True) as process:
 
             def say(*parts):
                 process.stdin.write(words(*parts) + "\n")

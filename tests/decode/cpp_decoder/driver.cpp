@@ -214,7 +214,7 @@ const std::map<std::string, void (*)(std::istream&)> commands{
 
 int main(int, char** arguments) {
   void* const library = dlopen(arguments[1], RTLD_NOW);
-  void* const entry = library ? dlsym(library, "tensor_ops_cpp_backend") : nullptr;
+  void* const entry = library ? dlsym(library, arguments[2]) : nullptr;
   if (!entry || reinterpret_cast<tensor_ops_get_backend*>(entry)(TENSOR_OPS_ABI_VERSION, &backend,
                                                                  nullptr) != TENSOR_OPS_OK) {
     std::cerr << arguments[1] << ": is no library of the backend\n";
