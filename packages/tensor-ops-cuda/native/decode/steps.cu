@@ -2,56 +2,14 @@
 // meet between phases, while their rings go on reading weights.
 #include "decode/kernels/attention.cuh"
 #include "decode/kernels/choice.cuh"
+#include "decode/kernels/prepare.cuh"
 #include "decode/kernels/product.cuh"
+#include "decode/kernels/results.cuh"
 #include "decode/steps.h"
 #include "kernels/launch.cuh"
-#include "kernels/rms.cuh"
-#include "kernels/rope.cuh"
-#include "kernels/sigmoid.cuh"
 
 namespace tensor_ops::decode {
 namespace {
-
-template <class T>
-constexpr T greater(T a, T b) {
-  return a > b ? a : b;
-}
-
-// A block's shared memory, behind the ring.
-struct BlockMemory {
-  alignas(
-      16) unsigned char activations[greater(greater(kIntegerBytes, kFloatBytes), kAttentionBytes)];
-  PartialSums partial;
-  TeamMemory team;
-  double scales[kMostTokens];  // of normalised rows
-  Best best[kBlockWarps][kMostTokens];
-  int tokens[kMostTokens], positions[kMostTokens];
-  bool gave_up, is_last;
-};
-
-// The block, adding up squares.
-struct SquareThreads {
-  DEVICE int lane() const { return static_cast<int>(threadIdx.x); }
-  DEVICE int lanes() const { return kBlockThreads; }
-  DEVICE void wait() const { block_sync(kSquares); }
-};
-using SquareTeam = Team<SquareThreads>;
-using NormRow = RmsRow<float, float, NoResidual>;
-
-// What the phases of a step have in common.
-template <int kSlots>
-struct Block {
-  const Steps& steps;
-  BlockMemory& memory;
-  WeightRing<kSlots>& ring;
-  SquareTeam team;
-  int turn;  // of the partial sums
-  Best best;
-};
-
-DEVICE int rows_of(const Steps& steps, const Phase& phase) {
-  return phase.is_selected ? steps.num_selected : steps.num_tokens;
-}
 
 DEVICE float table_element(const Panel& panel, int row, int column) {
   const ElementPlace place = place_of(panel.format, panel.steps, row, column);
@@ -77,143 +35,21 @@ DEVICE void embed(const Steps& steps, const Phase& phase, const int* tokens) {
   }
 }
 
-// Four columns of the rows of x.
-DEVICE float4 row_vector(const Steps& steps, const Phase& phase, int row, int column) {
-  const int from = phase.source == Phase::kSelectedRows ? steps.selected[row] : row;
-  const std::int64_t first = static_cast<std::int64_t>(from) * phase.columns;
-  return observe(reinterpret_cast<const float4*>(phase.x + first + column));
-}
-
-// Four columns of what a product multiplies. Beyond the last column there are zeros.
-DEVICE float4 source_vector(const Steps& steps, const Phase& phase, const int* positions, int row,
-                            int column) {
-  if (column >= phase.columns) return {0, 0, 0, 0};
-  if (phase.source == Phase::kAttended)
-    return attended(phase.attention, row, column, spans_of(phase.attention, positions[row]));
-  return row_vector(steps, phase, row, column);
-}
-
-// What each row is divided by, for all rows of a normalised product. Negative where the mean of
-// squares needs double.
-template <int kSlots>
-DEVICE void measure_rows(Block<kSlots>& block, const Phase& phase, int rows) {
-  const auto vector = [&](int row, int column) {
-    const float4 v = row_vector(block.steps, phase, row, column);
-    return NormRow::Vectors{{{v.x, v.y, v.z, v.w}}, {}};
-  };
-  const int first = block.team.lane() * 4, step = kBlockThreads * 4;
-  for (int row = 0; row < rows; ++row) {
-    float sum = 0;
-    for (int c = first; c < phase.columns; c += step)
-      sum = NormRow::plus_squares(sum, vector(row, c));
-    const float mean = block.team.combine(sum, Plus()) / static_cast<float>(phase.columns) +
-                       static_cast<float>(phase.eps);
-    double scale = static_cast<double>(1 / sqrtf(mean));
-    if (!is_safe(mean)) {  // for all threads alike
-      double wide = 0;
-      for (int c = first; c < phase.columns; c += step)
-        wide = NormRow::plus_squares(wide, vector(row, c));
-      scale = -1 / sqrt(block.team.combine(wide, Plus()) / phase.columns + phase.eps);
-    }
-    if (threadIdx.x == 0) block.memory.scales[row] = scale;
-  }
-}
-
-DEVICE float normalised(float x, double scale, float weight) {
-  if (scale > 0) return x * static_cast<float>(scale) * weight;
-  return static_cast<float>(static_cast<double>(x) * -scale * static_cast<double>(weight));
-}
-
-// The activations of a panel, by the whole block: every row of weights needs all of them.
-template <int kSlots>
-DEVICE void prepare(Block<kSlots>& block, const Phase& phase, const Panel& panel, Activations x,
-                    int rows) {
-  const StepLayout layout = layout_of(panel.format);
-  const int vectors = panel.steps * layout.columns / 4, all = vectors * rows;
-  for (int first = warp_of_thread() * 32; first < all; first += kBlockThreads) {
-    const bool is_there = first + lane_of_thread() < all;
-    const int i = is_there ? first + lane_of_thread() : 0;
-    const int row = i / vectors, in_panel = i % vectors * 4, column = panel.first_column + in_panel;
-    const float4 v = source_vector(block.steps, phase, block.memory.positions, row, column);
-    float values[4] = {v.x, v.y, v.z, v.w};
-    if (phase.norm != nullptr && column < phase.columns)
-#pragma unroll
-      for (int k = 0; k < 4; ++k)
-        values[k] = normalised(values[k], block.memory.scales[row], phase.norm[column + k]);
-    if (panel.format == WeightFormat::kBFloat16) {
-      if (is_there) x.store_floats(row, in_panel, values);
-    } else {
-      x.store_integers(row, in_panel, values, is_there);
-    }
-  }
-}
-
-// A pair of a query, key or value, the first two rotated.
-DEVICE void store_rotated(const Steps& steps, const Phase& phase, const int* positions, int token,
-                          int row, float a, float b) {
-  const Attention& attention = phase.attention;
-  const int size = attention.head_size, head = row / size, d = row % size;
-  const int keys = attention.heads, values = keys + attention.kv_heads;
-  const int position = positions[token];
-  if (head < values && d / 2 < attention.rotated_pairs) {
-    const std::int64_t angle =
-        static_cast<std::int64_t>(position) * attention.rotated_pairs + d / 2;
-    const auto pair =
-        rotated_in_range<float, float>(a, b, attention.cos[angle], attention.sin[angle]);
-    a = pair.a;
-    b = pair.b;
-  }
-  if (head < keys)
-    return publish(reinterpret_cast<float2*>(attention.queries + (token * keys + head) * size + d),
-                   float2{a, b});
-  const int kv_head = head < values ? head - keys : head - values;
-  const std::int64_t at = d + cache_place(attention, steps.page_table, steps.pages_per_request,
-                                          steps.slots[token], kv_head, position);
-  void* const to = head < values ? attention.keys : attention.values;
-  if (attention.is_half) {
-    const Packed<Float16, 2> pair{{rounded_to<Float16>(a), rounded_to<Float16>(b)}};
-    publish(reinterpret_cast<Packed<Float16, 2>*>(static_cast<Float16*>(to) + at), pair);
-  } else {
-    publish(reinterpret_cast<float2*>(static_cast<float*>(to) + at), float2{a, b});
-  }
-}
-
-DEVICE float silu_times(float gate, float up) {
-  using Op = Silu<float>;
-  return Op::is_ordinary(gate, up) ? Op::ordinary(gate, up) : Op::general(gate, up);
-}
-
-// What becomes of the sums of two rows, of which the first is even.
-template <int kSlots>
-DEVICE void store_pair(Block<kSlots>& block, const Phase& phase, int token, int row, float a,
-                       float b) {
-  switch (phase.result) {
-    case Phase::kRotated:
-      return store_rotated(block.steps, phase, block.memory.positions, token, row, a, b);
-    case Phase::kGated:
-      return publish(phase.y + static_cast<std::int64_t>(token) * (phase.rows / 2) + row / 2,
-                     silu_times(a, b));
-    default:
-      break;
-  }
-  const float pair[2] = {a, b};
-  for (int i = 0; i < 2 && row + i < phase.rows; ++i) {
-    const std::int64_t at = static_cast<std::int64_t>(token) * phase.rows + row + i;
-    publish(phase.y + at,
-            phase.residual == nullptr ? pair[i] : pair[i] + observe(phase.residual + at));
-    if (phase.result == Phase::kLogits) block.best.consider(pair[i], row + i);
-  }
-}
-
 template <int kSlots>
 DEVICE void multiply(Block<kSlots>& block, const Phase& phase) {
   const int rows = rows_of(block.steps, phase), lane = lane_of_thread();
-  if (phase.norm != nullptr) measure_rows(block, phase, rows);
+  const bool is_prepared = rows >= kManyTokens;
+  const RowParts all{0, 1, rows, 0, 1};
+  if (phase.norm != nullptr && !is_prepared) measure_rows(block.steps, phase, block.memory, all);
   for (int p = 0; p < phase.num_panels; ++p) {
     const Panel& panel = phase.panels[p];
     const Activations x(block.memory.activations, panel.format);
-    if (p > 0 || phase.norm != nullptr) block_sync(kPanelRead);
-    prepare(block, phase, panel, x, rows);
+    // What the warps have read of the panel before is no longer needed: they have joined their
+    // sums, since a panel that is followed by another one has many steps, which warps share.
+    if (is_prepared)
+      fetch_panel(panel, block.steps.prepared + p * kPreparedBytes, block.memory.activations);
+    else
+      prepare_panel(block.steps, phase, panel, block.memory, x, all);
     block_sync(kPrepared);
     const auto finish = [&](int tile, float4 sums) {
       if (phase.num_panels > 1) {  // of the panels before, by this thread
@@ -291,11 +127,7 @@ DEVICE void run_phase(Block<kSlots>& block, const Phase& phase) {
   if (phase.kind == Phase::kEmbed) {
     embed(block.steps, phase, block.memory.tokens);
   } else if (phase.kind == Phase::kAttend) {
-    if (phase.attention.is_half)
-      attend<Float16>(phase.attention, block.steps, block.memory.activations,
-                      block.memory.positions);
-    else
-      attend<float>(phase.attention, block.steps, block.memory.activations, block.memory.positions);
+    attend(phase.attention, block.steps, block.memory.activations, block.memory.positions);
   } else {
     multiply(block, phase);
     if (phase.result == Phase::kLogits) publish_best(block);
@@ -318,14 +150,27 @@ __global__ void __launch_bounds__(kBlockThreads, 1) run_steps(const __grid_const
   block_sync(kStepBegins);
 
   GridBarrier barrier(steps.barrier);
-  Block<kSlots> block{steps, memory, ring, {{}, &memory.team}, 0, {}};
+  Block<kSlots> block{steps, memory, ring, 0, {}};
+  const auto meet = [&] {
+    barrier.arrive(kPhase);
+    return barrier.wait_at_most(kPhase, steps.nanoseconds, &memory.gave_up);
+  };
   for (int step = 0; step < steps.num_steps; ++step) {
     block.best = {};
     note_time(steps, 0);
     for (int p = 0; p < steps.num_phases; ++p) {
-      run_phase(block, steps.phases[p]);
-      barrier.arrive(kPhase);
-      if (!barrier.wait_at_most(kPhase, steps.nanoseconds, &memory.gave_up)) {
+      const Phase& phase = steps.phases[p];
+      const int rows = rows_of(steps, phase);
+      bool goes_on = true;
+      if (phase.kind == Phase::kProduct && rows >= kManyTokens) {
+        prepare_for_all(steps, phase, memory, rows);
+        goes_on = meet();
+      }
+      if (goes_on) {
+        run_phase(block, phase);
+        goes_on = meet();
+      }
+      if (!goes_on) {
         if (thread == 0) steps.states[blockIdx.x] = {1, step, p, ring.next_panel()};
         return ring.end();
       }
@@ -354,6 +199,8 @@ void launch_with(const Steps& steps, int blocks, cudaStream_t stream) {
 }
 
 }  // namespace
+
+std::size_t prepared_bytes() { return kPreparedBytes; }
 
 std::size_t shared_bytes(int slots) { return slots == 4 ? bytes_with<4>() : bytes_with<3>(); }
 

@@ -18,6 +18,9 @@ struct StepGrid {
 // That a block takes, by its slots.
 std::size_t shared_bytes(int slots);
 
+// Of the activations of a panel, which all blocks prepare together.
+std::size_t prepared_bytes();
+
 // Enqueues the steps. Throws CudaError.
 void launch_steps(const Steps& steps, const StepGrid& grid, cudaStream_t stream);
 

@@ -121,12 +121,13 @@ void DeviceProgram::plan_values_and_scratch(int blocks) {
   for (std::size_t output : program_.outputs)
     value_[output] = take_work(size_product(program_.values[output].name, rows_of_value(output),
                                             program_.values[output].columns, sizeof(float)));
-  std::size_t queries = 0, parts = 0, sums = 0, num_panels = 0;
+  std::size_t queries = 0, parts = 0, sums = 0, num_panels = 0, most_panels = 0;
   for (std::size_t p = 0; p < lowered_.phases.size(); ++p) {
     const Phase& phase = lowered_.phases[p].phase;
     if (matrix_of_[p] != kAbsent) {
       const PanelPlan& plan = matrices_[matrix_of_[p]].plan;
       num_panels += plan.panels.size();
+      most_panels = std::max(most_panels, plan.panels.size());
       if (plan.panels.size() > 1)
         sums = std::max(sums, static_cast<std::size_t>(plan.panels[0].tiles));
     }
@@ -141,6 +142,7 @@ void DeviceProgram::plan_values_and_scratch(int blocks) {
   queries_ = take_work(kMostTokens * queries * sizeof(float));
   parts_ = take_work(size_product("attention", std::size_t{kMostTokens}, parts, sizeof(float)));
   sums_ = take_work(sums * 32 * 4 * sizeof(float));
+  prepared_ = take_work(most_panels * prepared_bytes());
   best_ = take_work(static_cast<std::size_t>(blocks) * kMostTokens * 8);
   barrier_ = take_work(sizeof(unsigned));
   inputs_ = take_work(sizeof(StepInputs));
@@ -286,6 +288,7 @@ Steps DeviceProgram::steps(std::size_t begin, std::size_t end) const {
   steps.pages_per_request = static_cast<int>(program_.limits.pages_per_request());
   steps.num_words = static_cast<int>(std::min<std::size_t>(vocabulary_size(program_), INT32_MAX));
   steps.sums = at<float4>(sums_);
+  steps.prepared = at<unsigned char>(prepared_);
   steps.best = at<void>(best_);
   steps.barrier = at<unsigned>(barrier_);
   return steps;

@@ -92,8 +92,8 @@ class DeviceProgram {
   std::vector<std::size_t> value_;                 // by value
   std::size_t weight_bytes_ = 0, parameter_bytes_ = 0, cache_bytes_ = 0, work_bytes_ = 0;
   // Offsets in the memory of a step.
-  std::size_t queries_ = 0, parts_ = 0, sums_ = 0, best_ = 0, barrier_ = 0, inputs_ = 0,
-              page_table_ = 0, times_ = 0, phases_ = 0, panels_ = 0;
+  std::size_t queries_ = 0, parts_ = 0, sums_ = 0, prepared_ = 0, best_ = 0, barrier_ = 0,
+              inputs_ = 0, page_table_ = 0, times_ = 0, phases_ = 0, panels_ = 0;
   std::vector<Phase> pointed_;
   std::vector<Panel> panel_list_;
   DeviceMemory weights_, caches_, work_;

@@ -9,6 +9,7 @@
 #include "decode/kernels/plan.h"
 #include "kernels/arithmetic.cuh"
 #include "kernels/elements.cuh"
+#include "kernels/grid.cuh"
 
 namespace tensor_ops::decode {
 
@@ -27,11 +28,20 @@ constexpr int kFloatTerms = kFloatPanelColumns / 16 * kTermStride;
 constexpr int kIntegerBytes = kIntegerTerms + kPanelColumns / 32 * kScaleStride;
 constexpr int kFloatBytes = kFloatTerms + kFloatPanelColumns / 16 * kThirdStride;
 
+constexpr int second_stride(WeightFormat format) {
+  return format == WeightFormat::kBFloat16 ? kThirdStride : kScaleStride;
+}
+
+// In shared memory, or published for all blocks.
 class Activations {
  public:
-  DEVICE Activations(unsigned char* memory, WeightFormat format)
+  DEVICE Activations(unsigned char* memory, WeightFormat format, bool is_published = false)
       : memory_(memory),
-        second_part_(memory + (format == WeightFormat::kBFloat16 ? kFloatTerms : kIntegerTerms)) {}
+        second_part_(memory + (format == WeightFormat::kBFloat16 ? kFloatTerms : kIntegerTerms)),
+        is_published_(is_published) {}
+
+  // Where the scales or the third terms begin.
+  DEVICE int second_part() const { return static_cast<int>(second_part_ - memory_); }
 
   // What a lane reads of a token in the first block.
   DEVICE const unsigned char* terms(int token) const {
@@ -71,10 +81,10 @@ class Activations {
     auto* const to =
         reinterpret_cast<unsigned*>(memory_ + (block * kMostTokens + token) * kTermBytes);
     for (int term = 0; term < 2; ++term)
-      to[word % 4 * 4 + word / 4 * 2 + term] = is_number ? words[term] : 0;
+      store(to + word % 4 * 4 + word / 4 * 2 + term, is_number ? words[term] : 0);
     if (word == 0)
-      reinterpret_cast<float*>(second_part_)[block * kMostTokens + token] =
-          is_number ? most / 127 : __uint_as_float(0x7fc00000u);
+      store(reinterpret_cast<float*>(second_part_) + block * kMostTokens + token,
+            is_number ? most / 127 : __uint_as_float(0x7fc00000u));
   }
 
   // Stores four columns, as sums of three numbers of bfloat16.
@@ -96,18 +106,26 @@ class Activations {
       }
       const int word = first + i / 2, at = block * kMostTokens + token;
       auto* const two = reinterpret_cast<unsigned*>(memory_ + at * kTermBytes);
-      two[word % 4 * 4 + word / 4 * 2] = words[0];
-      two[word % 4 * 4 + word / 4 * 2 + 1] = words[1];
+      store(two + word % 4 * 4 + word / 4 * 2, words[0]);
+      store(two + word % 4 * 4 + word / 4 * 2 + 1, words[1]);
       auto* const third = reinterpret_cast<unsigned*>(second_part_ + at * kThirdBytes);
-      third[word % 4 * 4 + word / 4 * 2] = words[2];
-      third[word % 4 * 4 + word / 4 * 2 + 1] = 0;
+      store(third + word % 4 * 4 + word / 4 * 2, words[2]);
+      store(third + word % 4 * 4 + word / 4 * 2 + 1, 0u);
     }
   }
 
  private:
+  template <class T>
+  DEVICE void store(T* to, T value) {
+    if (is_published_)
+      publish(to, value);
+    else
+      *to = value;
+  }
   DEVICE static unsigned larger(unsigned a, unsigned b) { return a > b ? a : b; }
 
   unsigned char *memory_, *second_part_;
+  bool is_published_;
 };
 
 }  // namespace tensor_ops::decode

@@ -45,13 +45,33 @@ DEVICE std::int64_t cache_place(const Attention& attention, const std::int32_t* 
   return (row * size + position % size) * attention.head_size;
 }
 
+// Elements of keys or values, from `at` on.
+template <int kCount>
+DEVICE void load_elements(float (&elements)[kCount], const void* cache, std::int64_t at,
+                          bool is_half) {
+  if (is_half) {
+    const auto* const from = static_cast<const Float16*>(cache) + at;
+    const auto halves = observe(reinterpret_cast<const Packed<Float16, kCount>*>(from));
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) elements[i] = real(halves.element[i]);
+  } else {
+    constexpr int kVector = kCount < 4 ? kCount : 4;
+    const auto* const from = static_cast<const float*>(cache) + at;
+#pragma unroll
+    for (int i = 0; i < kCount; i += kVector) {
+      const auto floats = observe(reinterpret_cast<const Packed<float, kVector>*>(from + i));
+#pragma unroll
+      for (int k = 0; k < kVector; ++k) elements[i + k] = floats.element[k];
+    }
+  }
+}
+
 // What one block has of a span, for heads that share their keys. Each warp has 32 positions: a lane
 // computes the scores of one, and then all lanes its part of the elements.
-template <class Element>
 DEVICE void attend_to_span(const Attention& attention, const Steps& steps, unsigned char* memory,
                            int token, int slot, int kv_head, int first_head, int heads, int span,
                            const Spans& spans) {
-  constexpr int kCount = 16 / static_cast<int>(sizeof(Element));
+  constexpr int kCount = 8;
   const int size = attention.head_size, stride = part_size(size);
   const int warp = warp_of_thread(), lane = lane_of_thread();
   auto* const q = reinterpret_cast<float*>(memory);
@@ -60,21 +80,19 @@ DEVICE void attend_to_span(const Attention& attention, const Steps& steps, unsig
     q[i] = observe(attention.queries + (token * attention.heads + first_head) * size + i);
   block_sync(kQueries);
 
-  const auto* const keys = static_cast<const Element*>(attention.keys);
-  const auto* const values = static_cast<const Element*>(attention.values);
   const int position = span * kSpan + warp * 32 + lane;
   const bool is_seen = position >= spans.begin && position < spans.length;
   const std::int64_t at = cache_place(attention, steps.page_table, steps.pages_per_request, slot,
                                       kv_head, is_seen ? position : spans.length - 1);
   float score[kMostHeads] = {};
   for (int d = 0; d < size; d += kCount) {
-    const auto key = observe(reinterpret_cast<const Packed<Element, kCount>*>(keys + at + d));
+    float key[kCount];
+    load_elements(key, attention.keys, at + d, attention.is_half);
 #pragma unroll
     for (int h = 0; h < kMostHeads; ++h)
       if (h < heads)
 #pragma unroll
-        for (int i = 0; i < kCount; ++i)
-          score[h] = fused(real(key.element[i]), q[h * size + d + i], score[h]);
+        for (int i = 0; i < kCount; ++i) score[h] = fused(key[i], q[h * size + d + i], score[h]);
   }
 #pragma unroll
   for (int h = 0; h < kMostHeads; ++h) {
@@ -97,14 +115,14 @@ DEVICE void attend_to_span(const Attention& attention, const Steps& steps, unsig
     float value[kMostHeads][2] = {};
     for (int p = 0; p < 32; ++p) {
       const std::int64_t place = __shfl_sync(~0u, at, p);
-      Packed<Element, 2> two{};
-      if (d < size) two = observe(reinterpret_cast<const Packed<Element, 2>*>(values + place + d));
+      float two[2] = {};
+      if (d < size) load_elements(two, attention.values, place + d, attention.is_half);
 #pragma unroll
       for (int h = 0; h < kMostHeads; ++h) {
         const float share = __shfl_sync(~0u, score[h], p);
         // What is not seen has a share of 0, and may be anything.
         if (share != 0)
-          for (int i = 0; i < 2; ++i) value[h][i] = fused(share, real(two.element[i]), value[h][i]);
+          for (int i = 0; i < 2; ++i) value[h][i] = fused(share, two[i], value[h][i]);
       }
     }
 #pragma unroll
@@ -127,7 +145,6 @@ DEVICE void attend_to_span(const Attention& attention, const Steps& steps, unsig
 }
 
 // The block's share of all tokens, spans and heads.
-template <class Element>
 DEVICE void attend(const Attention& attention, const Steps& steps, unsigned char* memory,
                    const int* positions) {
   const int at_once = heads_at_once(attention.head_size);
@@ -139,9 +156,9 @@ DEVICE void attend(const Attention& attention, const Steps& steps, unsigned char
     for (; item < items; item += static_cast<int>(gridDim.x)) {
       const int turn = item % turns, kv_head = item / turns % attention.kv_heads;
       const int first = turn * at_once, heads = group - first < at_once ? group - first : at_once;
-      attend_to_span<Element>(attention, steps, memory, token, steps.slots[token], kv_head,
-                              kv_head * group + first, heads,
-                              spans.first + item / turns / attention.kv_heads, spans);
+      attend_to_span(attention, steps, memory, token, steps.slots[token], kv_head,
+                     kv_head * group + first, heads,
+                     spans.first + item / turns / attention.kv_heads, spans);
     }
     item -= items;
   }

@@ -70,10 +70,11 @@ struct Steps {
   int pages_per_request, num_words;
   // Of each chosen token: its end tokens are ends[ends_begin[i]] up to ends[ends_begin[i + 1]].
   const std::int32_t *ends_begin, *ends;
-  float4* sums;            // [tile][lane], of products of several panels
-  void* best;              // [block][chosen token]
-  std::int32_t* chosen;    // [step][chosen token]; -1 where the logits choose none
-  std::int32_t* num_done;  // steps
+  float4* sums;             // [tile][lane], of products of several panels
+  unsigned char* prepared;  // [panel of a product], activations
+  void* best;               // [block][chosen token]
+  std::int32_t* chosen;     // [step][chosen token]; -1 where the logits choose none
+  std::int32_t* num_done;   // steps
   unsigned* barrier;
   unsigned long long nanoseconds;  // that a block waits for the others, at most
   BlockState* states;              // [block]

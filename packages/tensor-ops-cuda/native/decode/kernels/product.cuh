@@ -135,8 +135,7 @@ DEVICE void multiply_panel(const Panel& panel, Ring& ring, const Activations& x,
   const int blocks = layout_of(format).blocks(), passes = share.passes();
   const int warp = warp_of_thread(), lane = lane_of_thread();
   const int token = lane / 4 < tokens ? lane / 4 : 0;
-  const int terms_step = blocks * kTermStride,
-            second_step = blocks * (is_float ? kThirdStride : kScaleStride);
+  const int terms_step = blocks * kTermStride, second_step = blocks * second_stride(format);
   const unsigned char* const first_terms = x.terms(token) + share.first_step * terms_step;
   const unsigned char* const first_second =
       (is_float ? x.third_term(token) : x.scale(token)) + share.first_step * second_step;

@@ -11,8 +11,8 @@ enum Wait : int {
   kCopied,          // of a warp, for its next step of weights
   kSlotRead,        // of a warp, before copies replace what its lanes have read
   kSquares,         // of the block, for the sums of squares of its warps
+  kMeasured,        // of the block, for what rows are divided by
   kPrepared,        // of the block, for the activations
-  kPanelRead,       // of the block, before the activations of another panel replace these
   kPartsWritten,    // of the block, for the sums of the warps that share a tile
   kQueries,         // of the block, for the queries that it attends with
   kSpanWritten,     // of the block, for what its warps have of a span

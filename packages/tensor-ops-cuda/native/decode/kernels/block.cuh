@@ -1,0 +1,50 @@
+// What the threads of a block have in common while they run the phases of a step.
+#pragma once
+
+#include "decode/kernels/activations.cuh"
+#include "decode/kernels/attention.cuh"
+#include "decode/kernels/choice.cuh"
+#include "decode/kernels/product.cuh"
+#include "kernels/team.cuh"
+
+namespace tensor_ops::decode {
+
+template <class T>
+constexpr T greater(T a, T b) {
+  return a > b ? a : b;
+}
+constexpr int kPreparedBytes = greater(kIntegerBytes, kFloatBytes);
+
+// A block's shared memory, behind the ring.
+struct BlockMemory {
+  alignas(16) unsigned char activations[greater(kPreparedBytes, kAttentionBytes)];
+  PartialSums partial;
+  TeamMemory team;
+  double scales[kMostTokens];  // of normalised rows
+  Best best[kBlockWarps][kMostTokens];
+  int tokens[kMostTokens], positions[kMostTokens];
+  bool gave_up, is_last;
+};
+
+// The block, adding up squares.
+struct SquareThreads {
+  DEVICE int lane() const { return static_cast<int>(threadIdx.x); }
+  DEVICE int lanes() const { return kBlockThreads; }
+  DEVICE void wait() const { block_sync(kSquares); }
+};
+using SquareTeam = Team<SquareThreads>;
+
+template <int kSlots>
+struct Block {
+  const Steps& steps;
+  BlockMemory& memory;
+  WeightRing<kSlots>& ring;
+  int turn;  // of the partial sums
+  Best best;
+};
+
+DEVICE int rows_of(const Steps& steps, const Phase& phase) {
+  return phase.is_selected ? steps.num_selected : steps.num_tokens;
+}
+
+}  // namespace tensor_ops::decode
