@@ -38,7 +38,7 @@ DEVICE void embed(const Steps& steps, const Phase& phase, const int* tokens) {
 template <int kSlots>
 DEVICE void multiply(Block<kSlots>& block, const Phase& phase) {
   const int rows = rows_of(block.steps, phase), lane = lane_of_thread();
-  const bool is_prepared = rows >= kManyTokens;
+  const bool is_prepared = is_prepared_together(phase, rows, block.memory.positions);
   const RowParts all{0, 1, rows, 0, 1};
   if (phase.norm != nullptr && !is_prepared) measure_rows(block.steps, phase, block.memory, all);
   for (int p = 0; p < phase.num_panels; ++p) {
@@ -87,34 +87,31 @@ DEVICE void publish_best(Block<kSlots>& block) {
   publish(static_cast<Best*>(block.steps.best) + blockIdx.x * kMostTokens + row, of_block);
 }
 
-// Every block finds the same tokens, so that none has to be told. Whether there is a next step.
+// Every block finds the same tokens, each by a warp, so that none has to be told. Whether there is
+// a next step.
 DEVICE bool choose_tokens(const Steps& steps, BlockMemory& memory, int step) {
-  const int row = static_cast<int>(threadIdx.x);
-  if (row < kWarp) {
-    bool is_last = step + 1 == steps.num_steps;
-    if (row < steps.num_chosen) {
-      Best best;
-#pragma unroll 1
-      for (unsigned b = 0; b < gridDim.x; ++b)
-        best.consider(observe(static_cast<const Best*>(steps.best) + b * kMostTokens + row));
-      const int token = best.chosen();
-      is_last |= token < 0 || token >= steps.num_words;
-      for (int e = steps.ends_begin[row]; e < steps.ends_begin[row + 1]; ++e)
-        is_last |= token == steps.ends[e];
+  const int row = warp_of_thread(), lane = lane_of_thread();
+  if (row < steps.num_chosen) {
+    Best best;
+    for (int b = lane; b < static_cast<int>(gridDim.x); b += 32)
+      best.consider(observe(static_cast<const Best*>(steps.best) + b * kMostTokens + row));
+    const int token = best_of_lanes(best, 1, 32).chosen();
+    bool has_ended = token < 0 || token >= steps.num_words;
+    for (int e = steps.ends_begin[row] + lane; e < steps.ends_begin[row + 1]; e += 32)
+      has_ended |= token == steps.ends[e];
+    has_ended = any_of_warp(has_ended);
+    if (lane == 0) {
       if (blockIdx.x == 0) steps.chosen[step * steps.num_chosen + row] = token;
-      if (steps.num_steps > 1) {
-        memory.tokens[row] = token;
-        ++memory.positions[row];
-      }
-    }
-    is_last = any_of_warp(is_last);
-    if (row == 0) {
-      memory.is_last = is_last;
-      if (blockIdx.x == 0) *steps.num_done = step + 1;
+      memory.has_ended[row] = has_ended;
+      memory.tokens[row] = token;
+      ++memory.positions[row];
     }
   }
+  if (threadIdx.x == 0 && blockIdx.x == 0) *steps.num_done = step + 1;
   block_sync(kTokensChosen);
-  return !memory.is_last;
+  bool goes_on = step + 1 < steps.num_steps;
+  for (int r = 0; r < steps.num_chosen; ++r) goes_on &= !memory.has_ended[r];
+  return goes_on;
 }
 
 DEVICE void note_time(const Steps& steps, int number) {
@@ -162,7 +159,7 @@ __global__ void __launch_bounds__(kBlockThreads, 1) run_steps(const __grid_const
       const Phase& phase = steps.phases[p];
       const int rows = rows_of(steps, phase);
       bool goes_on = true;
-      if (phase.kind == Phase::kProduct && rows >= kManyTokens) {
+      if (phase.kind == Phase::kProduct && is_prepared_together(phase, rows, memory.positions)) {
         prepare_for_all(steps, phase, memory, rows);
         goes_on = meet();
       }

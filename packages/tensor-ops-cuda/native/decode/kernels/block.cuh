@@ -23,7 +23,7 @@ struct BlockMemory {
   double scales[kMostTokens];  // of normalised rows
   Best best[kBlockWarps][kMostTokens];
   int tokens[kMostTokens], positions[kMostTokens];
-  bool gave_up, is_last;
+  bool gave_up, has_ended[kMostTokens];
 };
 
 // The block, adding up squares.

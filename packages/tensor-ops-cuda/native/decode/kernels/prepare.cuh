@@ -6,9 +6,19 @@
 
 namespace tensor_ops::decode {
 
-// From so many tokens on the blocks prepare the activations of a product together, and meet; fewer
-// are prepared by each block for itself.
-constexpr int kManyTokens = 4;
+// From so many tokens on, and for attention to so many spans, the blocks prepare the activations of
+// a product together, and meet; less is prepared by each block for itself.
+constexpr int kManyTokens = 4, kManySpans = 3;
+
+DEVICE bool is_prepared_together(const Phase& phase, int rows, const int* positions) {
+  bool is_much = rows >= kManyTokens;
+  if (phase.source == Phase::kAttended)
+    for (int row = 0; row < rows; ++row) {
+      const Spans spans = spans_of(phase.attention, positions[row]);
+      is_much |= spans.end - spans.first >= kManySpans;
+    }
+  return is_much;
+}
 
 using NormRow = RmsRow<float, float, NoResidual>;
 
