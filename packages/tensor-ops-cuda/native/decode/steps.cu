@@ -97,6 +97,7 @@ DEVICE bool choose_tokens(const Steps& steps, BlockMemory& memory, int step) {
       best.consider(observe(static_cast<const Best*>(steps.best) + b * kMostTokens + row));
     const int token = best_of_lanes(best, 1, 32).chosen();
     bool has_ended = token < 0 || token >= steps.num_words;
+#pragma unroll 1
     for (int e = steps.ends_begin[row] + lane; e < steps.ends_begin[row + 1]; e += 32)
       has_ended |= token == steps.ends[e];
     has_ended = any_of_warp(has_ended);
@@ -110,6 +111,7 @@ DEVICE bool choose_tokens(const Steps& steps, BlockMemory& memory, int step) {
   if (threadIdx.x == 0 && blockIdx.x == 0) *steps.num_done = step + 1;
   block_sync(kTokensChosen);
   bool goes_on = step + 1 < steps.num_steps;
+#pragma unroll 1
   for (int r = 0; r < steps.num_chosen; ++r) goes_on &= !memory.has_ended[r];
   return goes_on;
 }

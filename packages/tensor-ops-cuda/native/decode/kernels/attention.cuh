@@ -168,12 +168,12 @@ DEVICE void attend(const Attention& attention, const Steps& steps, unsigned char
 DEVICE float4 attended(const Attention& attention, int token, int column, const Spans& spans) {
   const int size = attention.head_size, head = column / size, d = column % size;
   float most = -INFINITY, sum = 0, value[4] = {};
-#pragma unroll 4
+#pragma unroll 2
   for (int s = spans.first; s < spans.end; ++s) {
     const float its = observe(part_of(attention, token, head, s) + size);
     most = its > most ? its : most;
   }
-#pragma unroll 4
+#pragma unroll 2
   for (int s = spans.first; s < spans.end; ++s) {
     const float* const part = part_of(attention, token, head, s);
     const float share = exp_below(observe(part + size) - most);

@@ -13,6 +13,7 @@ constexpr int kManyTokens = 4, kManySpans = 3;
 DEVICE bool is_prepared_together(const Phase& phase, int rows, const int* positions) {
   bool is_much = rows >= kManyTokens;
   if (phase.source == Phase::kAttended)
+#pragma unroll 1
     for (int row = 0; row < rows; ++row) {
       const Spans spans = spans_of(phase.attention, positions[row]);
       is_much |= spans.end - spans.first >= kManySpans;
