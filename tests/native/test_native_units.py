@@ -15,6 +15,7 @@ UNITS = Path(__file__).with_name("units")
 SHARED = "native/decode"
 EXECUTOR = "packages/tensor-ops-cpp/native/decode/executor"
 SOURCES = {
+    "draw": [f"{SHARED}/serving/draw.cpp"],
     "operand_axes": [],
     "scratch": [],
     "tile_claims": [],
