@@ -214,7 +214,7 @@ def test_the_explanation_prints_and_is_plain():
         "num_speculative_tokens": 0,
     }
     assert after.as_dict()["options"] == {"dtype": "float32"}
-    assert after.memory["caches"] == 2 * 2 * 256 * 16 * 2 * 16 * 4
+    assert after.memory["caches"] == 2 * 2 * 256 * 16 * 2 * 16 * 2
     lines = str(after).splitlines()
     assert lines[0].startswith("python runs a stand-in of 2 layers with random weights")
     assert "  decided by backend= of PersistentKernel() (named)" in lines

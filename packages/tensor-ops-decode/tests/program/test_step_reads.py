@@ -78,4 +78,4 @@ def test_a_kernel_says_what_it_reads_once_its_program_is_known():
     assert str(explanation).splitlines()[-1] == f"  a step of one token reads {explanation.reads}"
     plain = explanation.as_dict()["reads"]
     assert json.loads(json.dumps(plain)) == plain
-    assert plain["weights"]["embed"] == {"f32": 64 * 4}
+    assert plain["weights"]["embed"] == {"bf16": 64 * 2}

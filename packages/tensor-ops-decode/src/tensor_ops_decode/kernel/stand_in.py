@@ -1,10 +1,11 @@
 """The model of a kernel that is given none: a tiny Llama of random weights.
 
 It is there so that a kernel can be tried, compiled and timed without a file. It has learnt nothing,
-and its times say nothing about a real model's.
+and its times say nothing about a real model's. Its matrices are of a type that every executor runs.
 """
 
 import numpy as np
+from ml_dtypes import bfloat16
 
 from tensor_ops.extension import machine
 from tensor_ops_decode.executors.memory_plan import cache_bytes, require_bytes
@@ -22,7 +23,7 @@ _DESCRIPTION = f"a stand-in of {_LAYERS} layers with random weights, because no 
 def add_layers(layers: Layers) -> None:
     """Describe the stand-in; its weights are the same every time."""
     layers.name, limits = _DESCRIPTION, layers.limits
-    caches = _LAYERS * cache_bytes(limits, Cache(_KV_HEADS, _HEAD_SIZE, "float32", paged=True))
+    caches = _LAYERS * cache_bytes(limits, Cache(_KV_HEADS, _HEAD_SIZE, "float16", paged=True))
     rotary = limits.max_seq_length * _HEAD_SIZE * 4
     needed = {"caches": caches, "rotary tables": rotary}
     require_bytes(limits, needed, machine.usable_memory())
@@ -30,7 +31,7 @@ def add_layers(layers: Layers) -> None:
 
     def weight(name: str, rows: int, columns: int) -> KernelTensor:
         values = random.standard_normal((rows, columns), np.float32) / np.float32(columns**0.5)
-        return layers.attach_input(values, name=name)
+        return layers.attach_input(values.astype(bfloat16), name=name)
 
     def value(name: str, columns: int) -> KernelTensor:
         return layers.new_tensor((limits.max_tokens, columns), name=name)
