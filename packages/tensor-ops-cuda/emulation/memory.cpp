@@ -15,7 +15,10 @@ struct Allocation {
   bool is_released = false;
 };
 
-std::map<const char*, Allocation> device_memory, pinned_memory;
+// Never destroyed: a program's own static variables may hold memory to its end.
+using Allocations = std::map<const char*, Allocation>;
+auto& device_memory = *new Allocations;
+auto& pinned_memory = *new Allocations;
 std::size_t device_bytes[kMaxDevices], pinned_bytes;
 std::uint64_t release_threshold[kMaxDevices];
 std::size_t device_limit = kUsualMemory, pinned_limit = kUsualMemory;
@@ -23,13 +26,12 @@ std::size_t device_limit = kUsualMemory, pinned_limit = kUsualMemory;
 // Released memory stays readable for a while, so that kernels which read it find NaN and do not
 // crash.
 constexpr std::size_t kQuarantine = 64 << 20;
-std::deque<const char*> quarantine;
+auto& quarantine = *new std::deque<const char*>;
 std::size_t quarantined;
 
 void fill_with_nan(void* data, std::size_t bytes) { std::memset(data, 0xff, bytes); }
 
-std::map<const char*, Allocation>::iterator containing(std::map<const char*, Allocation>& memory,
-                                                       const void* data) {
+Allocations::iterator containing(Allocations& memory, const void* data) {
   auto found = memory.upper_bound(static_cast<const char*>(data));
   if (found == memory.begin()) return memory.end();
   --found;
@@ -37,7 +39,7 @@ std::map<const char*, Allocation>::iterator containing(std::map<const char*, All
   return is_in ? found : memory.end();
 }
 
-bool is_range(std::map<const char*, Allocation>& memory, const void* data, std::size_t bytes) {
+bool is_range(Allocations& memory, const void* data, std::size_t bytes) {
   const auto found = containing(memory, data);
   if (found == memory.end() || found->second.is_released) return false;
   const auto offset = static_cast<std::size_t>(static_cast<const char*>(data) - found->first);

@@ -29,11 +29,12 @@ struct CUgraphExec_st : emulation::Graph {};
 namespace emulation {
 namespace {
 
-std::list<CUstream_st> streams;
-std::set<cudaEvent_t> events;
+// Never destroyed: a program's own static variables may hold memory and streams to its end.
+auto& streams = *new std::list<CUstream_st>;
+auto& events = *new std::set<cudaEvent_t>;
 // The two default streams of each device, the second of each thread.
-std::map<int, CUstream_st*> legacy;
-std::map<std::pair<int, std::thread::id>, CUstream_st*> per_thread;
+auto& legacy = *new std::map<int, CUstream_st*>;
+auto& per_thread = *new std::map<std::pair<int, std::thread::id>, CUstream_st*>;
 
 CUstream_st* new_stream(bool waits_for_legacy) {
   CUstream_st& stream = streams.emplace_back();
