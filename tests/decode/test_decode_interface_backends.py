@@ -3,9 +3,11 @@
 import numpy as np
 import pytest
 
-from exported_models import LIMITS, Driver, words
+from exported_models import LIMITS, Driver, export, words
 from tensor_ops_decode import PersistentKernel
 
+# What every native backend runs.
+OPTIONS = {"quantize": "q8_0", "cache_dtype": "float16"}
 PROMPTS = [list(b"Once"), list(b"a prompt of several pages" * 2)]
 
 
@@ -15,6 +17,22 @@ def native(backend):
     if backend == "python":
         pytest.skip("the backend python has no library")
     return backend
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A folder with a small model, whose embeddings are the matrix of the logits too."""
+    from byte_models import save_model  # which needs PyTorch
+
+    made = tmp_path_factory.mktemp("tied")
+    save_model(made, tied=True)
+    return made
+
+
+@pytest.fixture(scope="module")
+def exported(folder, tmp_path_factory):
+    """That model in a folder for programs without Python."""
+    return export(folder, tmp_path_factory.mktemp("exported") / "model", **OPTIONS)
 
 
 @pytest.fixture
@@ -28,7 +46,7 @@ def test_tokens_and_logits_are_those_of_python(folder, exported, native, driver)
     for index, prompt in enumerate(PROMPTS):
         lines += ["sequence", words("append", index, *prompt)]
     first, second, tokens = driver(*lines, "run 0 1", "logits 0", "logits 1", "generate 5 0 1")[-3:]
-    with PersistentKernel(model=folder, backend=native, **LIMITS) as kernel:
+    with PersistentKernel(model=folder, backend=native, **LIMITS, **OPTIONS) as kernel:
         kernel.compile()
         requests = [kernel.add_request(prompt, ignore_eos=True) for prompt in PROMPTS]
         logits = {}
