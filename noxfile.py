@@ -204,11 +204,11 @@ def nightly(session: nox.Session) -> None:
     properties = f"{CONFORMANCE}/test_properties.py"
     session.run("pytest", *PARALLEL, properties, "--hypothesis-profile=nightly", *session.posargs)
     gpus = {"CUDA_WHEEL_ARCHITECTURES": "75-real,90-real,120-real,120-virtual"}
-    session.run("pytest", "-q", WHEEL_TESTS, "--nightly", env=cuda_compiler(session) | gpus)
+    compiled = [WHEEL_TESTS, f"{CUDA}/tests/test_decode_machine_code.py"]
+    session.run("pytest", "-q", *compiled, "--nightly", env=cuda_compiler(session) | gpus)
     session.install(emulated_cuda_wheel(session))
-    required = ["--require-backend=cuda"]
     more = [TENTH_OP, *(f"{CUDA}/tests/test_{name}.py" for name in ("row_lengths", "row_range"))]
-    session.run("pytest", *PARALLEL, *more, "--nightly", *required)
+    session.run("pytest", *PARALLEL, *more, "--nightly", "--require-backend=cuda")
     opencl_driver(session)
     session.run("pytest", *BY_GROUP, OPENCL, "--nightly", "--require-backend=opencl")
 
@@ -261,7 +261,7 @@ def lint(session: nox.Session) -> None:
     checked += ["noxfile.py", "ci", "docs/_extensions", "tools/gpu_check.py", "tools/portable.py"]
     session.run("mypy", *checked, env={"MYPYPATH": sources})
     benchmarks = ["-p", "comparison", "-m", "errors", "-m", "gpu.report"]
-    benchmarks += ["-m", "decode_peers.tables", "-m", "decode_peers.picture"]
+    benchmarks += ["-m", "decode_peers.tables", "-m", "decode_peers.picture", "-p", "decode_cuda"]
     session.run("mypy", *benchmarks, env={"MYPYPATH": "packages/tensor-ops/src:benchmarks"})
 
 
