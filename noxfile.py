@@ -146,7 +146,7 @@ def cuda(session: nox.Session) -> None:
     install_group(session, "test", "cuda-test")
     session.install(pytorch())  # Some of its tests exchange arrays with it.
     environment = cuda_compiler(session)
-    session.install(f"./{CORE}", emulated_cuda_wheel(session))
+    session.install(f"./{CORE}", f"./{DECODE}", emulated_cuda_wheel(session))
     only = ["--require-backend=cuda", "--pages=cuda"]
     if session.posargs:
         session.run("pytest", "-q", *only, *session.posargs, env=environment)

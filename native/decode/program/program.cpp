@@ -285,6 +285,22 @@ std::size_t Node::window() const {
   return static_cast<std::size_t>(attributes[slot_index(kind->attributes, name)]);
 }
 
+void require_tensors(const Program& program, const std::vector<TensorBytes>& tensors,
+                     const std::vector<bool>& wanted) {
+  for (const Node& node : program.nodes)
+    for (const auto& slot : node.weights)
+      for (std::size_t index : slot) {
+        if (!wanted[index]) continue;
+        const Tensor& tensor = program.tensors[index];
+        if (!tensors[index].first)
+          throw ValueError(text(node.where(), ": tensor '", tensor.name, "' is not given"));
+        if (tensors[index].bytes != tensor.bytes())
+          throw ValueError(text("tensor '", tensor.name, "' must have ", tensor.bytes(), " bytes (",
+                                tensor.type->name, ", ", tensor.rows, " x ", tensor.columns,
+                                "), got ", tensors[index].bytes));
+      }
+}
+
 const Value* find_output(const Program& program, const std::string& name) {
   for (std::size_t index : program.outputs)
     if (program.values[index].name == name) return &program.values[index];

@@ -99,6 +99,10 @@ struct Program {
   std::vector<std::size_t> outputs;  // values
 };
 
+// Throws ValueError unless the bytes of all tensors that nodes use, and that are wanted, are given.
+void require_tensors(const Program& program, const std::vector<TensorBytes>& tensors,
+                     const std::vector<bool>& wanted);
+
 // An output by its name; null where there is none.
 const Value* find_output(const Program& program, const std::string& name);
 

@@ -60,7 +60,7 @@ Executable::Executable(Program program, const std::vector<TensorBytes>& tensors,
   tensors_ = tensors;
   const bool is_packed = options.packed.first;
   is_packed_ = is_packed;
-  require_tensors(is_packed);
+  require_tensors(program_, tensors_, tensors_to_compile(program_, is_packed));
   const Layout layout = plan();
   add_up(layout, is_packed);
   require_memory();
@@ -82,22 +82,6 @@ std::vector<std::pair<const char*, std::size_t>> Executable::memory_of(
   } catch (const SizeError& error) {
     throw MemoryError(error.what());
   }
-}
-
-void Executable::require_tensors(bool is_packed) const {
-  const std::vector<bool> wanted = tensors_to_compile(program_, is_packed);
-  for (const Node& node : program_.nodes)
-    for (const auto& slot : node.weights)
-      for (std::size_t index : slot) {
-        if (!wanted[index]) continue;
-        const Tensor& tensor = program_.tensors[index];
-        if (!tensors_[index].first)
-          throw ValueError(text(node.where(), ": tensor '", tensor.name, "' is not given"));
-        if (tensors_[index].bytes != tensor.bytes())
-          throw ValueError(text("tensor '", tensor.name, "' must have ", tensor.bytes(), " bytes (",
-                                tensor.type->name, ", ", tensor.rows, " x ", tensor.columns,
-                                "), got ", tensors_[index].bytes));
-      }
 }
 
 Executable::Layout Executable::plan() {

@@ -105,7 +105,6 @@ class TENSOR_OPS_SHARED Executable final : public Executor {
 
   // Takes no memory that grows with the sizes of the program.
   Executable(Program program, const CompileOptions& options);
-  void require_tensors(bool is_packed) const;
   Layout plan();
   Share share_of(const Node& node) const;
   void plan_products(std::size_t node, Layout& layout);

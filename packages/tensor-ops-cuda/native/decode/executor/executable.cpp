@@ -6,7 +6,8 @@
 
 #include "declaration/errors.h"
 #include "decode/executor/device_program.h"
-#include "decode/executor/pinned_memory.h"
+#include "decode/executor/step_launcher.h"
+#include "decode/program/alignment.h"
 #include "decode/program/sizes.h"
 #include "decode/serving/draw.h"
 #include "launch/cuda.h"
@@ -15,22 +16,6 @@
 
 namespace tensor_ops::decode {
 namespace {
-
-// How long a block waits for the others before it gives up. A phase takes milliseconds; a device
-// that other processes use as well may stop a grid for as long as a slice of time.
-constexpr unsigned long long kMostSeconds = 20;
-constexpr std::size_t kMostStepsOfLaunch = 64;
-
-// What the kernel leaves for the host.
-struct StepOutputs {
-  std::int32_t num_done;
-  std::int32_t chosen[kMostStepsOfLaunch * kMostTokens];
-};
-
-struct Group {
-  std::size_t first, tokens;             // of the step
-  std::size_t first_selected, selected;  // of the selected ones
-};
 
 std::size_t shared_memory_of(int device) {
   return devices()[static_cast<std::size_t>(device)].shared_memory;
@@ -55,7 +40,10 @@ std::string device_reason(int device) {
 }  // namespace
 
 std::size_t most_blocks(int device) {
-  return static_cast<std::size_t>(usable_device(device).multiprocessors);
+  int multiprocessors = 0;  // those that this process may use
+  CUDA_CHECK(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount,
+                                    usable_device(device).index));
+  return static_cast<std::size_t>(multiprocessors);
 }
 
 void require_runnable(const Program& program, int device) {
@@ -71,16 +59,16 @@ class Executable::Impl {
         grid_{blocks_of(options), slots_for(options.device)},
         on_device_(program_, grid_.blocks),
         arrays_(program_) {
-    require_tensors(tensors);
+    require_tensors(program_, tensors, std::vector<bool>(program_.tensors.size(), true));
     memory_ = memory_with(on_device_, arrays_);
     const CurrentDevice current(device_);
     require_memory();
     stream_ = own_stream(device_);
-    arrays_.place(
-        {new unsigned char[arrays_.bytes() + 63](), [](unsigned char* data) { delete[] data; }});
-    outputs_ = std::make_unique<PinnedMemory>(
-        sizeof(StepOutputs) + static_cast<std::size_t>(grid_.blocks) * sizeof(BlockState));
-    inputs_ = std::make_unique<PinnedMemory>(sizeof(StepInputs));
+    const std::shared_ptr<unsigned char> memory(new unsigned char[arrays_.bytes() + 64](),
+                                                std::default_delete<unsigned char[]>());
+    const auto address = reinterpret_cast<std::uintptr_t>(memory.get());
+    arrays_.place({memory, memory.get() + aligned(address) - address});
+    launcher_ = std::make_unique<StepLauncher>(program_, on_device_, grid_, stream_);
     step_ = arrays_.step();
     on_device_.load(tensors, options.progress, stream_);
   }
@@ -102,19 +90,6 @@ class Executable::Impl {
  private:
   friend class Executable;
 
-  void require_tensors(const std::vector<TensorBytes>& tensors) const {
-    for (const Node& node : program_.nodes)
-      for (const auto& slot : node.weights)
-        for (std::size_t index : slot) {
-          const Tensor& tensor = program_.tensors[index];
-          if (!tensors[index].first)
-            throw ValueError(text(node.where(), ": tensor '", tensor.name, "' is not given"));
-          if (tensors[index].bytes != tensor.bytes())
-            throw ValueError(text("tensor '", tensor.name, "' must have ", tensor.bytes(),
-                                  " bytes, got ", tensors[index].bytes));
-        }
-  }
-
   void require_memory() const {
     std::size_t free = 0, whole = 0, total = 0;
     CUDA_CHECK(cudaMemGetInfo(&free, &whole));
@@ -134,10 +109,11 @@ class Executable::Impl {
           ": the process was forked after compile_program(), and the child has none of its device; "
           "compile the program again in the child"));
     std::unique_lock<std::mutex> lock(running_);
-    if (!outputs_)
+    if (!launcher_)
       throw Error(text(where, ": the executable is closed; compile the program again"));
-    if (!lost_.empty())
-      throw Error(text(where, ": ", lost_, "; compile the program again in a new process"));
+    if (const std::string& failure = launcher_->failure(); !failure.empty())
+      throw Error(text(where, ": an earlier step failed: ", failure,
+                       "; compile the program again, in a new process if that fails"));
     return lock;
   }
   std::unique_lock<std::mutex> begin_step(const char* where, std::size_t num_tokens,
@@ -176,71 +152,6 @@ class Executable::Impl {
   }
   std::size_t chosen_of(const Group& group) const {
     return !chooser() ? 0 : chooses_selected() ? group.selected : group.tokens;
-  }
-
-  void upload_inputs(const Group& group, const std::vector<std::vector<std::int32_t>>& ends) {
-    auto& inputs = *inputs_->at<StepInputs>(0);
-    for (std::size_t i = 0; i < group.tokens; ++i) {
-      inputs.tokens[i] = step_.tokens[group.first + i];
-      inputs.positions[i] = step_.positions[group.first + i];
-      inputs.slots[i] = step_.slots[group.first + i];
-    }
-    for (std::size_t j = 0; j < group.selected; ++j)
-      inputs.selected[j] =
-          step_.selected[group.first_selected + j] - static_cast<std::int32_t>(group.first);
-    std::int32_t count = 0;
-    for (std::size_t i = 0; i < kMostTokens; ++i) {
-      inputs.ends_begin[i] = count;
-      if (i < ends.size())
-        for (std::int32_t end : ends[i]) inputs.ends[count++] = end;
-    }
-    inputs.ends_begin[kMostTokens] = count;
-    CUDA_CHECK(cudaMemcpyAsync(on_device_.inputs(), &inputs, sizeof inputs, cudaMemcpyHostToDevice,
-                               stream_));
-    const std::size_t pages = program_.limits.max_requests * step_.pages_per_request;
-    CUDA_CHECK(cudaMemcpyAsync(on_device_.page_table(), step_.page_table,
-                               pages * sizeof(std::int32_t), cudaMemcpyHostToDevice, stream_));
-  }
-
-  // Runs the phases from `begin` up to `end`, which is the last one of those that can run without a
-  // selected token if there is none.
-  void launch(const char* where, const Group& group, std::size_t begin, std::size_t end,
-              std::size_t num_steps, std::size_t num_chosen, bool is_timed = false) {
-    auto& outputs = *outputs_->at<StepOutputs>(0);
-    Steps steps = on_device_.steps(begin, end);
-    steps.num_tokens = static_cast<int>(group.tokens);
-    steps.num_selected = static_cast<int>(group.selected);
-    steps.num_steps = static_cast<int>(num_steps);
-    steps.num_chosen = static_cast<int>(num_chosen);
-    steps.chosen = outputs.chosen;
-    steps.num_done = &outputs.num_done;
-    steps.nanoseconds = kMostSeconds * 1'000'000'000;
-    steps.states = outputs_->at<BlockState>(sizeof(StepOutputs));
-    steps.times = is_timed ? on_device_.times() : nullptr;
-    try {
-      launch_steps(steps, grid_, stream_);
-      CUDA_CHECK(cudaStreamSynchronize(stream_));
-    } catch (const CudaError& error) {
-      lost_ = text("an earlier step failed: ", error.what());
-      throw Error(text(where, ": ", error.what()));
-    }
-    require_no_hang(where, steps.states, begin);
-  }
-
-  void require_no_hang(const char* where, const BlockState* states, std::size_t first_phase) {
-    std::string found;
-    for (int b = 0, told = 0; b < grid_.blocks && told < 4; ++b) {
-      if (!states[b].gave_up) continue;
-      ++told;
-      const std::size_t phase = first_phase + static_cast<std::size_t>(states[b].phase);
-      const auto node = static_cast<std::size_t>(on_device_.lowered().phases[phase].phase.node);
-      found += text(found.empty() ? "" : "; ", "block ", b, " after ", program_.nodes[node].where(),
-                    " in step ", states[b].step, ", its first warp reading matrix panel ",
-                    states[b].panel);
-    }
-    if (found.empty()) return;
-    lost_ = text("blocks have waited for the others for ", kMostSeconds, " s: ", found);
-    throw Error(text(where, ": ", lost_));
   }
 
   std::size_t end_of_phases(const Group& group) const {
@@ -298,9 +209,9 @@ class Executable::Impl {
     for (const Group& group : groups()) {
       const std::size_t count =
           group.selected > 0 || !chooser() || !chooses_selected() ? chosen_of(group) : 0;
-      upload_inputs(group, {});
-      launch(where, group, 0, end_of_phases(group), 1, count);
-      std::int32_t* const chosen = outputs_->at<StepOutputs>(0)->chosen;
+      launcher_->upload(step_, group);
+      launcher_->launch(where, group, {0, end_of_phases(group), 1, count, false});
+      std::int32_t* const chosen = launcher_->outputs().chosen;
       draw_tokens(group, chosen);
       download_outputs(group, chosen);
     }
@@ -311,9 +222,10 @@ class Executable::Impl {
                          std::vector<std::int32_t>& all) {
     const std::size_t count = steps.num_tokens;
     const Group group{0, count, 0, count};
-    upload_inputs(group, steps.end_tokens);
-    launch("run_steps", group, 0, on_device_.lowered().phases.size(), num_steps, count);
-    const auto& outputs = *outputs_->at<StepOutputs>(0);
+    launcher_->upload(step_, group, steps.end_tokens);
+    const std::size_t phases = on_device_.lowered().phases.size();
+    launcher_->launch("run_steps", group, {0, phases, num_steps, count, false});
+    const StepOutputs& outputs = launcher_->outputs();
     const auto done = static_cast<std::size_t>(outputs.num_done);
     all.insert(all.end(), outputs.chosen, outputs.chosen + done * count);
     for (std::size_t s = 0; s + 1 < done; ++s)
@@ -388,9 +300,9 @@ class Executable::Impl {
     const CurrentDevice current(device_);
     std::size_t found = program_.nodes.size();
     for (const Group& group : groups()) {
-      upload_inputs(group, {});
+      launcher_->upload(step_, group);
       for (std::size_t p = 0; p < end_of_phases(group); ++p) {
-        launch("first_nan", group, p, p + 1, 1, 0);
+        launcher_->launch("first_nan", group, {p, p + 1, 1, 0, false});
         const auto node = static_cast<std::size_t>(on_device_.lowered().phases[p].phase.node);
         if (node < found && has_nan(group, p, slot)) found = node;
       }
@@ -403,8 +315,8 @@ class Executable::Impl {
     StepProfile profile{0, std::vector<double>(program_.nodes.size())};
     for (const Group& group : groups()) {
       const std::size_t end = end_of_phases(group);
-      upload_inputs(group, {});
-      launch("profile", group, 0, end, 1, 0, true);
+      launcher_->upload(step_, group);
+      launcher_->launch("profile", group, {0, end, 1, 0, true});
       std::vector<unsigned long long> times(end + 1);
       download(on_device_.times(), times.data(), times.size() * sizeof times[0], stream_);
       profile.whole += 1e-9 * static_cast<double>(times[end] - times[0]);
@@ -424,8 +336,7 @@ class Executable::Impl {
   Step step_{};
   std::mutex running_;
   cudaStream_t stream_ = nullptr;
-  std::unique_ptr<PinnedMemory> outputs_, inputs_;  // null once closed
-  std::string lost_;                                // why nothing runs any more
+  std::unique_ptr<StepLauncher> launcher_;  // null once closed
   std::vector<float> row_;
   std::vector<unsigned char> scratch_;
 };
@@ -467,11 +378,10 @@ StepProfile Executable::profile(std::size_t num_tokens, std::size_t num_selected
 void Executable::close() {
   if (is_forked_child()) return;
   const std::lock_guard<std::mutex> lock(impl_->running_);
-  if (!impl_->outputs_) return;
+  if (!impl_->launcher_) return;
   const CurrentDevice current(impl_->device_);
   impl_->on_device_.unload();
-  impl_->outputs_.reset();
-  impl_->inputs_.reset();
+  impl_->launcher_.reset();
 }
 const Program& Executable::program() const { return impl_->program_; }
 const StepArrays& Executable::arrays() const { return impl_->arrays_; }

@@ -1,0 +1,181 @@
+"""The kernel of decode steps, with the models that it is for."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from emulated_kernels import Order
+from random_llama import Llama, answers
+
+import tensor_ops_cuda
+from tensor_ops_decode import reference
+
+pytestmark = pytest.mark.usefixtures("device")
+
+PROMPT, OTHERS = [5, 6, 7, 9, 3, 4], [[1, 2, 3, 4, 5, 6], [9, 8, 7, 6, 5, 4], [7] * 6]
+FORMATS = ("q8_0", "q4_0", "bf16")
+# What rounding activations to two terms, and keys and values to float16, may change in a logit.
+# Those of the models here are about 3.
+BOUND = 2e-3
+SPAN = 256  # positions that a block attends to at once
+
+TINY = Llama(layers=1, hidden=64, heads=2, kv_heads=1, intermediate=64, vocabulary=90)
+MODELS = {
+    "several spans": dataclasses.replace(TINY, length=600),
+    "window": dataclasses.replace(TINY, length=600, window=100),
+    "float32 cache": Llama("bf16", cache="float32", rotation="interleaved"),
+    "eight heads on one": Llama("q4_0", heads=8, kv_heads=1, head_size=64, hidden=256),
+    "heads of 256": Llama(heads=2, kv_heads=1, head_size=256, layers=1),
+    "groups of three": Llama(heads=9, kv_heads=3, head_size=96, hidden=288, layers=1),
+    "tied head of another type": Llama("q4_0", head_kind="q8_0", is_tied=True),
+    "several panels of integers": Llama("q4_0", intermediate=2080, layers=1),
+    "several panels of bfloat16": Llama("bf16", hidden=1100, intermediate=600, vocabulary=331, layers=1),
+    "odd pages": Llama(page=5),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def blocks(device):
+    """The most blocks that tests use, where the device has as many multiprocessors."""
+    return min(16, device.compute_units)
+
+
+def compiled(llama, num_workers=None):
+    program, tensors = llama.program()
+    return tensor_ops_cuda.compile_program(program.to_json(), tensors, num_workers=num_workers)
+
+
+def answer(llama, prompts=(PROMPT,), num_workers=None, which=0, **options):
+    """Return the tokens and the bits of the logits that follow one of several prompts."""
+    executable = compiled(llama, num_workers)
+    tokens, logits = answers(executable, prompts, **options)[which]
+    executable.close()
+    return tokens, logits.tobytes()
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_tokens_are_those_of_the_reference(kind):
+    program, tensors = Llama(kind).program()
+    prompts = [PROMPT, *OTHERS]
+    meant = answers(reference.compile_program(program.to_json(), tensors), prompts)
+    found = answers(compiled(Llama(kind)), prompts)
+    for (tokens, logits), (right, right_logits) in zip(found, meant, strict=True):
+        assert tokens == right
+        assert np.abs(logits - right_logits).max() < BOUND
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_models_of_all_shapes(name):
+    llama = MODELS[name]
+    length = 2 * SPAN + 9 if llama.length > 2 * SPAN else 11
+    prompt = np.random.default_rng(1).integers(0, llama.vocabulary, length).tolist()
+    chunks = [llama.tokens] * (length // llama.tokens) + [length % llama.tokens]
+    program, tensors = llama.program()
+    right = reference.compile_program(program.to_json(), tensors)
+    (tokens, logits), (right_tokens, right_logits) = (
+        answers(executable, [prompt], chunks, 2)[0] for executable in (compiled(llama, 2), right)
+    )
+    assert tokens == right_tokens
+    # float32 activations and caches leave the errors of sums alone
+    bound = 1e-5 if llama.cache == "float32" else BOUND
+    assert np.abs(logits - right_logits).max() < bound
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_a_request_has_the_same_bits_whoever_computes_it(kind, blocks, runtime):
+    llama = Llama(kind)
+    runtime.emulatedSetMultiprocessors(16)
+    try:
+        alone = answer(llama, num_workers=3)
+        assert answer(llama, num_workers=1) == alone
+        assert answer(llama, num_workers=16) == alone
+        assert answer(llama, chunks=(1, 2, 3), num_workers=2) == alone
+        together = [*OTHERS[:2], PROMPT, *OTHERS, PROMPT[::-1], OTHERS[0]]
+        for count in (3, 8):
+            assert answer(llama, together[:count], num_workers=4, which=2) == alone
+        for order in Order:
+            runtime.emulatedSetOrder(order, 7)
+            assert answer(llama, num_workers=3) == alone
+    finally:
+        runtime.emulatedSetOrder(Order.RANDOM, 1)
+        runtime.emulatedSetMultiprocessors(4)
+
+
+def test_steps_in_a_row_are_the_steps_one_by_one():
+    executable = compiled(Llama())
+    (tokens, logits), (other, _) = answers(executable, [PROMPT, OTHERS[0]], num_steps=5)
+    again = compiled(Llama())
+    single = [answers(again, [PROMPT, OTHERS[0]], num_steps=1)]
+    for position in range(7, 11):
+        arrays = again.arrays
+        arrays["tokens"][:2] = arrays["next"][:2, 0]
+        arrays["positions"][:2] = position
+        again.run(2, 2)
+        single.append([int(each) for each in arrays["next"][:2, 0]])
+    assert tokens[2:] == [each[0] for each in single[1:]]
+    assert other[2:] == [each[1] for each in single[1:]]
+    assert again.arrays["logits"][0].tobytes() == logits[-1].tobytes()
+
+
+def test_steps_end_after_an_end_token():
+    executable = compiled(Llama())
+    tokens, _ = answers(executable, [PROMPT], num_steps=6)[0]
+    again = compiled(Llama())
+    answers(again, [PROMPT], num_steps=1)
+    arrays = again.arrays
+    arrays["tokens"][0], arrays["positions"][0] = tokens[1], len(PROMPT) + 1
+    end = next(token for token in tokens[2:] if token not in tokens[:2])
+    expected = tokens[2 : tokens.index(end) + 1]
+    found = again.run_steps(1, 5, "next", [[299, end]])
+    assert found[:, 0].tolist() == expected
+    assert arrays["positions"][0] == len(PROMPT) + len(expected)
+
+
+def test_a_batch_of_more_than_eight_runs_in_groups():
+    llama = dataclasses.replace(Llama(), requests=11)
+    prompts = [[i + 1, 2 * i + 1] for i in range(11)]
+    together = answers(compiled(llama), prompts, num_steps=2)
+    for i in (0, 7, 10):
+        tokens, logits = answers(compiled(llama), [prompts[i]], num_steps=2)[0]
+        assert together[i][0] == tokens
+        assert together[i][1].tobytes() == logits.tobytes()
+
+
+def test_tokens_are_drawn_as_elsewhere():
+    llama = Llama(chooser="sample")
+    program, tensors = llama.program()
+    found = []
+    for module in (reference, tensor_ops_cuda):
+        executable = module.compile_program(program.to_json(), tensors)
+        executable.arrays["temperature"][:] = [0, 1.5] * 4
+        executable.arrays["seed"][:] = 3
+        executable.arrays["num_edits"][0] = 1
+        executable.arrays["edited_tokens"][0, 0] = 80
+        executable.arrays["edit_biases"][0, 0] = 100
+        executable.arrays["edit_penalties"][0, 0] = 1
+        found.append([tokens for tokens, _ in answers(executable, [PROMPT, *OTHERS])])
+    assert found[0] == found[1]
+    assert set(found[1][0]) == {80}
+
+
+def test_nan_is_found_where_it_begins():
+    llama = Llama()
+    program, tensors = llama.program()
+    tensors["1.mlp_norm"][5] = np.nan
+    executable = tensor_ops_cuda.compile_program(program.to_json(), tensors)
+    with pytest.raises(ValueError, match="must be from 0 to 299, got -1"):
+        answers(executable, [PROMPT])
+    assert executable.arrays["next"][0, 0] == -1
+    arrays = executable.arrays
+    arrays["tokens"][0], arrays["positions"][0] = 4, len(PROMPT)
+    found = executable.first_nan(1, 1, 0)
+    assert program.nodes[found].name == "1.gate_up"
+    assert executable.first_nan(1, 1, 1) is None
+
+
+def test_the_time_of_a_step_is_that_of_its_nodes():
+    executable = compiled(Llama())
+    answers(executable, [PROMPT])
+    times = executable.profile(1, 1)
+    assert times["seconds"] > 0
+    assert times["work"].sum() == pytest.approx(times["seconds"])

@@ -1,0 +1,65 @@
+"""Each wait of the kernel of decode steps can be left out, upon which its results are wrong."""
+
+import re
+from pathlib import Path
+
+import pytest
+from emulated_kernels import Order
+from random_llama import Llama, answers
+
+import tensor_ops_cuda
+
+pytestmark = pytest.mark.usefixtures("device")
+
+KERNELS = Path(__file__).parents[1] / "native"
+# Warps share tiles, matrices have several panels, and blocks several rounds.
+LLAMA = Llama("q4_0", layers=1, hidden=640, intermediate=2176)
+PROMPTS = ([5, 6], [1, 2])
+
+
+def names_of(path, first):
+    """Return the names of an enumeration that follow one of them, this included."""
+    text = (KERNELS / path).read_text(encoding="utf-8")
+    names = re.findall(r"^  (k\w+)(?: = \w+)?,", text[text.index(f"  {first}") :], re.MULTILINE)
+    return names[
+        : next(i for i, name in enumerate(names) if name.startswith(("kGridWaits", "kPhase")))
+    ]
+
+
+# In the order of their numbers, which begin at 1.
+WAITS = [
+    *names_of("decode/kernels/waits.h", "kStepBegins"),
+    *names_of("kernels/grid.cuh", "kBlockHasWritten"),
+]
+
+
+def found(runtime, order=Order.RANDOM, seed=1, without=0):
+    """Return what follows two prompts, on three blocks; what went wrong if that is an error."""
+    program, tensors = LLAMA.program()
+    runtime.emulatedSetOrder(order, seed)
+    runtime.emulatedLeaveOut(without)
+    try:
+        executable = tensor_ops_cuda.compile_program(program.to_json(), tensors, num_workers=3)
+        return [
+            (tokens, logits.tobytes())
+            for tokens, logits in answers(executable, PROMPTS, num_steps=2)
+        ]
+    except (RuntimeError, ValueError) as error:
+        return str(error)
+    finally:
+        runtime.emulatedLeaveOut(0)
+        runtime.emulatedForgetFailure()
+        runtime.emulatedSetOrder(Order.RANDOM, 1)
+
+
+def test_all_waits_are_known():
+    assert len(WAITS) == 16
+
+
+@pytest.mark.parametrize("wait", WAITS)
+def test_without_a_wait_results_are_wrong(wait, runtime):
+    right = found(runtime)
+    assert isinstance(right, list)
+    orders = ((order, seed) for seed in (1, 2, 3) for order in (Order.RANDOM, Order.WARP_BEHIND))
+    number = 1 + WAITS.index(wait)
+    assert any(found(runtime, *order, without=number) != right for order in orders)
