@@ -11,27 +11,43 @@
 namespace tensor_ops::decode {
 namespace {
 
-DEVICE float table_element(const Panel& panel, int row, int column) {
-  const ElementPlace place = place_of(panel.format, panel.steps, row, column);
+template <WeightFormat kFormat>
+DEVICE float element_of(const Panel& panel, unsigned row, unsigned column) {
+  const ElementPlace place = place_of(kFormat, panel.steps, row, column);
   const unsigned char* const at = panel.data + place.at;
-  if (panel.format == WeightFormat::kBFloat16) return real(*reinterpret_cast<const BFloat16*>(at));
+  if (kFormat == WeightFormat::kBFloat16) return real(*reinterpret_cast<const BFloat16*>(at));
   const float scale = real(*reinterpret_cast<const Float16*>(panel.data + place.scale_at));
-  if (panel.format == WeightFormat::kQ8_0)
-    return scale * static_cast<float>(static_cast<signed char>(*at));
-  const int byte = place.is_upper ? *at & 0xf0 : *at << 4 & 0xf0;
-  return scale * static_cast<float>(static_cast<signed char>(byte) / 16);
+  const int byte = kFormat == WeightFormat::kQ8_0 ? *at : place.is_upper ? *at & 0xf0 : *at << 4;
+  const auto value = static_cast<float>(static_cast<signed char>(byte));
+  return scale * (kFormat == WeightFormat::kQ8_0 ? value : value / 16);
+}
+
+DEVICE float table_element(const Panel& panel, unsigned row, unsigned column) {
+  switch (panel.format) {
+    case WeightFormat::kQ8_0:
+      return element_of<WeightFormat::kQ8_0>(panel, row, column);
+    case WeightFormat::kQ4_0:
+      return element_of<WeightFormat::kQ4_0>(panel, row, column);
+    default:
+      return element_of<WeightFormat::kBFloat16>(panel, row, column);
+  }
 }
 
 // Rows of a table, in float32: the block's share of all elements.
 DEVICE void embed(const Steps& steps, const Phase& phase, const int* tokens) {
-  const int all = steps.num_tokens * phase.columns;
-  const int step = static_cast<int>(gridDim.x) * kBlockThreads;
-  for (int i = static_cast<int>(blockIdx.x * kBlockThreads + threadIdx.x); i < all; i += step) {
-    const int token = i / phase.columns, column = i % phase.columns;
+  const auto columns = static_cast<unsigned>(phase.columns);
+  const unsigned all = static_cast<unsigned>(steps.num_tokens) * columns;
+  for (unsigned i = blockIdx.x * kBlockThreads + threadIdx.x; i < all;
+       i += gridDim.x * kBlockThreads) {
+    const unsigned column = i % columns;
     int p = 0;
-    while (p + 1 < phase.num_panels && column >= phase.panels[p + 1].first_column) ++p;
+    while (p + 1 < phase.num_panels &&
+           column >= static_cast<unsigned>(phase.panels[p + 1].first_column))
+      ++p;
     const Panel& panel = phase.panels[p];
-    publish(phase.y + i, table_element(panel, tokens[token], column - panel.first_column));
+    const auto row = static_cast<unsigned>(tokens[i / columns]);
+    publish(phase.y + i,
+            table_element(panel, row, column - static_cast<unsigned>(panel.first_column)));
   }
 }
 
@@ -39,18 +55,13 @@ template <int kSlots>
 DEVICE void multiply(Block<kSlots>& block, const Phase& phase) {
   const int rows = rows_of(block.steps, phase), lane = lane_of_thread();
   const bool is_prepared = is_prepared_together(phase, rows, block.memory.positions);
-  const RowParts all{0, 1, rows, 0, 1};
-  if (phase.norm != nullptr && !is_prepared) measure_rows(block.steps, phase, block.memory, all);
-  for (int p = 0; p < phase.num_panels; ++p) {
+  if (phase.norm != nullptr && !is_prepared)
+    measure_rows(block.steps, phase, block.memory, {0, 1, rows, 0, 1});
+  PanelPlace place;
+  for (int p = 0; p < phase.num_panels; ++p, place.next(rows)) {
     const Panel& panel = phase.panels[p];
-    const Activations x(block.memory.activations, panel.format);
-    // What the warps have read of the panel before is no longer needed: they have joined their
-    // sums, since a panel that is followed by another one has many steps, which warps share.
-    if (is_prepared)
-      fetch_panel(panel, block.steps.prepared + p * kPreparedBytes, block.memory.activations);
-    else
-      prepare_panel(block.steps, phase, panel, block.memory, x, all);
-    block_sync(kPrepared);
+    if (place.first_token == 0) bring_panels(block, phase, p, place, rows, is_prepared);
+    const Activations x(block.memory.activations, panel.format, place.first_token);
     const auto finish = [&](int tile, float4 sums) {
       if (phase.num_panels > 1) {  // of the panels before, by this thread
         float4* const kept = block.steps.sums + tile * 32 + lane;
@@ -93,6 +104,7 @@ DEVICE bool choose_tokens(const Steps& steps, BlockMemory& memory, int step) {
   const int row = warp_of_thread(), lane = lane_of_thread();
   if (row < steps.num_chosen) {
     Best best;
+#pragma unroll 2
     for (int b = lane; b < static_cast<int>(gridDim.x); b += 32)
       best.consider(observe(static_cast<const Best*>(steps.best) + b * kMostTokens + row));
     const int token = best_of_lanes(best, 1, 32).chosen();

@@ -281,15 +281,16 @@ class Executable::Impl {
       // Only what the token's spans have is written.
       const std::size_t position = static_cast<std::size_t>(step_.positions[token]),
                         part = static_cast<std::size_t>(of.attention.head_size) + 2;
+      const auto span = static_cast<std::size_t>(of.attention.span);
       const auto window = static_cast<std::size_t>(of.attention.window),
                  spans = static_cast<std::size_t>(of.attention.most_spans);
       const std::size_t begin =
-          window > 0 && position + 1 > window ? (position + 1 - window) / kSpan : 0;
+          window > 0 && position + 1 > window ? (position + 1 - window) / span : 0;
       for (std::size_t head = 0; head < static_cast<std::size_t>(of.attention.heads); ++head) {
         const auto first =
             row_.begin() + static_cast<std::ptrdiff_t>((head * spans + begin) * part);
-        const auto end = row_.begin() +
-                         static_cast<std::ptrdiff_t>((head * spans + position / kSpan + 1) * part);
+        const auto end =
+            row_.begin() + static_cast<std::ptrdiff_t>((head * spans + position / span + 1) * part);
         if (std::any_of(first, end, is_nan)) return true;
       }
     }

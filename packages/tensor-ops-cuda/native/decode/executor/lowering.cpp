@@ -10,6 +10,8 @@
 namespace tensor_ops::decode {
 namespace {
 
+constexpr std::size_t kMostSpans = 128;
+
 template <class Node_>
 typename Node_::Attributes attributes_of(const Node& node) {
   typename Node_::Attributes attributes;
@@ -246,7 +248,11 @@ class Lowering {
     const Limits& limits = program_.limits;
     attention.page_size =
         static_cast<int>(cache.is_paged ? limits.page_size : limits.max_seq_length);
-    attention.most_spans = static_cast<int>((limits.max_seq_length - 1) / kSpan + 1);
+    // Short spans keep many blocks busy, and few of them leave little to be added up.
+    const std::size_t rounds = (limits.max_seq_length - 1) / kRound + 1;
+    attention.span = kRound * static_cast<int>((rounds - 1) / kMostSpans + 1);
+    attention.most_spans = static_cast<int>(
+        (limits.max_seq_length - 1) / static_cast<std::size_t>(attention.span) + 1);
     return attention;
   }
 

@@ -11,12 +11,27 @@ namespace {
 
 constexpr std::size_t kBlockColumns = 32;  // of a file's blocks of integers
 
-// How many warps share a tile: more where there are few tiles for many multiprocessors. Of the
-// shape alone, since it decides on the order of sums.
-int log2_split_for(int tiles, int steps) {
-  int log2_split = tiles < 1024 ? 3 : tiles < 4096 ? 2 : 1;
-  while (log2_split > 0 && 1 << log2_split > steps) --log2_split;
-  return log2_split;
+// How many warps share a tile. On a device of 132 multiprocessors, as many as make the last of them
+// end the earliest: shared by more warps, tiles are divided more evenly, but each is followed by a
+// wait of the block, which takes as long as a sixth of a step (by counting instructions). It is a
+// rule of the shape alone, since it decides on the order of sums. Where several panels follow each
+// other, their activations are replaced between two of them, after such a wait.
+int log2_split_for(int tiles, int steps, bool is_followed) {
+  constexpr int kMultiprocessors = 132;
+  constexpr double kWait = 1.0 / 6;
+  int best = 0;
+  double least = 0;
+  for (int log2_split = is_followed ? 1 : 0; 1 << log2_split <= std::min(kBlockWarps, steps);
+       ++log2_split) {
+    const int together = kBlockWarps >> log2_split;
+    const int passes = (tiles + kMultiprocessors * together - 1) / (kMultiprocessors * together);
+    const int own_steps = (steps + (1 << log2_split) - 1) >> log2_split;
+    const double time = passes * (own_steps + (log2_split > 0 ? kWait : 0));
+    if (least > 0 && time >= least) continue;
+    least = time;
+    best = log2_split;
+  }
+  return best;
 }
 
 // The integers of columns of a block from 4 w and from 16 + 4 w on, in two words, or in the halves
@@ -41,11 +56,13 @@ void pack_step(const Panel& panel, std::size_t columns, std::size_t column, cons
       const std::size_t at = column + static_cast<std::size_t>(b * layout.block);
       if (at >= columns) break;
       // The first byte of the block of a row, as the kernel finds it: the block's first column.
-      const ElementPlace place = place_of(panel.format, 1, r, b * layout.block);
+      const ElementPlace place = place_of(panel.format, 1, static_cast<unsigned>(r),
+                                          static_cast<unsigned>(b * layout.block));
       if (panel.format == WeightFormat::kBFloat16) {
         for (std::size_t k = 0; k < 16 && at + k < columns; ++k) {
           const ElementPlace its =
-              place_of(panel.format, 1, r, b * layout.block + static_cast<int>(k));
+              place_of(panel.format, 1, static_cast<unsigned>(r),
+                       static_cast<unsigned>(b * layout.block) + static_cast<unsigned>(k));
           std::memcpy(to + its.at, from + 2 * (at + k), 2);
         }
         continue;
@@ -76,8 +93,8 @@ PanelPlan plan_panels(WeightFormat format, std::size_t rows, std::size_t columns
     const auto steps = static_cast<int>((std::min(columns - column, most) + step - 1) / step);
     Panel panel{nullptr, format, tiles, steps, 0, static_cast<int>(column)};
     // The same warps share a tile in all panels.
-    panel.log2_split =
-        plan.panels.empty() ? log2_split_for(tiles, steps) : plan.panels[0].log2_split;
+    panel.log2_split = plan.panels.empty() ? log2_split_for(tiles, steps, columns > most)
+                                           : plan.panels[0].log2_split;
     plan.panels.push_back(panel);
     plan.offset.push_back(plan.bytes);
     add_size("weights", plan.bytes,

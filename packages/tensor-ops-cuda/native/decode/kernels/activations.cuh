@@ -28,6 +28,9 @@ constexpr int kFloatTerms = kFloatPanelColumns / 16 * kTermStride;
 constexpr int kIntegerBytes = kIntegerTerms + kPanelColumns / 32 * kScaleStride;
 constexpr int kFloatBytes = kFloatTerms + kFloatPanelColumns / 16 * kThirdStride;
 
+constexpr int terms_bytes(WeightFormat format) {
+  return format == WeightFormat::kBFloat16 ? kFloatTerms : kIntegerTerms;
+}
 constexpr int second_stride(WeightFormat format) {
   return format == WeightFormat::kBFloat16 ? kThirdStride : kScaleStride;
 }
@@ -35,13 +38,13 @@ constexpr int second_stride(WeightFormat format) {
 // In shared memory, or published for all blocks.
 class Activations {
  public:
-  DEVICE Activations(unsigned char* memory, WeightFormat format, bool is_published = false)
-      : memory_(memory),
-        second_part_(memory + (format == WeightFormat::kBFloat16 ? kFloatTerms : kIntegerTerms)),
-        is_published_(is_published) {}
-
-  // Where the scales or the third terms begin.
-  DEVICE int second_part() const { return static_cast<int>(second_part_ - memory_); }
+  // The activations of `first_token` take the place of the first token's.
+  DEVICE Activations(unsigned char* memory, WeightFormat format, int first_token,
+                     bool is_published = false)
+      : memory_(memory + first_token * kTermBytes), is_published_(is_published) {
+    const bool is_float = format == WeightFormat::kBFloat16;
+    second_part_ = memory + terms_bytes(format) + first_token * (is_float ? kThirdBytes : 4);
+  }
 
   // What a lane reads of a token in the first block.
   DEVICE const unsigned char* terms(int token) const {

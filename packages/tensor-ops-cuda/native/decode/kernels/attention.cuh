@@ -1,9 +1,9 @@
-// Attention of a token to the positions so far, in spans that begin at multiples of kSpan. Who
+// Attention of a token to the positions so far, in spans of as many positions for all tokens. Who
 // computes a span does not change its bits, and spans are added up in their order.
 #pragma once
 
 #include "decode/kernels/plan.h"
-#include "decode/kernels/ring.cuh"
+#include "decode/kernels/product.cuh"
 #include "kernels/exp.cuh"
 
 namespace tensor_ops::decode {
@@ -20,6 +20,8 @@ constexpr int kAttentionBytes =
 // exp(x) of x <= 0.
 DEVICE float exp_below(float x) { return scaled_exp(x, 0.0f).value(); }
 
+constexpr std::int64_t kNowhere = -1;
+
 struct Spans {
   int first, end;     // spans
   int begin, length;  // positions
@@ -28,7 +30,7 @@ DEVICE Spans spans_of(const Attention& attention, int position) {
   const int length = position + 1;
   const int begin =
       attention.window > 0 && length > attention.window ? length - attention.window : 0;
-  return {begin / kSpan, (length + kSpan - 1) / kSpan, begin, length};
+  return {begin / attention.span, (length + attention.span - 1) / attention.span, begin, length};
 }
 
 DEVICE float* part_of(const Attention& attention, int token, int head, int span) {
@@ -39,108 +41,206 @@ DEVICE float* part_of(const Attention& attention, int token, int head, int span)
 // The first element of a position in the cache.
 DEVICE std::int64_t cache_place(const Attention& attention, const std::int32_t* page_table,
                                 int pages_per_request, int slot, int kv_head, int position) {
-  const int size = attention.page_size, page_of_slot = position / size;
+  const auto page_size = static_cast<unsigned>(attention.page_size);  // which is quicker to divide
+  const auto page_of_slot = static_cast<int>(static_cast<unsigned>(position) / page_size);
   const int page = attention.is_paged ? page_table[slot * pages_per_request + page_of_slot] : slot;
   const std::int64_t row = static_cast<std::int64_t>(page) * attention.kv_heads + kv_head;
-  return (row * size + position % size) * attention.head_size;
+  return (row * attention.page_size + static_cast<unsigned>(position) % page_size) *
+         attention.head_size;
 }
 
-// Elements of keys or values, from `at` on.
-template <int kCount>
-DEVICE void load_elements(float (&elements)[kCount], const void* cache, std::int64_t at,
-                          bool is_half) {
-  if (is_half) {
-    const auto* const from = static_cast<const Float16*>(cache) + at;
-    const auto halves = observe(reinterpret_cast<const Packed<Float16, kCount>*>(from));
+// Eight elements of a key or value.
+struct CacheVector {
+  float element[8];
+
+  // What is not there is 0. Elements of float16 are pairs in the first four words until expand().
+  DEVICE void load(const void* cache, std::int64_t at, bool is_half, bool is_there) {
+    uint4 words[2] = {};
+    const auto* const from = static_cast<const unsigned char*>(cache) + at * (is_half ? 2 : 4);
+    if (is_there) words[0] = observe(reinterpret_cast<const uint4*>(from));
+    if (is_there && !is_half) words[1] = observe(reinterpret_cast<const uint4*>(from + 16));
 #pragma unroll
-    for (int i = 0; i < kCount; ++i) elements[i] = real(halves.element[i]);
-  } else {
-    constexpr int kVector = kCount < 4 ? kCount : 4;
-    const auto* const from = static_cast<const float*>(cache) + at;
+    for (int i = 0; i < 8; ++i) element[i] = __uint_as_float(word_of(words[i / 4], i % 4));
+  }
+  DEVICE void expand() {
 #pragma unroll
-    for (int i = 0; i < kCount; i += kVector) {
-      const auto floats = observe(reinterpret_cast<const Packed<float, kVector>*>(from + i));
-#pragma unroll
-      for (int k = 0; k < kVector; ++k) elements[i + k] = floats.element[k];
+    for (int i = 7; i >= 0; --i) {
+      const unsigned two = __float_as_uint(element[i / 2]);
+      element[i] = real(Float16{static_cast<unsigned short>(two >> (16 * (i % 2)))});
     }
   }
+};
+constexpr int kVectors = 2;  // of keys, and of values, that a lane loads at once
+
+DEVICE void expand_all(CacheVector (&vectors)[kVectors], bool is_half) {
+  if (!is_half) return;
+#pragma unroll
+  for (CacheVector& each : vectors) each.expand();
 }
 
-// What one block has of a span, for heads that share their keys. Each warp has 32 positions: a lane
-// computes the scores of one, and then all lanes its part of the elements.
+// A warp's part of a span, for heads that share their keys, and that of a lane of it: its elements
+// are those of a vector, in some of the positions.
+struct WarpAttention {
+  float most[kMostHeads], sum[kMostHeads], value[kMostHeads][8];
+
+  DEVICE WarpAttention() {
+#pragma unroll
+    for (int h = 0; h < kMostHeads; ++h) {
+      most[h] = -INFINITY;
+      sum[h] = 0;
+#pragma unroll
+      for (int i = 0; i < 8; ++i) value[h][i] = 0;
+    }
+  }
+
+  // Adds eight positions from `first` on. Four lanes share a key, and `lanes_of_row` a value; what
+  // is loaded does not depend on what is computed before.
+  DEVICE void add(const Attention& attention, const float* q, std::int64_t at, bool is_seen,
+                  int lanes_of_row) {
+    const int size = attention.head_size, lane = lane_of_thread();
+    const bool is_half = attention.is_half;
+    const int positions_at_once = 32 / lanes_of_row, loads = 8 / positions_at_once;
+    const int own = lane / lanes_of_row, element = lane % lanes_of_row * 8;
+    CacheVector values[kVectors];
+    const auto load_values = [&](int begin) {
+#pragma unroll
+      for (int i = 0; i < kVectors; ++i) {
+        const int p = (begin + i) * positions_at_once + own;
+        const std::int64_t place = __shfl_sync(~0u, is_seen ? at : kNowhere, p % 8 * 4);
+        const bool is_there = begin + i < loads && element < size && place != kNowhere;
+        values[i].load(attention.values, place + element, is_half, is_there);
+      }
+    };
+    load_values(0);
+
+    float score[kMostHeads] = {};
+#pragma unroll 1
+    for (int d = lane % 4 * 8; d < size; d += kVectors * 32) {
+      CacheVector keys[kVectors];
+#pragma unroll
+      for (int i = 0; i < kVectors; ++i)
+        keys[i].load(attention.keys, at + d + i * 32, is_half, d + i * 32 < size);
+      expand_all(keys, is_half);
+#pragma unroll
+      for (int i = 0; i < kVectors; ++i)
+        if (d + i * 32 < size) add_products(score, keys[i], q + d + i * 32, size);
+    }
+    weigh(score, attention.scale, is_seen);
+
+#pragma unroll 1
+    for (int begin = 0; begin < loads; begin += kVectors) {
+      if (begin > 0) load_values(begin);
+      expand_all(values, is_half);
+#pragma unroll
+      for (int i = 0; i < kVectors; ++i) {
+        const int p = (begin + i) * positions_at_once + own;  // without a value where there is none
+#pragma unroll
+        for (int h = 0; h < kMostHeads; ++h) {
+          const float share = __shfl_sync(~0u, score[h], p % 8 * 4);
+#pragma unroll
+          for (int k = 0; k < 8; ++k) value[h][k] = fused(share, values[i].element[k], value[h][k]);
+        }
+      }
+    }
+  }
+
+  // Adds up the positions of all lanes that have the same elements.
+  DEVICE void join_lanes(int lanes_of_row) {
+#pragma unroll 1
+    for (int mask = lanes_of_row; mask < 32; mask *= 2)
+#pragma unroll
+      for (int h = 0; h < kMostHeads; ++h)
+#pragma unroll
+        for (int k = 0; k < 8; ++k) value[h][k] += __shfl_xor_sync(~0u, value[h][k], mask);
+  }
+
+ private:
+  // Of heads that are not there, too, whose scores nobody reads.
+  DEVICE static void add_products(float (&score)[kMostHeads], const CacheVector& key,
+                                  const float* q, int size) {
+#pragma unroll
+    for (int h = 0; h < kMostHeads; ++h)
+#pragma unroll
+      for (int k = 0; k < 8; ++k) score[h] = fused(key.element[k], q[h * size + k], score[h]);
+  }
+
+  // Makes weights of the scores, and scales what there is so far to the largest score.
+  DEVICE void weigh(float (&score)[kMostHeads], float scale, bool is_seen) {
+#pragma unroll
+    for (int h = 0; h < kMostHeads; ++h) {
+      for (int mask = 1; mask < 4; mask *= 2) score[h] += __shfl_xor_sync(~0u, score[h], mask);
+      const float own = is_seen ? score[h] * scale : -INFINITY;
+      float largest = own > most[h] ? own : most[h];
+      for (int mask = 4; mask < 32; mask *= 2) {
+        const float other = __shfl_xor_sync(~0u, largest, mask);
+        largest = other > largest ? other : largest;
+      }
+      score[h] = is_seen && largest != -INFINITY ? exp_below(own - largest) : 0;
+      const float factor = most[h] != -INFINITY ? exp_below(most[h] - largest) : 0;
+      float added = score[h];
+      for (int mask = 4; mask < 32; mask *= 2) added += __shfl_xor_sync(~0u, added, mask);
+      most[h] = largest;
+      sum[h] = fused(sum[h], factor, added);
+#pragma unroll
+      for (int k = 0; k < 8; ++k) value[h][k] *= factor;
+    }
+  }
+};
+
+// What one block has of a span, for heads that share their keys.
 DEVICE void attend_to_span(const Attention& attention, const Steps& steps, unsigned char* memory,
                            int token, int slot, int kv_head, int first_head, int heads, int span,
                            const Spans& spans) {
-  constexpr int kCount = 8;
   const int size = attention.head_size, stride = part_size(size);
   const int warp = warp_of_thread(), lane = lane_of_thread();
   auto* const q = reinterpret_cast<float*>(memory);
   float* const parts = q + kMostHeads * kMostHeadSize / 2;  // [warp][head]
+#pragma unroll 2
   for (int i = static_cast<int>(threadIdx.x); i < heads * size; i += kBlockThreads)
     q[i] = observe(attention.queries + (token * attention.heads + first_head) * size + i);
   block_sync(kQueries);
 
-  const int position = span * kSpan + warp * 32 + lane;
-  const bool is_seen = position >= spans.begin && position < spans.length;
-  const std::int64_t at = cache_place(attention, steps.page_table, steps.pages_per_request, slot,
-                                      kv_head, is_seen ? position : spans.length - 1);
-  float score[kMostHeads] = {};
-  for (int d = 0; d < size; d += kCount) {
-    float key[kCount];
-    load_elements(key, attention.keys, at + d, attention.is_half);
-#pragma unroll
-    for (int h = 0; h < kMostHeads; ++h)
-      if (h < heads)
-#pragma unroll
-        for (int i = 0; i < kCount; ++i) score[h] = fused(key[i], q[h * size + d + i], score[h]);
+  int lanes_of_row = 4;
+  while (lanes_of_row * 8 < size) lanes_of_row *= 2;
+  const int begin = span * attention.span, end = begin + attention.span;
+  WarpAttention own;
+  for (int round = begin; round < end && round < spans.length; round += kRound) {
+    if (round + kRound <= spans.begin) continue;
+    const int position = round + warp * 8 + lane / 4;
+    const bool is_seen = position >= spans.begin && position < spans.length;
+    const std::int64_t at = cache_place(attention, steps.page_table, steps.pages_per_request, slot,
+                                        kv_head, is_seen ? position : spans.length - 1);
+    own.add(attention, q, at, is_seen, lanes_of_row);
   }
+  own.join_lanes(lanes_of_row);
 #pragma unroll
   for (int h = 0; h < kMostHeads; ++h) {
-    float most = is_seen ? score[h] * attention.scale : -INFINITY;
-    score[h] = most;
-    for (int mask = 16; mask > 0; mask /= 2) {
-      const float other = __shfl_xor_sync(~0u, most, mask);
-      most = other > most ? other : most;
-    }
-    score[h] = is_seen && most != -INFINITY ? exp_below(score[h] - most) : 0;
-    float sum = score[h];
-    for (int mask = 16; mask > 0; mask /= 2) sum += __shfl_xor_sync(~0u, sum, mask);
-    if (h < heads && lane == 0) {
-      parts[(warp * heads + h) * stride + size] = most;
-      parts[(warp * heads + h) * stride + size + 1] = sum;
-    }
-  }
-  for (int first = 0; first < size; first += 64) {
-    const int d = first + lane * 2;
-    float value[kMostHeads][2] = {};
-    for (int p = 0; p < 32; ++p) {
-      const std::int64_t place = __shfl_sync(~0u, at, p);
-      float two[2] = {};
-      if (d < size) load_elements(two, attention.values, place + d, attention.is_half);
+    float* const part = parts + (warp * heads + h) * stride;
+    if (h >= heads) break;
+    if (lane * 8 < size && lane < lanes_of_row)
 #pragma unroll
-      for (int h = 0; h < kMostHeads; ++h) {
-        const float share = __shfl_sync(~0u, score[h], p);
-        // What is not seen has a share of 0, and may be anything.
-        if (share != 0)
-          for (int i = 0; i < 2; ++i) value[h][i] = fused(share, two[i], value[h][i]);
-      }
+      for (int k = 0; k < 8; ++k) part[lane * 8 + k] = own.value[h][k];
+    if (lane == 0) {
+      part[size] = own.most[h];
+      part[size + 1] = own.sum[h];
     }
-#pragma unroll
-    for (int h = 0; h < kMostHeads; ++h)
-      if (h < heads && d < size)
-        for (int i = 0; i < 2; ++i) parts[(warp * heads + h) * stride + d + i] = value[h][i];
   }
   block_sync(kSpanWritten);
-  for (int i = static_cast<int>(threadIdx.x); i < heads * stride; i += kBlockThreads) {
-    const int h = i / stride, d = i % stride;
+#pragma unroll 1
+  for (int h = 0; h < heads; ++h) {
     const auto part = [&](int w) { return parts + (w * heads + h) * stride; };
-    float most = -INFINITY, total = 0;
+    float most = -INFINITY;
 #pragma unroll 1
     for (int w = 0; w < kBlockWarps; ++w) most = part(w)[size] > most ? part(w)[size] : most;
 #pragma unroll 1
-    for (int w = 0; w < kBlockWarps; ++w)
-      if (part(w)[size + 1] != 0) total = fused(exp_below(part(w)[size] - most), part(w)[d], total);
-    publish(part_of(attention, token, first_head + h, span) + d, d == size ? most : total);
+    for (int d = static_cast<int>(threadIdx.x); d < stride; d += kBlockThreads) {
+      float total = 0;
+#pragma unroll 1
+      for (int w = 0; w < kBlockWarps; ++w)
+        if (part(w)[size + 1] != 0)
+          total = fused(exp_below(part(w)[size] - most), part(w)[d], total);
+      publish(part_of(attention, token, first_head + h, span) + d, d == size ? most : total);
+    }
   }
 }
 
@@ -149,16 +249,20 @@ DEVICE void attend(const Attention& attention, const Steps& steps, unsigned char
                    const int* positions) {
   const int at_once = heads_at_once(attention.head_size);
   const int group = attention.heads / attention.kv_heads, turns = (group + at_once - 1) / at_once;
-  int item = static_cast<int>(blockIdx.x);
+  // Unsigned, which is quicker to divide.
+  const auto heads_of_span = static_cast<unsigned>(attention.kv_heads * turns);
+  unsigned item = blockIdx.x;
   for (int token = 0; token < steps.num_tokens; ++token) {
     const Spans spans = spans_of(attention, positions[token]);
-    const int items = (spans.end - spans.first) * attention.kv_heads * turns;
-    for (; item < items; item += static_cast<int>(gridDim.x)) {
-      const int turn = item % turns, kv_head = item / turns % attention.kv_heads;
-      const int first = turn * at_once, heads = group - first < at_once ? group - first : at_once;
+    const unsigned items = static_cast<unsigned>(spans.end - spans.first) * heads_of_span;
+    for (; item < items; item += gridDim.x) {
+      const auto span = static_cast<int>(item / heads_of_span);
+      const unsigned in_span = item % heads_of_span;
+      const auto kv_head = static_cast<int>(in_span / static_cast<unsigned>(turns));
+      const int first = (static_cast<int>(in_span) - kv_head * turns) * at_once;
+      const int heads = group - first < at_once ? group - first : at_once;
       attend_to_span(attention, steps, memory, token, steps.slots[token], kv_head,
-                     kv_head * group + first, heads,
-                     spans.first + item / turns / attention.kv_heads, spans);
+                     kv_head * group + first, heads, spans.first + span, spans);
     }
     item -= items;
   }

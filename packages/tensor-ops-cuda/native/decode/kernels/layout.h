@@ -63,24 +63,27 @@ struct ElementPlace {
 #ifdef __CUDACC__
 __host__ __device__
 #endif
-    constexpr ElementPlace place_of(WeightFormat format, int steps, int row, int column) {
+    constexpr ElementPlace place_of(WeightFormat format, int steps, unsigned row, unsigned column) {
   const StepLayout layout = layout_of(format);
+  const auto columns = static_cast<unsigned>(layout.columns);
+  const auto of_block = static_cast<unsigned>(layout.block);
+  const auto blocks = static_cast<unsigned>(layout.blocks());
   const std::size_t step =
       static_cast<std::size_t>(row / kTileRows) * static_cast<std::size_t>(steps) +
-      static_cast<std::size_t>(column / layout.columns);
+      column / columns;
   const std::size_t first = step * static_cast<std::size_t>(layout.bytes());
-  const int half = row / 8 % 2, in_half = row % 8, in_step = column % layout.columns;
-  const int block = in_step / layout.block, in_block = in_step % layout.block;
-  const int in_part = block % (layout.blocks() / 2), part = block / (layout.blocks() / 2);
-  const int wide = layout.block / 8;  // neighbours in a lane
-  const int side = in_block / (layout.block / 2), lane = in_half * 4 + in_block / wide % 4;
-  int at = (part * 2 + half) * 512 + lane * 16;
+  const unsigned half = row / 8 % 2, in_half = row % 8, in_step = column % columns;
+  const unsigned block = in_step / of_block, in_block = in_step % of_block;
+  const unsigned in_part = block % (blocks / 2), part = block / (blocks / 2);
+  const unsigned wide = of_block / 8;  // neighbours in a lane
+  const unsigned side = in_block / (of_block / 2), lane = in_half * 4 + in_block / wide % 4;
+  unsigned at = (part * 2 + half) * 512 + lane * 16;
   if (format == WeightFormat::kQ8_0) at += (2 * in_part + side) * 4 + in_block % wide;
   if (format == WeightFormat::kQ4_0) at += in_part * 4 + in_block % wide;
   if (format == WeightFormat::kBFloat16) at += (2 * in_part + side) * 4 + in_block % wide * 2;
-  const int scale =
-      kBodyBytes + ((half * 4 + in_half / 2) * layout.blocks() + block) * 4 + in_half % 2 * 2;
-  return {first + static_cast<std::size_t>(at), first + static_cast<std::size_t>(scale), side == 1};
+  const unsigned scale =
+      kBodyBytes + ((half * 4 + in_half / 2) * blocks + block) * 4 + in_half % 2 * 2;
+  return {first + at, first + scale, side == 1};
 }
 
 }  // namespace tensor_ops::decode

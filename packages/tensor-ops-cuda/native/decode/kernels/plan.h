@@ -12,7 +12,7 @@ namespace tensor_ops::decode {
 
 constexpr int kMostTokens = 8;  // that run through a step together
 constexpr int kBlockWarps = 8, kBlockThreads = 32 * kBlockWarps;
-constexpr int kSpan = kBlockThreads;  // positions that a block attends to at once
+constexpr int kRound = 8 * kBlockWarps;  // positions that a block attends to at once
 constexpr int kMostHeadSize = 256;
 
 // The rows of 32-bit numbers that a phase reads or writes: one for each token, or for each selected
@@ -28,6 +28,7 @@ struct Attention {
   bool is_paged;        // else a slot is a page
   int page_size;
   float* queries;  // [token][head][element]
+  int span;        // positions that a block attends to by itself: rounds
   float* parts;    // [token][head][span][element]; then the largest score, and the sum
   int most_spans;
 };

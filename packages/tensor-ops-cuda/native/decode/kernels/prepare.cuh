@@ -53,8 +53,8 @@ DEVICE RowParts rows_of_block(int rows) {
   return {row, rows, rows, block / rows, (blocks - row + rows - 1) / rows};
 }
 
-// The two functions below are called from two places, and seldom: inlined, they would make up a
-// third of the kernel's code.
+// Functions that are called seldom, or from two places, are not inlined: they would make up a third
+// of the kernel's code.
 
 // What rows of a normalised product are divided by. Negative where the mean of squares needs
 // double. All threads of the block take part.
@@ -84,9 +84,12 @@ static __device__ __noinline__ void measure_rows(const Steps& steps, const Phase
   block_sync(kMeasured);
 }
 
-DEVICE float normalised(float x, double scale, float weight) {
-  if (scale > 0) return x * static_cast<float>(scale) * weight;
+static __device__ __noinline__ float carefully_normalised(float x, double scale, float weight) {
   return static_cast<float>(static_cast<double>(x) * -scale * static_cast<double>(weight));
+}
+DEVICE float normalised(float x, double scale, float weight) {
+  return scale > 0 ? x * static_cast<float>(scale) * weight
+                   : carefully_normalised(x, scale, weight);
 }
 
 // The activations of rows in the columns of a panel, which are written to x. All threads of the
@@ -116,28 +119,62 @@ static __device__ __noinline__ void prepare_panel(const Steps& steps, const Phas
   }
 }
 
+// Where the activations of panels lie, one after another: those of few tokens leave room for
+// further panels, whose tokens are further tokens of one area.
+struct PanelPlace {
+  int area = 0, first_token = 0;
+
+  DEVICE void next(int rows) {
+    first_token += rows;
+    if (first_token + rows <= kMostTokens) return;
+    first_token = 0;
+    ++area;
+  }
+};
+
 // The block's part of the activations of all panels, for all blocks.
 DEVICE void prepare_for_all(const Steps& steps, const Phase& phase, BlockMemory& memory, int rows) {
   const RowParts own = rows_of_block(rows);
   if (own.first >= rows) return;
   if (phase.norm != nullptr) measure_rows(steps, phase, memory, own);
-  for (int p = 0; p < phase.num_panels; ++p) {
-    const Activations x(steps.prepared + p * kPreparedBytes, phase.panels[p].format, true);
+  PanelPlace place;
+  for (int p = 0; p < phase.num_panels; ++p, place.next(rows)) {
+    const Activations x(steps.prepared + place.area * kPreparedBytes, phase.panels[p].format,
+                        place.first_token, true);
     prepare_panel(steps, phase, phase.panels[p], memory, x, own);
   }
 }
 
-// Fetches what the blocks have prepared for a panel.
-DEVICE void fetch_panel(const Panel& panel, const unsigned char* prepared, unsigned char* to) {
-  const Activations x(to, panel.format);
-  const auto copy = [&](int first, int bytes) {
-    for (int at = static_cast<int>(threadIdx.x) * 16; at < bytes; at += kBlockThreads * 16)
-      *reinterpret_cast<uint4*>(to + first + at) =
-          observe(reinterpret_cast<const uint4*>(prepared + first + at));
-  };
-  const int blocks = panel.steps * layout_of(panel.format).blocks();
-  copy(0, blocks * kTermStride);
-  copy(x.second_part(), blocks * second_stride(panel.format));
+// Fetches an area that the blocks have prepared, whose first panel is the widest.
+DEVICE void fetch_area(const Panel& first, const unsigned char* prepared, unsigned char* to) {
+  const int blocks = first.steps * layout_of(first.format).blocks();
+  const int terms = blocks * kTermStride, all = terms + blocks * second_stride(first.format);
+  const int gap = terms_bytes(first.format) - terms;
+#pragma unroll 4
+  for (int i = static_cast<int>(threadIdx.x) * 16; i < all; i += kBlockThreads * 16) {
+    const int at = i < terms ? i : i + gap;
+    *reinterpret_cast<uint4*>(to + at) = observe(reinterpret_cast<const uint4*>(prepared + at));
+  }
+}
+
+// Brings the activations of panel p, and of those that have room beside it, to shared memory. All
+// threads of the block take part.
+template <int kSlots>
+DEVICE void bring_panels(Block<kSlots>& block, const Phase& phase, int p, PanelPlace place,
+                         int rows, bool is_prepared) {
+  unsigned char* const memory = block.memory.activations;
+  // What was there before is no longer read: where another panel follows, warps share the tiles of
+  // both, and have joined their sums.
+  if (is_prepared) {
+    fetch_area(phase.panels[p], block.steps.prepared + place.area * kPreparedBytes, memory);
+  } else {
+    do {
+      const Activations x(memory, phase.panels[p].format, place.first_token);
+      prepare_panel(block.steps, phase, phase.panels[p], block.memory, x, {0, 1, rows, 0, 1});
+      place.next(rows);
+    } while (++p < phase.num_panels && place.first_token > 0);
+  }
+  block_sync(kPrepared);
 }
 
 }  // namespace tensor_ops::decode
