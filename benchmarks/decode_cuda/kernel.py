@@ -13,11 +13,12 @@ import subprocess
 import sysconfig
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from decode_cuda import machine_code
-from decode_cuda.machine_code import Function, Instruction, Loop
+from decode_cuda.machine_code import Function, Loop
 from pages import ROOT
 
 __all__ = [
@@ -25,7 +26,10 @@ __all__ = [
     "FORMATS",
     "Kernel",
     "Step",
+    "as_record",
     "compile_kernel",
+    "compiler_release",
+    "from_record",
     "kernels_of",
     "missing_tool",
 ]
@@ -54,8 +58,8 @@ FORMAT(Q8_0, kQ8_0)
 FORMAT(Q4_0, kQ4_0)
 }
 """
-# The masks of the halves of bytes of Q4_0, and what turns activations into integers or bfloat16.
-HALVES, SECOND_TERM, UPPER_HALF = "0xf0f0f0f0", r"\b254\b", "0xffff0000"
+# The masks of the halves of bytes of Q4_0; the function that makes activations.
+HALVES, PREPARE = "0xf0f0f0f0", "prepare_panel"
 # How often a kind of load passes through shared memory, which gives 128 bytes a clock.
 PASSES = {"LDS": 1, "LDS.U": 1, "LDS.64": 2, "LDS.128": 4}
 
@@ -98,6 +102,23 @@ class Kernel:
     def in_flight(self, format_: str) -> int:
         """Return the bytes that a block has on their way: a slot of each warp is being read."""
         return (self.slots - 1) * self.warps * self.steps[format_].bytes
+
+
+def as_record(kernel: Kernel) -> dict[str, Any]:
+    """Return a kernel as JSON has it."""
+    return asdict(kernel)
+
+
+def from_record(content: dict[str, Any]) -> Kernel:
+    """Return the kernel of which a record tells."""
+    steps = {name: Step(**step) for name, step in content["steps"].items()}
+    return Kernel(**{**content, "steps": steps})
+
+
+def compiler_release() -> str:
+    """Return which compiler is used, such as ``V13.0.88``."""
+    found = re.search(r"V[\d.]+", _output([_nvcc() or "nvcc", "--version"]))
+    return found[0] if found else "unknown"
 
 
 def missing_tool() -> str | None:
@@ -197,16 +218,27 @@ def _blocks_with_products(function: Function, format_: str) -> set[int]:
 
 
 def _prepare(function: Function, loops: list[Loop], format_: str) -> int:
-    pattern = re.compile(UPPER_HALF if format_ == "BF16" else SECOND_TERM)
+    """Count what makes four columns of activations: integers, or else numbers of bfloat16.
 
-    def is_its(one: Instruction) -> bool:
-        return pattern.search(one.operands) is not None and one.opcode in ("LOP3", "FMUL", "FFMA")
+    Only of integers lanes exchange their largest magnitudes. Either way there is a block with
+    stores, to memory or to shared memory.
+    """
 
-    blocks = {n for n, each in enumerate(function.blocks) if any(map(is_its, each.instructions))}
-    stores = {n for n in range(len(function.blocks)) if _count(function, n, "STS")}
-    around = [each for each in loops if blocks & each.blocks and stores & each.blocks]
-    loop = _smallest(around, f"activations of {format_}")
-    return len(machine_code.shortest_round(function, loop, blocks & loop.blocks))
+    def stores(number: int) -> int:
+        return _count(function, number, "ST") + _count(function, number, "STS")
+
+    exchanges = {n for n in range(len(function.blocks)) if _count(function, n, "SHFL")}
+    around = [
+        each
+        for each in loops
+        if PREPARE in function.blocks[each.head].function
+        and exchanges & each.blocks
+        and any(map(stores, each.blocks))
+    ]
+    loop = _smallest(around, "activations")
+    behind = machine_code.reachable(function, loop, exchanges & loop.blocks)
+    its = loop.blocks - behind if format_ == "BF16" else behind
+    return len(machine_code.shortest_round(function, loop, {max(its, key=stores)}))
 
 
 def _smallest(loops: Iterable[Loop], what: str) -> Loop:

@@ -8,7 +8,16 @@ import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
-__all__ = ["Block", "Function", "Instruction", "Loop", "functions", "loops", "shortest_round"]
+__all__ = [
+    "Block",
+    "Function",
+    "Instruction",
+    "Loop",
+    "functions",
+    "loops",
+    "reachable",
+    "shortest_round",
+]
 
 BYTES = 16  # of an instruction
 
@@ -49,6 +58,7 @@ JUMPING = LEAVING | {"CALL"}
 class Block:
     """Instructions that run one after another, and the blocks that may be next."""
 
+    function: str = ""  # the one that is called, or "" in the kernel itself
     instructions: list[Instruction] = field(default_factory=list)
     successors: list[int] = field(default_factory=list)
 
@@ -84,6 +94,7 @@ class Loop:
 SECTION = re.compile(r"^\s*\.section\s+([^,\s]+),.*$", re.MULTILINE)
 INSTRUCTION = re.compile(r"/\*[0-9a-f]{4,}\*/\s+(?:@(!?U?P\w+)\s+)?([A-Z]\w*(?:\.\w+)*)\s*([^;]*);")
 LABEL = re.compile(r"^(\.\S+):")
+CALLED = re.compile(r"^\$\S*\$(\S+):")
 
 
 def functions(text: str) -> list[Function]:
@@ -101,15 +112,17 @@ def functions(text: str) -> list[Function]:
 def _function(name: str, body: str) -> Function:
     blocks, starts = [Block()], {}
     for line in body.splitlines():
-        if label := LABEL.match(line):
+        if called := CALLED.match(line):
+            blocks.append(Block(called[1]))
+        elif label := LABEL.match(line):
             if blocks[-1].instructions:
-                blocks.append(Block())
+                blocks.append(Block(blocks[-1].function))
             starts[label[1]] = len(blocks) - 1
         elif found := INSTRUCTION.search(line):
             one = Instruction(found[1] or "", found[2], found[3].strip())
             blocks[-1].instructions.append(one)
             if one.opcode in JUMPING:
-                blocks.append(Block())
+                blocks.append(Block(blocks[-1].function))
     for number, block in enumerate(blocks):
         last = block.instructions[-1] if block.instructions else None
         if last is not None and last.target is not None:
@@ -125,10 +138,12 @@ def loops(function: Function) -> list[Loop]:
     for number, block in enumerate(function.blocks):
         for successor in block.successors:
             before[successor].append(number)
+    names = ["?", *(block.function for block in function.blocks)]
+    entries = {n for n, name in enumerate(names[1:]) if name != names[n]}
     latches: dict[int, set[int]] = {}
     for number, block in enumerate(function.blocks):
         for head in block.successors:
-            if head <= number and 0 not in _reaching(before, number, head) - {head}:
+            if head <= number and not entries & _reaching(before, number, head) - {head}:
                 latches.setdefault(head, set()).add(number)
     return [
         Loop(head, frozenset(back), frozenset().union(*(_reaching(before, n, head) for n in back)))
@@ -145,6 +160,17 @@ def _reaching(before: list[list[int]], end: int, head: int) -> frozenset[int]:
             found.add(number)
             left += before[number]
     return frozenset(found)
+
+
+def reachable(function: Function, loop: Loop, starts: Collection[int]) -> set[int]:
+    """Return some blocks of a loop, and what can run behind them before its head does."""
+    found, left = set(starts), [*starts]
+    while left:
+        for each in function.blocks[left.pop()].successors:
+            if each in loop.blocks - found - {loop.head}:
+                found.add(each)
+                left.append(each)
+    return found
 
 
 def shortest_round(function: Function, loop: Loop, needed: Collection[int]) -> list[Instruction]:
