@@ -119,6 +119,7 @@ REASONS = {
     "by hand; tests/docs/test_model_commands.py runs it": [takes_its_arguments],
     "by hand; tests/cpp_api/test_examples.py runs it": [calls_pkg_config],
     "by hand; it needs docker": [takes_its_arguments],
+    "by hand; it needs a CUDA compiler": [takes_its_arguments],
     "by hand; it starts nox": [takes_its_arguments],
     "by hand; it installs packages": [takes_its_arguments, installs_what_exists],
     "by hand; it needs programs of the system": [calls_programs_of_the_system],

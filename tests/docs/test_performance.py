@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import decode_accuracy
+import decode_cuda_page
 import decode_models
 import pages
 import torch_page
@@ -70,6 +71,13 @@ def test_the_page_about_pytorch_is_what_its_records_give():
     made = torch_page.blocks_of_page()
     assert sorted(match[2] for match in pages.BLOCK.finditer(shown)) == sorted(made)
     assert shown == pages.fill(shown, made), "run: nox -s bench_torch -- torch_page"
+
+
+def test_the_page_about_gpus_is_what_its_counts_give():
+    shown = decode_cuda_page.PAGE.read_text(encoding="utf-8")
+    made = decode_cuda_page.blocks_of_page()
+    assert sorted(match[2] for match in pages.BLOCK.finditer(shown)) == sorted(made)
+    assert shown == pages.fill(shown, made), "run: python benchmarks/decode_cuda_page.py"
 
 
 def test_the_accuracy_of_decode_is_what_its_record_gives():
