@@ -6,18 +6,23 @@ from dataclasses import dataclass
 from typing import Any
 
 from comparison.cases import Case, moved_bytes, own_shape
+from decode_cuda.model import Shape
 from tensor_ops import variants
 
 __all__ = [
     "BANDWIDTH",
     "CALL",
+    "DECODE",
     "DTYPES",
     "GRAPH",
     "HOST",
     "HOST_ARRAYS",
     "LARGE",
+    "LLAMA",
+    "LLAMA_CPP",
     "LONG_ROWS",
     "Part",
+    "TRANSFORMERS",
     "VARIANTS",
     "angles_of",
     "arrays_of",
@@ -31,8 +36,12 @@ __all__ = [
 VARIANTS = {name: each for name, each in variants.VARIANTS.items() if each.op.derivative_of is None}
 
 # Beside a copy of the same bytes; beside other libraries, called as their users do, or replayed in
-# a graph; what a call costs the host; NumPy arrays.
+# a graph; what a call costs the host; NumPy arrays; decode steps of a model.
 BANDWIDTH, CALL, GRAPH, HOST, HOST_ARRAYS = "bandwidth", "call", "graph", "host", "numpy"
+DECODE = "decode"
+# The sizes of the files "1B ..." of decode_peers, which llama.cpp opens; beside what it is timed.
+LLAMA = Shape("1B", 16, 2048, 32, 8, 64, 8192, 32000, has_own_head=False)
+LLAMA_CPP, TRANSFORMERS = "llama.cpp", "transformers"
 
 DEVICE = "cuda"
 DTYPES = ("bfloat16", "float32")

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from comparison.goals import Finding
+from gpu import decode_report
 from gpu.goals import COPY, OURS, fastest_peer, findings, ratio
 from gpu.parts import BANDWIDTH, CALL, GRAPH, HOST, HOST_ARRAYS
 from pages import ROOT
@@ -28,7 +29,18 @@ FORMAT = 1
 PAGE = ROOT / "docs" / "performance_cuda.md"
 RECORD = Path(__file__).parents[1] / "results" / "gpu_check.json"
 BLOCK = re.compile(r"(<!-- from a GPU (.+?) -->\n).*?(<!-- so far a GPU \2 -->)", re.DOTALL)
-NAMES = ("setting", "goals", "missed", "bandwidth", "large", "small", "host", "numpy", "checks")
+NAMES = (
+    "setting",
+    "goals",
+    "missed",
+    "bandwidth",
+    "large",
+    "small",
+    "host",
+    "numpy",
+    "decode",
+    "checks",
+)
 ABSENT = "Not measured yet."
 NOTHING = "—"
 
@@ -98,6 +110,7 @@ def blocks(content: dict[str, Any] | None) -> dict[str, str]:
         "small": _beside(figures, lambda rows: rows <= 1000),
         "host": _host(figures),
         "numpy": _host_arrays(figures),
+        "decode": _decode(content),
         "checks": _checks(content),
     }
 
@@ -227,6 +240,11 @@ def _host_arrays(figures: Sequence[Figure]) -> str:
             )
         )
     return _table(("op", "ours, `out=`", "of the copies", "times NumPy"), rows)
+
+
+def _decode(content: dict[str, Any]) -> str:
+    names = [gpu["name"] for gpu in content["gpus"]]
+    return _table(decode_report.HEAD, decode_report.rows(content["figures"], "".join(names[:1])))
 
 
 def _medians(figures: Sequence[Figure], names: Sequence[str]) -> str:

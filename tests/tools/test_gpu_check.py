@@ -153,6 +153,57 @@ def test_what_sanitizers_say(status, output, expected):
     assert stages.sanitizer_result(Done(status, output, 3.0)).startswith(expected)
 
 
+def test_decode_steps_have_tests_of_their_own(place, monkeypatch):
+    """Each of the package's tests is in one of the two stages, those of its wheel in none."""
+    given = []
+    monkeypatch.setattr(place, "python", lambda *words: given.append(words) or Done(0, "", 1.0))
+    stages.package_tests(place)
+    stages.decode(place)
+    first, second = ([str(word) for word in words] for words in given)
+    assert f"--ignore-glob={stages.DECODE_TESTS}" in first
+    files = {path.name for path in (ROOT / stages.PACKAGE / "tests").glob("test_decode*.py")}
+    assert {Path(word).name for word in second} >= files
+    assert "test_decode_llama.py" in files
+    assert (place.site / "tensor_ops_decode").is_dir()
+
+
+def test_decode_is_skipped_where_its_package_cannot_be_imported(place, monkeypatch):
+    monkeypatch.setattr(stages, "DECODE_NEEDS", ("jinja2", "none_such"))
+    for stage in (stages.decode, stages.decode_sanitizers, stages.decode_benchmark):
+        with pytest.raises(SkippedError, match="not installed: none_such"):
+            stage(place)
+
+
+def test_sanitizers_watch_a_test_that_is_there(place, monkeypatch):
+    given = []
+    monkeypatch.setattr(stages.shutil, "which", lambda name: f"/usr/bin/{name}")
+    monkeypatch.setattr(
+        place, "run", lambda words: given.append(words) or Done(0, "ERROR SUMMARY: 0 errors", 2.0)
+    )
+    found = stages.decode_sanitizers(place)
+    assert found == dict.fromkeys(stages.SANITIZERS, "0 errors, 2 s")
+    test = next(word for word in given[0] if "::" in word)
+    path, name = test.split("::")
+    assert f"def {name}(" in (ROOT / path).read_text(encoding="utf-8")
+    assert given[0][:2] == ["/usr/bin/compute-sanitizer", "--tool"]
+
+
+def test_what_measures_leaves_figures_until_its_time_is_up(place, monkeypatch):
+    given = []
+
+    def python(*words, **environment):
+        given.append(words)
+        path = words[words.index("--out") + 1]
+        path.write_text('{"way": "decode"}\n', encoding="utf-8")
+        return Done(2, "decode: its time was up\n", 9.0)
+
+    monkeypatch.setattr(place, "python", python)
+    place.until = time.monotonic() + 60
+    assert stages.decode_benchmark(place) == {"ended": "early"}
+    assert given[0][:2] == ("-m", "gpu.decode")
+    assert workplace.figures_of(place) == [{"way": "decode"}]
+
+
 def test_a_pure_package_is_installed_without_its_build_backend(place):
     install.install(place, "tensor-ops")
     code = (
@@ -182,7 +233,7 @@ def test_an_unknown_stage_is_named(capsys):
 
 
 def test_limits_fit_the_budget():
-    assert sum(stage.reserve for stage in stages.STAGES) < gpu_check.BUDGET < 9 * 60
+    assert sum(stage.reserve for stage in stages.STAGES) < gpu_check.BUDGET < 20 * 60
 
 
 def test_the_command_says_what_is_missing(tmp_path):

@@ -21,8 +21,11 @@ PROBE = (
     "import json, tensor_ops_cuda as t\n"
     "print('info', json.dumps({**t.info(), 'probe': t.probe()}, default=str))\n"
 )
-# Of every way to share out a row, for every dtype; more would take too long.
-SANITIZED_LENGTHS = ("30", "1026", "16384", "32768", "262146")
+# What the package tensor_ops_decode imports.
+DECODE_NEEDS = ("tokenizers", "jinja2")
+DECODE_TESTS = f"{PACKAGE}/tests/test_decode*.py"
+# For sanitizers: of every way to share out a row, for every dtype; more would take too long.
+LENGTHS = ("30", "1026", "16384", "32768", "262146")
 SANITIZERS = ("memcheck", "racecheck", "initcheck", "synccheck")
 
 
@@ -63,8 +66,36 @@ def package_tests(place: Workplace) -> dict[str, Any]:
     """The package's own tests, but those about building."""
     tests = str(PACKAGE / "tests")
     # They build a wheel, for which there is no time here.
-    ignored = f"--ignore={tests}/wheel"
-    return _pytest(place, tests, ignored, "--require-backend=cuda")
+    ignored = [f"--ignore={tests}/wheel", f"--ignore-glob={DECODE_TESTS}"]
+    return _pytest(place, tests, *ignored, "--require-backend=cuda")
+
+
+def decode(place: Workplace) -> dict[str, Any]:
+    """The tests of decode steps."""
+    _install_decode(place)
+    files = sorted(str(path) for path in place.root.glob(DECODE_TESTS))
+    return _pytest(place, *files, "--require-backend=cuda", *_parallel(place))
+
+
+def decode_sanitizers(place: Workplace) -> dict[str, Any]:
+    """compute-sanitizer over the decode steps of small models, in each type of weights."""
+    _install_decode(place)
+    test = f"{PACKAGE}/tests/test_decode_llama.py::test_tokens_are_those_of_the_reference"
+    script = ["-m", "pytest", "-q", "-W", "default", "-p", "no:cacheprovider", test]
+    return _sanitized(place, [*script, "--require-backend=cuda"])
+
+
+def decode_benchmark(place: Workplace) -> dict[str, Any]:
+    """Tokens per second of a Llama of a billion random weights, beside other engines."""
+    _install_decode(place)
+    return _measured(place, "gpu.decode")
+
+
+def _install_decode(place: Workplace) -> None:
+    missing = [name for name in DECODE_NEEDS if importlib.util.find_spec(name) is None]
+    if missing:
+        raise SkippedError(f"not installed: {', '.join(missing)}")
+    install(place, "tensor-ops-decode")
 
 
 def conformance(place: Workplace) -> dict[str, Any]:
@@ -134,18 +165,22 @@ def random_calls(place: Workplace) -> dict[str, Any]:
 
 
 def sanitizers(place: Workplace) -> dict[str, Any]:
-    """compute-sanitizer over every kernel at small sizes, all of its tools at once."""
+    """compute-sanitizer over every kernel at small sizes."""
+    return _sanitized(place, [str(place.root / PACKAGE / "tools/run_every_kernel.py"), *LENGTHS])
+
+
+def _sanitized(place: Workplace, words: list[str]) -> dict[str, Any]:
+    """Run Python under all tools of compute-sanitizer at once."""
     if place.emulate:
         raise SkippedError("emulated")
     usual = sorted(glob.glob("/usr/local/cuda*/bin/compute-sanitizer"))
     command = shutil.which("compute-sanitizer") or (usual[-1] if usual else None)
     if command is None:
         raise SkippedError("no compute-sanitizer is here")
-    script = [sys.executable, str(place.root / PACKAGE / "tools/run_every_kernel.py")]
 
     def checked(tool: str) -> str:
         options = ["--tool", tool, "--error-exitcode", "9"]
-        return sanitizer_result(place.run([command, *options, *script, *SANITIZED_LENGTHS]))
+        return sanitizer_result(place.run([command, *options, sys.executable, *words]))
 
     with ThreadPoolExecutor(len(SANITIZERS)) as pool:
         details = dict(zip(SANITIZERS, pool.map(checked, SANITIZERS), strict=True))
@@ -172,14 +207,19 @@ def sanitizer_result(done: Done) -> str:
 
 def benchmark(place: Workplace) -> dict[str, Any]:
     """Times beside the copy's and those of other libraries."""
-    if place.emulate:
-        raise SkippedError("emulated: its times mean nothing")
     if importlib.util.find_spec("torch") is None:
         raise SkippedError("torch is not installed, whose events and streams it uses")
+    return _measured(place, "gpu.measure")
+
+
+def _measured(place: Workplace, module: str) -> dict[str, Any]:
+    """Run a program that measures until its time is up, and leaves a line for each figure."""
+    if place.emulate:
+        raise SkippedError("emulated: its times mean nothing")
     figures = place.scratch / "figures.jsonl"
     seconds = str(int(place.left_of_stage) - 5)
     done = place.python(
-        "-m", "gpu.measure", "--out", figures, "--seconds", seconds,
+        "-m", module, "--out", figures, "--seconds", seconds,
         PYTHONPATH=os.pathsep.join([str(place.site), str(place.root / "benchmarks")]),
     )  # fmt: skip
     if done.status != 0 and not figures.exists():
@@ -233,5 +273,8 @@ STAGES = (
     Stage("torch", "the operators of PyTorch on CUDA tensors", pytorch, 60, 20),
     Stage("random", "random calls against NumPy", random_calls, 100, 30),
     Stage("sanitizers", "compute-sanitizer over every kernel", sanitizers, 120, 40),
+    Stage("decode", "the tests of decode steps", decode, 150, 40),
+    Stage("decode_races", "compute-sanitizer over decode steps", decode_sanitizers, 200, 40),
+    Stage("decode_times", "tokens per second of a model", decode_benchmark, 300, 150),
     Stage("benchmark", "times", benchmark, 500, 200),
 )
