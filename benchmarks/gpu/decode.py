@@ -25,8 +25,8 @@ import numpy as np
 
 from decode_cuda.model import Shape
 from gpu import parts
+from gpu.goals import OURS
 from gpu.llama import KINDS, program_of
-from gpu.peers import OURS
 
 __all__ = ["figures", "llama_bench_seconds", "main", "seconds_of_steps"]
 
