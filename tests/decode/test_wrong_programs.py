@@ -13,7 +13,8 @@ from wrong_programs import (
     WRONG_SOURCES,
     WRONG_TEXTS,
     WRONG_TOGETHER,
-    base_program,
+    has_places,
+    program_for,
     tensors_of,
     text_with,
 )
@@ -60,13 +61,16 @@ def test_a_wrong_source_is_refused_by_who_loads_the_weights(source, words):
 
 @pytest.mark.parametrize("changes", ALLOWED_PROGRAMS.values(), ids=ALLOWED_PROGRAMS)
 def test_what_is_allowed_is_no_error(executor, changes):
-    text = text_with(changes)
+    program = program_for(executor)
+    if not has_places(changes, program):
+        pytest.skip("the executor runs no such node")
+    text = text_with(changes, program.to_json())
     assert executor.supports_program(text) is None
     assert Program.from_json(Program.from_json(text).to_json()) == Program.from_json(text)
 
 
 def test_names_of_outputs_may_have_any_character(executor):
-    program = base_program()
+    program = program_for(executor)
     name = "lo\0g\N{GRINNING FACE}"
     text = program.to_json().replace('"logits"', json.dumps(name))
     made = executor.compile_program(text, tensors_of(program))
@@ -77,7 +81,7 @@ def test_names_of_outputs_may_have_any_character(executor):
 
 
 def test_no_output_is_named_like_an_array_of_every_step(executor):
-    program = base_program()
+    program = program_for(executor)
     made = executor.compile_program(program.to_json(), tensors_of(program))
     names = [name for name in made.arrays if name not in (*program.outputs, "tokens")]
     made.close()

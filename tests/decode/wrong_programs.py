@@ -2,6 +2,7 @@
 
 Each entry is a place in the program of `base_program`, what stands there instead, and the words
 that the message must have. A place is the keys that lead to it, with a node's name as its key.
+What is allowed is looked up in the program of `program_for`, whose nodes an executor runs.
 """
 
 import copy
@@ -81,15 +82,60 @@ def base_program(windows=(5, 3), *, paged=True, cache_dtypes=("float16", "int8")
     return builder.program(["logits", "largest", "next"])
 
 
+def llama_program(windows=(5, 3), *, paged=True, page_size=4):
+    """Return a program with the nodes of a Llama alone, whose matrices are not in float32."""
+    builder = Builder(dataclasses.replace(LIMITS, page_size=page_size))
+
+    def tensor(name, *shape, kind="bf16"):
+        builder.tensor(name, Tensor(kind, shape, {"attached": True}))
+
+    tensor("table", 10, 32)
+    tensor("norm", 32, kind="f32")
+    tensor("matrix", 16, 32, kind="q8_0")
+    tensor("cos", 32, 2, kind="f32")
+    tensor("sin", 32, 2, kind="f32")
+    tensor("out", 32, 16)
+    tensor("up", 64, 32)
+    tensor("square", 32, 32)
+    add, eps, norm = builder.add, {"eps": 1e-5}, {"norm": "norm"}
+    add("embed", {"tokens": "tokens"}, {"weight": "table"}, output="x")
+    residual = "x"
+    layers = {"first": ("qkv", ["matrix", "matrix"], "y"), "second": ("other qkv", "square", "z")}
+    for window, (name, (qkv, weight, output)) in zip(windows, layers.items(), strict=True):
+        add("rms_norm_linear", {"x": residual}, norm | {"weight": weight}, eps, output=qkv)
+        cache = builder.cache(f"cache of {name}", Cache(1, 8, "float16", paged))
+        attributes = {**ATTENTION, "window": window, "cache": cache}
+        add("attention", {"qkv": qkv}, {"cos": "cos", "sin": "sin"}, attributes, output=name)
+        inputs = {"x": name, "residual": residual}
+        residual = add("linear", inputs, {"weight": "out"}, output=output)
+    add("rms_norm_linear", {"x": "z"}, norm | {"weight": "up"}, eps, output="wide")
+    inputs = {"x": "wide", "residual": "z"}
+    add("silu_mul_linear_with_residual", inputs, {"weight": "square"}, output="mlp")
+    add("select", {"x": "mlp"}, output="last")
+    add("rms_norm_linear", {"x": "last"}, norm | {"weight": "table"}, eps, output="logits")
+    add("sample", {"x": "logits"}, output="next")
+    return builder.program(["logits", "next"])
+
+
+def program_for(executor, *windows, **given):
+    """Return the base program, or that of a Llama where an executor runs no other nodes."""
+    windows = [windows] if windows else []
+    whole = base_program(*windows, **given)
+    runs_all = executor.supports_program(whole.to_json()) is None
+    return whole if runs_all else llama_program(*windows, **given)
+
+
 def tensors_of(program):
-    """Return a program's tensors: random numbers, and zeros in blocks."""
+    """Return a program's tensors, of random numbers."""
     draw, tensors = np.random.default_rng(1), {}
     for name, tensor in program.tensors.items():
-        if tensor.type == "f32":
-            tensors[name] = draw.standard_normal(tensor.shape).astype(np.float32)
-        else:
-            row = FORMATS[tensor.type].row_bytes(tensor.shape[-1])
-            tensors[name] = np.zeros((tensor.shape[0], row), np.uint8)
+        numbers = draw.standard_normal(tensor.shape).astype(np.float32)
+        if tensor.type == "bf16":
+            numbers = (numbers.view(np.uint32) >> 16).astype(np.uint16)
+        elif tensor.type != "f32":
+            kind, columns = FORMATS[tensor.type], tensor.shape[-1]
+            numbers = kind.quantize(numbers.view(np.uint8), FORMATS["f32"], columns)
+        tensors[name] = numbers
     return tensors
 
 
@@ -97,9 +143,9 @@ _WHOLE = base_program().to_json()
 _NAME = '"mlp"'
 
 
-def text_with(changes):
-    """Return the JSON of the base program with other values at some places."""
-    data, texts = json.loads(_WHOLE), {}
+def text_with(changes, whole=_WHOLE):
+    """Return the JSON of a program, of the base program by default, with other values at places."""
+    data, texts = json.loads(whole), {}
     for place, value in changes.items():
         *parents, last = place.split("/")
         part = data
@@ -116,6 +162,16 @@ def text_with(changes):
     for mark, value in texts.items():
         text = text.replace(f'"{mark}"', value)
     return text
+
+
+def has_places(changes, program):
+    """Return whether the nodes at some places are in a program as they are in the base program."""
+    kinds, expected = (
+        {node["name"]: node["kind"] for node in json.loads(text)["nodes"]}
+        for text in (program.to_json(), _WHOLE)
+    )
+    names = [place.split("/")[1] for place in changes if place.startswith("nodes/")]
+    return all(kinds.get(name) == expected[name] for name in names)
 
 
 def _key(part, name):
