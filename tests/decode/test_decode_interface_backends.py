@@ -1,9 +1,11 @@
 """The library of each native backend runs exported models as its Python module does."""
 
+import subprocess
+
 import numpy as np
 import pytest
 
-from exported_models import LIMITS, Driver, export, words
+from exported_models import LIMITS, Driver, compiled, export, library_path, words
 from tensor_ops_decode import PersistentKernel
 
 # What every native backend runs.
@@ -58,6 +60,14 @@ def test_tokens_and_logits_are_those_of_python(folder, exported, native, driver)
             assert np.array_equal(bits, logits[request])
         expected = [words(*kernel.tokens(request)[:5]) for request in requests]
         assert tokens == " ; ".join(expected) + " ;"
+
+
+def test_wrong_arguments_of_the_c_interface(exported, native, tmp_path):
+    options = ["-std=c99", "-Wno-missing-field-initializers"]
+    program = compiled("cc", "wrong_arguments.c", tmp_path, *options)
+    command = [program, library_path(native), f"tensor_ops_{native}_backend", exported]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "72 calls\n"), done.stdout + done.stderr
 
 
 def test_workers_that_there_are_not_are_refused(exported, driver):

@@ -3,11 +3,10 @@
 import json
 import random
 import shutil
-import subprocess
 
 import pytest
 
-from exported_models import compiled, library_path, words
+from exported_models import words
 
 
 @pytest.mark.parametrize(
@@ -35,14 +34,6 @@ def test_wrong_calls_are_errors_and_change_nothing(exported, cpp, driver, line, 
     assert message in found
     assert done == ""
     assert tokens == driver(*lines, "append 0 1 2", "generate 5 0")[-1]
-
-
-def test_wrong_arguments_of_the_c_interface(exported, cpp, tmp_path):
-    options = ["-std=c99", "-Wno-missing-field-initializers"]
-    program = compiled("cc", "wrong_arguments.c", tmp_path, *options)
-    command = [program, library_path(), exported]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (0, "72 calls\n"), done.stdout + done.stderr
 
 
 def changed_json(name, **changes):

@@ -1,6 +1,6 @@
 /* Calls every function of the decode table with what it must refuse, and prints a line for each
- * call that gives no status of that kind. Arguments: the library, and the folder of an exported
- * model. */
+ * call that gives no status of that kind. Arguments: the library, the name of its entry point,
+ * and the folder of an exported model. */
 #define _POSIX_C_SOURCE 200809L
 #include <dlfcn.h>
 #include <math.h>
@@ -179,14 +179,14 @@ static void sequences(const tensor_ops_decode* decode, const char* folder) {
 }
 
 int main(int count, char** words) {
-  void* const library = count == 3 ? dlopen(words[1], RTLD_NOW) : NULL;
+  void* const library = count == 4 ? dlopen(words[1], RTLD_NOW) : NULL;
   tensor_ops_get_backend* entry;
   const tensor_ops_backend* backend = NULL;
   if (library == NULL) return 2;
-  *(void**)&entry = dlsym(library, "tensor_ops_cpp_backend");
+  *(void**)&entry = dlsym(library, words[2]);
   if (entry == NULL || entry(TENSOR_OPS_ABI_VERSION, &backend, NULL) != TENSOR_OPS_OK) return 3;
   if (backend->decode == NULL || backend->decode->size < sizeof(tensor_ops_decode)) return 4;
-  sequences(backend->decode, words[2]);
+  sequences(backend->decode, words[3]);
   printf("%d calls\n", checked);
   return 0;
 }
