@@ -14,7 +14,7 @@ TEMPLATE = (
 )
 
 
-def save_model(folder, *, vocabulary=260, template=TEMPLATE, seed=0, tied=False):
+def save_model(folder, *, vocabulary=260, template=TEMPLATE, seed=0, tied=False, dtype="float32"):
     """Write a model of random weights that says all kinds of bytes."""
     config = LlamaConfig(
         hidden_size=64,
@@ -30,7 +30,7 @@ def save_model(folder, *, vocabulary=260, template=TEMPLATE, seed=0, tied=False)
         tie_word_embeddings=tied,
     )
     torch.manual_seed(seed)
-    LlamaForCausalLM(config).save_pretrained(folder)
+    LlamaForCausalLM(config).to(getattr(torch, dtype)).save_pretrained(folder)
     letters = byte_letters()
     vocabulary = {letter: byte for byte, letter in enumerate(letters)}
     tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=[]))

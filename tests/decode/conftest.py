@@ -3,7 +3,7 @@
 import pytest
 
 from tensor_ops import backends, get_available_backends
-from tensor_ops_decode import reference
+from tensor_ops_decode import PersistentKernel, reference
 
 
 def pytest_generate_tests(metafunc):
@@ -29,8 +29,7 @@ def cpp(request):
 @pytest.fixture
 def executor(request):
     """The module that runs the programs of a backend."""
-    name = _available(request, request.param)
-    return reference if name == "python" else backends.load(name).module
+    return _module_of(_available(request, request.param))
 
 
 @pytest.fixture(scope="module")
@@ -41,6 +40,25 @@ def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("model")
     save_model(folder)
     return folder
+
+
+@pytest.fixture(scope="module")
+def bfloat16_folder(tmp_path_factory):
+    """That model with its weights rounded to bfloat16."""
+    from byte_models import save_model
+
+    folder = tmp_path_factory.mktemp("bfloat16")
+    save_model(folder, dtype="bfloat16")
+    return folder
+
+
+@pytest.fixture
+def runnable(request, folder, backend):
+    """The folder of that model, in bfloat16 where the backend runs no matrices of float32."""
+    with PersistentKernel(model=folder, backend="python") as kernel:
+        text = kernel.program.to_json()
+    runs = _module_of(backend).supports_program(text) is None
+    return folder if runs else request.getfixturevalue("bfloat16_folder")
 
 
 @pytest.fixture
@@ -76,6 +94,10 @@ def driver(driver_program):
     from exported_models import Driver
 
     return Driver(driver_program)
+
+
+def _module_of(name):
+    return reference if name == "python" else backends.load(name).module
 
 
 def _available(request, name):
