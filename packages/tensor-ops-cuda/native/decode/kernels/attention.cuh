@@ -17,8 +17,8 @@ constexpr int kMostHeads = 4;
 constexpr int kAttentionBytes =
     4 * (kMostHeads * kMostHeadSize / 2 * (kBlockWarps + 1) + kMostHeads * kBlockWarps * 2);
 
-// exp(x) of x <= 0.
-DEVICE float exp_below(float x) { return scaled_exp(x, 0.0f).value(); }
+// exp(x) of x <= 0. It would be inlined in a dozen places.
+static __device__ __noinline__ float exp_below(float x) { return scaled_exp(x, 0.0f).value(); }
 
 constexpr std::int64_t kNowhere = -1;
 
@@ -166,21 +166,37 @@ struct WarpAttention {
 
   // Makes weights of the scores, and scales what there is so far to the largest score.
   DEVICE void weigh(float (&score)[kMostHeads], float scale, bool is_seen) {
+    float largest[kMostHeads], added[kMostHeads];
+#pragma unroll 1
+    for (int mask = 1; mask < 4; mask *= 2)
+#pragma unroll
+      for (int h = 0; h < kMostHeads; ++h) score[h] += __shfl_xor_sync(~0u, score[h], mask);
 #pragma unroll
     for (int h = 0; h < kMostHeads; ++h) {
-      for (int mask = 1; mask < 4; mask *= 2) score[h] += __shfl_xor_sync(~0u, score[h], mask);
-      const float own = is_seen ? score[h] * scale : -INFINITY;
-      float largest = own > most[h] ? own : most[h];
-      for (int mask = 4; mask < 32; mask *= 2) {
-        const float other = __shfl_xor_sync(~0u, largest, mask);
-        largest = other > largest ? other : largest;
+      score[h] = is_seen ? score[h] * scale : -INFINITY;
+      largest[h] = score[h] > most[h] ? score[h] : most[h];
+    }
+#pragma unroll 1
+    for (int mask = 4; mask < 32; mask *= 2)
+#pragma unroll
+      for (int h = 0; h < kMostHeads; ++h) {
+        const float other = __shfl_xor_sync(~0u, largest[h], mask);
+        largest[h] = other > largest[h] ? other : largest[h];
       }
-      score[h] = is_seen && largest != -INFINITY ? exp_below(own - largest) : 0;
-      const float factor = most[h] != -INFINITY ? exp_below(most[h] - largest) : 0;
-      float added = score[h];
-      for (int mask = 4; mask < 32; mask *= 2) added += __shfl_xor_sync(~0u, added, mask);
-      most[h] = largest;
-      sum[h] = fused(sum[h], factor, added);
+#pragma unroll
+    for (int h = 0; h < kMostHeads; ++h) {
+      const bool has_weight = is_seen && largest[h] != -INFINITY;
+      added[h] = score[h] = has_weight ? exp_below(score[h] - largest[h]) : 0;
+    }
+#pragma unroll 1
+    for (int mask = 4; mask < 32; mask *= 2)
+#pragma unroll
+      for (int h = 0; h < kMostHeads; ++h) added[h] += __shfl_xor_sync(~0u, added[h], mask);
+#pragma unroll
+    for (int h = 0; h < kMostHeads; ++h) {
+      const float factor = most[h] != -INFINITY ? exp_below(most[h] - largest[h]) : 0;
+      most[h] = largest[h];
+      sum[h] = fused(sum[h], factor, added[h]);
 #pragma unroll
       for (int k = 0; k < 8; ++k) value[h][k] *= factor;
     }

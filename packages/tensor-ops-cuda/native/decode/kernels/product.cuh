@@ -28,7 +28,8 @@ struct TileSums {
                of_half[1][0] + of_half[1][2], of_half[1][1] + of_half[1][3]};
     } else {
       // What all products of integers have in common.
-      const float unit = (format == WeightFormat::kQ4_0 ? 1.0f / 16 : 1.0f) / 254;
+      constexpr float kUnit = 1.0f / 254, kUpperUnit = kUnit / 16;
+      const float unit = format == WeightFormat::kQ4_0 ? kUpperUnit : kUnit;
       total = {of_half[0][0] * unit, of_half[0][1] * unit, of_half[1][0] * unit,
                of_half[1][1] * unit};
     }
