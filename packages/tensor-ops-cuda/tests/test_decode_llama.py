@@ -17,21 +17,24 @@ FORMATS = ("q8_0", "q4_0", "bf16")
 # What rounding activations to two terms, and keys and values to float16, may change in a logit.
 # Those of the models here are about 3.
 BOUND = 2e-3
-SPAN = 256  # positions that a block attends to at once
+SPAN = 64  # positions that a block attends to by itself, in contexts that are not long
 
 TINY = Llama(layers=1, hidden=64, heads=2, kv_heads=1, intermediate=64, vocabulary=90)
 MODELS = {
-    "several spans": dataclasses.replace(TINY, length=600),
-    "window": dataclasses.replace(TINY, length=600, window=100),
+    "several spans": dataclasses.replace(TINY, length=200),
+    "window": dataclasses.replace(TINY, length=200, window=70),
+    "long spans": dataclasses.replace(TINY, length=8300, requests=1),
     "float32 cache": Llama("bf16", cache="float32", rotation="interleaved"),
     "eight heads on one": Llama("q4_0", heads=8, kv_heads=1, head_size=64, hidden=256),
     "heads of 256": Llama(heads=2, kv_heads=1, head_size=256, layers=1),
     "groups of three": Llama(heads=9, kv_heads=3, head_size=96, hidden=288, layers=1),
     "tied head of another type": Llama("q4_0", head_kind="q8_0", is_tied=True),
     "several panels of integers": Llama("q4_0", intermediate=2080, layers=1),
-    "several panels of bfloat16": Llama("bf16", hidden=1100, intermediate=600, vocabulary=331, layers=1),
+    "several panels of bfloat16": Llama(
+        "bf16", hidden=1100, intermediate=600, vocabulary=331, layers=1
+    ),
     "odd pages": Llama(page=5),
-}  # fmt: skip
+}
 
 
 @pytest.fixture(scope="module")

@@ -45,7 +45,10 @@ DEVICE void embed(const Steps& steps, const Phase& phase, const int* tokens) {
            column >= static_cast<unsigned>(phase.panels[p + 1].first_column))
       ++p;
     const Panel& panel = phase.panels[p];
-    const auto row = static_cast<unsigned>(tokens[i / columns]);
+    // Tokens are checked, but without a wait of the block, as in tests, they may be anything.
+    const auto rows = static_cast<unsigned>(phase.rows),
+               token = static_cast<unsigned>(tokens[i / columns]);
+    const unsigned row = token < rows ? token : 0;
     publish(phase.y + i,
             table_element(panel, row, column - static_cast<unsigned>(panel.first_column)));
   }
