@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import tensor_ops
-from tensor_ops import backends, tuning_table, use_backend
+from tensor_ops import backends, entry_points, tuning_table, use_backend
 
 
 class Settings:
@@ -92,7 +92,7 @@ def settings(tmp_path, monkeypatch):
 def install(settings, monkeypatch):
     """Install a fake backend: its module, under an entry point of a distribution on sys.path.
 
-    Its silu returns the backend's name.
+    A real one of that name is hidden. Its silu returns the backend's name.
     """
     monkeypatch.syspath_prepend(str(settings.directory))
 
@@ -111,11 +111,12 @@ def install(settings, monkeypatch):
         module.silu = lambda x, *, out=None: name
         vars(module).update(attributes)
         monkeypatch.setitem(sys.modules, module.__name__, module)
-        metadata = settings.directory / f"fake_{name}-1.0.dist-info"
+        # A distribution hides one of the same name that is later on sys.path.
+        installed = entry_points.named("tensor_ops.backends").get(name)
+        own = entry_points.distribution_of(installed[0]) if installed else f"fake-{name}"
+        metadata = settings.directory / f"{own.replace('-', '_')}-1.0.dist-info"
         metadata.mkdir()
-        (metadata / "METADATA").write_text(
-            f"Metadata-Version: 2.1\nName: fake-{name}\nVersion: 1.0\n"
-        )
+        (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {own}\nVersion: 1.0\n")
         (metadata / "entry_points.txt").write_text(
             f"[tensor_ops.backends]\n{name} = {module.__name__}\n"
         )
