@@ -207,6 +207,16 @@ def cuda(install):
 
 
 @pytest.fixture
+def installed_cuda(request, settings):
+    """Return what the installed backend says of its device."""
+    info = tensor_ops.get_backend_info("cuda")
+    if not info["available"]:
+        assert "cuda" not in request.config.getoption("--require-backend"), info["reason"]
+        pytest.skip(f"cuda: {info['reason']}")
+    return info
+
+
+@pytest.fixture
 def cpu(settings):
     """Return the backend that the name cpu stands for."""
     return tensor_ops.get_backend_info("cpu")["name"]
@@ -269,11 +279,12 @@ LOOP = "for backend in yr.get_available_backends({}):"
 
 def test_the_benchmark_loop_over_backends_that_run_programs(install, settings, cpu, capsys):
     install("plain")
-    settings.environment(BACKEND_PRIORITY=f"plain,{cpu},python")
+    names = list(dict.fromkeys([cpu, "python"]))
+    settings.environment(BACKEND_PRIORITY=",".join(["plain", *names]))
     tensor_ops.reload_config()
     run(BENCHMARK.replace(LOOP.format(""), LOOP.format("runs_programs=True")))
     shown = [line.partition(":")[0] for line in capsys.readouterr().out.splitlines()]
-    assert shown == list(dict.fromkeys([cpu, "python"]))
+    assert shown == names
     with pytest.raises(ValueError, match=r"get_available_backends\(runs_programs=True\)"):
         run(BENCHMARK)
 
@@ -307,3 +318,55 @@ def test_no_memory_to_count_with_is_an_error_that_says_so(settings):
 
 def test_a_kernel_for_each_device(cuda):
     assert [kernel.explain().backend for kernel in run(DEVICES).kernels] == ["cuda"]
+
+
+def tokens_of(kernel, count=4):
+    """Return what a kernel decodes after a prompt, and close it."""
+    kernel.compile()
+    request = kernel.add_request([1, 2, 3])
+    for _ in range(count):
+        kernel()
+    tokens = kernel.tokens(request)
+    kernel.close()
+    return tokens
+
+
+def test_the_installed_cuda_decodes_what_the_reference_does(installed_cuda, capsys):
+    kernel = run(CUDA).ypk
+    capability = installed_cuda["compute_capability"]
+    expected = f"CUDA Compute Capability: {capability // 10}.{capability % 10}\n"
+    assert capsys.readouterr().out == expected
+    assert kernel.explain().backend == "cuda"
+    assert kernel.explain().options == {"use_cutlass_kernel": True}
+    with tensor_ops.PersistentKernel(backend="python") as reference:
+        assert tokens_of(kernel) == tokens_of(reference)
+
+
+def test_the_installed_cuda_takes_its_own_numbers(installed_cuda):
+    """Blocks for its multiprocessors, and pages that its memory has room for."""
+    line = 'backend="cuda",\n'
+    block = CUSTOM.replace(line, f'{line}        num_workers=cuda_info["compute_units"],\n')
+    element_size = max(1, installed_cuda["max_memory"] // 2**14)
+    kernel = run(block, page_size=16, element_size=element_size).ypk
+    pages = installed_cuda["max_memory"] // (16 * element_size)
+    assert kernel.explain().limits.num_pages == pages
+    assert kernel.explain().num_workers == installed_cuda["compute_units"]
+    assert len(tokens_of(kernel, 3)) == 3
+
+
+def test_nothing_falls_back_where_the_installed_cuda_runs(installed_cuda):
+    kernel = run(FALLBACK).ypk
+    assert [step.backend for step in kernel.explain().steps] == ["cuda"]
+    kernel.compile()
+    kernel()
+    profile = kernel.profile()
+    assert profile.seconds > 0
+    assert profile.work.shape == (1, len(kernel.program.nodes))
+    kernel.close()
+
+
+def test_the_installed_cuda_says_why_it_does_not_run_a_program(installed_cuda, cpu):
+    """An option that it has but one value of is an error, and another backend lacks the option."""
+    block = CUDA.replace("use_cutlass_kernel=True", "use_cutlass_kernel=False")
+    with pytest.raises(NotImplementedError, match="the executor of cuda multiplies on tensor"):
+        run(block).ypk.compile()
