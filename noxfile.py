@@ -54,6 +54,15 @@ CHECKS = ["torch", "opencl", "cuda", "conformance", "wheels_sample", "docs", "li
 NO_LEVELS = f"--ignore={CONFORMANCE}/test_levels.py"
 # The code blocks of the pages, of which --pages chooses those that need a package.
 BLOCKS = "tests/docs/test_pages.py::test_blocks_run"
+KERNEL_GUIDE = "tests/selection/test_kernel_guide.py"
+# What every executor of decode programs refuses and takes, but for whole texts, which take long
+# where a device is emulated.
+CONTRACT_OF_EXECUTORS = [f"tests/decode/test_wrong_{name}.py" for name in ("programs", "tensors")]
+CONTRACT_OF_EXECUTORS += [
+    f"tests/decode/test_{name}.py"
+    for name in ("wrong_steps", "steps_in_a_row", "memory", "decode_interface_backends")
+]
+CONTRACT_OF_EXECUTORS += ["-k", "not answers and not sampled_steps and not stop_string"]
 TENTH_OP = "tests/docs/test_tenth_op.py::test_a_backend_has_it"
 # What other processors round or sign otherwise, by PyTorch's own functions for them.
 SAMPLE_OF_PROCESSORS = [f"{TORCH}/tests/operators/test_composed.py"]
@@ -143,16 +152,17 @@ def opencl_intel(session: nox.Session) -> None:
 @nox.session
 def cuda(session: nox.Session) -> None:
     """Check what of the CUDA backend needs no GPU: its wheel, and its kernels run on the CPU."""
-    install_group(session, "test", "cuda-test")
-    session.install(pytorch())  # Some of its tests exchange arrays with it.
+    # Some of its tests exchange arrays with PyTorch, and some run models of its libraries.
+    install_group(session, "test", "cuda-test", "peers", "decode")
     environment = cuda_compiler(session)
     session.install(f"./{CORE}", f"./{DECODE}", emulated_cuda_wheel(session))
     only = ["--require-backend=cuda", "--pages=cuda"]
     if session.posargs:
         session.run("pytest", "-q", *only, *session.posargs, env=environment)
         return
-    session.run("pytest", *BY_GROUP, *only, BLOCKS, CUDA, env=environment)
+    session.run("pytest", *BY_GROUP, *only, BLOCKS, CUDA, KERNEL_GUIDE, env=environment)
     session.run("pytest", *PARALLEL, *only, CONFORMANCE, "--backend=cuda", NO_LEVELS)
+    session.run("pytest", *BY_GROUP, *only, *CONTRACT_OF_EXECUTORS, "--backend=cuda")
 
 
 @nox.session
