@@ -22,8 +22,7 @@ Owned view_by_exchange(const char* name, PyObject* object) {
     if (!is_in_host_memory(tensor))
       throw ValueError(
           text(kTakesTensors, ": tensor '", name, "' is not in host memory; move it there"));
-    DType dtype;
-    return view_of_host_array(kTakesTensors, name, object, false, tensor, dtype);
+    return view_of_host_array(kTakesTensors, name, object, false, tensor);
   } catch (const TypeError&) {
     return {};
   }

@@ -107,8 +107,8 @@ bool is_in_host_memory(const dlpack::DLTensor& tensor) {
   return tensor.device.type == dlpack::kCPU || tensor.device.type == dlpack::kCUDAHost;
 }
 
-Owned view_of_host_array(const char* op, const char* name, PyObject* object, bool is_output,
-                         const dlpack::DLTensor& tensor, DType& dtype) {
+DType dtype_in_memory(const char* op, const char* name, PyObject* object, bool is_output,
+                      const dlpack::DLTensor& tensor) {
   // Such as PyTorch's fake tensors, which have shapes alone.
   if (!tensor.data && !is_empty(tensor))
     throw TypeError(
@@ -116,16 +116,17 @@ Owned view_of_host_array(const char* op, const char* name, PyObject* object, boo
   if (tensor.ndim > NPY_MAXDIMS)
     throw ValueError(
         text(op, ": ", name, " has ", tensor.ndim, " axes; the most are ", NPY_MAXDIMS));
-  dtype = dlpack::dtype_of(tensor.dtype);
+  const DType dtype = dlpack::dtype_of(tensor.dtype);
   if (dtype == kDTypes)
     throw TypeError(text(op, ": ", name, " has dtype ", dtype_attribute_text(object),
                          "; the supported dtypes are ", kSupportedDTypes,
                          is_output ? "" : "; convert it first"));
-  return view_of_tensor(op, name, tensor, dtype);
+  return dtype;
 }
 
-Owned view_of_tensor(const char* op, const char* name, const dlpack::DLTensor& tensor,
-                     DType dtype) {
+Owned view_of_host_array(const char* op, const char* name, PyObject* object, bool is_output,
+                         const dlpack::DLTensor& tensor) {
+  const DType dtype = dtype_in_memory(op, name, object, is_output, tensor);
   npy_intp shape[NPY_MAXDIMS], strides[NPY_MAXDIMS];
   const auto item = static_cast<npy_intp>(kItemSizes[dtype]);
   npy_intp step = item;

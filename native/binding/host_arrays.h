@@ -1,5 +1,5 @@
-// Arrays of other libraries in host memory, seen through DLPack's C exchange API as NumPy arrays
-// over the same memory; bfloat16 as uint16.
+// Arrays of other libraries in host memory, seen through DLPack's C exchange API, also as NumPy
+// arrays over the same memory; bfloat16 as uint16.
 #pragma once
 
 #include "binding/dlpack.h"
@@ -25,14 +25,15 @@ dlpack::DLTensor tensor_of(const char* op, const char* name, const dlpack::Excha
                            PyObject* object);
 bool is_in_host_memory(const dlpack::DLTensor& tensor);
 
-// A view of the memory of an array in host memory, and its dtype. Runs no Python code. Throws
-// TypeError, ValueError or PythonError, with the op's and the argument's name, unless there is
-// memory of a supported dtype.
-Owned view_of_host_array(const char* op, const char* name, PyObject* object, bool is_output,
-                         const dlpack::DLTensor& tensor, DType& dtype);
+// The dtype of an array in host memory. Throws TypeError or ValueError, with the op's and the
+// argument's name, unless there is memory of a supported dtype, of no more axes than NumPy's arrays
+// have.
+DType dtype_in_memory(const char* op, const char* name, PyObject* object, bool is_output,
+                      const dlpack::DLTensor& tensor);
 
-// A view of a tensor in host memory of a supported dtype, for an argument or a result of this name.
-// Throws ValueError or PythonError.
-Owned view_of_tensor(const char* op, const char* name, const dlpack::DLTensor& tensor, DType dtype);
+// A view of the memory of an array in host memory. Runs no Python code. Throws as dtype_in_memory()
+// does, for what is too big for NumPy too, and PythonError.
+Owned view_of_host_array(const char* op, const char* name, PyObject* object, bool is_output,
+                         const dlpack::DLTensor& tensor);
 
 }  // namespace tensor_ops

@@ -1,20 +1,27 @@
 // An array argument, as checks/array_checks.h describes it: a NumPy array, or an array of another
-// library with a NumPy view of its memory.
+// library.
 #pragma once
 
 #include "binding/dlpack.h"
 #include "binding/python.h"
 #include "declaration/array_view.h"
+#include "declaration/declaration.h"
 
 namespace tensor_ops {
 
 struct Array : ArrayView {
   PyObject* object;  // borrowed; null where not given
   bool is_output;
-  PyArrayObject* numpy;  // the object itself if it is NumPy's; else one the ArrayReader owns
+  PyArrayObject* numpy;  // the object itself if it is NumPy's, else null
+  // Where an array of another library has its shape and strides.
+  std::ptrdiff_t own_shape[kMaxDims], own_strides[kMaxDims];
+
+  Array() = default;
+  Array(const Array&) = delete;
+  Array& operator=(const Array&) = delete;
 
   bool is_given() const { return object != nullptr; }
-  bool is_numpy() const { return object == reinterpret_cast<PyObject*>(numpy); }
+  bool is_numpy() const { return numpy != nullptr; }
 };
 
 // Sets the view, but for the dtype.

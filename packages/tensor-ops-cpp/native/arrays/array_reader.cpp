@@ -1,5 +1,7 @@
 #include "arrays/array_reader.h"
 
+#include <algorithm>
+
 #include "declaration/errors.h"
 
 namespace tensor_ops {
@@ -10,7 +12,6 @@ void ArrayReader::begin(const Declaration& op, const Arguments& arguments) {
   if (PyArray_Check(first_object_)) return;
   exchange_ = exchange_api(Py_TYPE(first_object_));
   if (!exchange_) return;
-  foreign_ = std::make_unique<ForeignArrays>();
   const bool has_tangents = are_tangents_tracked();
   PyObject* const* value = arguments.value;
   for (const Parameter& parameter : op.parameters) {
@@ -18,10 +19,12 @@ void ArrayReader::begin(const Declaration& op, const Arguments& arguments) {
     if (parameter.is_array() && object) begin_foreign(parameter.name, object, false, has_tangents);
   }
   PyObject* out = arguments.out;
-  if (out && !PyTuple_Check(out)) begin_foreign("out", out, true, has_tangents);
-  for (Py_ssize_t i = 0; out && PyTuple_Check(out) && i < PyTuple_GET_SIZE(out); ++i)
+  if (!out) return;
+  if (!PyTuple_Check(out)) return begin_foreign("out", out, true, has_tangents);
+  // A longer tuple is refused later.
+  const auto count = std::min<Py_ssize_t>(PyTuple_GET_SIZE(out), kMaxOutputs);
+  for (Py_ssize_t i = 0; i < count; ++i)
     begin_foreign("out", PyTuple_GET_ITEM(out, i), true, has_tangents);
-  foreign_->views.reserve(foreign_->known.size());
 }
 
 void ArrayReader::begin_foreign(const char* name, PyObject* object, bool is_output,
@@ -30,7 +33,7 @@ void ArrayReader::begin_foreign(const char* name, PyObject* object, bool is_outp
       Py_TYPE(object) == Py_TYPE(first_object_) ? exchange_ : exchange_api(Py_TYPE(object));
   if (!api) return;  // read() refuses it
   require_all_in_memory(op_, name, object, is_output, has_tangents);
-  foreign_->known.push_back({object, api});
+  foreign_[foreign_count_++] = {object, api};
 }
 
 void ArrayReader::read_foreign(const char* name, Array& array) {
@@ -40,8 +43,8 @@ void ArrayReader::read_foreign(const char* name, Array& array) {
   if (!api)
     throw TypeError(
         text(op_, ": ", name, " must be an array like ", first_, ", got ", type_name(object)));
-  array.numpy = foreign_->views.emplace_back(view_of_foreign(op_, name, *api, array)).array();
-  view_numpy(array.numpy, array);
+  array.numpy = nullptr;
+  view_foreign(op_, name, *api, array);
 }
 
 void ArrayReader::refuse(const char* name, const Array& array) const {
@@ -53,8 +56,8 @@ void ArrayReader::refuse(const char* name, const Array& array) const {
 }
 
 const dlpack::ExchangeAPI* ArrayReader::api_of(PyObject* object) const {
-  for (const Foreign& each : foreign_->known)
-    if (each.object == object) return each.api;
+  for (int i = 0; i < foreign_count_; ++i)
+    if (foreign_[i].object == object) return foreign_[i].api;
   return nullptr;
 }
 

@@ -1,9 +1,6 @@
 // Reads the array arguments of a call: all NumPy's, or all of one other library.
 #pragma once
 
-#include <memory>
-#include <vector>
-
 #include "arrays/foreign.h"
 #include "binding/arguments.h"
 #include "binding/dtypes.h"
@@ -38,10 +35,6 @@ class ArrayReader {
     PyObject* object;  // borrowed
     const dlpack::ExchangeAPI* api;
   };
-  struct ForeignArrays {
-    std::vector<Foreign> known;
-    std::vector<Owned> views;
-  };
 
   void begin_foreign(const char* name, PyObject* object, bool is_output, bool has_tangents);
   void read_foreign(const char* name, Array& array);
@@ -53,7 +46,8 @@ class ArrayReader {
   const char* first_ = nullptr;  // the first argument, which decides the library
   PyObject* first_object_ = nullptr;
   const dlpack::ExchangeAPI* exchange_ = nullptr;
-  std::unique_ptr<ForeignArrays> foreign_;  // of exchange_
+  Foreign foreign_[kMaxArrays + kMaxOutputs];  // of exchange_; the first foreign_count_ are set
+  int foreign_count_ = 0;
 };
 
 }  // namespace tensor_ops

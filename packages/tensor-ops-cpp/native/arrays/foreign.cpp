@@ -9,16 +9,45 @@ namespace {
 
 Name graph("torch.autograd.graph"), increment_version("increment_version");
 
+// What views of no memory point to.
+char no_memory;
+
+// Sets all but the dtype, which is known; false for what is more than fits into memory.
+bool set_view(const dlpack::DLTensor& tensor, Array& array) {
+  const auto item = static_cast<std::ptrdiff_t>(array.item_size());
+  std::ptrdiff_t step = item;
+  bool fits = true, is_empty = false;
+  array.is_contiguous = true;
+  for (int d = tensor.ndim - 1; d >= 0; --d) {
+    const auto length = static_cast<std::ptrdiff_t>(tensor.shape[d]);
+    const auto stride =
+        tensor.strides ? static_cast<std::ptrdiff_t>(tensor.strides[d]) * item : step;
+    array.own_shape[d] = length;
+    array.own_strides[d] = stride;
+    array.is_contiguous = array.is_contiguous && (length == 1 || stride == step);
+    is_empty = is_empty || length == 0;
+    if (length > 0) fits = !__builtin_mul_overflow(step, length, &step) && fits;
+  }
+  array.is_contiguous = array.is_contiguous || is_empty;
+  array.data = tensor.data ? static_cast<char*>(tensor.data) + tensor.byte_offset : &no_memory;
+  array.dims = tensor.ndim;
+  array.shape = array.own_shape;
+  array.strides = array.own_strides;
+  return fits || is_empty;
+}
+
 }  // namespace
 
-Owned view_of_foreign(const char* op, const char* name, const dlpack::ExchangeAPI& api,
-                      Array& array) {
+void view_foreign(const char* op, const char* name, const dlpack::ExchangeAPI& api, Array& array) {
   const dlpack::DLTensor tensor = tensor_of(op, name, api, array.object);
   if (!is_in_host_memory(tensor))
     throw ValueError(text(op, ": ", name, " is not in host memory, where tensor_ops_cpp computes; ",
                           array.is_output ? "give an array that is" : "move it there",
                           ", or call tensor_ops.", op, ", which finds a backend for its device"));
-  return view_of_host_array(op, name, array.object, array.is_output, tensor, array.dtype);
+  array.dtype = dtype_in_memory(op, name, array.object, array.is_output, tensor);
+  if (!set_view(tensor, array))
+    throw ValueError(text(op, ": ", name, " cannot be seen as an array: array is too big: ",
+                          shape_text(tensor.ndim, tensor.shape)));
 }
 
 bool is_read_only_foreign(PyObject* object, const dlpack::ExchangeAPI& api) {
@@ -37,8 +66,9 @@ void note_written(PyObject* object) {
 
 ForeignResult::ForeignResult(const char* op, const Array& like, const dlpack::ExchangeAPI& api)
     : api_(&api),
-      tensor_(dlpack::allocate(op, api, {dlpack::kCPU, 0}, like.dtype, like.dims, like.shape)),
-      view_(view_of_tensor(op, "the result", tensor_->tensor, like.dtype)) {}
+      tensor_(dlpack::allocate(op, api, {dlpack::kCPU, 0}, like.dtype, like.dims, like.shape)) {}
+
+void ForeignResult::view(Array& array) const { set_view(tensor_->tensor, array); }
 
 Owned ForeignResult::release() { return dlpack::to_object(*api_, std::move(tensor_)); }
 

@@ -1,5 +1,4 @@
-// Host arrays of other libraries, seen through DLPack's C exchange API as NumPy arrays over the
-// same memory; bfloat16 as uint16.
+// Host arrays of other libraries, seen through DLPack's C exchange API.
 #pragma once
 
 #include "arrays/array.h"
@@ -7,11 +6,10 @@
 
 namespace tensor_ops {
 
-// A view of the array's object, valid as long as that is and keeps its memory; sets the array's
-// dtype. Runs no Python code. Throws TypeError, ValueError or PythonError, with the op's and the
-// argument's name, unless it is an array on the host of a supported dtype.
-Owned view_of_foreign(const char* op, const char* name, const dlpack::ExchangeAPI& api,
-                      Array& array);
+// Sets the view of the array's object, valid as long as that is and keeps its memory. Runs no
+// Python code. Throws TypeError, ValueError or PythonError, with the op's and the argument's name,
+// unless it is an array on the host of a supported dtype.
+void view_foreign(const char* op, const char* name, const dlpack::ExchangeAPI& api, Array& array);
 
 // Whether a library says that an array of its own must not be written to. Throws PythonError.
 bool is_read_only_foreign(PyObject* object, const dlpack::ExchangeAPI& api);
@@ -19,7 +17,7 @@ bool is_read_only_foreign(PyObject* object, const dlpack::ExchangeAPI& api);
 // Lets autograd know that an array was written to.
 void note_written(PyObject* object);
 
-// A new array of a library, and the view that it is written by.
+// A new array of a library.
 class ForeignResult {
  public:
   ForeignResult() = default;
@@ -28,14 +26,14 @@ class ForeignResult {
   ForeignResult(const char* op, const Array& like, const dlpack::ExchangeAPI& api);
 
   explicit operator bool() const { return tensor_ != nullptr; }
-  PyArrayObject* view() const { return view_.array(); }
+  // Sets the view that it is written by, all but the dtype.
+  void view(Array& array) const;
   // The array itself, once. Throws PythonError.
   Owned release();
 
  private:
   const dlpack::ExchangeAPI* api_ = nullptr;
   dlpack::OwnedTensor tensor_;
-  Owned view_;
 };
 
 }  // namespace tensor_ops

@@ -102,14 +102,14 @@ void Result::prepare(const Declaration& op, CheckedCall& call, std::size_t i) {
   Array& out = call.out[i];
   const dlpack::ExchangeAPI* exchange = call.reader.exchange();
   if (out.is_given()) {
-    array_ = Owned::borrow(reinterpret_cast<PyObject*>(out.numpy));
-    if (exchange) given_ = Owned::borrow(out.object);
+    (exchange ? given_ : array_) = Owned::borrow(out.object);
     return;
   }
   const Array& like = call.array[op.outputs[i].like];
   allocate(op.name, like, exchange);
   out.dtype = like.dtype;
-  view_numpy(array(), out);
+  if (exchange) return foreign_.view(out);
+  view_numpy(array_.array(), out);
 }
 
 void Result::allocate(const char* op, const Array& like, const dlpack::ExchangeAPI* exchange) {

@@ -25,11 +25,10 @@ class Result {
 
  private:
   void allocate(const char* op, const Array& like, const dlpack::ExchangeAPI* exchange);
-  PyArrayObject* array() const { return foreign_ ? foreign_.view() : array_.array(); }
 
-  Owned array_;
-  Owned given_;  // the caller's array, where array_ is a view of one
-  ForeignResult foreign_;
+  Owned array_;            // NumPy's
+  Owned given_;            // of another library, the caller's
+  ForeignResult foreign_;  // of another library, new
 };
 
 }  // namespace tensor_ops
