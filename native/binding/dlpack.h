@@ -23,6 +23,7 @@ enum TypeCode : std::uint8_t {
 struct Version {
   std::uint32_t major, minor;
 };
+constexpr Version kVersion{1, 2};
 struct Device {
   DeviceType type;
   std::int32_t id;
