@@ -8,15 +8,16 @@
 namespace tensor_ops {
 namespace {
 
-Name numpy_ma("numpy.ma"), masked_array("MaskedArray");
+Module numpy_ma("numpy.ma");
+Name masked_array("MaskedArray");
 
 // ml_dtypes is not a dependency: its type is known by name, and remembered (kept alive) once seen.
 std::atomic<PyTypeObject*> bfloat16_type{nullptr};
 
 bool is_masked(PyObject* object) {
-  const Owned module = imported_module(numpy_ma.get());
+  PyObject* module = numpy_ma.get();
   if (!module) return false;  // without numpy.ma there are no masked arrays
-  const Owned type(PyObject_GetAttr(module.get(), masked_array.get()));
+  const Owned type(PyObject_GetAttr(module, masked_array.get()));
   if (!type) PyErr_Clear();
   // Not isinstance(), which would ask the object.
   return type && PyType_Check(type.get()) &&

@@ -10,7 +10,7 @@ namespace {
 
 // Of attributes, methods and modules.
 namespace words {
-Name torch("torch"), forward_ad("torch.autograd.forward_ad");
+Module torch("torch"), forward_ad("torch.autograd.forward_ad");
 Name exchange(dlpack::kExchangeAttribute), requires_grad("requires_grad");
 Name is_neg("is_neg"), is_grad_enabled("is_grad_enabled"), current_level("_current_level");
 Name unpack_dual("unpack_dual"), tangent("tangent");
@@ -33,15 +33,15 @@ bool truth_of(const Owned& value) {
 
 // PyTorch's, of the thread.
 bool does_torch_record_gradients() {
-  const Owned module = imported_module(words::torch.get());
+  PyObject* module = words::torch.get();
   return !module ||
-         truth_of(Owned(PyObject_CallMethodNoArgs(module.get(), words::is_grad_enabled.get())));
+         truth_of(Owned(PyObject_CallMethodNoArgs(module, words::is_grad_enabled.get())));
 }
 
 bool has_tangent(PyObject* object) {
-  const Owned module = imported_module(words::forward_ad.get());
+  PyObject* module = words::forward_ad.get();
   if (!module) return false;
-  const Owned dual(PyObject_CallMethodOneArg(module.get(), words::unpack_dual.get(), object));
+  const Owned dual(PyObject_CallMethodOneArg(module, words::unpack_dual.get(), object));
   if (!dual) throw PythonError();
   const Owned found = found_attribute(dual.get(), words::tangent);
   return found && found.get() != Py_None;
@@ -68,8 +68,8 @@ const dlpack::ExchangeAPI* exchange_api(PyTypeObject* type) {
 }
 
 bool are_tangents_tracked() {
-  const Owned module = imported_module(words::forward_ad.get());
-  const Owned current = module ? found_attribute(module.get(), words::current_level) : Owned();
+  PyObject* module = words::forward_ad.get();
+  const Owned current = module ? found_attribute(module, words::current_level) : Owned();
   if (!current || !PyLong_Check(current.get())) return false;
   const long value = PyLong_AsLong(current.get());
   if (value == -1 && PyErr_Occurred()) throw PythonError();

@@ -23,10 +23,15 @@ PyObject* Name::get() const {
   return string;
 }
 
-Owned imported_module(PyObject* name) {
-  Owned module(PyImport_GetModule(name));
+PyObject* Module::get() const {
+  if (PyObject* known = found_.load(std::memory_order_acquire)) return known;
+  Owned module(PyImport_GetModule(name_.get()));
   if (!module && PyErr_Occurred()) throw PythonError();
-  return module;
+  // None stands for a module that must not be imported.
+  if (!module || module.get() == Py_None) return nullptr;
+  PyObject* none = nullptr;
+  if (!found_.compare_exchange_strong(none, module.get())) return none;
+  return module.release();
 }
 
 std::string take_error_text() {

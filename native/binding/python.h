@@ -65,6 +65,20 @@ class Name {
   mutable std::atomic<PyObject*> interned_{nullptr};
 };
 
+// A module that other code may have imported. Instances are static variables of a file.
+class Module {
+ public:
+  constexpr explicit Module(const char* name) : name_(name) {}
+
+  // Borrowed; null where nobody has imported it. It is kept once it is found, since looking for it
+  // takes time that small calls show. Throws PythonError.
+  PyObject* get() const;
+
+ private:
+  Name name_;
+  mutable std::atomic<PyObject*> found_{nullptr};
+};
+
 // Lets other threads run Python, and be stopped, while this one computes or waits.
 class ReleasedGil {
  public:
@@ -87,9 +101,6 @@ class ReleasedGil {
  private:
   PyThreadState* state_;
 };
-
-// A module if it was imported already, else null. Throws PythonError.
-Owned imported_module(PyObject* name);
 
 // The first line of the Python exception that is set, which is then cleared.
 std::string take_error_text();

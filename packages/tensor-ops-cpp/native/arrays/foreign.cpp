@@ -11,7 +11,8 @@
 namespace tensor_ops {
 namespace {
 
-Name graph("torch.autograd.graph"), increment_version("increment_version");
+Module graph("torch.autograd.graph");
+Name increment_version("increment_version");
 
 // What views of no memory point to.
 char no_memory;
@@ -95,8 +96,8 @@ bool is_read_only_foreign(PyObject* object, const dlpack::ExchangeAPI& api) {
 }
 
 void note_written(PyObject* object) {
-  const Owned module(PyImport_GetModule(graph.get()));
-  const Owned done(module ? PyObject_CallMethodOneArg(module.get(), increment_version.get(), object)
+  PyObject* module = graph.get();
+  const Owned done(module ? PyObject_CallMethodOneArg(module, increment_version.get(), object)
                           : nullptr);
   // Not every array has a version: those of other libraries, and tensors made for inference.
   if (!done) PyErr_Clear();
