@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import tensor_ops
+from tensor_ops import extension
 
 torch = pytest.importorskip("torch")
 cpp = pytest.importorskip("tensor_ops_cpp")
@@ -78,3 +79,23 @@ def test_parameters_go_in_as_they_are_where_no_gradients_are_recorded(x, no_view
     parameter = torch.nn.Parameter(x)
     with torch.no_grad():
         assert torch.equal(tensor_ops.silu(parameter), cpp.silu(x))
+
+
+def test_the_function_is_found_anew_for_every_call(x):
+    find = extension.exchanging_finder(extension.OPS["silu"], lambda *_: "float32")
+    assert find(x.dtype, x) is cpp.silu
+    with (
+        tensor_ops.use_backend("python"),
+        pytest.raises(TypeError, match="the backend takes NumPy arrays only"),
+    ):
+        find(x.dtype, x)
+    assert find(x.dtype, x) is cpp.silu
+
+
+def test_a_dtype_that_has_no_name_is_refused(x):
+    def name_of(op, argument, array):
+        raise TypeError(f"{op} takes no {argument} of {array.dtype}")
+
+    find = extension.exchanging_finder(extension.OPS["silu"], name_of)
+    with pytest.raises(TypeError, match=r"silu takes no x of torch\.int64"):
+        find(torch.int64, x.long())

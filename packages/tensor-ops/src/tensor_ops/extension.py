@@ -61,6 +61,7 @@ __all__ = [
     "choose_backend",
     "decision",
     "did_you_mean",
+    "exchanging_finder",
     "exchanging_function",
     "figure_class_for",
     "format_time",
@@ -181,17 +182,40 @@ def exchanging_function(op: Op, name_of: Callable[[str, str, Any], str]) -> Call
         Returns the name of an array's dtype, such as ``float32``, of the op's name, the name of its
         first argument and that array; it raises TypeError for a dtype that no op takes.
     """
-    route = Route(op, CPU, in_place=True, exchanges_arrays=True)
-    key, current = route.key, state.current
+    find = exchanging_finder(op, name_of)
 
     def call(x: Any, *rest: Any) -> Any:
-        table = current()
-        try:
-            function = table.functions[key][x.dtype]
-        except LookupError:
-            function = route.function(table, x.dtype, name_of(op.name, op.first, x))
-        if function is None:
-            raise TypeError(f"{op.name}: the backend takes NumPy arrays only")
-        return function(x, *rest)
+        return find(x.dtype, x)(x, *rest)
 
     return call
+
+
+def exchanging_finder(
+    op: Op, name_of: Callable[[str, str, Any], str]
+) -> Callable[[Hashable, Any], Callable[..., Any]]:
+    """Return what finds the function that `exchanging_function` calls, of the first array's dtype.
+
+    It takes the dtype and the array, and raises TypeError where the backend takes no such arrays.
+    What it finds is right until the configuration changes, so that it is asked before every call.
+
+    Parameters
+    ----------
+    op : Op
+    name_of : callable
+        As `exchanging_function` takes it.
+    """
+    route = Route(op, CPU, in_place=True, exchanges_arrays=True)
+    key, context_name, current = route.key, state.context_name.get, state.current
+
+    def find(dtype: Hashable, x: Any) -> Callable[..., Any]:
+        try:
+            # What `state.current` does, written out: the call takes as long as these look-ups.
+            table = state.tables[None] if context_name() is None else current()
+            function = table.functions[key][dtype]
+        except LookupError:
+            function = route.function(current(), dtype, name_of(op.name, op.first, x))
+        if function is None:
+            raise TypeError(f"{op.name}: the backend takes NumPy arrays only")
+        return function
+
+    return find

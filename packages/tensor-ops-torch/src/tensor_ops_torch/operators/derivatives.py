@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from tensor_ops.extension import Op
-from tensor_ops_torch.operators.direct import bypassing, direct
+from tensor_ops_torch.operators.direct import bypassing, direct, finder
 from tensor_ops_torch.operators.rows import may_have_tangents
 from tensor_ops_torch.operators.tensors import array_names
 
@@ -45,21 +45,22 @@ def recording(op: Op, function: type[torch.autograd.Function]) -> Callable[..., 
     of `direct` it raises one of `REFUSED` where only the operator knows what to do, or to say.
     """
     count = len(array_names(op))
-    run_directly = direct(op)
+    find = finder(op)
     apply = super(torch.autograd.Function, function).apply
 
-    def record(*args: Any) -> Any:
+    def record(x: Any, *rest: Any) -> Any:
         if not torch.is_grad_enabled():
-            return run_directly(*args)
+            return find(x.dtype, x)(x, *rest)
         if torch._C._are_functorch_transforms_active():
             raise TypeError
+        args = (x, *rest)
         for each in args[:count]:
             if each is not None and each.requires_grad:
                 try:
                     return apply(None, *args)
                 except RuntimeError as error:
                     raise TypeError from error
-        return run_directly(*args)
+        return find(x.dtype, x)(*args)
 
     return record
 

@@ -21,10 +21,18 @@ from torch._C import (
 from torch.autograd import forward_ad, profiler
 from torch.compiler import is_dynamo_compiling
 
-from tensor_ops.extension import Op, exchanging_function
+from tensor_ops.extension import Op, exchanging_finder, exchanging_function
 from tensor_ops_torch.operators.tensors import EXCHANGES, dtype_name
 
-__all__ = ["PLAIN", "REFUSED", "are_as_is", "direct", "can_bypass_dispatcher", "bypassing"]
+__all__ = [
+    "PLAIN",
+    "REFUSED",
+    "are_as_is",
+    "bypassing",
+    "can_bypass_dispatcher",
+    "direct",
+    "finder",
+]
 
 # What a direct call raises before it computes anything, so that the caller may call the operator:
 # for tensors of other kinds, for those of torch.func, which have no memory, and where a backend
@@ -68,6 +76,14 @@ def direct(op: Op) -> Callable[..., Any]:
     among `PLAIN`.
     """
     return exchanging_function(op, dtype_name) if EXCHANGES else _refuse
+
+
+def finder(op: Op) -> Callable[[Any, Any], Callable[..., Any]]:
+    """Return what finds the function that `direct` calls, of the dtype of a tensor and of that.
+
+    Like that function it raises one of `REFUSED`.
+    """
+    return exchanging_finder(op, dtype_name) if EXCHANGES else _refuse
 
 
 def bypassing(operator: Callable[..., Any], run_directly: Callable[..., Any]) -> Callable[..., Any]:
