@@ -8,7 +8,7 @@ import dis
 import functools
 import hashlib
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
@@ -18,8 +18,9 @@ from torch import nn
 
 from tensor_ops_torch.modules.reading import Reading
 
-__all__ = ["Conditions"]
+__all__ = ["Check", "Conditions"]
 
+Check = Callable[[nn.Module], bool]
 _MISSING = object()
 
 
@@ -60,34 +61,24 @@ class Conditions:
             _digest(getattr(owner, name, None)) == digest for owner, name, digest in self.functions
         ) and not any(name in vars(owner) for owner, name in self.passed)
 
-    def check(self, kind: type[nn.Module]) -> Callable[[nn.Module, bool], bool]:
+    def check(self, kind: type[nn.Module]) -> Check:
         """Return a function that says whether they hold for a module of a swapped class.
 
         A compiler traces it, and guards on what it reads: a function by its code and defaults, a
         global by its object. Each read below is one that it can guard on.
         """
         watched, held = self.watched, self.held
-        called = tuple({name: None for _, name, _ in self.functions if name != "forward"})
-        functions = []
-        used = []
-        for owner, name, _ in self.functions:
-            found = getattr(owner, name)
-            facts = found.__code__, found.__defaults__, copy.copy(found.__kwdefaults__)
-            # What was set on the class that a module has is called before what its base has.
-            is_inherited = name in called and getattr(kind, name, None) is found
-            functions.append((kind if is_inherited else owner, name, found, *facts))
-            used += [(read, _copy_partial(read())) for read in _readers(found)]
-        own = itertools.takewhile(lambda each: each is not nn.Module, kind.__mro__)
-        hiding = tuple((vars(each), name) for each in own for name in held)
+        called, functions, hiding = self._called, self._facts(kind), self._hiding(kind)
+        used = [(r, _copy_partial(r())) for each in functions for r in _readers(each[2])]
         passed = tuple((vars(each), name) for each, name in self.passed)
 
-        def is_hidden(module: nn.Module, is_eager: bool) -> bool:
+        def is_hidden(module: nn.Module) -> bool:
             """Return whether something else has the name of a parameter, child or function."""
             fields = module.__dict__
             for name in held:
                 if name in fields:
                     return True
-            if is_eager or not torch.compiler.is_compiling():
+            if not torch.compiler.is_compiling():
                 for names, name in hiding:
                     if name in names:
                         return True
@@ -104,8 +95,8 @@ class Conditions:
 
         has_names = bool(held or called or passed)
 
-        def hold(module: nn.Module, is_eager: bool) -> bool:
-            if has_names and is_hidden(module, is_eager):
+        def hold(module: nn.Module) -> bool:
+            if has_names and is_hidden(module):
                 return False
             for name, of, value in watched:
                 found = getattr(module, name, _MISSING)
@@ -131,6 +122,95 @@ class Conditions:
 
         return hold
 
+    def eager_check(self, kind: type[nn.Module]) -> Check:
+        """Return what asks the same of a module that no compiler traces.
+
+        It is one expression: the loops of `check` take longer than all that they ask of a module
+        like SiLU.
+        """
+        hold = _Conjunction()
+        for name in (*self.held, *self._called):
+            hold.add(f"{name!r} not in module.__dict__")
+        for names, name in (*self._hiding(kind), *((vars(e), name) for e, name in self.passed)):
+            hold.add(f"{name!r} not in {{}}", names)
+        for name, of, value in self.watched:
+            attribute = f"module.{name}"
+            if value is None or of is bool:
+                hold.add(f"{attribute} is {value}")
+            elif of is functools.partial:
+                hold.add(f"same_partial({attribute}, {{}})", value)
+            else:
+                hold.add(f"type(found := {attribute}) is {{}} and found == {{}}", of, value)
+        for owner, name, function, code, defaults, keywords in self._facts(kind):
+            hold.add(f"(found := {{}}.{name}) is {{}}", owner, function)
+            hold.add("found.__code__ is {}", code)
+            # Where there were none, every argument was given, and none that is set now is used.
+            if defaults is not None:
+                hold.add("found.__defaults__ == {}", defaults)
+            if keywords is not None:
+                hold.add("found.__kwdefaults__ == {}", keywords)
+            hold.add_globals(function)
+        return hold.function()
+
+    @property
+    def _called(self) -> tuple[str, ...]:
+        """The names of the functions that forwards call."""
+        return tuple({name: None for _, name, _ in self.functions if name != "forward"})
+
+    def _facts(self, kind: type[nn.Module]) -> tuple[tuple[Any, ...], ...]:
+        """Return the functions, where they are looked for and what they consist of."""
+        found = []
+        for owner, name, _ in self.functions:
+            function = getattr(owner, name)
+            facts = function.__code__, function.__defaults__, copy.copy(function.__kwdefaults__)
+            # What was set on the class that a module has is called before what its base has.
+            is_inherited = name in self._called and getattr(kind, name, None) is function
+            found.append((kind if is_inherited else owner, name, function, *facts))
+        return tuple(found)
+
+    def _hiding(self, kind: type[nn.Module]) -> tuple[tuple[Mapping[str, Any], str], ...]:
+        """Return where a class may have something else of the name of a parameter or child."""
+        own = itertools.takewhile(lambda each: each is not nn.Module, kind.__mro__)
+        return tuple((vars(each), name) for each in own for name in self.held)
+
+
+class _Conjunction:
+    """A function of a module that says whether all of some expressions hold."""
+
+    def __init__(self) -> None:
+        self._parts: list[str] = []
+        self._values: dict[str, Any] = {"same_partial": _same_partial}
+
+    def add(self, expression: str, *values: Any) -> None:
+        """Add an expression of `module` and, for each pair of braces, of a value."""
+        names = [f"value{len(self._values) + i}" for i in range(len(values))]
+        self._values.update(zip(names, values, strict=True))
+        self._parts.append(expression.format(*names))
+
+    def add_globals(self, function: FunctionType) -> None:
+        """Add that all names that a function looks up outside of itself stand for the same."""
+        own = function.__globals__
+        for name in _names_of_globals(function):
+            if name not in own:
+                self.add(f"{name!r} not in {{}}", own)
+            names = own if name in own else vars(builtins)
+            value = _copy_partial(names[name])
+            if type(value) is functools.partial:
+                self.add(f"same_partial({{}}[{name!r}], {{}})", names, value)
+            else:
+                self.add(f"{{}}[{name!r}] is {{}}", names, value)
+
+    def function(self) -> Check:
+        """Return the function, for which what is missing does not hold."""
+        body = " and ".join(self._parts) or "True"
+        source = (
+            f"def hold(module):\n  try:\n    return {body}\n"
+            "  except (AttributeError, KeyError):\n    return False"
+        )
+        exec(source, self._values)
+        hold: Check = self._values["hold"]
+        return hold
+
 
 def _place(entry: tuple[Any, ...]) -> tuple[str, str]:
     return entry[0].__qualname__, entry[1]
@@ -138,10 +218,15 @@ def _place(entry: tuple[Any, ...]) -> tuple[str, str]:
 
 def _readers(function: FunctionType) -> list[Callable[[], Any]]:
     """Return functions that each read a name as a function does, a global or else a builtin."""
+    names = _names_of_globals(function)
+    return [eval(f"lambda: {name}", function.__globals__) for name in names]
+
+
+def _names_of_globals(function: FunctionType) -> list[str]:
+    """Return the names that a function looks up outside of itself, and finds."""
     # A name that does not exist belongs to a branch that does not run.
     known = function.__globals__.keys() | vars(builtins).keys()
-    names = [each for each in _globals_of(function.__code__) if each in known]
-    return [eval(f"lambda: {name}", function.__globals__) for name in names]
+    return [each for each in _globals_of(function.__code__) if each in known]
 
 
 @functools.lru_cache(maxsize=256)

@@ -7,18 +7,20 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch._C import _is_tracing
 from torch.autograd import forward_ad
+from torch.compiler import is_dynamo_compiling
 from torch.nn.modules.module import _has_any_global_hook
 
 from tensor_ops.extension import OPS, decision
 from tensor_ops_torch.modules.classes import Forward, Recipe, swapped_class
-from tensor_ops_torch.operators.direct import PLAIN, REFUSED, can_bypass_dispatcher, direct
+from tensor_ops_torch.modules.conditions import Check
+from tensor_ops_torch.operators.direct import PLAIN, REFUSED, can_bypass_dispatcher, finder
 from tensor_ops_torch.operators.tensors import HALF
 from tensor_ops_torch.ops import DIRECT, OPERATORS
 
@@ -56,36 +58,20 @@ class NormRecipe(Recipe):
     width: int | None
 
     def forward(self, original: Forward, kind: type[nn.Module]) -> Forward:
-        run_directly, record, operator = direct(OPS[self.op]), DIRECT[self.op], OPERATORS[self.op]
-        few = _few(kind, self.op)
+        find, record = finder(OPS[self.op]), DIRECT[self.op]
+        operator, few = OPERATORS[self.op], _few(kind, self.op)
         name_of_weight, name_of_bias, offset = self.weight, self.bias, self.offset
-        eps_of, width, holds = dict(self.eps), self.width, self.conditions.check(kind)
+        eps_of, width = dict(self.eps), self.width
+        holds, holds_eagerly = self.conditions.check(kind), self.conditions.eager_check(kind)
         has_bias = self.op == "layer_norm"
 
-        def on_row(module: nn.Module, x: Tensor, eps: float, compute: Forward) -> Any:
-            """Compute what generation asks for most; REFUSED for anything else."""
-            parameters = module._parameters
-            weight: Any
-            if name_of_weight is None:
-                weight = _ones(x.shape[-1], x.dtype, x.device)
-            else:
-                weight = parameters[name_of_weight]
-                if type(weight) not in PLAIN or weight.dtype is not x.dtype:
-                    raise TypeError
-            if has_bias:
-                bias: Any = None if name_of_bias is None else parameters[name_of_bias]
-                if name_of_bias is not None and (
-                    type(bias) not in PLAIN or bias.dtype is not x.dtype
-                ):
-                    raise TypeError
-                return compute(x, weight, bias, eps)
-            return compute(x, weight, eps)
-
         def forward(module: nn.Module, x: Any = _MISSING, /, *args: Any, **kwargs: Any) -> Any:
-            if few and torch.is_grad_enabled() and _is_for_pytorch(module, x, few):
+            records = torch.is_grad_enabled()
+            if few and records and _is_for_pytorch(module, x, few):
                 return original(module, x, *args, **kwargs)
             bypasses = can_bypass_dispatcher(x)
-            if args or kwargs or not (bypasses or _is_taken(x)) or not holds(module, bypasses):
+            is_known = holds_eagerly(module) if bypasses else _is_taken(x) and holds(module)
+            if args or kwargs or not is_known:
                 return _original(original, module, x, args, kwargs)
             dtype = x.dtype
             eps: Any = eps_of.get(dtype)
@@ -93,14 +79,16 @@ class NormRecipe(Recipe):
                 eps = getattr(module, eps)
             if type(eps) not in (float, int) or not 0 <= eps < math.inf:
                 return original(module, x)
-            if not x.ndim or not x.is_contiguous() or (width or x.shape[-1]) != x.shape[-1]:
+            if not x.is_contiguous() or not x.ndim or (width and x.shape[-1] != width):
                 return original(module, x)
-            compute = run_directly
-            if bypasses and torch.is_grad_enabled():
-                compute = record
             if bypasses and not offset:
                 try:
-                    return on_row(module, x, eps, compute)
+                    weight = _plain(module, name_of_weight, x, dtype)
+                    compute = record if records else find(dtype, x)
+                    if not has_bias:
+                        return compute(x, weight, eps)
+                    bias = name_of_bias and _plain(module, name_of_bias, x, dtype)
+                    return compute(x, weight, bias, eps)
                 except REFUSED:
                     bypasses = False
                     if not _is_taken(x):
@@ -122,7 +110,7 @@ class NormRecipe(Recipe):
             given = (weight, bias, eps) if has_bias else (weight, eps)
             if bypasses:
                 try:
-                    return compute(x, *given)
+                    return (record if records else find(dtype, x))(x, *given)
                 except REFUSED:
                     pass  # the operator computes it, or raises an error that says what is wrong
             return operator(x, *given)
@@ -143,27 +131,32 @@ class ActivationRecipe(Recipe):
         return () if self.approximate is None else (self.approximate,)
 
     def forward(self, original: Forward, kind: type[nn.Module]) -> Forward:
-        run_directly, record, operator = direct(OPS[self.op]), DIRECT[self.op], OPERATORS[self.op]
-        scalars, dtypes, holds = self.scalars, self.dtypes, self.conditions.check(kind)
-        few = _few(kind, self.op, *scalars)
+        find, record = finder(OPS[self.op]), DIRECT[self.op]
+        approximate, dtypes, operator = self.approximate, self.dtypes, OPERATORS[self.op]
+        holds, holds_eagerly = self.conditions.check(kind), self.conditions.eager_check(kind)
+        few = _few(kind, self.op, *self.scalars)
 
         def forward(module: nn.Module, x: Any = _MISSING, /, *args: Any, **kwargs: Any) -> Any:
-            if few and torch.is_grad_enabled() and _is_for_pytorch(module, x, few):
+            records = torch.is_grad_enabled()
+            if few and records and _is_for_pytorch(module, x, few):
                 return original(module, x, *args, **kwargs)
             bypasses = can_bypass_dispatcher(x)
-            if args or kwargs or not (bypasses or _is_taken(x)) or not holds(module, bypasses):
+            is_known = holds_eagerly(module) if bypasses else _is_taken(x) and holds(module)
+            if args or kwargs or not is_known:
                 return _original(original, module, x, args, kwargs)
-            if not x.is_contiguous() or x.dtype not in dtypes:
+            dtype = x.dtype
+            if not x.is_contiguous() or dtype not in dtypes:
                 return original(module, x)
+            compute = operator
             if bypasses:
-                compute = run_directly
-                if torch.is_grad_enabled():
-                    compute = record
                 try:
-                    return compute(x, *scalars)
+                    compute = record if records else find(dtype, x)
+                    return compute(x) if approximate is None else compute(x, approximate)
                 except REFUSED:
-                    pass  # the operator computes it, or raises an error that says what is wrong
-            return operator(x, *scalars) if x.ndim else original(module, x)
+                    compute = operator  # computes it, or raises an error that says what is wrong
+            if not x.ndim:
+                return original(module, x)
+            return compute(x) if approximate is None else compute(x, approximate)
 
         return forward
 
@@ -193,16 +186,18 @@ class GatedRecipe(Recipe):
         name, recipe, base = self.activation, self.activation_recipe, self.activation_base
         scalars, dtypes = recipe.scalars, self.dtypes
         act_kind: type[nn.Module] | None = None
-        act_holds: Callable[[nn.Module, bool], bool] | None = None
+        act_holds: Check = _never
+        act_holds_eagerly: Check = _never
         if base is not None:
             act_kind = swapped_class(base, recipe)
             act_holds = recipe.conditions.check(act_kind)
+            act_holds_eagerly = recipe.conditions.eager_check(act_kind)
         projections, after, gate_first = self.projections, self.after, self.gate_first
         called = tuple(each for each in (name, *projections, *after) if each is not None)
         function: Any = nn.functional.silu
         if recipe.approximate is not None:
             function = functools.partial(nn.functional.gelu, approximate=recipe.approximate)
-        holds = self.conditions.check(kind)
+        holds, holds_eagerly = self.conditions.check(kind), self.conditions.eager_check(kind)
 
         def product(gate: Any, up: Any, bypasses: bool) -> Any:
             """Return what an op makes of both; None where they are not for an op."""
@@ -225,7 +220,8 @@ class GatedRecipe(Recipe):
 
         def forward(module: nn.Module, x: Any = _MISSING, /, *args: Any, **kwargs: Any) -> Any:
             bypasses = can_bypass_dispatcher(x)
-            if args or kwargs or not (bypasses or _is_taken(x)) or not holds(module, bypasses):
+            is_known = holds_eagerly(module) if bypasses else _is_taken(x) and holds(module)
+            if args or kwargs or not is_known:
                 return _original(original, module, x, args, kwargs)
             if x.dtype not in dtypes:
                 return _original(original, module, x, args, kwargs)
@@ -238,7 +234,7 @@ class GatedRecipe(Recipe):
                 if (
                     type(activate) is not act_kind
                     or _is_hooked(activate)
-                    or (act_holds is not None and not act_holds(activate, bypasses))
+                    or not (act_holds_eagerly if bypasses else act_holds)(activate)
                 ):
                     return original(module, x)
             if len(projections) == 2:
@@ -264,13 +260,27 @@ def _few(kind: type[nn.Module], *op: str) -> int:
 
 def _is_for_pytorch(module: nn.Module, x: Any, few: int) -> bool:
     """Return whether a call records gradients of few elements, and no backend is named."""
-    if torch.compiler.is_dynamo_compiling() or torch.jit.is_tracing() or type(x) is not Tensor:
+    if type(x) is not Tensor or is_dynamo_compiling() or _is_tracing():
         return False
     if x.numel() >= few or not x.is_cpu or decision().strict:
         return False
     if x.requires_grad:
         return True
     return any(each is not None and each.requires_grad for each in module._parameters.values())
+
+
+def _never(module: nn.Module) -> bool:
+    return False
+
+
+def _plain(module: nn.Module, name: str | None, x: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return a parameter, or ones in the place of a weight; REFUSED where it is not plain."""
+    if name is None:
+        return _ones(x.shape[-1], dtype, x.device)
+    found: Any = module._parameters[name]
+    if type(found) not in PLAIN or found.dtype is not dtype:
+        raise TypeError
+    return found
 
 
 def _ones(n: int, dtype: torch.dtype, device: torch.device) -> Tensor:
