@@ -92,8 +92,20 @@ def test_results_keep_their_memory():
     assert len({each.data_ptr() for each in [first, *others]}) == 20
 
 
-def test_a_result_is_as_good_as_any_tensor():
-    y = silu(torch.ones(2, 3))
+@pytest.mark.parametrize("shape", [(), (0, 3), (3, 0), (1,), (3, 1, 5), (1, 16384), (1, 16385)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_results_small_and_large(shape, dtype):
+    x = torch.randn(shape).to(dtype)
+    y = silu(x)
+    assert (y.shape, y.dtype, y.device) == (x.shape, x.dtype, x.device)
+    assert y.stride() == torch.empty(shape).stride()
+    assert y.data_ptr() % 64 == 0
+    torch.testing.assert_close(y, torch.nn.functional.silu(x))
+
+
+@pytest.mark.parametrize("length", [3, 100_000])
+def test_a_result_is_as_good_as_any_tensor(length):
+    y = silu(torch.ones(2, length))
     y += 1
     assert torch.equal(y.clone(), y)
     assert y.share_memory_().is_shared()
