@@ -66,12 +66,13 @@ class NormRecipe(Recipe):
         has_bias = self.op == "layer_norm"
 
         def forward(module: nn.Module, x: Any = _MISSING, /, *args: Any, **kwargs: Any) -> Any:
+            if args or kwargs:
+                return _original(original, module, x, args, kwargs)
             records = torch.is_grad_enabled()
             if few and records and _is_for_pytorch(module, x, few):
-                return original(module, x, *args, **kwargs)
+                return original(module, x)
             bypasses = can_bypass_dispatcher(x)
-            is_known = holds_eagerly(module) if bypasses else _is_taken(x) and holds(module)
-            if args or kwargs or not is_known:
+            if not (holds_eagerly(module) if bypasses else _is_taken(x) and holds(module)):
                 return _original(original, module, x, args, kwargs)
             dtype = x.dtype
             eps: Any = eps_of.get(dtype)
@@ -137,12 +138,13 @@ class ActivationRecipe(Recipe):
         few = _few(kind, self.op, *self.scalars)
 
         def forward(module: nn.Module, x: Any = _MISSING, /, *args: Any, **kwargs: Any) -> Any:
+            if args or kwargs:
+                return _original(original, module, x, args, kwargs)
             records = torch.is_grad_enabled()
             if few and records and _is_for_pytorch(module, x, few):
-                return original(module, x, *args, **kwargs)
+                return original(module, x)
             bypasses = can_bypass_dispatcher(x)
-            is_known = holds_eagerly(module) if bypasses else _is_taken(x) and holds(module)
-            if args or kwargs or not is_known:
+            if not (holds_eagerly(module) if bypasses else _is_taken(x) and holds(module)):
                 return _original(original, module, x, args, kwargs)
             dtype = x.dtype
             if not x.is_contiguous() or dtype not in dtypes:
