@@ -153,14 +153,20 @@ def test_the_number_of_blocks_can_be_chosen(device):
         tensor_ops_cuda.program_memory(TEXT, num_workers=True)
 
 
-@pytest.mark.parametrize("options", [{}, {"activations": "int8x2", "use_cutlass_kernel": True}])
-def test_options_that_it_has(options):
-    tensor_ops_cuda.compile_program(TEXT, TENSORS, options=options).close()
+@pytest.mark.parametrize("uses_tensor_cores", [True, False])
+@pytest.mark.parametrize("names", [("activations",), ("use_cutlass_kernel",), None])
+def test_options_that_it_has(names, uses_tensor_cores):
+    activations = "int8x2" if uses_tensor_cores else "float32"
+    right = {"activations": activations, "use_cutlass_kernel": uses_tensor_cores}
+    options = {name: right[name] for name in names or right}
+    executable = tensor_ops_cuda.compile_program(TEXT, TENSORS, options=options)
+    assert executable.options == right
+    executable.close()
 
 
-@pytest.mark.parametrize("name", ["float32", "int8", "bfloat16"])
+@pytest.mark.parametrize("name", ["int8", "bfloat16"])
 def test_other_activations_are_refused(name):
-    message = f"activations is '{name}', and the executor of cuda has only 'int8x2'"
+    message = f"activations is '{name}', and the executor of cuda has 'int8x2', "
     for function in (tensor_ops_cuda.compile_program, tensor_ops_cuda.program_memory):
         arguments = (TEXT, TENSORS) if function is tensor_ops_cuda.compile_program else (TEXT,)
         with pytest.raises(ValueError, match=message):
@@ -172,7 +178,11 @@ def test_other_activations_are_refused(name):
     [
         ({"speed": 1}, ValueError, "unknown option 'speed'; valid: activations, use_cutlass"),
         ({"activations": "int4"}, ValueError, "'int8x2', 'int8', 'bfloat16' or 'float32', got"),
-        ({"use_cutlass_kernel": False}, NotImplementedError, "multiplies on tensor cores alone"),
+        (
+            {"use_cutlass_kernel": False, "activations": "int8x2"},
+            ValueError,
+            "use_cutlass_kernel is False, whose activations are 'float32', got 'int8x2'",
+        ),
         ({"use_cutlass_kernel": 1}, TypeError, "use_cutlass_kernel must be a bool .* got int"),
         ("int8x2", TypeError, "compile_program: options must be a mapping or None, got str"),
     ],

@@ -17,6 +17,8 @@ FORMATS = ("q8_0", "q4_0", "bf16")
 # What rounding activations to two terms, and keys and values to float16, may change in a logit.
 # Those of the models here are about 3.
 BOUND = 2e-3
+# What is left where both are float32.
+SUMS_BOUND = 1e-5
 SPAN = 64  # positions that a block attends to by itself, in contexts that are not long
 
 TINY = Llama(layers=1, hidden=64, heads=2, kv_heads=1, intermediate=64, vocabulary=90)
@@ -43,15 +45,17 @@ def blocks(device):
     return min(16, device.compute_units)
 
 
-def compiled(llama, num_workers=None):
+def compiled(llama, num_workers=None, options=None):
     program, tensors = llama.program()
-    return tensor_ops_cuda.compile_program(program.to_json(), tensors, num_workers=num_workers)
+    return tensor_ops_cuda.compile_program(
+        program.to_json(), tensors, num_workers=num_workers, options=options
+    )
 
 
-def answer(llama, prompts=(PROMPT,), num_workers=None, which=0, **options):
+def answer(llama, prompts=(PROMPT,), num_workers=None, which=0, chunks=None, options=None):
     """Return the tokens and the bits of the logits that follow one of several prompts."""
-    executable = compiled(llama, num_workers)
-    tokens, logits = answers(executable, prompts, **options)[which]
+    executable = compiled(llama, num_workers, options)
+    tokens, logits = answers(executable, prompts, chunks)[which]
     executable.close()
     return tokens, logits.tobytes()
 
@@ -79,8 +83,7 @@ def test_models_of_all_shapes(name):
         answers(executable, [prompt], chunks, 2)[0] for executable in (compiled(llama, 2), right)
     )
     assert tokens == right_tokens
-    # float32 activations and caches leave the errors of sums alone
-    bound = 1e-5 if llama.cache == "float32" else BOUND
+    bound = SUMS_BOUND if llama.cache == "float32" else BOUND
     assert np.abs(logits - right_logits).max() < bound
 
 
@@ -102,6 +105,19 @@ def test_a_request_has_the_same_bits_whoever_computes_it(kind, blocks, runtime):
     finally:
         runtime.emulatedSetOrder(Order.RANDOM, 1)
         runtime.emulatedSetMultiprocessors(4)
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_products_of_cuda_cores_are_in_float32(kind):
+    llama, options = Llama(kind, cache="float32", layers=1), {"use_cutlass_kernel": False}
+    program, tensors = llama.program()
+    prompts = [PROMPT, *OTHERS, PROMPT[::-1]]
+    meant = answers(reference.compile_program(program.to_json(), tensors), prompts)
+    found = answers(compiled(llama, options=options), prompts)
+    for (tokens, logits), (right, right_logits) in zip(found, meant, strict=True):
+        assert tokens == right
+        assert np.abs(logits - right_logits).max() < SUMS_BOUND
+    assert answer(llama, num_workers=1, options=options) == (found[0][0], found[0][1].tobytes())
 
 
 def test_steps_in_a_row_are_the_steps_one_by_one():

@@ -2,6 +2,7 @@
 // meet between phases, while their rings go on reading weights.
 #include "decode/kernels/attention.cuh"
 #include "decode/kernels/choice.cuh"
+#include "decode/kernels/float_product.cuh"
 #include "decode/kernels/prepare.cuh"
 #include "decode/kernels/product.cuh"
 #include "decode/kernels/results.cuh"
@@ -54,13 +55,14 @@ DEVICE void embed(const Steps& steps, const Phase& phase, const int* tokens) {
   }
 }
 
-template <int kSlots>
-DEVICE void multiply(Block<kSlots>& block, const Phase& phase) {
+template <class Kernel>
+DEVICE void multiply(Block<Kernel>& block, const Phase& phase) {
+  using Activations = typename Kernel::Activations;
   const int rows = rows_of(block.steps, phase), lane = lane_of_thread();
   const bool is_prepared = is_prepared_together(phase, rows, block.memory.positions);
   if (phase.norm != nullptr && !is_prepared)
     measure_rows(block.steps, phase, block.memory, {0, 1, rows, 0, 1});
-  PanelPlace place;
+  PanelPlace<Activations> place;
   for (int p = 0; p < phase.num_panels; ++p, place.next(rows)) {
     const Panel& panel = phase.panels[p];
     if (place.first_token == 0) bring_panels(block, phase, p, place, rows, is_prepared);
@@ -82,13 +84,14 @@ DEVICE void multiply(Block<kSlots>& block, const Phase& phase) {
           store_pair(block, phase, lane / 4, row, half == 0 ? sums.x : sums.z,
                      half == 0 ? sums.y : sums.w);
     };
-    multiply_panel(panel, block.ring, x, rows, block.memory.partial, block.turn, finish);
+    multiply_panel<typename Kernel::Sums>(panel, block.ring, x, rows, block.memory.partial,
+                                          block.turn, finish);
   }
 }
 
 // Tells the others the best logits of the block, once it has multiplied its rows of the head.
-template <int kSlots>
-DEVICE void publish_best(Block<kSlots>& block) {
+template <class Kernel>
+DEVICE void publish_best(Block<Kernel>& block) {
   const int lane = lane_of_thread(), rows = block.steps.num_chosen;
   const Best best = best_of_lanes(block.best, 1, 4);  // a lane has had one token only
   if (lane % 4 == 0) block.memory.best[warp_of_thread()][lane / 4] = best;
@@ -136,8 +139,8 @@ DEVICE void note_time(const Steps& steps, int number) {
     steps.times[number] = global_timer();
 }
 
-template <int kSlots>
-DEVICE void run_phase(Block<kSlots>& block, const Phase& phase) {
+template <class Kernel>
+DEVICE void run_phase(Block<Kernel>& block, const Phase& phase) {
   if (phase.kind == Phase::kEmbed) {
     embed(block.steps, phase, block.memory.tokens);
   } else if (phase.kind == Phase::kAttend) {
@@ -148,12 +151,13 @@ DEVICE void run_phase(Block<kSlots>& block, const Phase& phase) {
   }
 }
 
-template <int kSlots>
+template <class Kernel>
 __global__ void __launch_bounds__(kBlockThreads, 1) run_steps(const __grid_constant__ Steps steps) {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
   auto* const shared = static_cast<unsigned char*>(shared_memory());
-  BlockMemory& memory = *reinterpret_cast<BlockMemory*>(shared + WeightRing<kSlots>::kBytes);
-  WeightRing<kSlots> ring;
+  BlockMemory& memory =
+      *reinterpret_cast<BlockMemory*>(shared + WeightRing<Kernel::kSlots>::kBytes);
+  WeightRing<Kernel::kSlots> ring;
   ring.begin(shared, steps.panels, steps.num_panels);
   const int thread = static_cast<int>(threadIdx.x);
   if (thread < steps.num_tokens) {
@@ -164,7 +168,7 @@ __global__ void __launch_bounds__(kBlockThreads, 1) run_steps(const __grid_const
   block_sync(kStepBegins);
 
   GridBarrier barrier(steps.barrier);
-  Block<kSlots> block{steps, memory, ring, 0, {}};
+  Block<Kernel> block{steps, memory, ring, 0, {}};
   const auto meet = [&] {
     barrier.arrive(kPhase);
     return barrier.wait_at_most(kPhase, steps.nanoseconds, &memory.gave_up);
@@ -177,7 +181,7 @@ __global__ void __launch_bounds__(kBlockThreads, 1) run_steps(const __grid_const
       const int rows = rows_of(steps, phase);
       bool goes_on = true;
       if (phase.kind == Phase::kProduct && is_prepared_together(phase, rows, memory.positions)) {
-        prepare_for_all(steps, phase, memory, rows);
+        prepare_for_all<typename Kernel::Activations>(steps, phase, memory, rows);
         goes_on = meet();
       }
       if (goes_on) {
@@ -196,31 +200,33 @@ __global__ void __launch_bounds__(kBlockThreads, 1) run_steps(const __grid_const
 #endif
 }
 
-template <int kSlots>
-std::size_t bytes_with() {
-  return WeightRing<kSlots>::kBytes + sizeof(BlockMemory);
+template <class Kernel>
+void launch_kernel(const Steps& steps, const StepGrid& grid, cudaStream_t stream) {
+  const std::size_t bytes = shared_bytes(Kernel::kSlots);
+  CUDA_CHECK(cudaFuncSetAttribute(reinterpret_cast<const void*>(run_steps<Kernel>),
+                                  cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                  static_cast<int>(bytes)));
+  Grid launched{dim3(static_cast<unsigned>(grid.blocks)), dim3(kBlockThreads), bytes};
+  launched.is_cooperative = true;
+  launch(stream, launched, run_steps<Kernel>, steps);
 }
 
 template <int kSlots>
-void launch_with(const Steps& steps, int blocks, cudaStream_t stream) {
-  const auto bytes = bytes_with<kSlots>();
-  CUDA_CHECK(cudaFuncSetAttribute(reinterpret_cast<const void*>(run_steps<kSlots>),
-                                  cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                  static_cast<int>(bytes)));
-  Grid grid{dim3(static_cast<unsigned>(blocks)), dim3(kBlockThreads), bytes};
-  grid.is_cooperative = true;
-  launch(stream, grid, run_steps<kSlots>, steps);
+void launch_with(const Steps& steps, const StepGrid& grid, cudaStream_t stream) {
+  grid.uses_tensor_cores ? launch_kernel<Kernel<kSlots, TensorCoreSums>>(steps, grid, stream)
+                         : launch_kernel<Kernel<kSlots, CudaCoreSums>>(steps, grid, stream);
 }
 
 }  // namespace
 
 std::size_t prepared_bytes() { return kPreparedBytes; }
 
-std::size_t shared_bytes(int slots) { return slots == 4 ? bytes_with<4>() : bytes_with<3>(); }
+std::size_t shared_bytes(int slots) {
+  return sizeof(BlockMemory) + (slots == 4 ? WeightRing<4>::kBytes : WeightRing<3>::kBytes);
+}
 
 void launch_steps(const Steps& steps, const StepGrid& grid, cudaStream_t stream) {
-  grid.slots == 4 ? launch_with<4>(steps, grid.blocks, stream)
-                  : launch_with<3>(steps, grid.blocks, stream);
+  grid.slots == 4 ? launch_with<4>(steps, grid, stream) : launch_with<3>(steps, grid, stream);
 }
 
 }  // namespace tensor_ops::decode

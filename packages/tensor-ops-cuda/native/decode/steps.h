@@ -13,6 +13,12 @@ struct StepGrid {
   int blocks;  // at most one on each multiprocessor
   // Steps of weights that a warp has in shared memory: 3, or 4 where there is room.
   int slots;
+  bool uses_tensor_cores;  // for products, else CUDA cores in float32
+
+  // That run through a launch together.
+  std::size_t most_tokens() const {
+    return static_cast<std::size_t>(uses_tensor_cores ? kMostTokens : kMostTokens / 2);
+  }
 };
 
 // That a block takes, by its slots.

@@ -1,5 +1,6 @@
 #include "python/decode.h"
 
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -29,32 +30,38 @@ int device_of_programs(const char* function) {
   }
 }
 
-// Products are the tensor cores' alone, so that use_cutlass_kernel has one value.
-void check_options(const py::object& options) {
-  if (options.is_none()) return;
+// Whether tensor cores multiply, as use_cutlass_kernel and the activations say, which may not
+// contradict each other.
+bool uses_tensor_cores(const py::object& options) {
+  if (options.is_none()) return true;
+  std::optional<bool> by_kernel, by_activations;
   for (const auto& [key, value] : options.cast<py::dict>()) {
     const auto name = py::str(key).cast<std::string>();
     if (name == "activations") {
-      decode::require_activations(decode::activation_type(py::str(value).cast<std::string>()));
+      const auto type = decode::activation_type(py::str(value).cast<std::string>());
+      by_activations = decode::are_for_tensor_cores(type);
     } else if (name == "use_cutlass_kernel") {
       if (!PyBool_Check(value.ptr()))
         throw TypeError(
             text("use_cutlass_kernel must be a bool or left out, got ", type_name(value.ptr())));
-      if (value.ptr() == Py_True) continue;
-      PyErr_SetString(PyExc_NotImplementedError,
-                      "use_cutlass_kernel is False, and the executor of cuda multiplies on tensor "
-                      "cores alone; leave it out");
-      throw PythonError();
+      by_kernel = value.ptr() == Py_True;
     } else {
       throw ValueError(text("unknown option '", name, "'; valid: activations, use_cutlass_kernel"));
     }
   }
+  const bool by_either = by_kernel.value_or(by_activations.value_or(true));
+  if (by_either != by_activations.value_or(by_either))
+    throw ValueError(text("use_cutlass_kernel is ", by_either ? "True" : "False",
+                          ", whose activations are '", by_either ? "int8x2" : "float32", "', got '",
+                          by_either ? "float32" : "int8x2", "'; leave one of the two out"));
+  return by_either;
 }
 
 decode::CompileOptions compile_options(const char* function, const py::object& num_workers,
                                        const py::object& options) {
-  check_options(options);
+  const bool by_tensor_cores = uses_tensor_cores(options);
   decode::CompileOptions compile{device_of_programs(function)};
+  compile.uses_tensor_cores = by_tensor_cores;
   if (!num_workers.is_none())
     compile.num_workers = workers_from(num_workers, decode::most_blocks(compile.device));
   return compile;
@@ -74,7 +81,7 @@ class PyExecutable : public BoundExecutor {
     executable_ = without_gil(
         [&] { return std::make_unique<Executable>(std::move(program), given.bytes, compile); });
     make_properties();
-    options_["use_cutlass_kernel"] = true;
+    options_["use_cutlass_kernel"] = compile.uses_tensor_cores;
   }
 
   // The blocks work on a node together, so that a step has one row, which waits for nothing.

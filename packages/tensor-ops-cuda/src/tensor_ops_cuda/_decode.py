@@ -116,9 +116,10 @@ def compile_program(
         Blocks of the kernel that computes a step; one for each multiprocessor by default. The
         device has to run them all at once.
     options : mapping, optional
-        ``activations``: what the inputs of products are rounded to. It is ``"int8x2"``, two 8-bit
-        numbers for each beside integer weights, and three terms of bfloat16 beside weights in
-        bfloat16. ``use_cutlass_kernel``: True, as products are those of tensor cores.
+        ``use_cutlass_kernel``: whether products are those of tensor cores, which is the default,
+        or of CUDA cores in float32. ``activations`` says the same by what the inputs of products
+        are rounded to: ``"int8x2"``, two 8-bit numbers for each beside integer weights, and three
+        terms of bfloat16 beside weights in bfloat16; or ``"float32"``.
     progress : callable, optional
         Called with the bytes of weights that are on the device, and of all.
 
@@ -132,8 +133,6 @@ def compile_program(
     ------
     TypeError, ValueError
         If the program, a tensor or an option is wrong; the error names which.
-    NotImplementedError
-        If ``use_cutlass_kernel`` is False: there are no products without tensor cores.
     MemoryError
         If the device has too little memory left.
     RuntimeError

@@ -56,7 +56,7 @@ class Executable::Impl {
   Impl(Program program, const std::vector<TensorBytes>& tensors, const CompileOptions& options)
       : program_(std::move(program)),
         device_(options.device),
-        grid_{blocks_of(options), slots_for(options.device)},
+        grid_{blocks_of(options), slots_for(options.device), options.uses_tensor_cores},
         on_device_(program_, grid_.blocks),
         arrays_(program_) {
     require_tensors(program_, tensors, std::vector<bool>(program_.tensors.size(), true));
@@ -127,13 +127,13 @@ class Executable::Impl {
     return lock;
   }
 
-  // Eight tokens of a step at a time, in their order: later ones of a sequence see the earlier
+  // Some tokens of a step at a time, in their order: later ones of a sequence see the earlier
   // ones.
   std::vector<Group> groups() const {
     std::vector<Group> groups;
     std::size_t selected = 0;
-    for (std::size_t first = 0; first < step_.num_tokens; first += kMostTokens) {
-      Group group{first, std::min<std::size_t>(step_.num_tokens - first, kMostTokens), selected, 0};
+    for (std::size_t first = 0; first < step_.num_tokens; first += grid_.most_tokens()) {
+      Group group{first, std::min(step_.num_tokens - first, grid_.most_tokens()), selected, 0};
       while (selected < step_.num_selected &&
              static_cast<std::size_t>(step_.selected[selected]) < first + group.tokens)
         ++selected;
@@ -237,7 +237,7 @@ class Executable::Impl {
   bool runs_in_row(const StepsInRow& steps) const {
     std::size_t ends = 0;
     for (const auto& each : steps.end_tokens) ends += each.size();
-    return steps.num_tokens <= kMostTokens && chooser() && !draws() && ends <= kMostEnds &&
+    return steps.num_tokens <= grid_.most_tokens() && chooser() && !draws() && ends <= kMostEnds &&
            program_.values[chooser()->outputs[0]].name == steps.output;
   }
 
@@ -388,6 +388,9 @@ const Program& Executable::program() const { return impl_->program_; }
 const StepArrays& Executable::arrays() const { return impl_->arrays_; }
 const std::vector<std::pair<const char*, std::size_t>>& Executable::memory() const {
   return impl_->memory_;
+}
+ActivationType Executable::activations() const {
+  return impl_->grid_.uses_tensor_cores ? ActivationType::kInt8x2 : ActivationType::kFloat32;
 }
 std::size_t Executable::num_workers() const {
   return static_cast<std::size_t>(impl_->grid_.blocks);

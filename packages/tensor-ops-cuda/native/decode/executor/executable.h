@@ -20,6 +20,8 @@ struct CompileOptions {
   int device;                   // index
   std::size_t num_workers = 0;  // blocks; 0: one for each multiprocessor
   Progress progress = {};
+  // Whether products are those of tensor cores, else those of CUDA cores in float32.
+  bool uses_tensor_cores = true;
 };
 
 // Seconds by the device's clock.
@@ -49,7 +51,8 @@ class TENSOR_OPS_SHARED Executable final : public Executor {
   const Program& program() const override;
   const StepArrays& arrays() const override;
   const std::vector<std::pair<const char*, std::size_t>>& memory() const override;
-  ActivationType activations() const override { return ActivationType::kInt8x2; }
+  // kInt8x2, or kFloat32 without tensor cores.
+  ActivationType activations() const override;
   std::size_t num_workers() const override;
   const char* lost_by_fork() const override;
 

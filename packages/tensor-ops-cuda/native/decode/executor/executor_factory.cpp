@@ -26,11 +26,11 @@ int most_workers() { return static_cast<int>(most_blocks(device_of_models())); }
 
 std::unique_ptr<Executor> make_executor(const ExportedModel& model,
                                         const ExecutorOptions& options) {
-  if (options.activations) require_activations(*options.activations);
   const int device = device_of_models();
   require_runnable(model.program, device);
-  return std::make_unique<Executable>(model.program, model.tensors,
-                                      CompileOptions{device, options.num_workers});
+  CompileOptions compile{device, options.num_workers};
+  if (options.activations) compile.uses_tensor_cores = are_for_tensor_cores(*options.activations);
+  return std::make_unique<Executable>(model.program, model.tensors, compile);
 }
 
 }  // namespace tensor_ops::decode

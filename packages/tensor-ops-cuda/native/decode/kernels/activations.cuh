@@ -1,9 +1,9 @@
-// The activations of a panel in shared memory, as tensor cores take them.
+// The activations of a panel in shared memory, as the units take them that multiply.
 //
-// Beside integers an activation is scale (q + q2 / 254), with one scale for 32 columns. One
-// instruction multiplies both: its rows 0 to 7 are q of eight tokens, its rows 8 to 15 q2. Beside
-// bfloat16 an activation is the sum of three numbers of bfloat16, which are all bits of float32;
-// the third is multiplied by an instruction of its own.
+// Tensor cores: beside integers an activation is scale (q + q2 / 254), with one scale for 32
+// columns. One instruction multiplies both: its rows 0 to 7 are q of eight tokens, its rows 8 to 15
+// q2. Beside bfloat16 an activation is the sum of three numbers of bfloat16, which are all bits of
+// float32; the third is multiplied by an instruction of its own.
 #pragma once
 
 #include "decode/kernels/plan.h"
@@ -35,28 +35,84 @@ constexpr int second_stride(WeightFormat format) {
   return format == WeightFormat::kBFloat16 ? kThirdStride : kScaleStride;
 }
 
-// In shared memory, or published for all blocks.
-class Activations {
+// Writes to shared memory, or publishes for all blocks.
+class ActivationWriter {
  public:
+  DEVICE explicit ActivationWriter(bool is_published) : is_published_(is_published) {}
+
+ protected:
+  template <class T>
+  DEVICE void store(T* to, T value) {
+    if (is_published_)
+      publish(to, value);
+    else
+      *to = value;
+  }
+
+ private:
+  bool is_published_;
+};
+
+// All threads of a block copy what blocks have published.
+DEVICE void fetch(const unsigned char* from, unsigned char* to, int bytes, int gap_at, int gap) {
+#pragma unroll 4
+  for (int i = static_cast<int>(threadIdx.x) * 16; i < bytes; i += kBlockThreads * 16) {
+    const int at = i < gap_at ? i : i + gap;
+    *reinterpret_cast<uint4*>(to + at) = observe(reinterpret_cast<const uint4*>(from + at));
+  }
+}
+
+// As tensor cores take them.
+class TermActivations : public ActivationWriter {
+ public:
+  static constexpr int kTokens = kMostTokens;
+
   // The activations of `first_token` take the place of the first token's.
-  DEVICE Activations(unsigned char* memory, WeightFormat format, int first_token,
-                     bool is_published = false)
-      : memory_(memory + first_token * kTermBytes), is_published_(is_published) {
+  DEVICE TermActivations(unsigned char* memory, WeightFormat format, int first_token,
+                         bool is_published = false)
+      : ActivationWriter(is_published), memory_(memory + first_token * kTermBytes) {
     const bool is_float = format == WeightFormat::kBFloat16;
     second_part_ = memory + terms_bytes(format) + first_token * (is_float ? kThirdBytes : 4);
   }
 
-  // What a lane reads of a token in the first block.
-  DEVICE const unsigned char* terms(int token) const {
-    return memory_ + token * kTermBytes + static_cast<int>(threadIdx.x) % 4 * 16;
-  }
-  DEVICE const unsigned char* scale(int token) const { return second_part_ + token * 4; }
-  DEVICE const unsigned char* third_term(int token) const {
-    return second_part_ + token * kThirdBytes + static_cast<int>(threadIdx.x) % 4 * 16;
+  // Of steps of a panel.
+  DEVICE static void fetch_steps(WeightFormat format, int steps, const unsigned char* from,
+                                 unsigned char* to) {
+    const int blocks = steps * layout_of(format).blocks(), terms = blocks * kTermStride;
+    fetch(from, to, terms + blocks * second_stride(format), terms, terms_bytes(format) - terms);
   }
 
-  // Stores four columns, as integers. Eight lanes that are neighbours have the 32 columns of a
-  // block, and all lanes take part.
+  // What a lane reads of a token in the first block of a step, and how far the next step is.
+  struct Reader {
+    const unsigned char *terms, *second;
+    int terms_step, second_step;
+
+    DEVICE void skip(int steps) {
+      terms += terms_step * steps;
+      second += second_step * steps;
+    }
+  };
+  // A lane has the token of its number divided by four; tokens that are not there repeat the first.
+  DEVICE Reader reader(WeightFormat format, int tokens) const {
+    const int lane = static_cast<int>(threadIdx.x) % 32, blocks = layout_of(format).blocks();
+    const int token = lane / 4 < tokens ? lane / 4 : 0;
+    const bool is_float = format == WeightFormat::kBFloat16;
+    return {memory_ + token * kTermBytes + lane % 4 * 16,
+            second_part_ + (is_float ? token * kThirdBytes + lane % 4 * 16 : token * 4),
+            blocks * kTermStride, blocks * second_stride(format)};
+  }
+
+  // Stores four columns. Eight lanes that are neighbours have the 32 columns of a block, and all
+  // lanes take part.
+  DEVICE void store_vector(WeightFormat format, int token, int column, const float (&x)[4],
+                           bool is_there) {
+    if (format != WeightFormat::kBFloat16)
+      store_integers(token, column, x, is_there);
+    else if (is_there)
+      store_floats(token, column, x);
+  }
+
+ private:
   DEVICE void store_integers(int token, int column, const float (&x)[4], bool is_there) {
     unsigned bits = 0;  // magnitudes are ordered as their bits are, and NaN is above all
 #pragma unroll
@@ -90,7 +146,7 @@ class Activations {
             is_number ? most / 127 : __uint_as_float(0x7fc00000u));
   }
 
-  // Stores four columns, as sums of three numbers of bfloat16.
+  // As sums of three numbers of bfloat16.
   DEVICE void store_floats(int token, int column, const float (&x)[4]) {
     const int block = column / 16, first = column % 16 / 2;
 #pragma unroll
@@ -117,18 +173,49 @@ class Activations {
     }
   }
 
- private:
-  template <class T>
-  DEVICE void store(T* to, T value) {
-    if (is_published_)
-      publish(to, value);
-    else
-      *to = value;
-  }
   DEVICE static unsigned larger(unsigned a, unsigned b) { return a > b ? a : b; }
 
   unsigned char *memory_, *second_part_;
-  bool is_published_;
 };
+
+// As CUDA cores take them: float32, of half as many tokens.
+class FloatActivations : public ActivationWriter {
+ public:
+  static constexpr int kTokens = kMostTokens / 2;
+
+  DEVICE FloatActivations(unsigned char* memory, WeightFormat format, int first_token,
+                          bool is_published = false)
+      : ActivationWriter(is_published), memory_(memory + first_token * token_bytes(format)) {}
+
+  DEVICE static void fetch_steps(WeightFormat format, int, const unsigned char* from,
+                                 unsigned char* to) {
+    fetch(from, to, kTokens * token_bytes(format), 0, 0);
+  }
+
+  // What a lane reads of the first token, of a row whose columns four lanes share.
+  struct Reader {
+    const unsigned char* first;
+    int token_bytes, step_bytes;
+
+    DEVICE void skip(int steps) { first += step_bytes * steps; }
+  };
+  DEVICE Reader reader(WeightFormat format, int) const {
+    const int wide = layout_of(format).block / 8;
+    return {memory_ + static_cast<int>(threadIdx.x) % 4 * wide * 4, token_bytes(format),
+            layout_of(format).columns * 4};
+  }
+
+  DEVICE void store_vector(WeightFormat format, int token, int column, const float (&x)[4],
+                           bool is_there) {
+    auto* const to = reinterpret_cast<float*>(memory_ + token * token_bytes(format)) + column;
+    if (is_there) store(reinterpret_cast<float4*>(to), float4{x[0], x[1], x[2], x[3]});
+  }
+
+ private:
+  DEVICE static int token_bytes(WeightFormat format) { return panel_columns(format) * 4; }
+
+  unsigned char* memory_;
+};
+static_assert(FloatActivations::kTokens * kPanelColumns * 4 <= kIntegerBytes);
 
 }  // namespace tensor_ops::decode

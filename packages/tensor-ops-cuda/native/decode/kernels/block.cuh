@@ -34,11 +34,19 @@ struct SquareThreads {
 };
 using SquareTeam = Team<SquareThreads>;
 
-template <int kSlots>
+// What a kernel is made for: the slots of its rings, and who multiplies.
+template <int kSlots_, class Sums_>
+struct Kernel {
+  static constexpr int kSlots = kSlots_;
+  using Sums = Sums_;
+  using Activations = typename Sums::Activations;
+};
+
+template <class Kernel>
 struct Block {
   const Steps& steps;
   BlockMemory& memory;
-  WeightRing<kSlots>& ring;
+  WeightRing<Kernel::kSlots>& ring;
   int turn;  // of the partial sums
   Best best;
 };

@@ -94,9 +94,10 @@ DEVICE float normalised(float x, double scale, float weight) {
 
 // The activations of rows in the columns of a panel, which are written to x. All threads of the
 // block take part.
-static __device__ __noinline__ void prepare_panel(const Steps& steps, const Phase& phase,
-                                                  const Panel& panel, BlockMemory& memory,
-                                                  Activations x, RowParts rows) {
+template <class Activations>
+__device__ __noinline__ void prepare_panel(const Steps& steps, const Phase& phase,
+                                           const Panel& panel, BlockMemory& memory, Activations x,
+                                           RowParts rows) {
   const int vectors = panel.steps * layout_of(panel.format).columns / 4;
   const int units = (vectors + 31) / 32, num_rows = (rows.end - rows.first - 1) / rows.step + 1;
   for (int unit = rows.part * kBlockWarps + warp_of_thread(); unit < units * num_rows;
@@ -111,33 +112,31 @@ static __device__ __noinline__ void prepare_panel(const Steps& steps, const Phas
 #pragma unroll
       for (int k = 0; k < 4; ++k)
         values[k] = normalised(values[k], memory.scales[row], phase.norm[column + k]);
-    if (panel.format == WeightFormat::kBFloat16) {
-      if (is_there) x.store_floats(row, in_panel, values);
-    } else {
-      x.store_integers(row, in_panel, values, is_there);
-    }
+    x.store_vector(panel.format, row, in_panel, values, is_there);
   }
 }
 
 // Where the activations of panels lie, one after another: those of few tokens leave room for
 // further panels, whose tokens are further tokens of one area.
+template <class Activations>
 struct PanelPlace {
   int area = 0, first_token = 0;
 
   DEVICE void next(int rows) {
     first_token += rows;
-    if (first_token + rows <= kMostTokens) return;
+    if (first_token + rows <= Activations::kTokens) return;
     first_token = 0;
     ++area;
   }
 };
 
 // The block's part of the activations of all panels, for all blocks.
+template <class Activations>
 DEVICE void prepare_for_all(const Steps& steps, const Phase& phase, BlockMemory& memory, int rows) {
   const RowParts own = rows_of_block(rows);
   if (own.first >= rows) return;
   if (phase.norm != nullptr) measure_rows(steps, phase, memory, own);
-  PanelPlace place;
+  PanelPlace<Activations> place;
   for (int p = 0; p < phase.num_panels; ++p, place.next(rows)) {
     const Activations x(steps.prepared + place.area * kPreparedBytes, phase.panels[p].format,
                         place.first_token, true);
@@ -145,28 +144,20 @@ DEVICE void prepare_for_all(const Steps& steps, const Phase& phase, BlockMemory&
   }
 }
 
-// Fetches an area that the blocks have prepared, whose first panel is the widest.
-DEVICE void fetch_area(const Panel& first, const unsigned char* prepared, unsigned char* to) {
-  const int blocks = first.steps * layout_of(first.format).blocks();
-  const int terms = blocks * kTermStride, all = terms + blocks * second_stride(first.format);
-  const int gap = terms_bytes(first.format) - terms;
-#pragma unroll 4
-  for (int i = static_cast<int>(threadIdx.x) * 16; i < all; i += kBlockThreads * 16) {
-    const int at = i < terms ? i : i + gap;
-    *reinterpret_cast<uint4*>(to + at) = observe(reinterpret_cast<const uint4*>(prepared + at));
-  }
-}
-
 // Brings the activations of panel p, and of those that have room beside it, to shared memory. All
 // threads of the block take part.
-template <int kSlots>
-DEVICE void bring_panels(Block<kSlots>& block, const Phase& phase, int p, PanelPlace place,
-                         int rows, bool is_prepared) {
+template <class Kernel>
+DEVICE void bring_panels(Block<Kernel>& block, const Phase& phase, int p,
+                         PanelPlace<typename Kernel::Activations> place, int rows,
+                         bool is_prepared) {
+  using Activations = typename Kernel::Activations;
   unsigned char* const memory = block.memory.activations;
   // What was there before is no longer read: where another panel follows, warps share the tiles of
   // both, and have joined their sums.
   if (is_prepared) {
-    fetch_area(phase.panels[p], block.steps.prepared + place.area * kPreparedBytes, memory);
+    // The first panel of an area is the widest.
+    Activations::fetch_steps(phase.panels[p].format, phase.panels[p].steps,
+                             block.steps.prepared + place.area * kPreparedBytes, memory);
   } else {
     do {
       const Activations x(memory, phase.panels[p].format, place.first_token);

@@ -1,6 +1,6 @@
-// Products of a panel by the tokens of a step, by tensor cores. The instructions are the same for
-// one token and for eight, so that a token has the same bits alone and in a batch: tokens that are
-// not there repeat the first one.
+// Products of a panel by the tokens of a step, by tensor cores or by CUDA cores. The instructions
+// are the same for one token and for as many as there can be, so that a token has the same bits
+// alone and in a batch.
 #pragma once
 
 #include "decode/kernels/activations.cuh"
@@ -18,7 +18,9 @@ DEVICE unsigned word_of(uint4 v, int i) { return i == 0 ? v.x : i == 1 ? v.y : i
 
 // The sums of a lane in a tile: of integers two of each half of the rows, of bfloat16 four, of
 // which the last two have the second terms.
-struct TileSums {
+struct TensorCoreSums {
+  using Activations = TermActivations;
+
   float of_half[2][4] = {};
 
   DEVICE float4 joined(WeightFormat format) const {
@@ -52,8 +54,8 @@ DEVICE uint2 weights_of_block(uint4 words, int j) {
 // Adds the products of a step. `terms` and `second` are what the lane reads of its token in the
 // first block of the step.
 template <WeightFormat kFormat>
-DEVICE void add_integers(TileSums& sums, const unsigned char* step, const unsigned char* terms,
-                         const unsigned char* second) {
+DEVICE void add_integers(TensorCoreSums& sums, const unsigned char* step,
+                         const unsigned char* terms, const unsigned char* second) {
   constexpr StepLayout kLayout = layout_of(kFormat);
   constexpr int kBlocks = kLayout.blocks() / 2;  // of a part
   const int lane = lane_of_thread();
@@ -94,7 +96,7 @@ DEVICE void add_integers(TileSums& sums, const unsigned char* step, const unsign
   }
 }
 
-DEVICE void add_floats(TileSums& sums, const unsigned char* step, const unsigned char* terms,
+DEVICE void add_floats(TensorCoreSums& sums, const unsigned char* step, const unsigned char* terms,
                        const unsigned char* second) {
 #pragma unroll
   for (int part = 0; part < 2; ++part) {
@@ -117,6 +119,16 @@ DEVICE void add_floats(TileSums& sums, const unsigned char* step, const unsigned
   }
 }
 
+DEVICE void add_step(TensorCoreSums& sums, WeightFormat format, const unsigned char* step,
+                     const TermActivations::Reader& x) {
+  if (format == WeightFormat::kQ4_0)
+    add_integers<WeightFormat::kQ4_0>(sums, step, x.terms, x.second);
+  else if (format == WeightFormat::kQ8_0)
+    add_integers<WeightFormat::kQ8_0>(sums, step, x.terms, x.second);
+  else
+    add_floats(sums, step, x.terms, x.second);
+}
+
 // Where warps that share a tile leave their sums for the one that adds them up. There are two sets
 // that are used in turn, so that writing to one needs no wait after reading the other.
 struct PartialSums {
@@ -126,35 +138,23 @@ struct PartialSums {
 // Calls finish(tile, sums) for each tile of the block, on one warp of those that share it: the same
 // for all panels of a matrix. All threads of the block take part. There is one loop for all types
 // of weights: its code is small enough for the cache of instructions, and so is what follows it.
-template <class Ring, class Finish>
-DEVICE void multiply_panel(const Panel& panel, Ring& ring, const Activations& x, int tokens,
-                           PartialSums& partial, int& turn, Finish finish) {
+template <class Sums, class Ring, class Finish>
+DEVICE void multiply_panel(const Panel& panel, Ring& ring, const typename Sums::Activations& x,
+                           int tokens, PartialSums& partial, int& turn, Finish finish) {
   const WarpShare share(panel);
   const WeightFormat format = panel.format;
-  const bool is_float = format == WeightFormat::kBFloat16;
-  const int log2_split = panel.log2_split, split = 1 << log2_split;
-  const int blocks = layout_of(format).blocks(), passes = share.passes();
+  const int log2_split = panel.log2_split, split = 1 << log2_split, passes = share.passes();
   const int warp = warp_of_thread(), lane = lane_of_thread();
-  const int token = lane / 4 < tokens ? lane / 4 : 0;
-  const int terms_step = blocks * kTermStride, second_step = blocks * second_stride(format);
-  const unsigned char* const first_terms = x.terms(token) + share.first_step * terms_step;
-  const unsigned char* const first_second =
-      (is_float ? x.third_term(token) : x.scale(token)) + share.first_step * second_step;
+  auto first = x.reader(format, tokens);
+  first.skip(share.first_step);
   for (int pass = 0; pass < passes; ++pass) {
     const int tile = share.first_tile + pass * share.tile_step;
     const bool has_tile = tile < share.tiles;
-    TileSums sums;
-    const unsigned char *terms = first_terms, *second = first_second;
+    Sums sums;
+    auto reader = first;
     for (int left = has_tile ? share.num_steps : 0; left > 0; --left) {
-      const unsigned char* const step = ring.take();
-      if (format == WeightFormat::kQ4_0)
-        add_integers<WeightFormat::kQ4_0>(sums, step, terms, second);
-      else if (format == WeightFormat::kQ8_0)
-        add_integers<WeightFormat::kQ8_0>(sums, step, terms, second);
-      else
-        add_floats(sums, step, terms, second);
-      terms += terms_step << log2_split;
-      second += second_step << log2_split;
+      add_step(sums, format, ring.take(), reader);
+      reader.skip(split);
     }
     float4 total = sums.joined(format);
     if (split > 1) {
@@ -162,11 +162,11 @@ DEVICE void multiply_panel(const Panel& panel, Ring& ring, const Activations& x,
       of_warp[warp][lane] = total;
       turn ^= 1;
       block_sync(kPartsWritten);
-      const int first = share.group << log2_split;
-      if (warp - first != (pass & (split - 1))) continue;
-      total = of_warp[first][lane];
+      const int first_warp = share.group << log2_split;
+      if (warp - first_warp != (pass & (split - 1))) continue;
+      total = of_warp[first_warp][lane];
 #pragma unroll 1
-      for (int w = 1; w < split; ++w) total = total + of_warp[first + w][lane];
+      for (int w = 1; w < split; ++w) total = total + of_warp[first_warp + w][lane];
     }
     if (has_tile) finish(tile, total);
   }

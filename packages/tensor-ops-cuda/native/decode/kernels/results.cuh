@@ -43,8 +43,8 @@ DEVICE float silu_times(float gate, float up) {
 }
 
 // What becomes of the sums of two rows, of which the first is even.
-template <int kSlots>
-DEVICE void store_pair(Block<kSlots>& block, const Phase& phase, int token, int row, float a,
+template <class Kernel>
+DEVICE void store_pair(Block<Kernel>& block, const Phase& phase, int token, int row, float a,
                        float b) {
   switch (phase.result) {
     case Phase::kRotated:

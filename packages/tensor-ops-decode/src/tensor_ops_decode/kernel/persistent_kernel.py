@@ -101,7 +101,8 @@ class PersistentKernel:
         kernel of the same model maps them instead of packing. Damaged ones are packed again, with a
         warning. Only beside `model`, and with a backend that packs weights.
     use_cutlass_kernel : bool, optional
-        An option of the backend ``cuda``: True, as its products are those of tensor cores.
+        An option of the backend ``cuda``: whether products are those of tensor cores, which is the
+        default, or of CUDA cores in float32.
 
     Raises
     ------
