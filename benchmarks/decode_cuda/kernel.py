@@ -153,7 +153,7 @@ def read(architecture: int, code: str, usage: str, symbols: str) -> list[Kernel]
     size = {name: int(value, 16) for value, name in found}
     kernels = []
     for function in machine_code.functions(code):
-        slots = re.search(r"run_steps.*?Li(\d)E", function.name)
+        slots = re.search(r"run_steps.*?Li(\d)E.*TensorCoreSums", function.name)
         used = re.search(rf"Function {re.escape(function.name)}:\s+REG:(\d+) STACK:(\d+)", usage)
         if slots is None or used is None:
             continue

@@ -41,10 +41,11 @@ REDUCTION = 0.3e-6  # of a sum over a block, with two of its barriers
 # panel and of one before; and the arithmetic of a span of attention.
 STORE, KEEP = 200, 40
 SPAN = 1.5e-6
-SCHEDULERS, BLOCK_THREADS, SPAN_POSITIONS, TILE_ROWS = 4, 256, 256, 16
+SCHEDULERS, BLOCK_THREADS, SPAN_POSITIONS, TILE_ROWS = 4, 256, 64, 16
+MOST_TOKENS = 8  # of a launch; the activations of fewer leave room for those of more panels
 # From so many tokens or, for the product of attention, spans on blocks share the preparing of
-# activations, as native/decode/kernels/prepare.cuh has it. Each fetches those of a panel from L2,
-# which gives a multiprocessor so many bytes a clock.
+# activations, as native/decode/kernels/prepare.cuh has it. Each fetches those of panels that have
+# room together from L2, which gives a multiprocessor so many bytes a clock.
 MANY_TOKENS, MANY_SPANS, PREPARED_BYTES, L2_BYTES = 4, 3, 34 * 1024, 64
 FULL = 0.95  # of a GPU's memory that a model may take
 
@@ -198,15 +199,15 @@ def _phases(
 
 
 def _attention(gpu: Gpu, shape: Shape, positions: int, tokens: int) -> Pause:
-    """Return the time of the block that has the most spans, which wait for one load at a time."""
-    heads_at_once = 4
+    """Return the time of the block that has the most spans, which wait for a few loads at a time."""
+    heads_at_once = 2 if shape.head_size > 128 else 4
     turns = ceil(shape.heads / shape.kv_heads / heads_at_once)
     items = _spans(positions) * shape.kv_heads * turns * tokens
-    # Of keys a lane has one load of 16 bytes in flight, and every second one is another sector; of
-    # values a warp has four loads of 4 bytes in each lane.
-    keys = shape.head_size * 2 / 32
-    values = ceil(shape.head_size / 64) * 32 / 4
-    of_span = (keys + values) * LATENCY + SPAN
+    # A lane has two loads of 16 bytes of a key in flight, which four lanes share, and two of
+    # values, which as many lanes share as it has vectors of 16 bytes; a warp has 8 positions.
+    keys = ceil(shape.head_size / 8 / 4 / 2)
+    values = ceil(shape.head_size / 8 * 8 / 32 / 2)
+    of_span = (keys + values - 1) * LATENCY + SPAN
     seconds = BARRIER + ceil(items / gpu.multiprocessors) * of_span
     return Pause(seconds, tokens * shape.cache_bytes(positions))
 
@@ -216,7 +217,8 @@ def _panels(
 ) -> Iterator[Panel]:
     step = kernel.steps[format_]
     tiles, panels = _tiles(product), _steps(product, step)
-    split = _log2_split(tiles, panels[0])
+    split = _log2_split(tiles, panels[0], kernel.warps, len(panels) > 1)
+    at_once = MOST_TOKENS // tokens
     is_shared = tokens >= MANY_TOKENS or (product.is_attended and _spans(positions) >= MANY_SPANS)
     own = 1 if is_shared else tokens  # rows that a block prepares
     first = BARRIER
@@ -225,10 +227,15 @@ def _panels(
     if is_shared:  # of each panel a warp has 32 vectors at most, and all blocks meet
         first += BARRIER + len(panels) * _prepare(gpu, product, step, 1, positions)
     for number, steps in enumerate(panels):
-        if is_shared:
+        if number % at_once:
+            before = 0.0
+        elif is_shared:
             before = 2 * L2 + PREPARED_BYTES / (L2_BYTES * gpu.clock)
         else:
-            rounds = ceil(own * steps * step.columns / (4 * BLOCK_THREADS))
+            rounds = sum(
+                ceil(own * each * step.columns / (4 * BLOCK_THREADS))
+                for each in panels[number : number + at_once]
+            )
             before = _prepare(gpu, product, step, rounds, positions)
         if number == 0:
             before += first
@@ -271,9 +278,11 @@ def _steps(product: Product, step: Step) -> list[int]:
     return [ceil(columns / step.columns) for columns in panels]
 
 
-def _log2_split(tiles: int, steps: int) -> int:
+def _log2_split(tiles: int, steps: int, warps: int, is_followed: bool) -> int:
     """Return 2^how many warps share a tile, as native/decode/executor/packing.cpp has it."""
-    split = 3 if tiles < 1024 else 2 if tiles < 4096 else 1
-    while split > 0 and 1 << split > steps:
-        split -= 1
-    return split
+    times = {}
+    for log2_split in range(int(is_followed), 4):
+        if 1 << log2_split <= min(warps, steps):
+            passes = ceil(tiles / (132 * (warps >> log2_split)))
+            times[log2_split] = passes * (ceil(steps / 2**log2_split) + (log2_split > 0) / 6)
+    return min(times, key=lambda split: times[split])
