@@ -199,7 +199,7 @@ def _phases(
 
 
 def _attention(gpu: Gpu, shape: Shape, positions: int, tokens: int) -> Pause:
-    """Return the time of the block that has the most spans, which wait for a few loads at a time."""
+    """Return the time of the block that has the most spans, which wait for few loads at once."""
     heads_at_once = 2 if shape.head_size > 128 else 4
     turns = ceil(shape.heads / shape.kv_heads / heads_at_once)
     items = _spans(positions) * shape.kv_heads * turns * tokens
