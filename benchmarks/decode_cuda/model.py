@@ -42,10 +42,9 @@ REDUCTION = 0.3e-6  # of a sum over a block, with two of its barriers
 STORE, KEEP = 200, 40
 SPAN = 1.5e-6
 SCHEDULERS, BLOCK_THREADS, SPAN_POSITIONS, TILE_ROWS = 4, 256, 64, 16
-MOST_TOKENS = 8  # of a launch; the activations of fewer leave room for those of more panels
 # From so many tokens or, for the product of attention, spans on blocks share the preparing of
-# activations, as native/decode/kernels/prepare.cuh has it. Each fetches those of panels that have
-# room together from L2, which gives a multiprocessor so many bytes a clock.
+# activations, as native/decode/kernels/prepare.cuh has it. Each fetches those of a panel from L2,
+# which gives a multiprocessor so many bytes a clock.
 MANY_TOKENS, MANY_SPANS, PREPARED_BYTES, L2_BYTES = 4, 3, 34 * 1024, 64
 FULL = 0.95  # of a GPU's memory that a model may take
 
@@ -218,7 +217,6 @@ def _panels(
     step = kernel.steps[format_]
     tiles, panels = _tiles(product), _steps(product, step)
     split = _log2_split(tiles, panels[0], kernel.warps, len(panels) > 1)
-    at_once = MOST_TOKENS // tokens
     is_shared = tokens >= MANY_TOKENS or (product.is_attended and _spans(positions) >= MANY_SPANS)
     own = 1 if is_shared else tokens  # rows that a block prepares
     first = BARRIER
@@ -227,15 +225,10 @@ def _panels(
     if is_shared:  # of each panel a warp has 32 vectors at most, and all blocks meet
         first += BARRIER + len(panels) * _prepare(gpu, product, step, 1, positions)
     for number, steps in enumerate(panels):
-        if number % at_once:
-            before = 0.0
-        elif is_shared:
+        if is_shared:
             before = 2 * L2 + PREPARED_BYTES / (L2_BYTES * gpu.clock)
         else:
-            rounds = sum(
-                ceil(own * each * step.columns / (4 * BLOCK_THREADS))
-                for each in panels[number : number + at_once]
-            )
+            rounds = ceil(own * steps * step.columns / (4 * BLOCK_THREADS))
             before = _prepare(gpu, product, step, rounds, positions)
         if number == 0:
             before += first

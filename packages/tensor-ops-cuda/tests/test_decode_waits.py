@@ -12,8 +12,8 @@ import tensor_ops_cuda
 pytestmark = pytest.mark.usefixtures("device")
 
 KERNELS = Path(__file__).parents[1] / "native"
-# Warps share tiles, matrices have several panels, and blocks several rounds.
-LLAMA = Llama("q4_0", layers=1, hidden=640, intermediate=2176)
+# Warps share tiles, matrices have several panels, blocks several rounds, and queries all warps.
+LLAMA = Llama("q4_0", layers=1, hidden=640, kv_heads=1, head_size=64, intermediate=2176)
 PROMPTS = ([5, 6], [1, 2])
 
 

@@ -62,11 +62,18 @@ DEVICE void multiply(Block<Kernel>& block, const Phase& phase) {
   const bool is_prepared = is_prepared_together(phase, rows, block.memory.positions);
   if (phase.norm != nullptr && !is_prepared)
     measure_rows(block.steps, phase, block.memory, {0, 1, rows, 0, 1});
-  PanelPlace<Activations> place;
-  for (int p = 0; p < phase.num_panels; ++p, place.next(rows)) {
+  for (int p = 0; p < phase.num_panels; ++p) {
     const Panel& panel = phase.panels[p];
-    if (place.first_token == 0) bring_panels(block, phase, p, place, rows, is_prepared);
-    const Activations x(block.memory.activations, panel.format, place.first_token);
+    unsigned char* const memory = block.memory.activations;
+    const Activations x(memory, panel.format);
+    // What was there before is no longer read: where another panel follows, warps share the tiles
+    // of both, and have joined their sums.
+    if (is_prepared)
+      Activations::fetch_steps(panel.format, panel.steps, block.steps.prepared + p * kPreparedBytes,
+                               memory);
+    else
+      prepare_panel(block.steps, phase, panel, block.memory, x, {0, 1, rows, 0, 1});
+    block_sync(kPrepared);
     const auto finish = [&](int tile, float4 sums) {
       if (phase.num_panels > 1) {  // of the panels before, by this thread
         float4* const kept = block.steps.sums + tile * 32 + lane;

@@ -67,13 +67,10 @@ class TermActivations : public ActivationWriter {
  public:
   static constexpr int kTokens = kMostTokens;
 
-  // The activations of `first_token` take the place of the first token's.
-  DEVICE TermActivations(unsigned char* memory, WeightFormat format, int first_token,
-                         bool is_published = false)
-      : ActivationWriter(is_published), memory_(memory + first_token * kTermBytes) {
-    const bool is_float = format == WeightFormat::kBFloat16;
-    second_part_ = memory + terms_bytes(format) + first_token * (is_float ? kThirdBytes : 4);
-  }
+  DEVICE TermActivations(unsigned char* memory, WeightFormat format, bool is_published = false)
+      : ActivationWriter(is_published),
+        memory_(memory),
+        second_part_(memory + terms_bytes(format)) {}
 
   // Of steps of a panel.
   DEVICE static void fetch_steps(WeightFormat format, int steps, const unsigned char* from,
@@ -183,9 +180,8 @@ class FloatActivations : public ActivationWriter {
  public:
   static constexpr int kTokens = kMostTokens / 2;
 
-  DEVICE FloatActivations(unsigned char* memory, WeightFormat format, int first_token,
-                          bool is_published = false)
-      : ActivationWriter(is_published), memory_(memory + first_token * token_bytes(format)) {}
+  DEVICE FloatActivations(unsigned char* memory, WeightFormat, bool is_published = false)
+      : ActivationWriter(is_published), memory_(memory) {}
 
   DEVICE static void fetch_steps(WeightFormat format, int, const unsigned char* from,
                                  unsigned char* to) {

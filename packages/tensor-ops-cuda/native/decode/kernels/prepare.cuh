@@ -116,56 +116,16 @@ __device__ __noinline__ void prepare_panel(const Steps& steps, const Phase& phas
   }
 }
 
-// Where the activations of panels lie, one after another: those of few tokens leave room for
-// further panels, whose tokens are further tokens of one area.
-template <class Activations>
-struct PanelPlace {
-  int area = 0, first_token = 0;
-
-  DEVICE void next(int rows) {
-    first_token += rows;
-    if (first_token + rows <= Activations::kTokens) return;
-    first_token = 0;
-    ++area;
-  }
-};
-
 // The block's part of the activations of all panels, for all blocks.
 template <class Activations>
 DEVICE void prepare_for_all(const Steps& steps, const Phase& phase, BlockMemory& memory, int rows) {
   const RowParts own = rows_of_block(rows);
   if (own.first >= rows) return;
   if (phase.norm != nullptr) measure_rows(steps, phase, memory, own);
-  PanelPlace<Activations> place;
-  for (int p = 0; p < phase.num_panels; ++p, place.next(rows)) {
-    const Activations x(steps.prepared + place.area * kPreparedBytes, phase.panels[p].format,
-                        place.first_token, true);
+  for (int p = 0; p < phase.num_panels; ++p) {
+    const Activations x(steps.prepared + p * kPreparedBytes, phase.panels[p].format, true);
     prepare_panel(steps, phase, phase.panels[p], memory, x, own);
   }
-}
-
-// Brings the activations of panel p, and of those that have room beside it, to shared memory. All
-// threads of the block take part.
-template <class Kernel>
-DEVICE void bring_panels(Block<Kernel>& block, const Phase& phase, int p,
-                         PanelPlace<typename Kernel::Activations> place, int rows,
-                         bool is_prepared) {
-  using Activations = typename Kernel::Activations;
-  unsigned char* const memory = block.memory.activations;
-  // What was there before is no longer read: where another panel follows, warps share the tiles of
-  // both, and have joined their sums.
-  if (is_prepared) {
-    // The first panel of an area is the widest.
-    Activations::fetch_steps(phase.panels[p].format, phase.panels[p].steps,
-                             block.steps.prepared + place.area * kPreparedBytes, memory);
-  } else {
-    do {
-      const Activations x(memory, phase.panels[p].format, place.first_token);
-      prepare_panel(block.steps, phase, phase.panels[p], block.memory, x, {0, 1, rows, 0, 1});
-      place.next(rows);
-    } while (++p < phase.num_panels && place.first_token > 0);
-  }
-  block_sync(kPrepared);
 }
 
 }  // namespace tensor_ops::decode
