@@ -16,7 +16,8 @@ from tensor_ops_decode.program.records import Limits
 from tensor_ops_decode.weights import open_weights
 from tensor_ops_decode.weights.safetensors import open_safetensors
 from test_commands import run
-from wrong_programs import tensors_of, text_with
+from whole_programs import tensors_of
+from wrong_programs import text_with
 
 
 @pytest.fixture

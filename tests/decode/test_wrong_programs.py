@@ -6,6 +6,7 @@ import pytest
 
 from tensor_ops_decode.errors import ProgramError
 from tensor_ops_decode.program import Program
+from whole_programs import program_for, tensors_of
 from wrong_programs import (
     ALLOWED_PROGRAMS,
     DELETED,
@@ -14,8 +15,6 @@ from wrong_programs import (
     WRONG_TEXTS,
     WRONG_TOGETHER,
     has_places,
-    program_for,
-    tensors_of,
     text_with,
 )
 

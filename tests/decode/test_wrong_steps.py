@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tensor_ops_decode.program.builder import Builder
-from wrong_programs import LIMITS, program_for, tensors_of
+from whole_programs import LIMITS, program_for, tensors_of
 from wrong_steps import (
     ALLOWED_STEPS,
     RUN,

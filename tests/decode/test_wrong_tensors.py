@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from wrong_programs import program_for, tensors_of
+from whole_programs import program_for, tensors_of
 from wrong_steps import RUN, fill
 from wrong_tensors import ALLOWED_TENSORS, WRONG_TENSORS
 

@@ -1,7 +1,7 @@
 """Steps that every executor must refuse before it writes anything, and steps that are allowed.
 
 They are changes of `fill`, a step of three requests, or of `fill_row`, the first of five steps in a
-row, in the arrays of `wrong_programs.base_program`: an array, a place in it, the value, and the
+row, in the arrays of `whole_programs.base_program`: an array, a place in it, the value, and the
 words that the message must have.
 """
 

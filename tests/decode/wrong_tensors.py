@@ -1,6 +1,6 @@
 """Tensors that every executor must refuse, and the forms in which it must take them.
 
-They are changes of the tensors of `wrong_programs.program_for`: the tensor, what becomes of the
+They are changes of the tensors of `whole_programs.program_for`: the tensor, what becomes of the
 array, and the words that the message must have beside the tensor's name.
 """
 
