@@ -12,6 +12,7 @@ from environments import (
     BY_FILE,
     BY_GROUP,
     CONFORMANCE,
+    CONTRACT_OF_EXECUTORS,
     CORE,
     CPP,
     CUDA,
@@ -20,6 +21,7 @@ from environments import (
     PACKAGES,
     PARALLEL,
     ROOT,
+    SAMPLE_OF_PROCESSORS,
     TORCH,
     WHEEL_TESTS,
     build,
@@ -54,20 +56,7 @@ CHECKS = ["torch", "opencl", "cuda", "conformance", "wheels_sample", "docs", "li
 NO_LEVELS = f"--ignore={CONFORMANCE}/test_levels.py"
 # The code blocks of the pages, of which --pages chooses those that need a package.
 BLOCKS = "tests/docs/test_pages.py::test_blocks_run"
-KERNEL_GUIDE = "tests/selection/test_kernel_guide.py"
-# What every executor of decode programs refuses and takes, but for whole texts, which take long
-# where a device is emulated.
-CONTRACT_OF_EXECUTORS = [f"tests/decode/test_wrong_{name}.py" for name in ("programs", "tensors")]
-CONTRACT_OF_EXECUTORS += [
-    f"tests/decode/test_{name}.py"
-    for name in ("wrong_steps", "steps_in_a_row", "memory", "decode_interface_backends")
-]
-CONTRACT_OF_EXECUTORS += ["-k", "not answers and not sampled_steps and not stop_string"]
 TENTH_OP = "tests/docs/test_tenth_op.py::test_a_backend_has_it"
-# What other processors round or sign otherwise, by PyTorch's own functions for them.
-SAMPLE_OF_PROCESSORS = [f"{TORCH}/tests/operators/test_composed.py"]
-SAMPLE_OF_PROCESSORS += [f"{TORCH}/tests/modules/test_models.py"]
-SAMPLE_OF_PROCESSORS += ["-k", "signs_of_zeros or step_of_training and Qwen2 and bfloat16"]
 
 # uv reads neither pip's settings nor takes a missing interpreter for an answer.
 if "PIP_FIND_LINKS" in os.environ:
@@ -160,7 +149,7 @@ def cuda(session: nox.Session) -> None:
     if session.posargs:
         session.run("pytest", "-q", *only, *session.posargs, env=environment)
         return
-    session.run("pytest", *BY_GROUP, *only, BLOCKS, CUDA, KERNEL_GUIDE, env=environment)
+    session.run("pytest", *BY_GROUP, *only, BLOCKS, CUDA, env=environment)
     session.run("pytest", *PARALLEL, *only, CONFORMANCE, "--backend=cuda", NO_LEVELS)
     session.run("pytest", *BY_GROUP, *only, *CONTRACT_OF_EXECUTORS, "--backend=cuda")
 

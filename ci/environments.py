@@ -16,6 +16,7 @@ __all__ = [
     "BY_FILE",
     "BY_GROUP",
     "CONFORMANCE",
+    "CONTRACT_OF_EXECUTORS",
     "PARALLEL",
     "WHEEL_TESTS",
     "install_llama_cpp",
@@ -27,6 +28,7 @@ __all__ = [
     "OPENCL",
     "PACKAGES",
     "ROOT",
+    "SAMPLE_OF_PROCESSORS",
     "SANITIZED",
     "THREAD_SANITIZED",
     "TORCH",
@@ -70,6 +72,18 @@ BY_FILE = ("-q", "-n", "2", "--dist", "loadfile", "--no-loadscope-reorder")
 # What an op of OpenCL or the CUDA wheel needs is compiled by one of the processes alone.
 BY_GROUP = (*PARALLEL, "--dist", "loadgroup")
 CONFORMANCE = "tests/conformance"
+# What other processors round or sign otherwise, by PyTorch's own functions for them.
+SAMPLE_OF_PROCESSORS = [f"{TORCH}/tests/operators/test_composed.py"]
+SAMPLE_OF_PROCESSORS += [f"{TORCH}/tests/modules/test_models.py"]
+SAMPLE_OF_PROCESSORS += ["-k", "signs_of_zeros or step_of_training and Qwen2 and bfloat16"]
+# What all executors of programs refuse and take, and the guide's kernels. Whole texts are left out:
+# they are slow on a device that is emulated.
+CONTRACT_OF_EXECUTORS = [
+    "tests/selection/test_kernel_guide.py",
+    *(f"tests/decode/test_wrong_{name}.py" for name in ("programs", "steps", "tensors")),
+    *("tests/decode/test_memory.py", "tests/decode/test_decode_interface_backends.py"),
+    *("tests/decode/test_steps_in_a_row.py", "-k", "not single_steps and not stop_string"),
+]
 WHEEL_TESTS = f"{CUDA}/tests/wheel"
 # Options of builds: CUDA kernels that run on the CPU; checks of memory and behaviour.
 EMULATED = ["-C", "cmake.define.TENSOR_OPS_CUDA_EMULATION=ON"]
