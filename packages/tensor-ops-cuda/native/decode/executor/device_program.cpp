@@ -79,7 +79,7 @@ void DeviceProgram::plan_matrices() {
         phase.phase.result == Phase::kStore || phase.phase.result == Phase::kLogits;
     std::vector<std::size_t> tensors;
     for (const MatrixRow& row : phase.rows)
-      if (tensors.empty() || tensors.back() != row.tensor) tensors.push_back(row.tensor);
+      if (row.row == 0) tensors.push_back(row.tensor);
     if (const auto found = in_order.find(tensors); is_in_order && found != in_order.end()) {
       matrix_of_.back() = found->second;
       continue;
@@ -108,11 +108,21 @@ std::size_t DeviceProgram::rows_of_value(std::size_t index) const {
   return std::min<std::size_t>(program_.limits.rows(program_.values[index].rows), kMostTokens);
 }
 
+// The program as its phases read values: the tokens of a step that run through it together, and
+// selected rows where those of all tokens are.
+Program DeviceProgram::as_lowered() const {
+  Program lowered = program_;
+  lowered.limits.max_tokens = std::min<std::size_t>(lowered.limits.max_tokens, kMostTokens);
+  lowered.limits.max_selected = std::min<std::size_t>(lowered.limits.max_selected, kMostTokens);
+  for (const LoweredPhase& phase : lowered_.phases)
+    if (phase.phase.source == Phase::kSelectedRows)
+      lowered.nodes[static_cast<std::size_t>(phase.phase.node)].inputs[0] = phase.x;
+  return lowered;
+}
+
 void DeviceProgram::plan_values_and_scratch(int blocks) {
-  Program small = program_;
-  small.limits.max_tokens = std::min<std::size_t>(small.limits.max_tokens, kMostTokens);
-  small.limits.max_selected = std::min<std::size_t>(small.limits.max_selected, kMostTokens);
-  const ValuePlan values = plan_values(small, std::vector<bool>(program_.nodes.size(), false));
+  const ValuePlan values =
+      plan_values(as_lowered(), std::vector<bool>(program_.nodes.size(), false));
   value_ = values.offset;
   work_bytes_ = aligned(values.bytes);
   const auto take_work = [this](std::size_t bytes) {

@@ -71,6 +71,7 @@ class DeviceProgram {
   };
 
   std::size_t rows_of_value(std::size_t index) const;
+  Program as_lowered() const;
   void plan_matrices();
   void plan_parameters();
   void plan_values_and_scratch(int blocks);

@@ -52,6 +52,7 @@ class Lowering {
       else
         throw Error(text("the cuda backend runs no nodes of the kind ", kind));
     }
+    check_order_of_attention();
     return std::move(lowered_);
   }
 
@@ -68,6 +69,11 @@ class Lowering {
   // The one node that reads a value which nobody else sees; kAbsent if there is no such node.
   std::size_t only_reader(std::size_t value) const {
     return readers_[value].size() == 1 && !is_output(value) ? readers_[value][0] : kAbsent;
+  }
+  // Whether a node reads a value as its first input, and as no other.
+  bool reads_first(std::size_t n, std::size_t value) const {
+    const auto& inputs = program_.nodes[n].inputs;
+    return inputs[0] == value && std::count(inputs.begin(), inputs.end(), value) == 1;
   }
   bool is_read_by(std::size_t value, const char* kind) {
     const std::size_t reader = only_reader(value);
@@ -102,6 +108,10 @@ class Lowering {
     added.phase.kind = kind;
     added.phase.node = static_cast<int>(n);
     added.phase.is_selected = is_selected(output_of(n));
+    // Where no token is selected, a step ends before the phases of selected ones.
+    if (lowered_.phases.size() > 1 && !added.phase.is_selected &&
+        lowered_.phases[lowered_.phases.size() - 2].phase.is_selected)
+      refuse(n, "nodes of all tokens before those of the selected ones");
     return added;
   }
   void set_matrices(LoweredPhase& added, std::size_t n, std::size_t slot) {
@@ -262,19 +272,38 @@ class Lowering {
     if (product == nullptr || product->phase.result != Phase::kRotated)
       refuse(n, "attention to a product that nothing else reads");
     for (std::size_t reader : readers_[output_of(n)])
-      if (kind_of(reader) != "linear" || program_.nodes[reader].inputs[0] != output_of(n))
-        refuse(n, "attention that only products read, got ", kind_of(reader));
+      if (kind_of(reader) != "linear" || !reads_first(reader, output_of(n)))
+        refuse(n, "attention that only products multiply, but ", program_.nodes[reader].where(),
+               " reads it otherwise");
     if (is_output(output_of(n))) refuse(n, "attention that is no output of the program");
     LoweredPhase& added = add(n, Phase::kAttend);
     added.phase.attention = attention_of(n);
     added.cache = program_.nodes[n].cache;
   }
 
+  // All attention has its queries, and what it has found, in the same memory.
+  void check_order_of_attention() const {
+    std::size_t queries_of = kAbsent, found_of = kAbsent;  // caches
+    for (const LoweredPhase& each : lowered_.phases) {
+      const auto n = static_cast<std::size_t>(each.phase.node);
+      if (each.phase.kind == Phase::kAttend) {
+        if (each.cache != queries_of)
+          refuse(n, "attention before the next product that other attention reads");
+        found_of = each.cache;
+      } else if (each.phase.source == Phase::kAttended && each.cache != found_of) {
+        refuse(n, "products of attention before the next attention");
+      } else if (each.phase.result == Phase::kRotated) {
+        queries_of = each.cache;
+      }
+    }
+  }
+
   void check_select(std::size_t n) {
     for (std::size_t reader : readers_[output_of(n)]) {
       const bool is_product = kind_of(reader) == "linear" || kind_of(reader) == "rms_norm_linear";
-      if (!is_product || program_.nodes[reader].inputs[0] != output_of(n))
-        refuse(n, "selected rows that only products read, got ", kind_of(reader));
+      if (!is_product || !reads_first(reader, output_of(n)))
+        refuse(n, "selected rows that only products multiply, but ",
+               program_.nodes[reader].where(), " reads them otherwise");
     }
     if (is_output(output_of(n))) refuse(n, "selected rows that are no output of the program");
   }
