@@ -1,0 +1,283 @@
+"""Programs beyond those of Llamas are refused by name, or have the results of the reference."""
+
+import numpy as np
+import pytest
+from small_programs import COLUMNS, QKV, Assembly, outputs
+
+import tensor_ops_cuda
+from tensor_ops_decode import reference
+
+pytestmark = pytest.mark.usefixtures("device")
+
+GATES = 96
+
+
+def gated(made, output, x="x", residual="x", gate_residual=None):
+    made.linear(f"{output}.gates", x, made.matrix(f"{output}.up", 2 * GATES), gate_residual)
+    down = made.matrix(f"{output}.down", COLUMNS, GATES)
+    inputs = {"x": f"{output}.gates", "residual": residual}
+    return made.add("silu_mul_linear_with_residual", output, inputs, weight=down)
+
+
+def matrix_twice_in_a_product(made):
+    made.select("s", "x")
+    made.add("linear", "y", {"x": "s"}, weight=["table", "table"])
+    return ["y"]
+
+
+def matrix_of_several_products(made):
+    made.linear("y", "x", made.matrix("w", COLUMNS))
+    made.linear("z", "y", "w")
+    norm = made.tensor("norm", np.ones(COLUMNS))
+    made.add("rms_norm_linear", "v", {"x": "z"}, {"eps": 0.0}, norm=norm, weight="w")
+    return ["y", "v"]
+
+
+def matrix_of_gates_and_of_another(made):
+    gated(made, "y")
+    made.linear("z", "y", "y.up")
+    return ["y", "z"]
+
+
+def rows_selected_long_before(made):
+    """The memory of x must not be used again while they are still to be read."""
+    made.select("s", "x")
+    value = "x"
+    for name in ("a", "b", "c", "d"):
+        value = made.linear(name, value)
+    made.linear("y", "s")
+    return ["y", "d"]
+
+
+def rows_selected_twice(made):
+    made.select("s", "x")
+    made.select("t", "x")
+    made.linear("y", "s")
+    made.linear("z", "t", residual="y")
+    made.linear("v", "s", residual="z")
+    return ["y", "v", "x"]
+
+
+def products_of_attention_after_another_qkv(made):
+    made.qkv("q")
+    made.attention("a", "q")
+    made.qkv("p")
+    made.linear("y", "a")
+    made.attention("b", "p")
+    made.linear("z", "b", residual="y")
+    made.linear("v", "b")
+    return ["y", "z", "v"]
+
+
+def layers_of_selected_rows(made):
+    made.select("s", "x")
+    made.linear("y", "s")
+    gated(made, "z", "y", "y")
+    return ["z"]
+
+
+def logits_that_nothing_chooses_from(made):
+    made.select("s", "x")
+    made.linear("y", "s")
+    return ["x", "y"]
+
+
+def logits_that_are_no_output(made):
+    made.select("s", "x")
+    made.linear("y", "s", made.matrix("head", 31))
+    made.add("argmax", "next", {"x": "y"})
+    return ["next"]
+
+
+def two_tables(made):
+    table = made.matrix("other", 30, kind="q8_0")
+    made.add("embed", "e", {"tokens": "tokens"}, weight=table)
+    made.linear("y", "e", residual="x")
+    return ["y", "e"]
+
+
+def no_outputs(made):
+    made.qkv("q")
+    made.attention("a", "q")
+    made.linear("y", "a")
+    return []
+
+
+RIGHT = [
+    matrix_twice_in_a_product,
+    matrix_of_several_products,
+    matrix_of_gates_and_of_another,
+    rows_selected_long_before,
+    rows_selected_twice,
+    products_of_attention_after_another_qkv,
+    layers_of_selected_rows,
+    logits_that_nothing_chooses_from,
+    logits_that_are_no_output,
+    two_tables,
+    no_outputs,
+]
+
+
+def residual_that_is_selected_too(made):
+    made.select("s", "x")
+    made.linear("y", "s", residual="s")
+    return ["y"]
+
+
+def residual_that_is_attention_too(made):
+    made.qkv("q")
+    made.attention("a", "q")
+    made.linear("y", "a", residual="a")
+    return ["y"]
+
+
+def residual_that_is_selected(made):
+    made.select("s", "x")
+    gated(made, "y", "s", "s")
+    return ["y"]
+
+
+def two_attentions_to_one_qkv(made):
+    made.qkv("q")
+    for name in ("a", "b"):
+        made.attention(name, "q")
+        made.linear(f"{name}.y", name)
+    return ["a.y", "b.y"]
+
+
+def attention_after_another_qkv(made):
+    for name in ("p", "q"):
+        made.qkv(name)
+    for name, qkv in (("a", "p"), ("b", "q")):
+        made.attention(name, qkv)
+        made.linear(f"{name}.y", name)
+    return ["a.y", "b.y"]
+
+
+def products_after_another_attention(made):
+    for name in ("a", "b"):
+        made.qkv(f"{name}.q")
+        made.attention(name, f"{name}.q")
+    made.linear("y", "a", residual="x")
+    made.linear("z", "b", residual="y")
+    return ["z"]
+
+
+def qkv_that_a_product_reads(made):
+    made.qkv("q")
+    made.attention("a", "q")
+    made.linear("y", "a")
+    made.linear("z", "q", made.matrix("w", COLUMNS, QKV))
+    return ["y", "z"]
+
+
+def attention_that_is_an_output(made):
+    made.qkv("q")
+    return [made.attention("a", "q")]
+
+
+def tokens_after_selected_rows(made):
+    made.select("s", "x")
+    made.linear("y", "s")
+    made.linear("z", "x")
+    return ["y", "z"]
+
+
+def gates_that_are_an_output(made):
+    gated(made, "y")
+    return ["y", "y.gates"]
+
+
+def gates_of_two_nodes(made):
+    gated(made, "y")
+    inputs = {"x": "y.gates", "residual": "y"}
+    made.add("silu_mul_linear_with_residual", "z", inputs, weight="y.down")
+    return ["z"]
+
+
+def gates_with_a_residual(made):
+    table = made.matrix("other", 30, 2 * GATES)
+    made.add("embed", "e", {"tokens": "tokens"}, weight=table)
+    gated(made, "y", gate_residual="e")
+    return ["y"]
+
+
+def logits_that_more_is_made_of(made):
+    made.select("s", "x")
+    made.linear("y", "s")
+    made.linear("z", "y")
+    made.add("argmax", "next", {"x": "y"})
+    return ["z", "next"]
+
+
+def choice_from_all_tokens(made):
+    made.linear("y", "x")
+    made.add("argmax", "next", {"x": "y"})
+    return ["next"]
+
+
+def choice_from_the_table(made):
+    made.select("s", "x")
+    made.add("argmax", "next", {"x": "s"})
+    return ["next"]
+
+
+def two_choices(made):
+    made.select("s", "x")
+    made.linear("y", "s")
+    for name in ("a", "b"):
+        made.add("argmax", name, {"x": "y"})
+    return ["a", "b"]
+
+
+def selected_rows_that_are_an_output(made):
+    made.linear("y", "x")
+    return [made.select("s", "y")]
+
+
+REFUSED = {
+    residual_that_is_selected_too: "selected rows that only products multiply",
+    residual_that_is_attention_too: "attention that only products multiply",
+    residual_that_is_selected: "selected rows that only products multiply",
+    two_attentions_to_one_qkv: "attention to a product that nothing else reads",
+    attention_after_another_qkv: "attention before the next product that other attention reads",
+    products_after_another_attention: "products of attention before the next attention",
+    qkv_that_a_product_reads: "attention to a product that nothing else reads",
+    attention_that_is_an_output: "attention that is no output",
+    tokens_after_selected_rows: "nodes of all tokens before those of the selected ones",
+    gates_that_are_an_output: "a product that nothing else reads has its gate and up",
+    gates_of_two_nodes: "a product that nothing else reads has its gate and up",
+    gates_with_a_residual: "a product that nothing else reads has its gate and up",
+    logits_that_more_is_made_of: "as the last node, of the selected rows of the last product",
+    choice_from_all_tokens: "as the last node, of the selected rows of the last product",
+    choice_from_the_table: "selected rows that only products multiply",
+    two_choices: "as the last node, of the selected rows of the last product",
+    selected_rows_that_are_an_output: "selected rows that are no output",
+}
+
+
+def name_of(build):
+    return build.__name__.replace("_", " ")
+
+
+@pytest.mark.parametrize("build", RIGHT, ids=name_of)
+def test_what_is_run_is_right(build):
+    made = Assembly()
+    program = made.builder.program(build(made))
+    found = outputs(tensor_ops_cuda, program, made.tensors, num_workers=2)
+    right = outputs(reference, program, made.tensors, options={"dtype": "float64"})
+    for result, expected in zip(found, right, strict=True):
+        # Weights are in bfloat16, with which activations are exact, and caches in float32.
+        assert np.abs(result - expected).max(initial=0) < 1e-5
+
+
+@pytest.mark.parametrize("build", REFUSED, ids=name_of)
+def test_what_is_not_run_is_refused_by_name(build):
+    made = Assembly()
+    text = made.builder.program(build(made)).to_json()
+    reason = tensor_ops_cuda.supports_program(text)
+    assert REFUSED[build] in reason
+    assert reason.startswith("node '")
+    with pytest.raises(RuntimeError) as caught:
+        tensor_ops_cuda.compile_program(text, made.tensors)
+    assert str(caught.value) == reason
