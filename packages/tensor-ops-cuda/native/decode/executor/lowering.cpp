@@ -302,8 +302,8 @@ class Lowering {
     for (std::size_t reader : readers_[output_of(n)]) {
       const bool is_product = kind_of(reader) == "linear" || kind_of(reader) == "rms_norm_linear";
       if (!is_product || !reads_first(reader, output_of(n)))
-        refuse(n, "selected rows that only products multiply, but ",
-               program_.nodes[reader].where(), " reads them otherwise");
+        refuse(n, "selected rows that only products multiply, but ", program_.nodes[reader].where(),
+               " reads them otherwise");
     }
     if (is_output(output_of(n))) refuse(n, "selected rows that are no output of the program");
   }
