@@ -11,6 +11,10 @@ namespace {
 
 constexpr std::size_t kBlockColumns = 32;  // of a file's blocks of integers
 
+std::size_t file_block_bytes(WeightFormat format) {
+  return format == WeightFormat::kQ4_0 ? 18 : 34;
+}
+
 // How many warps share a tile. On a device of 132 multiprocessors, as many as make the last of them
 // end the earliest: shared by more warps, tiles are divided more evenly, but each is followed by a
 // wait of the block, which takes as long as a sixth of a step (by counting instructions). It is a
@@ -46,33 +50,36 @@ void pack_q4_0(const unsigned char* block, int w, unsigned char* to) {
   for (int i = 0; i < 4; ++i) to[i] = block[2 + 4 * w + i] ^ 0x88;
 }
 
+// The numbers of 16 columns, of which a row may have fewer left.
+void pack_bfloat16(const unsigned char* numbers, std::size_t left, int w, unsigned char* to) {
+  const auto first = static_cast<std::size_t>(2 * w);
+  const auto count = [left](std::size_t at) {
+    return at < left ? std::min<std::size_t>(left - at, 2) : 0;
+  };
+  std::memcpy(to, numbers + 2 * first, 2 * count(first));
+  std::memcpy(to + 4, numbers + 2 * (8 + first), 2 * count(8 + first));
+}
+
 void pack_step(const Panel& panel, std::size_t columns, std::size_t column, const RowOf& row,
                std::size_t first_row, unsigned char* to) {
   const StepLayout layout = layout_of(panel.format);
-  const int blocks = layout.blocks();
-  for (int r = 0; r < kTileRows; ++r) {
-    const unsigned char* const from = row(first_row + static_cast<std::size_t>(r));
-    for (int b = 0; from && b < blocks; ++b) {
-      const std::size_t at = column + static_cast<std::size_t>(b * layout.block);
+  for (unsigned r = 0; r < kTileRows; ++r) {
+    const unsigned char* const from = row(first_row + r);
+    for (int b = 0; from && b < layout.blocks(); ++b) {
+      const auto in_step = static_cast<unsigned>(b * layout.block);
+      const std::size_t at = column + in_step;
       if (at >= columns) break;
-      // The first byte of the block of a row, as the kernel finds it: the block's first column.
-      const ElementPlace place = place_of(panel.format, 1, static_cast<unsigned>(r),
-                                          static_cast<unsigned>(b * layout.block));
-      if (panel.format == WeightFormat::kBFloat16) {
-        for (std::size_t k = 0; k < 16 && at + k < columns; ++k) {
-          const ElementPlace its =
-              place_of(panel.format, 1, static_cast<unsigned>(r),
-                       static_cast<unsigned>(b * layout.block) + static_cast<unsigned>(k));
-          std::memcpy(to + its.at, from + 2 * (at + k), 2);
-        }
-        continue;
+      const ElementPlace place = place_of(panel.format, 1, r, in_step);
+      const unsigned char* const block = from + at / kBlockColumns * file_block_bytes(panel.format);
+      for (int w = 0; w < 4; ++w) {  // the four lanes of a row are neighbours
+        unsigned char* const lane = to + place.at + w * 16;
+        if (panel.format == WeightFormat::kBFloat16)
+          pack_bfloat16(from + 2 * at, columns - at, w, lane);
+        else
+          panel.format == WeightFormat::kQ4_0 ? pack_q4_0(block, w, lane)
+                                              : pack_q8_0(block, w, lane);
       }
-      const bool is_q4 = panel.format == WeightFormat::kQ4_0;
-      const unsigned char* const block = from + at / kBlockColumns * (is_q4 ? 18 : 34);
-      for (int w = 0; w < 4; ++w)  // the four lanes of a row are neighbours
-        is_q4 ? pack_q4_0(block, w, to + place.at + w * 16)
-              : pack_q8_0(block, w, to + place.at + w * 16);
-      std::memcpy(to + place.scale_at, block, 2);
+      if (layout.scale_bytes > 0) std::memcpy(to + place.scale_at, block, 2);
     }
   }
 }
