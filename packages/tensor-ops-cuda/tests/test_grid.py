@@ -104,6 +104,17 @@ def test_time_passes_while_all_wait(kernels):
     assert kernels.values(seconds, 1) == 5
 
 
+@pytest.mark.parametrize("order", Order)
+@pytest.mark.parametrize("absent", [-1, 0, 1, 2])
+def test_blocks_give_up_waiting_for_one_that_never_comes(absent, order, kernels):
+    kernels.emulatedSetOrder(order, 3)
+    have_met = kernels.array(np.full(6, POISON, np.uint32))
+    kernels.run("meet_at_most", 3, zeros(kernels, 1), absent, have_met)
+    found = kernels.values(have_met, 6).reshape(3, 2)
+    for block, both in enumerate(found):  # all threads of a block hear of it
+        assert both.tolist() == [POISON if block == absent else absent < 0] * 2
+
+
 def test_lanes_in_different_functions_are_an_error(kernels):
     with pytest.raises(CudaError, match="lanes of a warp are in different functions: block 0"):
         kernels.run("diverge", zeros(kernels, 32))

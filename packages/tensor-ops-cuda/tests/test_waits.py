@@ -14,6 +14,7 @@ COLUMNS, LAYERS = 256, 3
 WAITS = (
     *("prepared", "copied", "slot read", "joined", "parts read"),
     *("block has written", "release", "all have arrived", "acquire", "block may read"),
+    "arrival",
 )
 
 

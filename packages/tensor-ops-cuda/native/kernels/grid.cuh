@@ -74,6 +74,7 @@ enum GridWait : int {
   kAllHaveArrived,
   kAcquire,
   kBlockMayRead,  // of the block, until that thread has seen that all have arrived
+  kArrival,       // of all others for this block; left out, they wait in vain
   kGridWaits,     // how many there are
 };
 
@@ -88,7 +89,8 @@ class GridBarrier {
     block_sync(wait + kBlockHasWritten);
     // The top bit changes when the last block arrives, whatever the counter was.
     const unsigned addend = blockIdx.x == 0 ? kTopBit - (gridDim.x - 1) : 1u;
-    if (threadIdx.x == 0) before_ = add_release(counter_, addend, wait + kRelease);
+    if (threadIdx.x == 0 && !is_left_out(wait + kArrival))
+      before_ = add_release(counter_, addend, wait + kRelease);
   }
 
   DEVICE void wait(int wait) {

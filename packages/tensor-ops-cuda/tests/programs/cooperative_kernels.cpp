@@ -99,6 +99,24 @@ __global__ void give_up(unsigned* counter, unsigned* seconds) {
   *seconds = static_cast<unsigned>((global_timer() - start) / 1'000'000'000);
 }
 
+// One block does not come to a barrier at which the others wait for five seconds. They tell whether
+// all have met, each by its first thread and by its last.
+enum MeetWait : int { kBegin = 60, kMeet };
+__global__ void meet_at_most(unsigned* counter, int absent_block, unsigned* have_met) {
+  if (static_cast<int>(blockIdx.x) == absent_block) return;
+  auto* const gave_up = static_cast<bool*>(shared_memory());
+  if (threadIdx.x == 0) *gave_up = false;
+  block_sync(kBegin);
+  GridBarrier barrier(counter);
+  bool goes_on = true;
+  for (int round = 0; round < 2 && goes_on; ++round) {
+    barrier.arrive(kMeet);
+    goes_on = barrier.wait_at_most(kMeet, 5'000'000'000, gave_up);
+  }
+  if (threadIdx.x == 0) have_met[2 * blockIdx.x] = goes_on;
+  if (threadIdx.x == blockDim.x - 1) have_met[2 * blockIdx.x + 1] = goes_on;
+}
+
 __global__ void diverge(unsigned* lanes) {
   lanes[threadIdx.x] = threadIdx.x < 16 ? __shfl_xor_sync(~0u, threadIdx.x, 1) : 0;
   warp_sync(30);
@@ -202,6 +220,9 @@ int run_without_attribute(unsigned blocks, unsigned* counter) {
   Grid grid = cooperative_grid(blocks, 64, 0);
   grid.is_cooperative = false;
   return start(grid, hang, counter, -1, 0);
+}
+int run_meet_at_most(unsigned blocks, unsigned* counter, int absent_block, unsigned* have_met) {
+  return start(blocks, 64, 16, meet_at_most, counter, absent_block, have_met);
 }
 int run_give_up(unsigned* counter, unsigned* seconds) {
   return start(1, 1, 0, give_up, counter, seconds);
