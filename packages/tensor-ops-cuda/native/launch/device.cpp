@@ -198,7 +198,12 @@ std::size_t free_memory(int index) {
   const CurrentDevice current(index);
   std::size_t free = 0, total = 0;
   CUDA_CHECK(cudaMemGetInfo(&free, &total));
-  return free;
+  cudaMemPool_t pool;
+  CUDA_CHECK(cudaDeviceGetDefaultMemPool(&pool, index));
+  std::uint64_t reserved = 0, used = 0;
+  CUDA_CHECK(cudaMemPoolGetAttribute(pool, cudaMemPoolAttrReservedMemCurrent, &reserved));
+  CUDA_CHECK(cudaMemPoolGetAttribute(pool, cudaMemPoolAttrUsedMemCurrent, &used));
+  return free + (reserved > used ? static_cast<std::size_t>(reserved - used) : 0);
 }
 
 void synchronize_device() { CUDA_CHECK(cudaDeviceSynchronize()); }
