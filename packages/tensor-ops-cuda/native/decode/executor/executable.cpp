@@ -91,8 +91,9 @@ class Executable::Impl {
   friend class Executable;
 
   void require_memory() const {
-    std::size_t free = 0, whole = 0, total = 0;
-    CUDA_CHECK(cudaMemGetInfo(&free, &whole));
+    const std::size_t free = free_memory(device_),
+                      whole = devices()[static_cast<std::size_t>(device_)].memory;
+    std::size_t total = 0;
     for (const auto& [what, bytes] : on_device_.memory()) add_size("program", total, bytes);
     if (total <= free) return;
     throw MemoryError(
@@ -380,9 +381,10 @@ void Executable::close() {
   if (is_forked_child()) return;
   const std::lock_guard<std::mutex> lock(impl_->running_);
   if (!impl_->launcher_) return;
-  const CurrentDevice current(impl_->device_);
-  impl_->on_device_.unload();
   impl_->launcher_.reset();
+  impl_->on_device_.unload();
+  // Memory is free once the device has come to its release. A device that fails has none left.
+  if (cudaStreamSynchronize(impl_->stream_) != cudaSuccess) cudaGetLastError();
 }
 const Program& Executable::program() const { return impl_->program_; }
 const StepArrays& Executable::arrays() const { return impl_->arrays_; }
