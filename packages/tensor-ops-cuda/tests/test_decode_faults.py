@@ -9,7 +9,7 @@ import threading
 import numpy as np
 import pytest
 from random_llama import Llama, answers
-from test_decode_waits import WAITS
+from wait_names import WAITS
 
 import tensor_ops_cuda
 
@@ -233,11 +233,11 @@ def test_a_kernel_that_fails_ends_the_executable(runtime):
     other = compiled()
     runtime.emulatedLeaveOut(1 + WAITS.index("kTokensChosen"))
     try:
-        with pytest.raises(RuntimeError, match="run_steps: .* cudaErrorLaunchFailure, block "):
+        with pytest.raises(RuntimeError, match=r"run_steps: .* cudaErrorLaunchFailure, block"):
             answers(made, [[5, 6], [1, 2]], num_steps=2)
         with pytest.raises(RuntimeError, match="run: an earlier step failed: cudaStreamSynchr"):
             made.run(1, 0)
-        with pytest.raises(RuntimeError, match="cuda.* failed: cudaErrorLaunchFailure"):
+        with pytest.raises(RuntimeError, match=r"cuda.* failed: cudaErrorLaunchFailure"):
             other.run(1, 0)
         made.close()
         other.close()

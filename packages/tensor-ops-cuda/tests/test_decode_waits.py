@@ -1,36 +1,17 @@
 """Each wait of the kernel of decode steps can be left out, upon which its results are wrong."""
 
-import re
-from pathlib import Path
-
 import pytest
 from emulated_kernels import Order
 from random_llama import Llama, answers
+from wait_names import WAITS
 
 import tensor_ops_cuda
 
 pytestmark = pytest.mark.usefixtures("device")
 
-KERNELS = Path(__file__).parents[1] / "native"
 # Warps share tiles, matrices have several panels, blocks several rounds, and queries all warps.
 LLAMA = Llama("q4_0", layers=1, hidden=640, kv_heads=1, head_size=64, intermediate=2176)
 PROMPTS = ([5, 6], [1, 2])
-
-
-def names_of(path, first):
-    """Return the names of an enumeration that follow one of them, this included."""
-    text = (KERNELS / path).read_text(encoding="utf-8")
-    names = re.findall(r"^  (k\w+)(?: = \w+)?,", text[text.index(f"  {first}") :], re.MULTILINE)
-    return names[
-        : next(i for i, name in enumerate(names) if name.startswith(("kGridWaits", "kPhase")))
-    ]
-
-
-# In the order of their numbers, which begin at 1.
-WAITS = [
-    *names_of("decode/kernels/waits.h", "kStepBegins"),
-    *names_of("kernels/grid.cuh", "kBlockHasWritten"),
-]
 
 
 def found(runtime, order=Order.RANDOM, seed=1, without=0):
