@@ -10,7 +10,6 @@
 #include "kernels/launch.cuh"
 
 namespace tensor_ops::decode {
-namespace {
 
 template <WeightFormat kFormat>
 DEVICE float element_of(const Panel& panel, unsigned row, unsigned column) {
@@ -157,6 +156,8 @@ DEVICE void run_phase(Block<Kernel>& block, const Phase& phase) {
     if (phase.result == Phase::kLogits) publish_best(block);
   }
 }
+
+namespace {
 
 template <class Kernel>
 __global__ void __launch_bounds__(kBlockThreads, 1) run_steps(const __grid_constant__ Steps steps) {
