@@ -10,6 +10,7 @@
 #include "binding/decode_tensors.h"
 #include "declaration/errors.h"
 #include "decode/executor/executable.h"
+#include "decode/executor/runnable.h"
 #include "decode/executor/settings.h"
 #include "launch/device.h"
 #include "python/host_device.h"

@@ -6,6 +6,7 @@
 
 #include "declaration/errors.h"
 #include "decode/executor/device_program.h"
+#include "decode/executor/runnable.h"
 #include "decode/executor/step_launcher.h"
 #include "decode/program/alignment.h"
 #include "decode/program/sizes.h"
@@ -15,41 +16,6 @@
 #include "launch/streams.h"
 
 namespace tensor_ops::decode {
-namespace {
-
-std::size_t shared_memory_of(int device) {
-  return devices()[static_cast<std::size_t>(device)].shared_memory;
-}
-
-int slots_for(int device) { return shared_memory_of(device) >= shared_bytes(4) ? 4 : 3; }
-
-std::string device_reason(int device) {
-  const DeviceFacts& facts = usable_device(device);
-  if (facts.major < 8)
-    return text(
-        "programs need compute capability 8.0, for asynchronous copies and products of 8-bit "
-        "integers; cuda:",
-        device, " has ", facts.major, ".", facts.minor);
-  if (shared_memory_of(device) < shared_bytes(3))
-    return text("programs need ", shared_bytes(3),
-                " bytes of shared memory in a block; cuda:", device, " has ",
-                shared_memory_of(device));
-  return {};
-}
-
-}  // namespace
-
-std::size_t most_blocks(int device) {
-  int multiprocessors = 0;  // those that this process may use
-  CUDA_CHECK(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount,
-                                    usable_device(device).index));
-  return static_cast<std::size_t>(multiprocessors);
-}
-
-void require_runnable(const Program& program, int device) {
-  if (const std::string reason = device_reason(device); !reason.empty()) throw Error(reason);
-  lower(program);
-}
 
 class Executable::Impl {
  public:

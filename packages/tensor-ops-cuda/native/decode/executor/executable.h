@@ -64,10 +64,4 @@ class TENSOR_OPS_SHARED Executable final : public Executor {
   std::unique_ptr<Impl> impl_;
 };
 
-// The blocks that a device can run at once, at most.
-TENSOR_OPS_SHARED std::size_t most_blocks(int device);
-
-// Throws Error, whose text is the reason, where a program cannot run on this device.
-TENSOR_OPS_SHARED void require_runnable(const Program& program, int device);
-
 }  // namespace tensor_ops::decode

@@ -4,6 +4,7 @@
 
 #include "declaration/errors.h"
 #include "decode/executor/executable.h"
+#include "decode/executor/runnable.h"
 #include "decode/executor/settings.h"
 #include "launch/device.h"
 

@@ -1,0 +1,20 @@
+// What a device can run.
+#pragma once
+
+#include <cstddef>
+
+#include "declaration/shared.h"
+#include "decode/program/program.h"
+
+namespace tensor_ops::decode {
+
+// Steps of weights that a warp has in shared memory.
+int slots_for(int device);
+
+// The blocks that a device can run at once, at most.
+TENSOR_OPS_SHARED std::size_t most_blocks(int device);
+
+// Throws Error, whose text is the reason, where a program cannot run on this device.
+TENSOR_OPS_SHARED void require_runnable(const Program& program, int device);
+
+}  // namespace tensor_ops::decode
