@@ -82,6 +82,7 @@ CONTRACT_OF_EXECUTORS = [
     "tests/selection/test_kernel_guide.py",
     *(f"tests/decode/test_wrong_{name}.py" for name in ("programs", "steps", "tensors")),
     *("tests/decode/test_memory.py", "tests/decode/test_decode_interface_backends.py"),
+    "tests/decode/test_bench_command.py::test_it_reports_and_writes_every_figure",
     *("tests/decode/test_steps_in_a_row.py", "-k", "not single_steps and not stop_string"),
 ]
 WHEEL_TESTS = f"{CUDA}/tests/wheel"

@@ -17,13 +17,13 @@ def bench(folder, *words):
     return main(["bench", "decode", str(folder), *words])
 
 
-def test_it_reports_and_writes_every_figure(folder, backend, tmp_path, capsys):
+def test_it_reports_and_writes_every_figure(runnable, backend, tmp_path, capsys):
     file = tmp_path / "decode.json"
     options = [f"--backend={backend}", "--num-workers=2", f"--json={file}"]
-    assert bench(folder, *QUICK, *options) == 0
+    assert bench(runnable, *QUICK, *options) == 0
     out, err = capsys.readouterr()
     assert err == ""
-    assert out.startswith(f"{folder.name} on {backend}: ")
+    assert out.startswith(f"{runnable.name} on {backend}: ")
     for words in ("4 tokens after 5", "prompt", "GB/s", "Decoding is limited by"):
         assert words in out
     record = json.loads(file.read_text(encoding="utf-8"))

@@ -123,6 +123,13 @@ def test_a_profile_has_a_row_of_nodes(executable):
     assert times["seconds"] > 0
 
 
+def test_the_weights_are_copied_to_measure_the_memory(executable):
+    assert executable.read_bandwidth() > 0
+    executable.close()
+    with pytest.raises(RuntimeError, match="read_bandwidth: the executable is closed"):
+        executable.read_bandwidth()
+
+
 def test_what_it_takes_is_known_before(executable, device):
     assert executable.memory == tensor_ops_cuda.program_memory(TEXT)
     assert executable.options == {"activations": "int8x2", "use_cutlass_kernel": True}

@@ -98,6 +98,10 @@ class PyExecutable : public BoundExecutor {
                     "wait"_a = py::array_t(shape, none.data()));
   }
 
+  double read_bandwidth() {
+    return without_gil([&] { return executable_->read_bandwidth(); });
+  }
+
  private:
   decode::Executor& executor() const override { return *executable_; }
 
@@ -134,9 +138,11 @@ void add_decode(py::module_& module) {
   module.def("program_memory_limit", program_memory_limit);
   module.def("most_workers",
              [] { return decode::most_blocks(device_of_programs("most_workers")); });
-  executable_class<PyExecutable>(module).def(
-      "profile", &PyExecutable::profile, "num_tokens"_a, "num_selected"_a,
-      "Run one step, and return how long each node took by the device's clock.");
+  executable_class<PyExecutable>(module)
+      .def("profile", &PyExecutable::profile, "num_tokens"_a, "num_selected"_a,
+           "Run one step, and return how long each node took by the device's clock.")
+      .def("read_bandwidth", &PyExecutable::read_bandwidth,
+           "Copy the weights on the device; return the bytes per second that it reads and writes.");
   module.def(
       "compile_program",
       [](const std::string& program, const py::object& tensors, const py::object& num_workers,

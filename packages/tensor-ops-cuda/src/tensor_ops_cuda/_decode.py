@@ -127,7 +127,7 @@ def compile_program(
     -------
     Executable
         With ``arrays``, in host memory, and ``run``, ``run_steps``, ``first_nan``, ``profile``,
-        ``memory``, ``num_workers``, ``options`` and ``close``.
+        ``read_bandwidth``, ``memory``, ``num_workers``, ``options`` and ``close``.
 
     Raises
     ------

@@ -1,8 +1,10 @@
 #include "decode/executor/device_program.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 
+#include "declaration/errors.h"
 #include "decode/program/alignment.h"
 #include "decode/program/sizes.h"
 #include "decode/program/value_plan.h"
@@ -12,6 +14,8 @@
 namespace tensor_ops::decode {
 namespace {
 
+// What is copied, at least, to measure how fast that is, and how much of it at once.
+constexpr std::size_t kMeasuredBytes = std::size_t{256} << 20, kCopyBytes = std::size_t{64} << 20;
 constexpr std::size_t kUploadBytes = std::size_t{8} << 20;  // that are packed before they are sent
 
 // Takes the next `bytes`, aligned, of memory that is being planned.
@@ -274,6 +278,26 @@ void DeviceProgram::upload_matrix(const Matrix& matrix, const std::vector<Tensor
       if (progress) progress(done, weight_bytes_);
     }
   }
+}
+
+double DeviceProgram::copy_bandwidth(cudaStream_t stream) const {
+  using Clock = std::chrono::steady_clock;
+  const std::size_t bytes = weight_bytes_ + parameter_bytes_, at_once = std::min(bytes, kCopyBytes);
+  if (bytes == 0) throw Error("read_bandwidth: the program has no weights to read");
+  const DeviceMemory to = new_device_memory(at_once, stream);
+  CUDA_CHECK(cudaStreamSynchronize(stream));
+  std::size_t done = 0;
+  const auto start = Clock::now();
+  while (done < kMeasuredBytes)
+    for (std::size_t first = 0; first < bytes; first += at_once) {
+      const std::size_t count = std::min(bytes - first, at_once);
+      CUDA_CHECK(cudaMemcpyAsync(to.get(), static_cast<char*>(weights_.get()) + first, count,
+                                 cudaMemcpyDeviceToDevice, stream));
+      done += count;
+    }
+  CUDA_CHECK(cudaStreamSynchronize(stream));
+  return 2 * static_cast<double>(done) /
+         std::chrono::duration<double>(Clock::now() - start).count();
 }
 
 Steps DeviceProgram::steps(std::size_t begin, std::size_t end) const {

@@ -51,6 +51,9 @@ class DeviceProgram {
     work_.reset();
   }
 
+  // Bytes per second that the device reads and writes while it copies the weights.
+  double copy_bandwidth(cudaStream_t stream) const;
+
   const LoweredProgram& lowered() const { return lowered_; }
   // The phases from `begin` up to `end`, with all that does not change from launch to launch.
   Steps steps(std::size_t begin, std::size_t end) const;

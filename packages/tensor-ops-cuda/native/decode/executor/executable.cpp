@@ -343,6 +343,11 @@ StepProfile Executable::profile(std::size_t num_tokens, std::size_t num_selected
   const auto lock = impl_->begin_step("profile", num_tokens, num_selected);
   return impl_->profile();
 }
+double Executable::read_bandwidth() {
+  const auto lock = impl_->lock_open("read_bandwidth");
+  const CurrentDevice current(impl_->device_);
+  return impl_->on_device_.copy_bandwidth(impl_->stream_);
+}
 void Executable::close() {
   if (is_forked_child()) return;
   const std::lock_guard<std::mutex> lock(impl_->running_);

@@ -58,6 +58,8 @@ class TENSOR_OPS_SHARED Executable final : public Executor {
 
   // Runs a step as run() does, and measures it.
   StepProfile profile(std::size_t num_tokens, std::size_t num_selected);
+  // Bytes per second that the device reads and writes while it copies the weights.
+  double read_bandwidth();
 
  private:
   class Impl;

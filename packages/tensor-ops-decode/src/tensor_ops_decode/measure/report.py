@@ -21,8 +21,8 @@ def format_figures(figures: DecodeFigures) -> str:
         f"prompt  {_rate(prompt.tokens_per_second)} tokens per second, {prompt.tokens} tokens",
         f"bytes   {read / 1e6:.1f} MB a token: {figures.weights / 1e6:.1f} MB of weights, "
         f"{figures.caches / 1e6:.1f} MB of caches",
-        f"memory  {figures.bandwidth / 1e9:.1f} GB/s, read by the same threads "
-        f"({figures.threads:.3g} on average); decoding reaches {figures.fraction:.0%} of it",
+        f"memory  {figures.bandwidth / 1e9:.1f} GB/s{_readers(figures.threads)}; decoding reaches "
+        f"{figures.fraction:.0%} of it",
         "",
         *_table(decode, prompt),
         "",
@@ -57,6 +57,11 @@ def draw(figures: DecodeFigures, title: str, figure_class: Any) -> Any:
     )
     figure.legend(loc="outside lower center", ncols=2)
     return figure
+
+
+def _readers(threads: float) -> str:
+    """Return who has read; devices measure their workers together, as one."""
+    return f", read by the same threads ({threads:.3g} on average)" if threads > 1 else ""
 
 
 def _table(decode: Stage, prompt: Stage) -> list[str]:
