@@ -146,6 +146,21 @@ def test_a_closed_executable_keeps_its_arrays(executable):
     assert np.array_equal(arrays["tokens"][:2], [3, 4])
 
 
+def test_steps_run_on_a_stream_of_the_caller(runtime):
+    stream = runtime.stream()
+    made = tensor_ops_cuda.compile_program(TEXT, TENSORS, options={"stream": stream})
+    fill(made)
+    made.run(2, 2)
+    assert runtime.is_idle(stream)
+    right = tensor_ops_cuda.compile_program(TEXT, TENSORS)
+    fill(right)
+    right.run(2, 2)
+    assert made.arrays["logits"].tobytes() == right.arrays["logits"].tobytes()
+    made.close()
+    with pytest.raises(RuntimeError, match="invalid resource handle"):
+        tensor_ops_cuda.compile_program(TEXT, TENSORS, options={"stream": 12345})
+
+
 def test_the_number_of_blocks_can_be_chosen(device):
     most = tensor_ops_cuda._native.most_workers()
     assert most >= device.compute_units
@@ -183,13 +198,14 @@ def test_other_activations_are_refused(name):
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"speed": 1}, ValueError, "unknown option 'speed'; valid: activations, use_cutlass"),
+        ({"speed": 1}, ValueError, "unknown option 'speed'; valid: activations, stream, use"),
         ({"activations": "int4"}, ValueError, "'int8x2', 'int8', 'bfloat16' or 'float32', got"),
         (
             {"use_cutlass_kernel": False, "activations": "int8x2"},
             ValueError,
             "use_cutlass_kernel is False, whose activations are 'float32', got 'int8x2'",
         ),
+        ({"stream": True}, TypeError, "stream must be the handle of a stream, an int, got bool"),
         ({"use_cutlass_kernel": 1}, TypeError, "use_cutlass_kernel must be a bool .* got int"),
         ("int8x2", TypeError, "compile_program: options must be a mapping or None, got str"),
     ],

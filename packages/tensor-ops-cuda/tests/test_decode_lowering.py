@@ -96,6 +96,24 @@ def two_tables(made):
     return ["y", "e"]
 
 
+def sums_over_ranks(made):
+    """A launch ends before each."""
+    made.linear("y", "x")
+    made.add("allreduce", "r", {"x": "y"})
+    made.add("add", "z", {"a": "r", "b": "x"})
+    made.add("allreduce", "q", {"x": "z"})
+    made.linear("v", "q", residual="r")
+    return ["z", "v"]
+
+
+def sums_of_selected_rows_over_ranks(made):
+    made.select("s", "x")
+    made.linear("y", "s")
+    made.add("allreduce", "r", {"x": "y"})
+    made.add("add", "z", {"a": "r", "b": "r"})
+    return ["r", "z"]
+
+
 def no_outputs(made):
     made.qkv("q")
     made.attention("a", "q")
@@ -114,6 +132,8 @@ RIGHT = [
     logits_that_nothing_chooses_from,
     logits_that_are_no_output,
     two_tables,
+    sums_over_ranks,
+    sums_of_selected_rows_over_ranks,
     no_outputs,
 ]
 

@@ -54,6 +54,14 @@ DEVICE void embed(const Steps& steps, const Phase& phase, const int* tokens) {
   }
 }
 
+// The block's share of all elements of a sum.
+DEVICE void add_rows(const Steps& steps, const Phase& phase) {
+  const unsigned all = static_cast<unsigned>(rows_of(steps, phase) * phase.columns);
+  for (unsigned i = blockIdx.x * kBlockThreads + threadIdx.x; i < all;
+       i += gridDim.x * kBlockThreads)
+    publish(phase.y + i, observe(phase.x + i) + observe(phase.residual + i));
+}
+
 template <class Kernel>
 DEVICE void multiply(Block<Kernel>& block, const Phase& phase) {
   using Activations = typename Kernel::Activations;
@@ -151,6 +159,8 @@ DEVICE void run_phase(Block<Kernel>& block, const Phase& phase) {
     embed(block.steps, phase, block.memory.tokens);
   } else if (phase.kind == Phase::kAttend) {
     attend(phase.attention, block.steps, block.memory.activations, block.memory.positions);
+  } else if (phase.kind == Phase::kAdd) {
+    add_rows(block.steps, phase);
   } else {
     multiply(block, phase);
     if (phase.result == Phase::kLogits) publish_best(block);

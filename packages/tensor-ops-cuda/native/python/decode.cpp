@@ -31,10 +31,20 @@ int device_of_programs(const char* function) {
   }
 }
 
-// Whether tensor cores multiply, as use_cutlass_kernel and the activations say, which may not
+// The handle of a stream, as libraries in Python give it.
+void* stream_from(const py::handle& value) {
+  if (!PyLong_Check(value.ptr()) || PyBool_Check(value.ptr()))
+    throw TypeError(
+        text("stream must be the handle of a stream, an int, got ", type_name(value.ptr())));
+  void* const handle = PyLong_AsVoidPtr(value.ptr());
+  if (PyErr_Occurred()) throw PythonError();
+  return handle;
+}
+
+// Whether tensor cores multiply is said by use_cutlass_kernel and by the activations, which may not
 // contradict each other.
-bool uses_tensor_cores(const py::object& options) {
-  if (options.is_none()) return true;
+void take_options(const py::object& options, decode::CompileOptions& compile) {
+  if (options.is_none()) return;
   std::optional<bool> by_kernel, by_activations;
   for (const auto& [key, value] : options.cast<py::dict>()) {
     const auto name = py::str(key).cast<std::string>();
@@ -46,8 +56,11 @@ bool uses_tensor_cores(const py::object& options) {
         throw TypeError(
             text("use_cutlass_kernel must be a bool or left out, got ", type_name(value.ptr())));
       by_kernel = value.ptr() == Py_True;
+    } else if (name == "stream") {
+      compile.stream = stream_from(value);
     } else {
-      throw ValueError(text("unknown option '", name, "'; valid: activations, use_cutlass_kernel"));
+      throw ValueError(
+          text("unknown option '", name, "'; valid: activations, stream, use_cutlass_kernel"));
     }
   }
   const bool by_either = by_kernel.value_or(by_activations.value_or(true));
@@ -55,14 +68,14 @@ bool uses_tensor_cores(const py::object& options) {
     throw ValueError(text("use_cutlass_kernel is ", by_either ? "True" : "False",
                           ", whose activations are '", by_either ? "int8x2" : "float32", "', got '",
                           by_either ? "float32" : "int8x2", "'; leave one of the two out"));
-  return by_either;
+  compile.uses_tensor_cores = by_either;
 }
 
 decode::CompileOptions compile_options(const char* function, const py::object& num_workers,
                                        const py::object& options) {
-  const bool by_tensor_cores = uses_tensor_cores(options);
-  decode::CompileOptions compile{device_of_programs(function)};
-  compile.uses_tensor_cores = by_tensor_cores;
+  decode::CompileOptions compile{};
+  take_options(options, compile);
+  compile.device = device_of_programs(function);
   if (!num_workers.is_none())
     compile.num_workers = workers_from(num_workers, decode::most_blocks(compile.device));
   return compile;

@@ -119,7 +119,9 @@ def compile_program(
         ``use_cutlass_kernel``: whether products are those of tensor cores, which is the default,
         or of CUDA cores in float32. ``activations`` says the same by what the inputs of products
         are rounded to: ``"int8x2"``, two 8-bit numbers for each beside integer weights, and three
-        terms of bfloat16 beside weights in bfloat16; or ``"float32"``.
+        terms of bfloat16 beside weights in bfloat16; or ``"float32"``. ``stream``: the handle of
+        the stream of the device on which steps run, such as ``cuda_stream`` of a stream of PyTorch;
+        by default one of its own. It has to outlive the executable.
     progress : callable, optional
         Called with the bytes of weights that are on the device, and of all.
 
@@ -143,7 +145,7 @@ def compile_program(
     >>> import tensor_ops_cuda
     >>> tensor_ops_cuda.compile_program("{}", {}, options={"threads": 4})
     Traceback (most recent call last):
-    ValueError: unknown option 'threads'; valid: activations, use_cutlass_kernel
+    ValueError: unknown option 'threads'; valid: activations, stream, use_cutlass_kernel
     """
     where = "compile_program"
     check_compile(where, tensors, progress)

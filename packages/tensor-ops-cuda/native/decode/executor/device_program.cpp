@@ -336,6 +336,13 @@ std::size_t DeviceProgram::phases_without_selected() const {
 
 float* DeviceProgram::value(std::size_t index) const { return at<float>(value_[index]); }
 
+void DeviceProgram::copy(std::size_t from, std::size_t to, std::size_t rows,
+                         cudaStream_t stream) const {
+  const std::size_t bytes = rows * program_.values[from].columns * sizeof(float);
+  if (bytes > 0)
+    CUDA_CHECK(cudaMemcpyAsync(value(to), value(from), bytes, cudaMemcpyDeviceToDevice, stream));
+}
+
 PhaseRows DeviceProgram::rows_of(std::size_t p) const {
   const Phase& phase = pointed_[p];
   const Attention& attention = phase.attention;
@@ -345,7 +352,7 @@ PhaseRows DeviceProgram::rows_of(std::size_t p) const {
     return {attention.parts, heads * static_cast<std::size_t>(attention.most_spans) * (size + 2)};
   if (phase.result == Phase::kRotated) return {attention.queries, heads * size};
   const auto columns =
-      static_cast<std::size_t>(phase.kind == Phase::kEmbed ? phase.columns : phase.rows);
+      static_cast<std::size_t>(phase.kind == Phase::kProduct ? phase.rows : phase.columns);
   return {phase.y, phase.result == Phase::kGated ? columns / 2 : columns};
 }
 

@@ -61,6 +61,8 @@ class DeviceProgram {
   std::size_t phases_without_selected() const;
   // Where a value is that is an output of the program.
   float* value(std::size_t index) const;
+  // Copies rows of a value to another one. Throws CudaError.
+  void copy(std::size_t from, std::size_t to, std::size_t rows, cudaStream_t stream) const;
   PhaseRows rows_of(std::size_t phase) const;
   StepInputs* inputs() const { return at<StepInputs>(inputs_); }
   std::int32_t* page_table() const { return at<std::int32_t>(page_table_); }

@@ -29,7 +29,7 @@ class Executable::Impl {
     memory_ = memory_with(on_device_, arrays_);
     const CurrentDevice current(device_);
     require_memory();
-    stream_ = own_stream(device_);
+    stream_ = options.stream ? static_cast<cudaStream_t>(*options.stream) : own_stream(device_);
     const std::shared_ptr<unsigned char> memory(new unsigned char[arrays_.bytes() + 64](),
                                                 std::default_delete<unsigned char[]>());
     const auto address = reinterpret_cast<std::uintptr_t>(memory.get());
@@ -96,18 +96,20 @@ class Executable::Impl {
 
   // Some tokens of a step at a time, in their order: later ones of a sequence see the earlier
   // ones.
-  std::vector<Group> groups() const {
-    std::vector<Group> groups;
-    std::size_t selected = 0;
-    for (std::size_t first = 0; first < step_.num_tokens; first += grid_.most_tokens()) {
-      Group group{first, std::min(step_.num_tokens - first, grid_.most_tokens()), selected, 0};
-      while (selected < step_.num_selected &&
-             static_cast<std::size_t>(step_.selected[selected]) < first + group.tokens)
-        ++selected;
-      group.selected = selected - group.first_selected;
-      groups.push_back(group);
-    }
-    return groups;
+  // None follows where the next one has no tokens.
+  Group group_after(const Group& last) const {
+    const std::size_t first = last.first + last.tokens;
+    Group group{first, std::min(step_.num_tokens - first, grid_.most_tokens()),
+                last.first_selected + last.selected, 0};
+    while (group.first_selected + group.selected < step_.num_selected &&
+           static_cast<std::size_t>(step_.selected[group.first_selected + group.selected]) <
+               first + group.tokens)
+      ++group.selected;
+    return group;
+  }
+  template <class Visit>
+  void for_each_group(Visit visit) const {
+    for (Group group = group_after({}); group.tokens > 0; group = group_after(group)) visit(group);
   }
 
   const Node* chooser() const {
@@ -172,16 +174,34 @@ class Executable::Impl {
     }
   }
 
+  // Calls run(begin, end) for the phases of each launch of a group, and does between two launches
+  // what ranks would do: one alone has the sum already.
+  template <class Run>
+  void for_each_launch(const Group& group, Run run) {
+    std::size_t begin = 0;
+    const std::size_t end = end_of_phases(group);
+    for (const Cut& cut : on_device_.lowered().cuts) {
+      if (cut.phase > end) break;
+      if (begin < cut.phase) run(begin, cut.phase);
+      begin = cut.phase;
+      const Value& value = program_.values[cut.to];
+      const std::size_t rows = value.rows == Rows::kSelected ? group.selected : group.tokens;
+      on_device_.copy(cut.from, cut.to, rows, stream_);
+    }
+    if (begin < end) run(begin, end);
+  }
+
   void take_step(const char* where) {
-    for (const Group& group : groups()) {
-      const std::size_t count =
-          group.selected > 0 || !chooser() || !chooses_selected() ? chosen_of(group) : 0;
+    for_each_group([&](const Group& group) {
       launcher_->upload(step_, group);
-      launcher_->launch(where, group, {0, end_of_phases(group), 1, count, false});
+      for_each_launch(group, [&](std::size_t begin, std::size_t end) {
+        const bool is_last = end == on_device_.lowered().phases.size();
+        launcher_->launch(where, group, {begin, end, 1, is_last ? chosen_of(group) : 0, false});
+      });
       std::int32_t* const chosen = launcher_->outputs().chosen;
       draw_tokens(group, chosen);
       download_outputs(group, chosen);
-    }
+    });
   }
 
   // Steps of one launch, each fed what the one before chose. Returns how many ran.
@@ -204,7 +224,8 @@ class Executable::Impl {
   bool runs_in_row(const StepsInRow& steps) const {
     std::size_t ends = 0;
     for (const auto& each : steps.end_tokens) ends += each.size();
-    return steps.num_tokens <= grid_.most_tokens() && chooser() && !draws() && ends <= kMostEnds &&
+    return steps.num_tokens <= grid_.most_tokens() && on_device_.lowered().cuts.empty() &&
+           chooser() && !draws() && ends <= kMostEnds &&
            program_.values[chooser()->outputs[0]].name == steps.output;
   }
 
@@ -267,31 +288,34 @@ class Executable::Impl {
   std::size_t first_nan(std::size_t slot) {
     const CurrentDevice current(device_);
     std::size_t found = program_.nodes.size();
-    for (const Group& group : groups()) {
+    for_each_group([&](const Group& group) {
       launcher_->upload(step_, group);
-      for (std::size_t p = 0; p < end_of_phases(group); ++p) {
-        launcher_->launch("first_nan", group, {p, p + 1, 1, 0, false});
-        const auto node = static_cast<std::size_t>(on_device_.lowered().phases[p].phase.node);
-        if (node < found && has_nan(group, p, slot)) found = node;
-      }
-    }
+      for_each_launch(group, [&](std::size_t begin, std::size_t end) {
+        for (std::size_t p = begin; p < end; ++p) {
+          launcher_->launch("first_nan", group, {p, p + 1, 1, 0, false});
+          const auto node = static_cast<std::size_t>(on_device_.lowered().phases[p].phase.node);
+          if (node < found && has_nan(group, p, slot)) found = node;
+        }
+      });
+    });
     return found;
   }
 
   StepProfile profile() {
     const CurrentDevice current(device_);
     StepProfile profile{0, std::vector<double>(program_.nodes.size())};
-    for (const Group& group : groups()) {
-      const std::size_t end = end_of_phases(group);
+    for_each_group([&](const Group& group) {
       launcher_->upload(step_, group);
-      launcher_->launch("profile", group, {0, end, 1, 0, true});
-      std::vector<unsigned long long> times(end + 1);
-      download(on_device_.times(), times.data(), times.size() * sizeof times[0], stream_);
-      profile.whole += 1e-9 * static_cast<double>(times[end] - times[0]);
-      for (std::size_t p = 0; p < end; ++p)
-        profile.nodes[static_cast<std::size_t>(on_device_.lowered().phases[p].phase.node)] +=
-            1e-9 * static_cast<double>(times[p + 1] - times[p]);
-    }
+      for_each_launch(group, [&](std::size_t begin, std::size_t end) {
+        launcher_->launch("profile", group, {begin, end, 1, 0, true});
+        std::vector<unsigned long long> times(end - begin + 1);
+        download(on_device_.times(), times.data(), times.size() * sizeof times[0], stream_);
+        profile.whole += 1e-9 * static_cast<double>(times.back() - times[0]);
+        for (std::size_t p = begin; p < end; ++p)
+          profile.nodes[static_cast<std::size_t>(on_device_.lowered().phases[p].phase.node)] +=
+              1e-9 * static_cast<double>(times[p - begin + 1] - times[p - begin]);
+      });
+    });
     return profile;
   }
 

@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -22,6 +23,8 @@ struct CompileOptions {
   Progress progress = {};
   // Whether products are those of tensor cores, else those of CUDA cores in float32.
   bool uses_tensor_cores = true;
+  // On which steps run, of the device; by default one of its own. Calls wait for their end.
+  std::optional<void*> stream = {};
 };
 
 // Seconds by the device's clock.

@@ -45,6 +45,11 @@ class Lowering {
         add_gated_product(n);
       else if (kind == "attention")
         add_attention(n);
+      else if (kind == "add")
+        add_sum(n);
+      else if (kind == "allreduce")
+        lowered_.cuts.push_back(
+            {lowered_.phases.size(), program_.nodes[n].inputs[0], output_of(n)});
       else if (kind == "select")
         check_select(n);
       else if (kind == "argmax" || kind == "sample")
@@ -165,6 +170,14 @@ class Lowering {
       if (added.residual != kAbsent) refuse(n, "logits without a residual only");
       added.phase.result = Phase::kLogits;
     }
+  }
+
+  void add_sum(std::size_t n) {
+    LoweredPhase& added = add(n, Phase::kAdd);
+    added.x = program_.nodes[n].inputs[AddNode::kA];
+    added.residual = program_.nodes[n].inputs[AddNode::kB];
+    added.y = output_of(n);
+    added.phase.columns = static_cast<int>(program_.values[added.y].columns);
   }
 
   void add_gated_product(std::size_t n) {

@@ -26,9 +26,16 @@ struct LoweredPhase {
   std::vector<MatrixRow> rows;
 };
 
-// A node that chooses tokens from logits, at most one.
+// Where a launch ends, since ranks have to add up a value before what follows.
+struct Cut {
+  std::size_t phase;     // that follows
+  std::size_t from, to;  // values
+};
+
 struct LoweredProgram {
   std::vector<LoweredPhase> phases;
+  std::vector<Cut> cuts;  // in the order of phases
+  // The node that chooses tokens from logits.
   std::size_t chooser = kAbsent;  // a node
 };
 

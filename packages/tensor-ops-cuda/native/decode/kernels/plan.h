@@ -15,8 +15,7 @@ constexpr int kBlockWarps = 8, kBlockThreads = 32 * kBlockWarps;
 constexpr int kRound = 8 * kBlockWarps;  // positions that a block attends to at once
 constexpr int kMostHeadSize = 256;
 
-// The rows of 32-bit numbers that a phase reads or writes: one for each token, or for each selected
-// one.
+// The attention of a node, and where its keys and values lie, its queries, and what it finds.
 struct Attention {
   int heads, kv_heads, head_size;
   float scale;
@@ -33,8 +32,10 @@ struct Attention {
   int most_spans;
 };
 
+// What all blocks do between two meetings. Rows of numbers are one for each token, or for each
+// selected one.
 struct Phase {
-  enum Kind : int { kEmbed, kProduct, kAttend };
+  enum Kind : int { kEmbed, kProduct, kAttend, kAdd };
   enum Source : int { kRows, kSelectedRows, kAttended };
   enum Result : int { kStore, kGated, kRotated, kLogits };
 
@@ -43,7 +44,7 @@ struct Phase {
   bool is_selected;     // whether it has the rows of the selected tokens
   const Panel* panels;  // of a table or a matrix
   int num_panels, rows, columns;
-  // Of a product.
+  // Of a product; kAdd has x, residual and y, and columns.
   Source source;
   Result result;
   const float* x;
