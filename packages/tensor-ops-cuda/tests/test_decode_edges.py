@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 from random_llama import stored
-from small_programs import COLUMNS, STEPS, Assembly, outputs
+from small_programs import COLUMNS, HEADS, SIZE, STEPS, Assembly, outputs
 
 import tensor_ops_cuda
 from tensor_ops_decode import reference
@@ -162,3 +162,35 @@ def test_numbers_at_the_edges(kind, eps):
         error = np.abs(result[finite] - expected[finite]).max(initial=0)
         # Tensor cores take what is below float32's normal numbers for 0, or nearly so.
         assert error <= 1e-3 * np.abs(expected[finite]).max(initial=0) + 1e-38, name
+
+
+# One of others of a warp, of others of a block, and one that its warp has alone.
+@pytest.mark.parametrize("place", [3, 8, 64])
+def test_a_score_that_is_nan_makes_all_of_attention_nan(place):
+    """A key is infinite in float16, and queries are 0 there."""
+    made = Assembly(length=80)
+    made.tensors["table"][:, 0] = 0
+    made.tensors["table"][7, 0] = 0x3F80  # 1, of the token that has a large key
+    parts = [
+        made.matrix(f"{name}.weight", rows) for name, rows in (("q", 64), ("k", 32), ("v", 32))
+    ]
+    for name in parts:
+        made.tensors[name][:, 0] = 0
+    made.tensors["q.weight"].reshape(HEADS, SIZE, COLUMNS)[:, [3, 3 + SIZE // 2]] = 0
+    made.tensors["k.weight"][3, 0] = 0x4974  # 1e6
+    made.add("linear", "q", {"x": "x"}, weight=parts)
+    made.attention("a", "q", dtype="float16")
+    made.linear("y", "a")
+    program, found = made.builder.program(["y"]), []
+    executable = tensor_ops_cuda.compile_program(program.to_json(), made.tensors, num_workers=3)
+    arrays = executable.arrays
+    arrays["page_table"][0] = np.arange(arrays["page_table"].shape[1])
+    for position in range(place + 10):
+        arrays["tokens"][position % 12] = 7 if position == place else 3
+        arrays["positions"][position % 12] = position
+        if position % 12 == 11 or position == place + 9:
+            count = position % 12 + 1
+            executable.run(count, 0)
+            found += np.isnan(arrays["y"][:count]).all(axis=1).tolist()
+    executable.close()
+    assert found == [False] * place + [True] * 10

@@ -185,7 +185,8 @@ struct WarpAttention {
       }
 #pragma unroll
     for (int h = 0; h < kMostHeads; ++h) {
-      const bool has_weight = is_seen && largest[h] != -INFINITY;
+      // NaN, which is not among the largest, has a weight: NaN.
+      const bool has_weight = score[h] != -INFINITY;
       added[h] = score[h] = has_weight ? exp_below(score[h] - largest[h]) : 0;
     }
 #pragma unroll 1
