@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 from emulated_kernels import Order
-from random_llama import Llama, answers
+from random_llama import Llama, answers, fill
 
 import tensor_ops_cuda
 from tensor_ops_decode import reference
@@ -190,6 +190,24 @@ def test_nan_is_found_where_it_begins():
     found = executable.first_nan(1, 1, 0)
     assert program.nodes[found].name == "1.gate_up"
     assert executable.first_nan(1, 1, 1) is None
+
+
+@pytest.mark.parametrize("cache", ["float16", "float32"])
+def test_nan_of_a_matrix_is_that_of_the_node_of_the_reference(cache):
+    program, tensors = dataclasses.replace(TINY, kind="bf16", cache=cache).program()
+    for name in ("table", "0.q", "0.k", "0.v", "0.up", "head"):
+        spoilt = tensors[name].copy()
+        spoilt.reshape(-1)[[3, -3]] = 0x7FC0
+        found = []
+        for module in (reference, tensor_ops_cuda):
+            executable = module.compile_program(program.to_json(), tensors | {name: spoilt})
+            # Of slot 0 in two groups of tokens, and of slot 1 in the second.
+            fill(executable, [0, *range(1, 11)], [*range(10), 0], [0] * 10 + [1], [9, 10])
+            executable.run(11, 2)
+            found.append([executable.first_nan(11, 2, slot) for slot in range(3)])
+            executable.close()
+        assert found[0] == found[1], name
+        assert found[1][0] is not None
 
 
 def test_the_time_of_a_step_is_that_of_its_nodes():

@@ -57,6 +57,7 @@ class DeviceProgram {
   const LoweredProgram& lowered() const { return lowered_; }
   // The phases from `begin` up to `end`, with all that does not change from launch to launch.
   Steps steps(std::size_t begin, std::size_t end) const;
+  const Phase& phase(std::size_t index) const { return pointed_[index]; }
   // How many of the phases run where no token is selected.
   std::size_t phases_without_selected() const;
   // Where a value is that is an output of the program.

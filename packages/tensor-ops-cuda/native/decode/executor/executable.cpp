@@ -6,6 +6,7 @@
 
 #include "declaration/errors.h"
 #include "decode/executor/device_program.h"
+#include "decode/executor/nan_search.h"
 #include "decode/executor/runnable.h"
 #include "decode/executor/step_launcher.h"
 #include "decode/program/alignment.h"
@@ -251,36 +252,15 @@ class Executable::Impl {
 
   // Whether the rows of a slot that a phase has left have NaN.
   bool has_nan(const Group& group, std::size_t phase, std::size_t slot) {
-    const Phase& of = on_device_.lowered().phases[phase].phase;
-    const PhaseRows left = on_device_.rows_of(phase);
-    const std::size_t rows = of.is_selected ? group.selected : group.tokens;
-    for (std::size_t r = 0; r < rows; ++r) {
+    const bool is_selected = on_device_.phase(phase).is_selected;
+    const std::size_t rows = is_selected ? group.selected : group.tokens;
+    for (std::size_t row = 0; row < rows; ++row) {
       const std::size_t token =
-          of.is_selected ? static_cast<std::size_t>(step_.selected[group.first_selected + r])
-                         : group.first + r;
-      if (static_cast<std::size_t>(step_.slots[token]) != slot) continue;
-      row_.resize(left.columns);
-      download(left.first + r * left.columns, row_.data(), left.columns * sizeof(float), stream_);
-      const auto is_nan = [](float x) { return x != x; };
-      if (of.kind != Phase::kAttend) {
-        if (std::any_of(row_.begin(), row_.end(), is_nan)) return true;
-        continue;
-      }
-      // Only what the token's spans have is written.
-      const std::size_t position = static_cast<std::size_t>(step_.positions[token]),
-                        part = static_cast<std::size_t>(of.attention.head_size) + 2;
-      const auto span = static_cast<std::size_t>(of.attention.span);
-      const auto window = static_cast<std::size_t>(of.attention.window),
-                 spans = static_cast<std::size_t>(of.attention.most_spans);
-      const std::size_t begin =
-          window > 0 && position + 1 > window ? (position + 1 - window) / span : 0;
-      for (std::size_t head = 0; head < static_cast<std::size_t>(of.attention.heads); ++head) {
-        const auto first =
-            row_.begin() + static_cast<std::ptrdiff_t>((head * spans + begin) * part);
-        const auto end =
-            row_.begin() + static_cast<std::ptrdiff_t>((head * spans + position / span + 1) * part);
-        if (std::any_of(first, end, is_nan)) return true;
-      }
+          is_selected ? static_cast<std::size_t>(step_.selected[group.first_selected + row])
+                      : group.first + row;
+      if (static_cast<std::size_t>(step_.slots[token]) == slot &&
+          has_left_nan(on_device_, phase, row, step_, token, stream_))
+        return true;
     }
     return false;
   }
