@@ -365,8 +365,14 @@ def test_nothing_falls_back_where_the_installed_cuda_runs(installed_cuda):
     kernel.close()
 
 
-def test_the_installed_cuda_says_why_it_does_not_run_a_program(installed_cuda, cpu):
-    """An option that it has but one value of is an error, and another backend lacks the option."""
+def test_the_installed_cuda_has_products_without_tensor_cores(installed_cuda):
     block = CUDA.replace("use_cutlass_kernel=True", "use_cutlass_kernel=False")
-    with pytest.raises(NotImplementedError, match="the executor of cuda multiplies on tensor"):
+    kernel = run(block).ypk
+    with tensor_ops.PersistentKernel(backend="python") as reference:
+        assert tokens_of(kernel) == tokens_of(reference)
+
+
+def test_the_installed_cuda_refuses_other_values_of_its_option(installed_cuda):
+    block = CUDA.replace("use_cutlass_kernel=True", "use_cutlass_kernel=1")
+    with pytest.raises(TypeError, match="use_cutlass_kernel must be a bool or left out, got int"):
         run(block).ypk.compile()
