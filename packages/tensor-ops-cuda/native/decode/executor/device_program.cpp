@@ -179,6 +179,8 @@ void DeviceProgram::load(const std::vector<TensorBytes>& tensors, const Progress
   caches_ = new_device_memory(std::max<std::size_t>(cache_bytes_, 1), stream);
   work_ = new_device_memory(work_bytes_, stream);
   CUDA_CHECK(cudaMemsetAsync(at<unsigned>(barrier_), 0, sizeof(unsigned), stream));
+  // As in other executors, for steps that do not begin at the first position.
+  CUDA_CHECK(cudaMemsetAsync(caches_.get(), 0, cache_bytes_, stream));
   point_phases();
   upload_parameters(tensors, stream);
   std::size_t done = 0;
