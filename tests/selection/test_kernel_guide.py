@@ -338,7 +338,9 @@ def test_the_installed_cuda_decodes_what_the_reference_does(installed_cuda, caps
     assert capsys.readouterr().out == expected
     assert kernel.explain().backend == "cuda"
     assert kernel.explain().options == {"use_cutlass_kernel": True}
+    assert "note: no GPU has run decode programs yet" in str(kernel.explain())
     with tensor_ops.PersistentKernel(backend="python") as reference:
+        assert reference.explain().note is None
         assert tokens_of(kernel) == tokens_of(reference)
 
 

@@ -27,6 +27,7 @@ from tensor_ops_cuda._backend import (
     supports,
 )
 from tensor_ops_cuda._decode import (
+    PROGRAM_NOTE,
     compile_program,
     program_memory,
     program_memory_limit,
@@ -39,6 +40,7 @@ from tensor_ops_cuda._pool import PoolInfo, pool_info, set_pool_limit, trim_pool
 __all__ = [
     "API_VERSION",
     "CAPABILITIES",
+    "PROGRAM_NOTE",
     "CudaInfo",
     "Device",
     "DeviceArray",

@@ -9,7 +9,19 @@ from typing import Any
 from tensor_ops_cuda import _native
 from tensor_ops_cuda._program_arguments import check_compile, encoded, options_dict
 
-__all__ = ["compile_program", "program_memory", "program_memory_limit", "supports_program"]
+__all__ = [
+    "PROGRAM_NOTE",
+    "compile_program",
+    "program_memory",
+    "program_memory_limit",
+    "supports_program",
+]
+
+#: What `explain` of a kernel says of this executor.
+PROGRAM_NOTE = (
+    "no GPU has run decode programs yet, only an emulated device; nor is it known which products "
+    "are faster, those with use_cutlass_kernel or those without"
+)
 
 
 def supports_program(program: str) -> str | None:

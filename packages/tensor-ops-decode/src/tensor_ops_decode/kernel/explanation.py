@@ -40,6 +40,8 @@ class KernelExplanation(NamedTuple):
     reads : StepReads or None
         The bytes that a step reads; None while the program is not known, which of layers by hand is
         before the kernel is compiled.
+    note : str or None
+        What the backend says of itself to those who run programs on it.
     """
 
     backend: str
@@ -54,6 +56,7 @@ class KernelExplanation(NamedTuple):
     memory: Mapping[str, int]
     packed_file: str | None
     reads: StepReads | None
+    note: str | None
 
     def as_dict(self) -> dict[str, Any]:
         """Return the same facts as plain values."""
@@ -85,6 +88,8 @@ class KernelExplanation(NamedTuple):
             lines.append(f"  packed weights: {self.packed_file}")
         if self.reads is not None:
             lines.append(f"  a step of one token reads {self.reads}")
+        if self.note is not None:
+            lines.append(f"  note: {self.note}")
         return "\n".join(lines)
 
 

@@ -302,6 +302,7 @@ class PersistentKernel:
             {} if executable is None else executable.memory,
             self._packed_file,
             None if model is None else StepReads.of(model.planned.program),
+            getattr(executor.module, "PROGRAM_NOTE", None),
         )
 
     close = _forward("_session", Session.close)
