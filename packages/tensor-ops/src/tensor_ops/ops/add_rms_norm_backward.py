@@ -59,8 +59,8 @@ def add_rms_norm_backward(
     .. math::
 
         s &= 1 / \sqrt{\tfrac{1}{n} \sum_j h_j^2 + \epsilon} \\
-        \frac{\partial L}{\partial x_i} = \frac{\partial L}{\partial r_i} &= s \, \Big( g_i w_i
-        - s h_i \, \tfrac{1}{n} \sum_j g_j w_j \, s h_j \Big)
+        \frac{\partial L}{\partial x_i} = \frac{\partial L}{\partial r_i} &= s \, \Bigl( g_i w_i
+        - s h_i \, \tfrac{1}{n} \sum_j g_j w_j \, s h_j \Bigr)
         + \frac{\partial L}{\partial h_i} \\
         \frac{\partial L}{\partial w_i} &= \sum_\text{rows} g_i \, s h_i
 

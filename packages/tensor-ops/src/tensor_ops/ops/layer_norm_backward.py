@@ -86,9 +86,9 @@ def layer_norm_backward(
 
         s &= 1 / \sqrt{\tfrac{1}{n} \sum_j (x_j - \mu)^2 + \epsilon}, \quad
         \hat{x}_i = s (x_i - \mu), \quad \mu = \tfrac{1}{n} \sum_j x_j \\
-        \frac{\partial L}{\partial x_i} &= s \, \Big( g_i w_i
+        \frac{\partial L}{\partial x_i} &= s \, \Bigl( g_i w_i
         - \tfrac{1}{n} \sum_j g_j w_j
-        - \hat{x}_i \, \tfrac{1}{n} \sum_j g_j w_j \hat{x}_j \Big) \\
+        - \hat{x}_i \, \tfrac{1}{n} \sum_j g_j w_j \hat{x}_j \Bigr) \\
         \frac{\partial L}{\partial w_i} &= \sum_\text{rows} g_i \hat{x}_i, \quad
         \frac{\partial L}{\partial b_i} = \sum_\text{rows} g_i
 

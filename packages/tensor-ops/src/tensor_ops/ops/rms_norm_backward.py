@@ -60,8 +60,8 @@ def rms_norm_backward(
     .. math::
 
         s &= 1 / \sqrt{\tfrac{1}{n} \sum_j x_j^2 + \epsilon} \\
-        \frac{\partial L}{\partial x_i} &= s \, \Big( g_i w_i
-        - s x_i \, \tfrac{1}{n} \sum_j g_j w_j \, s x_j \Big) \\
+        \frac{\partial L}{\partial x_i} &= s \, \Bigl( g_i w_i
+        - s x_i \, \tfrac{1}{n} \sum_j g_j w_j \, s x_j \Bigr) \\
         \frac{\partial L}{\partial w_i} &= \sum_\text{rows} g_i \, s x_i
 
     Parameters

@@ -68,8 +68,8 @@ def softmax_backward(
 
     .. math::
 
-        \frac{\partial L}{\partial x_i} = s \, y_i \, \Big(
-        \frac{\partial L}{\partial y_i} - \sum_j \frac{\partial L}{\partial y_j} \, y_j \Big)
+        \frac{\partial L}{\partial x_i} = s \, y_i \, \Bigl(
+        \frac{\partial L}{\partial y_i} - \sum_j \frac{\partial L}{\partial y_j} \, y_j \Bigr)
 
     Parameters
     ----------
