@@ -144,7 +144,7 @@ DEVICE bool choose_tokens(const Steps& steps, BlockMemory& memory, int step) {
   block_sync(kTokensChosen);
   bool goes_on = step + 1 < steps.num_steps;
 #pragma unroll 1
-  for (int r = 0; r < steps.num_chosen; ++r) goes_on &= !memory.has_ended[r];
+  for (int r = 0; r < steps.num_chosen; ++r) goes_on &= memory.has_ended[r] == 0;
   return goes_on;
 }
 

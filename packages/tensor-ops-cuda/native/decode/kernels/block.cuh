@@ -23,7 +23,8 @@ struct BlockMemory {
   double scales[kMostTokens];  // of normalised rows
   Best best[kBlockWarps][kMostTokens];
   int tokens[kMostTokens], positions[kMostTokens];
-  bool gave_up, has_ended[kMostTokens];
+  int has_ended[kMostTokens];  // or not
+  bool gave_up;
 };
 
 // The block, adding up squares.
