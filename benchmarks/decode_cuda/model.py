@@ -42,9 +42,9 @@ REDUCTION = 0.3e-6  # of a sum over a block, with two of its barriers
 STORE, KEEP = 200, 40
 SPAN = 1.5e-6
 SCHEDULERS, BLOCK_THREADS, SPAN_POSITIONS, TILE_ROWS = 4, 256, 64, 16
-# From so many tokens or, for the product of attention, spans on blocks share the preparing of
-# activations, as native/decode/kernels/prepare.cuh has it. Each fetches those of a panel from L2,
-# which gives a multiprocessor so many bytes a clock.
+# With MANY_TOKENS tokens, or MANY_SPANS spans of attention, the blocks divide the preparation of
+# activations, as native/decode/kernels/prepare.cuh has it. Each block then fetches PREPARED_BYTES
+# for a panel from L2, at L2_BYTES a clock.
 MANY_TOKENS, MANY_SPANS, PREPARED_BYTES, L2_BYTES = 4, 3, 34 * 1024, 64
 FULL = 0.95  # of a GPU's memory that a model may take
 
@@ -150,7 +150,7 @@ def fits(gpu: Gpu, shape: Shape, step: Step) -> bool:
 def predict(
     gpu: Gpu, shape: Shape, kernel: Kernel, format_: str, positions: int, tokens: int = 1
 ) -> Prediction:
-    """Predict a step that has so many tokens, each with so many positions in its cache."""
+    """Predict a step of `tokens` tokens, each with `positions` positions in its cache."""
 
     phases = [*_phases(gpu, shape, kernel, format_, positions, tokens)]
     panels = [each for each in phases if isinstance(each, Panel)]
@@ -246,7 +246,7 @@ def _panels(
 
 
 def _prepare(gpu: Gpu, product: Product, step: Step, rounds: int, positions: int) -> float:
-    """Return the time in which threads make four columns of activations, so many times."""
+    """Return the time in which threads prepare four columns of activations `rounds` times."""
     loads = 1 + 2 * ceil(_spans(positions) / 2) if product.is_attended else 1
     return rounds * (loads * L2 + step.prepare * CLOCKS / gpu.clock)
 

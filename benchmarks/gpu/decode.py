@@ -106,7 +106,7 @@ def _of_kind(
 
 
 def seconds_of_steps(executable: Any, requests: int, positions: int, steps: int) -> list[float]:
-    """Return the seconds of a step behind prompts of so many tokens, once for each round."""
+    """Return the seconds of a decode step after prompts of `positions` tokens, one per round."""
     arrays = executable.arrays
     arrays["page_table"][:] = np.arange(arrays["page_table"].size).reshape(
         arrays["page_table"].shape

@@ -1,5 +1,5 @@
-// Whole decode steps as one cooperative kernel: phase after phase is shared by all blocks, which
-// meet between phases, while their rings go on reading weights.
+// Whole decode steps as one cooperative kernel. All blocks share the work of each phase, and meet
+// at a grid barrier after it, while their rings go on reading weights.
 #include "decode/kernels/attention.cuh"
 #include "decode/kernels/choice.cuh"
 #include "decode/kernels/float_product.cuh"
@@ -45,7 +45,7 @@ DEVICE void embed(const Steps& steps, const Phase& phase, const int* tokens) {
            column >= static_cast<unsigned>(phase.panels[p + 1].first_column))
       ++p;
     const Panel& panel = phase.panels[p];
-    // Tokens are checked, but without a wait of the block, as in tests, they may be anything.
+    // Tokens are in range, except in tests that leave out a wait.
     const auto rows = static_cast<unsigned>(phase.rows),
                token = static_cast<unsigned>(tokens[i / columns]);
     const unsigned row = token < rows ? token : 0;
@@ -73,8 +73,8 @@ DEVICE void multiply(Block<Kernel>& block, const Phase& phase) {
     const Panel& panel = phase.panels[p];
     unsigned char* const memory = block.memory.activations;
     const Activations x(memory, panel.format);
-    // What was there before is no longer read: where another panel follows, warps share the tiles
-    // of both, and have joined their sums.
+    // The activations of the panel before may be overwritten: warps share the tiles of a matrix of
+    // several panels, and the barrier at which they join their sums comes after the last read.
     if (is_prepared)
       Activations::fetch_steps(panel.format, panel.steps, block.steps.prepared + p * kPreparedBytes,
                                memory);
@@ -103,7 +103,7 @@ DEVICE void multiply(Block<Kernel>& block, const Phase& phase) {
   }
 }
 
-// Tells the others the best logits of the block, once it has multiplied its rows of the head.
+// Publishes the best logit of each token among the block's rows of the head.
 template <class Kernel>
 DEVICE void publish_best(Block<Kernel>& block) {
   const int lane = lane_of_thread(), rows = block.steps.num_chosen;
@@ -118,8 +118,8 @@ DEVICE void publish_best(Block<Kernel>& block) {
   publish(static_cast<Best*>(block.steps.best) + blockIdx.x * kMostTokens + row, of_block);
 }
 
-// Every block finds the same tokens, each by a warp, so that none has to be told. Whether there is
-// a next step.
+// Chooses the next tokens; every block computes all of them, one with each warp. Returns whether
+// another step follows.
 DEVICE bool choose_tokens(const Steps& steps, BlockMemory& memory, int step) {
   const int row = warp_of_thread(), lane = lane_of_thread();
   if (row < steps.num_chosen) {

@@ -15,16 +15,16 @@ struct StepGrid {
   int slots;
   bool uses_tensor_cores;  // for products, else CUDA cores in float32
 
-  // That run through a launch together.
+  // The most tokens of a launch.
   std::size_t most_tokens() const {
     return static_cast<std::size_t>(uses_tensor_cores ? kMostTokens : kMostTokens / 2);
   }
 };
 
-// That a block takes, by its slots.
+// The shared memory of a block, by the slots of its rings.
 std::size_t shared_bytes(int slots);
 
-// Of the activations of a panel, which all blocks prepare together.
+// The bytes of the activations of a panel in global memory.
 std::size_t prepared_bytes();
 
 // Enqueues the steps. Throws CudaError.

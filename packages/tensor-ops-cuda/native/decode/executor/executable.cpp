@@ -95,9 +95,8 @@ class Executable::Impl {
     return lock;
   }
 
-  // Some tokens of a step at a time, in their order: later ones of a sequence see the earlier
-  // ones.
-  // None follows where the next one has no tokens.
+  // The tokens of a step run in groups, in order, since later tokens of a sequence attend to
+  // earlier ones. Returns the group after `last`; a group without tokens is the end.
   Group group_after(const Group& last) const {
     const std::size_t first = last.first + last.tokens;
     Group group{first, std::min(step_.num_tokens - first, grid_.most_tokens()),
@@ -175,8 +174,8 @@ class Executable::Impl {
     }
   }
 
-  // Calls run(begin, end) for the phases of each launch of a group, and does between two launches
-  // what ranks would do: one alone has the sum already.
+  // Calls run(begin, end) for the phases of each launch of a group. Between two launches the value
+  // of an allreduce is copied: with one rank it is the sum already.
   template <class Run>
   void for_each_launch(const Group& group, Run run) {
     std::size_t begin = 0;

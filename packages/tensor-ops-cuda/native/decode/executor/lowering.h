@@ -26,9 +26,9 @@ struct LoweredPhase {
   std::vector<MatrixRow> rows;
 };
 
-// Where a launch ends, since ranks have to add up a value before what follows.
+// A place where a launch ends, since an allreduce has to run on the host's side.
 struct Cut {
-  std::size_t phase;     // that follows
+  std::size_t phase;     // the one after the allreduce
   std::size_t from, to;  // values
 };
 

@@ -9,7 +9,7 @@
 
 namespace tensor_ops::decode {
 
-// The panels of a matrix, with their place in it in the order of packing as their address.
+// The panels of a matrix, whose data pointers are null, and the offsets of their packed data.
 struct PanelPlan {
   std::vector<Panel> panels;
   std::vector<std::size_t> offset;  // of each panel

@@ -8,7 +8,7 @@
 
 namespace tensor_ops::decode {
 
-// Steps of weights that a warp has in shared memory.
+// The slots of a warp's ring: 4, or 3 where shared memory is small.
 int slots_for(int device);
 
 // The blocks that a device can run at once, at most.

@@ -11,7 +11,7 @@
 
 namespace tensor_ops::decode {
 
-// Of one launch; more steps in a row take several.
+// The most steps of one launch.
 constexpr std::size_t kMostStepsOfLaunch = 64;
 
 // What the kernel leaves for the host.
@@ -20,7 +20,7 @@ struct StepOutputs {
   std::int32_t chosen[kMostStepsOfLaunch * kMostTokens];
 };
 
-// Tokens that run through a launch together.
+// The tokens of one launch.
 struct Group {
   std::size_t first, tokens;             // of the step
   std::size_t first_selected, selected;  // of the selected ones

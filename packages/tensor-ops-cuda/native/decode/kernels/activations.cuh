@@ -1,4 +1,4 @@
-// The activations of a panel in shared memory, as the units take them that multiply.
+// The activations of a panel in shared memory, in the layout that the multiplying units read.
 //
 // Tensor cores: beside integers an activation is scale (q + q2 / 254), with one scale for 32
 // columns. One instruction multiplies both: its rows 0 to 7 are q of eight tokens, its rows 8 to 15
@@ -17,12 +17,12 @@ constexpr int kTermBytes = 64;  // of a token in a block: two terms
 // The third term of a token in a block of bfloat16, with zeros in place of a fourth.
 constexpr int kThirdBytes = 64;
 
-// Blocks lie one after another, with room for as many tokens as there can be: so are their
-// distances known to the compiler.
+// Every block has room for kMostTokens tokens, whatever the step has, so that the strides are
+// compile-time constants.
 constexpr int kTermStride = kMostTokens * kTermBytes;
 constexpr int kScaleStride = kMostTokens * 4, kThirdStride = kMostTokens * kThirdBytes;
 
-// Of the activations, at most; attention uses the same memory.
+// The largest sizes of the activations; attention reuses the same memory.
 constexpr int kIntegerTerms = kPanelColumns / 32 * kTermStride;
 constexpr int kFloatTerms = kFloatPanelColumns / 16 * kTermStride;
 constexpr int kIntegerBytes = kIntegerTerms + kPanelColumns / 32 * kScaleStride;
@@ -62,7 +62,7 @@ DEVICE void fetch(const unsigned char* from, unsigned char* to, int bytes, int g
   }
 }
 
-// As tensor cores take them.
+// The layout for tensor cores.
 class TermActivations : public ActivationWriter {
  public:
   static constexpr int kTokens = kMostTokens;
@@ -72,14 +72,14 @@ class TermActivations : public ActivationWriter {
         memory_(memory),
         second_part_(memory + terms_bytes(format)) {}
 
-  // Of steps of a panel.
+  // Copies the published activations of the first `steps` steps of a panel to shared memory.
   DEVICE static void fetch_steps(WeightFormat format, int steps, const unsigned char* from,
                                  unsigned char* to) {
     const int blocks = steps * layout_of(format).blocks(), terms = blocks * kTermStride;
     fetch(from, to, terms + blocks * second_stride(format), terms, terms_bytes(format) - terms);
   }
 
-  // What a lane reads of a token in the first block of a step, and how far the next step is.
+  // Where a lane reads its token in the first block of a step, and the distance to the next step.
   struct Reader {
     const unsigned char *terms, *second;
     int terms_step, second_step;
@@ -89,7 +89,7 @@ class TermActivations : public ActivationWriter {
       second += second_step * steps;
     }
   };
-  // A lane has the token of its number divided by four; tokens that are not there repeat the first.
+  // Lane l reads token l / 4, or token 0 where the step has fewer tokens.
   DEVICE Reader reader(WeightFormat format, int tokens) const {
     const int lane = static_cast<int>(threadIdx.x) % 32, blocks = layout_of(format).blocks();
     const int token = lane / 4 < tokens ? lane / 4 : 0;
@@ -143,7 +143,7 @@ class TermActivations : public ActivationWriter {
             is_number ? most / 127 : __uint_as_float(0x7fc00000u));
   }
 
-  // As sums of three numbers of bfloat16.
+  // Stores each number as a sum of three numbers of bfloat16.
   DEVICE void store_floats(int token, int column, const float (&x)[4]) {
     const int block = column / 16, first = column % 16 / 2;
 #pragma unroll
@@ -154,7 +154,7 @@ class TermActivations : public ActivationWriter {
       for (int term = 0; term < 3; ++term) {
         unsigned upper[2];
         for (int k = 0; k < 2; ++k) {
-          // Cut off and not rounded, which could be infinite. Of infinity and NaN there is no rest.
+          // Truncated: rounding could overflow. Infinity and NaN leave no remainder.
           upper[k] = __float_as_uint(rest[k]) & 0xffff0000u;
           rest[k] = is_finite(rest[k]) ? rest[k] - __uint_as_float(upper[k]) : 0;
         }
@@ -175,7 +175,7 @@ class TermActivations : public ActivationWriter {
   unsigned char *memory_, *second_part_;
 };
 
-// As CUDA cores take them: float32, of half as many tokens.
+// The layout for CUDA cores: float32, which has room for half as many tokens.
 class FloatActivations : public ActivationWriter {
  public:
   static constexpr int kTokens = kMostTokens / 2;
@@ -188,7 +188,7 @@ class FloatActivations : public ActivationWriter {
     fetch(from, to, kTokens * token_bytes(format), 0, 0);
   }
 
-  // What a lane reads of the first token, of a row whose columns four lanes share.
+  // Where a lane reads the first token. Four lanes share the columns of a row.
   struct Reader {
     const unsigned char* first;
     int token_bytes, step_bytes;

@@ -1,5 +1,6 @@
-// Attention of a token to the positions so far, in spans of as many positions for all tokens. Who
-// computes a span does not change its bits, and spans are added up in their order.
+// Attention of a token to the positions so far, divided into spans of Attention::span positions.
+// Each span is computed by one block, and the partial results are added in the order of the spans,
+// so that the result does not depend on the number of blocks.
 #pragma once
 
 #include "decode/kernels/plan.h"
@@ -8,16 +9,16 @@
 
 namespace tensor_ops::decode {
 
-// Of a head in a span: its elements, the largest score, the sum of the exponentials.
+// The size of a partial result: the elements, the largest score, the sum of the exponentials.
 DEVICE int part_size(int head_size) { return head_size + 2; }
 
-// The heads of a group that attend at once.
+// How many query heads of a group a block computes at once.
 DEVICE int heads_at_once(int head_size) { return head_size > 128 ? 2 : 4; }
 constexpr int kMostHeads = 4;
 constexpr int kAttentionBytes =
     4 * (kMostHeads * kMostHeadSize / 2 * (kBlockWarps + 1) + kMostHeads * kBlockWarps * 2);
 
-// exp(x) of x <= 0. It would be inlined in a dozen places.
+// exp(x) for x <= 0. Not inlined, to keep the kernel's code small.
 static __device__ __noinline__ float exp_below(float x) { return scaled_exp(x, 0.0f).value(); }
 
 constexpr std::int64_t kNowhere = -1;
@@ -53,7 +54,8 @@ DEVICE std::int64_t cache_place(const Attention& attention, const std::int32_t* 
 struct CacheVector {
   float element[8];
 
-  // What is not there is 0. Elements of float16 are pairs in the first four words until expand().
+  // Loads zeros where !is_there. Elements of float16 stay packed in the first four words until
+  // expand().
   DEVICE void load(const void* cache, std::int64_t at, bool is_half, bool is_there) {
     uint4 words[2] = {};
     const auto* const from = static_cast<const unsigned char*>(cache) + at * (is_half ? 2 : 4);
@@ -78,8 +80,8 @@ DEVICE void expand_all(CacheVector (&vectors)[kVectors], bool is_half) {
   for (CacheVector& each : vectors) each.expand();
 }
 
-// A warp's part of a span, for heads that share their keys, and that of a lane of it: its elements
-// are those of a vector, in some of the positions.
+// A warp's running softmax over its positions of a span, for query heads that share their keys. A
+// lane accumulates eight elements of the values, over some of the positions.
 struct WarpAttention {
   float most[kMostHeads], sum[kMostHeads], value[kMostHeads][8];
 
@@ -93,8 +95,8 @@ struct WarpAttention {
     }
   }
 
-  // Adds eight positions from `first` on. Four lanes share a key, and `lanes_of_row` a value; what
-  // is loaded does not depend on what is computed before.
+  // Adds eight positions; `at` and `is_seen` are those of position lane / 4. Four lanes share a
+  // key, and `lanes_of_row` lanes a value. Values are loaded before the scores are computed.
   DEVICE void add(const Attention& attention, const float* q, std::int64_t at, bool is_seen,
                   int lanes_of_row) {
     const int size = attention.head_size, lane = lane_of_thread();
@@ -144,7 +146,7 @@ struct WarpAttention {
     }
   }
 
-  // Adds up the positions of all lanes that have the same elements.
+  // Sums the accumulators of the lanes that have the same elements.
   DEVICE void join_lanes(int lanes_of_row) {
 #pragma unroll 1
     for (int mask = lanes_of_row; mask < 32; mask *= 2)
@@ -155,7 +157,7 @@ struct WarpAttention {
   }
 
  private:
-  // Of heads that are not there, too, whose scores nobody reads.
+  // Absent heads are computed like the others, and their scores are not used.
   DEVICE static void add_products(float (&score)[kMostHeads], const CacheVector& key,
                                   const float* q, int size) {
 #pragma unroll
@@ -164,7 +166,7 @@ struct WarpAttention {
       for (int k = 0; k < 8; ++k) score[h] = fused(key.element[k], q[h * size + k], score[h]);
   }
 
-  // Makes weights of the scores, and scales what there is so far to the largest score.
+  // Replaces scores by exp(score - largest), and rescales the accumulators to the new largest.
   DEVICE void weigh(float (&score)[kMostHeads], float scale, bool is_seen) {
     float largest[kMostHeads], added[kMostHeads];
 #pragma unroll 1
@@ -204,7 +206,7 @@ struct WarpAttention {
   }
 };
 
-// What one block has of a span, for heads that share their keys.
+// Computes the partial results of one span, for query heads that share their keys.
 DEVICE void attend_to_span(const Attention& attention, const Steps& steps, unsigned char* memory,
                            int token, int slot, int kv_head, int first_head, int heads, int span,
                            const Spans& spans) {
@@ -261,7 +263,7 @@ DEVICE void attend_to_span(const Attention& attention, const Steps& steps, unsig
   }
 }
 
-// The block's share of all tokens, spans and heads.
+// Computes the block's share of all pairs of a token and a span.
 DEVICE void attend(const Attention& attention, const Steps& steps, unsigned char* memory,
                    const int* positions) {
   const int at_once = heads_at_once(attention.head_size);
@@ -285,7 +287,7 @@ DEVICE void attend(const Attention& attention, const Steps& steps, unsigned char
   }
 }
 
-// Four elements of all heads of a token, from `column` on: the spans added up in their order.
+// Elements `column` to `column` + 3 of the output of attention: the sum over the spans.
 DEVICE float4 attended(const Attention& attention, int token, int column, const Spans& spans) {
   const int size = attention.head_size, head = column / size, d = column % size;
   float most = -INFINITY, sum = 0, value[4] = {};

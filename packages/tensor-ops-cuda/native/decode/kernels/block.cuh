@@ -27,7 +27,7 @@ struct BlockMemory {
   bool gave_up;
 };
 
-// The block, adding up squares.
+// The threads of a block as a team that adds up squares.
 struct SquareThreads {
   DEVICE int lane() const { return static_cast<int>(threadIdx.x); }
   DEVICE int lanes() const { return kBlockThreads; }
@@ -35,7 +35,7 @@ struct SquareThreads {
 };
 using SquareTeam = Team<SquareThreads>;
 
-// What a kernel is made for: the slots of its rings, and who multiplies.
+// The parameters of a kernel: the slots of its rings, and the units that multiply.
 template <int kSlots_, class Sums_>
 struct Kernel {
   static constexpr int kSlots = kSlots_;

@@ -7,7 +7,7 @@
 
 namespace tensor_ops::decode {
 
-// A logit and its token. NaN counts as more than all others, with the token -1.
+// A logit and its token. NaN compares greater than every logit, and has the token -1.
 struct Best {
   float logit = -INFINITY;
   int token = INT_MAX;  // of all that are minus infinity, this
@@ -16,7 +16,7 @@ struct Best {
     if (its_logit != its_logit) return consider({INFINITY, -1});
     if (its_logit > -INFINITY) consider({its_logit, its_token});
   }
-  // Of equal logits that of the lowest token stays.
+  // Of equal logits, the one of the lower token wins.
   DEVICE void consider(const Best& other) {
     if (other.logit > logit || (other.logit == logit && other.token < token)) *this = other;
   }

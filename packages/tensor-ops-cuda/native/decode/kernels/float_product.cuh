@@ -1,18 +1,18 @@
-// Products by CUDA cores, in float32: of the same packed weights, with activations as they are.
+// Products by CUDA cores in float32, of the same packed weights with unrounded activations.
 #pragma once
 
 #include "decode/kernels/product.cuh"
 
 namespace tensor_ops::decode {
 
-// The sums of a lane in a tile: of row lane / 4 in each half of the rows, for all tokens, in the
-// lane's columns.
+// A lane's accumulators: lane l has row l / 4 of each half, for all tokens, over its own columns.
 struct CudaCoreSums {
   using Activations = FloatActivations;
 
   float of_half[2][FloatActivations::kTokens] = {};
 
-  // What a lane of TensorCoreSums would have; lanes of tokens that are not there have nothing.
+  // Redistributes the sums among the lanes as TensorCoreSums has them. Lanes of absent tokens get
+  // 0.
   DEVICE float4 joined(WeightFormat format) const {
     const int lane = lane_of_thread();
     float4 total = {0, 0, 0, 0};

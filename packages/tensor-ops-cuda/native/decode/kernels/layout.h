@@ -1,19 +1,18 @@
 // How matrices lie in device memory: in the order in which tensor cores take them.
 //
-// A panel has the columns of a matrix for which activations fit shared memory. It is tiles of 16
-// rows, and a tile is steps: what a warp multiplies at once. A step has 16 bytes for each lane four
-// times, of two parts of its columns and of its first and its last 8 rows,
+// A panel is a range of columns whose activations fit in shared memory. It consists of tiles of 16
+// rows, and a tile of steps, which a warp multiplies one at a time. A step has four vectors of 16
+// bytes for each lane, one for each of two parts of its columns and two halves of its rows,
 //
 //     [part][half of the rows][lane][16 bytes]
 //
-// and behind these 2048 bytes the scales of its blocks in half precision, two rows together:
+// followed by the scales of its blocks in half precision, two rows together:
 //
 //     [half of the rows][pair of rows][block][row of the pair]
 //
 // Lane l has row l / 4 of a half. Of each block of 32 integers it has the columns from 4 (l % 4)
 // and from 16 + 4 (l % 4) on, four of each; of each block of 16 numbers of bfloat16 those from 2 (l
-// % 4) and from 8 + 2 (l % 4) on, two of each. A row pair is in one lane when it has been
-// multiplied.
+// % 4) and from 8 + 2 (l % 4) on, two of each. The products of a pair of rows end in one lane.
 #pragma once
 
 #include <cstddef>
@@ -34,7 +33,8 @@ struct StepLayout {
   constexpr int bytes() const { return kBodyBytes + scale_bytes; }
 };
 
-// The columns of a panel, at most. Together with the type they alone decide the order of a sum.
+// The most columns of a panel. The order of a sum depends on the shape and the type of a matrix
+// alone.
 constexpr int kPanelColumns = 2048, kFloatPanelColumns = 512;
 
 constexpr StepLayout layout_of(WeightFormat format) {
@@ -50,7 +50,7 @@ struct Panel {
   const unsigned char* data;
   WeightFormat format;
   int tiles, steps;  // of a tile
-  int log2_split;    // 2^this warps share the steps of a tile, in turns
+  int log2_split;    // 2^log2_split warps divide the steps of a tile, round-robin
   int first_column;  // of the matrix
 };
 

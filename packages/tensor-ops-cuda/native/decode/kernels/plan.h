@@ -15,7 +15,7 @@ constexpr int kBlockWarps = 8, kBlockThreads = 32 * kBlockWarps;
 constexpr int kRound = 8 * kBlockWarps;  // positions that a block attends to at once
 constexpr int kMostHeadSize = 256;
 
-// The attention of a node, and where its keys and values lie, its queries, and what it finds.
+// The parameters of an attention node, and where its cache, queries and partial results are.
 struct Attention {
   int heads, kv_heads, head_size;
   float scale;
@@ -27,13 +27,13 @@ struct Attention {
   bool is_paged;        // else a slot is a page
   int page_size;
   float* queries;  // [token][head][element]
-  int span;        // positions that a block attends to by itself: rounds
-  float* parts;    // [token][head][span][element]; then the largest score, and the sum
+  int span;        // positions of a unit of work, a multiple of kRound
+  float* parts;    // [token][head][span]: the elements, the largest score, the sum of exponentials
   int most_spans;
 };
 
-// What all blocks do between two meetings. Rows of numbers are one for each token, or for each
-// selected one.
+// The work between two grid barriers. Matrices of numbers have a row for each token, or for each
+// selected token.
 struct Phase {
   enum Kind : int { kEmbed, kProduct, kAttend, kAdd };
   enum Source : int { kRows, kSelectedRows, kAttended };

@@ -1,4 +1,4 @@
-// The activations of a product: rows of x, normalised or not, or what attention has found.
+// Preparing the activations of a product: rows of x, normalised or not, or the output of attention.
 #pragma once
 
 #include "decode/kernels/block.cuh"
@@ -6,8 +6,9 @@
 
 namespace tensor_ops::decode {
 
-// From so many tokens on, and for attention to so many spans, the blocks prepare the activations of
-// a product together, and meet; less is prepared by each block for itself.
+// With at least kManyTokens tokens, or kManySpans spans of attention, the blocks divide the
+// preparation of a product's activations among themselves, at the cost of one more grid barrier.
+// Otherwise each block prepares all activations for itself.
 constexpr int kManyTokens = 4, kManySpans = 3;
 
 DEVICE bool is_prepared_together(const Phase& phase, int rows, const int* positions) {
@@ -39,13 +40,13 @@ DEVICE float4 source_vector(const Steps& steps, const Phase& phase, const int* p
   return row_vector(steps, phase, row, column);
 }
 
-// Rows that a block prepares: of each the part-th of so many parts.
+// The rows that a block prepares, and which of `parts` equal parts of each row.
 struct RowParts {
   int first, step, end;
   int part, parts;
 };
 
-// The block's own, where all blocks share the rows.
+// The share of this block where the blocks divide the rows among themselves.
 DEVICE RowParts rows_of_block(int rows) {
   const int block = static_cast<int>(blockIdx.x), blocks = static_cast<int>(gridDim.x);
   if (blocks <= rows) return {block, blocks, rows, 0, 1};
@@ -53,11 +54,11 @@ DEVICE RowParts rows_of_block(int rows) {
   return {row, rows, rows, block / rows, (blocks - row + rows - 1) / rows};
 }
 
-// Functions that are called seldom, or from two places, are not inlined: they would make up a third
-// of the kernel's code.
+// Functions that are called seldom, or from two places, are not inlined, to keep the kernel's code
+// small.
 
-// What rows of a normalised product are divided by. Negative where the mean of squares needs
-// double. All threads of the block take part.
+// Computes 1 / rms of rows into memory.scales; negated for rows that have to be scaled in double.
+// All threads of the block take part.
 static __device__ __noinline__ void measure_rows(const Steps& steps, const Phase& phase,
                                                  BlockMemory& memory, RowParts rows) {
   const auto vector = [&](int row, int column) {

@@ -9,15 +9,15 @@
 
 namespace tensor_ops::decode {
 
-// A lane's sums of a tile: of token lane / 4, and of the rows 2 w, 2 w + 1, 8 + 2 w and 9 + 2 w,
-// for w = lane % 4.
+// The sums of a tile are distributed as follows: lane l has token l / 4, and with w = l % 4 the
+// rows 2 w, 2 w + 1, 8 + 2 w and 9 + 2 w.
 DEVICE float4 operator+(float4 a, float4 b) { return {a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w}; }
 
 DEVICE uint4 vector_at(const unsigned char* from) { return *reinterpret_cast<const uint4*>(from); }
 DEVICE unsigned word_of(uint4 v, int i) { return i == 0 ? v.x : i == 1 ? v.y : i == 2 ? v.z : v.w; }
 
-// The sums of a lane in a tile: of integers two of each half of the rows, of bfloat16 four, of
-// which the last two have the second terms.
+// A lane's accumulators: [half of the rows][row of the pair]. With bfloat16 the last two of each
+// half have the products with the second terms.
 struct TensorCoreSums {
   using Activations = TermActivations;
 
@@ -29,7 +29,7 @@ struct TensorCoreSums {
       total = {of_half[0][0] + of_half[0][2], of_half[0][1] + of_half[0][3],
                of_half[1][0] + of_half[1][2], of_half[1][1] + of_half[1][3]};
     } else {
-      // What all products of integers have in common.
+      // The factor that all products of integers share.
       constexpr float kUnit = 1.0f / 254, kUpperUnit = kUnit / 16;
       const float unit = format == WeightFormat::kQ4_0 ? kUpperUnit : kUnit;
       total = {of_half[0][0] * unit, of_half[0][1] * unit, of_half[1][0] * unit,
@@ -39,8 +39,8 @@ struct TensorCoreSums {
   }
 };
 
-// Of block j of a part of a step. Halves of bytes are signed, so that in the upper half of a byte
-// they are 16 times the weight.
+// The weights of block j as an operand of mma. Q4_0 has signed nibbles, which in the upper half of
+// a byte are 16 times the weight.
 template <WeightFormat kFormat>
 DEVICE uint2 weights_of_block(uint4 words, int j) {
   if constexpr (kFormat == WeightFormat::kQ4_0) {
@@ -51,8 +51,8 @@ DEVICE uint2 weights_of_block(uint4 words, int j) {
   }
 }
 
-// Adds the products of a step. `terms` and `second` are what the lane reads of its token in the
-// first block of the step.
+// Adds the products of a step. `terms` and `second` point to the lane's activations in the first
+// block of the step.
 template <WeightFormat kFormat>
 DEVICE void add_integers(TensorCoreSums& sums, const unsigned char* step,
                          const unsigned char* terms, const unsigned char* second) {
@@ -129,15 +129,15 @@ DEVICE void add_step(TensorCoreSums& sums, WeightFormat format, const unsigned c
     add_floats(sums, step, x.terms, x.second);
 }
 
-// Where warps that share a tile leave their sums for the one that adds them up. There are two sets
-// that are used in turn, so that writing to one needs no wait after reading the other.
+// The sums of warps that share a tile, until one warp adds them up. Two buffers alternate, so that
+// one barrier for each tile suffices.
 struct PartialSums {
   float4 of_warp[2][kBlockWarps][32];
 };
 
 // Calls finish(tile, sums) for each tile of the block, on one warp of those that share it: the same
 // for all panels of a matrix. All threads of the block take part. There is one loop for all types
-// of weights: its code is small enough for the cache of instructions, and so is what follows it.
+// of weights, so that the loop and what follows it exist once in the kernel's code.
 template <class Sums, class Ring, class Finish>
 DEVICE void multiply_panel(const Panel& panel, Ring& ring, const typename Sums::Activations& x,
                            int tokens, PartialSums& partial, int& turn, Finish finish) {

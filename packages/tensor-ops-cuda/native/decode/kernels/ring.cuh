@@ -1,6 +1,6 @@
-// The weights of a warp on their way: a ring of its own in shared memory, which it fills ahead.
-// What comes next is known for all panels of a step, and for the next step, so that the ring goes
-// on being filled while the warp waits for other blocks.
+// Each warp reads its weights through a ring buffer of its own in shared memory, filled by
+// asynchronous copies. The order of all panels of a decode step is known, so that the ring is
+// filled ahead also while the warp waits for other blocks, and into the next decode step.
 #pragma once
 
 #include "decode/kernels/plan.h"
@@ -12,7 +12,7 @@ namespace tensor_ops::decode {
 DEVICE int warp_of_thread() { return static_cast<int>(threadIdx.x) / 32; }
 DEVICE int lane_of_thread() { return static_cast<int>(threadIdx.x) % 32; }
 
-// What a warp has of a panel: every so many tiles one, and of its steps every 2^log2_split-th.
+// A warp's share of a panel: every tile_step-th tile, and every 2^log2_split-th step of a tile.
 struct WarpShare {
   int group, first_tile, tile_step, tiles, first_step, num_steps;
 
@@ -25,14 +25,14 @@ struct WarpShare {
     first_step = warp_of_thread() & (split - 1);
     num_steps = (panel.steps - first_step + split - 1) >> panel.log2_split;
   }
-  // How many tiles the first group of the block has. It has at least as many as the others.
+  // The number of tiles of the block's first group, which has at least as many as the others.
   DEVICE int passes() const {
     const int first = first_tile - group;
     return first < tiles ? (tiles - first + tile_step - 1) / tile_step : 0;
   }
 };
 
-// Where a warp reads next. A warp that has nothing to read in any panel stays at null.
+// The address of a warp's next step; null for a warp that has no share of any panel.
 class WeightCursor {
  public:
   DEVICE void begin(const Panel* panels, int num_panels) {
@@ -86,7 +86,7 @@ class WeightCursor {
   int tile_, tile_step_, tiles_, left_, num_steps_;
 };
 
-// kSlots - 1 steps are on their way.
+// A ring of kSlots steps, of which kSlots - 1 are being copied.
 template <int kSlots>
 class WeightRing {
  public:
@@ -111,7 +111,7 @@ class WeightRing {
     return step;
   }
 
-  // What is on its way would else arrive in the memory of another block.
+  // Waits for all copies: the block's shared memory may belong to another block after its end.
   DEVICE void end() { wait_copies<0>(0); }
 
   DEVICE int next_panel() const { return cursor_.panel(); }
