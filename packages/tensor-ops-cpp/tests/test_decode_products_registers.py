@@ -13,7 +13,7 @@ import tensor_ops_cpp
 JUMP = re.compile(r"\s*([0-9a-f]+):\s+j\w+\s+([0-9a-f]+)")
 ADDRESS = re.compile(r"\s*([0-9a-f]+):")
 # Nothing else multiplies bytes. A loop without vectors of 32 bytes is of a level below v3.
-PRODUCT = re.compile(r"vpmaddubsw|vpmaddwd|vpdpbusd")
+PRODUCT = re.compile(r"vpmaddubsw|vpmaddwd|vpdpbusd|vpdpwssd")
 WIDE = re.compile(r"%[yz]mm")
 SETS_FRAME = re.compile(r"mov\s+%rsp,%rbp|lea\s+[^ ]*\(%rsp\),%rbp")
 RETURN = re.compile(r":\s+ret")

@@ -114,7 +114,8 @@ struct Case {
   }
 
   // The products of all tokens, so many at a time.
-  std::vector<float> multiply(const ProductKernel& kernel, std::size_t at_a_time) const {
+  std::vector<float> multiply(const ProductKernel& product, std::size_t at_a_time) const {
+    const ProductKernel& kernel = product.for_tokens(at_a_time);
     const std::size_t stride = kernel.prepared_bytes(columns);
     std::vector<float> prepared(kTokens * stride / sizeof(float)), y(kTokens * kTileRows);
     auto* const bytes = reinterpret_cast<unsigned char*>(prepared.data());

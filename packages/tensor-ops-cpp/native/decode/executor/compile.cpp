@@ -164,7 +164,9 @@ void Executable::plan_products(std::size_t n, Layout& layout) {
     if (is_prepared[type]) continue;
     const ProductKernel& kernel = product_kernel(format_of(matrix), activations(matrix), variant);
     is_prepared[type] = true;
-    offset[type] = prepared.add<unsigned char>(kernel.prepared_bytes(columns)).offset;
+    const std::size_t bytes =
+        std::max(kernel.prepared_bytes(columns), kernel.for_tokens(2).prepared_bytes(columns));
+    offset[type] = prepared.add<unsigned char>(bytes).offset;
     compiled.prepared.push_back({&kernel, offset[type]});
   }
 

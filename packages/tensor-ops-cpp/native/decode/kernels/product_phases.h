@@ -24,9 +24,10 @@ class ProductPhases {
     for (std::size_t r = begin; r < end; ++r) {
       const float* const row = Prologue::row(share, r, scratch.row.in(share.own));
       for (std::size_t k = 0; k < share.num_prepared; ++k)
-        share.prepared[k].kernel->prepare(
-            row, share.product_columns,
-            prepared + r * share.prepared_bytes + share.prepared[k].offset);
+        share.prepared[k]
+            .kernel->for_tokens(share.rows)
+            .prepare(row, share.product_columns,
+                     prepared + r * share.prepared_bytes + share.prepared[k].offset);
     }
   }
 
@@ -104,9 +105,10 @@ class ProductPhases {
     const bool is_whole = left >= kTileRows;
     float* const out = is_whole ? share.out() + column : part;
     const std::size_t stride = is_whole ? share.columns : kTileRows;
-    run.kernel->multiply(packed_tiles(share, scratch, run, tile, 1), share.product_columns,
-                         prepared_rows(share, scratch) + run.prepared_offset, share.prepared_bytes,
-                         share.rows, out, stride);
+    run.kernel->for_tokens(share.rows)
+        .multiply(packed_tiles(share, scratch, run, tile, 1), share.product_columns,
+                  prepared_rows(share, scratch) + run.prepared_offset, share.prepared_bytes,
+                  share.rows, out, stride);
     finish(share, out, stride, column, is_whole ? kTileRows : left);
   }
 

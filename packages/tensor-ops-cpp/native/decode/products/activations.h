@@ -1,6 +1,8 @@
 // How products take the activations of a token.
 #pragma once
 
+#include <type_traits>
+
 #include "decode/products/dot.h"
 #include "decode/products/tile.h"
 
@@ -41,12 +43,12 @@ struct Int8Block {
   TENSOR_OPS_INLINE void set(const Integers<terms>& integers);
 };
 
-#if TENSOR_OPS_X86_PAIRS
-
 // For the instructions of x86 that add two products at a time: of bytes, or of int16, which hold
 // both terms.
 template <std::size_t terms>
 struct PairBlock;
+
+#if TENSOR_OPS_X86_PAIRS
 
 template <>
 struct PairBlock<1> {
@@ -59,6 +61,9 @@ struct PairBlock<1> {
   TENSOR_OPS_INLINE void set(const Integers<1>& integers);
 };
 
+#endif
+#if TENSOR_OPS_JOINED_TERMS
+
 template <>
 struct PairBlock<2> {
   float scale, sum;
@@ -70,15 +75,11 @@ struct PairBlock<2> {
   TENSOR_OPS_INLINE void set(const Integers<2>& integers);
 };
 
-template <std::size_t terms>
-using Activations = PairBlock<terms>;
-
-#else
-
-template <std::size_t terms>
-using Activations = Int8Block<terms>;
-
 #endif
+
+// What products take, unless they say otherwise.
+template <std::size_t terms>
+using Activations = std::conditional_t<TENSOR_OPS_X86_PAIRS, PairBlock<terms>, Int8Block<terms>>;
 
 template <class V>
 struct Halved {
@@ -187,11 +188,20 @@ TENSOR_OPS_INLINE void PairBlock<1>::set(const Integers<1>& integers) {
   sum = static_cast<float>(total);
 }
 
+#endif
+#if TENSOR_OPS_JOINED_TERMS
+
 TENSOR_OPS_INLINE void PairBlock<2>::set(const Integers<2>& integers) {
   std::int32_t joined[kBlockColumns];
   for (std::size_t i = 0; i < kBlockColumns; i += kLanes<float>)
     store_vector(joined + i,
                  load_vector<Ints>(integers[0] + i) * 254 + load_vector<Ints>(integers[1] + i));
+#if defined(__AVX512F__)
+  for (std::size_t i = 0; i < kBlockColumns; i += kLanes<float>) {
+    const __m256i shorts = _mm512_cvtepi32_epi16(load_vector<__m512i>(joined + i));
+    store_vector(q + i, _mm256_shufflehi_epi16(_mm256_shufflelo_epi16(shorts, 0xD8), 0xD8));
+  }
+#else
   for (std::size_t i = 0; i < kBlockColumns; i += 4) {
     constexpr std::uint64_t lower = 0x0000FFFF0000FFFF;
     std::uint64_t two[2];
@@ -199,6 +209,7 @@ TENSOR_OPS_INLINE void PairBlock<2>::set(const Integers<2>& integers) {
     const std::uint64_t four = (two[0] & lower) | (two[1] & lower) << 16;
     __builtin_memcpy(q + i, &four, sizeof four);
   }
+#endif
   const std::int32_t first = sum_of_half(joined), last = sum_of_half(joined + kBlockColumns / 2);
   minus_8_sums[0] = -8 * first;
   minus_8_sums[1] = -8 * last;
@@ -208,8 +219,8 @@ TENSOR_OPS_INLINE void PairBlock<2>::set(const Integers<2>& integers) {
 
 #endif
 
-template <std::size_t terms>
-TENSOR_OPS_INLINE void prepare_block(const float* x, float magnitude, Activations<terms>& block) {
+template <std::size_t terms, class Block>
+TENSOR_OPS_INLINE void prepare_block(const float* x, float magnitude, Block& block) {
   // 127 divided by a number close to zero would be infinite.
   const float up = magnitude < 0x1p-100f ? 0x1p100f : 1.0f;
   const float inverse = magnitude > 0 ? 127 / (magnitude * up) : 0.0f;
@@ -233,21 +244,21 @@ TENSOR_OPS_INLINE void prepare_block(const float* x, float magnitude, Activation
   block.set(integers);
 }
 
-template <std::size_t terms>
+template <std::size_t terms, class Block = Activations<terms>>
 std::size_t int8_bytes(std::size_t columns) {
-  return columns / kBlockColumns * sizeof(Activations<terms>);
+  return columns / kBlockColumns * sizeof(Block);
 }
 
-template <std::size_t terms>
+template <std::size_t terms, class Block = Activations<terms>>
 void prepare_int8(const float* x, std::size_t columns, unsigned char* prepared) {
-  auto* blocks = reinterpret_cast<Activations<terms>*>(prepared);
+  auto* blocks = reinterpret_cast<Block*>(prepared);
   const std::size_t count = columns / kBlockColumns;
   // In two passes, since the instructions of a block depend on each other: a CPU works on more
   // blocks at a time if each takes fewer instructions.
   for (std::size_t b = 0; b < count; ++b)
     blocks[b].scale = largest_magnitude(x + b * kBlockColumns);
   for (std::size_t b = 0; b < count; ++b)
-    prepare_block(x + b * kBlockColumns, blocks[b].scale, blocks[b]);
+    prepare_block<terms>(x + b * kBlockColumns, blocks[b].scale, blocks[b]);
 }
 
 }  // namespace

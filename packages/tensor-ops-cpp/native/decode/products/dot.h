@@ -54,6 +54,19 @@ TENSOR_OPS_INLINE Words masked(Words w) {
 #endif
 }
 
+// The first and the third byte of each word, in 16 bits each.
+TENSOR_OPS_INLINE Words even_bytes(Words w) {
+#if defined(__AVX512F__)
+  // The sums take all registers but those for the masks of a format.
+  static constexpr std::uint32_t mask = 0x00FF00FF;
+  Words result;
+  asm("vpandd %2%{1to16%}, %1, %0" : "=v"(result) : "v"(w), "m"(mask));
+  return result;
+#else
+  return masked<0x00FF00FF>(w);
+#endif
+}
+
 TENSOR_OPS_INLINE Words shifted_pairs(Words w, std::size_t bits) {
   return bit_cast<Words>(bit_cast<Vector<std::uint16_t>>(w) >> bits);
 }
@@ -76,6 +89,13 @@ TENSOR_OPS_INLINE Words widened(Halves x) {
 #define TENSOR_OPS_X86_PAIRS 0
 #endif
 
+// Whether there are products of int16, which hold both terms of an activation.
+#if TENSOR_OPS_X86_PAIRS || defined(__AVX512VNNI__)
+#define TENSOR_OPS_JOINED_TERMS 1
+#else
+#define TENSOR_OPS_JOINED_TERMS 0
+#endif
+
 // Whether dot() takes weights from 128 to 255. Where it does not, such a format has signed weights:
 // signed_bytes() subtracts 128.
 #if defined(__x86_64__)
@@ -86,7 +106,7 @@ constexpr bool kTakesAnyByte = false;
 
 TENSOR_OPS_INLINE Words signed_bytes(Words w) { return w ^ 0x80808080u; }
 
-#if TENSOR_OPS_X86_PAIRS
+#if TENSOR_OPS_JOINED_TERMS
 
 using Register = Vector<long long>;  // what intrinsics take
 
@@ -94,6 +114,19 @@ using Register = Vector<long long>;  // what intrinsics take
 TENSOR_OPS_INLINE Ints sums_of_two_shorts(Shorts w, Shorts x) {
   return bit_cast<Ints>(TENSOR_OPS_X86(madd_epi16)(bit_cast<Register>(w), bit_cast<Register>(x)));
 }
+
+// start + such sums.
+TENSOR_OPS_INLINE Ints dot_shorts(Ints start, Shorts w, Shorts x) {
+#if defined(__AVX512VNNI__)
+  return bit_cast<Ints>(
+      _mm512_dpwssd_epi32(bit_cast<__m512i>(start), bit_cast<__m512i>(w), bit_cast<__m512i>(x)));
+#else
+  return start + sums_of_two_shorts(w, x);
+#endif
+}
+
+#endif
+#if TENSOR_OPS_X86_PAIRS
 
 // The same of unsigned and signed bytes. The sums saturate at 16 bits, so that weights may be at
 // most 32767 / 254.

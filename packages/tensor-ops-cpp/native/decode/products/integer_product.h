@@ -1,8 +1,11 @@
 // Products of integer weights with activations in int8, of one or two terms.
 //
 // The steps of a block are the outer loop and the tokens the inner one, so that few weights are
-// live beside the sums of all tokens. On AVX-512 with VNNI the tokens are the outer loop: all words
-// of a block have registers there. tests/test_decode_products_registers.py reads the machine code.
+// live beside the sums of all tokens. On AVX-512 with VNNI the tokens are the outer loop beside
+// bytes: all words of a block have registers there. Several tokens of two terms are multiplied as
+// int16 there, which takes fewer instructions besides the products; for one token, to separate the
+// bytes of weights takes longer than that. tests/test_decode_products_registers.py reads the
+// machine code.
 #pragma once
 
 #include "decode/products/integer_sums.h"
@@ -36,12 +39,15 @@ TENSOR_OPS_INLINE T* in_memory(T* p) {
   return p;
 }
 
-template <class Format, std::size_t terms>
+// Block is what it takes the activations of a block in.
+template <class Format, std::size_t terms, class Block = Activations<terms>>
 struct IntegerProduct {
   static constexpr std::size_t kScales = Format::kScales;
   static constexpr std::size_t kTokens = kIntegerTokens<terms, kScales>;
-  using Block = Activations<terms>;
-  using Sums = IntegerSums<Format, terms>;
+  static constexpr bool kJoined = std::is_same_v<Block, PairBlock<2>>;
+  // Whether the weights of a step are block.nibble_pairs(), which takes fewer instructions.
+  static constexpr bool kTakesNibblePairs = kJoined && Format::kLargest == 15;
+  using Sums = IntegerSums<Format, terms, Block>;
 
   // Of products that take weights as bytes.
   static constexpr bool kSigned = DotSums<Format, terms>::kSigned;
@@ -100,7 +106,7 @@ struct IntegerProduct {
       repeat<Sums::kSteps>([&](auto step) TENSOR_OPS_INLINE_LAMBDA {
         Words weights[kTogether];
         for (std::size_t v = 0; v < kTogether; ++v) {
-          if constexpr (kTakesNibblePairs<Format, terms>)
+          if constexpr (kTakesNibblePairs)
             weights[v] = Format(tile, b, first_part + v).nibble_pairs(j, step);
           else
             weights[v] = Sums::weights(read[v], step);
@@ -162,10 +168,9 @@ struct IntegerProduct {
   template <std::size_t count>
   static void run(const unsigned char* tile, std::size_t columns, Tokens tokens) {
 #if defined(__AVX512VNNI__)
-    run_with_words<count>(tile, columns, tokens);
-#else
-    run_by_words<count>(tile, columns, tokens);
+    if constexpr (!kJoined) return run_with_words<count>(tile, columns, tokens);
 #endif
+    run_by_words<count>(tile, columns, tokens);
   }
 
   template <std::size_t count>
@@ -226,6 +231,16 @@ struct IntegerProduct {
 template <class Format, std::size_t terms>
 constexpr ProductKernel int8_product{int8_bytes<terms>, prepare_int8<terms>,
                                      multiply<IntegerProduct<Format, terms>>};
+
+#if defined(__AVX512VNNI__)
+template <class Format>
+constexpr ProductKernel joined_product{int8_bytes<2, PairBlock<2>>, prepare_int8<2, PairBlock<2>>,
+                                       multiply<IntegerProduct<Format, 2, PairBlock<2>>>};
+template <class Format>
+constexpr ProductKernel int8_product<Format, 2>{int8_bytes<2>, prepare_int8<2>,
+                                                multiply<IntegerProduct<Format, 2>>, nullptr,
+                                                &joined_product<Format>};
+#endif
 
 }  // namespace
 }  // namespace tensor_ops::TENSOR_OPS_LEVEL

@@ -66,6 +66,58 @@ class DotSums {
   Ints sums_[terms][kTogether];
 };
 
+#if TENSOR_OPS_JOINED_TERMS
+
+// Sums of int16, which hold both terms of an activation, in 32 bits: half of a word at a time.
+template <class Format>
+class JoinedSums {
+#if defined(__AVX512VNNI__)
+  // One chain of products for each of eight tokens is not enough to keep the multipliers busy. What
+  // else a format needs leaves registers for a second one, or does not.
+  static constexpr bool kNeedsFewRegisters =
+      Format::kScales == 1 && !(Format::kHasMinimum && Format::kLargest > 15);
+  static constexpr std::size_t kChains = kNeedsFewRegisters ? 2 : 1;
+#else
+  static constexpr std::size_t kChains = 1;
+#endif
+
+ public:
+  static constexpr std::size_t kSteps = 2;
+
+  static TENSOR_OPS_INLINE Words weights(Words word, std::size_t step) {
+    return step == 0 ? even_bytes(word) : shifted_pairs(word, 8);
+  }
+  TENSOR_OPS_INLINE void start(const PairBlock<2>& x, std::size_t scale) {
+    Ints start{};
+    if constexpr (Format::kZero != 0) {
+      start = splat<Ints>(Format::kScales == 1 ? x.minus_8_total : x.minus_8_sums[scale]);
+      compute_here(start);  // GCC would multiply before it fills the lanes
+      start *= Format::kZero / 8;
+    }
+    for (auto& sums : sums_) {
+      sums[0] = start;
+      for (std::size_t c = 1; c < kChains; ++c) sums[c] = Ints{};
+    }
+  }
+  TENSOR_OPS_INLINE void add(const Words (&w)[kTogether], const PairBlock<2>& x, std::size_t step) {
+    const auto activations = bit_cast<Shorts>(splat_word(x.q + 2 * step));
+    for (std::size_t v = 0; v < kTogether; ++v) {
+      Ints& sum = sums_[v][step % kChains];
+      sum = dot_shorts(sum, bit_cast<Shorts>(w[v]), activations);
+      compute_here(sum);
+    }
+  }
+  TENSOR_OPS_INLINE Floats total(std::size_t v) const {
+    Ints sum = sums_[v][0];
+    for (std::size_t c = 1; c < kChains; ++c) sum += sums_[v][c];
+    return __builtin_convertvector(sum, Floats);
+  }
+
+ private:
+  Ints sums_[kTogether][kChains];
+};
+
+#endif
 #if TENSOR_OPS_X86_PAIRS
 
 // Sums of bytes in 16 bits. They hold all products of a scale's columns, if weights up to 31 have
@@ -137,54 +189,18 @@ class ByteSums {
   Ints sums_[kTogether];
 };
 
-// Sums of int16, which hold both terms of an activation, in 32 bits: half of a word at a time.
-template <class Format>
-class JoinedSums {
- public:
-  static constexpr std::size_t kSteps = 2;
-
-  static TENSOR_OPS_INLINE Words weights(Words word, std::size_t step) {
-    return step == 0 ? masked<0x00FF00FF>(word) : shifted_pairs(word, 8);
-  }
-  TENSOR_OPS_INLINE void start(const PairBlock<2>& x, std::size_t scale) {
-    Ints start{};
-    if constexpr (Format::kZero != 0) {
-      start = splat<Ints>(Format::kScales == 1 ? x.minus_8_total : x.minus_8_sums[scale]);
-      compute_here(start);  // GCC would multiply before it fills the lanes
-      start *= Format::kZero / 8;
-    }
-    for (Ints& sum : sums_) sum = start;
-  }
-  TENSOR_OPS_INLINE void add(const Words (&w)[kTogether], const PairBlock<2>& x, std::size_t step) {
-    const auto activations = bit_cast<Shorts>(splat_word(x.q + 2 * step));
-    for (std::size_t v = 0; v < kTogether; ++v) {
-      sums_[v] += sums_of_two_shorts(bit_cast<Shorts>(w[v]), activations);
-      compute_here(sums_[v]);
-    }
-  }
-  TENSOR_OPS_INLINE Floats total(std::size_t v) const {
-    return __builtin_convertvector(sums_[v], Floats);
-  }
-
- private:
-  Ints sums_[kTogether];
-};
-
-// Whether the weights of a step are block.nibble_pairs(), which takes fewer instructions.
-template <class Format, std::size_t terms>
-constexpr bool kTakesNibblePairs = terms == 2 && Format::kLargest == 15;
-
-template <class Format, std::size_t terms>
+template <class Format, std::size_t terms, class Block>
 using IntegerSums = std::conditional_t<
     terms == 2, JoinedSums<Format>,
     std::conditional_t<(Format::kLargest > 127), ByteSums<Format>, ShortSums<Format>>>;
 
-#else
+#elif TENSOR_OPS_JOINED_TERMS
 
-template <class Format, std::size_t terms>
-constexpr bool kTakesNibblePairs = false;
+template <class Format, std::size_t terms, class Block>
+using IntegerSums = std::conditional_t<std::is_same_v<Block, PairBlock<2>>, JoinedSums<Format>,
+                                       DotSums<Format, terms>>;
 
-#if defined(__aarch64__) && !defined(__ARM_FEATURE_DOTPROD)
+#elif defined(__aarch64__) && !defined(__ARM_FEATURE_DOTPROD)
 
 // Sums of bytes in 16 bits, for as many words as these hold: all of a scale, if weights are not of
 // 8 bits. The four products of a lane are added when 16 bits are full.
@@ -244,15 +260,14 @@ class WideningSums {
   int16x8_t low_[terms][kTogether], high_[terms][kTogether];
 };
 
-template <class Format, std::size_t terms>
+template <class Format, std::size_t terms, class Block>
 using IntegerSums = WideningSums<Format, terms>;
 
 #else
 
-template <class Format, std::size_t terms>
+template <class Format, std::size_t terms, class Block>
 using IntegerSums = DotSums<Format, terms>;
 
-#endif
 #endif
 
 }  // namespace
