@@ -32,6 +32,7 @@ SIZES = {
     "vocab_size": 256,
     "max_position_embeddings": 256,
     "initializer_range": 0.2,
+    "tie_word_embeddings": False,  # or a token of random weights would often follow itself
 }
 # Norms of Gemma have float32 weights beside half inputs; Qwen3 has norms of parts of rows as well.
 FAMILIES = {"Llama": 1.0, "Qwen3": 1.0, "Gemma2": 0.0}
@@ -149,6 +150,7 @@ def native_tokens(generate):
     def tokens(family, dtype):
         if (family, dtype) not in found:
             found[family, dtype] = tokens_of(generate(family, dtype, ["native"], "eager"))
+            assert all(len(set(each)) > 8 for each in found[family, dtype])
         return found[family, dtype]
 
     return tokens
