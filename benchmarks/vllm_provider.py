@@ -1,7 +1,8 @@
 """What a call of vLLM's norms takes by the provider tensor_ops, and by vLLM's native one.
 
 Each is timed as vLLM calls it with ``enforce_eager``, and within a function that torch.compile has
-compiled as vLLM does for CPUs. All take turns, on one thread.
+compiled as vLLM does for CPUs. All take turns, on one thread, whose processor time is counted, so
+that other programs do not add to it.
 
     python benchmarks/vllm_provider.py --json benchmarks/results/vllm_provider.json
     python benchmarks/vllm_provider.py --report
@@ -121,10 +122,10 @@ class Side:
 
     def _seconds(self, count: int) -> float:
         call, given = self.call, self.given
-        start = time.perf_counter()
+        start = time.thread_time()
         for _ in range(count):
             call(*given)
-        return (time.perf_counter() - start) / count
+        return (time.thread_time() - start) / count
 
 
 def in_turn(sides: dict[Any, Side], rounds: int) -> dict[Any, float]:
@@ -139,8 +140,8 @@ def in_turn(sides: dict[Any, Side], rounds: int) -> dict[Any, float]:
 def blocks(record: dict[str, Any]) -> dict[str, str]:
     """Return the table of the page."""
     lines = [
-        f"Microseconds of a call on one thread of {record['device']}, rows of {WIDTH}, vLLM "
-        f"{record['vllm']}, torch {record['torch']}:",
+        f"Microseconds of processor time of a call, on one thread of {record['device']}, for rows "
+        f"of {WIDTH} with vLLM {record['vllm']} and torch {record['torch']}:",
         "",
         "| op | dtype | rows | eager: native | tensor_ops | compiled: native | tensor_ops |",
         "|---|---|---:|---:|---:|---:|---:|",
