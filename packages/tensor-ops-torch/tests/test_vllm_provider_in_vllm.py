@@ -249,6 +249,16 @@ def test_the_next_provider_computes_what_it_does_not(ops, name, change):
     torch.testing.assert_close(found, op.impls["native"].impl_fn(*given), rtol=0, atol=0)
 
 
+def test_the_server_takes_the_choice():
+    from vllm.config.kernel import IrOpPriorityConfig
+    from vllm.engine.arg_utils import EngineArgs
+    from vllm.utils.argparse_utils import FlexibleArgumentParser
+
+    parser = EngineArgs.add_cli_args(FlexibleArgumentParser())
+    given = parser.parse_args([f"--ir-op-priority.{name}={PROVIDER}" for name in OPS])
+    assert given.ir_op_priority == IrOpPriorityConfig(**{name: [PROVIDER] for name in OPS})
+
+
 def test_vllm_lowers_its_ops_to_it(ops):
     """As vLLM compiles models for GPUs, where its ops are operators until a pass replaces them."""
     from torch.fx.experimental.proxy_tensor import make_fx
