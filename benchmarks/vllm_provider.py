@@ -2,7 +2,8 @@
 
 Each is timed as vLLM calls it with ``enforce_eager``, and within a function that torch.compile has
 compiled as vLLM does for CPUs. All take turns, on one thread, whose processor time is counted, so
-that other programs do not add to it.
+that other programs do not add to it. Freed memory is
+kept, as by tcmalloc, which vLLM recommends.
 
     python benchmarks/vllm_provider.py --json benchmarks/results/vllm_provider.json
     python benchmarks/vllm_provider.py --report
@@ -55,7 +56,9 @@ def measure(rounds: int) -> dict[str, Any]:
 
     from tensor_ops_torch.vllm_provider import register
     from threads import facts
+    from torch_models import keep_memory
 
+    keep_memory()
     register()
     torch.set_num_threads(1)
     # What vLLM sets on CPUs: torch.compile sees the functions of the provider, not the op.

@@ -31,33 +31,35 @@ SIZES = {
     "head_dim": 64,
     "vocab_size": 256,
     "max_position_embeddings": 256,
-    "initializer_range": 0.2,
-    "tie_word_embeddings": False,  # or a token of random weights would often follow itself
 }
-# Norms of Gemma have float32 weights beside half inputs; Qwen3 has norms of parts of rows as well.
-FAMILIES = {"Llama": 1.0, "Qwen3": 1.0, "Gemma2": 0.0}
+# Models of random weights that answer with many tokens. Gemma 2 has tied embeddings only.
+VARIED = {"initializer_range": 0.2, "tie_word_embeddings": False}
+# Qwen3 has norms of parts of rows as well, and Gemma 2 such with float32 weights.
+FAMILIES = {"Llama": VARIED, "Qwen3": VARIED, "Gemma2": {"initializer_range": 0.02}}
 GENERATE = """
 import json, sys
 
 def main():
     from vllm import LLM, SamplingParams
 
-    folder, dtype, providers, eager = sys.argv[1:]
+    folder, providers, mode = sys.argv[1:]
     providers = json.loads(providers)
     model = LLM(
         folder,
         skip_tokenizer_init=True,
-        dtype=dtype,
+        dtype="float32",
         max_model_len=128,
         max_num_seqs=4,
         kv_cache_memory_bytes=2**26,
-        enforce_eager=eager == "eager",
+        enforce_eager=mode == "eager",
         ir_op_priority={"rms_norm": providers, "fused_add_rms_norm": providers},
     )
     prompts = [{"prompt_token_ids": tokens} for tokens in ([1, 5, 9, 20], list(range(40)))]
-    greedy = SamplingParams(temperature=0, max_tokens=24, ignore_eos=True, detokenize=False)
-    answers = model.generate(prompts, greedy)
-    print("tokens", json.dumps([each.outputs[0].token_ids for each in answers]))
+    greedy = SamplingParams(
+        temperature=0, max_tokens=24, ignore_eos=True, detokenize=False, logprobs=0
+    )
+    answers = [each.outputs[0] for each in model.generate(prompts, greedy)]
+    print("answers", json.dumps([[each.token_ids, each.cumulative_logprob] for each in answers]))
 
 if __name__ == "__main__":  # vLLM starts processes that import this file
     main()
@@ -111,11 +113,12 @@ def model(tmp_path_factory):
         if family not in folders:
             folders[family] = tmp_path_factory.mktemp(family)
             torch.manual_seed(0)
-            config = getattr(transformers, f"{family}Config")(**SIZES)
+            config = getattr(transformers, f"{family}Config")(**SIZES, **FAMILIES[family])
             made = getattr(transformers, f"{family}ForCausalLM")(config)
             for name, parameter in made.named_parameters():
                 if "norm" in name:
-                    torch.nn.init.normal_(parameter, FAMILIES[family], 0.2)
+                    # Gemma multiplies by one more than these.
+                    torch.nn.init.normal_(parameter, 0 if family == "Gemma2" else 1, 0.2)
             made.save_pretrained(folders[family])
         return folders[family]
 
@@ -128,8 +131,8 @@ def generate(model, tmp_path_factory):
     script = tmp_path_factory.mktemp("script") / "generate.py"
     script.write_text(GENERATE, encoding="utf-8")
 
-    def run(family, dtype, providers, mode, **variables):
-        command = [sys.executable, str(script), str(model(family)), dtype]
+    def run(family, providers, mode, **variables):
+        command = [sys.executable, str(script), str(model(family))]
         return subprocess.run(
             [*command, json.dumps(providers), mode],
             env=os.environ | {"HF_HUB_OFFLINE": "1", "VLLM_LOGGING_LEVEL": "DEBUG"} | variables,
@@ -143,23 +146,31 @@ def generate(model, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def native_tokens(generate):
-    """A function that returns the tokens that vLLM's own functions generate."""
+def native(generate):
+    """A function that returns what a model answers by vLLM's own functions."""
     found = {}
 
-    def tokens(family, dtype):
-        if (family, dtype) not in found:
-            found[family, dtype] = tokens_of(generate(family, dtype, ["native"], "eager"))
-            assert all(len(set(each)) > 8 for each in found[family, dtype])
-        return found[family, dtype]
+    def answers(family):
+        if family not in found:
+            found[family] = answers_of(generate(family, ["native"], "eager"))
+        return found[family]
 
-    return tokens
+    return answers
 
 
-def tokens_of(done):
+def answers_of(done):
+    """Return the tokens of each answer and the logarithm of their probability."""
     assert done.returncode == 0, done.stderr + done.stdout
-    (line,) = re.findall(r"^tokens (.*)$", done.stdout, re.MULTILINE)
+    (line,) = re.findall(r"^answers (.*)$", done.stdout, re.MULTILINE)
     return json.loads(line)
+
+
+def assert_same(answers, expected):
+    for (tokens, logprob), (expected_tokens, expected_logprob) in zip(
+        answers, expected, strict=True
+    ):
+        assert tokens == expected_tokens
+        assert logprob == pytest.approx(expected_logprob, rel=1e-4)
 
 
 def arguments(op, dtype, weight_dtype=None, rows=(3, 64)):
@@ -288,15 +299,15 @@ def test_vllm_lowers_its_ops_to_it(ops):
 @pytest.mark.parametrize(
     ("family", "mode"), [*((family, "eager") for family in FAMILIES), ("Llama", "compiled")]
 )
-def test_greedy_tokens_are_those_of_the_native_functions(generate, native_tokens, family, mode):
-    done = generate(family, "float32", [PROVIDER], mode)
-    assert tokens_of(done) == native_tokens(family, "float32")
+def test_greedy_tokens_are_those_of_the_native_functions(generate, native, family, mode):
+    done = generate(family, [PROVIDER], mode)
+    assert_same(answers_of(done), native(family))
     for name in OPS:
         assert f"Priority for vllm.ir.{name} set to ['{PROVIDER}', 'native']" in done.stdout
 
 
 @pytest.mark.parametrize("mode", ["eager", "compiled"])
-def test_the_model_calls_the_backend(generate, native_tokens, tmp_path, mode):
+def test_the_model_calls_the_backend(generate, native, tmp_path, mode):
     """A backend that records its calls is called in vLLM's worker, a process of its own."""
     (tmp_path / "recording.py").write_text(RECORDING, encoding="utf-8")
     metadata = tmp_path / "recording-1.0.dist-info"
@@ -308,8 +319,8 @@ def test_the_model_calls_the_backend(generate, native_tokens, tmp_path, mode):
         "TENSOR_OPS_FORCE_BACKEND": "recording",
         "RECORDED_CALLS": str(tmp_path / "calls"),
     }
-    done = generate("Llama", "float32", [PROVIDER], mode, **variables)
-    assert tokens_of(done) == native_tokens("Llama", "float32")
+    done = generate("Llama", [PROVIDER], mode, **variables)
+    assert_same(answers_of(done), native("Llama"))
     calls = (tmp_path / "calls").read_text(encoding="utf-8").split()
     assert set(calls) == {"rms_norm", "add_rms_norm"}
     # Two layers have four norms, all but the first after the sum with the residual, and the model
