@@ -149,10 +149,10 @@ def blocks(record: dict[str, Any]) -> dict[str, str]:
         "| op | dtype | rows | eager: native | tensor_ops | compiled: native | tensor_ops |",
         "|---|---|---:|---:|---:|---:|---:|",
     ]
-    for each in record["calls"]:
-        times = (each["seconds"][mode][provider] for mode in MODES for provider in PROVIDERS)
-        cells = " | ".join(f"{1e6 * seconds:.3g}" for seconds in times)
-        lines.append(f"| `{each['op']}` | {each['dtype']} | {each['rows']} | {cells} |")
+    for call in record["calls"]:
+        times = (call["seconds"][mode][provider] for mode in MODES for provider in PROVIDERS)
+        cells = " | ".join(f"{1e6 * each:.{0 if each > 1e-4 else 1}f}" for each in times)
+        lines.append(f"| `{call['op']}` | {call['dtype']} | {call['rows']} | {cells} |")
     return {"calls of vLLM's norms": "\n".join(lines)}
 
 
