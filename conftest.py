@@ -50,7 +50,7 @@ def pytest_addoption(parser):
     parser.addoption(
         "--pages",
         metavar="PACKAGE",
-        help="follow the pages of the documentation that need this package: opencl, cuda or torch",
+        help="follow the pages of the documentation that need it: opencl, cuda, torch or vllm",
     )
     parser.addoption("--nightly", action="store_true", help="run the tests that take minutes too")
     parser.addoption(

@@ -33,6 +33,7 @@ from environments import (
     install_llama_cpp,
     install_model,
     install_packages,
+    install_vllm,
     intel_driver,
     lesser_processors,
     native_sources,
@@ -42,6 +43,8 @@ from environments import (
     requirements,
     run_actionlint,
     run_at_once,
+    run_mypy,
+    run_portable,
     run_sessions_at_once,
 )
 from instrumented import run_fuzzer, run_oclgrind, run_sanitized
@@ -182,6 +185,14 @@ def xla(session: nox.Session) -> None:
 
 
 @nox.session
+def vllm(session: nox.Session) -> None:
+    """Test the provider of vLLM's IR ops in vLLM, and its page; installs four gigabytes."""
+    install_vllm(session)
+    chosen = session.posargs or [BLOCKS, f"{TORCH}/tests/test_vllm_provider_in_vllm.py"]
+    session.run("pytest", "-q", "--pages=vllm", *chosen)
+
+
+@nox.session
 def nightly(session: nox.Session) -> None:
     """Run 10,000 random calls of each op, every model in every format, and kernels of more GPUs.
 
@@ -233,12 +244,7 @@ def portable(session: nox.Session) -> None:
 
     What is missing here is said and left out; -- aarch64 runs that check only.
     """
-    build_tools = ("scikit-build-core>=1.0", "pybind11>=3", "numpy>=2.2", "cmake>=3.25", "ninja")
-    session.install("pip", *build_tools)
-    if not session.posargs or "clang" in session.posargs:
-        session.run("python", "-m", "pip", "install", "-q", "ziglang", success_codes=[0, 1])
-    work = Path(session.create_tmp()).resolve()
-    session.run("python", "tools/portable.py", "--work", str(work), *session.posargs)
+    run_portable(session)
 
 
 @nox.session(venv_backend="none")
@@ -254,14 +260,7 @@ def lint(session: nox.Session) -> None:
     session.run("ruff", "format", "--check", ".")
     session.run("ruff", "check", ".")
     session.run("clang-format", "--dry-run", "--Werror", *native_sources())
-    # A package that imports others of the checkout finds them there. Each start takes seconds.
-    checked = [f"{package}/src" for package in PACKAGES]
-    sources = os.pathsep.join(checked)
-    checked += ["noxfile.py", "ci", "docs/_extensions", "tools/gpu_check.py", "tools/portable.py"]
-    session.run("mypy", *checked, env={"MYPYPATH": sources})
-    benchmarks = ["-p", "comparison", "-m", "errors", "-m", "gpu.report"]
-    benchmarks += ["-m", "decode_peers.tables", "-m", "decode_peers.picture", "-p", "decode_cuda"]
-    session.run("mypy", *benchmarks, env={"MYPYPATH": "packages/tensor-ops/src:benchmarks"})
+    run_mypy(session)
 
 
 @nox.session

@@ -42,6 +42,7 @@ __all__ = [
     "install_model",
     "install_packages",
     "install_sanitized",
+    "install_vllm",
     "intel_driver",
     "native_sources",
     "nvcc",
@@ -51,6 +52,8 @@ __all__ = [
     "requirements",
     "run_actionlint",
     "run_at_once",
+    "run_mypy",
+    "run_portable",
     "run_sessions_at_once",
     "sanitizer_environment",
 ]
@@ -306,11 +309,48 @@ def install_llama_cpp(session: nox.Session) -> None:
         session.install("--no-binary", package.partition("==")[0], package, env=native)
 
 
+def install_vllm(session: nox.Session) -> None:
+    """Install vLLM for CPUs and the packages that its provider needs, at once for PyTorch's sake.
+
+    Its PyTorch is at download.pytorch.org, which UV_EXTRA_INDEX_URL can name. What goes with
+    PyTorch for images and sound is left out: at PyPI it is for CUDA, and fails to load.
+    """
+    left_out = Path(session.create_tmp(), "left_out.txt").resolve()
+    names = ("torchaudio", "torchcodec", "torchvision")
+    left_out.write_text("".join(f"{name}; python_version < '3'\n" for name in names))
+    packages = (f"./{CORE}", f"./{TORCH}", cpp_wheel(session))
+    session.install(*packages, *requirements("test", "vllm"), env={"UV_OVERRIDE": str(left_out)})
+
+
 def build(session: nox.Session, package: str, folder: str = "dist") -> None:
     """Build sdist and wheel of a package into a folder."""
     session.install(BUILD)
     environment = cuda_compiler(session) if package == CUDA else {}
     session.run(*BUILT, "--outdir", folder, package, env=environment)
+
+
+def run_mypy(session: nox.Session) -> None:
+    """Check the types of the packages, of what developers and CI run, and of some benchmarks.
+
+    Each start takes seconds. A package that imports others of the checkout finds them there.
+    """
+    checked = [f"{package}/src" for package in PACKAGES]
+    sources = os.pathsep.join(checked)
+    checked += ["noxfile.py", "ci", "docs/_extensions", "tools/gpu_check.py", "tools/portable.py"]
+    session.run("mypy", *checked, env={"MYPYPATH": sources})
+    benchmarks = ["-p", "comparison", "-m", "errors", "-m", "gpu.report"]
+    benchmarks += ["-m", "decode_peers.tables", "-m", "decode_peers.picture", "-p", "decode_cuda"]
+    session.run("mypy", *benchmarks, env={"MYPYPATH": "packages/tensor-ops/src:benchmarks"})
+
+
+def run_portable(session: nox.Session) -> None:
+    """Run the checks on emulated processors, and with clang's compilers where they are found."""
+    build_tools = ("scikit-build-core>=1.0", "pybind11>=3", "numpy>=2.2", "cmake>=3.25", "ninja")
+    session.install("pip", *build_tools)
+    if not session.posargs or "clang" in session.posargs:
+        session.run("python", "-m", "pip", "install", "-q", "ziglang", success_codes=[0, 1])
+    work = Path(session.create_tmp()).resolve()
+    session.run("python", "tools/portable.py", "--work", str(work), *session.posargs)
 
 
 def run_actionlint(session: nox.Session, files: list[str]) -> None:

@@ -11,6 +11,7 @@ import decode_cuda_page
 import decode_models
 import pages
 import torch_page
+import vllm_provider
 from comparison import report
 from comparison.record import read
 from comparison.results import Results
@@ -71,6 +72,14 @@ def test_the_page_about_pytorch_is_what_its_records_give():
     made = torch_page.blocks_of_page()
     assert sorted(match[2] for match in pages.BLOCK.finditer(shown)) == sorted(made)
     assert shown == pages.fill(shown, made), "run: nox -s bench_torch -- torch_page"
+
+
+def test_the_page_about_vllm_is_what_its_record_gives():
+    content = json.loads(vllm_provider.RECORD.read_text(encoding="utf-8"))
+    shown = vllm_provider.PAGE.read_text(encoding="utf-8")
+    made = vllm_provider.blocks(content)
+    assert [match[2] for match in pages.BLOCK.finditer(shown)] == list(made)
+    assert shown == pages.fill(shown, made), "run: python benchmarks/vllm_provider.py --report"
 
 
 def test_the_page_about_gpus_is_what_its_counts_give():
