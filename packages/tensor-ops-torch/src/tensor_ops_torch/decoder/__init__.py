@@ -1,0 +1,1 @@
+"""Models of transformers whose decode step is one native call."""
