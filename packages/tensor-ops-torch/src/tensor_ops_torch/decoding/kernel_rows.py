@@ -142,7 +142,11 @@ class GivenRows(Rows):
         self, kernel: PersistentKernel, prompts: Sequence[list[int]], max_new_tokens: int
     ) -> None:
         super().__init__(kernel)
-        self._how = {"choose": False, "ignore_eos": True, "max_new_tokens": max_new_tokens}
+        self._how: dict[str, Any] = {
+            "choose": False,
+            "ignore_eos": True,
+            "max_new_tokens": max_new_tokens,
+        }
         for prompt in prompts:
             kernel.check_request(prompt, **self._how)
         _check_together(kernel, prompts, max_new_tokens)

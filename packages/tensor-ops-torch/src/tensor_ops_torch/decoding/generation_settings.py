@@ -142,7 +142,9 @@ SETTINGS: Mapping[str, Setting] = {
     "token_healing": Setting(
         "refused", "give it the prompt that model.heal_tokens(input_ids, tokenizer) returns", bool
     ),
-    "guidance_scale": Setting("python", "the model itself runs the prompt without condition"),
+    "guidance_scale": Setting(
+        "python", "the model itself, which must be there, reads the prompt without condition"
+    ),
     "watermarking_config": Setting("python"),
     # What is returned.
     "num_return_sequences": Setting("kernel", "they share the pages of their prompt"),
@@ -238,8 +240,15 @@ def asked_settings(
     return {name: value for name, value in asked.items() if value is not None}
 
 
-def refusal(asked: Mapping[str, Any]) -> RefusedSettingError | None:
+def refusal(asked: Mapping[str, Any], *, has_model: bool = True) -> RefusedSettingError | None:
     """Return the error of the first setting that is refused, None if there is none.
+
+    Parameters
+    ----------
+    asked : mapping
+        As `asked_settings` returns it.
+    has_model : bool, optional
+        Whether the model that a decoder was made of is still there.
 
     Examples
     --------
@@ -256,6 +265,8 @@ def refusal(asked: Mapping[str, Any]) -> RefusedSettingError | None:
             says = "this version of tensor_ops_torch does not know what it means; leave it out"
         elif setting is not None and setting.refuses(value):
             says = setting.says
+        elif name == "guidance_scale" and value != 1 and not has_model:
+            says = f"{known[name].says}; hold the model that the decoder was made of"
         else:
             continue
         return RefusedSettingError(f"{name}={value!r:.80} is refused: {says}", name)

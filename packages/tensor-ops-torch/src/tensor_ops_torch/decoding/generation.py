@@ -10,7 +10,7 @@ import copy
 import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import torch
 from transformers import (
@@ -18,6 +18,7 @@ from transformers import (
     GenerationConfig,
     LogitsProcessor,
     MaxLengthCriteria,
+    PretrainedConfig,
     PreTrainedModel,
     StoppingCriteria,
     StoppingCriteriaList,
@@ -28,38 +29,55 @@ from transformers.generation import BaseStreamer, GenerateDecoderOnlyOutput
 from tensor_ops import BackendFallbackWarning
 from tensor_ops.extension import warn_caller
 from tensor_ops_decode import PersistentKernel
-from tensor_ops_torch.decoder.generation_settings import (
+from tensor_ops_torch.decoding.generation_settings import (
     RefusedSettingError,
     asked_settings,
     refusal,
 )
-from tensor_ops_torch.decoder.kernel_rows import ChosenRows, GivenRows
-from tensor_ops_torch.decoder.kernel_sampling import sampling_settings
-from tensor_ops_torch.decoder.prompts import as_batch, row_starts, tokens_of_rows
+from tensor_ops_torch.decoding.kernel_rows import ChosenRows, GivenRows
+from tensor_ops_torch.decoding.kernel_sampling import sampling_settings
+from tensor_ops_torch.decoding.preparation import preparing_model
+from tensor_ops_torch.decoding.prompts import as_batch, row_starts, tokens_of_rows
 
 __all__ = ["GeneratingModel", "decode", "generate"]
 
 # For how long steps follow one another before a streamer gets their tokens.
 _SECONDS_OF_STEPS = 0.03
 
-Output = torch.Tensor | GenerateDecoderOnlyOutput
+Output: TypeAlias = torch.Tensor | GenerateDecoderOnlyOutput
 
 
 class GeneratingModel(Protocol):
-    """What `generate` needs: a model of transformers, and the kernel that runs its steps.
+    """What `generate` needs: a kernel, and what it was made from.
 
     Attributes
     ----------
-    model : PreTrainedModel
-    kernel : PersistentKernel
-        Compiled.
+    kernel : PersistentKernel or None
+        Compiled; without one, the model's own ``generate`` does everything.
+    model : PreTrainedModel or None
+        As the caller holds it, if anything does.
+    config : PretrainedConfig
+    generation_config : GenerationConfig
+        What a call goes by where it says nothing.
+    device : torch.device
+        Where tensors go that are made of lists.
+    fallback : bool
+        Whether the model's own ``generate`` does what is refused here, with a warning.
     lock : threading.RLock
         Held by the thread that generates.
     """
 
-    model: PreTrainedModel
-    kernel: PersistentKernel
+    config: PretrainedConfig
+    generation_config: GenerationConfig
+    device: torch.device
+    fallback: bool
     lock: threading.RLock
+
+    @property
+    def kernel(self) -> PersistentKernel | None: ...
+
+    @property
+    def model(self) -> Any: ...
 
     def check_unchanged(self) -> None:
         """Raise an error if the model is not the one any more that the kernel was made of."""
@@ -80,7 +98,6 @@ def generate(
     custom_generate: Any = None,
     *,
     tokenizer: Any = None,
-    fallback: bool = False,
     **kwargs: Any,
 ) -> Output:
     """Continue prompts, as ``generate`` of transformers does.
@@ -103,8 +120,6 @@ def generate(
         Refused.
     tokenizer : optional
         For ``stop_strings``.
-    fallback : bool, optional
-        Whether ``model.generate`` does what is refused here, with a warning.
     **kwargs
         Fields of ``GenerationConfig``, and ``attention_mask``.
 
@@ -122,62 +137,79 @@ def generate(
         If these are no prompts of the model, or the kernel has no room for answers so long.
     LogitsError
         If the logits of a row are NaN, or all minus infinity.
+
+    Warns
+    -----
+    BackendFallbackWarning
+        If the model's own ``generate`` runs, for a decoder that was made with ``fallback=True``.
     """
     decoder.check_unchanged()
-    model = decoder.model
-    given: dict[str, Any] = {
-        "synced_gpus": synced_gpus,
-        "assistant_model": assistant_model,
-        "custom_generate": custom_generate,
-    }
-    asked = asked_settings(model.generation_config, generation_config, {**given, **kwargs})
-    refused = refusal(asked)
-    if refused is not None and not fallback:
+    asked = asked_settings(
+        decoder.generation_config,
+        generation_config,
+        {
+            "synced_gpus": synced_gpus,
+            "assistant_model": assistant_model,
+            "custom_generate": custom_generate,
+            **kwargs,
+        },
+    )
+    refused = refusal(asked, has_model=decoder.model is not None)
+    if refused is not None and not (decoder.kernel is None or decoder.fallback):
         raise refused
     if inputs is None and kwargs.get("input_ids") is not None:
         inputs = kwargs.pop("input_ids")
     if inputs is not None:
         inputs, kwargs["attention_mask"] = as_batch(
-            inputs, kwargs.get("attention_mask"), _pad_token(asked), model.device
+            inputs, kwargs.get("attention_mask"), _pad_token(asked), decoder.device
         )
-    criteria = StoppingCriteriaList(stopping_criteria or ())
-    prepared = {
+    prepared: dict[str, Any] = {
         "inputs": inputs,
         "logits_processor": logits_processor,
-        "stopping_criteria": criteria,
+        "stopping_criteria": StoppingCriteriaList(stopping_criteria or ()),
         "prefix_allowed_tokens_fn": prefix_allowed_tokens_fn,
         "streamer": streamer,
         "negative_prompt_ids": negative_prompt_ids,
         "negative_prompt_attention_mask": negative_prompt_attention_mask,
+        **kwargs,
     }
-    if refused is not None:
-        warn_caller(
-            f"{refused}; transformers generates", BackendFallbackWarning, "tensor_ops_torch"
-        )
-        given = {name: value for name, value in given.items() if value is not None}
-        if tokenizer is not None:
-            given["tokenizer"] = tokenizer
-        return model.generate(generation_config=generation_config, **prepared, **given, **kwargs)
+    kernel = decoder.kernel
+    if kernel is None or refused is not None:
+        if kernel is not None:
+            message = f"{refused}; the model's own generate() runs instead"
+            warn_caller(message, BackendFallbackWarning, "tensor_ops_torch")
+        own = {"synced_gpus": synced_gpus, "custom_generate": custom_generate}
+        own |= {"assistant_model": assistant_model, "tokenizer": tokenizer}
+        own = {name: value for name, value in own.items() if value is not None}
+        if (
+            generation_config is None
+            and decoder.generation_config != decoder.model.generation_config
+        ):
+            generation_config = decoder.generation_config
+        return decoder.model.generate(generation_config=generation_config, **prepared, **own)
 
-    # transformers passes no tokenizer on to a loop that is not its own.
-    strings = asked.get("stop_strings")
-    if strings is not None:
-        if tokenizer is None:
-            raise ValueError("stop_strings need the tokenizer of the model; give tokenizer=")
-        if not any(type(each) is StopStringCriteria for each in criteria):
-            criteria.append(StopStringCriteria(tokenizer, strings))
+    if asked.get("stop_strings") is not None:
+        # transformers passes no tokenizer on to a loop that is not its own.
         generation_config = copy.deepcopy(generation_config)
+        criterion = _stop_strings(asked["stop_strings"], tokenizer, prepared["stopping_criteria"])
+        prepared["stopping_criteria"] += criterion
         if generation_config is not None:
             generation_config.stop_strings = None
-        if generation_config is None or model.generation_config.stop_strings is not None:
-            kwargs["stop_strings"] = None
+        if generation_config is None or decoder.generation_config.stop_strings is not None:
+            prepared["stop_strings"] = None
 
     def loop(model: PreTrainedModel, input_ids: torch.Tensor, **more: Any) -> Output:
-        return _continue(decoder.kernel, input_ids, streamer=streamer, **more)
+        return _continue(kernel, input_ids, streamer=streamer, **more)
 
+    preparing = preparing_model(
+        decoder.config, decoder.generation_config, decoder.device, decoder.model
+    )
     with decoder.lock:
-        return model.generate(
-            generation_config=generation_config, custom_generate=loop, **prepared, **kwargs
+        return preparing.generate(
+            generation_config=generation_config,
+            custom_generate=loop,
+            synced_gpus=False,
+            **prepared,
         )
 
 
@@ -203,11 +235,12 @@ def decode(
         As of `generate`.
     """
     decoder.check_unchanged()
-    wrapped = getattr(decoder.model, "get_base_model", None)
-    if model is not decoder.model and (wrapped is None or wrapped() is not model):
+    if decoder.kernel is None:
+        raise ValueError("this decoder has no kernel to run; leave custom_generate= out")
+    if not _is_around(decoder.model, model):
         raise ValueError(
             f"the decoder was made of another model than this {type(model).__name__}; make one of "
-            "it, or call generate() of the decoder's own model"
+            "it, or call generate() of the model that it was made of"
         )
     cache = model_kwargs.pop("cache", None)
     if cache is not None and (cache.get_seq_length() or getattr(cache, "_is_user_defined", False)):
@@ -379,6 +412,24 @@ def _check_positions(position_ids: torch.Tensor | None, starts: list[int], lengt
             "on, without gaps; leave it out",
             "position_ids",
         )
+
+
+def _is_around(held: Any, model: PreTrainedModel) -> bool:
+    """Return whether what a caller holds is a model, or what torch.compile or peft made of it."""
+    held = getattr(held, "_orig_mod", held)
+    inner = getattr(held, "get_base_model", None)
+    return held is model or (inner is not None and inner() is model)
+
+
+def _stop_strings(
+    strings: Any, tokenizer: Any, criteria: Sequence[StoppingCriteria]
+) -> list[StoppingCriteria]:
+    """Return the criterion of stop strings, none if the caller has given his own."""
+    if tokenizer is None:
+        raise ValueError("stop_strings need the tokenizer of the model; give tokenizer=")
+    if any(_is(each, StopStringCriteria) for each in criteria):
+        return []
+    return [StopStringCriteria(tokenizer, strings)]
 
 
 def _is(criterion: StoppingCriteria, *classes: type) -> bool:

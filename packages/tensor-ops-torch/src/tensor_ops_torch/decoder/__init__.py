@@ -1,1 +1,0 @@
-"""Models of transformers whose decode step is one native call."""
