@@ -286,6 +286,11 @@ class PersistentKernel:
         """The active requests, in the order in which they were added."""
         return self._session.active
 
+    @property
+    def waiting(self) -> tuple[int, ...]:
+        """The active requests that wait for `extend`, in the order in which they were added."""
+        return self._session.waiting
+
     def explain(self) -> KernelExplanation:
         """Return which backend runs the kernel and why, its limits, its memory, what it reads."""
         executor, executable, settings = self._executor, self._session.executable, self._settings
@@ -312,6 +317,7 @@ class PersistentKernel:
     synchronize = _forward("_session", Session.synchronize)
     add_request = _forward("_session", Session.add_request)
     check_request = _forward("_session", Session.check_request)
+    extend = _forward("_session", Session.extend)
     has_room = _forward("_session", Session.has_room)
     tokens = _forward("_session", Session.tokens)
     finish_reason = _forward("_session", Session.finish_reason)
