@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import threading
 import weakref
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -136,11 +137,11 @@ def decoder(
             raise
         message = f"the engine cannot run the model, whose own generate() runs instead: {error}"
         warn_caller(message, BackendFallbackWarning, "tensor_ops_torch")
-        return Decoder(model, own_model(model, of_weights=False), reason=str(error))
+        return Decoder(model, own_model(model, of_weights=False), fallback=True, reason=str(error))
     weights = weights_of(parts)
     state = None if release else WeightState(model, parts, list(weights.values()))
     merged = tuple(sorted({adapter for part in parts for adapter in part.adapters}))
-    made = Decoder(model, own, kernel, state, merged=merged, keeps_model=fallback)
+    made = Decoder(model, own, kernel, state, merged=merged, fallback=fallback)
     kernel.compile(progress)
     return made
 
@@ -202,6 +203,20 @@ class Decoder:
     dtype : torch.dtype
     device : torch.device
         Where the model was: results are there.
+    fallback : bool
+        Whether what is refused is left to the model's own ``generate``, with a warning.
+    lock : threading.RLock
+        Held by the thread that generates.
+
+    Examples
+    --------
+    >>> from transformers import LlamaConfig, LlamaForCausalLM
+    >>> sizes = {"hidden_size": 32, "intermediate_size": 64, "num_attention_heads": 2}
+    >>> config = LlamaConfig(**sizes, num_hidden_layers=1, vocab_size=64)
+    >>> model = LlamaForCausalLM(config).eval()
+    >>> with decoder(model, max_seq_length=32) as fast:
+    ...     fast.generate([[1, 2, 3]], max_new_tokens=4, do_sample=False).shape
+    torch.Size([1, 7])
     """
 
     def __init__(
@@ -212,14 +227,15 @@ class Decoder:
         state: WeightState | None = None,
         *,
         merged: tuple[str, ...] = (),
-        keeps_model: bool = True,
+        fallback: bool = False,
         reason: str | None = None,
     ) -> None:
         self.kernel, self.config = kernel, own.config
         self.generation_config = copy.deepcopy(own.generation_config)
         self.dtype, self.device = own.dtype, own.device
+        self.fallback, self.lock = fallback, threading.RLock()
         self._name = type(own).__name__
-        self._model = (lambda: model) if keeps_model else weakref.ref(model)
+        self._model = (lambda: model) if fallback else weakref.ref(model)
         self._state, self._merged, self._reason = state, merged, reason
         self._is_released = kernel is not None and state is None
 
@@ -227,6 +243,41 @@ class Decoder:
     def model(self) -> Any:
         """The model that the decoder was made from, None where nothing holds it any more."""
         return self._model()
+
+    def generate(self, inputs: Any = None, *args: Any, **kwargs: Any) -> Any:
+        """Continue prompts, as ``generate`` of transformers does.
+
+        Parameters
+        ----------
+        inputs : tensor or lists of int, optional
+            The prompts, a row each; also as ``input_ids=``.
+        *args, **kwargs
+            As ``generate`` of transformers takes them; the guide says what is refused.
+
+        Returns
+        -------
+        tensor of int64, shape (rows, length)
+            Prompts and answers; or with ``return_dict_in_generate`` what transformers returns.
+
+        Raises
+        ------
+        WeightsChangedError
+            If the model's weights are not those that were packed.
+        RefusedSettingError
+            If a setting asks for what the kernel does not do. With ``fallback=True`` this is a
+            warning, and the model's own ``generate`` runs.
+        TypeError, ValueError
+            If these are no prompts of the model, or the kernel has no room for answers so long.
+        """
+        from tensor_ops_torch.decoding.generation import generate
+
+        return generate(self, inputs, *args, **kwargs)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the loop of ``model.generate(..., custom_generate=decoder)``."""
+        from tensor_ops_torch.decoding.generation import decode
+
+        return decode(self, *args, **kwargs)
 
     def check_unchanged(self) -> None:
         """Raise a WeightsChangedError if the model's weights are not those that were packed.

@@ -2,7 +2,26 @@
 
 from tensor_ops import TensorOpsError
 
-__all__ = ["UnsupportedModelError", "WeightsChangedError"]
+__all__ = ["RefusedSettingError", "UnsupportedModelError", "WeightsChangedError"]
+
+
+class RefusedSettingError(TensorOpsError, ValueError):
+    """A setting of transformers asks for what a decoder does not do.
+
+    Attributes
+    ----------
+    setting : str
+        Its name.
+    """
+
+    setting: str
+
+    def __init__(self, message: str, setting: str) -> None:
+        super().__init__(message)
+        self.setting = setting
+
+    def __reduce__(self) -> tuple[type, tuple[str, str]]:
+        return type(self), (str(self), self.setting)
 
 
 class UnsupportedModelError(TensorOpsError, ValueError):
