@@ -157,6 +157,8 @@ def generate(
     refused = refusal(asked, has_model=decoder.model is not None)
     if refused is not None and not (decoder.kernel is None or decoder.fallback):
         raise refused
+    if kwargs.get("past_key_values") is None:  # an old name, which alone makes transformers warn
+        kwargs.pop("past_key_values", None)
     if inputs is None and kwargs.get("input_ids") is not None:
         inputs = kwargs.pop("input_ids")
     if inputs is not None:
