@@ -269,5 +269,10 @@ def refusal(asked: Mapping[str, Any], *, has_model: bool = True) -> RefusedSetti
             says = f"{known[name].says}; hold the model that the decoder was made of"
         else:
             continue
-        return RefusedSettingError(f"{name}={value!r:.80} is refused: {says}", name)
+        return RefusedSettingError(f"{name}={_shown(value)} is refused: {says}", name)
     return None
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 and "\n" not in text else f"<{type(value).__name__}>"
