@@ -18,6 +18,8 @@ PAD, BEGIN, END = 256, 257, 258
 VOCABULARY = 259
 PROMPTS = [[104, 101, 108, 108, 111], [97, 98], [257, 119, 111, 114, 108, 100, 33, 33, 10]]
 
+NEW = 8  # tokens of an answer
+
 
 def small_model():
     torch.manual_seed(0)
@@ -47,6 +49,19 @@ def tokenizer():
     bytes_only.decoder = decoders.ByteLevel()
     names = {"pad_token": "<pad>", "bos_token": "<begin>", "eos_token": "<end>"}
     return PreTrainedTokenizerFast(tokenizer_object=bytes_only, padding_side="left", **names)
+
+
+def padded(prompts=PROMPTS):
+    """Return prompts as a tensor with padding at the left, and its mask."""
+    longest = max(map(len, prompts))
+    rows = [[PAD] * (longest - len(row)) + row for row in prompts]
+    masks = [[0] * (longest - len(row)) + [1] * len(row) for row in prompts]
+    return {"inputs": torch.tensor(rows), "attention_mask": torch.tensor(masks)}
+
+
+def free_tokens(model):
+    """Return what the model writes after each prompt, as if it had no end token."""
+    return model.generate(**padded(), max_new_tokens=NEW, eos_token_id=None)[:, -NEW:].tolist()
 
 
 class NotingKernel:
