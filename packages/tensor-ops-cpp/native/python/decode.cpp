@@ -53,6 +53,11 @@ class PyExecutable : public BoundExecutor {
     decode::Program program = *program_of(json);
     GivenTensors given =
         given_tensors(program, tensors, decode::tensors_to_compile(program, compile.packed.first));
+    // The caller may have no other reference to an array, whose memory is then free for the rest.
+    compile.let_go = [&given](const std::vector<std::size_t>& tensors) {
+      const py::gil_scoped_acquire held;
+      for (const std::size_t i : tensors) given.objects[i] = given.views[i] = py::object();
+    };
     executable_ = without_gil(
         [&] { return std::make_unique<Executable>(std::move(program), given.bytes, compile); });
     for (std::size_t i = 0; i < given.bytes.size(); ++i) {

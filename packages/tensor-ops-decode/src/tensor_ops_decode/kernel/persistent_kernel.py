@@ -65,7 +65,8 @@ class PersistentKernel:
     world_size, mpi_rank : int, optional
         How many ranks share the model, and which one this is: 1 and 0.
     model : path-like, optional
-        A GGUF file, or a folder of Hugging Face; or one that `open_weights` has opened.
+        A GGUF file, or a folder of Hugging Face; or one that `open_weights` has opened, or the
+        `ArrayWeights` of a model in memory.
     num_workers : int, optional
         Threads, by default one for each core; of ``cuda`` blocks, one for each multiprocessor.
     max_seq_length : int, optional

@@ -10,7 +10,7 @@ from typing import Any
 
 from transformers import GenerationConfig
 
-from tensor_ops import TensorOpsError
+from tensor_ops_torch.decoding.errors import RefusedSettingError
 
 __all__ = [
     "ARGUMENTS",
@@ -30,25 +30,6 @@ HOW = {
     "no effect": "it changes nothing in the answer",
     "refused": "it raises a `RefusedSettingError`",
 }
-
-
-class RefusedSettingError(TensorOpsError, ValueError):
-    """A setting of transformers asks for what a decoder does not do.
-
-    Attributes
-    ----------
-    setting : str
-        Its name.
-    """
-
-    setting: str
-
-    def __init__(self, message: str, setting: str) -> None:
-        super().__init__(message)
-        self.setting = setting
-
-    def __reduce__(self) -> tuple[type, tuple[str, str]]:
-        return type(self), (str(self), self.setting)
 
 
 def _never(value: Any) -> bool:

@@ -1,0 +1,117 @@
+"""A model in memory as the decode engine takes it: what it says of itself, and its tensors."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from tensor_ops_torch.decoding.errors import UnsupportedModelError
+from tensor_ops_torch.decoding.parts import Weight
+
+if TYPE_CHECKING:
+    from tensor_ops_decode import ArrayWeights
+
+__all__ = ["array_weights", "check_devices", "check_values"]
+
+_HEAD, _EMBEDDING = "lm_head.weight", "model.embed_tokens.weight"
+
+
+def array_weights(model: Any, weights: Mapping[str, Weight], *, release: bool) -> ArrayWeights:
+    """Return a model for a kernel.
+
+    Parameters
+    ----------
+    model : PreTrainedModel
+    weights : mapping of str to Weight
+    release : bool
+        Whether each weight is taken from the model once an array was made of it.
+
+    Raises
+    ------
+    FileFormatError
+        If a tensor is of a dtype that kernels do not run.
+    """
+    from tensor_ops_decode import ArrayWeights, DeferredArray
+
+    config = json.loads(model.config.to_json_string())
+    config["architectures"] = [type(model).__name__]
+    config["tie_word_embeddings"] = _is_tied(weights)
+    if config["tie_word_embeddings"]:
+        weights = {name: weight for name, weight in weights.items() if name != _HEAD}
+    generation_config = getattr(model, "generation_config", None)
+    return ArrayWeights(
+        config,
+        {
+            name: DeferredArray(
+                tuple(weight.parameter.shape),
+                str(weight.parameter.dtype).rpartition(".")[2],
+                weight.array,
+            )
+            for name, weight in weights.items()
+        },
+        generation_config=None if generation_config is None else generation_config.to_dict(),
+        name=f"the {type(model).__name__} in memory",
+        release=_releasing(weights) if release else None,
+    )
+
+
+def check_values(weights: Mapping[str, Weight]) -> None:
+    """Raise an UnsupportedModelError unless all weights have values, each in one place."""
+    for name, weight in weights.items():
+        if weight.parameter.device.type == "meta":
+            raise UnsupportedModelError(
+                f"{name} is on the device meta, without values: load the model again. "
+                "release=True of a decoder has that effect, too"
+            )
+        if type(weight.parameter.data).__name__ == "DTensor":
+            raise UnsupportedModelError(
+                f"{name} is a DTensor, spread over several processes: gather it by full_tensor()"
+            )
+
+
+def check_devices(weights: Mapping[str, Weight], backend: str) -> None:
+    """Raise an UnsupportedModelError unless a backend computes where the weights are.
+
+    Parameters
+    ----------
+    weights : mapping of str to Weight
+    backend : str
+        The one that would run the kernel.
+    """
+    own = "cuda" if backend.partition(":")[0] == "cuda" else "cpu"
+    for name, weight in weights.items():
+        device = weight.parameter.device
+        if device.type not in ("cpu", own):
+            raise UnsupportedModelError(
+                f"{name} is on {device}, where the backend {backend!r} does not compute: move the "
+                f"model, by model.to({own!r}), or install a backend that runs programs on "
+                f"{device.type}"
+            )
+
+
+def _is_tied(weights: Mapping[str, Weight]) -> bool:
+    """Return whether the head is the embedding, which adapters of either of them prevent."""
+    if _HEAD not in weights or _EMBEDDING not in weights:
+        return False
+    head, embedding = weights[_HEAD], weights[_EMBEDDING]
+    is_merged = head.part.adapters or embedding.part.adapters
+    return head.parameter is embedding.parameter and not is_merged
+
+
+def _releasing(weights: Mapping[str, Weight]) -> Any:
+    """Return the function that takes a weight from the model, under all of its names."""
+    names: dict[int, list[str]] = {}
+    for name, weight in weights.items():
+        names.setdefault(id(weight.parameter), []).append(name)
+    twins = {name: each for each in names.values() for name in each}
+    waiting = {name: set(each) for name, each in twins.items()}
+
+    def release(name: str) -> None:
+        for twin in twins[name]:
+            waiting[twin].discard(name)
+        if not waiting[name]:
+            for twin in twins[name]:
+                weights[twin].release()
+
+    return release
