@@ -27,18 +27,17 @@ def model():
 
 
 @pytest.fixture(scope="session")
-def make(model, tmp_path_factory):
+def make(model):
     """Return a function that makes decoders of the model, closed at the end."""
-    folder, made = tmp_path_factory.mktemp("model"), []
-    model.save_pretrained(folder)
+    made = []
 
     def make(**options):
-        made.append(small_decoders.SmallDecoder(model, folder, **options))
+        made.append(small_decoders.noting_decoder(model, **options))
         return made[-1]
 
     yield make
     for each in made:
-        each.kernel.close()
+        each.close()
 
 
 @pytest.fixture(scope="session")
@@ -50,6 +49,5 @@ def shared(make):
 def decoder(shared):
     """Return a decoder that has not noted anything."""
     shared.kernel.reset()
-    shared.kernel.added, shared.kernel.shared, shared.num_checks = [], [], 0
-    shared.fallback = False
+    shared.kernel.added, shared.kernel.shared = [], []
     return shared

@@ -1,7 +1,6 @@
 """A small model of transformers, its tokenizer, and decoders of it that note their requests."""
 
 import os
-import threading
 
 import torch
 
@@ -10,8 +9,7 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from tensor_ops import PersistentKernel
-from tensor_ops_torch.decoding.generation import decode, generate
+import tensor_ops_torch
 
 # The bytes, then the special tokens.
 PAD, BEGIN, END = 256, 257, 258
@@ -80,33 +78,22 @@ class NotingKernel:
         self.added.append(how)
         return self.kernel.add_request(tokens, **how)
 
+    def chose_in_python(self):
+        """Return whether Python has chosen the tokens of the requests since the last call."""
+        added, self.added = self.added, []
+        (found,) = {how.get("choose", True) for how in added}
+        return not found
+
     def remove(self, request):
         self.shared.append(self.kernel.num_shared(request))
         self.kernel.remove(request)
 
 
-class SmallDecoder:
-    """A decoder of a model that was saved in a folder."""
-
-    def __init__(self, model, folder, **options):
-        self.model, self.config, self.device = model, model.config, model.device
-        self.generation_config = model.generation_config
-        self.fallback, self.lock, self.num_checks = False, threading.RLock(), 0
-        kernel = PersistentKernel(model=folder, max_seq_length=128, **options)
-        kernel.compile()
-        self.kernel = NotingKernel(kernel)
-
-    generate = generate
-    __call__ = decode
-
-    def check_unchanged(self):
-        self.num_checks += 1
-
-    def chose_in_python(self):
-        """Return whether Python has chosen the tokens of the requests since the last call."""
-        added, self.kernel.added = self.kernel.added, []
-        (found,) = {how.get("choose", True) for how in added}
-        return not found
+def noting_decoder(model, **options):
+    """Return a decoder whose kernel notes its requests."""
+    made = tensor_ops_torch.decoder(model, max_seq_length=128, **options)
+    made.kernel = NotingKernel(made.kernel)
+    return made
 
 
 class Stream:

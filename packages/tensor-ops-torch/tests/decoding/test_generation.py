@@ -1,5 +1,6 @@
 """`generate` of a decoder: prompts in, what transformers gives out."""
 
+import gc
 import threading
 import warnings
 from functools import partial
@@ -21,6 +22,7 @@ from transformers import (
     GenerationConfig,
 )
 
+import tensor_ops_torch
 from tensor_ops import BackendFallbackWarning
 from tensor_ops_torch.decoding.generation_settings import RefusedSettingError
 
@@ -62,10 +64,12 @@ def test_tensors_arrays_and_lists_are_prompts(decoder, model):
     assert torch.equal(begun, model.generate(max_new_tokens=NEW))
 
 
-def test_each_call_asks_whether_the_model_is_unchanged(decoder, model):
+def test_each_call_asks_whether_the_model_is_unchanged(decoder, model, monkeypatch):
+    checks = []
+    monkeypatch.setattr(decoder, "check_unchanged", lambda: checks.append(len(checks)))
     decoder.generate([[1]], max_new_tokens=1)
     model.generate(torch.tensor([[1]]), max_new_tokens=1, custom_generate=decoder)
-    assert decoder.num_checks == 2
+    assert checks == [0, 1]
 
 
 def test_config_and_keywords_have_the_order_of_transformers(decoder, model):
@@ -175,9 +179,9 @@ def test_a_decoder_without_a_kernel_leaves_all_to_the_model(decoder, model, monk
         model.generate(**padded(), max_new_tokens=2, custom_generate=decoder)
 
 
-def test_what_is_refused_is_handed_back_where_the_caller_asked_for_it(decoder, model):
+def test_what_is_refused_is_handed_back_where_the_caller_asked_for_it(decoder, model, monkeypatch):
     expected = model.generate(**padded(), max_new_tokens=NEW, num_beams=3)
-    decoder.fallback = True
+    monkeypatch.setattr(decoder, "fallback", True)
     with pytest.warns(BackendFallbackWarning, match="num_beams=3 is refused.*own generate") as told:
         found = decoder.generate(**padded(), max_new_tokens=NEW, num_beams=3)
     assert torch.equal(found, expected)
@@ -189,9 +193,11 @@ def test_what_is_refused_is_handed_back_where_the_caller_asked_for_it(decoder, m
     assert decoder.kernel.added
 
 
-def test_a_model_that_is_gone_leaves_all_but_what_it_would_run(decoder, model, monkeypatch):
+def test_a_model_that_is_gone_leaves_all_but_what_it_would_run(model):
     expected = model.generate(**padded(), max_new_tokens=NEW)
-    monkeypatch.setattr(decoder, "model", None)
-    assert torch.equal(decoder.generate(**padded(), max_new_tokens=NEW), expected)
-    with pytest.raises(RefusedSettingError, match="hold the model that the decoder was made of"):
-        decoder.generate(**padded(), max_new_tokens=NEW, guidance_scale=1.5)
+    with tensor_ops_torch.decoder(small_model(), max_seq_length=128) as decoder:
+        gc.collect()
+        assert decoder.model is None
+        assert torch.equal(decoder.generate(**padded(), max_new_tokens=NEW), expected)
+        with pytest.raises(RefusedSettingError, match="hold the model that the decoder was made"):
+            decoder.generate(**padded(), max_new_tokens=NEW, guidance_scale=1.5)

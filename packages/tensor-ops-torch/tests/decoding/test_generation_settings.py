@@ -176,7 +176,7 @@ def test_a_setting_is_that_of_transformers_or_is_refused(decoder, model, name, c
         return
     assert setting.how != "refused" or not case.changes
     tokens, scores = call(decoder.generate, asked)
-    in_python = decoder.chose_in_python()
+    in_python = decoder.kernel.chose_in_python()
     without = {key: value for key, value in asked.items() if key != name}
     if setting.how == "no effect":
         # transformers itself may want hardware or a second model for it.

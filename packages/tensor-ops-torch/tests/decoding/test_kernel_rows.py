@@ -5,9 +5,9 @@ import torch
 from small_decoders import (
     NEW,
     PROMPTS,
-    SmallDecoder,
     Stream,
     free_tokens,
+    noting_decoder,
     padded,
     small_model,
 )
@@ -65,16 +65,14 @@ def test_requests_that_someone_added_by_hand_are_an_error_where_there_is_no_room
     assert small.kernel.requests == (request,)
 
 
-def test_logits_that_are_nan_are_an_error_that_names_the_row(make, model, tmp_path):
+def test_logits_that_are_nan_are_an_error_that_names_the_row():
     broken = small_model()
     with torch.no_grad():
         broken.model.embed_tokens.weight[97] = torch.nan
-        broken.lm_head.weight = torch.nn.Parameter(model.lm_head.weight.clone())
-    broken.save_pretrained(tmp_path)
-    decoder = SmallDecoder(broken, tmp_path)
+    decoder = noting_decoder(broken)
     for more in ({}, {"suppress_tokens": [1]}):
         with pytest.raises(LogitsError, match="NaN") as raised:
             decoder.generate(PROMPTS, max_new_tokens=4, **more)
         assert raised.value.__notes__ == ["It is row 1 of the batch."]
         assert decoder.kernel.requests == ()
-    decoder.kernel.close()
+    decoder.close()

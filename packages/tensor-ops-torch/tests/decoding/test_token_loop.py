@@ -32,7 +32,7 @@ def test_several_end_tokens_end_rows_one_by_one(decoder, model, in_python):
     how = {"return_dict_in_generate": True, "output_logits": in_python}
     expected = model.generate(**padded(), **ends)
     found = decoder.generate(**padded(), **ends, **how)
-    assert decoder.chose_in_python() == in_python
+    assert decoder.kernel.chose_in_python() == in_python
     assert torch.equal(found.sequences, expected)
     assert (expected == PAD).any()
 
@@ -50,7 +50,7 @@ def test_a_streamer_gets_every_token_once(decoder, model, rows, in_python):
     expected, found = Stream(), Stream()
     model.generate(**prompts, **how, streamer=expected)
     tokens = decoder.generate(**prompts, **how, streamer=found)
-    assert decoder.chose_in_python() == in_python
+    assert decoder.kernel.chose_in_python() == in_python
     assert (found.values, found.num_ends) == (expected.values, 1)
     columns = torch.tensor(found.values[1:]).T
     assert torch.equal(torch.cat([torch.tensor(found.values[0]), columns], 1), tokens)
@@ -122,7 +122,7 @@ def test_criteria_in_python_end_the_same(decoder, model, end, scored):
     expected, found = After(free[1][2]), After(free[1][2])
     tokens = model.generate(**padded(), **how, stopping_criteria=[expected])
     own = decoder.generate(**padded(), **how, stopping_criteria=[found])
-    assert decoder.chose_in_python() == scored
+    assert decoder.kernel.chose_in_python() == scored
     assert torch.equal(own.sequences, tokens.sequences)
     kinds = [
         [None if each is None else len(each) for each in criterion.scores]
