@@ -19,6 +19,7 @@ __all__ = [
     "RefusedSettingError",
     "Setting",
     "asked_settings",
+    "generation_settings",
     "refusal",
 ]
 
@@ -198,6 +199,23 @@ ARGUMENTS: Mapping[str, Setting] = {
     ),
     "past_key_values": Setting("refused", "as cache", _always),
 }
+
+
+def generation_settings() -> dict[str, Setting]:
+    """Return what a decoder does with each field of transformers' ``GenerationConfig``.
+
+    Returns
+    -------
+    dict of str to Setting
+        `Setting.how` is ``"kernel"``, ``"stops"``, ``"python"``, ``"no effect"`` or ``"refused"``.
+
+    Examples
+    --------
+    >>> settings = generation_settings()
+    >>> settings["top_p"].how, settings["typical_p"].how, settings["num_beams"].how
+    ('kernel', 'python', 'refused')
+    """
+    return dict(SETTINGS)
 
 
 def asked_settings(
