@@ -117,6 +117,8 @@ def test_wrong_extensions_raise_and_change_nothing(make):
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
+        ({"end_tokens": 5}, "end_tokens must be a sequence of token ids, got 5"),
+        ({"end_tokens": ["a"]}, "end_tokens must be a sequence of token ids"),
         ({"choose": False, "temperature": 1.0}, "by logits.*leave out temperature"),
         ({"choose": False, "logprobs": 1}, "leave out logprobs"),
         ({"end_tokens": [256]}, "tokens must be from 0 to 255, got 256 in end_tokens"),
@@ -125,6 +127,6 @@ def test_wrong_extensions_raise_and_change_nothing(make):
 def test_wrong_settings_are_refused(make, settings, words):
     kernel = make()
     for add in (kernel.check_request, kernel.add_request):
-        with pytest.raises(ValueError, match=words):
+        with pytest.raises((TypeError, ValueError), match=words):
             add([1], **settings)
     assert kernel.requests == ()

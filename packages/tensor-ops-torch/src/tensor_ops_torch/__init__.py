@@ -83,6 +83,7 @@ _LATER = {
     "XPUBackend": "backends.xpu",
     "create_backend": "backends",
     "decoder": "decoding.decoder",
+    "generation_settings": "decoding.generation_settings",
     "load_checkpoint": "checkpoint",
     "save_checkpoint": "checkpoint",
 }

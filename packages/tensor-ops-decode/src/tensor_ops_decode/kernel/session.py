@@ -5,6 +5,8 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from tensor_ops import BackendError
 from tensor_ops_decode.arguments import check_seconds, whole
 from tensor_ops_decode.completion import TokenLogprob
@@ -360,7 +362,7 @@ class Session(ExclusiveUse):
         """Return the tokens that end a request."""
         if given is None:
             return frozenset() if ignore_eos else self._facts.end_tokens
-        tokens = checked_tokens(self._program, given, "end_tokens") if len(given) else ()
+        tokens = checked_tokens(self._program, given, "end_tokens") if np.size(given) else ()
         return frozenset() if ignore_eos else frozenset(tokens)
 
     def _likeliest(

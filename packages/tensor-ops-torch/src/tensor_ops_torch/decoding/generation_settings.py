@@ -19,6 +19,7 @@ __all__ = [
     "RefusedSettingError",
     "Setting",
     "asked_settings",
+    "generation_settings",
     "refusal",
 ]
 
@@ -200,6 +201,23 @@ ARGUMENTS: Mapping[str, Setting] = {
 }
 
 
+def generation_settings() -> dict[str, Setting]:
+    """Return what a decoder does with each field of transformers' ``GenerationConfig``.
+
+    Returns
+    -------
+    dict of str to Setting
+        `Setting.how` is ``"kernel"``, ``"stops"``, ``"python"``, ``"no effect"`` or ``"refused"``.
+
+    Examples
+    --------
+    >>> settings = generation_settings()
+    >>> settings["top_p"].how, settings["typical_p"].how, settings["num_beams"].how
+    ('kernel', 'python', 'refused')
+    """
+    return dict(SETTINGS)
+
+
 def asked_settings(
     default: GenerationConfig, config: GenerationConfig | None, arguments: Mapping[str, Any]
 ) -> dict[str, Any]:
@@ -250,5 +268,10 @@ def refusal(asked: Mapping[str, Any], *, has_model: bool = True) -> RefusedSetti
             says = f"{known[name].says}; hold the model that the decoder was made of"
         else:
             continue
-        return RefusedSettingError(f"{name}={value!r:.80} is refused: {says}", name)
+        return RefusedSettingError(f"{name}={_shown(value)} is refused: {says}", name)
     return None
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 and "\n" not in text else f"<{type(value).__name__}>"

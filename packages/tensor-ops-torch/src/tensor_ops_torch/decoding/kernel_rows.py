@@ -154,11 +154,14 @@ class GivenRows(Rows):
         self._logits: np.ndarray[Any, np.dtype[np.float32]] | None = None
 
     def __enter__(self) -> GivenRows:
-        for row, prompt in enumerate(self._prompts):
-            if not self.kernel.has_room(len(prompt) + self._how["max_new_tokens"] - 1):
-                self.__exit__()
-                _raise_no_room(self.kernel)
-            self._requests[row] = self.kernel.add_request(prompt, **self._how)
+        try:
+            for row, prompt in enumerate(self._prompts):
+                if not self.kernel.has_room(len(prompt) + self._how["max_new_tokens"] - 1):
+                    _raise_no_room(self.kernel)
+                self._requests[row] = self.kernel.add_request(prompt, **self._how)
+        except BaseException:
+            self.__exit__()
+            raise
         return self
 
     def logits(self) -> np.ndarray[Any, np.dtype[np.float32]]:

@@ -1,11 +1,11 @@
 """The prompts of a batch: tensors and lists in, the tokens of each row out."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 
-__all__ = ["as_batch", "row_starts", "tokens_of_rows"]
+__all__ = ["as_batch", "pad_token_of", "row_starts", "tokens_of_rows"]
 
 
 def as_batch(
@@ -63,6 +63,15 @@ def as_batch(
     if tokens.ndim == 1:
         tokens, mask = tokens[None], None if mask is None else mask[None]
     return tokens.long(), None if mask is None else mask.long()
+
+
+def pad_token_of(settings: Mapping[str, Any], ends: Sequence[int] = ()) -> int:
+    """Return what fills a row behind its end: of settings, or the first end token, or 0."""
+    for given in (settings.get("pad_token_id"), settings.get("eos_token_id"), ends):
+        tokens = torch.as_tensor([] if given is None else given).flatten()
+        if len(tokens):
+            return int(tokens[0])
+    return 0
 
 
 def row_starts(tokens: torch.Tensor, mask: torch.Tensor | None) -> list[int]:
