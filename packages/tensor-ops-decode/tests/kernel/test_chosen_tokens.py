@@ -63,6 +63,13 @@ def test_others_go_on_while_a_request_waits_and_its_logits_stay(make):
     assert kernel.tokens(other) == expected
 
 
+def test_steps_in_a_row_end_where_all_requests_wait(make):
+    kernel = make(max_num_batched_tokens=4)
+    requests = [kernel.add_request(each, choose=False) for each in (PROMPT, OTHER)]
+    assert kernel.run(20) == {}
+    assert kernel.waiting == tuple(requests)
+
+
 def test_a_call_says_that_all_requests_wait(make):
     kernel = make()
     request = kernel.add_request([1], choose=False)

@@ -59,6 +59,11 @@ def test_tensors_arrays_and_lists_are_prompts(decoder, model):
     for one in (PROMPTS[0], np.array(PROMPTS[0]), torch.tensor(PROMPTS[0])):
         alone = decoder.generate(one, max_new_tokens=NEW)
         assert torch.equal(alone, model.generate(torch.tensor([PROMPTS[0]]), max_new_tokens=NEW))
+    encoded = tokenizer()(["hello", "what else?"], padding=True, return_tensors="pt")
+    words = {name: encoded[name] for name in ("input_ids", "attention_mask")}
+    assert (words["attention_mask"] == 0).any()
+    told = model.generate(**words, max_new_tokens=NEW)
+    assert torch.equal(decoder.generate(**words, max_new_tokens=NEW), told)
     begun = decoder.generate(max_new_tokens=NEW)
     assert begun[0, 0] == BEGIN
     assert torch.equal(begun, model.generate(max_new_tokens=NEW))
@@ -72,7 +77,7 @@ def test_each_call_asks_whether_the_model_is_unchanged(decoder, model, monkeypat
     assert checks == [0, 1]
 
 
-def test_config_and_keywords_have_the_order_of_transformers(decoder, model):
+def test_config_and_keywords_have_the_order_of_transformers(decoder, model, monkeypatch):
     config = GenerationConfig(max_new_tokens=3, repetition_penalty=1.5)
     for how in (
         {"generation_config": config},
@@ -83,6 +88,10 @@ def test_config_and_keywords_have_the_order_of_transformers(decoder, model):
         expected = model.generate(**padded(), **how)
         assert torch.equal(decoder.generate(**padded(), **how), expected)
     assert config.max_length is None
+    monkeypatch.setattr(decoder.generation_config, "max_new_tokens", 4)
+    expected = model.generate(**padded(), max_new_tokens=4)
+    assert torch.equal(decoder.generate(**padded()), expected)
+    monkeypatch.undo()
     with pytest.warns(UserWarning, match="Using the model-agnostic default `max_length`"):
         assert decoder.generate([[1, 2]]).shape == (1, 22)
 

@@ -238,7 +238,7 @@ class Session(ExclusiveUse):
             return last_of_each(tokens)
 
     def run(self, num_steps: int, *, max_seconds: float = math.inf) -> dict[int, list[int]]:
-        """Run several steps of every active request, until one of them ends.
+        """Run several steps of every active request, until one ends or all wait for `extend`.
 
         They are the steps of as many calls, with the same results. Where a step depends on nothing
         but the tokens that were chosen before, the executor goes on to it by itself, which takes
@@ -293,12 +293,13 @@ class Session(ExclusiveUse):
                     if done:
                         break
                     raise
-                has_ended = len(requests.active) < len(before)
+                after = requests.active
+                is_last = len(after) < len(before) or after == requests.waiting
             for number, new in chosen.items():
                 tokens.setdefault(number, []).extend(new)
             left, done = left - steps, done + steps
             seconds = max_seconds - (time.perf_counter() - start)
-            if has_ended or (max_seconds - seconds) / done > seconds:
+            if is_last or (max_seconds - seconds) / done > seconds:
                 break
         return tokens
 

@@ -231,7 +231,7 @@ class Requests:
         plan = self._plan(beginnings)
         if not plan:
             what = "active: add one with add_request(), or reset()"
-            if self._active:
+            if self.waiting:
                 what = f"ready for a step: extend() those that wait for tokens, {[*self.waiting]}"
             raise RuntimeError(f"no request is {what}")
         self._check_room(plan)
