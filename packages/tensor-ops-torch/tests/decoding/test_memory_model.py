@@ -1,5 +1,4 @@
-"""A model in memory as the engine takes it: nothing is copied, and nothing stays that is released.
-"""
+"""A model in memory as the engine takes it: nothing is copied, and what is released is free."""
 
 import subprocess
 import sys
@@ -72,7 +71,9 @@ def test_weights_elsewhere_than_the_backend_computes_are_refused():
     check_devices(weights, "cuda:0")  # which takes what is on the host
     model.to("meta")
     weights = weights_of(parts_of(model, merge=False))
-    with pytest.raises(UnsupportedModelError, match=r"is on meta, where the backend 'cpp' does not"):
+    with pytest.raises(
+        UnsupportedModelError, match=r"is on meta, where the backend 'cpp' does not"
+    ):
         check_devices(weights, "cpp")
 
 

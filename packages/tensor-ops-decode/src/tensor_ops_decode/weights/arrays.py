@@ -106,13 +106,17 @@ class ArrayWeights(Weights):
         return self._headers[name]
 
     def tensor(self, name: str) -> StoredTensor:
-        """Return a tensor as a view of the caller's memory."""
+        """Return a tensor as a view of its array, if that is C-contiguous."""
         header, given = self.header(name), self._tensors[name]
-        array = given.make() if isinstance(given, DeferredArray) else given
-        array = np.ascontiguousarray(numpy_view("ArrayWeights", name, array))
-        found = str(array.dtype), array.shape
-        if found != (str(given.dtype).rpartition(".")[2], header.shape):
-            raise ValueError(f"{self.path}: tensor {name!r} was announced otherwise: {found}")
+        made = given.make() if isinstance(given, DeferredArray) else given
+        array = numpy_view("ArrayWeights", name, made)
+        dtype, shape = _dtype_of(given), tuple(given.shape)
+        if (str(array.dtype), array.shape) != (dtype, shape):
+            raise ValueError(
+                f"{self.path}: tensor {name!r} is {array.dtype} of shape {array.shape}; expected "
+                f"{dtype} of shape {shape}, as it was announced"
+            )
+        array = np.ascontiguousarray(array).reshape(header.shape)
         rows = array.size // array.shape[-1]
         data = array.reshape(rows, -1).view(np.uint8)
         return StoredTensor(name, header.type, header.shape, data, header.file)
@@ -122,7 +126,7 @@ class ArrayWeights(Weights):
             self._release(name)
 
     def _header(self, name: str, array: Any) -> TensorHeader:
-        dtype, shape = str(array.dtype).rpartition(".")[2], tuple(map(int, array.shape))
+        dtype, shape = _dtype_of(array), tuple(map(int, array.shape))
         if dtype not in FLOAT_TYPES:
             raise FileFormatError(
                 f"{self.path}: tensor {name!r} is of dtype {dtype}, which is not supported; "
@@ -131,3 +135,8 @@ class ArrayWeights(Weights):
         if 0 in shape:
             raise FileFormatError(f"{self.path}: tensor {name!r} of shape {shape} has no values")
         return TensorHeader(FLOAT_TYPES[dtype], shape or (1,), self.path)
+
+
+def _dtype_of(array: Any) -> str:
+    """Return the name of a dtype in any library: ``torch.float32`` is ``float32``."""
+    return str(array.dtype).rpartition(".")[2]
