@@ -4,6 +4,7 @@ import json
 import mmap
 import weakref
 from collections.abc import Mapping
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -186,11 +187,11 @@ def test_arrays_are_let_go_as_they_are_packed(num_workers):
 
     made = compiled(copies, num_workers=num_workers, progress=progress)
     assert left[0] == matrices - {"q0", "k0", "v0"}
-    assert all(after < before for before, after in zip(left, left[1:], strict=False))
+    assert all(after < before for before, after in pairwise(left))
     assert left[-1] == set()
     assert copies.names() == {"embedding"}  # whose rows are looked up
     expected = LLAMA.compile()
-    part = [(0, 0, TOKENS)]
+    part = [(0, 0, TOKENS[:20])]
     for right, found in zip(run_step(expected, part)[0], run_step(made, part)[0], strict=True):
         assert right.tobytes() == found.tobytes()
     made.close()
