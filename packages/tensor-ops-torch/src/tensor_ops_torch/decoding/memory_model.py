@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from tensor_ops_torch.decoding.errors import UnsupportedModelError
@@ -37,8 +37,7 @@ def array_weights(model: Any, weights: Mapping[str, Weight], *, release: bool) -
     config = json.loads(model.config.to_json_string())
     config["architectures"] = [type(model).__name__]
     config["tie_word_embeddings"] = _is_tied(weights)
-    if config["tie_word_embeddings"]:
-        weights = {name: weight for name, weight in weights.items() if name != _HEAD}
+    names = [name for name in weights if not (name == _HEAD and config["tie_word_embeddings"])]
     generation_config = getattr(model, "generation_config", None)
     return ArrayWeights(
         config,
@@ -48,11 +47,11 @@ def array_weights(model: Any, weights: Mapping[str, Weight], *, release: bool) -
                 str(weight.parameter.dtype).rpartition(".")[2],
                 weight.array,
             )
-            for name, weight in weights.items()
+            for name, weight in ((name, weights[name]) for name in names)
         },
         generation_config=None if generation_config is None else generation_config.to_dict(),
         name=f"the {type(model).__name__} in memory",
-        release=_releasing(weights) if release else None,
+        release=_releasing(weights, names) if release else None,
     )
 
 
@@ -99,19 +98,22 @@ def _is_tied(weights: Mapping[str, Weight]) -> bool:
     return head.parameter is embedding.parameter and not is_merged
 
 
-def _releasing(weights: Mapping[str, Weight]) -> Any:
-    """Return the function that takes a weight from the model, under all of its names."""
-    names: dict[int, list[str]] = {}
+def _releasing(weights: Mapping[str, Weight], names: list[str]) -> Callable[[str], None]:
+    """Return the function that takes a weight from the model, under all of its names.
+
+    That is done once an array was made under each of `names` that it has.
+    """
+    twins: dict[int, list[str]] = {}
     for name, weight in weights.items():
-        names.setdefault(id(weight.parameter), []).append(name)
-    twins = {name: each for each in names.values() for name in each}
-    waiting = {name: set(each) for name, each in twins.items()}
+        twins.setdefault(id(weight.parameter), []).append(name)
+    groups = {name: group for group in twins.values() for name in group}
+    waiting = set(names)
 
     def release(name: str) -> None:
-        for twin in twins[name]:
-            waiting[twin].discard(name)
-        if not waiting[name]:
-            for twin in twins[name]:
-                weights[twin].release()
+        waiting.discard(name)
+        if waiting.isdisjoint(groups[name]):
+            empty = weights[name].without_memory()
+            for twin in groups[name]:
+                weights[twin].replace(empty)
 
     return release

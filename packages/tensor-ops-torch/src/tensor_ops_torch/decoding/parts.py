@@ -76,11 +76,15 @@ class Weight:
         parameter: torch.Tensor = getattr(self.part.merged(), self.attribute)
         return parameter.detach().to("cpu").contiguous()
 
-    def release(self) -> None:
-        """Put a parameter without memory in its place, with its shape and dtype."""
+    def without_memory(self) -> torch.nn.Parameter:
+        """Return a parameter of the same shape and dtype without values."""
         found = self.parameter
         empty = torch.empty_like(found, device="meta")
-        setattr(self.part.module, self.attribute, torch.nn.Parameter(empty, found.requires_grad))
+        return torch.nn.Parameter(empty, requires_grad=found.requires_grad)
+
+    def replace(self, parameter: torch.nn.Parameter) -> None:
+        """Put another parameter into the model in its place."""
+        setattr(self.part.module, self.attribute, parameter)
 
 
 def parts_of(model: torch.nn.Module, *, merge: bool) -> list[Part]:

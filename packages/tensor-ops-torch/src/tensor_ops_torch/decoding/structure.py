@@ -104,6 +104,11 @@ def _check_module(part: Part, expected: torch.nn.Module) -> None:
             f"{name} is a {kind.__module__}.{kind.__name__}, expected the "
             f"{type(expected).__module__}.{type(expected).__name__} of the model's class"
         )
+    if (names := _parameters(module)) != (wanted := _parameters(expected)):
+        raise UnsupportedModelError(
+            f"{name} has {', '.join(names) or 'no weights'}; expected "
+            f"{', '.join(wanted) or 'none'}, as the configuration says"
+        )
     if has_other_forward(module):
         raise UnsupportedModelError(
             f"{name} has a forward of its own, set on the module, which a kernel would not run"
@@ -118,6 +123,10 @@ def _check_module(part: Part, expected: torch.nn.Module) -> None:
             )
     if part.name:
         _check_settings(module, expected, name)
+
+
+def _parameters(module: torch.nn.Module) -> list[str]:
+    return [name for name, value in module._parameters.items() if value is not None]
 
 
 def _check_settings(module: torch.nn.Module, expected: torch.nn.Module, name: str) -> None:
