@@ -95,7 +95,9 @@ def test_a_model_that_was_changed_is_refused(change):
 def test_families_that_the_engine_does_not_have_are_refused():
     sizes = {"n_embd": 32, "n_layer": 1, "n_head": 2, "vocab_size": 64}
     model = transformers.GPT2LMHeadModel(transformers.GPT2Config(**sizes))
-    with pytest.raises(UnsupportedModelError, match=r"unknown architecture 'GPT2LMHeadModel'.*Qwen"):
+    with pytest.raises(
+        UnsupportedModelError, match=r"unknown architecture 'GPT2LMHeadModel'.*Qwen"
+    ):
         decoder(model)
     model = transformers.LlamaModel(transformers.LlamaConfig(**SMALL))
     with pytest.raises(UnsupportedModelError, match="unknown architecture 'LlamaModel'"):

@@ -58,7 +58,9 @@ def open_model(
     """Open a model, with a program for sequences as long as memory has room for."""
     weights = open_weights(model) if isinstance(model, (str, os.PathLike)) else model
     if settings.cache and not weights.files:
-        raise ValueError("cache keeps the packed weights of files; leave it out beside ArrayWeights")
+        raise ValueError(
+            "cache keeps the packed weights of files; leave it out beside ArrayWeights"
+        )
     cache = cache_folder(settings.cache, weights.path)
     decoder, types = decoder_of(weights), (settings.quantize, settings.quantize_head)
     end_tokens = settings.end_tokens

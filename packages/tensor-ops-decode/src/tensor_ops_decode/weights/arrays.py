@@ -1,5 +1,8 @@
 """The weights of a model that is in memory: arrays of NumPy, PyTorch or JAX, under their names."""
 
+import ctypes
+import math
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -7,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from tensor_ops.extension import numpy_view
+from tensor_ops_decode.weights.formats import FORMATS
 from tensor_ops_decode.weights.mapped_file import FileFormatError
 from tensor_ops_decode.weights.tensor import StoredTensor, TensorHeader, Weights
 
@@ -14,6 +18,9 @@ __all__ = ["FLOAT_TYPES", "ArrayWeights", "DeferredArray"]
 
 #: The types of tensors that arrays of these dtypes are.
 FLOAT_TYPES = {"float32": "f32", "float16": "f16", "bfloat16": "bf16"}
+
+# Freed memory is returned to the system by so many bytes of released tensors: that takes time.
+_RETURNED_AT_ONCE = 32 << 20
 
 
 @dataclass(frozen=True)
@@ -86,6 +93,7 @@ class ArrayWeights(Weights):
         self.path, self.metadata = name, config
         self._generation_config = generation_config or {}
         self._tensors, self._release = tensors, release
+        self._num_released = 0  # bytes
         self._headers = {each: self._header(each, array) for each, array in tensors.items()}
 
     @property
@@ -106,23 +114,33 @@ class ArrayWeights(Weights):
         return self._headers[name]
 
     def tensor(self, name: str) -> StoredTensor:
-        """Return a tensor as a view of the caller's memory."""
+        """Return a tensor as a view of its array, if that is C-contiguous."""
         header, given = self.header(name), self._tensors[name]
-        array = given.make() if isinstance(given, DeferredArray) else given
-        array = np.ascontiguousarray(numpy_view("ArrayWeights", name, array))
-        found = str(array.dtype), array.shape
-        if found != (str(given.dtype).rpartition(".")[2], header.shape):
-            raise ValueError(f"{self.path}: tensor {name!r} was announced otherwise: {found}")
+        made = given.make() if isinstance(given, DeferredArray) else given
+        array = numpy_view("ArrayWeights", name, made)
+        dtype, shape = _dtype_of(given), tuple(given.shape)
+        if (str(array.dtype), array.shape) != (dtype, shape):
+            raise ValueError(
+                f"{self.path}: tensor {name!r} is {array.dtype} of shape {array.shape}; expected "
+                f"{dtype} of shape {shape}, as it was announced"
+            )
+        array = np.ascontiguousarray(array).reshape(header.shape)
         rows = array.size // array.shape[-1]
         data = array.reshape(rows, -1).view(np.uint8)
         return StoredTensor(name, header.type, header.shape, data, header.file)
 
     def release_tensor(self, name: str) -> None:
-        if self._release is not None:
-            self._release(name)
+        if self._release is None:
+            return
+        self._release(name)
+        header = self._headers[name]
+        self._num_released += math.prod(header.shape) * FORMATS[header.type].block_bytes
+        if self._num_released >= _RETURNED_AT_ONCE:
+            self._num_released = 0
+            _return_freed_memory()
 
     def _header(self, name: str, array: Any) -> TensorHeader:
-        dtype, shape = str(array.dtype).rpartition(".")[2], tuple(map(int, array.shape))
+        dtype, shape = _dtype_of(array), tuple(map(int, array.shape))
         if dtype not in FLOAT_TYPES:
             raise FileFormatError(
                 f"{self.path}: tensor {name!r} is of dtype {dtype}, which is not supported; "
@@ -131,3 +149,16 @@ class ArrayWeights(Weights):
         if 0 in shape:
             raise FileFormatError(f"{self.path}: tensor {name!r} of shape {shape} has no values")
         return TensorHeader(FLOAT_TYPES[dtype], shape or (1,), self.path)
+
+
+def _return_freed_memory() -> None:
+    """Have malloc give back the pages of what was freed, which glibc may keep for itself."""
+    if sys.platform == "linux":
+        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+        if trim is not None:
+            trim(0)
+
+
+def _dtype_of(array: Any) -> str:
+    """Return the name of a dtype in any library: ``torch.float32`` is ``float32``."""
+    return str(array.dtype).rpartition(".")[2]

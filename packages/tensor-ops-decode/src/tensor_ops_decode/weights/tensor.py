@@ -1,4 +1,4 @@
-"""A stored tensor: its type, its shape, and its bytes where they are; and where models have them."""
+"""A stored tensor: its type, its shape, and its bytes where they are."""
 
 import math
 from abc import ABC, abstractmethod
@@ -167,8 +167,9 @@ class Weights(ABC):
         for file in self.files:
             file.release_memory()
 
+    @abstractmethod
     def release_tensor(self, name: str) -> None:
-        """Give up a tensor of which no array will be made again; it stays where it is in a file."""
+        """Give up a tensor of which no array will be made again, if it is in memory."""
 
 
 class FileWeights(Weights):
@@ -193,6 +194,9 @@ class FileWeights(Weights):
     @property
     def files(self) -> tuple[MappedFile, ...]:
         return tuple(dict.fromkeys(tensor.file for tensor in self._tensors.values()))
+
+    def release_tensor(self, name: str) -> None:
+        """Do nothing: executors give back the memory of a file as they pack it."""
 
 
 def check_places(tensors: list[TensorPlace]) -> None:

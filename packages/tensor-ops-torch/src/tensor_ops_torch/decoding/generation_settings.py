@@ -4,13 +4,16 @@ One table has the fields of transformers' ``GenerationConfig``, another the argu
 ``generate``. A field that a later transformers adds is refused until it has its row here.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
-
-from transformers import GenerationConfig
+from typing import TYPE_CHECKING, Any
 
 from tensor_ops_torch.decoding.errors import RefusedSettingError
+
+if TYPE_CHECKING:
+    from transformers import GenerationConfig
 
 __all__ = [
     "ARGUMENTS",
@@ -271,6 +274,8 @@ def refusal(asked: Mapping[str, Any], *, has_model: bool = True) -> RefusedSetti
     'num_beams'
     """
     known = {**SETTINGS, **ARGUMENTS}
+    from transformers import GenerationConfig  # only here: what is public needs no transformers
+
     fields = vars(GenerationConfig())
     for name, value in asked.items():
         setting = known.get(name)

@@ -51,7 +51,7 @@ def own_model(model: object, *, of_weights: bool = True) -> Any:
     transformers: Any = sys.modules.get("transformers")
     if transformers is None or not isinstance(found, transformers.PreTrainedModel):
         raise TypeError(
-            "decoder() takes a model of transformers, such as AutoModelForCausalLM.from_pretrained() "
+            "decoder() takes a model of transformers, such as AutoModelForCausalLM.from_pretrained "
             f"returns, got {type(model).__module__}.{type(model).__name__}"
         )
     quantized = getattr(found.config, "quantization_config", None)
@@ -79,10 +79,10 @@ def check_structure(model: Any, parts: list[Part]) -> None:
         if name not in found:
             raise UnsupportedModelError(f"the model has no {name}, which its configuration has")
         _check_module(found[name], module)
-    for name in found:
+    for name, part in found.items():
         if name not in expected:
             raise UnsupportedModelError(
-                f"the model has {name}, a {type(found[name].module).__name__}, which "
+                f"the model has {name}, a {type(part.module).__name__}, which "
                 f"{type(model).__name__} does not have; remove it"
             )
 
