@@ -1,5 +1,6 @@
 """Requests whose tokens the caller chooses, from their logits."""
 
+import random
 from functools import partial
 
 import numpy as np
@@ -68,6 +69,30 @@ def test_steps_in_a_row_end_where_all_requests_wait(make):
     requests = [kernel.add_request(each, choose=False) for each in (PROMPT, OTHER)]
     assert kernel.run(20) == {}
     assert kernel.waiting == tuple(requests)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_requests_of_both_kinds_come_and_go(make, seed):
+    draw = random.Random(seed)
+    kernel = make(max_num_batched_tokens=6, page_size=4, max_num_batched_requests=3)
+    expected, given, left = {}, set(), 12
+    while left or expected:
+        if left and kernel.has_room(30) and draw.random() < 0.7:
+            left -= 1
+            prompt = PROMPT[: draw.randrange(1, 12)] + OTHER[: draw.randrange(3)]
+            choose, count = draw.random() < 0.5, draw.randrange(1, 8)
+            request = kernel.add_request(prompt, choose=choose, max_new_tokens=count)
+            expected[request] = greedy(make(), prompt, count)
+            given |= set() if choose else {request}
+        for request in kernel.waiting:
+            if draw.random() < 0.7:
+                kernel.extend(request, [int(np.argmax(kernel.logits(request)))])
+        if {*kernel.requests} - {*kernel.waiting}:
+            kernel.run(draw.randrange(1, 4))
+        for request in {*expected} - {*kernel.requests}:
+            assert kernel.tokens(request) == expected.pop(request)
+            kernel.remove(request)
+    assert given
 
 
 def test_a_call_says_that_all_requests_wait(make):

@@ -58,6 +58,7 @@ _LATER = {
     "CPUBackend": "backends.cpu",
     "Decoder": "decoding.decoder",
     "DecoderExplanation": "decoding.explanation",
+    "GenerationSetting": "decoding.generation_settings",
     "HardwareConfig": "hardware.config",
     "HardwareDetector": "hardware.detector",
     "HardwareProfile": "hardware.detector",

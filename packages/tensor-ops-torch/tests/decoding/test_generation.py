@@ -156,6 +156,14 @@ def test_model_generate_takes_a_decoder_as_its_loop(decoder, model):
         assert decoder.kernel.added
 
 
+def test_what_torch_compile_returns_takes_its_decoder_too(model):
+    compiled = torch.compile(model, backend="eager")
+    expected = model.generate(**padded(), max_new_tokens=NEW)
+    with tensor_ops_torch.decoder(compiled, max_seq_length=64) as fast:
+        found = compiled.generate(**padded(), max_new_tokens=NEW, custom_generate=fast)
+    assert torch.equal(found, expected)
+
+
 def test_model_generate_keeps_the_streamer_from_its_loop(decoder, model):
     stream = Stream()
     model.generate(**padded(), max_new_tokens=2, streamer=stream, custom_generate=decoder)

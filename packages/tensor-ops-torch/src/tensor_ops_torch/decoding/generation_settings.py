@@ -20,7 +20,7 @@ __all__ = [
     "HOW",
     "SETTINGS",
     "RefusedSettingError",
-    "Setting",
+    "GenerationSetting",
     "asked_settings",
     "generation_settings",
     "refusal",
@@ -49,7 +49,7 @@ def _above_one(value: Any) -> bool:
 
 
 @dataclass(frozen=True)
-class Setting:
+class GenerationSetting:
     """What becomes of one setting.
 
     Attributes
@@ -77,140 +77,154 @@ _OWN_CACHE = "the kernel has a paged cache of its own, always"
 _SEARCH = "the kernel writes one continuation of each prompt; leave it out, or use model.generate"
 _CONSTRAINED = "constrained search needs beams; leave it out, or use model.generate"
 
-SETTINGS: Mapping[str, Setting] = {
+SETTINGS: Mapping[str, GenerationSetting] = {
     # How long an answer is.
-    "max_length": Setting("kernel", "padding counts, as in transformers"),
-    "max_new_tokens": Setting("kernel"),
-    "min_length": Setting("python"),
-    "min_new_tokens": Setting("python"),
-    "early_stopping": Setting("no effect", _BEAMS),
-    "max_time": Setting("stops"),
-    "stop_strings": Setting("stops", "with tokenizer="),
+    "max_length": GenerationSetting("kernel", "padding counts, as in transformers"),
+    "max_new_tokens": GenerationSetting("kernel"),
+    "min_length": GenerationSetting("python"),
+    "min_new_tokens": GenerationSetting("python"),
+    "early_stopping": GenerationSetting("no effect", _BEAMS),
+    "max_time": GenerationSetting("stops"),
+    "stop_strings": GenerationSetting("stops", "with tokenizer="),
     # Which search.
-    "do_sample": Setting("kernel", "torch's generator decides, in the kernel by a seed for a row"),
-    "num_beams": Setting("refused", _SEARCH, _above_one),
-    "use_mtp": Setting("refused", _ONE_PASS, bool),
+    "do_sample": GenerationSetting(
+        "kernel", "torch's generator decides, in the kernel by a seed for a row"
+    ),
+    "num_beams": GenerationSetting("refused", _SEARCH, _above_one),
+    "use_mtp": GenerationSetting("refused", _ONE_PASS, bool),
     # The cache.
-    "use_cache": Setting("no effect", _OWN_CACHE),
-    "cache_implementation": Setting(
+    "use_cache": GenerationSetting("no effect", _OWN_CACHE),
+    "cache_implementation": GenerationSetting(
         "no effect",
         f"{_OWN_CACHE}; 'quantized' is refused in favour of cache_dtype= of the decoder, 'paged' "
         "because transformers returns lists for it",
         lambda value: value in ("quantized", "paged"),
     ),
-    "cache_config": Setting("no effect", "only the quantized cache reads it"),
-    "max_cache_len": Setting("no effect", _OWN_CACHE),
+    "cache_config": GenerationSetting("no effect", "only the quantized cache reads it"),
+    "max_cache_len": GenerationSetting("no effect", _OWN_CACHE),
     # What tokens are drawn from.
-    "temperature": Setting("kernel", "above 1e6 in Python"),
-    "top_k": Setting("kernel", "of equal logits at the border the kernel keeps the lowest tokens"),
-    "top_p": Setting("kernel", "0 in Python"),
-    "min_p": Setting("kernel"),
-    "top_h": Setting("python"),
-    "typical_p": Setting("python"),
-    "epsilon_cutoff": Setting("python"),
-    "eta_cutoff": Setting("python"),
-    "repetition_penalty": Setting("kernel"),
-    "encoder_repetition_penalty": Setting("python", "of the prompt, as in transformers"),
-    "length_penalty": Setting("no effect", _BEAMS),
-    "no_repeat_ngram_size": Setting("python"),
-    "bad_words_ids": Setting("python"),
-    "renormalize_logits": Setting("python"),
-    "forced_bos_token_id": Setting("python"),
-    "forced_eos_token_id": Setting("python"),
-    "remove_invalid_values": Setting(
+    "temperature": GenerationSetting("kernel", "above 1e6 in Python"),
+    "top_k": GenerationSetting(
+        "kernel", "of equal logits at the border the kernel keeps the lowest tokens"
+    ),
+    "top_p": GenerationSetting("kernel", "0 in Python"),
+    "min_p": GenerationSetting("kernel"),
+    "top_h": GenerationSetting("python"),
+    "typical_p": GenerationSetting("python"),
+    "epsilon_cutoff": GenerationSetting("python"),
+    "eta_cutoff": GenerationSetting("python"),
+    "repetition_penalty": GenerationSetting("kernel"),
+    "encoder_repetition_penalty": GenerationSetting("python", "of the prompt, as in transformers"),
+    "length_penalty": GenerationSetting("no effect", _BEAMS),
+    "no_repeat_ngram_size": GenerationSetting("python"),
+    "bad_words_ids": GenerationSetting("python"),
+    "renormalize_logits": GenerationSetting("python"),
+    "forced_bos_token_id": GenerationSetting("python"),
+    "forced_eos_token_id": GenerationSetting("python"),
+    "remove_invalid_values": GenerationSetting(
         "refused", "logits that are NaN are a LogitsError, which names the first node of it", bool
     ),
-    "exponential_decay_length_penalty": Setting("python"),
-    "suppress_tokens": Setting("python"),
-    "begin_suppress_tokens": Setting("python"),
-    "sequence_bias": Setting("python"),
-    "token_healing": Setting(
+    "exponential_decay_length_penalty": GenerationSetting("python"),
+    "suppress_tokens": GenerationSetting("python"),
+    "begin_suppress_tokens": GenerationSetting("python"),
+    "sequence_bias": GenerationSetting("python"),
+    "token_healing": GenerationSetting(
         "refused", "give it the prompt that model.heal_tokens(input_ids, tokenizer) returns", bool
     ),
-    "guidance_scale": Setting(
+    "guidance_scale": GenerationSetting(
         "python", "the model itself, which must be there, reads the prompt without condition"
     ),
-    "watermarking_config": Setting("python"),
+    "watermarking_config": GenerationSetting("python"),
     # What is returned.
-    "num_return_sequences": Setting("kernel", "they share the pages of their prompt"),
-    "output_attentions": Setting("refused", _INSIDE, bool),
-    "output_hidden_states": Setting("refused", _INSIDE, bool),
-    "output_scores": Setting("python", "with return_dict_in_generate"),
-    "output_logits": Setting("python", "with return_dict_in_generate"),
-    "return_dict_in_generate": Setting("kernel", "its cache is None"),
+    "num_return_sequences": GenerationSetting("kernel", "they share the pages of their prompt"),
+    "output_attentions": GenerationSetting("refused", _INSIDE, bool),
+    "output_hidden_states": GenerationSetting("refused", _INSIDE, bool),
+    "output_scores": GenerationSetting("python", "with return_dict_in_generate"),
+    "output_logits": GenerationSetting("python", "with return_dict_in_generate"),
+    "return_dict_in_generate": GenerationSetting("kernel", "its cache is None"),
     # Special tokens.
-    "pad_token_id": Setting("kernel"),
-    "bos_token_id": Setting("kernel"),
-    "eos_token_id": Setting("kernel", "one or several"),
-    "encoder_no_repeat_ngram_size": Setting("python", "of the prompt, as in transformers"),
-    "decoder_start_token_id": Setting("no effect", _ENCODERS),
+    "pad_token_id": GenerationSetting("kernel"),
+    "bos_token_id": GenerationSetting("kernel"),
+    "eos_token_id": GenerationSetting("kernel", "one or several"),
+    "encoder_no_repeat_ngram_size": GenerationSetting(
+        "python", "of the prompt, as in transformers"
+    ),
+    "decoder_start_token_id": GenerationSetting("no effect", _ENCODERS),
     # Assistants.
-    "is_assistant": Setting("refused", "a decoder is no assistant of another model", bool),
-    "num_assistant_tokens": Setting("no effect", _ASSISTANTS),
-    "num_assistant_tokens_schedule": Setting("no effect", _ASSISTANTS),
-    "assistant_confidence_threshold": Setting("no effect", _ASSISTANTS),
-    "prompt_lookup_num_tokens": Setting(
+    "is_assistant": GenerationSetting(
+        "refused", "a decoder is no assistant of another model", bool
+    ),
+    "num_assistant_tokens": GenerationSetting("no effect", _ASSISTANTS),
+    "num_assistant_tokens_schedule": GenerationSetting("no effect", _ASSISTANTS),
+    "assistant_confidence_threshold": GenerationSetting("no effect", _ASSISTANTS),
+    "prompt_lookup_num_tokens": GenerationSetting(
         "refused", "make the decoder with num_speculative_tokens=, which does the same", _always
     ),
-    "max_matching_ngram_size": Setting("no effect", _ASSISTANTS),
-    "assistant_early_exit": Setting("refused", _ONE_PASS, _always),
-    "assistant_lookbehind": Setting("no effect", _ASSISTANTS),
-    "target_lookbehind": Setting("no effect", _ASSISTANTS),
-    "assistant_ensemble_weight": Setting("no effect", _ASSISTANTS),
-    "speculation_type": Setting("no effect", _ASSISTANTS),
+    "max_matching_ngram_size": GenerationSetting("no effect", _ASSISTANTS),
+    "assistant_early_exit": GenerationSetting("refused", _ONE_PASS, _always),
+    "assistant_lookbehind": GenerationSetting("no effect", _ASSISTANTS),
+    "target_lookbehind": GenerationSetting("no effect", _ASSISTANTS),
+    "assistant_ensemble_weight": GenerationSetting("no effect", _ASSISTANTS),
+    "speculation_type": GenerationSetting("no effect", _ASSISTANTS),
     # Speed.
-    "compile_config": Setting("no effect", "the kernel is compiled already"),
-    "disable_compile": Setting("no effect", "the kernel is compiled already"),
-    "continuous_batching_config": Setting("no effect", "only generate_batch reads it"),
-    "prefill_chunk_size": Setting("no effect", "max_num_batched_tokens= of the decoder is that"),
+    "compile_config": GenerationSetting("no effect", "the kernel is compiled already"),
+    "disable_compile": GenerationSetting("no effect", "the kernel is compiled already"),
+    "continuous_batching_config": GenerationSetting("no effect", "only generate_batch reads it"),
+    "prefill_chunk_size": GenerationSetting(
+        "no effect", "max_num_batched_tokens= of the decoder is that"
+    ),
     # Searches that transformers has moved to its hub.
-    "low_memory": Setting("no effect", "only contrastive search reads it"),
-    "penalty_alpha": Setting("refused", _SEARCH, bool),
-    "dola_layers": Setting("refused", _INSIDE, _always),
-    "diversity_penalty": Setting("no effect", _BEAMS),
-    "num_beam_groups": Setting("refused", _SEARCH, _above_one),
-    "constraints": Setting("refused", _CONSTRAINED, _always),
-    "force_words_ids": Setting("refused", _CONSTRAINED, _always),
+    "low_memory": GenerationSetting("no effect", "only contrastive search reads it"),
+    "penalty_alpha": GenerationSetting("refused", _SEARCH, bool),
+    "dola_layers": GenerationSetting("refused", _INSIDE, _always),
+    "diversity_penalty": GenerationSetting("no effect", _BEAMS),
+    "num_beam_groups": GenerationSetting("refused", _SEARCH, _above_one),
+    "constraints": GenerationSetting("refused", _CONSTRAINED, _always),
+    "force_words_ids": GenerationSetting("refused", _CONSTRAINED, _always),
     # Where the settings come from.
-    "_from_model_config": Setting("no effect", "it says where the settings were read"),
-    "transformers_version": Setting("no effect", "it says who wrote them"),
+    "_from_model_config": GenerationSetting("no effect", "it says where the settings were read"),
+    "transformers_version": GenerationSetting("no effect", "it says who wrote them"),
 }
 
-ARGUMENTS: Mapping[str, Setting] = {
-    "inputs": Setting("kernel", "tokens, as a tensor or in lists; left padding with its mask"),
-    "generation_config": Setting("kernel"),
-    "logits_processor": Setting("python"),
-    "stopping_criteria": Setting("stops"),
-    "prefix_allowed_tokens_fn": Setting("python"),
-    "synced_gpus": Setting("refused", "the kernel runs in this process alone", bool),
-    "assistant_model": Setting("refused", _ONE_PASS, _always),
-    "assistant_tokenizer": Setting("refused", _ONE_PASS, _always),
-    "streamer": Setting("stops", "it gets each token once, and the prompt first"),
-    "negative_prompt_ids": Setting("python", "for guidance_scale"),
-    "negative_prompt_attention_mask": Setting("python", "for guidance_scale"),
-    "custom_generate": Setting(
+ARGUMENTS: Mapping[str, GenerationSetting] = {
+    "inputs": GenerationSetting(
+        "kernel", "tokens, as a tensor or in lists; left padding with its mask"
+    ),
+    "generation_config": GenerationSetting("kernel"),
+    "logits_processor": GenerationSetting("python"),
+    "stopping_criteria": GenerationSetting("stops"),
+    "prefix_allowed_tokens_fn": GenerationSetting("python"),
+    "synced_gpus": GenerationSetting("refused", "the kernel runs in this process alone", bool),
+    "assistant_model": GenerationSetting("refused", _ONE_PASS, _always),
+    "assistant_tokenizer": GenerationSetting("refused", _ONE_PASS, _always),
+    "streamer": GenerationSetting("stops", "it gets each token once, and the prompt first"),
+    "negative_prompt_ids": GenerationSetting("python", "for guidance_scale"),
+    "negative_prompt_attention_mask": GenerationSetting("python", "for guidance_scale"),
+    "custom_generate": GenerationSetting(
         "refused", "a decoder is one itself: model.generate(..., custom_generate=decoder)", _always
     ),
-    "tokenizer": Setting("stops", "for stop_strings"),
-    "trust_remote_code": Setting("no effect", "nothing is loaded"),
-    "inputs_embeds": Setting("refused", "a step begins with tokens; give input_ids", _always),
-    "cache": Setting(
+    "tokenizer": GenerationSetting("stops", "for stop_strings"),
+    "trust_remote_code": GenerationSetting("no effect", "nothing is loaded"),
+    "inputs_embeds": GenerationSetting(
+        "refused", "a step begins with tokens; give input_ids", _always
+    ),
+    "cache": GenerationSetting(
         "refused",
         "the kernel keeps its cache itself: give the whole text, and what it has computed of it "
         "is not computed again",
         _always,
     ),
-    "past_key_values": Setting("refused", "as cache", _always),
+    "past_key_values": GenerationSetting("refused", "as cache", _always),
 }
 
 
-def generation_settings() -> dict[str, Setting]:
+def generation_settings() -> dict[str, GenerationSetting]:
     """Return what a decoder does with each field of transformers' ``GenerationConfig``.
 
     Returns
     -------
-    dict of str to Setting
-        `Setting.how` is ``"kernel"``, ``"stops"``, ``"python"``, ``"no effect"`` or ``"refused"``.
+    dict of str to GenerationSetting
+        `GenerationSetting.how` is ``"kernel"``, ``"stops"``, ``"python"``, ``"no effect"`` or ``"refused"``.
 
     Examples
     --------
