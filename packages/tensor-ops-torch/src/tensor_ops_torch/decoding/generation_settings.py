@@ -224,7 +224,8 @@ def generation_settings() -> dict[str, GenerationSetting]:
     Returns
     -------
     dict of str to GenerationSetting
-        `GenerationSetting.how` is ``"kernel"``, ``"stops"``, ``"python"``, ``"no effect"`` or ``"refused"``.
+        `GenerationSetting.how` is ``"kernel"``, ``"stops"``, ``"python"``, ``"no effect"`` or
+        ``"refused"``.
 
     Examples
     --------
