@@ -113,7 +113,9 @@ def static_cache() -> dict[str, Any]:
 
     compilation = CompileConfig(mode="default", dynamic=False)
     compilation._compile_all_devices = True  # which it does on GPUs alone by default
-    return {"cache_implementation": "static", "compile_config": compilation}
+    # A cache of another length would be compiled for anew.
+    length = {"cache_implementation": "static", "max_cache_len": LONG_PROMPT + NEW}
+    return length | {"compile_config": compilation}
 
 
 def on_kernel(decoder: Any) -> Generate:
