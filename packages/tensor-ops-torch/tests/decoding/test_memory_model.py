@@ -77,8 +77,8 @@ def test_weights_elsewhere_than_the_backend_computes_are_refused():
         check_devices(weights, "cpp")
 
 
-# Prints the bytes of a model, of its largest tensor, and what was in memory besides: at most, and in
-# the end; while it is released, packed in fewer bits, and kept.
+# Prints the bytes of a model, of its largest tensor, and what else was in memory, at most and in
+# the end: for one that is released, one that is packed in fewer bits too, and one that is kept.
 MEASURED = """
     import gc
     import torch
