@@ -75,14 +75,14 @@ def test_steps_in_a_row_end_where_all_requests_wait(make):
 def test_requests_of_both_kinds_come_and_go(make, seed):
     draw = random.Random(seed)
     kernel = make(max_num_batched_tokens=6, page_size=4, max_num_batched_requests=3)
-    expected, given, left = {}, set(), 12
+    alone, expected, given, left = make(), {}, set(), 12
     while left or expected:
         if left and kernel.has_room(30) and draw.random() < 0.7:
             left -= 1
             prompt = PROMPT[: draw.randrange(1, 12)] + OTHER[: draw.randrange(3)]
             choose, count = draw.random() < 0.5, draw.randrange(1, 8)
             request = kernel.add_request(prompt, choose=choose, max_new_tokens=count)
-            expected[request] = greedy(make(), prompt, count)
+            expected[request] = greedy(alone, prompt, count)
             given |= set() if choose else {request}
         for request in kernel.waiting:
             if draw.random() < 0.7:

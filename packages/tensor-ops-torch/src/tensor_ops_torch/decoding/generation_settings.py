@@ -54,12 +54,20 @@ class GenerationSetting:
 
     Attributes
     ----------
-    how : str
-        A key of `HOW`.
+    how : {"kernel", "stops", "python", "no effect", "refused"}
+        Whether it is honoured within the step, by a look at the tokens after each, or by
+        transformers' own class, after which Python chooses the token; or whether it changes nothing
+        in the answer; or whether it is an error to ask for it.
     says : str
         What is to be known beside that: of a refused one the reason, and what to do instead.
     refuses : callable
         Whether a value that is not None is refused.
+
+    Examples
+    --------
+    >>> beams = generation_settings()["num_beams"]
+    >>> beams.how, beams.refuses(1), beams.refuses(4)
+    ('refused', False, True)
     """
 
     how: str
@@ -224,8 +232,7 @@ def generation_settings() -> dict[str, GenerationSetting]:
     Returns
     -------
     dict of str to GenerationSetting
-        `GenerationSetting.how` is ``"kernel"``, ``"stops"``, ``"python"``, ``"no effect"`` or
-        ``"refused"``.
+        By the name of the field.
 
     Examples
     --------
