@@ -64,6 +64,15 @@ def mixed(model):
     model.model.norm.double()
 
 
+class Marked(torch.Tensor):
+    """A tensor of another class, as those are that libraries quantize."""
+
+
+def subclass(model):
+    weight = model.model.norm.weight.detach().as_subclass(Marked)
+    model.model.norm.weight = torch.nn.Parameter(weight)
+
+
 def without_values(model):
     model.model.norm.to("meta")
 
@@ -80,6 +89,7 @@ CHANGES = {
     parametrization: r"up_proj is a .*Parametrized",
     double: "is of dtype float64, which is not supported; supported are float32, float16, bfloat16",
     mixed: r"model\.norm\.weight.* is of dtype float64",
+    subclass: r"model\.norm\.weight is a .*Marked, .*expected a torch\.Tensor",
     without_values: r"model\.norm\.weight is on the device meta",
 }
 

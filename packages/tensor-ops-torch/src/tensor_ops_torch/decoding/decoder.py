@@ -64,7 +64,8 @@ def decoder(
         and its adapters.
     release : bool, optional
         Whether the model's weights are given up as they are packed: what the model and the kernel
-        have in memory is never much more than one of them. The model cannot be used after that.
+        have in memory is never much more than one of them. The model cannot be used after that,
+        nor where packing was interrupted.
     fallback : bool, optional
         Whether what the engine does not support is left to the model's own ``generate``, with a
         warning, instead of being an error.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tensor_ops_torch.decoding.errors import UnsupportedModelError
 from tensor_ops_torch.decoding.parts import Weight
+from tensor_ops_torch.pytorch import torch
 
 if TYPE_CHECKING:
     from tensor_ops_decode import ArrayWeights
@@ -56,16 +57,20 @@ def array_weights(model: Any, weights: Mapping[str, Weight], *, release: bool) -
 
 
 def check_values(weights: Mapping[str, Weight]) -> None:
-    """Raise an UnsupportedModelError unless all weights have values, each in one place."""
+    """Raise an UnsupportedModelError unless all weights are plain tensors with values."""
     for name, weight in weights.items():
-        if weight.parameter.device.type == "meta":
+        tensor = weight.parameter.data
+        if type(tensor) is not torch.Tensor:
+            kind = f"{type(tensor).__module__}.{type(tensor).__name__}"
             raise UnsupportedModelError(
-                f"{name} is on the device meta, without values: load the model again. "
-                "release=True of a decoder has that effect, too"
+                f"{name} is a {kind}, which may be spread over processes or quantized: expected a "
+                "torch.Tensor; load the model without that, and give quantize= for fewer bits"
             )
-        if type(weight.parameter.data).__name__ == "DTensor":
+        if tensor.device.type == "meta":
             raise UnsupportedModelError(
-                f"{name} is a DTensor, spread over several processes: gather it by full_tensor()"
+                f"{name} is on the device meta, without values: load the model again, as a whole "
+                "into memory. A decoder with release=True has taken them, or accelerate keeps "
+                "them elsewhere"
             )
 
 
