@@ -120,10 +120,19 @@ def test_settings_that_a_family_does_not_have_are_refused():
         decoder(model)
 
 
-def test_weights_in_a_format_of_another_library_are_refused():
+class Linear8bit(torch.nn.Linear):
+    """A layer of another library."""
+
+
+@pytest.mark.parametrize("as_dict", [False, True])
+def test_weights_in_a_format_of_another_library_are_refused(as_dict):
     model = small_model()
-    model.config.quantization_config = transformers.BitsAndBytesConfig(load_in_8bit=True)
-    with pytest.raises(UnsupportedModelError, match="quantized by bitsandbytes"):
+    settings = transformers.BitsAndBytesConfig(load_in_8bit=True)
+    model.config.quantization_config = settings.to_dict() if as_dict else settings
+    with decoder(model) as fast:  # these are plain numbers, as those of a GGUF file are
+        assert torch.equal(greedy(fast, 8), greedy(model, 8))
+    model.model.layers[0].mlp.up_proj = Linear8bit(64, 96, bias=False)
+    with pytest.raises(UnsupportedModelError, match=r"quantized by bitsandbytes .*Linear8bit"):
         decoder(model)
 
 

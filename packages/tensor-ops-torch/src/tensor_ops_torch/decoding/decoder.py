@@ -16,7 +16,7 @@ from tensor_ops_torch.decoding.errors import UnsupportedModelError
 from tensor_ops_torch.decoding.explanation import DecoderExplanation
 from tensor_ops_torch.decoding.memory_model import array_weights, check_devices, check_values
 from tensor_ops_torch.decoding.parts import Part, parts_of, weights_of
-from tensor_ops_torch.decoding.structure import check_structure, own_model
+from tensor_ops_torch.decoding.structure import check_structure, own_model, quantization_of
 
 if TYPE_CHECKING:
     from tensor_ops_decode import PersistentKernel
@@ -156,11 +156,20 @@ def _open(
     """
     own = own_model(model)
     parts = parts_of(own, merge=merge)
-    check_structure(own, parts)
-    weights = weights_of(parts)
-    check_values(weights)
     try:
+        check_structure(own, parts)
+        weights = weights_of(parts)
+        check_values(weights)
         stored = array_weights(own, weights, release=release)
+    except (UnsupportedModelError, decode.FileFormatError) as error:
+        quantization = quantization_of(own)
+        if quantization is None:
+            raise UnsupportedModelError(str(error)) from error
+        raise UnsupportedModelError(
+            f"weights quantized by {quantization} are not read: load the model that they were "
+            f"made from, and give quantize= ({error})"
+        ) from error
+    try:
         kernel: PersistentKernel = decode.PersistentKernel(model=stored, **options)
     except decode.FileFormatError as error:
         raise UnsupportedModelError(str(error)) from error

@@ -36,6 +36,7 @@ def array_weights(model: Any, weights: Mapping[str, Weight], *, release: bool) -
     from tensor_ops_decode import ArrayWeights, DeferredArray
 
     config = json.loads(model.config.to_json_string())
+    config.pop("quantization_config", None)  # whose weights have other classes or dtypes
     config["architectures"] = [type(model).__name__]
     config["tie_word_embeddings"] = _is_tied(weights)
     names = [name for name in weights if not (name == _HEAD and config["tie_word_embeddings"])]

@@ -15,7 +15,7 @@ from tensor_ops_torch.decoding.parts import Part
 from tensor_ops_torch.modules.classes import base_of, has_other_forward
 from tensor_ops_torch.pytorch import torch
 
-__all__ = ["check_structure", "own_model"]
+__all__ = ["check_structure", "own_model", "quantization_of"]
 
 _NOT_COMPARED = ("training", "gradient_checkpointing")
 
@@ -35,8 +35,7 @@ def own_model(model: object, *, of_weights: bool = True) -> Any:
     TypeError
         If it is none.
     UnsupportedModelError
-        If peft puts something before its prompts, or its weights are in a format of another
-        library.
+        If peft puts something before its prompts.
     """
     found: Any = getattr(model, "_orig_mod", model)  # of torch.compile
     peft: Any = sys.modules.get("peft")
@@ -54,14 +53,18 @@ def own_model(model: object, *, of_weights: bool = True) -> Any:
             "decoder() takes a model of transformers, such as AutoModelForCausalLM.from_pretrained "
             f"returns, got {type(model).__module__}.{type(model).__name__}"
         )
-    quantized = getattr(found.config, "quantization_config", None)
-    if of_weights and quantized is not None:
-        method = getattr(quantized, "quant_method", quantized)
-        raise UnsupportedModelError(
-            f"its weights are quantized by {getattr(method, 'value', method)!s:.80}, which the "
-            "engine does not read: load the model that it was quantized from, and give quantize="
-        )
     return found
+
+
+def quantization_of(model: Any) -> str | None:
+    """Return by what a model was quantized, if it was.
+
+    Its weights may be plain numbers all the same, as those of a GGUF file are to transformers.
+    """
+    settings = getattr(model.config, "quantization_config", None)
+    method = settings.get("quant_method") if isinstance(settings, dict) else settings
+    method = getattr(method, "quant_method", method)
+    return None if settings is None else str(getattr(method, "value", method))
 
 
 def check_structure(model: Any, parts: list[Part]) -> None:
@@ -89,10 +92,10 @@ def check_structure(model: Any, parts: list[Part]) -> None:
 
 def _empty_copy(model: Any) -> torch.nn.Module:
     """Return what the class of a model makes of its configuration, without memory."""
+    config = copy.deepcopy(model.config)
+    vars(config).pop("quantization_config", None)
     with torch.device("meta"):
-        made: torch.nn.Module = type(model)._from_config(
-            copy.deepcopy(model.config), attn_implementation="eager"
-        )
+        made: torch.nn.Module = type(model)._from_config(config, attn_implementation="eager")
     return made
 
 
