@@ -195,12 +195,24 @@ def test_wrong_arguments_are_errors_and_leave_the_model_as_it_is(given, error, w
     assert {each.device.type for each in model.parameters()} == {"cpu"}
 
 
-@pytest.mark.parametrize("given", ["gpt2", None, torch.nn.Linear(2, 2)])
+@pytest.mark.parametrize("given", ["gpt2", None, torch.nn.Linear(2, 2), small_model().model])
 def test_what_is_no_model_of_transformers_is_a_type_error(given):
-    with pytest.raises(TypeError, match=r"takes a model of transformers.*got"):
+    with pytest.raises(TypeError, match=r"takes a model of transformers that generates.*got"):
         decoder(given)
     with pytest.raises(TypeError, match="takes a model of transformers"):
         decoder(given, fallback=True)
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, ArithmeticError])
+def test_packing_can_be_interrupted(error):
+    def interrupt(done, size):
+        raise error
+
+    model = small_model()
+    with pytest.raises(error):
+        decoder(model, progress=interrupt)
+    with decoder(model) as fast:
+        assert torch.equal(greedy(fast, 8), greedy(model, 8))
 
 
 def test_progress_is_told_as_weights_are_packed():

@@ -3,7 +3,7 @@
 import pytest
 import torch
 import transformers
-from model_families import SMALL, greedy, small_model
+from model_families import greedy, small_model
 
 import tensor_ops_torch
 from tensor_ops_torch import UnsupportedModelError, decoder
@@ -108,9 +108,6 @@ def test_families_that_the_engine_does_not_have_are_refused():
     with pytest.raises(
         UnsupportedModelError, match=r"unknown architecture 'GPT2LMHeadModel'.*Qwen"
     ):
-        decoder(model)
-    model = transformers.LlamaModel(transformers.LlamaConfig(**SMALL))
-    with pytest.raises(UnsupportedModelError, match="unknown architecture 'LlamaModel'"):
         decoder(model)
 
 

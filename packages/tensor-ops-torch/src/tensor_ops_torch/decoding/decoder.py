@@ -143,7 +143,11 @@ def decoder(
     state = None if release else WeightState(model, parts, list(weights.values()))
     merged = tuple(sorted({adapter for part in parts for adapter in part.adapters}))
     made = Decoder(model, own, kernel, state, merged=merged, fallback=fallback)
-    kernel.compile(progress)
+    try:
+        kernel.compile(progress)
+    except BaseException:
+        made.close()
+        raise
     return made
 
 

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-if TYPE_CHECKING:
-    # The type of `PersistentKernel.explain()`.
-    KernelExplanation = Any
+from typing import Any, NamedTuple
 
 __all__ = ["DecoderExplanation"]
 
@@ -39,7 +35,7 @@ class DecoderExplanation(NamedTuple):
     weights: Mapping[str, int]
     merged: tuple[str, ...]
     is_released: bool
-    kernel: KernelExplanation | None
+    kernel: Any
 
     def as_dict(self) -> dict[str, Any]:
         """Return the same facts as plain values."""

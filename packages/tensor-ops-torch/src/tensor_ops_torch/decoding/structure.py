@@ -48,10 +48,12 @@ def own_model(model: object, *, of_weights: bool = True) -> Any:
             )
         found = found.get_base_model()
     transformers: Any = sys.modules.get("transformers")
-    if transformers is None or not isinstance(found, transformers.PreTrainedModel):
+    is_model = transformers is not None and isinstance(found, transformers.PreTrainedModel)
+    if not is_model or not found.can_generate():
         raise TypeError(
-            "decoder() takes a model of transformers, such as AutoModelForCausalLM.from_pretrained "
-            f"returns, got {type(model).__module__}.{type(model).__name__}"
+            "decoder() takes a model of transformers that generates, as "
+            "AutoModelForCausalLM.from_pretrained() returns, got "
+            f"{type(model).__module__}.{type(model).__name__}"
         )
     return found
 
