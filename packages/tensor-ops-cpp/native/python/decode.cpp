@@ -40,13 +40,13 @@ Owned packed_argument(const char* function, const py::object& given) {
 constexpr std::size_t kReturnedAtOnce = std::size_t{32} << 20;
 
 // Drops arrays, whose memory is free for what is packed next if the caller has no other reference
-// to them. Returns their bytes.
+// to them. Returns the bytes of those that are in no mapped file.
 std::size_t let_go_of(GivenTensors& given, const std::vector<std::size_t>& tensors) {
   const py::gil_scoped_acquire held;
   std::size_t bytes = 0;
   for (const std::size_t i : tensors) {
     given.objects[i] = given.views[i] = py::object();
-    bytes += given.bytes[i].bytes;
+    if (!given.bytes[i].is_mapped_file) bytes += given.bytes[i].bytes;
   }
   return bytes;
 }
