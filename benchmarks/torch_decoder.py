@@ -22,7 +22,7 @@ from records import origin, read, rounded, write
 from torch_models import BATCHES, DTYPES, HEADS, HIDDEN, INTERMEDIATE, LAYERS, VOCABULARY, table
 
 FORMAT = 1
-PROMPT, LONG_PROMPT, NEW = 16, 512, 32
+PROMPT, LONG_PROMPT, NEW = 16, 512, 24
 EAGER, COMPILED, KERNEL = "transformers", "transformers, compiled", "decoder"
 QUANTIZED = ("q8_0", "q4_0")
 
@@ -32,7 +32,7 @@ Generate = Callable[[Any, int], Any]
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--json", type=Path, help="write the figures here")
-    parser.add_argument("--rounds", type=int, default=5, help="times that each is timed")
+    parser.add_argument("--rounds", type=int, default=3, help="times that each is timed")
     parser.add_argument("--layers", type=int, default=LAYERS, help="of the model")
     parser.add_argument("--without-compiled", action="store_true", help="leave torch.compile out")
     options = parser.parse_args()
