@@ -208,7 +208,8 @@ def nightly(session: nox.Session) -> None:
     builds = [f"tests/cpp_api/test_{name}.py" for name in ("build_options", "examples")]
     session.run("pytest", *BY_FILE, *more, *levels, *builds, "--nightly", *required)
     session.install(f"./{TORCH}", *requirements("test", "peers", "onnx"))
-    session.run("pytest", *PARALLEL, f"{TORCH}/tests/modules/test_bits.py", "--nightly")
+    of_torch = [f"{TORCH}/tests/{name}" for name in ("modules/test_bits.py", "decoding")]
+    session.run("pytest", *PARALLEL, *of_torch, "--nightly")
     for processor in lesser_processors(session):
         session.run("pytest", *PARALLEL, TORCH, env=processor)
     properties = f"{CONFORMANCE}/test_properties.py"

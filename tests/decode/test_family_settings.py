@@ -125,7 +125,7 @@ OLD = {
 class Files:
     """Files whose tensors have a shape and factors, and nothing else."""
 
-    path = "model"
+    path, config = "model", "model/config.json"
 
     def __init__(self, metadata, further=()):
         names = ("model.embed_tokens.weight", "token_embd.weight", *further)
@@ -135,6 +135,8 @@ class Files:
         factors = np.array([2.0, 3.0, 4.0])
         shape = (331, 48) if "embd" in name or "embed" in name else (3,)
         return SimpleNamespace(file=self.path, shape=shape, values=factors.astype)
+
+    header = tensor
 
 
 @pytest.mark.parametrize("name", OLD)

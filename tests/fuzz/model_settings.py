@@ -64,13 +64,13 @@ FACTORS = {
 class OnlyEmbedding:
     """Files that tell the names of a family's tensors."""
 
-    path = "files"
+    path = config = "files"
     names = ("token_embd.weight", "model.embed_tokens.weight")
 
     def __init__(self, metadata):
         self.metadata = metadata
 
-    def tensor(self, name):
+    def header(self, name):
         return SimpleNamespace(shape=(HUGGING_FACE["vocab_size"], HUGGING_FACE["hidden_size"]))
 
 

@@ -2,6 +2,9 @@
 
 import json
 import mmap
+import weakref
+from collections.abc import Mapping
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -148,3 +151,48 @@ def test_all_is_packed_at_once_unless_asked(mapped):
     made = compiled(mapped, progress=lambda done, size: sizes.append((done, size)))
     assert sizes[-1] == (made.packed_size, made.packed_size)
     assert len(sizes) == 4 * LAYERS + 1
+
+
+class Copies(Mapping):
+    """Tensors that are copied when they are looked up, and the references to the copies."""
+
+    def __init__(self, tensors):
+        self.tensors, self.alive = tensors, {}
+
+    def __getitem__(self, name):
+        copy = self.tensors[name].copy()
+        self.alive[name] = weakref.ref(copy)
+        return copy
+
+    def __iter__(self):
+        return iter(self.tensors)
+
+    def __len__(self):
+        return len(self.tensors)
+
+    def __contains__(self, name):
+        return name in self.tensors
+
+    def names(self):
+        return {name for name, reference in self.alive.items() if reference() is not None}
+
+
+@pytest.mark.parametrize("num_workers", [1, 3])
+def test_arrays_are_let_go_as_they_are_packed(num_workers):
+    copies, left = Copies(LLAMA.tensors), []
+    matrices = {name for name in MATRICES if "bias" not in name}
+
+    def progress(done, size):
+        left.append(copies.names() & matrices)
+
+    made = compiled(copies, num_workers=num_workers, progress=progress)
+    assert left[0] == matrices - {"q0", "k0", "v0"}
+    assert all(after < before for before, after in pairwise(left))
+    assert left[-1] == set()
+    assert copies.names() == {"embedding"}  # whose rows are looked up
+    expected = LLAMA.compile()
+    part = [(0, 0, TOKENS[:20])]
+    for right, found in zip(run_step(expected, part)[0], run_step(made, part)[0], strict=True):
+        assert right.tobytes() == found.tobytes()
+    made.close()
+    assert copies.names() == set()

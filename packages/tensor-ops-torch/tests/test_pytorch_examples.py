@@ -10,9 +10,9 @@ import warnings
 import pytest
 
 import tensor_ops_torch
-from tensor_ops_torch import backends, core, hardware, validation
+from tensor_ops_torch import backends, core, decoding, hardware, validation
 
-PACKAGES = (backends, core, hardware, validation)
+PACKAGES = (backends, core, decoding, hardware, validation)
 MODULES = [
     "tensor_ops_torch.checkpoint.files",
     *(

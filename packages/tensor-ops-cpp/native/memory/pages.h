@@ -25,4 +25,7 @@ void release_mapped_file(const void* first, std::size_t bytes);
 // the system cannot, writing does.
 TENSOR_OPS_SHARED void populate_pages(void* first, std::size_t bytes);
 
+// Has malloc give back to the system the pages of what was freed, which glibc may keep for itself.
+TENSOR_OPS_SHARED void return_freed_memory();
+
 }  // namespace tensor_ops

@@ -15,6 +15,7 @@
 #include "decode/executor/checksum.h"
 #include "decode/executor/executable.h"
 #include "isa/isa.h"
+#include "memory/pages.h"
 #include "python/decode_settings.h"
 
 namespace py = pybind11;
@@ -32,6 +33,21 @@ Owned packed_argument(const char* function, const py::object& given) {
       bytes.get() != given.ptr())
     throw TypeError(text(function, ": packed must be a contiguous vector of uint8, got ",
                          dtype_attribute_text(given.ptr()), " of type ", type_name(given.ptr())));
+  return bytes;
+}
+
+// Freed memory is returned to the system by so many bytes of arrays, since that takes time.
+constexpr std::size_t kReturnedAtOnce = std::size_t{32} << 20;
+
+// Drops arrays, whose memory is free for what is packed next if the caller has no other reference
+// to them. Returns the bytes of those that are in no mapped file.
+std::size_t let_go_of(GivenTensors& given, const std::vector<std::size_t>& tensors) {
+  const py::gil_scoped_acquire held;
+  std::size_t bytes = 0;
+  for (const std::size_t i : tensors) {
+    given.objects[i] = given.views[i] = py::object();
+    if (!given.bytes[i].is_mapped_file) bytes += given.bytes[i].bytes;
+  }
   return bytes;
 }
 
@@ -53,8 +69,16 @@ class PyExecutable : public BoundExecutor {
     decode::Program program = *program_of(json);
     GivenTensors given =
         given_tensors(program, tensors, decode::tensors_to_compile(program, compile.packed.first));
+    std::size_t let_go = 0;  // bytes
+    compile.let_go = [&](const std::vector<std::size_t>& tensors) {
+      let_go += let_go_of(given, tensors);
+      if (let_go < kReturnedAtOnce) return;
+      return_freed_memory();
+      let_go = 0;
+    };
     executable_ = without_gil(
         [&] { return std::make_unique<Executable>(std::move(program), given.bytes, compile); });
+    if (let_go > 0) return_freed_memory();
     for (std::size_t i = 0; i < given.bytes.size(); ++i) {
       if (!executable_->reads_from_caller(i) && !given.bytes[i].is_mapped_file) continue;
       auto& kept = executable_->reads_from_caller(i) ? kept_ : kept_until_packed_;

@@ -17,16 +17,23 @@ from tensor_ops_decode.program import Cache, Limits, Node, Program, State, Tenso
 from tensor_ops_decode.program.builder import Builder
 from tensor_ops_decode.serving.sampling import Sampling
 from tensor_ops_decode.serving.step_times import StepProfile
-from tensor_ops_decode.weights import FileFormatError, open_weights
+from tensor_ops_decode.weights import (
+    ArrayWeights,
+    DeferredArray,
+    FileFormatError,
+    open_weights,
+)
 
 __version__ = "0.1.0"
 
 __all__ = [
     "KINDS",
+    "ArrayWeights",
     "Builder",
     "Cache",
     "CapacityError",
     "Completion",
+    "DeferredArray",
     "FileFormatError",
     "Kind",
     "Limits",

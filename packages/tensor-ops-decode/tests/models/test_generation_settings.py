@@ -9,13 +9,14 @@ from gguf_bytes import small_gguf
 from tensor_ops_decode import FileFormatError, open_weights
 from tensor_ops_decode.models.generation_settings import end_tokens_of, generation_defaults
 from tensor_ops_decode.weights.gguf import GgufFile
+from tensor_ops_decode.weights.safetensors import SafetensorsFolder
 
 
-class Folder:
-    """A folder of Hugging Face of which only the path matters."""
+class Folder(SafetensorsFolder):
+    """A folder of Hugging Face without weights."""
 
     def __init__(self, path, **files):
-        self.path = str(path)
+        self.path, self.metadata = str(path), files.get("config", {})
         for name, values in files.items():
             (path / f"{name}.json").write_text(json.dumps(values), encoding="utf-8")
 

@@ -82,6 +82,9 @@ class Files:
     def tensor(self, name):
         return stored()
 
+    def release_tensor(self, name):
+        pass
+
 
 def test_a_node_computes_with_the_part_that_its_program_names():
     source = {"file": "model.gguf", "tensor": "w"}

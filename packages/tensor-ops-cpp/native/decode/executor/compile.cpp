@@ -70,7 +70,7 @@ Executable::Executable(Program program, const std::vector<TensorBytes>& tensors,
   team_ = std::make_unique<Team>(threads_);
   fill_parameters(layout);
   make_shares(layout);
-  pack_rest(!options.packs_in_steps, options.progress);
+  pack_rest(!options.packs_in_steps, options.progress, options.let_go);
 }
 
 std::vector<std::pair<const char*, std::size_t>> Executable::memory_of(

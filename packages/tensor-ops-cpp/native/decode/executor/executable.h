@@ -23,6 +23,9 @@ namespace tensor_ops::decode {
 // Called on the calling thread with the bytes of weights that are done, and of all. May throw.
 using Progress = std::function<void(std::size_t, std::size_t)>;
 
+// Called on the calling thread with tensors of the program that are not read again, by index.
+using LetGo = std::function<void(const std::vector<std::size_t>&)>;
+
 struct CompileOptions {
   std::size_t threads;
   ActivationType activations;
@@ -34,6 +37,7 @@ struct CompileOptions {
   // The bytes that each worker packs after a step; 0: what it can in the time that the step took,
   // but not less than pack_after_step() says.
   std::size_t packed_per_step = 0;
+  LetGo let_go = {};  // called as weights are packed when the program is compiled
 };
 
 // How the workers spent a step, in seconds. A worker waits for the last one at the end of a step:
@@ -117,7 +121,9 @@ class TENSOR_OPS_SHARED Executable final : public Executor {
   // Packs some of what is left after a step, unless it was the first.
   void pack_after_step(Team::Clock::duration taken);
   // Packs what is left, node by node: of all weights, or of those that are in no mapped file.
-  void pack_rest(bool of_mapped_files, const Progress& progress);
+  void pack_rest(bool of_mapped_files, const Progress& progress, const LetGo& let_go = {});
+  // The matrices of a node that neither a later node nor a step reads.
+  std::vector<std::size_t> last_read_by(std::size_t node) const;
   // Throws Error after close() and in a forked child.
   std::unique_lock<std::mutex> lock_open(const char* where);
   // Locks as lock_open() does. Throws ValueError for a step that cannot run.

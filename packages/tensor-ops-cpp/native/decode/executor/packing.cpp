@@ -70,11 +70,24 @@ void Executable::pack_after_step(Team::Clock::duration taken) {
   });
 }
 
-void Executable::pack_rest(bool of_mapped_files, const Progress& progress) {
+std::vector<std::size_t> Executable::last_read_by(std::size_t node) const {
+  std::vector<std::size_t> found;
+  for (const std::size_t tensor : *matrices_of(program_.nodes[node])) {
+    bool is_read = reads_from_caller(tensor);
+    for (std::size_t n = node + 1; n < nodes_.size() && !is_read; ++n)
+      if (const auto* matrices = matrices_of(program_.nodes[n]))
+        is_read = std::find(matrices->begin(), matrices->end(), tensor) != matrices->end();
+    if (!is_read) found.push_back(tensor);
+  }
+  return found;
+}
+
+void Executable::pack_rest(bool of_mapped_files, const Progress& progress, const LetGo& let_go) {
   if (is_packed_) return;
   const auto is_meant = [=](const TileRun& run) { return of_mapped_files || !run.is_mapped_file; };
   std::size_t done = 0;
-  for (Compiled& node : nodes_) {
+  for (std::size_t n = 0; n < nodes_.size(); ++n) {
+    Compiled& node = nodes_[n];
     if (node.tiles.empty()) continue;
     team_->run(threads_, [&](std::size_t thread) {
       for (const TileRun& run : node.tiles[thread])
@@ -87,6 +100,7 @@ void Executable::pack_rest(bool of_mapped_files, const Progress& progress) {
         if (is_meant(run)) set_packed(run, tiles_of(run.rows));
         done += run.num_packed * run.tile_bytes;
       }
+    if (let_go && of_mapped_files) let_go(last_read_by(n));
     if (progress) progress(done, packed_size_);
   }
   is_packed_ = done == packed_size_;

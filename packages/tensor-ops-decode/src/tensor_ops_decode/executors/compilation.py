@@ -32,7 +32,7 @@ def compile_program(
     planned : PlannedProgram
     attached : mapping of str to ndarray
     weights : Weights, optional
-        The files of the model.
+        Of the model.
     cache : Path, optional
         The folder in which packed weights are kept.
     options
@@ -59,7 +59,7 @@ def compile_program(
     if cache is None or weights is None:
         arrays = TensorArrays(program, attached, weights)
         # Arrays of the caller may change once this has returned; a model's files may not.
-        is_file = weights is not None and not attached
+        is_file = weights is not None and weights.files and not attached
         if is_file and progress is None and hasattr(module, "packed_layout"):
             return made(arrays, packs_in_steps=True), None
         return made(arrays), None

@@ -1,5 +1,6 @@
 """The arrays of a program's tensors, from where the program says that they come from."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -9,11 +10,9 @@ from tensor_ops.extension import numpy_view
 from tensor_ops_decode.kinds.kind import Array
 from tensor_ops_decode.program import Program, Tensor
 from tensor_ops_decode.weights import FileFormatError, Weights, apply_transforms, open_weights
+from tensor_ops_decode.weights.arrays import FLOAT_TYPES
 
-__all__ = ["FLOAT_TYPES", "TensorArrays", "attached_array"]
-
-#: The types of tensors that arrays of these dtypes are.
-FLOAT_TYPES = {"float32": "f32", "float16": "f16", "bfloat16": "bf16"}
+__all__ = ["TensorArrays", "attached_array"]
 
 _BLOCK = 4096  # rows of a rotary table that are computed at once
 
@@ -59,7 +58,8 @@ class TensorArrays(Mapping[str, Array]):
     attached : mapping of str to ndarray
         What the caller gives.
     weights : Weights, optional
-        The opened files of the model; without them, files are opened by the program's paths.
+        Of the model; without them, files are opened by the program's paths. They are told when all
+        tensors of the program that are made from one of theirs have been looked up.
     tables : mapping of str to ndarray
         Tensors that are transformed already.
 
@@ -82,6 +82,8 @@ class TensorArrays(Mapping[str, Array]):
         self._tensors, self._attached, self._weights = program.tensors, attached, weights
         self._tables = tables or {}
         self._opened: dict[str, Weights] = {}
+        sources = [tensor.source for tensor in program.tensors.values()]
+        self._left = Counter(source["tensor"] for source in sources if "tensor" in source)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._tensors)
@@ -108,7 +110,11 @@ class TensorArrays(Mapping[str, Array]):
             place = Path(path)
             model = place.parent if place.suffix == ".safetensors" else place
             files = self._opened[path] = open_weights(model)
-        return _stored(name, tensor, files)
+        array, stored = _stored(name, tensor, files), tensor.source["tensor"]
+        self._left[stored] -= 1
+        if self._left[stored] == 0:
+            files.release_tensor(stored)
+        return array
 
 
 def _stored(name: str, tensor: Tensor, files: Weights) -> Array:

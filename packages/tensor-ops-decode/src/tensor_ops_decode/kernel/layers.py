@@ -8,10 +8,11 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from tensor_ops_decode.errors import ProgramError
-from tensor_ops_decode.executors.sources import FLOAT_TYPES, attached_array
+from tensor_ops_decode.executors.sources import attached_array
 from tensor_ops_decode.kinds.kind import Array
 from tensor_ops_decode.program import Cache, Limits, Program, Tensor
 from tensor_ops_decode.program.builder import Builder
+from tensor_ops_decode.weights.arrays import FLOAT_TYPES
 
 __all__ = ["KernelTensor", "Layers"]
 

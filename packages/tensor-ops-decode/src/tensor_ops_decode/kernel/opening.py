@@ -39,7 +39,7 @@ class KernelModel:
     length_by : str
         What decided on the longest sequence.
     weights : Weights or None
-        The files of the model.
+        Of the model.
     cache : Path or None
         The folder in which packed weights are kept.
     """
@@ -55,8 +55,12 @@ class KernelModel:
 def open_model(
     model: str | os.PathLike[str] | Weights, settings: KernelSettings, choice: ExecutorChoice
 ) -> KernelModel:
-    """Open the model of a file, with a program for sequences as long as memory has room for."""
+    """Open a model, with a program for sequences as long as memory has room for."""
     weights = open_weights(model) if isinstance(model, (str, os.PathLike)) else model
+    if settings.cache and not weights.files:
+        raise ValueError(
+            "cache keeps the packed weights of files; leave it out beside ArrayWeights"
+        )
     cache = cache_folder(settings.cache, weights.path)
     decoder, types = decoder_of(weights), (settings.quantize, settings.quantize_head)
     end_tokens = settings.end_tokens

@@ -65,7 +65,8 @@ class PersistentKernel:
     world_size, mpi_rank : int, optional
         How many ranks share the model, and which one this is: 1 and 0.
     model : path-like, optional
-        A GGUF file, or a folder of Hugging Face; or one that `open_weights` has opened.
+        A GGUF file, or a folder of Hugging Face; or one that `open_weights` has opened, or the
+        `ArrayWeights` of a model in memory.
     num_workers : int, optional
         Threads, by default one for each core; of ``cuda`` blocks, one for each multiprocessor.
     max_seq_length : int, optional
@@ -285,6 +286,11 @@ class PersistentKernel:
         """The active requests, in the order in which they were added."""
         return self._session.active
 
+    @property
+    def waiting(self) -> tuple[int, ...]:
+        """The active requests that wait for `extend`, in the order in which they were added."""
+        return self._session.waiting
+
     def explain(self) -> KernelExplanation:
         """Return which backend runs the kernel and why, its limits, its memory, what it reads."""
         executor, executable, settings = self._executor, self._session.executable, self._settings
@@ -311,6 +317,7 @@ class PersistentKernel:
     synchronize = _forward("_session", Session.synchronize)
     add_request = _forward("_session", Session.add_request)
     check_request = _forward("_session", Session.check_request)
+    extend = _forward("_session", Session.extend)
     has_room = _forward("_session", Session.has_room)
     tokens = _forward("_session", Session.tokens)
     finish_reason = _forward("_session", Session.finish_reason)

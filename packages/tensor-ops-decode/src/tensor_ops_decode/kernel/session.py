@@ -1,23 +1,20 @@
 """What runs in a kernel: its requests and its executable, which one thread at a time uses."""
 
 import math
-import os
-import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+import numpy as np
 
 from tensor_ops import BackendError
 from tensor_ops_decode.arguments import check_seconds, whole
 from tensor_ops_decode.completion import TokenLogprob
-from tensor_ops_decode.errors import CapacityError, LogitsError, ProgramError
-from tensor_ops_decode.kernel.export import ModelFacts
+from tensor_ops_decode.errors import CapacityError, LogitsError
+from tensor_ops_decode.kernel.exclusive_use import ExclusiveUse
 from tensor_ops_decode.kinds.kind import Array
-from tensor_ops_decode.program import Program
-from tensor_ops_decode.serving.request import checked_request
-from tensor_ops_decode.serving.requests import Requests, last_of_each
-from tensor_ops_decode.serving.sampling import Sampling
+from tensor_ops_decode.serving.request import checked_request, checked_tokens
+from tensor_ops_decode.serving.requests import last_of_each
 from tensor_ops_decode.serving.step_times import StepProfile
 
 __all__ = ["Session"]
@@ -28,87 +25,23 @@ _MOST_SECONDS = 0.05
 _MOST_STEPS = 32
 
 
-class Session:
+class Session(ExclusiveUse):
     """The requests of a kernel, which run once the session has started.
 
     Most methods are methods of the kernel too, with the same docstring.
-
-    Attributes
-    ----------
-    executable : executable or None
-        None before the start, and once the session is closed.
     """
-
-    _program: Program
-    _facts: ModelFacts
-    _backend: str
-
-    def __init__(self) -> None:
-        self._lock = threading.RLock()
-        self._process, self._is_closed = os.getpid(), False
-        self.executable: Any = None
-        self._requests: Requests | None = None
-
-    def start(self, program: Program, facts: ModelFacts, executable: Any, backend: str) -> None:
-        """Let requests run on what a backend has made of a program."""
-        self._program, self._facts, self._backend = program, facts, backend
-        self._requests = Requests(program, executable, facts.logits, facts.tokens)
-        self.executable = executable
-
-    def close(self) -> None:
-        """Free the memory; everything after that is an error, except for closing again."""
-        if self._process != os.getpid():  # where the lock may be held by a thread that is gone
-            self.executable, self._is_closed = None, True
-            return
-        with self._lock:
-            executable, self.executable, self._is_closed = self.executable, None, True
-            if executable is not None:
-                executable.close()
-
-    @contextmanager
-    def held(self) -> Iterator[None]:
-        """Hold the lock, in the process that made the kernel and before it is closed."""
-        self._check()  # first: in a forked process, a thread that is gone may hold the lock
-        with self._lock:
-            self._check()  # another thread may have closed the kernel
-            yield
-
-    def check_describing(self, where: str) -> None:
-        """Raise an error if the program cannot change any more."""
-        self._check()
-        if self.executable is not None:
-            raise ProgramError(f"{where}: the kernel is compiled already")
-
-    @contextmanager
-    def _in_use(self) -> Iterator[Requests]:
-        """Hold the lock and give the requests, if they can run."""
-        with self.held():
-            if self._requests is None:
-                raise RuntimeError("the kernel is not compiled: call compile() first")
-            yield self._requests
-
-    @contextmanager
-    def _in_step(self) -> Iterator[Requests]:
-        """Hold the lock and give the requests, with the default one if none was added."""
-        with self._in_use() as requests:
-            if not requests.were_added:
-                requests.add([self._facts.start_token], frozenset(), None, Sampling())
-            yield requests
-
-    def _check(self) -> None:
-        if self._process != os.getpid():
-            raise RuntimeError(
-                f"the kernel belongs to the process {self._process}, from which this one was "
-                "forked; make a kernel of its own here"
-            )
-        if self._is_closed:
-            raise ValueError("the kernel is closed; make a new one")
 
     @property
     def active(self) -> tuple[int, ...]:
         """The active requests, in the order in which they were added."""
         with self._in_use() as requests:
             return requests.active
+
+    @property
+    def waiting(self) -> tuple[int, ...]:
+        """The active requests that wait for `extend`, in the order in which they were added."""
+        with self._in_use() as requests:
+            return requests.waiting
 
     def add_request(
         self,
@@ -117,7 +50,9 @@ class Session:
         *,
         max_new_tokens: int | None = None,
         ignore_eos: bool = False,
+        end_tokens: Sequence[int] | None = None,
         logprobs: int | None = None,
+        choose: bool = True,
         **sampling: Any,
     ) -> int:
         """Add a request, which the next call takes up.
@@ -130,8 +65,13 @@ class Session:
             The request ends when it has generated so many. Without it, it goes on to an end token.
         ignore_eos : bool, optional
             Whether it goes on after an end token.
+        end_tokens : sequence of int, optional
+            What ends it instead of the kernel's own end tokens.
         logprobs : int, optional
             How many of the likeliest tokens `logprobs` is to give beside each that is generated.
+        choose : bool, optional
+            Whether the kernel chooses its tokens. Otherwise a call leaves the logits of the next
+            token, and the request waits until `extend` gives it one.
         **sampling
             ``temperature``, ``top_k``, ``top_p``, ``min_p``, ``seed``, ``repetition_penalty`` and
             ``logit_bias``, as in `Sampling`; without them, the most probable token is taken.
@@ -145,13 +85,14 @@ class Session:
         ------
         TypeError, ValueError
             If the prompt is empty, too long or has no tokens of the model, or there are as many
-            active requests as the kernel takes.
+            active requests as the kernel takes; if ``choose=False`` comes with ``logprobs`` or
+            settings of sampling, which are about tokens that the kernel chooses.
         """
         with self._in_use() as requests:
+            count = self._likeliest(logprobs, choose, sampling)
             prompt, how = checked_request(self._program, tokens, max_new_tokens, sampling)
-            end_tokens = frozenset[int]() if ignore_eos else self._facts.end_tokens
-            count = None if logprobs is None else whole("logprobs", logprobs, 0)
-            return requests.add(prompt, end_tokens, max_new_tokens, how, count)
+            ends = self._ends(end_tokens, ignore_eos)
+            return requests.add(prompt, ends, max_new_tokens, how, count, choose)
 
     def check_request(
         self,
@@ -160,14 +101,43 @@ class Session:
         *,
         max_new_tokens: int | None = None,
         ignore_eos: bool = False,
+        end_tokens: Sequence[int] | None = None,
         logprobs: int | None = None,
+        choose: bool = True,
         **sampling: Any,
     ) -> None:
         """Raise the error that `add_request` would, unless it is that no more may be added now."""
         with self._in_use():
+            self._likeliest(logprobs, choose, sampling)
             checked_request(self._program, tokens, max_new_tokens, sampling)
-            if logprobs is not None:
-                whole("logprobs", logprobs, 0)
+            self._ends(end_tokens, ignore_eos)
+
+    def extend(self, request: int, tokens: Sequence[int]) -> None:
+        """Give a request of ``choose=False`` its next tokens, for which it waits.
+
+        Several are fed in one step, and the logits are those after the last. The request ends if
+        that is an end token, or if it has come to its limit.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If there are no tokens, or others than the model's, or more than the request may have;
+            or if it does not wait for tokens.
+
+        Examples
+        --------
+        >>> import tensor_ops
+        >>> with tensor_ops.PersistentKernel(backend="python") as kernel:
+        ...     kernel.compile()
+        ...     request = kernel.add_request([1, 2, 3], choose=False)
+        ...     nothing = kernel()
+        ...     kernel.extend(request, [int(kernel.logits(request).argmax())])
+        ...     nothing, len(kernel.tokens(request))
+        ({}, 1)
+        """
+        with self._in_use() as requests:
+            new = checked_tokens(self._program, tokens, "what is to follow")
+            requests.find(request).extend(new, self._program.limits.longest)
 
     def has_room(self, length: int) -> bool:
         """Return whether a request may be added now, and come to so many tokens.
@@ -196,7 +166,10 @@ class Session:
             return requests.find(request).error
 
     def logits(self, request: int) -> Array:
-        """Return the logits of the token that the last call chose for a request, in float32."""
+        """Return the logits of the token that the last call chose for a request, in float32.
+
+        Of a request with ``choose=False``, they are those of the token that it waits for.
+        """
         with self._in_use() as requests:
             return requests.logits(request)
 
@@ -240,9 +213,10 @@ class Session:
         """Run one step of every active request.
 
         Each goes on by one token, which is also its next input; by several where guesses of
-        ``num_speculative_tokens`` were right. A prompt longer than a step takes
-        several, beside the tokens of the others. If no request was added, a default one runs, which
-        has one start token and ignores end tokens.
+        ``num_speculative_tokens`` were right. A prompt longer than a step takes several, beside the
+        tokens of the others. A request with ``choose=False`` gets logits instead, and has no part
+        in later steps until `extend` gives it a token. If no request was added, a default one runs,
+        which has one start token and ignores end tokens.
 
         Returns
         -------
@@ -257,19 +231,19 @@ class Session:
             If the logits of a request are NaN, or all minus infinity. It has ended then, and the
             others go on: their tokens are in `tokens`.
         RuntimeError
-            If no request is active, or the kernel is not compiled.
+            If no request is active, or all wait for `extend`; or the kernel is not compiled.
         """
         with self._in_step() as requests:
             _, tokens = requests.run(1, math.inf)
             return last_of_each(tokens)
 
     def run(self, num_steps: int, *, max_seconds: float = math.inf) -> dict[int, list[int]]:
-        """Run several steps of every active request, until one of them ends.
+        """Run several steps of every active request, until one ends or all wait for `extend`.
 
         They are the steps of as many calls, with the same results. Where a step depends on nothing
         but the tokens that were chosen before, the executor goes on to it by itself, which takes
-        less time. Requests with ``logprobs`` or ``repetition_penalty``, and a kernel with
-        ``num_speculative_tokens``, go on from step to step through Python.
+        less time. Requests with ``logprobs``, ``repetition_penalty`` or ``choose=False``, and a
+        kernel with ``num_speculative_tokens``, go on from step to step through Python.
 
         Parameters
         ----------
@@ -319,12 +293,13 @@ class Session:
                     if done:
                         break
                     raise
-                has_ended = len(requests.active) < len(before)
+                after = requests.active
+                is_last = len(after) < len(before) or after == requests.waiting
             for number, new in chosen.items():
                 tokens.setdefault(number, []).extend(new)
             left, done = left - steps, done + steps
             seconds = max_seconds - (time.perf_counter() - start)
-            if has_ended or (max_seconds - seconds) / done > seconds:
+            if is_last or (max_seconds - seconds) / done > seconds:
                 break
         return tokens
 
@@ -383,6 +358,24 @@ class Session:
             self._require("read_bandwidth")
             bandwidth: float = self.executable.read_bandwidth()
             return bandwidth
+
+    def _ends(self, given: Sequence[int] | None, ignore_eos: bool) -> frozenset[int]:
+        """Return the tokens that end a request."""
+        if given is None:
+            return frozenset() if ignore_eos else self._facts.end_tokens
+        tokens = checked_tokens(self._program, given, "end_tokens") if np.size(given) else ()
+        return frozenset() if ignore_eos else frozenset(tokens)
+
+    def _likeliest(
+        self, logprobs: int | None, choose: bool, sampling: Mapping[str, Any]
+    ) -> int | None:
+        """Return how many of the likeliest tokens a request notes, if its arguments agree."""
+        if not choose and (logprobs is not None or sampling):
+            names = ", ".join(["logprobs"] * (logprobs is not None) + [*sampling])
+            raise ValueError(
+                f"with choose=False the caller chooses the tokens, by logits(); leave out {names}"
+            )
+        return None if logprobs is None else whole("logprobs", logprobs, 0)
 
     def _require(self, method: str) -> None:
         """Raise a BackendError unless the executable has an optional method."""

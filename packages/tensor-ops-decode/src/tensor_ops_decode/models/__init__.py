@@ -39,7 +39,7 @@ def decoder_of(files: Weights) -> Decoder:
     else:
         listed = files.metadata.get("architectures")
         architecture = listed[0] if isinstance(listed, list) and listed else None
-        settings = Settings(f"{files.path}/config.json", files.metadata)
+        settings = Settings(files.config, files.metadata)
         layers = "num_hidden_layers"
         readers = {family.hugging_face: family.from_hugging_face for family in FAMILIES}
         if architecture == "Gemma3ForCausalLM" and settings.values.get("text_config"):

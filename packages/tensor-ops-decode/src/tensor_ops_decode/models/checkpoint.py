@@ -140,4 +140,4 @@ def _head_size(settings: Settings, name: str, hidden: int, heads: int) -> int:
 def _rows(files: Weights, name: str) -> int:
     if name not in files.names:
         raise FileFormatError(f"{files.path}: tensor {name!r} is missing")
-    return int(files.tensor(name).shape[0])
+    return int(files.header(name).shape[0])

@@ -302,7 +302,7 @@ class _Assembly:
     def tensor(self, name: str, shape: tuple[int, ...], transform: tuple[str, ...] = ()) -> str:
         if name not in self.known:
             raise FileFormatError(f"{self.files.path}: tensor {name!r}, shape {shape}, is missing")
-        found = self.files.tensor(name)
+        found = self.files.header(name)
         if found.shape != shape:
             raise FileFormatError(
                 f"{found.file}: tensor {name!r} has shape {found.shape}, expected {shape}"

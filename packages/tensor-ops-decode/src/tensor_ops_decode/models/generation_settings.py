@@ -1,18 +1,15 @@
 """What a model's files say about generation: the tokens that end an answer, and how to sample."""
 
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tensor_ops_decode.arguments import whole
 from tensor_ops_decode.serving.sampling import Sampling
 from tensor_ops_decode.weights import FileFormatError, Weights
 from tensor_ops_decode.weights.gguf import GgufFile
-from tensor_ops_decode.weights.safetensors import CONFIG, read_json_if_there
 
 __all__ = ["end_tokens_of", "generation_defaults"]
 
-_GENERATION_CONFIG = "generation_config.json"
 # What ends a text, a turn, and a message to a tool.
 _GGUF_END_TOKENS = tuple(f"tokenizer.ggml.{name}_token_id" for name in ("eos", "eot", "eom"))
 _GGUF_SAMPLING = {
@@ -54,7 +51,7 @@ def generation_defaults(weights: Weights) -> dict[str, Any]:
     """
     if isinstance(weights, GgufFile):
         return _gguf_defaults(weights)
-    return _transformers_defaults(Path(weights.path, _GENERATION_CONFIG))
+    return _transformers_defaults(*weights.generation_config)
 
 
 def _end_token_keys(weights: Weights) -> Iterator[tuple[str, str, Any]]:
@@ -63,9 +60,9 @@ def _end_token_keys(weights: Weights) -> Iterator[tuple[str, str, Any]]:
         for key in _GGUF_END_TOKENS:
             yield weights.path, key, weights.metadata.get(key)
         return
-    for name in (CONFIG, _GENERATION_CONFIG):
-        path = Path(weights.path, name)
-        yield str(path), "eos_token_id", read_json_if_there(path).get("eos_token_id")
+    where, values = weights.generation_config
+    yield weights.config, "eos_token_id", weights.metadata.get("eos_token_id")
+    yield where, "eos_token_id", values.get("eos_token_id")
 
 
 def _tokens(where: str, key: str, values: Any) -> list[int]:
@@ -87,15 +84,15 @@ def _gguf_defaults(file: GgufFile) -> dict[str, Any]:
     return {**_LLAMA_CPP_SAMPLING, **found} if found else {}
 
 
-def _transformers_defaults(path: Path) -> dict[str, Any]:
-    config = {key: value for key, value in read_json_if_there(path).items() if value is not None}
+def _transformers_defaults(where: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    config = {key: value for key, value in values.items() if value is not None}
     samples = config.get("do_sample", False)
     if not isinstance(samples, bool):
-        raise FileFormatError(f"{path}: do_sample must be true or false, got {samples!r:.80}")
+        raise FileFormatError(f"{where}: do_sample must be true or false, got {samples!r:.80}")
     found = {}
     for name in (*_SAMPLED, "repetition_penalty", "max_new_tokens"):
         if name in config:
-            _check(str(path), name, name, config[name])
+            _check(where, name, name, config[name])
             if samples or name not in _SAMPLED:
                 found[name] = config[name]
     return {**_TRANSFORMERS_SAMPLING, **found} if samples else found

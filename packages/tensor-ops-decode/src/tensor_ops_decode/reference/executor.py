@@ -311,8 +311,8 @@ class ReferenceExecutable:
         names = {
             name for node in program.nodes for names in node.weights.values() for name in names
         }
+        tensors = {name: tensors[name] for name in names if name in tensors}  # which takes time
         check_tensors(program, tensors, names)
-        tensors = {name: tensors[name] for name in names}  # some take time to look up
         done, size = 0, sum(each.nbytes for each in tensors.values())
         single: dict[str, Array] = {}
         for name in sorted(names):

@@ -1,8 +1,9 @@
 """Guesses of the tokens that come next, from what a sequence has said before."""
 
+import itertools
 from collections.abc import Sequence
 
-__all__ = ["PromptLookup"]
+__all__ = ["PromptLookup", "accepted"]
 
 
 class PromptLookup:
@@ -43,3 +44,23 @@ class PromptLookup:
         # What repeats goes on repeating past the end.
         period = len(tokens) - start
         return [tokens[start + index % period] for index in range(count)]
+
+
+def accepted(
+    chosen: Sequence[int], guesses: Sequence[int], end_tokens: frozenset[int]
+) -> list[int]:
+    """Return the tokens that a step chose, as far as the guesses before them are right.
+
+    Each is what the model would have chosen without guesses: a wrong one has no part in it.
+
+    Examples
+    --------
+    >>> accepted([5, 6, 7], [5, 9], frozenset())
+    [5, 6]
+    """
+    tokens: list[int] = []
+    for token, guess in itertools.zip_longest(chosen, guesses):
+        tokens.append(token)
+        if token != guess or guess in end_tokens:
+            break
+    return tokens

@@ -11,13 +11,16 @@ from tensor_ops.extension import did_you_mean
 from tensor_ops_decode.arguments import whole
 from tensor_ops_decode.completion import TokenLogprob
 from tensor_ops_decode.errors import LogitsError
+from tensor_ops_decode.kinds.kind import Array
 from tensor_ops_decode.program import Program
 from tensor_ops_decode.program.node_slots import drawn_from
 from tensor_ops_decode.program.step_rules import vocabulary
 from tensor_ops_decode.serving.prompt_lookup import PromptLookup
 from tensor_ops_decode.serving.sampling import Sampling
 
-__all__ = ["Request", "StepPart", "check_lengths", "checked_request"]
+__all__ = ["Request", "StepPart", "check_lengths", "checked_request", "checked_tokens"]
+
+_ARGUMENTS = ("max_new_tokens", "ignore_eos", "end_tokens", "logprobs", "choose")
 
 
 @dataclass(eq=False)
@@ -40,6 +43,10 @@ class Request:
     sampling : Sampling
     num_likeliest : int or None
         How many of the likeliest tokens are noted beside each generated one; None notes nothing.
+    chooses : bool
+        Whether its steps choose its tokens; else they leave logits, and `extend` gives it tokens.
+    logits : ndarray or None
+        Those of the next token, as its last step has left them.
     num_fed : int
         How many of its tokens have been through the model, in this request or in another one that
         began with the same.
@@ -62,6 +69,8 @@ class Request:
     max_new_tokens: int | None
     sampling: Sampling
     num_likeliest: int | None = None
+    chooses: bool = True
+    logits: Array | None = None
     num_fed: int = 0
     num_shared: int = 0
     num_accepted: int = 0
@@ -100,6 +109,16 @@ class Request:
         return len(self.tokens) - self.num_fed
 
     @property
+    def needs_token(self) -> bool:
+        """Whether its next step waits for a token that the caller chooses."""
+        return not self.chooses and not self.num_waiting
+
+    @property
+    def may_guess(self) -> bool:
+        """Whether a step may guess its tokens: it must choose them, by what it knows beforehand."""
+        return self.chooses and self.sampling.repetition_penalty == 1
+
+    @property
     def is_steady(self) -> bool:
         """Whether its next step differs from the one before by nothing but the token that is fed.
 
@@ -107,10 +126,29 @@ class Request:
         """
         return (
             self.num_waiting == 1
+            and self.may_guess
             and len(self.tokens) > self.prompt_length
             and self.num_likeliest is None
-            and self.sampling.repetition_penalty == 1
         )
+
+    def extend(self, tokens: Sequence[int], longest: int) -> None:
+        """Take the next tokens from the caller, if it waits for them and may have so many."""
+        if not self.needs_token or self.finish_reason is not None:
+            state = (
+                f"has ended ({self.finish_reason})"
+                if self.finish_reason is not None
+                else "has tokens that the kernel has yet to be called for"
+                if not self.chooses
+                else "was added without choose=False, so that the kernel chooses its tokens"
+            )
+            raise ValueError(f"request {self.number} {state}; it cannot be extended")
+        most = self.most_tokens(longest)
+        if len(tokens) > most:
+            raise ValueError(
+                f"request {self.number} may have {most} more tokens, got {len(tokens)}: the limits "
+                "are its max_new_tokens, max_seq_length and max_num_pages"
+            )
+        self.tokens.extend(tokens)
 
     def skip_to(self, num_fed: int) -> None:
         """Note that the caches have so many of its tokens by another request."""
@@ -155,7 +193,7 @@ def checked_request(
     known = [field.name for field in fields(Sampling)]
     for name in sampling:
         if name not in known:
-            arguments = ["max_new_tokens", "ignore_eos", "logprobs", *known]
+            arguments = [*_ARGUMENTS, *known]
             raise TypeError(
                 f"add_request() has no argument {name!r}; {did_you_mean(name, arguments)}"
                 f"the arguments are {', '.join(arguments)}"
@@ -175,24 +213,32 @@ def checked_request(
             )
         if sum(bias == -math.inf for bias in how.logit_bias.values()) == end:
             raise ValueError(f"logit_bias bans all of the {end} tokens; leave one at least")
-    return _checked_prompt(program, tokens, max_new_tokens), how
+    prompt = checked_tokens(program, tokens, "the prompt")
+    check_lengths(program, len(prompt), max_new_tokens)
+    return prompt, how
 
 
-def _checked_prompt(program: Program, tokens: object, max_new_tokens: int | None) -> list[int]:
+def checked_tokens(program: Program, tokens: object, what: str) -> list[int]:
+    """Return tokens as a list, if there are some and a program takes them; `what` is their name.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Otherwise.
+    """
     end = vocabulary(program)
     given = np.asarray(tokens)
     if given.dtype.kind in "Of" and isinstance(tokens, Sequence):  # as are integers of many bits
         large = [each for each in tokens if type(each) is int and not 0 <= each < end]
         if large and all(type(each) is int for each in tokens):
-            raise ValueError(f"tokens must be from 0 to {end - 1}, got {large[0]} in the prompt")
+            raise ValueError(f"tokens must be from 0 to {end - 1}, got {large[0]} in {what}")
     if given.ndim != 1 or (given.size and given.dtype.kind not in "iu"):
-        raise TypeError(f"the prompt must be a sequence of token ids, got {tokens!r:.80}")
+        raise TypeError(f"{what} must be a sequence of token ids, got {tokens!r:.80}")
     if not given.size:
-        raise ValueError("the prompt is empty; it must have at least one token")
+        raise ValueError(f"{what} is empty; it must have at least one token")
     wrong = given[(given < 0) | (given >= end)]
     if wrong.size:
-        raise ValueError(f"tokens must be from 0 to {end - 1}, got {wrong[0]} in the prompt")
-    check_lengths(program, len(given), max_new_tokens)
+        raise ValueError(f"tokens must be from 0 to {end - 1}, got {wrong[0]} in {what}")
     return [int(token) for token in given]
 
 

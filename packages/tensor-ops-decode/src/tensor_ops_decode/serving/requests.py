@@ -2,7 +2,7 @@
 
 import itertools
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,6 +12,7 @@ from tensor_ops_decode.kinds.kind import Array
 from tensor_ops_decode.program import Program, State
 from tensor_ops_decode.serving.kv_cache import Beginning, PageTable
 from tensor_ops_decode.serving.logits import logits_error, token_logprob
+from tensor_ops_decode.serving.prompt_lookup import accepted
 from tensor_ops_decode.serving.request import Request, StepPart
 from tensor_ops_decode.serving.sampling import Sampling, note_token, write_sampling
 from tensor_ops_decode.serving.step_times import StepProfile, StepTimes
@@ -110,8 +111,9 @@ class Requests:
         max_new_tokens: int | None,
         sampling: Sampling,
         num_likeliest: int | None = None,
+        chooses: bool = True,
     ) -> int:
-        """Add a request with a prompt that `checked_prompt` has returned; return its number."""
+        """Add a request with a prompt that `checked_request` has returned; return its number."""
         if len(self.active) == self._limits.max_requests:
             raise ValueError(
                 f"{len(self._active)} requests are active, which is max_num_batched_requests; "
@@ -124,7 +126,15 @@ class Requests:
         number, length = next(self._numbers), len(prompt)
         self.were_added = True
         self._active[number] = Request(
-            number, slot, prompt, length, end_tokens, max_new_tokens, sampling, num_likeliest
+            number,
+            slot,
+            prompt,
+            length,
+            end_tokens,
+            max_new_tokens,
+            sampling,
+            num_likeliest,
+            chooses,
         )
         return number
 
@@ -155,11 +165,18 @@ class Requests:
 
     def logits(self, number: int) -> Array:
         """Return a copy of the logits that a request has got from the last step."""
-        self.find(number)
+        request = self.find(number)
+        if request.logits is not None:
+            return request.logits.copy()
         if number not in self._rows:
             raise ValueError(f"request {number} has got no token in the last step")
         logits: Array = self._logits[self._rows[number]].copy()
         return logits
+
+    @property
+    def waiting(self) -> tuple[int, ...]:
+        """The numbers of the active requests that must be given tokens before they go on."""
+        return tuple(each for each in self.active if self._active[each].needs_token)
 
     def run(self, most_steps: int, max_seconds: float) -> tuple[int, dict[int, list[int]]]:
         """Run steps of all active requests in one call of the executable.
@@ -213,7 +230,10 @@ class Requests:
         beginnings = self._share_pages() if self._shares_pages else {}
         plan = self._plan(beginnings)
         if not plan:
-            raise RuntimeError("no request is active: add one with add_request(), or reset()")
+            what = "active: add one with add_request(), or reset()"
+            if self.waiting:
+                what = f"ready for a step: extend() those that wait for tokens, {[*self.waiting]}"
+            raise RuntimeError(f"no request is {what}")
         self._check_room(plan)
         if self._most_guesses:
             plan = self._with_guesses(plan)
@@ -243,7 +263,11 @@ class Requests:
     def _chosen(self, step: _Step) -> list[list[int]]:
         """Return the tokens of each part of a step, as far as the guesses before them are right."""
         return [
-            self._accepted(step.rows.get(request.number, range(0)), guesses, request.end_tokens)
+            accepted(
+                [self._tokens[row] for row in step.rows.get(request.number, ())],
+                guesses,
+                request.end_tokens,
+            )
             for request, _, guesses in step.plan
         ]
 
@@ -264,6 +288,9 @@ class Requests:
                     token_logprob(self._logits[row], token, request.num_likeliest)
                     for row, token in zip(of_request, tokens, strict=False)
                 ]
+            if tokens and not request.chooses:
+                request.logits = self._logits[self._rows[request.number]].copy()
+                tokens.clear()
             request.advance(count, tokens)
             if is_without_token:
                 request.error = logits_error(self._program, self._executable, request, *step.counts)
@@ -275,20 +302,6 @@ class Requests:
             raise errors[0]
         tokens_of = zip(step.plan, chosen, strict=True)
         return {part.request.number: tokens for part, tokens in tokens_of if tokens}
-
-    def _accepted(
-        self, rows: Sequence[int], guesses: Sequence[int], end_tokens: frozenset[int]
-    ) -> list[int]:
-        """Return the tokens that were chosen in rows, as far as the guesses before them are right.
-
-        Each is what the model would have chosen without guesses: a wrong one has no part in it.
-        """
-        tokens: list[int] = []
-        for row, guess in itertools.zip_longest(rows, guesses):
-            tokens.append(self._tokens[row])
-            if tokens[-1] != guess or guess in end_tokens:
-                break
-        return tokens
 
     def _share_pages(self) -> dict[int, Beginning]:
         """Let prompts skip what the caches have; return what each will fill its next page with."""
@@ -321,16 +334,13 @@ class Requests:
         return plan
 
     def _with_guesses(self, plan: list[StepPart]) -> list[StepPart]:
-        """Return the plan with guesses, where the step and the pages have room for them.
-
-        A request whose logits depend on its tokens has none, for a step knows its tokens alone.
-        """
+        """Return the plan with guesses, where the step and the pages have room for them."""
         limits = self._limits
         room = limits.max_tokens - sum(part.num_own for part in plan)
         guessed = []
         for request, count, _ in plan:
             most = min(room, self._most_guesses, request.most_tokens(limits.longest) - 1)
-            is_last = count == request.num_waiting and request.sampling.repetition_penalty == 1
+            is_last = count == request.num_waiting and request.may_guess
             guesses = request.lookup.propose(request.tokens, most) if is_last and most > 0 else []
             room -= len(guesses)
             guessed.append(StepPart(request, count, guesses))

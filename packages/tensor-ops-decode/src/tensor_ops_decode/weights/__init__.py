@@ -1,9 +1,10 @@
-"""The weights of a model in the files they come in: GGUF, or a Hugging Face folder."""
+"""The weights of a model: in GGUF, in a Hugging Face folder, or in memory."""
 
 import errno
 import os
 from pathlib import Path
 
+from tensor_ops_decode.weights.arrays import ArrayWeights, DeferredArray
 from tensor_ops_decode.weights.formats import FORMATS, Format
 from tensor_ops_decode.weights.gguf import MAGIC, GgufFile
 from tensor_ops_decode.weights.mapped_file import FileFormatError
@@ -13,6 +14,8 @@ from tensor_ops_decode.weights.transforms import apply_transforms
 
 __all__ = [
     "FORMATS",
+    "ArrayWeights",
+    "DeferredArray",
     "FileFormatError",
     "Format",
     "StoredTensor",

@@ -19,7 +19,7 @@ import numpy as np
 
 from tensor_ops_decode.weights.formats import GGML_TYPES, Format
 from tensor_ops_decode.weights.mapped_file import FileFormatError, MappedFile
-from tensor_ops_decode.weights.tensor import TensorPlace, Weights, check_places
+from tensor_ops_decode.weights.tensor import FileWeights, TensorPlace, check_places
 
 __all__ = ["MAGIC", "GgufFile", "Metadata"]
 
@@ -94,7 +94,7 @@ class Metadata(Mapping[str, Any]):
         return texts
 
 
-class GgufFile(Weights):
+class GgufFile(FileWeights):
     """A GGUF file, or all parts of one that is split.
 
     Parameters

@@ -15,7 +15,7 @@ from typing import Any, TypeGuard
 
 from tensor_ops_decode.weights.formats import FORMATS, Format
 from tensor_ops_decode.weights.mapped_file import FileFormatError, MappedFile
-from tensor_ops_decode.weights.tensor import TensorPlace, Weights, check_places
+from tensor_ops_decode.weights.tensor import FileWeights, TensorPlace, check_places
 
 __all__ = [
     "CONFIG",
@@ -27,6 +27,7 @@ __all__ = [
 ]
 
 CONFIG = "config.json"
+GENERATION_CONFIG = "generation_config.json"
 SINGLE = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 MAX_HEADER = 100_000_000  # bytes, as the library has it
@@ -43,7 +44,7 @@ _DTYPES: dict[str, Format | tuple[str, int]] = {
 }
 
 
-class SafetensorsFolder(Weights):
+class SafetensorsFolder(FileWeights):
     """A folder with the files of a model as Hugging Face names them.
 
     Parameters
@@ -70,6 +71,15 @@ class SafetensorsFolder(Weights):
         self.path = os.fspath(Path(path))
         self.metadata = read_json(Path(path, CONFIG))
         self._tensors = self._read()
+
+    @property
+    def config(self) -> str:
+        return f"{self.path}/{CONFIG}"
+
+    @property
+    def generation_config(self) -> tuple[str, Mapping[str, Any]]:
+        path = Path(self.path, GENERATION_CONFIG)
+        return str(path), read_json_if_there(path)
 
     def _read(self) -> dict[str, TensorPlace]:
         single, index = Path(self.path, SINGLE), Path(self.path, INDEX)

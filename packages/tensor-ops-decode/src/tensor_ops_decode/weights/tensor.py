@@ -1,6 +1,7 @@
 """A stored tensor: its type, its shape, and its bytes where they are."""
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -11,12 +12,38 @@ from numpy.typing import DTypeLike, NDArray
 from tensor_ops_decode.weights.formats import FORMATS, Format
 from tensor_ops_decode.weights.mapped_file import FileFormatError, MappedFile
 
-__all__ = ["TensorPlace", "Weights", "StoredTensor", "check_places"]
+__all__ = [
+    "FileWeights",
+    "StoredTensor",
+    "TensorHeader",
+    "TensorPlace",
+    "Weights",
+    "check_places",
+]
+
+
+@dataclass(frozen=True)
+class TensorHeader:
+    """What is known of a tensor before it is read.
+
+    Attributes
+    ----------
+    type : str
+        The name of its format, such as ``"q4_1"``.
+    shape : tuple of int
+        The logical shape, ``(rows, columns)`` or ``(columns,)``.
+    file : str
+        Where it is, as errors say it.
+    """
+
+    type: str
+    shape: tuple[int, ...]
+    file: str
 
 
 @dataclass(frozen=True, eq=False)
 class StoredTensor:
-    """A tensor of a model's file, not copied.
+    """A tensor of a model, not copied.
 
     Attributes
     ----------
@@ -28,7 +55,7 @@ class StoredTensor:
     data : ndarray of uint8, shape (rows, row_bytes)
         The rows as they are stored; read-only where they are part of a mapped file.
     file : str
-        The file that it is from.
+        The file that it is from, or the model in memory.
     """
 
     name: str
@@ -85,26 +112,42 @@ class TensorPlace:
         )
 
 
-class Weights:
-    """The stored tensors of a model, and what its files say about it.
+class Weights(ABC):
+    """The stored tensors of a model, and what is said about it beside them.
 
     Attributes
     ----------
     path : str
+        The file or folder of the model; of one in memory, what errors call it.
     metadata : mapping
         The metadata of a GGUF file, or what config.json says.
     """
 
     path: str
     metadata: Mapping[str, Any]
-    _tensors: dict[str, TensorPlace]
 
     @property
-    def names(self) -> tuple[str, ...]:
-        return tuple(self._tensors)
+    def config(self) -> str:
+        """What errors call the place of the metadata."""
+        return self.path
 
+    @property
+    def generation_config(self) -> tuple[str, Mapping[str, Any]]:
+        """What errors call generation_config.json, and what it says; empty without it."""
+        return self.path, {}
+
+    @property
+    @abstractmethod
+    def names(self) -> tuple[str, ...]:
+        """The names of the tensors."""
+
+    @abstractmethod
+    def header(self, name: str) -> TensorHeader:
+        """Return the type and the shape of a tensor, without reading it; raises as `tensor`."""
+
+    @abstractmethod
     def tensor(self, name: str) -> StoredTensor:
-        """Return a tensor as a view of its mapped file.
+        """Return a tensor.
 
         Raises
         ------
@@ -113,19 +156,47 @@ class Weights:
         FileFormatError
             If its type is not supported.
         """
+
+    @property
+    def files(self) -> tuple[MappedFile, ...]:
+        """The files that have the tensors, which do not change; none of a model in memory."""
+        return ()
+
+    def release_memory(self) -> None:
+        """Give back the memory of what was read, which is read again where it is needed."""
+        for file in self.files:
+            file.release_memory()
+
+    @abstractmethod
+    def release_tensor(self, name: str) -> None:
+        """Give up a tensor of which no array will be made again, if it is in memory."""
+
+
+class FileWeights(Weights):
+    """The tensors of files, which are mapped."""
+
+    _tensors: dict[str, TensorPlace]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self._tensors)
+
+    def header(self, name: str) -> TensorHeader:
+        found = self.tensor(name)
+        return TensorHeader(found.type, found.shape, found.file)
+
+    def tensor(self, name: str) -> StoredTensor:
+        """Return a tensor as a view of its mapped file."""
         if name not in self._tensors:
             raise KeyError(f"{self.path} has no tensor {name!r}")
         return self._tensors[name].open()
 
     @property
     def files(self) -> tuple[MappedFile, ...]:
-        """The files that have the tensors."""
         return tuple(dict.fromkeys(tensor.file for tensor in self._tensors.values()))
 
-    def release_memory(self) -> None:
-        """Give back the memory of what was read, which is read again where it is needed."""
-        for file in self.files:
-            file.release_memory()
+    def release_tensor(self, name: str) -> None:
+        """Do nothing: executors give back the memory of a file as they pack it."""
 
 
 def check_places(tensors: list[TensorPlace]) -> None:

@@ -1,0 +1,1 @@
+"""A causal model of transformers, run by the decode engine: `tensor_ops_torch.decoder`."""

@@ -1,0 +1,172 @@
+"""The modules and the weights of a model by the names that its files have, without adapters.
+
+A model that peft has changed has layers around the model's own, which are looked through: what is
+found under a name is the model's own layer, beside the adapters that are yet to be merged into it.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from tensor_ops_torch.decoding.errors import UnsupportedModelError
+from tensor_ops_torch.pytorch import torch
+
+__all__ = ["Part", "Weight", "parts_of", "weights_of"]
+
+_MERGE = "merge them first, by merge_and_unload(), or give merge=True"
+
+
+@dataclass(frozen=True)
+class Part:
+    """A module of a model.
+
+    Attributes
+    ----------
+    name : str
+        As in the model without adapters.
+    module : Module
+        The model's own, within the layer of an adapter.
+    layer : Module or None
+        That layer, which is one of peft's.
+    adapters : tuple of str
+        The adapters that are yet to be merged.
+    """
+
+    name: str
+    module: torch.nn.Module
+    layer: Any = None
+    adapters: tuple[str, ...] = ()
+
+    def merged(self) -> torch.nn.Module:
+        """Return the module with its adapters merged, as peft merges them; the model's stays."""
+        if not self.adapters:
+            return self.module
+        layer = copy.deepcopy(self.layer)
+        layer.merge(adapter_names=list(self.adapters))
+        merged: torch.nn.Module = layer.get_base_layer()
+        return merged
+
+
+@dataclass(frozen=True)
+class Weight:
+    """A parameter of a part, by its name in it."""
+
+    part: Part
+    attribute: str
+
+    @property
+    def name(self) -> str:
+        """Its name in the files of the model."""
+        return f"{self.part.name}.{self.attribute}".lstrip(".")
+
+    @property
+    def parameter(self) -> torch.nn.Parameter:
+        """The parameter, without what adapters add to it."""
+        parameter: torch.nn.Parameter = getattr(self.part.module, self.attribute)
+        return parameter
+
+    def array(self) -> torch.Tensor:
+        """Return its values, adapters merged, as a contiguous tensor on the host.
+
+        That is the parameter's own memory unless one of these takes a copy.
+        """
+        parameter: torch.Tensor = getattr(self.part.merged(), self.attribute)
+        return parameter.detach().to("cpu").contiguous()
+
+    def without_memory(self) -> torch.nn.Parameter:
+        """Return a parameter of the same shape and dtype without values."""
+        found = self.parameter
+        empty = torch.empty_like(found, device="meta")
+        return torch.nn.Parameter(empty, requires_grad=found.requires_grad)
+
+    def replace(self, parameter: torch.nn.Parameter) -> None:
+        """Put another parameter into the model in its place."""
+        setattr(self.part.module, self.attribute, parameter)
+
+
+def parts_of(model: torch.nn.Module, *, merge: bool) -> list[Part]:
+    """Return the modules of a model.
+
+    Parameters
+    ----------
+    model : Module
+        As transformers makes it, or as peft has changed it in place.
+    merge : bool
+        Whether adapters may be left that are not merged.
+
+    Raises
+    ------
+    UnsupportedModelError
+        If there are adapters that are not merged and cannot be, or may not.
+    """
+    return list(_parts(model, "", merge))
+
+
+def weights_of(parts: list[Part]) -> dict[str, Weight]:
+    """Return the parameters of a model by their names; each under all of its names."""
+    found = [Weight(part, attribute) for part in parts for attribute in _attributes(part.module)]
+    return {weight.name: weight for weight in found}
+
+
+def _attributes(module: torch.nn.Module) -> list[str]:
+    return [name for name, parameter in module._parameters.items() if parameter is not None]
+
+
+def _parts(module: Any, name: str, merge: bool) -> Iterator[Part]:
+    if _is_from_peft(module):
+        if hasattr(module, "modules_to_save"):
+            yield from _parts(_saved(module, name), name, merge)
+            return
+        yield _adapted(module, name, merge)
+        return
+    yield Part(name, module)
+    for child, found in module.named_children():
+        yield from _parts(found, f"{name}.{child}".lstrip("."), merge)
+
+
+def _is_from_peft(module: object) -> bool:
+    return any(each.__module__.partition(".")[0] == "peft" for each in type(module).__mro__)
+
+
+def _adapted(layer: Any, name: str, merge: bool) -> Part:
+    """Return the part in a layer of an adapter."""
+    kind = f"{type(layer).__module__}.{type(layer).__name__}"
+    if not all(hasattr(layer, each) for each in ("get_base_layer", "merged_adapters", "merge")):
+        raise UnsupportedModelError(f"{name} is {kind} of peft, which cannot be merged")
+    active = [] if layer.disable_adapters else list(layer.active_adapters)
+    present = [each for each in active if _has(layer, each)]
+    merged = list(layer.merged_adapters)
+    if not set(merged) <= set(present):
+        raise UnsupportedModelError(
+            f"{name} has merged adapters that are not active, {', '.join(merged)}: a call of the "
+            "model would take them out again; call unmerge_adapter() first"
+        )
+    pending = tuple(each for each in present if each not in merged)
+    if pending and not merge:
+        raise UnsupportedModelError(
+            f"{name} has adapters that are not merged, {', '.join(pending)}: {_MERGE}"
+        )
+    return Part(name, layer.get_base_layer(), layer, pending)
+
+
+def _has(layer: Any, adapter: str) -> bool:
+    """Return whether an adapter has weights for a layer."""
+    held = [getattr(layer, each, {}) for each in layer.adapter_layer_names]
+    return any(adapter in each for each in held)
+
+
+def _saved(wrapper: Any, name: str) -> torch.nn.Module:
+    """Return the module that an adapter has in place of the model's own, or that."""
+    active = [] if wrapper.disable_adapters else list(wrapper.active_adapters)
+    found = [each for each in active if each in wrapper.modules_to_save]
+    if len(found) > 1:
+        raise UnsupportedModelError(
+            f"{name} has a module of each of the adapters {', '.join(found)}: activate one of them"
+        )
+    chosen: torch.nn.Module = (
+        wrapper.modules_to_save[found[0]] if found else wrapper.original_module
+    )
+    return chosen

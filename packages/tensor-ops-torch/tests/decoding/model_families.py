@@ -1,0 +1,101 @@
+"""A small model of random weights for each family of the engine."""
+
+import os
+
+import torch
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+
+import transformers
+
+VOCABULARY = 331
+# What the small models share.
+SMALL = {
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "vocab_size": VOCABULARY,
+    "max_position_embeddings": 128,
+    "rms_norm_eps": 1e-3,
+    "initializer_range": 0.3,  # so that the model says something
+    "pad_token_id": None,
+    "bos_token_id": None,
+    "eos_token_id": None,
+}
+# The class of a model, and its settings.
+FAMILIES = {
+    "Llama": ("Llama", {}),
+    "Llama 3": (
+        "Llama",
+        {
+            "attention_bias": True,
+            "rope_parameters": {
+                "rope_type": "llama3",
+                "rope_theta": 1e4,
+                "factor": 4.0,
+                "low_freq_factor": 1.0,
+                "high_freq_factor": 4.0,
+                "original_max_position_embeddings": 32,
+            },
+        },
+    ),
+    "Mistral": ("Mistral", {"sliding_window": 7, "head_dim": 20}),
+    "Qwen 2": ("Qwen2", {}),
+    "Qwen 3": ("Qwen3", {"head_dim": 20}),
+    "Phi 3": ("Phi3", {"sliding_window": 11, "partial_rotary_factor": 0.5}),
+    "Gemma 1": ("Gemma", {"head_dim": 20}),
+    "Gemma 2": (
+        "Gemma2",
+        {
+            "head_dim": 20,
+            "query_pre_attn_scalar": 20,
+            "sliding_window": 9,
+            "attn_logit_softcapping": 5.0,
+            "final_logit_softcapping": 3.0,
+        },
+    ),
+    "Gemma 3": (
+        "Gemma3Text",
+        {
+            "num_hidden_layers": 3,
+            "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
+            "head_dim": 12,
+            "query_pre_attn_scalar": 12,
+            "sliding_window": 9,
+            "rope_parameters": {
+                "full_attention": {"rope_type": "linear", "rope_theta": 5e4, "factor": 8.0},
+                "sliding_attention": {"rope_type": "default", "rope_theta": 1e3},
+            },
+        },
+    ),
+}
+
+
+def small_model(name="Llama", *, tied=True, dtype=torch.float32, seed=0, **changed):
+    """Return a model of a family whose norms and biases are not all ones and zeros."""
+    family, settings = FAMILIES[name]
+    torch.manual_seed(seed)
+    settings = {**SMALL, **settings, "tie_word_embeddings": tied, **changed}
+    config = getattr(transformers, f"{family}Config")(**settings)
+    model_class = getattr(transformers, f"{family.removesuffix('Text')}ForCausalLM")
+    # Other kernels of attention than the eager one have no soft cap.
+    model = model_class._from_config(config, attn_implementation="eager").eval()
+    with torch.no_grad():
+        for key, parameter in model.named_parameters():
+            if key.endswith(("norm.weight", "bias")):
+                parameter.add_(torch.randn_like(parameter), alpha=0.2)
+    return model.to(dtype)
+
+
+def prompt(length=9):
+    """Return a prompt with its mask, as arguments of ``generate``."""
+    tokens = torch.randint(0, VOCABULARY, (1, length), generator=torch.Generator().manual_seed(7))
+    return {"inputs": tokens, "attention_mask": torch.ones_like(tokens)}
+
+
+def greedy(model, count, **given):
+    """Return what a model, or a decoder, continues a prompt with."""
+    given = given or prompt()
+    return model.generate(**given, max_new_tokens=count, do_sample=False, pad_token_id=0)

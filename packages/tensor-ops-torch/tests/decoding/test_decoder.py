@@ -1,0 +1,254 @@
+"""`decoder`: models of every family, in memory, write what transformers has them write."""
+
+import gc
+import inspect
+import sys
+import weakref
+
+import pytest
+import torch
+from model_families import FAMILIES, greedy, prompt, small_model
+
+import tensor_ops_decode
+import tensor_ops_torch
+from tensor_ops import BackendFallbackWarning, BackendUnavailableError
+from tensor_ops_torch import Decoder, UnsupportedModelError, WeightsChangedError, decoder
+
+NEW_TOKENS = 64
+# Logits of two implementations in float32 differ by less, those of bfloat16 weights among them.
+BOUND = 2e-4
+# What transformers' rounding in bfloat16 does to them, as a part of the largest logit. A kernel
+# rounds no activations.
+BFLOAT16_BOUND = 0.12
+
+
+def logits_of(model, sequence):
+    """Return the logits of a model, from which it has chosen what follows the prompt."""
+    with torch.no_grad():
+        return model(sequence[:, :-1]).logits[0, prompt()["inputs"].shape[1] - 1 :].float()
+
+
+def assert_same(model, fast, bound):
+    """Assert that logits are within a bound, and tokens equal up to the first near tie of two.
+
+    Returns how many tokens that are.
+    """
+    how = {"return_dict_in_generate": True, "output_logits": True}
+    found = greedy(fast, NEW_TOKENS, **prompt(), **how)
+    logits = logits_of(model, found.sequences)
+    allowed = bound * logits.abs().max() if bound > BOUND else bound
+    assert (torch.cat(found.logits) - logits).abs().max() < allowed
+    expected = greedy(model, NEW_TOKENS)
+    best = logits_of(model, expected).topk(2).values
+    near = torch.nonzero(best[:, 0] - best[:, 1] <= 2 * allowed)
+    count = int(near[0]) if len(near) else NEW_TOKENS
+    end = prompt()["inputs"].shape[1] + count
+    assert torch.equal(found.sequences[:, :end], expected[:, :end])
+    return count
+
+
+@pytest.mark.parametrize("tied", [True, False], ids=["tied", "untied"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_greedy_tokens_are_those_of_transformers(family, tied):
+    model = small_model(family, tied=tied, seed=1)
+    with decoder(model, max_seq_length=128) as fast:
+        assert assert_same(model, fast, BOUND) == NEW_TOKENS, "choose another seed"
+        assert torch.equal(greedy(fast, NEW_TOKENS), greedy(model, NEW_TOKENS))
+        assert ("lm_head.weight" in fast.kernel.program.tensors) != tied
+
+
+@pytest.mark.parametrize(
+    "family",
+    [
+        pytest.param(name, marks=[] if name in ("Llama", "Gemma 2") else [pytest.mark.nightly])
+        for name in FAMILIES
+    ],
+)
+def test_bfloat16_weights_are_multiplied_without_rounding_what_is_between(family):
+    model, in_float32 = small_model(family, dtype=torch.bfloat16), small_model(family)
+    in_float32.load_state_dict(model.state_dict())
+    with decoder(model, max_seq_length=128, cache_dtype="float32") as fast:
+        assert {tensor.type for tensor in fast.kernel.program.tensors.values()} == {"f32", "bf16"}
+        assert assert_same(in_float32, fast, BOUND) == NEW_TOKENS, "choose another seed"
+        assert_same(model, fast, BFLOAT16_BOUND)
+
+
+def test_custom_generate_runs_the_kernel():
+    model = small_model()
+    with decoder(model) as fast:
+        found = model.generate(
+            **prompt(), max_new_tokens=8, do_sample=False, pad_token_id=0, custom_generate=fast
+        )
+        assert torch.equal(found, greedy(model, 8))
+
+
+def test_weights_are_quantized_as_those_of_a_file(tmp_path):
+    model = small_model()
+    model.save_pretrained(tmp_path)
+    how = {"quantize": "q4_0", "quantize_head": "q8_0", "max_seq_length": 64}
+    with (
+        decoder(model, **how) as fast,
+        tensor_ops_decode.PersistentKernel(model=tmp_path, **how) as kernel,
+    ):
+        kernel.compile()
+        types = [
+            {name: tensor.type for name, tensor in each.program.tensors.items()}
+            for each in (fast.kernel, kernel)
+        ]
+        assert types[0] == types[1]
+        request = kernel.add_request(prompt()["inputs"][0].tolist(), max_new_tokens=16)
+        while kernel.requests:
+            kernel()
+        assert greedy(fast, 16)[0, -16:].tolist() == kernel.tokens(request)
+
+
+def test_it_holds_no_model_but_with_fallback():
+    for fallback in (False, True):
+        model = small_model()
+        expected, gone = greedy(model, 8), weakref.ref(model)
+        with decoder(model, fallback=fallback) as fast:
+            assert fast.model is model
+            del model
+            gc.collect()
+            assert (gone() is None) == (fast.model is None) == (not fallback)
+            assert torch.equal(greedy(fast, 8), expected)
+
+
+def test_changed_weights_are_an_error_before_anything_is_generated():
+    model = small_model()
+    with decoder(model) as fast:
+        greedy(fast, 1)
+        with torch.no_grad():
+            model.model.layers[1].mlp.up_proj.weight.mul_(3)
+        with pytest.raises(WeightsChangedError, match=r"layers\.1\.mlp\.up_proj\.weight was writt"):
+            greedy(fast, 1)
+    with decoder(model) as again:
+        assert torch.equal(greedy(again, 8), greedy(model, 8))
+
+
+def test_released_weights_are_the_kernels_alone():
+    model = small_model(tied=False)
+    expected, number = greedy(model, 8), sum(each.numel() for each in model.parameters())
+    held = weakref.ref(model.model.layers[0].mlp.up_proj.weight)
+    with decoder(model, release=True) as fast:
+        assert held() is None
+        assert {each.device.type for each in model.parameters()} == {"meta"}
+        assert sum(each.numel() for each in model.parameters()) == number
+        assert torch.equal(greedy(fast, 8), expected)
+        assert "given up" in str(fast.explain())
+        with pytest.raises(UnsupportedModelError, match="load the model again"):
+            decoder(model)
+
+
+@pytest.mark.parametrize("quantize", [None, "q8_0"])
+@pytest.mark.parametrize("backend", ["cpp", "python"])
+def test_a_tied_head_is_released_under_both_names(backend, quantize):
+    model = small_model()
+    how = {"backend": backend, "quantize": quantize, "quantize_head": quantize}
+    with decoder(model, **how) as fast:
+        expected = greedy(fast, 8)
+    with decoder(model, release=True, **how) as fast:
+        assert {each.device.type for each in model.parameters()} == {"meta"}
+        assert model.lm_head.weight is model.model.embed_tokens.weight
+        assert torch.equal(greedy(fast, 8), expected)
+
+
+def test_what_the_engine_does_not_run_is_refused_or_left_to_the_model():
+    model = small_model()
+    model.model.layers[0].mlp.act_fn = torch.nn.Tanh()
+    with pytest.raises(UnsupportedModelError, match=r"act_fn is a torch.*Tanh, expected"):
+        decoder(model)
+    with pytest.warns(BackendFallbackWarning, match="own generate") as warned:
+        slow = decoder(model, fallback=True)
+    assert len(warned) == 1
+    assert slow.kernel is None
+    assert torch.equal(greedy(slow, 8), greedy(model, 8))
+    found = slow.explain()
+    assert (found.runs, found.kernel) == ("transformers", None)
+    assert "act_fn" in found.reason
+    slow.close()
+
+
+def test_a_backend_without_an_executor_is_refused_or_left_to_the_model():
+    model = small_model()
+    with pytest.raises(tensor_ops_decode.NoExecutorError, match="runs no programs"):
+        decoder(model, backend="torch")
+    with pytest.warns(BackendFallbackWarning, match="runs no programs"):
+        assert decoder(model, backend="torch", fallback=True).kernel is None
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "words"),
+    [
+        ({"quantize": "q9"}, ValueError, "quantize must be one of"),
+        ({"release": True, "fallback": True}, ValueError, "leave one of them out"),
+        ({"max_seq_length": 0}, ValueError, "max_seq_length"),
+        ({"backend": "nonsense"}, ValueError, "nonsense"),
+        ({"progress": 3}, TypeError, "progress"),
+        ({"cache": "/tmp"}, TypeError, "cache"),
+    ],
+)
+def test_wrong_arguments_are_errors_and_leave_the_model_as_it_is(given, error, words):
+    model = small_model()
+    with pytest.raises(error, match=words):
+        decoder(model, **given)
+    assert {each.device.type for each in model.parameters()} == {"cpu"}
+
+
+@pytest.mark.parametrize("given", ["gpt2", None, torch.nn.Linear(2, 2), small_model().model])
+def test_what_is_no_model_of_transformers_is_a_type_error(given):
+    with pytest.raises(TypeError, match=r"takes a model of transformers that generates.*got"):
+        decoder(given)
+    with pytest.raises(TypeError, match="takes a model of transformers"):
+        decoder(given, fallback=True)
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, ArithmeticError])
+def test_packing_can_be_interrupted(error):
+    def interrupt(done, size):
+        raise error
+
+    model = small_model()
+    with pytest.raises(error):
+        decoder(model, progress=interrupt)
+    with decoder(model) as fast:
+        assert torch.equal(greedy(fast, 8), greedy(model, 8))
+
+
+def test_progress_is_told_as_weights_are_packed():
+    told = []
+    with decoder(small_model(), progress=lambda done, size: told.append((done, size))):
+        assert told[-1][0] == told[-1][1] > 0
+
+
+def test_arguments_are_those_of_the_kernel():
+    kernel = inspect.signature(tensor_ops_decode.PersistentKernel).parameters
+    own = inspect.signature(decoder).parameters
+    only_here = {"model", "merge", "release", "fallback", "progress"}
+    for name, parameter in own.items():
+        assert name in only_here or parameter.default == kernel[name].default
+    # One machine, one mode; the model says what ends an answer, and no file has its weights.
+    left_out = {"mode", "world_size", "mpi_rank", "cache", "eos_token_id", "unknown"}
+    assert kernel.keys() - own.keys() == left_out
+
+
+def test_without_the_engine_the_error_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "tensor_ops_decode", None)
+    with pytest.raises(BackendUnavailableError, match=r"pip install 'tensor-ops-torch\[decode\]'"):
+        decoder(small_model())
+
+
+def test_it_is_closed_once_and_not_copied():
+    fast = decoder(small_model())
+    with pytest.raises(TypeError, match="make a new one"):
+        fast.__reduce__()
+    fast.close()
+    fast.close()
+    with pytest.raises(ValueError, match="closed"):
+        greedy(fast, 1)
+    assert isinstance(fast, Decoder)
+
+
+def test_it_is_a_public_name():
+    assert tensor_ops_torch.decoder is decoder
+    assert {"decoder", "Decoder", "DecoderExplanation"} <= set(tensor_ops_torch.__all__)
