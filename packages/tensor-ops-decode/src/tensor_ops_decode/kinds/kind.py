@@ -255,6 +255,11 @@ class Call:
         What the token before has kept, of a node that keeps a state; zeros for the first token.
     keep : callable or None
         Takes the state for the next token.
+    num_ranks : int
+        How many ranks run the program's shards together.
+    exchange : callable
+        Takes a vector of this rank, and returns those that all ranks have given, in their order.
+        All must have the same length.
     """
 
     inputs: Mapping[str, Array]
@@ -266,6 +271,8 @@ class Call:
     sampling: Mapping[str, Any] = field(default_factory=dict)
     state: Array | None = None
     keep: Callable[[Array], None] | None = None
+    num_ranks: int = 1
+    exchange: Callable[[Array], Sequence[Array]] = lambda x: (x,)
 
 
 @dataclass(frozen=True)
@@ -308,6 +315,8 @@ class Kind:
         Whether the outputs have only the rows that are selected.
     draws : bool
         Whether it draws a token from its first input by the parameters of each request.
+    exchanges : bool
+        Whether its output depends on what its first input has on the other ranks.
     samples : sequence of Sample
     """
 
@@ -324,6 +333,7 @@ class Kind:
     together: tuple[tuple[str, ...], ...] = ()
     selects: bool = False
     draws: bool = False
+    exchanges: bool = False
     samples: tuple[Sample, ...] = ()
 
     def __post_init__(self) -> None:
