@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable, Sequence
-from typing import Concatenate, NoReturn, ParamSpec, TypeVar
+from typing import Any, Concatenate, NoReturn, ParamSpec, TypeVar
 
 from tensor_ops_decode.arguments import check_progress
 from tensor_ops_decode.errors import ProgramError
@@ -23,9 +23,12 @@ from tensor_ops_decode.kernel.explanation import KernelExplanation
 from tensor_ops_decode.kernel.export import export_model
 from tensor_ops_decode.kernel.layers import Layers
 from tensor_ops_decode.kernel.opening import KernelModel, described_model, open_model
+from tensor_ops_decode.kernel.rank_facts import facts_of_ranks
 from tensor_ops_decode.kernel.session import Session
 from tensor_ops_decode.program import Program
 from tensor_ops_decode.program.step_reads import StepReads
+from tensor_ops_decode.ranks.choice import chosen_ranks
+from tensor_ops_decode.ranks.communicator import Facts
 from tensor_ops_decode.weights import Weights
 
 __all__ = ["PersistentKernel"]
@@ -63,7 +66,13 @@ class PersistentKernel:
     fallback_backends : sequence of str, optional
         What is tried, in order, where `backend` cannot run the program.
     world_size, mpi_rank : int, optional
-        How many ranks share the model, and which one this is: 1 and 0.
+        How many ranks share the model, and which of them this one is, from 0 on. By default those
+        of the program ``mpiexec`` or ``torchrun`` that has started this process; without it, 1
+        and 0.
+    communicator : {"mpi", "torch", "local"}, optional
+        What the ranks exchange values by: MPI, ``torch.distributed``, or the memory of this
+        process, of which each rank is a kernel then. Also a communicator of mpi4py, or a group of
+        ``torch.distributed``. By default what has started the process decides.
     model : path-like, optional
         A GGUF file, or a folder of Hugging Face; or one that `open_weights` has opened.
     num_workers : int, optional
@@ -132,8 +141,9 @@ class PersistentKernel:
         mode: str = "decode",
         backend: str | None = None,
         fallback_backends: Sequence[str] = (),
-        world_size: int = 1,
-        mpi_rank: int = 0,
+        world_size: int | None = None,
+        mpi_rank: int | None = None,
+        communicator: object = None,
         model: str | os.PathLike[str] | Weights | None = None,
         num_workers: int | None = None,
         max_seq_length: int | None = None,
@@ -152,7 +162,7 @@ class PersistentKernel:
         **unknown: object,
     ) -> None:
         check_names(unknown, PersistentKernel.__init__.__kwdefaults__ or ())
-        check_setting(mode, world_size, mpi_rank, num_workers)
+        check_setting(mode, num_workers)
         given = {"num_speculative_tokens": num_speculative_tokens, "cache": cache}
         check_model(model, {**given, "quantize": quantize, "quantize_head": quantize_head})
         self._settings = settings = KernelSettings(
@@ -171,14 +181,18 @@ class PersistentKernel:
             cache=cache,
             use_cutlass_kernel=use_cutlass_kernel,
         )
-        self._choice = ExecutorChoice(backend, fallback_backends, refusal=settings.refusal)
+        self._ranks = ranks = chosen_ranks(communicator, world_size, mpi_rank, _name_of(model))
+        among_ranks = ranks.world_size > 1
+        self._choice = ExecutorChoice(
+            backend, fallback_backends, refusal=settings.refusal, among_ranks=among_ranks
+        )
         self._executor = self._choice.executor()
         self._model: KernelModel | None = None
         if model is not None:
-            self._model = open_model(model, settings, self._choice)
+            self._model = open_model(model, settings, self._choice, ranks)
             self._executor = self._model.planned.executor
         self._packed_file: str | None = None
-        self._session = session = Session()
+        self._session = session = Session(ranks)
         of_file = None if self._model is None else self._model.name
 
         def check(where: str) -> None:
@@ -210,18 +224,31 @@ class PersistentKernel:
         check_progress(progress)
         with self._session.held():
             self._session.check_describing("compile")
-            model, options = self._model, self._settings.options
-            if model is None or model.weights is None:
-                model = self._model = described_model(self._layers, self._settings, self._choice)
-            planned = model.planned
-            self._executor = planned.executor
-            planned.require_memory(options)
-            arrays = self._layers.attached, model.weights, model.cache
-            executable, self._packed_file = compile_program(
-                planned, *arrays, options=options, progress=progress
-            )
-            self._session.start(planned.program, model.facts, executable, self.backend)
+            make = functools.partial(self._compiled, progress)
+            executable = self._ranks.compiled(self._described, make)
+            model = self._known_model()
+            self._session.start(model.planned.program, model.facts, executable, self.backend)
             self._layers.attached = {}  # the executable holds what it has not copied
+
+    def _described(self) -> Facts:
+        """Describe the model if it is one of layers, and return what all ranks must have alike."""
+        if self._model is None or self._model.weights is None:
+            arguments = self._layers, self._settings, self._choice, self._ranks
+            self._model = described_model(*arguments)
+        self._executor = self._model.planned.executor
+        if self._ranks.world_size == 1:
+            return {}
+        return facts_of_ranks(self._model, self._settings)
+
+    def _compiled(self, progress: Callable[[int, int], None] | None) -> Any:
+        """Return the executable of this rank."""
+        model, options = self._known_model(), self._settings.options
+        model.planned.require_memory(options)
+        arrays = self._layers.attached, model.weights, model.cache
+        executable, self._packed_file = compile_program(
+            model.planned, *arrays, options=options, progress=progress
+        )
+        return executable
 
     def export(
         self,
@@ -271,9 +298,12 @@ class PersistentKernel:
     @property
     def program(self) -> Program:
         """What runs, as a plain value; of layers by hand, once they are compiled."""
+        return self._known_model().planned.program
+
+    def _known_model(self) -> KernelModel:
         if self._model is None:
             raise RuntimeError("the program is known once compile() has been called")
-        return self._model.planned.program
+        return self._model
 
     @property
     def backend(self) -> str:
@@ -342,3 +372,10 @@ class PersistentKernel:
     allreduce_layer = _forward("_layers", Layers.allreduce_layer)
     select_layer = _forward("_layers", Layers.select_layer)
     argmax_layer = _forward("_layers", Layers.argmax_layer)
+
+
+def _name_of(model: str | os.PathLike[str] | Weights | None) -> str:
+    """Return what the ranks of a model in one process find each other by."""
+    if model is None:
+        return "layers"
+    return os.fspath(model if isinstance(model, (str, os.PathLike)) else model.path)

@@ -15,6 +15,7 @@ from tensor_ops_decode.errors import CapacityError, LogitsError, ProgramError
 from tensor_ops_decode.kernel.export import ModelFacts
 from tensor_ops_decode.kinds.kind import Array
 from tensor_ops_decode.program import Program
+from tensor_ops_decode.ranks.communicator import Communicator
 from tensor_ops_decode.serving.request import checked_request
 from tensor_ops_decode.serving.requests import Requests, last_of_each
 from tensor_ops_decode.serving.sampling import Sampling
@@ -29,7 +30,7 @@ _MOST_STEPS = 32
 
 
 class Session:
-    """The requests of a kernel, which run once the session has started.
+    """The requests of a kernel, which run once the session has started, on all ranks alike.
 
     Most methods are methods of the kernel too, with the same docstring.
 
@@ -43,7 +44,8 @@ class Session:
     _facts: ModelFacts
     _backend: str
 
-    def __init__(self) -> None:
+    def __init__(self, ranks: Communicator) -> None:
+        self._ranks = ranks
         self._lock = threading.RLock()
         self._process, self._is_closed = os.getpid(), False
         self.executable: Any = None
@@ -52,7 +54,7 @@ class Session:
     def start(self, program: Program, facts: ModelFacts, executable: Any, backend: str) -> None:
         """Let requests run on what a backend has made of a program."""
         self._program, self._facts, self._backend = program, facts, backend
-        self._requests = Requests(program, executable, facts.logits, facts.tokens)
+        self._requests = Requests(program, executable, facts.logits, facts.tokens, self._ranks)
         self.executable = executable
 
     def close(self) -> None:
@@ -64,6 +66,7 @@ class Session:
             executable, self.executable, self._is_closed = self.executable, None, True
             if executable is not None:
                 executable.close()
+            self._ranks.close()
 
     @contextmanager
     def held(self) -> Iterator[None]:
@@ -324,7 +327,8 @@ class Session:
                 tokens.setdefault(number, []).extend(new)
             left, done = left - steps, done + steps
             seconds = max_seconds - (time.perf_counter() - start)
-            if has_ended or (max_seconds - seconds) / done > seconds:
+            is_late = (max_seconds - seconds) / done > seconds
+            if has_ended or not self._ranks.least(not is_late):  # whose clocks are others
                 break
         return tokens
 

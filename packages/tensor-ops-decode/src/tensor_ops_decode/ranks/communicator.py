@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
+from tensor_ops_decode.kinds.kind import Array
 from tensor_ops_decode.ranks.group import RankGroup
 
-__all__ = ["Communicator", "Facts"]
+__all__ = ["ONE_RANK", "Communicator", "Facts", "OneRank"]
 
 #: What must be the same on all ranks: by its name in messages, a digest or the value itself.
 Facts = Mapping[str, str]
@@ -47,14 +47,15 @@ class Communicator(RankGroup):
         """
 
     @abstractmethod
-    def compiled(self, facts: Facts, compile_program: Callable[[], Any]) -> Any:
+    def compiled(self, facts: Callable[[], Facts], compile_program: Callable[[], Any]) -> Any:
         """Return an executable whose steps all ranks run together.
 
         Parameters
         ----------
-        facts : mapping of str to str
+        facts : callable
+            Returns what must be the same on all ranks.
         compile_program : callable
-            Returns the executable of this rank. It may fail on one rank alone.
+            Returns the executable of this rank. Both may fail on one rank alone.
 
         Raises
         ------
@@ -63,15 +64,15 @@ class Communicator(RankGroup):
         """
 
     @abstractmethod
-    def least(self, number: int, step: str = "") -> int:
+    def least(self, number: int, step: Callable[[], str] = str) -> int:
         """Return the least of what the ranks give, who must be about to run the same step.
 
         Parameters
         ----------
         number : int
             At most 2**53.
-        step : str
-            What the step is.
+        step : callable, optional
+            Returns what the step is.
 
         Raises
         ------
@@ -79,9 +80,34 @@ class Communicator(RankGroup):
             If a rank is about to run another step.
         """
 
-    def in_step(self) -> AbstractContextManager[None]:
-        """Return a context for what all ranks do together: the others learn of what it raises."""
-        return nullcontext()
-
     def close(self) -> None:
         """Leave the other ranks, for whom the next step is an error."""
+
+
+class OneRank(Communicator):
+    """The only rank of a kernel, which runs the whole model."""
+
+    name, rank, world_size, num_here = "one rank", 0, 1, 1
+
+    def exchange(self, send: Array, receive: Array) -> None:
+        """Copy the vector."""
+        receive[0] = send
+
+    def while_waiting(self, seconds: float, ranks: tuple[int, ...]) -> None:
+        """Do nothing, as there is no other rank to wait for."""
+
+    def least_of(self, plan: Callable[[int], tuple[int, ...]]) -> tuple[int, ...]:
+        """Return what is planned."""
+        return plan(0)
+
+    def compiled(self, facts: Callable[[], Facts], compile_program: Callable[[], Any]) -> Any:
+        """Return the executable."""
+        facts()
+        return compile_program()
+
+    def least(self, number: int, step: Callable[[], str] = str) -> int:
+        """Return the number."""
+        return number
+
+
+ONE_RANK = OneRank()

@@ -86,16 +86,16 @@ class LocalRanks(Communicator):
         plans = [plan(rank) for rank in range(self.world_size)]
         return tuple(map(min, zip(*plans, strict=True)))
 
-    def compiled(self, facts: Facts, compile_program: Callable[[], Any]) -> Any:
+    def compiled(self, facts: Callable[[], Facts], compile_program: Callable[[], Any]) -> Any:
         """Return an executable whose first step needs that all ranks are compiled."""
-        self.executable, self.facts = compile_program(), facts
+        self.facts, self.executable = facts(), compile_program()
         if not self._team.missing():
             self._team.check_alike()
         return _LocalExecutable(self, self._team)
 
-    def least(self, number: int, step: str = "") -> int:
+    def least(self, number: int, step: Callable[[], str] = str) -> int:
         """Return the number of the rank that runs the step first."""
-        call = "least", step
+        call = "least", step()
         with self._team.lock:
             if self.results:
                 found: int = self.taken(call).value

@@ -1,0 +1,153 @@
+"""Ranks that are processes: what they do alike, whatever carries their values."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+from zlib import crc32
+
+import numpy as np
+
+from tensor_ops_decode.errors import RankError
+from tensor_ops_decode.kinds.kind import Array
+from tensor_ops_decode.ranks.agreement import check_alike
+from tensor_ops_decode.ranks.communicator import Communicator, Facts
+from tensor_ops_decode.ranks.deadline import deadline_seconds, too_late
+from tensor_ops_decode.ranks.liveness import Process, this_process
+
+__all__ = ["ProcessRanks"]
+
+# A rank that waits tries so often before it lets other processes run between two tries, and then
+# so often before it sleeps.
+_SPINS, _YIELDS = 200, 2000
+_SLEEP = 1e-4
+_CHECK_EVERY = 0.05
+
+
+class ProcessRanks(Communicator):
+    """A rank among several processes.
+
+    A subclass has `exchange`, and calls `meet` once that works.
+
+    Attributes
+    ----------
+    processes : list of Process
+        Those of all ranks, by their number.
+    """
+
+    processes: list[Process]
+
+    def __init__(self, rank: int, world_size: int) -> None:
+        self.rank, self.world_size, self.num_here = rank, world_size, 1
+        self.processes = []
+        self._deadline = deadline_seconds()
+        self._waits_for_ever = False
+
+    def meet(self) -> None:
+        """Learn of the processes of the other ranks."""
+        own = this_process()
+        self.processes = [Process.from_bytes(each) for each in self.gathered(own.to_bytes())]
+        self.num_here = sum(each.machine == own.machine for each in self.processes)
+
+    def gathered(self, data: bytes) -> list[bytes]:
+        """Return the bytes that all ranks give."""
+        sizes = np.empty((self.world_size, 1))
+        self.exchange(np.array([float(len(data))]), sizes)
+        most = int(sizes.max())
+        words = np.zeros(max(1, -(-most // 8)))
+        words.view(np.uint8)[: len(data)] = np.frombuffer(data, np.uint8)
+        received = np.empty((self.world_size, len(words)))
+        self.exchange(words, received)
+        rows = received.view(np.uint8)
+        return [row[: int(size)].tobytes() for row, size in zip(rows, sizes[:, 0], strict=True)]
+
+    def told(self, text: str | None) -> str | None:
+        """Return the text of rank 0, for which the others wait as long as it takes."""
+        self._waits_for_ever = True
+        try:
+            given = self.gathered(json.dumps(text if self.rank == 0 else None).encode())
+        finally:
+            self._waits_for_ever = False
+        found: str | None = json.loads(given[0])
+        return found
+
+    def least_of(self, plan: Callable[[int], tuple[int, ...]]) -> tuple[int, ...]:
+        """Return the least numbers that any rank has planned with, each for itself."""
+        plans = self._together("the plan of its memory", lambda: plan(self.rank))
+        return tuple(map(min, zip(*plans, strict=True)))
+
+    def compiled(self, facts: Callable[[], Facts], compile_program: Callable[[], Any]) -> Any:
+        """Return the executable of this rank, once all have theirs."""
+        check_alike(self._together("its program", lambda: dict(facts())))
+        executables = []
+        self._together("compiling", lambda: executables.append(compile_program()))
+        return executables[0]
+
+    def least(self, number: int, step: Callable[[], str] = str) -> int:
+        """Return the least number of all ranks."""
+        received = np.empty((self.world_size, 2))
+        self.exchange(np.array([float(number), float(crc32(step().encode()))]), received)
+        digests = received[:, 1].tolist()
+        usual = max(dict.fromkeys(digests), key=digests.count)
+        for rank, digest in enumerate(digests):
+            if digest != usual:
+                raise RankError(
+                    f"rank {rank} is about to run another step than the others: give all ranks "
+                    "the same requests and calls, in the same order",
+                    rank,
+                )
+        return int(received[:, 0].min())
+
+    def while_waiting(self, seconds: float, ranks: tuple[int, ...]) -> None:
+        """Raise an error if a rank has ended, or the deadline is over."""
+        for rank in ranks:
+            process = self.processes[rank] if self.processes else None
+            if rank != self.rank and process is not None and process.has_ended:
+                raise RankError(f"rank {rank}, the process {process.number}, has ended", rank)
+        if seconds > self._deadline and not self._waits_for_ever:
+            raise self._given_up(ranks)
+
+    def wait(self, missing: Callable[[], Sequence[int]]) -> None:
+        """Wait until no ranks are missing."""
+        start, next_check, tries = time.perf_counter(), _CHECK_EVERY, 0
+        while ranks := missing():
+            tries += 1
+            if tries < _SPINS:
+                continue
+            time.sleep(0 if tries < _YIELDS else _SLEEP)
+            seconds = time.perf_counter() - start
+            if seconds > next_check:
+                next_check = seconds + _CHECK_EVERY
+                self.while_waiting(seconds, tuple(ranks))
+
+    def say(self, text: str) -> None:
+        """Let the ranks that wait for this one know why it does not come, where that can be."""
+
+    def _given_up(self, ranks: Sequence[int]) -> RankError:
+        """Return the error that ranks are too late, once those of this machine are killed."""
+        error = too_late(self._deadline, ranks)
+        notes = []
+        for rank in ranks:
+            process = self.processes[rank] if self.processes else None
+            if rank != self.rank and process is not None and process.is_here:
+                state = "was stopped by a signal" if process.is_stopped else "did not go on"
+                process.kill()
+                notes.append(f"the process {process.number} of rank {rank} {state}, and is killed")
+        return RankError("; ".join([str(error), *notes]), error.rank)
+
+    def _together(self, what: str, function: Callable[[], Any]) -> list[Any]:
+        """Return what a function returns on each rank, or raise an error on all if one fails."""
+        failure: Exception | None = None
+        try:
+            outcome = {"value": function()}
+        except Exception as error:  # it is raised below, when the others know
+            failure, outcome = error, {"error": f"{type(error).__name__}: {error}"}
+        outcomes = [json.loads(each) for each in self.gathered(json.dumps(outcome).encode())]
+        if failure is not None:
+            raise failure
+        for rank, each in enumerate(outcomes):
+            if "error" in each:
+                raise RankError(f"rank {rank} failed in {what}: {each['error']}", rank)
+        return [each["value"] for each in outcomes]

@@ -1,0 +1,67 @@
+"""A script that outlives a rank, and tells that it has ended where nothing else can.
+
+When a process of MPICH ends, its ``mpiexec`` ends all others at once: none of them can tell which
+rank has ended, and where it was by ``os._exit(0)``, the exit status says that all is well. A
+witness holds the connection to ``mpiexec`` of its rank for some seconds after that, in which the
+others end by themselves, and names the rank.
+
+It is run as ``python witness.py RANK WORLD_SIZE PROCESS FOLDER OTHER_PROCESS...``. Its standard
+input ends with the rank; it had ``.`` before if the rank ends as it should.
+
+Tested by tests/ranks/test_faults.py.
+"""
+
+import contextlib
+import os
+import signal
+import sys
+import time
+
+__all__ = ["first_to_tell"]
+
+_TOLD = "told"
+_SECONDS = 3.0  # for which the others have to end
+
+
+def first_to_tell(folder: str) -> bool:
+    """Return whether no process of this machine has told yet why the ranks end, and note it."""
+    try:
+        os.close(os.open(os.path.join(folder, _TOLD), os.O_CREAT | os.O_EXCL))
+    except FileExistsError:
+        return False
+    except OSError:  # the folder is gone, or the disk is full: rather twice than never
+        return True
+    return True
+
+
+def _watch(rank: str, world_size: str, process: str, folder: str, *others: str) -> None:
+    for each in (signal.SIGINT, signal.SIGTERM):  # which are for the rank
+        signal.signal(each, signal.SIG_IGN)
+    if sys.stdin.buffer.read().endswith(b"."):
+        return
+    if first_to_tell(folder):
+        with contextlib.suppress(OSError):
+            print(
+                f"tensor-ops: rank {rank} of {world_size}, the process {process}, was ended from "
+                "outside or by os._exit(); all ranks end",
+                file=sys.stderr,
+                flush=True,
+            )
+    end = time.monotonic() + _SECONDS
+    while time.monotonic() < end and any(map(_is_there, others)):
+        time.sleep(0.02)
+    for remove, path in ((os.unlink, os.path.join(folder, _TOLD)), (os.rmdir, folder)):
+        with contextlib.suppress(OSError):
+            remove(path)
+
+
+def _is_there(process: str) -> bool:
+    try:
+        os.kill(int(process), 0)  # which only asks
+    except ProcessLookupError:
+        return False
+    return True
+
+
+if __name__ == "__main__":
+    _watch(*sys.argv[1:])
