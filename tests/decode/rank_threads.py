@@ -19,7 +19,7 @@ class Meeting:
         self.world_size = world_size
         self.barrier = threading.Barrier(world_size, timeout=SECONDS)
         self.given = [None] * world_size
-        self.windows = []
+        self.window = None
 
 
 class ThreadRank(RankGroup):
@@ -33,6 +33,15 @@ class ThreadRank(RankGroup):
         self.meeting.barrier.wait()
         np.stack(self.meeting.given, out=receive)
         self.meeting.barrier.wait()
+
+    def window(self, num_bytes):
+        """Return memory that begins at a multiple of 64 bytes; rank 0 makes it."""
+        if self.rank == 0:
+            memory = np.zeros(num_bytes + 64, np.uint8)
+            first = -memory.ctypes.data % 64
+            self.meeting.window = memory[first : first + num_bytes]
+        self.meeting.barrier.wait()
+        return self.meeting.window
 
     def while_waiting(self, seconds, ranks):
         assert seconds < SECONDS, f"the ranks {ranks} have not come"
@@ -70,6 +79,23 @@ class Shards:
             executable.run(num_tokens, num_selected)
 
         list(self.threads.map(run, self.executables))
+
+    def greedy(self, prompt, num_tokens):
+        """Return the tokens that all ranks choose after a prompt, and the last logits of each."""
+        chosen, given, first = [], prompt, 0
+
+        def fill(arrays):
+            arrays["tokens"][: len(given)] = given
+            arrays["positions"][: len(given)] = np.arange(first, first + len(given))
+            arrays["page_table"][0] = np.arange(arrays["page_table"].shape[1])
+            arrays["selected"][0] = len(given) - 1
+
+        while len(chosen) < num_tokens:
+            self.run(fill, len(given), 1)
+            (token,) = {int(rows[0, 0]) for rows in self.output("next", 1)}
+            chosen.append(token)
+            given, first = [token], first + len(given)
+        return chosen, [rows[0] for rows in self.output("logits", 1)]
 
     def output(self, name, rows):
         """Return the rows of an output, of each rank."""

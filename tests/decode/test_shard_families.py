@@ -1,0 +1,79 @@
+"""Every family of models on several ranks: the greedy tokens of transformers, and the same bits."""
+
+import numpy as np
+import pytest
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM
+
+import test_llama
+import test_models
+from gguf_models import write_gguf
+from greedy_models import BOUND, NEW_TOKENS, SMALL_MODEL, expected
+from rank_threads import Shards
+from tensor_ops_decode import PersistentKernel
+from tensor_ops_decode.executors.sources import TensorArrays
+
+PROMPT = [3, 200, 17, 5, 330, 64, 128]
+# A model that each of nine ranks has one head of, as of SmolLM2-135M.
+SMOLLM2 = {
+    "hidden_size": 576,
+    "intermediate_size": 1536,
+    "num_attention_heads": 9,
+    "num_key_value_heads": 3,
+}
+LLAMAS = {"SmolLM 2": SMOLLM2} | {
+    name: given for name, given in test_llama.MODELS.items() if "dtype" not in given
+}
+FAMILIES = [*test_models.MODELS, *LLAMAS]
+# What each has that the others do not: windows, biases, fused matrices, caps and norms of sums.
+SAMPLE = {"Qwen 2 with windows": 2, "Phi 3": 2, "Gemma 2": 4, "biases": 2, "SmolLM 2": 3}
+
+
+def model_of(family):
+    """Return a small model of random weights."""
+    if family in test_models.MODELS:
+        return test_models.small_model(family)
+    torch.manual_seed(1)
+    spread = 0.08 if family == "SmolLM 2" else 0.3
+    config = LlamaConfig(initializer_range=spread, **(SMALL_MODEL | LLAMAS[family]))
+    return LlamaForCausalLM(config).eval()
+
+
+def check(family, executor, tmp_path, world_sizes, num_tokens):
+    model = model_of(family)
+    path = tmp_path
+    if family in test_models.ONLY_SAFETENSORS or family in test_llama.MODELS:
+        model.save_pretrained(path)
+    else:
+        path = tmp_path / "model.gguf"
+        write_gguf(model, path)
+    tokens, logits = expected(model, PROMPT, num_tokens)
+    with PersistentKernel(
+        model=path,
+        backend="python",
+        max_seq_length=len(PROMPT) + num_tokens,
+        max_num_batched_requests=1,
+        max_num_batched_tokens=len(PROMPT),
+        page_size=4,
+        cache_dtype="float32",
+    ) as kernel:
+        program = kernel.program
+    for world_size in world_sizes:
+        shards = Shards(executor, program, TensorArrays(program, {}), world_size)
+        found, of_ranks = shards.greedy(PROMPT, num_tokens)
+        shards.close()
+        assert found == tokens
+        assert all(np.array_equal(each, of_ranks[0]) for each in of_ranks)
+        assert np.abs(of_ranks[0] - logits).max() < BOUND
+
+
+@pytest.mark.parametrize(("family", "world_size"), SAMPLE.items())
+def test_ranks_say_what_transformers_says(family, world_size, executor, tmp_path):
+    check(family, executor, tmp_path, [world_size], num_tokens=8)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("family", FAMILIES)
+def test_any_number_of_ranks_says_what_transformers_says(family, executor, tmp_path):
+    sizes = [2, 3, 4, 9] if family == "SmolLM 2" else [2, 3, 4]
+    check(family, executor, tmp_path, sizes, NEW_TOKENS)
