@@ -121,7 +121,7 @@ def test_quantized_rows_are_cut_between_blocks(kind):
     model = RandomModel(1, kind=kind, is_gemma=False, **sizes)
     whole = model.program.tensors["0.o.0"]
     for rank in range(4):
-        tensor = shard(model.program, rank, 4).tensors[f"0.o.0[:, {rank * 256}:{rank * 256 + 256}]"]
+        tensor = shard(model.program, rank, 4).tensors[f"0.o.0[:,{rank * 256}:{rank * 256 + 256}]"]
         assert tensor.shape == (model.hidden, 256)
         assert 4 * tensor.row_bytes == whole.row_bytes
 
@@ -183,16 +183,16 @@ def test_what_is_cut_off_is_not_quantized():
     part = shard(file_program(["quantize:q8_0"]), 1, 2)
     assert transform(part, "up[256:512]") == ["transpose", "rows:256:512", "quantize:q8_0"]
     assert transform(part, "up[768:1024]") == ["transpose", "rows:768:1024", "quantize:q8_0"]
-    assert transform(part, "down[:, 256:512]") == ["columns:256:512", "quantize:q8_0"]
+    assert transform(part, "down[:,256:512]") == ["columns:256:512", "quantize:q8_0"]
     assert transform(part, "table[32:64]") == ["rows:32:64", "quantize:q8_0"]
     assert transform(part, "table") == ["quantize:q8_0"]  # rows are looked up in all of it
 
 
 def test_columns_are_cut_behind_where_the_file_may_have_larger_blocks():
     part = shard(file_program(["quantize:q8_0"]), 0, 4)
-    assert transform(part, "down[:, 0:128]") == ["quantize:q8_0", "columns:0:128"]
+    assert transform(part, "down[:,0:128]") == ["quantize:q8_0", "columns:0:128"]
     part = shard(file_program(["quantize:q8_0"], columns=96), 0, 3)  # which K formats cannot have
-    assert transform(part, "down[:, 0:32]") == ["columns:0:32", "quantize:q8_0"]
+    assert transform(part, "down[:,0:32]") == ["columns:0:32", "quantize:q8_0"]
 
 
 @pytest.mark.parametrize(

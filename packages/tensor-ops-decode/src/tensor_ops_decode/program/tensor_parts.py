@@ -60,7 +60,7 @@ class TensorParts:
         shape = (*tensor.shape[:index], len(wanted), *tensor.shape[index + 1 :])
         cut = f"{axis}:{wanted.start}:{wanted.stop}"
         made = dataclasses.replace(tensor, shape=shape, source=_cut_source(name, tensor, cut))
-        before = ":, " if index else ""
+        before = ":," if index else ""
         part = f"{name}[{before}{wanted.start}:{wanted.stop}]"
         while part in self._tensors:
             part += "'"
