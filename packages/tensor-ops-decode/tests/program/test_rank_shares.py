@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tensor_ops_decode import Builder, Cache, Limits, Tensor, shard
+from tensor_ops_decode import Builder, Cache, Limits, PersistentKernel, Tensor, shard
 from tensor_ops_decode.program.rank_shares import RankShares
 
 
@@ -48,3 +48,25 @@ def test_shares_are_plain_values_and_words(program):
         "rank 1 of 2: a step reads 50.0, 47.0 MiB of weights on the ranks, 96.0 MiB on one alone; "
         "the caches take 3.0, 1.5 KiB for each token"
     )
+
+
+def test_a_kernel_explains_what_each_rank_has():
+    kernels = [
+        PersistentKernel(backend="python", world_size=2, mpi_rank=rank, communicator="local")
+        for rank in range(2)
+    ]
+    for kernel in kernels:
+        kernel.compile()
+    for rank, kernel in enumerate(kernels):
+        found = kernel.explain()
+        assert found.shares.rank == rank
+        assert 0.5 < found.shares.weights[rank] / found.shares.whole < 0.6
+        assert f"rank {rank} of 2: a step reads " in str(found)
+        kernel.close()
+
+
+def test_a_kernel_of_one_rank_explains_no_shares():
+    with PersistentKernel(backend="python") as kernel:
+        kernel.compile()
+        assert kernel.explain().shares is None
+        assert kernel.explain().as_dict()["shares"] is None

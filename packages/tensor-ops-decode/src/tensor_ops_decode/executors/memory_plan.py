@@ -8,6 +8,7 @@ from tensor_ops.extension import CPU, load_backend, machine
 from tensor_ops_decode.executors.choice import Executor, ExecutorChoice
 from tensor_ops_decode.nodes import KINDS
 from tensor_ops_decode.program import Cache, Limits, Program, State
+from tensor_ops_decode.program.rank_shares import RankShares
 from tensor_ops_decode.program.shard import shard
 from tensor_ops_decode.ranks.communicator import Communicator
 
@@ -53,6 +54,13 @@ class PlannedProgram:
     def is_by_rank(self) -> bool:
         """Whether the whole exchanges values already: its layers are those of one rank."""
         return any(KINDS[node.kind].exchanges for node in self.whole.nodes)
+
+    @property
+    def shares(self) -> RankShares | None:
+        """What each rank reads; None of one alone, and of layers that are those of one rank."""
+        if self.ranks.world_size == 1 or self.is_by_rank:
+            return None
+        return RankShares.of(self.whole, self.ranks.rank, self.ranks.world_size)
 
     @property
     def num_workers(self) -> int | None:

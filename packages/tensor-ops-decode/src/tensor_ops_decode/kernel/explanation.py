@@ -44,8 +44,8 @@ class KernelExplanation(NamedTuple):
     note : str or None
         What the backend says of itself to those who run programs on it.
     shares : RankShares or None
-        What each rank reads, where several share the model; None where one has it, and while the
-        program is not known.
+        What each rank reads, where several share the model; None where one has it, where the
+        layers are those of one rank, and while the program is not known.
     """
 
     backend: str
@@ -61,7 +61,7 @@ class KernelExplanation(NamedTuple):
     packed_file: str | None
     reads: StepReads | None
     note: str | None
-    shares: RankShares | None = None
+    shares: RankShares | None
 
     def as_dict(self) -> dict[str, Any]:
         """Return the same facts as plain values."""

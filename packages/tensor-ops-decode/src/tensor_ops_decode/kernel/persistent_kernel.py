@@ -333,6 +333,7 @@ class PersistentKernel:
             self._packed_file,
             None if model is None else StepReads.of(model.planned.program),
             getattr(executor.module, "PROGRAM_NOTE", None),
+            None if model is None else model.planned.shares,
         )
 
     close = _forward("_session", Session.close)
