@@ -24,6 +24,8 @@ __all__ = ["Faults"]
 
 # For how long a rank that finds another one missing leaves it to that one to tell why.
 _SECONDS_TO_TELL = 0.3
+# For how long it leaves it to the first of those that find it.
+_SECONDS_TO_BE_ENDED = 2.0
 # The connection of a process to MPICH's mpiexec, which notices by it that the process has ended.
 _CONNECTION = "PMI_FD"
 
@@ -44,10 +46,8 @@ class Faults:
 
     def __init__(self, ranks: ProcessRanks, abort: Callable[[], None]) -> None:
         self._ranks, self._abort = ranks, abort
-        here = [rank for rank, each in enumerate(ranks.processes) if each.is_here]
-        self._owns_folder = ranks.rank == here[0]
-        made = tempfile.mkdtemp(prefix="tensor-ops-ranks-") if self._owns_folder else ""
-        self._folder = ranks.gathered(made.encode())[here[0]].decode()
+        self._folder = self._made_folder = ""  # where witnesses note that one has told; empty without
+        self._has_told = False
         self._witness = self._with_witness()
         self._before = sys.excepthook
         sys.excepthook = self._end_all
@@ -57,29 +57,42 @@ class Faults:
         self, kind: type[BaseException], error: BaseException, traceback: TracebackType | None
     ) -> None:
         ranks = self._ranks
-        is_of_another = isinstance(error, RankError) and error.rank not in (None, ranks.rank)
-        if is_of_another:
-            time.sleep(_SECONDS_TO_TELL)
-        is_first = witness.first_to_tell(self._folder)
-        if is_first or not is_of_another:
+        of = error.rank if isinstance(error, RankError) else None
+        if of is None or of == ranks.rank or self._is_to_tell_of(of):
             self._before(kind, error, traceback)
+            self.tell(f"rank {ranks.rank} of {ranks.world_size} has failed")
         ranks.say(f"has failed: {str(error) or kind.__name__}")
-        if is_first:
-            text = f"rank {ranks.rank} of {ranks.world_size} has failed; all ranks end"
-            print(f"tensor-ops: {text}", file=sys.stderr)
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(OSError, ValueError, AttributeError):
                 stream.flush()
-        self._end_witness()
+        self._end_witness(b"!")
         self._abort()
         os._exit(1)  # where it does not wait to be ended
+
+    def tell(self, what: str) -> None:
+        """Tell why all ranks end, which nobody else here does then."""
+        if self._folder:
+            witness.first_to_tell(self._folder)
+        self._has_told = True
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            print(f"tensor-ops: {what}; all ranks end", file=sys.stderr, flush=True)
+
+    def _is_to_tell_of(self, rank: int) -> bool:
+        """Return whether this rank is to tell that another one has failed: all others see it."""
+        ranks = self._ranks
+        if self._has_told:
+            return False
+        is_first = ranks.rank == min({*range(ranks.world_size)} - {rank})
+        time.sleep(_SECONDS_TO_TELL if is_first else _SECONDS_TO_BE_ENDED)
+        has_witness = self._witness is not None and ranks.processes[rank].has_ended
+        return is_first and not has_witness
 
     def _leave(self) -> None:
         """Let the others know that this process ends as it should."""
         self._ranks.say("has ended, while others go on")
-        self._end_witness()
-        if self._owns_folder:
-            shutil.rmtree(self._folder, ignore_errors=True)
+        self._end_witness(b".")
+        if self._made_folder:
+            shutil.rmtree(self._made_folder, ignore_errors=True)
 
     def _with_witness(self) -> subprocess.Popen[bytes] | None:
         """Return a witness of this process where MPICH has started it."""
@@ -87,8 +100,11 @@ class Faults:
         if not connection.isdigit() or not sys.executable:
             return None
         ranks = self._ranks
-        others = [each.number for each in ranks.processes if each.is_here]
-        others.remove(os.getpid())
+        here = [rank for rank, each in enumerate(ranks.processes) if each.is_here]
+        if ranks.rank == here[0]:
+            self._made_folder = tempfile.mkdtemp(prefix="tensor-ops-ranks-")
+        self._folder = ranks.gathered(self._made_folder.encode())[here[0]].decode()
+        others = [ranks.processes[rank].number for rank in here if rank != ranks.rank]
         words = [ranks.rank, ranks.world_size, os.getpid(), self._folder, *others]
         return subprocess.Popen(
             [sys.executable, "-I", "-S", witness.__file__, *map(str, words)],
@@ -98,11 +114,12 @@ class Faults:
             start_new_session=True,  # it is not ended with the rank
         )
 
-    def _end_witness(self) -> None:
+    def _end_witness(self, last_words: bytes) -> None:
         if self._witness is None or self._witness.stdin is None:
             return
         with contextlib.suppress(OSError, ValueError):
-            self._witness.stdin.write(b".")
+            self._witness.stdin.write(last_words)
             self._witness.stdin.close()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._witness.wait(timeout=1)
+        if last_words == b".":
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._witness.wait(timeout=1)

@@ -70,7 +70,7 @@ class MpiRanks(ProcessRanks):
             memory, synchronize = self._allocated(size)
             self._shared = SharedExchange(memory, self.rank, self.world_size, synchronize)
         self.meet()
-        Faults(self, lambda: communicator.Abort(1))
+        self.faults = Faults(self, lambda: communicator.Abort(1))
 
     def exchange(self, send: Array, receive: Array) -> None:
         """Give a vector to all ranks, in memory that they share or by MPI."""

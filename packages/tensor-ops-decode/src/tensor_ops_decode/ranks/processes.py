@@ -15,6 +15,7 @@ from tensor_ops_decode.kinds.kind import Array
 from tensor_ops_decode.ranks.agreement import check_alike
 from tensor_ops_decode.ranks.communicator import Communicator, Facts
 from tensor_ops_decode.ranks.deadline import deadline_seconds, too_late
+from tensor_ops_decode.ranks.faults import Faults
 from tensor_ops_decode.ranks.liveness import Process, this_process
 
 __all__ = ["ProcessRanks"]
@@ -24,6 +25,8 @@ __all__ = ["ProcessRanks"]
 _SPINS, _YIELDS = 200, 2000
 _SLEEP = 1e-4
 _CHECK_EVERY = 0.05
+# For how long a rank that gives up leaves it to the first one to tell why.
+_SECONDS_TO_TELL = 0.5
 
 
 class ProcessRanks(Communicator):
@@ -35,9 +38,12 @@ class ProcessRanks(Communicator):
     ----------
     processes : list of Process
         Those of all ranks, by their number.
+    faults : Faults or None
+        What ends all of them.
     """
 
     processes: list[Process]
+    faults: Faults | None = None
 
     def __init__(self, rank: int, world_size: int) -> None:
         self.rank, self.world_size, self.num_here = rank, world_size, 1
@@ -127,15 +133,21 @@ class ProcessRanks(Communicator):
 
     def _given_up(self, ranks: Sequence[int]) -> RankError:
         """Return the error that ranks are too late, once those of this machine are killed."""
-        error = too_late(self._deadline, ranks)
-        notes = []
+        text, late = str(too_late(self._deadline, ranks)), []
         for rank in ranks:
             process = self.processes[rank] if self.processes else None
             if rank != self.rank and process is not None and process.is_here:
                 state = "was stopped by a signal" if process.is_stopped else "did not go on"
-                process.kill()
-                notes.append(f"the process {process.number} of rank {rank} {state}, and is killed")
-        return RankError("; ".join([str(error), *notes]), error.rank)
+                text += f"; its process {process.number} {state}, and is killed"
+                late.append(process)
+        if self.faults is not None:  # before the launcher ends this process too
+            if self.rank == min({*range(self.world_size)} - {*ranks}, default=self.rank):
+                self.faults.tell(text)
+            else:
+                time.sleep(_SECONDS_TO_TELL)
+        for process in late:
+            process.kill()
+        return RankError(text, *ranks[:1])
 
     def _together(self, what: str, function: Callable[[], Any]) -> list[Any]:
         """Return what a function returns on each rank, or raise an error on all if one fails."""

@@ -64,7 +64,7 @@ class TorchRanks(ProcessRanks):
         self._device = "cpu" if "gloo" in distributed.get_backend(group) else "cuda"
         if self.world_size > 1:
             self.meet()
-            Faults(self, _exit)
+            self.faults = Faults(self, _exit)
 
     def exchange(self, send: Array, receive: Array) -> None:
         """Give a vector to all ranks, and get those of all."""

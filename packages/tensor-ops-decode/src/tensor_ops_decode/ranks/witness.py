@@ -6,7 +6,8 @@ witness holds the connection to ``mpiexec`` of its rank for some seconds after t
 others end by themselves, and names the rank.
 
 It is run as ``python witness.py RANK WORLD_SIZE PROCESS FOLDER OTHER_PROCESS...``. Its standard
-input ends with the rank; it had ``.`` before if the rank ends as it should.
+input ends with the rank; it had ``.`` before if the rank ends as it should, and ``!`` if it has told
+itself why it ends.
 
 Tested by tests/ranks/test_faults.py.
 """
@@ -27,9 +28,9 @@ def first_to_tell(folder: str) -> bool:
     """Return whether no process of this machine has told yet why the ranks end, and note it."""
     try:
         os.close(os.open(os.path.join(folder, _TOLD), os.O_CREAT | os.O_EXCL))
-    except FileExistsError:
+    except (FileExistsError, FileNotFoundError):  # the latter when all has been cleaned up
         return False
-    except OSError:  # the folder is gone, or the disk is full: rather twice than never
+    except OSError:  # the disk is full: rather twice than never
         return True
     return True
 
@@ -37,9 +38,10 @@ def first_to_tell(folder: str) -> bool:
 def _watch(rank: str, world_size: str, process: str, folder: str, *others: str) -> None:
     for each in (signal.SIGINT, signal.SIGTERM):  # which are for the rank
         signal.signal(each, signal.SIG_IGN)
-    if sys.stdin.buffer.read().endswith(b"."):
+    last_words = sys.stdin.buffer.read()
+    if last_words == b".":
         return
-    if first_to_tell(folder):
+    if last_words != b"!" and first_to_tell(folder):
         with contextlib.suppress(OSError):
             print(
                 f"tensor-ops: rank {rank} of {world_size}, the process {process}, was ended from "
@@ -50,6 +52,9 @@ def _watch(rank: str, world_size: str, process: str, folder: str, *others: str) 
     end = time.monotonic() + _SECONDS
     while time.monotonic() < end and any(map(_is_there, others)):
         time.sleep(0.02)
+    for each in filter(_is_there, others):
+        with contextlib.suppress(OSError):
+            os.kill(int(each), signal.SIGKILL)
     for remove, path in ((os.unlink, os.path.join(folder, _TOLD)), (os.rmdir, folder)):
         with contextlib.suppress(OSError):
             remove(path)
@@ -57,10 +62,10 @@ def _watch(rank: str, world_size: str, process: str, folder: str, *others: str) 
 
 def _is_there(process: str) -> bool:
     try:
-        os.kill(int(process), 0)  # which only asks
-    except ProcessLookupError:
+        with open(f"/proc/{process}/stat", "rb") as file:
+            return file.read().rpartition(b") ")[2][:1] not in (b"Z", b"X")
+    except OSError:
         return False
-    return True
 
 
 if __name__ == "__main__":
