@@ -9,11 +9,13 @@
 
 #include "binding/decode_executable.h"
 #include "binding/decode_program.h"
+#include "binding/decode_ranks.h"
 #include "binding/decode_tensors.h"
 #include "binding/python.h"
 #include "declaration/errors.h"
 #include "decode/executor/checksum.h"
 #include "decode/executor/executable.h"
+#include "decode/ranks/exchange_sizes.h"
 #include "isa/isa.h"
 #include "python/decode_settings.h"
 
@@ -35,13 +37,21 @@ Owned packed_argument(const char* function, const py::object& given) {
   return bytes;
 }
 
+decode::CompileOptions compile_options(const py::object& num_workers, const py::object& options,
+                                       const GivenRanks& ranks) {
+  decode::CompileOptions compile{workers_argument(num_workers), activations_option(options)};
+  compile.rank = ranks.rank();
+  compile.world_size = ranks.world_size();
+  return compile;
+}
+
 // An executable and the arrays whose memory it reads at each step.
 class PyExecutable : public BoundExecutor {
  public:
   PyExecutable(const std::string& json, const py::object& tensors, const py::object& num_workers,
                const py::object& options, const py::object& progress, const py::object& packed,
-               bool packs_in_steps, std::size_t packed_per_step) {
-    decode::CompileOptions compile{workers_argument(num_workers), activations_option(options)};
+               bool packs_in_steps, std::size_t packed_per_step, const GivenRanks& ranks) {
+    decode::CompileOptions compile = compile_options(num_workers, options, ranks);
     compile.progress = progress_calls(progress);
     compile.packs_in_steps = packs_in_steps;
     compile.packed_per_step = packed_per_step;
@@ -53,8 +63,12 @@ class PyExecutable : public BoundExecutor {
     decode::Program program = *program_of(json);
     GivenTensors given =
         given_tensors(program, tensors, decode::tensors_to_compile(program, compile.packed.first));
-    executable_ = without_gil(
-        [&] { return std::make_unique<Executable>(std::move(program), given.bytes, compile); });
+    decode::check_ranks(program, ranks.rank(), ranks.world_size());
+    compile.exchange = ranks.exchange(program);
+    executable_ = made_for_ranks(compile.exchange, [&] {
+      return without_gil(
+          [&] { return std::make_unique<Executable>(std::move(program), given.bytes, compile); });
+    });
     for (std::size_t i = 0; i < given.bytes.size(); ++i) {
       if (!executable_->reads_from_caller(i) && !given.bytes[i].is_mapped_file) continue;
       auto& kept = executable_->reads_from_caller(i) ? kept_ : kept_until_packed_;
@@ -137,10 +151,10 @@ py::object unsupported_reason(const std::string& json) {
 }
 
 py::dict program_memory(const std::string& json, const py::object& num_workers,
-                        const py::object& options) {
+                        const py::object& options, const py::object& ranks) {
   return dict_of(Executable::memory_of(
       *program_of(json),
-      {workers_argument(num_workers), activations_option(options), {}, {}, false}));
+      compile_options(num_workers, options, GivenRanks("program_memory", ranks))));
 }
 
 py::str packed_layout(const std::string& json) { return decode::packed_layout(*program_of(json)); }
@@ -158,7 +172,8 @@ std::uint64_t packed_checksum(const py::object& packed, const py::object& num_wo
 void add_decode(py::module_& module) {
   using namespace py::literals;
   module.def("supports_program", unsupported_reason, "program"_a);
-  module.def("program_memory", program_memory, "program"_a, "num_workers"_a, "options"_a);
+  module.def("program_memory", program_memory, "program"_a, "num_workers"_a, "options"_a,
+             "ranks"_a = py::none());
   module.def("packed_layout", packed_layout, "program"_a);
   module.def("packed_checksum", packed_checksum, "packed"_a, "num_workers"_a);
   module.def("parsed_programs", parsed_programs);
@@ -177,13 +192,14 @@ void add_decode(py::module_& module) {
       "compile_program",
       [](const std::string& program, const py::object& tensors, const py::object& num_workers,
          const py::object& options, const py::object& progress, const py::object& packed,
-         bool packs_in_steps, std::size_t packed_per_step) {
+         bool packs_in_steps, std::size_t packed_per_step, const py::object& ranks) {
         return std::make_unique<PyExecutable>(program, tensors, num_workers, options, progress,
-                                              packed, packs_in_steps, packed_per_step);
+                                              packed, packs_in_steps, packed_per_step,
+                                              GivenRanks("compile_program", ranks));
       },
       "program"_a, "tensors"_a, py::kw_only(), "num_workers"_a = py::none(),
       "options"_a = py::none(), "progress"_a = py::none(), "packed"_a = py::none(),
-      "packs_in_steps"_a = false, "packed_per_step"_a = 0);
+      "packs_in_steps"_a = false, "packed_per_step"_a = 0, "ranks"_a = py::none());
 }
 
 }  // namespace tensor_ops

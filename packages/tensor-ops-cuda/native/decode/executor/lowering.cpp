@@ -47,9 +47,9 @@ class Lowering {
         add_attention(n);
       else if (kind == "add")
         add_sum(n);
-      else if (kind == "allreduce")
+      else if (program_.nodes[n].kind->exchanges())
         lowered_.cuts.push_back(
-            {lowered_.phases.size(), program_.nodes[n].inputs[0], output_of(n)});
+            {lowered_.phases.size(), program_.nodes[n].inputs[0], output_of(n), n});
       else if (kind == "select")
         check_select(n);
       else if (kind == "argmax" || kind == "sample")
@@ -324,8 +324,11 @@ class Lowering {
   void add_chooser(std::size_t n) {
     const std::size_t logits = program_.nodes[n].inputs[0];
     const LoweredPhase* const product = writer_of(logits);
-    if (product == nullptr || product != &lowered_.phases.back() ||
-        product->phase.result != Phase::kLogits || !is_selected(logits) ||
+    const bool is_last_product = product != nullptr && product == &lowered_.phases.back() &&
+                                 product->phase.result == Phase::kLogits;
+    lowered_.chooses_on_host = !lowered_.cuts.empty() && lowered_.cuts.back().to == logits &&
+                               lowered_.cuts.back().phase == lowered_.phases.size();
+    if (!(is_last_product || lowered_.chooses_on_host) || !is_selected(logits) ||
         lowered_.chooser != kAbsent || n + 1 != program_.nodes.size())
       refuse(n, "this kind as the last node, of the selected rows of the last product only");
     lowered_.chooser = n;

@@ -1,7 +1,9 @@
 """What an executor asks of the ranks that run a program's shards together."""
 
 from abc import ABC, abstractmethod
+from typing import NoReturn
 
+from tensor_ops_decode.errors import RankError
 from tensor_ops_decode.kinds.kind import Array
 
 __all__ = ["RankGroup"]
@@ -76,3 +78,18 @@ class RankGroup(ABC):
         KeyboardInterrupt
             If the user has interrupted this process.
         """
+
+    def give_up(self, message: str, rank: int) -> NoReturn:
+        """Raise the error of another rank, of which an executor has learnt in the window.
+
+        Parameters
+        ----------
+        message : str
+        rank : int
+            The one that has failed, or that runs another step.
+
+        Raises
+        ------
+        RankError
+        """
+        raise RankError(message, rank)
