@@ -10,7 +10,7 @@ from tensor_ops_decode.nodes import KINDS
 from tensor_ops_decode.program import Cache, Limits, Program, State
 from tensor_ops_decode.program.rank_shares import RankShares
 from tensor_ops_decode.program.shard import shard
-from tensor_ops_decode.ranks.communicator import Communicator
+from tensor_ops_decode.ranks.communicator import Communicator, PlannedRank
 
 __all__ = ["PlannedProgram", "cache_bytes", "require_bytes"]
 
@@ -47,8 +47,9 @@ class PlannedProgram:
     ) -> None:
         self.whole, self.program, self.ranks = whole, whole, ranks
         self._choice, self._num_workers = choice, num_workers
+        self._rank = ranks.rank if rank is None else rank
         if ranks.world_size > 1 and not self.is_by_rank:
-            self.program = shard(whole, ranks.rank if rank is None else rank, ranks.world_size)
+            self.program = shard(whole, self._rank, ranks.world_size)
 
     @property
     def is_by_rank(self) -> bool:
@@ -120,8 +121,10 @@ class PlannedProgram:
         module = self.executor.module
         if not hasattr(module, "program_memory"):
             return _least_memory(self.program)
+        size = self.ranks.world_size
+        among = {"ranks": PlannedRank(self._rank, size)} if size > 1 else {}
         needed: dict[str, int] = module.program_memory(
-            self.text, num_workers=self.num_workers, options=options
+            self.text, num_workers=self.num_workers, options=options, **among
         )
         return needed
 

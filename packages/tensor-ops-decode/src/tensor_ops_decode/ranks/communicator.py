@@ -9,7 +9,7 @@ from typing import Any
 from tensor_ops_decode.kinds.kind import Array
 from tensor_ops_decode.ranks.group import RankGroup
 
-__all__ = ["ONE_RANK", "Communicator", "Facts", "OneRank"]
+__all__ = ["ONE_RANK", "Communicator", "Facts", "OneRank", "PlannedRank"]
 
 #: What must be the same on all ranks: by its name in messages, a digest or the value itself.
 Facts = Mapping[str, str]
@@ -111,3 +111,23 @@ class OneRank(Communicator):
 
 
 ONE_RANK = OneRank()
+
+
+class PlannedRank(RankGroup):
+    """A rank whose memory is planned, and which runs no steps.
+
+    Parameters
+    ----------
+    rank, world_size : int
+    """
+
+    def __init__(self, rank: int, world_size: int) -> None:
+        self.rank, self.world_size = rank, world_size
+
+    def exchange(self, send: Array, receive: Array) -> None:
+        """Raise an error."""
+        raise NotImplementedError
+
+    def while_waiting(self, seconds: float, ranks: tuple[int, ...]) -> None:
+        """Raise an error."""
+        raise NotImplementedError

@@ -80,6 +80,7 @@ def program_memory(
     *,
     num_workers: int | None = None,
     options: Mapping[str, object] | None = None,
+    ranks: RankGroup | None = None,
 ) -> dict[str, int]:
     """Return the bytes of what an executable of a program takes, without making one.
 
@@ -87,7 +88,7 @@ def program_memory(
     ----------
     program : str
         JSON.
-    num_workers, options
+    num_workers, options, ranks
         As `compile_program` takes them.
     """
     return memory_of(_parsed(program), np.dtype(_checked(options)["dtype"]))
