@@ -84,10 +84,6 @@ class MpiRanks(ProcessRanks):
         except self._mpi.Exception as error:
             raise RankError(f"MPI has failed: {error}") from error
 
-    def window(self, num_bytes: int) -> Array | None:
-        """Return memory that all ranks share, if all are on one machine."""
-        return None if self._shared is None else self._allocated(num_bytes)[0]
-
     def while_waiting(self, seconds: float, ranks: tuple[int, ...]) -> None:
         """Raise an error if a rank has ended or failed, or the deadline is over."""
         if self._shared is not None:
@@ -98,6 +94,9 @@ class MpiRanks(ProcessRanks):
         """Let the ranks that wait for this one know why it does not come."""
         if self._shared is not None:
             self._shared.say(text)
+
+    def _shared_memory(self, num_bytes: int) -> Array | None:
+        return None if self._shared is None else self._allocated(num_bytes)[0]
 
     def _allocated(self, num_bytes: int) -> tuple[Array, Any]:
         """Return zeroed memory that all ranks share, and what synchronizes it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any
 from zlib import crc32
@@ -25,14 +26,20 @@ __all__ = ["ProcessRanks"]
 _SPINS, _YIELDS = 200, 2000
 _SLEEP = 1e-4
 _CHECK_EVERY = 0.05
+# What a rank gives that comes to a window, in place of a size.
+_AT_WINDOW = -1.0
 # For how long a rank that gives up leaves it to the first one to tell why.
 _SECONDS_TO_TELL = 0.5
+
+
+class _NotAllCameError(RankError):
+    """A rank does not come to where this one is, as it has failed."""
 
 
 class ProcessRanks(Communicator):
     """A rank among several processes.
 
-    A subclass has `exchange`, and calls `meet` once that works.
+    A subclass has `exchange` and `_shared_memory`, and calls `meet` once `exchange` works.
 
     Attributes
     ----------
@@ -59,15 +66,36 @@ class ProcessRanks(Communicator):
 
     def gathered(self, data: bytes) -> list[bytes]:
         """Return the bytes that all ranks give."""
-        sizes = np.empty((self.world_size, 1))
-        self.exchange(np.array([float(len(data))]), sizes)
-        most = int(sizes.max())
+        sizes = self._numbers(len(data))
+        while _AT_WINDOW in sizes:  # a rank learns there that this one does not come
+            sizes = self._numbers(len(data))
+        most = int(max(sizes))
         words = np.zeros(max(1, -(-most // 8)))
         words.view(np.uint8)[: len(data)] = np.frombuffer(data, np.uint8)
         received = np.empty((self.world_size, len(words)))
         self.exchange(words, received)
         rows = received.view(np.uint8)
-        return [row[: int(size)].tobytes() for row, size in zip(rows, sizes[:, 0], strict=True)]
+        return [row[: int(size)].tobytes() for row, size in zip(rows, sizes, strict=True)]
+
+    def window(self, num_bytes: int) -> Array | None:
+        """Return memory that all ranks share, if all are on one machine."""
+        if self.num_here < self.world_size:
+            return None
+        # A rank that has failed before does not come, and nothing that waits in MPI can be told.
+        if any(each != _AT_WINDOW for each in self._numbers(_AT_WINDOW)):
+            raise _NotAllCameError("another rank has failed")
+        return self._shared_memory(num_bytes)
+
+    @abstractmethod
+    def _shared_memory(self, num_bytes: int) -> Array | None:
+        """Return memory that all ranks share, all of them on one machine; None if there is none."""
+
+    def _numbers(self, number: float) -> list[float]:
+        """Return the numbers that all ranks give."""
+        received = np.empty((self.world_size, 1))
+        self.exchange(np.array([float(number)]), received)
+        found: list[float] = received[:, 0].tolist()
+        return found
 
     def told(self, text: str | None) -> str | None:
         """Return the text of rank 0, for which the others wait as long as it takes."""
@@ -154,6 +182,8 @@ class ProcessRanks(Communicator):
         failure: Exception | None = None
         try:
             outcome = {"value": function()}
+        except _NotAllCameError:
+            outcome = {}
         except Exception as error:  # it is raised below, when the others know
             failure, outcome = error, {"error": f"{type(error).__name__}: {error}"}
         outcomes = [json.loads(each) for each in self.gathered(json.dumps(outcome).encode())]

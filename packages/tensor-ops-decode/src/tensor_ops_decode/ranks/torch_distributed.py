@@ -11,6 +11,7 @@ from tensor_ops_decode.errors import RankError
 from tensor_ops_decode.kinds.kind import Array
 from tensor_ops_decode.ranks.deadline import deadline_seconds
 from tensor_ops_decode.ranks.faults import Faults
+from tensor_ops_decode.ranks.mapped_window import mapped_window
 from tensor_ops_decode.ranks.processes import ProcessRanks
 
 __all__ = ["TorchRanks", "torch_ranks"]
@@ -83,6 +84,9 @@ class TorchRanks(ProcessRanks):
             raise self._ended(error) from error
         if self._device != "cpu":
             receive[:] = taken.cpu().numpy()
+
+    def _shared_memory(self, num_bytes: int) -> Array | None:
+        return mapped_window(num_bytes, self.rank, self.gathered)
 
     def _ended(self, error: RuntimeError) -> RankError:
         """Return what it means that an exchange has failed."""
