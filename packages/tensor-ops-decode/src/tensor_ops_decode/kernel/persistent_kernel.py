@@ -270,7 +270,7 @@ class PersistentKernel:
         Raises
         ------
         ValueError
-            If the kernel has no ``model``, or is closed.
+            If the kernel has no ``model``, is closed, or shares it with other ranks.
         OSError
             If the folder cannot be written, or exists.
         """
@@ -278,6 +278,11 @@ class PersistentKernel:
             model = self._model
             if model is None or model.weights is None:
                 raise ValueError("export() writes the model of a file; make the kernel with model=")
+            if self.world_size > 1:
+                raise ValueError(
+                    f"export() writes a whole model, and this kernel has the part of rank "
+                    f"{self.mpi_rank} of {self.world_size}; make one with world_size=1"
+                )
             weights, program = model.weights, model.planned.program
 
             def report(done: int, size: int) -> None:
@@ -309,6 +314,16 @@ class PersistentKernel:
     def backend(self) -> str:
         """The backend that runs the kernel."""
         return self._executor.backend
+
+    @property
+    def world_size(self) -> int:
+        """How many ranks share the model."""
+        return self._ranks.world_size
+
+    @property
+    def mpi_rank(self) -> int:
+        """Which of them this one is."""
+        return self._ranks.rank
 
     @property
     def requests(self) -> tuple[int, ...]:

@@ -80,6 +80,13 @@ class Communicator(RankGroup):
             If a rank is about to run another step.
         """
 
+    def told(self, text: str | None) -> str | None:
+        """Return what rank 0 gives, for which the others wait as long as it takes."""
+        return text
+
+    def end_all(self, error: BaseException) -> None:
+        """End the other ranks, since this one ends by an error."""
+
     def close(self) -> None:
         """Leave the other ranks, for whom the next step is an error."""
 

@@ -12,7 +12,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from tensor_ops_decode.errors import RankError
 from tensor_ops_decode.ranks import witness
@@ -50,10 +50,10 @@ class Faults:
         self._has_told = False
         self._witness = self._with_witness()
         self._before = sys.excepthook
-        sys.excepthook = self._end_all
+        sys.excepthook = self._on_error
         atexit.register(self._leave)
 
-    def _end_all(
+    def _on_error(
         self, kind: type[BaseException], error: BaseException, traceback: TracebackType | None
     ) -> None:
         ranks = self._ranks
@@ -61,7 +61,18 @@ class Faults:
         if of is None or of == ranks.rank or self._is_to_tell_of(of):
             self._before(kind, error, traceback)
             self.tell(f"rank {ranks.rank} of {ranks.world_size} has failed")
-        ranks.say(f"has failed: {str(error) or kind.__name__}")
+        self._end(str(error) or kind.__name__)
+
+    def end_all(self, error: BaseException) -> NoReturn:
+        """Tell why this rank ends, and end all."""
+        if self._ranks.rank:  # rank 0 has mostly the same to tell
+            time.sleep(_SECONDS_TO_BE_ENDED)
+        text = str(error) or type(error).__name__
+        self.tell(f"rank {self._ranks.rank} of {self._ranks.world_size} has failed: {text}")
+        self._end(text)
+
+    def _end(self, text: str) -> NoReturn:
+        self._ranks.say(f"has failed: {text}")
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(OSError, ValueError, AttributeError):
                 stream.flush()
@@ -75,7 +86,8 @@ class Faults:
             witness.first_to_tell(self._folder)
         self._has_told = True
         with contextlib.suppress(OSError, ValueError, AttributeError):
-            print(f"tensor-ops: {what}; all ranks end", file=sys.stderr, flush=True)
+            stream = sys.__stderr__ or sys.stderr  # where what this rank prints is dropped
+            print(f"tensor-ops: {what}; all ranks end", file=stream, flush=True)
 
     def _is_to_tell_of(self, rank: int) -> bool:
         """Return whether this rank is to tell that another one has failed: all others see it."""

@@ -98,7 +98,7 @@ class ProcessRanks(Communicator):
         return found
 
     def told(self, text: str | None) -> str | None:
-        """Return the text of rank 0, for which the others wait as long as it takes."""
+        """Return what rank 0 gives, for which the others wait as long as it takes."""
         self._waits_for_ever = True
         try:
             given = self.gathered(json.dumps(text if self.rank == 0 else None).encode())
@@ -155,6 +155,11 @@ class ProcessRanks(Communicator):
             if seconds > next_check:
                 next_check = seconds + _CHECK_EVERY
                 self.while_waiting(seconds, tuple(ranks))
+
+    def end_all(self, error: BaseException) -> None:
+        """End all ranks, since this one ends by an error; it may be the same on each."""
+        if self.faults is not None:
+            self.faults.end_all(error)
 
     def say(self, text: str) -> None:
         """Let the ranks that wait for this one know why it does not come, where that can be."""
