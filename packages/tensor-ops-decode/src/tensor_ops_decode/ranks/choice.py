@@ -5,7 +5,6 @@ from collections.abc import Hashable
 from typing import Any
 
 from tensor_ops_decode.arguments import whole
-from tensor_ops_decode.errors import RankError
 from tensor_ops_decode.ranks.communicator import ONE_RANK, Communicator
 from tensor_ops_decode.ranks.launchers import Launch, launch
 from tensor_ops_decode.ranks.local import LocalRanks
@@ -76,7 +75,9 @@ def _local(size: int | None, rank: int | None, model: Hashable) -> Communicator:
             )
         rank = 0
     if rank >= size:
-        raise ValueError(f"mpi_rank must be from 0 to {size - 1}, as world_size is {size}; got {rank}")
+        raise ValueError(
+            f"mpi_rank must be from 0 to {size - 1}, as world_size is {size}; got {rank}"
+        )
     return ONE_RANK if size == 1 else LocalRanks(rank, size, model)
 
 

@@ -46,7 +46,9 @@ class Faults:
 
     def __init__(self, ranks: ProcessRanks, abort: Callable[[], None]) -> None:
         self._ranks, self._abort = ranks, abort
-        self._folder = self._made_folder = ""  # where witnesses note that one has told; empty without
+        self._folder = self._made_folder = (
+            ""  # where witnesses note that one has told; empty without
+        )
         self._has_told = False
         self._witness = self._with_witness()
         self._before = sys.excepthook

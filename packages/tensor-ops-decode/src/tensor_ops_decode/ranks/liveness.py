@@ -54,7 +54,7 @@ class Process(NamedTuple):
             return False
         state, start = _state(self.number)
         if state is not None:
-            return state in _ENDED or (self.start != "" and start != self.start)
+            return state in _ENDED or self.start not in ("", start)
         try:
             os.kill(self.number, 0)  # which only asks
         except ProcessLookupError:

@@ -213,7 +213,9 @@ class _LocalExecutable:
         found = self._team.at_once(run, self._ranks)
         for member, value in zip(self._team.members(), found, strict=True):
             outputs = {
-                name: each[: num_tokens if len(each) == len(self.arrays["tokens"]) else num_selected]
+                name: each[
+                    : num_tokens if len(each) == len(self.arrays["tokens"]) else num_selected
+                ]
                 for name, each in member.executable.arrays.items()
                 if name not in STEP_ARRAYS
             }

@@ -37,9 +37,8 @@ def mapped_window(
         with contextlib.suppress(OSError):
             path = _new_file(num_bytes)
     path = gathered(path.encode())[0].decode()
-    with contextlib.suppress(OSError, ValueError):
-        with open(path, "r+b") as file:
-            mapped = mmap.mmap(file.fileno(), num_bytes)
+    with contextlib.suppress(OSError, ValueError), open(path, "r+b") as file:
+        mapped = mmap.mmap(file.fileno(), num_bytes)
     have_all = all(gathered(b"" if mapped is None else b"mapped"))
     if rank == 0 and path:
         os.unlink(path)  # it stays as long as it is mapped

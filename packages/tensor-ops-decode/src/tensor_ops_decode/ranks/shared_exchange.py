@@ -54,9 +54,7 @@ class SharedExchange:
         """Give a vector to all ranks, and get those of all."""
         sent, received = send.view(np.uint8), receive.view(np.uint8)
         for start in range(0, len(sent), _CHUNK):
-            self._exchange(
-                sent[start : start + _CHUNK], received[:, start : start + _CHUNK], wait
-            )
+            self._exchange(sent[start : start + _CHUNK], received[:, start : start + _CHUNK], wait)
 
     def _exchange(self, send: Array, receive: Array, wait: Wait) -> None:
         self._number = number = self._number + 1

@@ -6,8 +6,8 @@ witness holds the connection to ``mpiexec`` of its rank for some seconds after t
 others end by themselves, and names the rank.
 
 It is run as ``python witness.py RANK WORLD_SIZE PROCESS FOLDER OTHER_PROCESS...``. Its standard
-input ends with the rank; it had ``.`` before if the rank ends as it should, and ``!`` if it has told
-itself why it ends.
+input ends with the rank; it had ``.`` before if the rank ends as it should, and ``!`` if the rank
+has told itself why it ends.
 
 Tested by tests/ranks/test_faults.py.
 """
@@ -36,8 +36,8 @@ def first_to_tell(folder: str) -> bool:
 
 
 def _watch(rank: str, world_size: str, process: str, folder: str, *others: str) -> None:
-    for each in (signal.SIGINT, signal.SIGTERM):  # which are for the rank
-        signal.signal(each, signal.SIG_IGN)
+    for number in (signal.SIGINT, signal.SIGTERM):  # which are for the rank
+        signal.signal(number, signal.SIG_IGN)
     last_words = sys.stdin.buffer.read()
     if last_words == b".":
         return
