@@ -39,14 +39,19 @@ def model_of(family):
     return LlamaForCausalLM(config).eval()
 
 
+def save(model, family, folder):
+    """Write a model as a GGUF file, or as a folder where there is no such file; return its path."""
+    if family in test_models.ONLY_SAFETENSORS or family in test_llama.MODELS:
+        model.save_pretrained(folder)
+        return folder
+    path = folder / "model.gguf"
+    write_gguf(model, path)
+    return path
+
+
 def check(family, executor, tmp_path, world_sizes, num_tokens):
     model = model_of(family)
-    path = tmp_path
-    if family in test_models.ONLY_SAFETENSORS or family in test_llama.MODELS:
-        model.save_pretrained(path)
-    else:
-        path = tmp_path / "model.gguf"
-        write_gguf(model, path)
+    path = save(model, family, tmp_path)
     tokens, logits = expected(model, PROMPT, num_tokens)
     with PersistentKernel(
         model=path,
