@@ -96,10 +96,14 @@ class WithCalls {
 };
 
 std::size_t attribute(const char* function, const py::object& ranks, const char* name) {
-  if (!py::hasattr(ranks, name) || !py::isinstance<py::int_>(ranks.attr(name)))
+  const py::object value = py::getattr(ranks, name, py::none());
+  int overflow = 0;
+  const long long number =
+      PyLong_Check(value.ptr()) ? PyLong_AsLongLongAndOverflow(value.ptr(), &overflow) : -1;
+  if (number < 0)
     throw TypeError(text(function, ": ranks must be a RankGroup or None, got ",
-                         type_name(ranks.ptr()), ", which has no int '", name, "'"));
-  return ranks.attr(name).cast<std::size_t>();
+                         type_name(ranks.ptr()), ", which has no int '", name, "' from 0 on"));
+  return static_cast<std::size_t>(number);
 }
 
 // The memory of the array that window() has returned, which it keeps.

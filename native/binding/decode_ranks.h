@@ -36,7 +36,7 @@ auto made_for_ranks(const std::shared_ptr<decode::Exchange>& exchange, Make made
   try {
     return made();
   } catch (const std::exception& error) {
-    if (exchange) exchange->leave(std::string("has failed: ") + error.what());
+    if (exchange) exchange->leave("has failed: " + decode::first_line_of(error));
     throw;
   }
 }

@@ -13,8 +13,6 @@ std::string place_of(const ExchangeTag& tag) {
               tag.columns, " columns");
 }
 
-std::string first_line(const std::string& of) { return of.substr(0, of.find('\n')); }
-
 }  // namespace
 
 std::uint64_t hash_of_arrays(const Step& step) {
@@ -32,6 +30,11 @@ std::uint64_t hash_of_arrays(const Step& step) {
   return hash;
 }
 
+std::string first_line_of(const std::exception& error) {
+  const std::string what = error.what();
+  return what.substr(0, what.find('\n'));
+}
+
 std::size_t least_received(const ExchangeBuffers& buffers, std::size_t world_size) {
   float least = buffers.received[0];
   for (std::size_t rank = 1; rank < world_size; ++rank)
@@ -46,7 +49,7 @@ void Exchange::meet(const ExchangeTag& tag) {
   try {
     wait_for_others(tag);
   } catch (const std::exception& error) {
-    leave("has failed: " + first_line(error.what()));
+    leave("has failed: " + first_line_of(error));
     throw;
   }
   ++num_done_;

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <string>
 #include <vector>
@@ -42,6 +43,9 @@ class RankCalls {
   // Throws the error that says what another rank has done.
   [[noreturn]] virtual void fail(const std::string& message, std::size_t rank) = 0;
 };
+
+// The first line of what an error says.
+TENSOR_OPS_SHARED std::string first_line_of(const std::exception& error);
 
 // The least of one number that each rank has sent.
 std::size_t least_received(const ExchangeBuffers& buffers, std::size_t world_size);

@@ -28,7 +28,7 @@ using Clock = std::chrono::steady_clock;
 // have the processor, and at last sleep: after kYield, or as soon as others have had it for kTaken.
 // Where there are more threads than processors, one that is woken gets a processor much sooner than
 // one that has given it away. The calls are kBetweenCalls apart.
-constexpr std::chrono::microseconds kSpin{30}, kYield{1000}, kTaken{20};
+constexpr std::chrono::microseconds kSpin{10}, kYield{1000}, kTaken{20};
 constexpr std::chrono::milliseconds kBetweenCalls{50};
 
 #if defined(__linux__)

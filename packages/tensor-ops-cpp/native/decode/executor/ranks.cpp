@@ -19,8 +19,7 @@ void Executable::meet_ranks(std::size_t node, std::size_t rows, std::size_t colu
   try {
     exchange_->meet({hash_of_arrays_, step_.number, number(node), number(rows), number(columns)});
   } catch (const std::exception& error) {
-    const std::string what = error.what();
-    failure_ = what.substr(0, what.find('\n'));
+    failure_ = first_line_of(error);
     exchange_error_ = std::current_exception();
   }
 }

@@ -82,8 +82,7 @@ void CutNodes::meet(const ExchangeTag& tag) {
   try {
     exchange_->meet(tag);
   } catch (const std::exception& error) {
-    const std::string what = error.what();
-    failure_ = what.substr(0, what.find('\n'));
+    failure_ = first_line_of(error);
     throw;
   }
 }
