@@ -8,8 +8,9 @@ import time
 import numpy as np
 import pytest
 
+from exchanging_programs import LIMITS, compiled, fill, shard, shards
+from tensor_ops_decode import Builder, Tensor
 from tensor_ops_decode.errors import RankError
-from test_exchange import compiled, fill, shard, shards
 from thread_ranks import Shared, ThreadRanks, at_once
 
 tensor_ops_cpp = pytest.importorskip("tensor_ops_cpp")
@@ -108,37 +109,25 @@ def test_a_rank_that_closes_ends_the_wait_of_others():
 
 
 def test_a_rank_that_cannot_compile_tells_the_others():
-    """It has no memory for its cache; the others wait for it in their first step."""
-
-    class Failing(ThreadRanks):
-        def window(self, num_bytes):
-            self.given = super().window(num_bytes)
-            return self.given
-
-    program, tensors = shard(1, 2)
-    shared = Shared(2)
-
-    def progress(done, size):
-        raise OSError("no weights")
-
-    first = compiled(tensor_ops_cpp, *shard(0, 2), shared.ranks()[0])
-    failing = Failing(shared, 1)
-    from test_exchange import LIMITS  # its program has no matrices to pack, another one has
-
-    from tensor_ops_decode import Builder, Tensor
-
-    builder = Builder(LIMITS)
-    for name, shape in {"table": (29, 32), "weight": (32, 32)}.items():
+    """The packing of its weights is interrupted; another rank waits for it in the first step."""
+    all_ranks = Shared(2).ranks()
+    waiting = compiled(tensor_ops_cpp, *shard(0, 2), all_ranks[0])
+    builder, tensors = Builder(LIMITS), {}
+    for name, shape in {"table": (29, 32), "weight": (40, 32)}.items():
         builder.tensor(name, Tensor("f32", shape, {"attached": True}))
         tensors[name] = np.ones(shape, np.float32)
     builder.add("embed", {"tokens": "tokens"}, {"weight": "table"}, output="x")
     builder.add("linear", {"x": "x"}, {"weight": "weight"}, output="y")
     builder.add("allreduce", {"x": "y"}, output="z")
+
+    def progress(done, size):
+        raise OSError("no weights")
+
     with pytest.raises(OSError, match="no weights"):
-        compiled(tensor_ops_cpp, builder.program(["z"]), tensors, failing, progress=progress)
-    fill(first, [1], [0])
+        compiled(tensor_ops_cpp, builder.program(["z"]), tensors, all_ranks[1], progress=progress)
+    fill(waiting, [1], [0])
     with pytest.raises(RankError, match="rank 1 has failed: OSError: no weights"):
-        first.run(1, 1)
+        waiting.run(1, 1)
 
 
 @pytest.mark.skipif(

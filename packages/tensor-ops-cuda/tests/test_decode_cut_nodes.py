@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from small_programs import COLUMNS, WORDS, Assembly, outputs
-from thread_ranks import Shared, at_once
 
 import tensor_ops_cuda
 from tensor_ops_decode import reference
 from tensor_ops_decode.errors import RankError
+from thread_ranks import Shared, at_once
 
 pytestmark = pytest.mark.usefixtures("device")
 
@@ -67,11 +67,13 @@ def test_two_ranks_on_two_devices(python):
         from test_decode_cut_nodes import shard
         from thread_ranks import Shared, at_once
 
-        shards, all_ranks, made = [shard(rank, 2, "sample") for rank in range(2)], Shared(2).ranks(), []
+        shards, all_ranks = [shard(rank, 2, "sample") for rank in range(2)], Shared(2).ranks()
+        made = []
         for (program, tensors), ranks in zip(shards, all_ranks):
             os.environ["TENSOR_OPS_CUDA_DEVICE"] = str(ranks.rank)
+            text = program.to_json()
             made.append(
-                tensor_ops_cuda.compile_program(program.to_json(), tensors, num_workers=2, ranks=ranks)
+                tensor_ops_cuda.compile_program(text, tensors, num_workers=2, ranks=ranks)
             )
 
         def run(ranks):
