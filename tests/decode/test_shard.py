@@ -13,8 +13,9 @@ from tensor_ops_decode.program.records import Limits, Tensor
 from whole_programs import base_program
 
 SEEDS = [*range(8), *(pytest.param(seed, marks=pytest.mark.nightly) for seed in range(8, 60))]
-# Ranks add in another order than one does; weights that are added twice change far more.
-BOUND = 1e-4
+# Ranks add in another order than one does. Beside integers some activations round to the neighbour
+# then. What is added twice, or not at all, changes far more.
+BOUND, INTEGER_BOUND = 1e-4, 3e-3
 
 
 def most_ranks(program):
@@ -107,12 +108,13 @@ def test_ranks_compute_what_one_does(executor, seed):
         pytest.skip(reason)
     ((right,), _) = results(executor, model, 1)
     assert np.ptp(right) > 0.5
+    are_exact = model.block == 1 or executor.__name__.endswith("reference")
     most = most_ranks(model.program)
     for world_size in {2, 3, most} & set(range(2, most + 1)):
         logits, tokens = results(executor, model, world_size)
         assert all(np.array_equal(each, logits[0]) for each in logits)
         assert all(np.array_equal(each, tokens[0]) for each in tokens)
-        assert np.abs(logits[0] - right).max() < BOUND
+        assert np.abs(logits[0] - right).max() < (BOUND if are_exact else INTEGER_BOUND)
 
 
 @pytest.mark.parametrize("kind", TYPES)
