@@ -55,12 +55,12 @@ Executable::Executable(Program program, const CompileOptions& options)
       world_size_(options.world_size) {
   if (!isa_choice().reason.empty())
     throw UnavailableError(text("compile_program: ", isa_choice().reason));
-  check_ranks(program_, options.rank, options.world_size);
 }
 
 Executable::Executable(Program program, const std::vector<TensorBytes>& tensors,
                        const CompileOptions& options)
     : Executable(std::move(program), options) {
+  check_ranks(program_, options.rank, options.world_size);
   tensors_ = tensors;
   const bool is_packed = options.packed.first;
   is_packed_ = is_packed;
