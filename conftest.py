@@ -52,6 +52,13 @@ def pytest_addoption(parser):
         metavar="PACKAGE",
         help="follow the pages of the documentation that need this package: opencl, cuda or torch",
     )
+    parser.addoption(
+        "--require-launcher",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="fail instead of skipping when mpich, openmpi or torchrun is missing (repeatable)",
+    )
     parser.addoption("--nightly", action="store_true", help="run the tests that take minutes too")
     parser.addoption(
         "--every", type=int, default=1, metavar="N", help="run each Nth test only, as a sample"

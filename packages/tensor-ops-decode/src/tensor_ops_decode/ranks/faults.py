@@ -119,7 +119,7 @@ class Faults:
             self._made_folder = tempfile.mkdtemp(prefix="tensor-ops-ranks-")
         self._folder = ranks.gathered(self._made_folder.encode())[here[0]].decode()
         others = [ranks.processes[rank].number for rank in here if rank != ranks.rank]
-        words = [ranks.rank, ranks.world_size, os.getpid(), self._folder, *others]
+        words = [connection, self._folder, ranks.rank, ranks.world_size, os.getpid(), *others]
         return subprocess.Popen(
             [sys.executable, "-I", "-S", witness.__file__, *map(str, words)],
             stdin=subprocess.PIPE,

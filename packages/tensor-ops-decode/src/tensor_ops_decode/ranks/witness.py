@@ -5,7 +5,7 @@ rank has ended, and where it was by ``os._exit(0)``, the exit status says that a
 witness holds the connection to ``mpiexec`` of its rank for some seconds after that, in which the
 others end by themselves, and names the rank.
 
-It is run as ``python witness.py RANK WORLD_SIZE PROCESS FOLDER OTHER_PROCESS...``. Its standard
+It is run as ``python witness.py CONNECTION FOLDER RANK WORLD_SIZE PROCESS OTHERS...``. Its standard
 input ends with the rank; it had ``.`` before if the rank ends as it should, and ``!`` if the rank
 has told itself why it ends.
 
@@ -35,13 +35,17 @@ def first_to_tell(folder: str) -> bool:
     return True
 
 
-def _watch(rank: str, world_size: str, process: str, folder: str, *others: str) -> None:
+def _watch(
+    connection: str, folder: str, rank: str, world_size: str, process: str, *others: str
+) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):  # which are for the rank
         signal.signal(number, signal.SIG_IGN)
     last_words = sys.stdin.buffer.read()
     if last_words == b".":
         return
-    if last_words != b"!" and first_to_tell(folder):
+    if last_words == b"!":
+        os.close(int(connection))  # so that mpiexec ends the others
+    elif first_to_tell(folder):
         with contextlib.suppress(OSError):
             print(
                 f"tensor-ops: rank {rank} of {world_size}, the process {process}, was ended from "

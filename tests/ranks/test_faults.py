@@ -1,0 +1,79 @@
+"""A rank that fails in one of many ways: all ranks end soon, and a message says which and why."""
+
+import os
+import re
+import signal
+import time
+
+import pytest
+
+PROGRAM = __file__.replace("test_faults", "rank_program")
+SECONDS = 100
+# What a rank does, and what is said of it, at least once.
+MESSAGES = {
+    "SIGKILL": r"rank 1|rank +: 1",
+    "SIGSEGV": r"rank 1|rank +: 1",
+    "_exit": r"rank 1",
+    "SIGSTOP": r"tensor-ops: rank 1 did not come .*TENSOR_OPS_RANK_DEADLINE; its process \d+ was st"
+    r"opped by a signal, and is killed; all ranks end",
+    "SIGINT": r"KeyboardInterrupt\s+tensor-ops: rank 1 of 2 has failed; all ranks end",
+    "exception": r"ValueError: a mistake of the program\s+tensor-ops: rank 1 of 2 has failed; all",
+    "exit": r"rank 1 has ended, while others|rank 1, the process \d+, has ended|exitcode +: 3",
+    "end": r"rank 1 has ended, while others|rank 1, the process \d+, has ended",
+    "another step": r"RankError: rank 1 is about to run another step than the others",
+    "another limit": r"RankError: rank 1 has another limits than rank 0: .*_batched_tokens 64",
+    "another size": r"ValueError: world_size is 5, but .* has started 2 ranks; leave it out, or",
+    "no memory": r"MemoryError: no memory for the weights\s+tensor-ops: rank 1 of 2 has failed",
+}
+# One of those that are noticed in the same way is enough where starting takes long.
+SAMPLE = ["SIGKILL", "_exit", "SIGSTOP", "exception", "end", "another limit"]
+
+
+@pytest.mark.parametrize("how", MESSAGES)
+def test_all_ranks_end(launcher, how, tmp_path):
+    if launcher.name == "torchrun" and how not in SAMPLE:
+        pytest.skip("starting takes long, and another fault is noticed in the same way")
+    started = launcher.start(
+        2, PROGRAM, tmp_path, how, environment={"TENSOR_OPS_RANK_DEADLINE": "3"}
+    )
+    _, err = started.communicate(timeout=SECONDS)
+    assert started.returncode != 0, err
+    assert re.search(MESSAGES[how], err), err
+    seconds = time_since_fault(tmp_path) - (3 if how == "SIGSTOP" else 0)
+    processes = [int(each.read_text()) for each in tmp_path.glob("process.*")]
+    assert len(processes) == 2
+    while any(map(is_there, processes)):
+        seconds = time_since_fault(tmp_path)
+        assert seconds < 3 * launcher.seconds
+        time.sleep(0.02)
+    assert seconds < launcher.seconds
+    assert err.count("; all ranks end") <= 1
+
+
+def test_ctrl_c_ends_all_ranks(launcher, tmp_path):
+    started = launcher.start(2, PROGRAM, tmp_path, "nothing")
+    end = time.monotonic() + SECONDS
+    while not (tmp_path / "failed").exists():
+        assert time.monotonic() < end
+        assert started.poll() is None
+        time.sleep(0.05)
+    time.sleep(0.5)
+    asked = time.monotonic()
+    os.killpg(started.pid, signal.SIGINT)  # as a terminal does
+    started.communicate(timeout=SECONDS)
+    assert started.returncode != 0
+    assert time.monotonic() - asked < launcher.seconds
+    for each in tmp_path.glob("process.*"):
+        assert not is_there(int(each.read_text()))
+
+
+def time_since_fault(folder):
+    return time.time() - float((folder / "failed").read_text())
+
+
+def is_there(process):
+    try:
+        os.kill(process, 0)  # which only asks
+    except ProcessLookupError:
+        return False
+    return True

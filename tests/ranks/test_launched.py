@@ -1,0 +1,60 @@
+"""Ranks that are processes: they say what one process says, and the command prints once."""
+
+import json
+
+import pytest
+
+import tensor_ops_decode
+from rank_program import LIMITS, texts
+
+PROGRAM = __file__.replace("test_launched", "rank_program")
+SECONDS = 120
+WORLD_SIZES = [2, *(pytest.param(size, marks=pytest.mark.nightly) for size in (3, 4))]
+
+
+def finished(started):
+    """Return what a program has printed, which must have ended well."""
+    out, err = started.communicate(timeout=SECONDS)
+    assert started.returncode == 0, err
+    return out, err
+
+
+@pytest.mark.parametrize("world_size", WORLD_SIZES)
+def test_all_ranks_say_what_one_says(launcher, shared_model, world_size):
+    finished(launcher.start(world_size, PROGRAM, shared_model))
+    with tensor_ops_decode.load(shared_model / "model", **LIMITS) as model:
+        expected = {"size": world_size, "texts": texts(model)}
+    for rank in range(world_size):
+        assert json.loads((shared_model / f"found.{rank}").read_text()) == expected
+
+
+def test_the_command_prints_once(launcher, folder):
+    words = ["-m", "tensor_ops", "generate", folder, "-", "--max-new-tokens", "9", "--json"]
+    words += ["--num-workers", "1", "--max-seq-length", "128"]
+    out, _ = finished(launcher.start(2, *words, text="The first\n"))
+    (line,) = out.splitlines()
+    with tensor_ops_decode.load(folder, **LIMITS) as model:
+        (expected,) = model.generate("The first", max_new_tokens=9)
+    assert json.loads(line)["tokens"] == list(expected.tokens)
+
+
+def test_a_conversation_is_read_by_the_first_rank(launcher, folder):
+    words = ["-m", "tensor_ops", "generate", folder, "--chat", "--max-new-tokens", "5", "--json"]
+    out, _ = finished(launcher.start(2, *words, text="one\n\n/clear\ntwo\n/exit\nthree\n"))
+    assert len([json.loads(line) for line in out.splitlines()]) == 2
+
+
+def test_a_wrong_argument_is_told_once(launcher, folder):
+    started = launcher.start(2, "-m", "tensor_ops", "generate", folder, "hello", "--top-p", "7")
+    _, err = started.communicate(timeout=SECONDS)
+    assert started.returncode != 0
+    assert err.count("top_p must be a number larger than 0, up to 1, got 7.0; all ranks end") == 1
+
+
+def test_commands_of_one_process_refuse_ranks(launcher, folder, tmp_path):
+    words = ["-m", "tensor_ops", "export", folder, tmp_path / "exported"]
+    started = launcher.start(2, *words)
+    _, err = started.communicate(timeout=SECONDS)
+    assert started.returncode != 0
+    assert "tensor-ops export runs in one process, but" in err
+    assert not (tmp_path / "exported").exists()
