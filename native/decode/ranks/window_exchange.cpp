@@ -4,8 +4,8 @@
 #include <linux/futex.h>
 #include <sys/syscall.h>
 #include <time.h>
-#include <unistd.h>
 #endif
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -77,6 +77,7 @@ WindowExchange::WindowExchange(std::size_t rank, std::size_t world_size, std::si
       stride_(2 * buffer_bytes(most)),
       window_(std::move(window)),
       calls_(calls),
+      process_(getpid()),
       first_(header(rank).arrived.load(std::memory_order_relaxed)) {
   header(rank).buffer_lines = static_cast<std::uint32_t>(stride_ / 2 / kLine);
 }
@@ -201,7 +202,7 @@ void WindowExchange::wait_for_others(const ExchangeTag& tag) {
 
 void WindowExchange::leave(const std::string& why, std::size_t rank_to_blame) noexcept {
   RankHeader& own = header(rank());
-  if (own.has_left.load(std::memory_order_relaxed)) return;
+  if (getpid() != process_ || own.has_left.load(std::memory_order_relaxed)) return;
   own.rank_to_blame = static_cast<std::uint32_t>(rank_to_blame);
   const std::size_t length = std::min(why.size(), sizeof own.why - 1);
   std::memcpy(own.why, why.data(), length);

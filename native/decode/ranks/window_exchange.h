@@ -71,6 +71,7 @@ class TENSOR_OPS_SHARED WindowExchange final : public Exchange {
   const std::size_t stride_;  // bytes of the buffers of a rank
   const std::shared_ptr<unsigned char> window_;
   RankCalls& calls_;
+  const int process_;  // a forked child is no rank
   const std::uint32_t first_;  // the exchange at which this rank has arrived in the window
 };
 

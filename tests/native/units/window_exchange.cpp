@@ -225,6 +225,27 @@ void check_leaving_afterwards() {
   for (int time = 0; time < 50; ++time) check_threads(3, 1);
 }
 
+// A forked child lets go of what it has of its parent's exchange, and the parent goes on.
+void check_fork() {
+  const auto window = new_window(2);
+  Calls calls;
+  auto other = std::make_unique<WindowExchange>(1, 2, kMost, window, calls);
+  const pid_t child = fork();
+  if (child == 0) {
+    other.reset();
+    std::_Exit(0);
+  }
+  int end = 1;
+  waitpid(child, &end, 0);
+  require(end == 0, "a forked child ends with ", end);
+  in_threads(2, [&](std::size_t rank) {
+    if (rank == 1) return exchange_often(*other, 20);
+    Calls own;
+    WindowExchange exchange(rank, 2, kMost, window, own);
+    exchange_often(exchange, 20);
+  });
+}
+
 // In turns: what a rank has sent is behind that of the rank before it.
 void check_callback() {
   struct Gathering : Calls {
@@ -263,6 +284,7 @@ int main(int argc, char** argv) {
   check_processes(2, times);
   check_processes(4, times / 4);
   check_death();
+  check_fork();
 #endif
   check_threads(2, times);
   check_threads(4, times / 4);

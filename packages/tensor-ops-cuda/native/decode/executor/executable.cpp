@@ -347,7 +347,6 @@ std::vector<std::pair<const char*, std::size_t>> Executable::memory_of(
     const Program& program, const CompileOptions& options) {
   require_runnable(program, options.device);
   try {
-    check_ranks(program, options.rank, options.world_size);
     return Impl::memory_with(program, DeviceProgram(program, Impl::blocks_of(options)),
                              StepArrays(program), options.world_size);
   } catch (const SizeError& error) {
