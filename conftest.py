@@ -53,11 +53,11 @@ def pytest_addoption(parser):
         help="follow the pages of the documentation that need this package: opencl, cuda or torch",
     )
     parser.addoption(
-        "--require-launcher",
+        "--launcher",
         action="append",
         default=[],
         metavar="NAME",
-        help="fail instead of skipping when mpich, openmpi or torchrun is missing (repeatable)",
+        help="run ranks by this only, which must be there: mpich, openmpi, torchrun (repeatable)",
     )
     parser.addoption("--nightly", action="store_true", help="run the tests that take minutes too")
     parser.addoption(

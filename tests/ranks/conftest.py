@@ -57,14 +57,20 @@ class Launcher:
         return made
 
 
-@pytest.fixture(params=LAUNCHERS)
+def pytest_generate_tests(metafunc):
+    if "launcher" in metafunc.fixturenames:
+        chosen = metafunc.config.getoption("--launcher") or LAUNCHERS
+        metafunc.parametrize("launcher", chosen, indirect=True)
+
+
+@pytest.fixture
 def launcher(request):
     """What starts ranks."""
     name = request.param
     found = _torchrun() if name == "torchrun" else _mpiexec(name)
     if found is None:
         message = f"{name} is not installed"
-        if name in request.config.getoption("--require-launcher"):
+        if name in request.config.getoption("--launcher"):
             pytest.fail(message)
         pytest.skip(message)
     return Launcher(name, found)

@@ -28,6 +28,7 @@ def test_all_ranks_say_what_one_says(launcher, shared_model, world_size):
         assert json.loads((shared_model / f"found.{rank}").read_text()) == expected
 
 
+@pytest.mark.nightly
 def test_the_command_prints_once(launcher, folder):
     words = ["-m", "tensor_ops", "generate", folder, "-", "--max-new-tokens", "9", "--json"]
     words += ["--num-workers", "1", "--max-seq-length", "128"]
@@ -38,12 +39,14 @@ def test_the_command_prints_once(launcher, folder):
     assert json.loads(line)["tokens"] == list(expected.tokens)
 
 
+@pytest.mark.nightly
 def test_a_conversation_is_read_by_the_first_rank(launcher, folder):
     words = ["-m", "tensor_ops", "generate", folder, "--chat", "--max-new-tokens", "5", "--json"]
     out, _ = finished(launcher.start(2, *words, text="one\n\n/clear\ntwo\n/exit\nthree\n"))
     assert len([json.loads(line) for line in out.splitlines()]) == 2
 
 
+@pytest.mark.nightly
 def test_a_wrong_argument_is_told_once(launcher, folder):
     started = launcher.start(2, "-m", "tensor_ops", "generate", folder, "hello", "--top-p", "7")
     _, err = started.communicate(timeout=SECONDS)
@@ -51,6 +54,7 @@ def test_a_wrong_argument_is_told_once(launcher, folder):
     assert err.count("top_p must be a number larger than 0, up to 1, got 7.0; all ranks end") == 1
 
 
+@pytest.mark.nightly
 def test_commands_of_one_process_refuse_ranks(launcher, folder, tmp_path):
     words = ["-m", "tensor_ops", "export", folder, tmp_path / "exported"]
     started = launcher.start(2, *words)
