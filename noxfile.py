@@ -25,7 +25,6 @@ from environments import (
     TORCH,
     WHEEL_TESTS,
     build,
-    cpp_wheel,
     cuda_compiler,
     emulated_cuda_wheel,
     install_group,

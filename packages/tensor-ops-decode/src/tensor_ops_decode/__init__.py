@@ -7,7 +7,7 @@
 """
 
 from tensor_ops_decode.completion import Completion, TokenLogprob
-from tensor_ops_decode.errors import CapacityError, LogitsError, ProgramError
+from tensor_ops_decode.errors import CapacityError, LogitsError, ProgramError, RankError
 from tensor_ops_decode.executors.choice import NoExecutorError
 from tensor_ops_decode.generation.model import Model, load
 from tensor_ops_decode.kernel.persistent_kernel import PersistentKernel
@@ -38,6 +38,7 @@ __all__ = [
     "PersistentKernel",
     "Program",
     "ProgramError",
+    "RankError",
     "Sampling",
     "State",
     "StepProfile",
