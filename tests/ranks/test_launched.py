@@ -30,13 +30,26 @@ def test_all_ranks_say_what_one_says(launcher, shared_model, world_size):
 
 @pytest.mark.nightly
 def test_the_command_prints_once(launcher, folder):
-    words = ["-m", "tensor_ops", "generate", folder, "-", "--max-new-tokens", "9", "--json"]
-    words += ["--num-workers", "1", "--max-seq-length", "128"]
-    out, _ = finished(launcher.start(2, *words, text="The first\n"))
+    words = ["-m", "tensor_ops", "generate", folder, "The first", "--max-new-tokens", "9"]
+    words += ["--json", "--num-workers", "1", "--max-seq-length", "128"]
+    out, _ = finished(launcher.start(2, *words))
     (line,) = out.splitlines()
     with tensor_ops_decode.load(folder, **LIMITS) as model:
         (expected,) = model.generate("The first", max_new_tokens=9)
     assert json.loads(line)["tokens"] == list(expected.tokens)
+
+
+@pytest.mark.nightly
+def test_the_first_rank_reads_the_prompt(launcher, folder):
+    words = ["-m", "tensor_ops", "generate", folder, "-", "--max-new-tokens", "9", "--json"]
+    started = launcher.start(2, *words, text="The first\n")
+    if launcher.name == "openmpi":
+        _, err = started.communicate(timeout=SECONDS)
+        assert started.returncode != 0
+        assert "Open MPI does not pass on where standard input ends; give the prompt" in err
+        return
+    out, _ = finished(started)
+    assert json.loads(out)["prompt_tokens"] == len("The first")
 
 
 @pytest.mark.nightly

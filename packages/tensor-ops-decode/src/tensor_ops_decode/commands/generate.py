@@ -16,7 +16,7 @@ from tensor_ops_decode.commands.options import (
     model_parser,
     show_bytes,
 )
-from tensor_ops_decode.commands.ranks import ranks_of_command
+from tensor_ops_decode.commands.ranks import check_input_ends, ranks_of_command
 from tensor_ops_decode.completion import Completion
 from tensor_ops_decode.generation.chat_session import ChatSession, converse
 from tensor_ops_decode.generation.model import MAX_NEW_TOKENS, Model, describe
@@ -95,6 +95,8 @@ def generate(argv: Sequence[str]) -> int:
         )
     try:
         with ranks_of_command() as ranks:
+            if arguments.prompt == "-":
+                check_input_ends(ranks)
             prompt = ranks.told(_prompt(arguments.prompt) if ranks.rank == 0 else None)
             with _opened(arguments) as model:
                 _answer(model, prompt, arguments, ranks)

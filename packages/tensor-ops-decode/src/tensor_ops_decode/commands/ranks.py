@@ -9,7 +9,7 @@ from tensor_ops_decode.ranks.choice import chosen_ranks
 from tensor_ops_decode.ranks.communicator import Communicator
 from tensor_ops_decode.ranks.launchers import launch
 
-__all__ = ["check_one_process", "ranks_of_command"]
+__all__ = ["check_input_ends", "check_one_process", "ranks_of_command"]
 
 
 def check_one_process(command: str) -> None:
@@ -24,6 +24,20 @@ def check_one_process(command: str) -> None:
         raise TensorOpsError(
             f"tensor-ops {command} runs in one process, but {started.launcher} has started "
             "several; start it by itself"
+        )
+
+
+def check_input_ends(ranks: Communicator) -> None:
+    """Raise an error where nobody would learn that standard input has ended.
+
+    Raises
+    ------
+    TensorOpsError
+    """
+    started = launch()
+    if ranks.world_size > 1 and started is not None and "Open MPI" in started.launcher:
+        raise TensorOpsError(
+            "Open MPI does not pass on where standard input ends; give the prompt as an argument"
         )
 
 

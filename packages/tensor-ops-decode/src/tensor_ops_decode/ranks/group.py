@@ -25,6 +25,11 @@ class RankGroup(ABC):
     rank: int
     world_size: int
 
+    @property
+    def rank_here(self) -> int:
+        """The number of this rank among those of its machine, by which it takes a device."""
+        return self.rank
+
     @abstractmethod
     def exchange(self, send: Array, receive: Array) -> None:
         """Give a vector to all ranks, and get those of all.

@@ -64,6 +64,12 @@ class ProcessRanks(Communicator):
         self.processes = [Process.from_bytes(each) for each in self.gathered(own.to_bytes())]
         self.num_here = sum(each.machine == own.machine for each in self.processes)
 
+    @property
+    def rank_here(self) -> int:
+        """The number of this rank among those of its machine."""
+        own = self.processes[self.rank].machine
+        return sum(each.machine == own for each in self.processes[: self.rank])
+
     def gathered(self, data: bytes) -> list[bytes]:
         """Return the bytes that all ranks give."""
         sizes = self._numbers(len(data))
