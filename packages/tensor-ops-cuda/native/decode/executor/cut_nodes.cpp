@@ -30,7 +30,8 @@ CutNodes::~CutNodes() {
   if (exchange_ && !is_forked_child()) exchange_->leave("has closed its executable");
 }
 
-void CutNodes::begin_step(const Step& step) {
+void CutNodes::begin_step(Step& step) {
+  ++step.number;
   if (exchange_) step_ = {hash_of_arrays(step), step.number, 0, 0, 0};
 }
 

@@ -20,8 +20,8 @@ class CutNodes {
   CutNodes& operator=(const CutNodes&) = delete;
   ~CutNodes();
 
-  // By what other ranks find that this one runs another step.
-  void begin_step(const Step& step);
+  // Gives a step its number, and notes by what other ranks find that this one runs another step.
+  void begin_step(Step& step);
   // Computes the first rows of a node's value. Throws what ends an exchange; nothing can be
   // exchanged after that.
   void run(const Cut& cut, std::size_t rows);

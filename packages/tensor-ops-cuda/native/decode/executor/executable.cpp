@@ -53,12 +53,11 @@ class Executable::Impl {
   }
   using Sizes = std::vector<std::pair<const char*, std::size_t>>;
   static Sizes memory_with(const Program& program, const DeviceProgram& on_device,
-                           const StepArrays& arrays, std::size_t world_size) {
+                           const StepArrays& arrays, std::size_t ranks) {
     Sizes sizes = on_device.memory();
     sizes.emplace_back("arrays", arrays.bytes());
-    if (world_size > 1)
-      sizes.emplace_back("exchange",
-                         exchange_bytes(world_size, most_sent(program, world_size, kMostTokens)));
+    if (ranks > 1)
+      sizes.emplace_back("exchange", exchange_bytes(ranks, most_sent(program, ranks, kMostTokens)));
     return sizes;
   }
 
@@ -78,6 +77,12 @@ class Executable::Impl {
              "), and ", free, " of ", whole, " are free"));
   }
 
+  static void require_no(const char* where, const std::string& failure, const char* how) {
+    if (!failure.empty())
+      throw Error(
+          text(where, ": an earlier step failed: ", failure, "; compile the program again, ", how));
+  }
+
   std::unique_lock<std::mutex> lock_open(const char* where) {
     if (is_forked_child())
       throw Error(text(
@@ -87,12 +92,8 @@ class Executable::Impl {
     std::unique_lock<std::mutex> lock(running_);
     if (!launcher_)
       throw Error(text(where, ": the executable is closed; compile the program again"));
-    if (const std::string& failure = launcher_->failure(); !failure.empty())
-      throw Error(text(where, ": an earlier step failed: ", failure,
-                       "; compile the program again, in a new process if that fails"));
-    if (const std::string& failure = cut_nodes_->failure(); !failure.empty())
-      throw Error(text(where, ": an earlier step failed: ", failure,
-                       "; compile the program again, on all ranks"));
+    require_no(where, launcher_->failure(), "in a new process if that fails");
+    require_no(where, cut_nodes_->failure(), "on all ranks");
     return lock;
   }
   std::unique_lock<std::mutex> begin_step(const char* where, std::size_t num_tokens,
@@ -103,13 +104,8 @@ class Executable::Impl {
     step.num_selected = num_selected;
     check_for(where, [&] { arrays_.check(step); });
     step_ = step;
-    number_step();
-    return lock;
-  }
-
-  void number_step() {
-    ++step_.number;
     cut_nodes_->begin_step(step_);
+    return lock;
   }
 
   // The tokens of a step run in groups, in order, since later tokens of a sequence attend to
@@ -268,7 +264,7 @@ class Executable::Impl {
       }
       if (done == steps.num_steps || ends_row(arrays_, steps, chosen)) return all;
       feed_chosen(step_, chosen, count);
-      number_step();
+      cut_nodes_->begin_step(step_);
     }
   }
 

@@ -29,8 +29,7 @@ __all__ = [
     "is_number",
 ]
 
-#: The largest size, and the largest integer of a node: tokens, rows and columns are numbered by
-#: int32.
+#: The largest size, and the largest integer of a node: tokens, rows and columns are int32.
 MOST_SIZE = 2**31 - 1
 
 #: An ndarray. NumPy's own types leave so much open that they say no more than this.
@@ -57,9 +56,8 @@ class Input:
         The columns are a size; see `tensor_ops_decode.kinds.sizes`.
     dtype : {"float32", "int32"}
     below : str
-        Of int32: the size that all of its numbers must be stated to be below. They are, where the
-        node that writes them states so of its output; the value ``tokens`` is checked before each
-        step.
+        Of int32: the size that all of its numbers must be stated to be below, as an output states
+        it; the value ``tokens`` is checked before each step.
     optional : bool
     """
 
@@ -244,9 +242,8 @@ class Call:
     position : int
         Of the token in its request.
     store : callable or None
-        Writes the token's key and value, shape ``(heads, head size)``, to the cache of a node that
-        has one. Returns the keys and values of all tokens up to it, each of shape ``(tokens, heads,
-        head size)``.
+        Writes the token's key and value, shape ``(heads, head size)``, to the node's cache; returns
+        those of all tokens up to it, each of shape ``(tokens, heads, head size)``.
     cache_dtype : str
     sampling : mapping
         ``temperature``, ``top_k``, ``top_p``, ``min_p`` and ``seed`` of the request, and its
@@ -258,8 +255,7 @@ class Call:
     num_ranks : int
         How many ranks run the program's shards together.
     exchange : callable
-        Takes a vector of this rank, and returns those that all ranks have given, in their order.
-        All must have the same length.
+        Takes a vector, and returns those of all ranks in their order, which have the same length.
     """
 
     inputs: Mapping[str, Array]
