@@ -6,7 +6,6 @@ the rank that reads the most. An exchange takes a latency, and the time of what 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from tensor_ops_decode.nodes import KINDS
 from tensor_ops_decode.program import Program
@@ -127,7 +126,7 @@ def step_of(shards: Sequence[Program], context: int) -> RankStep:
 
 
 def _reads_between_exchanges(program: Program, context: int) -> list[int]:
-    """Return the bytes that a rank reads before the first exchange, before the second, and so on."""
+    """Return the bytes that a rank reads before each exchange, and after the last."""
     found = [0]
     for node in program.nodes:
         found[-1] += sum(weight_bytes_read(program, node).values())

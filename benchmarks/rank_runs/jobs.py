@@ -108,7 +108,9 @@ class Job:
             if self.process.poll() is not None:
                 self._errors.seek(0)
                 words = self._errors.read().decode(errors="replace").strip()
-                raise RuntimeError(f"a job has ended with {self.process.returncode}: {words[-2000:]}")
+                raise RuntimeError(
+                    f"a job has ended with {self.process.returncode}: {words[-2000:]}"
+                )
             if time.monotonic() > end:
                 raise RuntimeError(f"a job has been silent for {_SECONDS:.0f} s")
             time.sleep(_POLL)

@@ -3,6 +3,7 @@
 import statistics
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from rank_runs.cost import Cost, Link, RankStep, cost_of, step_of
@@ -106,10 +107,8 @@ def predictions(record: Record) -> str:
     """Return the table of large models, none of which was run."""
     rows = []
     for name in SIZES:
-        program = program_of_size(name)
         for place in places(record):
-            shards = [shard(program, rank, place.ranks) for rank in range(place.ranks)]
-            step = step_of(shards, CONTEXT)
+            step = _step_of_size(name, place.ranks)
             cost = cost_of(step, place.bandwidth, place.link)
             parts = (cost.reading, cost.allreduces, cost.gathers)
             rows.append(
@@ -123,6 +122,12 @@ def predictions(record: Record) -> str:
             )
     heads = ["model", "ranks", "GB read by each", "ms of reading", "of allreduces", "of the gather"]
     return _table([*heads, "tokens per second, predicted"], rows)
+
+
+@cache
+def _step_of_size(name: str, ranks: int) -> RankStep:
+    program = program_of_size(name)
+    return step_of([shard(program, rank, ranks) for rank in range(ranks)], CONTEXT)
 
 
 def _rate(seconds: float) -> str:

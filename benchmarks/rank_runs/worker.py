@@ -72,7 +72,7 @@ def _run_of(
         kernel.compile(progress=lambda done, size: None)  # packs all weights
         return _Decoding(kernel)
     kernels = []
-    for number in (0, ALLREDUCES):
+    for number in (1, 1 + ALLREDUCES):  # layers without any would be divided among the ranks
         kernel = tensor_ops_decode.PersistentKernel(**given, max_num_batched_tokens=1)
         kernels.append(stack.enter_context(kernel))
         _describe_allreduces(kernel, number, int(size))
@@ -100,15 +100,15 @@ class _Decoding:
 
 
 class _Exchanging:
-    """Runs steps with and without allreduces."""
+    """Runs steps with few and with many allreduces."""
 
-    def __init__(self, without: Any, with_: Any) -> None:
-        self.without, self.with_ = without, with_
+    def __init__(self, few: Any, many: Any) -> None:
+        self.few, self.many = few, many
 
     def __call__(self, steps: int) -> dict[str, Any]:
         """Return the seconds of an allreduce, each the mean of those of a step."""
         found = []
-        for kernel in (self.without, self.with_):
+        for kernel in (self.few, self.many):
             kernel.reset()
             kernel.add_request([0], ignore_eos=True)
             kernel()
@@ -118,10 +118,10 @@ class _Exchanging:
                 kernel()
                 times.append(time.perf_counter() - start)
             found.append(times)
-        without = statistics.median(found[0])
+        few = statistics.median(found[0])
         first, median, third = statistics.quantiles(found[1], n=4)
         return {
-            name: (seconds - without) / ALLREDUCES
+            name: (seconds - few) / ALLREDUCES
             for name, seconds in (("first", first), ("median", median), ("third", third))
         }
 
