@@ -13,8 +13,9 @@ Each kind of processor has a record of its own: decode_models_avx512.json, decod
 The last command brings the page up to date, from these, from those that were made again as
 decode_models_avx512_again.json and decode_models_avx2_again.json, and from those of
 decode_speculation.py, decode_neighbours.py, decode_scaling.py, decode_cache.py and decode_ranks.py.
-The tables of cases, models and engines are in decode_peers/cases.py. An engine that is not installed
-is left out, which the record says. Random models are written to --folder, 11 GB, where they stay.
+The tables of cases, models and engines are in decode_peers/cases.py. An engine that is not
+installed is left out, which the record says. Random models are written to --folder, 11 GB, where
+they stay.
 """
 
 import argparse

@@ -242,8 +242,8 @@ class Call:
     position : int
         Of the token in its request.
     store : callable or None
-        Writes the token's key and value, shape ``(heads, head size)``, to the node's cache; returns
-        those of all tokens up to it, each of shape ``(tokens, heads, head size)``.
+        Writes the token's key and value, shape ``(heads, head size)``, to the node's cache. Returns
+        the keys and values of all tokens up to it, each of shape ``(tokens, heads, head size)``.
     cache_dtype : str
     sampling : mapping
         ``temperature``, ``top_k``, ``top_p``, ``min_p`` and ``seed`` of the request, and its
@@ -253,9 +253,9 @@ class Call:
     keep : callable or None
         Takes the state for the next token.
     num_ranks : int
-        How many ranks run the program's shards together.
     exchange : callable
-        Takes a vector, and returns those of all ranks in their order, which have the same length.
+        Takes a vector of this rank, and returns those of all ranks that run the program's shards
+        together, in their order. All have the same length.
     """
 
     inputs: Mapping[str, Array]
@@ -307,12 +307,10 @@ class Kind:
         What must hold of the sizes besides.
     together : sequence of tuple of str
         Optional weights that are given all together, or not at all.
-    selects : bool
-        Whether the outputs have only the rows that are selected.
-    draws : bool
-        Whether it draws a token from its first input by the parameters of each request.
-    exchanges : bool
-        Whether its output depends on what its first input has on the other ranks.
+    selects, draws, exchanges : bool
+        Whether the outputs have only the rows that are selected, whether it draws a token from its
+        first input by the parameters of each request, and whether its output depends on what its
+        first input has on the other ranks.
     samples : sequence of Sample
     """
 
