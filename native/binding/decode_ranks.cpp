@@ -139,6 +139,10 @@ GivenRanks::GivenRanks(const char* function, const py::object& ranks) {
   ranks_ = ranks;
 }
 
+std::size_t GivenRanks::rank_here() const {
+  return world_size_ == 1 ? 0 : attribute("compile_program", ranks_, "rank_here");
+}
+
 std::shared_ptr<decode::Exchange> GivenRanks::exchange(const decode::Program& program,
                                                        std::size_t most_rows) const {
   const std::size_t most =

@@ -19,6 +19,9 @@ class GivenRanks {
 
   std::size_t rank() const { return rank_; }
   std::size_t world_size() const { return world_size_; }
+  // The number of this rank among those of its machine; 0 for one rank. Throws TypeError, and what
+  // the object throws.
+  std::size_t rank_here() const;
   // How the nodes of this program exchange values: in a window that all ranks share, if they have
   // one, else by the object's own exchange(). Null for one rank, and where no node exchanges any.
   // All ranks have to ask for it. most_rows: that run together. Throws what the object does.

@@ -29,7 +29,7 @@ QUESTIONS = [
     ("the arrays of a step", DECODE + "program/step_rules.py", "in selected must ascend"),
     ("an exported model", "native/decode/files/exported_model.cpp", "must be a JSON object whose"),
     ("a GGUF file of a model", DECODE + "weights/gguf.py", "the file says that it is part"),
-    ("an argument of PersistentKernel", DECODE + "kernel/arguments.py", "world_size must be 1"),
+    ("an argument of PersistentKernel", DECODE + "kernel/arguments.py", "mode must be 'decode'"),
     ("a request without room in memory", DECODE + "serving/requests.py", "needs another page"),
     ("swap_modules refusing a module", TORCH + "modules/swap.py", "modules cannot be "),
     ("an operator not differentiated", TORCH + "operators/derivatives.py", "has no derivative in"),

@@ -81,6 +81,9 @@ decode::CompileOptions compile_options(const char* function, const py::object& n
   compile.world_size = ranks.world_size();
   take_options(options, compile);
   compile.device = device_of_programs(function);
+  // Ranks of a machine take its devices in turn, unless the environment names one.
+  if (ranks.world_size() > 1 && !is_host_device_chosen())
+    compile.device = usable_device(static_cast<int>(ranks.rank_here() % devices().size())).index;
   if (!num_workers.is_none())
     compile.num_workers = workers_from(num_workers, decode::most_blocks(compile.device));
   return compile;

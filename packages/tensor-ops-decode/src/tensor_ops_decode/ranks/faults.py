@@ -12,13 +12,11 @@ import tempfile
 import time
 from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn, Protocol
 
 from tensor_ops_decode.errors import RankError
 from tensor_ops_decode.ranks import witness
-
-if TYPE_CHECKING:
-    from tensor_ops_decode.ranks.processes import ProcessRanks
+from tensor_ops_decode.ranks.liveness import Process
 
 __all__ = ["Faults"]
 
@@ -30,6 +28,20 @@ _SECONDS_TO_BE_ENDED = 2.0
 _CONNECTION = "PMI_FD"
 
 
+class Ranks(Protocol):
+    """What is known here of the ranks of several processes."""
+
+    rank: int
+    world_size: int
+    processes: list[Process]
+
+    def gathered(self, data: bytes) -> list[bytes]:
+        """Return the bytes that all ranks give."""
+
+    def say(self, text: str) -> None:
+        """Let the ranks that wait for this one know why it does not come."""
+
+
 class Faults:
     """Ends all ranks when this process ends by an error, and tells once on a machine why.
 
@@ -38,13 +50,13 @@ class Faults:
 
     Parameters
     ----------
-    ranks : ProcessRanks
+    ranks : Ranks
         Those that have met.
     abort : callable
         Ends all processes.
     """
 
-    def __init__(self, ranks: ProcessRanks, abort: Callable[[], None]) -> None:
+    def __init__(self, ranks: Ranks, abort: Callable[[], None]) -> None:
         self._ranks, self._abort = ranks, abort
         self._folder = self._made_folder = (
             ""  # where witnesses note that one has told; empty without

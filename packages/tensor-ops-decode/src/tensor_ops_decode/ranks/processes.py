@@ -147,7 +147,7 @@ class ProcessRanks(Communicator):
             if rank != self.rank and process is not None and process.has_ended:
                 raise RankError(f"rank {rank}, the process {process.number}, has ended", rank)
         if seconds > self._deadline and not self._waits_for_ever:
-            raise self._given_up(ranks)
+            raise self.given_up(ranks)
 
     def wait(self, missing: Callable[[], Sequence[int]]) -> None:
         """Wait until no ranks are missing."""
@@ -170,7 +170,7 @@ class ProcessRanks(Communicator):
     def say(self, text: str) -> None:
         """Let the ranks that wait for this one know why it does not come, where that can be."""
 
-    def _given_up(self, ranks: Sequence[int]) -> RankError:
+    def given_up(self, ranks: Sequence[int]) -> RankError:
         """Return the error that ranks are too late, once those of this machine are killed."""
         text, late = str(too_late(self._deadline, ranks)), []
         for rank in ranks:

@@ -17,7 +17,7 @@ from tensor_ops_decode.ranks.processes import ProcessRanks
 __all__ = ["TorchRanks", "torch_ranks"]
 
 # For how long a process that has closed its connections may be seen to be there.
-_SECONDS_TO_END = 0.5
+_SECONDS_TO_END = 3.0
 
 
 def torch_ranks(group: Any) -> TorchRanks:
@@ -96,6 +96,10 @@ class TorchRanks(ProcessRanks):
                 if rank != self.rank and process.has_ended:
                     return RankError(f"rank {rank}, the process {process.number}, has ended", rank)
             time.sleep(0.01)
+        others = [rank for rank in range(self.world_size) if rank != self.rank]
+        stopped = [rank for rank in others if self.processes[rank].is_stopped]
+        if stopped:  # for longer than the group waits
+            return self.given_up(stopped)
         return RankError(f"torch.distributed has failed: {error}")
 
 
@@ -117,7 +121,8 @@ def _distributed() -> Any:
 
 
 def _start(distributed: Any) -> None:
-    timeout = datetime.timedelta(seconds=deadline_seconds())
+    # It is for what waits in PyTorch; ranks that do not come are noticed before.
+    timeout = datetime.timedelta(seconds=60 + 2 * deadline_seconds())
     try:
         distributed.init_process_group("gloo", timeout=timeout)
     except (ValueError, RuntimeError) as error:

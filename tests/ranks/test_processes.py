@@ -7,7 +7,7 @@ import pytest
 import tensor_ops_decode
 from rank_program import LIMITS, texts
 
-PROGRAM = __file__.replace("test_launched", "rank_program")
+PROGRAM = __file__.replace("test_processes", "rank_program")
 SECONDS = 120
 WORLD_SIZES = [2, *(pytest.param(size, marks=pytest.mark.nightly) for size in (3, 4))]
 
