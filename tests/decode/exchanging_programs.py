@@ -31,6 +31,8 @@ def shard(rank, world_size, *, num_sums=1, chooses=False):
 
     given = looked_up("given", COLUMNS)
     outputs = [builder.add("allreduce", {"x": given}, output=f"sum {i}") for i in range(num_sums)]
+    rows = builder.add("select", {"x": given}, output="selected rows")
+    outputs.append(builder.add("allreduce", {"x": rows}, output="selected sum"))
     part = looked_up("part", columns_of(rank, world_size))
     selected = builder.add("select", {"x": part}, output="selected part")
     attributes = {"num_columns": LOGITS}

@@ -48,6 +48,8 @@ def test_all_ranks_have_the_sums_in_order_of_ranks(runs, world_size, has_window)
             total, logits = expected(all_shards, tokens, selected)
             for name in ("sum 0", "sum 1"):
                 assert np.array_equal(executable.arrays[name][: len(tokens)], total)
+            found = executable.arrays["selected sum"][: len(selected)]
+            assert np.array_equal(found, total[selected])
             assert np.array_equal(executable.arrays["logits"][: len(selected)], logits)
         return executable
 
