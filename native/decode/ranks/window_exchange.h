@@ -17,8 +17,9 @@
 //
 // Memory order: the threads of a rank write its values, meet, and one of them stores `arrived` with
 // release order. A thread of another rank loads it with acquire order, then meets the threads of
-// its own rank. Each of these is an edge from what is written before it to what is read after it,
-// so that all threads read what was given. Meeting is such an edge itself (Team::meet()).
+// its own rank. Meetings of threads are acquire and release operations too (Team::meet()). So what
+// was given happens before it is read; and what is read in exchange k, before the rank stores that
+// it has arrived at k + 1, happens before anybody writes there what is given in exchange k + 2.
 #pragma once
 
 #include <atomic>
@@ -42,7 +43,7 @@ struct alignas(64) RankHeader {
   char why[956];                            // what goes on after "rank 1", ends with a zero
 };
 static_assert(sizeof(RankHeader) == 1024 && offsetof(RankHeader, rank_to_blame) == 64);
-// What several processes share must be neither locks nor depend on where it is mapped.
+// Atomic objects that several processes share must neither be locks nor depend on their address.
 static_assert(std::atomic<std::uint32_t>::is_always_lock_free);
 
 class TENSOR_OPS_SHARED WindowExchange final : public Exchange {
@@ -71,7 +72,7 @@ class TENSOR_OPS_SHARED WindowExchange final : public Exchange {
   const std::size_t stride_;  // bytes of the buffers of a rank
   const std::shared_ptr<unsigned char> window_;
   RankCalls& calls_;
-  const int process_;  // a forked child is no rank
+  const int process_;          // a forked child is no rank
   const std::uint32_t first_;  // the exchange at which this rank has arrived in the window
 };
 

@@ -59,7 +59,7 @@ class RankGroup(ABC):
         Returns
         -------
         ndarray of uint8, shape (num_bytes,), or None
-            It begins at a multiple of 64 bytes.
+            It begins at a multiple of 64 bytes. Executables write to it for as long as they exist.
         """
         return None
 
