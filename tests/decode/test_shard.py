@@ -1,13 +1,15 @@
 """Shards of programs: what ranks have, what is refused, and that together they are the whole."""
 
+import dataclasses
 import re
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from random_models import LIMITS, TYPES, RandomModel
 from rank_threads import Shards
-from tensor_ops_decode import Program, ProgramError, shard
+from tensor_ops_decode import Program, ProgramError, reference, shard
 from tensor_ops_decode.program.builder import Builder
 from tensor_ops_decode.program.records import Limits, Tensor
 from whole_programs import base_program
@@ -156,6 +158,92 @@ def test_ranks_add_the_selected_rows_alone_where_those_are_left():
     values = shard(program, 0, 2).values
     rows = [values[f"{layer}.output.share"].rows for layer in range(2)]
     assert rows == ["tokens", "selected"]
+
+
+PLAIN = {"groups": 2, "per_group": 1, "kind": "f32", "is_gemma": False}
+
+
+@pytest.mark.parametrize("value", ["0.qkv", "0.heads"])
+def test_attention_of_which_a_caller_reads_is_computed_by_every_rank(value):
+    program = RandomModel(0, **PLAIN, one_node=False).program
+    program = dataclasses.replace(program, outputs=(*program.outputs, value))
+    part = shard(program, 1, 2)
+    assert {name: part.caches[name].num_kv_heads for name in part.caches} == {
+        "0.cache": 2,
+        "1.cache": 1,
+    }
+    assert part.values[value] == program.values[value]
+    nodes = {node.name: node.kind for node in part.nodes}
+    assert nodes["0.attended"] == "linear"
+    assert [nodes[f"{each}.sum"] for each in ("0.output", "1.attended", "1.output")] == [
+        "allreduce"
+    ] * 3
+
+
+def test_an_mlp_whose_columns_another_node_reads_is_computed_by_every_rank():
+    builder = Builder(LIMITS)
+
+    def tensor(name, rows, columns):
+        return builder.tensor(name, Tensor("f32", (rows, columns), {"attached": True}))
+
+    x = builder.add("embed", {"tokens": "tokens"}, {"weight": tensor("t", 9, 8)}, output="x")
+    wide = builder.add("linear", {"x": x}, {"weight": tensor("up", 16, 8)}, output="wide")
+    gated = builder.add("silu_mul", {"x": wide}, output="gated")
+    inputs = {"x": gated, "residual": gated}  # which must be whole
+    y = builder.add("linear", inputs, {"weight": tensor("down", 8, 8)}, output="y")
+    builder.add("linear", {"x": y}, {"weight": "t"}, output="logits")
+    kinds = [node.kind for node in shard(builder.program(["logits"]), 0, 2).nodes]
+    assert kinds == ["embed", "linear", "silu_mul", "linear", "linear", "allgather"]
+
+
+def test_numbers_that_scale_columns_are_within_what_ranks_divide():
+    """They stand before the middle of an MLP, behind it, and behind logits."""
+    builder, draw, tensors = Builder(LIMITS), np.random.default_rng(0), {}
+
+    def tensor(name, rows, columns):
+        tensors[name] = draw.standard_normal((rows, columns)).astype(np.float32)
+        return builder.tensor(name, Tensor("f32", (rows, columns), {"attached": True}))
+
+    def scaled(x, output):
+        return builder.add("scale", {"x": x}, None, {"factor": 0.5}, output=output)
+
+    x = builder.add("embed", {"tokens": "tokens"}, {"weight": tensor("t", 9, 8)}, output="x")
+    wide = builder.add("linear", {"x": x}, {"weight": tensor("up", 20, 8)}, output="wide")
+    gated = builder.add("silu_mul", {"x": scaled(wide, "half")}, output="gated")
+    y = builder.add(
+        "linear", {"x": scaled(gated, "quarter")}, {"weight": tensor("down", 8, 10)}, output="y"
+    )
+    last = builder.add("select", {"x": y}, output="last")
+    raw = builder.add("linear", {"x": last}, {"weight": "t"}, output="raw")
+    builder.add("argmax", {"x": scaled(raw, "logits")}, output="next")
+    model = SimpleNamespace(program=builder.program(["logits", "next"]), tensors=tensors)
+    part = shard(model.program, 2, 3)
+    assert part.values["half"].columns == 2 * part.values["quarter"].columns == 8
+    assert part.nodes[-2].inputs == {"x": "logits.share"}
+    ((right,), _) = results(reference, model, 1)
+    for logits in results(reference, model, 3)[0]:
+        assert np.abs(logits - right).max() < BOUND
+
+
+def test_names_of_a_shard_are_new():
+    model = RandomModel(0, **PLAIN, one_node=True, has_head=True)
+    tensors, values = dict(model.program.tensors), dict(model.program.values)
+    taken = f"0.o.0[:,0:{model.size}]"
+    tensors[taken] = tensors["norm"]
+    nodes = list(model.program.nodes)
+    for index, node in enumerate(nodes):
+        if node.name == "0.qkv.normed":
+            nodes[index] = dataclasses.replace(
+                node, name="0.output.sum", outputs={"output": "0.output.sum"}
+            )
+        if node.name == "0.qkv":
+            nodes[index] = dataclasses.replace(node, inputs={"x": "0.output.sum"})
+    values["0.output.sum"] = values.pop("0.qkv.normed")
+    changed = {"tensors": tensors, "values": values, "nodes": tuple(nodes)}
+    part = shard(dataclasses.replace(model.program, **changed), 0, 2)
+    assert part.values["0.output.sum"] == values["0.output.sum"]
+    assert next(node for node in part.nodes if node.name == "0.output.sum'").kind == "allreduce"
+    assert f"{taken}'" in part.tensors
 
 
 def file_program(kinds, columns=512):
