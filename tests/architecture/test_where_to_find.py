@@ -26,6 +26,7 @@ QUESTIONS = [
     ("the warning of a fallback to another backend", CORE + "state.py", "Running on"),
     ("why a backend is unavailable", CORE + "backends.py", "not installed{missing}"),
     ("a wrong program", DECODE + "program/rules.py", "no such kind; the kinds"),
+    ("a program that ranks cannot divide", DECODE + "program/shard.py", "world_size must be at"),
     ("the arrays of a step", DECODE + "program/step_rules.py", "in selected must ascend"),
     ("an exported model", "native/decode/files/exported_model.cpp", "must be a JSON object whose"),
     ("a GGUF file of a model", DECODE + "weights/gguf.py", "the file says that it is part"),
