@@ -1,6 +1,9 @@
 """The benchmark of ranks: its model of what steps cost, its jobs, and its tables."""
 
 import dataclasses
+import json
+import statistics
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +14,7 @@ from rank_runs.jobs import Job
 from rank_runs.shapes import SIZES, program_of_size
 from tensor_ops_decode import shard
 
+RECORD = Path(decode_ranks.__file__).with_name("results") / "decode_ranks.json"
 LINK = Link(latency=1e-5, bandwidth=1e9)
 
 
@@ -95,6 +99,24 @@ def test_ranks_are_predicted_from_one_process():
     assert "| 16 | 10.0 | 9.0 to 11.0 |" in made["ranks-exchanges"]
     assert "| 70B | 8 ranks of one machine |" in made["ranks-predictions"]
     assert made["ranks-setting"].startswith("a processor; commit 0123456; mpiexec; 3 rounds")
+
+
+def test_a_page_without_a_record_says_so():
+    made = decode_ranks.blocks(None)
+    assert made.keys() == decode_ranks.blocks(record([1e-3] * 3)).keys()
+    assert set(made.values()) == {"Not measured at this commit."}
+
+
+@pytest.mark.skipif(not RECORD.exists(), reason="ranks have not been measured")
+def test_what_was_measured_is_near_the_model_and_fast_enough():
+    found = json.loads(RECORD.read_text(encoding="utf-8"))
+    assert 0 < found["allreduces"]["2048"]["median"] < 10e-6
+    for name, model in found["models"].items():
+        measured = statistics.median(model["seconds"]["ranks"])
+        assert tables.predicted(found, model).total == pytest.approx(measured, rel=0.25), name
+    one, ranks = (found["models"]["1B Q4_0"]["seconds"][each] for each in ("one", "ranks"))
+    ratios = [a / b for a, b in zip(one, ranks, strict=True)]
+    assert statistics.median(ratios) >= 0.9
 
 
 def test_jobs_take_turns_and_are_measured():
