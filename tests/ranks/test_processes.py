@@ -6,6 +6,7 @@ import pytest
 
 import tensor_ops_decode
 from rank_program import LIMITS, texts
+from tensor_ops.extension import machine
 
 PROGRAM = __file__.replace("test_processes", "rank_program")
 SECONDS = 120
@@ -26,6 +27,18 @@ def test_all_ranks_say_what_one_says(launcher, shared_model, world_size):
         expected = {"size": world_size, "texts": texts(model)}
     for rank in range(world_size):
         assert json.loads((shared_model / f"found.{rank}").read_text()) == expected
+
+
+@pytest.mark.nightly
+def test_ranks_divide_the_processors(launcher, tmp_path):
+    code = (
+        "import sys, tensor_ops; k = tensor_ops.PersistentKernel(max_seq_length=64); k.compile();"
+        " open(f'{sys.argv[1]}/{k.mpi_rank}', 'w').write(str(k.explain().num_workers))"
+    )
+    (tmp_path / "program.py").write_text(code)
+    finished(launcher.start(2, tmp_path / "program.py", tmp_path))
+    found = [int((tmp_path / str(rank)).read_text()) for rank in range(2)]
+    assert 1 <= sum(found) <= max(2, machine.usable_cpus())
 
 
 @pytest.mark.nightly

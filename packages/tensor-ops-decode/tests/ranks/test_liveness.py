@@ -31,6 +31,14 @@ def test_this_process_is_there():
     assert Process.from_bytes(own.to_bytes()) == own
 
 
+def test_processes_share_processors_unless_they_are_bound_to_others():
+    own = this_process()
+    assert own.shares_processors(own)
+    assert own._replace(processors=()).shares_processors(own)
+    assert not own.shares_processors(own._replace(processors=(max(own.processors) + 1,)))
+    assert not own.shares_processors(own._replace(machine="another"))
+
+
 def test_another_process_that_has_its_number_is_another():
     assert this_process()._replace(start="1").has_ended
 

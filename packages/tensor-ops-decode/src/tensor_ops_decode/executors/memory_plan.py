@@ -73,7 +73,7 @@ class PlannedProgram:
             return self._num_workers
         if load_backend(self.executor.backend).kind != CPU:
             return None
-        return max(1, machine.usable_cpus() // self.ranks.num_here)
+        return max(1, machine.usable_cpus() // self.ranks.num_sharing)
 
     @cached_property
     def text(self) -> str:

@@ -26,10 +26,13 @@ class Communicator(RankGroup):
         What carries the messages, in words.
     num_here : int
         How many of the ranks are on this machine.
+    num_sharing : int
+        How many of these, with this one, may run on the same processors.
     """
 
     name: str
     num_here: int
+    num_sharing: int
 
     @abstractmethod
     def least_of(self, plan: Callable[[int], tuple[int, ...]]) -> tuple[int, ...]:
@@ -94,7 +97,7 @@ class Communicator(RankGroup):
 class OneRank(Communicator):
     """The only rank of a kernel, which runs the whole model."""
 
-    name, rank, world_size, num_here = "one rank", 0, 1, 1
+    name, rank, world_size, num_here, num_sharing = "one rank", 0, 1, 1, 1
 
     def exchange(self, send: Array, receive: Array) -> None:
         """Copy the vector."""

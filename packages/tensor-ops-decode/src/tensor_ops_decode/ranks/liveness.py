@@ -27,11 +27,14 @@ class Process(NamedTuple):
     start : str
         When it was started, so that another process with its number is told from it; empty where
         the system does not say.
+    processors : tuple of int
+        Those that it may run on; none where the system does not say.
     """
 
     machine: str
     number: int
     start: str
+    processors: tuple[int, ...] = ()
 
     def to_bytes(self) -> bytes:
         """Return what `from_bytes` reads."""
@@ -40,12 +43,19 @@ class Process(NamedTuple):
     @staticmethod
     def from_bytes(data: bytes) -> Process:
         """Return the process that `to_bytes` wrote."""
-        return Process(*json.loads(data))
+        machine, number, start, processors = json.loads(data)
+        return Process(machine, number, start, tuple(processors))
 
     @property
     def is_here(self) -> bool:
         """Whether this process sees it."""
         return self.machine == _machine()
+
+    def shares_processors(self, other: Process) -> bool:
+        """Return whether both may run on the same processor."""
+        either_is_unknown = not self.processors or not other.processors
+        both = either_is_unknown or not {*self.processors}.isdisjoint(other.processors)
+        return self.machine == other.machine and both
 
     @property
     def has_ended(self) -> bool:
@@ -77,7 +87,9 @@ class Process(NamedTuple):
 
 def this_process() -> Process:
     """Return the process that calls."""
-    return Process(_machine(), os.getpid(), _state(os.getpid())[1])
+    known = hasattr(os, "sched_getaffinity")  # not on macOS and Windows
+    processors = sorted(os.sched_getaffinity(0)) if known else ()
+    return Process(_machine(), os.getpid(), _state(os.getpid())[1], tuple(processors))
 
 
 def _state(number: int) -> tuple[str | None, str]:

@@ -74,7 +74,8 @@ class LocalRanks(Communicator):
     name = "local"
 
     def __init__(self, rank: int, world_size: int, model: Hashable) -> None:
-        self.rank, self.world_size, self.num_here = rank, world_size, world_size
+        self.rank, self.world_size = rank, world_size
+        self.num_here = self.num_sharing = world_size
         self.facts: Facts | None = None
         self.executable: Any = None
         self.results: deque[_Result] = deque()

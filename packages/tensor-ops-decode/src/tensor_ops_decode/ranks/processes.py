@@ -53,7 +53,7 @@ class ProcessRanks(Communicator):
     faults: Faults | None = None
 
     def __init__(self, rank: int, world_size: int) -> None:
-        self.rank, self.world_size, self.num_here = rank, world_size, 1
+        self.rank, self.world_size, self.num_here, self.num_sharing = rank, world_size, 1, 1
         self.processes = []
         self._deadline = deadline_seconds()
         self._waits_for_ever = False
@@ -63,6 +63,8 @@ class ProcessRanks(Communicator):
         own = this_process()
         self.processes = [Process.from_bytes(each) for each in self.gathered(own.to_bytes())]
         self.num_here = sum(each.machine == own.machine for each in self.processes)
+        # A launcher may have bound each to processors of its own.
+        self.num_sharing = sum(map(own.shares_processors, self.processes))
 
     @property
     def rank_here(self) -> int:
