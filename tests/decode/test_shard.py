@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from random_models import LIMITS, TYPES, RandomModel
-from rank_threads import Shards
+from running_shards import Shards
 from tensor_ops_decode import Program, ProgramError, reference, shard
 from tensor_ops_decode.program.builder import Builder
 from tensor_ops_decode.program.records import Limits, Tensor
 from whole_programs import base_program
 
-SEEDS = [*range(8), *(pytest.param(seed, marks=pytest.mark.nightly) for seed in range(8, 60))]
+SEEDS = [*range(6), *(pytest.param(seed, marks=pytest.mark.nightly) for seed in range(6, 60))]
 # Ranks add in another order than one does. Beside integers some activations round to the neighbour
 # then. What is added twice, or not at all, changes far more.
 BOUND, INTEGER_BOUND = 1e-4, 3e-3

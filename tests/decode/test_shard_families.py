@@ -12,7 +12,7 @@ import test_llama
 import test_models
 from gguf_models import write_gguf
 from greedy_models import BOUND, NEW_TOKENS, SMALL_MODEL, expected
-from rank_threads import Shards
+from running_shards import Shards
 from tensor_ops.extension import load_backend
 from tensor_ops_decode import PersistentKernel
 from tensor_ops_decode.executors.sources import TensorArrays

@@ -1,50 +1,14 @@
 """Runs the shards of a program in threads of this process, on one executor."""
 
-import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
 from tensor_ops_decode import shard
 from tensor_ops_decode.executors.sources import TensorArrays
-from tensor_ops_decode.ranks.group import RankGroup
+from thread_ranks import Shared
 
-SECONDS = 60  # in which a thread has come, or has failed
-
-
-class Meeting:
-    """Where threads exchange vectors."""
-
-    def __init__(self, world_size):
-        self.world_size = world_size
-        self.barrier = threading.Barrier(world_size, timeout=SECONDS)
-        self.given = [None] * world_size
-        self.window = None
-
-
-class ThreadRank(RankGroup):
-    """One thread among those of a meeting."""
-
-    def __init__(self, rank, meeting):
-        self.rank, self.world_size, self.meeting = rank, meeting.world_size, meeting
-
-    def exchange(self, send, receive):
-        self.meeting.given[self.rank] = send
-        self.meeting.barrier.wait()
-        np.stack(self.meeting.given, out=receive)
-        self.meeting.barrier.wait()
-
-    def window(self, num_bytes):
-        """Return memory that begins at a multiple of 64 bytes; rank 0 makes it."""
-        if self.rank == 0:
-            memory = np.zeros(num_bytes + 64, np.uint8)
-            first = -memory.ctypes.data % 64
-            self.meeting.window = memory[first : first + num_bytes]
-        self.meeting.barrier.wait()
-        return self.meeting.window
-
-    def while_waiting(self, seconds, ranks):
-        assert seconds < SECONDS, f"the ranks {ranks} have not come"
+SECONDS = 60.0  # in which a rank has come, or has failed
 
 
 class Shards:
@@ -56,7 +20,7 @@ class Shards:
     """
 
     def __init__(self, executor, program, tensors, world_size, **options):
-        meeting = Meeting(world_size)
+        ranks = Shared(world_size, deadline=SECONDS).ranks()
         self.threads = ThreadPoolExecutor(world_size)
 
         def compiled(rank):
@@ -66,7 +30,7 @@ class Shards:
                 TensorArrays(part, tensors),
                 num_workers=1,
                 options=options or None,
-                ranks=ThreadRank(rank, meeting),
+                ranks=ranks[rank],
             )
 
         self.executables = list(self.threads.map(compiled, range(world_size)))
