@@ -80,9 +80,71 @@ def test_a_step_needs_all_ranks(runner):
     second = PersistentKernel(backend=runner, world_size=3, mpi_rank=1, max_seq_length=64)
     with first, second:
         first.compile()
-        message = "all 3 ranks of this process: rank 1 is not compiled, rank 2 is not made; make"
+        message = (
+            "all 3 ranks of this process: rank 1 is not compiled, rank 2 is not compiled; make"
+        )
         with pytest.raises(RankError, match=message):
             first()
+
+
+def test_a_rank_that_cannot_be_compiled_has_left(runner):
+    arguments = {"backend": runner, "world_size": 2, "max_seq_length": 64}
+
+    def fail(done, size):
+        raise MemoryError("no room")
+
+    with contextlib.ExitStack() as stack:
+        made = [
+            stack.enter_context(PersistentKernel(mpi_rank=rank, **arguments))
+            for rank in (0, 1, 0, 1)
+        ]
+        made[0].compile()
+        with pytest.raises(MemoryError, match="no room"):
+            made[1].compile(progress=fail)
+        with pytest.raises(RankError, match="rank 1 is closed"):
+            made[0]()
+        for each in made[2:]:
+            each.compile()
+        assert made[2]() == made[3]()
+
+
+def test_layers_by_hand_may_be_those_of_a_rank(runner):
+    """Each rank has half of the columns of a matrix, and adds up what both have."""
+    random = np.random.default_rng(0)
+    table, matrix = (random.standard_normal((16, 16)).astype(np.float32) for _ in range(2))
+
+    def kernel(world_size, rank):
+        made = PersistentKernel(
+            backend=runner, world_size=world_size, mpi_rank=rank, max_seq_length=16
+        )
+        tokens, rows = made.explain().limits.max_tokens, made.explain().limits.max_requests
+        columns = slice(rank * 16 // world_size, (rank + 1) * 16 // world_size)
+        halves = np.ascontiguousarray(table[:, columns]), np.ascontiguousarray(matrix[:, columns])
+        embedding, weight = (
+            made.attach_input(each, name=name)
+            for name, each in zip(("table", "matrix"), halves, strict=True)
+        )
+        values = [(tokens, halves[0].shape[1]), (tokens, 16), (tokens, 16), (rows, 16)]
+        x, share, added, last = (
+            made.new_tensor(dims, name=f"value{number}") for number, dims in enumerate(values)
+        )
+        made.embed_layer(weight=embedding, output=x)
+        made.linear_layer(input=x, weight=weight, output=share)
+        made.allreduce_layer(input=share, output=added)
+        made.select_layer(input=added, output=last)
+        made.argmax_layer(input=last, output=made.new_tensor((rows, 1), "int32", name="next"))
+        return made
+
+    with contextlib.ExitStack() as stack:
+        one = stack.enter_context(kernel(1, 0))
+        both = [stack.enter_context(kernel(2, rank)) for rank in range(2)]
+        for each in (one, *both):
+            each.compile()
+            each.add_request(PROMPT)
+        for _ in range(4):
+            expected = one()
+            assert [each() for each in both] == [expected, expected]
+        assert both[0].explain().shares is None
 
 
 def test_a_closed_rank_ends_the_others(kernels):

@@ -117,6 +117,8 @@ class PersistentKernel:
     ------
     NoExecutorError
         If no backend can run it; this is a `BackendUnavailableError` and a ValueError.
+    RankError
+        If there is no such communicator here, or another rank has failed.
     FileFormatError
         If the model's files are damaged or not supported.
     TypeError, ValueError
@@ -220,6 +222,8 @@ class PersistentKernel:
             If no backend can run the program.
         ConfigError
             If others can write the file of packed weights in `cache`.
+        RankError
+            If another rank has another program, backend or version, or has failed.
         """
         check_progress(progress)
         with self._session.held():

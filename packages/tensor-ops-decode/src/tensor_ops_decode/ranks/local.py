@@ -53,7 +53,7 @@ class LocalRanks(Communicator):
     rank, world_size : int
     model : hashable
         What the kernel runs. The ranks of a model find each other by it, in the order in which they
-        are made.
+        are compiled.
 
     Attributes
     ----------
@@ -79,8 +79,8 @@ class LocalRanks(Communicator):
         self.facts: Facts | None = None
         self.executable: Any = None
         self.results: deque[_Result] = deque()
-        self._num_windows = 0
-        self._team = joined_team(self, model)
+        self._num_windows, self._model = 0, model
+        self._joined: Team | None = None  # from compiling on
 
     def least_of(self, plan: Callable[[int], tuple[int, ...]]) -> tuple[int, ...]:
         """Return the least numbers of all ranks, which are planned one after another."""
@@ -89,10 +89,16 @@ class LocalRanks(Communicator):
 
     def compiled(self, facts: Callable[[], Facts], compile_program: Callable[[], Any]) -> Any:
         """Return an executable whose first step needs that all ranks are compiled."""
-        self.facts, self.executable = facts(), compile_program()
-        if not self._team.missing():
-            self._team.check_alike()
-        return _LocalExecutable(self, self._team)
+        self.facts = facts()
+        self._joined = team = joined_team(self, self._model)
+        try:
+            self.executable = compile_program()
+        except BaseException:
+            self.close()
+            raise
+        if not team.missing():
+            team.check_alike()  # which the first step of another rank does too
+        return _LocalExecutable(self, team)
 
     def least(self, number: int, step: Callable[[], str] = str) -> int:
         """Return the number of the rank that runs the step first."""
@@ -152,7 +158,13 @@ class LocalRanks(Communicator):
         """Leave the other ranks, for whom the next step is an error."""
         self.executable = None
         self.results.clear()
-        self._team.leave(self)
+        if self._joined is not None:
+            self._joined.leave(self)
+
+    @property
+    def _team(self) -> Team:
+        assert self._joined is not None, "it is not compiled"
+        return self._joined
 
 
 class _LocalExecutable:

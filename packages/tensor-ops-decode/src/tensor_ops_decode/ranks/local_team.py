@@ -77,12 +77,10 @@ class Team:
         found = []
         for rank, each in enumerate(self._members):
             member = None if each is None else each()
-            if each is None:
-                found.append(f"rank {rank} is not made")
+            if each is None or (member is not None and member.executable is None):
+                found.append(f"rank {rank} is not compiled")
             elif member is None:
                 found.append(f"rank {rank} is closed")
-            elif member.executable is None:
-                found.append(f"rank {rank} is not compiled")
         return found
 
     def members(self) -> list[Any]:
