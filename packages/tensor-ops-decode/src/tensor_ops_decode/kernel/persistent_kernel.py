@@ -184,9 +184,8 @@ class PersistentKernel:
             use_cutlass_kernel=use_cutlass_kernel,
         )
         self._ranks = ranks = chosen_ranks(communicator, world_size, mpi_rank, _name_of(model))
-        among_ranks = ranks.world_size > 1
         self._choice = ExecutorChoice(
-            backend, fallback_backends, refusal=settings.refusal, among_ranks=among_ranks
+            backend, fallback_backends, refusal=settings.refusal, among_ranks=ranks.world_size > 1
         )
         self._executor = self._choice.executor()
         self._model: KernelModel | None = None

@@ -57,10 +57,9 @@ class Faults:
     """
 
     def __init__(self, ranks: Ranks, abort: Callable[[], None]) -> None:
-        self._ranks, self._abort = ranks, abort
-        self._folder = self._made_folder = (
-            ""  # where witnesses note that one has told; empty without
-        )
+        self._ranks, self._abort, self._process = ranks, abort, os.getpid()
+        # Where witnesses note that one has told; it is made by the first rank here.
+        self._folder = self._made_folder = ""
         self._has_told = False
         self._witness = self._with_witness()
         self._before = sys.excepthook
@@ -70,6 +69,9 @@ class Faults:
     def _on_error(
         self, kind: type[BaseException], error: BaseException, traceback: TracebackType | None
     ) -> None:
+        if os.getpid() != self._process:  # a forked child, which is no rank
+            self._before(kind, error, traceback)
+            return
         ranks = self._ranks
         of = error.rank if isinstance(error, RankError) else None
         if of is None or of == ranks.rank or self._is_to_tell_of(of):
@@ -115,6 +117,8 @@ class Faults:
 
     def _leave(self) -> None:
         """Let the others know that this process ends as it should."""
+        if os.getpid() != self._process:
+            return
         self._ranks.say("has ended, while others go on")
         self._end_witness(b".")
         if self._made_folder:
