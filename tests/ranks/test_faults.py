@@ -30,7 +30,9 @@ NOTICED_ALIKE = ["SIGSEGV", "SIGINT", "exit", "another size", "no memory"]
 
 
 @pytest.mark.parametrize("how", SAMPLE)
-def test_all_ranks_end(launcher, how, tmp_path):
+def test_all_ranks_end(launcher, how, request, tmp_path):
+    if launcher.name == "torchrun" and not request.config.getoption("--nightly"):
+        pytest.skip("it takes long to start: --nightly runs it")
     check(launcher, how, tmp_path)
 
 
