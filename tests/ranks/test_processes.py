@@ -32,6 +32,18 @@ def test_all_ranks_say_what_one_says(launcher, shared_model, world_size):
 
 
 @pytest.mark.nightly
+def test_ranks_without_shared_memory_say_the_same(launcher, shared_model):
+    if launcher.name != "mpich":
+        pytest.skip("only MPICH can run as if each rank were on a machine of its own")
+    several = {"MPIR_CVAR_NOLOCAL": "1"}
+    finished(launcher.start(2, PROGRAM, shared_model, environment=several))
+    with tensor_ops_decode.load(shared_model / "model", **LIMITS) as model:
+        expected = {"size": 2, "texts": texts(model)}
+    for rank in range(2):
+        assert json.loads((shared_model / f"found.{rank}").read_text()) == expected
+
+
+@pytest.mark.nightly
 def test_ranks_divide_the_processors(launcher, tmp_path):
     if launcher.name == "torchrun":
         pytest.skip("it takes long to start")
