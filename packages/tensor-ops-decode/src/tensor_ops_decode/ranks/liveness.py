@@ -65,6 +65,8 @@ class Process(NamedTuple):
         state, start = _state(self.number)
         if state is not None:
             return state in _ENDED or self.start not in ("", start)
+        if os.name != "posix":  # os.kill() would end it
+            return False
         try:
             os.kill(self.number, 0)  # which only asks
         except ProcessLookupError:
@@ -80,7 +82,7 @@ class Process(NamedTuple):
 
     def kill(self) -> None:
         """End it, if it is here: no signal that it could handle reaches one that is stopped."""
-        if self.is_here and not self.has_ended:
+        if os.name == "posix" and self.is_here and not self.has_ended:
             with contextlib.suppress(OSError):
                 os.kill(self.number, signal.SIGKILL)
 

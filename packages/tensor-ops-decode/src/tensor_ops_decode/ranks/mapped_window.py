@@ -33,7 +33,7 @@ def mapped_window(
         It begins at a page of memory.
     """
     path, mapped = "", None
-    if rank == 0:
+    if rank == 0 and os.name == "posix":  # elsewhere a file that is mapped cannot be removed
         with contextlib.suppress(OSError):
             path = _new_file(num_bytes)
     path = gathered(path.encode())[0].decode()
@@ -49,8 +49,11 @@ def _new_file(num_bytes: int) -> str:
     folder = _FOLDER if Path(_FOLDER).is_dir() else None
     handle, path = tempfile.mkstemp(prefix="tensor-ops-ranks-", dir=folder)
     try:
-        # Takes the memory now: where it was missing later, a write would end the process.
-        os.posix_fallocate(handle, 0, num_bytes)
+        if hasattr(os, "posix_fallocate"):
+            # Takes the memory now: where it was missing later, a write would end the process.
+            os.posix_fallocate(handle, 0, num_bytes)
+        else:  # on macOS
+            os.truncate(handle, num_bytes)
     except BaseException:
         os.unlink(path)
         raise
