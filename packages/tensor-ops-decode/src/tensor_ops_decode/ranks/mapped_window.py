@@ -13,11 +13,14 @@ from tensor_ops_decode.kinds.kind import Array
 
 __all__ = ["mapped_window"]
 
-_FOLDER = "/dev/shm"  # what is in it is in memory alone
+_FOLDER = Path("/dev/shm")  # what is in it is in memory alone
 
 
 def mapped_window(
-    num_bytes: int, rank: int, gathered: Callable[[bytes], list[bytes]]
+    num_bytes: int,
+    rank: int,
+    gathered: Callable[[bytes], list[bytes]],
+    folder: Path = _FOLDER,
 ) -> Array | None:
     """Return memory that all ranks share, filled with zeros; None where one cannot map it.
 
@@ -26,6 +29,8 @@ def mapped_window(
     num_bytes, rank : int
     gathered : callable
         Returns the bytes that all ranks give.
+    folder : Path, optional
+        Where rank 0 makes the file, if there is such a folder.
 
     Returns
     -------
@@ -35,7 +40,7 @@ def mapped_window(
     path, mapped = "", None
     if rank == 0 and os.name == "posix":  # elsewhere a file that is mapped cannot be removed
         with contextlib.suppress(OSError):
-            path = _new_file(num_bytes)
+            path = _new_file(num_bytes, folder)
     path = gathered(path.encode())[0].decode()
     with contextlib.suppress(OSError, ValueError), open(path, "r+b") as file:
         mapped = mmap.mmap(file.fileno(), num_bytes)
@@ -45,9 +50,9 @@ def mapped_window(
     return np.frombuffer(mapped, np.uint8) if mapped is not None and have_all else None
 
 
-def _new_file(num_bytes: int) -> str:
-    folder = _FOLDER if Path(_FOLDER).is_dir() else None
-    handle, path = tempfile.mkstemp(prefix="tensor-ops-ranks-", dir=folder)
+def _new_file(num_bytes: int, folder: Path) -> str:
+    place = str(folder) if folder.is_dir() else None
+    handle, path = tempfile.mkstemp(prefix="tensor-ops-ranks-", dir=place)
     try:
         if hasattr(os, "posix_fallocate"):
             # Takes the memory now: where it was missing later, a write would end the process.
