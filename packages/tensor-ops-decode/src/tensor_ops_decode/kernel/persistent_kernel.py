@@ -66,9 +66,8 @@ class PersistentKernel:
     fallback_backends : sequence of str, optional
         What is tried, in order, where `backend` cannot run the program.
     world_size, mpi_rank : int, optional
-        How many ranks share the model, and which of them this one is, from 0 on. By default those
-        of the program ``mpiexec`` or ``torchrun`` that has started this process; without it, 1
-        and 0.
+        How many ranks share the model, and which of them this one is, from 0 on. By default what
+        ``mpiexec`` or ``torchrun`` has started; without them, 1 and 0.
     communicator : {"mpi", "torch", "local"}, optional
         What the ranks exchange values by: MPI, ``torch.distributed``, or the memory of this
         process, of which each rank is a kernel then. Also a communicator of mpi4py, or a group of
@@ -76,7 +75,8 @@ class PersistentKernel:
     model : path-like, optional
         A GGUF file, or a folder of Hugging Face; or one that `open_weights` has opened.
     num_workers : int, optional
-        Threads, by default one for each core; of ``cuda`` blocks, one for each multiprocessor.
+        Threads, by default one for each core, which ranks of a machine share; of ``cuda`` blocks,
+        one for each multiprocessor.
     max_seq_length : int, optional
         The longest sequence, prompt included, but for the last token, which is not computed with:
         an answer may come to one token more. By default the longest that model and memory have room
