@@ -83,18 +83,18 @@ def _local(size: int | None, rank: int | None, model: Hashable) -> Communicator:
 
 def _of_processes(communicator: Any, started: Launch | None) -> Communicator:
     """Return the ranks of several processes."""
-    if communicator == "mpi" or _is_of("mpi4py.MPI", "Comm", communicator):
+    name = communicator if isinstance(communicator, str) else None
+    if name == "mpi" or _is_of("mpi4py.MPI", "Comm", communicator):
         from tensor_ops_decode.ranks.mpi import mpi_ranks  # which few kernels need
 
-        return mpi_ranks(None if communicator == "mpi" else communicator, started)
-    if communicator == "torch" or _is_of("torch.distributed", "ProcessGroup", communicator):
+        return mpi_ranks(None if name else communicator, started)
+    if name == "torch" or _is_of("torch.distributed", "ProcessGroup", communicator):
         from tensor_ops_decode.ranks.torch_distributed import torch_ranks
 
-        return torch_ranks(None if communicator == "torch" else communicator)
+        return torch_ranks(None if name else communicator)
     expected = f"{', '.join(map(repr, _NAMES))}, a communicator of mpi4py or a torch group"
-    if isinstance(communicator, str):
-        raise ValueError(f"communicator must be one of {expected}, got {communicator!r}")
-    raise TypeError(f"communicator must be one of {expected}, got {communicator!r:.80}")
+    kind = TypeError if name is None else ValueError
+    raise kind(f"communicator must be one of {expected}, got {communicator!r:.80}")
 
 
 def _is_of(module: str, name: str, value: object) -> bool:
