@@ -52,6 +52,13 @@ def pytest_addoption(parser):
         metavar="PACKAGE",
         help="follow the pages of the documentation that need it: opencl, cuda, torch or vllm",
     )
+    parser.addoption(
+        "--launcher",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="run ranks by this only, which must be there: mpich, openmpi, torchrun (repeatable)",
+    )
     parser.addoption("--nightly", action="store_true", help="run the tests that take minutes too")
     parser.addoption(
         "--every", type=int, default=1, metavar="N", help="run each Nth test only, as a sample"

@@ -25,7 +25,6 @@ from environments import (
     TORCH,
     WHEEL_TESTS,
     build,
-    cpp_wheel,
     cuda_compiler,
     emulated_cuda_wheel,
     install_group,
@@ -48,6 +47,8 @@ from environments import (
     run_sessions_at_once,
 )
 from instrumented import run_fuzzer, run_oclgrind, run_sanitized
+from ranks import run_decode_ranks
+from wheel_sessions import run_wheels, run_wheels_sample
 
 nox.needs_version = ">=2025.2.9"
 nox.options.default_venv_backend = "uv|virtualenv"
@@ -89,7 +90,7 @@ def generate(session: nox.Session) -> None:
 def tests(session: nox.Session) -> None:
     """Run every test that no other session runs, documentation included."""
     install_packages(session)
-    install_group(session, "test", "peers", "decode", "jax")
+    install_group(session, "test", "peers", "decode", "jax", "mpich")
     install_model(session)
     install_language_model(session)
     elsewhere = (CONFORMANCE, "tests/ci", "tests/wheels", OPENCL, CUDA, TORCH)
@@ -139,6 +140,12 @@ def opencl_intel(session: nox.Session) -> None:
     intel_driver(session)
     only = ["--backend=opencl", "--require-backend=opencl"]
     session.run("pytest", "-q", *only, *(session.posargs or [CONFORMANCE, OPENCL]))
+
+
+@nox.session
+def decode_ranks(session: nox.Session) -> None:
+    """Run models on several processes, by MPICH, Open MPI and torchrun."""
+    run_decode_ranks(session)
 
 
 @nox.session
@@ -363,12 +370,7 @@ def wheels(session: nox.Session) -> None:
 
     On the oldest releases of Python 3.11, 3.12 and 3.13 that this machine has.
     """
-    shutil.rmtree(ROOT / "dist", ignore_errors=True)
-    for package in PACKAGES:
-        build(session, package)
-    install_group(session, "wheels")
-    where = ["tests/wheels", "--dist-folder=dist"]
-    session.run("pytest", "-q", *where, *session.posargs, env=opencl_driver(session))
+    run_wheels(session)
 
 
 @nox.session
@@ -377,14 +379,7 @@ def wheels_sample(session: nox.Session) -> None:
 
     The session `wheels` does so with every package, on several Pythons.
     """
-    folder = Path(session.create_tmp(), "dist").resolve()
-    shutil.rmtree(folder, ignore_errors=True)
-    for package in (CORE, DECODE):
-        build(session, package, str(folder))
-    shutil.copy(cpp_wheel(session), folder)
-    install_group(session, "wheels")
-    where = ["tests/wheels", f"--dist-folder={folder}", "-m", "sample"]
-    session.run("pytest", *BY_FILE, *where, *session.posargs)
+    run_wheels_sample(session)
 
 
 @nox.session

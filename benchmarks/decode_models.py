@@ -12,9 +12,10 @@ because that of a shared machine changes from minute to minute.
 Each kind of processor has a record of its own: decode_models_avx512.json, decode_models_avx2.json.
 The last command brings the page up to date, from these, from those that were made again as
 decode_models_avx512_again.json and decode_models_avx2_again.json, and from those of
-decode_speculation.py, decode_neighbours.py, decode_scaling.py and decode_cache.py. The tables of
-cases, models and engines are in decode_peers/cases.py. An engine that is not installed is left out,
-which the record says. Random models are written to --folder, 11 GB, where they stay.
+decode_speculation.py, decode_neighbours.py, decode_scaling.py, decode_cache.py and decode_ranks.py.
+The tables of cases, models and engines are in decode_peers/cases.py. An engine that is not
+installed is left out, which the record says. Random models are written to --folder, 11 GB, where
+they stay.
 """
 
 import argparse
@@ -71,6 +72,7 @@ def blocks_of_page() -> dict[str, str]:
     """Return all blocks of the page."""
     import decode_cache
     import decode_neighbours
+    import decode_ranks
     import decode_scaling
     import decode_speculation
 
@@ -78,7 +80,9 @@ def blocks_of_page() -> dict[str, str]:
     for module in (decode_speculation, decode_neighbours, decode_scaling, decode_cache):
         record = (RECORDS / f"{module.__name__}.json").read_text(encoding="utf-8")
         made |= module.blocks(json.loads(record))
-    return made
+    path = RECORDS / "decode_ranks.json"
+    of_ranks = json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+    return made | decode_ranks.blocks(of_ranks)
 
 
 def section(kind: str) -> str:

@@ -196,7 +196,7 @@ def sanitizer_environment(runtime: str = "libasan.so") -> dict[str, str]:
         "ASAN_OPTIONS": "detect_leaks=0:allocator_may_return_null=1",
         "PYTHONMALLOC": "malloc",
         "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1",
-        "TSAN_OPTIONS": "halt_on_error=1",
+        "TSAN_OPTIONS": f"halt_on_error=1:suppressions={ROOT}/ci/thread_sanitizer.supp",
     }
 
 

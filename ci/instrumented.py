@@ -47,13 +47,22 @@ FUZZED = (
     *FUZZED_NATIVE,
 )
 # Programs without Python that hammer what threads share, and the sources that they are about.
+NATIVE = f"{CPP}/native"
 STRESSED = {
-    "stress_pools": ("threads/*.cpp", "memory/*.cpp"),
-    "stress_team": ("threads/*.cpp", "decode/executor/team.cpp"),
+    f"{CPP}/tests/native/stress_pools.cpp": (f"{NATIVE}/threads/*.cpp", f"{NATIVE}/memory/*.cpp"),
+    f"{CPP}/tests/native/stress_team.cpp": (
+        f"{NATIVE}/threads/*.cpp",
+        f"{NATIVE}/decode/executor/team.cpp",
+    ),
+    "tests/native/units/window_exchange.cpp": (
+        "native/decode/ranks/exchange.cpp",
+        "native/decode/ranks/*_exchange.cpp",
+    ),
 }
 # Steps of several threads and of several executables, where a barrier that is missing is a race.
 THREADS_OF_STEPS = [f"{CPP}/tests/test_decode_{each}.py" for each in ("model", "run", "steps")]
-THREADS_OF_STEPS += ["-k", "same_bits or bits_of_single or two_threads or close_waits"]
+THREADS_OF_STEPS += ["tests/decode/test_exchange.py"]
+THREADS_OF_STEPS += ["-k", "same_bits or bits_of_single or two_threads or close_waits or of_ranks"]
 # Every node with its smallest weights: what sanitizers make slow is the rest.
 SAMPLE_OF_NODES = ["tests/decode/test_nodes.py", "-k", "not bf16 and not f16 and not q4_1"]
 # What executors must refuse, and what they must take.
@@ -76,8 +85,8 @@ def run_sanitized(session: nox.Session) -> None:
         session.run(*run, *only, *SAMPLE_OF_NODES, env=at_level)
     found = ["tests/fuzz/test_found.py", "-k", " or ".join(FUZZED_NATIVE[1:])]
     session.run(*run, *found, env=environment)
-    for name, patterns in STRESSED.items():
-        stress(session, name, patterns)
+    for program, patterns in STRESSED.items():
+        stress(session, program, patterns)
     session.install("--no-cache", *THREAD_SANITIZED, f"./{CPP}")
     session.run(*run, *THREADS_OF_STEPS, env=sanitizer_environment("libtsan.so"))
     session.install("--no-cache", *EMULATED, *SANITIZED, f"./{CUDA}")
@@ -131,15 +140,15 @@ def run_oclgrind(session: nox.Session) -> None:
         session.error(f"oclgrind found:\n{findings}")
 
 
-def stress(session: nox.Session, name: str, patterns: Sequence[str]) -> None:
-    """Build and run a program of the C++ backend's tests with TSan, then with ASan and UBSan."""
-    sources = [f"{CPP}/tests/native/{name}.cpp"]
+def stress(session: nox.Session, program: str, patterns: Sequence[str]) -> None:
+    """Build and run a program of native code with TSan, then with ASan and UBSan."""
+    sources = [program]
     for pattern in patterns:
-        sources += map(str, sorted(Path(CPP, "native").glob(pattern)))
+        sources += map(str, sorted(Path().glob(pattern)))
     options = ["-std=c++17", "-O1", "-g", "-fno-sanitize-recover=all", "-pthread"]
     options += ["-Wall", "-Wextra", "-Werror", f"-I{CPP}/native", "-Inative"]
     for sanitizer in ("thread", "address,undefined"):
-        driver = str(Path(session.create_tmp(), name).resolve())
+        driver = str(Path(session.create_tmp(), Path(program).stem).resolve())
         checks = f"-fsanitize={sanitizer}"
         session.run("g++", *options, checks, "-o", driver, *sources, external=True)
         suppressed = {"TSAN_OPTIONS": "halt_on_error=1:die_after_fork=0"}

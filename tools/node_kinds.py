@@ -61,7 +61,8 @@ def node_kinds(kinds: Iterable[Kind]) -> Lines:
 
 def entry(kind: Kind) -> Lines:
     """Yield the entry of one kind, without members at the end that have their default."""
-    traits = [f"k{what.capitalize()}" for what in ("selects", "draws") if getattr(kind, what)]
+    known = ("selects", "draws", "exchanges")
+    traits = [f"k{what.capitalize()}" for what in known if getattr(kind, what)]
     members = [
         rows(
             row(each.name, each.columns, element(each.dtype), each.below, need(each.optional))

@@ -10,7 +10,10 @@ ROOT = Path(__file__).parents[2]
 SUFFIXES = {".c", ".cl", ".clh", ".cmake", ".cpp", ".cu", ".cuh", ".h", ".md", ".mjs", ".py"}
 TESTED_BY = re.compile(r"Tested\s+by\s+((?:[\w/-]+(?:\.py)?(?:,\s+|\s+and\s+)?)+)\.")
 # Which folders the tests of a folder are about, where it is not named after one.
-ABOUT = {"decode": ("packages/tensor-ops-decode/src", "native/decode", "native/include")}
+ABOUT = {
+    "decode": ("packages/tensor-ops-decode/src", "native/decode", "native/include"),
+    "ranks": ("packages/tensor-ops-decode/src",),
+}
 
 
 def sources(*folders):

@@ -26,10 +26,11 @@ QUESTIONS = [
     ("the warning of a fallback to another backend", CORE + "state.py", "Running on"),
     ("why a backend is unavailable", CORE + "backends.py", "not installed{missing}"),
     ("a wrong program", DECODE + "program/rules.py", "no such kind; the kinds"),
+    ("a program that ranks cannot divide", DECODE + "program/shard.py", "world_size must be at"),
     ("the arrays of a step", DECODE + "program/step_rules.py", "in selected must ascend"),
     ("an exported model", "native/decode/files/exported_model.cpp", "must be a JSON object whose"),
     ("a GGUF file of a model", DECODE + "weights/gguf.py", "the file says that it is part"),
-    ("an argument of PersistentKernel", DECODE + "kernel/arguments.py", "world_size must be 1"),
+    ("an argument of PersistentKernel", DECODE + "kernel/arguments.py", "mode must be 'decode'"),
     ("a request without room in memory", DECODE + "serving/requests.py", "needs another page"),
     ("swap_modules refusing a module", TORCH + "modules/swap.py", "modules cannot be "),
     ("an operator not differentiated", TORCH + "operators/derivatives.py", "has no derivative in"),
@@ -74,4 +75,4 @@ def test_the_page_leads_to_the_message(question, path, words):
 def test_a_row_that_leads_elsewhere_is_no_answer():
     (named,) = best_rows("a tokenizer")
     assert not leads_to(named, CORE + "checks.py")
-    assert len({path for _, path, _ in QUESTIONS}) == len(QUESTIONS) == 16
+    assert len({path for _, path, _ in QUESTIONS}) == len(QUESTIONS) == 17

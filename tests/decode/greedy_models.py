@@ -30,12 +30,12 @@ SMALL = {
 
 
 @torch.no_grad()
-def expected(model, prompt):
+def expected(model, prompt, num_tokens=NEW_TOKENS):
     """Return the greedy continuation of transformers, and the logits of its last step."""
     ids = model.generate(
         torch.tensor([prompt]),
         attention_mask=torch.ones(1, len(prompt), dtype=torch.int64),
-        max_new_tokens=NEW_TOKENS,
+        max_new_tokens=num_tokens,
         do_sample=False,
         eos_token_id=None,
         pad_token_id=0,

@@ -79,7 +79,9 @@ def test_a_prompt_has_one_start_token_whoever_writes_it(tmp_path):
 class Scripted:
     """A model whose tokens are characters, with room for 36, which says "ok" until interrupted."""
 
-    kernel = SimpleNamespace(program=SimpleNamespace(limits=SimpleNamespace(longest=36)))
+    kernel = SimpleNamespace(
+        world_size=1, program=SimpleNamespace(limits=SimpleNamespace(longest=36))
+    )
     interrupted = False
 
     def chat_prompt(self, messages, parse_special_tokens):

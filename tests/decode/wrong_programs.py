@@ -289,10 +289,17 @@ WRONG_TEXTS = {
     "an integer of 5000 digits": _WHOLE.replace('"scale": 0.5', f'"scale": 1{"0" * 5000}'),
 }
 
+_PART = {"tensor": "t", "shape": [64, 32], "transform": ["rows:0:8"]}
 # Only who loads the weights reads where they come from; executors are handed their bytes.
 WRONG_SOURCES = [
     ({"attached": 1}, ["source"]),
     ({"attached": True, "more": 1}, ["source", "more"]),
+    ({"attached": 1} | _PART, ["source", "1"]),
+    ({"attached": True} | _PART | {"tensor": 1}, ["source", "array", "1"]),
+    ({"attached": True} | _PART | {"shape": 64}, ["list of its dimensions", "64"]),
+    ({"attached": True} | _PART | {"shape": [64, 0]}, ["dimension", "0"]),
+    ({"attached": True} | _PART | {"transform": ["plus_one"]}, ["rows:a:b", "plus_one"]),
+    ({"attached": True} | _PART | {"transform": "rows:0:8"}, ["list of rows:a:b"]),
     ({"file": "f", "tensor": "t"}, ["source"]),
     ({"file": "f", "tensor": "t", "transform": ["shuffle"]}, ["shuffle", "transpose"]),
     ({"file": 1, "tensor": "t", "transform": []}, ["source", "1"]),

@@ -110,6 +110,12 @@ def takes_its_arguments(code):
         check(words)
 
 
+def starts_ranks(code):
+    for words in split(code):
+        assert words[0] in ("mpiexec", "torchrun"), words
+        check(words[words.index("tensor-ops") :])
+
+
 NEEDS_GPU = "by hand; it needs a GPU"
 # Why a block is not run here, and what is checked instead.
 REASONS = {
@@ -118,6 +124,7 @@ REASONS = {
     "by hand; tests/examples runs what it runs": [takes_its_arguments],
     "by hand; tests/docs/test_model_commands.py runs it": [takes_its_arguments],
     "by hand; tests/cpp_api/test_examples.py runs it": [calls_pkg_config],
+    "by hand; tests/ranks runs what it runs": [starts_ranks],
     "by hand; it needs docker": [takes_its_arguments],
     "by hand; it needs a CUDA compiler": [takes_its_arguments],
     "by hand; it starts nox": [takes_its_arguments],

@@ -13,6 +13,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 UNITS = Path(__file__).with_name("units")
 SHARED = "native/decode"
+RANKS = f"{SHARED}/ranks"
 EXECUTOR = "packages/tensor-ops-cpp/native/decode/executor"
 SOURCES = {
     "draw": [f"{SHARED}/serving/draw.cpp"],
@@ -20,6 +21,9 @@ SOURCES = {
     "scratch": [],
     "tile_claims": [],
     "value_plan": [f"{SHARED}/program/value_plan.cpp"],
+    "window_exchange": [
+        f"{RANKS}/{name}.cpp" for name in ("exchange", "callback_exchange", "window_exchange")
+    ],
     "workers_in_use": [f"{EXECUTOR}/workers_in_use.cpp"],
 }
 OPTIONS = ["-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror", "-D_GLIBCXX_ASSERTIONS", "-pthread"]

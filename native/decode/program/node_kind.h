@@ -80,8 +80,9 @@ struct Relation {
 
 enum NodeTraits : unsigned {
   kNoTraits = 0,
-  kSelects = 1,  // has a row for each token, and gives the selected rows
-  kDraws = 2,    // draws tokens from its first input, by the sampling parameters of each slot
+  kSelects = 1,    // has a row for each token, and gives the selected rows
+  kDraws = 2,      // draws tokens from its first input, by the sampling parameters of each slot
+  kExchanges = 4,  // its output depends on what its first input has on the other ranks
 };
 
 struct NodeKind {
@@ -98,6 +99,7 @@ struct NodeKind {
 
   bool selects() const { return traits & kSelects; }
   bool draws() const { return traits & kDraws; }
+  bool exchanges() const { return traits & kExchanges; }
   bool has_cache() const { return cache.form != CacheForm::kNone; }
 };
 

@@ -7,6 +7,7 @@
 // clang-format off
 namespace tensor_ops::decode {
 
+static_assert(sizeof(AllgatherNode::Attributes) == 1 * sizeof(std::int64_t));
 static_assert(sizeof(AttentionNode::Attributes) == 8 * sizeof(std::int64_t));
 static_assert(sizeof(GeluMulNode::Attributes) == 1 * sizeof(std::int64_t));
 static_assert(sizeof(LayerNormNode::Attributes) == 1 * sizeof(std::int64_t));
@@ -21,7 +22,14 @@ const std::vector<NodeKind>& node_kinds() {
      {{"a", "H"},
       {"b", "H"}},
      {{"output", "H"}}},
-    {"allreduce", kNoTraits,
+    {"allgather", kExchanges,
+     {{"x", "K"}},
+     {{"output", "C"}},
+     {},
+     {{"num_columns", AttributeType::kInteger, "C", 1.0}},
+     {},
+     {{"K", Relation::kAtMost, "C"}}},
+    {"allreduce", kExchanges,
      {{"x", "H"}},
      {{"output", "H"}}},
     {"argmax", kNoTraits,

@@ -13,6 +13,14 @@ struct AddNode {
   enum Output : std::size_t { kOutput };
 };
 
+struct AllgatherNode {
+  enum Input : std::size_t { kX };
+  enum Output : std::size_t { kOutput };
+  struct Attributes {
+    std::int64_t num_columns;
+  };
+};
+
 struct AllreduceNode {
   enum Input : std::size_t { kX };
   enum Output : std::size_t { kOutput };

@@ -9,10 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-# pytest's importlib mode does not put this directory on the path; and the C interface is called as
-# the conformance suite calls it.
+# pytest's importlib mode does not put this directory on the path; the C interface is called as the
+# conformance suite calls it, and ranks are those of the tests of decode programs.
 HERE = Path(__file__).parent
-sys.path += [str(HERE), str(HERE.parents[2] / "tests/conformance")]
+sys.path += [
+    str(HERE),
+    *(str(HERE.parents[2] / "tests" / name) for name in ("conformance", "decode")),
+]
 
 EMULATED = "emulated on the host"
 

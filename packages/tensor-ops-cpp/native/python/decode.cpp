@@ -9,11 +9,13 @@
 
 #include "binding/decode_executable.h"
 #include "binding/decode_program.h"
+#include "binding/decode_ranks.h"
 #include "binding/decode_tensors.h"
 #include "binding/python.h"
 #include "declaration/errors.h"
 #include "decode/executor/checksum.h"
 #include "decode/executor/executable.h"
+#include "decode/ranks/exchange_sizes.h"
 #include "isa/isa.h"
 #include "memory/pages.h"
 #include "python/decode_settings.h"
@@ -51,13 +53,21 @@ std::size_t let_go_of(GivenTensors& given, const std::vector<std::size_t>& tenso
   return bytes;
 }
 
+decode::CompileOptions compile_options(const py::object& num_workers, const py::object& options,
+                                       const GivenRanks& ranks) {
+  decode::CompileOptions compile{workers_argument(num_workers), activations_option(options)};
+  compile.rank = ranks.rank();
+  compile.world_size = ranks.world_size();
+  return compile;
+}
+
 // An executable and the arrays whose memory it reads at each step.
 class PyExecutable : public BoundExecutor {
  public:
   PyExecutable(const std::string& json, const py::object& tensors, const py::object& num_workers,
                const py::object& options, const py::object& progress, const py::object& packed,
-               bool packs_in_steps, std::size_t packed_per_step) {
-    decode::CompileOptions compile{workers_argument(num_workers), activations_option(options)};
+               bool packs_in_steps, std::size_t packed_per_step, const GivenRanks& ranks) {
+    decode::CompileOptions compile = compile_options(num_workers, options, ranks);
     compile.progress = progress_calls(progress);
     compile.packs_in_steps = packs_in_steps;
     compile.packed_per_step = packed_per_step;
@@ -69,6 +79,8 @@ class PyExecutable : public BoundExecutor {
     decode::Program program = *program_of(json);
     GivenTensors given =
         given_tensors(program, tensors, decode::tensors_to_compile(program, compile.packed.first));
+    decode::check_ranks(program, ranks.rank(), ranks.world_size());
+    compile.exchange = ranks.exchange(program);
     std::size_t let_go = 0;  // bytes
     compile.let_go = [&](const std::vector<std::size_t>& tensors) {
       let_go += let_go_of(given, tensors);
@@ -76,8 +88,10 @@ class PyExecutable : public BoundExecutor {
       return_freed_memory();
       let_go = 0;
     };
-    executable_ = without_gil(
-        [&] { return std::make_unique<Executable>(std::move(program), given.bytes, compile); });
+    executable_ = made_for_ranks(compile.exchange, [&] {
+      return without_gil(
+          [&] { return std::make_unique<Executable>(std::move(program), given.bytes, compile); });
+    });
     if (let_go > 0) return_freed_memory();
     for (std::size_t i = 0; i < given.bytes.size(); ++i) {
       if (!executable_->reads_from_caller(i) && !given.bytes[i].is_mapped_file) continue;
@@ -161,10 +175,10 @@ py::object unsupported_reason(const std::string& json) {
 }
 
 py::dict program_memory(const std::string& json, const py::object& num_workers,
-                        const py::object& options) {
+                        const py::object& options, const py::object& ranks) {
   return dict_of(Executable::memory_of(
       *program_of(json),
-      {workers_argument(num_workers), activations_option(options), {}, {}, false}));
+      compile_options(num_workers, options, GivenRanks("program_memory", ranks))));
 }
 
 py::str packed_layout(const std::string& json) { return decode::packed_layout(*program_of(json)); }
@@ -182,7 +196,8 @@ std::uint64_t packed_checksum(const py::object& packed, const py::object& num_wo
 void add_decode(py::module_& module) {
   using namespace py::literals;
   module.def("supports_program", unsupported_reason, "program"_a);
-  module.def("program_memory", program_memory, "program"_a, "num_workers"_a, "options"_a);
+  module.def("program_memory", program_memory, "program"_a, "num_workers"_a, "options"_a,
+             "ranks"_a = py::none());
   module.def("packed_layout", packed_layout, "program"_a);
   module.def("packed_checksum", packed_checksum, "packed"_a, "num_workers"_a);
   module.def("parsed_programs", parsed_programs);
@@ -201,13 +216,14 @@ void add_decode(py::module_& module) {
       "compile_program",
       [](const std::string& program, const py::object& tensors, const py::object& num_workers,
          const py::object& options, const py::object& progress, const py::object& packed,
-         bool packs_in_steps, std::size_t packed_per_step) {
+         bool packs_in_steps, std::size_t packed_per_step, const py::object& ranks) {
         return std::make_unique<PyExecutable>(program, tensors, num_workers, options, progress,
-                                              packed, packs_in_steps, packed_per_step);
+                                              packed, packs_in_steps, packed_per_step,
+                                              GivenRanks("compile_program", ranks));
       },
       "program"_a, "tensors"_a, py::kw_only(), "num_workers"_a = py::none(),
       "options"_a = py::none(), "progress"_a = py::none(), "packed"_a = py::none(),
-      "packs_in_steps"_a = false, "packed_per_step"_a = 0);
+      "packs_in_steps"_a = false, "packed_per_step"_a = 0, "ranks"_a = py::none());
 }
 
 }  // namespace tensor_ops

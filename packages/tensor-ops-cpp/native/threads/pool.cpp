@@ -13,10 +13,10 @@
 #include <new>
 #include <thread>
 
+#include "declaration/relax.h"
 #include "threads/doorbell.h"
 #include "threads/fork.h"
 #include "threads/pytorch_threads.h"
-#include "threads/relax.h"
 #include "threads/signals.h"
 
 namespace tensor_ops {

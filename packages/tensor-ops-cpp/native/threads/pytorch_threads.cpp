@@ -11,8 +11,8 @@
 #include <cstring>
 #include <ctime>
 
+#include "declaration/relax.h"
 #include "threads/fork.h"
-#include "threads/relax.h"
 
 namespace tensor_ops {
 namespace {

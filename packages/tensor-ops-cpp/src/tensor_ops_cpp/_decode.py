@@ -51,6 +51,7 @@ def program_memory(
     *,
     num_workers: int | None = None,
     options: Mapping[str, object] | None = None,
+    ranks: Any = None,
 ) -> dict[str, int]:
     """Return the bytes of what an executable of a program takes, without making one.
 
@@ -60,7 +61,7 @@ def program_memory(
     ----------
     program : str
         JSON.
-    num_workers, options
+    num_workers, options, ranks
         As `compile_program` takes them.
 
     Returns
@@ -87,7 +88,7 @@ def program_memory(
     where = "program_memory"
     _require_programs(where)
     return _native.program_memory(
-        encoded(where, program), num_workers, options_dict(where, options)
+        encoded(where, program), num_workers, options_dict(where, options), ranks
     )
 
 
@@ -171,6 +172,7 @@ def compile_program(
     progress: Callable[[int, int], None] | None = None,
     packed: np.ndarray[Any, np.dtype[np.uint8]] | None = None,
     packs_in_steps: bool | int = False,
+    ranks: Any = None,
 ) -> "_native.Executable":
     """Make a program ready to run: pack its weights, take its memory and start its threads.
 
@@ -200,6 +202,10 @@ def compile_program(
         takes less time than the step took. A number is the bytes that each worker packs after a
         step instead. Until ``is_packed`` of the executable, steps read the files, which must not
         change. By default all are packed at once. The results are the same bits.
+    ranks : RankGroup of tensor_ops_decode, optional
+        The ranks that run the shards of the program together, each of which compiles its own, and
+        runs the same steps; without it, there is one. If an exchange of values among them fails,
+        the executable runs no more steps.
 
     Returns
     -------
@@ -229,6 +235,7 @@ def compile_program(
         packed=packed,
         packs_in_steps=bool(packs_in_steps),
         packed_per_step=0 if packs_in_steps is True else int(packs_in_steps),
+        ranks=ranks,
     )
 
 

@@ -7,11 +7,14 @@
 
 #include "binding/decode_executable.h"
 #include "binding/decode_program.h"
+#include "binding/decode_ranks.h"
 #include "binding/decode_tensors.h"
 #include "declaration/errors.h"
 #include "decode/executor/executable.h"
 #include "decode/executor/runnable.h"
 #include "decode/executor/settings.h"
+#include "decode/kernels/plan.h"
+#include "decode/ranks/exchange_sizes.h"
 #include "launch/device.h"
 #include "python/host_device.h"
 
@@ -72,10 +75,15 @@ void take_options(const py::object& options, decode::CompileOptions& compile) {
 }
 
 decode::CompileOptions compile_options(const char* function, const py::object& num_workers,
-                                       const py::object& options) {
+                                       const py::object& options, const GivenRanks& ranks) {
   decode::CompileOptions compile{};
+  compile.rank = ranks.rank();
+  compile.world_size = ranks.world_size();
   take_options(options, compile);
   compile.device = device_of_programs(function);
+  // Ranks of a machine take its devices in turn, unless the environment names one.
+  if (ranks.world_size() > 1 && !is_host_device_chosen())
+    compile.device = usable_device(static_cast<int>(ranks.rank_here() % devices().size())).index;
   if (!num_workers.is_none())
     compile.num_workers = workers_from(num_workers, decode::most_blocks(compile.device));
   return compile;
@@ -85,15 +93,20 @@ decode::CompileOptions compile_options(const char* function, const py::object& n
 class PyExecutable : public BoundExecutor {
  public:
   PyExecutable(const std::string& json, const py::object& tensors, const py::object& num_workers,
-               const py::object& options, const py::object& progress) {
-    decode::CompileOptions compile = compile_options("compile_program", num_workers, options);
+               const py::object& options, const py::object& progress, const GivenRanks& ranks) {
+    decode::CompileOptions compile =
+        compile_options("compile_program", num_workers, options, ranks);
     compile.progress = progress_calls(progress);
     decode::Program program = *program_of(json);
     decode::require_runnable(program, compile.device);
     const std::vector<bool> wanted(program.tensors.size(), true);
     const GivenTensors given = given_tensors(program, tensors, wanted);
-    executable_ = without_gil(
-        [&] { return std::make_unique<Executable>(std::move(program), given.bytes, compile); });
+    decode::check_ranks(program, ranks.rank(), ranks.world_size());
+    compile.exchange = ranks.exchange(program, decode::kMostTokens);
+    executable_ = made_for_ranks(compile.exchange, [&] {
+      return without_gil(
+          [&] { return std::make_unique<Executable>(std::move(program), given.bytes, compile); });
+    });
     make_properties();
     options_["use_cutlass_kernel"] = compile.uses_tensor_cores;
   }
@@ -132,10 +145,11 @@ py::object unsupported_reason(const std::string& json) {
 }
 
 py::dict program_memory(const std::string& json, const py::object& num_workers,
-                        const py::object& options) {
+                        const py::object& options, const py::object& ranks) {
   const auto program = program_of(json);
-  return dict_of(
-      Executable::memory_of(*program, compile_options("program_memory", num_workers, options)));
+  const GivenRanks given("program_memory", ranks);
+  return dict_of(Executable::memory_of(
+      *program, compile_options("program_memory", num_workers, options, given)));
 }
 
 std::size_t program_memory_limit() {
@@ -147,7 +161,8 @@ std::size_t program_memory_limit() {
 void add_decode(py::module_& module) {
   using namespace py::literals;
   module.def("supports_program", unsupported_reason, "program"_a);
-  module.def("program_memory", program_memory, "program"_a, "num_workers"_a, "options"_a);
+  module.def("program_memory", program_memory, "program"_a, "num_workers"_a, "options"_a,
+             "ranks"_a = py::none());
   module.def("program_memory_limit", program_memory_limit);
   module.def("most_workers",
              [] { return decode::most_blocks(device_of_programs("most_workers")); });
@@ -159,11 +174,12 @@ void add_decode(py::module_& module) {
   module.def(
       "compile_program",
       [](const std::string& program, const py::object& tensors, const py::object& num_workers,
-         const py::object& options, const py::object& progress) {
-        return std::make_unique<PyExecutable>(program, tensors, num_workers, options, progress);
+         const py::object& options, const py::object& progress, const py::object& ranks) {
+        return std::make_unique<PyExecutable>(program, tensors, num_workers, options, progress,
+                                              GivenRanks("compile_program", ranks));
       },
       "program"_a, "tensors"_a, py::kw_only(), "num_workers"_a = py::none(),
-      "options"_a = py::none(), "progress"_a = py::none());
+      "options"_a = py::none(), "progress"_a = py::none(), "ranks"_a = py::none());
 }
 
 }  // namespace tensor_ops

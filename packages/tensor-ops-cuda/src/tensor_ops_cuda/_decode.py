@@ -51,6 +51,7 @@ def program_memory(
     *,
     num_workers: int | None = None,
     options: Mapping[str, object] | None = None,
+    ranks: Any = None,
 ) -> dict[str, int]:
     """Return the bytes that an executable of a program would take, by what takes them.
 
@@ -60,7 +61,7 @@ def program_memory(
     ----------
     program : str
         JSON.
-    num_workers, options
+    num_workers, options, ranks
         As for `compile_program`.
 
     Returns
@@ -86,7 +87,7 @@ def program_memory(
     """
     where = "program_memory"
     wanted = options_dict(where, options)
-    return _native.program_memory(encoded(where, program), num_workers, wanted)
+    return _native.program_memory(encoded(where, program), num_workers, wanted, ranks)
 
 
 def program_memory_limit() -> int:
@@ -113,6 +114,7 @@ def compile_program(
     num_workers: int | None = None,
     options: Mapping[str, object] | None = None,
     progress: Callable[[int, int], None] | None = None,
+    ranks: Any = None,
 ) -> "_native.Executable":
     """Make a program ready to run: copy its weights to the device, and take its memory there.
 
@@ -136,6 +138,10 @@ def compile_program(
         by default one of its own. It has to outlive the executable.
     progress : callable, optional
         Called with the bytes of weights that are on the device, and of all.
+    ranks : RankGroup of tensor_ops_decode, optional
+        The ranks that run the shards of the program together, each of which compiles its own, and
+        runs the same steps; without it, there is one. If an exchange of values among them fails,
+        the executable runs no more steps.
 
     Returns
     -------
@@ -163,5 +169,5 @@ def compile_program(
     check_compile(where, tensors, progress)
     wanted, text = options_dict(where, options), encoded(where, program)
     return _native.compile_program(
-        text, tensors, num_workers=num_workers, options=wanted, progress=progress
+        text, tensors, num_workers=num_workers, options=wanted, progress=progress, ranks=ranks
     )

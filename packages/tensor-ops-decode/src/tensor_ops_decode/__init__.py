@@ -7,7 +7,7 @@
 """
 
 from tensor_ops_decode.completion import Completion, TokenLogprob
-from tensor_ops_decode.errors import CapacityError, LogitsError, ProgramError
+from tensor_ops_decode.errors import CapacityError, LogitsError, ProgramError, RankError
 from tensor_ops_decode.executors.choice import NoExecutorError
 from tensor_ops_decode.generation.model import Model, load
 from tensor_ops_decode.kernel.persistent_kernel import PersistentKernel
@@ -15,6 +15,7 @@ from tensor_ops_decode.kinds.kind import Kind
 from tensor_ops_decode.nodes import KINDS
 from tensor_ops_decode.program import Cache, Limits, Node, Program, State, Tensor, Value
 from tensor_ops_decode.program.builder import Builder
+from tensor_ops_decode.program.shard import shard
 from tensor_ops_decode.serving.sampling import Sampling
 from tensor_ops_decode.serving.step_times import StepProfile
 from tensor_ops_decode.weights import (
@@ -44,6 +45,7 @@ __all__ = [
     "PersistentKernel",
     "Program",
     "ProgramError",
+    "RankError",
     "Sampling",
     "State",
     "StepProfile",
@@ -53,4 +55,5 @@ __all__ = [
     "__version__",
     "load",
     "open_weights",
+    "shard",
 ]

@@ -3,7 +3,7 @@
 from tensor_ops import TensorOpsError
 from tensor_ops_decode.completion import Completion
 
-__all__ = ["CapacityError", "LogitsError", "ProgramError"]
+__all__ = ["CapacityError", "LogitsError", "ProgramError", "RankError"]
 
 
 class ProgramError(TensorOpsError, ValueError):
@@ -55,3 +55,22 @@ class LogitsError(TensorOpsError, ArithmeticError):
 
     def __reduce__(self) -> tuple[type, tuple[str, int, tuple[Completion, ...]]]:
         return type(self), (str(self), self.request, self.completions)
+
+
+class RankError(TensorOpsError, RuntimeError):
+    """Another rank has ended, has failed, does not come, or runs another step than this one.
+
+    Attributes
+    ----------
+    rank : int or None
+        The number of that rank, if it is known.
+    """
+
+    rank: int | None
+
+    def __init__(self, message: str, rank: int | None = None) -> None:
+        super().__init__(message)
+        self.rank = rank
+
+    def __reduce__(self) -> tuple[type, tuple[str, int | None]]:
+        return type(self), (str(self), self.rank)

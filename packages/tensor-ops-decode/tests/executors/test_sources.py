@@ -78,3 +78,32 @@ def test_what_is_attached_is_the_array_itself():
     assert TensorArrays(made, {"mine": VALUES})["mine"] is VALUES
     with pytest.raises(ValueError, match="tensor 'mine' must be attached, and is not"):
         TensorArrays(made, {})["mine"]
+
+
+def part_of_mine(*cuts, shape=(1, 3)):
+    source = {"attached": True, "tensor": "mine", "shape": [2, 3], "transform": list(cuts)}
+    builder = Builder(LIMITS)
+    builder.tensor("part", Tensor("f32", shape, source))
+    return builder.program([])
+
+
+def test_rows_of_what_is_attached_are_part_of_the_array():
+    found = TensorArrays(part_of_mine("rows:1:2"), {"mine": VALUES})["part"]
+    assert np.shares_memory(found, VALUES)
+    assert found.tobytes() == VALUES[1:].tobytes()
+
+
+def test_columns_of_what_is_attached_are_contiguous():
+    found = TensorArrays(part_of_mine("columns:1:3", shape=(2, 2)), {"mine": VALUES})["part"]
+    assert found.flags.c_contiguous
+    assert found.tobytes() == VALUES[:, 1:].tobytes()
+
+
+def test_an_array_of_which_a_part_is_wanted_has_the_type_and_shape_that_are_stated():
+    with pytest.raises(ValueError, match="tensor 'mine' must be attached, and is not"):
+        TensorArrays(part_of_mine("rows:1:2"), {"part": VALUES})["part"]
+    for wrong in (VALUES.T, VALUES[:1], VALUES.astype(np.float16)):
+        with pytest.raises(ValueError, match=r"tensor 'mine' must be f32 of shape \(2, 3\)"):
+            TensorArrays(part_of_mine("rows:1:2"), {"mine": wrong})["part"]
+    with pytest.raises(ValueError, match=r"rows:0:2 of it has shape \(2, 3\); .* \(1, 3\)"):
+        TensorArrays(part_of_mine("rows:0:2"), {"mine": VALUES})["part"]

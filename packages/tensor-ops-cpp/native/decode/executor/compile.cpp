@@ -8,6 +8,7 @@
 #include "decode/program/alignment.h"
 #include "decode/program/sizes.h"
 #include "decode/program/value_plan.h"
+#include "decode/ranks/exchange_sizes.h"
 #include "isa/isa.h"
 #include "threads/resources.h"
 
@@ -49,7 +50,9 @@ Executable::Executable(Program program, const CompileOptions& options)
       packed_per_step_(options.packed_per_step),
       arrays_(program_),
       weights_(options.threads),
-      workers_in_use_(options.threads) {
+      workers_in_use_(options.threads),
+      exchange_(options.exchange),
+      world_size_(options.world_size) {
   if (!isa_choice().reason.empty())
     throw UnavailableError(text("compile_program: ", isa_choice().reason));
 }
@@ -57,6 +60,7 @@ Executable::Executable(Program program, const CompileOptions& options)
 Executable::Executable(Program program, const std::vector<TensorBytes>& tensors,
                        const CompileOptions& options)
     : Executable(std::move(program), options) {
+  check_ranks(program_, options.rank, options.world_size);
   tensors_ = tensors;
   const bool is_packed = options.packed.first;
   is_packed_ = is_packed;
@@ -92,6 +96,11 @@ Executable::Layout Executable::plan() {
     const Node& node = program_.nodes[n];
     Compiled& compiled = nodes_[n];
     compiled.kernels = kernels_of(*node.kind);
+    if (node.kind->exchanges()) {
+      if (world_size_ > 1) compiled.sent_columns = sent_columns(program_, node, world_size_);
+      // One rank has what it would receive.
+      if (world_size_ == 1) compiled.kernels.second = nullptr;
+    }
     compiled.rows = program_.values[node.outputs[0]].rows;
     compiled.shares.assign(threads_, share_of(node));
     layout.uses_shared.push_back(false);
@@ -115,6 +124,7 @@ Share Executable::share_of(const Node& node) const {
   Share share{};
   share.step = &step_;
   share.threads = threads_;
+  share.num_ranks = world_size_;
   share.is_selected = program_.values[node.outputs[0]].rows == Rows::kSelected;
   for (std::size_t i = 0; i < node.inputs.size(); ++i)
     if (node.inputs[i] != kAbsent) share.input_columns[i] = program_.values[node.inputs[i]].columns;
@@ -235,6 +245,8 @@ void Executable::add_up(const Layout& layout, bool is_packed) {
              {"scratch", layout.scratch.shared + threads_ * layout.scratch.own},
              {"arrays", arrays_.bytes()}};
   if (is_packed) memory_.emplace_back("mapped weights", packed_size_);
+  if (world_size_ > 1)
+    memory_.emplace_back("exchange", exchange_bytes(world_size_, most_sent(program_, world_size_)));
 }
 
 void Executable::require_memory() const {

@@ -63,6 +63,9 @@ std::unique_lock<std::mutex> Executable::lock_open(const char* where) {
                      lost, "; compile the program again in the child"));
   std::unique_lock<std::mutex> lock(running_);
   if (!team_) throw Error(text(where, ": the executable is closed; compile the program again"));
+  if (!failure_.empty())
+    throw Error(text(where, ": an earlier step failed: ", failure_,
+                     "; compile the program again, on all ranks"));
   return lock;
 }
 
@@ -81,6 +84,7 @@ std::unique_lock<std::mutex> Executable::begin_step(const char* where, std::size
 void Executable::number_step() {
   ++step_.number;
   workers_ = workers_in_use_.count(step_.num_tokens);
+  if (exchange_) hash_of_arrays_ = hash_of_arrays(step_);
 }
 
 void Executable::run(std::size_t num_tokens, std::size_t num_selected) {
@@ -90,7 +94,7 @@ void Executable::run(std::size_t num_tokens, std::size_t num_selected) {
 
 void Executable::take_step() {
   const auto start = Clock::now();
-  team_->run(workers_, [this](std::size_t worker) { work(worker, Unwatched()); });
+  run_workers([](std::size_t) { return Unwatched(); });
   const auto end = Clock::now();
   workers_in_use_.note(step_.num_tokens, start, end, team_->without_processor());
   if (!is_packed_) pack_after_step(end - start);
@@ -127,9 +131,8 @@ std::size_t Executable::first_nan(std::size_t num_tokens, std::size_t num_select
   };
   const auto lock = begin_step("first_nan", num_tokens, num_selected);
   std::size_t found = nodes_.size();
-  team_->run(workers_,
-             [&](std::size_t worker) { work(worker, Watch{{}, this, worker, slot, &found}); });
-  return found;
+  run_workers([&](std::size_t worker) { return Watch{{}, this, worker, slot, &found}; });
+  return least_of_ranks(found);
 }
 
 bool Executable::has_nan(std::size_t node, std::size_t slot) const {
@@ -150,9 +153,9 @@ StepProfile Executable::profile(std::size_t num_tokens, std::size_t num_selected
   profile.work.resize(workers_ * nodes_.size());
   profile.wait.resize(profile.work.size());
   const auto start = Clock::now();
-  team_->run(workers_, [&](std::size_t worker) {
+  run_workers([&](std::size_t worker) {
     const std::size_t row = worker * nodes_.size();
-    work(worker, Stopwatch(start, profile.work.data() + row, profile.wait.data() + row));
+    return Stopwatch(start, profile.work.data() + row, profile.wait.data() + row);
   });
   profile.whole = seconds(Clock::now() - start);
   return profile;
@@ -188,12 +191,19 @@ std::pair<std::size_t, std::size_t> Executable::shares_of(std::size_t worker) co
   return {threads_ * worker / workers_, threads_ * (worker + 1) / workers_};
 }
 
+template <class WatchOf>
+void Executable::run_workers(WatchOf watch_of) {
+  team_->run(workers_, [&](std::size_t worker) { work(worker, watch_of(worker)); });
+  require_exchanged();
+}
+
 // Every worker goes through all nodes and meets the others where the plan says so, even at nodes
-// that have no rows in this step.
+// that have no rows in this step. If the other ranks do not come, all of them stop there.
 template <class Watch>
 void Executable::work(std::size_t worker, Watch watch) {
   const DefaultFloatMode mode;
   const auto [begin, end] = shares_of(worker);
+  std::uint32_t num_exchanged = exchange_ ? exchange_->num_done() : 0;
   for (std::size_t n = 0; n < nodes_.size(); ++n) {
     Compiled& node = nodes_[n];
     if (node.meets_before) team_->meet(worker);
@@ -205,6 +215,10 @@ void Executable::work(std::size_t worker, Watch watch) {
     // to multiply, and no rows to prepare for that.
     const std::size_t end_of_products = node.claims ? begin + 1 : end;
     node.shares[begin].num_own = end - begin;
+    if (node.sent_columns > 0) {
+      const auto buffers = exchange_->buffers(num_exchanged++, rows * node.sent_columns);
+      for (std::size_t t = begin; t < end; ++t) node.shares[t].exchanged = buffers;
+    }
     for (std::size_t t = begin; t < (meets ? end : end_of_products); ++t) {
       node.shares[t].rows = rows;
       node.kernels.first(node.shares[t]);
@@ -212,6 +226,7 @@ void Executable::work(std::size_t worker, Watch watch) {
     if (meets) {
       watch.has_worked(n);
       team_->meet(worker);
+      if (node.sent_columns > 0 && !exchange(worker, n, rows)) return;
       watch.has_waited(n);
     }
     if (node.kernels.second)
@@ -223,6 +238,8 @@ void Executable::work(std::size_t worker, Watch watch) {
 void Executable::close() {
   std::unique_lock<std::mutex> lock(running_, std::defer_lock);
   if (owner_.is_current()) lock.lock();
+  if (exchange_ && owner_.is_current()) exchange_->leave("has closed its executable");
+  exchange_.reset();
   team_.reset();
   nodes_.clear();
   weights_.clear();

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
+#include <exception>
 #include <functional>
 #include <map>
 #include <memory>
@@ -16,6 +18,7 @@
 #include "decode/executor/packed_weights.h"
 #include "decode/executor/team.h"
 #include "decode/executor/workers_in_use.h"
+#include "decode/ranks/exchange.h"
 #include "decode/serving/executor.h"
 
 namespace tensor_ops::decode {
@@ -38,6 +41,9 @@ struct CompileOptions {
   // but not less than pack_after_step() says.
   std::size_t packed_per_step = 0;
   LetGo let_go = {};  // called as weights are packed when the program is compiled
+  // With other ranks: which this is, how many there are, and how they exchange values.
+  std::size_t rank = 0, world_size = 1;
+  std::shared_ptr<Exchange> exchange = {};
 };
 
 // How the workers spent a step, in seconds. A worker waits for the last one at the end of a step:
@@ -100,6 +106,7 @@ class TENSOR_OPS_SHARED Executable final : public Executor {
     NodeKernels kernels;
     Rows rows;
     bool meets_before;
+    std::size_t sent_columns;  // of a row, to other ranks; 0: exchanges nothing
     std::vector<PreparedKind> prepared;
     std::vector<std::vector<TileRun>> tiles;  // by thread
     std::vector<Share> shares;                // by thread
@@ -132,8 +139,18 @@ class TENSOR_OPS_SHARED Executable final : public Executor {
   void number_step();
   void take_step();
   bool has_nan(std::size_t node, std::size_t slot) const;
+  // Calls work(worker, watch(worker)) on each worker of a step. Throws what has ended an exchange.
+  template <class WatchOf>
+  void run_workers(WatchOf watch_of);
   template <class Watch>
   void work(std::size_t worker, Watch watch);
+  // Meets the other ranks. Returns whether they have come, to each worker of the team.
+  bool exchange(std::size_t worker, std::size_t node, std::size_t rows);
+  void meet_ranks(std::size_t node, std::size_t rows, std::size_t columns) noexcept;
+  // Throws what has ended an exchange of this step.
+  void require_exchanged();
+  // The least of a number that each rank has.
+  std::size_t least_of_ranks(std::size_t number);
   std::pair<std::size_t, std::size_t> shares_of(std::size_t worker) const;  // first and end
 
   const Program program_;
@@ -157,6 +174,12 @@ class TENSOR_OPS_SHARED Executable final : public Executor {
   std::unique_ptr<Team> team_;  // null once closed
   WorkersInUse workers_in_use_;
   std::size_t workers_ = 1;  // in this step
+
+  std::shared_ptr<Exchange> exchange_;  // null: there is one rank
+  const std::size_t world_size_;
+  std::uint64_t hash_of_arrays_ = 0;   // of this step
+  std::exception_ptr exchange_error_;  // of this step
+  std::string failure_;                // why there can be no step any more
 };
 
 }  // namespace tensor_ops::decode

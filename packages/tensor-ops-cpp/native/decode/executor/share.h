@@ -10,6 +10,7 @@
 #include "decode/program/cache_type.h"
 #include "decode/program/node_slots.h"
 #include "decode/program/step.h"
+#include "decode/ranks/exchange_buffers.h"
 
 namespace tensor_ops::decode {
 
@@ -105,6 +106,10 @@ struct alignas(64) Share {
   const WeightFormat* table_format;
   std::size_t table_row_bytes;
   CacheMemory cache;
+
+  // Nodes that exchange values among ranks: the vectors of the exchange in which they take part.
+  std::size_t num_ranks;
+  ExchangeBuffers exchanged;
 
   // Products: the columns of the matrices, the kinds of activations that they want, the bytes of a
   // row prepared in all these kinds, and this thread's tiles.

@@ -1,15 +1,12 @@
 #include "decode/executor/team.h"
 
-#if !defined(_WIN32)
-#include <time.h>
-#endif
-
 #include <algorithm>
 #include <system_error>
 
 #include "declaration/errors.h"
+#include "declaration/relax.h"
+#include "declaration/thread_time.h"
 #include "threads/fork.h"
-#include "threads/relax.h"
 #include "threads/signals.h"
 
 namespace tensor_ops::decode {
@@ -18,18 +15,6 @@ namespace {
 // How many forks lie between this process and the one that loaded the library.
 std::atomic<unsigned> forks{0};
 [[maybe_unused]] const bool counts_forks = call_at_fork(nullptr, nullptr, [] { ++forks; });
-
-// The processor time of the calling thread. On Windows, which measures it too roughly, all time
-// counts as used.
-Team::Clock::duration thread_cpu_time() {
-#if defined(_WIN32)
-  return Team::Clock::now().time_since_epoch();
-#else
-  timespec time{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-  return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
-#endif
-}
 
 }  // namespace
 
@@ -89,6 +74,8 @@ const std::vector<Team::Clock::duration>& Team::without_processor() {
   for (std::size_t i = 0; i < workers_; ++i) without_processor_[i] = threads_[i].without_processor;
   return without_processor_;
 }
+
+void Team::note_pause(std::size_t worker, Clock::duration time) { threads_[worker].slept += time; }
 
 void Team::meet(std::size_t worker) {
   if (workers_ == 1) return;

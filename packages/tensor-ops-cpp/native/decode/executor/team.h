@@ -44,6 +44,9 @@ class Team {
   }
   // Called by every worker of a job: returns when all have called it.
   void meet(std::size_t worker);
+  // Called by a worker of a job that has waited for something else than the others: for how long it
+  // had given its processor away.
+  void note_pause(std::size_t worker, Clock::duration time);
   // For how long each worker of the last job could have run in it but had no processor. Valid until
   // the next job.
   const std::vector<Clock::duration>& without_processor();

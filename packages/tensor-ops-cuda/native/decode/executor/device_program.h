@@ -65,6 +65,8 @@ class DeviceProgram {
   // Copies rows of a value to another one. Throws CudaError.
   void copy(std::size_t from, std::size_t to, std::size_t rows, cudaStream_t stream) const;
   PhaseRows rows_of(std::size_t phase) const;
+  // The rows that a value has in a group of tokens, at most.
+  std::size_t rows_of_value(std::size_t index) const;
   StepInputs* inputs() const { return at<StepInputs>(inputs_); }
   std::int32_t* page_table() const { return at<std::int32_t>(page_table_); }
   unsigned long long* times() const { return at<unsigned long long>(times_); }
@@ -76,7 +78,6 @@ class DeviceProgram {
     std::size_t offset, first_panel;
   };
 
-  std::size_t rows_of_value(std::size_t index) const;
   Program as_lowered() const;
   void plan_matrices();
   void plan_parameters();

@@ -5,12 +5,14 @@
 #include <utility>
 
 #include "declaration/errors.h"
+#include "decode/executor/cut_nodes.h"
 #include "decode/executor/device_program.h"
 #include "decode/executor/nan_search.h"
 #include "decode/executor/runnable.h"
 #include "decode/executor/step_launcher.h"
 #include "decode/program/alignment.h"
 #include "decode/program/sizes.h"
+#include "decode/ranks/exchange_sizes.h"
 #include "decode/serving/draw.h"
 #include "launch/cuda.h"
 #include "launch/device.h"
@@ -27,7 +29,8 @@ class Executable::Impl {
         on_device_(program_, grid_.blocks),
         arrays_(program_) {
     require_tensors(program_, tensors, std::vector<bool>(program_.tensors.size(), true));
-    memory_ = memory_with(on_device_, arrays_);
+    check_ranks(program_, options.rank, options.world_size);
+    memory_ = memory_with(program_, on_device_, arrays_, options.world_size);
     const CurrentDevice current(device_);
     require_memory();
     stream_ = options.stream ? static_cast<cudaStream_t>(*options.stream) : own_stream(device_);
@@ -36,6 +39,7 @@ class Executable::Impl {
     const auto address = reinterpret_cast<std::uintptr_t>(memory.get());
     arrays_.place({memory, memory.get() + aligned(address) - address});
     launcher_ = std::make_unique<StepLauncher>(program_, on_device_, grid_, stream_);
+    cut_nodes_ = std::make_unique<CutNodes>(program_, on_device_, options.exchange, stream_);
     step_ = arrays_.step();
     on_device_.load(tensors, options.progress, stream_);
   }
@@ -48,9 +52,12 @@ class Executable::Impl {
     return static_cast<int>(options.num_workers ? options.num_workers : most);
   }
   using Sizes = std::vector<std::pair<const char*, std::size_t>>;
-  static Sizes memory_with(const DeviceProgram& program, const StepArrays& arrays) {
-    Sizes sizes = program.memory();
+  static Sizes memory_with(const Program& program, const DeviceProgram& on_device,
+                           const StepArrays& arrays, std::size_t ranks) {
+    Sizes sizes = on_device.memory();
     sizes.emplace_back("arrays", arrays.bytes());
+    if (ranks > 1)
+      sizes.emplace_back("exchange", exchange_bytes(ranks, most_sent(program, ranks, kMostTokens)));
     return sizes;
   }
 
@@ -70,6 +77,12 @@ class Executable::Impl {
              "), and ", free, " of ", whole, " are free"));
   }
 
+  static void require_no(const char* where, const std::string& failure, const char* how) {
+    if (!failure.empty())
+      throw Error(
+          text(where, ": an earlier step failed: ", failure, "; compile the program again, ", how));
+  }
+
   std::unique_lock<std::mutex> lock_open(const char* where) {
     if (is_forked_child())
       throw Error(text(
@@ -79,9 +92,8 @@ class Executable::Impl {
     std::unique_lock<std::mutex> lock(running_);
     if (!launcher_)
       throw Error(text(where, ": the executable is closed; compile the program again"));
-    if (const std::string& failure = launcher_->failure(); !failure.empty())
-      throw Error(text(where, ": an earlier step failed: ", failure,
-                       "; compile the program again, in a new process if that fails"));
+    require_no(where, launcher_->failure(), "in a new process if that fails");
+    require_no(where, cut_nodes_->failure(), "on all ranks");
     return lock;
   }
   std::unique_lock<std::mutex> begin_step(const char* where, std::size_t num_tokens,
@@ -92,6 +104,7 @@ class Executable::Impl {
     step.num_selected = num_selected;
     check_for(where, [&] { arrays_.check(step); });
     step_ = step;
+    cut_nodes_->begin_step(step_);
     return lock;
   }
 
@@ -152,13 +165,14 @@ class Executable::Impl {
                               : group.first + row;
   }
   bool draws() const {
+    if (chooser() && on_device_.lowered().chooses_on_host) return true;
     return chooser() && chooser()->kind->draws() &&
            std::any_of(step_.slots, step_.slots + step_.num_tokens, [&](std::int32_t slot) {
              return needs_draw(static_cast<std::size_t>(slot));
            });
   }
 
-  // Tokens that the device does not choose: drawn, or from edited logits.
+  // Tokens that the device does not choose: drawn, from edited logits, or from those of all ranks.
   void draw_tokens(const Group& group, std::int32_t* chosen) {
     if (!draws()) return;
     const std::size_t logits = chooser()->inputs[0], n = program_.values[logits].columns;
@@ -168,14 +182,17 @@ class Executable::Impl {
         scratch_.data() + (64 - reinterpret_cast<std::uintptr_t>(scratch_.data()) % 64);
     for (std::size_t row = 0; row < chosen_of(group); ++row) {
       const std::size_t token = token_of(group, row);
-      if (!needs_draw(static_cast<std::size_t>(step_.slots[token]))) continue;
+      if (!on_device_.lowered().chooses_on_host &&
+          !needs_draw(static_cast<std::size_t>(step_.slots[token])))
+        continue;
       download(on_device_.value(logits) + row * n, row_.data(), n * sizeof(float), stream_);
-      chosen[row] = sample(step_, row_.data(), n, token, aligned_scratch);
+      chosen[row] = chooser()->kind->draws() ? sample(step_, row_.data(), n, token, aligned_scratch)
+                                             : argmax(row_.data(), n);
     }
   }
 
-  // Calls run(begin, end) for the phases of each launch of a group. Between two launches the value
-  // of an allreduce is copied: with one rank it is the sum already.
+  // Calls run(begin, end) for the phases of each launch of a group. Nodes that exchange values with
+  // other ranks run between two launches.
   template <class Run>
   void for_each_launch(const Group& group, Run run) {
     std::size_t begin = 0;
@@ -186,7 +203,7 @@ class Executable::Impl {
       begin = cut.phase;
       const Value& value = program_.values[cut.to];
       const std::size_t rows = value.rows == Rows::kSelected ? group.selected : group.tokens;
-      on_device_.copy(cut.from, cut.to, rows, stream_);
+      cut_nodes_->run(cut, rows);
     }
     if (begin < end) run(begin, end);
   }
@@ -196,7 +213,8 @@ class Executable::Impl {
       launcher_->upload(step_, group);
       for_each_launch(group, [&](std::size_t begin, std::size_t end) {
         const bool is_last = end == on_device_.lowered().phases.size();
-        launcher_->launch(where, group, {begin, end, 1, is_last ? chosen_of(group) : 0, false});
+        const bool chooses = is_last && !on_device_.lowered().chooses_on_host;
+        launcher_->launch(where, group, {begin, end, 1, chooses ? chosen_of(group) : 0, false});
       });
       std::int32_t* const chosen = launcher_->outputs().chosen;
       draw_tokens(group, chosen);
@@ -246,6 +264,7 @@ class Executable::Impl {
       }
       if (done == steps.num_steps || ends_row(arrays_, steps, chosen)) return all;
       feed_chosen(step_, chosen, count);
+      cut_nodes_->begin_step(step_);
     }
   }
 
@@ -277,7 +296,7 @@ class Executable::Impl {
         }
       });
     });
-    return found;
+    return cut_nodes_->least_of_ranks(found);
   }
 
   StepProfile profile() {
@@ -308,6 +327,7 @@ class Executable::Impl {
   std::mutex running_;
   cudaStream_t stream_ = nullptr;
   std::unique_ptr<StepLauncher> launcher_;  // null once closed
+  std::unique_ptr<CutNodes> cut_nodes_;
   std::vector<float> row_;
   std::vector<unsigned char> scratch_;
 };
@@ -323,7 +343,8 @@ std::vector<std::pair<const char*, std::size_t>> Executable::memory_of(
     const Program& program, const CompileOptions& options) {
   require_runnable(program, options.device);
   try {
-    return Impl::memory_with(DeviceProgram(program, Impl::blocks_of(options)), StepArrays(program));
+    return Impl::memory_with(program, DeviceProgram(program, Impl::blocks_of(options)),
+                             StepArrays(program), options.world_size);
   } catch (const SizeError& error) {
     throw MemoryError(error.what());
   }
@@ -356,6 +377,7 @@ void Executable::close() {
   const std::lock_guard<std::mutex> lock(impl_->running_);
   if (!impl_->launcher_) return;
   impl_->launcher_.reset();
+  impl_->cut_nodes_.reset();
   impl_->on_device_.unload();
   // Memory is free once the device has come to its release. A device that fails has none left.
   if (cudaStreamSynchronize(impl_->stream_) != cudaSuccess) cudaGetLastError();

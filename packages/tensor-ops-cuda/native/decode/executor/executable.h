@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "declaration/shared.h"
+#include "decode/ranks/exchange.h"
 #include "decode/serving/executor.h"
 
 namespace tensor_ops::decode {
@@ -25,6 +26,9 @@ struct CompileOptions {
   bool uses_tensor_cores = true;
   // On which steps run, of the device; by default one of its own. Calls wait for their end.
   std::optional<void*> stream = {};
+  // With other ranks: which this is, how many there are, and how they exchange values.
+  std::size_t rank = 0, world_size = 1;
+  std::shared_ptr<Exchange> exchange = {};
 };
 
 // Seconds by the device's clock.

@@ -43,13 +43,15 @@ class Lowering {
         add_product(n, LinearNode::kWeight);
       else if (kind == "silu_mul_linear_with_residual")
         add_gated_product(n);
+      else if (kind == "silu_mul")
+        check_silu_mul(n);
       else if (kind == "attention")
         add_attention(n);
       else if (kind == "add")
         add_sum(n);
-      else if (kind == "allreduce")
+      else if (program_.nodes[n].kind->exchanges())
         lowered_.cuts.push_back(
-            {lowered_.phases.size(), program_.nodes[n].inputs[0], output_of(n)});
+            {lowered_.phases.size(), program_.nodes[n].inputs[0], output_of(n), n});
       else if (kind == "select")
         check_select(n);
       else if (kind == "argmax" || kind == "sample")
@@ -164,6 +166,8 @@ class Lowering {
     } else if (is_read_by(output, "silu_mul_linear_with_residual") && added.residual == kAbsent &&
                program_.nodes[only_reader(output)].inputs[0] == output) {
       gate(added);
+    } else if (is_read_by(output, "silu_mul") && added.residual == kAbsent) {
+      gate(added);
     } else if (std::any_of(readers_[output].begin(), readers_[output].end(), [&](std::size_t r) {
                  return kind_of(r) == "argmax" || kind_of(r) == "sample";
                })) {
@@ -194,6 +198,18 @@ class Lowering {
     added.y = output_of(n);
   }
 
+  // The product before it applies it, and those after it read what that one has written.
+  void check_silu_mul(std::size_t n) {
+    const LoweredPhase* const product = writer_of(program_.nodes[n].inputs[SiluMulNode::kX]);
+    if (product == nullptr || product->phase.result != Phase::kGated)
+      refuse(n, "this kind where a product that nothing else reads has its gate and up");
+    for (std::size_t reader : readers_[output_of(n)])
+      if (kind_of(reader) != "linear" || !reads_first(reader, output_of(n)))
+        refuse(n, "this kind where only products multiply it, but ", program_.nodes[reader].where(),
+               " reads it otherwise");
+    if (is_output(output_of(n))) refuse(n, "this kind where it is no output of the program");
+  }
+
   // The phase that writes a value; null if none does.
   const LoweredPhase* writer_of(std::size_t value) const {
     for (const LoweredPhase& phase : lowered_.phases)
@@ -212,6 +228,8 @@ class Lowering {
         if (phase.phase.node == static_cast<int>(writer))
           added.phase.attention = phase.phase.attention;
       added.cache = program_.nodes[writer].cache;
+    } else if (kind_of(writer) == "silu_mul") {
+      value = program_.nodes[writer].inputs[SiluMulNode::kX];
     }
     if (added.phase.columns % 4 != 0) refuse(n, "products of multiples of 4 columns");
     added.x = value;
@@ -324,8 +342,11 @@ class Lowering {
   void add_chooser(std::size_t n) {
     const std::size_t logits = program_.nodes[n].inputs[0];
     const LoweredPhase* const product = writer_of(logits);
-    if (product == nullptr || product != &lowered_.phases.back() ||
-        product->phase.result != Phase::kLogits || !is_selected(logits) ||
+    const bool is_last_product = product != nullptr && product == &lowered_.phases.back() &&
+                                 product->phase.result == Phase::kLogits;
+    lowered_.chooses_on_host = !lowered_.cuts.empty() && lowered_.cuts.back().to == logits &&
+                               lowered_.cuts.back().phase == lowered_.phases.size();
+    if (!(is_last_product || lowered_.chooses_on_host) || !is_selected(logits) ||
         lowered_.chooser != kAbsent || n + 1 != program_.nodes.size())
       refuse(n, "this kind as the last node, of the selected rows of the last product only");
     lowered_.chooser = n;

@@ -26,17 +26,19 @@ struct LoweredPhase {
   std::vector<MatrixRow> rows;
 };
 
-// A place where a launch ends, since an allreduce has to run on the host's side.
+// A place where a launch ends, since a node that exchanges values among ranks runs on the host.
 struct Cut {
-  std::size_t phase;     // the one after the allreduce
+  std::size_t phase;     // the one after it
   std::size_t from, to;  // values
+  std::size_t node;
 };
 
 struct LoweredProgram {
   std::vector<LoweredPhase> phases;
   std::vector<Cut> cuts;  // in the order of phases
-  // The node that chooses tokens from logits.
+  // The node that chooses tokens from logits; on the host where these come from several ranks.
   std::size_t chooser = kAbsent;  // a node
+  bool chooses_on_host = false;
 };
 
 // Throws Error, whose text is the reason, where the kernel cannot run a program.

@@ -16,6 +16,7 @@ from tensor_ops_decode.commands.options import (
     model_parser,
     show_bytes,
 )
+from tensor_ops_decode.commands.ranks import check_one_process
 from tensor_ops_decode.kernel.persistent_kernel import PersistentKernel
 from tensor_ops_decode.measure.benchmark import Samples, measure, random_prompt
 from tensor_ops_decode.measure.figures import DecodeFigures, node_times
@@ -53,6 +54,7 @@ def bench(argv: Sequence[str]) -> int:
     )
     arguments = parser.parse_args(argv)
     figure = figure_class_for(parser, arguments.json, arguments.plot)
+    check_one_process("bench decode")
     try:
         return _run(arguments, figure)
     except (ValueError, TypeError) as error:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from tensor_ops import TensorOpsError
 from tensor_ops.extension import ProgressBar, whole_file
 from tensor_ops_decode.commands.options import add_guesses, kernel_options, model_parser, show_bytes
+from tensor_ops_decode.commands.ranks import check_one_process
 from tensor_ops_decode.generation.model import describe
 from tensor_ops_decode.kinds.cache_types import CACHE_DTYPES
 
@@ -43,6 +44,7 @@ def export(argv: Sequence[str]) -> int:
         "write the program alone",
     )
     arguments = parser.parse_args(argv)
+    check_one_process("export")
     try:
         with describe(arguments.model, arguments.backend, **kernel_options(arguments)) as model:
             if arguments.output == "-":

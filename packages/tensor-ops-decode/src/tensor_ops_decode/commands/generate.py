@@ -16,9 +16,11 @@ from tensor_ops_decode.commands.options import (
     model_parser,
     show_bytes,
 )
+from tensor_ops_decode.commands.ranks import check_input_ends, ranks_of_command
 from tensor_ops_decode.completion import Completion
 from tensor_ops_decode.generation.chat_session import ChatSession, converse
 from tensor_ops_decode.generation.model import MAX_NEW_TOKENS, Model, describe
+from tensor_ops_decode.ranks.communicator import Communicator
 from tensor_ops_decode.serving.sampling import Sampling
 
 __all__ = ["generate"]
@@ -30,13 +32,15 @@ examples:
   tensor-ops generate model.gguf --chat --system "Be brief."
   tensor-ops generate ./Llama-3.2-1B --backend python --max-new-tokens 16 "Once"
   echo "Translate: good morning" | tensor-ops generate model.gguf -
+  mpiexec -n 2 tensor-ops generate model.gguf "Once upon a time"
 
 The text goes to standard output, piece by piece; tokens per second go to standard error. A prompt
 from standard input is without the newline at its end, if it has one. A prompt that begins with a
 dash comes last, after --.
 --chat without a prompt is a conversation: a line of standard input is a message, and /help lists
 the commands that a line may be. When it becomes too long for the model, its oldest messages are
-forgotten."""
+forgotten.
+Under mpiexec or torchrun, several processes share the model; the first of them reads and prints."""
 
 
 def generate(argv: Sequence[str]) -> int:
@@ -90,9 +94,12 @@ def generate(argv: Sequence[str]) -> int:
             "the prompt is missing; - reads it from standard input, and only --chat goes without"
         )
     try:
-        prompt = _prompt(arguments.prompt)
-        with _opened(arguments) as model:
-            _answer(model, prompt, arguments)
+        with ranks_of_command() as ranks:
+            if arguments.prompt == "-":
+                check_input_ends(ranks)
+            prompt = ranks.told(_prompt(arguments.prompt) if ranks.rank == 0 else None)
+            with _opened(arguments) as model:
+                _answer(model, prompt, arguments, ranks)
     except (ValueError, TypeError) as error:
         raise TensorOpsError(str(error)) from error
     return 0
@@ -108,7 +115,9 @@ def _prompt(prompt: str | None) -> str | None:
     return text.removesuffix("\r\n") if text.endswith("\r\n") else text.removesuffix("\n")
 
 
-def _answer(model: Model, prompt: str | None, arguments: argparse.Namespace) -> None:
+def _answer(
+    model: Model, prompt: str | None, arguments: argparse.Namespace, ranks: Communicator
+) -> None:
     """Answer a prompt, or talk if there is none."""
     options = _settings(arguments, model)
 
@@ -122,7 +131,7 @@ def _answer(model: Model, prompt: str | None, arguments: argparse.Namespace) -> 
     parsed = {"parse_special_tokens": arguments.parse_special_tokens}
     if prompt is None:
         session = ChatSession(model, arguments.system, **parsed, **options)
-        converse(session, report, quiet=arguments.json)
+        converse(session, report, ranks, quiet=arguments.json)
         return
 
     def show(_: int, piece: str) -> None:

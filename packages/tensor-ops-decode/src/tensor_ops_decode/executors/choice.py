@@ -4,6 +4,7 @@ A backend runs programs if its ``CAPABILITIES`` say so and its module has ``supp
 ``compile_program``. The executor of the backend ``python`` is in this package.
 """
 
+import inspect
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -69,6 +70,8 @@ class ExecutorChoice:
         Who asks, in words.
     refusal : callable, optional
         Returns why the caller cannot use a backend of this name, None if it can.
+    among_ranks : bool, optional
+        Whether it must run shards, whose ranks exchange values.
 
     Raises
     ------
@@ -87,6 +90,8 @@ class ExecutorChoice:
         fallback_backends: Iterable[str] = (),
         caller: str = "PersistentKernel()",
         refusal: Callable[[str], str | None] = lambda name: None,
+        *,
+        among_ranks: bool = False,
     ) -> None:
         is_name = isinstance(fallback_backends, str)
         is_list = not is_name and isinstance(fallback_backends, Iterable)
@@ -96,7 +101,7 @@ class ExecutorChoice:
             raise TypeError(
                 f"fallback_backends must be a list of names, got {fallback_backends!r:.80}{advice}"
             )
-        self._refusal = refusal
+        self._refusal, self._among_ranks = refusal, among_ranks
         self._found: str | None = None
         # The configuration in force now counts, though the program may be known only later.
         self._ways = [_way(backend, f"backend= of {caller}")] + [
@@ -145,6 +150,8 @@ class ExecutorChoice:
         if module is None:
             return _RUNS_NONE
         reason = self._refusal(name)
+        if reason is None and self._among_ranks and not _takes_ranks(module):
+            return "its executor runs no programs that are divided among ranks"
         if reason is not None or program is None:
             return reason
         try:
@@ -178,6 +185,14 @@ def _way(name: str | None, source: str) -> Decision | Step:
         return decision(name, source)
     except BackendError as error:
         return Step(str(name), str(error))
+
+
+def _takes_ranks(module: Any) -> bool:
+    """Return whether an executor exchanges values with those of other ranks."""
+    try:
+        return "ranks" in inspect.signature(module.compile_program).parameters
+    except (TypeError, ValueError):  # what is written in C need not tell
+        return False
 
 
 def _without_vain_advice(step: Step) -> Step:

@@ -51,9 +51,17 @@ def compile_program(
     program, executor = planned.program, planned.executor
     module, workers = executor.module, planned.num_workers
 
+    among = {"ranks": planned.ranks} if planned.ranks.world_size > 1 else {}
+
     def made(arrays: TensorArrays, **packed: Any) -> Any:
         return module.compile_program(
-            planned.text, arrays, num_workers=workers, options=options, progress=progress, **packed
+            planned.text,
+            arrays,
+            num_workers=workers,
+            options=options,
+            progress=progress,
+            **among,
+            **packed,
         )
 
     if cache is None or weights is None:

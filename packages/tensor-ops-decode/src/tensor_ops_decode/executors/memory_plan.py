@@ -4,9 +4,13 @@ import math
 from collections.abc import Mapping
 from functools import cached_property
 
-from tensor_ops.extension import machine
+from tensor_ops.extension import CPU, load_backend, machine
 from tensor_ops_decode.executors.choice import Executor, ExecutorChoice
+from tensor_ops_decode.nodes import KINDS
 from tensor_ops_decode.program import Cache, Limits, Program, State
+from tensor_ops_decode.program.rank_shares import RankShares
+from tensor_ops_decode.program.shard import shard
+from tensor_ops_decode.ranks.communicator import Communicator, PlannedRank
 
 __all__ = ["PlannedProgram", "cache_bytes", "require_bytes"]
 
@@ -16,12 +20,60 @@ _EDIT = 12  # bytes of a token, a bias and a penalty
 class PlannedProgram:
     """A program, the executor that is chosen for it, and the memory that it takes.
 
-    `num_workers` is as ``compile_program`` of an executor takes it.
+    Parameters
+    ----------
+    whole : Program
+        That of all ranks together.
+    choice : ExecutorChoice
+    num_workers : int or None
+        As ``compile_program`` of an executor takes it.
+    ranks : Communicator
+    rank : int, optional
+        The one whose memory is planned, if it is not this one.
+
+    Attributes
+    ----------
+    program : Program
+        That of this rank: its shard, unless the layers are those of a rank already.
     """
 
-    def __init__(self, program: Program, choice: ExecutorChoice, num_workers: int | None) -> None:
-        self.program, self.num_workers = program, num_workers
-        self._choice = choice
+    def __init__(
+        self,
+        whole: Program,
+        choice: ExecutorChoice,
+        num_workers: int | None,
+        ranks: Communicator,
+        rank: int | None = None,
+    ) -> None:
+        self.whole, self.program, self.ranks = whole, whole, ranks
+        self._choice, self._num_workers = choice, num_workers
+        self._rank = ranks.rank if rank is None else rank
+        if ranks.world_size > 1 and not self.is_by_rank:
+            self.program = shard(whole, self._rank, ranks.world_size)
+
+    @property
+    def is_by_rank(self) -> bool:
+        """Whether the whole exchanges values already: its layers are those of one rank."""
+        return any(KINDS[node.kind].exchanges for node in self.whole.nodes)
+
+    @property
+    def shares(self) -> RankShares | None:
+        """What each rank reads; None of one alone, and of layers that are those of one rank."""
+        if self.ranks.world_size == 1 or self.is_by_rank:
+            return None
+        return RankShares.of(self.whole, self.ranks.rank, self.ranks.world_size)
+
+    @property
+    def num_workers(self) -> int | None:
+        """The number of workers, None for as many as the executor takes by itself.
+
+        Ranks of one machine share its processors.
+        """
+        if self._num_workers is not None or self.ranks.world_size == 1:
+            return self._num_workers
+        if load_backend(self.executor.backend).kind != CPU:
+            return None
+        return max(1, machine.usable_cpus() // self.ranks.num_sharing)
 
     @cached_property
     def text(self) -> str:
@@ -45,10 +97,14 @@ class PlannedProgram:
     def allowed(self) -> int | None:
         """The bytes that it may take: those of its executor's device, if it says so.
 
-        Otherwise they are those that the process may have, None where that is not known.
+        Otherwise they are those that the process may have, None where that is not known; ranks of
+        one machine have equal parts.
         """
         limit = getattr(self.executor.module, "program_memory_limit", None)
-        return machine.usable_memory() if limit is None else int(limit())
+        if limit is not None:
+            return int(limit())
+        usable = machine.usable_memory()
+        return None if usable is None else usable // self.ranks.num_here
 
     def require_memory(self, options: Mapping[str, object] | None = None) -> None:
         """Raise a MemoryError if more is needed than there is, with these options."""
@@ -65,8 +121,10 @@ class PlannedProgram:
         module = self.executor.module
         if not hasattr(module, "program_memory"):
             return _least_memory(self.program)
+        size = self.ranks.world_size
+        among = {"ranks": PlannedRank(self._rank, size)} if size > 1 else {}
         needed: dict[str, int] = module.program_memory(
-            self.text, num_workers=self.num_workers, options=options
+            self.text, num_workers=self.num_workers, options=options, **among
         )
         return needed
 

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,14 @@ import numpy as np
 from tensor_ops.extension import numpy_view
 from tensor_ops_decode.kinds.kind import Array
 from tensor_ops_decode.program import Program, Tensor
-from tensor_ops_decode.weights import FileFormatError, Weights, apply_transforms, open_weights
+from tensor_ops_decode.program.step_rules import check_tensor
+from tensor_ops_decode.weights import (
+    FileFormatError,
+    StoredTensor,
+    Weights,
+    apply_transforms,
+    open_weights,
+)
 from tensor_ops_decode.weights.arrays import FLOAT_TYPES
 
 __all__ = ["TensorArrays", "attached_array"]
@@ -101,9 +109,11 @@ class TensorArrays(Mapping[str, Array]):
         if "rotary" in tensor.source:
             return _rotary_table(tensor)
         if "attached" in tensor.source:
-            if name not in self._attached:
-                raise ValueError(f"tensor {name!r} must be attached, and is not")
-            return self._attached[name]
+            array = tensor.source.get("tensor", name)
+            if array not in self._attached:
+                raise ValueError(f"tensor {array!r} must be attached, and is not")
+            given = self._attached[array]
+            return _part_of_array(array, tensor, given) if "tensor" in tensor.source else given
         path = tensor.source["file"]
         files = self._weights or self._opened.get(path)
         if files is None:
@@ -115,6 +125,22 @@ class TensorArrays(Mapping[str, Array]):
         if self._left[stored] == 0:
             files.release_tensor(stored)
         return array
+
+
+def _part_of_array(name: str, tensor: Tensor, given: Array) -> Array:
+    """Return the rows or columns of an array that a tensor has, as bytes."""
+    source = tensor.source
+    whole = replace(tensor, shape=tuple(source["shape"]), source={"attached": True})
+    check_tensor(name, whole, given)
+    rows = given.reshape(-1).view(np.uint8).reshape(-1, whole.row_bytes)
+    stored = StoredTensor(name, whole.type, whole.shape, rows, "what is attached")
+    found = apply_transforms(stored, source["transform"])
+    if found.shape != tensor.shape:
+        raise ValueError(
+            f"tensor {name!r}: {', '.join(source['transform'])} of it has shape {found.shape}; the "
+            f"program was made for {tensor.shape}"
+        )
+    return found.data
 
 
 def _stored(name: str, tensor: Tensor, files: Weights) -> Array:

@@ -10,6 +10,7 @@ from typing import Any
 from tensor_ops import TensorOpsError
 from tensor_ops_decode.completion import Completion
 from tensor_ops_decode.generation.model import MAX_NEW_TOKENS, Model
+from tensor_ops_decode.ranks.communicator import ONE_RANK, Communicator
 
 __all__ = ["ChatSession", "converse"]
 
@@ -83,7 +84,9 @@ class ChatSession:
             stream(piece)
 
         completion = None
-        with contextlib.suppress(KeyboardInterrupt):
+        # Of several ranks, only some may have been interrupted: they cannot go on together.
+        stops = (KeyboardInterrupt,) if self._model.kernel.world_size == 1 else ()
+        with contextlib.suppress(*stops):
             (completion,) = self._model.generate([prompt], stream=take, **self._arguments)
         self.num_forgotten = len(self.messages) + 1 - len(messages)
         self.messages = [*messages, {"role": "assistant", "content": "".join(pieces)}]
@@ -104,7 +107,13 @@ class ChatSession:
             messages = messages[2:]
 
 
-def converse(session: ChatSession, report: Callable[[Completion], None], *, quiet: bool) -> None:
+def converse(
+    session: ChatSession,
+    report: Callable[[Completion], None],
+    ranks: Communicator = ONE_RANK,
+    *,
+    quiet: bool,
+) -> None:
     """Read messages from standard input until it ends, and write an answer after each.
 
     A line whose first word is a slash and letters is a command; one that begins with two slashes is
@@ -116,6 +125,8 @@ def converse(session: ChatSession, report: Callable[[Completion], None], *, quie
     session : ChatSession
     report : callable
         Called with each answer that was not interrupted, after its text.
+    ranks : Communicator, optional
+        Those that share the model; the first reads standard input.
     quiet : bool
         Whether the text of the answers is left to `report`.
 
@@ -128,13 +139,15 @@ def converse(session: ChatSession, report: Callable[[Completion], None], *, quie
     KeyboardInterrupt
         If an answer is interrupted there.
     """
-    if sys.stdin is None:
+    is_first = ranks.rank == 0
+    if is_first and sys.stdin is None:
         raise TensorOpsError("the messages are those of standard input, which is closed")
-    on_terminal = sys.stdin.isatty()
+    on_terminal = bool(ranks.told("yes" if is_first and sys.stdin.isatty() else ""))
     if on_terminal:
         print(GREETING, file=sys.stderr)
     write = partial(print, end="", flush=True) if not quiet else lambda piece: None
-    for text in _messages(on_terminal):
+    messages = _messages(on_terminal) if is_first else iter(())
+    while (text := ranks.told(next(messages, None))) is not None:
         try:
             if _COMMAND.match(text.strip()):
                 _obey(session, text.strip())

@@ -54,7 +54,7 @@ def load(
         while the first steps run; see `PersistentKernel.compile`.
     **options
         As in `PersistentKernel`: ``fallback_backends``, ``num_workers``, ``max_seq_length``,
-        ``max_num_batched_requests`` and others.
+        ``max_num_batched_requests``, ``world_size`` and others.
 
     Returns
     -------

@@ -55,18 +55,12 @@ def check_names(given: Iterable[str], known: Iterable[str]) -> None:
         )
 
 
-def check_setting(mode: str, world_size: object, mpi_rank: object, num_workers: object) -> None:
+def check_setting(mode: str, num_workers: object) -> None:
     """Raise a ValueError unless a kernel can run in this mode, here."""
     if not isinstance(mode, str) or mode != "decode":
         is_known = isinstance(mode, str) and mode in _MODES
         instead = f"; for {mode!r} work, {_MODES[mode]}" if is_known else ""
         raise ValueError(f"mode must be 'decode', got {mode!r}{instead}")
-    if whole("world_size", world_size) != 1:
-        raise ValueError(
-            f"world_size must be 1, got {world_size}: a model cannot be spread over several ranks"
-        )
-    if whole("mpi_rank", mpi_rank, 0) != 0:
-        raise ValueError(f"mpi_rank must be 0, as world_size is 1; got {mpi_rank!r}")
     if num_workers is not None:
         whole("num_workers", num_workers)
 

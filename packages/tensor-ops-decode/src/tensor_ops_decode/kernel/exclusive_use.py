@@ -9,6 +9,7 @@ from typing import Any
 from tensor_ops_decode.errors import ProgramError
 from tensor_ops_decode.kernel.export import ModelFacts
 from tensor_ops_decode.program import Program
+from tensor_ops_decode.ranks.communicator import Communicator
 from tensor_ops_decode.serving.requests import Requests
 from tensor_ops_decode.serving.sampling import Sampling
 
@@ -28,7 +29,8 @@ class ExclusiveUse:
     _facts: ModelFacts
     _backend: str
 
-    def __init__(self) -> None:
+    def __init__(self, ranks: Communicator) -> None:
+        self._ranks = ranks
         self._lock = threading.RLock()
         self._process, self._is_closed = os.getpid(), False
         self.executable: Any = None
@@ -37,7 +39,7 @@ class ExclusiveUse:
     def start(self, program: Program, facts: ModelFacts, executable: Any, backend: str) -> None:
         """Let requests run on what a backend has made of a program."""
         self._program, self._facts, self._backend = program, facts, backend
-        self._requests = Requests(program, executable, facts.logits, facts.tokens)
+        self._requests = Requests(program, executable, facts.logits, facts.tokens, self._ranks)
         self.executable = executable
 
     def close(self) -> None:
@@ -49,6 +51,7 @@ class ExclusiveUse:
             executable, self.executable, self._is_closed = self.executable, None, True
             if executable is not None:
                 executable.close()
+            self._ranks.close()
 
     @contextmanager
     def held(self) -> Iterator[None]:

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 from tensor_ops.extension import Step
 from tensor_ops_decode.kernel.arguments import by_argument
 from tensor_ops_decode.program import Limits
+from tensor_ops_decode.program.rank_shares import RankShares
 from tensor_ops_decode.program.step_reads import StepReads
 
 __all__ = ["KernelExplanation"]
@@ -42,6 +43,9 @@ class KernelExplanation(NamedTuple):
         before the kernel is compiled.
     note : str or None
         What the backend says of itself to those who run programs on it.
+    shares : RankShares or None
+        What each rank reads, where several share the model; None where one has it, where the
+        layers are those of one rank, and while the program is not known.
     """
 
     backend: str
@@ -57,6 +61,7 @@ class KernelExplanation(NamedTuple):
     packed_file: str | None
     reads: StepReads | None
     note: str | None
+    shares: RankShares | None
 
     def as_dict(self) -> dict[str, Any]:
         """Return the same facts as plain values."""
@@ -66,6 +71,7 @@ class KernelExplanation(NamedTuple):
             "options": dict(self.options),
             "memory": dict(self.memory),
             "reads": None if self.reads is None else self.reads.as_dict(),
+            "shares": None if self.shares is None else self.shares.as_dict(),
         }
 
     def __str__(self) -> str:
@@ -88,6 +94,8 @@ class KernelExplanation(NamedTuple):
             lines.append(f"  packed weights: {self.packed_file}")
         if self.reads is not None:
             lines.append(f"  a step of one token reads {self.reads}")
+        if self.shares is not None:
+            lines.append(f"  {self.shares}")
         if self.note is not None:
             lines.append(f"  note: {self.note}")
         return "\n".join(lines)

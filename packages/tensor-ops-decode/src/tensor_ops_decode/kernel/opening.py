@@ -1,5 +1,6 @@
 """What a kernel runs: the model of a file, or the layers that were described, as one value."""
 
+import functools
 import math
 import os
 from collections.abc import Callable
@@ -16,8 +17,9 @@ from tensor_ops_decode.kernel.layers import Layers
 from tensor_ops_decode.models import decoder_of
 from tensor_ops_decode.models.decoder import program_of
 from tensor_ops_decode.models.generation_settings import end_tokens_of
-from tensor_ops_decode.program import Limits
+from tensor_ops_decode.program import Limits, Program
 from tensor_ops_decode.program.quantized import quantized_program, warn_if_nothing_is_quantized
+from tensor_ops_decode.ranks.communicator import Communicator
 from tensor_ops_decode.weights import Weights, open_weights
 
 __all__ = ["KernelModel", "described_model", "open_model"]
@@ -25,6 +27,9 @@ __all__ = ["KernelModel", "described_model", "open_model"]
 # A longer sequence must be asked for, whatever a file claims: beside a small model there is memory
 # for billions of positions, and computing the rotary tables takes time for each.
 _MOST_BY_DEFAULT = 2**20
+
+# What may decide on the longest sequence; where it is something else on each rank, the first.
+_DECIDED_BY = ("memory", "max_seq_length", "the model", "the default")
 
 
 @dataclass(frozen=True)
@@ -53,9 +58,15 @@ class KernelModel:
 
 
 def open_model(
-    model: str | os.PathLike[str] | Weights, settings: KernelSettings, choice: ExecutorChoice
+    model: str | os.PathLike[str] | Weights,
+    settings: KernelSettings,
+    choice: ExecutorChoice,
+    ranks: Communicator,
 ) -> KernelModel:
-    """Open a model, with a program for sequences as long as memory has room for."""
+    """Open a model, with a program for sequences as long as memory has room for.
+
+    All `ranks` have the same limits, for which there is room on each.
+    """
     weights = open_weights(model) if isinstance(model, (str, os.PathLike)) else model
     if settings.cache and not weights.files:
         raise ValueError(
@@ -69,11 +80,15 @@ def open_model(
         end_tokens = frozenset(token for token in found if token < decoder.vocabulary)
     check_end_tokens(end_tokens, decoder.vocabulary)
 
-    def planned(limits: Limits) -> PlannedProgram:
+    @functools.lru_cache(maxsize=4)
+    def whole(limits: Limits) -> Program:
         program = program_of(decoder, weights, limits, settings.cache_dtype)
-        return PlannedProgram(quantized_program(program, *types), choice, settings.num_workers)
+        return quantized_program(program, *types)
 
-    made, length_by = _program_that_fits(settings, planned, decoder.usual_context)
+    def planned(limits: Limits, rank: int) -> PlannedProgram:
+        return PlannedProgram(whole(limits), choice, settings.num_workers, ranks, rank)
+
+    made, length_by = _program_that_fits_all(settings, planned, decoder.usual_context, ranks)
     warn_if_nothing_is_quantized(made.program, *types)
     made.require_memory()
     metadata = weights.metadata
@@ -87,6 +102,26 @@ def open_model(
         activations=settings.activations,
     )
     return KernelModel(str(weights.path), made, facts, length_by, weights, cache)
+
+
+def _program_that_fits_all(
+    settings: KernelSettings,
+    planned: Callable[[Limits, int], PlannedProgram],
+    context: int,
+    ranks: Communicator,
+) -> tuple[PlannedProgram, str]:
+    """Return what `_program_that_fits` does, with the least length and pages of all ranks."""
+    if ranks.world_size == 1:
+        return _program_that_fits(settings, lambda limits: planned(limits, 0), context)
+
+    def plan(rank: int) -> tuple[int, ...]:
+        made, decided_by = _program_that_fits(settings, lambda each: planned(each, rank), context)
+        limits = made.program.limits
+        return limits.max_seq_length, limits.num_pages, _DECIDED_BY.index(decided_by)
+
+    length, num_pages, decided_by = ranks.least_of(plan)
+    limits = replace(settings.limits(length), num_pages=num_pages)
+    return planned(limits, ranks.rank), _DECIDED_BY[decided_by]
 
 
 def _program_that_fits(
@@ -141,7 +176,10 @@ def _pages_that_fit(
 
 
 def described_model(
-    layers: Layers, settings: KernelSettings, choice: ExecutorChoice
+    layers: Layers,
+    settings: KernelSettings,
+    choice: ExecutorChoice,
+    ranks: Communicator,
 ) -> KernelModel:
     """Return the model of layers by hand, or the stand-in if there are none."""
     if layers.is_empty:
@@ -150,5 +188,5 @@ def described_model(
     end_tokens = settings.end_tokens or frozenset()
     check_end_tokens(end_tokens, program.values[logits].columns)
     facts = ModelFacts(layers.name, logits, tokens, 0, end_tokens, settings.activations)
-    planned = PlannedProgram(program, choice, settings.num_workers)
+    planned = PlannedProgram(program, choice, settings.num_workers, ranks)
     return KernelModel(layers.name, planned, facts, settings.length_by)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable, Sequence
-from typing import Concatenate, NoReturn, ParamSpec, TypeVar
+from typing import Any, Concatenate, NoReturn, ParamSpec, TypeVar
 
 from tensor_ops_decode.arguments import check_progress
 from tensor_ops_decode.errors import ProgramError
@@ -23,9 +23,12 @@ from tensor_ops_decode.kernel.explanation import KernelExplanation
 from tensor_ops_decode.kernel.export import export_model
 from tensor_ops_decode.kernel.layers import Layers
 from tensor_ops_decode.kernel.opening import KernelModel, described_model, open_model
+from tensor_ops_decode.kernel.rank_facts import facts_of_ranks
 from tensor_ops_decode.kernel.session import Session
 from tensor_ops_decode.program import Program
 from tensor_ops_decode.program.step_reads import StepReads
+from tensor_ops_decode.ranks.choice import chosen_ranks
+from tensor_ops_decode.ranks.communicator import Facts
 from tensor_ops_decode.weights import Weights
 
 __all__ = ["PersistentKernel"]
@@ -63,12 +66,18 @@ class PersistentKernel:
     fallback_backends : sequence of str, optional
         What is tried, in order, where `backend` cannot run the program.
     world_size, mpi_rank : int, optional
-        How many ranks share the model, and which one this is: 1 and 0.
+        How many ranks share the model, and which of them this one is, from 0 on. By default what
+        ``mpiexec`` or ``torchrun`` has started; without them, 1 and 0.
+    communicator : {"mpi", "torch", "local"}, optional
+        What the ranks exchange values by: MPI, ``torch.distributed``, or the memory of this
+        process, of which each rank is a kernel then. Also a communicator of mpi4py, or a group of
+        ``torch.distributed``. By default what has started the process decides.
     model : path-like, optional
         A GGUF file, or a folder of Hugging Face; or one that `open_weights` has opened, or the
         `ArrayWeights` of a model in memory.
     num_workers : int, optional
-        Threads, by default one for each core; of ``cuda`` blocks, one for each multiprocessor.
+        Threads, by default one for each core, which ranks of a machine share; of ``cuda`` blocks,
+        one for each multiprocessor.
     max_seq_length : int, optional
         The longest sequence, prompt included, but for the last token, which is not computed with:
         an answer may come to one token more. By default the longest that model and memory have room
@@ -109,6 +118,8 @@ class PersistentKernel:
     ------
     NoExecutorError
         If no backend can run it; this is a `BackendUnavailableError` and a ValueError.
+    RankError
+        If there is no such communicator here, or another rank has failed.
     FileFormatError
         If the model's files are damaged or not supported.
     TypeError, ValueError
@@ -133,8 +144,9 @@ class PersistentKernel:
         mode: str = "decode",
         backend: str | None = None,
         fallback_backends: Sequence[str] = (),
-        world_size: int = 1,
-        mpi_rank: int = 0,
+        world_size: int | None = None,
+        mpi_rank: int | None = None,
+        communicator: object = None,
         model: str | os.PathLike[str] | Weights | None = None,
         num_workers: int | None = None,
         max_seq_length: int | None = None,
@@ -153,7 +165,7 @@ class PersistentKernel:
         **unknown: object,
     ) -> None:
         check_names(unknown, PersistentKernel.__init__.__kwdefaults__ or ())
-        check_setting(mode, world_size, mpi_rank, num_workers)
+        check_setting(mode, num_workers)
         given = {"num_speculative_tokens": num_speculative_tokens, "cache": cache}
         check_model(model, {**given, "quantize": quantize, "quantize_head": quantize_head})
         self._settings = settings = KernelSettings(
@@ -172,14 +184,17 @@ class PersistentKernel:
             cache=cache,
             use_cutlass_kernel=use_cutlass_kernel,
         )
-        self._choice = ExecutorChoice(backend, fallback_backends, refusal=settings.refusal)
+        self._ranks = ranks = chosen_ranks(communicator, world_size, mpi_rank, _name_of(model))
+        self._choice = ExecutorChoice(
+            backend, fallback_backends, refusal=settings.refusal, among_ranks=ranks.world_size > 1
+        )
         self._executor = self._choice.executor()
         self._model: KernelModel | None = None
         if model is not None:
-            self._model = open_model(model, settings, self._choice)
+            self._model = open_model(model, settings, self._choice, ranks)
             self._executor = self._model.planned.executor
         self._packed_file: str | None = None
-        self._session = session = Session()
+        self._session = session = Session(ranks)
         of_file = None if self._model is None else self._model.name
 
         def check(where: str) -> None:
@@ -207,22 +222,37 @@ class PersistentKernel:
             If no backend can run the program.
         ConfigError
             If others can write the file of packed weights in `cache`.
+        RankError
+            If another rank has another program, backend or version, or has failed.
         """
         check_progress(progress)
         with self._session.held():
             self._session.check_describing("compile")
-            model, options = self._model, self._settings.options
-            if model is None or model.weights is None:
-                model = self._model = described_model(self._layers, self._settings, self._choice)
-            planned = model.planned
-            self._executor = planned.executor
-            planned.require_memory(options)
-            arrays = self._layers.attached, model.weights, model.cache
-            executable, self._packed_file = compile_program(
-                planned, *arrays, options=options, progress=progress
-            )
-            self._session.start(planned.program, model.facts, executable, self.backend)
+            make = functools.partial(self._compiled, progress)
+            executable = self._ranks.compiled(self._described, make)
+            model = self._known_model()
+            self._session.start(model.planned.program, model.facts, executable, self.backend)
             self._layers.attached = {}  # the executable holds what it has not copied
+
+    def _described(self) -> Facts:
+        """Describe the model if it is one of layers, and return what all ranks must have alike."""
+        if self._model is None or self._model.weights is None:
+            arguments = self._layers, self._settings, self._choice, self._ranks
+            self._model = described_model(*arguments)
+        self._executor = self._model.planned.executor
+        if self._ranks.world_size == 1:
+            return {}
+        return facts_of_ranks(self._model, self._settings)
+
+    def _compiled(self, progress: Callable[[int, int], None] | None) -> Any:
+        """Return the executable of this rank."""
+        model, options = self._known_model(), self._settings.options
+        model.planned.require_memory(options)
+        arrays = self._layers.attached, model.weights, model.cache
+        executable, self._packed_file = compile_program(
+            model.planned, *arrays, options=options, progress=progress
+        )
+        return executable
 
     def export(
         self,
@@ -244,7 +274,7 @@ class PersistentKernel:
         Raises
         ------
         ValueError
-            If the kernel has no ``model``, or is closed.
+            If the kernel has no ``model``, is closed, or shares it with other ranks.
         OSError
             If the folder cannot be written, or exists.
         """
@@ -252,6 +282,11 @@ class PersistentKernel:
             model = self._model
             if model is None or model.weights is None:
                 raise ValueError("export() writes the model of a file; make the kernel with model=")
+            if self.world_size > 1:
+                raise ValueError(
+                    f"export() writes a whole model, and this kernel has the part of rank "
+                    f"{self.mpi_rank} of {self.world_size}; make one with world_size=1"
+                )
             weights, program = model.weights, model.planned.program
 
             def report(done: int, size: int) -> None:
@@ -272,14 +307,27 @@ class PersistentKernel:
     @property
     def program(self) -> Program:
         """What runs, as a plain value; of layers by hand, once they are compiled."""
+        return self._known_model().planned.program
+
+    def _known_model(self) -> KernelModel:
         if self._model is None:
             raise RuntimeError("the program is known once compile() has been called")
-        return self._model.planned.program
+        return self._model
 
     @property
     def backend(self) -> str:
         """The backend that runs the kernel."""
         return self._executor.backend
+
+    @property
+    def world_size(self) -> int:
+        """How many ranks share the model."""
+        return self._ranks.world_size
+
+    @property
+    def mpi_rank(self) -> int:
+        """Which of them this one is."""
+        return self._ranks.rank
 
     @property
     def requests(self) -> tuple[int, ...]:
@@ -309,6 +357,7 @@ class PersistentKernel:
             self._packed_file,
             None if model is None else StepReads.of(model.planned.program),
             getattr(executor.module, "PROGRAM_NOTE", None),
+            None if model is None else model.planned.shares,
         )
 
     close = _forward("_session", Session.close)
@@ -349,3 +398,10 @@ class PersistentKernel:
     allreduce_layer = _forward("_layers", Layers.allreduce_layer)
     select_layer = _forward("_layers", Layers.select_layer)
     argmax_layer = _forward("_layers", Layers.argmax_layer)
+
+
+def _name_of(model: str | os.PathLike[str] | Weights | None) -> str:
+    """Return what the ranks of a model in one process find each other by."""
+    if model is None:
+        return "layers"
+    return os.fspath(model if isinstance(model, (str, os.PathLike)) else model.path)

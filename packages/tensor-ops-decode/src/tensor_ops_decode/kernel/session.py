@@ -26,7 +26,7 @@ _MOST_STEPS = 32
 
 
 class Session(ExclusiveUse):
-    """The requests of a kernel, which run once the session has started.
+    """The requests of a kernel, which run once the session has started, on all ranks alike.
 
     Most methods are methods of the kernel too, with the same docstring.
     """
@@ -299,7 +299,8 @@ class Session(ExclusiveUse):
                 tokens.setdefault(number, []).extend(new)
             left, done = left - steps, done + steps
             seconds = max_seconds - (time.perf_counter() - start)
-            if is_last or (max_seconds - seconds) / done > seconds:
+            is_late = (max_seconds - seconds) / done > seconds
+            if is_last or not self._ranks.least(not is_late):  # whose clocks are others
                 break
         return tokens
 

@@ -29,8 +29,7 @@ __all__ = [
     "is_number",
 ]
 
-#: The largest size, and the largest integer of a node: tokens, rows and columns are numbered by
-#: int32.
+#: The largest size, and the largest integer of a node: tokens, rows and columns are int32.
 MOST_SIZE = 2**31 - 1
 
 #: An ndarray. NumPy's own types leave so much open that they say no more than this.
@@ -57,9 +56,8 @@ class Input:
         The columns are a size; see `tensor_ops_decode.kinds.sizes`.
     dtype : {"float32", "int32"}
     below : str
-        Of int32: the size that all of its numbers must be stated to be below. They are, where the
-        node that writes them states so of its output; the value ``tokens`` is checked before each
-        step.
+        Of int32: the size that all of its numbers must be stated to be below, as an output states
+        it; the value ``tokens`` is checked before each step.
     optional : bool
     """
 
@@ -244,9 +242,8 @@ class Call:
     position : int
         Of the token in its request.
     store : callable or None
-        Writes the token's key and value, shape ``(heads, head size)``, to the cache of a node that
-        has one. Returns the keys and values of all tokens up to it, each of shape ``(tokens, heads,
-        head size)``.
+        Writes the token's key and value, shape ``(heads, head size)``, to the node's cache. Returns
+        the keys and values of all tokens up to it, each of shape ``(tokens, heads, head size)``.
     cache_dtype : str
     sampling : mapping
         ``temperature``, ``top_k``, ``top_p``, ``min_p`` and ``seed`` of the request, and its
@@ -255,6 +252,10 @@ class Call:
         What the token before has kept, of a node that keeps a state; zeros for the first token.
     keep : callable or None
         Takes the state for the next token.
+    num_ranks : int
+    exchange : callable
+        Takes a vector of this rank, and returns those of all ranks that run the program's shards
+        together, in their order. All have the same length.
     """
 
     inputs: Mapping[str, Array]
@@ -266,6 +267,8 @@ class Call:
     sampling: Mapping[str, Any] = field(default_factory=dict)
     state: Array | None = None
     keep: Callable[[Array], None] | None = None
+    num_ranks: int = 1
+    exchange: Callable[[Array], Sequence[Array]] = lambda x: (x,)
 
 
 @dataclass(frozen=True)
@@ -304,10 +307,10 @@ class Kind:
         What must hold of the sizes besides.
     together : sequence of tuple of str
         Optional weights that are given all together, or not at all.
-    selects : bool
-        Whether the outputs have only the rows that are selected.
-    draws : bool
-        Whether it draws a token from its first input by the parameters of each request.
+    selects, draws, exchanges : bool
+        Whether the outputs have only the rows that are selected, whether it draws a token from its
+        first input by the parameters of each request, and whether its output depends on what its
+        first input has on the other ranks.
     samples : sequence of Sample
     """
 
@@ -324,6 +327,7 @@ class Kind:
     together: tuple[tuple[str, ...], ...] = ()
     selects: bool = False
     draws: bool = False
+    exchanges: bool = False
     samples: tuple[Sample, ...] = ()
 
     def __post_init__(self) -> None:

@@ -90,7 +90,9 @@ class Tensor:
     source : mapping
         ``{"file": ..., "tensor": ..., "transform": [...]}``, ``{"attached": True}`` of an array
         that the caller gives, or ``{"rotary": "cos" or "sin", "frequencies": [...], "factor": f}``
-        of a table that is computed: row p is ``factor * cos(p * frequencies)``.
+        of a table that is computed: row p is ``factor * cos(p * frequencies)``. Of some rows or
+        columns of an array that the caller gives, it is ``{"attached": True, "tensor": ...,
+        "shape": [...], "transform": [...]}``, with the array's name and shape.
     """
 
     type: str

@@ -15,7 +15,7 @@ from tensor_ops_decode.nodes import KINDS
 from tensor_ops_decode.program.node_rules import TOKENS, Given, Known, outputs_of
 from tensor_ops_decode.program.records import STEP_ARRAYS, Cache, Limits, Node, Parts, State, Tensor
 from tensor_ops_decode.weights.formats import FORMATS
-from tensor_ops_decode.weights.transforms import TRANSFORMS, find_transform
+from tensor_ops_decode.weights.transforms import TRANSFORMS, find_transform, is_cut
 
 __all__ = ["check_program", "given_to"]
 
@@ -149,7 +149,9 @@ def _check_tensor(where: str, tensor: Tensor) -> None:
     keys = set(source)
     if keys == {"attached"} and source["attached"] is True:
         return
-    if keys == {"file", "tensor", "transform"}:
+    if keys == {"attached", "tensor", "shape", "transform"} and source["attached"] is True:
+        _check_part(where, source)
+    elif keys == {"file", "tensor", "transform"}:
         are_names = isinstance(source["file"], str) and isinstance(source["tensor"], str)
         transforms = source["transform"]
         are_known = isinstance(transforms, list) and all(
@@ -171,8 +173,23 @@ def _check_tensor(where: str, tensor: Tensor) -> None:
     else:
         raise ProgramError(
             f"{where}: source must have the keys file, tensor and transform; rotary, frequencies "
-            f"and factor; or attached; got {source!r}"
+            f"and factor; or attached, alone or with tensor, shape and transform; got {source!r}"
         )
+
+
+def _check_part(where: str, source: Mapping[str, Any]) -> None:
+    """Check the source of a tensor that is a part of an array which the caller hands over."""
+    shape, cuts = source["shape"], source["transform"]
+    are_cuts = isinstance(cuts, list) and all(
+        isinstance(each, str) and is_cut(each) for each in cuts
+    )
+    if not isinstance(source["tensor"], str) or not isinstance(shape, list) or not are_cuts:
+        raise ProgramError(
+            f"{where}: source must name an array that is attached, the list of its dimensions and "
+            f"a list of rows:a:b and columns:a:b; got {dict(source)}"
+        )
+    for size in shape:
+        _check_size(f"{where}: each dimension of what is attached", size)
 
 
 def _check_size(where: str, size: object) -> None:

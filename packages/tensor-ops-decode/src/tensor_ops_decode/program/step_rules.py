@@ -15,7 +15,7 @@ from tensor_ops_decode.program.node_slots import drawn_from
 from tensor_ops_decode.program.program import Program, Tensor
 from tensor_ops_decode.program.rules import given_to
 
-__all__ = ["check_step", "check_steps", "check_tensors", "vocabulary"]
+__all__ = ["check_step", "check_steps", "check_tensor", "check_tensors", "vocabulary"]
 
 _LARGEST = np.finfo(np.float32).max
 
@@ -25,17 +25,21 @@ def check_tensors(program: Program, tensors: Mapping[str, Array], names: Iterabl
     for name in names:
         if name not in tensors:
             raise ValueError(f"tensor {name!r} is missing")
-        tensor, given = program.tensors[name], tensors[name]
-        if not isinstance(given, np.ndarray):
-            raise TypeError(f"tensor {name!r} must be an array of NumPy, got {given!r:.80}")
-        expected = tensor.num_bytes
-        is_right = given.nbytes == expected if given.dtype == np.uint8 else _holds(tensor, given)
-        if not is_right or not given.flags.c_contiguous:
-            raise ValueError(
-                f"tensor {name!r} must be {tensor.type} of shape {tensor.shape} or its {expected} "
-                f"bytes as uint8, contiguous, got {given.nbytes} bytes of {given.dtype}, shape "
-                f"{given.shape}"
-            )
+        check_tensor(name, program.tensors[name], tensors[name])
+
+
+def check_tensor(name: str, tensor: Tensor, given: object) -> None:
+    """Raise an error unless an array is a tensor, or has the bytes of it."""
+    if not isinstance(given, np.ndarray):
+        raise TypeError(f"tensor {name!r} must be an array of NumPy, got {given!r:.80}")
+    expected = tensor.num_bytes
+    is_right = given.nbytes == expected if given.dtype == np.uint8 else _holds(tensor, given)
+    if not is_right or not given.flags.c_contiguous:
+        raise ValueError(
+            f"tensor {name!r} must be {tensor.type} of shape {tensor.shape} or its {expected} "
+            f"bytes as uint8, contiguous, got {given.nbytes} bytes of {given.dtype}, shape "
+            f"{given.shape}"
+        )
 
 
 def _holds(tensor: Tensor, given: Array) -> bool:

@@ -17,8 +17,10 @@ from tensor_ops_decode.kinds.cache_types import rounded
 from tensor_ops_decode.kinds.kind import Array, Call
 from tensor_ops_decode.nodes import KINDS
 from tensor_ops_decode.program import Cache, Node, Program, State
+from tensor_ops_decode.program.rank_rules import check_ranks
 from tensor_ops_decode.program.records import PER_EDIT, PER_REQUEST
 from tensor_ops_decode.program.step_rules import check_step, check_steps, check_tensors, vocabulary
+from tensor_ops_decode.ranks.group import RankGroup
 from tensor_ops_decode.reference.memory import memory_of, new_arrays, shapes_of_cache
 from tensor_ops_decode.weights.formats import FORMATS
 
@@ -44,6 +46,7 @@ def compile_program(
     num_workers: int | None = None,
     options: Mapping[str, object] | None = None,
     progress: Callable[[int, int], None] | None = None,
+    ranks: RankGroup | None = None,
 ) -> ReferenceExecutable:
     """Return a program ready to run, its weights converted to floating point.
 
@@ -59,8 +62,17 @@ def compile_program(
         ``dtype``: ``"float32"`` or ``"float64"``.
     progress : callable, optional
         Called with the bytes of weights that are done, and of all.
+    ranks : RankGroup, optional
+        The ranks that run the shards of the program together; without it, there is one.
+
+    Raises
+    ------
+    ProgramError
+        If the program is not the shard of its rank.
     """
-    return ReferenceExecutable(_parsed(program), tensors, _checked(options), progress)
+    parsed = _parsed(program)
+    check_ranks(parsed, *((0, 1) if ranks is None else (ranks.rank, ranks.world_size)))
+    return ReferenceExecutable(parsed, tensors, _checked(options), progress, ranks)
 
 
 def program_memory(
@@ -68,6 +80,7 @@ def program_memory(
     *,
     num_workers: int | None = None,
     options: Mapping[str, object] | None = None,
+    ranks: RankGroup | None = None,
 ) -> dict[str, int]:
     """Return the bytes of what an executable of a program takes, without making one.
 
@@ -75,7 +88,7 @@ def program_memory(
     ----------
     program : str
         JSON.
-    num_workers, options
+    num_workers, options, ranks
         As `compile_program` takes them.
     """
     return memory_of(_parsed(program), np.dtype(_checked(options)["dtype"]))
@@ -102,8 +115,9 @@ class ReferenceExecutable:
         tensors: Mapping[str, Array],
         options: Mapping[str, Any],
         progress: Callable[[int, int], None] | None,
+        ranks: RankGroup | None = None,
     ) -> None:
-        self.options = dict(options)
+        self.options, self._ranks = dict(options), ranks
         self._dtype = np.dtype(options["dtype"])
         self._program: Program | None = program
         self._weights = self._converted(program, tensors, progress)
@@ -274,7 +288,20 @@ class ReferenceExecutable:
             self._sampling(slot) if kind.draws else {},
             state,
             keep,
+            **self._among_ranks(),
         )
+
+    def _among_ranks(self) -> dict[str, Any]:
+        ranks = self._ranks
+        if ranks is None:
+            return {}
+
+        def exchange(x: Array) -> Array:
+            received = np.empty((ranks.world_size, len(x)), x.dtype)
+            ranks.exchange(np.ascontiguousarray(x), received)
+            return received
+
+        return {"num_ranks": ranks.world_size, "exchange": exchange}
 
     def _sampling(self, slot: int) -> dict[str, Any]:
         by = {name: self.arrays[name][slot] for name in PER_REQUEST}

@@ -18,7 +18,14 @@ from tensor_ops_decode.program.step_rules import vocabulary
 from tensor_ops_decode.serving.prompt_lookup import PromptLookup
 from tensor_ops_decode.serving.sampling import Sampling
 
-__all__ = ["Request", "StepPart", "check_lengths", "checked_request", "checked_tokens"]
+__all__ = [
+    "Request",
+    "StepPart",
+    "check_lengths",
+    "checked_request",
+    "checked_tokens",
+    "described",
+]
 
 _ARGUMENTS = ("max_new_tokens", "ignore_eos", "end_tokens", "logprobs", "choose")
 
@@ -177,6 +184,18 @@ class StepPart(NamedTuple):
     def length(self) -> int:
         """How long its sequence is after the step, if all guesses are right."""
         return self.request.num_fed + self.num_own + len(self.guesses)
+
+
+def described(plan: Sequence[StepPart]) -> str:
+    """Return what a step is, as text that differs if the step does."""
+    parts = []
+    for request, num_own, guesses in plan:
+        first = request.num_fed
+        tokens = [*request.tokens[first : first + num_own], *guesses]
+        is_new = len(request.tokens) == request.prompt_length
+        settings = (request.sampling, request.max_new_tokens, sorted(request.end_tokens))
+        parts.append((request.slot, first, num_own, tokens, settings if is_new else None))
+    return repr(parts)
 
 
 def checked_request(

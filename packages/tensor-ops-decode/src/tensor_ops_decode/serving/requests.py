@@ -10,10 +10,11 @@ import numpy as np
 from tensor_ops_decode.errors import CapacityError
 from tensor_ops_decode.kinds.kind import Array
 from tensor_ops_decode.program import Program, State
+from tensor_ops_decode.ranks.communicator import ONE_RANK, Communicator
 from tensor_ops_decode.serving.kv_cache import Beginning, PageTable
 from tensor_ops_decode.serving.logits import logits_error, token_logprob
 from tensor_ops_decode.serving.prompt_lookup import accepted
-from tensor_ops_decode.serving.request import Request, StepPart
+from tensor_ops_decode.serving.request import Request, StepPart, described
 from tensor_ops_decode.serving.sampling import Sampling, note_token, write_sampling
 from tensor_ops_decode.serving.step_times import StepProfile, StepTimes
 
@@ -50,6 +51,8 @@ class Requests:
         What a backend has made of it.
     logits, tokens : str
         The values that hold the logits of a step, and the tokens that it chose.
+    ranks : Communicator, optional
+        Those that have the same requests, and run the same steps.
 
     Attributes
     ----------
@@ -57,14 +60,21 @@ class Requests:
         Whether there has been one, since the last `clear`.
     """
 
-    def __init__(self, program: Program, executable: Any, logits: str, tokens: str) -> None:
+    def __init__(
+        self,
+        program: Program,
+        executable: Any,
+        logits: str,
+        tokens: str,
+        ranks: Communicator = ONE_RANK,
+    ) -> None:
         self._program, self._limits = program, program.limits
         # A contiguous cache belongs to its slot.
         self._shares_pages = all(cache.paged for cache in program.caches.values())
         # A state cannot be taken back behind a wrong guess.
         has_state = any(isinstance(cache, State) for cache in program.caches.values())
         self._most_guesses = 0 if has_state else program.limits.guesses_per_request
-        self._executable = executable
+        self._executable, self._ranks = executable, ranks
         self._arrays: Mapping[str, Array] = executable.arrays
         self._logits: Array = self._arrays[logits]
         self._name_of_tokens = tokens
@@ -238,6 +248,8 @@ class Requests:
         if self._most_guesses:
             plan = self._with_guesses(plan)
         most_steps = self._times.steps_within(len(plan), max_seconds, most_steps)
+        # Each rank has measured other times, and would hold other pages.
+        most_steps = self._ranks.least(most_steps, lambda: described(plan))
         num_steps = self._num_steady_steps(most_steps)
         self._pages.hold({part.request.slot: part.length + num_steps - 1 for part in plan})
         counts, rows = self._fill(plan)

@@ -11,7 +11,7 @@ import numpy as np
 from tensor_ops_decode.weights.formats import FORMATS
 from tensor_ops_decode.weights.tensor import StoredTensor
 
-__all__ = ["QUANTIZED_TYPES", "TRANSFORMS", "apply_transforms", "find_transform"]
+__all__ = ["QUANTIZED_TYPES", "TRANSFORMS", "apply_transforms", "find_transform", "is_cut"]
 
 QUANTIZED_TYPES = tuple(name for name, form in FORMATS.items() if form.quantize_blocks)
 _QUANTIZE = "quantize:"
@@ -69,6 +69,17 @@ def find_transform(name: str) -> Transform | None:
     if match := _RANGE.fullmatch(name):
         return functools.partial(_cut, match[1], int(match[2]), int(match[3]))
     return _NAMED.get(name)
+
+
+def is_cut(name: str) -> bool:
+    """Return whether a transform keeps some rows or columns, of a tensor of any type.
+
+    Examples
+    --------
+    >>> is_cut("rows:0:64"), is_cut("plus_one")
+    (True, False)
+    """
+    return _RANGE.fullmatch(name) is not None
 
 
 def _transpose(tensor: StoredTensor) -> StoredTensor:

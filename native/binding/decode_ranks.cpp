@@ -1,0 +1,159 @@
+#include "binding/decode_ranks.h"
+
+#include <pybind11/numpy.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "binding/decode_executable.h"
+#include "binding/python.h"
+#include "declaration/errors.h"
+#include "decode/ranks/callback_exchange.h"
+#include "decode/ranks/exchange_sizes.h"
+#include "decode/ranks/window_exchange.h"
+
+namespace py = pybind11;
+
+namespace tensor_ops {
+namespace {
+
+// The GIL, for a thread that has let go of it. When the interpreter ends, CPython before 3.14 ends
+// a daemon thread that asks for it by unwinding its stack: the thread waits for the process to end
+// instead, as in ReleasedGil.
+class AcquiredGil {
+ public:
+  AcquiredGil() {
+    try {
+      acquired_.emplace();
+    } catch (...) {
+      for (;;) std::this_thread::sleep_for(std::chrono::hours(1));
+    }
+  }
+
+ private:
+  std::optional<py::gil_scoped_acquire> acquired_;
+};
+
+// Keeps an object for C++, which lets go of it without the GIL.
+std::shared_ptr<py::object> kept(py::object object) {
+  return {new py::object(std::move(object)), [](py::object* last) {
+            const AcquiredGil acquired;
+            delete last;
+          }};
+}
+
+// A RankGroup, whose methods an executor calls without the GIL.
+class PythonCalls final : public decode::RankCalls {
+ public:
+  explicit PythonCalls(const py::object& ranks) : ranks_(kept(ranks)) {}
+
+  void while_waiting(double seconds, const std::vector<std::size_t>& ranks) override {
+    const AcquiredGil acquired;
+    if (PyErr_CheckSignals() != 0) throw py::error_already_set();
+    py::tuple missing(ranks.size());
+    for (std::size_t i = 0; i < ranks.size(); ++i) missing[i] = py::int_(ranks[i]);
+    ranks_->attr("while_waiting")(seconds, missing);
+  }
+
+  void exchange(const std::shared_ptr<float>& memory, float* sent, float* received,
+                std::size_t count) override {
+    const AcquiredGil acquired;
+    const py::capsule owner = owner_of(memory);
+    const auto ranks = ranks_->attr("world_size").cast<std::size_t>();
+    const py::array_t<float> send(std::vector<std::size_t>{count}, sent, owner);
+    const py::array_t<float> receive(std::vector<std::size_t>{ranks, count}, received, owner);
+    ranks_->attr("exchange")(send, receive);
+  }
+
+  [[noreturn]] void fail(const std::string& message, std::size_t rank) override {
+    const AcquiredGil acquired;
+    ranks_->attr("give_up")(message, rank);
+    throw Error(message);  // which give_up() should have done
+  }
+
+ private:
+  const std::shared_ptr<py::object> ranks_;
+};
+
+// An exchange with the calls that it makes.
+template <class Of>
+class WithCalls {
+ public:
+  template <class... Arguments>
+  static std::shared_ptr<decode::Exchange> made(const py::object& ranks,
+                                                const Arguments&... arguments) {
+    const auto both = std::make_shared<WithCalls>(ranks, arguments...);
+    return {both, &both->exchange_};
+  }
+  template <class... Arguments>
+  explicit WithCalls(const py::object& ranks, const Arguments&... arguments)
+      : calls_(ranks), exchange_(arguments..., calls_) {}
+
+ private:
+  PythonCalls calls_;
+  Of exchange_;
+};
+
+std::size_t attribute(const char* function, const py::object& ranks, const char* name) {
+  const py::object value = py::getattr(ranks, name, py::none());
+  int overflow = 0;
+  const long long number =
+      PyLong_Check(value.ptr()) ? PyLong_AsLongLongAndOverflow(value.ptr(), &overflow) : -1;
+  if (number < 0)
+    throw TypeError(text(function, ": ranks must be a RankGroup or None, got ",
+                         type_name(ranks.ptr()), ", which has no int '", name, "' from 0 on"));
+  return static_cast<std::size_t>(number);
+}
+
+// The memory of the array that window() has returned, which it keeps.
+std::shared_ptr<unsigned char> window_memory(const py::object& window, std::size_t bytes) {
+  const auto refuse = [&](const std::string& given) {
+    throw TypeError(text("compile_program: ranks.window(", bytes, ") must return None or ", bytes,
+                         " writable bytes at a multiple of 64, as a vector of uint8, got ", given));
+  };
+  if (!PyArray_Check(window.ptr())) refuse(type_name(window.ptr()));
+  auto* const array = reinterpret_cast<PyArrayObject*>(window.ptr());
+  auto* const first = static_cast<unsigned char*>(PyArray_DATA(array));
+  if (PyArray_TYPE(array) != NPY_UINT8 || PyArray_NDIM(array) != 1 || !PyArray_ISCARRAY(array))
+    refuse("an array of " + dtype_attribute_text(window.ptr()));
+  if (static_cast<std::size_t>(PyArray_DIM(array, 0)) < bytes)
+    refuse(text(PyArray_DIM(array, 0), " bytes"));
+  if (reinterpret_cast<std::uintptr_t>(first) % 64 != 0) refuse("memory that begins elsewhere");
+  return {kept(window), first};
+}
+
+}  // namespace
+
+GivenRanks::GivenRanks(const char* function, const py::object& ranks) {
+  if (ranks.is_none()) return;
+  rank_ = attribute(function, ranks, "rank");
+  world_size_ = attribute(function, ranks, "world_size");
+  for (const char* name : {"exchange", "window", "while_waiting", "give_up"})
+    if (!py::hasattr(ranks, name) || !PyCallable_Check(ranks.attr(name).ptr()))
+      throw TypeError(text(function, ": ranks must be a RankGroup or None, got ",
+                           type_name(ranks.ptr()), ", which has no method '", name, "'"));
+  if (rank_ >= world_size_)
+    throw ValueError(text(function, ": ranks.rank must be below ranks.world_size, got ", rank_,
+                          " of ", world_size_));
+  ranks_ = ranks;
+}
+
+std::size_t GivenRanks::rank_here() const {
+  return world_size_ == 1 ? 0 : attribute("compile_program", ranks_, "rank_here");
+}
+
+std::shared_ptr<decode::Exchange> GivenRanks::exchange(const decode::Program& program,
+                                                       std::size_t most_rows) const {
+  const std::size_t most =
+      world_size_ == 1 ? 0 : decode::most_sent(program, world_size_, most_rows);
+  if (most == 0) return nullptr;
+  const std::size_t bytes = decode::WindowExchange::bytes(world_size_, most);
+  const py::object window = ranks_.attr("window")(bytes);
+  if (window.is_none())
+    return WithCalls<decode::CallbackExchange>::made(ranks_, rank_, world_size_, most);
+  return WithCalls<decode::WindowExchange>::made(ranks_, rank_, world_size_, most,
+                                                 window_memory(window, bytes));
+}
+
+}  // namespace tensor_ops

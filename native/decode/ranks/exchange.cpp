@@ -1,0 +1,69 @@
+#include "decode/ranks/exchange.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "declaration/errors.h"
+
+namespace tensor_ops::decode {
+namespace {
+
+std::string place_of(const ExchangeTag& tag) {
+  return text("node ", tag.node, " of its step ", tag.step, " with ", tag.rows, " rows of ",
+              tag.columns, " columns");
+}
+
+}  // namespace
+
+std::uint64_t hash_of_arrays(const Step& step) {
+  // FNV-1a by numbers instead of bytes.
+  constexpr std::uint64_t kPrime = 1099511628211u;
+  std::uint64_t hash = 14695981039346656037u;
+  const auto add = [&](const std::int32_t* first, std::size_t count) {
+    for (std::size_t i = 0; i < count; ++i)
+      hash = (hash ^ static_cast<std::uint32_t>(first[i])) * kPrime;
+  };
+  add(step.tokens, step.num_tokens);
+  add(step.positions, step.num_tokens);
+  add(step.slots, step.num_tokens);
+  add(step.selected, step.num_selected);
+  return hash;
+}
+
+std::string first_line_of(const std::exception& error) {
+  const std::string what = error.what();
+  return what.substr(0, what.find('\n'));
+}
+
+std::size_t least_received(const ExchangeBuffers& buffers, std::size_t world_size) {
+  float least = buffers.received[0];
+  for (std::size_t rank = 1; rank < world_size; ++rank)
+    least = std::min(least, buffers.received[rank * buffers.stride]);
+  return static_cast<std::size_t>(least);
+}
+
+Exchange::~Exchange() = default;
+
+void Exchange::meet(const ExchangeTag& tag) {
+  paused_ = {};
+  try {
+    wait_for_others(tag);
+  } catch (const std::exception& error) {
+    leave("has failed: " + first_line_of(error));
+    throw;
+  }
+  ++num_done_;
+}
+
+void Exchange::require_equal(const ExchangeTag& own, const ExchangeTag& other, std::size_t rank,
+                             RankCalls& calls) const {
+  if (std::memcmp(&own, &other, sizeof own) == 0) return;
+  const std::string here = place_of(own), there = place_of(other);
+  const std::string difference =
+      here == there ? text("at ", here, ", the tokens, positions, slots or selected rows of rank ",
+                           rank, " are not those of rank ", rank_)
+                    : text("rank ", rank, " is at ", there, ", and rank ", rank_, " is at ", here);
+  calls.fail(difference + "; all ranks must run the same steps of the same model", rank);
+}
+
+}  // namespace tensor_ops::decode

@@ -1,0 +1,102 @@
+#include "decode/executor/cut_nodes.h"
+
+#include <algorithm>
+#include <exception>
+
+#include "decode/ranks/exchange_sizes.h"
+
+namespace tensor_ops::decode {
+namespace {
+
+std::size_t most_result_bytes(const Program& program, const DeviceProgram& on_device) {
+  std::size_t most = 0;
+  for (const Cut& cut : on_device.lowered().cuts)
+    most = std::max(most, on_device.rows_of_value(cut.to) * program.values[cut.to].columns);
+  return most * sizeof(float);
+}
+
+}  // namespace
+
+CutNodes::CutNodes(const Program& program, const DeviceProgram& on_device,
+                   std::shared_ptr<Exchange> exchange, cudaStream_t stream)
+    : program_(program),
+      on_device_(on_device),
+      exchange_(std::move(exchange)),
+      stream_(stream),
+      result_(exchange_ ? std::make_unique<PinnedMemory>(most_result_bytes(program, on_device))
+                        : nullptr) {}
+
+CutNodes::~CutNodes() {
+  if (exchange_ && !is_forked_child()) exchange_->leave("has closed its executable");
+}
+
+void CutNodes::begin_step(Step& step) {
+  ++step.number;
+  if (exchange_) step_ = {hash_of_arrays(step), step.number, 0, 0, 0};
+}
+
+void CutNodes::run(const Cut& cut, std::size_t rows) {
+  if (rows == 0) return;
+  // With one rank it is the result already.
+  if (!exchange_) return on_device_.copy(cut.from, cut.to, rows, stream_);
+  const Node& node = program_.nodes[cut.node];
+  const std::size_t columns = program_.values[cut.from].columns,
+                    sent = sent_columns(program_, node, exchange_->world_size());
+  ExchangeTag tag = step_;
+  tag.node = static_cast<std::uint32_t>(cut.node);
+  tag.rows = static_cast<std::uint32_t>(rows);
+  tag.columns = static_cast<std::uint32_t>(sent);
+  const ExchangeBuffers buffers = exchange_->buffers(exchange_->num_done(), tag.count());
+  for (std::size_t row = 0; row < rows; ++row)
+    download(on_device_.value(cut.from) + row * columns, buffers.sent + row * sent,
+             columns * sizeof(float), stream_);
+  meet(tag);
+  if (is_gather(node))
+    gather(buffers, cut.to, rows, sent);
+  else
+    add_up(buffers, rows * columns);
+  CUDA_CHECK(cudaMemcpyAsync(on_device_.value(cut.to), result_->at<float>(0),
+                             rows * program_.values[cut.to].columns * sizeof(float),
+                             cudaMemcpyHostToDevice, stream_));
+  CUDA_CHECK(cudaStreamSynchronize(stream_));
+}
+
+void CutNodes::add_up(const ExchangeBuffers& buffers, std::size_t count) {
+  float* const sum = result_->at<float>(0);
+  std::copy_n(buffers.received, count, sum);
+  for (std::size_t rank = 1; rank < exchange_->world_size(); ++rank)
+    for (std::size_t i = 0; i < count; ++i) sum[i] += buffers.received[rank * buffers.stride + i];
+}
+
+void CutNodes::gather(const ExchangeBuffers& buffers, std::size_t value, std::size_t rows,
+                      std::size_t sent_columns) {
+  const std::size_t columns = program_.values[value].columns, ranks = exchange_->world_size();
+  for (std::size_t rank = 0; rank < ranks; ++rank) {
+    const std::size_t first = columns * rank / ranks, end = columns * (rank + 1) / ranks;
+    for (std::size_t row = 0; row < rows; ++row)
+      std::copy_n(buffers.received + rank * buffers.stride + row * sent_columns, end - first,
+                  result_->at<float>(0) + row * columns + first);
+  }
+}
+
+void CutNodes::meet(const ExchangeTag& tag) {
+  try {
+    exchange_->meet(tag);
+  } catch (const std::exception& error) {
+    failure_ = first_line_of(error);
+    throw;
+  }
+}
+
+std::size_t CutNodes::least_of_ranks(std::size_t number) {
+  if (!exchange_) return number;
+  const ExchangeBuffers buffers = exchange_->buffers(exchange_->num_done(), 1);
+  *buffers.sent = static_cast<float>(number);
+  ExchangeTag tag = step_;
+  tag.node = static_cast<std::uint32_t>(program_.nodes.size());
+  tag.rows = tag.columns = 1;
+  meet(tag);
+  return least_received(buffers, exchange_->world_size());
+}
+
+}  // namespace tensor_ops::decode

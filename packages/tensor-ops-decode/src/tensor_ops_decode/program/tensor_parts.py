@@ -1,0 +1,90 @@
+"""The tensors of a shard: whole ones, and some rows or columns of those of the program."""
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+
+from tensor_ops_decode.program.builder import Builder
+from tensor_ops_decode.program.records import Parts, Tensor
+from tensor_ops_decode.weights.formats import FORMATS
+
+__all__ = ["TensorParts"]
+
+
+class TensorParts:
+    """Declares the tensors of a program that a shard of it uses, or parts of them.
+
+    Parameters
+    ----------
+    program : Program
+    builder : Builder
+        Where they are declared.
+    """
+
+    def __init__(self, program: Parts, builder: Builder) -> None:
+        self._tensors, self._builder = program.tensors, builder
+
+    def whole(self, names: Iterable[str]) -> list[str]:
+        """Declare tensors as they are, and return their names."""
+        return [self._builder.tensor(name, self._tensors[name]) for name in names]
+
+    def rows(self, names: Sequence[str], wanted: Iterable[range]) -> list[str]:
+        """Declare some rows of matrices that are one below the other; of vectors their elements.
+
+        Parameters
+        ----------
+        names : sequence of str
+        wanted : iterable of range
+            In the order in which they are to be one below the other.
+        """
+        parts = []
+        for each in wanted:
+            first = 0
+            for name in names:
+                shape = self._tensors[name].shape
+                start, stop = max(each.start - first, 0), min(each.stop - first, shape[0])
+                if start < stop:
+                    axis = "rows" if len(shape) > 1 else "columns"
+                    parts.append(self._part(name, axis, range(start, stop)))
+                first += shape[0]
+        return parts
+
+    def columns(self, names: Iterable[str], wanted: range) -> list[str]:
+        """Declare some columns of each of several matrices."""
+        return [self._part(name, "columns", wanted) for name in names]
+
+    def _part(self, name: str, axis: str, wanted: range) -> str:
+        tensor = self._tensors[name]
+        index = 0 if axis == "rows" else len(tensor.shape) - 1
+        if len(wanted) == tensor.shape[index]:
+            return self.whole([name])[0]
+        shape = (*tensor.shape[:index], len(wanted), *tensor.shape[index + 1 :])
+        cut = f"{axis}:{wanted.start}:{wanted.stop}"
+        made = dataclasses.replace(tensor, shape=shape, source=_cut_source(name, tensor, cut))
+        before = ":," if index else ""
+        part = f"{name}[{before}{wanted.start}:{wanted.stop}]"
+        while part in self._tensors:
+            part += "'"
+        return self._builder.tensor(part, made)
+
+
+def _cut_source(name: str, tensor: Tensor, cut: str) -> dict[str, object]:
+    source = dict(tensor.source)
+    if "attached" in source:
+        source = {"tensor": name, "shape": list(tensor.shape), "transform": [], **source}
+    transforms = list(source["transform"])
+    place = len(transforms)
+    if _is_between_blocks_of_all(tensor, cut):
+        # Less is quantized then, with the same result.
+        while place and transforms[place - 1].startswith("quantize:"):
+            place -= 1
+    return source | {"transform": [*transforms[:place], cut, *transforms[place:]]}
+
+
+def _is_between_blocks_of_all(tensor: Tensor, cut: str) -> bool:
+    """Return whether a cut goes through no block, of whatever type the tensor was at first."""
+    axis, start, stop = cut.split(":")
+    if axis == "rows":
+        return True
+    columns = tensor.shape[-1]
+    sizes = [form.block_size for form in FORMATS.values() if columns % form.block_size == 0]
+    return int(start) % max(sizes) == int(stop) % max(sizes) == 0

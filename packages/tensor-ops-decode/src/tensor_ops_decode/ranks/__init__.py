@@ -1,0 +1,1 @@
+"""Several ranks that run the shards of one program together."""

@@ -1,0 +1,135 @@
+"""Ranks that exchange values by a group of ``torch.distributed``."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import time
+from typing import Any
+
+from tensor_ops_decode.errors import RankError
+from tensor_ops_decode.kinds.kind import Array
+from tensor_ops_decode.ranks.deadline import deadline_seconds
+from tensor_ops_decode.ranks.faults import Faults
+from tensor_ops_decode.ranks.mapped_window import mapped_window
+from tensor_ops_decode.ranks.processes import ProcessRanks
+
+__all__ = ["TorchRanks", "torch_ranks"]
+
+# For how long a process that has closed its connections may be seen to be there.
+_SECONDS_TO_END = 3.0
+
+
+def torch_ranks(group: Any) -> TorchRanks:
+    """Return the ranks of a group of ``torch.distributed``, by default of all processes.
+
+    The default group is made if there is none, with gloo.
+
+    Raises
+    ------
+    RankError
+        If there is no PyTorch with ``torch.distributed`` here, or nothing has started the process
+        as one of several ranks.
+    """
+    distributed = _distributed()
+    if group is None:
+        if not distributed.is_initialized():
+            _start(distributed)
+        group = distributed.group.WORLD
+    for known, ranks in _known:
+        if known is group:
+            return ranks
+    ranks = TorchRanks(distributed, group)
+    _known.append((group, ranks))
+    return ranks
+
+
+class TorchRanks(ProcessRanks):
+    """A rank of a group of ``torch.distributed``.
+
+    Parameters
+    ----------
+    distributed : module
+        ``torch.distributed``.
+    group : torch.distributed.ProcessGroup
+        Its tensors are exchanged on the host if it has gloo, else on the current device of CUDA.
+    """
+
+    name = "torch.distributed"
+
+    def __init__(self, distributed: Any, group: Any) -> None:
+        super().__init__(distributed.get_rank(group), distributed.get_world_size(group))
+        self._group = group
+        newer = getattr(distributed, "all_gather_single", None)  # its newer name
+        self._all_gather = newer or distributed.all_gather_into_tensor
+        self._device = "cpu" if "gloo" in distributed.get_backend(group) else "cuda"
+        if self.world_size > 1:
+            self.meet()
+            self.faults = Faults(self, _exit)
+
+    def exchange(self, send: Array, receive: Array) -> None:
+        """Give a vector to all ranks, and get those of all."""
+        import torch
+
+        given = torch.from_numpy(send).to(self._device)
+        taken = torch.from_numpy(receive).to(self._device)
+        try:
+            work = self._all_gather(taken.view(-1), given, group=self._group, async_op=True)
+            others = [rank for rank in range(self.world_size) if rank != self.rank]
+            self.wait(lambda: () if work.is_completed() else others)
+            work.wait()  # which raises what has gone wrong
+        except RuntimeError as error:
+            if isinstance(error, RankError):
+                raise
+            raise self._ended(error) from error
+        if self._device != "cpu":
+            receive[:] = taken.cpu().numpy()
+
+    def _shared_memory(self, num_bytes: int) -> Array | None:
+        return mapped_window(num_bytes, self.rank, self.gathered)
+
+    def _ended(self, error: RuntimeError) -> RankError:
+        """Return what it means that an exchange has failed."""
+        end = time.monotonic() + _SECONDS_TO_END
+        while time.monotonic() < end:
+            for rank, process in enumerate(self.processes):
+                if rank != self.rank and process.has_ended:
+                    return RankError(f"rank {rank}, the process {process.number}, has ended", rank)
+            time.sleep(0.01)
+        others = [rank for rank in range(self.world_size) if rank != self.rank]
+        stopped = [rank for rank in others if self.processes[rank].is_stopped]
+        if stopped:  # for longer than the group waits
+            return self.given_up(stopped)
+        return RankError(f"torch.distributed has failed: {error}")
+
+
+def _exit() -> None:
+    """End this process, which ``torchrun`` notices."""
+    os._exit(1)
+
+
+def _distributed() -> Any:
+    try:
+        from torch import distributed
+    except ImportError as error:
+        raise RankError(
+            f"ranks of torch.distributed need PyTorch, which cannot be imported: {error}"
+        ) from None
+    if not distributed.is_available():
+        raise RankError("this PyTorch was built without torch.distributed; take another build")
+    return distributed
+
+
+def _start(distributed: Any) -> None:
+    # It is for what waits in PyTorch; ranks that do not come are noticed before.
+    timeout = datetime.timedelta(seconds=60 + 2 * deadline_seconds())
+    try:
+        distributed.init_process_group("gloo", timeout=timeout)
+    except (ValueError, RuntimeError) as error:
+        raise RankError(
+            "torch.distributed cannot start, which needs what torchrun tells its processes: start "
+            f"the program with torchrun: {error}"
+        ) from error
+
+
+_known: list[tuple[Any, TorchRanks]] = []
