@@ -26,6 +26,11 @@ def is_own(node):
     return ast.unparse(node) in ("self", "cls", "super()")
 
 
+def name_of(function):
+    """Return the last name of what is called, or nothing if that is another expression."""
+    return getattr(function, "attr", getattr(function, "id", ""))
+
+
 def private_names(tree):
     """Return the private names that a file defines: functions, classes, variables, attributes."""
     names = set()
@@ -54,12 +59,13 @@ def reached(tree, private, own):
     }
     found = []
     for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute) and not is_own(node.value):
+        # Few names are private, and it takes long to write code out.
+        if isinstance(node, ast.Attribute) and node.attr in private and not is_own(node.value):
             is_others = ast.unparse(node).partition(".")[0] in others
             found += [(node.lineno, node.attr)] if not is_others else []
         elif isinstance(node, ast.ImportFrom):
             found += [(node.lineno, alias.name) for alias in node.names]
-        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("attr"):
+        elif isinstance(node, ast.Call) and name_of(node.func).endswith("attr"):
             # Such as monkeypatch.setattr(module, "_name", ...), or with "module._name".
             words = (each for each in node.args if isinstance(each, ast.Constant))
             found += [(node.lineno, str(each.value).rpartition(".")[2]) for each in words]
