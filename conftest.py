@@ -122,6 +122,8 @@ def pytest_sessionstart():
 
 def pytest_collection_finish():
     gc.freeze()  # so that no test's gc.collect() looks at all of them
+    # Tests make many objects and little garbage: by default every 700 new objects are looked at.
+    gc.set_threshold(10_000)
     gc.enable()
 
 
