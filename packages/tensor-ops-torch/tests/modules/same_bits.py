@@ -16,4 +16,7 @@ def bits(x):
 def assert_same(found, wanted, what):
     assert found.dtype == wanted.dtype, what
     assert found.shape == wanted.shape, what
-    assert torch.equal(bits(found), bits(wanted)), what
+    # Nearly always NaNs are the same as well, which is seen in a fraction of the time.
+    integers = _INTEGERS[found.itemsize]
+    if not torch.equal(found.detach().view(integers), wanted.detach().view(integers)):
+        assert torch.equal(bits(found), bits(wanted)), what
