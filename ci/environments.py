@@ -64,14 +64,17 @@ CPP, CUDA = "packages/tensor-ops-cpp", "packages/tensor-ops-cuda"
 OPENCL, TORCH = "packages/tensor-ops-opencl", "packages/tensor-ops-torch"
 CORE, DECODE = "packages/tensor-ops", "packages/tensor-ops-decode"
 
+# Without the plugins whose fixtures only benchmarks use or none: a third of what pytest takes for a
+# test, of which there are thirty thousand.
+QUICKLY = ("-q", "-p", "no:logging", "-p", "no:benchmark")
 # Two processes: no test measures a time. Beside other sessions it is one, which costs a quarter
 # less processor time than two, and whose threads keep no core busy while they wait.
-PARALLEL = ("-q", "-n", "auto", "--maxprocesses", "2")
+PARALLEL = (*QUICKLY, "-n", "auto", "--maxprocesses", "2")
 BESIDE_OTHERS = {"PYTEST_XDIST_AUTO_NUM_WORKERS": "0"}
 BESIDE_OTHERS |= {"OMP_WAIT_POLICY": "passive", "OPENBLAS_NUM_THREADS": "1"}
 # A file's tests share what is slow to make; files go in the order of their names, since by the
 # number of tests those with one long test would come last.
-BY_FILE = ("-q", "-n", "2", "--dist", "loadfile", "--no-loadscope-reorder")
+BY_FILE = (*QUICKLY, "-n", "2", "--dist", "loadfile", "--no-loadscope-reorder")
 # What an op of OpenCL or the CUDA wheel needs is compiled by one of the processes alone.
 BY_GROUP = (*PARALLEL, "--dist", "loadgroup")
 CONFORMANCE = "tests/conformance"
