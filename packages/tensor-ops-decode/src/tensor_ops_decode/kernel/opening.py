@@ -22,7 +22,7 @@ from tensor_ops_decode.program.quantized import quantized_program, warn_if_nothi
 from tensor_ops_decode.ranks.communicator import Communicator
 from tensor_ops_decode.weights import Weights, open_weights
 
-__all__ = ["KernelModel", "described_model", "open_model"]
+__all__ = ["KernelModel", "described_model", "open_model", "rank_name"]
 
 # A longer sequence must be asked for, whatever a file claims: beside a small model there is memory
 # for billions of positions, and computing the rotary tables takes time for each.
@@ -190,3 +190,10 @@ def described_model(
     facts = ModelFacts(layers.name, logits, tokens, 0, end_tokens, settings.activations)
     planned = PlannedProgram(program, choice, settings.num_workers, ranks)
     return KernelModel(layers.name, planned, facts, settings.length_by)
+
+
+def rank_name(model: str | os.PathLike[str] | Weights | None) -> str:
+    """Return what the ranks of a model in one process find each other by."""
+    if model is None:
+        return "layers"
+    return os.fspath(model if isinstance(model, (str, os.PathLike)) else model.path)

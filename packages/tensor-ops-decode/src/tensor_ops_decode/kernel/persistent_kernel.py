@@ -22,7 +22,7 @@ from tensor_ops_decode.kernel.arguments import (
 from tensor_ops_decode.kernel.explanation import KernelExplanation
 from tensor_ops_decode.kernel.export import export_model
 from tensor_ops_decode.kernel.layers import Layers
-from tensor_ops_decode.kernel.opening import KernelModel, described_model, open_model
+from tensor_ops_decode.kernel.opening import KernelModel, described_model, open_model, rank_name
 from tensor_ops_decode.kernel.rank_facts import facts_of_ranks
 from tensor_ops_decode.kernel.session import Session
 from tensor_ops_decode.program import Program
@@ -184,7 +184,7 @@ class PersistentKernel:
             cache=cache,
             use_cutlass_kernel=use_cutlass_kernel,
         )
-        self._ranks = ranks = chosen_ranks(communicator, world_size, mpi_rank, _name_of(model))
+        self._ranks = ranks = chosen_ranks(communicator, world_size, mpi_rank, rank_name(model))
         self._choice = ExecutorChoice(
             backend, fallback_backends, refusal=settings.refusal, among_ranks=ranks.world_size > 1
         )
@@ -398,10 +398,3 @@ class PersistentKernel:
     allreduce_layer = _forward("_layers", Layers.allreduce_layer)
     select_layer = _forward("_layers", Layers.select_layer)
     argmax_layer = _forward("_layers", Layers.argmax_layer)
-
-
-def _name_of(model: str | os.PathLike[str] | Weights | None) -> str:
-    """Return what the ranks of a model in one process find each other by."""
-    if model is None:
-        return "layers"
-    return os.fspath(model if isinstance(model, (str, os.PathLike)) else model.path)
