@@ -64,9 +64,9 @@ CPP, CUDA = "packages/tensor-ops-cpp", "packages/tensor-ops-cuda"
 OPENCL, TORCH = "packages/tensor-ops-opencl", "packages/tensor-ops-torch"
 CORE, DECODE = "packages/tensor-ops", "packages/tensor-ops-decode"
 
-# Without the plugins whose fixtures only benchmarks use or none: a third of what pytest takes for a
-# test, of which there are thirty thousand.
-QUICKLY = ("-q", "-p", "no:logging", "-p", "no:benchmark")
+# Without the plugin whose fixture only benchmarks use: there are thirty thousand tests, and it takes
+# time in each.
+QUICKLY = ("-q", "-p", "no:benchmark")
 # Two processes: no test measures a time. Beside other sessions it is one, which costs a quarter
 # less processor time than two, and whose threads keep no core busy while they wait.
 PARALLEL = (*QUICKLY, "-n", "auto", "--maxprocesses", "2")
