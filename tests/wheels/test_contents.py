@@ -210,9 +210,10 @@ def test_wheel_says_how_it_was_configured(wheel):
 
 
 def test_registered_as_a_backend_or_with_commands(package, wheel):
-    """The entry points are what tensor-ops finds the package by."""
+    """The entry points are what tensor-ops, or vLLM, finds the package by."""
     wanted = project(package)["project"].get("entry-points", {})
-    assert wanted.keys() <= {"tensor_ops.backends", "tensor_ops.commands"}
+    known = {f"tensor_ops.{what}" for what in ("backends", "commands", "variables")}
+    assert wanted.keys() <= known | {"vllm.general_plugins"}
     assert wanted or package == "tensor-ops"
     archive = zipfile.ZipFile(wheel(package))
     points = configparser.ConfigParser()

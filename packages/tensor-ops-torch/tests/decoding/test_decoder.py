@@ -228,7 +228,8 @@ def test_arguments_are_those_of_the_kernel():
     for name, parameter in own.items():
         assert name in only_here or parameter.default == kernel[name].default
     # One machine, one mode; the model says what ends an answer, and no file has its weights.
-    left_out = {"mode", "world_size", "mpi_rank", "cache", "eos_token_id", "unknown"}
+    left_out = {"mode", "world_size", "mpi_rank", "communicator"}
+    left_out |= {"cache", "eos_token_id", "unknown"}
     assert kernel.keys() - own.keys() == left_out
 
 
