@@ -133,7 +133,9 @@ def test_a_rank_that_cannot_compile_tells_the_others():
 @pytest.mark.skipif(
     threading.current_thread() is not threading.main_thread(), reason="signals need it"
 )
-def test_ctrl_c_ends_the_wait():
+def test_ctrl_c_ends_the_wait(request):
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # it may be ignored
+    request.addfinalizer(lambda: signal.signal(signal.SIGINT, before))
     shared = Shared(2)
     made = executables(shards(2), shared.ranks())
     fill(made[0], [1], [0])

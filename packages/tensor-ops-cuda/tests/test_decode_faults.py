@@ -116,6 +116,7 @@ def progress(done, size):
     os.kill(os.getpid(), signal.SIGINT)
     assert calls.append(done) is None
 calls = []
+signal.signal(signal.SIGINT, signal.default_int_handler)  # in the background it may be ignored
 try:
     tensor_ops_cuda.compile_program(TEXT, TENSORS, progress=progress)
 except KeyboardInterrupt:
