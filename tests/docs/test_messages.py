@@ -15,8 +15,11 @@ SOURCES = [
 # What Python, the system or a driver says, not our code.
 OF_OTHERS = {
     "No module named 'tensor_ops",
+    "OSC UCX component priority set inside component query failed",
     "Permission denied",
+    "There are not enough slots available",
     "got an unexpected keyword argument",
+    "prterun has detected an attempt to run as root",
 }
 
 
