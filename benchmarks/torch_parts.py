@@ -1,4 +1,7 @@
-"""What one row takes on the way from a swapped layer down to the kernel, hot.
+"""What few rows take on the way from a swapped layer down to the kernel, hot.
+
+In inference each call on the way is timed. While gradients are recorded, a layer and the swapped
+one take turns, some calls each, and what counts is the difference within a turn.
 
 nox -s bench_torch -- torch_parts --json benchmarks/results/torch_parts.json
 nox -s bench_torch -- torch_page
@@ -8,26 +11,33 @@ import argparse
 import copy
 import functools
 import json
+import random
 import statistics
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from torch_models import WIDTH, per_call, table
+
+FEW_ROWS, THREADS = (1, 16), (1, 2)
+CALLS = 20  # of each layer in a turn
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--json", type=Path, help="write the figures here")
     parser.add_argument("--rounds", type=int, default=15, help="times that each call is timed")
+    parser.add_argument("--turns", type=int, default=200, help="turns with gradients")
     options = parser.parse_args()
-    content = measure(options.rounds)
+    content = measure(options.rounds, options.turns)
     print(*blocks(content).values(), sep="\n")
     if options.json is not None:
         options.json.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 
-def measure(rounds: int) -> dict[str, Any]:
-    """Return the seconds of every call, in inference, by op."""
+def measure(rounds: int, turns: int) -> dict[str, Any]:
+    """Return the seconds of every call by op, and the differences that a swap makes to training."""
     import torch
     from torch import nn
     from torch.nn import functional
@@ -41,7 +51,15 @@ def measure(rounds: int) -> dict[str, Any]:
                 nn.Softmax(-1), "softmax", functools.partial(functional.softmax, dim=-1), rounds
             ),
         }
-    return facts() | {"torch": torch.__version__, "ops": ops}
+    return facts() | {
+        "torch": torch.__version__,
+        "ops": ops,
+        "gradients": [
+            {"threads": threads, "rows": rows, "layers": time_gradients(rows, threads, turns)}
+            for threads in THREADS
+            for rows in FEW_ROWS
+        ],
+    }
 
 
 def time_parts(layer: Any, op: str, own: Any, rounds: int) -> dict[str, list[float]]:
@@ -71,6 +89,50 @@ def time_parts(layer: Any, op: str, own: Any, rounds: int) -> dict[str, list[flo
     return seconds
 
 
+def time_gradients(rows: int, threads: int, turns: int) -> dict[str, list[tuple[float, float]]]:
+    """Return the seconds of forward and backward of layers, original and swapped, by turn."""
+    import torch
+    from torch import nn
+
+    import tensor_ops_cpp
+    import tensor_ops_torch
+
+    torch.set_num_threads(threads)
+    tensor_ops_cpp.set_num_threads(threads)
+    x, grad = torch.randn(rows, WIDTH, requires_grad=True), torch.randn(rows, WIDTH)
+    found = {}
+    for layer in (nn.LayerNorm(WIDTH), nn.SiLU(), nn.GELU("tanh"), nn.Softmax(-1)):
+        swapped = torch.nn.Sequential(copy.deepcopy(layer))
+        tensor_ops_torch.swap_modules(swapped)
+        steps = [functools.partial(step, each, x, grad) for each in (layer, swapped[0])]
+        in_turn(steps)
+        found[repr(layer).partition("(")[0]] = [in_turn(steps) for _ in range(turns)]
+    return found
+
+
+def step(layer: Any, x: Any, grad: Any) -> None:
+    import torch
+
+    torch.autograd.grad(layer(x), (x, *layer.parameters()), grad)
+
+
+def in_turn(steps: list[Callable[[], None]]) -> tuple[float, float]:
+    """Return the seconds of one of `CALLS` calls of each step, which come in random order."""
+    seconds = [0.0, 0.0]
+    for which in random.sample((0, 1), 2):
+        start = time.perf_counter()
+        for _ in range(CALLS):
+            steps[which]()
+        seconds[which] = float(f"{(time.perf_counter() - start) / CALLS:.5g}")
+    return seconds[0], seconds[1]
+
+
+def difference(turns: list[tuple[float, float]]) -> str:
+    """Return in words what the swapped layer took longer, with its quartiles."""
+    low, middle, high = statistics.quantiles((1e6 * (b - a) for a, b in turns), n=4)
+    return f"{middle:.1f} ({low:.1f} to {high:.1f}) µs"
+
+
 def blocks(content: dict[str, Any]) -> dict[str, str]:
     """Return the block of the page by its name."""
     ops = content["ops"]
@@ -78,7 +140,16 @@ def blocks(content: dict[str, Any]) -> dict[str, str]:
         (name, *(f"{1e6 * statistics.median(ops[op][name]):.1f} µs" for op in ops))
         for name in next(iter(ops.values()))
     )
-    return {"parts": table(("call", *(f"`{op}`" for op in ops)), rows)}
+    gradients = content["gradients"]
+    layers = gradients[0]["layers"]
+    heads = (f"{each['rows']} rows, {each['threads']} threads" for each in gradients)
+    return {
+        "parts": table(("call", *(f"`{op}`" for op in ops)), rows),
+        "gradients": table(
+            ("layer", *heads),
+            ((name, *(difference(each["layers"][name]) for each in gradients)) for name in layers),
+        ),
+    }
 
 
 if __name__ == "__main__":

@@ -7,12 +7,16 @@ is counted.
 
     nox -s bench_torch -- torch_training --json benchmarks/results/torch_training.json
     nox -s bench_torch -- torch_page
+
+The variables of `HELD_TO_AVX2` hold a processor with AVX-512 to AVX2; that record is
+benchmarks/results/torch_training_avx2.json.
 """
 
 import argparse
 import copy
 import json
 import math
+import os
 import random
 import statistics
 import subprocess
@@ -31,6 +35,11 @@ SIZES = ((1, 768), (16, 768), (256, 768), (4096, 768), (256, 4096))
 LARGE = 256
 TOKENS = (2, 128)
 WIDTH, LAYERS, HEADS, VOCABULARY = 512, 4, 8, 8192
+HELD_TO_AVX2 = {
+    "TENSOR_OPS_CPP_ISA": "x86-64-v3",
+    "ATEN_CPU_CAPABILITY": "avx2",
+    "ONEDNN_MAX_CPU_ISA": "AVX2",
+}
 LIGER = (
     "The kernels of Liger are Triton's, of which no release compiles for CPUs: they are not here."
 )
@@ -62,13 +71,14 @@ def measure(rounds: int, steps: int) -> dict[str, Any]:
     from threads import facts
 
     versions = {"torch": torch.__version__, "transformers": transformers.__version__}
+    held = {name: os.environ[name] for name in HELD_TO_AVX2 if name in os.environ}
     by_threads = []
     for threads in THREADS:
         given = ("--threads", str(threads), "--rounds", str(rounds), "--steps", str(steps))
         command = [sys.executable, __file__, *given]
         found = subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout
         by_threads.append({"threads": threads, **json.loads(found)})
-    return facts() | versions | {"by_threads": by_threads}
+    return facts() | versions | {"variables": held, "by_threads": by_threads}
 
 
 def time_all(threads: int, rounds: int, steps: int) -> dict[str, Any]:
