@@ -6,6 +6,7 @@ nox -s bench_torch -- torch_page
 import argparse
 import json
 
+import torch_decoder
 import torch_models
 import torch_parts
 import torch_training
@@ -18,7 +19,7 @@ RESULTS = ROOT / "benchmarks" / "results"
 def blocks_of_page() -> dict[str, str]:
     """Return the blocks of the page by name."""
     made: dict[str, str] = {}
-    for script in (torch_models, torch_parts, torch_training):
+    for script in (torch_models, torch_parts, torch_training, torch_decoder):
         path = RESULTS / f"{script.__name__}.json"
         made |= script.blocks(json.loads(path.read_text(encoding="utf-8")))
     held = json.loads((RESULTS / "torch_training_avx2.json").read_text(encoding="utf-8"))
