@@ -64,8 +64,8 @@ CPP, CUDA = "packages/tensor-ops-cpp", "packages/tensor-ops-cuda"
 OPENCL, TORCH = "packages/tensor-ops-opencl", "packages/tensor-ops-torch"
 CORE, DECODE = "packages/tensor-ops", "packages/tensor-ops-decode"
 
-# Without the plugin whose fixture only benchmarks use: there are thirty thousand tests, and it takes
-# time in each.
+# Without the plugin whose fixture only benchmarks use, since it takes time in each test, of which
+# there are thirty thousand.
 QUICKLY = ("-q", "-p", "no:benchmark")
 # Two processes: no test measures a time. Beside other sessions it is one, which costs a quarter
 # less processor time than two, and whose threads keep no core busy while they wait.
