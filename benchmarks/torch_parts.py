@@ -28,7 +28,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--json", type=Path, help="write the figures here")
     parser.add_argument("--rounds", type=int, default=15, help="times that each call is timed")
-    parser.add_argument("--turns", type=int, default=200, help="turns with gradients")
+    parser.add_argument("--turns", type=int, default=1500, help="turns with gradients")
     options = parser.parse_args()
     content = measure(options.rounds, options.turns)
     print(*blocks(content).values(), sep="\n")
