@@ -84,11 +84,13 @@ def of_dtype(dtype: str, rounds: int, layers: int, compiled: bool) -> Iterator[d
     if compiled:
         ways[COMPILED] = in_pytorch(model, **static_cache())
     decoders: dict[str, tuple[float, Any]] = {}
-    for quantize in (None, *QUANTIZED):
-        name = KERNEL if quantize is None else f"{KERNEL}, {quantize}"
+    settings = {KERNEL: {}} | {f"{KERNEL}, {name}": {"quantize": name} for name in QUANTIZED}
+    if dtype == "bfloat16":  # PyTorch rounds activations to it, and a decoder if it is asked to
+        settings[f"{KERNEL}, {dtype} activations"] = {"activations": dtype}
+    for name, given in settings.items():
         start = time.perf_counter()
         made = tensor_ops_torch.decoder(
-            model, quantize=quantize, max_seq_length=LONG_PROMPT + NEW, backend="cpp"
+            model, **given, max_seq_length=LONG_PROMPT + NEW, backend="cpp"
         )
         decoders[name] = time.perf_counter() - start, made
         ways[name] = on_kernel(made)
