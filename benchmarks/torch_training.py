@@ -7,17 +7,12 @@ is counted.
 
     nox -s bench_torch -- torch_training --json benchmarks/results/torch_training.json
     nox -s bench_torch -- torch_page
-
-The variables of `HELD_TO_AVX2` hold a processor with AVX-512 to AVX2; that record is
-benchmarks/results/torch_training_avx2.json. Nothing is compiled for it: what torch.compile makes of
-a GPT-2 there reads out of bounds.
 """
 
 import argparse
 import copy
 import json
 import math
-import os
 import random
 import statistics
 import subprocess
@@ -36,22 +31,11 @@ SIZES = ((1, 768), (16, 768), (256, 768), (4096, 768), (256, 4096))
 LARGE = 256
 TOKENS = (2, 128)
 WIDTH, LAYERS, HEADS, VOCABULARY = 512, 4, 8, 8192
-HELD_TO_AVX2 = {
-    "TENSOR_OPS_CPP_ISA": "x86-64-v3",
-    "ATEN_CPU_CAPABILITY": "avx2",
-    "ONEDNN_MAX_CPU_ISA": "AVX2",
-}
 LIGER = (
     "The kernels of Liger are Triton's, of which no release compiles for CPUs: they are not here."
 )
 
 Sides = dict[str, Callable[[], float]]
-
-
-def sides() -> tuple[str, ...]:
-    """Return what is timed."""
-    is_held = any(name in os.environ for name in HELD_TO_AVX2)
-    return (BEFORE, AFTER) if is_held else (BEFORE, AFTER, COMPILED)
 
 
 def main() -> None:
@@ -78,14 +62,13 @@ def measure(rounds: int, steps: int) -> dict[str, Any]:
     from threads import facts
 
     versions = {"torch": torch.__version__, "transformers": transformers.__version__}
-    held = {name: os.environ[name] for name in HELD_TO_AVX2 if name in os.environ}
     by_threads = []
     for threads in THREADS:
         given = ("--threads", str(threads), "--rounds", str(rounds), "--steps", str(steps))
         command = [sys.executable, __file__, *given]
         found = subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout
         by_threads.append({"threads": threads, **json.loads(found)})
-    return facts() | versions | {"variables": held, "by_threads": by_threads}
+    return facts() | versions | {"by_threads": by_threads}
 
 
 def time_all(threads: int, rounds: int, steps: int) -> dict[str, Any]:
@@ -129,7 +112,7 @@ def layers(rounds: int) -> Iterator[dict[str, Any]]:
                 "rows": rows,
                 "width": width,
                 "kept": kept,
-                "seconds": in_turn(switch, timed, sides(), rounds),
+                "seconds": in_turn(switch, timed, (BEFORE, AFTER, COMPILED), rounds),
             }
 
 
@@ -180,7 +163,8 @@ def models(steps: int) -> Iterator[dict[str, Any]]:
             ) -> float:
                 return training_step(compiled if which == COMPILED else model, ids)
 
-            seconds = in_turn(Switch(model), timed, sides(), steps, warm_up=2)
+            sides = (BEFORE, AFTER, COMPILED)
+            seconds = in_turn(Switch(model), timed, sides, steps, warm_up=2)
             yield {"model": name, "dtype": dtype, "seconds": seconds}
 
 
@@ -199,13 +183,13 @@ def training_step(model: Any, ids: Any) -> float:
 def in_turn(
     switch: Switch,
     timed: Callable[[str], float],
-    which_sides: tuple[str, ...],
+    sides: tuple[str, ...],
     rounds: int,
     warm_up: int = 1,
 ) -> dict[str, list[float]]:
     """Time each side, in random order."""
-    seconds: dict[str, list[float]] = {which: [] for which in which_sides}
-    order = list(which_sides)
+    seconds: dict[str, list[float]] = {which: [] for which in sides}
+    order = list(sides)
     for number in range(-warm_up, rounds):
         random.shuffle(order)
         for which in order:
