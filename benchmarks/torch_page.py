@@ -22,10 +22,6 @@ def blocks_of_page() -> dict[str, str]:
     for script in (torch_models, torch_parts, torch_training, torch_decoder):
         path = RESULTS / f"{script.__name__}.json"
         made |= script.blocks(json.loads(path.read_text(encoding="utf-8")))
-    held = json.loads((RESULTS / "torch_training_avx2.json").read_text(encoding="utf-8"))
-    if held["variables"] != torch_training.HELD_TO_AVX2:
-        raise ValueError("torch_training_avx2.json was made without the variables for AVX2")
-    made["training goals avx2"] = "\n".join(torch_training.goals(held))
     return made
 
 
