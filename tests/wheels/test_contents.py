@@ -217,6 +217,7 @@ def test_registered_as_a_backend_or_with_commands(package, wheel):
     assert wanted or package == "tensor-ops"
     archive = zipfile.ZipFile(wheel(package))
     points = configparser.ConfigParser()
+    points.optionxform = str  # names of variables have capitals
     for name in archive.namelist():
         if name.endswith(".dist-info/entry_points.txt"):
             points.read_string(archive.read(name).decode())
