@@ -36,6 +36,14 @@ class Runtime:
 
         return call
 
+    def taken(self, device):
+        """Return the bytes of memory of a device that are in use."""
+        self.cudaSetDevice(device)
+        free, total = ctypes.c_size_t(), ctypes.c_size_t()
+        self.cudaMemGetInfo(ctypes.byref(free), ctypes.byref(total))
+        self.cudaSetDevice(0)
+        return total.value - free.value
+
     def stream(self):
         """Return the handle of a new stream that does not wait for the default one."""
         handle = ctypes.c_void_p()

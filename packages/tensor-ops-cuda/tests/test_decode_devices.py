@@ -6,16 +6,10 @@ import textwrap
 from test_kernel_guide import DEVICES
 
 BEFORE = """
-import ctypes, sys
+import sys
 sys.path.insert(0, {folder!r})
 from emulated import Runtime
-runtime = Runtime()
-def taken(device):
-    runtime.cudaSetDevice(device)
-    free, total = ctypes.c_size_t(), ctypes.c_size_t()
-    runtime.cudaMemGetInfo(ctypes.byref(free), ctypes.byref(total))
-    runtime.cudaSetDevice(0)
-    return total.value - free.value
+taken = Runtime().taken
 """
 AFTER = """
 def bytes_of(kernel, device):

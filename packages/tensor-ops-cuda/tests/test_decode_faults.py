@@ -254,14 +254,7 @@ import numpy as np, tensor_ops_cuda
 from emulated import Runtime
 from random_llama import answers
 from test_decode_faults import PROMPTS, TEXT, TENSORS
-import ctypes
-runtime = Runtime()
-def taken(device):
-    runtime.cudaSetDevice(device)
-    free, total = ctypes.c_size_t(), ctypes.c_size_t()
-    runtime.cudaMemGetInfo(ctypes.byref(free), ctypes.byref(total))
-    runtime.cudaSetDevice(0)
-    return total.value - free.value
+taken = Runtime().taken
 before = [taken(0), taken(1)]
 made = tensor_ops_cuda.compile_program(TEXT, TENSORS)
 assert taken(0) == before[0] and taken(1) > before[1]
