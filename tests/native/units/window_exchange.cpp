@@ -225,7 +225,7 @@ void check_leaving_afterwards() {
   for (int time = 0; time < 50; ++time) check_threads(3, 1);
 }
 
-// A forked child lets go of what it has of its parent's exchange, and the parent goes on.
+// A forked child destroys its copy of an exchange, which changes nothing for the parent.
 void check_fork() {
   const auto window = new_window(2);
   Calls calls;
