@@ -89,8 +89,8 @@ def time_parts(layer: Any, op: str, own: Any, rounds: int) -> dict[str, list[flo
     return seconds
 
 
-def time_gradients(rows: int, threads: int, turns: int) -> dict[str, list[tuple[float, float]]]:
-    """Return the seconds of forward and backward of layers, original and swapped, by turn."""
+def time_gradients(rows: int, threads: int, turns: int) -> dict[str, dict[str, Any]]:
+    """Return the seconds of forward and backward of layers, as `summary` has them."""
     import torch
     from torch import nn
 
@@ -106,7 +106,7 @@ def time_gradients(rows: int, threads: int, turns: int) -> dict[str, list[tuple[
         tensor_ops_torch.swap_modules(swapped)
         steps = [functools.partial(step, each, x, grad) for each in (layer, swapped[0])]
         in_turn(steps)
-        found[repr(layer).partition("(")[0]] = [in_turn(steps) for _ in range(turns)]
+        found[repr(layer).partition("(")[0]] = summary([in_turn(steps) for _ in range(turns)])
     return found
 
 
@@ -127,9 +127,21 @@ def in_turn(steps: list[Callable[[], None]]) -> tuple[float, float]:
     return seconds[0], seconds[1]
 
 
-def difference(turns: list[tuple[float, float]]) -> str:
+def summary(turns: list[tuple[float, float]]) -> dict[str, Any]:
+    """Return the medians of both layers, and the quartiles of what the swapped one took longer."""
+    longer = statistics.quantiles((swapped - original for original, swapped in turns), n=4)
+    original, swapped = (statistics.median(side) for side in zip(*turns, strict=True))
+    return {
+        "turns": len(turns),
+        "original": original,
+        "swapped": swapped,
+        "longer": [float(f"{each:.4g}") for each in longer],
+    }
+
+
+def difference(of: dict[str, Any]) -> str:
     """Return in words what the swapped layer took longer, with its quartiles."""
-    low, middle, high = statistics.quantiles((1e6 * (b - a) for a, b in turns), n=4)
+    low, middle, high = (1e6 * each for each in of["longer"])
     return f"{middle:.1f} ({low:.1f} to {high:.1f}) µs"
 
 
@@ -142,7 +154,10 @@ def blocks(content: dict[str, Any]) -> dict[str, str]:
     )
     gradients = content["gradients"]
     layers = gradients[0]["layers"]
-    heads = (f"{each['rows']} rows, {each['threads']} threads" for each in gradients)
+    heads = (
+        ", ".join(f"{each[of]} {of if each[of] > 1 else of[:-1]}" for of in ("rows", "threads"))
+        for each in gradients
+    )
     return {
         "parts": table(("call", *(f"`{op}`" for op in ops)), rows),
         "gradients": table(
