@@ -54,6 +54,7 @@ def test_configuration_is_what_was_compiled():
 
 def test_a_build_without_decode_programs_says_so(monkeypatch):
     monkeypatch.setattr(_native, "runs_programs", False)
+    assert not tensor_ops_cpp.has_bfloat16_products()
     reason = tensor_ops_cpp.supports_program("{}")
     assert "built without decode programs (TENSOR_OPS_DECODE=OFF)" in reason
     for call in (

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import tensor_ops_cpp
+from tensor_ops_cpp import _native
 
 LEVELS = tensor_ops_cpp.get_optimization_info()["compiled_levels"]
 CPU_LEVELS = tensor_ops_cpp.get_optimization_info()["cpu_levels"]
@@ -48,6 +49,17 @@ def test_attributes_say_what_the_level_uses(level):
         assert words == [level, "True", str(rank >= 1), str(rank >= 1), str(rank >= 2)]
     else:
         assert words[0] == level
+
+
+@pytest.mark.parametrize("level", CPU_LEVELS)
+def test_instructions_for_bfloat16_products_are_those_of_the_level(level):
+    code = "import tensor_ops_cpp as t; print(t.has_bfloat16_products())"
+    variants = [
+        name for name in _native.decode_product_variants() if name.partition("+")[0] == level
+    ]
+    done = run(level, "-c", code)
+    assert done.stdout.split() == [str(any("+bf16" in name for name in variants))], done.stderr
+    assert level not in ("x86-64-v2", "x86-64-v3") or done.stdout.split() == ["False"]
 
 
 UNAVAILABLE = """

@@ -25,6 +25,7 @@ from tensor_ops_cpp._backend import (
 )
 from tensor_ops_cpp._decode import (
     compile_program,
+    has_bfloat16_products,
     packed_checksum,
     packed_layout,
     program_memory,
@@ -61,6 +62,7 @@ __all__ = [
     "has_avx",
     "has_avx2",
     "has_avx512",
+    "has_bfloat16_products",
     "has_f16c",
     "has_fma",
     "has_neon",

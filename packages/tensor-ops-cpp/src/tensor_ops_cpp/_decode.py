@@ -10,6 +10,7 @@ from tensor_ops_cpp._program_arguments import check_compile, encoded, options_di
 
 __all__ = [
     "compile_program",
+    "has_bfloat16_products",
     "packed_checksum",
     "packed_layout",
     "program_memory",
@@ -161,6 +162,30 @@ def packed_checksum(
     """
     _require_programs("packed_checksum")
     return f"{_native.packed_checksum(packed, num_workers):016x}"
+
+
+def has_bfloat16_products() -> bool:
+    """Say whether products of weights with activations in bfloat16 are instructions here.
+
+    Where they are, a prompt takes about half the time with ``"bfloat16"`` as ``activations`` of
+    `compile_program`. Elsewhere activations are rounded too, and multiplied in float32.
+
+    Returns
+    -------
+    bool
+        True if the processor has the instructions, and the level in use may use them; False too
+        where decode programs were not compiled in.
+
+    Examples
+    --------
+    >>> import tensor_ops_cpp
+    >>> tensor_ops_cpp.has_bfloat16_products() in (True, False)
+    True
+    """
+    if not _native.runs_programs:
+        return False
+    variants = (name.split("+") for name in _native.decode_product_variants())
+    return any(level == _native.level() and "bf16" in more for level, *more in variants)
 
 
 def compile_program(
