@@ -4,7 +4,13 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tensor_ops_decode import ArrayWeights, DeferredArray, FileFormatError, PersistentKernel
+from tensor_ops_decode import (
+    ArrayWeights,
+    DeferredArray,
+    FileFormatError,
+    PersistentKernel,
+    reference,
+)
 
 SIZES = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 1, "vocab_size": 40}
 CONFIG = {
@@ -116,6 +122,42 @@ def test_each_tensor_is_released_once_after_its_last_use(options):
     assert sorted(released) == sorted(SHAPES)
     # Rows are looked up in what was given, and the head is quantized to another type.
     assert made.count("model.embed_tokens.weight") == (2 if options else 1)
+
+
+def bfloat16_weights(**options):
+    return ArrayWeights(CONFIG, arrays(ml_dtypes.bfloat16), **options)
+
+
+@pytest.mark.parametrize(
+    ("has", "given", "activations", "decided_by"),
+    [
+        (True, {}, "bfloat16", "the model, since python has instructions for it here"),
+        (False, {}, None, "the default, since python has no instructions for bfloat16 here"),
+        (None, {}, None, "the default"),
+        (True, {"quantize": "q8_0"}, None, "the default"),
+        (True, {"quantize_head": "q8_0"}, "bfloat16", "the model, since python has instruct"),
+        (True, {"activations": "float32"}, "float32", "activations="),
+        (False, {"activations": "bfloat16"}, "bfloat16", "activations="),
+    ],
+)
+def test_activations_are_those_of_the_model_where_there_are_instructions_for_them(
+    monkeypatch, has, given, activations, decided_by
+):
+    if has is not None:
+        monkeypatch.setattr(reference, "has_bfloat16_products", lambda: has, raising=False)
+
+    def explained(**how):
+        with PersistentKernel(model=bfloat16_weights(**how), backend="python", **given) as kernel:
+            return kernel.explain()
+
+    found = explained(activations="bfloat16")
+    assert found.options == ({} if activations is None else {"activations": activations})
+    assert found.activations_by.startswith(decided_by)
+    assert (f"  activations decided by {decided_by}" in str(found)) == (activations is not None)
+    unsaid = explained()
+    assert unsaid.options.get("activations") == given.get("activations")
+    with pytest.raises(ValueError, match="activations of ArrayWeights must be 'bfloat16' or None"):
+        bfloat16_weights(activations="int8")
 
 
 def test_what_kernels_do_not_run_is_refused_by_name():

@@ -170,6 +170,11 @@ class KernelSettings:
         """What decides on the longest sequence, unless a model does."""
         return "the default" if self.max_seq_length is None else "max_seq_length"
 
+    @property
+    def activations_by(self) -> str:
+        """What decides on what activations are rounded to, unless a model does."""
+        return "the default" if self.activations is None else "activations="
+
     def refusal(self, backend: str) -> str | None:
         """Return why the kernel cannot use a backend of this name, None if it can."""
         return None if self.use_cutlass_kernel is None or backend == "cuda" else _CUTLASS

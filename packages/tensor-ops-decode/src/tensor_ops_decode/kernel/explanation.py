@@ -31,6 +31,10 @@ class KernelExplanation(NamedTuple):
         (caches get half of the bytes that the weights leave) or the default.
     options : mapping
         Of the executor, with the defaults once the kernel is compiled.
+    activations_by : str
+        What decided on what activations are rounded to, if the executor has that option: the
+        argument ``activations``, the model (`ArrayWeights` with ``activations``, where the executor
+        has instructions for them) or the default.
     num_workers : int or None
         None before the kernel is compiled, unless it was given.
     memory : mapping of str to int
@@ -56,6 +60,7 @@ class KernelExplanation(NamedTuple):
     limits: Limits
     length_by: str
     options: Mapping[str, object]
+    activations_by: str
     num_workers: int | None
     memory: Mapping[str, int]
     packed_file: str | None
@@ -87,6 +92,8 @@ class KernelExplanation(NamedTuple):
             options["num_workers"] = self.num_workers
         if options:
             lines.append(f"  options: {_listed(options)}")
+        if "activations" in options:
+            lines.append(f"  activations decided by {self.activations_by}")
         if self.memory:
             sizes = [f"{name} {size / 2**20:.1f} MiB" for name, size in self.memory.items()]
             lines.append(f"  memory: {', '.join(sizes)}")

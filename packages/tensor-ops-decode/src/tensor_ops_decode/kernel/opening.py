@@ -3,7 +3,7 @@
 import functools
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -43,6 +43,10 @@ class KernelModel:
     facts : ModelFacts
     length_by : str
         What decided on the longest sequence.
+    options : mapping
+        Those of the executor that it is not left to decide on.
+    activations_by : str
+        What decided on what activations are rounded to.
     weights : Weights or None
         Of the model.
     cache : Path or None
@@ -53,6 +57,8 @@ class KernelModel:
     planned: PlannedProgram
     facts: ModelFacts
     length_by: str
+    options: Mapping[str, object]
+    activations_by: str
     weights: Weights | None = None
     cache: Path | None = None
 
@@ -101,7 +107,31 @@ def open_model(
         end_tokens=end_tokens,
         activations=settings.activations,
     )
-    return KernelModel(str(weights.path), made, facts, length_by, weights, cache)
+    activations, activations_by = _activations_of(weights, settings, made)
+    options = replace(settings, activations=activations).options
+    name = str(weights.path)
+    return KernelModel(name, made, facts, length_by, options, activations_by, weights, cache)
+
+
+def _activations_of(
+    weights: Weights, settings: KernelSettings, planned: PlannedProgram
+) -> tuple[str | None, str]:
+    """Return what activations are rounded to, None for the executor's default, and what decided.
+
+    The model's own type is the default where the executor has instructions for it. Elsewhere the
+    rounding would cost accuracy and no step would be faster.
+    """
+    if settings.activations is not None:
+        return settings.activations, settings.activations_by
+    if weights.activations is None or settings.quantize is not None:
+        return None, settings.activations_by
+    executor = planned.executor
+    has_products = getattr(executor.module, "has_bfloat16_products", None)
+    if has_products is None:
+        return None, settings.activations_by
+    if not has_products():
+        return None, f"the default, since {executor.backend} has no instructions for bfloat16 here"
+    return weights.activations, f"the model, since {executor.backend} has instructions for it here"
 
 
 def _program_that_fits_all(
@@ -189,7 +219,8 @@ def described_model(
     check_end_tokens(end_tokens, program.values[logits].columns)
     facts = ModelFacts(layers.name, logits, tokens, 0, end_tokens, settings.activations)
     planned = PlannedProgram(program, choice, settings.num_workers, ranks)
-    return KernelModel(layers.name, planned, facts, settings.length_by)
+    decided_by = settings.length_by, settings.options, settings.activations_by
+    return KernelModel(layers.name, planned, facts, *decided_by)
 
 
 def rank_name(model: str | os.PathLike[str] | Weights | None) -> str:

@@ -99,7 +99,8 @@ class PersistentKernel:
         What ends a request; by default what the model's files say.
     activations : {"int8x2", "int8", "bfloat16", "float32"}, optional
         What activations are rounded to where weights are quantised, if the backend has that option.
-        With ``"bfloat16"`` that is int8x2, and beside weights in bfloat16 they are rounded to it.
+        With ``"bfloat16"`` that is int8x2, and beside weights in bfloat16 they are rounded to it:
+        the default beside `ArrayWeights` that say so, where the backend has instructions for it.
     cache_dtype : {"float32", "float16", "int8"}, optional
         Of keys and values; by default float32 for a model whose matrices are all float32.
     quantize : {"q4_0", "q4_1", "q5_0", "q5_1", "q8_0"}, optional
@@ -240,17 +241,15 @@ class PersistentKernel:
             arguments = self._layers, self._settings, self._choice, self._ranks
             self._model = described_model(*arguments)
         self._executor = self._model.planned.executor
-        if self._ranks.world_size == 1:
-            return {}
-        return facts_of_ranks(self._model, self._settings)
+        return facts_of_ranks(self._model) if self._ranks.world_size > 1 else {}
 
     def _compiled(self, progress: Callable[[int, int], None] | None) -> Any:
         """Return the executable of this rank."""
-        model, options = self._known_model(), self._settings.options
-        model.planned.require_memory(options)
+        model = self._known_model()
+        model.planned.require_memory(model.options)
         arrays = self._layers.attached, model.weights, model.cache
         executable, self._packed_file = compile_program(
-            model.planned, *arrays, options=options, progress=progress
+            model.planned, *arrays, options=model.options, progress=progress
         )
         return executable
 
@@ -342,7 +341,7 @@ class PersistentKernel:
     def explain(self) -> KernelExplanation:
         """Return which backend runs the kernel and why, its limits, its memory, what it reads."""
         executor, executable, settings = self._executor, self._session.executable, self._settings
-        model = self._model
+        model, decided = self._model, settings if self._model is None else self._model
         return KernelExplanation(
             executor.backend,
             self._layers.name if model is None else model.name,
@@ -350,8 +349,9 @@ class PersistentKernel:
             executor.mode,
             executor.steps,
             self._layers.limits if model is None else model.planned.program.limits,
-            settings.length_by if model is None else model.length_by,
-            settings.options if executable is None else executable.options,
+            decided.length_by,
+            decided.options if executable is None else executable.options,
+            decided.activations_by,
             settings.num_workers if executable is None else executable.num_workers,
             {} if executable is None else executable.memory,
             self._packed_file,

@@ -8,7 +8,7 @@ from zlib import crc32
 
 import numpy as np
 
-from tensor_ops_decode.kernel.arguments import KernelSettings, by_argument
+from tensor_ops_decode.kernel.arguments import by_argument
 from tensor_ops_decode.kernel.opening import KernelModel
 from tensor_ops_decode.program import Program
 from tensor_ops_decode.ranks.communicator import Facts
@@ -20,7 +20,7 @@ _BEGINNING = 64  # bytes of each tensor of a file
 _FILE = re.compile(r'"file": "((?:[^"\\]|\\.)*)"')
 
 
-def facts_of_ranks(model: KernelModel, settings: KernelSettings) -> Facts:
+def facts_of_ranks(model: KernelModel) -> Facts:
     """Return what all ranks of a kernel must have alike, by its name in messages."""
     planned = model.planned
     module, limits = planned.executor.module, by_argument(planned.program.limits)
@@ -28,7 +28,7 @@ def facts_of_ranks(model: KernelModel, settings: KernelSettings) -> Facts:
         "version of tensor-ops-decode": _version("tensor-ops-decode"),
         "backend": planned.executor.backend,
         "version of the backend": str(getattr(module, "__version__", None)),
-        "options of the backend": repr(sorted(settings.options.items())),
+        "options of the backend": repr(sorted(model.options.items())),
         "limits": ", ".join(f"{name} {value}" for name, value in limits.items()),
         "end tokens": repr(sorted(model.facts.end_tokens)),
         "program": _digest_of(planned.whole, is_by_rank=planned.is_by_rank),

@@ -67,11 +67,16 @@ class ArrayWeights(Weights):
     release : callable, optional
         Called with the name of each tensor of which no array will be made again, so that its owner
         can give it up. A kernel that has it can be compiled once, and cannot be exported.
+    activations : {"bfloat16"}, optional
+        What the library of the model rounds activations to. A kernel without `activations` and
+        `quantize` rounds them to it too, where the backend has instructions for such products.
 
     Raises
     ------
     FileFormatError
         If a tensor is of another dtype.
+    ValueError
+        If `activations` is something else.
 
     Examples
     --------
@@ -89,8 +94,14 @@ class ArrayWeights(Weights):
         generation_config: Mapping[str, Any] | None = None,
         name: str = "the model in memory",
         release: Callable[[str], None] | None = None,
+        activations: str | None = None,
     ) -> None:
-        self.path, self.metadata = name, config
+        if activations not in (None, "bfloat16"):
+            raise ValueError(
+                f"activations of ArrayWeights must be 'bfloat16' or None, got {activations!r}; "
+                "give other types to the kernel"
+            )
+        self.path, self.metadata, self.activations = name, config, activations
         self._generation_config = generation_config or {}
         self._tensors, self._release = tensors, release
         self._num_released = 0  # bytes

@@ -121,10 +121,13 @@ class Weights(ABC):
         The file or folder of the model; of one in memory, what errors call it.
     metadata : mapping
         The metadata of a GGUF file, or what config.json says.
+    activations : str or None
+        What a kernel rounds activations to by default, where its backend is faster with that.
     """
 
     path: str
     metadata: Mapping[str, Any]
+    activations: str | None = None
 
     @property
     def config(self) -> str:
