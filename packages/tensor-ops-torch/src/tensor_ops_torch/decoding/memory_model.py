@@ -54,6 +54,7 @@ def array_weights(model: Any, weights: Mapping[str, Weight], *, release: bool) -
         generation_config=None if generation_config is None else generation_config.to_dict(),
         name=f"the {type(model).__name__} in memory",
         release=_releasing(weights, names) if release else None,
+        activations=_rounded_to(weights),
     )
 
 
@@ -102,6 +103,15 @@ def _is_tied(weights: Mapping[str, Weight]) -> bool:
     head, embedding = weights[_HEAD], weights[_EMBEDDING]
     is_merged = head.part.adapters or embedding.part.adapters
     return head.parameter is embedding.parameter and not is_merged
+
+
+def _rounded_to(weights: Mapping[str, Weight]) -> str | None:
+    """Return the dtype to which PyTorch rounds every activation of a model, if a kernel may too.
+
+    Float16 is none: kernels have no products with such activations.
+    """
+    dtypes = {weight.parameter.dtype for weight in weights.values()}
+    return "bfloat16" if dtypes == {torch.bfloat16} else None
 
 
 def _releasing(weights: Mapping[str, Weight], names: list[str]) -> Callable[[str], None]:
