@@ -85,8 +85,8 @@ def of_dtype(dtype: str, rounds: int, layers: int, compiled: bool) -> Iterator[d
         ways[COMPILED] = in_pytorch(model, **static_cache())
     decoders: dict[str, tuple[float, Any]] = {}
     settings = {KERNEL: {}} | {f"{KERNEL}, {name}": {"quantize": name} for name in QUANTIZED}
-    if dtype == "bfloat16":  # PyTorch rounds activations to it, and a decoder if it is asked to
-        settings[f"{KERNEL}, {dtype} activations"] = {"activations": dtype}
+    if dtype == "bfloat16":  # to which a decoder rounds activations, as PyTorch does, by default
+        settings[f"{KERNEL}, float32 activations"] = {"activations": "float32"}
     for name, given in settings.items():
         start = time.perf_counter()
         made = tensor_ops_torch.decoder(
@@ -169,6 +169,7 @@ def facts_of(packing: float, decoder: Any) -> dict[str, Any]:
     return {
         "seconds": rounded(packing),
         "memory": dict(kernel.memory),
+        "activations": kernel.options["activations"],
         "reads": sum(sum(types.values()) for types in kernel.reads.weights.values()),
         "bandwidth": rounded(bandwidth),
     }
