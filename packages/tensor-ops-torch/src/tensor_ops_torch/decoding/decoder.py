@@ -69,9 +69,14 @@ def decoder(
     fallback : bool, optional
         Whether what the engine does not support is left to the model's own ``generate``, with a
         warning, instead of being an error.
+    activations : {"int8x2", "int8", "bfloat16", "float32"}, optional
+        What the inputs of products are rounded to, as `tensor_ops_decode.PersistentKernel` takes
+        it. By default it is bfloat16 for a model whose parameters all are, without `quantize`,
+        where the backend has instructions for that: transformers rounds them too, and more. With
+        ``"float32"`` nothing is rounded.
     backend, fallback_backends, num_workers, max_seq_length, max_num_batched_requests, \
-    max_num_batched_tokens, max_num_pages, page_size, num_speculative_tokens, activations, \
-    cache_dtype, use_cutlass_kernel : optional
+    max_num_batched_tokens, max_num_pages, page_size, num_speculative_tokens, cache_dtype, \
+    use_cutlass_kernel : optional
         As `tensor_ops_decode.PersistentKernel` takes them.
     progress : callable, optional
         Called with the bytes of weights that are packed, and of all.
