@@ -45,7 +45,8 @@ void take_tiles(Job& job, std::size_t worker) {
   for (std::size_t i = 0; i < workers; ++i) {
     const std::size_t owner = (worker + i) % workers;
     for (;;) {
-      const auto tiles = job.claims[owner].take(job.step, kTiles, i == 0);
+      const std::size_t together = 1 + job.step % 2;
+      const auto tiles = job.claims[owner].take(job.step, kTiles, i == 0, together);
       if (tiles.begin == tiles.end) break;
       for (std::size_t t = tiles.begin; t < tiles.end; ++t) ++job.times_taken[owner * kTiles + t];
     }

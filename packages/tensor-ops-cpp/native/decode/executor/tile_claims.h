@@ -18,16 +18,20 @@ class alignas(64) TileClaims {
     std::size_t begin, end;
   };
 
-  // Takes some of the tiles that are left in a step; none if no tile is left. The first call in a
-  // step finds `all` tiles. Inlined, so that no code of one level can be linked into another's.
-  __attribute__((always_inline)) Tiles take(std::uint32_t step, std::size_t all, bool is_owner) {
+  // Takes some of the tiles that are left in a step, a multiple of `together` as long as there are
+  // as many; none if no tile is left. The first call in a step finds `all` tiles. Inlined, so that
+  // no code of one level can be linked into another's.
+  __attribute__((always_inline)) Tiles take(std::uint32_t step, std::size_t all, bool is_owner,
+                                            std::size_t together) {
     std::uint64_t seen = __atomic_load_n(&left_, __ATOMIC_RELAXED);
     for (;;) {
       const bool is_of_step = seen >> kStepShift == (step & kMostSteps);
       const std::size_t begin = is_of_step ? seen >> kCountBits & kMost : 0;
       const std::size_t end = is_of_step ? seen & kMost : all;
-      const std::size_t count = (end - begin + 3) / 4;
-      if (count == 0) return {0, 0};
+      const std::size_t left_over = end - begin;
+      if (left_over == 0) return {0, 0};
+      const std::size_t wanted = ((left_over + 3) / 4 + together - 1) / together * together;
+      const std::size_t count = wanted < left_over ? wanted : left_over;
       const Tiles taken = is_owner ? Tiles{begin, begin + count} : Tiles{end - count, end};
       const std::size_t new_begin = is_owner ? taken.end : begin;
       const std::size_t new_end = is_owner ? end : taken.begin;

@@ -40,7 +40,8 @@ class ProductPhases {
       const decode::Share& of = share.of_threads[owner];
       for (;;) {
         const bool is_owner = i < share.num_own;
-        const auto tiles = share.claims[owner].take(share.step->number, of.num_tiles, is_owner);
+        const auto tiles = share.claims[owner].take(share.step->number, of.num_tiles, is_owner,
+                                                    share.rows >= kPairRows ? 2 : 1);
         if (tiles.begin == tiles.end) break;
         multiply_tiles(share, scratch, of, tiles);
       }
@@ -55,7 +56,7 @@ class ProductPhases {
       const std::size_t behind = first + (run.rows + kTileRows - 1) / kTileRows;
       const std::size_t end = tiles.end < behind ? tiles.end : behind;
       std::size_t t = tiles.begin > first ? tiles.begin : first;
-      if (share.rows >= kPairRows && run.kernel->multiply_pair)
+      if (share.rows >= kPairRows && run.kernel->for_tokens(share.rows).multiply_pair)
         for (; t + 1 < end && (t + 2 - first) * kTileRows <= run.rows; t += 2)
           multiply_pair(share, scratch, run, t - first);
       for (; t < end; ++t) multiply_tile(share, scratch, run, t - first);
@@ -90,10 +91,10 @@ class ProductPhases {
                                               const decode::TileRun& run, std::size_t tile) {
     const std::size_t column = run.first + tile * kTileRows;
     float* const out = share.out() + column;
-    run.kernel->multiply_pair(packed_tiles(share, scratch, run, tile, 2), run.tile_bytes,
-                              share.product_columns,
-                              prepared_rows(share, scratch) + run.prepared_offset,
-                              share.prepared_bytes, share.rows, out, share.columns);
+    run.kernel->for_tokens(share.rows)
+        .multiply_pair(packed_tiles(share, scratch, run, tile, 2), run.tile_bytes,
+                       share.product_columns, prepared_rows(share, scratch) + run.prepared_offset,
+                       share.prepared_bytes, share.rows, out, share.columns);
     finish(share, out, share.columns, column, 2 * kTileRows);
   }
   static TENSOR_OPS_INLINE void multiply_tile(const decode::Share& share,
