@@ -1,5 +1,11 @@
 """The matrix products of the decode executor against float64, with the bounds of product.h."""
 
+import hashlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 from weight_blocks import BLOCKS, NUMBERS, random_weight, set_half
@@ -139,11 +145,38 @@ def test_largest_integers_do_not_saturate(name, activations, variant):
             block[192:208] = 1
         elif columns == 256:
             block[4:16] = [1] * 4 + [0] * 4 + [1] * 4
-        weight = np.tile(block, (16, 2))
+        weight = np.tile(block, (48, 2))
         signs = np.where(np.arange(2 * columns) % 3, -1, 1).astype(np.float32)
         x = 127 * np.stack([np.ones_like(signs), -np.ones_like(signs), signs] * 6)
         y = _native.decode_product(name, activations, variant, weight, x, len(x))
         assert np.array_equal(y, x @ dequantized(name, weight).T)
+
+
+def digest_of_products():
+    """Of the bits of many tokens' products, with the fastest variant."""
+    rng = np.random.default_rng(23)
+    digest = hashlib.sha256()
+    for name in BLOCKS:
+        weight = random_weight(rng, name, 48, 768)
+        x = rng.standard_normal((19, 768)).astype(np.float32)
+        digest.update(_native.decode_product(name, "int8x2", VARIANTS[-1], weight, x, 19))
+    return digest.hexdigest()
+
+
+@pytest.mark.skipif("x86-64-v4+vnni" not in VARIANTS, reason="no product has an identity here")
+@pytest.mark.parametrize("value", ["0", "1"])
+def test_bits_do_not_depend_on_the_identity_of_winograd(value):
+    code = "import test_decode_products as t; print(t.digest_of_products())"
+    environment = {**os.environ, "TENSOR_OPS_CPP_WINOGRAD": value}
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=environment,
+        cwd=Path(__file__).parent,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout.split() == [digest_of_products()], done.stderr
 
 
 @pytest.mark.parametrize("activations", TERMS)

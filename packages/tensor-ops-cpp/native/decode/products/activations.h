@@ -68,6 +68,10 @@ template <>
 struct PairBlock<2> {
   float scale, sum;
   std::int32_t minus_8_sums[2], minus_8_total;
+#if defined(__AVX512VNNI__)
+  // The products of columns 2i and 2i + 1, summed like the integers; they wrap.
+  std::int32_t minus_products[2], minus_all_products;
+#endif
   // 254 * q[0] + q[1]. Of each four columns, the first and the third come before the second and the
   // fourth, as a mask and a shift separate bytes of weights.
   std::int16_t q[kBlockColumns];
@@ -199,7 +203,16 @@ TENSOR_OPS_INLINE void PairBlock<2>::set(const Integers<2>& integers) {
 #if defined(__AVX512F__)
   for (std::size_t i = 0; i < kBlockColumns; i += kLanes<float>) {
     const __m256i shorts = _mm512_cvtepi32_epi16(load_vector<__m512i>(joined + i));
-    store_vector(q + i, _mm256_shufflehi_epi16(_mm256_shufflelo_epi16(shorts, 0xD8), 0xD8));
+    const __m256i pairs = _mm256_shufflehi_epi16(_mm256_shufflelo_epi16(shorts, 0xD8), 0xD8);
+    store_vector(q + i, pairs);
+#if defined(__AVX512VNNI__)
+    const __m256i others = _mm256_maskz_shuffle_epi32(0x55, pairs, _MM_PERM_CDAB);
+    const __m256i sums = _mm256_sub_epi32(__m256i{}, _mm256_madd_epi16(pairs, others));
+    const __m128i halves =
+        _mm_add_epi32(_mm256_castsi256_si128(sums), _mm256_extracti128_si256(sums, 1));
+    minus_products[i / kLanes<float>] =
+        _mm_cvtsi128_si32(_mm_add_epi32(halves, _mm_unpackhi_epi64(halves, halves)));
+#endif
   }
 #else
   for (std::size_t i = 0; i < kBlockColumns; i += 4) {
@@ -214,6 +227,10 @@ TENSOR_OPS_INLINE void PairBlock<2>::set(const Integers<2>& integers) {
   minus_8_sums[0] = -8 * first;
   minus_8_sums[1] = -8 * last;
   minus_8_total = -8 * (first + last);
+#if defined(__AVX512VNNI__)
+  minus_all_products = static_cast<std::int32_t>(static_cast<std::uint32_t>(minus_products[0]) +
+                                                 static_cast<std::uint32_t>(minus_products[1]));
+#endif
   sum = static_cast<float>(first + last) * kSecondTerm;
 }
 

@@ -3,6 +3,10 @@
 
 #include "decode/products/integer_product.h"
 
+#if defined(__AVX512VNNI__)
+#include "decode/products/unpacked_product.h"
+#endif
+
 #if defined(TENSOR_OPS_TILES)
 
 #include "decode/products/tile_products.h"

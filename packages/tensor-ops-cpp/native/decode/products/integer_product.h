@@ -4,8 +4,8 @@
 // live beside the sums of all tokens. On AVX-512 with VNNI the tokens are the outer loop beside
 // bytes: all words of a block have registers there. Several tokens of two terms are multiplied as
 // int16 there, which takes fewer instructions besides the products; for one token, to separate the
-// bytes of weights takes longer than that. tests/test_decode_products_registers.py reads the
-// machine code.
+// bytes of weights takes longer than that. unpacked_product.h has many tokens.
+// tests/test_decode_products_registers.py reads the machine code.
 #pragma once
 
 #include "decode/products/integer_sums.h"
@@ -32,6 +32,29 @@ constexpr bool kSumsInMemory = false;
 constexpr bool kSumsInMemory = true;
 #endif
 
+// What ends a block, for a vector of rows. The sums of two terms are 254 times too large.
+template <std::size_t scales, bool has_minimum>
+struct BlockEnd {
+  Floats scale[scales], minimum{};
+
+  // total_of(scale) returns the sum over the columns of one scale, with all terms.
+  template <class X, class TotalOf>
+  TENSOR_OPS_INLINE void add_totals(Floats& sums, const X& x, TotalOf total_of) const {
+    Floats total = total_of(0) * scale[0];
+    if constexpr (scales == 2) total = fma(total_of(1), scale[1], total);
+    if constexpr (has_minimum) total = fma(minimum, broadcast(x.sum), total);
+    sums = fma(total, broadcast(x.scale), sums);
+  }
+};
+template <std::size_t terms, class Format>
+TENSOR_OPS_INLINE auto end_of(const Format& block) {
+  BlockEnd<Format::kScales, Format::kHasMinimum> end;
+  if constexpr (Format::kHasMinimum) end.minimum = block.minimum;
+  for (std::size_t s = 0; s < Format::kScales; ++s)
+    end.scale[s] = terms == 1 ? block.scale[s] : block.scale[s] * kSecondTerm;
+  return end;
+}
+
 // Makes the compiler forget where a pointer leads to, so that what is there stays in memory.
 template <class T>
 TENSOR_OPS_INLINE T* in_memory(T* p) {
@@ -53,16 +76,6 @@ struct IntegerProduct {
   static constexpr bool kSigned = DotSums<Format, terms>::kSigned;
   static constexpr int kZero = DotSums<Format, terms>::kZero;
 
-  // What ends a block, for a vector of rows. The sums of two terms are 254 times too large.
-  struct Scales {
-    Floats scale[kScales], minimum{};
-    explicit TENSOR_OPS_INLINE Scales(const Format& block) {
-      if constexpr (Format::kHasMinimum) minimum = block.minimum;
-      for (std::size_t s = 0; s < kScales; ++s)
-        scale[s] = terms == 1 ? block.scale[s] : block.scale[s] * kSecondTerm;
-    }
-  };
-
   // What corrects the sum over the columns of one scale for kZero, where the sum itself does not.
   static TENSOR_OPS_INLINE std::int32_t start(const Int8Block<terms>& x, std::size_t term,
                                               std::size_t scale) {
@@ -73,20 +86,10 @@ struct IntegerProduct {
   template <class SumOf>
   static TENSOR_OPS_INLINE void add_block(Floats& sums, const Format& block,
                                           const Int8Block<terms>& x, SumOf sum_of) {
-    add_totals(sums, Scales(block), x, [&](std::size_t scale) TENSOR_OPS_INLINE_LAMBDA {
+    end_of<terms>(block).add_totals(sums, x, [&](std::size_t scale) TENSOR_OPS_INLINE_LAMBDA {
       const Floats first = sum_of(0, scale);
       return terms == 1 ? first : join_terms(first, sum_of(terms - 1, scale));
     });
-  }
-
-  // total_of(scale) returns the sum over the columns of one scale, with all terms.
-  template <class X, class TotalOf>
-  static TENSOR_OPS_INLINE void add_totals(Floats& sums, const Scales& scales, const X& x,
-                                           TotalOf total_of) {
-    Floats total = total_of(0) * scales.scale[0];
-    if constexpr (kScales == 2) total = fma(total_of(1), scales.scale[1], total);
-    if constexpr (Format::kHasMinimum) total = fma(scales.minimum, broadcast(x.sum), total);
-    sums = fma(total, broadcast(x.scale), sums);
   }
 
   // The sums over the columns of a scale, for all tokens and kTogether vectors of rows.
@@ -146,17 +149,17 @@ struct IntegerProduct {
     for (std::size_t b = 0; b < columns / kBlockColumns; ++b) {
       const Format of_tile(tile, b, 0);
       of_tile.prefetch();
-      Scales scales(of_tile);
+      auto end = end_of<terms>(of_tile);
       if constexpr (kScales == 2 && count == 1) {
         // Before the words: on Zen 4, weights in memory are read faster in this order.
-        for (Floats& scale : scales.scale) compute_here(scale);
+        for (Floats& scale : end.scale) compute_here(scale);
         forget_memory();
       }
       Words words[2 * kDotWords];
       for (std::size_t j = 0; j < 2 * kDotWords; ++j) words[j] = of_tile.word(j);
       repeat<count>([&](auto token) TENSOR_OPS_INLINE_LAMBDA {
         const auto& x = block(tokens, token, b);
-        add_totals(results[token], scales, x, [&](std::size_t scale) TENSOR_OPS_INLINE_LAMBDA {
+        end.add_totals(results[token], x, [&](std::size_t scale) TENSOR_OPS_INLINE_LAMBDA {
           return total_of(words, x, scale);
         });
       });
@@ -194,14 +197,13 @@ struct IntegerProduct {
         }
         repeat<kTogether>([&](auto v) TENSOR_OPS_INLINE_LAMBDA {
           forget_memory();
-          const Scales scales(Format(tile, b, first + v));
+          const auto end = end_of<terms>(Format(tile, b, first + v));
           repeat<count>([&](auto token) TENSOR_OPS_INLINE_LAMBDA {
             Floats result = kept.results[token][first + v];
-            add_totals(result, scales, block(tokens, token, b),
-                       [&](std::size_t scale) TENSOR_OPS_INLINE_LAMBDA {
-                         return scale + 1 == kScales ? sums[token].total(v)
-                                                     : kept.first_scale[token][v];
-                       });
+            end.add_totals(
+                result, block(tokens, token, b), [&](std::size_t scale) TENSOR_OPS_INLINE_LAMBDA {
+                  return scale + 1 == kScales ? sums[token].total(v) : kept.first_scale[token][v];
+                });
             compute_here(result);
             kept.results[token][first + v] = result;
           });
@@ -231,16 +233,6 @@ struct IntegerProduct {
 template <class Format, std::size_t terms>
 constexpr ProductKernel int8_product{int8_bytes<terms>, prepare_int8<terms>,
                                      multiply<IntegerProduct<Format, terms>>};
-
-#if defined(__AVX512VNNI__)
-template <class Format>
-constexpr ProductKernel joined_product{int8_bytes<2, PairBlock<2>>, prepare_int8<2, PairBlock<2>>,
-                                       multiply<IntegerProduct<Format, 2, PairBlock<2>>>};
-template <class Format>
-constexpr ProductKernel int8_product<Format, 2>{int8_bytes<2>, prepare_int8<2>,
-                                                multiply<IntegerProduct<Format, 2>>, nullptr,
-                                                &joined_product<Format>};
-#endif
 
 }  // namespace
 }  // namespace tensor_ops::TENSOR_OPS_LEVEL

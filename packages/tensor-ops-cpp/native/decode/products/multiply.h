@@ -59,6 +59,9 @@ struct Tokens {
   TENSOR_OPS_INLINE const unsigned char* at(std::size_t token) const {
     return prepared + token * prepared_stride;
   }
+  TENSOR_OPS_INLINE Floats load(std::size_t token, std::size_t part) const {
+    return load_vector<Floats>(out + token * out_stride + part * kLanes<float>);
+  }
   TENSOR_OPS_INLINE void store(std::size_t token, std::size_t part, Floats sums) const {
     store_vector(out + token * out_stride + part * kLanes<float>, sums);
   }

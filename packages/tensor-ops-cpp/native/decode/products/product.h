@@ -100,6 +100,9 @@ TENSOR_OPS_SHARED const std::vector<ProductVariant>& product_variants();
 // The fastest variant of a level that the CPU can run: an index into product_variants().
 std::size_t fastest_product_variant(std::size_t level);
 
+// Whether the CPU adds vectors of integers beside multiplications, and not in their place.
+TENSOR_OPS_SHARED bool adds_beside_multiplies();
+
 // The type in which a format can take activations: `wanted`, or int8x2 beside integers where
 // bfloat16 is wanted, or float32.
 ActivationType activations_for(const WeightFormat& format, ActivationType wanted);

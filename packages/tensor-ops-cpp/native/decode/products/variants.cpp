@@ -146,6 +146,23 @@ std::vector<ProductVariant> compiled_variants() {
 
 }  // namespace
 
+#if defined(__x86_64__)
+
+// AMD's processors with AVX-512 have four pipes for vectors, two of which multiply; Intel's have
+// two, which do both.
+bool adds_beside_multiplies() {
+  static const bool does = [] {
+    if (const char* const wanted = std::getenv("TENSOR_OPS_CPP_WINOGRAD"))
+      return std::strcmp(wanted, "0") != 0;
+    unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+    __get_cpuid(0, &eax, &ebx, &ecx, &edx);
+    return ebx == signature_AMD_ebx && edx == signature_AMD_edx && ecx == signature_AMD_ecx;
+  }();
+  return does;
+}
+
+#endif
+
 const std::vector<ProductVariant>& product_variants() {
   static const std::vector<ProductVariant> variants = compiled_variants();
   return variants;

@@ -1,0 +1,223 @@
+// Products of integer weights with many tokens of two int8 terms, which int16 holds, on AVX-512
+// with VNNI: the weights of some blocks are unpacked to int16 once, and all tokens multiplied by
+// them.
+//
+// Where additions of vectors run beside multiplications and not in their place, half of the
+// multiplications are replaced by additions, with an identity of S. Winograd ("A New Algorithm for
+// Inner Product", IEEE Transactions on Computers C-17, 1968):
+//
+//     w0 x0 + w1 x1 = (w0 + x1) (w1 + x0) - w0 w1 - x0 x1
+//
+// What is subtracted is computed once for all tokens, and once for all rows. The sums wrap in
+// between and end in the same integers, so that the results have the same bits.
+#pragma once
+
+#include "decode/products/integer_product.h"
+
+namespace tensor_ops::TENSOR_OPS_LEVEL {
+namespace {
+
+constexpr std::size_t kManyTokens = 16;
+constexpr std::size_t kUnpackedBlocks = 8;  // at a time: with two tiles, most of a cache of 32 KB
+
+// A block of 32 columns of a tile, with the zero point subtracted from its weights.
+template <std::size_t scales, bool has_minimum>
+struct UnpackedBlock {
+  // Of each four columns, the first and the third, and the second and the fourth.
+  Shorts even[2 * kDotWords], odd[2 * kDotWords];
+  Words minus_products[scales];  // of columns 2i and 2i + 1, summed over the columns of a scale
+  BlockEnd<scales, has_minimum> end;
+};
+
+template <class Format>
+using UnpackedBlockOf = UnpackedBlock<Format::kScales, Format::kHasMinimum>;
+
+template <class Format>
+TENSOR_OPS_INLINE void unpack(const Format& block, UnpackedBlockOf<Format>& to) {
+  constexpr auto zero = static_cast<std::int16_t>(Format::kZero);
+  constexpr std::size_t words = 2 * kDotWords / Format::kScales;
+  for (std::size_t s = 0; s < Format::kScales; ++s) {
+    Ints products{};
+    for (std::size_t j = s * words; j < (s + 1) * words; ++j) {
+      Words even, odd;
+      if constexpr (Format::kLargest == 15) {
+        even = block.nibble_pairs(j, 0);
+        odd = block.nibble_pairs(j, 1);
+      } else {
+        even = even_bytes(block.word(j));
+        odd = shifted_pairs(block.word(j), 8);
+      }
+      to.even[j] = bit_cast<Shorts>(even) - zero;
+      to.odd[j] = bit_cast<Shorts>(odd) - zero;
+      products = dot_shorts(products, to.even[j], to.odd[j]);
+    }
+    to.minus_products[s] = -bit_cast<Words>(products);
+  }
+  to.end = end_of<2>(block);
+}
+
+// GCC would load some through an integer register.
+TENSOR_OPS_INLINE Shorts load_pair(const std::int16_t* pair) {
+  Shorts all;
+  asm("vpbroadcastd %1, %0" : "=v"(all) : "m"(*reinterpret_cast<const std::int16_t (*)[2]>(pair)));
+  return all;
+}
+
+// `tiles` tiles of 16 rows times some tokens; `winograd` says whether by the identity.
+template <std::size_t scales, bool has_minimum, std::size_t tiles, bool winograd>
+struct UnpackedProduct {
+  using Unpacked = UnpackedBlock<scales, has_minimum>;
+  using Block = PairBlock<2>;
+  static constexpr std::size_t kTokens = 8 / tiles;
+  static constexpr std::size_t kWords = 2 * kDotWords / scales;
+
+  static TENSOR_OPS_INLINE Words start(const Unpacked& w, const Block& x, std::size_t scale) {
+    if constexpr (!winograd) return Words{};
+    const std::int32_t products = scales == 1 ? x.minus_all_products : x.minus_products[scale];
+    return w.minus_products[scale] + bit_cast<Words>(splat<Ints>(products));
+  }
+
+  template <std::size_t count>
+  static void run(const Unpacked (*blocks)[tiles], std::size_t num_blocks, const Tokens& tokens,
+                  bool is_first) {
+    const Block* x[count];
+    repeat<count>([&](auto token) TENSOR_OPS_INLINE_LAMBDA {
+      x[token] = reinterpret_cast<const Block*>(tokens.at(token));
+    });
+    Floats results[count][tiles] = {};
+    if (!is_first)
+      repeat<count>([&](auto token) TENSOR_OPS_INLINE_LAMBDA {
+        repeat<tiles>([&](auto tile) TENSOR_OPS_INLINE_LAMBDA {
+          results[token][tile] = tokens.load(token, tile);
+        });
+      });
+    for (std::size_t b = 0; b < num_blocks; ++b) {
+      // GCC would keep the place of every activation in a register of its own.
+      repeat<count>([&](auto token) TENSOR_OPS_INLINE_LAMBDA { asm("" : "+r"(x[token])); });
+      const Unpacked(&w)[tiles] = blocks[b];
+      Floats totals[scales][count][tiles];
+      repeat<scales>([&](auto scale) TENSOR_OPS_INLINE_LAMBDA {
+        Ints sums[count][tiles];
+        repeat<count>([&](auto token) TENSOR_OPS_INLINE_LAMBDA {
+          repeat<tiles>([&](auto tile) TENSOR_OPS_INLINE_LAMBDA {
+            sums[token][tile] = bit_cast<Ints>(start(w[tile], *x[token], scale));
+            compute_here(sums[token][tile]);
+          });
+        });
+        repeat<kWords>([&](auto word) TENSOR_OPS_INLINE_LAMBDA {
+          constexpr std::size_t j = scale * kWords + word;
+          forget_memory();
+          Shorts even[tiles], odd[tiles];
+          repeat<tiles>([&](auto tile) TENSOR_OPS_INLINE_LAMBDA {
+            even[tile] = w[tile].even[j];
+            odd[tile] = w[tile].odd[j];
+            compute_here(even[tile]);
+            compute_here(odd[tile]);
+          });
+          repeat<count>([&](auto token) TENSOR_OPS_INLINE_LAMBDA {
+            const Shorts x_even = load_pair(x[token]->q + 4 * j);
+            const Shorts x_odd = load_pair(x[token]->q + 4 * j + 2);
+            repeat<tiles>([&](auto tile) TENSOR_OPS_INLINE_LAMBDA {
+              Ints& sum = sums[token][tile];
+              if constexpr (winograd) {
+                sum = dot_shorts(sum, even[tile] + x_odd, odd[tile] + x_even);
+              } else {
+                sum = dot_shorts(sum, even[tile], x_even);
+                compute_here(sum);
+                sum = dot_shorts(sum, odd[tile], x_odd);
+              }
+              compute_here(sum);
+            });
+          });
+        });
+        repeat<count>([&](auto token) TENSOR_OPS_INLINE_LAMBDA {
+          repeat<tiles>([&](auto tile) TENSOR_OPS_INLINE_LAMBDA {
+            totals[scale][token][tile] = __builtin_convertvector(sums[token][tile], Floats);
+          });
+        });
+      });
+      repeat<count>([&](auto token) TENSOR_OPS_INLINE_LAMBDA {
+        repeat<tiles>([&](auto tile) TENSOR_OPS_INLINE_LAMBDA {
+          w[tile].end.add_totals(results[token][tile], *x[token],
+                                 [&](std::size_t scale) TENSOR_OPS_INLINE_LAMBDA {
+                                   return totals[scale][token][tile];
+                                 });
+          compute_here(results[token][tile]);
+        });
+        ++x[token];
+      });
+    }
+    repeat<count>([&](auto token) TENSOR_OPS_INLINE_LAMBDA {
+      repeat<tiles>([&](auto tile) TENSOR_OPS_INLINE_LAMBDA {
+        tokens.store(token, tile, results[token][tile]);
+      });
+    });
+  }
+
+  template <std::size_t count = kTokens>
+  static TENSOR_OPS_INLINE void run_all(const Unpacked (*blocks)[tiles], std::size_t num_blocks,
+                                        Tokens tokens, std::size_t remaining, bool is_first) {
+    for (; remaining >= count; remaining -= count) {
+      run<count>(blocks, num_blocks, tokens, is_first);
+      tokens.skip(count);
+    }
+    if constexpr (count > 1) run_all<count / 2>(blocks, num_blocks, tokens, remaining, is_first);
+  }
+};
+
+// Tile t is t * second bytes behind the first. Results are kept in `out` between the blocks that
+// are unpacked at a time.
+template <class Format, std::size_t tiles>
+void multiply_unpacked(const unsigned char* tile, std::size_t second, std::size_t columns,
+                       Tokens tokens, std::size_t count) {
+  UnpackedBlockOf<Format> memory[kUnpackedBlocks][tiles];
+  auto* const blocks = in_memory(&memory[0]);
+  const std::size_t all = columns / kBlockColumns;
+  for (std::size_t first = 0; first < all; first += kUnpackedBlocks) {
+    const std::size_t num_blocks = all - first < kUnpackedBlocks ? all - first : kUnpackedBlocks;
+    for (std::size_t b = 0; b < num_blocks; ++b)
+      for (std::size_t t = 0; t < tiles; ++t) {
+        const Format block(tile + t * second, first + b, 0);
+        block.prefetch();
+        unpack(block, blocks[b][t]);
+      }
+    if (adds_beside_multiplies())
+      UnpackedProduct<Format::kScales, Format::kHasMinimum, tiles, true>::run_all(
+          blocks, num_blocks, tokens, count, first == 0);
+    else
+      UnpackedProduct<Format::kScales, Format::kHasMinimum, tiles, false>::run_all(
+          blocks, num_blocks, tokens, count, first == 0);
+    tokens.prepared += num_blocks * sizeof(PairBlock<2>);
+  }
+}
+
+// Few tokens are multiplied by words.
+template <class Format>
+void multiply_joined(const unsigned char* tile, std::size_t columns, const unsigned char* prepared,
+                     std::size_t prepared_stride, std::size_t count, float* out,
+                     std::size_t out_stride) {
+  using ByWords = IntegerProduct<Format, 2, PairBlock<2>>;
+  if (count < kManyTokens)
+    multiply<ByWords>(tile, columns, prepared, prepared_stride, count, out, out_stride);
+  else
+    multiply_unpacked<Format, 1>(tile, 0, columns, {prepared, prepared_stride, out, out_stride},
+                                 count);
+}
+template <class Format>
+void multiply_joined_pair(const unsigned char* tile, std::size_t second, std::size_t columns,
+                          const unsigned char* prepared, std::size_t prepared_stride,
+                          std::size_t count, float* out, std::size_t out_stride) {
+  multiply_unpacked<Format, 2>(tile, second, columns, {prepared, prepared_stride, out, out_stride},
+                               count);
+}
+
+template <class Format>
+constexpr ProductKernel joined_product{int8_bytes<2, PairBlock<2>>, prepare_int8<2, PairBlock<2>>,
+                                       multiply_joined<Format>, multiply_joined_pair<Format>};
+template <class Format>
+constexpr ProductKernel int8_product<Format, 2>{int8_bytes<2>, prepare_int8<2>,
+                                                multiply<IntegerProduct<Format, 2>>, nullptr,
+                                                &joined_product<Format>};
+
+}  // namespace
+}  // namespace tensor_ops::TENSOR_OPS_LEVEL
