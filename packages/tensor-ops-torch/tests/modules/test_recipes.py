@@ -3,6 +3,7 @@
 import pytest
 import torch
 from torch import nn
+from torch.nn.utils import parametrize
 
 import tensor_ops
 from tensor_ops_torch import swap_modules
@@ -59,6 +60,46 @@ def test_pytorch_differentiates_few_elements(module, x):
     assert type(y.grad_fn) is type(own.grad_fn)
     assert torch.equal(y, own)
     assert torch.equal(x.grad, expected)
+
+
+@pytest.mark.parametrize("options", [{"elementwise_affine": False}, {"bias": False}])
+def test_pytorch_differentiates_a_layer_norm_without_parameters(options, x):
+    module = nn.LayerNorm(64, **options)
+    own = module(x)
+    y = swapped(module)(x)
+    assert type(y.grad_fn) is type(own.grad_fn)
+    assert torch.equal(y, own)
+
+
+class Doubled(nn.Module):
+    def forward(self, weight):
+        return 2 * weight
+
+
+def test_few_elements_take_a_parametrized_weight(x):
+    module = swapped(nn.LayerNorm(64))
+    expected = 2 * module(x)
+    parametrize.register_parametrization(module, "weight", Doubled())
+    assert torch.equal(module(x), expected)
+
+
+class Seen(torch.overrides.TorchFunctionMode):
+    def __init__(self):
+        super().__init__()
+        self.functions = []
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        self.functions.append(function)
+        return function(*args, **(kwargs or {}))
+
+
+def test_a_mode_sees_the_functions_that_pytorch_calls_for_few_elements(module, x):
+    with Seen() as own:
+        module(x)
+    swapped(module)
+    with Seen() as seen:
+        module(x)
+    assert seen.functions[-len(own.functions) :] == own.functions
 
 
 def test_an_op_differentiates_many(module):

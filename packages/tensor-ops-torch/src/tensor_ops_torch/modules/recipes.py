@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch._C import _is_tracing
+from torch._C import _is_tracing, _len_torch_function_stack
 from torch.autograd import forward_ad
 from torch.compiler import is_dynamo_compiling
 from torch.nn.modules.module import _has_any_global_hook
@@ -40,6 +40,7 @@ _FEW = {
     ("silu",): 1 << 15,
     ("gelu", "tanh"): 1 << 13,
 }
+_PLAIN_OR_NONE = PLAIN | {type(None)}
 
 
 @dataclass(frozen=True)
@@ -64,13 +65,15 @@ class NormRecipe(Recipe):
         eps_of, width = dict(self.eps), self.width
         holds, holds_eagerly = self.conditions.check(kind), self.conditions.eager_check(kind)
         has_bias = self.op == "layer_norm"
+        # How PyTorch computes few elements.
+        compute_few = _layer_norm if kind.forward is nn.LayerNorm.forward else original
 
         def forward(module: nn.Module, x: Any = _MISSING, /, *args: Any, **kwargs: Any) -> Any:
             if args or kwargs:
                 return _original(original, module, x, args, kwargs)
             records = torch.is_grad_enabled()
             if few and records and _is_for_pytorch(module, x, few):
-                return original(module, x)
+                return compute_few(module, x)
             bypasses = can_bypass_dispatcher(x)
             if not (holds_eagerly(module) if bypasses else _is_taken(x) and holds(module)):
                 return _original(original, module, x, args, kwargs)
@@ -269,6 +272,19 @@ def _is_for_pytorch(module: nn.Module, x: Any, few: int) -> bool:
     if x.requires_grad:
         return True
     return any(each is not None and each.requires_grad for each in module._parameters.values())
+
+
+def _layer_norm(module: Any, x: Tensor) -> Tensor:
+    """Return what the forward of `torch.nn.LayerNorm` does, with fewer calls of Python."""
+    find = module._parameters.get
+    weight, bias = find("weight", _MISSING), find("bias", _MISSING)
+    if (
+        type(weight) not in _PLAIN_OR_NONE
+        or type(bias) not in _PLAIN_OR_NONE
+        or _len_torch_function_stack()
+    ):
+        return nn.LayerNorm.forward(module, x)
+    return torch.layer_norm(x, module.normalized_shape, weight, bias, module.eps)
 
 
 def _never(module: nn.Module) -> bool:
