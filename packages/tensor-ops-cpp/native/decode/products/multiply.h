@@ -23,8 +23,9 @@ constexpr std::size_t kFloatTokens = 4, kChains = 1;
 constexpr std::size_t kFloatTokens = 2, kChains = 1;
 #endif
 
-// How far ahead of its use the stream of tiles is prefetched, in bytes.
-constexpr std::size_t kStreamAhead = 8192;
+// How far ahead of its use the stream of tiles is prefetched, in bytes. Processors prefetch streams
+// by themselves, which some do worse where a program asks for lines far ahead, or out of order.
+constexpr std::size_t kStreamAhead = 256;
 
 TENSOR_OPS_INLINE void prefetch_lines(const unsigned char* from, std::size_t bytes) {
   for (std::size_t i = 0; i < bytes; i += kLineBytes)
@@ -135,8 +136,9 @@ class SuperBlock : public TileBlock<Tile> {
         index_(block % Tile::kBlocks),
         integers_(this->pair(Tile::kPairs + index_)) {}
   TENSOR_OPS_INLINE void prefetch() const {
-    prefetch_lines(this->halves_ + index_ * kLineBytes, kLineBytes);  // all lines of the head
-    prefetch_lines(this->lines_, Tile::kLines * kLineBytes);
+    constexpr std::size_t lines = Tile::kBytes / kLineBytes;
+    constexpr std::size_t most = (lines + Tile::kBlocks - 1) / Tile::kBlocks;  // of a block's share
+    prefetch_lines(this->halves_ + index_ * lines / Tile::kBlocks * kLineBytes, most * kLineBytes);
   }
 
  protected:
