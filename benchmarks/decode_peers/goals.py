@@ -20,6 +20,12 @@ TERMS = (("two int8 terms", OURS), ("one int8 term", ONE_TERM))
 _ARITHMETIC = (
     "the products of eight tokens take longer than their weights are read; more cores help."
 )
+_TERMS = (
+    "one int8 term, which cores multiply twice as fast as two; additions in the place of half of "
+    "the multiplications "
+    "([decision 57](decisions/0057-additions-replace-multiplications-of-prompts.md)) make up for a "
+    "part of that"
+)
 # Why a goal is missed, by its name or by what is measured of any model: what is known when the page
 # is written.
 CAUSES = {
@@ -40,21 +46,21 @@ CAUSES = {
     "a step of eight with two int8 terms, beside a step of one": _ARITHMETIC,
     "decode, beside transformers in bfloat16": "less is missing than the interval is wide.",
     "prompt with two int8 terms, beside OpenVINO GenAI": (
-        "OpenVINO rounds activations to one int8 term, and so multiplies half as much; the goal "
-        "with one int8 term compares equal arithmetic."
+        f"OpenVINO rounds activations to {_TERMS}; the goal with one int8 term compares equal "
+        "arithmetic."
     ),
     "prompt with one int8 term, beside OpenVINO GenAI": (
         "attention is in float32 here, and in bfloat16 with keys and values in uint8 there; how "
         "much of the difference that is was not measured."
     ),
     "prompt with two int8 terms, beside llama.cpp": (
-        "llama.cpp rounds activations to one int8 term, and so multiplies half as much; the goal "
-        "with one int8 term compares equal arithmetic."
+        f"llama.cpp rounds activations to {_TERMS}; the goal with one int8 term compares equal "
+        "arithmetic."
     ),
     **{
         f"{model}: prompt, beside {BETTER}": (
-            "both round activations to one int8 term, and so multiply half as much; the columns "
-            "`alike` of the table of prompts compare equal arithmetic."
+            f"both round activations to {_TERMS}; the columns `alike` of the table of prompts "
+            "compare equal arithmetic."
         )
         for model in MODELS
         if model.startswith("1B Q")
