@@ -110,8 +110,8 @@ def test_blocks_of_columns_are_within_the_bound(name, activations, variant, rng)
 @every_variant
 @every_product
 def test_bits_do_not_depend_on_the_number_of_tokens(name, activations, variant, rng):
-    for columns in (whole(name, 32), whole(name, 96), 768):
-        weight = random_weight(rng, name, 32, columns)
+    for columns, rows in ((whole(name, 32), 32), (whole(name, 96), 32), (768, 32), (768, 176)):
+        weight = random_weight(rng, name, rows, columns)
         x = rng.standard_normal((51, columns)).astype(np.float32)
         alone = _native.decode_product(name, activations, variant, weight, x, 1)
         for tokens in (*range(2, 20), 32, 35, 51):

@@ -77,12 +77,14 @@ Floats decode_product(const std::string& format_name, const std::string& activat
     kernel.prepare(x.data() + t * columns, columns, prepared_data + t * prepared_bytes);
 
   Floats y({tokens, rows});
-  // Whole tiles are multiplied in pairs, as in a step.
+  // Whole tiles are multiplied together, as in a step.
+  constexpr std::size_t kTogether = 11;
   const std::size_t tile_bytes = format.tile_bytes(columns);
-  Lines tiles(2 * tile_bytes);
-  std::vector<float> out(tokens * 2 * kTileRows);
+  Lines tiles(kTogether * tile_bytes);
+  std::vector<float> out(tokens * kTogether * kTileRows);
   for (std::size_t first = 0; first < rows;) {
-    const std::size_t together = kernel.multiply_pair && rows - first >= 2 * kTileRows ? 2 : 1;
+    const std::size_t whole = std::min(kTogether, (rows - first) / kTileRows);
+    const std::size_t together = kernel.multiply_tiles && whole ? whole : 1;
     const std::size_t present = std::min(together * kTileRows, rows - first);
     for (std::size_t i = 0; i < together; ++i) {
       const unsigned char* row[kTileRows] = {};
@@ -93,15 +95,16 @@ Floats decode_product(const std::string& format_name, const std::string& activat
     for (std::size_t t = 0; t < tokens; t += tokens_at_a_time) {
       const unsigned char* const x = prepared_data + t * prepared_bytes;
       const std::size_t count = std::min(tokens_at_a_time, tokens - t);
-      float* const to = out.data() + t * 2 * kTileRows;
-      if (together == 2)
-        kernel.multiply_pair(tiles.data(), tile_bytes, columns, x, prepared_bytes, count, to,
-                             2 * kTileRows);
+      float* const to = out.data() + t * kTogether * kTileRows;
+      if (together > 1)
+        kernel.multiply_tiles(tiles.data(), tile_bytes, together, columns, x, prepared_bytes, count,
+                              to, kTogether * kTileRows);
       else
-        kernel.multiply(tiles.data(), columns, x, prepared_bytes, count, to, 2 * kTileRows);
+        kernel.multiply(tiles.data(), columns, x, prepared_bytes, count, to, kTogether * kTileRows);
     }
     for (std::size_t t = 0; t < tokens; ++t)
-      std::copy_n(out.data() + t * 2 * kTileRows, present, y.mutable_data() + t * rows + first);
+      std::copy_n(out.data() + t * kTogether * kTileRows, present,
+                  y.mutable_data() + t * rows + first);
     first += present;
   }
   return y;

@@ -8,8 +8,8 @@
 namespace tensor_ops::TENSOR_OPS_LEVEL {
 namespace {
 
-// With this many rows or more, tiles are multiplied in pairs.
-constexpr std::size_t kPairRows = 16;
+// With this many rows or more, several tiles are multiplied together.
+constexpr std::size_t kTogetherRows = 16;
 
 // Prologue::row(share, r, scratch) returns the row that is multiplied, which may be in the scratch;
 // Prologue::bias is the slot of the biases. The residual is the second input.
@@ -41,7 +41,7 @@ class ProductPhases {
       for (;;) {
         const bool is_owner = i < share.num_own;
         const auto tiles = share.claims[owner].take(share.step->number, of.num_tiles, is_owner,
-                                                    share.rows >= kPairRows ? 2 : 1);
+                                                    share.rows >= kTogetherRows ? 2 : 1);
         if (tiles.begin == tiles.end) break;
         multiply_tiles(share, scratch, of, tiles);
       }
@@ -56,9 +56,11 @@ class ProductPhases {
       const std::size_t behind = first + (run.rows + kTileRows - 1) / kTileRows;
       const std::size_t end = tiles.end < behind ? tiles.end : behind;
       std::size_t t = tiles.begin > first ? tiles.begin : first;
-      if (share.rows >= kPairRows && run.kernel->for_tokens(share.rows).multiply_pair)
-        for (; t + 1 < end && (t + 2 - first) * kTileRows <= run.rows; t += 2)
-          multiply_pair(share, scratch, run, t - first);
+      if (share.rows >= kTogetherRows && run.kernel->for_tokens(share.rows).multiply_tiles) {
+        const std::size_t behind_whole = first + run.rows / kTileRows;
+        const std::size_t whole = end < behind_whole ? end : behind_whole;
+        if (t < whole) t += multiply_whole_tiles(share, scratch, run, t - first, whole - first);
+      }
       for (; t < end; ++t) multiply_tile(share, scratch, run, t - first);
       first = behind;
     }
@@ -85,17 +87,26 @@ class ProductPhases {
     }
     return packed;
   }
-  // Two whole tiles.
-  static TENSOR_OPS_INLINE void multiply_pair(const decode::Share& share,
-                                              const decode::ProductScratch& scratch,
-                                              const decode::TileRun& run, std::size_t tile) {
-    const std::size_t column = run.first + tile * kTileRows;
-    float* const out = share.out() + column;
-    run.kernel->for_tokens(share.rows)
-        .multiply_pair(packed_tiles(share, scratch, run, tile, 2), run.tile_bytes,
-                       share.product_columns, prepared_rows(share, scratch) + run.prepared_offset,
-                       share.prepared_bytes, share.rows, out, share.columns);
-    finish(share, out, share.columns, column, 2 * kTileRows);
+  // Returns how many it multiplied: all that are packed, and others by two.
+  static std::size_t multiply_whole_tiles(const decode::Share& share,
+                                          const decode::ProductScratch& scratch,
+                                          const decode::TileRun& run, std::size_t begin,
+                                          std::size_t end) {
+    std::size_t tile = begin;
+    while (tile + 1 < end) {
+      const std::size_t packed = run.num_packed < end ? run.num_packed : end;
+      const std::size_t count = tile + 1 < packed ? packed - tile : 2;
+      const std::size_t column = run.first + tile * kTileRows;
+      float* const out = share.out() + column;
+      run.kernel->for_tokens(share.rows)
+          .multiply_tiles(packed_tiles(share, scratch, run, tile, count), run.tile_bytes, count,
+                          share.product_columns,
+                          prepared_rows(share, scratch) + run.prepared_offset, share.prepared_bytes,
+                          share.rows, out, share.columns);
+      finish(share, out, share.columns, column, count * kTileRows);
+      tile += count;
+    }
+    return tile - begin;
   }
   static TENSOR_OPS_INLINE void multiply_tile(const decode::Share& share,
                                               const decode::ProductScratch& scratch,

@@ -81,8 +81,8 @@ struct BFloat16Product {
 };
 
 template <class Format>
-constexpr ProductKernel bfloat16_product{bfloat16_bytes, prepare_bfloat16s,
-                                         multiply<BFloat16Product>, multiply_pair<BFloat16Product>};
+constexpr ProductKernel bfloat16_product{
+    bfloat16_bytes, prepare_bfloat16s, multiply<BFloat16Product>, multiply_tiles<BFloat16Product>};
 
 #elif !defined(__ARM_FEATURE_BF16_VECTOR_ARITHMETIC)
 
@@ -96,7 +96,7 @@ void prepare_bfloat16s(const float* x, std::size_t columns, unsigned char* prepa
 template <class Format>
 constexpr ProductKernel bfloat16_product{float_bytes, prepare_bfloat16s,
                                          number_product<Format>.multiply,
-                                         number_product<Format>.multiply_pair};
+                                         number_product<Format>.multiply_tiles};
 
 #endif
 

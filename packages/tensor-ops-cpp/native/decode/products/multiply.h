@@ -245,17 +245,26 @@ void multiply(const unsigned char* tile, std::size_t columns, const unsigned cha
 constexpr std::size_t kPairTokens = 4;
 
 template <class Product>
-void multiply_pair(const unsigned char* tile, std::size_t second, std::size_t columns,
-                   const unsigned char* prepared, std::size_t prepared_stride, std::size_t count,
-                   float* out, std::size_t out_stride) {
-  Tokens tokens{prepared, prepared_stride, out, out_stride};
-  for (; count >= kPairTokens; count -= kPairTokens) {
-    Product::template run_pair<kPairTokens>(tile, second, columns, tokens);
-    tokens.skip(kPairTokens);
-  }
-  multiply_tokens<Product, kPairTokens / 2>(tile, columns, tokens, count);
-  tokens.out += kTileRows;
-  multiply_tokens<Product, kPairTokens / 2>(tile + second, columns, tokens, count);
+void multiply_tiles(const unsigned char* tiles, std::size_t tile_bytes, std::size_t num_tiles,
+                    std::size_t columns, const unsigned char* prepared, std::size_t prepared_stride,
+                    std::size_t count, float* out, std::size_t out_stride) {
+  const auto multiply_pair = [&](const unsigned char* tile, Tokens tokens) {
+    std::size_t left = count;
+    for (; left >= kPairTokens; left -= kPairTokens) {
+      Product::template run_pair<kPairTokens>(tile, tile_bytes, columns, tokens);
+      tokens.skip(kPairTokens);
+    }
+    multiply_tokens<Product, kPairTokens / 2>(tile, columns, tokens, left);
+    tokens.out += kTileRows;
+    multiply_tokens<Product, kPairTokens / 2>(tile + tile_bytes, columns, tokens, left);
+  };
+  std::size_t t = 0;
+  for (; t + 2 <= num_tiles; t += 2)
+    multiply_pair(tiles + t * tile_bytes,
+                  {prepared, prepared_stride, out + t * kTileRows, out_stride});
+  if (t < num_tiles)
+    multiply<Product>(tiles + t * tile_bytes, columns, prepared, prepared_stride, count,
+                      out + t * kTileRows, out_stride);
 }
 
 template <class Format>
@@ -264,7 +273,7 @@ constexpr ProductKernel float_product{float_bytes, prepare_floats, multiply<Floa
 #if defined(__AVX512F__)
 template <class Format>
 constexpr ProductKernel number_product{float_bytes, prepare_floats, multiply<FloatProduct<Format>>,
-                                       multiply_pair<FloatProduct<Format>>};
+                                       multiply_tiles<FloatProduct<Format>>};
 #else
 template <class Format>
 constexpr ProductKernel number_product = float_product<Format>;

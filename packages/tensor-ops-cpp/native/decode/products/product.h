@@ -44,11 +44,12 @@ struct ProductKernel {
   void (*multiply)(const unsigned char* tile, std::size_t columns, const unsigned char* prepared,
                    std::size_t prepared_stride, std::size_t tokens, float* out,
                    std::size_t out_stride);
-  // As multiply(), with the same bits, for the 32 rows of a tile and a second tile, `second` bytes
-  // further on. Null where that is not faster for many tokens.
-  void (*multiply_pair)(const unsigned char* tile, std::size_t second, std::size_t columns,
-                        const unsigned char* prepared, std::size_t prepared_stride,
-                        std::size_t tokens, float* out, std::size_t out_stride) = nullptr;
+  // As multiply(), with the same bits, for the rows of num_tiles tiles, which are tile_bytes apart.
+  // Null where that is not faster for many tokens.
+  void (*multiply_tiles)(const unsigned char* tiles, std::size_t tile_bytes, std::size_t num_tiles,
+                         std::size_t columns, const unsigned char* prepared,
+                         std::size_t prepared_stride, std::size_t tokens, float* out,
+                         std::size_t out_stride) = nullptr;
   // For two tokens or more, which it takes prepared by its own prepare(): faster, with the same
   // bits. Null where this kernel is as fast.
   const ProductKernel* of_several = nullptr;

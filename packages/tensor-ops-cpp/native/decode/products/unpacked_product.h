@@ -165,55 +165,91 @@ struct UnpackedProduct {
   }
 };
 
-// Tile t is t * second bytes behind the first. Results are kept in `out` between the blocks that
-// are unpacked at a time.
-template <class Format, std::size_t tiles>
-void multiply_unpacked(const unsigned char* tile, std::size_t second, std::size_t columns,
-                       Tokens tokens, std::size_t count) {
-  UnpackedBlockOf<Format> memory[kUnpackedBlocks][tiles];
-  auto* const blocks = in_memory(&memory[0]);
-  const std::size_t all = columns / kBlockColumns;
-  for (std::size_t first = 0; first < all; first += kUnpackedBlocks) {
-    const std::size_t num_blocks = all - first < kUnpackedBlocks ? all - first : kUnpackedBlocks;
+// Tiles whose results of 512 tokens, and the activations of the blocks that are unpacked at a time,
+// are in a cache of 1 MB together.
+constexpr std::size_t kMostTiles = 8;
+
+// Tiles that lie one behind the other, as many as tile_bytes says apart, times some tokens.
+template <class Format>
+class UnpackedTiles {
+ public:
+  UnpackedTiles(const unsigned char* tiles, std::size_t tile_bytes, std::size_t columns,
+                Tokens tokens, std::size_t num_tokens)
+      : tiles_(tiles),
+        tile_bytes_(tile_bytes),
+        num_blocks_(columns / kBlockColumns),
+        tokens_(tokens),
+        num_tokens_(num_tokens) {}
+
+  // The blocks are the outer loop, so that their activations are read again for all tiles while the
+  // caches have them. Results are kept in the output meanwhile.
+  void multiply(std::size_t num_tiles) const {
+    for (std::size_t t = 0; t < num_tiles; t += kMostTiles) {
+      const std::size_t end = num_tiles - t < kMostTiles ? num_tiles : t + kMostTiles;
+      for (std::size_t b = 0; b < num_blocks_; b += kUnpackedBlocks) {
+        std::size_t tile = t;
+        for (; tile + 2 <= end; tile += 2) multiply_blocks<2>(tile, b);
+        if (tile < end) multiply_blocks<1>(tile, b);
+      }
+    }
+  }
+
+ private:
+  // Some blocks, from the first one on, of `count` tiles.
+  template <std::size_t count>
+  void multiply_blocks(std::size_t tile, std::size_t first) const {
+    UnpackedBlockOf<Format> memory[kUnpackedBlocks][count];
+    auto* const blocks = in_memory(&memory[0]);
+    const std::size_t left = num_blocks_ - first;
+    const std::size_t num_blocks = left < kUnpackedBlocks ? left : kUnpackedBlocks;
     for (std::size_t b = 0; b < num_blocks; ++b)
-      for (std::size_t t = 0; t < tiles; ++t) {
-        const Format block(tile + t * second, first + b, 0);
+      for (std::size_t t = 0; t < count; ++t) {
+        const Format block(tiles_ + (tile + t) * tile_bytes_, first + b, 0);
         block.prefetch();
         unpack(block, blocks[b][t]);
       }
+    Tokens tokens = tokens_;
+    tokens.prepared += first * sizeof(PairBlock<2>);
+    tokens.out += tile * kTileRows;
+    constexpr std::size_t scales = Format::kScales;
+    constexpr bool has_minimum = Format::kHasMinimum;
     if (adds_beside_multiplies())
-      UnpackedProduct<Format::kScales, Format::kHasMinimum, tiles, true>::run_all(
-          blocks, num_blocks, tokens, count, first == 0);
+      UnpackedProduct<scales, has_minimum, count, true>::run_all(blocks, num_blocks, tokens,
+                                                                 num_tokens_, first == 0);
     else
-      UnpackedProduct<Format::kScales, Format::kHasMinimum, tiles, false>::run_all(
-          blocks, num_blocks, tokens, count, first == 0);
-    tokens.prepared += num_blocks * sizeof(PairBlock<2>);
+      UnpackedProduct<scales, has_minimum, count, false>::run_all(blocks, num_blocks, tokens,
+                                                                  num_tokens_, first == 0);
   }
-}
 
-// Few tokens are multiplied by words.
+  const unsigned char* tiles_;
+  std::size_t tile_bytes_, num_blocks_;
+  Tokens tokens_;
+  std::size_t num_tokens_;
+};
+
 template <class Format>
 void multiply_joined(const unsigned char* tile, std::size_t columns, const unsigned char* prepared,
                      std::size_t prepared_stride, std::size_t count, float* out,
                      std::size_t out_stride) {
-  using ByWords = IntegerProduct<Format, 2, PairBlock<2>>;
+  const Tokens tokens{prepared, prepared_stride, out, out_stride};
   if (count < kManyTokens)
-    multiply<ByWords>(tile, columns, prepared, prepared_stride, count, out, out_stride);
+    multiply_tokens<IntegerProduct<Format, 2, PairBlock<2>>, kIntegerTokens<2, Format::kScales>>(
+        tile, columns, tokens, count);
   else
-    multiply_unpacked<Format, 1>(tile, 0, columns, {prepared, prepared_stride, out, out_stride},
-                                 count);
+    UnpackedTiles<Format>(tile, 0, columns, tokens, count).multiply(1);
 }
 template <class Format>
-void multiply_joined_pair(const unsigned char* tile, std::size_t second, std::size_t columns,
-                          const unsigned char* prepared, std::size_t prepared_stride,
-                          std::size_t count, float* out, std::size_t out_stride) {
-  multiply_unpacked<Format, 2>(tile, second, columns, {prepared, prepared_stride, out, out_stride},
-                               count);
+void multiply_joined_tiles(const unsigned char* tiles, std::size_t tile_bytes,
+                           std::size_t num_tiles, std::size_t columns,
+                           const unsigned char* prepared, std::size_t prepared_stride,
+                           std::size_t count, float* out, std::size_t out_stride) {
+  const Tokens tokens{prepared, prepared_stride, out, out_stride};
+  UnpackedTiles<Format>(tiles, tile_bytes, columns, tokens, count).multiply(num_tiles);
 }
 
 template <class Format>
 constexpr ProductKernel joined_product{int8_bytes<2, PairBlock<2>>, prepare_int8<2, PairBlock<2>>,
-                                       multiply_joined<Format>, multiply_joined_pair<Format>};
+                                       multiply_joined<Format>, multiply_joined_tiles<Format>};
 template <class Format>
 constexpr ProductKernel int8_product<Format, 2>{int8_bytes<2>, prepare_int8<2>,
                                                 multiply<IntegerProduct<Format, 2>>, nullptr,
