@@ -5,7 +5,7 @@ a long one: by transformers with its usual cache, by transformers with a static 
 `torch.compile`, and by decoders with the model's weights and with quantised ones. They take turns.
 What packing takes, and memory, are beside it, and the part of the memory's bandwidth that one
 sequence reaches: the bytes that a step reads, by the time of a step, by what the kernel's threads
-read without computing.
+read without computing right after those steps.
 
     nox -s bench_torch -- torch_decoder --json benchmarks/results/torch_decoder.json
 """
@@ -21,7 +21,7 @@ from typing import Any
 from records import origin, read, rounded, write
 from torch_models import BATCHES, DTYPES, HEADS, HIDDEN, INTERMEDIATE, LAYERS, VOCABULARY, table
 
-FORMAT = 1
+FORMAT = 2
 PROMPT, LONG_PROMPT, NEW = 16, 512, 24
 EAGER, COMPILED, KERNEL = "transformers", "transformers, compiled", "decoder"
 QUANTIZED = ("q8_0", "q4_0")
@@ -32,7 +32,7 @@ Generate = Callable[[Any, int], Any]
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--json", type=Path, help="write the figures here")
-    parser.add_argument("--rounds", type=int, default=3, help="times that each is timed")
+    parser.add_argument("--rounds", type=int, default=5, help="times that each is timed")
     parser.add_argument("--layers", type=int, default=LAYERS, help="of the model")
     parser.add_argument("--without-compiled", action="store_true", help="leave torch.compile out")
     options = parser.parse_args()
@@ -94,9 +94,12 @@ def of_dtype(dtype: str, rounds: int, layers: int, compiled: bool) -> Iterator[d
         )
         decoders[name] = time.perf_counter() - start, made
         ways[name] = on_kernel(made)
-    seconds = in_turn(ways, rounds)
+    kernels = {name: made.kernel for name, (_, made) in decoders.items()}
+    seconds, bandwidths = in_turn(ways, kernels, rounds)
     for name in ways:
-        packed = None if name not in decoders else facts_of(*decoders[name])
+        packed = None
+        if name in decoders:
+            packed = facts_of(*decoders[name]) | {"bandwidth": bandwidths[name]}
         yield {"dtype": dtype, "way": name, "seconds": seconds[name], "packed": packed}
     for _, made in decoders.values():
         made.close()
@@ -132,11 +135,17 @@ def on_kernel(decoder: Any) -> Generate:
     return generate
 
 
-def in_turn(ways: dict[str, Generate], rounds: int) -> dict[str, dict[str, list[float]]]:
-    """Time each way in turn: steps by batch, and the first token after the long prompt."""
+def in_turn(
+    ways: dict[str, Generate], kernels: dict[str, Any], rounds: int
+) -> tuple[dict[str, dict[str, list[float]]], dict[str, list[float]]]:
+    """Time each way in turn: steps by batch, and the first token after the long prompt.
+
+    Returns the seconds of each way, and the bandwidth of each kernel after its steps of one.
+    """
     import torch
 
     seconds: dict[str, dict[str, list[float]]] = {name: {} for name in ways}
+    bandwidths: dict[str, list[float]] = {name: [] for name in kernels}
     draw = torch.Generator().manual_seed(0)
     for number in range(-1, rounds):  # the first is to warm up, and to compile
         for batch in BATCHES:
@@ -145,15 +154,18 @@ def in_turn(ways: dict[str, Generate], rounds: int) -> dict[str, dict[str, list[
                 taken = timed(generate, prompts, 1 + NEW) - timed(generate, prompts, 1)
                 if number >= 0:
                     seconds[name].setdefault(f"step of {batch}", []).append(taken / NEW)
+                if number >= 0 and batch == 1 and name in kernels:
+                    bandwidths[name].append(rounded(kernels[name].read_bandwidth()))
         prompts = torch.randint(VOCABULARY, (1, LONG_PROMPT), generator=draw)
         for name, generate in ways.items():
             taken = timed(generate, prompts, 1)
             if number >= 0:
                 seconds[name].setdefault("first token", []).append(taken)
-    return {
+    short = {
         name: {what: [float(f"{each:.5g}") for each in times] for what, times in found.items()}
         for name, found in seconds.items()
     }
+    return short, bandwidths
 
 
 def timed(generate: Generate, prompts: Any, count: int) -> float:
@@ -165,13 +177,11 @@ def timed(generate: Generate, prompts: Any, count: int) -> float:
 def facts_of(packing: float, decoder: Any) -> dict[str, Any]:
     """Return what packing took, and what a decoder has in memory and reads."""
     kernel = decoder.explain().kernel
-    bandwidth = max(decoder.kernel.read_bandwidth() for _ in range(5))
     return {
         "seconds": rounded(packing),
         "memory": dict(kernel.memory),
         "activations": kernel.options["activations"],
         "reads": sum(sum(types.values()) for types in kernel.reads.weights.values()),
-        "bandwidth": rounded(bandwidth),
     }
 
 
@@ -205,8 +215,8 @@ def blocks(content: dict[str, Any]) -> dict[str, str]:
                     f"{packed['seconds']:.2f} s",
                     f"{packed['memory']['weights'] / 2**20:.0f} MiB",
                     f"{packed['memory']['caches'] / 2**20:.0f} MiB",
-                    f"{packed['bandwidth'] / 1e9:.1f} GB/s",
-                    f"{packed['reads'] / _median(each, 'step of 1') / packed['bandwidth']:.0%}",
+                    f"{statistics.median(packed['bandwidth']) / 1e9:.1f} GB/s",
+                    f"{_reached(each):.0%}",
                 )
                 for each in models
                 if (packed := each["packed"])
@@ -218,6 +228,13 @@ def blocks(content: dict[str, Any]) -> dict[str, str]:
 def content_of(path: Path) -> dict[str, Any]:
     """Return a record that this script has written."""
     return read(path, FORMAT)
+
+
+def _reached(entry: dict[str, Any]) -> float:
+    """Return the part of the bandwidth that steps of one sequence reach, the median of rounds."""
+    packed, steps = entry["packed"], entry["seconds"]["step of 1"]
+    pairs = zip(steps, packed["bandwidth"], strict=True)
+    return statistics.median(packed["reads"] / step / bandwidth for step, bandwidth in pairs)
 
 
 def _median(entry: dict[str, Any], what: str) -> float:

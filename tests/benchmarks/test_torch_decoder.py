@@ -12,7 +12,7 @@ def entry(way, packed):
 
 def test_tables_have_medians_and_the_part_of_the_bandwidth(tmp_path):
     memory = {"weights": 3 << 20, "caches": 1 << 20}
-    packed = {"seconds": 0.5, "memory": memory, "reads": 10**8, "bandwidth": 10.0**10}
+    packed = {"seconds": 0.5, "memory": memory, "reads": 10**8, "bandwidth": [10.0**10] * 3}
     content = {
         "format": torch_decoder.FORMAT,
         "machine": {"cpu": "a CPU"},
