@@ -30,8 +30,8 @@ _TERMS = (
 # is written.
 CAUSES = {
     "decode, of the read bandwidth": (
-        "a part of the arithmetic is not hidden behind reading where the memory is fast, and threads "
-        "wait for one another; `tensor-ops bench decode` shows how long."
+        "a part of the arithmetic is not hidden behind reading where the memory is fast, and "
+        "threads wait for one another; `tensor-ops bench decode` shows how long."
     ),
     f"decode, beside {BETTER}": (
         "reading limits both engines: with one int8 term, half of the products, a step takes "

@@ -148,7 +148,7 @@ struct IntegerProduct {
     Floats results[count] = {};
     for (std::size_t b = 0; b < columns / kBlockColumns; ++b) {
       const Format of_tile(tile, b, 0);
-      of_tile.prefetch();
+      of_tile.prefetch(count == 1 ? kStreamAheadOfOne : kStreamAhead);
       auto end = end_of<terms>(of_tile);
       if constexpr (kScales == 2 && count == 1) {
         // Before the words: on Zen 4, weights in memory are read faster in this order.
@@ -182,7 +182,7 @@ struct IntegerProduct {
     Partial<count> partial{};
     Partial<count>& kept = kSumsInMemory && !are_few ? *in_memory(&partial) : partial;
     for (std::size_t b = 0; b < columns / kBlockColumns; ++b) {
-      Format(tile, b, 0).prefetch();
+      Format(tile, b, 0).prefetch(count == 1 ? kStreamAheadOfOne : kStreamAhead);
       repeat<kParts / kTogether>([&](auto group) TENSOR_OPS_INLINE_LAMBDA {
         constexpr std::size_t first = group * kTogether;
         Sums sums[count];
