@@ -13,13 +13,17 @@ namespace {
 using tensor_ops::decode::TileClaims;
 
 // In a random order of who asks: the owner's tiles are the first that are left, the others' the
-// last.
+// last, and both get them by one or by two.
 void check_step(TileClaims& claims, std::uint32_t step, std::size_t all, std::mt19937& random) {
   std::size_t begin = 0, end = all;
   while (begin < end) {
     const bool is_owner = random() % 2;
-    const auto taken = claims.take(step, all, is_owner);
-    require(taken.begin < taken.end, "step ", step, ": none of ", end - begin, " tiles is taken");
+    const std::size_t together = 1 + random() % 2, left = end - begin;
+    const auto taken = claims.take(step, all, is_owner, together);
+    const std::size_t count = taken.end - taken.begin;
+    require(taken.begin < taken.end, "step ", step, ": none of ", left, " tiles is taken");
+    require(count % together == 0 || count == left, "step ", step, ": ", count, " of ", left,
+            " tiles are taken by ", together);
     if (is_owner) {
       require(taken.begin == begin && taken.end <= end, "step ", step, ": the owner takes from ",
               taken.begin, " to ", taken.end, ", where ", begin, " to ", end, " are left");
@@ -31,7 +35,7 @@ void check_step(TileClaims& claims, std::uint32_t step, std::size_t all, std::mt
     }
   }
   for (bool is_owner : {true, false}) {
-    const auto taken = claims.take(step, all, is_owner);
+    const auto taken = claims.take(step, all, is_owner, 1);
     require(taken.begin == taken.end, "step ", step, ": more than all ", all, " tiles are taken");
   }
 }
@@ -51,7 +55,7 @@ void check_steps() {
     TileClaims claims;
     for (std::uint32_t i = 0; i < 6; ++i) {
       check_step(claims, first + 2 * i, 23, random);
-      claims.take(first + 2 * i + 1, 23, true);
+      claims.take(first + 2 * i + 1, 23, true, 1);
     }
   }
 }
@@ -66,7 +70,7 @@ void check_threads() {
     for (std::uint32_t step = 1; step <= kSteps; ++step) {
       for (++arrived; arrived < step * kThreads;) std::this_thread::yield();
       for (;;) {
-        const auto tiles = claims.take(step, kTiles, thread == 0);
+        const auto tiles = claims.take(step, kTiles, thread == 0, 1 + step % 2);
         if (tiles.begin == tiles.end) break;
         for (std::size_t i = tiles.begin; i < tiles.end; ++i) ++times_taken[i];
       }
