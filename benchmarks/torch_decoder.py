@@ -5,7 +5,8 @@ a long one: by transformers with its usual cache, by transformers with a static 
 `torch.compile`, and by decoders with the model's weights and with quantised ones. They take turns.
 What packing takes, and memory, are beside it, and the part of the memory's bandwidth that one
 sequence reaches: the bytes that a step reads, by the time of a step, by what the kernel's threads
-read without computing right after those steps.
+read without computing right before and after those steps. That of a shared machine may double in
+between: rounds in which it changes by more than a tenth are left out, unless all do.
 
     nox -s bench_torch -- torch_decoder --json benchmarks/results/torch_decoder.json
 """
@@ -21,7 +22,7 @@ from typing import Any
 from records import origin, read, rounded, write
 from torch_models import BATCHES, DTYPES, HEADS, HIDDEN, INTERMEDIATE, LAYERS, VOCABULARY, table
 
-FORMAT = 2
+FORMAT = 3
 PROMPT, LONG_PROMPT, NEW = 16, 512, 24
 EAGER, COMPILED, KERNEL = "transformers", "transformers, compiled", "decoder"
 QUANTIZED = ("q8_0", "q4_0")
@@ -137,25 +138,29 @@ def on_kernel(decoder: Any) -> Generate:
 
 def in_turn(
     ways: dict[str, Generate], kernels: dict[str, Any], rounds: int
-) -> tuple[dict[str, dict[str, list[float]]], dict[str, list[float]]]:
+) -> tuple[dict[str, dict[str, list[float]]], dict[str, list[list[float]]]]:
     """Time each way in turn: steps by batch, and the first token after the long prompt.
 
-    Returns the seconds of each way, and the bandwidth of each kernel after its steps of one.
+    Returns the seconds of each way, and the bandwidth of each kernel before and after its steps of
+    one.
     """
     import torch
 
     seconds: dict[str, dict[str, list[float]]] = {name: {} for name in ways}
-    bandwidths: dict[str, list[float]] = {name: [] for name in kernels}
+    bandwidths: dict[str, list[list[float]]] = {name: [] for name in kernels}
     draw = torch.Generator().manual_seed(0)
     for number in range(-1, rounds):  # the first is to warm up, and to compile
         for batch in BATCHES:
             prompts = torch.randint(VOCABULARY, (batch, PROMPT), generator=draw)
             for name, generate in ways.items():
+                kernel = kernels.get(name) if batch == 1 else None
+                before = kernel and kernel.read_bandwidth()
                 taken = timed(generate, prompts, 1 + NEW) - timed(generate, prompts, 1)
                 if number >= 0:
                     seconds[name].setdefault(f"step of {batch}", []).append(taken / NEW)
-                if number >= 0 and batch == 1 and name in kernels:
-                    bandwidths[name].append(rounded(kernels[name].read_bandwidth()))
+                if number >= 0 and kernel:
+                    pair = before, kernel.read_bandwidth()
+                    bandwidths[name].append([rounded(each) for each in pair])
         prompts = torch.randint(VOCABULARY, (1, LONG_PROMPT), generator=draw)
         for name, generate in ways.items():
             taken = timed(generate, prompts, 1)
@@ -215,7 +220,7 @@ def blocks(content: dict[str, Any]) -> dict[str, str]:
                     f"{packed['seconds']:.2f} s",
                     f"{packed['memory']['weights'] / 2**20:.0f} MiB",
                     f"{packed['memory']['caches'] / 2**20:.0f} MiB",
-                    f"{statistics.median(packed['bandwidth']) / 1e9:.1f} GB/s",
+                    f"{statistics.median(read for _, read in _steady(each)) / 1e9:.1f} GB/s",
                     f"{_reached(each):.0%}",
                 )
                 for each in models
@@ -231,10 +236,16 @@ def content_of(path: Path) -> dict[str, Any]:
 
 
 def _reached(entry: dict[str, Any]) -> float:
-    """Return the part of the bandwidth that steps of one sequence reach, the median of rounds."""
-    packed, steps = entry["packed"], entry["seconds"]["step of 1"]
-    pairs = zip(steps, packed["bandwidth"], strict=True)
-    return statistics.median(packed["reads"] / step / bandwidth for step, bandwidth in pairs)
+    """Return the part of the bandwidth that steps of one sequence reach."""
+    reads = entry["packed"]["reads"]
+    return statistics.median(reads / seconds / read for seconds, read in _steady(entry))
+
+
+def _steady(entry: dict[str, Any]) -> list[tuple[float, float]]:
+    """Return the seconds of a step and the bandwidth of the rounds in which that was steady."""
+    rounds = list(zip(entry["seconds"]["step of 1"], entry["packed"]["bandwidth"], strict=True))
+    steady = [each for each in rounds if max(each[1]) <= 1.1 * min(each[1])] or rounds
+    return [(seconds, statistics.mean(pair)) for seconds, pair in steady]
 
 
 def _median(entry: dict[str, Any], what: str) -> float:
