@@ -5,8 +5,8 @@ a long one: by transformers with its usual cache, by transformers with a static 
 `torch.compile`, and by decoders with the model's weights and with quantised ones. They take turns.
 What packing takes, and memory, are beside it, and the part of the memory's bandwidth that one
 sequence reaches: the bytes that a step reads, by the time of a step, by what the kernel's threads
-read without computing right before and after those steps. That of a shared machine may double in
-between: rounds in which it changes by more than a tenth are left out, unless all do.
+read without computing right before or after those steps, whichever is more: that of a shared
+machine may double in between.
 
     nox -s bench_torch -- torch_decoder --json benchmarks/results/torch_decoder.json
 """
@@ -220,7 +220,7 @@ def blocks(content: dict[str, Any]) -> dict[str, str]:
                     f"{packed['seconds']:.2f} s",
                     f"{packed['memory']['weights'] / 2**20:.0f} MiB",
                     f"{packed['memory']['caches'] / 2**20:.0f} MiB",
-                    f"{statistics.median(read for _, read in _steady(each)) / 1e9:.1f} GB/s",
+                    f"{statistics.median(_bandwidths(each)) / 1e9:.1f} GB/s",
                     f"{_reached(each):.0%}",
                 )
                 for each in models
@@ -235,17 +235,16 @@ def content_of(path: Path) -> dict[str, Any]:
     return read(path, FORMAT)
 
 
+def _bandwidths(entry: dict[str, Any]) -> list[float]:
+    """Return what the threads of a kernel read per second, by round: the most, to claim less."""
+    return [max(pair) for pair in entry["packed"]["bandwidth"]]
+
+
 def _reached(entry: dict[str, Any]) -> float:
-    """Return the part of the bandwidth that steps of one sequence reach."""
-    reads = entry["packed"]["reads"]
-    return statistics.median(reads / seconds / read for seconds, read in _steady(entry))
-
-
-def _steady(entry: dict[str, Any]) -> list[tuple[float, float]]:
-    """Return the seconds of a step and the bandwidth of the rounds in which that was steady."""
-    rounds = list(zip(entry["seconds"]["step of 1"], entry["packed"]["bandwidth"], strict=True))
-    steady = [each for each in rounds if max(each[1]) <= 1.1 * min(each[1])] or rounds
-    return [(seconds, statistics.mean(pair)) for seconds, pair in steady]
+    """Return the part of the bandwidth that steps of one sequence reach, the median of rounds."""
+    reads, steps = entry["packed"]["reads"], entry["seconds"]["step of 1"]
+    pairs = zip(steps, _bandwidths(entry), strict=True)
+    return statistics.median(reads / step / bandwidth for step, bandwidth in pairs)
 
 
 def _median(entry: dict[str, Any], what: str) -> float:

@@ -11,8 +11,7 @@ def entry(way, packed):
 
 
 def test_tables_have_medians_and_the_part_of_the_bandwidth(tmp_path):
-    steady, changed = [1.02e10, 0.98e10], [10.0**10, 5 * 10.0**10]
-    bandwidth = [changed, steady, changed]
+    bandwidth = [[0.5e10, 10.0**10], [10.0**10, 0.98e10], [10.0**10, 10.0**10]]
     memory = {"weights": 3 << 20, "caches": 1 << 20}
     packed = {"seconds": 0.5, "memory": memory, "reads": 10**8, "bandwidth": bandwidth}
     content = {
