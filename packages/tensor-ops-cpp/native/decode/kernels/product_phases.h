@@ -8,9 +8,6 @@
 namespace tensor_ops::TENSOR_OPS_LEVEL {
 namespace {
 
-// With this many rows or more, several tiles are multiplied together.
-constexpr std::size_t kTogetherRows = 16;
-
 // Prologue::row(share, r, scratch) returns the row that is multiplied, which may be in the scratch;
 // Prologue::bias is the slot of the biases. The residual is the second input.
 template <class Prologue>
@@ -41,7 +38,7 @@ class ProductPhases {
       for (;;) {
         const bool is_owner = i < share.num_own;
         const auto tiles = share.claims[owner].take(share.step->number, of.num_tiles, is_owner,
-                                                    share.rows >= kTogetherRows ? 2 : 1);
+                                                    share.rows >= kManyTokens ? 2 : 1);
         if (tiles.begin == tiles.end) break;
         multiply_tiles(share, scratch, of, tiles);
       }
@@ -56,7 +53,7 @@ class ProductPhases {
       const std::size_t behind = first + (run.rows + kTileRows - 1) / kTileRows;
       const std::size_t end = tiles.end < behind ? tiles.end : behind;
       std::size_t t = tiles.begin > first ? tiles.begin : first;
-      if (share.rows >= kTogetherRows && run.kernel->for_tokens(share.rows).multiply_tiles) {
+      if (share.rows >= kManyTokens && run.kernel->for_tokens(share.rows).multiply_tiles) {
         const std::size_t behind_whole = first + run.rows / kTileRows;
         const std::size_t whole = end < behind_whole ? end : behind_whole;
         if (t < whole) t += multiply_whole_tiles(share, scratch, run, t - first, whole - first);

@@ -28,6 +28,8 @@ namespace tensor_ops {
 
 constexpr std::size_t kTileRows = 16;       // a lane of a vector is a row of the weight
 constexpr std::size_t kTileAlignment = 64;  // bytes; tile sizes are multiples of it
+// With this many tokens or more, several tiles are multiplied together.
+constexpr std::size_t kManyTokens = 16;
 
 using decode::ActivationType;
 using decode::kActivationNames;

@@ -17,7 +17,6 @@
 namespace tensor_ops::TENSOR_OPS_LEVEL {
 namespace {
 
-constexpr std::size_t kManyTokens = 16;
 constexpr std::size_t kUnpackedBlocks = 8;  // at a time: with two tiles, most of a cache of 32 KB
 
 // A block of 32 columns of a tile, with the zero point subtracted from its weights.
