@@ -118,6 +118,22 @@ def test_alone_and_together_bits_are_the_same(model, backend):
     assert np.array_equal(alone[0][1], together[1][1])
 
 
+def test_only_attention_of_the_last_layer_is_of_all_tokens(model):
+    (folder, *_), _, _ = model
+    with open_kernel(folder, backend="python") as kernel:
+        program = kernel.program
+    of_all = [
+        matrix
+        for node in program.nodes
+        for matrix in node.weights.get("weight", ())
+        if {program.values[value].rows for value in node.outputs.values()} == {"tokens"}
+    ]
+    last = max(int(name.split(".")[2]) for name in of_all if ".layers." in name)
+    in_last = {name.split(".")[3] for name in of_all if f".layers.{last}." in name}
+    assert in_last <= {"self_attn", "post_attention_layernorm"}
+    assert any(f".layers.{last}.mlp." in name for name in program.tensors)
+
+
 def longrope(**factors):
     return {
         "original_max_position_embeddings": 96,

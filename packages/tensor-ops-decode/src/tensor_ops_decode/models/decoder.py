@@ -181,8 +181,11 @@ class _Assembly:
             factor = {"factor": decoder.embedding_scale}
             x = builder.add("scale", {"x": x}, None, factor, output="scaled")
         for layer in range(decoder.layers):
-            x = self.mlp(layer, self.attention(layer, x))
-        x = builder.add("select", {"x": x}, output="selected")
+            x = self.attention(layer, x)
+            if layer + 1 == decoder.layers:
+                # What follows looks at no other token, so that those without logits end here.
+                x = builder.add("select", {"x": x}, output="selected")
+            x = self.mlp(layer, x)
         head = embedding
         if not decoder.is_tied:
             head = self.matrix("head", decoder.vocabulary, decoder.hidden)

@@ -36,9 +36,10 @@ def quantized_program(program: Program, name: str | None, head: str | None = Non
     tensors, nodes = dict(program.tensors), list(program.nodes)
     tables = {each for node in nodes for each in tables_of(node)}
     head_type = head or (name and _HEAD_TYPE)
+    # The last product computes the logits.
+    last = max((i for i, node in enumerate(nodes) if matrices_of(node)), default=None)
     for index, node in enumerate(nodes):
-        rows = [program.values[value].rows for value in node.outputs.values()]
-        is_head = "selected" in rows  # which only the logits have
+        is_head = index == last
         wanted, any_type = (head_type, head is not None) if is_head else (name, False)
         weights = dict(node.weights)
         for slot, names in matrices_of(node).items():
