@@ -2,7 +2,8 @@
 
 import numpy as np
 import pytest
-from small_programs import COLUMNS, QKV, Assembly, outputs
+from emulated_kernels import Order
+from small_programs import COLUMNS, QKV, STEPS, Assembly, outputs
 
 import tensor_ops_cuda
 from tensor_ops_decode import reference
@@ -114,6 +115,16 @@ def sums_of_selected_rows_over_ranks(made):
     return ["r", "z"]
 
 
+def silu_mul_between_two_products(made):
+    """The product after it reads what the one before it has left."""
+    made.linear("gates", "x", made.matrix("up", 2 * 480))
+    made.add("silu_mul", "hidden", {"x": "gates"})
+    made.linear("part", "hidden", made.matrix("down", COLUMNS, 480))
+    made.add("allreduce", "r", {"x": "part"})
+    made.add("add", "y", {"a": "r", "b": "x"})
+    return ["y"]
+
+
 def no_outputs(made):
     made.qkv("q")
     made.attention("a", "q")
@@ -134,6 +145,7 @@ RIGHT = [
     two_tables,
     sums_over_ranks,
     sums_of_selected_rows_over_ranks,
+    silu_mul_between_two_products,
     no_outputs,
 ]
 
@@ -280,15 +292,34 @@ def name_of(build):
     return build.__name__.replace("_", " ")
 
 
-@pytest.mark.parametrize("build", RIGHT, ids=name_of)
-def test_what_is_run_is_right(build):
+@pytest.fixture
+def some_warp_is_behind(runtime):
+    """Warps of which one at a time runs only when all others wait."""
+    runtime.emulatedSetOrder(Order.WARP_BEHIND, 1)
+    yield
+    runtime.emulatedSetOrder(Order.RANDOM, 1)
+
+
+def check(build, steps):
     made = Assembly()
     program = made.builder.program(build(made))
-    found = outputs(tensor_ops_cuda, program, made.tensors, num_workers=2)
-    right = outputs(reference, program, made.tensors, options={"dtype": "float64"})
+    found = outputs(tensor_ops_cuda, program, made.tensors, steps, num_workers=2)
+    right = outputs(reference, program, made.tensors, steps, options={"dtype": "float64"})
     for result, expected in zip(found, right, strict=True):
         # Weights are in bfloat16, with which activations are exact, and caches in float32.
         assert np.abs(result - expected).max(initial=0) < 1e-5
+
+
+@pytest.mark.parametrize("build", RIGHT, ids=name_of)
+def test_what_is_run_is_right(build):
+    check(build, STEPS)
+
+
+@pytest.mark.usefixtures("some_warp_is_behind")
+@pytest.mark.parametrize("build", RIGHT, ids=name_of)
+def test_values_last_until_the_slowest_warp_has_read_them(build):
+    """Of few tokens each block reads all of a value, while others write the next one already."""
+    check(build, [([0, 1, 2], [position] * 3, [0, 2]) for position in range(8)])
 
 
 @pytest.mark.parametrize("build", REFUSED, ids=name_of)

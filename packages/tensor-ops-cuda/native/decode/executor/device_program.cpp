@@ -112,14 +112,15 @@ std::size_t DeviceProgram::rows_of_value(std::size_t index) const {
   return std::min<std::size_t>(program_.limits.rows(program_.values[index].rows), kMostTokens);
 }
 
-// The program as its phases read values: the tokens of a step that run through it together, and
-// selected rows where those of all tokens are.
+// The program as its phases read values: the tokens of a step that run through it together, the
+// selected rows where those of all tokens are, and the hidden ones of silu_mul where the product
+// before it has left them.
 Program DeviceProgram::as_lowered() const {
   Program lowered = program_;
   lowered.limits.max_tokens = std::min<std::size_t>(lowered.limits.max_tokens, kMostTokens);
   lowered.limits.max_selected = std::min<std::size_t>(lowered.limits.max_selected, kMostTokens);
   for (const LoweredPhase& phase : lowered_.phases)
-    if (phase.phase.source == Phase::kSelectedRows)
+    if (phase.x != kAbsent)
       lowered.nodes[static_cast<std::size_t>(phase.phase.node)].inputs[0] = phase.x;
   return lowered;
 }
