@@ -43,6 +43,16 @@ def runtime(device):
     return emulated.Runtime()
 
 
+@pytest.fixture
+def some_warp_is_behind(runtime):
+    """Kernels of which one warp at a time runs only when all others wait."""
+    from emulated_kernels import Order
+
+    runtime.emulatedSetOrder(Order.WARP_BEHIND, 1)
+    yield
+    runtime.emulatedSetOrder(Order.RANDOM, 1)
+
+
 @pytest.fixture(scope="session")
 def cooperative_kernels(made_once):
     """Kernels whose blocks run at once, and a runtime of their own."""

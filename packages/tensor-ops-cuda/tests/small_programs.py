@@ -3,12 +3,13 @@
 import numpy as np
 from random_llama import stored
 
-from tensor_ops_decode import Builder, Limits, Tensor
+from tensor_ops_decode import Builder, Limits, Tensor, reference
 from tensor_ops_decode.program import Cache
 
 COLUMNS, WORDS, LENGTH = 64, 30, 40
 HEADS, KV_HEADS, SIZE = 4, 2, 16
 QKV = (HEADS + 2 * KV_HEADS) * SIZE
+GATES = 96
 # Of each step the slots, the positions, and the rows that are selected. One has more tokens than
 # run together, and one selects none.
 STEPS = [
@@ -17,6 +18,8 @@ STEPS = [
     ([0, 1, 2], [6, 7, 1], [0, 1, 2]),
     ([0] * 9, range(7, 16), [0, 3, 8]),
 ]
+# Of which each block prepares all activations by itself.
+FEW_TOKENS = [([0, 1, 2], [position] * 3, [0, 2]) for position in range(8)]
 
 
 class Assembly:
@@ -62,6 +65,13 @@ class Assembly:
         }  # fmt: skip
         return self.add("attention", output, {"qkv": qkv}, attributes | given, **tables)
 
+    def gated(self, output, x="x", residual="x", gate_residual=None):
+        up = self.matrix(f"{output}.up", 2 * GATES)
+        self.linear(f"{output}.gates", x, up, gate_residual)
+        down = self.matrix(f"{output}.down", COLUMNS, GATES)
+        inputs = {"x": f"{output}.gates", "residual": residual}
+        return self.add("silu_mul_linear_with_residual", output, inputs, weight=down)
+
     def select(self, output, x):
         return self.add("select", output, {"x": x})
 
@@ -83,3 +93,14 @@ def outputs(executor, program, tensors, steps=STEPS, **options):
             found.append(arrays[name][:rows].copy())
     executable.close()
     return found
+
+
+def assert_right(executor, build, steps=STEPS):
+    """Check a program: `build` adds its nodes to an `Assembly`, and returns its outputs."""
+    made = Assembly()
+    program = made.builder.program(build(made))
+    found = outputs(executor, program, made.tensors, steps, num_workers=2)
+    right = outputs(reference, program, made.tensors, steps, options={"dtype": "float64"})
+    for result, expected in zip(found, right, strict=True):
+        # Weights are in bfloat16, with which activations are exact, and caches in float32.
+        assert np.abs(result - expected).max(initial=0) < 1e-5

@@ -56,10 +56,18 @@ DEVICE void embed(const Steps& steps, const Phase& phase, const int* tokens) {
 
 // The block's share of all elements of a sum.
 DEVICE void add_rows(const Steps& steps, const Phase& phase) {
-  const unsigned all = static_cast<unsigned>(rows_of(steps, phase) * phase.columns);
+  const bool a_is_selected = phase.source == Phase::kSelectedRows,
+             b_is_selected = phase.residual_is_selected;
+  const auto columns = static_cast<unsigned>(phase.columns);
+  const unsigned all = static_cast<unsigned>(rows_of(steps, phase)) * columns;
   for (unsigned i = blockIdx.x * kBlockThreads + threadIdx.x; i < all;
-       i += gridDim.x * kBlockThreads)
-    publish(phase.y + i, observe(phase.x + i) + observe(phase.residual + i));
+       i += gridDim.x * kBlockThreads) {
+    unsigned selected = i;
+    if (a_is_selected || b_is_selected)
+      selected = static_cast<unsigned>(steps.selected[i / columns]) * columns + i % columns;
+    publish(phase.y + i, observe(phase.x + (a_is_selected ? selected : i)) +
+                             observe(phase.residual + (b_is_selected ? selected : i)));
+  }
 }
 
 template <class Kernel>

@@ -6,6 +6,7 @@
 
 #include "declaration/errors.h"
 #include "decode/program/alignment.h"
+#include "decode/program/node_slots.h"
 #include "decode/program/sizes.h"
 #include "decode/program/value_plan.h"
 #include "launch/cuda.h"
@@ -112,16 +113,21 @@ std::size_t DeviceProgram::rows_of_value(std::size_t index) const {
   return std::min<std::size_t>(program_.limits.rows(program_.values[index].rows), kMostTokens);
 }
 
-// The program as its phases read values: the tokens of a step that run through it together, the
-// selected rows where those of all tokens are, and the hidden ones of silu_mul where the product
-// before it has left them.
+// The program as its phases read values: the tokens of a step that run through it together,
+// selected rows where those of all tokens are, and those of silu_mul where the product before it
+// has left them.
 Program DeviceProgram::as_lowered() const {
   Program lowered = program_;
   lowered.limits.max_tokens = std::min<std::size_t>(lowered.limits.max_tokens, kMostTokens);
   lowered.limits.max_selected = std::min<std::size_t>(lowered.limits.max_selected, kMostTokens);
-  for (const LoweredPhase& phase : lowered_.phases)
-    if (phase.x != kAbsent)
-      lowered.nodes[static_cast<std::size_t>(phase.phase.node)].inputs[0] = phase.x;
+  // Every kind of node has it in the same place.
+  constexpr std::size_t kResidual = LinearNode::kResidual;
+  static_assert(kResidual == SiluMulLinearWithResidualNode::kResidual && kResidual == AddNode::kB);
+  for (const LoweredPhase& phase : lowered_.phases) {
+    auto& inputs = lowered.nodes[static_cast<std::size_t>(phase.phase.node)].inputs;
+    if (phase.x != kAbsent) inputs[0] = phase.x;
+    if (phase.residual != kAbsent) inputs[kResidual] = phase.residual;
+  }
   return lowered;
 }
 

@@ -156,7 +156,7 @@ class Lowering {
       if (added.phase.source == Phase::kAttended)
         refuse(n, "norms of attention after a product only");
     } else {
-      added.residual = node.inputs[LinearNode::kResidual];
+      set_residual(added, node.inputs[LinearNode::kResidual]);
     }
     const std::size_t output = output_of(n);
     added.y = output;
@@ -178,8 +178,10 @@ class Lowering {
 
   void add_sum(std::size_t n) {
     LoweredPhase& added = add(n, Phase::kAdd);
-    added.x = program_.nodes[n].inputs[AddNode::kA];
-    added.residual = program_.nodes[n].inputs[AddNode::kB];
+    const std::size_t a = program_.nodes[n].inputs[AddNode::kA];
+    added.x = before_select(a);
+    if (added.x != a) added.phase.source = Phase::kSelectedRows;
+    set_residual(added, program_.nodes[n].inputs[AddNode::kB]);
     added.y = output_of(n);
     added.phase.columns = static_cast<int>(program_.values[added.y].columns);
   }
@@ -194,7 +196,7 @@ class Lowering {
     LoweredPhase& added = add(n, Phase::kProduct);
     set_matrices(added, n, SiluMulLinearWithResidualNode::kWeight);
     set_source(added, n, x);
-    added.residual = node.inputs[SiluMulLinearWithResidualNode::kResidual];
+    set_residual(added, node.inputs[SiluMulLinearWithResidualNode::kResidual]);
     added.y = output_of(n);
   }
 
@@ -217,11 +219,23 @@ class Lowering {
     return nullptr;
   }
 
+  // The value that a node selects rows of, where it writes this one; else this one.
+  std::size_t before_select(std::size_t value) {
+    const std::size_t writer = writer_[value];
+    return kind_of(writer) == "select" ? program_.nodes[writer].inputs[SelectNode::kX] : value;
+  }
+
+  void set_residual(LoweredPhase& added, std::size_t value) {
+    if (value == kAbsent) return;
+    added.residual = before_select(value);
+    added.phase.residual_is_selected = added.residual != value;
+  }
+
   void set_source(LoweredPhase& added, std::size_t n, std::size_t value) {
     const std::size_t writer = writer_[value];
     if (kind_of(writer) == "select") {
       added.phase.source = Phase::kSelectedRows;
-      value = program_.nodes[writer].inputs[SelectNode::kX];
+      value = before_select(value);
     } else if (kind_of(writer) == "attention") {
       added.phase.source = Phase::kAttended;
       for (const LoweredPhase& phase : lowered_.phases)
@@ -329,14 +343,20 @@ class Lowering {
     }
   }
 
+  // Those that read selected rows look them up among the rows of all tokens.
   void check_select(std::size_t n) {
-    for (std::size_t reader : readers_[output_of(n)]) {
-      const bool is_product = kind_of(reader) == "linear" || kind_of(reader) == "rms_norm_linear";
-      if (!is_product || !reads_first(reader, output_of(n)))
-        refuse(n, "selected rows that only products multiply, but ", program_.nodes[reader].where(),
-               " reads them otherwise");
-    }
+    for (std::size_t reader : readers_[output_of(n)])
+      if (!looks_up_rows(reader, output_of(n)))
+        refuse(n, "selected rows that are only multiplied or added, but ",
+               program_.nodes[reader].where(), " reads them otherwise");
     if (is_output(output_of(n))) refuse(n, "selected rows that are no output of the program");
+  }
+
+  bool looks_up_rows(std::size_t n, std::size_t value) {
+    const std::string& kind = kind_of(n);
+    if (kind == "silu_mul_linear_with_residual")
+      return program_.nodes[n].inputs[SiluMulLinearWithResidualNode::kX] != value;
+    return kind == "linear" || kind == "rms_norm_linear" || kind == "add";
   }
 
   void add_chooser(std::size_t n) {

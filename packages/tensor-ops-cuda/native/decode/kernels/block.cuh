@@ -52,6 +52,11 @@ struct Block {
   Best best;
 };
 
+// The row of a value in which a phase finds its own row.
+DEVICE int row_in(const Steps& steps, bool is_selected, int row) {
+  return is_selected ? steps.selected[row] : row;
+}
+
 DEVICE int rows_of(const Steps& steps, const Phase& phase) {
   return phase.is_selected ? steps.num_selected : steps.num_tokens;
 }

@@ -40,11 +40,12 @@ struct Phase {
   enum Result : int { kStore, kGated, kRotated, kLogits };
 
   Kind kind;
-  int node;             // of the program, the last one that the phase runs
-  bool is_selected;     // whether it has the rows of the selected tokens
-  const Panel* panels;  // of a table or a matrix
+  int node;                   // of the program, the last one that the phase runs
+  bool is_selected;           // whether it has the rows of the selected tokens
+  bool residual_is_selected;  // whether these are looked up in a residual of all tokens
+  const Panel* panels;        // of a table or a matrix
   int num_panels, rows, columns;
-  // Of a product; kAdd has x, residual and y, and columns.
+  // Of a product; kAdd has source, x, residual and y, and columns.
   Source source;
   Result result;
   const float* x;

@@ -26,7 +26,7 @@ using NormRow = RmsRow<float, float, NoResidual>;
 
 // Four columns of the rows of x.
 DEVICE float4 row_vector(const Steps& steps, const Phase& phase, int row, int column) {
-  const int from = phase.source == Phase::kSelectedRows ? steps.selected[row] : row;
+  const int from = row_in(steps, phase.source == Phase::kSelectedRows, row);
   const std::int64_t first = static_cast<std::int64_t>(from) * phase.columns;
   return observe(reinterpret_cast<const float4*>(phase.x + first + column));
 }

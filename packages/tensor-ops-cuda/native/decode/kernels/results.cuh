@@ -56,10 +56,14 @@ DEVICE void store_pair(Block<Kernel>& block, const Phase& phase, int token, int 
       break;
   }
   const float pair[2] = {a, b};
+  const std::int64_t at = static_cast<std::int64_t>(token) * phase.rows + row;
+  const float* residual = phase.residual;
+  if (residual != nullptr)
+    residual += static_cast<std::int64_t>(row_in(block.steps, phase.residual_is_selected, token)) *
+                    phase.rows +
+                row;
   for (int i = 0; i < 2 && row + i < phase.rows; ++i) {
-    const std::int64_t at = static_cast<std::int64_t>(token) * phase.rows + row + i;
-    publish(phase.y + at,
-            phase.residual == nullptr ? pair[i] : pair[i] + observe(phase.residual + at));
+    publish(phase.y + at + i, residual == nullptr ? pair[i] : pair[i] + observe(residual + i));
     if (phase.result == Phase::kLogits) block.best.consider(pair[i], row + i);
   }
 }
