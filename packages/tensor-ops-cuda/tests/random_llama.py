@@ -33,6 +33,7 @@ class Llama:
     tokens: int = 48  # of a step
     is_tied: bool = False
     chooser: str = "argmax"
+    selects_early: bool = True  # before the last layer's MLP, as models do; else behind it
 
     def program(self):
         """Return the program and its tensors."""
@@ -86,8 +87,12 @@ class _Assembly:
         self.tensor("sin", np.sin(angles), "f32")
         x = add("embed", {"tokens": "tokens"}, {"weight": table}, output="x")
         for layer in range(llama.layers):
-            x = self.layer(x, layer)
-        x = add("select", {"x": x}, output="selected")
+            x, is_last = self.attention(x, layer), layer + 1 == llama.layers
+            if is_last and llama.selects_early:
+                x = add("select", {"x": x}, output="selected")
+            x = self.mlp(x, layer)
+        if not llama.selects_early:
+            x = add("select", {"x": x}, output="selected")
         if not llama.is_tied:
             table = self.matrix("head", llama.vocabulary, llama.hidden, kind)
         weights = {"norm": self.norm("norm"), "weight": table}
@@ -95,7 +100,7 @@ class _Assembly:
         add(llama.chooser, {"x": "logits"}, output="next")
         return self.builder.program(["logits", "next"]), self.tensors
 
-    def layer(self, x, i):
+    def attention(self, x, i):
         llama, add = self.llama, self.builder.add
         heads, kv_heads, size = llama.heads, llama.kv_heads, llama.head_size
         rows = {"q": heads * size, "k": kv_heads * size, "v": kv_heads * size}
@@ -118,7 +123,10 @@ class _Assembly:
         tables = {"cos": "cos", "sin": "sin"}
         attended = add("attention", {"qkv": qkv}, tables, attributes, output=f"{i}.attended")
         weights = {"weight": self.matrix(f"{i}.o", llama.hidden, heads * size)}
-        x = add("linear", {"x": attended, "residual": x}, weights, output=f"{i}.sum")
+        return add("linear", {"x": attended, "residual": x}, weights, output=f"{i}.sum")
+
+    def mlp(self, x, i):
+        llama, add = self.llama, self.builder.add
         weights = {
             "norm": self.norm(f"{i}.mlp_norm"),
             "weight": [

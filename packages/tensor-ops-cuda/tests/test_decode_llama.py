@@ -36,6 +36,7 @@ MODELS = {
         "bf16", hidden=1100, intermediate=600, vocabulary=331, layers=1
     ),
     "odd pages": Llama(page=5),
+    "selected behind the layers": Llama(selects_early=False),
 }
 
 

@@ -16,12 +16,16 @@ BOUND = 1e-3
 
 
 class RandomProgram:
-    """Adds nodes to a program; `values` have the rows of all tokens, or of selected ones."""
+    """Adds nodes to a program.
+
+    `values` have the rows of all tokens. `selected` have those of selected ones; of them `chosen`
+    are what nodes of the kind select write, which others multiply or add.
+    """
 
     def __init__(self, seed):
         self.draw = random.Random(seed)
         self.made = Assembly(seed, page=self.draw.choice([1, 3, 4, 7, 16]))
-        self.values, self.selected, self.count = ["x"], [], 0
+        self.values, self.selected, self.chosen, self.count = ["x"], [], [], 0
         self.norm = self.made.tensor("norm", 1 + 0.1 * self.made.draw.standard_normal(COLUMNS))
 
     def name(self):
@@ -58,28 +62,42 @@ class RandomProgram:
             self.values.append(self.made.linear(self.name(), attended, weight, residual))
 
     def add_gates(self):
-        values, gates = self.selected or self.values, self.draw.choice([32, 96])
+        values, gates = self.latest(), self.draw.choice([32, 96])
         gate_up = self.product(self.draw.choice(values), self.matrix(2 * gates))
         inputs = {"x": gate_up, "residual": self.draw.choice(values)}
         weight = self.matrix(COLUMNS, gates)
         kind = "silu_mul_linear_with_residual"
-        values.append(self.made.add(kind, self.name(), inputs, weight=weight))
+        self.append(self.made.add(kind, self.name(), inputs, weight=weight))
 
     def add_product(self):
-        values = self.selected or self.values
+        values = self.latest()
         x, residual = self.draw.choice(values), self.residual(values)
-        values.append(self.made.linear(self.name(), x, self.matrix(COLUMNS), residual))
+        self.append(self.made.linear(self.name(), x, self.matrix(COLUMNS), residual))
+
+    def add_sum(self):
+        values = self.latest()
+        inputs = {"a": self.draw.choice(values), "b": self.draw.choice(values)}
+        self.append(self.made.add("add", self.name(), inputs))
 
     def add_selected(self):
         rows = self.made.select(self.name(), self.draw.choice(self.values))
-        residual = self.residual(self.selected)
+        self.chosen.append(rows)
+        residual = self.residual(self.latest())
         weight = self.matrix(COLUMNS)
         self.selected.append(self.made.linear(self.name(), rows, weight, residual))
+
+    def latest(self):
+        """Return the values that a node may read which is added now."""
+        return [*self.selected, *self.chosen] or self.values
+
+    def append(self, value):
+        (self.selected or self.values).append(value)
 
     def program(self):
         for _ in range(self.draw.randint(2, 7)):
             early = [self.add_attention] if not self.selected else []
-            self.draw.choice([*early, self.add_gates, self.add_product, self.add_selected])()
+            others = [self.add_gates, self.add_product, self.add_sum, self.add_selected]
+            self.draw.choice([*early, *others])()
         values = [*self.values, *self.selected]
         given = [value for value in values if self.draw.random() < 0.3] or values[-1:]
         if self.selected:
