@@ -5,11 +5,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from random_llama import Llama, answers, fill
 from small_programs import COLUMNS, WORDS, Assembly, outputs
 
 import tensor_ops_cuda
 from tensor_ops_decode import reference
+from tensor_ops_decode import shard as divided
 from tensor_ops_decode.errors import RankError
+from tensor_ops_decode.executors.sources import TensorArrays
 from thread_ranks import Shared, at_once
 
 pytestmark = pytest.mark.usefixtures("device")
@@ -32,15 +35,20 @@ def shard(rank, world_size, chooser="argmax"):
     return made.builder.program(["sum", "logits", "next"]), made.tensors
 
 
+def without_errors(found):
+    """Return what ranks have returned; raise what one has raised."""
+    for each in found:
+        if isinstance(each, BaseException):
+            raise each
+    return found
+
+
 def results(executor, all_shards, shared, **given):
     found = at_once(
         lambda ranks: outputs(executor, *all_shards[ranks.rank], ranks=ranks, **given),
         shared.ranks(),
     )
-    for each in found:
-        if isinstance(each, BaseException):
-            raise each
-    return found
+    return without_errors(found)
 
 
 @pytest.mark.parametrize("has_window", [True, False], ids=["window", "exchange"])
@@ -54,6 +62,48 @@ def test_ranks_have_the_same_results_which_are_right(world_size, has_window):
         for own, first, expected in zip(found[rank], found[0], right, strict=True):
             assert np.array_equal(own, first)
             assert np.abs(own - expected).max(initial=0) < 1e-5
+
+
+def of_ranks(model, use, world_size=2):
+    """Return what a function makes of the shard and the executable of each rank of a model."""
+    program, tensors = model
+
+    def run(ranks):
+        part = divided(program, ranks.rank, world_size)
+        arrays = TensorArrays(part, tensors)
+        made = tensor_ops_cuda.compile_program(part.to_json(), arrays, num_workers=2, ranks=ranks)
+        found = use(part, made)
+        made.close()
+        return found
+
+    return without_errors(at_once(run, Shared(world_size).ranks()))
+
+
+@pytest.mark.parametrize("early", [True, False], ids=["before the last MLP", "behind the layers"])
+def test_ranks_divide_a_model(early):
+    """Nothing is selected of the first of three groups of tokens, which two prompts take."""
+    llama = Llama("bf16", cache="float32", vocabulary=91, selects_early=early)
+    program, tensors = model = llama.program()
+    prompts = np.random.default_rng(3).integers(0, llama.vocabulary, (2, 11)).tolist()
+    found = of_ranks(model, lambda _, executable: answers(executable, prompts))
+    right = answers(reference.compile_program(program.to_json(), tensors), prompts)
+    for of_rank in found:
+        for (tokens, logits), (right_tokens, right_logits) in zip(of_rank, right, strict=True):
+            assert tokens == right_tokens
+            assert np.abs(logits - right_logits).max() < 1e-5
+
+
+def test_ranks_find_the_nan_of_selected_rows():
+    _, tensors = model = Llama("bf16", layers=1).program()
+    tensors["0.up"].reshape(-1)[-3] = 0x7FC0  # of the second rank alone
+
+    def first_nan(part, executable):
+        fill(executable, range(11), range(11), [0] * 10 + [1], [9])
+        executable.run(11, 1)
+        found = [executable.first_nan(11, 1, slot) for slot in range(2)]
+        return [node if node is None else part.nodes[node].name for node in found]
+
+    assert of_ranks(model, first_nan) == [["0.gate_up", None]] * 2
 
 
 def test_two_ranks_on_two_devices(python):
