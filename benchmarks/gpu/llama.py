@@ -57,8 +57,10 @@ class _Llama:
         rotation = self._rotation()
         x = add("embed", {"tokens": "tokens"}, {"weight": table}, output="embedded")
         for layer in range(shape.layers):
-            x = self._layer(f"layer {layer}", x, rotation)
-        x = add("select", {"x": x}, output="selected")
+            x = self._attention(f"layer {layer}", x, rotation)
+            if layer + 1 == shape.layers:
+                x = add("select", {"x": x}, output="selected")
+            x = self._mlp(f"layer {layer}", x)
         head = self._matrix("head", shape.words, shape.hidden) if shape.has_own_head else table
         self._normalised("logits", x, [head])
         add("argmax", {"x": "logits"}, output="next")
@@ -74,9 +76,9 @@ class _Llama:
             self._builder.tensor(name, Tensor("f32", values.shape, {"attached": True}))
         return {"cos": "cos", "sin": "sin"}
 
-    def _layer(self, name: str, x: str, rotation: dict[str, str]) -> str:
+    def _attention(self, name: str, x: str, rotation: dict[str, str]) -> str:
         shape, add = self._shape, self._builder.add
-        qkv, o, gate_up, down = shape.of_layer
+        qkv, o, _, _ = shape.of_layer
         queries, keys = shape.heads * shape.head_size, shape.kv_heads * shape.head_size
         parts = {"q": queries, "k": keys, "v": keys}
         matrices = [self._matrix(f"{name} {n}", r, qkv.columns) for n, r in parts.items()]
@@ -95,7 +97,10 @@ class _Llama:
         }
         inputs = {"qkv": f"{name} qkv"}
         attended = add("attention", inputs, rotation, attributes, output=f"{name} attended")
-        x = self._added("linear", f"{name} o", attended, x, o)
+        return self._added("linear", f"{name} o", attended, x, o)
+
+    def _mlp(self, name: str, x: str) -> str:
+        _, _, gate_up, down = self._shape.of_layer
         matrices = [
             self._matrix(f"{name} {n}", gate_up.rows // 2, gate_up.columns) for n in ("gate", "up")
         ]
