@@ -87,10 +87,9 @@ Floats decode_product(const std::string& format_name, const std::string& activat
     const std::size_t together = kernel.multiply_tiles && whole ? whole : 1;
     const std::size_t present = std::min(together * kTileRows, rows - first);
     for (std::size_t i = 0; i < together; ++i) {
-      const unsigned char* row[kTileRows] = {};
-      for (std::size_t r = 0; r < kTileRows && i * kTileRows + r < present; ++r)
-        row[r] = weight.data() + (first + i * kTileRows + r) * row_bytes;
-      pack(row, columns, tiles.data() + i * tile_bytes);
+      const std::size_t row = i * kTileRows;
+      pack(weight.data() + (first + row) * row_bytes, std::min(kTileRows, present - row), columns,
+           tiles.data() + i * tile_bytes);
     }
     for (std::size_t t = 0; t < tokens; t += tokens_at_a_time) {
       const unsigned char* const x = prepared_data + t * prepared_bytes;

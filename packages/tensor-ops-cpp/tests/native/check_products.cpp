@@ -99,9 +99,7 @@ struct Case {
 
   // Packs the first rows as a level does it.
   void pack(std::size_t level, std::size_t present, unsigned char* to) const {
-    const unsigned char* row[kTileRows] = {};
-    for (std::size_t r = 0; r < present; ++r) row[r] = &rows[r * format.row_bytes(columns)];
-    format.pack(level)(row, columns, to);
+    format.pack(level)(rows.data(), present, columns, to);
   }
 
   // Whether a level packs the same bytes as the lowest one.

@@ -73,10 +73,28 @@ struct TileRun {
   bool is_mapped_file;  // the source
 
   DECODE_INLINE void pack_tile(std::size_t tile, std::size_t columns, unsigned char* to) const {
-    const unsigned char* of_tile[kTileRows];
-    for (std::size_t lane = 0, row = tile * kTileRows; lane < kTileRows; ++lane, ++row)
-      of_tile[lane] = row < rows ? source + row * source_row_bytes : nullptr;
-    pack(of_tile, columns, to);
+    if (is_mapped_file) fault_in_tile(tile + 1);
+    pack(rows_at(tile), rows_of(tile), columns, to);
+  }
+
+ private:
+  // What Linux maps at a fault of a file that is in memory.
+  static constexpr std::size_t kMapped = std::size_t{64} << 10;
+
+  DECODE_INLINE std::size_t rows_of(std::size_t tile) const {
+    const std::size_t left = rows - tile * kTileRows;
+    return left < kTileRows ? left : kTileRows;
+  }
+  DECODE_INLINE const unsigned char* rows_at(std::size_t tile) const {
+    return source + tile * kTileRows * source_row_bytes;
+  }
+  // Prefetching does nothing in pages that are not mapped.
+  DECODE_INLINE void fault_in_tile(std::size_t tile) const {
+    if (tile * kTileRows >= rows) return;
+    const volatile unsigned char* const at = rows_at(tile);
+    const std::size_t bytes = rows_of(tile) * source_row_bytes;
+    for (std::size_t i = 0; i < bytes; i += kMapped) (void)at[i];
+    if (bytes > 0) (void)at[bytes - 1];
   }
 };
 

@@ -11,39 +11,46 @@ namespace {
 // Rows of a vector of words, and the words of a row that are loaded at a time.
 constexpr std::size_t kVectorRows = kLanes<std::uint32_t>, kLoadedWords = 4;
 
-// Where 16 rows are read: at zeros for those past the end.
-class RowsAt {
+// Some bytes of each of 16 rows.
+struct RowBytes {
+  const unsigned char* first;
+  std::size_t stride;  // from one row to the next
+  TENSOR_OPS_INLINE const unsigned char* operator[](std::size_t row) const {
+    return first + row * stride;
+  }
+};
+
+// Reads `bytes` bytes of each row at a time, and zeros for rows past the end.
+template <std::size_t bytes>
+class RowReader {
  public:
-  // Of rows of row_bytes, `bytes` are read at a time.
-  TENSOR_OPS_INLINE RowsAt(const unsigned char* const* rows, std::size_t row_bytes,
-                           std::size_t bytes)
-      : ahead_(row_bytes <= kLongRow ? kTileRows * row_bytes : kBehind) {
-    static constexpr unsigned char zeros[kSuperColumns] = {};
-    for (std::size_t r = 0; r < kTileRows; ++r) {
-      at_[r] = rows[r] ? rows[r] : zeros;
-      step_[r] = rows[r] ? bytes : 0;
-    }
+  TENSOR_OPS_INLINE RowReader(const unsigned char* first, std::size_t rows, std::size_t row_bytes)
+      : first_(first),
+        rows_(rows),
+        row_bytes_(row_bytes),
+        stride_(rows == kTileRows ? row_bytes : bytes) {
+    if (rows < kTileRows) __builtin_memset(few_, 0, sizeof(few_));
   }
-  TENSOR_OPS_INLINE const unsigned char* operator[](std::size_t row) const { return at_[row]; }
-  TENSOR_OPS_INLINE void advance() {
-    for (std::size_t r = 0; r < kTileRows; ++r) at_[r] += step_[r];
-  }
-  // Prefetches as many bytes of the next tile, whose rows follow those of this one, or, of a long
-  // row, bytes that lie shortly behind.
-  TENSOR_OPS_INLINE void prefetch(std::size_t bytes) const {
+  // From an offset on. Prefetches as many bytes of the next tile, whose rows follow, to where they
+  // stay until they are used: there are more of them than fit the first cache.
+  TENSOR_OPS_INLINE RowBytes at(std::size_t offset) {
+    const unsigned char* const at = first_ + offset;
     for (std::size_t r = 0; r < kTileRows; ++r)
-      for (std::size_t i = 0; i < bytes; i += kLineBytes) __builtin_prefetch(at_[r] + ahead_ + i);
+      for (std::size_t i = 0; i < bytes; i += kLineBytes)
+        __builtin_prefetch(at + (kTileRows + r) * row_bytes_ + i, 0, 2);
+    if (rows_ == kTileRows) return {at, stride_};
+    for (std::size_t r = 0; r < rows_; ++r) __builtin_memcpy(few_[r], at + r * row_bytes_, bytes);
+    return {few_[0], stride_};
   }
 
  private:
-  static constexpr std::size_t kLongRow = 4096, kBehind = 1024;
-  const std::size_t ahead_;
-  const unsigned char* at_[kTileRows];
-  std::size_t step_[kTileRows];
+  const unsigned char* const first_;
+  const std::size_t rows_, row_bytes_, stride_;
+  unsigned char few_[kTileRows][bytes];
 };
 
 // 16 bytes of each fourth of the rows of a vector.
-TENSOR_OPS_INLINE Words load_fourths(const RowsAt& rows, std::size_t first, std::size_t offset) {
+TENSOR_OPS_INLINE Words load_fourths(RowBytes rows, std::size_t first, std::size_t offset) {
   using Sixteen = VectorOf<std::uint32_t, 16>::Type;
   const auto row = [&](std::size_t i) TENSOR_OPS_INLINE_LAMBDA {
     return load_vector<Sixteen>(rows[first + 4 * i] + offset);
@@ -90,12 +97,8 @@ TENSOR_OPS_INLINE Words last_pairs(Words a, Words b) {
 }
 #endif
 
-// Four words of each row of a part, from an offset on: row r of the part is lane r.
-TENSOR_OPS_INLINE void load_words(const RowsAt& rows, std::size_t part, std::size_t offset,
-                                  Words* words) {
-  Words row[kLoadedWords];
-  for (std::size_t j = 0; j < kLoadedWords; ++j)
-    row[j] = load_fourths(rows, part * kVectorRows + j, offset);
+// Of four rows' words, lane by lane: words[i] has word i of each row.
+TENSOR_OPS_INLINE void transpose_fours(const Words (&row)[kLoadedWords], Words* words) {
   const Words first_ab = first_words(row[0], row[1]), last_ab = last_words(row[0], row[1]),
               first_cd = first_words(row[2], row[3]), last_cd = last_words(row[2], row[3]);
   words[0] = first_pairs(first_ab, first_cd);
@@ -104,6 +107,54 @@ TENSOR_OPS_INLINE void load_words(const RowsAt& rows, std::size_t part, std::siz
   words[3] = last_pairs(last_ab, last_cd);
 }
 
+// Four words of each row of a part, from an offset on: row r of the part is lane r.
+TENSOR_OPS_INLINE void load_words(RowBytes rows, std::size_t part, std::size_t offset,
+                                  Words* words) {
+  Words row[kLoadedWords];
+  for (std::size_t j = 0; j < kLoadedWords; ++j)
+    row[j] = load_fourths(rows, part * kVectorRows + j, offset);
+  transpose_fours(row, words);
+}
+
+// All words of a line of each row of a part: store(w, words) is given four, from word w on.
+#if defined(__AVX512F__)
+// A line is loaded once: rows of numbers are often so many bytes apart that their lines share one
+// set of the first cache, which has no room for all of them.
+template <class Store>
+TENSOR_OPS_INLINE void load_lines(RowBytes rows, std::size_t, Store store) {
+  constexpr int kEven = 0x88, kOdd = 0xDD;  // quarters of two vectors
+  Words quarters[4][kLoadedWords];
+  for (std::size_t j = 0; j < kLoadedWords; ++j) {
+    const auto line = [&](std::size_t i) TENSOR_OPS_INLINE_LAMBDA {
+      return bit_cast<__m512i>(load_vector<Words>(rows[j + 4 * i]));
+    };
+    const __m512i a = line(0), b = line(1), c = line(2), d = line(3);
+    const __m512i even_ab = _mm512_shuffle_i32x4(a, b, kEven),
+                  even_cd = _mm512_shuffle_i32x4(c, d, kEven),
+                  odd_ab = _mm512_shuffle_i32x4(a, b, kOdd),
+                  odd_cd = _mm512_shuffle_i32x4(c, d, kOdd);
+    quarters[0][j] = bit_cast<Words>(_mm512_shuffle_i32x4(even_ab, even_cd, kEven));
+    quarters[1][j] = bit_cast<Words>(_mm512_shuffle_i32x4(odd_ab, odd_cd, kEven));
+    quarters[2][j] = bit_cast<Words>(_mm512_shuffle_i32x4(even_ab, even_cd, kOdd));
+    quarters[3][j] = bit_cast<Words>(_mm512_shuffle_i32x4(odd_ab, odd_cd, kOdd));
+  }
+  for (std::size_t i = 0; i < 4; ++i) {
+    Words words[kLoadedWords];
+    transpose_fours(quarters[i], words);
+    store(i * kLoadedWords, words);
+  }
+}
+#else
+template <class Store>
+TENSOR_OPS_INLINE void load_lines(RowBytes rows, std::size_t part, Store store) {
+  for (std::size_t w = 0; w < kLineBytes / 4; w += kLoadedWords) {
+    Words words[kLoadedWords];
+    load_words(rows, part, 4 * w, words);
+    store(w, words);
+  }
+}
+#endif
+
 // Stores the numbers of two bytes that the lanes are.
 TENSOR_OPS_INLINE void store_halves(unsigned char* to, Words halves) {
   store_vector(to, __builtin_convertvector(halves, Halves));
@@ -111,16 +162,15 @@ TENSOR_OPS_INLINE void store_halves(unsigned char* to, Words halves) {
 
 // Numbers of `size` bytes, column after column; a row's `together` columns are neighbours.
 template <std::size_t size, std::size_t together = 1>
-void pack_numbers(const unsigned char* const* rows, std::size_t columns, unsigned char* tile) {
+void pack_numbers(const unsigned char* first, std::size_t rows, std::size_t columns,
+                  unsigned char* tile) {
   constexpr std::size_t step = kLineBytes / size;  // columns
   const std::size_t whole = columns / step * step;
-  RowsAt at(rows, columns * size, kLineBytes);
-  for (std::size_t k = 0; k < whole; k += step, at.advance()) {
-    at.prefetch(kLineBytes);
-    for (std::size_t w = 0; w < kLineBytes / 4; w += kLoadedWords)
-      for (std::size_t part = 0; part < kParts; ++part) {
-        Words words[kLoadedWords];
-        load_words(at, part, 4 * w, words);
+  RowReader<kLineBytes> reader(first, rows, columns * size);
+  for (std::size_t k = 0; k < whole; k += step) {
+    const RowBytes at = reader.at(k * size);
+    for (std::size_t part = 0; part < kParts; ++part)
+      load_lines(at, part, [&](std::size_t w, const Words* words) TENSOR_OPS_INLINE_LAMBDA {
         for (std::size_t i = 0; i < kLoadedWords; ++i) {
           unsigned char* const line = tile + k * kTileRows * size + (w + i) * kLineBytes;
           if constexpr (size * together == 4) {
@@ -130,16 +180,15 @@ void pack_numbers(const unsigned char* const* rows, std::size_t columns, unsigne
             store_halves(line + (kLineBytes + part * kVectorBytes) / 2, half_of(words[i], 1));
           }
         }
-      }
+      });
   }
   constexpr std::size_t word = size * together;
   __builtin_memset(tile + whole * kTileRows * size, 0,
                    number_tile_bytes<size>(columns) - whole * kTileRows * size);
   for (std::size_t k = whole; k < columns; ++k)
-    for (std::size_t r = 0; r < kTileRows; ++r)
-      if (rows[r])
-        __builtin_memcpy(tile + (k / together * kTileRows + r) * word + k % together * size,
-                         rows[r] + k * size, size);
+    for (std::size_t r = 0; r < rows; ++r)
+      __builtin_memcpy(tile + (k / together * kTileRows + r) * word + k % together * size,
+                       first + (r * columns + k) * size, size);
 }
 
 // A block of each row of a part.
@@ -147,7 +196,7 @@ template <class Form>
 class RowsBlock {
  public:
   using Word = Words;
-  TENSOR_OPS_INLINE RowsBlock(const RowsAt& rows, std::size_t part) : rows_(rows), part_(part) {
+  TENSOR_OPS_INLINE RowsBlock(RowBytes rows, std::size_t part) : rows_(rows), part_(part) {
     for (std::size_t w = 0; w < kWords; w += kLoadedWords) {
       const std::size_t first = w + kLoadedWords <= kWords ? w : kWords - kLoadedWords;
       load_words(rows, part, Form::kWordsAt + 4 * first, words_ + first);
@@ -164,7 +213,7 @@ class RowsBlock {
 
  private:
   static constexpr std::size_t kWords = (Form::kBytes - Form::kWordsAt) / 4;
-  const RowsAt& rows_;
+  const RowBytes rows_;
   const std::size_t part_;
   Words words_[kWords];
 };
@@ -216,14 +265,15 @@ TENSOR_OPS_INLINE void pack_words(const Words (&q)[kFours], unsigned char* lines
 // where the words begin that unpack(block, b, q) reads, which gives the integers of 32 columns, of
 // kBits bits. set_halves(block, lines) sets the rest of a block.
 template <class Form>
-void pack_blocks(const unsigned char* const* rows, std::size_t columns, unsigned char* tile) {
+void pack_blocks(const unsigned char* first, std::size_t rows, std::size_t columns,
+                 unsigned char* tile) {
   using Tile = typename Form::Tile;
   using Block = RowsBlock<Form>;
   constexpr std::size_t together = Form::kColumns / kBlockColumns;
   const std::size_t blocks = columns / kBlockColumns;
-  RowsAt at(rows, blocks / together * Form::kBytes, Form::kBytes);
-  for (std::size_t b = 0; b < blocks; b += together, at.advance()) {
-    at.prefetch(Form::kBytes);
+  RowReader<Form::kBytes> reader(first, rows, blocks / together * Form::kBytes);
+  for (std::size_t b = 0; b < blocks; b += together) {
+    const RowBytes at = reader.at(b / together * Form::kBytes);
     for (std::size_t part = 0; part < kParts; ++part) {
       const Block block(at, part);
       for (std::size_t i = 0; i < together; ++i) {

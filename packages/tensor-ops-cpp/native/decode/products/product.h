@@ -61,8 +61,9 @@ struct ProductKernel {
   }
 };
 
-// Packs 16 rows; a null pointer is a row past the end, whose weights are zero.
-using PackTile = void (*)(const unsigned char* const* rows, std::size_t columns,
+// Packs rows that follow one another, at most 16; the weights of rows past the end are zero.
+// Prefetches what follows them.
+using PackTile = void (*)(const unsigned char* first, std::size_t rows, std::size_t columns,
                           unsigned char* tile);
 
 struct ProductTable {
