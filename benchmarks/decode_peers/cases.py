@@ -160,7 +160,6 @@ _ENGINES = (
     Engine(
         "cpp, bfloat16",
         "cpp",
-        cases=("decode", "prompt"),
         models=("1B BF16",),
         settings={"activations": "bfloat16"},
     ),

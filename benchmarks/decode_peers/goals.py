@@ -71,16 +71,24 @@ CAUSES = {
         "the cores multiply, beside which attention is not counted."
     ),
     "1B BF16: first token of a new process, beside llama.cpp": (
-        "activations stay float32 here, and llama.cpp rounds them to bfloat16; the columns `alike` "
-        "of the table of prompts show what that takes."
+        "activations stay float32 here, and llama.cpp rounds them to bfloat16; the goal with "
+        "bfloat16 activations compares equal arithmetic."
+    ),
+    "first token with bfloat16 activations, beside llama.cpp": (
+        "the first step makes tiles of the file's rows before it multiplies them "
+        "([decision 44](decisions/0044-weights-are-packed-while-the-first-steps-run.md))."
     ),
     "first token of a new process, beside llama.cpp": (
         "the first step makes tiles of the file's rows before it multiplies them "
         "([decision 44](decisions/0044-weights-are-packed-while-the-first-steps-run.md)), and "
         "llama.cpp uses the rows as they are; the table of first tokens has the seconds."
     ),
+    "1B BF16: first token with `cache=`, beside llama.cpp": (
+        "activations stay float32 here, and llama.cpp rounds them to bfloat16."
+    ),
     "first token with `cache=`, beside llama.cpp": (
-        "the file is mapped; what is left is the time of Python and of the prompt."
+        "all of the kept weights are compared with their checksums before the first step; the "
+        "table of `cache=` has what that takes."
     ),
 }
 
@@ -214,6 +222,12 @@ def _start(results: Results, model: str) -> Iterator[Goal]:
         1.0,
         results.times_as_fast(model, "start", OURS, PEER),
     )
+    if MODELS[model].kind == "BF16":
+        yield Goal(
+            f"{model}: first token with bfloat16 activations, beside {PEER}",
+            1.0,
+            results.times_as_fast(model, "start", ROUNDED, PEER),
+        )
     yield Goal(
         f"{model}: first token with `cache=`, beside {PEER}",
         1.0,
