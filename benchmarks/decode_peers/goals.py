@@ -33,9 +33,13 @@ CAUSES = {
         "a part of the arithmetic is not hidden behind reading where the memory is fast, and "
         "threads wait for one another; `tensor-ops bench decode` shows how long."
     ),
+    f"1B F32: decode, beside {BETTER}": (
+        "reading limits both engines, and the bandwidth changes between their turns; the interval "
+        "reaches 1."
+    ),
     f"decode, beside {BETTER}": (
         "reading limits both engines: with one int8 term, half of the products, a step takes "
-        "nearly as long, and float32 weights come at the read bandwidth."
+        "nearly as long."
     ),
     "attention after 4,000 tokens, of the read bandwidth": (
         "float16 is converted before it is multiplied, which two cores do not much faster in their "
