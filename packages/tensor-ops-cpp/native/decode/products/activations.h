@@ -195,26 +195,58 @@ TENSOR_OPS_INLINE void PairBlock<1>::set(const Integers<1>& integers) {
 #endif
 #if TENSOR_OPS_JOINED_TERMS
 
+#if defined(__AVX512F__)
+
+TENSOR_OPS_INLINE void PairBlock<2>::set(const Integers<2>& integers) {
+  constexpr std::size_t half = kBlockColumns / 2;
+  Ints joined[2];
+  for (std::size_t i = 0; i < 2; ++i)
+    joined[i] =
+        load_vector<Ints>(integers[0] + i * half) * 254 + load_vector<Ints>(integers[1] + i * half);
+  alignas(64) static constexpr std::int16_t places[kBlockColumns] = {
+      0,  4,  2,  6,  8,  12, 10, 14, 16, 20, 18, 22, 24, 28, 26, 30,
+      32, 36, 34, 38, 40, 44, 42, 46, 48, 52, 50, 54, 56, 60, 58, 62};
+  const __m512i pairs = _mm512_permutex2var_epi16(
+      bit_cast<__m512i>(joined[0]), load_vector<__m512i>(places), bit_cast<__m512i>(joined[1]));
+  store_vector(q, pairs);
+
+  // Sums of four columns: of products in the first of two lanes, of the integers in the second.
+  // Those of a half of the block are added up in its first two lanes.
+  const __m512i others = _mm512_maskz_shuffle_epi32(0x5555, pairs, _MM_PERM_CDAB);
+  const __m512i products = _mm512_madd_epi16(pairs, others);
+  const __m512i of_two = _mm512_madd_epi16(pairs, _mm512_set1_epi16(1));
+  const __m512i of_four = _mm512_add_epi32(of_two, _mm512_shuffle_epi32(of_two, _MM_PERM_CDAB));
+  __m512i sums = _mm512_mask_mov_epi32(products, 0xAAAA, of_four);
+  sums = _mm512_add_epi32(sums, _mm512_shuffle_epi32(sums, _MM_PERM_BADC));
+  sums = _mm512_add_epi32(sums, _mm512_shuffle_i64x2(sums, sums, 0xB1));
+  const std::int64_t halves[] = {_mm_cvtsi128_si64(_mm512_castsi512_si128(sums)),
+                                 _mm_cvtsi128_si64(_mm512_extracti32x4_epi32(sums, 2))};
+  std::uint32_t all_products = 0;
+  std::int32_t all = 0;
+  for (std::size_t i = 0; i < 2; ++i) {
+    const auto of_products = static_cast<std::uint32_t>(halves[i]);
+    const auto of_integers = static_cast<std::int32_t>(halves[i] >> 32);
+    all_products += of_products;
+    all += of_integers;
+    minus_8_sums[i] = -8 * of_integers;
+#if defined(__AVX512VNNI__)
+    minus_products[i] = static_cast<std::int32_t>(-of_products);
+#endif
+  }
+#if defined(__AVX512VNNI__)
+  minus_all_products = static_cast<std::int32_t>(-all_products);
+#endif
+  minus_8_total = -8 * all;
+  sum = static_cast<float>(all) * kSecondTerm;
+}
+
+#else
+
 TENSOR_OPS_INLINE void PairBlock<2>::set(const Integers<2>& integers) {
   std::int32_t joined[kBlockColumns];
   for (std::size_t i = 0; i < kBlockColumns; i += kLanes<float>)
     store_vector(joined + i,
                  load_vector<Ints>(integers[0] + i) * 254 + load_vector<Ints>(integers[1] + i));
-#if defined(__AVX512F__)
-  for (std::size_t i = 0; i < kBlockColumns; i += kLanes<float>) {
-    const __m256i shorts = _mm512_cvtepi32_epi16(load_vector<__m512i>(joined + i));
-    const __m256i pairs = _mm256_shufflehi_epi16(_mm256_shufflelo_epi16(shorts, 0xD8), 0xD8);
-    store_vector(q + i, pairs);
-#if defined(__AVX512VNNI__)
-    const __m256i others = _mm256_maskz_shuffle_epi32(0x55, pairs, _MM_PERM_CDAB);
-    const __m256i sums = _mm256_sub_epi32(__m256i{}, _mm256_madd_epi16(pairs, others));
-    const __m128i halves =
-        _mm_add_epi32(_mm256_castsi256_si128(sums), _mm256_extracti128_si256(sums, 1));
-    minus_products[i / kLanes<float>] =
-        _mm_cvtsi128_si32(_mm_add_epi32(halves, _mm_unpackhi_epi64(halves, halves)));
-#endif
-  }
-#else
   for (std::size_t i = 0; i < kBlockColumns; i += 4) {
     constexpr std::uint64_t lower = 0x0000FFFF0000FFFF;
     std::uint64_t two[2];
@@ -222,18 +254,14 @@ TENSOR_OPS_INLINE void PairBlock<2>::set(const Integers<2>& integers) {
     const std::uint64_t four = (two[0] & lower) | (two[1] & lower) << 16;
     __builtin_memcpy(q + i, &four, sizeof four);
   }
-#endif
   const std::int32_t first = sum_of_half(joined), last = sum_of_half(joined + kBlockColumns / 2);
   minus_8_sums[0] = -8 * first;
   minus_8_sums[1] = -8 * last;
   minus_8_total = -8 * (first + last);
-#if defined(__AVX512VNNI__)
-  minus_all_products = static_cast<std::int32_t>(static_cast<std::uint32_t>(minus_products[0]) +
-                                                 static_cast<std::uint32_t>(minus_products[1]));
-#endif
   sum = static_cast<float>(first + last) * kSecondTerm;
 }
 
+#endif
 #endif
 
 template <std::size_t terms, class Block>
