@@ -9,6 +9,7 @@
 namespace {
 
 using namespace tensor_ops::decode;
+using tensor_ops::kMostSums;
 using tensor_ops::kTileRows;
 
 // Goes through pieces in the order in which they lie.
@@ -153,6 +154,7 @@ void check_products(std::size_t columns, std::size_t prepared_bytes, std::size_t
     require(used.row.count >= columns, "row has too little room");
     require(used.few_prepared.count >= kFewRows * prepared_bytes, "few_prepared has too little");
     require(used.results.count >= rows * kTileRows, "results has too little room");
+    require(used.results.count >= kMostSums, "results has too little room for sums");
     require(used.prepared.count >= rows * prepared_bytes, "prepared has too little room");
     require(used.tiles.count >= 2 * tile_bytes, "tiles has too little room");
   }

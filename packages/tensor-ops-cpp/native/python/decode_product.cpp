@@ -81,7 +81,7 @@ Floats decode_product(const std::string& format_name, const std::string& activat
   constexpr std::size_t kTogether = 11;
   const std::size_t tile_bytes = format.tile_bytes(columns);
   Lines tiles(kTogether * tile_bytes);
-  std::vector<float> out(tokens * kTogether * kTileRows);
+  std::vector<float> out(tokens * kTogether * kTileRows), sums(kMostSums);
   for (std::size_t first = 0; first < rows;) {
     const std::size_t whole = std::min(kTogether, (rows - first) / kTileRows);
     const std::size_t together = kernel.multiply_tiles && whole ? whole : 1;
@@ -97,7 +97,7 @@ Floats decode_product(const std::string& format_name, const std::string& activat
       float* const to = out.data() + t * kTogether * kTileRows;
       if (together > 1)
         kernel.multiply_tiles(tiles.data(), tile_bytes, together, columns, x, prepared_bytes, count,
-                              to, kTogether * kTileRows);
+                              sums.data(), to, kTogether * kTileRows);
       else
         kernel.multiply(tiles.data(), columns, x, prepared_bytes, count, to, kTogether * kTileRows);
     }

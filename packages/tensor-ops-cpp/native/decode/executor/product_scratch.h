@@ -9,7 +9,7 @@ namespace tensor_ops::decode {
 // takes prepared_bytes when it is prepared; the largest tile has tile_bytes.
 struct ProductScratch {
   // For each thread: a row before it is prepared, a few prepared rows, the results of a tile that
-  // is not whole, and two tiles whose place in memory is not filled yet.
+  // is not whole or sums of several, and two tiles whose place in memory is not filled yet.
   Piece<float> row;
   Piece<unsigned char> few_prepared;
   Piece<float> results;
@@ -23,7 +23,8 @@ struct ProductScratch {
     Pieces own, shared;
     row = own.add<float>(columns);
     few_prepared = own.add<unsigned char>(kFewRows, prepared_bytes);
-    results = own.add<float>(rows, kTileRows);
+    constexpr std::size_t most = kMostSums / kTileRows;
+    results = own.add<float>(rows > most ? rows : most, kTileRows);
     tiles = own.add<unsigned char>(2, tile_bytes);
     prepared = shared.add<unsigned char>(rows, prepared_bytes);
     size = {own.bytes(), shared.bytes()};

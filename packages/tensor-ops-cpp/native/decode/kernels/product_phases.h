@@ -99,7 +99,7 @@ class ProductPhases {
           .multiply_tiles(packed_tiles(share, scratch, run, tile, count), run.tile_bytes, count,
                           share.product_columns,
                           prepared_rows(share, scratch) + run.prepared_offset, share.prepared_bytes,
-                          share.rows, out, share.columns);
+                          share.rows, scratch.results.in(share.own), out, share.columns);
       finish(share, out, share.columns, column, count * kTileRows);
       tile += count;
     }

@@ -83,6 +83,8 @@ class TileBlock {
     prefetch_lines(halves_, Tile::kHalfBytes, ahead);
     prefetch_lines(lines_, Tile::kLines * kLineBytes, ahead);
   }
+  // Where a block begins in its tile, or those that share its head.
+  static constexpr std::size_t place(std::size_t block) { return Tile::halves_at(block); }
   // The integers of columns 4j and 4j + 2, or of 4j + 1 and 4j + 3, in 16 bits each.
   TENSOR_OPS_INLINE Words nibble_pairs(std::size_t j, std::size_t odd) const {
     const Words pairs = shifted_pairs(line(j % kDotWords), j / kDotWords * 4 + odd * 8);
@@ -248,7 +250,7 @@ constexpr std::size_t kPairTokens = 4;
 template <class Product>
 void multiply_tiles(const unsigned char* tiles, std::size_t tile_bytes, std::size_t num_tiles,
                     std::size_t columns, const unsigned char* prepared, std::size_t prepared_stride,
-                    std::size_t count, float* out, std::size_t out_stride) {
+                    std::size_t count, float*, float* out, std::size_t out_stride) {
   const auto multiply_pair = [&](const unsigned char* tile, Tokens tokens) {
     std::size_t left = count;
     for (; left >= kPairTokens; left -= kPairTokens) {

@@ -17,7 +17,7 @@
 namespace tensor_ops::TENSOR_OPS_LEVEL {
 namespace {
 
-constexpr std::size_t kUnpackedBlocks = 8;  // at a time: with two tiles, most of a cache of 32 KB
+constexpr std::size_t kUnpackedBlocks = 9;  // at most: with two tiles, most of a cache of 32 KB
 
 // A block of 32 columns of a tile, with the zero point subtracted from its weights.
 template <std::size_t scales, bool has_minimum>
@@ -62,6 +62,46 @@ TENSOR_OPS_INLINE Shorts load_pair(const std::int16_t* pair) {
   return all;
 }
 
+// Tokens whose results so far lie elsewhere; `before` is null if there are none yet.
+struct ContinuedTokens : Tokens {
+  const float* before;
+  std::size_t before_stride;
+
+  TENSOR_OPS_INLINE void skip(std::size_t tokens) {
+    Tokens::skip(tokens);
+    if (before) before += tokens * before_stride;
+  }
+  TENSOR_OPS_INLINE Floats load(std::size_t token, std::size_t part) const {
+    return load_vector<Floats>(before + token * before_stride + part * kLanes<float>);
+  }
+};
+
+// The lines of some blocks of `tiles` tiles, which are to be unpacked next: prefetching them takes
+// no time if it is spread over the products before.
+template <std::size_t tiles>
+class NextBlocks {
+ public:
+  // prefetch_some() is to be called `times` times.
+  NextBlocks(const unsigned char* first, std::size_t bytes, std::size_t tile_bytes,
+             std::size_t times)
+      : next_(first),
+        end_(first + bytes),
+        tile_bytes_(tile_bytes),
+        bytes_at_a_time_((bytes / kLineBytes / times + 1) * kLineBytes) {}
+
+  TENSOR_OPS_INLINE void prefetch_some() {
+    for (const unsigned char* const end = next_ + bytes_at_a_time_; next_ < end;
+         next_ += kLineBytes) {
+      if (next_ >= end_) return;
+      for (std::size_t t = 0; t < tiles; ++t) __builtin_prefetch(next_ + t * tile_bytes_, 0, 2);
+    }
+  }
+
+ private:
+  const unsigned char *next_, *end_;
+  std::size_t tile_bytes_, bytes_at_a_time_;
+};
+
 // `tiles` tiles of 16 rows times some tokens; `winograd` says whether by the identity.
 template <std::size_t scales, bool has_minimum, std::size_t tiles, bool winograd>
 struct UnpackedProduct {
@@ -77,14 +117,14 @@ struct UnpackedProduct {
   }
 
   template <std::size_t count>
-  static void run(const Unpacked (*blocks)[tiles], std::size_t num_blocks, const Tokens& tokens,
-                  bool is_first) {
+  static void run(const Unpacked (*blocks)[tiles], std::size_t num_blocks,
+                  const ContinuedTokens& tokens) {
     const Block* x[count];
     repeat<count>([&](auto token) TENSOR_OPS_INLINE_LAMBDA {
       x[token] = reinterpret_cast<const Block*>(tokens.at(token));
     });
     Floats results[count][tiles] = {};
-    if (!is_first)
+    if (tokens.before)
       repeat<count>([&](auto token) TENSOR_OPS_INLINE_LAMBDA {
         repeat<tiles>([&](auto tile) TENSOR_OPS_INLINE_LAMBDA {
           results[token][tile] = tokens.load(token, tile);
@@ -155,75 +195,93 @@ struct UnpackedProduct {
 
   template <std::size_t count = kTokens>
   static TENSOR_OPS_INLINE void run_all(const Unpacked (*blocks)[tiles], std::size_t num_blocks,
-                                        Tokens tokens, std::size_t remaining, bool is_first) {
+                                        ContinuedTokens tokens, std::size_t remaining,
+                                        NextBlocks<tiles>& next) {
     for (; remaining >= count; remaining -= count) {
-      run<count>(blocks, num_blocks, tokens, is_first);
+      next.prefetch_some();
+      run<count>(blocks, num_blocks, tokens);
       tokens.skip(count);
     }
-    if constexpr (count > 1) run_all<count / 2>(blocks, num_blocks, tokens, remaining, is_first);
+    if constexpr (count > 1) run_all<count / 2>(blocks, num_blocks, tokens, remaining, next);
   }
 };
 
-// Tiles whose results of 512 tokens, and the activations of the blocks that are unpacked at a time,
-// are in a cache of 1 MB together.
-constexpr std::size_t kMostTiles = 8;
+// Up to so many tiles of so many tokens take a quarter of a cache of 1 MB with their sums and the
+// activations of the blocks that are unpacked at a time.
+constexpr std::size_t kMostTiles = 8, kMostTokens = kMostSums / (kMostTiles * kTileRows);
 
-// Tiles that lie one behind the other, as many as tile_bytes says apart, times some tokens.
+// Some tiles that lie one behind the other, as many as tile_bytes says apart, times some tokens.
+// The sums of a group of blocks and those before are in `sums` until they are complete.
 template <class Format>
 class UnpackedTiles {
  public:
-  UnpackedTiles(const unsigned char* tiles, std::size_t tile_bytes, std::size_t columns,
-                Tokens tokens, std::size_t num_tokens)
+  UnpackedTiles(const unsigned char* tiles, std::size_t tile_bytes, std::size_t num_tiles,
+                std::size_t columns, Tokens tokens, std::size_t num_tokens, float* sums,
+                std::size_t sums_stride)
       : tiles_(tiles),
         tile_bytes_(tile_bytes),
+        num_tiles_(num_tiles),
         num_blocks_(columns / kBlockColumns),
+        num_groups_((num_blocks_ + kUnpackedBlocks - 1) / kUnpackedBlocks),
         tokens_(tokens),
-        num_tokens_(num_tokens) {}
+        num_tokens_(num_tokens),
+        sums_(sums),
+        sums_stride_(sums_stride) {}
 
   // The blocks are the outer loop, so that their activations are read again for all tiles while the
-  // caches have them. Results are kept in the output meanwhile.
-  void multiply(std::size_t num_tiles) const {
-    for (std::size_t t = 0; t < num_tiles; t += kMostTiles) {
-      const std::size_t end = num_tiles - t < kMostTiles ? num_tiles : t + kMostTiles;
-      for (std::size_t b = 0; b < num_blocks_; b += kUnpackedBlocks) {
-        std::size_t tile = t;
-        for (; tile + 2 <= end; tile += 2) multiply_blocks<2>(tile, b);
-        if (tile < end) multiply_blocks<1>(tile, b);
-      }
+  // caches have them.
+  void multiply() const {
+    for (std::size_t group = 0; group < num_groups_; ++group) {
+      std::size_t tile = 0;
+      for (; tile + 2 <= num_tiles_; tile += 2)
+        multiply_blocks<2>(tile, group, tile + 4 <= num_tiles_ ? tile + 2 : 0);
+      if (tile < num_tiles_) multiply_blocks<1>(tile, group, 0);
     }
   }
 
  private:
-  // Some blocks, from the first one on, of `count` tiles.
+  std::size_t begin_of(std::size_t group) const { return num_blocks_ * group / num_groups_; }
+
+  // A group of blocks of `count` tiles, after which those of `next_tile` are multiplied: of the
+  // next group if this is the last tile.
   template <std::size_t count>
-  void multiply_blocks(std::size_t tile, std::size_t first) const {
+  void multiply_blocks(std::size_t tile, std::size_t group, std::size_t next_tile) const {
     UnpackedBlockOf<Format> memory[kUnpackedBlocks][count];
     auto* const blocks = in_memory(&memory[0]);
-    const std::size_t left = num_blocks_ - first;
-    const std::size_t num_blocks = left < kUnpackedBlocks ? left : kUnpackedBlocks;
+    const std::size_t begin = begin_of(group), num_blocks = begin_of(group + 1) - begin;
     for (std::size_t b = 0; b < num_blocks; ++b)
-      for (std::size_t t = 0; t < count; ++t) {
-        const Format block(tiles_ + (tile + t) * tile_bytes_, first + b, 0);
-        block.prefetch();
-        unpack(block, blocks[b][t]);
-      }
-    Tokens tokens = tokens_;
-    tokens.prepared += first * sizeof(PairBlock<2>);
+      for (std::size_t t = 0; t < count; ++t)
+        unpack(Format(tiles_ + (tile + t) * tile_bytes_, begin + b, 0), blocks[b][t]);
+
+    const std::size_t next_group = next_tile > tile ? group : (group + 1) % num_groups_;
+    const std::size_t place = Format::place(begin_of(next_group));
+    NextBlocks<count> next(tiles_ + next_tile * tile_bytes_ + place,
+                           Format::place(begin_of(next_group + 1)) - place, tile_bytes_,
+                           num_tokens_ * count / 8 + 1);
+    ContinuedTokens tokens{tokens_, nullptr, sums_stride_};
+    tokens.prepared += begin * sizeof(PairBlock<2>);
+    if (group > 0) tokens.before = sums_ + tile * kTileRows;
+    if (group + 1 < num_groups_) {
+      tokens.out = sums_;
+      tokens.out_stride = sums_stride_;
+    }
     tokens.out += tile * kTileRows;
     constexpr std::size_t scales = Format::kScales;
     constexpr bool has_minimum = Format::kHasMinimum;
     if (adds_beside_multiplies())
       UnpackedProduct<scales, has_minimum, count, true>::run_all(blocks, num_blocks, tokens,
-                                                                 num_tokens_, first == 0);
+                                                                 num_tokens_, next);
     else
       UnpackedProduct<scales, has_minimum, count, false>::run_all(blocks, num_blocks, tokens,
-                                                                  num_tokens_, first == 0);
+                                                                  num_tokens_, next);
   }
 
   const unsigned char* tiles_;
-  std::size_t tile_bytes_, num_blocks_;
+  std::size_t tile_bytes_, num_tiles_, num_blocks_, num_groups_;
   Tokens tokens_;
   std::size_t num_tokens_;
+  float* sums_;
+  std::size_t sums_stride_;
 };
 
 template <class Format>
@@ -235,15 +293,28 @@ void multiply_joined(const unsigned char* tile, std::size_t columns, const unsig
     multiply_tokens<IntegerProduct<Format, 2, PairBlock<2>>, kIntegerTokens<2, Format::kScales>>(
         tile, columns, tokens, count);
   else
-    UnpackedTiles<Format>(tile, 0, columns, tokens, count).multiply(1);
+    UnpackedTiles<Format>(tile, 0, 1, columns, tokens, count, out, out_stride).multiply();
 }
 template <class Format>
 void multiply_joined_tiles(const unsigned char* tiles, std::size_t tile_bytes,
                            std::size_t num_tiles, std::size_t columns,
                            const unsigned char* prepared, std::size_t prepared_stride,
-                           std::size_t count, float* out, std::size_t out_stride) {
-  const Tokens tokens{prepared, prepared_stride, out, out_stride};
-  UnpackedTiles<Format>(tiles, tile_bytes, columns, tokens, count).multiply(num_tiles);
+                           std::size_t count, float* sums, float* out, std::size_t out_stride) {
+  // In equal parts, the last one smaller: of whole groups of tokens that are multiplied together.
+  constexpr std::size_t together = 8;
+  const std::size_t parts = (count + kMostTokens - 1) / kMostTokens;
+  const std::size_t part = (count + parts * together - 1) / (parts * together) * together;
+  for (std::size_t t = 0; t < num_tiles; t += kMostTiles) {
+    const std::size_t some = num_tiles - t < kMostTiles ? num_tiles - t : kMostTiles;
+    Tokens tokens{prepared, prepared_stride, out + t * kTileRows, out_stride};
+    for (std::size_t left = count; left > 0; tokens.skip(part)) {
+      const std::size_t taken = left < part ? left : part;
+      UnpackedTiles<Format>(tiles + t * tile_bytes, tile_bytes, some, columns, tokens, taken, sums,
+                            some * kTileRows)
+          .multiply();
+      left -= taken;
+    }
+  }
 }
 
 template <class Format>
