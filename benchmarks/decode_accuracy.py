@@ -1,21 +1,23 @@
-"""How near the logits of a GGUF model are to those of float64, beside llama.cpp's.
+"""How near the logits of a GGUF model are to those of float64, beside other engines'.
 
 Every engine reads the same text, token by token as it stands there. The logits after each token are
 held against those that the backend python computes in float64 from the same weights: the largest
 difference, and the Kullback-Leibler divergence of the next token's distribution.
 
-    python benchmarks/decode_accuracy.py MODEL.gguf --llama-python /path/to/bin/python
+    python benchmarks/decode_accuracy.py MODEL.gguf --peers-python /path/to/bin/python
     python benchmarks/decode_accuracy.py MODEL.gguf --dense MODEL-BF16.gguf
     python benchmarks/decode_accuracy.py --report
 
 The first writes ``results/decode_accuracy.json`` and the table of the guide, the second their part
 of a model in bfloat16 with the same tokens, and the last the table.
-llama.cpp is what llama-cpp-python of the interpreter ``--llama-python`` was built with; it is left
-out where it is not installed, which the record says.
+The others are llama.cpp, as llama-cpp-python was built with it, and OpenVINO GenAI. They are
+installed for the interpreter ``--peers-python``, such as that of ``nox -s peers_decode``; one that
+is not there is left out, which the record says.
 """
 
 import argparse
 import json
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -27,7 +29,6 @@ import numpy as np
 ROOT = Path(__file__).parents[1]
 RECORD = ROOT / "benchmarks" / "results" / "decode_accuracy.json"
 PAGE = ROOT / "docs" / "guides" / "decode.md"
-LLAMA = "llama.cpp"
 NUM_TOKENS = 192
 HEADS = ("q5_1", "q5_0", "q4_1")
 TEXT = """\
@@ -53,11 +54,12 @@ def main() -> None:
     parser.add_argument("--dense", type=Path, help="a model in BF16: measure that only")
     parser.add_argument("--json", type=Path, default=RECORD, help="write the figures here")
     parser.add_argument("--report", action="store_true", help="write the table of a record only")
-    parser.add_argument("--llama-python", default=sys.executable)
-    parser.add_argument("--llama", nargs=2, type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--peers-python", default=sys.executable)
+    parser.add_argument("--peer", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.llama:
-        of_llama(options.model, *options.llama)
+    if options.peer:
+        name, given, found = options.peer
+        np.save(found, PEERS[name](options.model, np.load(given)))
         return
     from pages import update
 
@@ -65,13 +67,13 @@ def main() -> None:
     if options.dense:
         record["dense"] = measure_dense(options.model, options.dense)
     elif not options.report:
-        record |= measure(options.model, options.llama_python)
+        record |= measure(options.model, options.peers_python)
     options.json.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
     update(PAGE, blocks(record))
     print(*blocks(record).values(), sep="\n")
 
 
-def measure(model: Path, llama_python: str) -> dict[str, Any]:
+def measure(model: Path, peers_python: str) -> dict[str, Any]:
     """Return how far the logits of every engine are from those of float64."""
     import tensor_ops_cpp
     from tensor_ops_decode import open_weights, reference
@@ -95,15 +97,21 @@ def measure(model: Path, llama_python: str) -> dict[str, Any]:
         given = {"activations": "int8x2"}
         logits = of_backend(tensor_ops_cpp, weights, tokens, "float16", given, head)
         engines[f"cpp, int8x2, float16, quantize_head {head}"] = differences(logits, right)
-    with tempfile.TemporaryDirectory() as folder:
-        given, found = Path(folder, "tokens.npy"), Path(folder, "logits.npy")
-        np.save(given, tokens)
-        words = [llama_python, __file__, str(model), "--llama", str(given), str(found)]
-        done = subprocess.run(words, capture_output=True, text=True, check=False)
-        if done.returncode:
-            missing[LLAMA] = done.stderr.strip().rpartition("\n")[2]
-        else:
-            engines[LLAMA] = differences(np.load(found), right)
+    logits_of = {}
+    for name in PEERS:
+        with tempfile.TemporaryDirectory() as folder:
+            given, found = Path(folder, "tokens.npy"), Path(folder, "logits.npy")
+            np.save(given, tokens)
+            words = [peers_python, __file__, str(model), "--peer", name, str(given), str(found)]
+            done = subprocess.run(words, capture_output=True, text=True, check=False)
+            if done.returncode:
+                missing[name] = done.stderr.strip().rpartition("\n")[2]
+            else:
+                logits_of[name] = np.load(found).astype(np.float64)
+                engines[name] = differences(logits_of[name], right)
+    if {OPENVINO, OPENVINO_FLOAT32} <= logits_of.keys():
+        of_itself = differences(logits_of[OPENVINO], logits_of[OPENVINO_FLOAT32])
+        engines[f"{OPENVINO}, beside itself in float32"] = of_itself
     return facts() | {
         "model": model.name,
         "tokens": len(tokens),
@@ -169,14 +177,47 @@ def of_backend(
     return np.concatenate(logits)
 
 
-def of_llama(model: Path, tokens: Path, found: Path) -> None:
-    """Write the logits of llama.cpp after each token."""
+def of_llama(model: Path, tokens: Any) -> Any:
+    """Return the logits of llama.cpp after each token."""
     from llama_cpp import Llama  # type: ignore[import-not-found]
 
-    ids = np.load(tokens).tolist()
     engine = Llama(str(model), n_ctx=512, logits_all=True, verbose=False)
-    engine.eval(ids)
-    np.save(found, engine.scores[: len(ids)])
+    engine.eval(tokens.tolist())
+    return engine.scores[: len(tokens)]
+
+
+def of_openvino(model: Path, tokens: Any, properties: dict[str, object] | None = None) -> Any:
+    """Return the same of the model that OpenVINO GenAI makes of the file, compiled by default."""
+    import openvino  # type: ignore[import-not-found]
+    import openvino_genai  # type: ignore[import-not-found]
+
+    with tempfile.TemporaryDirectory() as folder:
+        copy = shutil.copy(model, folder)
+        openvino_genai.LLMPipeline(copy, "CPU", enable_save_ov_model=True)
+        made = Path(folder, "openvino_model.xml")
+        compiled = openvino.Core().compile_model(made, "CPU", properties or {})
+        count = len(tokens)
+        inputs = {
+            "input_ids": tokens[None],
+            "attention_mask": np.ones((1, count), np.int64),
+            "position_ids": np.arange(count)[None],
+            "beam_idx": np.zeros(1, np.int32),
+        }
+        return compiled(inputs)["logits"][0]
+
+
+def of_openvino_in_float32(model: Path, tokens: Any) -> Any:
+    """Return the same without rounding activations, keys or values."""
+    types = {"INFERENCE_PRECISION_HINT": "f32", "KV_CACHE_PRECISION": "f32"}
+    return of_openvino(model, tokens, types | {"DYNAMIC_QUANTIZATION_GROUP_SIZE": 0})
+
+
+OPENVINO, OPENVINO_FLOAT32 = "OpenVINO GenAI", "OpenVINO GenAI, float32"
+PEERS = {
+    "llama.cpp": of_llama,
+    OPENVINO: of_openvino,
+    OPENVINO_FLOAT32: of_openvino_in_float32,
+}
 
 
 def differences(logits: Any, right: Any) -> dict[str, float]:
