@@ -52,7 +52,8 @@ CAUSES = {
     "decode, beside transformers in bfloat16": "less is missing than the interval is wide.",
     "prompt with two int8 terms, beside OpenVINO GenAI": (
         f"OpenVINO rounds activations to {_TERMS}; the goal with one int8 term compares equal "
-        "arithmetic."
+        "arithmetic, and [the guide](guides/decode.md#accuracy) says how far either's logits are "
+        "from float64."
     ),
     "prompt with one int8 term, beside OpenVINO GenAI": (
         "attention is in float32 here, and in bfloat16 with keys and values in uint8 there; how "
