@@ -8,8 +8,9 @@ namespace tensor_ops::decode {
 // The scratch of a product with `rows` rows of activations of `columns` columns, each of which
 // takes prepared_bytes when it is prepared; the largest tile has tile_bytes.
 struct ProductScratch {
-  // For each thread: a row before it is prepared, a few prepared rows, the results of a tile that
-  // is not whole or sums of several, and two tiles whose place in memory is not filled yet.
+  // For each thread: a row before it is prepared; a few prepared rows; the results of a tile that
+  // is not whole, or the sums of multiply_tiles(); two tiles whose place in memory is not filled
+  // yet.
   Piece<float> row;
   Piece<unsigned char> few_prepared;
   Piece<float> results;

@@ -83,7 +83,8 @@ class TileBlock {
     prefetch_lines(halves_, Tile::kHalfBytes, ahead);
     prefetch_lines(lines_, Tile::kLines * kLineBytes, ahead);
   }
-  // Where a block begins in its tile, or those that share its head.
+  // The offset in a tile, in bytes, at which a block begins. Blocks with a common head begin with
+  // it.
   static constexpr std::size_t place(std::size_t block) { return Tile::halves_at(block); }
   // The integers of columns 4j and 4j + 2, or of 4j + 1 and 4j + 3, in 16 bits each.
   TENSOR_OPS_INLINE Words nibble_pairs(std::size_t j, std::size_t odd) const {

@@ -30,7 +30,7 @@ constexpr std::size_t kTileRows = 16;       // a lane of a vector is a row of th
 constexpr std::size_t kTileAlignment = 64;  // bytes; tile sizes are multiples of it
 // With this many tokens or more, several tiles are multiplied together.
 constexpr std::size_t kManyTokens = 16;
-// How many sums a kernel keeps meanwhile.
+// The number of floats in the scratch of multiply_tiles(): sums of 192 tokens and 8 tiles.
 constexpr std::size_t kMostSums = 192 * 8 * kTileRows;
 
 using decode::ActivationType;
@@ -49,7 +49,7 @@ struct ProductKernel {
                    std::size_t prepared_stride, std::size_t tokens, float* out,
                    std::size_t out_stride);
   // As multiply(), with the same bits, for the rows of num_tiles tiles, which are tile_bytes apart.
-  // `sums` is scratch of kMostSums. Null where that is not faster for many tokens.
+  // `sums` is scratch of kMostSums floats. Null where that is not faster for many tokens.
   void (*multiply_tiles)(const unsigned char* tiles, std::size_t tile_bytes, std::size_t num_tiles,
                          std::size_t columns, const unsigned char* prepared,
                          std::size_t prepared_stride, std::size_t tokens, float* sums, float* out,

@@ -62,7 +62,8 @@ TENSOR_OPS_INLINE Shorts load_pair(const std::int16_t* pair) {
   return all;
 }
 
-// Tokens whose results so far lie elsewhere; `before` is null if there are none yet.
+// Tokens and their sums over the blocks that were multiplied before, which may lie elsewhere than
+// the results. `before` is null for the first blocks.
 struct ContinuedTokens : Tokens {
   const float* before;
   std::size_t before_stride;
@@ -76,12 +77,13 @@ struct ContinuedTokens : Tokens {
   }
 };
 
-// The lines of some blocks of `tiles` tiles, which are to be unpacked next: prefetching them takes
-// no time if it is spread over the products before.
+// The memory of the blocks that are unpacked next, in `tiles` tiles. It is prefetched a few lines
+// at a time between products, so that the loads do not wait for one another.
 template <std::size_t tiles>
 class NextBlocks {
  public:
-  // prefetch_some() is to be called `times` times.
+  // The blocks take `bytes` from `first` on in the first tile, and as many in each of the others.
+  // All are prefetched after `times` calls of prefetch_some().
   NextBlocks(const unsigned char* first, std::size_t bytes, std::size_t tile_bytes,
              std::size_t times)
       : next_(first),
@@ -206,12 +208,13 @@ struct UnpackedProduct {
   }
 };
 
-// Up to so many tiles of so many tokens take a quarter of a cache of 1 MB with their sums and the
-// activations of the blocks that are unpacked at a time.
+// The largest numbers of tiles and of tokens that are multiplied together. The sums of 8 tiles and
+// 192 tokens, and the activations of kUnpackedBlocks blocks, take a quarter of a cache of 1 MB.
 constexpr std::size_t kMostTiles = 8, kMostTokens = kMostSums / (kMostTiles * kTileRows);
 
-// Some tiles that lie one behind the other, as many as tile_bytes says apart, times some tokens.
-// The sums of a group of blocks and those before are in `sums` until they are complete.
+// The product of up to kMostTiles tiles, which are tile_bytes apart, and some tokens. The columns
+// are multiplied in groups of blocks. Between groups the sums so far are in `sums`, where a token
+// has sums_stride floats; the last group writes the results.
 template <class Format>
 class UnpackedTiles {
  public:
@@ -242,8 +245,8 @@ class UnpackedTiles {
  private:
   std::size_t begin_of(std::size_t group) const { return num_blocks_ * group / num_groups_; }
 
-  // A group of blocks of `count` tiles, after which those of `next_tile` are multiplied: of the
-  // next group if this is the last tile.
+  // Multiplies a group of blocks of `count` tiles, and prefetches the blocks of next_tile: those of
+  // the same group if next_tile is larger than `tile`, else those of the next group.
   template <std::size_t count>
   void multiply_blocks(std::size_t tile, std::size_t group, std::size_t next_tile) const {
     UnpackedBlockOf<Format> memory[kUnpackedBlocks][count];
@@ -300,7 +303,7 @@ void multiply_joined_tiles(const unsigned char* tiles, std::size_t tile_bytes,
                            std::size_t num_tiles, std::size_t columns,
                            const unsigned char* prepared, std::size_t prepared_stride,
                            std::size_t count, float* sums, float* out, std::size_t out_stride) {
-  // In equal parts, the last one smaller: of whole groups of tokens that are multiplied together.
+  // The tokens are divided into equal parts, each a multiple of 8 tokens except for the last.
   constexpr std::size_t together = 8;
   const std::size_t parts = (count + kMostTokens - 1) / kMostTokens;
   const std::size_t part = (count + parts * together - 1) / (parts * together) * together;
