@@ -10,9 +10,9 @@ difference, and the Kullback-Leibler divergence of the next token's distribution
 
 The first writes ``results/decode_accuracy.json`` and the table of the guide, the second their part
 of a model in bfloat16 with the same tokens, and the last the table.
-The others are llama.cpp, as llama-cpp-python was built with it, and OpenVINO GenAI. They are
-installed for the interpreter ``--peers-python``, such as that of ``nox -s peers_decode``; one that
-is not there is left out, which the record says.
+The other engines are llama.cpp, as llama-cpp-python builds it, and OpenVINO GenAI. The interpreter
+``--peers-python``, such as that of ``nox -s peers_decode``, imports them. An engine that is not
+installed there is named as missing in the record.
 """
 
 import argparse
@@ -187,7 +187,7 @@ def of_llama(model: Path, tokens: Any) -> Any:
 
 
 def of_openvino(model: Path, tokens: Any, properties: dict[str, object] | None = None) -> Any:
-    """Return the same of the model that OpenVINO GenAI makes of the file, compiled by default."""
+    """Return the logits of OpenVINO GenAI's model of the file, compiled with `properties`."""
     import openvino  # type: ignore[import-not-found]
     import openvino_genai  # type: ignore[import-not-found]
 
@@ -207,7 +207,7 @@ def of_openvino(model: Path, tokens: Any, properties: dict[str, object] | None =
 
 
 def of_openvino_in_float32(model: Path, tokens: Any) -> Any:
-    """Return the same without rounding activations, keys or values."""
+    """Return the logits of OpenVINO GenAI in float32, without rounding activations or caches."""
     types = {"INFERENCE_PRECISION_HINT": "f32", "KV_CACHE_PRECISION": "f32"}
     return of_openvino(model, tokens, types | {"DYNAMIC_QUANTIZATION_GROUP_SIZE": 0})
 
