@@ -26,6 +26,7 @@ _TERMS = (
     "([decision 57](decisions/0057-additions-replace-multiplications-of-prompts.md)) make up for a "
     "part of that"
 )
+_DEFAULTS = "[decision 59](decisions/0059-defaults-do-not-round-more-to-be-faster.md)"
 # Why a goal is missed, by its name or by what is measured of any model: what is known when the page
 # is written.
 CAUSES = {
@@ -52,8 +53,8 @@ CAUSES = {
     "decode, beside transformers in bfloat16": "less is missing than the interval is wide.",
     "prompt with two int8 terms, beside OpenVINO GenAI": (
         f"OpenVINO rounds activations to {_TERMS}; the goal with one int8 term compares equal "
-        "arithmetic, and [the guide](guides/decode.md#accuracy) says how far either's logits are "
-        "from float64."
+        "arithmetic, [the guide](guides/decode.md#accuracy) says how far either's logits are from "
+        f"float64, and {_DEFAULTS} why the default stays."
     ),
     "prompt with one int8 term, beside OpenVINO GenAI": (
         "attention is in float32 here, and in bfloat16 with keys and values in uint8 there; how "
@@ -77,7 +78,8 @@ CAUSES = {
     ),
     "1B BF16: first token of a new process, beside llama.cpp": (
         "activations stay float32 here, and llama.cpp rounds them to bfloat16; the goal with "
-        "bfloat16 activations compares equal arithmetic."
+        f"bfloat16 activations compares equal arithmetic, and {_DEFAULTS} says why the default "
+        "stays."
     ),
     "first token with bfloat16 activations, beside llama.cpp": (
         "the first step makes tiles of the file's rows before it multiplies them "
