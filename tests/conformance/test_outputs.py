@@ -104,6 +104,20 @@ def test_out_beside_an_input(op, backend):
     check(op, backend, values, result)
 
 
+def test_a_subclass_of_arrays_is_computed_as_an_array(op, backend):
+    """np.matrix has another multiplication, and keeps two axes in whatever is taken of it."""
+    values = draw_arguments(op, (4, 4), "float32", "subclass")
+    outputs = [np.zeros_like(each) for each in empty_results(op, values)]
+    op.public(**values, out=as_out(outputs), backend=backend)
+    values = {k: v.view(np.matrix) if v.ndim == 2 else v for k, v in values.items()}
+    of_subclass = [np.zeros_like(each) for each in outputs]
+    given = [each.view(np.matrix) if each.ndim == 2 else each for each in of_subclass]
+    result = op.public(**values, out=as_out(given), backend=backend)
+    assert all(a is b for a, b in zip(as_tuple(result), given, strict=True))
+    for one, other in zip(of_subclass, outputs, strict=True):
+        np.testing.assert_array_equal(bits(one), bits(other))
+
+
 def test_result_is_fresh_and_contiguous(op, backend, dtype):
     values = draw_arguments(op, (3, 4, 70), dtype, "fresh")
     values = {name: np.asfortranarray(value) for name, value in values.items()}

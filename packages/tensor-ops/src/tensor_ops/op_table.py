@@ -110,12 +110,19 @@ class Op(Declaration):
         out = values.pop("out")
         check_values(self.name, self.kinds, values)
         outputs = check_outputs(self.name, self.results_like, self.kinds, values, out)
-        target = outputs[0] if self.outputs == 1 else outputs
+        # Subclasses may give operators another meaning, as np.matrix does to multiplication.
+        values = {name: _plain(value) for name, value in values.items()}
+        plain = tuple(map(_plain, outputs))
         if outputs[0].size:
             # NaN, infinity and division by zero are regular results here: NumPy must not warn.
             with np.errstate(all="ignore"):
-                self.body(**values, out=target)
+                self.body(**values, out=plain[0] if self.outputs == 1 else plain)
         else:
-            for each in outputs:
+            for each in plain:
                 each[...] = 0  # the sums over no rows
-        return target
+        return outputs[0] if self.outputs == 1 else outputs
+
+
+def _plain(value: Any) -> Any:
+    """Return a view of an array that is of no subclass, and other values as they are."""
+    return value.view(np.ndarray) if isinstance(value, np.ndarray) else value
