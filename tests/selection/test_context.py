@@ -2,6 +2,7 @@
 
 import asyncio
 import contextvars
+import functools
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -134,9 +135,24 @@ class TestUseBackend:
         async def asynchronous_generator():
             yield
 
+        class Coroutines:
+            async def __call__(self):
+                pass
+
         for function in (coroutine, generator, asynchronous_generator):
-            with pytest.raises(TypeError, match=f"{function.__name__}.*inside it"):
-                use_backend("beta")(function)
+            for decorated in (function, functools.partial(function)):
+                with pytest.raises(TypeError, match=f"{function.__name__}.*inside it"):
+                    use_backend("beta")(decorated)
+        with pytest.raises(TypeError, match=r"Coroutines object.*inside it"):
+            use_backend("beta")(Coroutines())
+
+    def test_decorates_what_is_called_like_a_function(self, who):
+        class Asking:
+            def __call__(self):
+                return who()
+
+        for function in (functools.partial(who), Asking()):
+            assert use_backend("beta")(function)() == "beta"
 
     def test_holds_for_its_own_thread(self, who):
         inside, seen = threading.Barrier(2, timeout=30), {}

@@ -210,10 +210,12 @@ class use_backend:  # noqa: N801 - reads as a function, like torch.no_grad
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
         if not callable(function) or isinstance(function, type):
             raise TypeError(f"use_backend() decorates functions, got {function!r}")
-        if any(runs_later(function) for runs_later in _RUN_LATER):
+        called = (function, type(function).__call__)  # an object may be called like a function
+        if any(runs_later(each) for runs_later in _RUN_LATER for each in called):
+            name = getattr(function, "__qualname__", None)
             raise TypeError(
-                f"use_backend() cannot decorate {function.__qualname__}(), whose body runs after "
-                "the call; write 'with use_backend(...):' inside it"
+                f"use_backend() cannot decorate {f'{name}()' if name else repr(function)}, whose "
+                "body runs after the call; write 'with use_backend(...):' inside it"
             )
 
         @functools.wraps(function)
