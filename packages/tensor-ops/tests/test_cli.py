@@ -227,6 +227,11 @@ def test_explain_names_backend_and_reason(config_file, capsys):
     assert lines[3] == "  python: chosen"
 
 
+def test_explain_takes_a_variant_of_an_op(capsys):
+    assert main(["explain", "gelu:none", "--backend", "python"]) == 0
+    assert capsys.readouterr().out.startswith("gelu for float32 on cpu: python runs\n")
+
+
 def test_explain_as_json(capsys):
     assert main(["explain", "silu", "--backend", "python", "--dtype", "bfloat16", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
