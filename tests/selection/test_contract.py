@@ -1,5 +1,6 @@
 """What a backend may do wrong in its answers, each time at its own cost only."""
 
+import json
 import shutil
 import warnings
 
@@ -73,6 +74,15 @@ def test_an_info_that_answers_nonsense(install, answer):
     facts = tensor_ops.get_backend_info("odd")
     assert facts["available"]
     assert facts["reason"].startswith("its info() failed: ")
+
+
+@pytest.mark.parametrize("fact", [{"max_memory": "8 GiB"}, {"version": b"1"}], ids=repr)
+def test_an_info_with_facts_of_wrong_types(install, fact):
+    install("odd", info=lambda: {"device": "a chip", **fact})
+    facts = tensor_ops.get_backend_info("odd")
+    assert facts["reason"].startswith("its info() failed: TypeError: ")
+    assert facts["available"]
+    json.dumps(facts)
 
 
 def test_an_info_that_lies_about_name_and_availability(install):

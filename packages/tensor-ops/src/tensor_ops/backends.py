@@ -10,6 +10,7 @@ Tested by tests/plugins/.
 from __future__ import annotations
 
 import importlib
+import json
 from collections.abc import Collection, Iterator
 from functools import cache
 from types import ModuleType
@@ -202,7 +203,9 @@ def info(name: str) -> dict[str, Any]:
     if backend.module is not None:
         try:
             given = backend.module.info()
-            facts.update((key, value) for key, value in given.items() if key in INFO_KEYS)
+            found = {key: value for key, value in given.items() if key in INFO_KEYS}
+            _require_plain(found)
+            facts.update(found)
         except FAILURES as error:
             facts["reason"] = f"its info() failed: {one_line(error)}"
     facts.update(name=backend.name, available=backend.reason is None)
@@ -210,6 +213,14 @@ def info(name: str) -> dict[str, Any]:
     facts["display_name"] = known.display_name if known else facts["display_name"] or name
     facts.update((key, facts[key] or 0) for key in NUMBER_KEYS)
     return facts
+
+
+def _require_plain(facts: dict[str, Any]) -> None:
+    """Raise TypeError for a fact that is no number though its key wants one, or that JSON lacks."""
+    for key in NUMBER_KEYS:
+        if not isinstance(facts.get(key), int | float | None):
+            raise TypeError(f"{key} must be a number, got {facts[key]!r}")
+    json.dumps(facts)
 
 
 def configuration(name: str) -> str | None:
