@@ -262,6 +262,7 @@ class TestPlaces:
         ('{\n  "preferred_backend": 1\n}', 2, "got a number"),
         ('{\n  "backend_priority": "cpp"\n}', 2, "got a string"),
         ('{\n  "backend_priority": []\n}', 2, "empty list"),
+        ('{\n  "backend_priority": ["cpp", 1]\n}', 2, "names alone, got a number at place 2"),
         ('{\n  "backend_priority": ["cpp", "auto"]\n}', 2, "'auto' is not a backend"),
         ('{\n  "backend_priority": ["cpp", "cpp"]\n}', 2, "names 'cpp' twice"),
         ('{\n  "force_backend": null,\n  "force_backend": null\n}', 3, "duplicate key"),

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = [
     "DEFAULTS",
     "Config",
+    "ReadOnlyFileError",
     "environment_levels",
     "load",
     "repeated",
@@ -35,6 +36,10 @@ DEFAULTS: dict[str, Any] = {
     "force_backend": None,
 }
 IGNORED_KEYS = ("$schema", "description")
+
+
+class ReadOnlyFileError(ConfigError):
+    """A ``backend.json`` that is marked as read-only."""
 
 
 class Config(NamedTuple):
@@ -105,7 +110,7 @@ def save(
     if config_location.exists(path):
         path = path.resolve()
         if not (replace_read_only or _is_writable(path)):
-            raise ConfigError(f"{path}: is read-only; --force-write replaces it all the same")
+            raise ReadOnlyFileError(f"{path}: is read-only; --force-write replaces it all the same")
         load(path, installed)
         content = json.loads(_read_text(path))
     content.update(changes)
@@ -257,8 +262,10 @@ def _check_priority(value: Any, installed: Collection[str]) -> str | None:
         return f"must be a list of backend names, got {_json_type(value)}"
     if not value:
         return "must name at least one backend, got an empty list"
-    for name in value:
-        if problem := _check_name(name, installed, "a list of backend names"):
+    for place, name in enumerate(value, 1):
+        if not isinstance(name, str):
+            return f"must hold backend names alone, got {_json_type(name)} at place {place}"
+        if problem := _check_name(name, installed, "a backend name"):
             return problem
     return repeated(value)
 

@@ -119,6 +119,8 @@ def _save(path: Path, changes: dict[str, Any], replace_read_only: bool) -> confi
     config_location.exists(path)  # raises where something else than a file is there
     try:
         saved = config.save(path, changes, backends.INSTALLED, replace_read_only=replace_read_only)
+    except config.ReadOnlyFileError:
+        raise
     except ConfigError as error:
         raise ConfigError(f"{error}; mend or delete the file, it was left as it is") from error
     except (OSError, RuntimeError) as error:  # pathlib calls a loop of links a RuntimeError
