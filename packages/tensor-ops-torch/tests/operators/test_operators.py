@@ -2,6 +2,7 @@
 
 import doctest
 import inspect
+import re
 import types
 from concurrent.futures import ThreadPoolExecutor
 
@@ -66,6 +67,8 @@ def test_every_operator_is_a_function_of_the_package():
         function, op = getattr(tensor_ops_torch, name), tensor_ops.ops.OPS[name]
         assert list(inspect.signature(function).parameters) == list(op.kinds)
         assert "backend" not in function.__doc__.replace("BackendError", "").partition("Raises")[0]
+        broken = r"\b(\w+)\s+\1\b|`out`|results\b|\b(negatives|differs|twos)\b"
+        assert not re.search(broken, function.__doc__)
         runner = doctest.DocTestRunner()
         for test in doctest.DocTestFinder().find(function, name):
             runner.run(test)

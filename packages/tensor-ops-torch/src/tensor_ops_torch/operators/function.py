@@ -15,9 +15,9 @@ __all__ = ["function_of"]
 
 # What a call of an operator does not take, and what is said of it elsewhere.
 _LEFT_OUT = ("out", "backend")
-_OF_RESULT = re.compile(r";\s+`out` if it was given")
+_OF_RESULT = re.compile(r";\s+`out` if\s+it was given|`out` if it was given\.\s*")
 _OF_ERROR = re.compile(r"ValueError\n    If `out` cannot take the result.\n")
-_OF_ERRORS = re.compile(r"(?:, ([^,]*?))? or `out` cannot take the result")
+_OF_ERRORS = re.compile(r"(?:, ([^,.]*?))?\s+or\s+`out`\s+cannot take the\s+results?")
 
 
 def function_of(
@@ -92,7 +92,7 @@ def _docstring(op: Op, formulas: ModuleType | None) -> str:
         body = _OF_ERROR.sub("", body)
         body = _OF_ERRORS.sub(lambda found: f" or {found[1]}" if found[1] else "", body)
         body = re.sub(r"\barray(s?)\b", r"tensor\1", _OF_RESULT.sub("", body))
-        kept.append(f"{title}\n{body}")
+        kept.append(re.sub(r"\s+$", "", f"{title}\n{body}", flags=re.MULTILINE))
     if formulas is None:
         derivatives = "Has no derivatives: differentiating through it is an error."
     else:
