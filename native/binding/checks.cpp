@@ -98,10 +98,10 @@ void add_outputs(const Declaration& op, PyObject* out, CheckedCall& call) {
   } else {
     const std::size_t count = op.outputs.size();
     if (!PyTuple_Check(out) || PyTuple_GET_SIZE(out) != static_cast<Py_ssize_t>(count))
-      throw TypeError(text(op.name, ": out must be a tuple of ", count == 2 ? "two" : "three",
-                           " arrays, (",
-                           joined(op.outputs, [](const Output& output) { return output.name; }),
-                           "), got ", PyTuple_Check(out) ? repr_text(out) : type_name(out)));
+      throw TypeError(
+          text(op.name, ": out must be a tuple of ", count == 2 ? "two" : "three", " arrays, (",
+               joined(op.outputs, [](const Output& output) { return output.name; }), "), got ",
+               PyTuple_Check(out) ? text("a tuple of ", PyTuple_GET_SIZE(out)) : type_name(out)));
     for (std::size_t i = 0; i < count; ++i)
       add_output(op, i, PyTuple_GET_ITEM(out, static_cast<Py_ssize_t>(i)), call);
   }

@@ -112,7 +112,10 @@ def explain(
     found = OPS[name]
     table = state.current() if backend is None else state.table_for(backend, CALL)
     dtype, device, size = None, CPU, None
-    given = found.signature.bind_partial(*args, **kwargs).arguments
+    try:
+        given = found.signature.bind_partial(*args, **kwargs).arguments
+    except TypeError as error:
+        raise TypeError(f"{name}: {error}; the arguments are {found.signature}") from None
     if found.first in given:
         dtype, device, size = _facts(found, given[found.first])
     choice = walk(found, table, dtype, device, size=size)
