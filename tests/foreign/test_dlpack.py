@@ -112,6 +112,12 @@ def test_a_producer_of_half_the_protocol_is_no_array():
         tensor_ops.silu(Half())
 
 
+def test_an_unsupported_dtype_is_not_to_be_converted_by_a_method_of_numpy(values):
+    for call in (tensor_ops.silu, lambda x: explain("silu", x)):
+        with pytest.raises(TypeError, match=r"expected one of float32, .*; convert it first$"):
+            call(Array(values.astype(np.int32)))
+
+
 def test_a_producer_that_fails(values):
     class Failing(Array):
         def __dlpack__(self, **options):

@@ -205,8 +205,11 @@ def mixtures(kinds: Mapping[str, Kind]) -> list[tuple[str, ...]]:
     ]
 
 
-def dtype_name(op: str, argument: str, array: Any) -> str:
-    """Return the name of a supported dtype, or raise TypeError naming those that are."""
+def dtype_name(op: str, argument: str, array: Any, is_view: bool = False) -> str:
+    """Return the name of a supported dtype, or raise TypeError naming those that are.
+
+    `is_view` says that the array is a view of another library's, which may have no astype().
+    """
     dtype = array.dtype
     known = _names.get(dtype)
     if known is not None:
@@ -222,7 +225,7 @@ def dtype_name(op: str, argument: str, array: Any) -> str:
         )
     raise TypeError(
         f"{op}: {argument} has dtype {dtype}, expected one of {', '.join(DTYPES)}; "
-        f"convert it with {argument}.astype(...)"
+        f"convert it {'first' if is_view else f'with {argument}.astype(...)'}"
     )
 
 

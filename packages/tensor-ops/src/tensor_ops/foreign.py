@@ -85,7 +85,8 @@ def caller(of_arrays: Route) -> Callable[..., Any]:
         function: Any
         if device == CPU:
             view = values[op.first]
-            function = of_arrays.function(table, view.dtype, dtype_name(op.name, op.first, view))
+            name = dtype_name(op.name, op.first, view, is_view=view is not x)
+            function = of_arrays.function(table, view.dtype, name)
         else:
             function = function_for(op, table, _device_dtype(op.name, op.first, x), device)
         result = function(**values, out=_outputs(op.name, out, seen))
@@ -120,7 +121,8 @@ def facts(op: str, argument: str, value: Any) -> tuple[str, str, int | None]:
     device = _device(op, argument, value)
     if device == CPU:
         view = numpy_view(op, argument, value)
-        return dtype_name(op, argument, view), device, view.size
+        name = dtype_name(op, argument, view, is_view=view is not value)
+        return name, device, view.size
     return _device_dtype(op, argument, value), device, None
 
 
