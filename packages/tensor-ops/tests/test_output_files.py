@@ -51,6 +51,12 @@ def test_what_is_no_file_is_written_to_as_it_is():
     assert not os.path.isfile(os.devnull)
 
 
+@pytest.mark.parametrize("name", [os.devnull, "a.json"])
+def test_an_error_of_the_system_names_the_file(place, name):
+    with pytest.raises(OSError, match=name), whole_file(place / name):
+        raise OSError(28, "No space left on device")
+
+
 def test_a_folder_that_is_missing_is_an_error_with_the_path_that_was_given(place):
     target = place / "missing" / "a.json"
     with pytest.raises(FileNotFoundError, match=r"a\.json"), whole_file(target) as path:

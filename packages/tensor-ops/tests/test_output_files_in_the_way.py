@@ -79,6 +79,13 @@ def test_a_file_of_bench(option, path, says, error):
     assert expected in error("bench", f"{option}={path}")
 
 
+def test_two_files_of_bench_that_are_one(capsys):
+    pytest.importorskip("matplotlib")
+    with pytest.raises(SystemExit):
+        main(["bench", "--json=same.svg", "--plot=./same.svg"])
+    assert "--json and --plot both name same.svg; give each a file" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("words", [["--show"], ["--backend=python"]])
 def test_a_folder_in_the_place_of_the_configuration(words, error, monkeypatch):
     place = f"{os.getcwd()}/folder.svg"

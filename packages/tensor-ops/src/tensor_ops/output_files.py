@@ -46,6 +46,8 @@ def figure_class_for(parser: ArgumentParser, json: Path | None, plot: Path | Non
             raise TensorOpsError(
                 f"--plot needs matplotlib ({error}); install it with: pip install matplotlib"
             ) from error
+    if json and plot and os.path.realpath(json) == os.path.realpath(plot):
+        parser.error(f"--json and --plot both name {plot}; give each a file of its own")
     for path in (json, plot):
         if path:
             _require_writable(path)
@@ -93,7 +95,11 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
     """
     target = Path(os.path.realpath(path))
     if target.exists() and not target.is_file():
-        yield target
+        try:
+            yield target
+        except OSError as error:
+            error.filename = error.filename or str(path)  # of a full disk it says no file
+            raise
         return
     if not target.parent.is_dir():
         raise FileNotFoundError(errno.ENOENT, "its folder does not exist", str(path))
@@ -104,7 +110,9 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
         _sync(new, os.O_RDWR)
         os.chmod(new, mode)
         os.replace(new, target)
-    except BaseException:
+    except BaseException as error:
+        if isinstance(error, OSError):
+            error.filename = error.filename or str(path)
         with suppress(OSError):
             os.unlink(new)
         raise
