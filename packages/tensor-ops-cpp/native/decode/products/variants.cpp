@@ -152,8 +152,9 @@ std::vector<ProductVariant> compiled_variants() {
 // two, which do both.
 bool adds_beside_multiplies() {
   static const bool does = [] {
-    if (const char* const wanted = std::getenv("TENSOR_OPS_CPP_WINOGRAD"))
-      return std::strcmp(wanted, "0") != 0;
+    const char* const wanted = std::getenv("TENSOR_OPS_CPP_WINOGRAD");
+    if (wanted && !std::strcmp(wanted, "0")) return false;
+    if (wanted && !std::strcmp(wanted, "1")) return true;
     unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
     __get_cpuid(0, &eax, &ebx, &ecx, &edx);
     return ebx == signature_AMD_ebx && edx == signature_AMD_edx && ecx == signature_AMD_ecx;
