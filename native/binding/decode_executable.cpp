@@ -18,7 +18,7 @@ py::dict dict_of(const std::vector<std::pair<const char*, std::size_t>>& memory)
 
 std::function<void(std::size_t, std::size_t)> progress_calls(const py::object& progress) {
   return [&progress](std::size_t done, std::size_t all) {
-    const py::gil_scoped_acquire acquired;
+    const AcquiredGil acquired;
     if (PyErr_CheckSignals() != 0) throw py::error_already_set();
     if (!progress.is_none()) progress(done, all);
   };

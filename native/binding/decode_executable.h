@@ -12,13 +12,14 @@
 #include <utility>
 #include <vector>
 
+#include "binding/python.h"
 #include "decode/serving/executor.h"
 
 namespace tensor_ops {
 
 template <class Function>
 auto without_gil(Function function) {
-  const pybind11::gil_scoped_release released;
+  const ReleasedGil released;
   return function();
 }
 

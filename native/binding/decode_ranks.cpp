@@ -2,7 +2,6 @@
 
 #include <pybind11/numpy.h>
 
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,23 +16,6 @@ namespace py = pybind11;
 
 namespace tensor_ops {
 namespace {
-
-// The GIL, for a thread that has let go of it. When the interpreter ends, CPython before 3.14 ends
-// a daemon thread that asks for it by unwinding its stack: the thread waits for the process to end
-// instead, as in ReleasedGil.
-class AcquiredGil {
- public:
-  AcquiredGil() {
-    try {
-      acquired_.emplace();
-    } catch (...) {
-      for (;;) std::this_thread::sleep_for(std::chrono::hours(1));
-    }
-  }
-
- private:
-  std::optional<py::gil_scoped_acquire> acquired_;
-};
 
 // Keeps an object for C++, which lets go of it without the GIL.
 std::shared_ptr<py::object> kept(py::object object) {

@@ -102,6 +102,25 @@ class ReleasedGil {
   PyThreadState* state_;
 };
 
+// The GIL, for a thread that has let go of it; the thread waits where it would be ended, as in
+// ReleasedGil.
+class AcquiredGil {
+ public:
+  AcquiredGil() {
+    try {
+      state_ = PyGILState_Ensure();
+    } catch (...) {
+      for (;;) std::this_thread::sleep_for(std::chrono::hours(1));
+    }
+  }
+  AcquiredGil(const AcquiredGil&) = delete;
+  AcquiredGil& operator=(const AcquiredGil&) = delete;
+  ~AcquiredGil() { PyGILState_Release(state_); }
+
+ private:
+  PyGILState_STATE state_;
+};
+
 // The first line of the Python exception that is set, which is then cleared.
 std::string take_error_text();
 

@@ -44,7 +44,7 @@ constexpr std::size_t kReturnedAtOnce = std::size_t{32} << 20;
 // Drops arrays, whose memory is free for what is packed next if the caller has no other reference
 // to them. Returns the bytes of those that are in no mapped file.
 std::size_t let_go_of(GivenTensors& given, const std::vector<std::size_t>& tensors) {
-  const py::gil_scoped_acquire held;
+  const AcquiredGil held;
   std::size_t bytes = 0;
   for (const std::size_t i : tensors) {
     given.objects[i] = given.views[i] = py::object();
@@ -138,7 +138,7 @@ class PyExecutable : public BoundExecutor {
 
   void close() override {
     std::vector<py::object> kept, unpacked;
-    const py::gil_scoped_release released;
+    const ReleasedGil released;
     executable_->close();
     const std::lock_guard<std::mutex> lock(closing_);
     kept.swap(kept_);
@@ -187,7 +187,7 @@ std::uint64_t packed_checksum(const py::object& packed, const py::object& num_wo
   const std::size_t workers = workers_argument(num_workers);
   const Owned array = packed_argument("packed_checksum", packed);
   const decode::TensorBytes bytes = bytes_of(array.array());
-  const py::gil_scoped_release released;
+  const ReleasedGil released;
   return decode::checksum(bytes.first, bytes.bytes, workers);
 }
 

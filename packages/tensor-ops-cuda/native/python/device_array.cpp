@@ -2,6 +2,7 @@
 
 #include "arrays/device_array.h"
 #include "arrays/readers.h"
+#include "binding/python.h"
 #include "declaration/errors.h"
 #include "launch/device.h"
 #include "launch/streams.h"
@@ -51,7 +52,7 @@ py::object to_numpy(const DeviceArray& array) {
   const py::object result =
       py::module_::import("numpy").attr("empty")(shape_of(array), numpy_dtype(array.dtype));
   void* data = PyArray_DATA(reinterpret_cast<PyArrayObject*>(result.ptr()));
-  const py::gil_scoped_release released;
+  const ReleasedGil released;
   download(array, data);
   return result;
 }
@@ -158,7 +159,7 @@ DeviceArray to_device(const py::object& array, const py::object& device, const p
                               : owner          ? stream_of_object(stream, "to_device")
                                                : stream_numbered(stream, "to_device");
   DeviceArray result = new_device_array(index, read.dtype, read.dims, read.shape, handle, owner);
-  const py::gil_scoped_release released;
+  const ReleasedGil released;
   upload(read, result);
   return result;
 }
