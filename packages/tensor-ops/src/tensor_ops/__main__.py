@@ -43,6 +43,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     SystemExit
         With 2 for a usage error and 0 for ``--help`` and ``--version``, as argparse does it.
     """
+    if sys.stderr is None:  # it is closed, and print() would write to standard output instead
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - until the process ends
     try:
         try:
             interrupts.raise_from_here()
