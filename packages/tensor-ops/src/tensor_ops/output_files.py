@@ -98,7 +98,7 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
         try:
             yield target
         except OSError as error:
-            error.filename = error.filename or str(path)  # of a full disk it says no file
+            _name_file(error, path)
             raise
         return
     if not target.parent.is_dir():
@@ -111,8 +111,7 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
         os.chmod(new, mode)
         os.replace(new, target)
     except BaseException as error:
-        if isinstance(error, OSError):
-            error.filename = error.filename or str(path)
+        _name_file(error, path)
         with suppress(OSError):
             os.unlink(new)
         raise
@@ -120,6 +119,12 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
         # The name too is to outlast a power failure; not every file system can promise that.
         with suppress(OSError):
             _sync(target.parent, os.O_RDONLY)
+
+
+def _name_file(error: BaseException, path: str | os.PathLike[str]) -> None:
+    # The system names none where a disk is full, for example.
+    if isinstance(error, OSError) and error.errno is not None and error.filename is None:
+        error.filename = os.fspath(path)
 
 
 def _created_beside(target: Path) -> Path:
