@@ -5,6 +5,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from tensor_ops import BackendError
 from tensor_ops_decode.executors.memory_plan import PlannedProgram
 from tensor_ops_decode.executors.packed_file import PACKED, PackedFile
 from tensor_ops_decode.executors.sources import TensorArrays
@@ -54,15 +55,21 @@ def compile_program(
     among = {"ranks": planned.ranks} if planned.ranks.world_size > 1 else {}
 
     def made(arrays: TensorArrays, **packed: Any) -> Any:
-        return module.compile_program(
-            planned.text,
-            arrays,
-            num_workers=workers,
-            options=options,
-            progress=progress,
-            **among,
-            **packed,
-        )
+        try:
+            return module.compile_program(
+                planned.text,
+                arrays,
+                num_workers=workers,
+                options=options,
+                progress=progress,
+                **among,
+                **packed,
+            )
+        except RuntimeError as error:
+            if type(error) is not RuntimeError:
+                raise
+            # Of native code, where the system does not give what was asked for.
+            raise BackendError(str(error)) from error
 
     if cache is None or weights is None:
         arrays = TensorArrays(program, attached, weights)
