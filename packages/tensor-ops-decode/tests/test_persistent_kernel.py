@@ -1,13 +1,14 @@
 """PersistentKernel: its arguments, and its life through threads, forks and interrupts."""
 
 import os
+import subprocess
 import sys
 import threading
 
 import pytest
 
 import tensor_ops
-from tensor_ops import PersistentKernel
+from tensor_ops import BackendError, PersistentKernel
 from tensor_ops_decode import ProgramError
 
 
@@ -195,3 +196,63 @@ def test_a_forked_child_makes_a_kernel_of_its_own(kernel, runner):
             os._exit(code)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert kernel()
+
+
+def test_what_the_system_does_not_give_is_an_error_of_the_package(monkeypatch):
+    module = pytest.importorskip("tensor_ops_cpp")
+
+    def compile_program(*arguments, **options):
+        raise RuntimeError("the system gives only 1 of 2 threads")
+
+    monkeypatch.setattr(module, "compile_program", compile_program)
+    with (
+        PersistentKernel(backend="cpp", max_seq_length=64) as kernel,
+        pytest.raises(BackendError, match="only 1 of 2 threads"),
+    ):
+        kernel.compile()
+
+
+@pytest.mark.parametrize("whose", ["of the program", "of the thread"])
+def test_a_daemon_thread_computes_while_the_interpreter_ends(whose):
+    pytest.importorskip("tensor_ops_cpp")
+    code = """
+import sys, threading, time
+from tensor_ops import PersistentKernel
+
+class EndsSlowly:
+    def __del__(self, sleep=time.sleep):
+        sleep(0.5)
+
+def kernel():
+    return PersistentKernel(backend="cpp", max_seq_length=64)
+
+def run(kernel):
+    kernel.reset()
+    kernel.add_request([1, 2, 3], ignore_eos=True)
+    kernel.run(20)
+    started.set()
+
+def keep_running(kernel):
+    kernel.compile()
+    while True:
+        run(kernel)
+
+def keep_making():
+    while True:
+        with kernel() as own:
+            own.compile(progress=lambda done, size: None)
+            run(own)
+
+started = threading.Event()
+if sys.argv[1] == "of the program":
+    kept = kernel()
+    thread = threading.Thread(target=keep_running, args=(kept,), daemon=True)
+else:
+    thread = threading.Thread(target=keep_making, daemon=True)
+thread.start()
+assert started.wait(60)
+last = EndsSlowly()
+"""
+    words = [sys.executable, "-c", code, whose]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=120)
+    assert (done.returncode, done.stderr) == (0, "")
