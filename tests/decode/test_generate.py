@@ -157,6 +157,27 @@ def test_what_cannot_be_is_an_error_before_any_work(model, prompt, given, words)
     assert model.kernel.requests == ()
 
 
+def test_an_error_names_the_prompt_among_several(model):
+    with pytest.raises(ValueError, match=r"^prompt 1: the prompt is empty"):
+        model.generate(["fine", "", "too"])
+    with pytest.raises(ValueError, match=r"^the prompt is empty"):
+        model.generate([""])
+
+
+def test_an_interrupt_just_after_a_request_is_removed(model, monkeypatch):
+    remove = model.kernel.remove
+
+    def interrupted(number):
+        monkeypatch.undo()
+        remove(number)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(model.kernel, "remove", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        model.generate(PROMPTS, max_new_tokens=2)
+    assert model.kernel.requests == ()
+
+
 def test_an_interrupt_leaves_the_model_usable(model):
     right = model.generate(PROMPTS, max_new_tokens=5)
 

@@ -336,7 +336,12 @@ class Model:
                 "repetition_penalty": repetition_penalty,
                 "logit_bias": {} if logit_bias is None else logit_bias,
             }
-            self.kernel.check_request(**request)
+            try:
+                self.kernel.check_request(**request)
+            except ValueError as error:
+                if len(answers) > 1:
+                    raise ValueError(f"prompt {answer.number}: {error}") from None
+                raise
             waiting.append((answer, request))
         running: dict[int, Answer] = {}
         errors: list[tuple[int, LogitsError]] = []
@@ -360,7 +365,10 @@ class Model:
                         del running[number]
         finally:
             for number in running:
-                self.kernel.remove(number)
+                with contextlib.suppress(
+                    ValueError
+                ):  # Ctrl-C may have come just after it was removed
+                    self.kernel.remove(number)
         completions = [answer.completion() for answer in answers]
         if errors:
             prompt, error = min(errors, key=lambda each: each[0])
