@@ -89,6 +89,8 @@ def export_model(
     OSError
         If it cannot be written.
     """
+    if not os.fspath(folder):
+        raise ValueError("the path of the folder is empty; give the name of a new folder")
     target = Path(folder)
     if target.exists() or target.is_symlink():
         raise FileExistsError(
@@ -97,8 +99,8 @@ def export_model(
     if not target.parent.is_dir():
         raise FileNotFoundError(f"{target.parent}: is no folder; create it first")
     temporary = target.with_name(f"{target.name}.{secrets.token_hex(4)}.tmp")
-    temporary.mkdir()
     try:
+        temporary.mkdir()
         exported = _exported_program(program)
         with _new_file(temporary / WEIGHTS) as file:
             digest = _write_tensors(file, exported, arrays, progress)
@@ -108,7 +110,11 @@ def export_model(
             text = json.dumps(_description(exported, facts, digest), indent=2)
             file.write(text.encode() + b"\n")
         os.rename(temporary, target)
-    except BaseException:
+    except BaseException as error:
+        # Where a disk is full, the system names no file; else it may name a temporary one.
+        if isinstance(error, OSError) and error.errno is not None and error.filename2 is None:
+            named = str(error.filename or temporary)
+            error.filename = str(target) if named.startswith(str(temporary)) else named
         shutil.rmtree(temporary, ignore_errors=True)
         raise
 
