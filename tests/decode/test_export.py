@@ -96,6 +96,30 @@ def test_progress_counts_to_the_end(kernel, tmp_path):
     assert seen[-1][0] == seen[-1][1] > 0
 
 
+@pytest.mark.parametrize("start", [-1, True, 10**12, None], ids=repr)
+def test_a_start_token_that_is_none_becomes_the_first_token(tmp_path, start):
+    from byte_models import save_model
+
+    save_model(tmp_path / "model")
+    config = tmp_path / "model/config.json"
+    settings = json.loads(config.read_text(encoding="utf-8"))
+    config.write_text(json.dumps(settings | {"bos_token_id": start}), encoding="utf-8")
+    with PersistentKernel(backend="python", model=tmp_path / "model", max_seq_length=16) as kernel:
+        kernel.export(tmp_path / "exported")
+    described = json.loads((tmp_path / "exported/model.json").read_text(encoding="utf-8"))
+    assert described["start_token"] == 0
+
+
+def test_a_full_disk_is_said_of_the_folder_that_was_given(kernel, tmp_path):
+    def fail(*arguments):
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(OSError, match=r"No space left on device: '.*exported'"):
+        kernel.export(tmp_path / "exported", progress=fail)
+    with pytest.raises(ValueError, match="the path of the folder is empty"):
+        kernel.export("")
+
+
 def test_what_is_there_already_is_not_touched(kernel, tmp_path):
     (tmp_path / "exported").mkdir()
     (tmp_path / "exported/mine").write_text("mine")

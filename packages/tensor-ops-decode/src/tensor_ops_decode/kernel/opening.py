@@ -103,7 +103,7 @@ def open_model(
         name=Path(weights.path).name,
         logits="logits",
         tokens="next",
-        start_token=start if isinstance(start, int) else 0,
+        start_token=start if type(start) is int and 0 <= start < decoder.vocabulary else 0,
         end_tokens=end_tokens,
         activations=settings.activations,
     )
