@@ -270,6 +270,12 @@ def test_a_folder_has_its_template_in_either_file(folder):
     assert folder(chat_template="1").render([]) == "4é"
 
 
+def test_a_file_of_a_template_that_is_not_utf_8_is_named(folder):
+    (folder.path / "chat_template.jinja").write_bytes(b"\xff")
+    with pytest.raises(FileFormatError, match=r"chat_template\.jinja: .*expected UTF-8 text"):
+        folder()
+
+
 def test_a_template_that_is_no_text_is_refused(folder):
     with pytest.raises(FileFormatError, match="expected a text as the chat template"):
         folder(chat_template=7)

@@ -18,7 +18,7 @@ from tokenizer_files import (
     write_gguf,
 )
 
-from tensor_ops_decode.text import open_tokenizer
+from tensor_ops_decode.text import open_chat_template, open_tokenizer
 from tensor_ops_decode.text.pre_tokenizers import PRE_TOKENIZERS
 from tensor_ops_decode.weights import FileFormatError
 
@@ -145,6 +145,17 @@ def test_a_tokenizer_that_cannot_be_is_refused(changes, message, tmp_path):
     with pytest.raises(FileFormatError, match=message) as raised:
         open_tokenizer(file)
     assert str(raised.value).startswith(f"{file.path}: ")
+
+
+@pytest.mark.parametrize("token", [-1, 1000, 2**32 - 1, 1.5], ids=repr)
+@pytest.mark.parametrize("key", ["padding_token_id", "unknown_token_id"])
+def test_a_chat_template_has_no_name_of_what_is_no_token(tmp_path, monkeypatch, key, token):
+    pytest.importorskip("jinja2")
+    file = write_gguf(tmp_path / "a.gguf", bos_token_id=1)
+    of_template = {"tokenizer.chat_template": "{{ bos_token }}", f"tokenizer.ggml.{key}": token}
+    monkeypatch.setattr(file, "metadata", {**file.metadata, **of_template})
+    template = open_chat_template(file, open_tokenizer(file))
+    assert template.variables.keys() == {"bos_token"}
 
 
 # SentencePiece

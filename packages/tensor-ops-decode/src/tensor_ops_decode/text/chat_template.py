@@ -141,13 +141,18 @@ def _gguf_token_names(file: GgufFile, tokenizer: Tokenizer) -> dict[str, str]:
     tokens = {"bos_token": tokenizer.bos, "eos_token": tokenizer.eos}
     for name, key in (("unk_token", "unknown"), ("pad_token", "padding")):
         tokens[name] = file.metadata.get(f"tokenizer.ggml.{key}_token_id")
-    return {name: tokenizer.token(token) for name, token in tokens.items() if token is not None}
+    # Files may give a number that is no token for what the model does not have.
+    known = {name: t for name, t in tokens.items() if type(t) is int and t in tokenizer}
+    return {name: tokenizer.token(token) for name, token in known.items()}
 
 
 def _folder_template(folder: Path) -> object:
     path = folder / "chat_template.jinja"
     if path.exists():
-        return path.read_text(encoding="utf-8")
+        try:
+            return path.read_text(encoding="utf-8")
+        except UnicodeDecodeError as error:
+            raise FileFormatError(f"{path}: {error}; expected UTF-8 text") from None
     template = read_json_if_there(folder / "tokenizer_config.json").get("chat_template")
     if isinstance(template, list):  # several, by name
         named = {each.get("name"): each.get("template") for each in template if type(each) is dict}
