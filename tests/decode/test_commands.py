@@ -114,7 +114,7 @@ def test_a_chat_without_template_is_an_error(tmp_path):
     assert "no chat template" in done.stderr
 
 
-@pytest.mark.parametrize(("closed", "status"), [("<&-", 1), (">&-", 0)])
+@pytest.mark.parametrize(("closed", "status"), [("<&-", 1), (">&-", 0), ("2>&-", 0)])
 def test_streams_may_be_closed(folder, closed, status):
     words = f"{sys.executable} -m tensor_ops generate {folder} - --backend=python {closed}"
     done = subprocess.run(
@@ -122,6 +122,17 @@ def test_streams_may_be_closed(folder, closed, status):
     )
     assert done.returncode == status
     assert "Traceback" not in done.stderr
+    assert bool(done.stdout) == (closed == "2>&-")
+    assert "tokens per second" not in done.stdout
+
+
+@pytest.mark.parametrize("encoding", ["utf-8:strict", "utf-8:surrogateescape"])
+def test_standard_input_that_is_not_utf_8_is_an_error(folder, monkeypatch, encoding):
+    monkeypatch.setenv("PYTHONIOENCODING", encoding)
+    words = [sys.executable, "-m", "tensor_ops", "generate", folder, "-", "--backend=python"]
+    done = subprocess.run(words, input=b"a\xffb", capture_output=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.startswith(b"tensor-ops: error: standard input is not UTF-8: ")
 
 
 def test_json_has_logprobs_if_asked_for(folder):

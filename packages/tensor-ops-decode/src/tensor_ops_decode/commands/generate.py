@@ -110,7 +110,11 @@ def _prompt(prompt: str | None) -> str | None:
         return prompt
     if sys.stdin is None:
         raise TensorOpsError("the prompt - is standard input, which is closed")
-    text = sys.stdin.read()
+    try:
+        text = sys.stdin.read()
+        text.encode()  # a byte that is no UTF-8 may have become a lone surrogate
+    except UnicodeError as error:
+        raise TensorOpsError(f"standard input is not UTF-8: {error}") from None
     # A newline at the end is from programs such as echo, and no part of the prompt.
     return text.removesuffix("\r\n") if text.endswith("\r\n") else text.removesuffix("\n")
 
@@ -149,7 +153,8 @@ def _answer(
 def _opened(arguments: argparse.Namespace) -> Model:
     """Return the model that the arguments name, with a bar while it is packed to be kept."""
     with ProgressBar(sys.stderr) as bar:
-        model = describe(arguments.model, arguments.backend, **kernel_options(arguments))
+        options = {"max_num_batched_requests": 1, **kernel_options(arguments)}
+        model = describe(arguments.model, arguments.backend, **options)
         model.tokenizer.check_exists()  # before weights are packed for a text that cannot be
         progress = None if arguments.cache is None else show_bytes(bar, "packing")
         model.kernel.compile(progress=progress)
