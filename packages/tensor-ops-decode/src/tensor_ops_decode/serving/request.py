@@ -266,7 +266,8 @@ def check_lengths(program: Program, length: int, max_new_tokens: int | None) -> 
     most = program.limits.longest
     new = None if max_new_tokens is None else whole("max_new_tokens", max_new_tokens)
     if length + (new or 1) - 1 > most:  # the last token is not fed
+        are = " is" if new is None or length > most else f" and {new} new ones are"
         raise ValueError(
-            f"a prompt of {length} tokens{f' and {new} new ones are' if new else ' is'} more than "
-            f"max_seq_length and max_num_pages leave room for, {most}"
+            f"a prompt of {length} tokens{are} more than max_seq_length and max_num_pages leave "
+            f"room for, {most}"
         )
