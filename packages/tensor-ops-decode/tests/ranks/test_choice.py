@@ -46,7 +46,7 @@ def test_what_started_the_process_decides(monkeypatch):
     for name, value in LAUNCHED.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setitem(sys.modules, "mpi4py", None)
-    with pytest.raises(RankError, match="need mpi4py, which is not installed: pip install 'tensor"):
+    with pytest.raises(RankError, match="need mpi4py, which is not installed: pip install 'mpi4py"):
         chosen_ranks(None, None, None, "m")
     assert chosen_ranks("local", None, None, "m") is ONE_RANK
 
