@@ -272,6 +272,9 @@ class TestErrors:
             ("silu", [], {}, r"missing a required argument: 'x'; the arguments are \(x"),
             ("softmax", [torch.ones(2)], {"dim": -1}, r"unexpected keyword argument 'dim'"),
             ("silu", [torch.ones(2), 1], {}, "too many positional arguments"),
+            ("gelu", [torch.ones(2), None], {}, "approximate must be a string, got NoneType"),
+            ("softmax", [torch.ones(2), "x"], {}, "scale must be a real number, got str"),
+            ("rms_norm", [torch.ones(2)] * 2, {"eps": 1j}, "eps must be a real number"),
         ],
     )
     @pytest.mark.parametrize("grad", [True, False])

@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 import torch
 
-from tensor_ops.extension import Op
+from tensor_ops.extension import Op, check_values
 from tensor_ops_torch.operators.direct import bypassing
 
 __all__ = ["function_of"]
@@ -57,13 +57,18 @@ def _explain(
     kwargs: dict[str, Any],
     error: RuntimeError,
 ) -> NoReturn:
-    """Raise TypeError where the arguments do not fit the signature, else the error as it is."""
+    """Raise TypeError or ValueError for arguments that do not fit, else the error as it is."""
     try:
         given = signature.bind(*args, **kwargs).arguments
     except TypeError as cause:
         raise TypeError(f"{op.name}: {cause}; the arguments are {signature}") from None
     for name, value in given.items():
         kind = op.kinds[name]
+        if not kind.is_array:
+            try:
+                check_values(op.name, {name: kind}, {name: value})
+            except (TypeError, ValueError) as cause:
+                raise cause from None
         if not kind.is_array or (kind.optional and value is None):
             continue
         if not isinstance(value, torch.Tensor) and not hasattr(value, "__torch_function__"):
