@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from tensor_ops_decode.completion import Completion, TokenLogprob
@@ -11,7 +12,18 @@ from tensor_ops_decode.completion import Completion, TokenLogprob
 if TYPE_CHECKING:
     from tensor_ops_decode.text import Tokenizer
 
-__all__ = ["Answer"]
+__all__ = ["Answer", "errors_of_prompt"]
+
+
+@contextmanager
+def errors_of_prompt(number: int, count: int) -> Iterator[None]:
+    """Name the prompt in a ValueError where there are several."""
+    try:
+        yield
+    except ValueError as error:
+        if count == 1:
+            raise
+        raise ValueError(f"prompt {number}: {error}") from None
 
 
 class Answer:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from tensor_ops_decode.arguments import check_progress, whole
 from tensor_ops_decode.completion import Completion
 from tensor_ops_decode.errors import LogitsError
-from tensor_ops_decode.generation.answer import Answer
+from tensor_ops_decode.generation.answer import Answer, errors_of_prompt
 from tensor_ops_decode.kernel.persistent_kernel import PersistentKernel
 from tensor_ops_decode.models import decoder_of
 from tensor_ops_decode.models.generation_settings import end_tokens_of, generation_defaults
@@ -336,12 +336,8 @@ class Model:
                 "repetition_penalty": repetition_penalty,
                 "logit_bias": {} if logit_bias is None else logit_bias,
             }
-            try:
+            with errors_of_prompt(answer.number, len(answers)):
                 self.kernel.check_request(**request)
-            except ValueError as error:
-                if len(answers) > 1:
-                    raise ValueError(f"prompt {answer.number}: {error}") from None
-                raise
             waiting.append((answer, request))
         running: dict[int, Answer] = {}
         errors: list[tuple[int, LogitsError]] = []
@@ -358,17 +354,14 @@ class Model:
                         if logprobs is not None:
                             found = self.kernel.logprobs(number)
                             answer.logprobs = tuple(found[: len(answer.tokens)])
-                        error = self.kernel.error(number)
-                        if error is not None:
+                        if (error := self.kernel.error(number)) is not None:
                             errors.append((answer.number, error))
                         self.kernel.remove(number)
                         del running[number]
         finally:
-            for number in running:
-                with contextlib.suppress(
-                    ValueError
-                ):  # Ctrl-C may have come just after it was removed
-                    self.kernel.remove(number)
+            # Ctrl-C may have come just after one of them was removed.
+            for number in running.keys() & set(self.kernel.requests):
+                self.kernel.remove(number)
         completions = [answer.completion() for answer in answers]
         if errors:
             prompt, error = min(errors, key=lambda each: each[0])
