@@ -124,5 +124,6 @@ class Op(Declaration):
 
 
 def _plain(value: Any) -> Any:
-    """Return a view of an array that is of no subclass, and other values as they are."""
-    return value.view(np.ndarray) if isinstance(value, np.ndarray) else value
+    """Return a view of an array of a subclass that is of none, and other values as they are."""
+    is_subclass = isinstance(value, np.ndarray) and type(value) is not np.ndarray
+    return value.view(np.ndarray) if is_subclass else value
