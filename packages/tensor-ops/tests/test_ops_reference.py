@@ -64,7 +64,7 @@ def exact_silu(x):
 
 
 def exact_gelu(x, approximate):
-    if abs(x) > 50:
+    if abs(x) > 70:
         return max(x, mp.mpf(0))
     if approximate == "none":
         return x * mp.erfc(-x / mp.sqrt(2)) / 2
@@ -118,6 +118,23 @@ def test_gelu_mul(approximate):
     exact = [exact_gelu(gate, approximate) * factor for gate, factor in pairs]
     result = OPS["gelu_mul"].numpy(elements, up, approximate)
     assert ulps(result, exact) <= GELU_ULPS[approximate] + 1
+
+
+# Down to the smallest gates whose gelu is not zero, times the largest number.
+DEEP = {"tanh": np.linspace(-26, -15, 200), "none": np.linspace(-53, -30, 200)}
+
+
+@pytest.mark.parametrize("approximate", DEEP)
+def test_gelu_mul_of_a_tail_and_a_large_factor(approximate):
+    gate = DEEP[approximate]
+    up = np.exp2(random.uniform(30, 1000, gate.size))
+    pairs = zip(numbers(gate), numbers(up), strict=True)
+    exact = [exact_gelu(value, approximate) * factor for value, factor in pairs]
+    result = OPS["gelu_mul"].numpy(gate, up, approximate)
+    assert ulps(result, exact) <= GELU_ULPS[approximate] + 1
+    ones = np.ones_like(up)
+    _, of_up = OPS["gelu_mul_backward"].numpy(up, gate, ones, approximate)
+    np.testing.assert_array_equal(of_up, result)
 
 
 @pytest.mark.parametrize("op", ["silu_mul", "gelu_mul"])

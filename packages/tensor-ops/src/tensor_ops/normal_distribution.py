@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from tensor_ops.rounding import exp_of_sum, product_error, sum_error
+from tensor_ops.rounding import exp_and_exponent, product_error, sum_error
 
 __all__ = ["gelu_derivative_terms", "gelu_derivative_times", "gelu_of", "gelu_times"]
 
@@ -65,8 +65,10 @@ B = 0.07135481627260025
 B_HIGH, B_LOW = 0.07135391235351562, 9.039190846237764e-07
 # Where exp(-(A a + B a**3)) is zero in float64.
 TANH_LAST = 22.0
-# Where the tails are zero, even times the largest number.
-ENDS, TANH_ENDS = 65.1, 30.6
+# Where the tails are zero, even times the largest number twice.
+ENDS, TANH_ENDS = 66.0, 31.25
+# Below these gelu may be too small for what it is multiplied by.
+DEEP = {"tanh": -20.5, "none": -37.0}
 
 
 def gelu_of(x: Array, approximate: str, digits: np.dtype[Any], out: Array | None = None) -> Array:
@@ -98,6 +100,18 @@ def gelu_times(gate: Array, up: Array, approximate: str, dtype: Any) -> Array:
     if special is not None:
         places, products = special
         result[places] = products
+    deep = (gate < DEEP[approximate]) & np.isfinite(gate)
+    if dtype == np.float64 and deep.any():
+        result[deep] = _tail_times(gate[deep], up[deep], approximate)
+    return result
+
+
+def _tail_times(gate: Array, up: Array, approximate: str) -> Array:
+    """Return gelu of a gate below zero times a second input, right also if gelu alone is tiny."""
+    tail_of, end = _TAILS[approximate]
+    a = np.minimum(np.abs(gate), end)
+    tail, exponent = tail_of(a)
+    result: Array = np.ldexp((-a * tail) * up, exponent)
     return result
 
 
@@ -114,48 +128,47 @@ def _products_of_no_normal_factor(gate: Array, up: Array) -> tuple[Array, Array]
 
 def gelu_derivative_times(x: Array, factor: Array, approximate: str) -> Array:
     """Return the derivative of `gelu_of` at `x`, times `factor`, both of float64."""
-    slope, _, tiny = _DERIVATIVES[approximate](x)
+    slope, _, of_slope = _DERIVATIVES[approximate](x)
+    product = slope * factor
     # At minus infinity the derivative is 0, the limit.
-    tiny = np.where(np.isneginf(x), 0, tiny)
-    result: Array = (slope * factor) * tiny
+    product *= np.where(np.isneginf(x), 0, 1)
     # However small, a tail that is not zero keeps an infinity infinite.
-    lost = np.isinf(factor) & (tiny == 0) & np.isfinite(x)
-    np.copyto(result, np.negative(factor), where=lost)
+    result: Array = np.ldexp(product, of_slope)
     return result
 
 
 def gelu_derivative_terms(x: Array, approximate: str) -> Array:
     """Return the magnitudes of the terms of the derivative of `gelu_of`, added up."""
-    _, terms, tiny = _DERIVATIVES[approximate](x)
-    magnitudes: Array = terms * tiny
+    _, terms, of_terms = _DERIVATIVES[approximate](x)
+    magnitudes: Array = np.ldexp(terms, of_terms)
     return magnitudes
 
 
 def _tanh_derivative(x: Array) -> tuple[Array, Array, Array]:
-    """Return the derivative and its terms, without a last factor of both."""
+    """Return the derivative and its terms, and the exponent of a power of two times both."""
     a = np.minimum(np.abs(x), TANH_ENDS)
     argument, rest = _tanh_argument(a)
-    power, factor = _exp_in_two(-argument, -rest)
-    larger = 1 / (1 + power * factor)
+    power, exponent = exp_and_exponent(-argument, -rest)
+    larger = 1 / (1 + np.ldexp(power, exponent))
     smaller = power * larger
     below = x < 0
     sigmoid = np.where(below, smaller, larger)
-    part = a * (A + 3 * B * a * a) * np.where(below, larger, smaller * factor)
+    part = a * (A + 3 * B * a * a) * np.where(below, larger, np.ldexp(smaller, exponent))
     slope = sigmoid * (1 + np.where(below, -part, part))
-    return slope, sigmoid * (1 + part), np.where(below, factor, 1)
+    return slope, sigmoid * (1 + part), np.where(below, exponent, 0)
 
 
 def _erf_derivative(x: Array) -> tuple[Array, Array, Array]:
-    """Return the derivative and its terms, without a last factor of both."""
+    """Return the derivative and its terms, and the exponent of a power of two times both."""
     a = np.minimum(np.abs(x), ENDS)
-    square = a * a
-    power, factor = _exp_in_two(-0.5 * square, -0.5 * product_error(a, a, square))
-    tail, moment = power * np.where(a > LAST, _far_mills_ratio(a), _mills_ratio(a)), a * power
+    power, exponent = _exp_of_half_square(a)
+    tail, moment = power * _any_mills_ratio(a), a * power
     moment *= ROOT_HALF_OVER_PI
     below = x < 0
-    slope = np.where(below, tail - moment, 1 + (moment - tail) * factor)
-    terms = np.where(below, tail + moment, 1 + (moment - tail) * factor)
-    return slope, terms, np.where(below, factor, 1)
+    above = 1 + np.ldexp(moment - tail, exponent)
+    slope = np.where(below, tail - moment, above)
+    terms = np.where(below, tail + moment, above)
+    return slope, terms, np.where(below, exponent, 0)
 
 
 def _tanh(x: Array, out: Array | None) -> Array:
@@ -171,9 +184,14 @@ def _tanh(x: Array, out: Array | None) -> Array:
 
 def _tanh_float64(x: Array, out: Array | None) -> Array:
     a = np.minimum(np.abs(x), TANH_LAST)
+    return _without_tail(x, a, *_tanh_tail(a), out)
+
+
+def _tanh_tail(a: Array) -> tuple[Array, Array]:
+    """Return the sigmoid of ``-(A a + B a**3)``, and the exponent of a power of two times it."""
     argument, rest = _tanh_argument(a)
-    power, factor = _exp_in_two(-argument, -rest)
-    return _without_tail(x, a, power / (1 + power), out, factor)
+    power, exponent = exp_and_exponent(-argument, -rest)
+    return power / (1 + np.ldexp(power, exponent)), exponent
 
 
 def _tanh_argument(a: Array) -> tuple[Array, Array]:
@@ -193,15 +211,30 @@ def _erf(x: Array, out: Array | None) -> Array:
     power = np.square(a)
     power *= -0.5
     np.exp(power, out=power)
-    return _without_tail(x, a, _multiply_by_short_ratio(power, a), out)
+    return _without_tail(x, a, _multiply_by_short_ratio(power, a), None, out)
 
 
 def _erf_float64(x: Array, out: Array | None) -> Array:
     a = np.minimum(np.abs(x), LAST)
+    return _without_tail(x, a, *_erf_tail(a), out)
+
+
+def _erf_tail(a: Array) -> tuple[Array, Array]:
+    """Return the distribution function at -a, and the exponent of a power of two times it."""
+    power, exponent = _exp_of_half_square(a)
+    return power * _any_mills_ratio(a), exponent
+
+
+def _exp_of_half_square(a: Array) -> tuple[Array, Array]:
+    """Return ``exp(-a**2 / 2)`` as `exp_and_exponent` does."""
     square = a * a
-    power, factor = _exp_in_two(-0.5 * square, -0.5 * product_error(a, a, square))
-    power *= _mills_ratio(a)
-    return _without_tail(x, a, power, out, factor)
+    return exp_and_exponent(-0.5 * square, -0.5 * product_error(a, a, square))
+
+
+def _any_mills_ratio(a: Array) -> Array:
+    """Return the tail over ``exp(-a**2 / 2)``, also from `LAST` on."""
+    ratio, is_far = _mills_ratio(a), a > LAST
+    return np.where(is_far, _far_mills_ratio(a), ratio) if is_far.any() else ratio
 
 
 def _mills_ratio(a: Array) -> Array:
@@ -230,25 +263,17 @@ def _far_mills_ratio(a: Array) -> Array:
     return ratio
 
 
-def _exp_in_two(high: Array, low: Array) -> tuple[Array, Array]:
-    """Return ``exp(high + low)`` as two factors, the second one unless the product is tiny.
-
-    The first stays a normal number: the product may not be one when its multiple is.
-    """
-    limited = np.maximum(high, -700)
-    return exp_of_sum(limited, low), np.exp(high - limited)
-
-
 def _without_tail(
-    x: Array, a: Array, tail: Array, out: Array | None, factor: Array | None = None
+    x: Array, a: Array, tail: Array, exponent: Array | None, out: Array | None
 ) -> Array:
     """Return ``max(x, 0) - a * tail``, where a is abs(x) up to where the tail is zero.
 
-    `factor`, if it is given, belongs to the tail, the distribution function at -a.
+    The exponent, if there is one, is of a power of two that belongs to the tail, the distribution
+    function at -a.
     """
     tail *= a
-    if factor is not None:
-        tail *= factor
+    if exponent is not None:
+        np.ldexp(tail, exponent, out=tail)
     # -0.0 rather than 0, so that a tail of zero leaves the sign.
     return np.subtract(np.where(x < 0, -0.0, x), tail, out=out)
 
@@ -280,4 +305,5 @@ _FORMULAS = {
     ("none", False): _erf,
     ("none", True): _erf_float64,
 }
+_TAILS = {"tanh": (_tanh_tail, TANH_ENDS), "none": (_erf_tail, ENDS)}
 _DERIVATIVES = {"tanh": _tanh_derivative, "none": _erf_derivative}

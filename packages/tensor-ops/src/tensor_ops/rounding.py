@@ -4,7 +4,14 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["add_where_finite", "difference_error", "exp_of_sum", "product_error", "sum_error"]
+__all__ = [
+    "add_where_finite",
+    "difference_error",
+    "exp_and_exponent",
+    "exp_of_sum",
+    "product_error",
+    "sum_error",
+]
 
 Array = np.ndarray[Any, Any]
 
@@ -12,6 +19,11 @@ Array = np.ndarray[Any, Any]
 # products of these halves are exact. Unlike Dekker's multiplication, this rarely overflows.
 _HALF = np.uint64(0x0400_0000)
 _UPPER = np.uint64(0xFFFF_FFFF_F800_0000)
+
+# log(2) in two, the first of so few bits that its products with exponents are exact.
+_LOG_2, _LOG_2_REST = 0.6931471803691238, 1.9082149292705877e-10
+# Below this exp may be too small for what it is multiplied by.
+_DEEP = -700
 
 
 def product_error(a: Array, b: Array | np.float64, product: Array) -> Array:
@@ -42,10 +54,22 @@ def sum_error(a: Array, b: float, total: Array) -> Array:
     return error
 
 
-def exp_of_sum(high: Array, low: Array) -> Array:
+def exp_of_sum(high: Array, low: Array | float) -> Array:
     """Return ``exp(high + low)`` for a `low` so small that its square does not count."""
     power: Array = np.exp(high)
     return add_where_finite(power, power * low)
+
+
+def exp_and_exponent(high: Array, low: Array | float = 0.0) -> tuple[Array, Array]:
+    """Return ``exp(high + low)`` as a number and the exponent of a power of two to multiply it by.
+
+    The exponent is 0 unless the product is tiny. What the tiny one is multiplied by comes first,
+    and `numpy.ldexp` last, so that digits are lost only if the result is subnormal itself. `high`
+    is finite and `low` as in `exp_of_sum`.
+    """
+    exponent = np.where(high < _DEEP, np.rint(high / _LOG_2), 0)
+    rest = (high - exponent * _LOG_2) - exponent * _LOG_2_REST
+    return exp_of_sum(rest, low), exponent.astype(np.int32)
 
 
 def add_where_finite(result: Array, correction: Array) -> Array:

@@ -52,6 +52,23 @@ from tensor_ops.samples import WIDE_RANGE, Sample
             dtypes=WIDE_RANGE,
         ),
         Sample(
+            "tail times larger",
+            lambda draw: (
+                draw.cast(np.linspace(-26, -18, 257)),
+                draw.spread(257, low=800, high=1020),
+            ),
+            dtypes=("float64",),
+        ),
+        Sample(
+            "tail times larger, erf",
+            lambda draw: (
+                draw.cast(np.linspace(-53, -36, 257)),
+                draw.spread(257, low=800, high=1020),
+                "none",
+            ),
+            dtypes=("float64",),
+        ),
+        Sample(
             "near zero",
             lambda draw: (draw.spread(257, low=-14, high=-4), draw.spread(257, low=-4, high=4)),
         ),
@@ -108,7 +125,7 @@ def gelu_mul(
     Notes
     -----
     Computed in float64: a product with a large `up` is right even where gelu(gate) alone is
-    smaller than float32 can hold.
+    smaller than the dtype can hold.
     Source: Shazeer, "GLU Variants Improve Transformer", 2020.
 
     Examples

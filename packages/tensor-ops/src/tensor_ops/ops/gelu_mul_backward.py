@@ -41,6 +41,11 @@ def _large_factors(draw: Draw) -> tuple[Array, Array, Array]:
     return grad, draw.cast(np.linspace(-20, -12, 257)), up
 
 
+def _far_gradients(draw: Draw) -> tuple[Array, Array]:
+    gate = np.concatenate([np.linspace(-26, -18, 128), np.linspace(-53, -36, 129)])
+    return draw.spread(257, low=800, high=1020), draw.cast(gate)
+
+
 @op(
     derivative_of="gelu_mul",
     results_like=("gate", "up"),
@@ -57,6 +62,7 @@ def _large_factors(draw: Draw) -> tuple[Array, Array, Array]:
             ("tails", _tails, ALL),
             ("far tails", _far_tails, ALL),
             ("large factors in the tail", _large_factors, WIDE_RANGE),
+            ("gradients that make up for the tail", _far_gradients, ("float64",)),
         )
     ],
 )
