@@ -128,6 +128,7 @@ DEEP = {"tanh": np.linspace(-26, -15, 200), "none": np.linspace(-53, -30, 200)}
 def test_gelu_mul_of_a_tail_and_a_large_factor(approximate):
     gate = DEEP[approximate]
     up = np.exp2(random.uniform(30, 1000, gate.size))
+    up[::7] = np.finfo(np.float64).max
     pairs = zip(numbers(gate), numbers(up), strict=True)
     exact = [exact_gelu(value, approximate) * factor for value, factor in pairs]
     result = OPS["gelu_mul"].numpy(gate, up, approximate)
@@ -135,6 +136,29 @@ def test_gelu_mul_of_a_tail_and_a_large_factor(approximate):
     ones = np.ones_like(up)
     _, of_up = OPS["gelu_mul_backward"].numpy(up, gate, ones, approximate)
     np.testing.assert_array_equal(of_up, result)
+
+
+@pytest.mark.parametrize("form", ["silu", *DEEP])
+def test_factors_of_a_derivative_whose_product_overflows(form):
+    gate = np.linspace(-1500, -300, 100) if form == "silu" else DEEP[form][:100]
+    grad, up = np.exp2(random.uniform(600, 1000, (2, gate.size)))
+    grad[::7] = np.finfo(np.float64).max
+    triples = zip(numbers(gate), numbers(grad), numbers(up), strict=True)
+    exact = [exact_slope(value, form) * a * b for value, a, b in triples]
+    if form == "silu":
+        of_gate, _ = OPS["silu_mul_backward"].numpy(grad, gate, up)
+    else:
+        of_gate, _ = OPS["gelu_mul_backward"].numpy(grad, gate, up, form)
+    is_finite = np.array([abs(value) < np.finfo(np.float64).max for value in exact])
+    assert is_finite.sum() > 20
+    assert relative(of_gate[is_finite], np.array(exact)[is_finite]) <= 2e-15
+    assert np.isneginf(of_gate[~is_finite]).all()
+
+
+def exact_slope(x, form):
+    function = exact_silu if form == "silu" else lambda value: exact_gelu(value, form)
+    with mp.workdps(80):
+        return mp.diff(function, x)
 
 
 @pytest.mark.parametrize("op", ["silu_mul", "gelu_mul"])

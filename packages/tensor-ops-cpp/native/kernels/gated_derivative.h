@@ -15,8 +15,12 @@ TENSOR_OPS_INLINE float slope_times(float x, float a, float b) {
 }
 template <class Slope>
 TENSOR_OPS_INLINE double slope_times(double x, double a, double b) {
-  const bool is_a_larger = magnitude(a) > magnitude(b);
-  return Slope::apply(x, is_a_larger ? a : b) * (is_a_larger ? b : a);
+  // What is taken from the factors is given back in two parts, since 2^1024 is no double.
+  double last = 1, rest = 1;
+  if (is_finite(a) && is_finite(b))
+    for (; !is_finite(a * b); last *= 0x1p63, rest *= 2)
+      (magnitude(a) > magnitude(b) ? a : b) *= 0x1p-64;
+  return Slope::apply(x, a * b, last) * rest;
 }
 
 // Value and Slope are functions of x and a factor, as elementwise.h describes them: the activation

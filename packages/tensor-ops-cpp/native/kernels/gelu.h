@@ -97,14 +97,14 @@ struct GeluErf {
   }
 };
 
-// The derivatives of both at x, times a factor.
+// The derivatives of both at x, times a factor and `last`, as slope_of_sigmoid_product has it.
 struct GeluTanhDerivative {
   template <class C>
-  static TENSOR_OPS_INLINE C apply(C x, C factor) {
+  static TENSOR_OPS_INLINE C apply(C x, C factor, C last = 1) {
     const Pair<C> w = GeluTanh::argument(x);
     constexpr C far = GeluTanhConstants<C>::far;
     const C near = at_most(at_least(x, -far), far);
-    return slope_of_sigmoid_product(x, factor, deep_exp(-w.hi, -w.lo), rise<C>(near));
+    return slope_of_sigmoid_product(x, factor, deep_exp(-w.hi, -w.lo), rise<C>(near), last);
   }
 
   template <class C>
@@ -127,13 +127,14 @@ struct GeluTanhDerivative {
 struct GeluErfDerivative {
   // Phi(x) + x phi(x), or where x < 0 the tail of |x| less |x| phi(x).
   template <class C>
-  static TENSOR_OPS_INLINE C apply(C x, C factor) {
+  static TENSOR_OPS_INLINE C apply(C x, C factor, C last = 1) {
     const C a = at_most(magnitude(x), MillsConstants<C>::end);
     const Pair<C> square = exact_product(a, a);
     const DeepExp<C> e = deep_exp(C(-0.5) * square.hi, C(-0.5) * square.lo);
     const C rise = moment_less_tail<C>(a);
-    const C below = ((factor * e.scale) * e.part(-rise)) * (is_minus_infinity(x) ? 0 : e.rest);
-    return x >= 0 ? with_share(factor, e.part(rise) * (e.scale * e.rest)) : below;
+    const C below = (factor * e.scale) * e.part(-rise);
+    const C above = with_share(factor, e.part(rise) * (e.scale * e.rest));
+    return x >= 0 ? above * last : below * (is_minus_infinity(x) ? 0 : e.rest * last);
   }
 
   template <class C>

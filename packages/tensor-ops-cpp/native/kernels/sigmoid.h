@@ -65,16 +65,17 @@ TENSOR_OPS_INLINE C with_share(C factor, C share) {
 }
 
 // The derivative of x * sigmoid(w), times a factor, given e = exp(-|w|) and x dw/dx. It is right
-// also where the sigmoid is subnormal, as in times_sigmoid_and.
+// also where the sigmoid is subnormal, as in times_sigmoid_and. `last`, a power of two, multiplies
+// it where the product of the factors alone would be infinite.
 template <class C>
-TENSOR_OPS_INLINE C slope_of_sigmoid_product(C x, C factor, const DeepExp<C>& e, C rise) {
+TENSOR_OPS_INLINE C slope_of_sigmoid_product(C x, C factor, const DeepExp<C>& e, C rise, C last) {
   const C part = e.part(1);
   const C whole = e.added_to(1, part);
   const C larger = 1 / whole;
   const C smaller = (e.scale * part) * e.rest * larger;
   const C below = fma(rise, larger, C(1)) * (((factor * larger) * e.scale) * part);
   const C above = with_share(factor, smaller * fma(rise, larger, C(-1)));
-  return x >= 0 ? above : below * (is_minus_infinity(x) ? 0 : e.rest);
+  return x >= 0 ? above * last : below * (is_minus_infinity(x) ? 0 : e.rest * last);
 }
 
 // The same of vectors, for ordinary arguments, given exp(-w).
@@ -84,13 +85,13 @@ TENSOR_OPS_INLINE V ordinary_slope_of_sigmoid_product(V factor, V exp, V rise) {
   return (factor * sigmoid) * fma(rise, exp * sigmoid, one);
 }
 
-// The derivative of silu at x, times a factor.
+// The derivative of silu at x, times a factor and `last`, as slope_of_sigmoid_product has it.
 struct SiluDerivative {
   template <class C>
-  static TENSOR_OPS_INLINE C apply(C x, C factor) {
+  static TENSOR_OPS_INLINE C apply(C x, C factor, C last = 1) {
     constexpr C deepest = ExpConstants<C>::deepest;
     const C near = at_most(at_least(x, deepest), -deepest);
-    return slope_of_sigmoid_product(x, factor, deep_exp(-magnitude(near)), near);
+    return slope_of_sigmoid_product(x, factor, deep_exp(-magnitude(near)), near, last);
   }
 
   template <class C>

@@ -6,7 +6,7 @@ import numpy as np
 
 from tensor_ops.rounding import exp_and_exponent, product_error, sum_error
 
-__all__ = ["gelu_derivative_terms", "gelu_derivative_times", "gelu_of", "gelu_times"]
+__all__ = ["gelu_derivative_terms_times", "gelu_derivative_times", "gelu_of", "gelu_times"]
 
 Array = np.ndarray[Any, Any]
 
@@ -126,21 +126,31 @@ def _products_of_no_normal_factor(gate: Array, up: Array) -> tuple[Array, Array]
     return places, np.where(np.abs(gate) < TINY, gate * up * 0.5, -up)
 
 
-def gelu_derivative_times(x: Array, factor: Array, approximate: str) -> Array:
-    """Return the derivative of `gelu_of` at `x`, times `factor`, both of float64."""
+def gelu_derivative_times(
+    x: Array, factor: Array, approximate: str, exponent: Array | int = 0
+) -> Array:
+    """Return the derivative of `gelu_of` at `x`, times `factor` and two to the power `exponent`.
+
+    `x` and `factor` are of float64.
+    """
     slope, _, of_slope = _DERIVATIVES[approximate](x)
     product = slope * factor
     # At minus infinity the derivative is 0, the limit.
     product *= np.where(np.isneginf(x), 0, 1)
     # However small, a tail that is not zero keeps an infinity infinite.
-    result: Array = np.ldexp(product, of_slope)
+    result: Array = np.ldexp(product, of_slope + exponent)
     return result
 
 
-def gelu_derivative_terms(x: Array, approximate: str) -> Array:
-    """Return the magnitudes of the terms of the derivative of `gelu_of`, added up."""
+def gelu_derivative_terms_times(
+    x: Array, factor: Array, approximate: str, exponent: Array | int = 0
+) -> Array:
+    """Return the magnitudes of the terms of the derivative of `gelu_of`, added up.
+
+    They are times `factor` and two to the power `exponent`; all is of float64.
+    """
     _, terms, of_terms = _DERIVATIVES[approximate](x)
-    magnitudes: Array = np.ldexp(terms, of_terms)
+    magnitudes: Array = np.ldexp(terms * factor, of_terms + exponent)
     return magnitudes
 
 

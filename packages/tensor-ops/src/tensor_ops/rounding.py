@@ -64,12 +64,17 @@ def exp_and_exponent(high: Array, low: Array | float = 0.0) -> tuple[Array, Arra
     """Return ``exp(high + low)`` as a number and the exponent of a power of two to multiply it by.
 
     The exponent is 0 unless the product is tiny. What the tiny one is multiplied by comes first,
-    and `numpy.ldexp` last, so that digits are lost only if the result is subnormal itself. `high`
-    is finite and `low` as in `exp_of_sum`.
+    and `numpy.ldexp` last, so that digits are lost only if the result is subnormal itself. The
+    number is then so small that the largest one may be multiplied by it and by 10,000. `high` is
+    finite and `low` as in `exp_of_sum`.
     """
-    exponent = np.where(high < _DEEP, np.rint(high / _LOG_2), 0)
+    is_deep = high < _DEEP
+    if not is_deep.any():
+        return exp_of_sum(high, low), np.zeros((), np.int32)
+    exponent = np.where(is_deep, np.rint(high / _LOG_2), 0)
     rest = (high - exponent * _LOG_2) - exponent * _LOG_2_REST
-    return exp_of_sum(rest, low), exponent.astype(np.int32)
+    power = exp_of_sum(rest, low) * np.where(is_deep, 2.0**-16, 1)
+    return power, np.where(is_deep, exponent + 16, 0).astype(np.int32)
 
 
 def add_where_finite(result: Array, correction: Array) -> Array:

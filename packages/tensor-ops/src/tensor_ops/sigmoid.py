@@ -4,12 +4,16 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["silu_derivative_terms", "silu_derivative_times", "silu_of"]
+from tensor_ops.rounding import exp_and_exponent
+
+__all__ = ["silu_derivative_terms_times", "silu_derivative_times", "silu_of"]
 
 Array = np.ndarray[Any, Any]
 
 # Below these, 1 + exp(-x) is exp(-x) to the last place, and not yet infinite.
 DEEP = {np.dtype(np.float32): -80, np.dtype(np.float64): -700}
+# Where exp is zero, even times the largest number twice.
+END = -2200
 
 
 def silu_of(x: Array, up: Array | None = None, out: Array | None = None) -> Array:
@@ -19,7 +23,7 @@ def silu_of(x: Array, up: Array | None = None, out: Array | None = None) -> Arra
     -0.0, the limit.
     """
     deep = x < DEEP[x.dtype]
-    tail = _tail(x[deep], 1 if up is None else up[deep]) if deep.any() else None
+    tail = _tail_times(x[deep], 1 if up is None else up[deep]) if deep.any() else None
     power = np.negative(x)
     np.exp(power, out=power)
     power += 1
@@ -34,8 +38,10 @@ def silu_of(x: Array, up: Array | None = None, out: Array | None = None) -> Arra
     return result
 
 
-def silu_derivative_times(x: Array, factor: Array, out: Array | None = None) -> Array:
-    """Return the derivative of `silu_of` at `x`, times `factor`.
+def silu_derivative_times(
+    x: Array, factor: Array, out: Array | None = None, exponent: Array | int = 0
+) -> Array:
+    """Return the derivative of `silu_of` at `x`, times `factor` and two to the power `exponent`.
 
     The result is in `out` if that is given, which may be any of the inputs. At minus infinity the
     derivative is -0.0, the limit.
@@ -43,26 +49,35 @@ def silu_derivative_times(x: Array, factor: Array, out: Array | None = None) -> 
     deep = x < DEEP[x.dtype]
     tail = None
     if deep.any():
-        finite = np.maximum(x[deep], np.finfo(x.dtype).min).astype(np.float64)
-        # There the derivative is (1 + x) exp(x).
-        tail = _with_exp(1 + finite, finite, factor[deep])
-        _keep_infinities(tail, x[deep], factor[deep])
+        more = np.broadcast_to(exponent, x.shape)[deep]
+        tail = _tail_times(x[deep], factor[deep], 1, more)
     sigmoid, rest = _sigmoid_and_rest(x)
     # One of infinity times zero is zero here.
     rest *= np.minimum(x, np.finfo(x.dtype).max)
     rest += 1
     sigmoid *= factor
     result = np.multiply(sigmoid, rest, out=out)
+    if np.any(exponent):
+        np.ldexp(result, exponent, out=result)
     if tail is not None:
         result[deep] = tail
     return result
 
 
-def silu_derivative_terms(x: Array) -> Array:
-    """Return the magnitudes of the terms of the derivative of `silu_of`, added up."""
-    sigmoid, rest = _sigmoid_and_rest(x)
-    terms: Array = sigmoid * (1 + np.minimum(abs(x), np.finfo(x.dtype).max) * rest)
-    return terms
+def silu_derivative_terms_times(x: Array, factor: Array, exponent: Array | int = 0) -> Array:
+    """Return the magnitudes of the terms of the derivative of `silu_of`, added up.
+
+    They are times `factor` and two to the power `exponent`; all is of float64.
+    """
+    a = np.minimum(np.abs(x), -END)
+    power, of_power = exp_and_exponent(-a)
+    larger = 1 / (1 + np.ldexp(power, of_power))
+    smaller = power * larger
+    below = x < 0
+    rest = np.where(below, larger, np.ldexp(smaller, of_power))
+    terms = np.where(below, smaller, larger) * (1 + a * rest) * factor
+    magnitudes: Array = np.ldexp(terms, np.where(below, of_power, 0) + exponent)
+    return magnitudes
 
 
 def _sigmoid_and_rest(x: Array) -> tuple[Array, Array]:
@@ -74,21 +89,16 @@ def _sigmoid_and_rest(x: Array) -> tuple[Array, Array]:
     return np.where(below, smaller, larger), np.where(below, larger, smaller)
 
 
-def _tail(x: Array, up: Array | int) -> Array:
-    """Return ``x * exp(x) * up`` in float64, in halves that stay normal if the product does."""
-    finite = np.maximum(x, np.finfo(x.dtype).min).astype(np.float64)
-    product = _with_exp(finite, finite, up)
-    _keep_infinities(product, x, up)
-    return product
+def _tail_times(x: Array, factor: Array | int, addend: int = 0, exponent: Array | int = 0) -> Array:
+    """Return ``(x + addend) * exp(x) * factor`` in float64, times two to the power `exponent`.
 
-
-def _with_exp(factor: Array, x: Array, other: Array | int) -> Array:
-    """Return ``factor * exp(x) * other`` in float64."""
-    half = np.exp(x / 2)
-    product: Array = (factor * half) * (other * half)
-    return product
-
-
-def _keep_infinities(product: Array, x: Array, factor: Array | int) -> None:
-    """Let what is negative, however small, keep an infinity infinite where `x` is finite."""
-    np.copyto(product, np.negative(factor), where=np.isinf(factor) & np.isfinite(x))
+    It loses digits only if it is tiny itself.
+    """
+    near = np.maximum(x, END).astype(np.float64)
+    power, of_power = exp_and_exponent(near)
+    # At minus infinity it is zero, the limit. Elsewhere a power, however small, keeps an infinity
+    # infinite.
+    power *= np.where(np.isneginf(x), 0, 1)
+    product = ((near + addend) * power) * factor
+    result: Array = np.ldexp(product, of_power + exponent)
+    return result

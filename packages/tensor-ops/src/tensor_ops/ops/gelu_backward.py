@@ -8,7 +8,7 @@ from tensor_ops import plain
 from tensor_ops.accuracy import Bound, of_terms
 from tensor_ops.arguments import DTYPES, Array, Elements
 from tensor_ops.blocks import WIDE, element_blocks
-from tensor_ops.normal_distribution import gelu_derivative_terms, gelu_derivative_times
+from tensor_ops.normal_distribution import gelu_derivative_terms_times, gelu_derivative_times
 from tensor_ops.op import op
 from tensor_ops.samples import WIDE_RANGE, Draw, Sample
 
@@ -16,7 +16,7 @@ ALL = tuple(DTYPES)
 
 
 def _terms(grad: Array, x: Array, approximate: str = "tanh") -> Array:
-    return abs(grad) * gelu_derivative_terms(x, approximate)
+    return gelu_derivative_terms_times(x, abs(grad), approximate)
 
 
 def _zeros_and_infinities(draw: Draw) -> tuple[Array, Array]:

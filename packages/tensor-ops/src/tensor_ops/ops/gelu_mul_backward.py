@@ -1,5 +1,6 @@
 """Gradients of the Gaussian error linear unit times a second input."""
 
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -8,8 +9,9 @@ from tensor_ops import plain
 from tensor_ops.accuracy import Bound, of_terms
 from tensor_ops.arguments import DTYPES, Array, Elements
 from tensor_ops.blocks import WIDE, element_blocks
+from tensor_ops.gated_derivative import slope_times
 from tensor_ops.normal_distribution import (
-    gelu_derivative_terms,
+    gelu_derivative_terms_times,
     gelu_derivative_times,
     gelu_times,
 )
@@ -24,8 +26,10 @@ def _plain(grad: Array, gate: Array, up: Array, approximate: str) -> tuple[Array
 
 
 def _terms(grad: Array, gate: Array, up: Array, approximate: str = "tanh") -> tuple[Array, Array]:
-    of_up = abs(gelu_times(gate[None], grad[None], approximate, gate.dtype)[0])  # maybe no axis
-    return abs(grad * up) * gelu_derivative_terms(gate, approximate), of_up
+    grad, gate, up = grad[None], gate[None], up[None]  # maybe no axis
+    terms_times = partial(gelu_derivative_terms_times, approximate=approximate)
+    of_gate = slope_times(terms_times, gate, grad, up)
+    return abs(of_gate[0]), abs(gelu_times(gate, grad, approximate, gate.dtype)[0])
 
 
 def _tails(draw: Draw) -> tuple[Array, Array]:
@@ -39,6 +43,18 @@ def _far_tails(draw: Draw) -> tuple[Array, Array]:
 def _large_factors(draw: Draw) -> tuple[Array, Array, Array]:
     grad, up = draw.spread(2, 257, low=60, high=100)
     return grad, draw.cast(np.linspace(-20, -12, 257)), up
+
+
+def _product_beyond_float64(draw: Draw) -> tuple[Array, Array, Array]:
+    grad, up = draw.spread(2, 257, low=525, high=600)
+    # Half of the gates are where the form by tanh is tiny, half where the other is.
+    gate = np.concatenate([np.linspace(-21, -13, 128), np.linspace(-37, -23, 129)])
+    return grad, draw.cast(gate), up
+
+
+def _largest_factor(draw: Draw) -> tuple[Array, Array, Array]:
+    grad, up = draw.spread(257, low=-300, high=-1), draw.full(np.finfo(np.float64).max, 257)
+    return grad, draw.cast(np.linspace(0.8, 9, 257)), up
 
 
 def _far_gradients(draw: Draw) -> tuple[Array, Array]:
@@ -62,6 +78,8 @@ def _far_gradients(draw: Draw) -> tuple[Array, Array]:
             ("tails", _tails, ALL),
             ("far tails", _far_tails, ALL),
             ("large factors in the tail", _large_factors, WIDE_RANGE),
+            ("factors whose product is beyond float64", _product_beyond_float64, ("float64",)),
+            ("largest factor above the zero of the derivative", _largest_factor, ("float64",)),
             ("gradients that make up for the tail", _far_gradients, ("float64",)),
         )
     ],
@@ -133,7 +151,8 @@ def gelu_mul_backward(
     """
     blocks = element_blocks((grad, gate, up), out, WIDE)
     for gradient, source, factor, of_gate, of_up in blocks:
-        slopes = gelu_derivative_times(source, gradient * factor, approximate)
+        slope = partial(gelu_derivative_times, approximate=approximate)
+        slopes = slope_times(slope, source, gradient, factor)
         of_up[...] = gelu_times(source, gradient, approximate, gate.dtype)
         of_gate[...] = slopes
     return out

@@ -9,7 +9,7 @@ from tensor_ops.arguments import Array, Elements
 from tensor_ops.blocks import element_blocks
 from tensor_ops.op import op
 from tensor_ops.samples import WIDE_RANGE, Sample
-from tensor_ops.sigmoid import silu_derivative_terms, silu_derivative_times
+from tensor_ops.sigmoid import silu_derivative_terms_times, silu_derivative_times
 
 
 def _plain(grad: Array, x: Array) -> Array:
@@ -21,7 +21,7 @@ def _plain(grad: Array, x: Array) -> Array:
     derivative_of="silu",
     plain=_plain,
     bounds=of_terms(),
-    terms=lambda grad, x: abs(grad) * silu_derivative_terms(x),
+    terms=lambda grad, x: silu_derivative_terms_times(x, abs(grad)),
     samples=[
         Sample(
             "zeros and infinities",

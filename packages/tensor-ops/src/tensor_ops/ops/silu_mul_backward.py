@@ -7,9 +7,10 @@ import numpy as np
 from tensor_ops.accuracy import of_terms
 from tensor_ops.arguments import Array, Elements
 from tensor_ops.blocks import WIDE, element_blocks
+from tensor_ops.gated_derivative import slope_times
 from tensor_ops.op import op
 from tensor_ops.samples import WIDE_RANGE, Sample
-from tensor_ops.sigmoid import silu_derivative_terms, silu_derivative_times, silu_of
+from tensor_ops.sigmoid import silu_derivative_terms_times, silu_derivative_times, silu_of
 
 
 def _plain(grad: Array, gate: Array, up: Array) -> tuple[Array, Array]:
@@ -23,8 +24,10 @@ def _plain(grad: Array, gate: Array, up: Array) -> tuple[Array, Array]:
     plain=_plain,
     bounds=of_terms(),
     terms=lambda grad, gate, up: (
-        abs(grad * up) * silu_derivative_terms(gate),
-        abs(silu_of(gate[None], grad[None])[0]),  # there may be no axis
+        abs(
+            slope_times(silu_derivative_terms_times, gate[None], grad[None], up[None])[0]
+        ),  # maybe no axis
+        abs(silu_of(gate[None], grad[None])[0]),
     ),
     samples=[
         Sample(
@@ -45,6 +48,24 @@ def _plain(grad: Array, gate: Array, up: Array) -> tuple[Array, Array]:
                 draw.spread(257, low=60, high=100),
             ),
             dtypes=WIDE_RANGE,
+        ),
+        Sample(
+            "factors whose product is beyond float64",
+            lambda draw: (
+                draw.spread(257, low=500, high=600),
+                draw.cast(np.linspace(-1500, -250, 257)),
+                draw.spread(257, low=525, high=600),
+            ),
+            dtypes=("float64",),
+        ),
+        Sample(
+            "largest factor above the zero of the derivative",
+            lambda draw: (
+                draw.spread(257, low=-300, high=-1),
+                draw.cast(np.linspace(1.3, 30, 257)),
+                draw.full(np.finfo(np.float64).max, 257),
+            ),
+            dtypes=("float64",),
         ),
         Sample(
             "where the derivative is zero",
@@ -112,7 +133,7 @@ def silu_mul_backward(
     array([-0.2689,  0.    ,  0.7311], dtype=float32)
     """
     for gradient, source, factor, of_gate, of_up in element_blocks((grad, gate, up), out, WIDE):
-        slopes = silu_derivative_times(source, gradient * factor)
+        slopes = slope_times(silu_derivative_times, source, gradient, factor)
         of_up[...] = silu_of(source, gradient)
         of_gate[...] = slopes
     return out
