@@ -237,6 +237,19 @@ def exact_layer_norm(x, weight, bias, eps):
     ]
 
 
+@pytest.mark.parametrize("eps", [1e-5, 1e-300])
+@pytest.mark.parametrize("value", [0.0, 1e-310, 0.3, -1e153, 1e200, np.finfo(np.float64).max])
+def test_gradients_of_layer_norm_at_constant_rows(value, eps):
+    grad, weight = np.array([[1.0, 2.0, 6.0]]), np.array([1.0, 2.0, 3.0])
+    x = np.full((1, 3), value)
+    of_x, of_weight, _ = OPS["layer_norm_backward"].numpy(grad, x, weight, eps)
+    # There the norm is linear in the deviations from the mean, which are zero.
+    along = grad * weight
+    exact = numbers((along - along.mean()) / np.sqrt(eps))
+    assert relative(of_x, exact, max(map(abs, exact))) <= RELATIVE
+    np.testing.assert_array_equal(of_weight, np.zeros(3))
+
+
 @pytest.mark.parametrize("eps", [1e-36, 1e-200, 1e-300, 0.0])
 @pytest.mark.parametrize("units", [0, 10**15])
 def test_norms_of_subnormal_rows(units, eps):

@@ -79,10 +79,21 @@ TENSOR_OPS_RARE WideStatistics wide_statistics(const WideRow& row, double factor
 
 template <bool is_centred, class C>
 TENSOR_OPS_RARE WideStatistics wide_statistics(const WideRow& row) {
-  const WideStatistics found = wide_statistics<is_centred>(row, 1);
+  WideStatistics found = wide_statistics<is_centred>(row, 1);
   if (sizeof(C) == sizeof(float) || is_safe_in(C(), found.mean_square)) return found;
+  // A sum that overflows does not where its terms are smaller.
+  if (is_centred && !is_finite(found.centre)) found = wide_statistics<is_centred>(row, 0x1p-64);
   double largest = 0;
-  for (std::size_t i = 0; i < row.n; ++i) largest = at_least(magnitude(row.x[i]), largest);
+  for (std::size_t i = 0; i < row.n; ++i) {
+    const double deviation = (row.x[i] * found.factor - found.centre) - found.rest;
+    largest = at_least(magnitude(deviation), largest);
+  }
+  largest /= found.factor;
+  if (largest == 0 && is_finite(found.mean_square) && row.eps > 0) {
+    // Of a constant row eps is all there is in the divisor, however large the row is.
+    found.scale = 1 / (__builtin_sqrt(row.eps) * found.factor);
+    return found;
+  }
   double factor = wide_factor<C>(largest);
   // eps must not overflow. Beside one as large as this the squares may vanish.
   if (factor > 1 && row.eps > 0x1p-600) factor = 0x1p300;

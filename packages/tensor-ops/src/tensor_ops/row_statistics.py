@@ -57,13 +57,7 @@ def normalized_rows(rows: Array, eps: float, centered: bool = False) -> tuple[Ar
 
     The rows are float64. Where `centered` is true, their means are subtracted first.
     """
-    # Powers of two bring the rows near one. The exponent is zero for rows with infinities or NaN.
-    exponent = np.frexp(np.maximum(_largest(rows), np.sqrt(eps)))[1]
-    near = np.ldexp(rows, -exponent)
-    if centered:
-        near = _centered(near)
-    smallest = np.finfo(np.float64).smallest_normal if eps else 0.0
-    scaled_eps = np.maximum(np.ldexp(eps, -2 * exponent), smallest)
+    near, scaled_eps, exponent = _near_one([rows], _centered if centered else None, eps)
     scale = 1 / np.sqrt(_means(np.square(near)) + scaled_eps)
     return near * scale, np.ldexp(scale, -exponent)
 
@@ -72,7 +66,20 @@ def _divided_after_scaling(
     sources: list[Array], combine: Callable[..., Array] | None, eps: float
 ) -> Array:
     """Return the rows over their root mean square, computed near one."""
-    rows, shift = sources[0], np.zeros((len(sources[0]), 1), np.int64)
+    rows, scaled_eps, _ = _near_one(sources, combine, eps)
+    result: Array = rows / np.sqrt(_means(np.square(rows)) + scaled_eps)
+    return result
+
+
+def _near_one(
+    sources: list[Array], combine: Callable[..., Array] | None, eps: float
+) -> tuple[Array, Array, Array]:
+    """Return combined rows over a power of two that brings them near one, and its exponent.
+
+    Between these is eps over the square of the power. The rows are combined first, since what is
+    left of a row when its mean is subtracted may be as small as the root of eps, or zero.
+    """
+    rows, shift = sources[0], np.zeros((), np.int64)
     if combine:
         # A sum that overflows does not where its terms are smaller. The exponent is beyond the
         # length of any row.
@@ -87,8 +94,7 @@ def _divided_after_scaling(
     # Where the rows are zero, eps is all there is in the divisor.
     smallest = np.finfo(np.float64).smallest_normal if eps else 0.0
     scaled_eps = np.maximum(np.ldexp(eps, 2 * (shift - exponent)), smallest)
-    result: Array = rows / np.sqrt(_means(np.square(rows)) + scaled_eps)
-    return result
+    return rows, scaled_eps, exponent - shift
 
 
 def _centered(rows: Array) -> Array:

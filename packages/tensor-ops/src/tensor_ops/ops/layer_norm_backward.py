@@ -34,6 +34,22 @@ def _plain(grad: Array, x: Array, weight: Array) -> tuple[Array, Array, Array]:
         *SAMPLES,
         Sample("eps", lambda draw: (draw.normal(3, 64), draw.normal(3, 64)), {"eps": 1.0}),
         Sample("constant rows", lambda draw: (draw.normal(4, 33), draw.full(0.1, 4, 33))),
+        Sample(
+            "constant rows whose squares are beyond float64",
+            lambda draw: (draw.normal(4, 33), draw.full(1e200, 4, 33)),
+            dtypes=("float64",),
+        ),
+        Sample(
+            "constant rows whose sums are beyond float64",
+            lambda draw: (draw.normal(4, 33), draw.full(np.finfo(np.float64).max, 4, 33)),
+            dtypes=("float64",),
+        ),
+        Sample(
+            "constant rows, small eps",
+            lambda draw: (draw.normal(4, 33), draw.full(2.0, 4, 33)),
+            {"eps": 1e-300},
+            ("float64",),
+        ),
         Sample("one column", lambda draw: (draw.normal(5, 1), draw.normal(5, 1))),
         Sample(
             "mean far from zero",
