@@ -46,6 +46,24 @@ def _plain(x: Array, residual: Array, weight: Array) -> tuple[Array, Array]:
             WIDE_RANGE,
         ),
         Sample(
+            "large weights on small elements",
+            lambda draw: (
+                draw.spread(4, 300, low=-140, high=40),
+                draw.full(0.0, 4, 300),
+                draw.spread(300, low=0, high=23),
+            ),
+            dtypes=WIDE_RANGE,
+        ),
+        Sample(
+            "larger weights on smaller elements",
+            lambda draw: (
+                draw.spread(4, 300, low=-1070, high=60),
+                draw.full(0.0, 4, 300),
+                draw.spread(300, low=0, high=52),
+            ),
+            dtypes=("float64",),
+        ),
+        Sample(
             "subnormal rows",
             lambda draw: (draw.subnormal(4, 300), draw.subnormal(4, 300)),
             {"eps": 0.0},
@@ -121,6 +139,8 @@ def add_rms_norm(
     Half types are computed in float32, and y comes from h before it is rounded. A float32
     `residual` keeps h from being rounded in every layer of a model. Rows whose sums or squares
     the dtype cannot hold are computed in float64, scaled by a power of two.
+    Weights are taken to be at most 2**23, or 2**52 in float64: a larger one brings out that a small
+    element, once divided by the root mean square, is subnormal or zero and has lost digits.
     Source: Zhang and Sennrich, "Root Mean Square Layer Normalization", 2019, for y.
 
     Examples

@@ -25,6 +25,19 @@ from tensor_ops.samples import WIDE_RANGE, Sample
         Sample(
             "small rows", lambda draw: draw.normal(4, 300, scale=1e-25), {"eps": 0.0}, WIDE_RANGE
         ),
+        Sample(
+            "large weights on small elements",
+            lambda draw: (draw.spread(4, 300, low=-140, high=40), draw.spread(300, low=0, high=23)),
+            dtypes=WIDE_RANGE,
+        ),
+        Sample(
+            "larger weights on smaller elements",
+            lambda draw: (
+                draw.spread(4, 300, low=-1070, high=60),
+                draw.spread(300, low=0, high=52),
+            ),
+            dtypes=("float64",),
+        ),
         Sample("subnormal rows", lambda draw: draw.subnormal(4, 300), {"eps": 0.0}),
         Sample(
             "squares beyond float64",
@@ -82,6 +95,8 @@ def rms_norm(
     -----
     Half types are computed in float32. Rows whose squares the dtype cannot hold are computed in
     float64, scaled by a power of two.
+    Weights are taken to be at most 2**23, or 2**52 in float64: a larger one brings out that a small
+    element, once divided by the root mean square, is subnormal or zero and has lost digits.
     Source: Zhang and Sennrich, "Root Mean Square Layer Normalization", 2019.
 
     Examples
