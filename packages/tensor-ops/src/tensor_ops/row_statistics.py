@@ -83,11 +83,13 @@ def _near_one(
     if combine:
         # A sum that overflows does not where its terms are smaller. The exponent is beyond the
         # length of any row.
-        is_finite = np.isfinite(combine(*sources)).all(axis=-1, keepdims=True)
+        rows = combine(*sources)
+        is_finite = np.isfinite(rows).all(axis=-1, keepdims=True)
         # Nor does the mean of subnormal numbers lose digits where these are larger.
         is_tiny = np.max([_largest(each) for each in sources], axis=0) < TINY
         shift = np.where(is_finite, np.where(is_tiny, 128, 0), -64)
-        rows = combine(*(np.ldexp(each, shift) for each in sources))
+        if shift.any():
+            rows = combine(*(np.ldexp(each, shift) for each in sources))
     # Zero for rows with infinities or NaN.
     exponent = np.frexp(np.maximum(_largest(rows), np.ldexp(np.sqrt(eps), shift)))[1]
     rows = np.ldexp(rows, -exponent)
