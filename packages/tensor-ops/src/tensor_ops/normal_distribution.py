@@ -100,9 +100,10 @@ def gelu_times(gate: Array, up: Array, approximate: str, dtype: Any) -> Array:
     if special is not None:
         places, products = special
         result[places] = products
-    deep = (gate < DEEP[approximate]) & np.isfinite(gate)
-    if dtype == np.float64 and deep.any():
-        result[deep] = _tail_times(gate[deep], up[deep], approximate)
+    if dtype == np.float64:
+        deep = (gate < DEEP[approximate]) & np.isfinite(gate)
+        if deep.any():
+            result[deep] = _tail_times(gate[deep], up[deep], approximate)
     return result
 
 
