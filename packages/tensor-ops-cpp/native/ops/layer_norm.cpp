@@ -133,10 +133,13 @@ TENSOR_OPS_RARE void write_wide(const LayerNormRow<Element, Parameter>& row) {
   const Moments<double> m = moments_about(
       centre, {wide_sum_of_chunks(row.n, deviation), wide_sum_of_chunks(row.n, square)}, count);
   const double scale = 1 / __builtin_sqrt(m.variance + eps);
+  // Without a bias the weight is read in its place: of a null pointer, compilers would make masked
+  // loads, which fail on emulated processors.
+  const auto* const shift = row.bias ? row.bias : row.weight;
 #pragma omp simd
   for (std::size_t i = 0; i < row.n; ++i) {
     const double weight = static_cast<double>(Parameter::load(row.weight[i]));
-    const double bias = row.bias ? static_cast<double>(Parameter::load(row.bias[i])) : 0;
+    const double bias = static_cast<double>(Parameter::load(shift[i]));
     const double scaled = ((deviation(i) - m.rest) * scale) * weight;
     row.y[i] = Element::store(static_cast<C>(row.bias ? scaled + bias : scaled));
   }
