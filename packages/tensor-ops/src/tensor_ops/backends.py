@@ -10,7 +10,6 @@ Tested by tests/plugins/.
 from __future__ import annotations
 
 import importlib
-import json
 from collections.abc import Collection, Iterator
 from functools import cache
 from types import ModuleType
@@ -217,6 +216,8 @@ def info(name: str) -> dict[str, Any]:
 
 def _require_plain(facts: dict[str, Any]) -> None:
     """Raise TypeError for a fact that is no number though its key wants one, or that JSON lacks."""
+    import json
+
     for key in NUMBER_KEYS:
         if not isinstance(facts.get(key), int | float | None):
             raise TypeError(f"{key} must be a number, got {facts[key]!r}")
