@@ -2,7 +2,9 @@
 
 It computes in float64 whatever the dtype: PyTorch's own kernels for float32 leave the bounds of the
 ops in the tails of SiLU and GELU, where rows are large or far from zero, and where terms cancel.
-What it is for is to compare, and to have every op where PyTorch is and nothing else.
+Results in float64 are wrong where a step leaves the range of float64: gelu of a gate alone, or the
+product of `grad` and `up`. What it is for is to compare, and to have every op where PyTorch is and
+nothing else.
 
 It is in no list of priorities by itself; ``backend="torch"`` asks for it.
 """

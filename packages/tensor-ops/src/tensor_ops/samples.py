@@ -66,13 +66,15 @@ class Sample(NamedTuple):
     """A call that must give a right result.
 
     `make` returns the first arguments, or the very first alone; arrays that it leaves out are
-    natural. `dtypes` limits it where its values need a range.
+    natural. `dtypes` limits it where its values need a range, and `not_for` names the backends
+    whose library computes in steps that leave the range of the dtype.
     """
 
     name: str
     make: Callable[[Draw], Any]
     kwargs: Mapping[str, Any] = MappingProxyType({})
     dtypes: tuple[str, ...] = tuple(DTYPES)
+    not_for: tuple[str, ...] = ()
 
     def values(self, op: Declaration, dtype: str, wide: Collection[str] = ()) -> dict[str, Any]:
         """Return the arguments by name, without `out`; those that `wide` names are float32."""

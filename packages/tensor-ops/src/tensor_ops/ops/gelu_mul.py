@@ -58,6 +58,7 @@ from tensor_ops.samples import WIDE_RANGE, Sample
                 draw.spread(257, low=800, high=1020),
             ),
             dtypes=("float64",),
+            not_for=("torch",),
         ),
         Sample(
             "tail times larger, erf",
@@ -67,6 +68,7 @@ from tensor_ops.samples import WIDE_RANGE, Sample
                 "none",
             ),
             dtypes=("float64",),
+            not_for=("torch",),
         ),
         Sample(
             "near zero",

@@ -7,7 +7,7 @@ import numpy as np
 
 from tensor_ops import plain
 from tensor_ops.accuracy import Bound, of_terms
-from tensor_ops.arguments import DTYPES, Array, Elements
+from tensor_ops.arguments import Array, Elements
 from tensor_ops.blocks import WIDE, element_blocks
 from tensor_ops.gated_derivative import slope_times
 from tensor_ops.normal_distribution import (
@@ -18,7 +18,7 @@ from tensor_ops.normal_distribution import (
 from tensor_ops.op import op
 from tensor_ops.samples import WIDE_RANGE, Draw, Sample
 
-ALL = tuple(DTYPES)
+BEYOND_TORCH = ("float64",), ("torch",)
 
 
 def _plain(grad: Array, gate: Array, up: Array, approximate: str) -> tuple[Array, Array]:
@@ -72,15 +72,15 @@ def _far_gradients(draw: Draw) -> tuple[Array, Array]:
     wider_bounds={("torch", "float64"): Bound(1e-12, "terms")},
     terms=_terms,
     samples=[
-        Sample(name + suffix, make, {"approximate": approximate}, dtypes)
+        Sample(name + suffix, make, {"approximate": approximate}, *limits)
         for suffix, approximate in (("", "tanh"), (", erf", "none"))
-        for name, make, dtypes in (
-            ("tails", _tails, ALL),
-            ("far tails", _far_tails, ALL),
+        for name, make, *limits in (
+            ("tails", _tails),
+            ("far tails", _far_tails),
             ("large factors in the tail", _large_factors, WIDE_RANGE),
-            ("factors whose product is beyond float64", _product_beyond_float64, ("float64",)),
+            ("factors whose product is beyond float64", _product_beyond_float64, *BEYOND_TORCH),
             ("largest factor above the zero of the derivative", _largest_factor, ("float64",)),
-            ("gradients that make up for the tail", _far_gradients, ("float64",)),
+            ("gradients that make up for the tail", _far_gradients, *BEYOND_TORCH),
         )
     ],
 )

@@ -57,6 +57,7 @@ def _plain(grad: Array, gate: Array, up: Array) -> tuple[Array, Array]:
                 draw.spread(257, low=525, high=600),
             ),
             dtypes=("float64",),
+            not_for=("torch",),
         ),
         Sample(
             "largest factor above the zero of the derivative",
