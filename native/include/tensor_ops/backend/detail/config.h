@@ -122,7 +122,10 @@ class ConfigFile {
     if (value.items.empty()) return "must name at least one backend, got an empty list";
     std::vector<std::string> names;
     for (const Json& each : value.items) {
-      const std::string problem = name_problem(each, "a list of backend names");
+      if (each.kind != Json::Kind::kString)
+        return std::string("must hold backend names alone, got ") + in_words(each) + " at place " +
+               std::to_string(names.size() + 1);
+      const std::string problem = name_problem(each, "a backend name");
       if (!problem.empty()) return problem;
       names.push_back(each.string);
     }
