@@ -51,7 +51,11 @@ ARM_PROCESSORS = {
     "max": "neon+dotprod+i8mm+bf16",
 }
 # Programs that use the headers of the C++ API, which have code for each system.
-PROGRAMS = ["examples/cpp/*.cpp", "tests/cpp_api/programs/*.cpp", "tests/decode/cpp_decoder/*.cpp"]
+PROGRAMS = [
+    "examples/cpp/*.cpp",
+    "tests/cpp_api/programs/*.cpp",
+    "tests/decode/cpp_decoder/driver.cpp",
+]
 # The levels to compile for; kernels are the same on every system.
 TARGETS = {
     "x86_64-linux-gnu.2.28": ["x86_64_v2", "x86_64_v3", "x86_64_v4"],
