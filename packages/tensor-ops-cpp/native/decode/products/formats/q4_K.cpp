@@ -8,7 +8,9 @@ namespace {
 // How a file has a block.
 struct Form {
   using Tile = SuperBlockTile<4>;
-  static constexpr std::size_t kColumns = kSuperColumns, kBits = 4, kBytes = 144, kWordsAt = 0;
+  // Variants that pack no tiles leave some of these unused.
+  [[maybe_unused]] static constexpr std::size_t kColumns = kSuperColumns, kBits = 4, kBytes = 144,
+                                                kWordsAt = 0;
 
   // Of each 64 columns, byte i of 32 has those of columns i and 32 + i.
   template <class Block>

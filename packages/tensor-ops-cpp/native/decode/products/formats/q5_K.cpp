@@ -8,7 +8,9 @@ namespace {
 // How a file has a block.
 struct Form {
   using Tile = SuperBlockTile<5>;
-  static constexpr std::size_t kColumns = kSuperColumns, kBits = 5, kBytes = 176, kWordsAt = 0;
+  // Variants that pack no tiles leave some of these unused.
+  [[maybe_unused]] static constexpr std::size_t kColumns = kSuperColumns, kBits = 5, kBytes = 176,
+                                                kWordsAt = 0;
 
   // Of each 64 columns, byte i of 32 has the lower halves of columns i and 32 + i; bit b of byte 16
   // + i is the fifth bit of column 32 b + i.

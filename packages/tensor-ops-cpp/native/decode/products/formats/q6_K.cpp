@@ -8,7 +8,9 @@ namespace {
 // How a file has a block.
 struct Form {
   using Tile = SuperBlockTile<6>;
-  static constexpr std::size_t kColumns = kSuperColumns, kBits = 6, kBytes = 210, kWordsAt = 0;
+  // Variants that pack no tiles leave some of these unused.
+  [[maybe_unused]] static constexpr std::size_t kColumns = kSuperColumns, kBits = 6, kBytes = 210,
+                                                kWordsAt = 0;
   static constexpr std::size_t kHigh = 128, kIntegers = 192, kScale = 208;  // where they are
 
   // Of each 128 columns, 64 bytes have the lower halves and 32 the upper two bits: byte i of those
