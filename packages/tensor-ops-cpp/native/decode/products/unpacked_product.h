@@ -17,6 +17,9 @@
 namespace tensor_ops::TENSOR_OPS_LEVEL {
 namespace {
 
+// The sums of this many tokens and two tiles fill the registers. Tokens that are left over are
+// multiplied one by one: loops for other numbers would take longer to compile than they save.
+constexpr std::size_t kTogetherTokens = 4;
 constexpr std::size_t kUnpackedBlocks = 9;  // at most: with two tiles, most of a cache of 32 KB
 
 // A block of 32 columns of a tile, with the zero point subtracted from its weights.
@@ -109,7 +112,6 @@ template <std::size_t scales, bool has_minimum, std::size_t tiles, bool winograd
 struct UnpackedProduct {
   using Unpacked = UnpackedBlock<scales, has_minimum>;
   using Block = PairBlock<2>;
-  static constexpr std::size_t kTokens = 8 / tiles;
   static constexpr std::size_t kWords = 2 * kDotWords / scales;
 
   static TENSOR_OPS_INLINE Words start(const Unpacked& w, const Block& x, std::size_t scale) {
@@ -195,16 +197,18 @@ struct UnpackedProduct {
     });
   }
 
-  template <std::size_t count = kTokens>
   static TENSOR_OPS_INLINE void run_all(const Unpacked (*blocks)[tiles], std::size_t num_blocks,
                                         ContinuedTokens tokens, std::size_t remaining,
                                         NextBlocks<tiles>& next) {
-    for (; remaining >= count; remaining -= count) {
+    for (; remaining >= kTogetherTokens; remaining -= kTogetherTokens) {
       next.prefetch_some();
-      run<count>(blocks, num_blocks, tokens);
-      tokens.skip(count);
+      run<kTogetherTokens>(blocks, num_blocks, tokens);
+      tokens.skip(kTogetherTokens);
     }
-    if constexpr (count > 1) run_all<count / 2>(blocks, num_blocks, tokens, remaining, next);
+    for (; remaining > 0; --remaining) {
+      run<1>(blocks, num_blocks, tokens);
+      tokens.skip(1);
+    }
   }
 };
 
@@ -260,7 +264,7 @@ class UnpackedTiles {
     const std::size_t place = Format::place(begin_of(next_group));
     NextBlocks<count> next(tiles_ + next_tile * tile_bytes_ + place,
                            Format::place(begin_of(next_group + 1)) - place, tile_bytes_,
-                           num_tokens_ * count / 8 + 1);
+                           num_tokens_ / kTogetherTokens + 1);
     ContinuedTokens tokens{tokens_, nullptr, sums_stride_};
     tokens.prepared += begin * sizeof(PairBlock<2>);
     if (group > 0) tokens.before = sums_ + tile * kTileRows;
@@ -303,10 +307,10 @@ void multiply_joined_tiles(const unsigned char* tiles, std::size_t tile_bytes,
                            std::size_t num_tiles, std::size_t columns,
                            const unsigned char* prepared, std::size_t prepared_stride,
                            std::size_t count, float* sums, float* out, std::size_t out_stride) {
-  // The tokens are divided into equal parts, each a multiple of 8 tokens except for the last.
-  constexpr std::size_t together = 8;
-  const std::size_t parts = (count + kMostTokens - 1) / kMostTokens;
-  const std::size_t part = (count + parts * together - 1) / (parts * together) * together;
+  // The tokens are divided into equal parts, each a multiple of kTogetherTokens except for the
+  // last.
+  const std::size_t parts = (count + kMostTokens - 1) / kMostTokens, step = parts * kTogetherTokens;
+  const std::size_t part = (count + step - 1) / step * kTogetherTokens;
   for (std::size_t t = 0; t < num_tiles; t += kMostTiles) {
     const std::size_t some = num_tiles - t < kMostTiles ? num_tiles - t : kMostTiles;
     Tokens tokens{prepared, prepared_stride, out + t * kTileRows, out_stride};
