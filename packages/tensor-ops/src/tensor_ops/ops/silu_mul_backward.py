@@ -18,17 +18,18 @@ def _plain(grad: Array, gate: Array, up: Array) -> tuple[Array, Array]:
     return grad * up * sigmoid * (1 + gate * (1 - sigmoid)), grad * gate * sigmoid
 
 
+def _terms(grad: Array, gate: Array, up: Array) -> tuple[Array, Array]:
+    grad, gate, up = grad[None], gate[None], up[None]  # there may be no axis
+    of_gate = slope_times(silu_derivative_terms_times, gate, grad, up)
+    return abs(of_gate[0]), abs(silu_of(gate, grad)[0])
+
+
 @op(
     derivative_of="silu_mul",
     results_like=("gate", "up"),
     plain=_plain,
     bounds=of_terms(),
-    terms=lambda grad, gate, up: (
-        abs(
-            slope_times(silu_derivative_terms_times, gate[None], grad[None], up[None])[0]
-        ),  # maybe no axis
-        abs(silu_of(gate[None], grad[None])[0]),
-    ),
+    terms=_terms,
     samples=[
         Sample(
             "zeros and infinities",
