@@ -34,10 +34,10 @@ class Bound(NamedTuple):
     weighted elements cancel in all of a row: what is left is smaller than what was rounded. For
     such rows `measure` takes the magnitudes of the terms, with which the bound holds for any.
 
-    Relative to the element, weights are taken to be at most 1 / eps of the dtype that the op
+    A bound relative to the element holds for weights of at most 1 / eps of the dtype that the op
     computes in, 2**23 in float32 and 2**52 in float64. The normalized element, before its weight,
-    may be subnormal or zero: a larger weight brings out the digits that it has lost, and an
-    infinite one makes NaN of a zero.
+    may be subnormal or zero: a larger weight multiplies the error of that, and an infinite one
+    makes NaN of a zero.
 
     An error of the dtype's smallest normal number is always allowed: subnormal numbers have less
     relative precision.

@@ -215,7 +215,7 @@ def info(name: str) -> dict[str, Any]:
 
 
 def _require_plain(facts: dict[str, Any]) -> None:
-    """Raise TypeError for a fact that is no number though its key wants one, or that JSON lacks."""
+    """Raise TypeError for a fact of a type that its key does not have, or that JSON does not."""
     import json
 
     for key in NUMBER_KEYS:

@@ -59,7 +59,8 @@ def dispatcher(op: Op) -> Callable[..., Any]:
             # Merging an empty mapping would take as long as another look-up.
             return function(*args, **kwargs) if kwargs else function(*args)
         except (TypeError, ValueError):
-            op.bind(args, kwargs)  # a backend says less of arguments that do not fit
+            # Raises where arguments do not fit: the error of a backend says less of that.
+            op.bind(args, kwargs)
             # Asked here only, so that calls with NumPy arrays alone do not pay for the question.
             if not foreign.has_foreign_beside_array(op, args, kwargs):
                 raise

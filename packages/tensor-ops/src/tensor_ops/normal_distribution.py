@@ -156,7 +156,7 @@ def gelu_derivative_terms_times(
 
 
 def _tanh_derivative(x: Array) -> tuple[Array, Array, Array]:
-    """Return the derivative and its terms, and the exponent of a power of two times both."""
+    """Return the derivative and its terms, and the exponent of the power of two of both."""
     a = np.minimum(np.abs(x), TANH_ENDS)
     argument, rest = _tanh_argument(a)
     power, exponent = exp_and_exponent(-argument, -rest)
@@ -170,7 +170,7 @@ def _tanh_derivative(x: Array) -> tuple[Array, Array, Array]:
 
 
 def _erf_derivative(x: Array) -> tuple[Array, Array, Array]:
-    """Return the derivative and its terms, and the exponent of a power of two times both."""
+    """Return the derivative and its terms, and the exponent of the power of two of both."""
     a = np.minimum(np.abs(x), ENDS)
     power, exponent = _exp_of_half_square(a)
     tail, moment = power * _any_mills_ratio(a), a * power
@@ -199,7 +199,7 @@ def _tanh_float64(x: Array, out: Array | None) -> Array:
 
 
 def _tanh_tail(a: Array) -> tuple[Array, Array]:
-    """Return the sigmoid of ``-(A a + B a**3)``, and the exponent of a power of two times it."""
+    """Return the sigmoid of ``-(A a + B a**3)``, and the exponent of its power of two."""
     argument, rest = _tanh_argument(a)
     power, exponent = exp_and_exponent(-argument, -rest)
     return power / (1 + np.ldexp(power, exponent)), exponent
@@ -231,7 +231,7 @@ def _erf_float64(x: Array, out: Array | None) -> Array:
 
 
 def _erf_tail(a: Array) -> tuple[Array, Array]:
-    """Return the distribution function at -a, and the exponent of a power of two times it."""
+    """Return the distribution function at -a, and the exponent of its power of two."""
     power, exponent = _exp_of_half_square(a)
     return power * _any_mills_ratio(a), exponent
 

@@ -124,6 +124,6 @@ class Op(Declaration):
 
 
 def _plain(value: Any) -> Any:
-    """Return a view of an array of a subclass that is of none, and other values as they are."""
+    """Return an array of a subclass as a plain one over the same memory, all else as it is."""
     is_subclass = isinstance(value, np.ndarray) and type(value) is not np.ndarray
     return value.view(np.ndarray) if is_subclass else value

@@ -74,10 +74,11 @@ def _divided_after_scaling(
 def _near_one(
     sources: list[Array], combine: Callable[..., Array] | None, eps: float
 ) -> tuple[Array, Array, Array]:
-    """Return combined rows over a power of two that brings them near one, and its exponent.
+    """Return combined rows over a power of two that brings them near one, and what goes with them.
 
-    Between these is eps over the square of the power. The rows are combined first, since what is
-    left of a row when its mean is subtracted may be as small as the root of eps, or zero.
+    That is eps over the square of the power, and the exponent of the power. The rows are combined
+    first, since what is left of a row when its mean is subtracted may be as small as the root of
+    eps, or zero.
     """
     rows, shift = sources[0], np.zeros((), np.int64)
     if combine:

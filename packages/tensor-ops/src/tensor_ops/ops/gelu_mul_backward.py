@@ -18,6 +18,7 @@ from tensor_ops.normal_distribution import (
 from tensor_ops.op import op
 from tensor_ops.samples import WIDE_RANGE, Draw, Sample
 
+# The dtypes and `not_for` of samples in which steps of PyTorch leave the range of float64.
 BEYOND_TORCH = ("float64",), ("torch",)
 
 
@@ -26,7 +27,7 @@ def _plain(grad: Array, gate: Array, up: Array, approximate: str) -> tuple[Array
 
 
 def _terms(grad: Array, gate: Array, up: Array, approximate: str = "tanh") -> tuple[Array, Array]:
-    grad, gate, up = grad[None], gate[None], up[None]  # maybe no axis
+    grad, gate, up = grad[None], gate[None], up[None]  # there may be no axis
     terms_times = partial(gelu_derivative_terms_times, approximate=approximate)
     of_gate = slope_times(terms_times, gate, grad, up)
     return abs(of_gate[0]), abs(gelu_times(gate, grad, approximate, gate.dtype)[0])

@@ -95,8 +95,9 @@ def rms_norm(
     -----
     Half types are computed in float32. Rows whose squares the dtype cannot hold are computed in
     float64, scaled by a power of two.
-    Weights are taken to be at most 2**23, or 2**52 in float64: a larger one brings out that a small
-    element, once divided by the root mean square, is subnormal or zero and has lost digits.
+    Errors are bounded for weights of at most 2**23, or 2**52 in float64. A small element, once
+    divided by the root mean square, may be subnormal or zero, and a larger weight multiplies the
+    error of that.
     Source: Zhang and Sennrich, "Root Mean Square Layer Normalization", 2019.
 
     Examples
