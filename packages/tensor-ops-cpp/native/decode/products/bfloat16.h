@@ -51,11 +51,11 @@ struct BFloat16Product {
     for (std::size_t line = 0; line < lines; line += kChains) {
       for (std::size_t i = 0; i < tiles; ++i)
         prefetch_lines(tile + i * second + line * kLineBytes, kChains * kLineBytes);
-      repeat<kChains>([&](auto chain) TENSOR_OPS_INLINE_LAMBDA {
+      repeat<kChains>([&](std::size_t chain) TENSOR_OPS_INLINE_LAMBDA {
         Words w[tiles];
         for (std::size_t i = 0; i < tiles; ++i)
           w[i] = load_vector<Words>(tile + i * second + (line + chain) * kLineBytes);
-        repeat<count>([&](auto token) TENSOR_OPS_INLINE_LAMBDA {
+        repeat<count>([&](std::size_t token) TENSOR_OPS_INLINE_LAMBDA {
           const auto* words = reinterpret_cast<const std::int8_t*>(tokens.at(token));
           const Ints x = splat_word(words + (line + chain) * 4);
           for (std::size_t i = 0; i < tiles; ++i) {

@@ -98,15 +98,15 @@ struct IntegerProduct {
                                           std::size_t b, std::size_t first_part, std::size_t scale,
                                           Tokens tokens) {
     constexpr std::size_t words = 2 * kDotWords / kScales;
-    repeat<count>([&](auto token) TENSOR_OPS_INLINE_LAMBDA {
+    repeat<count>([&](std::size_t token) TENSOR_OPS_INLINE_LAMBDA {
       sums[token].start(block(tokens, token, b), scale);
     });
-    repeat<words>([&](auto word) TENSOR_OPS_INLINE_LAMBDA {
+    repeat<words>([&](std::size_t word) TENSOR_OPS_INLINE_LAMBDA {
       const std::size_t j = scale * words + word;
       forget_memory();
       Words read[kTogether];
       for (std::size_t v = 0; v < kTogether; ++v) read[v] = Format(tile, b, first_part + v).word(j);
-      repeat<Sums::kSteps>([&](auto step) TENSOR_OPS_INLINE_LAMBDA {
+      repeat<Sums::kSteps>([&](std::size_t step) TENSOR_OPS_INLINE_LAMBDA {
         Words weights[kTogether];
         for (std::size_t v = 0; v < kTogether; ++v) {
           if constexpr (kTakesNibblePairs)
@@ -115,7 +115,7 @@ struct IntegerProduct {
             weights[v] = Sums::weights(read[v], step);
           compute_here(weights[v]);
         }
-        repeat<count>([&](auto token) TENSOR_OPS_INLINE_LAMBDA {
+        repeat<count>([&](std::size_t token) TENSOR_OPS_INLINE_LAMBDA {
           sums[token].add(weights, block(tokens, token, b), j * Sums::kSteps + step);
         });
       });
@@ -157,7 +157,7 @@ struct IntegerProduct {
       }
       Words words[2 * kDotWords];
       for (std::size_t j = 0; j < 2 * kDotWords; ++j) words[j] = of_tile.word(j);
-      repeat<count>([&](auto token) TENSOR_OPS_INLINE_LAMBDA {
+      repeat<count>([&](std::size_t token) TENSOR_OPS_INLINE_LAMBDA {
         const auto& x = block(tokens, token, b);
         end.add_totals(results[token], x, [&](std::size_t scale) TENSOR_OPS_INLINE_LAMBDA {
           return total_of(words, x, scale);
@@ -183,22 +183,22 @@ struct IntegerProduct {
     Partial<count>& kept = kSumsInMemory && !are_few ? *in_memory(&partial) : partial;
     for (std::size_t b = 0; b < columns / kBlockColumns; ++b) {
       Format(tile, b, 0).prefetch(count == 1 ? kStreamAheadOfOne : kStreamAhead);
-      repeat<kParts / kTogether>([&](auto group) TENSOR_OPS_INLINE_LAMBDA {
-        constexpr std::size_t first = group * kTogether;
+      repeat<kParts / kTogether>([&](std::size_t group) TENSOR_OPS_INLINE_LAMBDA {
+        const std::size_t first = group * kTogether;
         Sums sums[count];
         sum_scale(sums, tile, b, first, 0, tokens);
         if constexpr (kScales == 2) {
-          repeat<count>([&](auto token) TENSOR_OPS_INLINE_LAMBDA {
-            repeat<kTogether>([&](auto v) TENSOR_OPS_INLINE_LAMBDA {
+          repeat<count>([&](std::size_t token) TENSOR_OPS_INLINE_LAMBDA {
+            repeat<kTogether>([&](std::size_t v) TENSOR_OPS_INLINE_LAMBDA {
               kept.first_scale[token][v] = sums[token].total(v);
             });
           });
           sum_scale(sums, tile, b, first, 1, tokens);
         }
-        repeat<kTogether>([&](auto v) TENSOR_OPS_INLINE_LAMBDA {
+        repeat<kTogether>([&](std::size_t v) TENSOR_OPS_INLINE_LAMBDA {
           forget_memory();
           const auto end = end_of<terms>(Format(tile, b, first + v));
-          repeat<count>([&](auto token) TENSOR_OPS_INLINE_LAMBDA {
+          repeat<count>([&](std::size_t token) TENSOR_OPS_INLINE_LAMBDA {
             Floats result = kept.results[token][first + v];
             end.add_totals(
                 result, block(tokens, token, b), [&](std::size_t scale) TENSOR_OPS_INLINE_LAMBDA {
@@ -211,8 +211,8 @@ struct IntegerProduct {
       });
     }
     // Constant indices, as everywhere here, let the compiler keep these sums in registers.
-    repeat<count>([&](auto token) TENSOR_OPS_INLINE_LAMBDA {
-      repeat<kParts>([&](auto part) TENSOR_OPS_INLINE_LAMBDA {
+    repeat<count>([&](std::size_t token) TENSOR_OPS_INLINE_LAMBDA {
+      repeat<kParts>([&](std::size_t part) TENSOR_OPS_INLINE_LAMBDA {
         tokens.store(token, part, kept.results[token][part]);
       });
     });

@@ -66,10 +66,10 @@ void multiply_pairs_of_tokens(const unsigned char* tile, std::size_t columns, To
     for (std::size_t i = 0; i < pairs; ++i)
       x[i] = vcombine_bf16(load_four(tokens.at(2 * i) + 2 * k),
                            load_four(tokens.at(2 * i + 1) + 2 * k));
-    repeat<kParts>([&](auto part) TENSOR_OPS_INLINE_LAMBDA {
+    repeat<kParts>([&](std::size_t part) TENSOR_OPS_INLINE_LAMBDA {
       const FourRows rows(lines, part);
       const bfloat16x8_t low_rows = rows.low(), high_rows = rows.high();
-      repeat<pairs>([&](auto i) TENSOR_OPS_INLINE_LAMBDA {
+      repeat<pairs>([&](std::size_t i) TENSOR_OPS_INLINE_LAMBDA {
         low[i][part] = vbfmmlaq_f32(low[i][part], x[i], low_rows);
         high[i][part] = vbfmmlaq_f32(high[i][part], x[i], high_rows);
       });

@@ -133,12 +133,12 @@ struct MatrixProduct {
     constexpr std::size_t count = pairs * kTogether;
     Floats results[count][kParts] = {};
     for (std::size_t b = 0; b < columns / kBlockColumns; ++b)
-      repeat<kParts>([&](auto part) TENSOR_OPS_INLINE_LAMBDA {
+      repeat<kParts>([&](std::size_t part) TENSOR_OPS_INLINE_LAMBDA {
         const Format block(tile, b, part);
-        if constexpr (part == 0) block.prefetch();
+        if (part == 0) block.prefetch();
         const RowPairs rows(block);
-        repeat<pairs>([&](auto pair) TENSOR_OPS_INLINE_LAMBDA {
-          constexpr std::size_t first = pair * kTogether;
+        repeat<pairs>([&](std::size_t pair) TENSOR_OPS_INLINE_LAMBDA {
+          const std::size_t first = pair * kTogether;
           const ActivationPairs x = pairs_of(tokens, first, b);
           Floats sums[Format::kScales][2];
           for (std::size_t s = 0; s < Format::kScales; ++s) {
@@ -146,7 +146,7 @@ struct MatrixProduct {
             sums[s][0] = sums_of_scale.of[0];
             sums[s][1] = sums_of_scale.of[1];
           }
-          repeat<kTogether>([&](auto token) TENSOR_OPS_INLINE_LAMBDA {
+          repeat<kTogether>([&](std::size_t token) TENSOR_OPS_INLINE_LAMBDA {
             Vectors::add_block(results[first + token][part], block,
                                block_of(tokens, first + token, b),
                                [&](std::size_t term, std::size_t s)

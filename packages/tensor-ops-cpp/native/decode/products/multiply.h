@@ -32,7 +32,9 @@ TENSOR_OPS_INLINE void prefetch_lines(const unsigned char* from, std::size_t byt
   for (std::size_t i = 0; i < bytes; i += kLineBytes) __builtin_prefetch(from + ahead + i, 0, 3);
 }
 
-// Calls body(i) for each i < count, where i is a constant.
+// Calls body(i) for each i < count, where i is a constant. A body that needs it in a constant
+// expression takes `auto`; others take std::size_t, so that they are compiled once and not `count`
+// times.
 template <class Body, std::size_t... I>
 TENSOR_OPS_INLINE void repeat(Body body, std::index_sequence<I...>) {
   (body(std::integral_constant<std::size_t, I>{}), ...);
@@ -186,9 +188,9 @@ struct FloatProduct {
       for (std::size_t j = 0; j < Format::kColumns / 4; ++j) {
         Floats w[2][4];
         for (std::size_t i = 0; i < 2; ++i) blocks[i].columns(j, w[i]);
-        repeat<count>([&](auto token) TENSOR_OPS_INLINE_LAMBDA {
+        repeat<count>([&](std::size_t token) TENSOR_OPS_INLINE_LAMBDA {
           const auto* x = reinterpret_cast<const float*>(tokens.at(token)) + k + 4 * j;
-          repeat<4>([&](auto column) TENSOR_OPS_INLINE_LAMBDA {
+          repeat<4>([&](std::size_t column) TENSOR_OPS_INLINE_LAMBDA {
             const Floats activation = broadcast(x[column]);
             for (std::size_t i = 0; i < 2; ++i) {
               Floats& sum = sums[token][i][column % kChains];
@@ -207,13 +209,13 @@ struct FloatProduct {
   static void run(const unsigned char* tile, std::size_t columns, Tokens tokens) {
     Floats sums[count][kParts][kChains] = {};
     for (std::size_t k = 0, b = 0; k < columns; k += Format::kColumns, ++b)
-      repeat<kParts>([&](auto part) TENSOR_OPS_INLINE_LAMBDA {
+      repeat<kParts>([&](std::size_t part) TENSOR_OPS_INLINE_LAMBDA {
         const Format block(tile, b, part);
-        if constexpr (part == 0) block.prefetch();
+        if (part == 0) block.prefetch();
         for (std::size_t j = 0; j < Format::kColumns / 4; ++j) {
           Floats w[4];
           block.columns(j, w);
-          repeat<count>([&](auto token) TENSOR_OPS_INLINE_LAMBDA {
+          repeat<count>([&](std::size_t token) TENSOR_OPS_INLINE_LAMBDA {
             const auto* x = reinterpret_cast<const float*>(tokens.at(token)) + k + 4 * j;
             for (std::size_t i = 0; i < 4; ++i) {
               Floats& sum = sums[token][part][i % kChains];

@@ -124,43 +124,43 @@ struct UnpackedProduct {
   static void run(const Unpacked (*blocks)[tiles], std::size_t num_blocks,
                   const ContinuedTokens& tokens) {
     const Block* x[count];
-    repeat<count>([&](auto token) TENSOR_OPS_INLINE_LAMBDA {
+    repeat<count>([&](std::size_t token) TENSOR_OPS_INLINE_LAMBDA {
       x[token] = reinterpret_cast<const Block*>(tokens.at(token));
     });
     Floats results[count][tiles] = {};
     if (tokens.before)
-      repeat<count>([&](auto token) TENSOR_OPS_INLINE_LAMBDA {
-        repeat<tiles>([&](auto tile) TENSOR_OPS_INLINE_LAMBDA {
+      repeat<count>([&](std::size_t token) TENSOR_OPS_INLINE_LAMBDA {
+        repeat<tiles>([&](std::size_t tile) TENSOR_OPS_INLINE_LAMBDA {
           results[token][tile] = tokens.load(token, tile);
         });
       });
     for (std::size_t b = 0; b < num_blocks; ++b) {
       // GCC would keep the place of every activation in a register of its own.
-      repeat<count>([&](auto token) TENSOR_OPS_INLINE_LAMBDA { asm("" : "+r"(x[token])); });
+      repeat<count>([&](std::size_t token) TENSOR_OPS_INLINE_LAMBDA { asm("" : "+r"(x[token])); });
       const Unpacked(&w)[tiles] = blocks[b];
       Floats totals[scales][count][tiles];
-      repeat<scales>([&](auto scale) TENSOR_OPS_INLINE_LAMBDA {
+      repeat<scales>([&](std::size_t scale) TENSOR_OPS_INLINE_LAMBDA {
         Ints sums[count][tiles];
-        repeat<count>([&](auto token) TENSOR_OPS_INLINE_LAMBDA {
-          repeat<tiles>([&](auto tile) TENSOR_OPS_INLINE_LAMBDA {
+        repeat<count>([&](std::size_t token) TENSOR_OPS_INLINE_LAMBDA {
+          repeat<tiles>([&](std::size_t tile) TENSOR_OPS_INLINE_LAMBDA {
             sums[token][tile] = bit_cast<Ints>(start(w[tile], *x[token], scale));
             compute_here(sums[token][tile]);
           });
         });
-        repeat<kWords>([&](auto word) TENSOR_OPS_INLINE_LAMBDA {
-          constexpr std::size_t j = scale * kWords + word;
+        repeat<kWords>([&](std::size_t word) TENSOR_OPS_INLINE_LAMBDA {
+          const std::size_t j = scale * kWords + word;
           forget_memory();
           Shorts even[tiles], odd[tiles];
-          repeat<tiles>([&](auto tile) TENSOR_OPS_INLINE_LAMBDA {
+          repeat<tiles>([&](std::size_t tile) TENSOR_OPS_INLINE_LAMBDA {
             even[tile] = w[tile].even[j];
             odd[tile] = w[tile].odd[j];
             compute_here(even[tile]);
             compute_here(odd[tile]);
           });
-          repeat<count>([&](auto token) TENSOR_OPS_INLINE_LAMBDA {
+          repeat<count>([&](std::size_t token) TENSOR_OPS_INLINE_LAMBDA {
             const Shorts x_even = load_pair(x[token]->q + 4 * j);
             const Shorts x_odd = load_pair(x[token]->q + 4 * j + 2);
-            repeat<tiles>([&](auto tile) TENSOR_OPS_INLINE_LAMBDA {
+            repeat<tiles>([&](std::size_t tile) TENSOR_OPS_INLINE_LAMBDA {
               Ints& sum = sums[token][tile];
               if constexpr (winograd) {
                 sum = dot_shorts(sum, even[tile] + x_odd, odd[tile] + x_even);
@@ -173,14 +173,14 @@ struct UnpackedProduct {
             });
           });
         });
-        repeat<count>([&](auto token) TENSOR_OPS_INLINE_LAMBDA {
-          repeat<tiles>([&](auto tile) TENSOR_OPS_INLINE_LAMBDA {
+        repeat<count>([&](std::size_t token) TENSOR_OPS_INLINE_LAMBDA {
+          repeat<tiles>([&](std::size_t tile) TENSOR_OPS_INLINE_LAMBDA {
             totals[scale][token][tile] = __builtin_convertvector(sums[token][tile], Floats);
           });
         });
       });
-      repeat<count>([&](auto token) TENSOR_OPS_INLINE_LAMBDA {
-        repeat<tiles>([&](auto tile) TENSOR_OPS_INLINE_LAMBDA {
+      repeat<count>([&](std::size_t token) TENSOR_OPS_INLINE_LAMBDA {
+        repeat<tiles>([&](std::size_t tile) TENSOR_OPS_INLINE_LAMBDA {
           w[tile].end.add_totals(results[token][tile], *x[token],
                                  [&](std::size_t scale) TENSOR_OPS_INLINE_LAMBDA {
                                    return totals[scale][token][tile];
@@ -190,8 +190,8 @@ struct UnpackedProduct {
         ++x[token];
       });
     }
-    repeat<count>([&](auto token) TENSOR_OPS_INLINE_LAMBDA {
-      repeat<tiles>([&](auto tile) TENSOR_OPS_INLINE_LAMBDA {
+    repeat<count>([&](std::size_t token) TENSOR_OPS_INLINE_LAMBDA {
+      repeat<tiles>([&](std::size_t tile) TENSOR_OPS_INLINE_LAMBDA {
         tokens.store(token, tile, results[token][tile]);
       });
     });
