@@ -62,7 +62,6 @@ struct SeenPart {
 
 // Some tokens beside one range. Heads are numbered by token, then by head of the group; those that
 // fill the last tile are zeros.
-template <class Element>
 class TokensTogether {
  public:
   TENSOR_OPS_INLINE TokensTogether(const Sizes& sizes, std::size_t tokens, float* memory)
@@ -86,14 +85,40 @@ class TokensTogether {
     }
   }
 
-  // Computes the results of a range; parts[h] is what head h sees of it.
-  void run(const RangeBlocks& blocks, const SeenPart* parts) const {
-    widen(blocks);
-    for_pieces(blocks.count, [&](std::size_t block, auto count) TENSOR_OPS_INLINE_LAMBDA {
+  // Converts the range: keys as a block has them, values in slices of 16 elements of all positions.
+  template <class Element>
+  void widen(const RangeBlocks& blocks) const {
+    using T = typename Element::Storage;
+    const std::size_t size = sizes_.head;
+    for (std::size_t b = 0; b < blocks.count; ++b) {
+      const CacheBlock<Element> block{blocks.block[b].first, kBlock, size};
+      float* const keys = memory_ + layout_.keys + b * kBlock * size;
+      for (std::size_t i = 0; i < kBlock * size; i += kLanes<float>)
+        store<Float32>(keys + i, load<Element>(block.keys() + i, Whole<1>{}), Whole<1>{});
+      for (std::size_t p = 0; p < kBlock; ++p) {
+        const T* const from = block.values() + p * size;
+        float* const to = memory_ + layout_.values + (b * kBlock + p) * kBlock;
+        for (std::size_t d = 0; d < slice_floats(); d += kLanes<float>) {
+          float* const at = to + d / kBlock * (decode::kAttendedRange * kBlock) + d % kBlock;
+          if (d + kLanes<float> <= size)
+            store<Float32>(at, load<Element>(from + d, Whole<1>{}), Whole<1>{});
+          else if (d < size)
+            store<Float32>(at, load<Element>(from + d, Part{size - d}), Whole<1>{});
+          else
+            store_vector(at, Floats{});
+        }
+      }
+    }
+  }
+
+  // Computes the results of a range that widen() has converted, and which has this many blocks;
+  // parts[h] is what head h sees of it.
+  void run(std::size_t num_blocks, const SeenPart* parts) const {
+    for_pieces(num_blocks, [&](std::size_t block, auto count) TENSOR_OPS_INLINE_LAMBDA {
       score<count>(block);
       for (std::size_t b = 0; b < count; ++b) cap_scores(block + b, parts);
     });
-    const std::size_t positions = blocks.count * kBlock;
+    const std::size_t positions = num_blocks * kBlock;
     for (std::size_t h = 0; h < heads_; ++h) range_scores().find_largest(h, scores(h), positions);
     for (std::size_t h = 0; h < heads_; ++h) range_scores().replace(h, scores(h), positions);
     for_pieces(layout_.slices, [&](std::size_t slice, auto count)
@@ -146,31 +171,6 @@ class TokensTogether {
     for (; piece + kPieces <= all; piece += kPieces)
       body(piece, std::integral_constant<std::size_t, kPieces>{});
     for (; piece < all; ++piece) body(piece, std::integral_constant<std::size_t, 1>{});
-  }
-
-  // Converts the range: keys as a block has them, values in slices of 16 elements of all positions.
-  void widen(const RangeBlocks& blocks) const {
-    using T = typename Element::Storage;
-    const std::size_t size = sizes_.head;
-    for (std::size_t b = 0; b < blocks.count; ++b) {
-      const CacheBlock<Element> block{blocks.block[b].first, kBlock, size};
-      float* const keys = memory_ + layout_.keys + b * kBlock * size;
-      for (std::size_t i = 0; i < kBlock * size; i += kLanes<float>)
-        store<Float32>(keys + i, load<Element>(block.keys() + i, Whole<1>{}), Whole<1>{});
-      for (std::size_t p = 0; p < kBlock; ++p) {
-        const T* const from = block.values() + p * size;
-        float* const to = memory_ + layout_.values + (b * kBlock + p) * kBlock;
-        for (std::size_t d = 0; d < slice_floats(); d += kLanes<float>) {
-          float* const at = to + d / kBlock * (decode::kAttendedRange * kBlock) + d % kBlock;
-          if (d + kLanes<float> <= size)
-            store<Float32>(at, load<Element>(from + d, Whole<1>{}), Whole<1>{});
-          else if (d < size)
-            store<Float32>(at, load<Element>(from + d, Part{size - d}), Whole<1>{});
-          else
-            store_vector(at, Floats{});
-        }
-      }
-    }
   }
 
   // The scores of some blocks. Sums of even and of odd elements are separate.

@@ -176,7 +176,7 @@ class Attention {
     const std::size_t group = sizes_.group(), last = first + tokens - 1;
     const decode::TogetherLayout layout(sizes_.head);
     float* const memory = own_.together.in(share_.own);
-    const TokensTogether<Element> together(sizes_, tokens, memory);
+    const TokensTogether together(sizes_, tokens, memory);
     for (std::size_t t = 0; t < tokens; ++t)
       prepare_query(first + t, memory + layout.results + t * group * sizes_.head);
     together.take_queries(memory + layout.results);
@@ -189,7 +189,8 @@ class Attention {
         for (std::size_t h = 0; h < group; ++h) parts[t * group + h] = part;
       }
       fill(*seen_, last, range, begin);
-      together.run(*seen_, parts);
+      together.widen<Element>(*seen_);
+      together.run(seen_->count, parts);
       for_heads(first, tokens, [&](std::size_t head, float* values) {
         together.add_to(head, range == 0, values);
       });
