@@ -4,7 +4,7 @@
 #include "decode/products/integer_product.h"
 
 #if defined(__AVX512VNNI__)
-#include "decode/products/unpacked_product.h"
+#include "decode/products/unpacked/product.h"
 #endif
 
 #if defined(TENSOR_OPS_TILES)

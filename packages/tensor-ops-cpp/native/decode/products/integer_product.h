@@ -4,7 +4,7 @@
 // live beside the sums of all tokens. On AVX-512 with VNNI the tokens are the outer loop beside
 // bytes: all words of a block have registers there. Several tokens of two terms are multiplied as
 // int16 there, which takes fewer instructions besides the products; for one token, to separate the
-// bytes of weights takes longer than that. unpacked_product.h has many tokens.
+// bytes of weights takes longer than that. unpacked/ has the products of many tokens.
 // tests/test_decode_products_registers.py reads the machine code.
 #pragma once
 

@@ -10,9 +10,7 @@
 //
 // What is subtracted is computed once for all tokens, and once for all rows. The sums wrap in
 // between and end in the same integers, so that the results have the same bits.
-#pragma once
-
-#include "decode/products/integer_product.h"
+#include "decode/products/unpacked/block.h"
 
 namespace tensor_ops::TENSOR_OPS_LEVEL {
 namespace {
@@ -21,42 +19,6 @@ namespace {
 // multiplied one by one: loops for other numbers would take longer to compile than they save.
 constexpr std::size_t kTogetherTokens = 4;
 constexpr std::size_t kUnpackedBlocks = 9;  // at most: with two tiles, most of a cache of 32 KB
-
-// A block of 32 columns of a tile, with the zero point subtracted from its weights.
-template <std::size_t scales, bool has_minimum>
-struct UnpackedBlock {
-  // Of each four columns, the first and the third, and the second and the fourth.
-  Shorts even[2 * kDotWords], odd[2 * kDotWords];
-  Words minus_products[scales];  // of columns 2i and 2i + 1, summed over the columns of a scale
-  BlockEnd<scales, has_minimum> end;
-};
-
-template <class Format>
-using UnpackedBlockOf = UnpackedBlock<Format::kScales, Format::kHasMinimum>;
-
-template <class Format>
-TENSOR_OPS_INLINE void unpack(const Format& block, UnpackedBlockOf<Format>& to) {
-  constexpr auto zero = static_cast<std::int16_t>(Format::kZero);
-  constexpr std::size_t words = 2 * kDotWords / Format::kScales;
-  for (std::size_t s = 0; s < Format::kScales; ++s) {
-    Ints products{};
-    for (std::size_t j = s * words; j < (s + 1) * words; ++j) {
-      Words even, odd;
-      if constexpr (Format::kLargest == 15) {
-        even = block.nibble_pairs(j, 0);
-        odd = block.nibble_pairs(j, 1);
-      } else {
-        even = even_bytes(block.word(j));
-        odd = shifted_pairs(block.word(j), 8);
-      }
-      to.even[j] = bit_cast<Shorts>(even) - zero;
-      to.odd[j] = bit_cast<Shorts>(odd) - zero;
-      products = dot_shorts(products, to.even[j], to.odd[j]);
-    }
-    to.minus_products[s] = -bit_cast<Words>(products);
-  }
-  to.end = end_of<2>(block);
-}
 
 // GCC would load some through an integer register.
 TENSOR_OPS_INLINE Shorts load_pair(const std::int16_t* pair) {
@@ -219,13 +181,14 @@ constexpr std::size_t kMostTiles = 8, kMostTokens = kMostSums / (kMostTiles * kT
 // The product of up to kMostTiles tiles, which are tile_bytes apart, and some tokens. The columns
 // are multiplied in groups of blocks. Between groups the sums so far are in `sums`, where a token
 // has sums_stride floats; the last group writes the results.
-template <class Format>
+template <std::size_t scales, bool has_minimum>
 class UnpackedTiles {
  public:
-  UnpackedTiles(const unsigned char* tiles, std::size_t tile_bytes, std::size_t num_tiles,
-                std::size_t columns, Tokens tokens, std::size_t num_tokens, float* sums,
-                std::size_t sums_stride)
-      : tiles_(tiles),
+  UnpackedTiles(const UnpackedFormat& format, const unsigned char* tiles, std::size_t tile_bytes,
+                std::size_t num_tiles, std::size_t columns, Tokens tokens, std::size_t num_tokens,
+                float* sums, std::size_t sums_stride)
+      : format_(format),
+        tiles_(tiles),
         tile_bytes_(tile_bytes),
         num_tiles_(num_tiles),
         num_blocks_(columns / kBlockColumns),
@@ -253,17 +216,14 @@ class UnpackedTiles {
   // the same group if next_tile is larger than `tile`, else those of the next group.
   template <std::size_t count>
   void multiply_blocks(std::size_t tile, std::size_t group, std::size_t next_tile) const {
-    UnpackedBlockOf<Format> memory[kUnpackedBlocks][count];
-    auto* const blocks = in_memory(&memory[0]);
+    UnpackedBlock<scales, has_minimum> blocks[kUnpackedBlocks][count];
     const std::size_t begin = begin_of(group), num_blocks = begin_of(group + 1) - begin;
-    for (std::size_t b = 0; b < num_blocks; ++b)
-      for (std::size_t t = 0; t < count; ++t)
-        unpack(Format(tiles_ + (tile + t) * tile_bytes_, begin + b, 0), blocks[b][t]);
+    format_.unpack(tiles_ + tile * tile_bytes_, tile_bytes_, count, begin, num_blocks, blocks);
 
     const std::size_t next_group = next_tile > tile ? group : (group + 1) % num_groups_;
-    const std::size_t place = Format::place(begin_of(next_group));
+    const std::size_t place = format_.place(begin_of(next_group));
     NextBlocks<count> next(tiles_ + next_tile * tile_bytes_ + place,
-                           Format::place(begin_of(next_group + 1)) - place, tile_bytes_,
+                           format_.place(begin_of(next_group + 1)) - place, tile_bytes_,
                            num_tokens_ / kTogetherTokens + 1);
     ContinuedTokens tokens{tokens_, nullptr, sums_stride_};
     tokens.prepared += begin * sizeof(PairBlock<2>);
@@ -273,8 +233,6 @@ class UnpackedTiles {
       tokens.out_stride = sums_stride_;
     }
     tokens.out += tile * kTileRows;
-    constexpr std::size_t scales = Format::kScales;
-    constexpr bool has_minimum = Format::kHasMinimum;
     if (adds_beside_multiplies())
       UnpackedProduct<scales, has_minimum, count, true>::run_all(blocks, num_blocks, tokens,
                                                                  num_tokens_, next);
@@ -283,6 +241,7 @@ class UnpackedTiles {
                                                                   num_tokens_, next);
   }
 
+  const UnpackedFormat& format_;
   const unsigned char* tiles_;
   std::size_t tile_bytes_, num_tiles_, num_blocks_, num_groups_;
   Tokens tokens_;
@@ -291,22 +250,11 @@ class UnpackedTiles {
   std::size_t sums_stride_;
 };
 
-template <class Format>
-void multiply_joined(const unsigned char* tile, std::size_t columns, const unsigned char* prepared,
-                     std::size_t prepared_stride, std::size_t count, float* out,
-                     std::size_t out_stride) {
-  const Tokens tokens{prepared, prepared_stride, out, out_stride};
-  if (count < kManyTokens)
-    multiply_tokens<IntegerProduct<Format, 2, PairBlock<2>>, kIntegerTokens<2, Format::kScales>>(
-        tile, columns, tokens, count);
-  else
-    UnpackedTiles<Format>(tile, 0, 1, columns, tokens, count, out, out_stride).multiply();
-}
-template <class Format>
-void multiply_joined_tiles(const unsigned char* tiles, std::size_t tile_bytes,
-                           std::size_t num_tiles, std::size_t columns,
-                           const unsigned char* prepared, std::size_t prepared_stride,
-                           std::size_t count, float* sums, float* out, std::size_t out_stride) {
+template <std::size_t scales, bool has_minimum>
+void multiply_unpacked(const UnpackedFormat& format, const unsigned char* tiles,
+                       std::size_t tile_bytes, std::size_t num_tiles, std::size_t columns,
+                       const unsigned char* prepared, std::size_t prepared_stride,
+                       std::size_t count, float* sums, float* out, std::size_t out_stride) {
   // The tokens are divided into equal parts, each a multiple of kTogetherTokens except for the
   // last.
   const std::size_t parts = (count + kMostTokens - 1) / kMostTokens, step = parts * kTogetherTokens;
@@ -316,21 +264,18 @@ void multiply_joined_tiles(const unsigned char* tiles, std::size_t tile_bytes,
     Tokens tokens{prepared, prepared_stride, out + t * kTileRows, out_stride};
     for (std::size_t left = count; left > 0; tokens.skip(part)) {
       const std::size_t taken = left < part ? left : part;
-      UnpackedTiles<Format>(tiles + t * tile_bytes, tile_bytes, some, columns, tokens, taken, sums,
-                            some * kTileRows)
+      UnpackedTiles<scales, has_minimum>(format, tiles + t * tile_bytes, tile_bytes, some, columns,
+                                         tokens, taken, sums ? sums : tokens.out,
+                                         sums ? some * kTileRows : out_stride)
           .multiply();
       left -= taken;
     }
   }
 }
 
-template <class Format>
-constexpr ProductKernel joined_product{int8_bytes<2, PairBlock<2>>, prepare_int8<2, PairBlock<2>>,
-                                       multiply_joined<Format>, multiply_joined_tiles<Format>};
-template <class Format>
-constexpr ProductKernel int8_product<Format, 2>{int8_bytes<2>, prepare_int8<2>,
-                                                multiply<IntegerProduct<Format, 2>>, nullptr,
-                                                &joined_product<Format>};
-
 }  // namespace
+
+constexpr UnpackedProducts unpacked_products{
+    multiply_unpacked<1, false>, multiply_unpacked<1, true>, multiply_unpacked<2, false>};
+
 }  // namespace tensor_ops::TENSOR_OPS_LEVEL
