@@ -66,8 +66,13 @@ TENSOR_OPS_INLINE T* in_memory(T* p) {
 template <class Format, std::size_t terms, class Block = Activations<terms>>
 struct IntegerProduct {
   static constexpr std::size_t kScales = Format::kScales;
-  static constexpr std::size_t kTokens = kIntegerTokens<terms, kScales>;
   static constexpr bool kJoined = std::is_same_v<Block, PairBlock<2>>;
+#if defined(__AVX512VNNI__)
+  // Several tokens of two terms are joined, except for those that fill no tile of AMX.
+  static constexpr std::size_t kTokens = kJoined || terms == 1 ? kIntegerTokens<terms, kScales> : 4;
+#else
+  static constexpr std::size_t kTokens = kIntegerTokens<terms, kScales>;
+#endif
   // Whether the weights of a step are block.nibble_pairs(), which takes fewer instructions.
   static constexpr bool kTakesNibblePairs = kJoined && Format::kLargest == 15;
   using Sums = IntegerSums<Format, terms, Block>;
