@@ -1,4 +1,5 @@
-// The products of a block format in every variant that has it. Form says how a file has its blocks.
+// The products of a block format in every variant that has it. format::Form says how a file
+// has its blocks.
 #pragma once
 
 #include "decode/products/integer_product.h"
@@ -38,8 +39,8 @@
 
 #include "decode/products/pack.h"
 
-#define EXPORT_BLOCK_PRODUCTS(format, Format)                                    \
-  EXPORT_PRODUCTS(format, pack_blocks<Form>, float_product<Dequantized<Format>>, \
+#define EXPORT_BLOCK_PRODUCTS(format, Format)                                            \
+  EXPORT_PRODUCTS(format, pack_blocks<format::Form>, float_product<Dequantized<Format>>, \
                   int8_product<Format, 1>, int8_product<Format, 2>)
 
 #endif

@@ -77,12 +77,14 @@ struct SimpleTileBlock : TileBlock<typename Form::Tile> {
 #define SIMPLE_BLOCK_FORMAT(format, bits, has_minimum) \
   namespace tensor_ops {                               \
   namespace {                                          \
+  namespace format {                                   \
   using Form = SimpleBlock<bits, has_minimum>;         \
+  }                                                    \
   }                                                    \
   }                                                    \
   namespace tensor_ops::TENSOR_OPS_LEVEL {             \
   namespace {                                          \
-  using Block = SimpleTileBlock<Form>;                 \
+  using Block = SimpleTileBlock<format::Form>;         \
   }                                                    \
   EXPORT_BLOCK_PRODUCTS(format, Block)                 \
   }
@@ -108,13 +110,15 @@ void dequantize_simple(const unsigned char* row, std::size_t columns, float* val
 }  // namespace
 }  // namespace tensor_ops
 
-#define SIMPLE_BLOCK_FORMAT(format, bits, has_minimum)                         \
-  namespace tensor_ops {                                                       \
-  namespace {                                                                  \
-  using Form = SimpleBlock<bits, has_minimum>;                                 \
-  }                                                                            \
-  DECLARE_BLOCK_FORMAT(format, kBlockColumns, Form::kBytes, Form::Tile::bytes, \
-                       dequantize_simple<Form>)                                \
+#define SIMPLE_BLOCK_FORMAT(format, bits, has_minimum)                                         \
+  namespace tensor_ops {                                                                       \
+  namespace {                                                                                  \
+  namespace format {                                                                           \
+  using Form = SimpleBlock<bits, has_minimum>;                                                 \
+  }                                                                                            \
+  }                                                                                            \
+  DECLARE_BLOCK_FORMAT(format, kBlockColumns, format::Form::kBytes, format::Form::Tile::bytes, \
+                       dequantize_simple<format::Form>)                                        \
   }
 
 #endif

@@ -5,6 +5,7 @@
 
 namespace tensor_ops {
 namespace {
+namespace q4_K {
 // How a file has a block.
 struct Form {
   using Tile = SuperBlockTile<4>;
@@ -23,6 +24,7 @@ struct Form {
     set_scales_and_minimums<Tile>(block, lines);
   }
 };
+}  // namespace q4_K
 }  // namespace
 }  // namespace tensor_ops
 
@@ -33,7 +35,7 @@ struct Form {
 namespace tensor_ops::TENSOR_OPS_LEVEL {
 namespace {
 
-struct Q4_K : SuperBlock<Form::Tile> {
+struct Q4_K : SuperBlock<q4_K::Form::Tile> {
   static constexpr int kLargest = 15, kZero = 0;
   static constexpr std::size_t kScales = 1;
   static constexpr bool kHasMinimum = true;
@@ -53,8 +55,8 @@ EXPORT_BLOCK_PRODUCTS(q4_K, Q4_K)
 
 namespace tensor_ops {
 
-DECLARE_BLOCK_FORMAT(q4_K, kSuperColumns, Form::kBytes, Form::Tile::bytes,
-                     dequantize_super_blocks<Form>)
+DECLARE_BLOCK_FORMAT(q4_K, kSuperColumns, q4_K::Form::kBytes, q4_K::Form::Tile::bytes,
+                     dequantize_super_blocks<q4_K::Form>)
 
 }  // namespace tensor_ops
 

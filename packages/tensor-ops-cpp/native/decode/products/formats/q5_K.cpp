@@ -5,6 +5,7 @@
 
 namespace tensor_ops {
 namespace {
+namespace q5_K {
 // How a file has a block.
 struct Form {
   using Tile = SuperBlockTile<5>;
@@ -27,6 +28,7 @@ struct Form {
     set_scales_and_minimums<Tile>(block, lines);
   }
 };
+}  // namespace q5_K
 }  // namespace
 }  // namespace tensor_ops
 
@@ -37,7 +39,7 @@ struct Form {
 namespace tensor_ops::TENSOR_OPS_LEVEL {
 namespace {
 
-struct Q5_K : SuperBlock<Form::Tile> {
+struct Q5_K : SuperBlock<q5_K::Form::Tile> {
   static constexpr int kLargest = 31, kZero = 0;
   static constexpr std::size_t kScales = 1;
   static constexpr bool kHasMinimum = true;
@@ -57,8 +59,8 @@ EXPORT_BLOCK_PRODUCTS(q5_K, Q5_K)
 
 namespace tensor_ops {
 
-DECLARE_BLOCK_FORMAT(q5_K, kSuperColumns, Form::kBytes, Form::Tile::bytes,
-                     dequantize_super_blocks<Form>)
+DECLARE_BLOCK_FORMAT(q5_K, kSuperColumns, q5_K::Form::kBytes, q5_K::Form::Tile::bytes,
+                     dequantize_super_blocks<q5_K::Form>)
 
 }  // namespace tensor_ops
 

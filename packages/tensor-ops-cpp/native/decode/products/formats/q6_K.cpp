@@ -5,6 +5,7 @@
 
 namespace tensor_ops {
 namespace {
+namespace q6_K {
 // How a file has a block.
 struct Form {
   using Tile = SuperBlockTile<6>;
@@ -32,6 +33,7 @@ struct Form {
       lines.set(Tile::kPairs + b, half_of(block.word(kIntegers + b / 2 * 4) ^ 0x80808080u, b % 2));
   }
 };
+}  // namespace q6_K
 }  // namespace
 }  // namespace tensor_ops
 
@@ -42,7 +44,7 @@ struct Form {
 namespace tensor_ops::TENSOR_OPS_LEVEL {
 namespace {
 
-struct Q6_K : SuperBlock<Form::Tile> {
+struct Q6_K : SuperBlock<q6_K::Form::Tile> {
   static constexpr int kLargest = 63, kZero = 32;
   static constexpr std::size_t kScales = 2;
   static constexpr bool kHasMinimum = false;
@@ -63,6 +65,7 @@ EXPORT_BLOCK_PRODUCTS(q6_K, Q6_K)
 
 namespace tensor_ops {
 namespace {
+namespace q6_K {
 
 void dequantize(const unsigned char* row, std::size_t columns, float* values) {
   for (; columns; columns -= kSuperColumns, row += Form::kBytes) {
@@ -77,9 +80,11 @@ void dequantize(const unsigned char* row, std::size_t columns, float* values) {
   }
 }
 
+}  // namespace q6_K
 }  // namespace
 
-DECLARE_BLOCK_FORMAT(q6_K, kSuperColumns, Form::kBytes, Form::Tile::bytes, dequantize)
+DECLARE_BLOCK_FORMAT(q6_K, kSuperColumns, q6_K::Form::kBytes, q6_K::Form::Tile::bytes,
+                     q6_K::dequantize)
 
 }  // namespace tensor_ops
 
