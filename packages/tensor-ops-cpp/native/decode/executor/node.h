@@ -6,7 +6,7 @@
 //     DEFINE_NODE(kind, first_phase, second_phase)
 //
 // There may be one phase, or what else NodeKernels has after the second. CMake lists the files for
-// node_kernels.cpp.
+// node_kernels.cpp, and joins those of a level to one unit: names are unique among them.
 //
 // What native/op.h says of kernel passes holds here too. The slots and attributes of the kind are
 // in decode/program/node_slots.h, which tools/node_kinds.py writes from its file in Python.

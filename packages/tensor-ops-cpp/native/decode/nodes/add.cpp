@@ -4,7 +4,7 @@
 namespace tensor_ops::TENSOR_OPS_LEVEL {
 namespace {
 
-void run(const decode::Share& share) {
+void run_add(const decode::Share& share) {
   const std::size_t count = share.rows * share.columns, end = share.end_of(count);
   const float *a = share.in(0), *b = share.in(1);
   float* const y = share.out();
@@ -15,4 +15,4 @@ void run(const decode::Share& share) {
 }  // namespace
 }  // namespace tensor_ops::TENSOR_OPS_LEVEL
 
-DEFINE_NODE(add, run)
+DEFINE_NODE(add, run_add)

@@ -9,7 +9,7 @@ std::size_t sent_columns(const decode::Share& share) {
   return (share.columns + share.num_ranks - 1) / share.num_ranks;
 }
 
-void send(const decode::Share& share) {
+void send_columns(const decode::Share& share) {
   const std::size_t n = share.input_columns[0], begin = share.begin_of(n), end = share.end_of(n);
   float* const to = share.num_ranks > 1 ? share.exchanged.sent : share.out();
   for (std::size_t r = 0; r < share.rows; ++r)
@@ -17,7 +17,7 @@ void send(const decode::Share& share) {
                      (end - begin) * sizeof(float));
 }
 
-void place(const decode::Share& share) {
+void place_columns(const decode::Share& share) {
   const std::size_t n = share.columns, ranks = share.num_ranks;
   const std::size_t begin = share.begin_of(n), end = share.end_of(n);
   for (std::size_t rank = 0; rank < ranks; ++rank) {
@@ -35,4 +35,4 @@ void place(const decode::Share& share) {
 }  // namespace
 }  // namespace tensor_ops::TENSOR_OPS_LEVEL
 
-DEFINE_NODE(allgather, send, place)
+DEFINE_NODE(allgather, send_columns, place_columns)

@@ -5,18 +5,18 @@ namespace tensor_ops::TENSOR_OPS_LEVEL {
 namespace {
 
 // Sums of this many numbers stay in the cache while rank after rank is added.
-constexpr std::size_t kBlock = 2048;
+constexpr std::size_t kSumsInCache = 2048;
 
-void send(const decode::Share& share) {
+void send_summands(const decode::Share& share) {
   const std::size_t count = share.rows * share.columns, begin = share.begin_of(count);
   float* const to = share.num_ranks > 1 ? share.exchanged.sent : share.out();
   __builtin_memcpy(to + begin, share.in(0) + begin, (share.end_of(count) - begin) * sizeof(float));
 }
 
-void add(const decode::Share& share) {
+void add_summands(const decode::Share& share) {
   const std::size_t count = share.rows * share.columns, end = share.end_of(count);
-  for (std::size_t first = share.begin_of(count); first < end; first += kBlock) {
-    const std::size_t n = first + kBlock < end ? kBlock : end - first;
+  for (std::size_t first = share.begin_of(count); first < end; first += kSumsInCache) {
+    const std::size_t n = first + kSumsInCache < end ? kSumsInCache : end - first;
     float* const sum = share.out() + first;
     const float* const a = share.exchanged.received + first;
     const float* b = a + share.exchanged.stride;
@@ -33,4 +33,4 @@ void add(const decode::Share& share) {
 }  // namespace
 }  // namespace tensor_ops::TENSOR_OPS_LEVEL
 
-DEFINE_NODE(allreduce, send, add)
+DEFINE_NODE(allreduce, send_summands, add_summands)

@@ -6,7 +6,7 @@
 namespace tensor_ops::TENSOR_OPS_LEVEL {
 namespace {
 
-void run(const decode::Share& share) {
+void run_argmax(const decode::Share& share) {
   auto* const y = static_cast<std::int32_t*>(share.output);
   const std::size_t end = share.end_of(share.rows), n = share.input_columns[0];
   for (std::size_t r = share.begin_of(share.rows); r < end; ++r)
@@ -16,4 +16,4 @@ void run(const decode::Share& share) {
 }  // namespace
 }  // namespace tensor_ops::TENSOR_OPS_LEVEL
 
-DEFINE_NODE(argmax, run)
+DEFINE_NODE(argmax, run_argmax)

@@ -306,7 +306,7 @@ TENSOR_OPS_INLINE void for_type(const Share& share, Run run) {
   }
 }
 
-decode::Scratch scratch(const Share& share) {
+decode::Scratch scratch_of_attention(const Share& share) {
   decode::Scratch wanted;
   for_type(share, [&](auto element) { wanted = Attention<decltype(element)>::scratch(share); });
   return wanted;
@@ -323,4 +323,4 @@ void attend_all(const Share& share) {
 }  // namespace
 }  // namespace tensor_ops::TENSOR_OPS_LEVEL
 
-DEFINE_NODE(attention, store_all, attend_all, true, scratch)
+DEFINE_NODE(attention, store_all, attend_all, true, scratch_of_attention)

@@ -4,7 +4,7 @@
 namespace tensor_ops::TENSOR_OPS_LEVEL {
 namespace {
 
-void run(const decode::Share& share) {
+void run_embed(const decode::Share& share) {
   const auto* const tokens = static_cast<const std::int32_t*>(share.input[0]);
   const std::size_t end = share.end_of(share.rows);
   for (std::size_t r = share.begin_of(share.rows); r < end; ++r)
@@ -16,4 +16,4 @@ void run(const decode::Share& share) {
 }  // namespace
 }  // namespace tensor_ops::TENSOR_OPS_LEVEL
 
-DEFINE_NODE(embed, run)
+DEFINE_NODE(embed, run_embed)

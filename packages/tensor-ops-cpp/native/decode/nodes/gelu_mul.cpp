@@ -7,7 +7,7 @@ namespace {
 
 using decode::GeluMulNode;
 
-void run(const decode::Share& share) {
+void run_gelu_mul(const decode::Share& share) {
   const std::size_t n = share.columns, begin = share.begin_of(share.rows);
   const float* const gate = share.in(0) + begin * 2 * n;
   const auto approximate = share.attributes_as<GeluMulNode::Attributes>().approximate;
@@ -19,4 +19,4 @@ void run(const decode::Share& share) {
 }  // namespace
 }  // namespace tensor_ops::TENSOR_OPS_LEVEL
 
-DEFINE_NODE(gelu_mul, run)
+DEFINE_NODE(gelu_mul, run_gelu_mul)

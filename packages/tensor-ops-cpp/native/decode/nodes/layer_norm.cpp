@@ -7,7 +7,7 @@ namespace {
 
 using decode::LayerNormNode;
 
-void run(const decode::Share& share) {
+void run_layer_norm(const decode::Share& share) {
   const std::size_t n = share.columns, begin = share.begin_of(share.rows);
   run_op(layer_norm_kernels, 0,
          {{share.in(0) + begin * n, n},
@@ -20,4 +20,4 @@ void run(const decode::Share& share) {
 }  // namespace
 }  // namespace tensor_ops::TENSOR_OPS_LEVEL
 
-DEFINE_NODE(layer_norm, run)
+DEFINE_NODE(layer_norm, run_layer_norm)

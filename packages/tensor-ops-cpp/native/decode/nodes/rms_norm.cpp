@@ -7,7 +7,7 @@ namespace {
 
 using decode::RmsNormNode;
 
-void run(const decode::Share& share) {
+void run_rms_norm(const decode::Share& share) {
   const std::size_t n = share.columns, begin = share.begin_of(share.rows);
   run_op(rms_norm_kernels, 0,
          {{share.in(0) + begin * n, n},
@@ -19,4 +19,4 @@ void run(const decode::Share& share) {
 }  // namespace
 }  // namespace tensor_ops::TENSOR_OPS_LEVEL
 
-DEFINE_NODE(rms_norm, run)
+DEFINE_NODE(rms_norm, run_rms_norm)

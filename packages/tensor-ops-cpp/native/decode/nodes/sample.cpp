@@ -6,7 +6,7 @@
 namespace tensor_ops::TENSOR_OPS_LEVEL {
 namespace {
 
-void run(const decode::Share& share) {
+void run_sample(const decode::Share& share) {
   auto* const y = static_cast<std::int32_t*>(share.output);
   const decode::Step& step = *share.step;
   const std::size_t n = share.input_columns[0], end = share.end_of(share.rows);
@@ -16,11 +16,11 @@ void run(const decode::Share& share) {
   }
 }
 
-decode::Scratch scratch(const decode::Share& share) {
+decode::Scratch scratch_of_sample(const decode::Share& share) {
   return {decode::draw_scratch(share.input_columns[0]), 0};
 }
 
 }  // namespace
 }  // namespace tensor_ops::TENSOR_OPS_LEVEL
 
-DEFINE_NODE(sample, run, nullptr, true, scratch)
+DEFINE_NODE(sample, run_sample, nullptr, true, scratch_of_sample)

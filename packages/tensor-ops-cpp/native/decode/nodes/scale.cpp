@@ -4,7 +4,7 @@
 namespace tensor_ops::TENSOR_OPS_LEVEL {
 namespace {
 
-void run(const decode::Share& share) {
+void run_scale(const decode::Share& share) {
   const std::size_t count = share.rows * share.columns, end = share.end_of(count);
   const float* const x = share.in(0);
   float* const y = share.out();
@@ -17,4 +17,4 @@ void run(const decode::Share& share) {
 }  // namespace
 }  // namespace tensor_ops::TENSOR_OPS_LEVEL
 
-DEFINE_NODE(scale, run)
+DEFINE_NODE(scale, run_scale)

@@ -4,7 +4,7 @@
 namespace tensor_ops::TENSOR_OPS_LEVEL {
 namespace {
 
-void run(const decode::Share& share) {
+void run_select(const decode::Share& share) {
   const std::size_t n = share.columns, end = share.end_of(share.rows);
   for (std::size_t r = share.begin_of(share.rows); r < end; ++r)
     __builtin_memcpy(share.out() + r * n,
@@ -15,4 +15,4 @@ void run(const decode::Share& share) {
 }  // namespace
 }  // namespace tensor_ops::TENSOR_OPS_LEVEL
 
-DEFINE_NODE(select, run)
+DEFINE_NODE(select, run_select)

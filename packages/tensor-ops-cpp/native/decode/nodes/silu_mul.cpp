@@ -5,7 +5,7 @@
 namespace tensor_ops::TENSOR_OPS_LEVEL {
 namespace {
 
-void run(const decode::Share& share) {
+void run_silu_mul(const decode::Share& share) {
   const std::size_t n = share.columns, begin = share.begin_of(share.rows);
   const float* const gate = share.in(0) + begin * 2 * n;
   run_op(silu_mul_kernels, 0, {{gate, 2 * n}, {gate + n, 2 * n}, {share.out() + begin * n, n}},
@@ -15,4 +15,4 @@ void run(const decode::Share& share) {
 }  // namespace
 }  // namespace tensor_ops::TENSOR_OPS_LEVEL
 
-DEFINE_NODE(silu_mul, run)
+DEFINE_NODE(silu_mul, run_silu_mul)

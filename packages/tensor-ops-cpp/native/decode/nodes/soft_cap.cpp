@@ -5,7 +5,7 @@
 namespace tensor_ops::TENSOR_OPS_LEVEL {
 namespace {
 
-void run(const decode::Share& share) {
+void run_soft_cap(const decode::Share& share) {
   const std::size_t count = share.rows * share.columns, end = share.end_of(count);
   const float* const x = share.in(0);
   float* const y = share.out();
@@ -17,4 +17,4 @@ void run(const decode::Share& share) {
 }  // namespace
 }  // namespace tensor_ops::TENSOR_OPS_LEVEL
 
-DEFINE_NODE(soft_cap, run)
+DEFINE_NODE(soft_cap, run_soft_cap)
