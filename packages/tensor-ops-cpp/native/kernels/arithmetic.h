@@ -10,6 +10,15 @@
 #define TENSOR_OPS_INLINE inline __attribute__((always_inline))
 // The same of a lambda, after its parameters.
 #define TENSOR_OPS_INLINE_LAMBDA __attribute__((always_inline))
+// A loop over 0 to a constant, all of whose rounds are compiled one behind the other, so that
+// arrays that are indexed by `i` can be in registers.
+#if defined(__clang__)
+#define TENSOR_OPS_UNROLLED_FOR(i, count) \
+  _Pragma("unroll") for (std::size_t i = 0; i < (count); ++i)
+#else
+#define TENSOR_OPS_UNROLLED_FOR(i, count) \
+  _Pragma("GCC unroll 32") for (std::size_t i = 0; i < (count); ++i)
+#endif
 // Of what few rows need: compiled to be small rather than fast.
 #define TENSOR_OPS_RARE __attribute__((noinline, cold))
 

@@ -51,19 +51,19 @@ struct BFloat16Product {
     for (std::size_t line = 0; line < lines; line += kChains) {
       for (std::size_t i = 0; i < tiles; ++i)
         prefetch_lines(tile + i * second + line * kLineBytes, kChains * kLineBytes);
-      repeat<kChains>([&](std::size_t chain) TENSOR_OPS_INLINE_LAMBDA {
+      TENSOR_OPS_UNROLLED_FOR (chain, kChains) {
         Words w[tiles];
         for (std::size_t i = 0; i < tiles; ++i)
           w[i] = load_vector<Words>(tile + i * second + (line + chain) * kLineBytes);
-        repeat<count>([&](std::size_t token) TENSOR_OPS_INLINE_LAMBDA {
+        TENSOR_OPS_UNROLLED_FOR (token, count) {
           const auto* words = reinterpret_cast<const std::int8_t*>(tokens.at(token));
           const Ints x = splat_word(words + (line + chain) * 4);
           for (std::size_t i = 0; i < tiles; ++i) {
             Floats& sum = sums[token][i][chain];
             sum = dot_of_two(sum, w[i], x);
           }
-        });
-      });
+        }
+      }
     }
     for (std::size_t t = 0; t < count; ++t)
       for (std::size_t i = 0; i < tiles; ++i) tokens.store(t, i, sums[t][i][0] + sums[t][i][1]);

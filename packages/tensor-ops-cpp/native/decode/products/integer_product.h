@@ -103,15 +103,16 @@ struct IntegerProduct {
                                           std::size_t b, std::size_t first_part, std::size_t scale,
                                           Tokens tokens) {
     constexpr std::size_t words = 2 * kDotWords / kScales;
-    repeat<count>([&](std::size_t token) TENSOR_OPS_INLINE_LAMBDA {
+    TENSOR_OPS_UNROLLED_FOR (token, count) {
       sums[token].start(block(tokens, token, b), scale);
-    });
+    }
+    // As lambdas, the words find registers on AVX2 that they would not find as a loop.
     repeat<words>([&](std::size_t word) TENSOR_OPS_INLINE_LAMBDA {
       const std::size_t j = scale * words + word;
       forget_memory();
       Words read[kTogether];
       for (std::size_t v = 0; v < kTogether; ++v) read[v] = Format(tile, b, first_part + v).word(j);
-      repeat<Sums::kSteps>([&](std::size_t step) TENSOR_OPS_INLINE_LAMBDA {
+      TENSOR_OPS_UNROLLED_FOR (step, Sums::kSteps) {
         Words weights[kTogether];
         for (std::size_t v = 0; v < kTogether; ++v) {
           if constexpr (kTakesNibblePairs)
@@ -120,10 +121,10 @@ struct IntegerProduct {
             weights[v] = Sums::weights(read[v], step);
           compute_here(weights[v]);
         }
-        repeat<count>([&](std::size_t token) TENSOR_OPS_INLINE_LAMBDA {
+        TENSOR_OPS_UNROLLED_FOR (token, count) {
           sums[token].add(weights, block(tokens, token, b), j * Sums::kSteps + step);
-        });
-      });
+        }
+      }
     });
   }
 
@@ -162,12 +163,12 @@ struct IntegerProduct {
       }
       Words words[2 * kDotWords];
       for (std::size_t j = 0; j < 2 * kDotWords; ++j) words[j] = of_tile.word(j);
-      repeat<count>([&](std::size_t token) TENSOR_OPS_INLINE_LAMBDA {
+      TENSOR_OPS_UNROLLED_FOR (token, count) {
         const auto& x = block(tokens, token, b);
         end.add_totals(results[token], x, [&](std::size_t scale) TENSOR_OPS_INLINE_LAMBDA {
           return total_of(words, x, scale);
         });
-      });
+      }
     }
     for (std::size_t t = 0; t < count; ++t) tokens.store(t, 0, results[t]);
   }
@@ -188,22 +189,22 @@ struct IntegerProduct {
     Partial<count>& kept = kSumsInMemory && !are_few ? *in_memory(&partial) : partial;
     for (std::size_t b = 0; b < columns / kBlockColumns; ++b) {
       Format(tile, b, 0).prefetch(count == 1 ? kStreamAheadOfOne : kStreamAhead);
-      repeat<kParts / kTogether>([&](std::size_t group) TENSOR_OPS_INLINE_LAMBDA {
+      TENSOR_OPS_UNROLLED_FOR (group, kParts / kTogether) {
         const std::size_t first = group * kTogether;
         Sums sums[count];
         sum_scale(sums, tile, b, first, 0, tokens);
         if constexpr (kScales == 2) {
-          repeat<count>([&](std::size_t token) TENSOR_OPS_INLINE_LAMBDA {
-            repeat<kTogether>([&](std::size_t v) TENSOR_OPS_INLINE_LAMBDA {
+          TENSOR_OPS_UNROLLED_FOR (token, count) {
+            TENSOR_OPS_UNROLLED_FOR (v, kTogether) {
               kept.first_scale[token][v] = sums[token].total(v);
-            });
-          });
+            }
+          }
           sum_scale(sums, tile, b, first, 1, tokens);
         }
-        repeat<kTogether>([&](std::size_t v) TENSOR_OPS_INLINE_LAMBDA {
+        TENSOR_OPS_UNROLLED_FOR (v, kTogether) {
           forget_memory();
           const auto end = end_of<terms>(Format(tile, b, first + v));
-          repeat<count>([&](std::size_t token) TENSOR_OPS_INLINE_LAMBDA {
+          TENSOR_OPS_UNROLLED_FOR (token, count) {
             Floats result = kept.results[token][first + v];
             end.add_totals(
                 result, block(tokens, token, b), [&](std::size_t scale) TENSOR_OPS_INLINE_LAMBDA {
@@ -211,15 +212,15 @@ struct IntegerProduct {
                 });
             compute_here(result);
             kept.results[token][first + v] = result;
-          });
-        });
-      });
+          }
+        }
+      }
     }
     // Constant indices, as everywhere here, let the compiler keep these sums in registers.
     repeat<count>([&](std::size_t token) TENSOR_OPS_INLINE_LAMBDA {
-      repeat<kParts>([&](std::size_t part) TENSOR_OPS_INLINE_LAMBDA {
+      TENSOR_OPS_UNROLLED_FOR (part, kParts) {
         tokens.store(token, part, kept.results[token][part]);
-      });
+      }
     });
   }
 

@@ -188,16 +188,16 @@ struct FloatProduct {
       for (std::size_t j = 0; j < Format::kColumns / 4; ++j) {
         Floats w[2][4];
         for (std::size_t i = 0; i < 2; ++i) blocks[i].columns(j, w[i]);
-        repeat<count>([&](std::size_t token) TENSOR_OPS_INLINE_LAMBDA {
+        TENSOR_OPS_UNROLLED_FOR (token, count) {
           const auto* x = reinterpret_cast<const float*>(tokens.at(token)) + k + 4 * j;
-          repeat<4>([&](std::size_t column) TENSOR_OPS_INLINE_LAMBDA {
+          TENSOR_OPS_UNROLLED_FOR (column, 4) {
             const Floats activation = broadcast(x[column]);
             for (std::size_t i = 0; i < 2; ++i) {
               Floats& sum = sums[token][i][column % kChains];
               sum = fma(w[i][column], activation, sum);
             }
-          });
-        });
+          }
+        }
       }
     }
     for (std::size_t t = 0; t < count; ++t)

@@ -86,43 +86,45 @@ struct UnpackedProduct {
   static void run(const Unpacked (*blocks)[tiles], std::size_t num_blocks,
                   const ContinuedTokens& tokens) {
     const Block* x[count];
-    repeat<count>([&](std::size_t token) TENSOR_OPS_INLINE_LAMBDA {
+    TENSOR_OPS_UNROLLED_FOR (token, count) {
       x[token] = reinterpret_cast<const Block*>(tokens.at(token));
-    });
+    }
     Floats results[count][tiles] = {};
     if (tokens.before)
-      repeat<count>([&](std::size_t token) TENSOR_OPS_INLINE_LAMBDA {
-        repeat<tiles>([&](std::size_t tile) TENSOR_OPS_INLINE_LAMBDA {
+      TENSOR_OPS_UNROLLED_FOR (token, count) {
+        TENSOR_OPS_UNROLLED_FOR (tile, tiles) {
           results[token][tile] = tokens.load(token, tile);
-        });
-      });
+        }
+      }
     for (std::size_t b = 0; b < num_blocks; ++b) {
       // GCC would keep the place of every activation in a register of its own.
-      repeat<count>([&](std::size_t token) TENSOR_OPS_INLINE_LAMBDA { asm("" : "+r"(x[token])); });
+      TENSOR_OPS_UNROLLED_FOR (token, count) {
+        asm("" : "+r"(x[token]));
+      }
       const Unpacked(&w)[tiles] = blocks[b];
       Floats totals[scales][count][tiles];
-      repeat<scales>([&](std::size_t scale) TENSOR_OPS_INLINE_LAMBDA {
+      TENSOR_OPS_UNROLLED_FOR (scale, scales) {
         Ints sums[count][tiles];
-        repeat<count>([&](std::size_t token) TENSOR_OPS_INLINE_LAMBDA {
-          repeat<tiles>([&](std::size_t tile) TENSOR_OPS_INLINE_LAMBDA {
+        TENSOR_OPS_UNROLLED_FOR (token, count) {
+          TENSOR_OPS_UNROLLED_FOR (tile, tiles) {
             sums[token][tile] = bit_cast<Ints>(start(w[tile], *x[token], scale));
             compute_here(sums[token][tile]);
-          });
-        });
-        repeat<kWords>([&](std::size_t word) TENSOR_OPS_INLINE_LAMBDA {
+          }
+        }
+        TENSOR_OPS_UNROLLED_FOR (word, kWords) {
           const std::size_t j = scale * kWords + word;
           forget_memory();
           Shorts even[tiles], odd[tiles];
-          repeat<tiles>([&](std::size_t tile) TENSOR_OPS_INLINE_LAMBDA {
+          TENSOR_OPS_UNROLLED_FOR (tile, tiles) {
             even[tile] = w[tile].even[j];
             odd[tile] = w[tile].odd[j];
             compute_here(even[tile]);
             compute_here(odd[tile]);
-          });
-          repeat<count>([&](std::size_t token) TENSOR_OPS_INLINE_LAMBDA {
+          }
+          TENSOR_OPS_UNROLLED_FOR (token, count) {
             const Shorts x_even = load_pair(x[token]->q + 4 * j);
             const Shorts x_odd = load_pair(x[token]->q + 4 * j + 2);
-            repeat<tiles>([&](std::size_t tile) TENSOR_OPS_INLINE_LAMBDA {
+            TENSOR_OPS_UNROLLED_FOR (tile, tiles) {
               Ints& sum = sums[token][tile];
               if constexpr (winograd) {
                 sum = dot_shorts(sum, even[tile] + x_odd, odd[tile] + x_even);
@@ -132,31 +134,31 @@ struct UnpackedProduct {
                 sum = dot_shorts(sum, odd[tile], x_odd);
               }
               compute_here(sum);
-            });
-          });
-        });
-        repeat<count>([&](std::size_t token) TENSOR_OPS_INLINE_LAMBDA {
-          repeat<tiles>([&](std::size_t tile) TENSOR_OPS_INLINE_LAMBDA {
+            }
+          }
+        }
+        TENSOR_OPS_UNROLLED_FOR (token, count) {
+          TENSOR_OPS_UNROLLED_FOR (tile, tiles) {
             totals[scale][token][tile] = __builtin_convertvector(sums[token][tile], Floats);
-          });
-        });
-      });
-      repeat<count>([&](std::size_t token) TENSOR_OPS_INLINE_LAMBDA {
-        repeat<tiles>([&](std::size_t tile) TENSOR_OPS_INLINE_LAMBDA {
+          }
+        }
+      }
+      TENSOR_OPS_UNROLLED_FOR (token, count) {
+        TENSOR_OPS_UNROLLED_FOR (tile, tiles) {
           w[tile].end.add_totals(results[token][tile], *x[token],
                                  [&](std::size_t scale) TENSOR_OPS_INLINE_LAMBDA {
                                    return totals[scale][token][tile];
                                  });
           compute_here(results[token][tile]);
-        });
+        }
         ++x[token];
-      });
+      }
     }
-    repeat<count>([&](std::size_t token) TENSOR_OPS_INLINE_LAMBDA {
-      repeat<tiles>([&](std::size_t tile) TENSOR_OPS_INLINE_LAMBDA {
+    TENSOR_OPS_UNROLLED_FOR (token, count) {
+      TENSOR_OPS_UNROLLED_FOR (tile, tiles) {
         tokens.store(token, tile, results[token][tile]);
-      });
-    });
+      }
+    }
   }
 
   static TENSOR_OPS_INLINE void run_all(const Unpacked (*blocks)[tiles], std::size_t num_blocks,
