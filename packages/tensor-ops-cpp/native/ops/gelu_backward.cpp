@@ -3,14 +3,6 @@
 #include "kernels/gelu.h"
 #include "op.h"
 
-namespace tensor_ops::TENSOR_OPS_LEVEL {
-namespace {
-
-using Erf = ByDerivative<GeluErfDerivative>;
-using Tanh = ByDerivative<GeluTanhDerivative>;
-
-}  // namespace
-}  // namespace tensor_ops::TENSOR_OPS_LEVEL
-
-EXPORT_KERNELS(gelu_backward, nanoseconds(0.40, 0.40, 0.45, 1.20), each_dtype<Tanh::On>(),
-               each_dtype<Erf::On>())
+EXPORT_KERNELS(gelu_backward, nanoseconds(0.40, 0.40, 0.45, 1.20),
+               each_dtype<ByDerivative<GeluTanhDerivative>::On>(),
+               each_dtype<ByDerivative<GeluErfDerivative>::On>())
