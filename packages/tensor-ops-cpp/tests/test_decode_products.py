@@ -121,9 +121,9 @@ def test_bits_do_not_depend_on_the_number_of_tokens(name, activations, variant, 
 
 @pytest.mark.parametrize("name", BLOCKS)
 def test_bits_of_hundreds_of_tokens_are_those_of_one(name, rng):
-    """More tokens than a kernel takes at a time, and more tiles and columns."""
-    for columns in (whole(name, 320), 768):
-        weight = random_weight(rng, name, 176, columns)
+    """More tokens than a kernel takes at a time, and more columns and tiles, or one tile."""
+    for columns, rows in ((whole(name, 320), 176), (768, 176), (768, 16)):
+        weight = random_weight(rng, name, rows, columns)
         x = rng.standard_normal((400, columns)).astype(np.float32)
         alone = _native.decode_product(name, "int8x2", VARIANTS[-1], weight, x, 1)
         for tokens in (192, 193, 400):
