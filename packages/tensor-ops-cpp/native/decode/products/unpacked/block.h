@@ -20,8 +20,8 @@ struct UnpackedBlock {
 
 // What the blocks of a format's tiles are unpacked by.
 struct UnpackedFormat {
-  // The blocks from the first one on, of some tiles that are tile_bytes apart: those of the first
-  // column of blocks, then those of the next one. `to` is an array of UnpackedBlock.
+  // num_blocks blocks of each of num_tiles tiles, which are tile_bytes apart: first_block of every
+  // tile, then the next block of every tile. `to` is an array of UnpackedBlock.
   void (*unpack)(const unsigned char* tiles, std::size_t tile_bytes, std::size_t num_tiles,
                  std::size_t first_block, std::size_t num_blocks, void* to);
   // The offset in a tile, in bytes, at which a block begins.
