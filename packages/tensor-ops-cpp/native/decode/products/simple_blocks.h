@@ -49,6 +49,15 @@ struct SimpleBlock {
 }  // namespace
 }  // namespace tensor_ops
 
+#define SIMPLE_BLOCK_FORM(format, bits, has_minimum) \
+  namespace tensor_ops {                             \
+  namespace {                                        \
+  namespace format {                                 \
+  using Form = SimpleBlock<bits, has_minimum>;       \
+  }                                                  \
+  }                                                  \
+  }
+
 #if KERNEL_PASS
 
 #include "decode/products/blocks.h"
@@ -75,13 +84,7 @@ struct SimpleTileBlock : TileBlock<typename Form::Tile> {
 }  // namespace tensor_ops::TENSOR_OPS_LEVEL
 
 #define SIMPLE_BLOCK_FORMAT(format, bits, has_minimum) \
-  namespace tensor_ops {                               \
-  namespace {                                          \
-  namespace format {                                   \
-  using Form = SimpleBlock<bits, has_minimum>;         \
-  }                                                    \
-  }                                                    \
-  }                                                    \
+  SIMPLE_BLOCK_FORM(format, bits, has_minimum)         \
   namespace tensor_ops::TENSOR_OPS_LEVEL {             \
   namespace {                                          \
   using Block = SimpleTileBlock<format::Form>;         \
@@ -111,12 +114,8 @@ void dequantize_simple(const unsigned char* row, std::size_t columns, float* val
 }  // namespace tensor_ops
 
 #define SIMPLE_BLOCK_FORMAT(format, bits, has_minimum)                                         \
+  SIMPLE_BLOCK_FORM(format, bits, has_minimum)                                                 \
   namespace tensor_ops {                                                                       \
-  namespace {                                                                                  \
-  namespace format {                                                                           \
-  using Form = SimpleBlock<bits, has_minimum>;                                                 \
-  }                                                                                            \
-  }                                                                                            \
   DECLARE_BLOCK_FORMAT(format, kBlockColumns, format::Form::kBytes, format::Form::Tile::bytes, \
                        dequantize_simple<format::Form>)                                        \
   }
