@@ -6,10 +6,10 @@
 //     namespace tensor_ops::TENSOR_OPS_LEVEL { ... }
 //     EXPORT_KERNELS(name, nanoseconds(...), ...)
 //
-// CMake lists the files for launch/ops.cpp, and joins those of gradients to one unit: names are
-// unique among them. Their code must neither run on a lesser CPU nor be linked into code that does:
-// no static constructors, and nothing with vague linkage outside the level's namespace
-// (check_kernels.cmake looks).
+// CMake lists the files for launch/ops.cpp, and joins those of a level that end in _backward.cpp to
+// one unit: names are unique among them. Their code must neither run on a lesser CPU nor be linked
+// into code that does: no static constructors, and nothing with vague linkage outside the level's
+// namespace (check_kernels.cmake looks).
 #pragma once
 
 #include "launch/run.h"

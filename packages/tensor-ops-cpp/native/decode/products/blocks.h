@@ -1,5 +1,5 @@
-// The products of a block format in every variant that has it. format::Form says how a file
-// has its blocks.
+// The products of a block format in every variant that has it. format::Form says how a file has its
+// blocks.
 #pragma once
 
 #include "decode/products/integer_product.h"

@@ -106,7 +106,7 @@ struct IntegerProduct {
     TENSOR_OPS_UNROLLED_FOR (token, count) {
       sums[token].start(block(tokens, token, b), scale);
     }
-    // As lambdas, the words find registers on AVX2 that they would not find as a loop.
+    // A loop here makes GCC keep vectors of the words on the stack on AVX2.
     repeat<words>([&](std::size_t word) TENSOR_OPS_INLINE_LAMBDA {
       const std::size_t j = scale * words + word;
       forget_memory();
@@ -216,7 +216,8 @@ struct IntegerProduct {
         }
       }
     }
-    // Constant indices, as everywhere here, let the compiler keep these sums in registers.
+    // Constant indices, as everywhere here, let the compiler keep these sums in registers. A loop
+    // here makes GCC keep one of them on the stack.
     repeat<count>([&](std::size_t token) TENSOR_OPS_INLINE_LAMBDA {
       TENSOR_OPS_UNROLLED_FOR (part, kParts) {
         tokens.store(token, part, kept.results[token][part]);
