@@ -3,6 +3,7 @@
 import itertools
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -81,7 +82,7 @@ def table_of(heads, kv_heads, size):
     return draw.standard_normal((WORDS, (heads + 2 * kv_heads) * size), dtype=np.float32)
 
 
-def attended(program, table, num_workers, chunk, slot=0, others=()):
+def attended(program, table, num_workers, chunk, slot=0, others=(), output="out"):
     """The outputs of the sequence, in chunks, beside single tokens in other slots."""
     tensors = {"table": table}
     executable = tensor_ops_cpp.compile_program(
@@ -99,7 +100,7 @@ def attended(program, table, num_workers, chunk, slot=0, others=()):
         positions = np.arange(first, first + len(tokens))
         arrays["positions"][:count] = [*[first // chunk] * len(others), *positions]
         executable.run(count, 0)
-        parts.append(arrays["out"][len(others) : count].copy())
+        parts.append(arrays[output][len(others) : count].copy())
     executable.close()
     return np.concatenate(parts)
 
@@ -147,6 +148,62 @@ def test_pages_of_any_size_keep_the_bits(sizes, dtype, window, request):
         for chunk, slot, others in ((90, 0, ()), (1, 1, (0, 2))):
             given = attended(program, table, 2, chunk, slot, others)
             np.testing.assert_array_equal(given.view(np.uint32), bits.view(np.uint32), f"{page=}")
+
+
+@pytest.mark.parametrize("page", [16, 7])
+def test_caches_of_several_nodes_keep_apart(page):
+    """They lie in one another, piece by piece; those that are not paged lie before."""
+    sizes, table = SIZES[0], table_of(*SIZES[0])
+    kinds = {
+        "a": ("float32", page),
+        "b": ("int8", page),
+        "c": ("float16", None),
+        "d": ("int8", None),
+    }
+    single = {name: attention(*sizes, *kind, 0) for name, kind in kinds.items()}
+    program = attention(*sizes, "float16", page, 0)
+    embed, node = program["nodes"]
+    value, cache = program["values"].pop("out"), program["caches"].pop("cache")
+    for name, (dtype, paged) in kinds.items():
+        program["values"][name] = value
+        program["caches"][name] = cache | {"dtype": dtype, "paged": paged is not None}
+    program["nodes"] = [embed] + [
+        {
+            **node,
+            "name": name,
+            "outputs": {"output": name},
+            "attributes": node["attributes"] | {"cache": name},
+        }
+        for name in kinds
+    ]
+    program["outputs"] = list(kinds)
+    for name in kinds:
+        bits = attended(single[name], table, 1, 90)
+        given = attended(program, table, 2, 80, 1, (0, 2), output=name)
+        np.testing.assert_array_equal(given.view(np.uint32), bits.view(np.uint32), name)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc/self/status")
+def test_few_tokens_make_little_of_a_large_cache_resident():
+    """However many heads there are, and however large a page of the system is."""
+
+    def resident():
+        status = Path("/proc/self/status").read_text(encoding="ascii")
+        return 1024 * int(re.search(r"RssAnon:\s+(\d+)", status)[1])
+
+    program = attention(16, 16, 64, "float32", 16, 0)
+    program["limits"]["num_pages"] = 2048
+    program["limits"]["max_seq_length"] = 16 * 2048
+    before = resident()
+    executable = tensor_ops_cpp.compile_program(
+        json.dumps(program), {"table": table_of(16, 16, 64)}, num_workers=2
+    )
+    assert executable.memory["caches"] == 2**28
+    executable.arrays["page_table"][0] = np.arange(2048)
+    executable.arrays["positions"][:60] = np.arange(60)
+    executable.run(60, 0)
+    assert resident() - before < 2**24
+    executable.close()
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -15,12 +15,20 @@
 namespace tensor_ops::decode {
 namespace {
 
-std::size_t cache_bytes(const Limits& limits, const Cache& cache) {
-  const std::size_t pages = cache.is_paged ? limits.num_pages : limits.max_requests;
-  const std::size_t page = cache.is_paged ? limits.page_size : limits.max_seq_length;
-  return aligned(size_product("cache '" + cache.name + "'", pages, cache.num_kv_heads,
-                              kept_positions(cache.type, page),
-                              position_bytes(cache.type, cache.head_size, cache.value_size)));
+CacheMemory cache_memory(const Limits& limits, const Cache& cache) {
+  CacheMemory memory{};
+  memory.type = cache.type;
+  memory.is_paged = cache.is_paged;
+  memory.num_pages = cache.is_paged ? limits.num_pages : limits.max_requests;
+  memory.page_size = cache.is_paged ? limits.page_size : limits.max_seq_length;
+  memory.head_size = cache.head_size;
+  memory.pages_of_piece =
+      static_cast<std::uint32_t>(std::max(kPiecePositions / memory.page_size, std::size_t{1}));
+  const std::size_t kept = kept_positions(cache.type, memory.page_size);
+  const std::size_t each = position_bytes(cache.type, cache.head_size, cache.value_size);
+  size_product("cache '" + cache.name + "'", memory.num_pages, cache.num_kv_heads, kept, each);
+  memory.page_bytes = aligned(kept * each);
+  return memory;
 }
 
 }  // namespace
@@ -31,8 +39,9 @@ struct Executable::Layout {
   std::vector<bool> uses_shared;
   // Vectors and tables: the tensors of a slot lie one behind the other.
   std::map<std::vector<std::size_t>, std::size_t> parameters;
-  std::vector<std::size_t> cache;  // by cache
-  std::size_t parameter_bytes = 0, cache_bytes = 0;
+  std::vector<CacheMemory> caches;
+  // Caches that are not paged lie before those that are.
+  std::size_t parameter_bytes = 0, unpaged_cache_bytes = 0, cache_bytes = 0;
   Scratch scratch;
 
   // Nodes run one after another, and so share the memory of the one that wants the most.
@@ -90,6 +99,7 @@ std::vector<std::pair<const char*, std::size_t>> Executable::memory_of(
 
 Executable::Layout Executable::plan() {
   Layout layout;
+  plan_caches(layout);
   step_.pages_per_request = program_.limits.pages_per_request();  // which scratch depends on
   nodes_.resize(program_.nodes.size());
   for (std::size_t n = 0; n < nodes_.size(); ++n) {
@@ -102,16 +112,12 @@ Executable::Layout Executable::plan() {
       if (world_size_ == 1) compiled.kernels.second = nullptr;
     }
     compiled.rows = program_.values[node.outputs[0]].rows;
-    compiled.shares.assign(threads_, share_of(node));
+    compiled.shares.assign(threads_, share_of(node, layout));
     layout.uses_shared.push_back(false);
     if (const auto scratch = compiled.kernels.scratch)
       layout.take_scratch(node, n, scratch(compiled.shares[0]));
     plan_products(n, layout);
     plan_parameters(n, layout);
-  }
-  for (const Cache& cache : program_.caches) {
-    layout.cache.push_back(layout.cache_bytes);
-    add_size("caches", layout.cache_bytes, cache_bytes(program_.limits, cache));
   }
   layout.values = plan_values(program_, layout.uses_shared);
   for (std::size_t n = 0; n < nodes_.size(); ++n)
@@ -119,8 +125,24 @@ Executable::Layout Executable::plan() {
   return layout;
 }
 
+void Executable::plan_caches(Layout& layout) const {
+  std::size_t page_of_all[2] = {};  // bytes of a page of all caches that are not paged, or that are
+  for (const Cache& cache : program_.caches) {
+    CacheMemory memory = cache_memory(program_.limits, cache);
+    std::size_t& of_all = page_of_all[memory.is_paged];
+    memory.bytes_before = of_all;
+    add_size("caches", of_all, size_product("caches", cache.num_kv_heads, memory.page_bytes));
+    layout.caches.push_back(memory);
+  }
+  for (CacheMemory& memory : layout.caches) memory.bytes_of_all = page_of_all[memory.is_paged];
+  layout.unpaged_cache_bytes = size_product("caches", program_.limits.max_requests, page_of_all[0]);
+  layout.cache_bytes = layout.unpaged_cache_bytes;
+  add_size("caches", layout.cache_bytes,
+           size_product("caches", program_.limits.num_pages, page_of_all[1]));
+}
+
 // What a share has of the program itself: all but memory, and what differs by thread.
-Share Executable::share_of(const Node& node) const {
+Share Executable::share_of(const Node& node, const Layout& layout) const {
   Share share{};
   share.step = &step_;
   share.threads = threads_;
@@ -138,16 +160,7 @@ Share Executable::share_of(const Node& node) const {
     share.table_format = &format_of(first);
     share.table_row_bytes = first.type->row_bytes(first.columns);
   }
-  if (node.cache != kAbsent) {
-    const Cache& cache = program_.caches[node.cache];
-    share.cache = {nullptr,
-                   cache.type,
-                   cache.is_paged,
-                   cache.is_paged ? program_.limits.num_pages : program_.limits.max_requests,
-                   cache.is_paged ? program_.limits.page_size : program_.limits.max_seq_length,
-                   cache.num_kv_heads,
-                   cache.head_size};
-  }
+  if (node.cache != kAbsent) share.cache = layout.caches[node.cache];
   return share;
 }
 
@@ -311,7 +324,8 @@ void Executable::make_shares(const Layout& layout) {
             found != layout.parameters.end() && form != WeightForm::kMatrices)
           share.parameters[s] = reinterpret_cast<float*>(parameters_.data() + found->second);
       }
-      if (node.cache != kAbsent) share.cache.data = caches_.data() + layout.cache[node.cache];
+      if (node.cache != kAbsent)
+        share.cache.data = caches_.data() + (share.cache.is_paged ? layout.unpaged_cache_bytes : 0);
       share.own = own_[t].data();
       share.shared = shared_.data();
       share.prepared = compiled.prepared.data();

@@ -117,7 +117,8 @@ class TENSOR_OPS_SHARED Executable final : public Executor {
   // Takes no memory that grows with the sizes of the program.
   Executable(Program program, const CompileOptions& options);
   Layout plan();
-  Share share_of(const Node& node) const;
+  void plan_caches(Layout& layout) const;
+  Share share_of(const Node& node, const Layout& layout) const;
   void plan_products(std::size_t node, Layout& layout);
   void plan_parameters(std::size_t node, Layout& layout);
   void add_up(const Layout& layout, bool is_packed);

@@ -38,9 +38,14 @@ DECODE_INLINE constexpr std::size_t kept_positions(CacheType type, std::size_t p
   return (page_size + kCacheBlock - 1) / kCacheBlock * kCacheBlock;
 }
 
-// The keys and values of one attention node: block[num_kv_heads][num_pages][page_size/16], so that
-// a head's pages with consecutive numbers are one stream. A block has 16 positions of a head of
-// size d:
+constexpr std::size_t kPiecePositions = 512;
+
+// The keys and values of one attention node. The memory of all caches is divided into pieces of
+// kPiecePositions positions in whole pages, or of one page that has more; the last piece may have
+// fewer. A piece has the pages of every cache, head by head: what few tokens use lies close
+// together, so that little memory becomes resident for them, and a head's pages with consecutive
+// numbers are still long streams. A page is block[page_size/16]. A block has 16 positions of a head
+// of size d:
 //
 //     floats  keys[d][16], values[16][d]
 //     int8    keys[d/2][16][2], values[8][d][2], key_scales[d/32][16], value_scales[d/32][16]
@@ -50,10 +55,21 @@ DECODE_INLINE constexpr std::size_t kept_positions(CacheType type, std::size_t p
 // values[j][i][k] is element i of position 2j + k; and scales[g][p], in float16, belong to elements
 // 32g to 32g + 31 of position p.
 struct CacheMemory {
-  unsigned char* data;
+  unsigned char* data;  // of all caches
   CacheType type;
   bool is_paged;  // a slot that is not paged has the page of its own number
-  std::size_t num_pages, page_size, num_kv_heads, head_size;
+  std::size_t num_pages, page_size, head_size;
+  std::uint32_t pages_of_piece;
+  // Of one page: the bytes of a head, of all caches that come first in a piece, and of all caches.
+  std::size_t page_bytes, bytes_before, bytes_of_all;
+
+  DECODE_INLINE unsigned char* page(std::size_t number, std::size_t head) const {
+    const std::size_t piece = static_cast<std::uint32_t>(number) / pages_of_piece;
+    const std::size_t first = piece * pages_of_piece, left = num_pages - first;
+    const std::size_t pages = left < pages_of_piece ? left : pages_of_piece;
+    return data + first * bytes_of_all + pages * (bytes_before + head * page_bytes) +
+           (number - first) * page_bytes;
+  }
 };
 
 // The tiles of one matrix that one thread multiplies. Their rows begin at a column of the output.

@@ -131,12 +131,12 @@ class HeadCache {
  public:
   TENSOR_OPS_INLINE HeadCache(const decode::CacheMemory& cache, const std::int32_t* pages,
                               std::size_t slot, std::size_t head)
-      : cache_(cache), pages_(pages), slot_(slot) {
-    const std::size_t kept = decode::kept_positions(kCacheType<Element>, cache.page_size);
-    position_bytes_ = decode::position_bytes(kCacheType<Element>, cache.head_size, cache.head_size);
-    page_bytes_ = kept * position_bytes_;
-    first_ = cache.data + head * cache.num_pages * page_bytes_;
-  }
+      : cache_(cache),
+        pages_(pages),
+        slot_(slot),
+        head_(head),
+        position_bytes_(
+            decode::position_bytes(kCacheType<Element>, cache.head_size, cache.head_size)) {}
 
   // The block of a position.
   TENSOR_OPS_INLINE CacheBlock<Element> block_of(std::size_t position) const {
@@ -172,8 +172,7 @@ class HeadCache {
 
  private:
   TENSOR_OPS_INLINE unsigned char* page(std::size_t number) const {
-    return first_ +
-           page_bytes_ * (cache_.is_paged ? static_cast<std::size_t>(pages_[number]) : slot_);
+    return cache_.page(cache_.is_paged ? static_cast<std::size_t>(pages_[number]) : slot_, head_);
   }
   // How many positions of a page are in the block that begins at its position `first`.
   TENSOR_OPS_INLINE std::size_t width(std::size_t first) const {
@@ -182,9 +181,7 @@ class HeadCache {
 
   const decode::CacheMemory& cache_;
   const std::int32_t* const pages_;
-  const std::size_t slot_;
-  unsigned char* first_;
-  std::size_t position_bytes_, page_bytes_;
+  const std::size_t slot_, head_, position_bytes_;
 };
 
 // The blocks of a range of positions. They begin at multiples of 16 whatever the size of a page is,
