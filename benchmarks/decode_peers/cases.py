@@ -8,6 +8,7 @@ __all__ = [
     "CASES",
     "ENGINES",
     "MODELS",
+    "PROMPTS",
     "QUANTIZED",
     "START_ROOM",
     "TWO_TERMS",
@@ -35,7 +36,9 @@ class Case:
     new : int
         How many steps are timed.
     sequences : int
-        How many are decoded at once.
+        How many are decoded, or read, at once.
+    engines : tuple of str
+        The names of those that take part; all of them where it is empty.
     """
 
     name: str
@@ -44,6 +47,12 @@ class Case:
     length: int
     new: int = 0
     sequences: int = 1
+    engines: tuple[str, ...] = ()
+
+    @property
+    def tokens_per_time(self) -> int:
+        """Tokens that are read in the time that is measured, or written in that of a step."""
+        return self.sequences * (self.length if self.kind == "prompt" else 1)
 
 
 _CASES = (
@@ -51,6 +60,14 @@ _CASES = (
     Case("context 500", "decoding after 500 tokens", "decode", 500, 64),
     Case("context 4000", "decoding after 4,000 tokens", "decode", 4000, 32),
     Case("prompt", "a prompt of 512 tokens", "prompt", 512),
+    Case(
+        "prompts",
+        "16 prompts of 32 tokens at once",
+        "prompt",
+        32,
+        sequences=16,
+        engines=("cpp", "multiply", "cpp, int8", "OpenVINO GenAI"),
+    ),
     Case("batch 2", "decoding 2 sequences at once", "decode", 32, 64, 2),
     Case("batch 8", "decoding 8 sequences at once", "decode", 32, 64, 8),
     Case("batch 32", "decoding 32 sequences at once", "decode", 32, 32, 32),
@@ -128,14 +145,17 @@ class Engine:
 
     def takes(self, model: Model, case: Case) -> bool:
         """Return whether it takes part."""
-        return (not self.cases or case.name in self.cases) and (
-            not self.models or model.name in self.models
+        return (
+            (not self.cases or case.name in self.cases)
+            and (not self.models or model.name in self.models)
+            and (not case.engines or self.name in case.engines)
         )
 
 
 SMALL = ("SmolLM2 Q4_1",)
 QUANTIZED = tuple(model.name for model in _MODELS if model.kind.startswith("Q"))
 STEPS = tuple(case.name for case in _CASES if case.kind == "decode")
+PROMPTS = tuple(case.name for case in _CASES if case.kind == "prompt")
 SHORT = tuple(case.name for case in _CASES if case.length < 1000)
 ONE_THREAD = ("decode", "prompt", "batch 8")
 BFLOAT16 = {"dtype": "bfloat16"}
@@ -148,11 +168,11 @@ _ENGINES = (
     Engine("llama.cpp", "llama_cpp"),
     Engine("cpp", "cpp"),
     Engine("read", "processor", cases=STEPS),
-    Engine("multiply", "processor", cases=("prompt",)),
+    Engine("multiply", "processor", cases=PROMPTS),
     Engine(
         "cpp, int8",
         "cpp",
-        cases=(*STEPS, "prompt"),
+        cases=(*STEPS, *PROMPTS),
         models=QUANTIZED,
         settings={"activations": "int8"},
     ),

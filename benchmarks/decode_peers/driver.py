@@ -135,7 +135,7 @@ def _take_turn(process: EngineProcess, record: Record, model: Model, case: Case)
     engine = process.engine
     if record.has_failed(model, case, engine):
         return
-    size = {"length": case.length}
+    size = {"length": case.length, "sequences": case.sequences}
     if case.kind == "decode":
         new = steps(model, engine, case)
         size = {"sequences": case.sequences, "context": case.length, "new": new}

@@ -60,8 +60,7 @@ class Results:
         seconds = self.median(model, case, engine)
         if seconds is None:
             return None
-        wanted = CASES[case]
-        return (wanted.length if wanted.kind == "prompt" else wanted.sequences) / seconds
+        return CASES[case].tokens_per_time / seconds
 
     def times_as_fast(self, model: str, case: str, engine: str, other: str) -> Figure | None:
         """Return how many times as fast an engine is as another."""
@@ -102,16 +101,16 @@ class Results:
             self.rounds(model, case, "read"),
         )
 
-    def of_products(self, model: str, engine: str) -> Figure | None:
-        """Return the rate at which a prompt multiplies, as a fraction of what the cores can.
+    def of_products(self, model: str, engine: str, case: str = "prompt") -> Figure | None:
+        """Return the rate at which prompts multiply, as a fraction of what the cores can.
 
         Two int8 terms are two products.
         """
         terms = 2 if model in QUANTIZED and engine in TWO_TERMS else 1
         return _figure(
-            lambda own, billion: terms * self._billions(model) * billion / own,
-            self.rounds(model, "prompt", engine),
-            self.rounds(model, "prompt", "multiply"),
+            lambda own, billion: terms * self._billions(model, case) * billion / own,
+            self.rounds(model, case, engine),
+            self.rounds(model, case, "multiply"),
         )
 
     def attention_of_bandwidth(self, model: str, case: str, engine: str) -> Figure | None:
@@ -153,9 +152,9 @@ class Results:
         gigabyte = self.median(model, case, "read")
         return GIGA / gigabyte if gigabyte else None
 
-    def products(self, model: str) -> float | None:
+    def products(self, model: str, case: str) -> float | None:
         """Return the products per second of the cores, in the type of a model."""
-        billion = self.median(model, "prompt", "multiply")
+        billion = self.median(model, case, "multiply")
         return GIGA / billion if billion else None
 
     def bytes_of_step(self, model: str, case: Case) -> float:
@@ -168,10 +167,10 @@ class Results:
         read: float = traffic["weights"] + traffic["position"] * positions
         return read
 
-    def _billions(self, model: str) -> float:
-        """Return how many billion products with weights a prompt has."""
+    def _billions(self, model: str, case: str) -> float:
+        """Return how many billion products with weights prompts have."""
         products: float = self.content["models"][model]["products"]
-        return products * CASES["prompt"].length / GIGA
+        return products * CASES[case].tokens_per_time / GIGA
 
     def _cell(self, model: str, case: str) -> dict[str, Any]:
         found: dict[str, Any] = self.content["cells"].get(f"{model}, {case}", {})

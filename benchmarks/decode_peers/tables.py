@@ -2,15 +2,15 @@
 
 import math
 
-from decode_peers.cases import CASES, ENGINES, MODELS
-from decode_peers.goals import CAUSES, goals
+from decode_peers.cases import CASES, ENGINES, MODELS, PROMPTS
+from decode_peers.goals import CAUSES, ONE_TERM, SMALL, goals
 from decode_peers.kinds import KINDS
 from decode_peers.results import Figure, Results
 
 __all__ = ["PROCESSOR", "figure", "section"]
 
 PEER, FORK = "llama.cpp", "ik_llama.cpp"
-OURS = "cpp"
+OURS, ROUNDING = "cpp", "OpenVINO GenAI"
 # What the processor does by itself, beside which engines are measured.
 PROCESSOR = ("read", "multiply")
 
@@ -130,7 +130,21 @@ def small(results: Results) -> str:
                 f"| {engine} {_speed(results, model, name, engine)}"
                 for engine in _in_order(results.engines(model, name))
             ]
-    return "\n".join(lines)
+    return "\n".join([*lines, *_little_attention(results)])
+
+
+def _little_attention(results: Results) -> list[str]:
+    """Return what the ratio of prompts is where they are short, and so have little attention."""
+    ratios = [results.times_as_fast(SMALL, case, ONE_TERM, ROUNDING) for case in PROMPTS]
+    if None in ratios:
+        return []
+    one, many = map(figure, ratios)
+    return [
+        "",
+        f"16 prompts of 32 tokens have as many products with weights as one of 512, and a "
+        f"sixteenth of its attention. `{ONE_TERM}` reads them {many} times as fast as {ROUNDING}, "
+        f"and the one {one} times.",
+    ]
 
 
 def large(results: Results) -> str:
@@ -245,13 +259,14 @@ def _table(heads: list[str], rows: list[list[str]]) -> str:
 def _of_processor(results: Results, model: str, case: str, engine: str) -> Figure | None:
     """Return the part of the read bandwidth, or of a prompt the part of what the cores multiply."""
     if CASES[case].kind == "prompt":
-        return results.of_products(model, engine) if engine in (OURS, _alike(model)) else None
+        alike = engine in (OURS, _alike(model))
+        return results.of_products(model, engine, case) if alike else None
     return results.of_bandwidth(model, case, engine) if engine == OURS else None
 
 
 def _rate_of_processor(results: Results, model: str, case: str) -> str:
     if CASES[case].kind == "prompt":
-        found, unit = results.products(model), " billion products/s"
+        found, unit = results.products(model, case), " billion products/s"
     else:
         found, unit = results.bandwidth(model, case), " GB/s"
     return f"{found / 1e9:.0f}{unit}" if found else ""

@@ -69,8 +69,10 @@ class Worker:
         """Decode, and return the seconds of a step."""
         return {"seconds": self._opened.decode(sequences, context, new)}
 
-    def prompt(self, length: int) -> dict[str, Any]:
-        """Read a prompt, and return its seconds."""
+    def prompt(self, length: int, sequences: int = 1) -> dict[str, Any]:
+        """Read one prompt or several at once, and return the seconds."""
+        if sequences > 1:
+            return {"seconds": self._opened.prompts(sequences, length)}
         return {"seconds": self._opened.prompt(length)}
 
 

@@ -62,11 +62,25 @@ def test_a_step_reads_its_weights_and_the_caches_of_its_sequences(measured):
 def test_two_int8_terms_are_two_products(measured):
     times = {"cpp": [1.0], "cpp, int8": [0.5], "multiply": [0.01]}  # 51.2 billion in each prompt
     results = measured({(name, "prompt"): times for name in (SMALL.name, "1B BF16")})
-    assert results.products(SMALL.name) == pytest.approx(1e11)
+    assert results.products(SMALL.name, "prompt") == pytest.approx(1e11)
     assert results.of_products(SMALL.name, "cpp").value == pytest.approx(2 * 0.512)
     assert results.of_products(SMALL.name, "cpp, int8").value == pytest.approx(2 * 0.512)
     assert results.of_products("1B BF16", "cpp").value == pytest.approx(0.512)
     assert "| cpp, int8 | 1,024 |  |  | 1.02 |" in tables.small(results)
+
+
+def test_several_prompts_count_with_all_their_tokens(measured):
+    times = {"cpp, int8": [0.5], "multiply": [0.01], "OpenVINO GenAI": [0.75]}
+    results = measured({(SMALL.name, "prompts"): times})
+    assert results.rate(SMALL.name, "prompts", "cpp, int8") == 1024
+    assert results.of_products(SMALL.name, "cpp, int8", "prompts").value == pytest.approx(1.024)
+    text = tables.small(results)
+    assert "| cpp, int8 | 1,024 |  |  | 1.02 |" in text
+    assert "sixteenth" not in text  # without the single prompt there is nothing to compare
+    single = {"cpp, int8": [0.5], "OpenVINO GenAI": [0.55]}
+    both = measured({(SMALL.name, "prompts"): times, (SMALL.name, "prompt"): single})
+    said = "reads them 1.50 times as fast as OpenVINO GenAI, and the one 1.10 times."
+    assert said in tables.small(both)
 
 
 @pytest.mark.parametrize(
@@ -76,6 +90,7 @@ def test_the_processor_multiplies_in_the_type_of_the_model(model, dtype):
     opened = processor.open(Path(f"{model}.gguf"), {"threads": 1}, Room(1, 1))
     assert opened.dtype == dtype
     assert opened.prompt(512) > 0
+    assert opened.prompts(16, 32) > 0
 
 
 def test_attention_is_what_a_long_context_adds_to_a_step(measured):

@@ -67,6 +67,17 @@ class Opened:
         kernel.remove(request)
         return seconds
 
+    def prompts(self, sequences: int, length: int) -> float:
+        """Return the seconds until the first token of each of several prompts."""
+        kernel = self._packed()
+        start = time.perf_counter()
+        for _ in range(sequences):
+            prompt = tokens(length, next(self._unseen))
+            kernel.add_request(prompt, max_new_tokens=1, ignore_eos=True)
+        while kernel.requests:
+            kernel()
+        return time.perf_counter() - start
+
     def _packed(self) -> tensor_ops_decode.PersistentKernel:
         self._kernel.read_bandwidth()  # which packs the weights that are left
         return self._kernel

@@ -34,7 +34,11 @@ class Opened:
 
     def prompt(self, length: int) -> float:
         """Return the seconds until the first token."""
-        made = self._generate([tokens(length, next(self._unseen))], 1)
+        return self.prompts(1, length)
+
+    def prompts(self, sequences: int, length: int) -> float:
+        """Return the seconds until the first token of each of several prompts."""
+        made = self._generate([tokens(length, next(self._unseen)) for _ in range(sequences)], 1)
         return float(made.get_ttft().mean) / 1000
 
     def _generate(self, prompts: list[list[int]], new: int) -> Any:

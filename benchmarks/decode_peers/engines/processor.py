@@ -63,6 +63,10 @@ class Opened:
         seconds = self._seconds(lambda thread: multiply(ROUNDS))
         return seconds / (ROUNDS * products * self._threads) * 1e9
 
+    def prompts(self, sequences: int, length: int) -> float:
+        """Return the same: it has no tokens."""
+        return self.prompt(sequences * length)
+
     def _seconds(self, work: Callable[[int], Any]) -> float:
         """Return how long the threads take, each of which does the same work."""
         threads = [
