@@ -57,11 +57,11 @@ CAUSES = {
         f"float64, and {_DEFAULTS} why the default stays."
     ),
     "prompt with one int8 term, beside OpenVINO GenAI": (
-        "attention is in float32 here, and in bfloat16 with keys and values in uint8 there: the "
-        "sentence below the table of SmolLM2 says how much of the difference that is. A block of "
-        "32 columns with one int8 term takes 8 products and 3 multiplications by its scale, its "
-        "minimum and the scale of the activations, of which a core of Zen 4 starts one in a cycle: "
-        "products reach 8 of 11 parts of what the cores multiply at the most."
+        "a block of 32 columns takes 8 products and 3 multiplications by its scale, its minimum "
+        "and the scale of the activations, of which a core of Zen 4 starts one in a cycle: "
+        "products reach 8 of 11 parts of what the cores multiply at the most. Attention is in "
+        "float32 here, and in bfloat16 with keys and values in uint8 there: the sentence below the "
+        "table of SmolLM2 says what difference that makes."
     ),
     "prompt with two int8 terms, beside llama.cpp": (
         f"llama.cpp rounds activations to {_TERMS}; the goal with one int8 term compares equal "
