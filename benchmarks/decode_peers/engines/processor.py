@@ -64,7 +64,7 @@ class Opened:
         return seconds / (ROUNDS * products * self._threads) * 1e9
 
     def prompts(self, sequences: int, length: int) -> float:
-        """Return the same: it has no tokens."""
+        """Return what prompt() returns, which does not depend on the tokens."""
         return self.prompt(sequences * length)
 
     def _seconds(self, work: Callable[[int], Any]) -> float:

@@ -152,7 +152,7 @@ def test_pages_of_any_size_keep_the_bits(sizes, dtype, window, request):
 
 @pytest.mark.parametrize("page", [16, 7])
 def test_caches_of_several_nodes_keep_apart(page):
-    """They lie in one another, piece by piece; those that are not paged lie before."""
+    """Their pages take turns in memory; caches that are not paged come before those that are."""
     sizes, table = SIZES[0], table_of(*SIZES[0])
     kinds = {
         "a": ("float32", page),

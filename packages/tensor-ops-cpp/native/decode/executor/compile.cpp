@@ -26,6 +26,7 @@ CacheMemory cache_memory(const Limits& limits, const Cache& cache) {
       static_cast<std::uint32_t>(std::max(kPiecePositions / memory.page_size, std::size_t{1}));
   const std::size_t kept = kept_positions(cache.type, memory.page_size);
   const std::size_t each = position_bytes(cache.type, cache.head_size, cache.value_size);
+  // Names the cache if it is too large; nothing else is wanted of the product.
   size_product("cache '" + cache.name + "'", memory.num_pages, cache.num_kv_heads, kept, each);
   memory.page_bytes = aligned(kept * each);
   return memory;

@@ -40,12 +40,12 @@ DECODE_INLINE constexpr std::size_t kept_positions(CacheType type, std::size_t p
 
 constexpr std::size_t kPiecePositions = 512;
 
-// The keys and values of one attention node. The memory of all caches is divided into pieces of
-// kPiecePositions positions in whole pages, or of one page that has more; the last piece may have
-// fewer. A piece has the pages of every cache, head by head: what few tokens use lies close
-// together, so that little memory becomes resident for them, and a head's pages with consecutive
-// numbers are still long streams. A page is block[page_size/16]. A block has 16 positions of a head
-// of size d:
+// The keys and values of one attention node. The memory of all paged caches, and of all others, is
+// divided into pieces of kPiecePositions positions in whole pages, or of one page that has more;
+// the last piece may have fewer. A piece has the pages of every cache, head by head: what few
+// tokens use lies close together, so that little memory becomes resident for them, and a head's
+// pages with consecutive numbers are still long streams. A page is block[page_size/16]. A block has
+// 16 positions of a head of size d:
 //
 //     floats  keys[d][16], values[16][d]
 //     int8    keys[d/2][16][2], values[8][d][2], key_scales[d/32][16], value_scales[d/32][16]
@@ -55,12 +55,13 @@ constexpr std::size_t kPiecePositions = 512;
 // values[j][i][k] is element i of position 2j + k; and scales[g][p], in float16, belong to elements
 // 32g to 32g + 31 of position p.
 struct CacheMemory {
-  unsigned char* data;  // of all caches
+  unsigned char* data;  // of all caches that are paged, or of all that are not
   CacheType type;
   bool is_paged;  // a slot that is not paged has the page of its own number
   std::size_t num_pages, page_size, head_size;
   std::uint32_t pages_of_piece;
-  // Of one page: the bytes of a head, of all caches that come first in a piece, and of all caches.
+  // Of one page: the bytes of a head, of the caches that come before this one in a piece, and of
+  // all caches there.
   std::size_t page_bytes, bytes_before, bytes_of_all;
 
   DECODE_INLINE unsigned char* page(std::size_t number, std::size_t head) const {
