@@ -193,6 +193,44 @@ def press_ctrl_c():
 
 
 @pytest.fixture
+def interrupt_everywhere():
+    """Return a function that makes a call again and again, with Ctrl-C at another place each time.
+
+    The places are the lines, and the ends, of functions of some names. After each call it yields.
+    """
+
+    class Interrupt:
+        def __init__(self, names, place):
+            self.names, self.place, self.passed = names, place, 0
+
+        def __call__(self, frame, event, argument):
+            if event == "call":
+                return self if frame.f_code.co_name in self.names else None
+            if event in ("line", "return"):
+                self.passed += 1
+                if self.passed == self.place:
+                    raise KeyboardInterrupt
+            return self
+
+    def interrupted(call, names, place):
+        interrupt, previous = Interrupt(names, place), sys.gettrace()
+        sys.settrace(interrupt)
+        try:
+            call()
+        finally:
+            sys.settrace(previous)
+        return interrupt.passed
+
+    def run(call, names):
+        for place in range(1, interrupted(call, names, 0) + 1):
+            with pytest.raises(KeyboardInterrupt):
+                interrupted(call, names, place)
+            yield
+
+    return run
+
+
+@pytest.fixture
 def interrupted_command(press_ctrl_c):
     """Return a function that runs a command of ours until a text is on its terminal, then Ctrl-C.
 

@@ -1,5 +1,6 @@
 """A small model of transformers, its tokenizer, and decoders of it that note their requests."""
 
+import contextlib
 import os
 
 import torch
@@ -84,9 +85,10 @@ class NotingKernel:
         (found,) = {how.get("choose", True) for how in added}
         return not found
 
-    def remove(self, request):
-        self.shared.append(self.kernel.num_shared(request))
-        self.kernel.remove(request)
+    def remove(self, request, **how):
+        with contextlib.suppress(ValueError):  # Ctrl-C may have come before it was added
+            self.shared.append(self.kernel.num_shared(request))
+        self.kernel.remove(request, **how)
 
 
 def noting_decoder(model, **options):

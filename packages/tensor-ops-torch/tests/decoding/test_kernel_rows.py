@@ -76,3 +76,15 @@ def test_logits_that_are_nan_are_an_error_that_names_the_row():
         assert raised.value.__notes__ == ["It is row 1 of the batch."]
         assert decoder.kernel.requests == ()
     decoder.close()
+
+
+def test_ctrl_c_leaves_no_request(make, interrupt_everywhere):
+    small = make(max_num_batched_requests=2)
+    names = {"_advance", "_end_all", "add", "end", "add_request", "remove", "retire"}
+    for more in ({}, {"suppress_tokens": [1]}):
+
+        def generate(more=more):
+            small.generate(PROMPTS[:2], max_new_tokens=1, **more)
+
+        for _ in interrupt_everywhere(generate, names):
+            assert small.kernel.requests == ()

@@ -7,7 +7,8 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
+from operator import setitem
 from typing import TYPE_CHECKING, Any
 
 from tensor_ops_decode.arguments import check_progress, whole
@@ -339,16 +340,16 @@ class Model:
             with errors_of_prompt(answer.number, len(answers)):
                 self.kernel.check_request(**request)
             waiting.append((answer, request))
-        running: dict[int, Answer] = {}
+        running: dict[Answer, int] = {}  # the number of the request of each
         errors: list[tuple[int, LogitsError]] = []
         # A step after a stop string would be in vain.
         most_steps = 1 if stops else most
         try:
             while waiting or running:
-                for number, tokens, reason in self._advance(waiting, running, most_steps):
-                    answer = running[number]
+                for answer, tokens, reason in self._advance(waiting, running, most_steps):
                     answer.add(tokens, reason)
                     if answer.finish_reason is not None:
+                        number = running[answer]
                         answer.accepted_tokens = self.kernel.num_accepted(number)
                         answer.shared_tokens = self.kernel.num_shared(number)
                         if logprobs is not None:
@@ -357,11 +358,11 @@ class Model:
                         if (error := self.kernel.error(number)) is not None:
                             errors.append((answer.number, error))
                         self.kernel.remove(number)
-                        del running[number]
+                        del running[answer]
         finally:
-            # Ctrl-C may have come just after one of them was removed.
-            for number in running.keys() & set(self.kernel.requests):
-                self.kernel.remove(number)
+            # Ctrl-C may have come just before one of them was added, or after it was removed.
+            for number in running.values():
+                self.kernel.remove(number, missing_ok=True)
         completions = [answer.completion() for answer in answers]
         if errors:
             prompt, error = min(errors, key=lambda each: each[0])
@@ -371,9 +372,9 @@ class Model:
     def _advance(
         self,
         waiting: deque[tuple[Answer, dict[str, Any]]],
-        running: dict[int, Answer],
+        running: dict[Answer, int],
         most_steps: int,
-    ) -> list[tuple[int, list[int], str | None]]:
+    ) -> list[tuple[Answer, list[int], str | None]]:
         """Start what there is room for, run steps, and return how far each request has come.
 
         The steps serve all threads that generate; each thread reads its own requests.
@@ -384,14 +385,14 @@ class Model:
                 answer, request = waiting[0]
                 if not kernel.has_room(len(answer.prompt) + request["max_new_tokens"] - 1):
                     break
-                running[kernel.add_request(**request)] = answer
+                kernel.add_request(**request, announce=partial(setitem, running, answer))
                 waiting.popleft()
                 answer.start()
             active = kernel.requests
-            if active and (not running or not running.keys().isdisjoint(active)):
+            if active and (not running or not set(running.values()).isdisjoint(active)):
                 with contextlib.suppress(LogitsError):  # each thread finds the errors of its own
                     kernel.run(most_steps, max_seconds=_SECONDS_OF_STEPS)
-            return [(each, kernel.tokens(each), kernel.finish_reason(each)) for each in running]
+            return [(a, kernel.tokens(n), kernel.finish_reason(n)) for a, n in running.items()]
 
     def _tokens(self, number: int, prompt: Prompt) -> list[int]:
         given = checked_prompt(f"prompt {number}", prompt)

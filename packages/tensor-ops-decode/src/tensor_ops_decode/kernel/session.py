@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -53,6 +53,7 @@ class Session(ExclusiveUse):
         end_tokens: Sequence[int] | None = None,
         logprobs: int | None = None,
         choose: bool = True,
+        announce: Callable[[int], object] | None = None,
         **sampling: Any,
     ) -> int:
         """Add a request, which the next call takes up.
@@ -72,6 +73,9 @@ class Session(ExclusiveUse):
         choose : bool, optional
             Whether the kernel chooses its tokens. Otherwise a call leaves the logits of the next
             token, and the request waits until `extend` gives it one.
+        announce : callable, optional
+            Called with what is returned before the request is there, so that the caller knows what
+            to remove even where Ctrl-C comes before the return.
         **sampling
             ``temperature``, ``top_k``, ``top_p``, ``min_p``, ``seed``, ``repetition_penalty`` and
             ``logit_bias``, as in `Sampling`; without them, the most probable token is taken.
@@ -92,7 +96,7 @@ class Session(ExclusiveUse):
             count = self._likeliest(logprobs, choose, sampling)
             prompt, how = checked_request(self._program, tokens, max_new_tokens, sampling)
             ends = self._ends(end_tokens, ignore_eos)
-            return requests.add(prompt, ends, max_new_tokens, how, count, choose)
+            return requests.add(prompt, ends, max_new_tokens, how, count, choose, announce)
 
     def check_request(
         self,
@@ -199,10 +203,13 @@ class Session(ExclusiveUse):
                 raise ValueError(f"request {request} has none: give logprobs= to add_request()")
             return found.logprobs.copy()
 
-    def remove(self, request: int) -> None:
-        """Forget a request, active or ended, and take back its pages."""
+    def remove(self, request: int, *, missing_ok: bool = False) -> None:
+        """Forget a request, active or ended, and take back its pages.
+
+        That there is none is an error, unless `missing_ok` is true.
+        """
         with self._in_use() as requests:
-            requests.remove(request)
+            requests.remove(request, missing_ok)
 
     def reset(self) -> None:
         """Forget all requests."""

@@ -8,7 +8,7 @@ Tested by tests/decode/test_shared_prefixes.py.
 """
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -66,6 +66,11 @@ class PageTable:
         self._slots: dict[int, _Slot] = {}
         self._known: dict[Beginning, _Full] = {}  # the one that is to be overwritten first, first
         self._numbers = itertools.count(1)
+
+    @property
+    def slots(self) -> Set[int]:
+        """The slots that have pages."""
+        return self._slots.keys()
 
     @property
     def num_free(self) -> int:

@@ -27,7 +27,7 @@ __all__ = [
     "described",
 ]
 
-_ARGUMENTS = ("max_new_tokens", "ignore_eos", "end_tokens", "logprobs", "choose")
+_ARGUMENTS = ("max_new_tokens", "ignore_eos", "end_tokens", "logprobs", "choose", "announce")
 
 
 @dataclass(eq=False)

@@ -2,7 +2,7 @@
 
 import itertools
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -122,6 +122,7 @@ class Requests:
         sampling: Sampling,
         num_likeliest: int | None = None,
         chooses: bool = True,
+        announce: Callable[[int], object] | None = None,
     ) -> int:
         """Add a request with a prompt that `checked_request` has returned; return its number."""
         if len(self.active) == self._limits.max_requests:
@@ -131,9 +132,10 @@ class Requests:
             )
         used = {request.slot for request in self._active.values()}
         slot = min(set(range(self._limits.max_requests)) - used)
-        self._pages.release(slot)  # its last request may have been interrupted
         write_sampling(self._arrays, slot, sampling, prompt)
         number, length = next(self._numbers), len(prompt)
+        if announce is not None:
+            announce(number)
         self.were_added = True
         self._active[number] = Request(
             number,
@@ -157,21 +159,25 @@ class Requests:
             raise ValueError(f"there is no request {number!r}; there are {there_are}")
         return found
 
-    def remove(self, number: int) -> None:
+    def remove(self, number: int, missing_ok: bool = False) -> None:
         """Forget a request, active or ended."""
-        self.find(number)
+        if not missing_ok:
+            self.find(number)
         self._ended.pop(number, None)
-        active = self._active.pop(number, None)
-        if active is not None:
-            self._pages.release(active.slot)
+        self._active.pop(number, None)
+        self.retire()
 
     def retire(self) -> None:
-        """Take back the slots and the pages of the requests that have ended."""
+        """Take back the slots and the pages of requests that have ended or are removed.
+
+        An interrupt may have come before the pages of an earlier one were taken back.
+        """
         for number, request in list(self._active.items()):
             if request.finish_reason is not None:
                 self._ended[number] = request
                 del self._active[number]
-                self._pages.release(request.slot)
+        for slot in self._pages.slots - {request.slot for request in self._active.values()}:
+            self._pages.release(slot)
 
     def logits(self, number: int) -> Array:
         """Return a copy of the logits that a request has got from the last step."""

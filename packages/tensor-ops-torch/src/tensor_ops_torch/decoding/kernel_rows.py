@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from operator import setitem
 from typing import Any, NoReturn
 
 import numpy as np
@@ -25,14 +27,26 @@ class Rows:
         return self
 
     def __exit__(self, *exception: object) -> None:
+        try:
+            self._end_all()
+        except KeyboardInterrupt:
+            self._end_all()
+            raise
+
+    def _end_all(self) -> None:
         for row in [*self._requests]:
             self.end(row)
 
+    def add(self, row: int, prompt: list[int], how: Mapping[str, Any]) -> None:
+        """Add the request of a row, of which the context knows before the kernel has it."""
+        self.kernel.add_request(prompt, **how, announce=partial(setitem, self._requests, row))
+
     def end(self, row: int) -> None:
         """Take no further tokens of a row."""
-        request = self._requests.pop(row, None)
-        if request is not None:
-            self.kernel.remove(request)
+        if row in self._requests:
+            # Ctrl-C may come before the request is added, and between these two lines.
+            self.kernel.remove(self._requests[row], missing_ok=True)
+            del self._requests[row]
 
     def _check_errors(self) -> None:
         """Raise the error of a row whose logits have chosen no token."""
@@ -109,7 +123,7 @@ class ChosenRows(Rows):
             row, (prompt, how) = self._waiting[0]
             if not kernel.has_room(len(prompt) + how["max_new_tokens"] - 1):
                 break
-            self._requests[row] = kernel.add_request(prompt, **how)
+            self.add(row, prompt, how)
             self._waiting.popleft()
         if not self._requests:
             _raise_no_room(kernel)
@@ -158,7 +172,7 @@ class GivenRows(Rows):
             for row, prompt in enumerate(self._prompts):
                 if not self.kernel.has_room(len(prompt) + self._how["max_new_tokens"] - 1):
                     _raise_no_room(self.kernel)
-                self._requests[row] = self.kernel.add_request(prompt, **self._how)
+                self.add(row, prompt, self._how)
         except BaseException:
             self.__exit__()
             raise
