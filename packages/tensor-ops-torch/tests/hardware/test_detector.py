@@ -1,7 +1,9 @@
 """Hardware as it is found, and its order."""
 
 import itertools
+import re
 import sys
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import pytest
@@ -14,6 +16,7 @@ from tensor_ops_torch.hardware import xla
 from tensor_ops_torch.hardware.config import NVIDIAArchitecture, TPUVersion
 from tensor_ops_torch.hardware.detector import HardwareDetector, HardwareType, priority
 from tensor_ops_torch.hardware.profile import (
+    CAPABILITIES,
     GB,
     HardwareProfile,
     nvidia_architecture,
@@ -374,6 +377,12 @@ def test_capabilities_are_spelled_right():
         other(HardwareType.CPU, capabilities=frozenset({"speed"}))
     with pytest.raises(tensor_ops.ConfigError, match="no capability"):
         other(HardwareType.CPU).supports("speed")
+
+
+def test_the_guide_lists_every_capability():
+    page = Path(__file__).parents[4] / "docs/guides/pytorch_backends.md"
+    table = page.read_text(encoding="utf-8").split("| capability |")[1].split("\n\n")[0]
+    assert set(re.findall(r"^\| `(\w+)` ", table, re.MULTILINE)) == set(CAPABILITIES)
 
 
 def test_kinds_of_hardware_are_spelled_right():
