@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cpp_cases import OPS
+from pooled import run_in_new_process
 
 import tensor_ops_cpp
 from tensor_ops_cpp import _native, compile_program
@@ -65,3 +66,11 @@ def test_a_build_without_decode_programs_says_so(monkeypatch):
     ):
         with pytest.raises(NotImplementedError, match="build it again without that option"):
             call()
+
+
+@pytest.mark.parametrize("name", ["TENSOR_OPS_CPP_AMX", "TENSOR_OPS_CPP_WINOGRAD"])
+def test_a_switch_of_the_environment_is_0_or_1(name):
+    for setting in ("", "0", "1"):
+        assert run_in_new_process("import tensor_ops_cpp", **{name: setting}).stderr == ""
+    done = run_in_new_process("import tensor_ops_cpp", **{name: "yes"})
+    assert f"RuntimeWarning: {name} is 'yes', which is neither 0 nor 1" in done.stderr

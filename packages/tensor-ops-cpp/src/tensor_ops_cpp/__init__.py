@@ -92,6 +92,11 @@ if os.environ.get("TENSOR_OPS_CPP_ISA") and (_reason := _native.unavailable_reas
 if os.environ.get("TENSOR_OPS_CPP_POOL_LIMIT") and (_problem := _native.pool_setting_problem()):
     warnings.warn(_problem, RuntimeWarning, stacklevel=2)
 
+for _name in ("TENSOR_OPS_CPP_AMX", "TENSOR_OPS_CPP_WINOGRAD"):
+    if (_setting := os.environ.get(_name)) not in (None, "", "0", "1"):
+        _problem = f"{_name} is {_setting!r}, which is neither 0 nor 1; the default holds"
+        warnings.warn(_problem, RuntimeWarning, stacklevel=2)
+
 #: The instruction-set level in use, such as ``"x86-64-v4"``; None where none can be used.
 simd_level: str | None = _native.level()
 

@@ -51,8 +51,8 @@ namespace {
   return (eax >> 5 & 1) && has_x86_64_v4_vnni();  // AVX512_BF16
 }
 
-// It comes after the variant of bf16, and has no kernels for bf16. No processor has run it yet, so
-// it is only used on request.
+// It comes after the variant of bf16, and has no kernels for bf16. It is no faster than VNNI, so it
+// is only used on request.
 [[maybe_unused]] bool has_x86_64_v4_amx() {
 #if defined(TENSOR_OPS_EMULATE_TILES)
   return has_x86_64_v4_bf16();
