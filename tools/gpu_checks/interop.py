@@ -384,7 +384,7 @@ def _module(name: str) -> Any:
 
 
 def assert_close(torch: Any, got: Any, wanted: Any, tolerance: float = 1e-5) -> None:
-    torch.testing.assertassert_close(got, wanted, rtol=tolerance, atol=tolerance)
+    torch.testing.assert_close(got, wanted, rtol=tolerance, atol=tolerance)
 
 
 def _in_threads(work: Callable[[int], None]) -> None:
