@@ -63,8 +63,7 @@ for first in (None, "", "one", ["a"]):
             for said in (given, {key: value for key, value in given.items() if value is not None}):
                 CHATS.append([USER, {**said, "role": "assistant", "content": "x"}])
                 CHATS.append([USER, {"role": "assistant", "content": "x", **said}])
-for name in NAMES:
-    CHATS.append([USER, {"role": "assistant", "content": None, name: "why"}, USER])
+CHATS += [[USER, {"role": "assistant", "content": None, name: "why"}, USER] for name in NAMES]
 
 
 @pytest.fixture(scope="module")
@@ -119,7 +118,9 @@ def test_what_is_no_conversation_is_an_error(opened, messages, error, expected):
 def test_tools_and_documents_are_objects(opened):
     for name in ("tools", "documents"):
         for given, expected in (({"a": 1}, "got {'a': 1}"), (["a"], rf"but {name}\[0\] is 'a'")):
-            with pytest.raises(TypeError, match=f"{name} must be a sequence of mappings, {expected}"):
+            with pytest.raises(
+                TypeError, match=f"{name} must be a sequence of mappings, {expected}"
+            ):
                 encode_chat(opened[0], ChatTemplate(TEMPLATES[0]), [USER], {name: given})
 
 

@@ -33,7 +33,15 @@ IN_FILES = [
     {"chat_template.json": '{"chat_template": "of a processor"}'},
 ]
 TOOLS = [{"type": "function", "function": {"name": "f"}}]
-CHOSEN = [None, "default", "tool_use", "rag", "rag.v2", "{{ 'own' }}", "{% if true %}own{% endif %}"]
+CHOSEN = [
+    None,
+    "default",
+    "tool_use",
+    "rag",
+    "rag.v2",
+    "{{ 'own' }}",
+    "{% if true %}own{% endif %}",
+]
 
 
 def opened(weights):
@@ -53,7 +61,7 @@ def test_templates_are_those_that_transformers_finds_and_chooses(tmp_path, in_co
         except ValueError:
             expected = None
         # What is neither a name nor a template is no template here.
-        if expected is None or expected == name and "{" not in name:
+        if expected is None or (expected == name and "{" not in name):
             if (name, ours.sources.keys()) != ("default", {"default"}):
                 with pytest.raises(ValueError, match="the model has no chat template"):
                     ours.chosen(name, has_tools=has_tools)

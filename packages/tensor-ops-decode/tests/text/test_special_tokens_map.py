@@ -67,8 +67,8 @@ def assert_equal(folder, config, special_map, model=None, *, sentence_piece=Fals
 
 @pytest.mark.parametrize("special_map", MAPS, ids=range(len(MAPS)))
 def test_names_are_those_of_transformers(tmp_path, special_map):
-    for number, config in enumerate(CONFIGS):
-        config = {"tokenizer_class": "PreTrainedTokenizerFast", **config}
+    for number, given in enumerate(CONFIGS):
+        config = {"tokenizer_class": "PreTrainedTokenizerFast", **given}
         assert_equal(tmp_path / f"{number}", config, special_map)
         assert_equal(tmp_path / f"{number} added", {**config, **DECODER}, special_map)
 

@@ -113,7 +113,7 @@ class ChatTemplate:
         if not continue_final_message:
             return self._rendered(seen, str)
         field = continue_final_message if isinstance(continue_final_message, str) else "content"
-        return self._rendered(seen, FinalMessage(seen, field, self.source).cut)
+        return self._rendered(seen, FinalMessage(seen["messages"], field, self.source).cut)
 
     def _rendered(self, seen: dict[str, Any], cut: Callable[[str], str]) -> str:
         environment = _environment()

@@ -24,11 +24,12 @@ CLASS_DEFAULTS = {
     "Qwen2Tokenizer": dict.fromkeys(("unk_token", "eos_token", "pad_token"), "<|endoftext|>"),
     "GPT2Tokenizer": dict.fromkeys(("unk_token", "bos_token", "eos_token"), "<|endoftext|>"),
 }
-# The class for a type of model whose folder names none; for some types whatever the folder names.
+_WITHOUT = "TokenizersBackend"
+# The class for a type of model whose folder names none; for some types whatever it names.
 _CLASS_OF_TYPE = {"qwen3": "Qwen2Tokenizer"} | dict.fromkeys(
     ("gemma", "gemma2", "gemma3", "gemma3_text"), "GemmaTokenizer"
 )
-_ONLY_CLASS_OF_TYPE = {"qwen2": "Qwen2Tokenizer", "mistral": None, "phi3": None}
+_ONLY_CLASS_OF_TYPE = {"qwen2": "Qwen2Tokenizer", "mistral": _WITHOUT, "phi3": _WITHOUT}
 # GGUF's names, where they are others; the fourth is spelled so in all files.
 _IN_GGUF = {"unk": "unknown", "pad": "padding", "sep": "seperator"}
 
@@ -74,7 +75,7 @@ def _class_defaults(folder: Path, config: Mapping[str, Any]) -> Mapping[str, str
     model = read_json_if_there(folder / "config.json")
     kind = str(model.get("model_type"))
     name = config.get("tokenizer_class") or model.get("tokenizer_class")
-    name = name.removesuffix("Fast") if isinstance(name, str) else _CLASS_OF_TYPE.get(kind)
+    name = name.removesuffix("Fast") if isinstance(name, str) else _CLASS_OF_TYPE.get(kind, _WITHOUT)
     name = _ONLY_CLASS_OF_TYPE.get(kind, name)
     path = folder / "tokenizer.json"
     if name == "LlamaTokenizer" and path.exists() and b'"ByteLevel"' in path.read_bytes():
