@@ -62,8 +62,10 @@ def encode_chat(
     names = tokenizer.special_names
     if parse_special_tokens:
         return tokenizer.encode(text, add_special_tokens=False, parse_special_tokens=True)
-    # A template's own variables, such as bos_token, are marks whoever gives them.
-    marks = {name: given.pop(name) for name in template.variables if name in given}
+    # A template's own variables, such as bos_token, are marks whoever gives them. A folder may
+    # name a token as what is never one.
+    own = template.variables.keys() & variables.keys() - {"tools", "documents"}
+    marks = {name: given.pop(name) for name in own}
     places = _own_places(names, partial(render, **marks), text, given)
     if places == names.places(text):
         tokens = tokenizer.encode(text, add_special_tokens=False, parse_special_tokens=True)

@@ -30,7 +30,7 @@ _CLASS_OF_TYPE = {"qwen3": "Qwen2Tokenizer"} | dict.fromkeys(
     ("gemma", "gemma2", "gemma3", "gemma3_text"), "GemmaTokenizer"
 )
 _ONLY_CLASS_OF_TYPE = {"qwen2": "Qwen2Tokenizer", "mistral": _WITHOUT, "phi3": _WITHOUT}
-# GGUF's names, where they are others; the fourth is spelled so in all files.
+# GGUF's names, where they are others; the last is spelled so in all files.
 _IN_GGUF = {"unk": "unknown", "pad": "padding", "sep": "seperator"}
 
 
@@ -74,9 +74,9 @@ def _class_defaults(folder: Path, config: Mapping[str, Any]) -> Mapping[str, str
     """Return what transformers' class of tokenizers adds to the files of a folder."""
     model = read_json_if_there(folder / "config.json")
     kind = str(model.get("model_type"))
-    name = config.get("tokenizer_class") or model.get("tokenizer_class")
-    name = name.removesuffix("Fast") if isinstance(name, str) else _CLASS_OF_TYPE.get(kind, _WITHOUT)
-    name = _ONLY_CLASS_OF_TYPE.get(kind, name)
+    given = config.get("tokenizer_class") or model.get("tokenizer_class")
+    named = given.removesuffix("Fast") if isinstance(given, str) else None
+    name = _ONLY_CLASS_OF_TYPE.get(kind, named or _CLASS_OF_TYPE.get(kind, _WITHOUT))
     path = folder / "tokenizer.json"
     if name == "LlamaTokenizer" and path.exists() and b'"ByteLevel"' in path.read_bytes():
         return {}  # transformers takes no class of SentencePiece for it, whatever the folder says
