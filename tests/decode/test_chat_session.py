@@ -84,7 +84,8 @@ class Scripted:
     )
     interrupted = False
 
-    def chat_prompt(self, messages, parse_special_tokens):
+    def chat_prompt(self, messages, chat_template, parse_special_tokens):
+        self.template = chat_template
         return list("".join(f"{message['role'][0]}:{message['content']};" for message in messages))
 
     def generate(self, prompts, *, stream, max_new_tokens):
@@ -105,10 +106,10 @@ def answer(session, text):
 
 def test_a_session_keeps_what_was_said():
     model = Scripted()
-    session = ChatSession(model, "be", max_new_tokens=4)
+    session = ChatSession(model, "be", chat_template="brief", max_new_tokens=4)
     assert answer(session, "one") == ("ok", "ok")
     assert answer(session, "two") == ("ok", "ok")
-    assert model.prompt == "s:be;u:one;a:ok;u:two;"
+    assert (model.prompt, model.template) == ("s:be;u:one;a:ok;u:two;", "brief")
     assert session.num_forgotten == 0
 
 

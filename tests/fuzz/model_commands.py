@@ -60,7 +60,7 @@ COMMANDS = {
         **RUNNING,
         **dict.fromkeys(["--chat", "--chat", "--json", "--model-defaults", "--ignore-eos"]),
         **dict.fromkeys(["--parse-special-tokens", "--parse_special_tokens"]),
-        **dict.fromkeys(["--system", "--stop"], TEXTS),
+        **dict.fromkeys(["--system", "--stop", "--chat-template"], TEXTS),
         **dict.fromkeys(["--max-new-tokens", "--temperature", "--top-k", "--top_p"], NUMBERS),
         **dict.fromkeys(["--min-p", "--repetition-penalty", "--seed", "--logprobs"], NUMBERS),
         "--num-speculative-tokens": NUMBERS,

@@ -1,9 +1,10 @@
-"""Texts for tests of tokenizers, and GGUF files with a small tokenizer and nothing else."""
+"""Texts for tests of tokenizers, and files with a small tokenizer and nothing else."""
 
+import json
 import random
 
 import gguf
-from tokenizers import pre_tokenizers
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from tensor_ops_decode.weights import open_weights
 
@@ -80,6 +81,23 @@ def write_gguf(
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.close()
+    return open_weights(path)
+
+
+def write_folder(path, *, special=("<|end|>",), files=None, texts=None):
+    """Write a folder with a tokenizer of bytes, and other files from JSON values or texts."""
+    names = {name: token for token, name in enumerate(byte_level_names()[:-2])}
+    tokenizer = Tokenizer(models.BPE(names, [tuple(merge.split()) for merge in MERGES]))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.add_special_tokens(list(special))
+    tokenizer.save(str(path / "tokenizer.json"))
+    files = {"config.json": {}, "model.safetensors.index.json": {"weight_map": {}}} | (files or {})
+    for name, value in files.items():
+        (path / name).write_text(json.dumps(value), encoding="utf-8")
+    for name, text in (texts or {}).items():
+        (path / name).parent.mkdir(exist_ok=True)
+        (path / name).write_text(text, encoding="utf-8")
     return open_weights(path)
 
 

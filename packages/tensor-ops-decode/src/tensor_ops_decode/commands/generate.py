@@ -59,6 +59,11 @@ def generate(argv: Sequence[str]) -> int:
     )
     parser.add_argument("--system", metavar="TEXT", help="the system's message of --chat")
     parser.add_argument(
+        "--chat-template",
+        metavar="NAME",
+        help="which of the model's templates --chat takes; or a template's text, in Jinja",
+    )
+    parser.add_argument(
         "--parse-special-tokens",
         action="store_true",
         help="names such as <|im_end|> in messages of --chat stand for the special tokens; "
@@ -85,6 +90,8 @@ def generate(argv: Sequence[str]) -> int:
     arguments = parser.parse_args(argv)
     if arguments.system is not None and not arguments.chat:
         parser.error("--system needs --chat")
+    if arguments.chat_template is not None and not arguments.chat:
+        parser.error("--chat-template needs --chat")
     if arguments.parse_special_tokens and not arguments.chat:
         parser.error("--parse-special-tokens needs --chat")
     if arguments.logprobs is not None and not arguments.json:
@@ -132,9 +139,12 @@ def _answer(
             cut = _how_to_go_on(answer, options) if arguments.chat else ""
             _report(model, answer, cut)
 
-    parsed = {"parse_special_tokens": arguments.parse_special_tokens}
+    of_chat = {
+        "chat_template": arguments.chat_template,
+        "parse_special_tokens": arguments.parse_special_tokens,
+    }
     if prompt is None:
-        session = ChatSession(model, arguments.system, **parsed, **options)
+        session = ChatSession(model, arguments.system, **of_chat, **options)
         converse(session, report, ranks, quiet=arguments.json)
         return
 
@@ -145,7 +155,7 @@ def _answer(
     if arguments.chat:
         system = [{"role": "system", "content": arguments.system}] if arguments.system else []
         messages = [*system, {"role": "user", "content": prompt}]
-        report(model.chat(messages, stream=show, **parsed, **options))
+        report(model.chat(messages, stream=show, **of_chat, **options))
     else:
         report(*model.generate([prompt], stream=show, **options))
 

@@ -34,7 +34,7 @@ class ChatSession:
     model : Model
     system : str or None
         The message of the system, which begins the conversation and is never forgotten.
-    parse_special_tokens : bool
+    chat_template, parse_special_tokens : optional
         As of `Model.chat_prompt`.
     **arguments
         As `Model.generate` takes them.
@@ -49,7 +49,7 @@ class ChatSession:
     Raises
     ------
     ValueError
-        If the model has no chat template, or it takes no system's message.
+        If the model has no such chat template, or it takes no system's message.
     """
 
     def __init__(
@@ -57,10 +57,15 @@ class ChatSession:
         model: Model,
         system: str | None = None,
         *,
+        chat_template: str | None = None,
         parse_special_tokens: bool = False,
         **arguments: Any,
     ) -> None:
-        self._prompt = partial(model.chat_prompt, parse_special_tokens=parse_special_tokens)
+        self._prompt = partial(
+            model.chat_prompt,
+            chat_template=chat_template,
+            parse_special_tokens=parse_special_tokens,
+        )
         self._model = model
         self._system = [{"role": "system", "content": system}] if system else []
         self._arguments = arguments

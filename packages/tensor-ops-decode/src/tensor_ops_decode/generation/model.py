@@ -7,7 +7,7 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property, partial
+from functools import partial
 from operator import setitem
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from tensor_ops_decode.arguments import check_progress, whole
 from tensor_ops_decode.completion import Completion
 from tensor_ops_decode.errors import LogitsError
 from tensor_ops_decode.generation.answer import Answer, errors_of_prompt
+from tensor_ops_decode.generation.chat_model import ChatModel
 from tensor_ops_decode.kernel.persistent_kernel import PersistentKernel
 from tensor_ops_decode.models import decoder_of
 from tensor_ops_decode.models.generation_settings import end_tokens_of, generation_defaults
@@ -22,11 +23,9 @@ from tensor_ops_decode.text.arguments import Prompt, checked_prompt, checked_sto
 from tensor_ops_decode.weights import FileFormatError, Weights, open_weights
 
 if TYPE_CHECKING:
-    from tensor_ops_decode.text import ChatTemplate, Tokenizer
+    from tensor_ops_decode.text import Tokenizer
 
 __all__ = ["Model", "describe", "load"]
-
-Messages = Sequence[Mapping[str, Any]]
 
 MAX_NEW_TOKENS = 128
 
@@ -104,7 +103,7 @@ def describe(path: str | os.PathLike[str], backend: str | None = None, **options
     return model
 
 
-class Model:
+class Model(ChatModel):
     """A model that answers prompts; `load` makes one.
 
     Attributes
@@ -143,103 +142,6 @@ class Model:
     def close(self) -> None:
         """Free the memory of the model."""
         self.kernel.close()
-
-    def chat_prompt(
-        self, messages: Messages, *, parse_special_tokens: bool = False, **variables: Any
-    ) -> list[int]:
-        """Return the tokens of a conversation that the model is to continue.
-
-        They are the whole prompt: the template writes the token that begins a text if the model
-        wants one, and none is added. The name of a special token such as ``<|im_end|>`` is that
-        token where the template writes it, and text where a message or a variable has it, so that
-        nobody who writes a message can end a turn or begin another.
-
-        Parameters
-        ----------
-        messages : sequence of mapping
-            Each with ``"role"`` and ``"content"``, the last of the role ``"user"``.
-        parse_special_tokens : bool, default False
-            Whether such names stand for the tokens in messages and variables too. Leave it to
-            programs that write every message themselves.
-        **variables
-            What else the template is to see, as JSON values: ``tools`` and ``documents``, which are
-            sequences of mappings, or what the model knows, such as ``enable_thinking``.
-
-        Raises
-        ------
-        ValueError
-            If the model has no tokenizer or no chat template, or the template refuses the messages;
-            if a text has a lone surrogate; or if the template changes messages so much that names
-            of special tokens in them cannot be told from its own.
-        TypeError
-            If a message or variable is no JSON value.
-        """
-        from tensor_ops_decode.text import encode_chat
-
-        self.tokenizer.check_exists()
-        if self._chat_template is None:
-            raise ValueError(
-                f"{self._weights.path}: the model has no chat template; give it a plain prompt"
-            )
-        return encode_chat(
-            self.tokenizer,
-            self._chat_template,
-            messages,
-            variables,
-            parse_special_tokens=parse_special_tokens,
-        )
-
-    def chat(
-        self,
-        messages: Messages,
-        *,
-        template_variables: Mapping[str, Any] | None = None,
-        parse_special_tokens: bool = False,
-        **arguments: Any,
-    ) -> Completion:
-        """Answer the last message of a conversation.
-
-        Parameters
-        ----------
-        messages : sequence of mapping
-            As `chat_prompt` takes them. The caller adds the answer to them if it goes on.
-        template_variables : mapping, optional
-            What else the chat template is to see, such as ``tools``.
-        parse_special_tokens : bool, default False
-            As of `chat_prompt`.
-        **arguments
-            As `generate` takes them, such as ``max_new_tokens`` and ``stream``.
-
-        Returns
-        -------
-        Completion
-
-        Raises
-        ------
-        ValueError, TypeError
-            As of `chat_prompt` and `generate`.
-
-        Examples
-        --------
-        >>> import tensor_ops_decode
-        >>> model = tensor_ops_decode.load("SmolLM2-135M-Instruct.Q4_1.gguf")  # doctest: +SKIP
-        >>> messages = [{"role": "user", "content": "What is the capital of France?"}]
-        >>> model.chat(messages).text  # doctest: +SKIP
-        'The capital of France is Paris.'
-        """
-        if not isinstance(template_variables, (Mapping, type(None))):
-            raise TypeError(f"template_variables must be a mapping, got {template_variables!r:.80}")
-        prompt = self.chat_prompt(
-            messages, parse_special_tokens=parse_special_tokens, **(template_variables or {})
-        )
-        (answer,) = self.generate([prompt], **arguments)
-        return answer
-
-    @cached_property
-    def _chat_template(self) -> ChatTemplate | None:
-        from tensor_ops_decode.text import open_chat_template
-
-        return open_chat_template(self._weights, self.tokenizer)
 
     def generate(
         self,

@@ -4,9 +4,10 @@ Templates are programs from files that others wrote; `template_sandbox` says wha
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from pathlib import Path
+from functools import lru_cache
+from types import CodeType
 from typing import Any, NoReturn
 
 import jinja2
@@ -16,15 +17,11 @@ from jinja2.exceptions import SecurityError
 from jinja2.parser import Parser
 
 from tensor_ops import TensorOpsError
-from tensor_ops_decode.text.open_tokenizer import special_token_names
+from tensor_ops_decode.text.chat_messages import json_values, with_reasoning
+from tensor_ops_decode.text.final_message import FinalMessage
 from tensor_ops_decode.text.template_sandbox import BoundedEnvironment
-from tensor_ops_decode.text.tokenizer import Tokenizer
-from tensor_ops_decode.weights.gguf import GgufFile
-from tensor_ops_decode.weights.mapped_file import FileFormatError
-from tensor_ops_decode.weights.safetensors import read_json_if_there
-from tensor_ops_decode.weights.tensor import Weights
 
-__all__ = ["ChatTemplate", "ChatTemplateError", "open_chat_template"]
+__all__ = ["ChatTemplate", "ChatTemplateError"]
 
 
 class ChatTemplateError(TensorOpsError, ValueError):
@@ -57,7 +54,7 @@ class ChatTemplate:
         self.source = source
         self.variables = dict(variables or {})
         try:
-            self._code = _environment().compiled(source)
+            self._code = _compiled(source)
         except Exception as error:
             raise ChatTemplateError(f"the chat template is not valid: {error}") from error
 
@@ -65,7 +62,8 @@ class ChatTemplate:
         self,
         messages: Sequence[Mapping[str, Any]],
         *,
-        add_generation_prompt: bool = True,
+        add_generation_prompt: bool | None = None,
+        continue_final_message: bool | str = False,
         tools: Sequence[Mapping[str, Any]] | None = None,
         documents: Sequence[Mapping[str, Any]] | None = None,
         **variables: Any,
@@ -76,8 +74,11 @@ class ChatTemplate:
         ----------
         messages : sequence of mapping
             Each has a ``role`` and ``content``; the template decides what else.
-        add_generation_prompt : bool, default True
-            Whether the text ends where the model's answer begins.
+        add_generation_prompt : bool, optional
+            Whether the text ends where the model's answer begins; by default it does, unless the
+            final message is continued.
+        continue_final_message : bool or str, default False
+            Whether the text ends with what the final message says, or has under this key.
         tools, documents : sequence of mapping, optional
             For templates that take them; tools as JSON schemas.
         **variables
@@ -87,9 +88,18 @@ class ChatTemplate:
         ------
         ChatTemplateError
             If the template raises, or does what it may not.
+        ValueError
+            If the final message has no text to continue.
         TypeError
             If a message or variable is no JSON value.
         """
+        if add_generation_prompt is None:
+            add_generation_prompt = not continue_final_message
+        elif add_generation_prompt and continue_final_message:
+            raise ValueError(
+                "continue_final_message ends the text within a message, and add_generation_prompt "
+                "where another begins; give one of the two"
+            )
         given = {
             **self.variables,
             "messages": list(messages),
@@ -98,66 +108,27 @@ class ChatTemplate:
             "add_generation_prompt": add_generation_prompt,
             **variables,
         }
-        try:
-            seen = json.loads(json.dumps(given))
-        except (ValueError, RecursionError) as error:
-            raise TypeError(f"messages and variables must be JSON values: {error}") from error
+        seen = json_values(given)
+        seen["messages"] = with_reasoning(seen["messages"])
+        if not continue_final_message:
+            return self._rendered(seen, str)
+        field = continue_final_message if isinstance(continue_final_message, str) else "content"
+        return self._rendered(seen, FinalMessage(seen["messages"], field, self.source).cut)
+
+    def _rendered(self, seen: dict[str, Any], cut: Callable[[str], str]) -> str:
         environment = _environment()
         template = jinja2.Template.from_code(
             environment, self._code, environment.make_globals(None)
         )
         try:
-            return environment.joined(template.generate(seen))
+            return cut(environment.joined(template.generate(seen)))
         except Exception as error:
             raise ChatTemplateError(f"the chat template failed: {error}") from error
 
 
-def open_chat_template(weights: Weights, tokenizer: Tokenizer) -> ChatTemplate | None:
-    """Return the chat template of a model, or None if it brings none.
-
-    The tokenizer is what `open_tokenizer` returned for the same weights.
-
-    Raises
-    ------
-    FileFormatError
-        If the template is not a text.
-    ChatTemplateError
-        If it is not a template.
-    """
-    if isinstance(weights, GgufFile):
-        source = weights.metadata.get("tokenizer.chat_template")
-        names = _gguf_token_names(weights, tokenizer)
-    else:
-        folder = Path(weights.path)
-        source, names = _folder_template(folder), special_token_names(folder)
-    if source is None:
-        return None
-    if not isinstance(source, str):
-        raise FileFormatError(f"{weights.path}: expected a text as the chat template")
-    return ChatTemplate(source, names)
-
-
-def _gguf_token_names(file: GgufFile, tokenizer: Tokenizer) -> dict[str, str]:
-    tokens = {"bos_token": tokenizer.bos, "eos_token": tokenizer.eos}
-    for name, key in (("unk_token", "unknown"), ("pad_token", "padding")):
-        tokens[name] = file.metadata.get(f"tokenizer.ggml.{key}_token_id")
-    # Files may give a number that is no token for what the model does not have.
-    known = {name: t for name, t in tokens.items() if type(t) is int and t in tokenizer}
-    return {name: tokenizer.token(token) for name, token in known.items()}
-
-
-def _folder_template(folder: Path) -> object:
-    path = folder / "chat_template.jinja"
-    if path.exists():
-        try:
-            return path.read_text(encoding="utf-8")
-        except UnicodeDecodeError as error:
-            raise FileFormatError(f"{path}: {error}; expected UTF-8 text") from None
-    template = read_json_if_there(folder / "tokenizer_config.json").get("chat_template")
-    if isinstance(template, list):  # several, by name
-        named = {each.get("name"): each.get("template") for each in template if type(each) is dict}
-        return named.get("default")
-    return template
+@lru_cache(maxsize=16)
+def _compiled(source: str) -> CodeType:
+    return _environment().compiled(source)
 
 
 def _environment() -> BoundedEnvironment:

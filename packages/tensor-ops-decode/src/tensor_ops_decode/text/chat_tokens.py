@@ -11,9 +11,16 @@ as in the first. Otherwise the template changes what it is given in a way that n
 import itertools
 import json
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from tensor_ops_decode.text.arguments import check_texts, texts_in
+from tensor_ops_decode.text.chat_messages import (
+    check_objects,
+    checked_messages,
+    json_values,
+    listed,
+)
 from tensor_ops_decode.text.chat_template import ChatTemplate, ChatTemplateError
 from tensor_ops_decode.text.special_names import Place, SpecialNames
 from tensor_ops_decode.text.tokenizer import Tokenizer
@@ -29,6 +36,7 @@ def encode_chat(
     messages: Sequence[Mapping[str, Any]],
     variables: Mapping[str, Any],
     *,
+    continue_final_message: bool | str = False,
     parse_special_tokens: bool = False,
 ) -> list[int]:
     """Return the tokens of a chat, as `Model.chat_prompt` says.
@@ -38,18 +46,27 @@ def encode_chat(
     ChatTemplateError
         If the template fails, or if its special tokens cannot be told from what it was given.
     ValueError
-        If a text has a lone surrogate.
+        If there is no message, the final one has nothing to continue, or a text has a lone
+        surrogate.
     TypeError
-        If a message or variable is no JSON value.
+        If a message is no mapping, or a message or variable no JSON value.
     """
-    messages = list(messages)
-    text = template.render(messages, **variables)
-    given = json.loads(json.dumps({"messages": messages, **variables}))
+    given = json_values({**variables, "messages": listed(messages)})
     check_texts(given)
+    given["messages"] = checked_messages(given["messages"])
+    for name in ("tools", "documents"):
+        if given.get(name) is not None:
+            check_objects(name, given[name])
+    render = partial(template.render, continue_final_message=continue_final_message)
+    text = render(**given)
     names = tokenizer.special_names
     if parse_special_tokens:
         return tokenizer.encode(text, add_special_tokens=False, parse_special_tokens=True)
-    places = _own_places(names, template, text, given)
+    # A template's own variables, such as bos_token, are marks whoever gives them. A folder may
+    # name a token as what is never one.
+    own = template.variables.keys() & variables.keys() - {"tools", "documents"}
+    marks = {name: given.pop(name) for name in own}
+    places = _own_places(names, partial(render, **marks), text, given)
     if places == names.places(text):
         tokens = tokenizer.encode(text, add_special_tokens=False, parse_special_tokens=True)
         if sum(map(tokenizer.is_special, tokens)) <= len(places):
@@ -62,15 +79,12 @@ def encode_chat(
 
 def _own_places(
     names: SpecialNames,
-    template: ChatTemplate,
+    render: Callable[..., str],
     text: str,
     given: dict[str, Any],
 ) -> list[Place]:
     """Return where in its text a template has written names of special tokens itself."""
-    # A template's own variables, such as bos_token, are marks whoever gives them.
-    marks = {name: given.pop(name) for name in template.variables if name in given}
-    # Names of variables are texts too: a template may write them.
-    if not any(map(names.may_be_in, [*given, *(text for _, text in texts_in(given))])):
+    if not any(names.may_be_in(each) for _, each in texts_in(given)):
         return names.places(text)
     all_text = text + json.dumps(given, ensure_ascii=False)
     mark, neutral = itertools.islice(
@@ -78,13 +92,12 @@ def _own_places(
     )
 
     def rendered(change: Callable[[str], str]) -> str:
-        changed = {**_changed(given, change), **marks}
-        return template.render(changed.pop("messages"), **changed)
+        return render(**{name: _changed(value, change) for name, value in given.items()})
 
     try:
         marked = rendered(lambda each: names.broken(each, mark))
         free = rendered(lambda each: names.without_begin(each, neutral))
-    except ChatTemplateError as error:
+    except ValueError as error:
         raise ChatTemplateError(_UNKNOWN) from error
     own = names.places(marked)
     found = [[each[i:j] for i, j in names.places(each)] for each in (marked, free)]

@@ -6,13 +6,14 @@ import tokenizers
 
 from tensor_ops_decode.models.generation_settings import end_tokens_of
 from tensor_ops_decode.text.gguf_tokenizer import END_TOKENS, add_around, build_from_gguf
+from tensor_ops_decode.text.special_tokens_map import special_token_names
 from tensor_ops_decode.text.tokenizer import MissingTokenizer, Tokenizer, is_of_library
 from tensor_ops_decode.weights.gguf import GgufFile
 from tensor_ops_decode.weights.mapped_file import FileFormatError
 from tensor_ops_decode.weights.safetensors import read_json_if_there
 from tensor_ops_decode.weights.tensor import Weights
 
-__all__ = ["open_tokenizer", "special_token_names"]
+__all__ = ["open_tokenizer"]
 
 
 def open_tokenizer(weights: Weights) -> Tokenizer:
@@ -38,19 +39,6 @@ def open_tokenizer(weights: Weights) -> Tokenizer:
         if not is_of_library(error):
             raise
         raise FileFormatError(f"{weights.path}: the tokenizer cannot be built: {error}") from error
-
-
-def special_token_names(folder: Path) -> dict[str, str]:
-    """Return the names of the special tokens of a Hugging Face folder, such as ``bos_token``."""
-    found: dict[str, str] = {}
-    for name in ("special_tokens_map.json", "tokenizer_config.json"):
-        for key, value in read_json_if_there(folder / name).items():
-            token = value.get("content") if isinstance(value, dict) else value
-            if key in ("bos_token", "eos_token", "unk_token", "pad_token"):
-                found.pop(key, None)
-                if isinstance(token, str):
-                    found[key] = token
-    return found
 
 
 def _from_folder(weights: Weights) -> Tokenizer:

@@ -1,0 +1,143 @@
+"""The chat templates of a model, of which a folder or a GGUF file may have several by name."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tensor_ops_decode.text.chat_template import ChatTemplate
+from tensor_ops_decode.text.special_tokens_map import (
+    special_token_names,
+    special_token_names_of_gguf,
+)
+from tensor_ops_decode.text.tokenizer import Tokenizer
+from tensor_ops_decode.weights.gguf import GgufFile
+from tensor_ops_decode.weights.mapped_file import FileFormatError
+from tensor_ops_decode.weights.safetensors import read_json_if_there
+from tensor_ops_decode.weights.tensor import Weights
+
+__all__ = ["ChatTemplates", "open_chat_templates"]
+
+_GGUF_KEY = "tokenizer.chat_template"
+
+
+class ChatTemplates:
+    """The chat templates of a model.
+
+    Parameters
+    ----------
+    path : str
+        The model, for errors.
+    sources : mapping
+        The templates by name. One that has no name is ``"default"``.
+    variables : mapping
+        What every rendering sees, such as ``bos_token``.
+    """
+
+    def __init__(self, path: str, sources: Mapping[str, str], variables: Mapping[str, str]) -> None:
+        self.path = path
+        self.sources = dict(sources)
+        self.variables = dict(variables)
+
+    def chosen(self, name: str | None = None, *, has_tools: bool = False) -> ChatTemplate:
+        """Return a template, compiled.
+
+        Parameters
+        ----------
+        name : str, optional
+            Of the template; or a template itself, in Jinja. By default it is ``"tool_use"`` if
+            there are tools and the model has it, or else ``"default"``.
+        has_tools : bool, default False
+            Whether the template is to see tools.
+
+        Raises
+        ------
+        ChatTemplateError
+            If it is not a template.
+        ValueError
+            If there is none of this name, or no name is given and the model has no default.
+        TypeError
+            If the name is no text.
+        """
+        if not isinstance(name, (str, type(None))):
+            raise TypeError(
+                f"chat_template must be the name of a template, or its text, got {name!r:.80}"
+            )
+        if name is None:
+            name = "tool_use" if has_tools and "tool_use" in self.sources else "default"
+        if name in self.sources:
+            return ChatTemplate(self.sources[name], self.variables)
+        if "{{" in name or "{%" in name:
+            return ChatTemplate(name, self.variables)
+        if not self.sources:
+            raise ValueError(
+                f"{self.path}: the model has no chat template; give it a plain prompt, or the text "
+                "of a template: chat_template="
+            )
+        raise ValueError(
+            f"{self.path}: the model has no chat template of the name {name!r:.80}; choose one of "
+            f"{', '.join(map(repr, sorted(self.sources)))} by chat_template=, --chat-template in "
+            "the shell, or give the text of a template there"
+        )
+
+
+def open_chat_templates(weights: Weights, tokenizer: Tokenizer) -> ChatTemplates:
+    """Return the chat templates of a model.
+
+    The tokenizer is what `open_tokenizer` returned for the same weights.
+
+    Raises
+    ------
+    FileFormatError
+        If one is not a text.
+    """
+    if isinstance(weights, GgufFile):
+        sources = _of_gguf(weights)
+        variables = special_token_names_of_gguf(weights, tokenizer)
+    else:
+        folder = Path(weights.path)
+        sources, variables = _of_folder(folder), special_token_names(folder)
+    for name, source in sources.items():
+        if not isinstance(source, str):
+            raise FileFormatError(
+                f"{weights.path}: expected a text as the chat template {name!r:.80}, "
+                f"got {source!r:.80}"
+            )
+    return ChatTemplates(weights.path, sources, variables)
+
+
+def _of_gguf(file: GgufFile) -> dict[str, Any]:
+    named = {
+        key.removeprefix(f"{_GGUF_KEY}."): value
+        for key, value in file.metadata.items()
+        if key.startswith(f"{_GGUF_KEY}.")
+    }
+    default = file.metadata.get(_GGUF_KEY)
+    return named if default is None else named | {"default": default}
+
+
+def _of_folder(folder: Path) -> dict[str, Any]:
+    """Return the templates in files of their own, or else those in tokenizer_config.json."""
+    files = {path.stem: path for path in (folder / "additional_chat_templates").glob("*.jinja")}
+    if (folder / "chat_template.jinja").exists():
+        files.setdefault("default", folder / "chat_template.jinja")
+    if files:
+        return {name: _text(path) for name, path in files.items()}
+    path = folder / "tokenizer_config.json"
+    given = read_json_if_there(path).get("chat_template")
+    if isinstance(given, list):
+        if not all(isinstance(each, dict) and type(each.get("name")) is str for each in given):
+            raise FileFormatError(
+                f"{path}: expected objects with a name and a template as chat_template, "
+                f"got {given!r:.80}"
+            )
+        return {each["name"]: each.get("template") for each in given}
+    if given is None or isinstance(given, dict):
+        return given or {}
+    return {"default": given}
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise FileFormatError(f"{path}: {error}; expected UTF-8 text") from None
