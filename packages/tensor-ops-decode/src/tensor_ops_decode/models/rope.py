@@ -94,7 +94,7 @@ def hugging_face_rope(
             expected = "at most 1" if in_part else "1 in this family of models"
             raise FileFormatError(f"{rope.where}: {name} must be {expected}, got {part}")
     size, is_long = int(head_size * part), kind in ("longrope", "su")
-    name = "partial_rotary_factor" if size < head_size else _HEAD_SIZE
+    name = "partial_rotary_factor" if 0 < size < head_size else _HEAD_SIZE
     # transformers has no number of factors of longrope that an odd size could have.
     _check_pairs(rope, name, size, head_size, may_be_odd=not is_long)
     frequencies = _frequencies(rope.number("rope_theta", base), size)
@@ -114,10 +114,10 @@ def _check_pairs(
 ) -> None:
     """Raise a FileFormatError unless a head has the pairs that so many of its elements are in."""
     most = min(head_size, _MOST_ROTATED)
-    if size + size % 2 > most or (size % 2 and not may_be_odd):
+    if most < 2 or size + size % 2 > most or (size % 2 and not may_be_odd):
         raise FileFormatError(
-            f"{settings.where}: {name}: {size} elements of a head rotate, in pairs; expected an "
-            f"even number up to {most}"
+            f"{settings.where}: {name}: {size} of the {head_size} elements of a head rotate, in "
+            f"pairs; expected an even number up to {most}, of at least 2"
         )
 
 
