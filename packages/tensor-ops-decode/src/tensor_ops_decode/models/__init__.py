@@ -1,7 +1,8 @@
 """The families of models, one file each: what a file of the family says, as a `Decoder`.
 
-Tested by tests/decode/test_family_formats.py, tests/decode/test_family_keys.py and
-tests/decode/test_family_settings.py.
+Tested by tests/decode/test_family_defaults.py, tests/decode/test_family_formats.py,
+tests/decode/test_family_keys.py, tests/decode/test_family_settings.py,
+tests/decode/test_family_sizes.py and tests/decode/test_family_tensors.py.
 """
 
 from typing import Any
