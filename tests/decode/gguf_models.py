@@ -22,10 +22,11 @@ ARCHITECTURES = {
 }
 
 
-def write_gguf(model, path, matrices=None, kind="f32"):
+def write_gguf(model, path, matrices=None, kind="f32", tied="model.embed_tokens.weight"):
     """Write the weights and the settings of a model.
 
-    `matrices` has the bytes of those that the file is to have in the format `kind`.
+    `matrices` has the bytes of those that the file is to have in the format `kind`, and `tied` is
+    under what name it has the only matrix of a model that ties its head.
     """
     config, matrices = model.config, matrices or {}
     name = ARCHITECTURES[config.model_type]
@@ -33,8 +34,9 @@ def write_gguf(model, path, matrices=None, kind="f32"):
     _write_settings(writer, config)
     architecture = next(key for key, value in gguf.MODEL_ARCH_NAMES.items() if value == name)
     names = gguf.get_tensor_name_map(architecture, config.num_hidden_layers)
+    ends = {"lm_head.weight", "model.embed_tokens.weight"} if config.tie_word_embeddings else {tied}
     for key, tensor in model.state_dict().items():
-        if key == "lm_head.weight" and config.tie_word_embeddings:
+        if key in ends - {tied}:
             continue
         values = matrices[key] if key in matrices else tensor.float().numpy()
         stored = gguf.GGMLQuantizationType[kind.upper()] if key in matrices else None

@@ -204,7 +204,25 @@ def test_the_largest_gemma_has_a_scale_of_its_own(architecture, layers):
         (gguf("gemma2", attn_logit_softcapping=np.ones(2)), "positive number, got [1.0, 1.0]"),
         (gguf("llama", expert_count=np.arange(9)), "expert_count is [0, 1, 2, 3, 4, 5, 6, 7]"),
         (gguf("llama", rope__scaling__type=["yarn"] * 99), "rope.scaling.type ['yarn', 'yarn', "),
-        (gguf("llama", rope__dimension_count=2**31 - 1), "2147483647 elements of a head rotate"),
+        (
+            gguf("llama", rope__dimension_count=2**31 - 1),
+            "dimension_count: 2147483647 of the 6",
+        ),
+        (
+            gguf("llama", rope__dimension_count=8),
+            "rope.dimension_count: 8 of the 6 elements",
+        ),
+        (gguf("gemma3", rope__dimension_count=8), "rope.dimension_count: 8 of the 6 elements of a"),
+        (gguf("phi3", rope__dimension_count=5), "pairs; expected an even number up to 6"),
+        (gguf("qwen2", attention__key_length=7), "rope.dimension_count: 7 of the 7 elements of a"),
+        (
+            gguf("llama", attention__head_count_kv=3),
+            "head_count_kv must divide the 4 heads",
+        ),
+        (
+            gguf("gemma3", attention__sliding_window_pattern=0),
+            "window_pattern must be a positive",
+        ),
         (
             gguf("phi3", ["rope_factors_long.weight"], rope__scaling__original_context_length=96),
             "tensor 'rope_factors_short.weight' is missing",

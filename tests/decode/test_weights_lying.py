@@ -53,10 +53,13 @@ def refused(tmp_path):
     ("settings", "words"),
     [
         ({"num_attention_heads": 0}, "num_attention_heads must be a positive integer, got 0"),
-        ({"num_attention_heads": 3, "head_dim": None}, "3 heads do not divide a hidden size of 64"),
+        (
+            {"num_attention_heads": 3, "head_dim": None},
+            "21 of the 21 elements of a head rotate, in",
+        ),
         ({"num_key_value_heads": -2}, "num_key_value_heads must be a positive integer, got -2"),
         ({"num_key_value_heads": 4}, "k_proj.weight' has shape (32, 64), expected (64, 64)"),
-        ({"head_dim": 2**31 - 1}, "2147483647 elements of a head rotate; expected 2 to 65536"),
+        ({"head_dim": 2**31 - 1}, "rotate, in pairs; expected an even number up to 65536"),
         ({"hidden_size": "64"}, "hidden_size must be a positive integer, got '64'"),
         ({"num_hidden_layers": 10**9}, "is 1000000000, but there are only 21 tensors"),
         ({"num_hidden_layers": 3}, "'model.layers.2.input_layernorm.weight', shape (64,), is"),

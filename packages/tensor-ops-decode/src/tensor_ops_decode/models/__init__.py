@@ -1,7 +1,8 @@
 """The families of models, one file each: what a file of the family says, as a `Decoder`.
 
-Tested by tests/decode/test_family_formats.py, tests/decode/test_family_keys.py and
-tests/decode/test_family_settings.py.
+Tested by tests/decode/test_family_defaults.py, tests/decode/test_family_formats.py,
+tests/decode/test_family_keys.py, tests/decode/test_family_settings.py,
+tests/decode/test_family_sizes.py and tests/decode/test_family_tensors.py.
 """
 
 from typing import Any
@@ -30,37 +31,39 @@ def decoder_of(files: Weights) -> Decoder:
         If no family knows its architecture, or what the file says about it cannot be right.
     """
     architecture = files.metadata.get("general.architecture")
-    if architecture is not None:
+    is_gguf = architecture is not None
+    if is_gguf:
         prefix = f"{architecture}."
         names = [name for name in files.metadata if name.startswith(prefix)]
         values = {name.removeprefix(prefix): _plain(files.metadata[name]) for name in names}
         settings, layers = Settings(files.path, values), "block_count"
-        readers = {family.gguf: family.from_gguf for family in FAMILIES}
+        families = {family.gguf: family for family in FAMILIES}
     else:
         listed = files.metadata.get("architectures")
         architecture = listed[0] if isinstance(listed, list) and listed else None
-        settings = Settings(files.config, files.metadata)
-        layers = "num_hidden_layers"
-        readers = {family.hugging_face: family.from_hugging_face for family in FAMILIES}
+        settings, layers = Settings(files.config, files.metadata), "num_hidden_layers"
+        families = {family.hugging_face: family for family in FAMILIES}
         if architecture == "Gemma3ForCausalLM" and settings.values.get("text_config"):
             settings = settings.section("text_config")
-    reader = readers.get(architecture) if isinstance(architecture, str) else None
+    family = families.get(architecture) if isinstance(architecture, str) else None
     # transformers' classes of these families read none of the settings of experts and modalities.
-    if reader is None or files.metadata.get("general.architecture") is not None:
+    if family is None or is_gguf:
         _refuse_kind(settings)
     _refuse_quantization(settings)
-    if reader is None:
+    if family is None:
         raise FileFormatError(
             f"{files.path}: unknown architecture {architecture!r:.80}; the known ones are "
-            f"{', '.join(sorted(readers))}"
+            f"{', '.join(sorted(families))}"
         )
+    if not is_gguf:
+        settings = Settings(settings.where, {**family.defaults, **settings.values})
     # What is made for each layer must not be made for a billion.
     if settings.size(layers) > len(files.names):
         raise FileFormatError(
             f"{settings.where}: {layers} is {settings.size(layers)}, but there are only "
             f"{len(files.names)} tensors"
         )
-    return reader(files, settings)
+    return (family.from_gguf if is_gguf else family.from_hugging_face)(files, settings)
 
 
 def _plain(value: Any) -> Any:

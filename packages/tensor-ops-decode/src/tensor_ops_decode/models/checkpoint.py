@@ -1,6 +1,6 @@
 """What the files of all families say in the same way, as a `Decoder`."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from tensor_ops_decode.models.decoder import GGUF_NAMES, HUGGING_FACE_NAMES, Decoder
@@ -8,7 +8,22 @@ from tensor_ops_decode.models.rope import gguf_rope, hugging_face_rope
 from tensor_ops_decode.models.settings import Settings
 from tensor_ops_decode.weights import FileFormatError, Weights
 
-__all__ = ["gguf_decoder", "hugging_face_decoder", "layer_windows"]
+__all__ = ["DEFAULTS", "gguf_decoder", "hugging_face_decoder", "layer_windows"]
+
+#: What most configurations of transformers say where config.json does not; families differ in some.
+DEFAULTS: dict[str, Any] = {
+    "hidden_size": 4096,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "num_key_value_heads": None,
+    "head_dim": None,
+    "rms_norm_eps": 1e-6,
+    "rope_theta": 10000.0,
+    "tie_word_embeddings": False,
+}
+
+# The matrices of a layer that have a bias where config.json says so.
+_BIASES = {"attention_bias": ("q", "k", "v", "o"), "mlp_bias": ("gate", "up", "down")}
 
 
 def gguf_decoder(files: Weights, settings: Settings, **given: Any) -> Decoder:
@@ -22,28 +37,32 @@ def gguf_decoder(files: Weights, settings: Settings, **given: Any) -> Decoder:
     **given
         The fields of `Decoder` that the family knows better.
     """
-    settings.require("rope.scale_linear", 1.0, 1.0)
+    settings.require("rope.scale_linear", 1.0)
     heads, hidden = settings.size("attention.head_count"), settings.size("embedding_length")
-    head_size = _head_size(settings, "attention.key_length", hidden, heads)
-    settings.require("attention.value_length", head_size, head_size)
+    head_size = settings.size("attention.key_length", hidden // heads)
+    settings.require("attention.value_length", head_size)
     layers = settings.size("block_count")
     if "ropes" not in given:
-        rotated = settings.size("rope.dimension_count", head_size)
-        given["ropes"] = (gguf_rope(files, settings, rotated),) * layers
+        given["ropes"] = (gguf_rope(files, settings, head_size),) * layers
+    names = given.pop("names", GGUF_NAMES)
+    is_tied = not _has_both(files, names)
+    names = _tied_names(files, names) if is_tied else names
     fields = {
-        "names": GGUF_NAMES,
+        "names": names,
         "hidden": hidden,
         "layers": layers,
         "heads": heads,
-        "kv_heads": settings.size("attention.head_count_kv", heads),
+        "kv_heads": _kv_heads(settings, "attention.head_count_kv", heads),
         "head_size": head_size,
         "intermediate": settings.size("feed_forward_length"),
-        "vocabulary": _rows(files, "token_embd.weight"),
+        "vocabulary": _rows(files, f"{names['embedding']}.weight"),
         "context": settings.size("context_length"),
         "eps": settings.number("attention.layer_norm_rms_epsilon"),
         "windows": (0,) * layers,
         "scale": head_size**-0.5,
-        "is_tied": "output.weight" not in files.names,
+        "is_tied": is_tied,
+        # llama.cpp adds whatever biases a file has.
+        "may_have_biases": True,
     }
     return Decoder(**(fields | given))
 
@@ -51,8 +70,8 @@ def gguf_decoder(files: Weights, settings: Settings, **given: Any) -> Decoder:
 def hugging_face_decoder(
     files: Weights,
     settings: Settings,
-    is_tied: bool = False,
     rotates_in_part: bool = False,
+    bias_flags: Iterable[str] = (),
     **given: Any,
 ) -> Decoder:
     """Return what config.json says of a model.
@@ -61,48 +80,49 @@ def hugging_face_decoder(
     ----------
     files : Weights
     settings : Settings
-    is_tied : bool, optional
-        Whether the head is the embedding where config.json says nothing of it.
+        With the defaults of the family.
     rotates_in_part : bool, optional
         Whether models of the family may rotate a part of each head.
+    bias_flags : iterable of str, optional
+        What says in models of the family that matrices have biases.
     **given
         The fields of `Decoder` that the family knows better.
     """
     if "activation" not in given:
-        settings.require("hidden_act", "silu", "silu")
+        settings.require("hidden_act", "silu")
     heads, hidden = settings.size("num_attention_heads"), settings.size("hidden_size")
-    head_size = given.get("head_size") or _head_size(settings, "head_dim", hidden, heads)
+    head_size = settings.size("head_dim", hidden // heads)
     layers = settings.size("num_hidden_layers")
     if "ropes" not in given:
         # transformers 5 keeps both settings of the rotation in one object.
         is_old = bool(settings.values.get("rope_scaling"))
         rope = settings.section("rope_scaling" if is_old else "rope_parameters")
-        base = settings.number("rope_theta", 10000.0)
+        base = settings.number("rope_theta")
         made = hugging_face_rope(settings, rope, base, head_size, in_part=rotates_in_part)
         given["ropes"] = (made,) * layers
+    names = given.pop("names", HUGGING_FACE_NAMES)
+    # A matrix that is missing though the file promises two is an error.
+    is_tied = settings.flag("tie_word_embeddings") and not _has_both(files, names)
     fields = {
-        "names": HUGGING_FACE_NAMES,
+        "names": _tied_names(files, names) if is_tied else names,
         "hidden": hidden,
         "layers": layers,
         "heads": heads,
-        "kv_heads": settings.size("num_key_value_heads", heads),
+        "kv_heads": _kv_heads(settings, "num_key_value_heads", heads),
         "head_size": head_size,
         "intermediate": settings.size("intermediate_size"),
-        "vocabulary": settings.size("vocab_size", _rows(files, "model.embed_tokens.weight")),
-        "context": settings.size("max_position_embeddings", 2048),
-        "eps": settings.number("rms_norm_eps", 1e-6),
+        "vocabulary": settings.size("vocab_size"),
+        "context": settings.size("max_position_embeddings"),
+        "eps": settings.number("rms_norm_eps"),
         "windows": (0,) * layers,
         "scale": head_size**-0.5,
-        # A head that is missing though the file promises one is an error.
-        "is_tied": settings.values.get("tie_word_embeddings", is_tied) is True
-        and "lm_head.weight" not in files.names,
+        "is_tied": is_tied,
+        "biases": _promised_biases(files, settings, bias_flags, names),
     }
     return Decoder(**(fields | given))
 
 
-def layer_windows(
-    settings: Settings, is_windowed: Callable[[int], bool], window: int
-) -> tuple[int, ...]:
+def layer_windows(settings: Settings, is_windowed: Callable[[int], bool]) -> tuple[int, ...]:
     """Return the window of each layer that config.json describes, 0 for none.
 
     Parameters
@@ -110,11 +130,9 @@ def layer_windows(
     settings : Settings
     is_windowed : callable
         Whether a layer has the window, where the file does not list the types of the layers.
-    window : int
-        Where the file does not say it; 0 for none.
     """
     layers = settings.size("num_hidden_layers")
-    window = settings.size_or_none("sliding_window", window)
+    window = settings.size_or_null("sliding_window")
     types = settings.values.get("layer_types")
     if types is None:
         return tuple(window if is_windowed(layer) else 0 for layer in range(layers))
@@ -129,12 +147,40 @@ def layer_windows(
     return tuple(known[each] for each in types)
 
 
-def _head_size(settings: Settings, name: str, hidden: int, heads: int) -> int:
-    if settings.values.get(name) is None and hidden % heads:
+def _kv_heads(settings: Settings, name: str, heads: int) -> int:
+    """Return how many heads keys and values have."""
+    kv_heads = settings.size(name, heads)
+    if heads % kv_heads:
         raise FileFormatError(
-            f"{settings.where}: {heads} heads do not divide a hidden size of {hidden}"
+            f"{settings.where}: {name} must divide the {heads} heads of queries, got {kv_heads}"
         )
-    return settings.size(name, hidden // heads)
+    return kv_heads
+
+
+def _has_both(files: Weights, names: Mapping[str, str]) -> bool:
+    return {f"{names[role]}.weight" for role in ("embedding", "head")} <= set(files.names)
+
+
+def _tied_names(files: Weights, names: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the names of a model with one matrix, which may have the name of the head."""
+    if f"{names['head']}.weight" in files.names:
+        return {**names, "embedding": names["head"]}
+    return names
+
+
+def _promised_biases(
+    files: Weights, settings: Settings, flags: Iterable[str], names: Mapping[str, str]
+) -> tuple[str, ...]:
+    """Return which matrices of a layer have a bias by the flags of config.json."""
+    known, layers = frozenset(files.names), range(settings.size("num_hidden_layers"))
+    promised = [(flag, role) for flag in flags if settings.flag(flag) for role in _BIASES[flag]]
+    for flag, role in promised:
+        for name in (f"{names['layer'].format(layer)}{names[role]}.bias" for layer in layers):
+            if name not in known:
+                raise FileFormatError(
+                    f"{settings.where}: {flag} is true, but tensor {name!r} is missing"
+                )
+    return tuple(role for _, role in promised)
 
 
 def _rows(files: Weights, name: str) -> int:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from tensor_ops_decode.models.rope import Rope
 from tensor_ops_decode.models.settings import Settings
@@ -69,7 +70,9 @@ class Decoder:
     activation : {"silu_mul", "gelu_mul"}
         The gelu is the approximation by tanh.
     biases : tuple of str
-        The matrices of a layer that must have a bias; others may.
+        The matrices of a layer that have a bias.
+    may_have_biases : bool
+        Whether others have one too where the file has it; otherwise that is not used.
     embedding_scale : float
     attention_cap, logit_cap : float
         The soft caps of scores and of logits; 0 for none.
@@ -94,6 +97,7 @@ class Decoder:
     rotation: str = "halves"
     activation: str = "silu_mul"
     biases: tuple[str, ...] = ()
+    may_have_biases: bool = False
     embedding_scale: float = 1.0
     attention_cap: float = 0.0
     logit_cap: float = 0.0
@@ -117,6 +121,8 @@ class Family:
         Its architecture in a GGUF file.
     hugging_face : str
         Its architecture in config.json.
+    defaults : mapping
+        The settings that its configuration class has where config.json says nothing.
     from_gguf, from_hugging_face : callable
         Return its `Decoder`, of the files and of what they say about it.
     """
@@ -124,6 +130,7 @@ class Family:
     name: str
     gguf: str
     hugging_face: str
+    defaults: Mapping[str, Any]
     from_gguf: Callable[[Weights, Settings], Decoder]
     from_hugging_face: Callable[[Weights, Settings], Decoder]
 
@@ -149,9 +156,10 @@ def program_of(
     """
     program = _Assembly(decoder, files, limits, cache_dtype).program()
     start = decoder.names["layer"].partition("{")[0]
+    # Some files have what rotations are computed from.
+    ignored = ("rotary_emb.", "rot_embd.", *([] if decoder.may_have_biases else [".bias"]))
     for name in files.names:
-        # Some files have what rotations are computed from.
-        is_used = name in program.tensors or "rotary_emb." in name or "rot_embd." in name
+        is_used = name in program.tensors or any(part in name for part in ignored)
         if name.startswith(start) and not is_used:
             raise FileFormatError(
                 f"{files.path}: tensor {name!r} has no place in this family of models"
@@ -214,7 +222,8 @@ class _Assembly:
             f"{prefix}cache", Cache(kv_heads, size, self.cache_dtype or "float32", True)
         )
         rope = decoder.ropes[layer]
-        weights = builder.rotary_tables(rope.of_length(builder.limits.max_seq_length), rope.factor)
+        frequencies = rope.of_length(builder.limits.max_seq_length)
+        weights = builder.rotary_tables(frequencies, rope.factor) if frequencies else {}
         for role in ("q_norm", "k_norm"):
             if role in decoder.names:
                 weights[role] = self.norm(role, layer, size)
@@ -283,7 +292,8 @@ class _Assembly:
             rows = {fused: sum(rows.values())}
         slots = {"weight": [self.matrix(role, n, columns, layer) for role, n in rows.items()]}
         biases = {role: self.name(role, layer, "bias") for role in rows}
-        if any(role in decoder.biases or biases[role] in self.known for role in rows):
+        found = {role for role in rows if decoder.may_have_biases and biases[role] in self.known}
+        if not found.union(decoder.biases).isdisjoint(rows):
             # A missing one is an error then.
             slots["bias"] = [self.tensor(biases[role], (rows[role],)) for role in rows]
         return slots

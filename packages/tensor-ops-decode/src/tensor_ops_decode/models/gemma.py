@@ -6,7 +6,12 @@ in five layers of six, which rotate by a base of their own, and norms of queries
 
 from typing import Any
 
-from tensor_ops_decode.models.checkpoint import gguf_decoder, hugging_face_decoder, layer_windows
+from tensor_ops_decode.models.checkpoint import (
+    DEFAULTS,
+    gguf_decoder,
+    hugging_face_decoder,
+    layer_windows,
+)
 from tensor_ops_decode.models.decoder import GGUF_NAMES, HUGGING_FACE_NAMES, Decoder, Family
 from tensor_ops_decode.models.rope import gguf_rope, hugging_face_rope
 from tensor_ops_decode.models.settings import Settings
@@ -14,6 +19,37 @@ from tensor_ops_decode.weights import FileFormatError, Weights
 
 __all__ = ["FAMILIES"]
 
+_GEMMA1 = DEFAULTS | {
+    "hidden_size": 3072,
+    "num_hidden_layers": 28,
+    "num_attention_heads": 16,
+    "num_key_value_heads": 16,
+    "head_dim": 256,
+    "intermediate_size": 24576,
+    "vocab_size": 256000,
+    "max_position_embeddings": 8192,
+    "tie_word_embeddings": True,
+    "attention_bias": False,
+}
+_GEMMA2 = _GEMMA1 | {
+    "hidden_size": 2304,
+    "num_hidden_layers": 26,
+    "num_attention_heads": 8,
+    "num_key_value_heads": 4,
+    "intermediate_size": 9216,
+    "query_pre_attn_scalar": 256,
+    "sliding_window": 4096,
+    "attn_logit_softcapping": 50.0,
+    "final_logit_softcapping": 30.0,
+}
+_GEMMA3 = _GEMMA2 | {
+    "vocab_size": 262208,
+    "max_position_embeddings": 131072,
+    "rope_theta": 1e6,
+    "rope_local_base_freq": 10000.0,
+    "sliding_window_pattern": 6,
+    "final_logit_softcapping": None,
+}
 _GGUF2 = GGUF_NAMES | {
     "attention_post_norm": "post_attention_norm",
     "mlp_post_norm": "post_ffw_norm",
@@ -46,11 +82,13 @@ def _gguf2(files: Weights, settings: Settings) -> Decoder:
 
 def _gguf3(files: Weights, settings: Settings) -> Decoder:
     windows = _gguf_windows(settings, window=0, period=6)
-    rotated = settings.size("rope.dimension_count", settings.size("attention.key_length"))
-    everywhere = gguf_rope(files, settings, rotated)
+    size = settings.size("attention.key_length")
+    everywhere = gguf_rope(files, settings, size)
     base = settings.number("rope.freq_base_swa", 10000.0)
+    rotated = {"rope.dimension_count": settings.values.get("rope.dimension_count")}
     # The scaling of the rotation is not for layers with a window.
-    within = gguf_rope(files, Settings(settings.where, {"rope.freq_base": base}), rotated)
+    local = Settings(settings.where, {"rope.freq_base": base, **rotated})
+    within = gguf_rope(files, local, size)
     return _gguf1(
         files,
         settings,
@@ -84,36 +122,35 @@ def _gguf_scale(settings: Settings, *, largest: int) -> float:
 def _hugging_face1(files: Weights, settings: Settings) -> Decoder:
     # The first files say gelu, and mean its approximation by tanh.
     if settings.values.get("hidden_act") != "gelu":
-        settings.require("hidden_act", "gelu_pytorch_tanh", "gelu_pytorch_tanh")
+        settings.require("hidden_act", "gelu_pytorch_tanh")
     return _hugging_face(files, settings)
 
 
 def _hugging_face2(files: Weights, settings: Settings) -> Decoder:
-    settings.require("hidden_activation", "gelu_pytorch_tanh", "gelu_pytorch_tanh")
+    settings.require("hidden_activation", "gelu_pytorch_tanh")
     return _hugging_face(
         files,
         settings,
         names=_HUGGING_FACE2,
-        windows=layer_windows(settings, lambda layer: layer % 2 == 0, 4096),
-        scale=settings.number("query_pre_attn_scalar", 256) ** -0.5,
-        attention_cap=settings.number_or_null("attn_logit_softcapping", 50.0),
-        logit_cap=settings.number_or_null("final_logit_softcapping", 30.0),
+        windows=layer_windows(settings, lambda layer: layer % 2 == 0),
+        scale=settings.number("query_pre_attn_scalar") ** -0.5,
+        attention_cap=settings.number_or_null("attn_logit_softcapping"),
+        logit_cap=settings.number_or_null("final_logit_softcapping"),
     )
 
 
 def _hugging_face3(files: Weights, settings: Settings) -> Decoder:
-    settings.require("hidden_activation", "gelu_pytorch_tanh", "gelu_pytorch_tanh")
-    period = settings.size("sliding_window_pattern", 6)
-    windows = layer_windows(settings, lambda layer: (layer + 1) % period != 0, 4096)
-    size = settings.size("head_dim", 256)
+    settings.require("hidden_activation", "gelu_pytorch_tanh")
+    period = settings.size("sliding_window_pattern")
+    windows = layer_windows(settings, lambda layer: (layer + 1) % period != 0)
     # Before version 5, transformers kept the two rotations in settings of other names.
-    ropes = settings.section("rope_parameters")
-    everywhere = ropes.section("full_attention")
-    if not everywhere.values:
-        everywhere = settings.section("rope_scaling")
-    base = settings.number("rope_theta", 1e6)
+    ropes, old = settings.section("rope_parameters"), settings.section("rope_scaling")
+    is_new = settings.values.get("rope_parameters") is not None
+    new = ropes.section("full_attention").values if is_new else {"rope_type": "default"}
+    everywhere = Settings(settings.where, {**new, **old.values})
+    size, base = settings.size("head_dim"), settings.number("rope_theta")
     full = hugging_face_rope(settings, everywhere, base, size)
-    base = settings.number("rope_local_base_freq", 10000.0)
+    base = settings.number("rope_local_base_freq")
     within = hugging_face_rope(settings, ropes.section("sliding_attention"), base, size)
     return _hugging_face(
         files,
@@ -121,8 +158,8 @@ def _hugging_face3(files: Weights, settings: Settings) -> Decoder:
         names=_HUGGING_FACE3,
         windows=windows,
         ropes=tuple(within if window else full for window in windows),
-        scale=settings.number("query_pre_attn_scalar", 256) ** -0.5,
-        logit_cap=settings.number_or_null("final_logit_softcapping", None),
+        scale=settings.number("query_pre_attn_scalar") ** -0.5,
+        logit_cap=settings.number_or_null("final_logit_softcapping"),
     )
 
 
@@ -132,17 +169,16 @@ def _hugging_face(files: Weights, settings: Settings, **given: Any) -> Decoder:
     return hugging_face_decoder(
         files,
         settings,
-        is_tied=True,
+        bias_flags=("attention_bias",),
         activation="gelu_mul",
         embedding_scale=settings.size("hidden_size") ** 0.5,
-        head_size=settings.size("head_dim", 256),
         norm_transform=("plus_one",),
         **given,
     )
 
 
 FAMILIES = (
-    Family("Gemma 1", "gemma", "GemmaForCausalLM", _gguf1, _hugging_face1),
-    Family("Gemma 2", "gemma2", "Gemma2ForCausalLM", _gguf2, _hugging_face2),
-    Family("Gemma 3", "gemma3", "Gemma3ForCausalLM", _gguf3, _hugging_face3),
+    Family("Gemma 1", "gemma", "GemmaForCausalLM", _GEMMA1, _gguf1, _hugging_face1),
+    Family("Gemma 2", "gemma2", "Gemma2ForCausalLM", _GEMMA2, _gguf2, _hugging_face2),
+    Family("Gemma 3", "gemma3", "Gemma3ForCausalLM", _GEMMA3, _gguf3, _hugging_face3),
 )

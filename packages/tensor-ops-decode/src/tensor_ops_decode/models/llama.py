@@ -1,11 +1,26 @@
 """Llama 1 to 3, SmolLM and models of the same architecture; Mistral, which has a window."""
 
-from tensor_ops_decode.models.checkpoint import gguf_decoder, hugging_face_decoder
+from tensor_ops_decode.models.checkpoint import DEFAULTS, gguf_decoder, hugging_face_decoder
 from tensor_ops_decode.models.decoder import Decoder, Family
 from tensor_ops_decode.models.settings import Settings
 from tensor_ops_decode.weights import Weights
 
 __all__ = ["FAMILIES"]
+
+_LLAMA = DEFAULTS | {
+    "intermediate_size": 11008,
+    "vocab_size": 32000,
+    "max_position_embeddings": 2048,
+    "attention_bias": False,
+    "mlp_bias": False,
+}
+_MISTRAL = DEFAULTS | {
+    "num_key_value_heads": 8,
+    "intermediate_size": 14336,
+    "vocab_size": 32000,
+    "max_position_embeddings": 131072,
+    "sliding_window": 4096,
+}
 
 
 def _gguf(files: Weights, settings: Settings) -> Decoder:
@@ -14,13 +29,16 @@ def _gguf(files: Weights, settings: Settings) -> Decoder:
     return gguf_decoder(files, settings, rotation="interleaved")
 
 
+def _llama(files: Weights, settings: Settings) -> Decoder:
+    return hugging_face_decoder(files, settings, bias_flags=("attention_bias", "mlp_bias"))
+
+
 def _mistral(files: Weights, settings: Settings) -> Decoder:
-    window = settings.size_or_none("sliding_window", 4096)
-    windows = (window,) * settings.size("num_hidden_layers")
+    windows = (settings.size_or_null("sliding_window"),) * settings.size("num_hidden_layers")
     return hugging_face_decoder(files, settings, windows=windows)
 
 
 FAMILIES = (
-    Family("Llama 1 to 3, SmolLM", "llama", "LlamaForCausalLM", _gguf, hugging_face_decoder),
-    Family("Mistral", "llama", "MistralForCausalLM", _gguf, _mistral),
+    Family("Llama 1 to 3, SmolLM", "llama", "LlamaForCausalLM", _LLAMA, _gguf, _llama),
+    Family("Mistral", "llama", "MistralForCausalLM", _MISTRAL, _gguf, _mistral),
 )

@@ -2,13 +2,28 @@
 
 from typing import Any
 
-from tensor_ops_decode.models.checkpoint import gguf_decoder, hugging_face_decoder, layer_windows
+from tensor_ops_decode.models.checkpoint import (
+    DEFAULTS,
+    gguf_decoder,
+    hugging_face_decoder,
+    layer_windows,
+)
 from tensor_ops_decode.models.decoder import GGUF_NAMES, HUGGING_FACE_NAMES, Decoder, Family
 from tensor_ops_decode.models.settings import Settings
 from tensor_ops_decode.weights import Weights
 
 __all__ = ["FAMILIES"]
 
+_QWEN2 = DEFAULTS | {
+    "num_key_value_heads": 32,
+    "intermediate_size": 22016,
+    "vocab_size": 151936,
+    "max_position_embeddings": 32768,
+    "use_sliding_window": False,
+    "sliding_window": 4096,
+    "max_window_layers": 28,
+}
+_QWEN3 = _QWEN2 | {"head_dim": 128, "attention_bias": False}
 _BIASES = ("q", "k", "v")
 _GGUF_NORMS = {"q_norm": "attn_q_norm", "k_norm": "attn_k_norm"}
 _HUGGING_FACE_NORMS = {"q_norm": "self_attn.q_norm", "k_norm": "self_attn.k_norm"}
@@ -27,23 +42,18 @@ def _qwen2(files: Weights, settings: Settings) -> Decoder:
 
 
 def _qwen3(files: Weights, settings: Settings) -> Decoder:
-    return _hugging_face(
-        files,
-        settings,
-        names=HUGGING_FACE_NAMES | _HUGGING_FACE_NORMS,
-        head_size=settings.size("head_dim", 128),
-    )
+    names = HUGGING_FACE_NAMES | _HUGGING_FACE_NORMS
+    return _hugging_face(files, settings, names=names, bias_flags=("attention_bias",))
 
 
 def _hugging_face(files: Weights, settings: Settings, **given: Any) -> Decoder:
-    windows = (0,) * settings.size("num_hidden_layers")
-    if settings.values.get("use_sliding_window", False):
-        first = settings.size_or_none("max_window_layers", 28)
-        windows = layer_windows(settings, lambda layer: layer >= first, 4096)
-    return hugging_face_decoder(files, settings, windows=windows, **given)
+    if settings.flag("use_sliding_window"):
+        first = settings.size_or_none("max_window_layers")
+        given["windows"] = layer_windows(settings, lambda layer: layer >= first)
+    return hugging_face_decoder(files, settings, **given)
 
 
 FAMILIES = (
-    Family("Qwen 2 and 2.5", "qwen2", "Qwen2ForCausalLM", _qwen2_gguf, _qwen2),
-    Family("Qwen 3", "qwen3", "Qwen3ForCausalLM", _qwen3_gguf, _qwen3),
+    Family("Qwen 2 and 2.5", "qwen2", "Qwen2ForCausalLM", _QWEN2, _qwen2_gguf, _qwen2),
+    Family("Qwen 3", "qwen3", "Qwen3ForCausalLM", _QWEN3, _qwen3_gguf, _qwen3),
 )

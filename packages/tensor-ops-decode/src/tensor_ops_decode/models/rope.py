@@ -11,6 +11,7 @@ from tensor_ops_decode.weights import FileFormatError, Weights
 
 __all__ = ["Rope", "gguf_rope", "hugging_face_rope"]
 
+_HEAD_SIZE = "head_dim (by default hidden_size // num_attention_heads)"
 _MOST_ROTATED = 1 << 16  # far more than any head has
 
 
@@ -40,9 +41,11 @@ class Rope:
         return self.long_frequencies if is_long else self.frequencies
 
 
-def gguf_rope(files: Weights, settings: Settings, size: int) -> Rope:
-    """Return the rotation that a GGUF file describes, of so many elements of a head."""
-    frequencies = _frequencies(settings, settings.number("rope.freq_base", 10000.0), size)
+def gguf_rope(files: Weights, settings: Settings, head_size: int) -> Rope:
+    """Return the rotation that a GGUF file describes."""
+    size = settings.size("rope.dimension_count", head_size)
+    _check_pairs(settings, "rope.dimension_count", size, head_size, may_be_odd=False)
+    frequencies = _frequencies(settings.number("rope.freq_base", 10000.0), size)
     kind = settings.values.get("rope.scaling.type", "none")
     if kind == "linear":
         frequencies /= settings.number("rope.scaling.factor")
@@ -90,8 +93,12 @@ def hugging_face_rope(
         if part > 1 or (part < 1 and not in_part):
             expected = "at most 1" if in_part else "1 in this family of models"
             raise FileFormatError(f"{rope.where}: {name} must be {expected}, got {part}")
-    frequencies = _frequencies(rope, rope.number("rope_theta", base), int(head_size * part))
-    if kind in ("longrope", "su"):
+    size, is_long = int(head_size * part), kind in ("longrope", "su")
+    name = "partial_rotary_factor" if 0 < size < head_size else _HEAD_SIZE
+    # transformers has no number of factors of longrope that an odd size could have.
+    _check_pairs(rope, name, size, head_size, may_be_odd=not is_long)
+    frequencies = _frequencies(rope.number("rope_theta", base), size)
+    if is_long:
         return _longrope(settings, rope, frequencies)
     if kind == "linear":
         frequencies = frequencies / rope.number("factor")
@@ -102,12 +109,21 @@ def hugging_face_rope(
     return Rope(tuple(frequencies.tolist()))
 
 
-def _frequencies(settings: Settings, base: float, size: int) -> Array:
-    if not 2 <= size <= _MOST_ROTATED:
+def _check_pairs(
+    settings: Settings, name: str, size: int, head_size: int, *, may_be_odd: bool
+) -> None:
+    """Raise a FileFormatError unless a head has the pairs that so many of its elements are in."""
+    most = min(head_size, _MOST_ROTATED)
+    if most < 2 or size + size % 2 > most or (size % 2 and not may_be_odd):
         raise FileFormatError(
-            f"{settings.where}: {size} elements of a head rotate; expected 2 to {_MOST_ROTATED}"
+            f"{settings.where}: {name}: {size} of the {head_size} elements of a head rotate, in "
+            f"pairs; expected an even number up to {most}, of at least 2"
         )
-    return base ** (-np.arange(0, size - size % 2, 2) / size)
+
+
+def _frequencies(base: float, size: int) -> Array:
+    """Return one for each pair; of an odd size the last pair has an element more."""
+    return base ** (-np.arange(0, size, 2) / max(size, 1))
 
 
 def _llama3(settings: Settings, rope: Settings, frequencies: Array) -> Array:
@@ -128,8 +144,7 @@ def _longrope(settings: Settings, rope: Settings, frequencies: Array) -> Rope:
         for name in ("short_factor", "long_factor")
     )
     length = _original_length(settings, rope)
-    longest = settings.size("max_position_embeddings", length)
-    stretch = rope.number("factor", longest / length)
+    stretch = rope.number("factor", settings.size("max_position_embeddings") / length)
     # As the paper has it, what is attended to from farther away is made as sharp as before.
     factor = math.sqrt(1 + math.log(max(stretch, 1)) / math.log(max(length, 2)))
     factor = rope.number("attention_factor", factor)
@@ -141,7 +156,7 @@ def _original_length(settings: Settings, rope: Settings) -> int:
     name = "original_max_position_embeddings"
     if settings.values.get(name) is not None:
         return settings.size(name)
-    return rope.size(name, settings.size("max_position_embeddings", 2048))
+    return rope.size(name, settings.size("max_position_embeddings"))
 
 
 def _factors(files: Weights, name: str, expected: int) -> Array:

@@ -30,10 +30,14 @@ class Settings:
             )
         return value
 
-    def size_or_none(self, name: str, default: int) -> int:
+    def size_or_none(self, name: str, default: int | None = None) -> int:
         """Return a positive integer, or 0 where the value is 0 or null."""
         value = self.values.get(name, default)
         return 0 if value is None or value == 0 else self.size(name, default)
+
+    def size_or_null(self, name: str) -> int:
+        """Return a positive integer, or 0 where the value is null."""
+        return 0 if self.values.get(name) is None else self.size(name)
 
     def number(self, name: str, default: float | None = None) -> float:
         """Return a positive, finite number."""
@@ -44,10 +48,17 @@ class Settings:
         value = self.values.get(name, default)
         return 0.0 if value is None or value == 0 else self._positive(name, value)
 
-    def number_or_null(self, name: str, default: float | None) -> float:
+    def number_or_null(self, name: str) -> float:
         """Return a positive number, or 0 where the value is null."""
-        value = self.values.get(name, default)
+        value = self.values.get(name)
         return 0.0 if value is None else self._positive(name, value)
+
+    def flag(self, name: str) -> bool:
+        """Return whether something is so."""
+        value = self._value(name, None)
+        if not isinstance(value, bool):
+            raise FileFormatError(f"{self.where}: {name} must be true or false, got {value!r:.80}")
+        return value
 
     def numbers(self, name: str, count: int) -> list[float]:
         """Return a list of so many positive numbers."""
@@ -63,9 +74,9 @@ class Settings:
             raise FileFormatError(f"{self.where}: {name} must be an object, got {values!r:.80}")
         return Settings(self.where, values or {})
 
-    def require(self, name: str, expected: object, default: object) -> None:
-        """Raise a FileFormatError unless a setting has the only value that is supported."""
-        value = self.values.get(name, default)
+    def require(self, name: str, expected: object) -> None:
+        """Raise a FileFormatError if a setting is not the default, the only one supported."""
+        value = self.values.get(name, expected)
         if value != expected:
             raise FileFormatError(
                 f"{self.where}: {name} is {value!r:.80}; only {expected!r} is supported"
