@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable
 
+from tensor_ops_decode.text.sorted_texts import SortedTexts
+
 __all__ = ["Place", "SpecialNames"]
 
 Place = tuple[int, int]
@@ -20,15 +22,17 @@ class SpecialNames:
 
     def __init__(self, special: Iterable[str], others: Iterable[str] = ()) -> None:
         self._special = frozenset(special)
-        self._all = self._special | frozenset(others)
+        names = self._special | frozenset(others)
+        self._all = SortedTexts(names)
         self._first = frozenset(
             each for name in self._special for each in (name[0], name[0].lower(), name[0].upper())
         )
-        self._first_of_all = frozenset(name[0] for name in self._all)
-        self._lengths = sorted({len(name) for name in self._all}, reverse=True)
-        self._folded = frozenset(name.lower() for name in self._special)
-        self._begins = {name[:end] for name in self._folded for end in range(1, len(name))}
-        self._ends = {name[start:] for name in self._folded for start in range(1, len(name))}
+        self._first_of_all = frozenset(name[0] for name in names)
+        folded = [name.lower() for name in self._special]
+        self._folded = SortedTexts(folded)
+        self._mirrored = SortedTexts(name[::-1] for name in folded)
+        self._first_folded = frozenset(name[0] for name in folded)
+        self._last_folded = frozenset(name[-1] for name in folded)
 
     def may_be_in(self, text: str) -> bool:
         """Return whether a text has a character that a name begins with."""
@@ -36,18 +40,14 @@ class SpecialNames:
 
     def places(self, text: str) -> list[Place]:
         """Return where the names are, from the left, the longest one at each place."""
-        found, place = [], 0
-        while place < len(text):
-            end = place + 1
-            if text[place] in self._first_of_all:
-                for length in self._lengths:
-                    name = text[place : place + length]
-                    if name in self._all:
-                        end = place + length
-                        if name in self._special:
-                            found.append((place, end))
-                        break
-            place = end
+        found, end = [], 0
+        for place, character in enumerate(text):
+            if place < end or character not in self._first_of_all:
+                continue
+            length = self._all.length_in(text, place)
+            end = place + length
+            if text[place:end] in self._special:
+                found.append((place, end))
         return found
 
     def broken(self, text: str, mark: str) -> str:
@@ -61,15 +61,15 @@ class SpecialNames:
         cuts = {
             place + 1
             for place, character in enumerate(text)
-            if character in self._first
-            and any(folded[place : place + length] in self._folded for length in self._lengths)
+            if character in self._first and self._folded.length_in(folded, place)
         }
-        start, end = len(text) - len(text.lstrip()), len(text.rstrip())
-        for length in range(1, min(max(self._lengths, default=0), end - start) + 1):
-            if folded[end - length : end] in self._begins:
-                cuts.add(end - length + 1)
-            if folded[start : start + length] in self._ends:
-                cuts.add(start + length - 1)
+        start, inner = len(text) - len(text.lstrip()), folded.strip()
+        mirrored, longest = inner[::-1], self._folded.longest
+        for place in range(max(len(inner) - longest, 0), len(inner)):
+            if inner[place] in self._first_folded and self._folded.go_on_after(inner, place):
+                cuts.add(start + place + 1)
+            if mirrored[place] in self._last_folded and self._mirrored.go_on_after(mirrored, place):
+                cuts.add(start + len(inner) - place - 1)
         ends = [*sorted(cuts), len(text)]
         return mark.join(text[i:j] for i, j in zip([0, *ends], ends, strict=False))
 
