@@ -191,14 +191,6 @@ def test_special_tokens_that_are_known_to_end_a_turn_end_answers_whatever_the_fi
     assert opened(folder).end_tokens == {264}  # <|end|>
 
 
-def test_the_configuration_decides_whether_bos_is_added(folder):
-    config = {"bos_token": "<|begin|>", "eos_token": "<|end|>", "add_bos_token": False}
-    write_json(folder / "tokenizer_config.json", config)
-    assert opened(folder).encode("hello") == [byte_level_names().index("hello")]
-    write_json(folder / "tokenizer_config.json", {**config, "add_eos_token": True})
-    assert opened(folder).encode("")[-1:] == [264]
-
-
 def test_a_sentence_piece_folder_decodes_bytes_and_drops_the_first_space(folder):
     names = {name: i for i, name in enumerate(sentence_piece_names())}
     tokenizer = tokenizers.Tokenizer(

@@ -15,7 +15,7 @@ from tensor_ops_decode.text.tokenizer import Tokenizer
 from tensor_ops_decode.weights.gguf import GgufFile
 from tensor_ops_decode.weights.mapped_file import FileFormatError
 
-__all__ = ["END_TOKENS", "add_around", "build_from_gguf"]
+__all__ = ["END_TOKENS", "build_from_gguf"]
 
 MAX_TOKEN = 4096  # characters, as ways to cut a token are tried; real ones have under 200
 _NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED = 1, 2, 3, 4  # in tokenizer.ggml.token_type
@@ -61,12 +61,12 @@ def build_from_gguf(file: GgufFile) -> Tokenizer:
     ends = {i for i, name in enumerate(names) if name in END_TOKENS}
     before = token["bos"] if metadata.get("add_bos_token", bool, adds_bos) else None
     after = token["eos"] if metadata.get("add_eos_token", bool, False) else None
-    add_around(tokenizer, before, after)
+    _add_around(tokenizer, before, after)
     ends |= {token["eot"]} if token["eot"] is not None else set()
     return Tokenizer(tokenizer, bos=token["bos"], eos=token["eos"], end_tokens=ends)
 
 
-def add_around(tokenizer: tokenizers.Tokenizer, before: int | None, after: int | None) -> None:
+def _add_around(tokenizer: tokenizers.Tokenizer, before: int | None, after: int | None) -> None:
     """Let a tokenizer add a token before a text, and one after it."""
     first = [(tokenizer.id_to_token(before), before)] if before is not None else []
     last = [(tokenizer.id_to_token(after), after)] if after is not None else []

@@ -5,7 +5,8 @@ from pathlib import Path
 import tokenizers
 
 from tensor_ops_decode.models.generation_settings import end_tokens_of
-from tensor_ops_decode.text.gguf_tokenizer import END_TOKENS, add_around, build_from_gguf
+from tensor_ops_decode.text.added_tokens import add_tokens
+from tensor_ops_decode.text.gguf_tokenizer import END_TOKENS, build_from_gguf
 from tensor_ops_decode.text.special_tokens_map import special_token_names
 from tensor_ops_decode.text.tokenizer import MissingTokenizer, Tokenizer, is_of_library
 from tensor_ops_decode.weights.gguf import GgufFile
@@ -49,15 +50,19 @@ def _from_folder(weights: Weights) -> Tokenizer:
     tokenizer = tokenizers.Tokenizer.from_file(str(path))
     tokenizer.no_truncation()
     tokenizer.no_padding()
+    config = read_json_if_there(folder / "tokenizer_config.json")
     names = special_token_names(folder)
+    add_tokens(tokenizer, folder, names)
     bos, eos = (
         tokenizer.token_to_id(names[key]) if key in names else None
         for key in ("bos_token", "eos_token")
     )
-    config = read_json_if_there(folder / "tokenizer_config.json")
-    adds = [config.get(key) for key in ("add_bos_token", "add_eos_token")]
-    if any(isinstance(value, bool) for value in adds):  # as transformers: more than tokenizer.json
-        add_around(tokenizer, bos if adds[0] else None, eos if adds[1] else None)
     added = tokenizer.get_added_tokens_decoder()
     ends = {i for i, token in added.items() if token.special and token.content in END_TOKENS}
-    return Tokenizer(tokenizer, bos=bos, eos=eos, end_tokens=ends | end_tokens_of(weights))
+    return Tokenizer(
+        tokenizer,
+        bos=bos,
+        eos=eos,
+        end_tokens=ends | end_tokens_of(weights),
+        split_special_tokens=config.get("split_special_tokens") is True,
+    )

@@ -65,8 +65,10 @@ class Tokenizer:
         bos: int | None,
         eos: int | None,
         end_tokens: Iterable[int] = (),
+        split_special_tokens: bool = False,
     ) -> None:
         self._tokenizer = tokenizer
+        self._splits = split_special_tokens
         self._lock = threading.Lock()  # the library has the parsing of special tokens as a state
         self._new_decoder = _decoder_of(tokenizer)
         self._added = tokenizer.get_added_tokens_decoder()
@@ -95,7 +97,8 @@ class Tokenizer:
         parse_special_tokens : bool, default False
             Whether the name of a special token in the text, such as ``<|im_end|>``, stands for that
             token. Text of a user should be encoded without. A text that begins with `bos` itself
-            gets no second one.
+            gets no second one. Where the model's files have ``split_special_tokens``, names are
+            always text, those of chat templates too.
 
         Raises
         ------
@@ -104,7 +107,7 @@ class Tokenizer:
         """
         text.encode()
         with self._lock:
-            self._tokenizer.encode_special_tokens = not parse_special_tokens
+            self._tokenizer.encode_special_tokens = self._splits or not parse_special_tokens
             try:
                 encoding = self._tokenizer.encode(text, add_special_tokens=add_special_tokens)
             except BaseException as error:
@@ -118,10 +121,10 @@ class Tokenizer:
 
     @cached_property
     def special_names(self) -> SpecialNames:
-        """The names of the special tokens."""
+        """The names that stand for special tokens where a text is parsed for them."""
         added = self._added.values()
         return SpecialNames(
-            (token.content for token in added if token.special),
+            (token.content for token in added if token.special and not self._splits),
             (token.content for token in added if not token.special),
         )
 
