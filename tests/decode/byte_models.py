@@ -7,7 +7,7 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import LlamaConfig, LlamaForCausalLM
 
-END = 256
+END, SPARE = 256, 257  # special tokens, which the tokenizer calls <end> and <spare>
 TEMPLATE = (
     "{% for message in messages %}<{{ message.role }}>{{ message.content }}</>{% endfor %}"
     "{% if add_generation_prompt %}<assistant>{% endif %}"

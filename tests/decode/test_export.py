@@ -6,8 +6,7 @@ import json
 import numpy as np
 import pytest
 
-import tensor_ops_decode
-from tensor_ops_decode import FileFormatError, PersistentKernel, Program
+from tensor_ops_decode import PersistentKernel, Program
 from tensor_ops_decode.executors.sources import TensorArrays
 from tensor_ops_decode.kernel import export
 from tensor_ops_decode.kernel.export import ModelFacts, export_model
@@ -179,11 +178,3 @@ def test_the_command_fails_with_one_line_and_status_1(folder, tmp_path):
         assert (done.returncode, done.stderr.count("\n")) == (1, 1)
         assert message in done.stderr
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_model_that_is_only_described_has_a_tokenizer_that_fits(tmp_path):
-    from byte_models import save_model
-
-    save_model(tmp_path, vocabulary=257)
-    with pytest.raises(FileFormatError, match="the tokenizer has 258 tokens"):
-        tensor_ops_decode.load(tmp_path, "python")

@@ -5,7 +5,7 @@ import json
 import pytest
 
 import tensor_ops_decode
-from byte_models import save_model
+from byte_models import SPARE, save_model
 from tensor_ops.__main__ import main
 from tensor_ops_decode.weights import FileFormatError
 
@@ -50,6 +50,25 @@ def test_commands_name_the_place_too(folder, words, capsys):
     err = capsys.readouterr().err
     assert "has a lone surrogate, U+DC80, at character 0" in err
     assert err.count("\n") == 1
+
+
+def test_a_token_without_a_row_of_the_embedding_is_an_error_where_it_is_used(tmp_path, backend):
+    template = "{{ messages[0].content }}{% if mark %}<spare>{% endif %}"
+    save_model(tmp_path, vocabulary=SPARE, template=template)
+    expected = f"token {SPARE}, '<spare>', is one of the tokenizer's 258, but the embedding has"
+    with tensor_ops_decode.load(tmp_path, backend, max_num_batched_requests=2) as model:
+        assert model.tokenizer.encode("<spare>", parse_special_tokens=True) == [SPARE]
+        assert model.generate("a<spare>", max_new_tokens=2)[0].tokens
+        assert model.chat(USER, max_new_tokens=2).tokens
+        for call in (
+            lambda: model.generate([97, SPARE]),
+            lambda: model.chat(USER, template_variables={"mark": True}),
+        ):
+            with pytest.raises(ValueError, match=f"^{expected} only {SPARE} rows"):
+                call()
+        with pytest.raises(ValueError, match=f"^prompt 1: {expected}"):
+            model.generate(["a", [SPARE]])
+        assert not model.kernel.requests
 
 
 @pytest.fixture

@@ -48,6 +48,16 @@ class Answer:
         self._stops, self._stream = stops, stream
         self._times: list[float] = []
 
+    def check_rows(self, rows: int) -> None:
+        """Raise a ValueError if the embedding has no row for a token that the tokenizer knows."""
+        for token in self.prompt:
+            if token >= rows and token in self._tokenizer:
+                raise ValueError(
+                    f"token {token}, {self._tokenizer.token(token)!r}, is one of the tokenizer's "
+                    f"{self._tokenizer.vocab_size}, but the embedding has only {rows} rows; the "
+                    "model does not know it, so leave it out"
+                )
+
     def start(self) -> None:
         """Note that the first step with this prompt begins."""
         self._times = [time.perf_counter()]

@@ -20,7 +20,7 @@ from tensor_ops_decode.kernel.persistent_kernel import PersistentKernel
 from tensor_ops_decode.models import decoder_of
 from tensor_ops_decode.models.generation_settings import end_tokens_of, generation_defaults
 from tensor_ops_decode.text.arguments import Prompt, checked_prompt, checked_stops, listed_prompts
-from tensor_ops_decode.weights import FileFormatError, Weights, open_weights
+from tensor_ops_decode.weights import Weights, open_weights
 
 if TYPE_CHECKING:
     from tensor_ops_decode.text import Tokenizer
@@ -93,14 +93,7 @@ def describe(path: str | os.PathLike[str], backend: str | None = None, **options
     found, end = tokenizer.end_tokens | end_tokens_of(weights), decoder_of(weights).vocabulary
     options.setdefault("eos_token_id", sorted(token for token in found if token < end))
     kernel = PersistentKernel(backend=backend, model=weights, **options)
-    model = Model(kernel, tokenizer, weights, defaults)
-    if tokenizer.vocab_size > model.vocabulary:
-        kernel.close()
-        raise FileFormatError(
-            f"{weights.path}: the tokenizer has {tokenizer.vocab_size} tokens, but the embedding "
-            f"only {model.vocabulary} rows"
-        )
-    return model
+    return Model(kernel, tokenizer, weights, defaults)
 
 
 class Model(ChatModel):
@@ -203,9 +196,9 @@ class Model(ChatModel):
         Raises
         ------
         ValueError
-            If a prompt is empty, longer than the model's sequence, or names an unknown token; if a
-            text has a lone surrogate, or the model has no tokenizer for it; or if a number is out
-            of its range.
+            If a prompt is empty, longer than the model's sequence, or has a token without a row in
+            the embedding, though the tokenizer may know it; if a text has a lone surrogate, or the
+            model has no tokenizer for it; or if a number is out of its range.
         TypeError
             If an argument is of another type. In both cases nothing has been computed.
         LogitsError
@@ -240,6 +233,7 @@ class Model(ChatModel):
                 "logit_bias": {} if logit_bias is None else logit_bias,
             }
             with errors_of_prompt(answer.number, len(answers)):
+                answer.check_rows(self.vocabulary)
                 self.kernel.check_request(**request)
             waiting.append((answer, request))
         running: dict[Answer, int] = {}  # the number of the request of each
