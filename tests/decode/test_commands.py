@@ -7,7 +7,8 @@ import sys
 
 import pytest
 
-from byte_models import save_model
+import tensor_ops_decode
+from byte_models import SPARE, save_model
 from tensor_ops_decode import Program
 
 
@@ -39,6 +40,19 @@ def test_a_prompt_comes_from_standard_input(folder):
     words = ["--backend=python", "--max-new-tokens=3", "--json"]
     given = run("generate", folder, "-", *words, stdin="Once")
     assert json.loads(given.stdout)["prompt_tokens"] == 4
+
+
+def test_a_special_token_that_is_named_to_stop_ends_the_text(folder):
+    settings = {"temperature": 3.0, "max_new_tokens": 40, "ignore_eos": True}
+    with tensor_ops_decode.load(folder, "python") as model:
+        answers = model.generate(["a"] * 40, **settings)
+    seed = next(i for i, each in enumerate(answers) if SPARE in each.tokens)
+    tokens = list(answers[seed].tokens)
+    words = ["--backend=python", "--temperature=3", "--max-new-tokens=40", "--ignore-eos", "--json"]
+    done = run("generate", folder, "a", f"--seed={seed}", "--stop=<spare>", *words)
+    record = json.loads(done.stdout)
+    assert record["tokens"] == tokens[: tokens.index(SPARE) + 1]
+    assert record["finish_reason"] == "stop"
 
 
 @pytest.mark.parametrize(

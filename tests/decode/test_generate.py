@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import tensor_ops_decode
-from byte_models import END, save_model
+from byte_models import END, SPARE, save_model
 from tensor_ops_decode.program import program
 
 PROMPTS = ["a", "Once upon a time", "12345678901234567890", "été"]
@@ -80,6 +80,19 @@ def test_a_stop_string_ends_an_answer_before_it(model):
     assert answer.text == longer.text[: longer.text.index(stop)] == "".join(pieces)
     assert answer.finish_reason == "stop"
     assert answer.tokens == longer.tokens[: len(answer.tokens)]
+
+
+def test_a_stop_string_may_have_the_name_of_a_special_token(model):
+    settings = {"temperature": 3.0, "max_new_tokens": 40, "ignore_eos": True}
+    answers = model.generate(["a"] * 40, **settings)
+    seed = next(i for i, each in enumerate(answers) if SPARE in each.tokens[3:])
+    tokens = answers[seed].tokens
+    place = tokens.index(SPARE, 3)
+    before = model.tokenizer.decode(tokens[:place])
+    for stop, text in (("<spare>", before), (before[-1] + "<spare>", before[:-1])):
+        (answer,) = model.generate("a", seed=seed, stop=["never", stop], **settings)
+        assert (answer.tokens, answer.finish_reason) == (tokens[: place + 1], "stop")
+        assert answer.text == text
 
 
 def test_what_may_become_a_stop_string_is_released_in_the_end(model):

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from tensor_ops_decode.completion import Completion, TokenLogprob
+from tensor_ops_decode.generation.stop_strings import StopSearch, StopStrings
 
 if TYPE_CHECKING:
     from tensor_ops_decode.text import Tokenizer
@@ -34,7 +35,7 @@ class Answer:
         number: int,
         prompt: list[int],
         tokenizer: Tokenizer,
-        stops: tuple[str, ...],
+        stops: StopStrings,
         stream: Callable[[int, str], None] | None,
     ) -> None:
         self.number, self.prompt = number, prompt
@@ -45,7 +46,8 @@ class Answer:
         self._text = ""
         self._held = ""
         self._tokenizer, self._decoder = tokenizer, tokenizer.stream()
-        self._stops, self._stream = stops, stream
+        self._search = StopSearch(stops, tokenizer) if stops else None
+        self._stream = stream
         self._times: list[float] = []
 
     def check_rows(self, rows: int) -> None:
@@ -67,13 +69,15 @@ class Answer:
         for token in tokens[len(self.tokens) :]:
             self.tokens.append(token)
             self._times[1 + (len(self.tokens) > 1) :] = [time.perf_counter()]
-            is_end = reason == "stop" and len(self.tokens) == len(tokens)
-            if not is_end and token in self._tokenizer:
-                self._release(self._decoder.push(token))
+            if token in self._tokenizer:
+                self._take(token, reason == "stop" and len(self.tokens) == len(tokens))
             if self.finish_reason is not None:
                 return
         if reason is not None:  # nothing will follow what is held back
-            self._release(self._decoder.finish())
+            self._held += self._decoder.finish()
+            if self._search is not None:
+                self._search.finish()
+            self._release()
             self._emit(self._held)
             self.finish_reason = self.finish_reason or reason
 
@@ -93,25 +97,27 @@ class Answer:
             last - first,
         )
 
-    def _release(self, text: str) -> None:
+    def _take(self, token: int, is_end: bool) -> None:
+        """Take a token; one that ends the answer has no text, but may be in a stop string."""
+        if not is_end:
+            self._held += self._decoder.push(token)
+        if self._search is not None and (not is_end or self._tokenizer.is_special(token)):
+            self._search.push(token)
+        self._release()
+
+    def _release(self) -> None:
         """Emit text up to a stop string, or up to what may become one."""
-        text, self._held = self._held + text, ""
-        found = [place for stop in self._stops if (place := text.find(stop)) >= 0]
-        if found:
-            self.finish_reason = "stop"
-            self._emit(text[: min(found)])
-            return
-        kept = max((_overlap(text, stop) for stop in self._stops), default=0)
-        self._held = text[len(text) - kept :]
-        self._emit(text[: len(text) - kept])
+        num_held = 0
+        if self._search is not None:
+            num_held = self._search.num_held
+            if self._search.found:
+                self._held += self._decoder.finish()
+                self.finish_reason = "stop"
+        certain = max(len(self._held) - num_held, 0)
+        self._emit(self._held[:certain])
+        self._held = "" if self.finish_reason is not None else self._held[certain:]
 
     def _emit(self, text: str) -> None:
         self._text += text
         if text and self._stream is not None:
             self._stream(self.number, text)
-
-
-def _overlap(text: str, stop: str) -> int:
-    """Return how many characters at the end of a text begin a stop string."""
-    longest = min(len(text), len(stop) - 1)
-    return next((n for n in range(longest, 0, -1) if text.endswith(stop[:n])), 0)

@@ -16,6 +16,7 @@ from tensor_ops_decode.completion import Completion
 from tensor_ops_decode.errors import LogitsError
 from tensor_ops_decode.generation.answer import Answer, errors_of_prompt
 from tensor_ops_decode.generation.chat_model import ChatModel
+from tensor_ops_decode.generation.stop_strings import StopStrings
 from tensor_ops_decode.kernel.persistent_kernel import PersistentKernel
 from tensor_ops_decode.models import decoder_of
 from tensor_ops_decode.models.generation_settings import end_tokens_of, generation_defaults
@@ -178,7 +179,8 @@ class Model(ChatModel):
         logit_bias : mapping of int to float, optional
             What is added to the logits of these tokens; ``-math.inf`` bans one.
         stop : str or sequence of str, optional
-            An answer ends before one of these.
+            An answer ends before one of these. The name of a special token in one stands for the
+            token, though it is none of the text.
         ignore_eos : bool, optional
             Whether to go on after the model's end tokens.
         logprobs : int, optional
@@ -205,7 +207,7 @@ class Model(ChatModel):
             If the logits of a prompt are NaN, or all minus infinity. It is raised when the other
             prompts have their answers, which it has as `LogitsError.completions`.
         """
-        stops = checked_stops(stop)
+        stops = StopStrings(checked_stops(stop))
         if stream is not None and not callable(stream):
             raise TypeError(f"stream must be a function, got {stream!r}")
         if stops or stream is not None:

@@ -234,13 +234,17 @@ class TextStream:
             return ""
         return self._decoder.push(name, token in self._tokenizer._added)
 
+    def pending(self) -> str:
+        """Return the text that is complete, but was held back for bytes that may follow it."""
+        return self._decoder.pending()
+
     def finish(self) -> str:
         """Return what was held back: a replacement character if a character is incomplete."""
         return self._decoder.finish()
 
 
 # Decoders, each for one stream of tokens: `push` returns the text that is complete with a token,
-# `finish` what was held back.
+# `pending` what else would be if nothing followed, and `finish` what was held back.
 
 
 class _ByteLevel:
@@ -253,6 +257,9 @@ class _ByteLevel:
         if added or not _BYTE_OF.keys() >= set(name):
             return self._utf8.decode(name.encode())
         return self._utf8.decode(bytes(_BYTE_OF[character] for character in name))
+
+    def pending(self) -> str:
+        return ""
 
     def finish(self) -> str:
         return self._utf8.decode(b"", final=True)
@@ -275,6 +282,13 @@ class _ByteFallback:
             self._bytes += bytes.fromhex(match[1])
             return ""
         return self._released(name.replace(_SPACE, " "))
+
+    def pending(self) -> str:
+        try:
+            text = self._bytes.decode()
+        except UnicodeDecodeError:
+            return ""
+        return text.removeprefix(" ") if self._strips_space else text
 
     def finish(self) -> str:
         return self._released("")
@@ -300,6 +314,9 @@ class _Metaspace:
     def push(self, name: str, added: bool) -> str:
         space, self._space = self._space, " "
         return name.replace(_SPACE, space)
+
+    def pending(self) -> str:
+        return ""
 
     def finish(self) -> str:
         return ""
