@@ -10,6 +10,7 @@ as in the first. Otherwise the template changes what it is given in a way that n
 
 import itertools
 import json
+from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -103,9 +104,9 @@ def _own_places(
     found = [[each[i:j] for i, j in names.places(each)] for each in (marked, free)]
     if marked.replace(mark, "") != text or found[0] != found[1]:
         raise ChatTemplateError(_UNKNOWN)
+    marks = [place for place, character in enumerate(marked) if character == mark]
     return [
-        (start - marked.count(mark, 0, start), end - marked.count(mark, 0, end))
-        for start, end in own
+        (start - bisect_left(marks, start), end - bisect_left(marks, end)) for start, end in own
     ]
 
 
