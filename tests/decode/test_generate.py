@@ -215,12 +215,6 @@ def test_a_model_without_chat_template_says_so(tmp_path, backend):
         model.chat_prompt([{"role": "user", "content": "hi"}])
 
 
-def test_a_vocabulary_larger_than_the_embedding_is_an_error(tmp_path, backend):
-    save_model(tmp_path, vocabulary=257)
-    with pytest.raises(tensor_ops_decode.FileFormatError, match=r"258 tokens.*257 rows"):
-        tensor_ops_decode.load(tmp_path, backend)
-
-
 def test_threads_have_the_answers_that_they_have_alone(model):
     lists = [PROMPTS[:2], PROMPTS[2:], [PROMPTS[0]] * 3]
     alone = [model.generate(prompts, max_new_tokens=20) for prompts in lists]

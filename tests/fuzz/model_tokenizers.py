@@ -22,7 +22,7 @@ WORDS = [
     "ByteLevel", "Sequence", "Replace", "Prepend", "Metaspace", "BPE", "WordPiece", "Unigram",
     "Split", "Regex", "(a*)*b", "(", "\\p{L}", "type", "pattern", "decoders", "pretokenizers",
     "unk_token", "byte_fallback", "Precompiled", "precompiled_charsmap", "AAAA", "Strip", "Fuse",
-    "ByteFallback", "BertNormalizer", "TemplateProcessing", "WordLevel", "he", "add_bos_token",
+    "ByteFallback", "BertNormalizer", "TemplateProcessing", "WordLevel", "he", "normalized",
     "tokenizer.ggml.eot_token_id", "tokenizer.ggml.unknown_token_id", "chat_template",
 ]  # fmt: skip
 ALPHABET = ["h", "e", "l", "o", "Ġ", "1", "2", "<", "u", ">", "Ã", "©"]
@@ -77,13 +77,17 @@ def _json_tokenizers():
         ]
     )
     sentence_piece.add_special_tokens(["<s>", "</s>"])
-    for tokenizer, bos, eos in (
-        (byte_level, "<|begin|>", "<|end|>"),
-        (sentence_piece, "<s>", {"content": "</s>"}),
+    added = {"12": {"content": "<u>", "lstrip": True, "special": False}, "99": {"content": "<x>"}}
+    legacy = {"extra_special_tokens": ["<y>"], "pad_token": {"content": "<pad>", "rstrip": True}}
+    for tokenizer, config, special in (
+        (byte_level, {"bos_token": "<|begin|>", "added_tokens_decoder": added}, {}),
+        (sentence_piece, {"bos_token": "<s>", "split_special_tokens": False}, legacy),
     ):
         yield {
             "tokenizer.json": json.loads(tokenizer.to_str()),
-            "tokenizer_config.json": {"bos_token": bos, "eos_token": eos, "add_bos_token": True},
+            "tokenizer_config.json": {"eos_token": {"content": "</s>"}, **config},
+            "special_tokens_map.json": special,
+            "added_tokens.json": {"<x>": 7, "<y>": 40},
             "generation_config.json": {"eos_token_id": [2, 3]},
         }
 
@@ -105,7 +109,7 @@ def try_input(data):
         change(files, choices, WORDS)
     if "tokenizer.json" in KINDS[place]:
         path = FOLDER
-        for name in ("tokenizer.json", "tokenizer_config.json", "generation_config.json"):
+        for name in KINDS[place]:
             replace(FOLDER / name, json.dumps(files.get(name)).encode())
     else:
         path = FILE
