@@ -45,7 +45,7 @@ def test_no_package_is_recommended_that_would_not_help(name, monkeypatch, settin
         PersistentKernel(backend=name)
     assert str(raised.value) == (
         f"no backend can run the program: {name}: it computes single ops and runs no programs; "
-        "tensor_ops.get_available_backends(runs_programs=True) lists those that do"
+        "tensor_ops.get_available_backends() lists those that do"
     )
 
 
@@ -78,8 +78,10 @@ def test_backends_that_run_programs_are_listed(runner, install, settings, capsys
     install("plain")
     settings.environment(BACKEND_PRIORITY="plain,absent,mine,python")
     tensor_ops.reload_config()
-    assert tensor_ops.get_available_backends() == ["plain", "mine", "python"]
+    assert tensor_ops.get_available_backends() == ["mine", "python"]
     assert tensor_ops.get_available_backends(runs_programs=True) == ["mine", "python"]
+    assert tensor_ops.get_available_backends(runs_programs=False) == ["plain", "mine", "python"]
+    assert tensor_ops.get_backend_info()["available_backends"] == ["plain", "mine", "python"]
     tensor_ops.list_backends(verbose=True)
     lines = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
     for name, line in lines.items():

@@ -140,7 +140,7 @@ class ExecutorChoice:
         message = "no backend can run the program: "
         message += "; ".join(f"{step.backend}: {step.reason}" for step in steps)
         if any(step.reason == _RUNS_NONE for step in steps):
-            message += "; tensor_ops.get_available_backends(runs_programs=True) lists those that do"
+            message += "; tensor_ops.get_available_backends() lists those that do"
         raise NoExecutorError(message, steps[0].backend)
 
     def _reason(self, backend: Backend, program: str | None) -> str | None:

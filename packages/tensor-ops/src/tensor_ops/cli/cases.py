@@ -22,7 +22,7 @@ def available(named: list[str] | None) -> list[str]:
     """Return the backends to measure; a forced one that is missing is an error, as at import."""
     state.enforce()
     if named is None:
-        return registry.get_available_backends()
+        return registry.get_available_backends(runs_programs=False)
     for name in named:
         backends.require(name, "named by --backends")
     return named
