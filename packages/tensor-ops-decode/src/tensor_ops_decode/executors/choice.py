@@ -69,7 +69,8 @@ class ExecutorChoice:
     caller : str
         Who asks, in words.
     refusal : callable, optional
-        Returns why the caller cannot use a backend of this name, None if it can.
+        Returns why the caller cannot use a backend, given its name and the module with its
+        ``compile_program``; None if it can.
     among_ranks : bool, optional
         Whether it must run shards, whose ranks exchange values.
 
@@ -89,7 +90,7 @@ class ExecutorChoice:
         backend: str | None = None,
         fallback_backends: Iterable[str] = (),
         caller: str = "PersistentKernel()",
-        refusal: Callable[[str], str | None] = lambda name: None,
+        refusal: Callable[[str, Any], str | None] = lambda name, module: None,
         *,
         among_ranks: bool = False,
     ) -> None:
@@ -139,9 +140,7 @@ class ExecutorChoice:
                 return Executor(choice.backend, module, way.source, way.mode, tuple(steps))
         message = "no backend can run the program: "
         message += "; ".join(f"{step.backend}: {step.reason}" for step in steps)
-        if any(step.reason == _RUNS_NONE for step in steps):
-            message += "; tensor_ops.get_available_backends() lists those that do"
-        raise NoExecutorError(message, steps[0].backend)
+        raise NoExecutorError(message + self._advice(steps), steps[0].backend)
 
     def _reason(self, backend: Backend, program: str | None) -> str | None:
         """Return why an available backend cannot run a program."""
@@ -149,7 +148,7 @@ class ExecutorChoice:
         name = backend.name.partition(":")[0]
         if module is None:
             return _RUNS_NONE
-        reason = self._refusal(name)
+        reason = self._refusal(name, module)
         if reason is None and self._among_ranks and not _takes_ranks(module):
             return "its executor runs no programs that are divided among ranks"
         if reason is not None or program is None:
@@ -161,6 +160,21 @@ class ExecutorChoice:
         if reason is None or (isinstance(reason, str) and reason):
             return reason
         return f"its supports_program() returned {reason!r}, expected None or a reason"
+
+    def _advice(self, steps: list[Step]) -> str:
+        """Return what to do where no backend can run a program, which a force leaves no other of.
+
+        The reason against a backend that a force does not allow says how to lift it.
+        """
+        if any(isinstance(way, Step) for way in self._ways):
+            return ""
+        forced = next((way for way in self._ways if way.mode == "force"), None)
+        if forced is not None:
+            name = forced.candidates[0]
+            return f"; {forced.source} forces {name!r}; to lift it, {forced.lift}"
+        if any(step.reason == _RUNS_NONE for step in steps):
+            return "; tensor_ops.get_available_backends() lists those that do"
+        return ""
 
     def _warn_of_fallback(self, steps: list[Step], chosen: str) -> None:
         """Warn if what was asked for does not run, or if something that is installed is broken."""

@@ -7,6 +7,7 @@ from typing import Any
 
 from tensor_ops.extension import did_you_mean
 from tensor_ops_decode.arguments import whole
+from tensor_ops_decode.executors.options import refused_options
 from tensor_ops_decode.kinds.cache_types import CACHE_DTYPES
 from tensor_ops_decode.program import Limits
 from tensor_ops_decode.weights.transforms import QUANTIZED_TYPES
@@ -175,9 +176,13 @@ class KernelSettings:
         """What decides on what activations are rounded to, unless a model does."""
         return "the default" if self.activations is None else "activations="
 
-    def refusal(self, backend: str) -> str | None:
-        """Return why the kernel cannot use a backend of this name, None if it can."""
-        return None if self.use_cutlass_kernel is None or backend == "cuda" else _CUTLASS
+    def refusal(self, backend: str, module: Any) -> str | None:
+        """Return why the kernel cannot use a backend, which runs programs by a module."""
+        if self.use_cutlass_kernel is not None and backend != "cuda":
+            return _CUTLASS
+        if self.cache and not hasattr(module, "packed_layout"):
+            return "it does not pack weights; leave cache= out, or choose another backend"
+        return refused_options(module, self.options, self.num_workers)
 
 
 def by_argument(limits: Limits) -> dict[str, int]:

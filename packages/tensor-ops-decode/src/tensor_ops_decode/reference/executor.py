@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from tensor_ops.extension import did_you_mean
 from tensor_ops_decode.errors import ProgramError
 from tensor_ops_decode.kinds.cache_types import rounded
 from tensor_ops_decode.kinds.kind import Array, Call
@@ -368,9 +369,10 @@ class ReferenceExecutable:
 def _checked(options: Mapping[str, object] | None) -> dict[str, Any]:
     """Return the options of an executable, with the default of what is not given."""
     options = {"dtype": "float32", **(options or {})}
-    if set(options) != {"dtype"} or options["dtype"] not in ("float32", "float64"):
-        given = {key: value for key, value in options.items() if key != "dtype"} or options
-        raise ValueError(
-            f"the options of the backend 'python' are dtype='float32' or 'float64'; got {given}"
-        )
+    for name in options:
+        if name != "dtype":
+            hint = did_you_mean(name, ["dtype"])
+            raise ValueError(f"the backend 'python' has no option {name!r}; {hint}leave it out")
+    if options["dtype"] not in ("float32", "float64"):
+        raise ValueError(f"dtype must be 'float32' or 'float64', got {options['dtype']!r}")
     return options
