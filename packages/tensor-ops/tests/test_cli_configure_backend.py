@@ -6,10 +6,10 @@ import subprocess
 import sys
 
 import pytest
-from shown_configuration import shown
+from shown_configuration import DEFAULT_ORDER, shown
 
 import tensor_ops
-from tensor_ops import config
+from tensor_ops import ConfigError, config, state
 from tensor_ops.__main__ import main
 from tensor_ops.config_location import ENV_CONFIG
 
@@ -157,12 +157,12 @@ def test_show_says_which_variables_go_before_the_file(path, capsys, monkeypatch)
     assert configure("--backend=python") == 0
     capsys.readouterr()
     monkeypatch.setenv(config.ENV_FORCE, "cpp")
-    monkeypatch.setenv(config.ENV_PRIORITY, "nonsense")
+    monkeypatch.setenv(config.ENV_PRIORITY, "numpy,cpp")
     assert configure("--show") == 0
     out, _ = capsys.readouterr()
     notes = (
         "Environment variables go before the file: "
-        "TENSOR_OPS_FORCE_BACKEND=cpp, TENSOR_OPS_BACKEND_PRIORITY=nonsense\n"
+        "TENSOR_OPS_FORCE_BACKEND=cpp, TENSOR_OPS_BACKEND_PRIORITY=numpy,cpp\n"
     )
     assert out == shown(path, "python", notes=notes)
     assert configure("--backend=python") == 0
@@ -178,11 +178,44 @@ def test_show_leaves_out_variables_that_say_nothing(path, capsys, monkeypatch):
 def test_file_that_the_variable_names(path, tmp_path, capsys, monkeypatch):
     named = tmp_path / "deep" / "er" / "named.json"
     monkeypatch.setenv(ENV_CONFIG, str(named))
-    assert configure("--show") == 0
-    assert "does not exist yet" in capsys.readouterr().out
     assert configure("--backend=python", "--show") == 0
     assert capsys.readouterr().out.endswith(shown(named, "python"))
     assert not path.exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "is_shown"),
+    [
+        (ENV_CONFIG, "gone.json", False),
+        (config.ENV_PREFERRED, "nonsense", True),
+        (config.ENV_FORCE, "auto", True),
+        (config.ENV_PRIORITY, "cpp,cpp", True),
+    ],
+)
+def test_show_fails_as_the_import_does(path, tmp_path, capsys, monkeypatch, name, value, is_shown):
+    monkeypatch.chdir(tmp_path)
+    assert configure("--backend=python") == 0
+    monkeypatch.setenv(name, value)
+    with pytest.raises(ConfigError) as raised:
+        state.start()
+    capsys.readouterr()
+    assert configure("--show") == 1
+    out, err = capsys.readouterr()
+    assert err == f"tensor-ops: error: {raised.value}\n"
+    settings = shown(path, "python").partition("\n\nThe entries")[0]
+    assert out.startswith(settings) if is_shown else out == ""
+
+
+def test_show_tells_the_built_in_order_from_the_same_in_the_file(path, capsys):
+    assert configure(f"--priority={','.join(DEFAULT_ORDER)}") == 0
+    capsys.readouterr()
+    assert configure("--show") == 0
+    notes = "The file has this order, which is the built-in one; --priority=auto takes it out.\n"
+    assert capsys.readouterr().out == shown(path, notes=notes)
+    assert configure("--priority=auto") == 0
+    capsys.readouterr()
+    assert configure("--show") == 0
+    assert capsys.readouterr().out == shown(path)
 
 
 def test_config_option_goes_to_another_file_and_says_so(path, tmp_path, capsys):
